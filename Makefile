@@ -1,0 +1,39 @@
+# Needs python3 (3.11+), make and a package index; everything else is installed into .venv.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.ready
+
+.PHONY: help setup demo test lint types warm clean
+
+help:            ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
+
+setup: $(STAMP)  ## make the virtual environment and install everything into it
+
+$(STAMP): pyproject.toml constraints.txt
+	@echo "setup: virtual environment in $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -c constraints.txt -e '.[dev]' | grep -vE '^(Requirement already|Looking in|Obtaining)' | cut -c1-150
+	@touch $@
+
+warm: setup      ## compile the engine once, and cache it
+	@$(BIN)/python -m openmrc.warm
+
+demo: warm       ## move a file over four planes while planes die
+	@$(BIN)/mrc demo
+
+lint: setup      ## style, spelling, layers
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/codespell openmrc tests bench docs README.md
+	@$(BIN)/lint-imports --no-cache | tail -n 12
+
+types: setup     ## strict type checking
+	@$(BIN)/mypy
+
+test: lint types warm  ## everything that must hold
+	@$(BIN)/pytest -n auto --dist worksteal
+
+clean:           ## remove the environment and caches of this folder
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

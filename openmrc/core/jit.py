@@ -1,0 +1,141 @@
+"""The only module that imports Numba.
+
+A *kernel* is a plain Python function that compiled code may call; called from Python it stays
+plain Python, so tests, coverage and pdb see it. An *entry* is a function that Python calls and
+that is compiled, once, with everything it reaches; `entry.py_func` is its interpreted twin.
+
+Compiled entries are cached under a digest of every source file of the package: Numba's own stamp
+looks at one file and would go on running old code after an edit elsewhere.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
+
+import llvmlite.binding as llvm
+from numba import njit, types
+from numba.core import config, event
+from numba.extending import overload, register_jitable
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+R = TypeVar("R")
+
+# numpy error model: no ZeroDivisionError branch in every division.
+# _nrt=False: a kernel that allocates does not compile.
+_OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
+
+KEPT_CACHES = 4  # digests kept beside the current one: several checkouts may share a home directory
+
+
+_entries: set[Any] = set()
+
+
+class Entry(Protocol[P, R_co]):
+    """A compiled function, with its interpreted twin beside it."""
+
+    py_func: Callable[..., Any]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+
+def kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Let entries compile `function`; called from Python it stays plain Python."""
+    return cast("Callable[P, R]", register_jitable(**_OPTIONS)(function))
+
+
+def entry(function: Callable[P, R]) -> Entry[P, R]:
+    """Compile a function that Python calls; it runs without the GIL and is cached by all sources."""
+    outer, config.CACHE_DIR = config.CACHE_DIR, str(cache_dir())
+    try:
+        compiled = njit(cache=True, nogil=True, **_OPTIONS)(function)
+        _entries.add(compiled)
+        return cast("Entry[P, R]", compiled)
+    finally:
+        config.CACHE_DIR = outer
+
+
+def external(library: str | None, symbol: str, returns: str, *takes: str) -> Callable[..., int]:
+    """Return the C function `symbol` of a shared library (None: the C library), for kernels and for Python.
+
+    Types are the common names of `ctypes` and Numba, such as "int64" or "uint32"; pass addresses as
+    int64. The symbol is bound again at every start, so a cached entry never holds a stale address.
+    """
+    if library is not None:
+        llvm.load_library_permanently(library)
+    signature = getattr(types, returns)(*(getattr(types, take) for take in takes))
+    compiled = types.ExternalFunction(symbol, signature)
+    interpreted = getattr(ctypes.CDLL(library), symbol)
+    interpreted.restype = getattr(ctypes, f"c_{returns}")
+    interpreted.argtypes = [getattr(ctypes, f"c_{take}") for take in takes]
+
+    def call(*args: int) -> int:
+        return int(interpreted(*args))
+
+    overload(call, inline="never", jit_options=_OPTIONS)(lambda *args: lambda *args: compiled(*args))
+    return call
+
+
+@functools.cache
+def cache_dir() -> Path:
+    """Return the folder that holds compiled code for exactly these sources."""
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "openmrc"
+    folder = root / _digest()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        os.utime(folder)
+        _prune(root, keep=folder)
+    except OSError:  # a read-only home: Numba falls back to compiling in every process
+        pass
+    return folder
+
+
+def _digest() -> str:
+    package = Path(__file__).parent.parent
+    digest = hashlib.sha256(f"{sys.version} {config.BOUNDSCHECK}".encode())
+    for source in sorted(package.rglob("*.py")):
+        digest.update(source.relative_to(package).as_posix().encode())
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:20]
+
+
+def _prune(root: Path, keep: Path) -> None:
+    others = sorted((path for path in root.iterdir() if path != keep), key=lambda path: -path.stat().st_mtime)
+    for old in others[KEPT_CACHES:]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+class _Announcer(event.Listener):  # type: ignore[misc]  # Numba ships no types
+    """Says on stderr that an entry is being compiled, and how long it took."""
+
+    def __init__(self) -> None:
+        self._begun = 0.0
+
+    def on_start(self, happening: Any) -> None:
+        if happening.data["dispatcher"] in _entries:
+            self._begun = time.monotonic()
+            _say(f"openmrc: compiling {_name(happening)} (once; cached afterwards) ...")
+
+    def on_end(self, happening: Any) -> None:
+        if happening.data["dispatcher"] in _entries:
+            _say(f"openmrc: compiled {_name(happening)} in {time.monotonic() - self._begun:.1f} s")
+
+
+def _name(happening: Any) -> str:
+    return str(happening.data["dispatcher"].__name__)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)  # noqa: T201  # the one place that speaks: silence would look like a hang
+
+
+event.register("numba:compile", _Announcer())

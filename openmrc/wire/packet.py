@@ -1,0 +1,69 @@
+"""A packet as the engine sees it: one row, every header field that a decision needs, in host order.
+
+The wire's codec fills such a row from bytes and writes bytes from it; the simulator carries the row
+itself. Which header field lands in which column is told by the table in `headers`, not here.
+
+Columns are 64-bit so that the codec can treat a table of packets as a plain matrix. They are
+grouped so that a data packet touches the first lines of the cache only.
+"""
+
+from openmrc.core.rows import Int
+
+
+class Packet:
+    """One packet, outgoing or arrived."""
+
+    # How it travels: written by the engine on the way out, by the world on the way in.
+    opcode: Int  # codes.Opcode
+    dest_qpn: Int  # 24 bits
+    psn: Int  # 24 bits; probe_id in the low 16 of an endpoint operation
+    payload_length: Int  # bytes, without pad
+    entropy: Int  # the EV that this packet itself travels on, 32 bits
+    port: Int  # local port = plane, from 0
+    source: Int  # who sent it: a number that the world gives to each remote address; -1: unknown
+    payload: Int  # out: where to gather the payload; in: where to place it, NOWHERE for none
+    # What the network did to it, and what it asks of the network.
+    marked: Int  # 1: ECN congestion experienced
+    trimmed: Int  # codes.Trim
+    traffic_class: Int  # codes.TrafficClass, outgoing
+    # BTH
+    solicited: Int  # SE
+    ack_request: Int  # A
+    retransmitted: Int  # rtx
+    timestamped: Int  # ts: a TSETH follows
+    # METH, TSETH, RETH, ImmDt
+    msn: Int  # METH: 16 bits
+    rqmsn: Int  # METH: 16 bits
+    tx_timestamp: Int  # TSETH, or reflected by CC_STATE, NETH, EETH; or sent by PETH, ERTH: 16 bits
+    timestamp_unit: Int  # tsr: 0 counts 128 ns, 1 counts 1 us
+    va: Int  # address in the remote region, as a signed bit pattern
+    r_key: Int  # 32 bits
+    dma_length: Int  # bytes of the whole message
+    immediate: Int  # 32 bits
+    # AETH
+    syndrome: Int  # codes.Syndrome
+    acked_messages: Int  # AETH.MSN: completed messages, 24 bits
+    # SETH and CC_STATE
+    path_mark: Int  # SETH.m, codes.PathMark
+    is_probe_answer: Int  # SETH.pr: ack_psn_offset holds a probe_id
+    ack_psn_offset: Int  # signed 16 bits; or the probe_id, 0..65535
+    reflected_entropy: Int  # SETH, NETH: the EV of the packet that this one answers
+    cack_psn: Int  # 24 bits
+    mpr: Int  # unit 128 PSNs; 0: Dynamic MPR is off
+    sack_offset: Int  # signed 16 bits
+    sack_bitmap: Int  # bit i: PSN cack_psn + sack_offset + i was received; a signed bit pattern
+    ooo_count: Int  # packets received beyond the first hole
+    restore_cwnd: Int
+    rcv_cwnd_pen: Int  # 0..127
+    rcvd_bytes: Int  # unit 256 B, 24 bits, wraps
+    # NETH
+    nack_reason: Int  # codes.NackReason
+    nack_psn: Int  # 24 bits
+    # PETH
+    probe_id: Int  # 16 bits
+    # ERTH, EETH
+    endpoint_op: Int  # codes.EndpointOp
+    port_status_mask: Int  # bit n: port n (from 1) works
+
+
+NOWHERE = -1
