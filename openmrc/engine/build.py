@@ -1,0 +1,201 @@
+"""Lays out the tables: who owns which slice. Sizes are fixed here, once; packets never allocate.
+
+Every size may be one number or an array, so that a simulation of unequal endpoints pays only for
+what each needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from openmrc.core import rng
+from openmrc.core.rows import Table, dtype_of, table
+from openmrc.engine import tables
+from openmrc.engine.params import Settings, params_table
+from openmrc.engine.tables import NONE, Engine
+from openmrc.units import NEVER
+from openmrc.wire.codes import FIRST_USER_QPN
+from openmrc.wire.packet import Packet
+
+MPR_UNIT = 128  # PSNs
+TRACKER_WORD = 32  # PSNs a Tracker row holds
+
+Sizes = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How many of what. Per endpoint: `ports` to `events`; per queue pair, in endpoint order: the rest.
+
+    Ring sizes are rounded up to powers of two. `sends` is the depth of the send queue, `window` the
+    PSNs that may be outstanding to the peer (its MPR x 128), `tracked` our own MPR x 128.
+    """
+
+    endpoints: int = 1
+    ports: int = 4
+    peers: ArrayLike = 1
+    qps: ArrayLike = 1
+    regions: ArrayLike = 4
+    controls: ArrayLike = 256
+    events: ArrayLike = 256
+    sends: ArrayLike = 128
+    receives: ArrayLike = 128
+    window: ArrayLike = 8 * MPR_UNIT
+    tracked: ArrayLike = 8 * MPR_UNIT
+    wimms: ArrayLike = 32
+    evs_per_lane: ArrayLike = 8  # active and reserve
+
+
+def build(layout: Layout, settings: Settings, packets: int = 1, seed: int = 1) -> Engine:
+    """Allocate an engine: ports up, queue pairs in RESET, `packets` rows for the world to use."""
+    endpoint_count = layout.endpoints
+    peers = _spread(layout.peers, endpoint_count)
+    qps = _spread(layout.qps, endpoint_count)
+    qp_count = int(qps.sum())
+    lanes_per_qp = np.full(qp_count, layout.ports, dtype=np.int64)
+    evs = lanes_per_qp * _spread(layout.evs_per_lane, qp_count)
+    completions = _completions(layout, qps)
+
+    engine = Engine(
+        params=params_table(settings),
+        endpoints=table(tables.Endpoint, endpoint_count),
+        ports=table(tables.Port, endpoint_count * layout.ports),
+        peers=table(tables.Peer, int(peers.sum())),
+        qps=table(tables.QueuePair, qp_count),
+        lanes=table(tables.Lane, int(lanes_per_qp.sum())),
+        slots=table(tables.Slot, int(evs.sum())),
+        evs=table(tables.Ev, int(evs.sum())),
+        messages=table(tables.Message, int(_ring(layout.sends, qp_count).sum())),
+        sent=table(tables.Sent, int(_ring(layout.window, qp_count).sum())),
+        tracker=table(
+            tables.Tracker, int(np.maximum(_ring(layout.tracked, qp_count), TRACKER_WORD).sum()) // TRACKER_WORD
+        ),
+        stash=table(tables.Stash, int(_ring(layout.wimms, qp_count).sum())),
+        receives=table(tables.Receive, int(_ring(layout.receives, qp_count).sum())),
+        control=table(tables.Control, int(_ring(layout.controls, endpoint_count).sum())),
+        regions=table(tables.Region, int(_spread(layout.regions, endpoint_count).sum())),
+        completions=table(tables.Completion, int(completions.sum())),
+        events=table(tables.Event, int(_ring(layout.events, endpoint_count).sum())),
+        packets=table(Packet, packets),
+    )
+    _lay_endpoints(engine, layout, peers, qps, completions, seed)
+    _lay_peers(engine, peers)
+    _lay_qps(engine, layout, qps, evs)
+    return engine
+
+
+def with_packets(engine: Engine, packets: Table[Packet]) -> Engine:
+    """Return the same engine over another table of packets."""
+    return engine._replace(packets=packets)
+
+
+def column(rows: Table[Any], name: str) -> NDArray[Any]:
+    """Return one field of every row as an array that writes through."""
+    return np.asarray(rows)[name]
+
+
+def _completions(layout: Layout, qps: Sizes) -> Sizes:
+    """Return ring sizes that cannot overflow: every posted request completes at most once."""
+    qp_count = int(qps.sum())
+    each = _ring(layout.sends, qp_count) + _ring(layout.receives, qp_count)
+    ends = np.concatenate([[0], np.cumsum(each)])
+    edges = np.concatenate([[0], np.cumsum(qps)])
+    return _powers_of_two(ends[edges[1:]] - ends[edges[:-1]])
+
+
+def _lay_endpoints(engine: Engine, layout: Layout, peers: Sizes, qps: Sizes, completions: Sizes, seed: int) -> None:
+    rows = engine.endpoints
+    count = layout.endpoints
+    _put_slices(rows, "peer", peers)
+    _put_slices(rows, "qp", qps)
+    _put_slices(rows, "region", _spread(layout.regions, count))
+    _put_slices(rows, "port", np.full(count, layout.ports, dtype=np.int64))
+    _put_rings(rows, "control", _ring(layout.controls, count))
+    _put_rings(rows, "completion", completions)
+    _put_rings(rows, "event", _ring(layout.events, count))
+    column(rows, "address")[:] = np.arange(count)
+    column(rows, "random")[:] = [rng.seeded(seed, stream) for stream in range(count)]
+    column(rows, "ports_up")[:] = (1 << layout.ports) - 1
+    column(rows, "ports_wanted")[:] = (1 << layout.ports) - 1
+    column(rows, "ready_tail")[:] = NONE
+    for name in ("deadline", "remap_at"):
+        column(rows, name)[:] = NEVER
+
+
+def _lay_peers(engine: Engine, peers: Sizes) -> None:
+    rows = engine.peers
+    column(rows, "endpoint")[:] = np.repeat(np.arange(len(peers)), peers)
+    column(rows, "address")[:] = NONE
+    for name in ("ready_tail", "next_ready"):
+        column(rows, name)[:] = NONE
+    column(rows, "status_deadline")[:] = NEVER
+
+
+def _lay_qps(engine: Engine, layout: Layout, qps: Sizes, evs: Sizes) -> None:
+    rows = engine.qps
+    count = int(qps.sum())
+    owner = np.repeat(np.arange(len(qps)), qps)
+    slot = np.arange(count) - np.repeat(np.cumsum(qps) - qps, qps)
+    column(rows, "endpoint")[:] = owner
+    column(rows, "qpn")[:] = slot + FIRST_USER_QPN
+    column(rows, "peer")[:] = NONE
+    column(rows, "next_ready")[:] = NONE
+    column(rows, "deadline")[:] = NEVER
+    _put_slices(rows, "lane", np.full(count, layout.ports, dtype=np.int64))
+    _put_slices(rows, "ev", evs)
+    _put_rings(rows, "message", _ring(layout.sends, count))
+    _put_rings(rows, "sent", _ring(layout.window, count))
+    _put_rings(rows, "stash", _ring(layout.wimms, count))
+    _put_rings(rows, "receive", _ring(layout.receives, count))
+    tracked = np.maximum(_ring(layout.tracked, count), TRACKER_WORD)
+    column(rows, "tracker_base")[:] = _starts(tracked // TRACKER_WORD)
+    column(rows, "tracker_mask")[:] = tracked - 1
+    _lay_lanes(engine, layout, evs)
+
+
+def _lay_lanes(engine: Engine, layout: Layout, evs: Sizes) -> None:
+    rows = engine.lanes
+    per_lane = np.repeat(evs // layout.ports, layout.ports)
+    column(rows, "qp")[:] = np.repeat(np.arange(len(evs)), layout.ports)
+    column(rows, "port")[:] = np.tile(np.arange(layout.ports), len(evs))
+    column(rows, "ev_base")[:] = _starts(per_lane)
+    column(rows, "reverse")[:] = column(rows, "ev_base")
+    column(rows, "total")[:] = per_lane
+    column(engine.evs, "lane")[:] = np.repeat(np.arange(len(rows)), per_lane)
+    column(engine.evs, "port")[:] = np.repeat(column(rows, "port"), per_lane)
+
+
+def _put_slices(rows: Table[Any], name: str, sizes: Sizes) -> None:
+    column(rows, f"{name}_base")[:] = _starts(sizes)
+    column(rows, f"{name}_count")[:] = sizes
+
+
+def _put_rings(rows: Table[Any], name: str, sizes: Sizes) -> None:
+    column(rows, f"{name}_base")[:] = _starts(sizes)
+    column(rows, f"{name}_mask")[:] = sizes - 1
+
+
+def _starts(sizes: Sizes) -> Sizes:
+    return np.cumsum(sizes) - sizes
+
+
+def _ring(size: ArrayLike, count: int) -> Sizes:
+    return _powers_of_two(_spread(size, count))
+
+
+def _spread(size: ArrayLike, count: int) -> Sizes:
+    return np.broadcast_to(np.asarray(size, dtype=np.int64), (count,)).copy()
+
+
+def _powers_of_two(sizes: Sizes) -> Sizes:
+    exponents = np.ceil(np.log2(np.maximum(sizes, 1))).astype(np.int64)
+    return np.left_shift(np.int64(1), exponents)
+
+
+def row_bytes(row: type) -> int:
+    """Return the bytes one row of a table takes."""
+    return int(dtype_of(row).itemsize)

@@ -1,0 +1,140 @@
+"""The state machines of the endpoint, as tables: queue pairs, entropy values, and what each NACK asks for.
+
+Everything that changes such a state goes through these tables; the documentation draws its diagrams
+from them and a test walks every state with every event. Nothing here knows of rows or packets.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+from openmrc.core.jit import kernel
+from openmrc.wire.codes import NackReason
+
+ILLEGAL = -1
+
+
+class QpState(IntEnum):
+    """Where a queue pair stands (MRC §6.1; the states of an InfiniBand RC queue pair without SQD and SQE)."""
+
+    RESET = 0
+    INIT = 1
+    RTR = 2
+    RTS = 3
+    ERROR = 4
+
+
+class QpEvent(IntEnum):
+    """What may move a queue pair."""
+
+    TO_INIT = 0
+    TO_RTR = 1
+    TO_RTS = 2
+    FAIL = 3
+    TO_RESET = 4
+
+
+QP_TRANSITIONS = {
+    (QpState.RESET, QpEvent.TO_INIT): QpState.INIT,
+    (QpState.INIT, QpEvent.TO_INIT): QpState.INIT,
+    (QpState.INIT, QpEvent.TO_RTR): QpState.RTR,
+    (QpState.RTR, QpEvent.TO_RTS): QpState.RTS,
+    (QpState.RTS, QpEvent.TO_RTS): QpState.RTS,
+    **{(state, QpEvent.FAIL): QpState.ERROR for state in QpState if state != QpState.RESET},
+    **{(state, QpEvent.TO_RESET): QpState.RESET for state in QpState},
+}
+
+
+class EvState(IntEnum):
+    """What a requestor thinks of an entropy value (MRC §9.3.1, Figure 5)."""
+
+    GOOD = 0
+    SKIP = 1
+    ASSUMED_BAD = 2
+    DENIED = 3
+
+
+class EvEvent(IntEnum):
+    """What may change the mind (MRC §9.3.1, §11.2.2)."""
+
+    SACK_SKIP_ONCE = 0  # the forward path was ECN-marked
+    SACK_ALWAYS_SKIP = 1  # the responder judges the path persistently bad
+    TRIMMED = 2  # a switch on the path cut a packet, not on the last hop
+    LOST = 3  # neither SACK nor trim notice
+    ROTATION = 4  # the rotation passed over it once
+    PROBES_ANSWERED = 5  # enough probes in a row came back unmarked
+    PROBE_MARKED = 6  # a probe came back, but congested
+    DENY = 7  # the controller says no
+    ALLOW = 8  # the controller says yes
+    LEAST_BAD = 9  # too few are left: the one that failed longest ago is tried again
+
+
+EV_TRANSITIONS = {
+    (EvState.GOOD, EvEvent.SACK_SKIP_ONCE): EvState.SKIP,
+    (EvState.GOOD, EvEvent.TRIMMED): EvState.SKIP,
+    (EvState.GOOD, EvEvent.SACK_ALWAYS_SKIP): EvState.ASSUMED_BAD,
+    (EvState.GOOD, EvEvent.LOST): EvState.ASSUMED_BAD,
+    (EvState.SKIP, EvEvent.ROTATION): EvState.GOOD,
+    (EvState.SKIP, EvEvent.SACK_ALWAYS_SKIP): EvState.ASSUMED_BAD,
+    (EvState.SKIP, EvEvent.LOST): EvState.ASSUMED_BAD,
+    (EvState.ASSUMED_BAD, EvEvent.PROBES_ANSWERED): EvState.GOOD,
+    (EvState.ASSUMED_BAD, EvEvent.PROBE_MARKED): EvState.SKIP,
+    (EvState.ASSUMED_BAD, EvEvent.LEAST_BAD): EvState.GOOD,
+    **{(state, EvEvent.DENY): EvState.DENIED for state in EvState},
+    **{(state, EvEvent.ALLOW): EvState.GOOD for state in EvState},
+}
+
+
+class NackAction(IntEnum):
+    """What a requestor does with a NACK, besides counting it."""
+
+    RESEND = 1  # queue the packet for retransmission
+    SKIP_PATH = 2  # the path is congested: EvEvent.TRIMMED
+    SPEND_RETRY = 4  # the responder lacks something: one of the connection's retries is spent
+    FAIL = 8  # the responder is broken: the queue pair goes to ERROR
+
+
+# MRC Table 7-3, columns "requestor action" and "path penalised".
+NACK_ACTIONS = {
+    NackReason.TRIMMED: NackAction.RESEND | NackAction.SKIP_PATH,
+    NackReason.TRIMMED_LASTHOP: NackAction.RESEND,
+    NackReason.NO_BITMAP: NackAction.RESEND | NackAction.SPEND_RETRY,
+    NackReason.NO_PKT_BUFFER: NackAction.RESEND | NackAction.SPEND_RETRY,
+    NackReason.NO_RESOURCE: NackAction.RESEND | NackAction.SPEND_RETRY,
+    NackReason.PSN_OOR_WINDOW: NackAction.RESEND | NackAction.SPEND_RETRY,
+    NackReason.UNEXP_EVENT: NackAction.FAIL,
+}
+
+
+def _matrix(
+    transitions: dict[tuple[IntEnum, IntEnum], IntEnum], states: type[IntEnum], events: type[IntEnum]
+) -> np.ndarray:
+    matrix = np.full((len(states), len(events)), ILLEGAL, dtype=np.int64)
+    for (state, happening), following in transitions.items():
+        matrix[state, happening] = following
+    return matrix
+
+
+QP_NEXT = _matrix(QP_TRANSITIONS, QpState, QpEvent)  # type: ignore[arg-type]
+EV_NEXT = _matrix(EV_TRANSITIONS, EvState, EvEvent)  # type: ignore[arg-type]
+NACK_ACTION = np.array([NACK_ACTIONS.get(code, 0) for code in range(256)], dtype=np.int64)  # type: ignore[call-overload]
+
+
+@kernel
+def qp_after(state: int, event: int) -> int:
+    """Return the queue pair state that follows, or ILLEGAL."""
+    return QP_NEXT[state, event]
+
+
+@kernel
+def ev_after(state: int, event: int) -> int:
+    """Return the EV state that follows, or ILLEGAL: the event says nothing new in that state."""
+    return EV_NEXT[state, event]
+
+
+@kernel
+def nack_action(reason: int) -> int:
+    """Return the NackAction bits for a reason, 0 for an unknown one."""
+    return NACK_ACTION[reason & 0xFF]
