@@ -81,3 +81,16 @@ class TrafficClass(IntEnum):
     TRIMMABLE = 1
     TRIMMABLE_RETX = 2
     NO_TRIM = 3
+
+
+class WireStatus(IntEnum):
+    """What became of some bytes that were to be a packet."""
+
+    OK = 0
+    TRUNCATED = 1  # the bytes end before the packet does
+    NOT_MRC = 2  # opcode bits 7:5 are not 0b110: RoCEv2 of another kind
+    UNKNOWN_OPCODE = 3  # of MRC's group, but none of its operations
+    BAD_VERSION = 4  # BTH.tver is not 0
+    BAD_LENGTH = 5  # not whole words, or bytes after a packet that has no payload
+    BAD_PAD = 6  # more pad than payload
+    BAD_ICRC = 7

@@ -64,6 +64,11 @@ class Packet:
     # ERTH, EETH
     endpoint_op: Int  # codes.EndpointOp
     port_status_mask: Int  # bit n: port n (from 1) works
+    # What the wire carries and no decision needs yet
+    spdcid: Int  # low 16 bits of the sender's QPN
+    dpdcid: Int  # low 16 bits of the receiver's QPN
+    vendor_info: Int  # 8 bits
+    cc_type: Int  # arrived SETH: 0 says that the CC_STATE columns are NSCC's, anything else that they mean nothing
 
 
 NOWHERE = -1

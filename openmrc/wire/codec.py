@@ -1,0 +1,157 @@
+"""Bytes to packet rows and back, for the data path.
+
+The layout comes from `headers`; nothing here knows a field but those that say how to read the rest.
+Columns of a table of packets are addressed as a matrix: `as_matrix(packets)`.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openmrc.core.jit import kernel
+from openmrc.core.rows import Table
+from openmrc.wire.codes import MRC_OPCODE_GROUP, Opcode, Trim, WireStatus
+from openmrc.wire.headers import BTH
+from openmrc.wire.layout import BTH_LENGTH, COLUMN, ICRC_LENGTH, PROGRAMS, STEPS_IN, STEPS_OUT, Matrix, place
+from openmrc.wire.packet import Packet
+
+Bytes = NDArray[np.uint8]
+
+_OPCODE, _TIMESTAMPED = COLUMN["opcode"], COLUMN["timestamped"]
+_PAYLOAD_LENGTH, _TRIMMED = COLUMN["payload_length"], COLUMN["trimmed"]
+_IS_PROBE_ANSWER, _ACK_PSN_OFFSET = COLUMN["is_probe_answer"], COLUMN["ack_psn_offset"]
+_FROM_BTH, _COLUMNS = COLUMN["solicited"], len(COLUMN)  # the columns that only the wire fills
+_PAD_BYTE, _PAD_SHIFT, _PAD_MASK = place(BTH, "pad")
+_TS_BYTE, _TS_SHIFT, _TS_MASK = place(BTH, "ts")
+_VERSION_BYTE, _VERSION_SHIFT, _VERSION_MASK = place(BTH, "tver")
+_UNKNOWN = 0  # a program that no opcode has: no steps, no length
+
+
+def as_matrix(packets: Table[Packet]) -> Matrix:
+    """View a table of packets as rows of columns; what is written to one is seen in the other."""
+    array = cast("Matrix", packets)
+    return np.asarray(array).view(np.int64).reshape(len(array), -1)
+
+
+@kernel
+def _program(packets: Matrix, index: int) -> int:
+    row = packets[index]
+    if row[_OPCODE] >> 5 != MRC_OPCODE_GROUP:
+        return _UNKNOWN
+    return int((row[_OPCODE] & 31) * 2 + (row[_TIMESTAMPED] & 1))
+
+
+@kernel
+def header_length(packets: Matrix, index: int) -> int:
+    """Return the bytes of all headers from BTH on, so also where the payload begins; 0: unknown opcode."""
+    return int(PROGRAMS[_program(packets, index), 4])
+
+
+@kernel
+def datagram_length(packets: Matrix, index: int) -> int:
+    """Return the bytes of the UDP payload: headers, payload, pad and ICRC."""
+    payload = int(packets[index, _PAYLOAD_LENGTH])
+    return header_length(packets, index) + payload + (-payload & 3) + ICRC_LENGTH
+
+
+@kernel
+def encode(packets: Matrix, index: int, out: Bytes, at: int) -> int:
+    """Write the headers of a packet at `out[at:]` and return their length; 0: unknown opcode.
+
+    The caller leaves room for `layout.LONGEST_HEADER` bytes.
+    """
+    row = packets[index]
+    program = PROGRAMS[_program(packets, index)]
+    to = at
+    word = 0
+    for number in range(program[0], program[1]):
+        step = STEPS_OUT[number]
+        word |= step[4] | (row[step[0]] >> step[1] & step[2]) << step[3]
+        if step[5]:
+            out[to] = word >> 24
+            out[to + 1] = word >> 16 & 0xFF
+            out[to + 2] = word >> 8 & 0xFF
+            out[to + 3] = word & 0xFF
+            to += 4
+            word = 0
+    if program[6]:
+        out[at + _PAD_BYTE] |= (-row[_PAYLOAD_LENGTH] & _PAD_MASK) << _PAD_SHIFT
+    return int(program[4])
+
+
+@kernel
+def decode(buffer: Bytes, at: int, length: int, packets: Matrix, index: int) -> int:
+    """Read a UDP payload of `length` bytes, BTH to ICRC, into a packet's row; return a WireStatus.
+
+    The row's `trimmed` column, set by the caller from the DSCP, says whether payload and ICRC may be
+    missing: `payload_length` is 0 then. The columns of headers that are not there become 0. The ICRC
+    is not looked at here (see `icrc`). Never reads outside `buffer[at : at + length]`. On a status
+    other than OK the row is as it was.
+    """
+    if length < BTH_LENGTH:
+        return WireStatus.TRUNCATED
+    opcode = _byte(buffer, at)
+    if opcode >> 5 != MRC_OPCODE_GROUP:
+        return WireStatus.NOT_MRC
+    program = PROGRAMS[(opcode & 31) * 2 + (_byte(buffer, at + _TS_BYTE) >> _TS_SHIFT & _TS_MASK)]
+    if program[4] == 0:
+        return WireStatus.UNKNOWN_OPCODE
+    if _byte(buffer, at + _VERSION_BYTE) >> _VERSION_SHIFT & _VERSION_MASK:
+        return WireStatus.BAD_VERSION
+    if packets[index, _TRIMMED] != Trim.WHOLE:
+        if length < program[5]:
+            return WireStatus.TRUNCATED
+        _read(buffer, at, program[2], program[3], length, packets, index)
+        packets[index, _PAYLOAD_LENGTH] = 0
+        return WireStatus.OK
+    pad = _byte(buffer, at + _PAD_BYTE) >> _PAD_SHIFT & _PAD_MASK
+    payload = length - program[4] - pad - ICRC_LENGTH
+    status = check_length(length, program[4], pad, program[6])
+    if status == WireStatus.OK:
+        _read(buffer, at, program[2], program[3], length, packets, index)
+        packets[index, _PAYLOAD_LENGTH] = payload
+    return status
+
+
+@kernel
+def check_length(length: int, header: int, pad: int, may_have_payload: int) -> int:
+    """Say whether a whole packet of `length` bytes, ICRC included, can have these headers and this pad."""
+    rest = length - header - ICRC_LENGTH
+    if rest < 0:
+        return WireStatus.TRUNCATED
+    if rest & 3 or (rest and not may_have_payload):
+        return WireStatus.BAD_LENGTH
+    return WireStatus.BAD_PAD if pad > rest else WireStatus.OK
+
+
+@kernel
+def _read(buffer: Bytes, at: int, first: int, last: int, length: int, packets: Matrix, index: int) -> None:
+    row = packets[index]
+    for column in range(_FROM_BTH, _COLUMNS):
+        row[column] = 0
+    word = 0
+    for number in range(first, last):
+        step = STEPS_IN[number]
+        if step[7]:
+            if step[6] + 4 > length:
+                break  # a switch cut the rest away
+            word = _fetch(buffer, at + step[6])
+        bits = word >> step[3] & step[2]
+        bits = ((bits ^ step[4]) - step[4]) << step[1]
+        row[step[0]] = bits if step[5] else row[step[0]] | bits
+    if row[_OPCODE] == Opcode.SACK and row[_IS_PROBE_ANSWER]:
+        row[_ACK_PSN_OFFSET] &= 0xFFFF  # it is a probe_id then, which has no sign
+
+
+@kernel
+def _fetch(buffer: Bytes, at: int) -> int:
+    word = _byte(buffer, at) << 24 | _byte(buffer, at + 1) << 16
+    return word | _byte(buffer, at + 2) << 8 | _byte(buffer, at + 3)
+
+
+@kernel
+def _byte(buffer: Bytes, at: int) -> int:
+    return np.int64(buffer[at])  # type: ignore[return-value]  # int() of an unsigned number stays unsigned when compiled

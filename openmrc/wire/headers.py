@@ -1,0 +1,287 @@
+"""The layout of every MRC header, written down once.
+
+The encoder and decoder of the data path, the objects people read, the JSON of `mrc decode`, the
+Wireshark plugin, docs/wire.md and the tests are all made from this table, so a correction to the
+specification is a change of one line here.
+
+Bits that no field names are reserved: sent as zero, ignored on arrival. Section and table numbers
+are those of OCP MRC 1.0; RETH, ImmDt and AETH are InfiniBand's own (IBTA volume 1, chapter 9).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from openmrc.wire.codes import Opcode
+
+
+def at(byte: int, bit: int = 7) -> int:
+    """Return the offset in bits of a field that begins at `byte`, highest bit `bit` (7 is the byte's first)."""
+    return 8 * byte + 7 - bit
+
+
+@dataclass(frozen=True)
+class Field:
+    """Some bits of a header, big-endian."""
+
+    name: str
+    offset: int  # bits from the start of the header to the field's highest bit
+    width: int  # bits
+    meaning: str
+    column: str = ""  # of the row Packet; empty: the engine does not need it
+    sends: int | None = None  # sent as this constant, whatever the row says
+    signed: bool = False
+    unsigned_when: str = ""  # a one-bit field of the same header that, when set, makes this one unsigned
+    listed: bool = True  # False: left out of JSON, because no public source gives its values
+
+    @property
+    def bits(self) -> str:
+        """The place in the words of the specification's tables: bytes, and bits where it is less than bytes."""
+        first, last = self.offset // 8, (self.offset + self.width - 1) // 8
+        high, low = 7 - self.offset % 8, 7 - (self.offset + self.width - 1) % 8
+        place = str(first) if first == last else f"{first}-{last}"
+        if (high, low) == (7, 0):
+            return place
+        return f"{place}, bits {high}:{low}" if first == last else f"{first} bit {high} - {last} bit {low}"
+
+
+@dataclass(frozen=True)
+class Header:
+    """A header: its fields in order of place."""
+
+    name: str  # key in JSON
+    title: str
+    size: int  # bytes
+    source: str
+    fields: tuple[Field, ...]
+
+    def field(self, name: str) -> Field:
+        """Return the field called `name`."""
+        return next(field for field in self.fields if field.name == name)
+
+
+BTH = Header(
+    "bth",
+    "Base Transport Header",
+    12,
+    "Tables 6-3, 6-4, 7-10, 7-11",
+    (
+        Field("opcode", at(0), 8, "what the packet is; bits 7:5 are 0b110", "opcode"),
+        # InfiniBand's order; one reader of the specification has these two the other way round.
+        Field("se", at(1, 7), 1, "solicited event", "solicited"),
+        Field("m", at(1, 6), 1, "migration state of InfiniBand, unused", sends=0),
+        Field("pad", at(1, 5), 2, "bytes that fill the payload up to a multiple of 4"),  # follows from the payload
+        Field("tver", at(1, 3), 4, "transport version", sends=0),
+        Field("p_key", at(2), 16, "partition key", sends=0xFFFF),
+        Field("dqp", at(5), 24, "destination QPN", "dest_qpn"),
+        Field("a", at(8, 7), 1, "acknowledge request", "ack_request"),
+        Field("rtx", at(8, 5), 1, "retransmission; on a SACK: of its trigger", "retransmitted"),
+        Field("ts", at(8, 4), 1, "a TSETH follows", "timestamped"),
+        Field("psn", at(9), 24, "packet number; probe_id in the low 16 of an endpoint operation", "psn"),
+    ),
+)
+
+METH = Header(
+    "meth",
+    "Message Extended Transport Header",
+    4,
+    "Tables 6-8, 6-9",
+    (
+        Field("rqmsn", at(0), 16, "number of the write with immediate", "rqmsn"),
+        Field("msn", at(2), 16, "number of the message", "msn"),
+    ),
+)
+
+TSETH = Header(
+    "tseth",
+    "Timestamp Extended Transport Header",
+    4,
+    "Tables 6-6, 6-7",
+    (
+        Field("tx_timestamp", at(0), 16, "when it was sent, in the sender's clock", "tx_timestamp"),
+        Field("tsr", at(2, 7), 1, "unit of the timestamp: 0 is 128 ns, 1 is 1 us", "timestamp_unit"),
+        Field("ftype", at(3, 3), 4, "format", sends=1),
+    ),
+)
+
+RETH = Header(
+    "reth",
+    "RDMA Extended Transport Header",
+    16,
+    "Table 6-5",
+    (
+        Field("va", at(0), 64, "remote address of this packet's payload", "va"),
+        Field("r_key", at(8), 32, "key of the remote memory region", "r_key"),
+        Field("dmalen", at(12), 32, "bytes of the whole message", "dma_length"),
+    ),
+)
+
+IMMDT = Header(
+    "immdt",
+    "Immediate Data",
+    4,
+    "section 6.2.2",
+    (Field("immediate", at(0), 32, "handed to the receiver's completion", "immediate"),),
+)
+
+AETH = Header(
+    "aeth",
+    "Acknowledge Extended Transport Header",
+    4,
+    "section 7.5.5",
+    (
+        Field("syndrome", at(0), 8, "0x1F is ACK; 0x61-0x63 are the NAKs", "syndrome"),
+        Field("msn", at(1), 24, "messages completed", "acked_messages"),
+    ),
+)
+
+# `type` and `next` open every control header; no public source says what they hold.
+_TYPE = Field("type", at(0, 7), 4, "no public values", sends=0, listed=False)
+_NEXT = Field("next", at(0, 3), 5, "no public values", sends=0, listed=False)
+
+SETH = Header(
+    "seth",
+    "SACK Extended Transport Header",
+    28,
+    "Tables 7-12, 7-13",
+    (
+        _TYPE,
+        _NEXT,
+        Field("m", at(1, 6), 2, "path mark: 0 none, 1 skip once, 2 always skip", "path_mark"),
+        Field("pr", at(1, 1), 1, "answers a probe", "is_probe_answer"),
+        Field(
+            "ack_psn_offset",
+            at(2),
+            16,
+            "PSN of the trigger less cack_psn; the probe_id if pr",
+            "ack_psn_offset",
+            signed=True,
+            unsigned_when="pr",
+        ),
+        Field("entropy", at(4), 32, "EV of the trigger, reflected", "reflected_entropy"),
+        Field("spdcid", at(8), 16, "low 16 bits of the sender's QPN, by default", "spdcid"),
+        Field("dpdcid", at(10), 16, "low 16 bits of the receiver's QPN, by default", "dpdcid"),
+        Field("cack_psn", at(13), 24, "this PSN and all before it were received", "cack_psn"),
+        Field("cc_type", at(16, 7), 4, "kind of the CC_STATE that follows", "cc_type", sends=0),
+        Field("cc_fl", at(16, 3), 4, "flags of the CC_STATE", sends=0),
+        Field("mpr", at(17), 8, "receive window, unit 128 PSNs; 0: not dynamic", "mpr"),
+        Field("sack_offset", at(18), 16, "first PSN of the bitmap less cack_psn", "sack_offset", signed=True),
+        Field("sack_bitmap", at(20), 64, "bit i: cack_psn + sack_offset + i was received", "sack_bitmap"),
+    ),
+)
+
+CC_STATE = Header(
+    "cc_state",
+    "Congestion Control State",
+    8,
+    "Tables 7-14, 7-15",
+    (
+        Field("tx_timestamp", at(0), 16, "of the trigger, reflected", "tx_timestamp"),
+        Field("ooo_count", at(2, 6), 15, "packets received beyond the first hole", "ooo_count"),
+        Field("r_c", at(4, 7), 1, "restore the congestion window", "restore_cwnd"),
+        Field("rcv_cwnd_pen", at(4, 6), 7, "penalty on the congestion window", "rcv_cwnd_pen"),
+        Field("rcvd_bytes", at(5), 24, "received so far, unit 256 B, wraps", "rcvd_bytes"),
+    ),
+)
+
+NETH = Header(
+    "neth",
+    "NACK Extended Transport Header",
+    20,
+    "Tables 7-16, 7-17",
+    (
+        _TYPE,
+        _NEXT,
+        Field("nack_reason", at(2), 8, "why the packet was refused (Table 7-3)", "nack_reason"),
+        Field("vendor_info", at(3), 8, "free for the vendor", "vendor_info"),
+        Field("entropy", at(4), 32, "EV of the refused packet, reflected", "reflected_entropy"),
+        Field("spdcid", at(8), 16, "low 16 bits of the sender's QPN, by default", "spdcid"),
+        Field("dpdcid", at(10), 16, "low 16 bits of the receiver's QPN, by default", "dpdcid"),
+        Field("nack_psn", at(13), 24, "PSN of the refused packet", "nack_psn"),
+        Field("cc_type", at(16, 7), 4, "2 in a NACK", "cc_type", sends=2),
+        Field("cc_fl", at(16, 3), 4, "flags", sends=0),
+        Field("tx_timestamp", at(18), 16, "of the refused packet, reflected", "tx_timestamp"),
+    ),
+)
+
+PETH = Header(
+    "peth",
+    "Probe Extended Transport Header",
+    16,
+    "Tables 7-18, 7-19",
+    (
+        _TYPE,
+        _NEXT,
+        Field("vendor_info", at(3), 8, "free for the vendor", "vendor_info"),
+        Field("probe_id", at(4), 16, "returned by the answer", "probe_id"),
+        Field("spdcid", at(8), 16, "low 16 bits of the sender's QPN, by default", "spdcid"),
+        Field("dpdcid", at(10), 16, "low 16 bits of the receiver's QPN, by default", "dpdcid"),
+        Field("tx_timestamp", at(12), 16, "when it was sent, in the sender's clock", "tx_timestamp"),
+        Field("tsr", at(14, 7), 1, "unit of the timestamp: 0 is 128 ns, 1 is 1 us", "timestamp_unit"),
+        Field("ftype", at(15, 3), 4, "format", sends=1),
+    ),
+)
+
+ERTH = Header(
+    "erth",
+    "Endpoint Request Transport Header",
+    16,
+    "Tables 7-20, 7-21",
+    (
+        _TYPE,
+        _NEXT,
+        Field("op", at(1, 1), 2, "0 port status update, 1 EV probe", "endpoint_op"),
+        Field("vendor_info", at(3), 8, "free for the vendor", "vendor_info"),
+        Field("port_status_mask", at(4), 32, "bit n: port n (from 1) works", "port_status_mask"),
+        Field("tx_timestamp", at(12), 16, "when it was sent, in the sender's clock", "tx_timestamp"),
+        Field("tsr", at(14, 7), 1, "unit of the timestamp: 0 is 128 ns, 1 is 1 us", "timestamp_unit"),
+        Field("ftype", at(15, 3), 4, "format", sends=1),
+    ),
+)
+
+EETH = Header(
+    "eeth",
+    "Endpoint Response Transport Header",
+    36,
+    "Tables 7-22, 7-23",
+    (
+        _TYPE,
+        _NEXT,
+        # Readers disagree: bits 3:2 or 5:4. At 3:2 the header still reads as a SETH, whose m is at 6:5.
+        Field("op", at(1, 3), 2, "of the request", "endpoint_op"),
+        Field("tx_timestamp", at(28), 16, "of the request, reflected", "tx_timestamp"),
+    ),
+)
+
+HEADERS = (BTH, METH, TSETH, RETH, IMMDT, AETH, SETH, CC_STATE, NETH, PETH, ERTH, EETH)
+
+_WRITE = (BTH, METH, TSETH, RETH)
+_WRITE_IMM = (*_WRITE, IMMDT)
+
+STACKS: dict[Opcode, tuple[Header, ...]] = {
+    Opcode.WRITE_FIRST: _WRITE,
+    Opcode.WRITE_MIDDLE: _WRITE,
+    Opcode.WRITE_LAST: _WRITE,
+    Opcode.WRITE_LAST_IMM: _WRITE_IMM,
+    Opcode.WRITE_ONLY: _WRITE,
+    Opcode.WRITE_ONLY_IMM: _WRITE_IMM,
+    Opcode.ACKNOWLEDGE: (BTH, AETH),
+    Opcode.ENDPOINT_REQUEST: (BTH, ERTH),
+    Opcode.ENDPOINT_RESPONSE: (BTH, EETH),
+    Opcode.SACK: (BTH, SETH, CC_STATE),
+    Opcode.NACK: (BTH, NETH),
+    Opcode.PROBE: (BTH, PETH),
+}
+
+WITH_PAYLOAD = frozenset(opcode for opcode, headers in STACKS.items() if RETH in headers)
+NEEDED_OF_A_TRIMMED_PACKET = (BTH, METH, TSETH)  # switches keep a packet at least this far
+
+
+def stack(opcode: Opcode, timestamped: bool) -> tuple[Header, ...]:
+    """Return the headers of a packet in order; a TSETH is there only if BTH.ts says so."""
+    return tuple(header for header in STACKS[opcode] if timestamped or header is not TSETH)
+
+
+def length(headers: tuple[Header, ...]) -> int:
+    """Return how many bytes these headers take."""
+    return sum(header.size for header in headers)
