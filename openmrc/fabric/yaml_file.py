@@ -1,0 +1,80 @@
+"""YAML files into typed structs; every complaint names file, line, field and what is allowed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import yaml
+
+from openmrc.errors import ConfigError
+
+_T = TypeVar("_T")
+_PLACE = re.compile(r" - at `(\$[^`]*)`$")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+
+
+def decode(path: str | Path, kind: type[_T]) -> _T:
+    """Read one YAML document into `kind`; unknown keys and wrong values are refused."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    return decode_text(text, kind, str(path))
+
+
+def decode_text(text: str, kind: type[_T], source: str) -> _T:
+    """Decode YAML text into `kind`; `source` is what complaints call it."""
+    try:
+        root = yaml.compose(text, Loader=yaml.CSafeLoader)
+        _refuse_twice(root, source)
+        data = yaml.load(text, Loader=yaml.CSafeLoader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{source}: not YAML: {' '.join(str(error).split())}") from None
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{source}{_line_of(root, str(error))}: {error}") from None
+
+
+def _refuse_twice(node: Any, source: str) -> None:
+    """Refuse a key said twice: YAML would let the last one win in silence."""
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            if key.value in seen:
+                raise ConfigError(f"{source}:{key.start_mark.line + 1}: key {key.value!r} is given twice")
+            seen.add(key.value)
+            _refuse_twice(value, source)
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            _refuse_twice(value, source)
+
+
+def _line_of(root: Any, message: str) -> str:
+    """Return ":LINE" of the place a msgspec message names, as far down as the document has it."""
+    place = _PLACE.search(message)
+    node = root
+    if place:
+        for key, index in _STEP.findall(place.group(1)):
+            below = _below(node, key, index)
+            if below is None:
+                break
+            node = below
+    unknown = re.search(r"unknown field `([^`]+)`", message)
+    if unknown and isinstance(node, yaml.MappingNode):
+        for key_node, _ in node.value:
+            if key_node.value == unknown.group(1):
+                return f":{key_node.start_mark.line + 1}"
+    return f":{node.start_mark.line + 1}" if node is not None else ""
+
+
+def _below(node: Any, key: str, index: str) -> Any:
+    if isinstance(node, yaml.MappingNode) and key:
+        return next((value for name, value in node.value if name.value == key), None)
+    if isinstance(node, yaml.SequenceNode) and index.isdigit():
+        return node.value[int(index)]
+    return None
