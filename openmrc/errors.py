@@ -4,6 +4,8 @@
 Protocol failures between healthy programs are not exceptions: they are completion statuses.
 """
 
+import errno as _errno
+
 
 class MrcError(Exception):
     """Base of every error of this package."""
@@ -36,3 +38,39 @@ class MisuseError(MrcError):
 
 class PeerError(MrcError):
     """The other side is gone, silent or incompatible. The text names peer and last progress."""
+
+
+class CallError(MrcError):
+    """A verb or a controller call that fails as its C counterpart does: `errno` says how, the text what was wrong."""
+
+    errno = _errno.EIO
+
+    def __init__(self, reason: str, needed: int | None = None, done: int = 0) -> None:
+        super().__init__(f"{reason} [{_errno.errorcode[self.errno]}]")
+        self.reason = reason
+        self.needed = needed  # entries that would have been enough, when an array was too short
+        self.done = done  # entries of a batch that were applied before the one that failed
+
+
+class InvalidArgumentError(CallError):
+    """EINVAL: an argument is out of range, missing, or not allowed in this state."""
+
+    errno = _errno.EINVAL
+
+
+class BusyError(CallError):
+    """EBUSY: something that is in use depends on what the call would change."""
+
+    errno = _errno.EBUSY
+
+
+class TooBigError(CallError):
+    """E2BIG: more than can be supported, or an array too short for the answer (`needed`)."""
+
+    errno = _errno.E2BIG
+
+
+class NotFoundError(CallError):
+    """ENOENT: there is no such thing."""
+
+    errno = _errno.ENOENT
