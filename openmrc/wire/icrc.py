@@ -1,0 +1,155 @@
+"""The invariant CRC that closes every packet (RoCEv2, InfiniBand Architecture volume 1, Annex A17).
+
+CRC-32 of Ethernet over eight bytes of ones (where InfiniBand's local header would be), the IP and
+UDP headers, BTH and all that follows, with the fields that switches may change read as ones: type
+of service or traffic class, flow label, time to live, both checksums, and byte 4 of BTH. The UDP
+source port is covered, so a packet moved to another entropy value needs a new ICRC.
+
+Around SRv6 it covers the inner IP header; when the path itself is the destination address (uSIDs
+shifted away on the way), it covers the address that is left at the end. IPv4 identification is 0:
+the datagrams are atomic (RFC 6864) and a socket would not tell.
+
+For the data path a *flow* is a row of `FLOW_LENGTH` bytes that holds the masked headers; per packet
+only lengths, source port and BTH are put in. Payload is read where it lies.
+"""
+
+from __future__ import annotations
+
+import zlib
+from ipaddress import IPv4Address, IPv6Address
+
+import numpy as np
+from isal import isal_zlib
+
+from openmrc.core.jit import external, kernel
+from openmrc.errors import MisuseError
+from openmrc.wire.codec import Bytes
+from openmrc.wire.codes import UDP_PORT
+from openmrc.wire.layout import BTH_LENGTH, ICRC_LENGTH
+
+Address = IPv4Address | IPv6Address
+
+# crc32(crc so far, address, bytes): the convention of zlib, with carry-less multiplication.
+crc32 = external(isal_zlib.__file__, "crc32_gzip_refl", "uint32", "uint32", "int64", "int64")
+
+_MASKED_LOCAL_HEADER = b"\xff" * 8
+_MASKED_BTH_BYTE = 4
+_UDP_LENGTH, _IPV4_LENGTH, _IPV6_LENGTH = 8, 20, 40
+_DONT_FRAGMENT = 0x4000
+_PROTOCOL_UDP = 17
+
+# A flow ends with BTH, before it UDP, before it IP, before it the ones; byte 0 says where they begin.
+FLOW_LENGTH = 80
+_BTH_AT = FLOW_LENGTH - BTH_LENGTH
+_UDP_AT = _BTH_AT - _UDP_LENGTH
+_IPV4_AT = _UDP_AT - _IPV4_LENGTH
+_IPV6_AT = _UDP_AT - _IPV6_LENGTH
+_IPV4_BEGINS = _IPV4_AT - len(_MASKED_LOCAL_HEADER)
+
+
+def flow(source: Address, destination: Address, destination_port: int = UDP_PORT) -> Bytes:
+    """Return the masked headers between two addresses, the row that `seal` and `is_intact` want."""
+    udp = bytes(2) + destination_port.to_bytes(2, "big") + bytes(2) + b"\xff\xff"
+    pseudo = _MASKED_LOCAL_HEADER + _masked_ip(source, destination) + udp + bytes(BTH_LENGTH)
+    row = bytearray(FLOW_LENGTH)
+    row[0] = FLOW_LENGTH - len(pseudo)
+    row[-len(pseudo) :] = pseudo
+    return np.frombuffer(row, np.uint8)
+
+
+def _masked_ip(source: Address, destination: Address) -> bytes:
+    if source.version != destination.version:
+        raise MisuseError(f"one flow cannot join {source} and {destination}: IP versions differ")
+    if source.version == 6:
+        return b"\x6f\xff\xff\xff\x00\x00" + bytes([_PROTOCOL_UDP, 0xFF]) + source.packed + destination.packed
+    fixed = b"\x45\xff\x00\x00\x00\x00" + _DONT_FRAGMENT.to_bytes(2, "big") + bytes([0xFF, _PROTOCOL_UDP, 0xFF, 0xFF])
+    return fixed + source.packed + destination.packed
+
+
+@kernel
+def seal(
+    flow: Bytes,
+    source_port: int,
+    header: Bytes,
+    at: int,
+    header_length: int,
+    payload: int,
+    payload_length: int,
+    trailer: Bytes,
+    trailer_at: int,
+) -> int:
+    """Write pad and ICRC of a packet at `trailer[trailer_at:]` and return their length, 4 to 7 bytes.
+
+    The headers are `header[at : at + header_length]`; `payload` is the memory address of the payload.
+    """
+    pad = -payload_length & 3
+    _fill(flow, source_port, _UDP_LENGTH + header_length + payload_length + pad + ICRC_LENGTH, header, at)
+    crc = _crc_of_flow(flow)
+    crc = crc32(crc, header.ctypes.data + at + BTH_LENGTH, header_length - BTH_LENGTH)
+    if payload_length:
+        crc = crc32(crc, payload, payload_length)
+    for byte in range(pad):
+        trailer[trailer_at + byte] = 0
+    if pad:
+        crc = crc32(crc, trailer.ctypes.data + trailer_at, pad)
+    for byte in range(ICRC_LENGTH):
+        trailer[trailer_at + pad + byte] = crc >> 8 * byte & 0xFF
+    return pad + ICRC_LENGTH
+
+
+@kernel
+def is_intact(flow: Bytes, source_port: int, buffer: Bytes, at: int, length: int) -> bool:
+    """Say whether the UDP payload `buffer[at : at + length]`, BTH to ICRC, has the right ICRC.
+
+    `length` must have passed `decode`. Trimmed packets have none to check.
+    """
+    _fill(flow, source_port, _UDP_LENGTH + length, buffer, at)
+    crc = crc32(_crc_of_flow(flow), buffer.ctypes.data + at + BTH_LENGTH, length - BTH_LENGTH - ICRC_LENGTH)
+    end = at + length - ICRC_LENGTH
+    wrong = 0
+    for byte in range(ICRC_LENGTH):
+        wrong |= np.int64(buffer[end + byte]) ^ (crc >> 8 * byte & 0xFF)
+    return bool(wrong == 0)
+
+
+@kernel
+def _fill(flow: Bytes, source_port: int, udp_length: int, buffer: Bytes, at: int) -> None:
+    if flow[0] == _IPV4_BEGINS:
+        length_at, length = _IPV4_AT + 2, udp_length + _IPV4_LENGTH
+    else:
+        length_at, length = _IPV6_AT + 4, udp_length
+    flow[length_at] = length >> 8 & 0xFF
+    flow[length_at + 1] = length & 0xFF
+    flow[_UDP_AT] = source_port >> 8 & 0xFF
+    flow[_UDP_AT + 1] = source_port & 0xFF
+    flow[_UDP_AT + 4] = udp_length >> 8 & 0xFF
+    flow[_UDP_AT + 5] = udp_length & 0xFF
+    for byte in range(BTH_LENGTH):
+        flow[_BTH_AT + byte] = buffer[at + byte]
+    flow[_BTH_AT + _MASKED_BTH_BYTE] = 0xFF
+
+
+@kernel
+def _crc_of_flow(flow: Bytes) -> int:
+    begins = np.int64(flow[0])
+    return crc32(0, flow.ctypes.data + begins, FLOW_LENGTH - begins)
+
+
+def icrc(ip: bytes, udp: bytes, payload: bytes) -> int:
+    """Return the ICRC of a packet: its IP header, its UDP header, and BTH to pad, as they are on the wire.
+
+    The number is as the four bytes read big-endian, the way Wireshark shows it.
+    """
+    masked_bth = payload[:_MASKED_BTH_BYTE] + b"\xff" + payload[_MASKED_BTH_BYTE + 1 :]
+    crc = zlib.crc32(_MASKED_LOCAL_HEADER + _mask_ip(ip) + udp[:6] + b"\xff\xff")
+    return int.from_bytes(zlib.crc32(masked_bth, crc).to_bytes(ICRC_LENGTH, "little"), "big")
+
+
+def _mask_ip(header: bytes) -> bytes:
+    masked = bytearray(header)
+    if header[0] >> 4 == 4:
+        masked[1] = masked[8] = masked[10] = masked[11] = 0xFF  # type of service, time to live, checksum
+    else:
+        masked[0] |= 0x0F
+        masked[1] = masked[2] = masked[3] = masked[7] = 0xFF  # traffic class, flow label, hop limit
+    return bytes(masked)
