@@ -6,6 +6,7 @@ import sys
 
 import typer
 
+from openmrc.cli import plan
 from openmrc.errors import MrcError
 
 app = typer.Typer(
@@ -14,6 +15,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Multipath Reliable Connection (OCP MRC 1.0) in software.",
 )
+
+app.add_typer(plan.app, name="plan")
 
 
 def main() -> None:

@@ -234,10 +234,8 @@ def _check_hosts(fabric: Fabric, source: str) -> None:
         raise ConfigError(f"{source}: hosts.count = {hosts.count} is odd and cannot be split; {hosts.count + 1} can")
     if fabric.scale_up and gpus * hosts.count % fabric.scale_up.gpus:
         total, size = gpus * hosts.count, fabric.scale_up.gpus
-        near = f"{total // size * size} or {(total // size + 1) * size} GPUs"
-        raise ConfigError(
-            f"{source}: scale_up.gpus = {size} does not divide the fabric's {total} GPUs; {near} would fit"
-        )
+        fits = f"{total // size * size} or {(total // size + 1) * size} GPUs would fit"
+        raise ConfigError(f"{source}: scale_up.gpus = {size} does not divide the fabric's {total} GPUs; {fits}")
 
 
 def _counted(fabric: Fabric, plane: Plane, index: int, where: str) -> PlaneShape:

@@ -1,0 +1,262 @@
+"""One way to connect N NICs: how many tiers, switches, links and optics, and what each failure takes away.
+
+A design is `planes` x `rails` x `islands` equal Clos networks. Planes: every NIC has a port in each, of 1/planes of
+its rate. Rails: each network has one NIC of every machine; the others are reached through the machine's own
+scale-up network. Islands: networks that are not joined, counted where one network cannot hold all NICs.
+
+Folded-Clos arithmetic, radix R: T0 splits its ports by the oversubscription, middle tiers half and half, the top
+tier has all ports down. k tiers hold `down0 * (R/2)**(k-2) * R` NICs, and a path crosses 2k - 1 switches.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from openmrc.errors import ConfigError
+from openmrc.fabric.parts import Parts, Switch
+
+MOST_TIERS = 4
+
+
+@dataclass(frozen=True)
+class Network:
+    """Count one Clos network of `ports` NIC ports."""
+
+    ports: int
+    radix: int
+    tiers: int
+    down: int  # of a T0
+    up: int
+    switches: tuple[int, ...]  # a tier
+    links: tuple[int, ...]  # hosts, then between tiers
+    paths: int
+
+
+@dataclass(frozen=True)
+class Design:
+    """Hold a design and everything `mrc plan` says of it."""
+
+    name: str
+    nics: int
+    nic_gbps: float
+    planes: int
+    rails: int
+    islands: int
+    switch: Switch
+    oversubscription: float
+    network: Network
+    optics: int
+    fibres: int
+    watts: float
+    cost: float
+
+    @property
+    def tiers(self) -> int:
+        return self.network.tiers
+
+    @property
+    def max_hops(self) -> int:
+        """Count the switches on the longest path."""
+        return 2 * self.network.tiers - 1
+
+    @property
+    def networks(self) -> int:
+        return self.planes * self.rails * self.islands
+
+    @property
+    def total_switches(self) -> int:
+        return self.networks * sum(self.network.switches)
+
+    @property
+    def links(self) -> int:
+        return self.networks * sum(self.network.links)
+
+    @property
+    def bisection_tbps(self) -> float:
+        """Return the capacity between two halves of the NICs, one direction (of each island)."""
+        return self.nics / self.islands / 2 * self.nic_gbps / 1000 / self.oversubscription
+
+    def loss_percent(self) -> dict[str, float]:
+        """Return what one failure takes from a NIC under it.
+
+        Between switches the share is of the NIC's capacity in that plane, as published (0.4 % and 3 %); else of the
+        NIC's whole capacity.
+        """
+        plane = 100 / self.planes
+        reachable = self.network.up if self.tiers > 1 else 1
+        between = 100 / reachable if self.tiers > 1 else 0.0
+        spines = min(reachable, self.network.switches[1]) if self.tiers > 1 else 1
+        t1 = 100 / spines if self.tiers > 1 else 0.0
+        return {
+            "nic_link": plane,
+            "nic_port": plane,
+            "nic_optic": 100.0,
+            "t0_t1_link": between,
+            "t0": plane,
+            "t1": t1,
+            "plane": plane,
+        }
+
+    def fabric_loss_percent(self, optic_gbps: float) -> dict[str, float]:
+        """Return what one failure takes from the capacity of the whole fabric."""
+        port = 100 / self.nics / self.planes
+        t0 = 100 / (self.networks * self.network.switches[0])
+        upper = self.tiers > 1
+        link = 100 / (self.networks * self.network.links[1]) if upper else 0.0
+        per_optic = max(1, round(optic_gbps * self.planes / self.nic_gbps))
+        return {
+            "nic_link": port,
+            "nic_port": port,
+            "nic_optic": 100 / self.nics,
+            "t0_optic": port * per_optic,
+            "t0_t1_link": link,
+            "t0": t0,
+            "t1": 100 / (self.networks * self.network.switches[1]) if upper else 0.0,
+            "plane": 100 / self.planes,
+        }
+
+    def as_dict(self, parts: Parts) -> dict[str, Any]:
+        """Return the design as `--json` prints it."""
+        counts = [self.networks * count for count in self.network.switches] + [0] * MOST_TIERS
+        return {
+            "name": self.name,
+            "nics": self.nics,
+            "nic_gbps": self.nic_gbps,
+            "planes": self.planes,
+            "rails": self.rails,
+            "islands": self.islands,
+            "switch": self.switch.name,
+            "port_gbps": self.nic_gbps / self.planes,
+            "radix": self.network.radix,
+            "tiers": self.tiers,
+            "max_hops": self.max_hops,
+            "t0_down": self.network.down,
+            "t0_up": self.network.up,
+            "oversubscription": self.oversubscription,
+            "switches": {
+                "t0": counts[0], "t1": counts[1], "t2": counts[2], "t3": counts[3], "total": self.total_switches,
+            },
+            "links": self.links,
+            "optics": self.optics,
+            "paths": self.planes * self.network.paths,
+            "bisection_tbps": self.bisection_tbps,
+            "watts": self.watts,
+            "cost": self.cost,
+            "loss_percent": self.loss_percent(),
+            "fabric_loss_percent": self.fabric_loss_percent(parts.optic.gbps),
+        }  # fmt: skip
+
+
+def capacity(radix: int, tiers: int, oversubscription: float = 1) -> int:
+    """Count the NIC ports one network can have."""
+    if tiers == 1:
+        return radix
+    held = t0_split(radix, oversubscription)[0] * radix
+    for _ in range(tiers - 2):
+        held *= radix // 2
+    return held
+
+
+def t0_split(radix: int, oversubscription: float = 1) -> tuple[int, int]:
+    """Return a T0's (ports down, ports up)."""
+    up = max(1, int(radix / (1 + oversubscription) + 1e-9))
+    return radix - up, up
+
+
+def network(ports: int, radix: int, tiers: int, oversubscription: float = 1) -> Network:
+    """Count one network; `ports` must fit."""
+    if tiers == 1:
+        return Network(ports, radix, 1, radix, 0, (1,), (ports,), 1)
+    down, up = t0_split(radix, oversubscription)
+    t0 = math.ceil(ports / down)
+    switches, links, below = [t0], [ports], t0 * up
+    for tier in range(1, tiers):
+        top = tier == tiers - 1
+        count = math.ceil(below / (radix if top else radix // 2))
+        if top and tiers == 2:
+            count = next(spines for spines in range(count, up + 1) if up % spines == 0)  # equal bundles
+        switches.append(count)
+        links.append(below)
+        below = count * (radix // 2)
+    paths = up * math.prod([radix // 2] * (tiers - 2))
+    return Network(ports, radix, tiers, down, up, tuple(switches), tuple(links), paths)
+
+
+def design(
+    name: str,
+    nics: int,
+    nic_gbps: float,
+    switch: Switch,
+    parts: Parts,
+    *,
+    planes: int = 1,
+    rails: int = 1,
+    tiers: int | None = None,
+    oversubscription: float = 1,
+) -> Design:
+    """Count a design; `tiers` is the fewest that hold all NICs unless given."""
+    radix = _radix(nic_gbps, planes, switch)
+    if nics % rails:
+        raise ConfigError(f"{nics} NICs do not divide over {rails} rails; {nics // rails * rails or rails} would")
+    ports = nics // rails
+    if tiers is None:
+        fits = [k for k in range(1, MOST_TIERS + 1) if capacity(radix, k, oversubscription) >= ports]
+        if not fits:
+            most = capacity(radix, MOST_TIERS, oversubscription) * rails
+            raise ConfigError(f"{nics} NICs need more than {MOST_TIERS} tiers of radix {radix}; {most} would fit")
+        tiers = fits[0]
+    islands = math.ceil(ports / capacity(radix, tiers, oversubscription))
+    one = network(math.ceil(ports / islands), radix, tiers, oversubscription)
+    return _priced(name, nics, nic_gbps, switch, parts, one, (planes, rails, islands), oversubscription)
+
+
+def _radix(nic_gbps: float, planes: int, switch: Switch) -> int:
+    """Return a switch's ports at a plane's rate, or say which number of planes works."""
+    port = nic_gbps / planes
+    radix = switch.radix(port)
+    works = [p for p in (1, 2, 4, 8, 16) if nic_gbps % p == 0 and switch.radix(nic_gbps / p) % 2 == 0]
+    works = [p for p in works if switch.radix(nic_gbps / p) >= 2 and switch.tbps * 1000 % (nic_gbps / p) == 0]
+    near = ", ".join(map(str, works)) or "none"
+    if nic_gbps % planes:
+        raise ConfigError(f"a NIC of {nic_gbps:g}G does not divide into {planes} planes; planes that work: {near}")
+    if radix < 2:
+        raise ConfigError(f"a switch of {switch.name} has {radix} ports of {port:g}G; at least 2 are needed")
+    if radix % 2:
+        raise ConfigError(
+            f"a switch of {switch.name} has an odd radix, {radix} ports of {port:g}G, and cannot be split in halves; "
+            f"planes that work: {near}"
+        )
+    return radix
+
+
+def _priced(
+    name: str,
+    nics: int,
+    nic_gbps: float,
+    switch: Switch,
+    parts: Parts,
+    one: Network,
+    copies: tuple[int, int, int],
+    oversubscription: float,
+) -> Design:
+    """Add optics, power and cost."""
+    planes, rails, islands = copies
+    networks = planes * rails * islands
+    per_module = max(1, math.floor(parts.optic.gbps * planes / nic_gbps + 1e-9))
+    modules_a_port = max(1, math.ceil(nic_gbps / planes / parts.optic.gbps - 1e-9))
+
+    def modules(ports: int) -> int:
+        return math.ceil(ports / per_module) * modules_a_port
+
+    at_hosts = nics * max(1, math.ceil(nic_gbps / parts.optic.gbps - 1e-9))
+    fibres = networks * sum(modules(links) for links in one.links)
+    optics = at_hosts + networks * (modules(one.links[0]) + sum(2 * modules(links) for links in one.links[1:]))
+    switches = networks * sum(one.switches)
+    return Design(
+        name=name, nics=nics, nic_gbps=nic_gbps, planes=planes, rails=rails, islands=islands, switch=switch,
+        oversubscription=oversubscription, network=one, optics=optics, fibres=fibres,
+        watts=switches * switch.watts + optics * parts.optic.watts,
+        cost=switches * switch.cost + optics * parts.optic.cost + fibres * parts.fibre.cost,
+    )  # fmt: skip

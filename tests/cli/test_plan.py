@@ -1,0 +1,40 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from openmrc.cli.main import app
+from openmrc.errors import ConfigError
+
+run = CliRunner().invoke
+
+
+def test_json_has_the_published_design_and_its_rivals() -> None:
+    result = run(app, ["plan", "--gpus", "131072", "--nic", "800G", "--planes", "8", "--switch", "51.2T", "--json"])
+    assert result.exit_code == 0
+    said = json.loads(result.stdout)
+    first = said["designs"][0]
+    assert {"tiers", "max_hops", "switches", "links", "optics", "watts", "cost", "loss_percent"} <= set(first)
+    assert {"t0", "t1", "t2", "total"} <= set(first["switches"])
+    assert {"nic_link", "t0_t1_link", "t0", "t1", "plane"} <= set(first["loss_percent"])
+    saved = said["ratios"]["single-plane-3-tier"]
+    assert (saved["optics"], saved["switches"]) == pytest.approx((2 / 3, 3 / 5))
+
+
+def test_the_table_names_the_designs() -> None:
+    result = run(app, ["plan", "--gpus", "1024", "--planes", "4"], env={"COLUMNS": "200"})
+    assert result.exit_code == 0
+    assert "4-plane" in result.stdout
+    assert "single-plane-3-tier" in result.stdout
+
+
+def test_the_search_names_its_find() -> None:
+    result = run(app, ["plan", "--cheapest", "--max-hops", "3", "--json"])
+    said = json.loads(result.stdout)
+    assert said["cheapest"] == said["designs"][0]["name"]
+
+
+def test_a_bad_plan_is_refused_with_what_works() -> None:
+    result = run(app, ["plan", "--planes", "7"])
+    assert isinstance(result.exception, ConfigError)
+    assert "planes that work: 1, 2, 4, 8, 16" in str(result.exception)
