@@ -1,0 +1,189 @@
+"""The words for what may go wrong, the same for live impairments, for the simulator and for the lab.
+
+A schedule is a list of steps. A step says when, what, and where:
+
+    - {at: 2s, down: plane 1}
+    - {at: 4s, up: plane 1}
+    - {loss: 1%, delay: 200us, jitter: 50us}          # at once, everywhere
+    - {at: 5s, for: 500ms, rate: 1Gbps, on: plane 0}  # and as before after half a second
+
+or the same in one line, steps separated by semicolons: "at: 2s, down: plane 1; at: 4s, up: plane 1".
+Planes count from 0. This file reads words and refuses wrong ones; what they do to a packet is told
+where packets are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from openmrc.errors import ConfigError
+from openmrc.units import PS_PER_MS, PS_PER_NS, PS_PER_S, PS_PER_US
+
+EVERYWHERE = "all"
+_TIMES = {"ps": 1, "ns": PS_PER_NS, "us": PS_PER_US, "ms": PS_PER_MS, "s": PS_PER_S, "min": 60 * PS_PER_S}
+_RATES = {"bps": 1, "kbps": 10**3, "Mbps": 10**6, "Gbps": 10**9, "Tbps": 10**12}
+_QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-zA-Z%/]*)\s*")
+_PLANE = re.compile(r"plane\s+(\d+)")
+
+
+@dataclass(frozen=True)
+class Impairment:
+    """What happens to packets somewhere, until told otherwise; all zero: nothing."""
+
+    down: bool = False
+    delay: int = 0  # ps, one way
+    jitter: int = 0  # ps, added to the delay, uniform from 0
+    loss: float = 0.0  # shares of packets, 0..1
+    corruption: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0  # overtaken by those behind
+    trim: float = 0.0  # cut to their headers
+    rate: int = 0  # bits per second; 0: no limit
+
+
+@dataclass(frozen=True)
+class Step:
+    """A change of impairments at a time and a place."""
+
+    at: int  # ps after the schedule began
+    where: str  # "plane 1", "all", or a name that the world knows
+    change: Mapping[str, Any] = field(default_factory=dict)  # fields of Impairment with their new values
+    lasts: int = 0  # ps; 0: until another step
+    source: str = ""  # for errors: where it was written
+
+    def applied_to(self, impairment: Impairment) -> Impairment:
+        """Return the impairment after this step."""
+        return replace(impairment, **self.change)
+
+    def planes(self, count: int) -> range:
+        """Return the planes meant, of `count`; ConfigError if it names something else."""
+        if self.where == EVERYWHERE:
+            return range(count)
+        match = _PLANE.fullmatch(self.where)
+        if match is None or int(match[1]) >= count:
+            raise ConfigError(f"{self.source}: {self.where!r} is not 'all' or 'plane 0' to 'plane {count - 1}'")
+        return range(int(match[1]), int(match[1]) + 1)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Steps in order of time."""
+
+    steps: tuple[Step, ...] = ()
+
+    @staticmethod
+    def parse(text: str, source: str = "faults") -> Schedule:
+        """Read steps from one line ("at: 2s, down: plane 1; ...") or from a YAML list."""
+        try:
+            loaded = yaml.load(_as_yaml(text), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        except yaml.YAMLError as error:
+            raise ConfigError(f"{source}: {text!r} is not a list of steps: {error}") from error
+        return Schedule.of(loaded if loaded is not None else [], source)
+
+    @staticmethod
+    def read(path: str | Path) -> Schedule:
+        """Read a YAML file of steps."""
+        try:
+            return Schedule.parse(Path(path).read_text("utf-8"), str(path))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: cannot be read: {error}") from error
+
+    @staticmethod
+    def of(items: Any, source: str = "faults") -> Schedule:
+        """Build from what a YAML reader returned: a list of mappings."""
+        if isinstance(items, Mapping):
+            items = [items]
+        if not isinstance(items, Sequence) or isinstance(items, str):
+            raise ConfigError(f"{source}: {items!r} is not a list of steps")
+        steps = [step for number, item in enumerate(items, 1) for step in _steps(item, f"{source}, step {number}")]
+        return Schedule(tuple(sorted(steps, key=lambda step: step.at)))
+
+
+def _as_yaml(text: str) -> str:
+    """Return a one-line schedule as YAML; text that is YAML already stays."""
+    stripped = text.strip()
+    if not stripped or "\n" in stripped or stripped[0] in "[{-#":
+        return text
+    return "[" + ", ".join("{" + part.strip() + "}" for part in stripped.split(";") if part.strip()) + "]"
+
+
+def time_ps(value: Any, source: str) -> int:
+    """Return "200us" as picoseconds."""
+    return round(_quantity(value, _TIMES, source, "a time such as 200us or 2s"))
+
+
+def rate_bps(value: Any, source: str) -> int:
+    """Return "1Gbps" as bits per second."""
+    text = value.replace("b/s", "bps").replace("bit/s", "bps") if isinstance(value, str) else value
+    return round(_quantity(text, _RATES, source, "a rate such as 500Mbps or 1Gbps"))
+
+
+def share(value: Any, source: str) -> float:
+    """Return "1%" or 0.01 as 0.01."""
+    number = _quantity(value, {"%": 0.01, "": 1.0}, source, "a share such as 1% or 0.01")
+    if not 0 <= number <= 1:
+        raise ConfigError(f"{source}: {value!r} is not between 0 and 100%")
+    return number
+
+
+def _quantity(value: Any, units: Mapping[str, float], source: str, wanted: str) -> float:
+    match = _QUANTITY.fullmatch(str(value)) if not isinstance(value, bool) else None
+    if match is None or (match[2] not in units and float(match[1]) != 0):
+        raise ConfigError(f"{source}: {value!r} is not {wanted}")
+    return float(match[1]) * units.get(match[2], 1)
+
+
+WORDS: dict[str, Callable[[Any, str], Any]] = {
+    "delay": time_ps,
+    "jitter": time_ps,
+    "loss": share,
+    "corruption": share,
+    "duplicate": share,
+    "reorder": share,
+    "trim": share,
+    "rate": rate_bps,
+}
+_OTHERS = ("at", "for", "on", "down", "up", "clear")
+
+
+def _steps(item: Any, source: str) -> list[Step]:
+    """Return the step that a mapping says, and the one that ends it, if it says how long it lasts."""
+    if not isinstance(item, Mapping) or not item:
+        raise ConfigError(f"{source}: {item!r} is not a step such as 'at: 2s, down: plane 1'")
+    unknown = [str(key) for key in item if key not in WORDS and key not in _OTHERS]
+    if unknown:
+        raise ConfigError(f"{source}: unknown word {unknown[0]!r}; known are {', '.join((*_OTHERS, *WORDS))}")
+    change = {word: read(item[word], f"{source}, {word}") for word, read in WORDS.items() if word in item}
+    where = _place(item, source)
+    if "down" in item or "up" in item:
+        change["down"] = "down" in item
+    if "clear" in item:
+        change = {**_untouched(change, source)}
+    if not change:
+        raise ConfigError(f"{source}: says no word of down, up, clear, {', '.join(WORDS)}")
+    at = time_ps(item.get("at", "0s"), f"{source}, at")
+    lasts = time_ps(item["for"], f"{source}, for") if "for" in item else 0
+    steps = [Step(at, where, change, lasts, source)]
+    if lasts:
+        undone = {word: getattr(Impairment(), word) for word in change}
+        steps.append(Step(at + lasts, where, undone, 0, source))
+    return steps
+
+
+def _untouched(change: Mapping[str, Any], source: str) -> dict[str, Any]:
+    if change:
+        raise ConfigError(f"{source}: clear stands alone, without {', '.join(change)}")
+    return {name: getattr(Impairment(), name) for name in Impairment.__dataclass_fields__}
+
+
+def _place(item: Mapping[str, Any], source: str) -> str:
+    places = [str(item[word]).strip() for word in ("on", "down", "up", "clear") if word in item]
+    if len(places) > 1:
+        raise ConfigError(f"{source}: names {len(places)} places ({', '.join(places)}), one is allowed")
+    return " ".join(places[0].split()) if places else EVERYWHERE
