@@ -1,0 +1,215 @@
+"""How an entropy value becomes the bits of a packet: formats, fields and expansion.
+
+An EV is 32 bytes. Its bits are consumed from the most significant bit of byte 0 on, and the
+expanded value is packed in the same order. A *format* says how wide each part of the expanded
+value is on the wire; the *fields* of a profile say what stands in each part: a fixed value, with
+bits of the EV laid over it where the field's mask is set. Rules: `mrc_ctl.h` of
+opencomputeproject/OCP-Multipath-Reliable-Connection (MRC §10, `ev_profile_attr`).
+
+Nothing here knows of ports, states or files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntFlag
+from math import prod
+
+from openmrc.errors import InvalidArgumentError, TooBigError
+
+EV_BYTES = 32
+EV_BITS = 8 * EV_BYTES
+MAX_FIELD_BITS = 32  # values and masks of a field are 32-bit
+MAX_FORMAT_FIELD_BITS = 255  # the API keeps a format's width in 8 bits
+
+
+class EvFormatMode(IntFlag):
+    """Where a packet carries its EV; values as in the controller API, where devices advertise a mask of them."""
+
+    STEV = 1  # UDP source port and IPv6 flow label, cut into subfields that switches read
+    SRV6 = 2  # outer destination address, and behind it the one segment of an SRH
+    UDP = 4  # UDP source port alone
+
+
+WIDTH_CAPS = {EvFormatMode.STEV: 32, EvFormatMode.SRV6: EV_BITS, EvFormatMode.UDP: 16}  # bits
+SRV6_ADDRESS_BITS = 128  # an SRV6 format wider than this uses an SRH too
+
+
+@dataclass(frozen=True)
+class EvFormat:
+    """An array of bit-field widths: the shape of an expanded EV."""
+
+    mode: EvFormatMode
+    widths: tuple[int, ...]  # bits
+
+    def __post_init__(self) -> None:
+        """Refuse what no packet can carry."""
+        cap = WIDTH_CAPS.get(self.mode)
+        if cap is None:
+            raise InvalidArgumentError(f"mode: {self.mode!r} is not one of stev, srv6, udp")
+        if not self.widths:
+            raise InvalidArgumentError("widths: empty; at least one field is needed")
+        for index, width in enumerate(self.widths):
+            _check_range(f"widths[{index}]", width, 1, MAX_FORMAT_FIELD_BITS)
+        if self.bits > cap:
+            raise TooBigError(f"widths: they sum to {self.bits} bits; {_name(self.mode)} carries at most {cap}")
+
+    @property
+    def bits(self) -> int:
+        """Width of an expanded EV."""
+        return sum(self.widths)
+
+    @property
+    def has_srh(self) -> bool:
+        """Whether the second 16 bytes, the segment of an SRH, are used."""
+        return self.mode == EvFormatMode.SRV6 and self.bits > SRV6_ADDRESS_BITS
+
+
+@dataclass(frozen=True)
+class EvField:
+    """What stands in one part of an expanded EV; all of 32 bits at most."""
+
+    width: int  # bits
+    init_val: int = 0  # what the field holds where the mask is clear
+    min_val: int = 0  # least and greatest number that the hardware generates, before it is dealt into the mask;
+    max_val: int = 0  # both zero: any number (the published samples write full ranges so)
+    mask: int = 0  # where bits of the EV go; zero: the field is fixed
+
+    @property
+    def ev_bits(self) -> int:
+        """How many bits of the EV this field takes."""
+        return self.mask.bit_count()
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Least and greatest number to generate."""
+        if self.min_val == 0 and self.max_val == 0:
+            return 0, _ones(self.ev_bits)
+        return self.min_val, self.max_val
+
+    def holding(self, number: int) -> int:
+        """Return the field's value with `number`, of `ev_bits` bits, dealt into the mask, its top bit highest."""
+        value = self.init_val & ~self.mask
+        remaining = self.mask
+        while remaining:  # from the lowest bit of both
+            lowest = remaining & -remaining
+            if number & 1:
+                value |= lowest
+            number >>= 1
+            remaining ^= lowest
+        return value
+
+
+@dataclass(frozen=True)
+class EvExpansion:
+    """A format and the fields that fill it, checked against each other once."""
+
+    format: EvFormat
+    fields: tuple[EvField, ...]
+
+    def __post_init__(self) -> None:
+        """Apply the restrictions of the controller API; the error names field, value and what is allowed."""
+        _check_count(self.format, self.fields)
+        for index, field in enumerate(self.fields):
+            _check_field(f"fields[{index}]", field)
+        _check_widths(self.format, self.fields)
+
+    @property
+    def ev_bits(self) -> int:
+        """How many leading bits of an EV mean something; the rest must be zero."""
+        return sum(field.ev_bits for field in self.fields)
+
+    @property
+    def choices(self) -> int:
+        """How many different EVs the bounds of the fields allow."""
+        return prod(most - least + 1 for least, most in (field.bounds for field in self.fields))
+
+    def numbers(self, ev: bytes) -> list[int]:
+        """Return what an EV says to each field."""
+        self.check(ev)
+        bits, left = int.from_bytes(ev, "big"), EV_BITS
+        numbers = []
+        for field in self.fields:
+            left -= field.ev_bits
+            numbers.append(bits >> left & _ones(field.ev_bits))
+        return numbers
+
+    def packed(self, numbers: Sequence[int]) -> bytes:
+        """Return the EV that says `numbers` to the fields; undoes `numbers()`."""
+        bits = 0
+        for field, number in zip(self.fields, numbers, strict=True):
+            bits = bits << field.ev_bits | number
+        return (bits << EV_BITS - self.ev_bits).to_bytes(EV_BYTES, "big")
+
+    def expand(self, ev: bytes) -> bytes:
+        """Return the 32 bytes that the packet carries for `ev`, left-aligned."""
+        expanded, used = 0, 0
+        for field, width, number in zip(self.fields, self.format.widths, self.numbers(ev), strict=False):
+            expanded = expanded << width | field.holding(number)  # a narrow field leaves zeros to its left
+            used += width
+        return (expanded << EV_BITS - used).to_bytes(EV_BYTES, "big")
+
+    def check(self, ev: bytes) -> None:
+        """Refuse an EV of another size, or with bits set that no field takes."""
+        if len(ev) != EV_BYTES:
+            raise InvalidArgumentError(f"{len(ev)} bytes; an EV has {EV_BYTES}")
+        unused = int.from_bytes(ev, "big") & _ones(EV_BITS - self.ev_bits)
+        if unused:
+            bit = EV_BITS - unused.bit_length()
+            raise InvalidArgumentError(
+                f"{ev.hex()} has bit {bit} set; the fields take {self.ev_bits} bits, those after them must be zero"
+            )
+
+    def is_within_bounds(self, ev: bytes) -> bool:
+        """Tell whether hardware could have generated `ev`: every number lies in its field's bounds."""
+        pairs = zip(self.fields, self.numbers(ev), strict=True)
+        return all(field.bounds[0] <= number <= field.bounds[1] for field, number in pairs)
+
+
+def _check_count(form: EvFormat, fields: Sequence[EvField]) -> None:
+    if not fields:
+        raise InvalidArgumentError("fields: empty; at least one is needed")
+    if len(fields) > len(form.widths):
+        raise InvalidArgumentError(f"fields: {len(fields)} of them; the format has {len(form.widths)}")
+
+
+def _check_field(name: str, field: EvField) -> None:
+    _check_range(f"{name}.width", field.width, 1, MAX_FIELD_BITS)
+    for part in ("init_val", "mask"):
+        _check_fits(f"{name}.{part}", getattr(field, part), field.width, "the field")
+    _check_fits(f"{name}.max_val", field.max_val, field.ev_bits, "the mask")
+    _check_fits(f"{name}.min_val", field.min_val, field.ev_bits, "the mask")
+    if field.min_val > field.max_val:
+        raise InvalidArgumentError(f"{name}.min_val: {field.min_val:#x} is above max_val, {field.max_val:#x}")
+
+
+def _check_widths(form: EvFormat, fields: Sequence[EvField]) -> None:
+    total = sum(field.width for field in fields)
+    if total > form.bits:
+        raise InvalidArgumentError(f"fields: their widths sum to {total} bits; the format has {form.bits}")
+    for index, (field, width) in enumerate(zip(fields, form.widths, strict=False)):
+        if field.width > width:  # its top bits would be lost without a word
+            raise InvalidArgumentError(
+                f"fields[{index}].width: {field.width} bits; the format's field {index} has {width}"
+            )
+
+
+def _check_range(name: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise InvalidArgumentError(f"{name}: {value} is not in {least}..{most}")
+
+
+def _check_fits(name: str, value: int, bits: int, place: str) -> None:
+    if not 0 <= value <= _ones(bits):
+        raise InvalidArgumentError(
+            f"{name}: {value:#x} does not fit; {place} has {bits} bits, so 0..{_ones(bits):#x} is allowed"
+        )
+
+
+def _ones(bits: int) -> int:
+    return (1 << bits) - 1
+
+
+def _name(mode: EvFormatMode) -> str:
+    return str(mode.name).lower()
