@@ -106,7 +106,7 @@ def is_intact(flow: Bytes, source_port: int, buffer: Bytes, at: int, length: int
     _fill(flow, source_port, _UDP_LENGTH + length, buffer, at)
     crc = crc32(_crc_of_flow(flow), buffer.ctypes.data + at + BTH_LENGTH, length - BTH_LENGTH - ICRC_LENGTH)
     end = at + length - ICRC_LENGTH
-    wrong = 0
+    wrong = np.int64(0)
     for byte in range(ICRC_LENGTH):
         wrong |= np.int64(buffer[end + byte]) ^ (crc >> 8 * byte & 0xFF)
     return bool(wrong == 0)

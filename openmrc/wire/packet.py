@@ -21,6 +21,7 @@ class Packet:
     entropy: Int  # the EV that this packet itself travels on, 32 bits
     port: Int  # local port = plane, from 0
     source: Int  # who sent it: a number that the world gives to each remote address; -1: unknown
+    destination: Int  # outgoing: the world's number for the remote address
     payload: Int  # out: where to gather the payload; in: where to place it, NOWHERE for none
     # What the network did to it, and what it asks of the network.
     marked: Int  # 1: ECN congestion experienced

@@ -1,0 +1,55 @@
+"""Where a packet carries its entropy value (EV): the UDP source port and the IPv6 flow label.
+
+Sixteen bits fit in the port, sixteen in the low bits of the flow label; a placement says which half
+of the 32-bit EV goes where. Over IPv4 there is no flow label and its half reads back as zero.
+
+Which half goes first in a structured EV is told differently by different readers of MRC §9.1, so
+both orders can be chosen.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from openmrc.core.jit import kernel
+
+SRV6_PORT_BASE = 0xC000  # the lowest source port that RoCEv2 senders use; an EV's index is added to it
+SRV6_INDEX_MASK = 0x3FFF
+HALF = 0xFFFF
+
+
+class Placement(IntEnum):
+    """How a 32-bit EV is spread over the headers."""
+
+    UDP = 0  # 16 bits, all in the source port
+    ECMP = 1  # low half in the source port, high half in the flow label
+    STEV = 2  # high half in the source port, low half in the flow label
+    STEV_LABEL_FIRST = 3  # high half in the flow label, low half in the source port
+    SRV6 = 4  # the outer address is the path; the port holds 0xC000 + the index of the EV
+
+
+@kernel
+def source_port(placement: int, ev: int) -> int:
+    """Return the UDP source port of a packet that travels on `ev`."""
+    if placement == Placement.SRV6:
+        return SRV6_PORT_BASE | (ev & SRV6_INDEX_MASK)
+    return ev >> 16 & HALF if placement == Placement.STEV else ev & HALF
+
+
+@kernel
+def flow_label(placement: int, ev: int) -> int:
+    """Return the IPv6 flow label of a packet that travels on `ev`."""
+    if placement in (Placement.UDP, Placement.SRV6):
+        return 0
+    return ev & HALF if placement == Placement.STEV else ev >> 16 & HALF
+
+
+@kernel
+def entropy(placement: int, port: int, label: int) -> int:
+    """Return the EV of a packet that arrived with this source port and flow label (0 over IPv4)."""
+    if placement == Placement.SRV6:
+        return port & SRV6_INDEX_MASK
+    if placement == Placement.UDP:
+        return port & HALF
+    port, label = port & HALF, label & HALF
+    return port << 16 | label if placement == Placement.STEV else label << 16 | port
