@@ -23,16 +23,19 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 import llvmlite.binding as llvm
 from numba import njit, types
-from numba.core import config, event
+from numba.core import config as _config
+from numba.core import event
 from numba.extending import overload, register_jitable
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
 
+config: Any = _config  # its attributes are made at import, unseen by type checkers
+
 # numpy error model: no ZeroDivisionError branch in every division.
 # _nrt=False: a kernel that allocates does not compile.
-_OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
+_OPTIONS: Any = {"error_model": "numpy", "_nrt": False}
 
 KEPT_CACHES = 4  # digests kept beside the current one: several checkouts may share a home directory
 
@@ -50,7 +53,7 @@ class Entry(Protocol[P, R_co]):
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Let entries compile `function`; called from Python it stays plain Python."""
-    return cast("Callable[P, R]", register_jitable(**_OPTIONS)(function))
+    return register_jitable(**_OPTIONS)(function)  # type: ignore[no-any-return,unused-ignore]
 
 
 def entry(function: Callable[P, R]) -> Entry[P, R]:
@@ -114,7 +117,7 @@ def _prune(root: Path, keep: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-class _Announcer(event.Listener):  # type: ignore[misc]  # Numba ships no types
+class _Announcer(event.Listener):  # type: ignore[misc,unused-ignore]
     """Says on stderr that an entry is being compiled, and how long it took."""
 
     def __init__(self) -> None:
@@ -138,4 +141,4 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)  # noqa: T201  # the one place that speaks: silence would look like a hang
 
 
-event.register("numba:compile", _Announcer())
+event.register("numba:compile", _Announcer())  # type: ignore[no-untyped-call,unused-ignore]

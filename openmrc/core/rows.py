@@ -51,4 +51,4 @@ def dtype_of(row: type) -> np.dtype[Any]:
 
 def table(row: type[Row], count: int) -> Table[Row]:
     """Allocate `count` zeroed rows."""
-    return np.zeros(count, dtype_of(row))  # type: ignore[return-value]  # NumPy's records are our rows
+    return np.zeros(count, dtype_of(row))

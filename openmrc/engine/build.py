@@ -47,6 +47,7 @@ class Layout:
     window: ArrayLike = 8 * MPR_UNIT
     tracked: ArrayLike = 8 * MPR_UNIT
     wimms: ArrayLike = 32
+    watched: ArrayLike = 1  # EVs a responder judges at a time, for ALWAYS_SKIP
     evs_per_lane: ArrayLike = 8  # active and reserve
 
 
@@ -74,6 +75,7 @@ def build(layout: Layout, settings: Settings, packets: int = 1, seed: int = 1) -
         tracker=table(
             tables.Tracker, int(np.maximum(_ring(layout.tracked, qp_count), TRACKER_WORD).sum()) // TRACKER_WORD
         ),
+        watches=table(tables.Watch, int(_ring(layout.watched, qp_count).sum())),
         stash=table(tables.Stash, int(_ring(layout.wimms, qp_count).sum())),
         receives=table(tables.Receive, int(_ring(layout.receives, qp_count).sum())),
         control=table(tables.Control, int(_ring(layout.controls, endpoint_count).sum())),
@@ -144,13 +146,15 @@ def _lay_qps(engine: Engine, layout: Layout, qps: Sizes, evs: Sizes) -> None:
     column(rows, "qpn")[:] = slot + FIRST_USER_QPN
     column(rows, "peer")[:] = NONE
     column(rows, "next_ready")[:] = NONE
-    column(rows, "deadline")[:] = NEVER
+    for name in ("", "ack_", "loss_", "tail_", "probe_", "reverse_"):
+        column(rows, f"{name}deadline")[:] = NEVER
     _put_slices(rows, "lane", np.full(count, layout.ports, dtype=np.int64))
     _put_slices(rows, "ev", evs)
     _put_rings(rows, "message", _ring(layout.sends, count))
     _put_rings(rows, "sent", _ring(layout.window, count))
     _put_rings(rows, "stash", _ring(layout.wimms, count))
     _put_rings(rows, "receive", _ring(layout.receives, count))
+    _put_rings(rows, "watch", _ring(layout.watched, count))
     tracked = np.maximum(_ring(layout.tracked, count), TRACKER_WORD)
     column(rows, "tracker_base")[:] = _starts(tracked // TRACKER_WORD)
     column(rows, "tracker_mask")[:] = tracked - 1

@@ -7,6 +7,7 @@ from them and a test walks every state with every event. Nothing here knows of r
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +37,7 @@ class QpEvent(IntEnum):
     TO_RESET = 4
 
 
-QP_TRANSITIONS = {
+QP_TRANSITIONS: dict[tuple[IntEnum, IntEnum], IntEnum] = {
     (QpState.RESET, QpEvent.TO_INIT): QpState.INIT,
     (QpState.INIT, QpEvent.TO_INIT): QpState.INIT,
     (QpState.INIT, QpEvent.TO_RTR): QpState.RTR,
@@ -71,7 +72,7 @@ class EvEvent(IntEnum):
     LEAST_BAD = 9  # too few are left: the one that failed longest ago is tried again
 
 
-EV_TRANSITIONS = {
+EV_TRANSITIONS: dict[tuple[IntEnum, IntEnum], IntEnum] = {
     (EvState.GOOD, EvEvent.SACK_SKIP_ONCE): EvState.SKIP,
     (EvState.GOOD, EvEvent.TRIMMED): EvState.SKIP,
     (EvState.GOOD, EvEvent.SACK_ALWAYS_SKIP): EvState.ASSUMED_BAD,
@@ -97,7 +98,7 @@ class NackAction(IntEnum):
 
 
 # MRC Table 7-3, columns "requestor action" and "path penalised".
-NACK_ACTIONS = {
+NACK_ACTIONS: dict[int, int] = {
     NackReason.TRIMMED: NackAction.RESEND | NackAction.SKIP_PATH,
     NackReason.TRIMMED_LASTHOP: NackAction.RESEND,
     NackReason.NO_BITMAP: NackAction.RESEND | NackAction.SPEND_RETRY,
@@ -108,33 +109,31 @@ NACK_ACTIONS = {
 }
 
 
-def _matrix(
-    transitions: dict[tuple[IntEnum, IntEnum], IntEnum], states: type[IntEnum], events: type[IntEnum]
-) -> np.ndarray:
+def _matrix(transitions: dict[tuple[IntEnum, IntEnum], IntEnum], states: type[IntEnum], events: type[IntEnum]) -> Any:
     matrix = np.full((len(states), len(events)), ILLEGAL, dtype=np.int64)
     for (state, happening), following in transitions.items():
         matrix[state, happening] = following
     return matrix
 
 
-QP_NEXT = _matrix(QP_TRANSITIONS, QpState, QpEvent)  # type: ignore[arg-type]
-EV_NEXT = _matrix(EV_TRANSITIONS, EvState, EvEvent)  # type: ignore[arg-type]
-NACK_ACTION = np.array([NACK_ACTIONS.get(code, 0) for code in range(256)], dtype=np.int64)  # type: ignore[call-overload]
+QP_NEXT: Any = _matrix(QP_TRANSITIONS, QpState, QpEvent)
+EV_NEXT: Any = _matrix(EV_TRANSITIONS, EvState, EvEvent)
+NACK_ACTION: Any = np.array([NACK_ACTIONS.get(code, 0) for code in range(256)], dtype=np.int64)
 
 
 @kernel
 def qp_after(state: int, event: int) -> int:
     """Return the queue pair state that follows, or ILLEGAL."""
-    return QP_NEXT[state, event]
+    return int(QP_NEXT[state, event])
 
 
 @kernel
 def ev_after(state: int, event: int) -> int:
     """Return the EV state that follows, or ILLEGAL: the event says nothing new in that state."""
-    return EV_NEXT[state, event]
+    return int(EV_NEXT[state, event])
 
 
 @kernel
 def nack_action(reason: int) -> int:
     """Return the NackAction bits for a reason, 0 for an unknown one."""
-    return NACK_ACTION[reason & 0xFF]
+    return int(NACK_ACTION[reason & 0xFF])

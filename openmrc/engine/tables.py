@@ -131,6 +131,7 @@ class Peer:
     address: Int  # the world's number for that NIC
     ports_up: Int  # mask, as its Port Status Updates say
     ready_tail: Int  # last of the ring of queue pairs with something to send
+    ready_count: Int
     next_ready: Int  # next peer in the endpoint's ring
     listed: Int
     # Round trip
@@ -202,6 +203,8 @@ class QueuePair:
     stash_mask: Int
     receive_base: Int
     receive_mask: Int
+    watch_base: Int
+    watch_mask: Int
     # Requestor
     first_psn: Int
     next_psn: Int  # the next new packet
@@ -229,6 +232,7 @@ class QueuePair:
     next_ready: Int
     listed: Int
     deficit: Int  # bytes that deficit round robin still owes
+    heard_at: Int  # ps, last answer of the peer
     # Deadlines, ps
     deadline: Int  # the earliest of those below
     ack_deadline: Int
@@ -360,6 +364,15 @@ class Tracker:
     immediate: Int
 
 
+class Watch:
+    """What a responder counts of one EV, to judge its path persistently bad."""
+
+    entropy: Int
+    packets: Int
+    marked: Int
+    since: Int  # ps
+
+
 class Stash:
     """A WriteIMM that waits for everything before it."""
 
@@ -444,6 +457,7 @@ class Engine(NamedTuple):
     messages: Table[Message]
     sent: Table[Sent]
     tracker: Table[Tracker]
+    watches: Table[Watch]
     stash: Table[Stash]
     receives: Table[Receive]
     control: Table[Control]

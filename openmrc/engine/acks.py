@@ -1,0 +1,194 @@
+"""What the requestor learns from answers: SACKs, NACKs, transport acknowledgements (MRC §7.4.5, Table 7-3)."""
+
+from openmrc.core.jit import kernel
+from openmrc.core.serial import PSN_BITS, RCVD_BYTES_BITS, distance, extend
+from openmrc.engine import clock, congestion, lifecycle, loss, messages, paths, probes, retries, scheduler
+from openmrc.engine.queue_pairs import nominal_size
+from openmrc.engine.sacks import RCVD_UNIT
+from openmrc.engine.states import NackAction, nack_action
+from openmrc.engine.tables import NONE, Cause, Engine, SentState, WcStatus
+from openmrc.wire.codes import PathMark, Syndrome
+
+_HALF = 32
+_LOW32 = (1 << 32) - 1
+
+
+@kernel
+def on_sack(engine: Engine, now: int, qp: int, packet: int) -> None:
+    """Digest a reliability SACK."""
+    row = engine.qps[qp]
+    arrived = engine.packets[packet]
+    cack = extend(arrived.cack_psn, row.unack_psn - 1, PSN_BITS)
+    if cack >= row.next_psn:
+        row.malformed += 1  # acknowledges what was never sent
+        return
+    row.sacks_received += 1
+    row.heard_at = now
+    if row.dynamic_mpr == 1 and arrived.mpr > 0:
+        row.mpr_dest = arrived.mpr
+    rtt = _round_trip(engine, now, qp, packet, cack)
+    _settle_cumulative(engine, now, qp, cack)
+    _settle_bitmap(engine, now, qp, cack + arrived.sack_offset, arrived.sack_bitmap)
+    received = _newly_received(engine, qp, arrived.rcvd_bytes)
+    marked = int(arrived.path_mark != PathMark.NONE)
+    congestion.on_ack(engine, now, row.peer, received, marked, rtt, arrived.rcv_cwnd_pen, arrived.restore_cwnd)
+    if arrived.is_probe_answer == 1:
+        probes.on_answer(engine, now, qp, packet)
+    elif marked == 1:
+        _blame_path(engine, now, qp, packet, cack)
+    loss.on_evidence(engine, now, qp)
+    scheduler.wake(engine, qp)
+
+
+@kernel
+def on_nack(engine: Engine, now: int, qp: int, packet: int) -> None:
+    """Act on a NACK as its table row says."""
+    row = engine.qps[qp]
+    arrived = engine.packets[packet]
+    row.nacks_received += 1
+    row.heard_at = now
+    action = nack_action(arrived.nack_reason)
+    if action & NackAction.FAIL != 0:
+        lifecycle.fail(engine, now, qp, Cause.UNEXPECTED_EVENT)
+        return
+    psn = extend(arrived.nack_psn, row.unack_psn, PSN_BITS)
+    if action == 0 or psn < row.unack_psn or psn >= row.next_psn:
+        row.malformed += 1
+        return
+    sent = engine.sent[row.sent_base + (psn & row.sent_mask)]
+    if sent.state != SentState.IN_FLIGHT:
+        return
+    if action & NackAction.SKIP_PATH != 0 and engine.evs[sent.ev].value == arrived.reflected_entropy:
+        paths.on_trimmed(engine, now, sent.ev)
+    loss.requeue(engine, qp, psn)
+    congestion.on_nack(engine, now, row.peer, nominal_size(sent.payload))
+    if action & NackAction.SPEND_RETRY != 0:
+        retries.spend(engine, now, qp)
+    scheduler.wake(engine, qp)
+
+
+@kernel
+def on_acknowledge(engine: Engine, now: int, qp: int, packet: int) -> None:
+    """Complete the messages that a transport acknowledgement counts; a refusal ends the connection."""
+    row = engine.qps[qp]
+    arrived = engine.packets[packet]
+    count = extend(arrived.acked_messages, row.message_head, 24)
+    if count > row.message_current:
+        row.malformed += 1  # counts messages that were not sent whole
+        return
+    row.heard_at = now
+    while row.message_head < count:
+        message = engine.messages[row.message_base + (row.message_head & row.message_mask)]
+        # A message that is complete over there has arrived; its SACK may have been lost.
+        _settle_cumulative(engine, now, qp, message.first_psn + message.packets - 1)
+        messages.complete_oldest(engine, qp, WcStatus.SUCCESS)
+        row.retries = 0
+    if arrived.syndrome != Syndrome.ACK:
+        lifecycle.fail(engine, now, qp, _cause(arrived.syndrome))
+        return
+    scheduler.wake(engine, qp)
+
+
+@kernel
+def _cause(syndrome: int) -> int:
+    match syndrome:
+        case Syndrome.INVALID_REQUEST:
+            return Cause.REMOTE_INVALID_REQUEST.value
+        case Syndrome.REMOTE_ACCESS_ERROR:
+            return Cause.REMOTE_ACCESS.value
+        case _:
+            return Cause.REMOTE_OPERATIONAL.value
+
+
+@kernel
+def _settle_cumulative(engine: Engine, now: int, qp: int, cack: int) -> None:
+    row = engine.qps[qp]
+    if row.unack_psn > cack:
+        return
+    while row.unack_psn <= cack:
+        _settle(engine, now, qp, row.unack_psn)
+        row.unack_psn += 1
+    row.highest_sacked = max(row.highest_sacked, cack)
+    row.lost_cursor = max(row.lost_cursor, row.unack_psn)
+    row.retries = 0
+    if row.unack_psn == row.next_psn:
+        loss.release(engine, qp, row.inflight)  # whatever rounding left
+
+
+@kernel
+def _settle_bitmap(engine: Engine, now: int, qp: int, base: int, bitmap: int) -> None:
+    row = engine.qps[qp]
+    for half in range(2):
+        bits = (bitmap >> (half * _HALF)) & _LOW32
+        psn = base + half * _HALF
+        while bits != 0:
+            if bits & 0xFF == 0:
+                bits >>= 8
+                psn += 8
+                continue
+            if bits & 1 == 1 and row.unack_psn <= psn < row.next_psn:
+                _settle(engine, now, qp, psn)
+                row.highest_sacked = max(row.highest_sacked, psn)
+            bits >>= 1
+            psn += 1
+
+
+@kernel
+def _settle(engine: Engine, now: int, qp: int, psn: int) -> None:
+    """Note that one packet has arrived."""
+    row = engine.qps[qp]
+    sent = engine.sent[row.sent_base + (psn & row.sent_mask)]
+    if sent.state == SentState.ACKED:
+        return
+    if sent.state == SentState.LOST:
+        row.lost_count -= 1
+        row.spurious += 1
+    else:
+        paths.on_acked(engine, sent.ev)
+    # After a retransmission it is unknown which copy arrived, unless the last one cannot have yet.
+    if sent.transmissions == 1 or now - sent.sent_at >= engine.peers[row.peer].base_rtt:
+        row.newest_delivered = max(row.newest_delivered, sent.sent_at)
+    sent.state = SentState.ACKED
+
+
+@kernel
+def _newly_received(engine: Engine, qp: int, rcvd_bytes: int) -> int:
+    """Return the bytes that left the network since the last SACK, and take them out of flight (MRC §8.4)."""
+    row = engine.qps[qp]
+    units = distance(rcvd_bytes, row.rcvd_bytes_seen, RCVD_BYTES_BITS)
+    if units <= 0:
+        return 0
+    row.rcvd_bytes_seen = rcvd_bytes
+    loss.release(engine, qp, units * RCVD_UNIT)
+    return units * RCVD_UNIT
+
+
+@kernel
+def _round_trip(engine: Engine, now: int, qp: int, packet: int, cack: int) -> int:
+    """Return a valid RTT sample (ps) or 0: the trigger was sent once, or twice and says it was the second."""
+    row = engine.qps[qp]
+    arrived = engine.packets[packet]
+    psn = cack + arrived.ack_psn_offset
+    if arrived.is_probe_answer == 1 or psn >= row.next_psn or psn < row.next_psn - row.sent_mask - 1:
+        return 0
+    sent = engine.sent[row.sent_base + (psn & row.sent_mask)]
+    if sent.transmissions != 1 + arrived.retransmitted or sent.state == SentState.FREE:
+        return 0
+    unit = engine.params[engine.endpoints[row.endpoint].params].timestamp_unit
+    if not clock.is_unambiguous(now - sent.sent_at, unit):
+        return 0
+    return max(clock.elapsed(now, arrived.tx_timestamp, unit), 1)
+
+
+@kernel
+def _blame_path(engine: Engine, now: int, qp: int, packet: int, cack: int) -> None:
+    row = engine.qps[qp]
+    arrived = engine.packets[packet]
+    psn = cack + arrived.ack_psn_offset
+    ev = NONE
+    if row.next_psn - row.sent_mask - 1 <= psn < row.next_psn:
+        ev = engine.sent[row.sent_base + (psn & row.sent_mask)].ev
+    if ev < row.ev_base or ev >= row.ev_base + row.ev_count or engine.evs[ev].value != arrived.reflected_entropy:
+        ev = paths.find(engine, qp, arrived.reflected_entropy)
+    if ev != NONE:
+        paths.on_marked(engine, now, ev, int(arrived.path_mark >= PathMark.ALWAYS_SKIP))

@@ -1,0 +1,73 @@
+"""The window of a peer (QPCC), whatever algorithm steers it: what callers may tell it and ask it.
+
+A second algorithm is one more file with the same `on_*` functions and one more arm here.
+"""
+
+from openmrc.core.jit import kernel
+from openmrc.engine import nscc
+from openmrc.engine.params import Algorithm
+from openmrc.engine.tables import Engine
+
+
+@kernel
+def begin(engine: Engine, now: int, peer: int) -> None:
+    """Start with a full window and no history."""
+    row = engine.peers[peer]
+    row.inflight = 0
+    nscc.begin(engine, now, peer)
+
+
+@kernel
+def may_send(engine: Engine, peer: int, size: int) -> bool:
+    """Whether `size` bytes fit the window; one packet always does when nothing is in flight."""
+    row = engine.peers[peer]
+    return row.inflight == 0 or row.inflight + size <= row.cwnd or _algorithm(engine, peer) == Algorithm.NONE
+
+
+@kernel
+def on_ack(engine: Engine, now: int, peer: int, size: int, marked: int, rtt: int, penalty: int, restore: int) -> None:
+    """Learn that `size` bytes arrived; `rtt` is ps, or 0 when this acknowledgement has no valid sample."""
+    if rtt > 0:
+        _smooth(engine, peer, rtt)
+    if _algorithm(engine, peer) == Algorithm.NSCC:
+        nscc.on_ack(engine, now, peer, size, marked, rtt, penalty, restore)
+
+
+@kernel
+def on_nack(engine: Engine, now: int, peer: int, size: int) -> None:
+    """Learn that `size` bytes were trimmed or refused."""
+    if _algorithm(engine, peer) == Algorithm.NSCC:
+        nscc.on_nack(engine, now, peer, size)
+
+
+@kernel
+def on_loss(engine: Engine, now: int, peer: int, size: int) -> None:
+    """Learn that `size` bytes vanished."""
+    if _algorithm(engine, peer) == Algorithm.NSCC:
+        nscc.on_loss(engine, now, peer, size)
+
+
+@kernel
+def loss_delay(engine: Engine, peer: int) -> int:
+    """Return how long (ps) after sending a packet may stay unreported while later ones are reported."""
+    row = engine.peers[peer]
+    params = engine.params[engine.endpoints[row.endpoint].params]
+    patience = max(row.srtt, row.base_rtt) + max(4 * row.rttvar, row.base_rtt)
+    return max(patience, params.loss_delay_floor)
+
+
+@kernel
+def _algorithm(engine: Engine, peer: int) -> int:
+    return engine.params[engine.endpoints[engine.peers[peer].endpoint].params].algorithm
+
+
+@kernel
+def _smooth(engine: Engine, peer: int, rtt: int) -> None:
+    # RFC 6298 (2.2, 2.3)
+    row = engine.peers[peer]
+    if row.srtt == 0:
+        row.srtt = rtt
+        row.rttvar = rtt >> 1
+        return
+    row.rttvar += (abs(row.srtt - rtt) - row.rttvar) >> 2
+    row.srtt += (rtt - row.srtt) >> 3

@@ -1,0 +1,41 @@
+"""Control packets that wait to leave. A full ring drops the newest: every control packet may be lost anyway."""
+
+from openmrc.core.jit import kernel
+from openmrc.engine.tables import NONE, Engine
+
+
+@kernel
+def claim(engine: Engine, endpoint: int, opcode: int, qp: int, peer: int) -> int:
+    """Append a control packet and return its row to fill, or NONE when the ring is full."""
+    node = engine.endpoints[endpoint]
+    if node.control_tail - node.control_head > node.control_mask:
+        node.control_dropped += 1
+        return NONE
+    index = node.control_base + (node.control_tail & node.control_mask)
+    node.control_tail += 1
+    row = engine.control[index]
+    row.opcode = opcode
+    row.qp = qp
+    row.peer = peer
+    row.psn = 0
+    row.entropy = 0
+    row.port = NONE
+    row.mark = 0
+    row.retransmitted = 0
+    row.tx_timestamp = 0
+    row.timestamp_unit = 0
+    row.reason = 0
+    row.mask = 0
+    row.ev = NONE
+    return index
+
+
+@kernel
+def take(engine: Engine, endpoint: int) -> int:
+    """Return the row of the oldest waiting control packet, or NONE; it stays valid until the next claim."""
+    node = engine.endpoints[endpoint]
+    if node.control_head == node.control_tail:
+        return NONE
+    index = node.control_base + (node.control_head & node.control_mask)
+    node.control_head += 1
+    return index

@@ -1,0 +1,60 @@
+"""Endpoint operations, the messages to QPN 2: EV Probe and Port Status Update (MRC §7.5.6).
+
+Connectionless and best effort: a request is answered at once on the path it came by; an answer is
+matched by its probe_id.
+"""
+
+from openmrc.core.jit import kernel
+from openmrc.engine import control, ports, reverse
+from openmrc.engine.tables import NONE, Engine
+from openmrc.wire.codes import EndpointOp, Opcode
+
+_PROBE_ID_MASK = 0xFFFF
+
+
+@kernel
+def receive(engine: Engine, now: int, endpoint: int, packet: int) -> None:
+    """Take a packet to QPN 2; only known peers are heard."""
+    arrived = engine.packets[packet]
+    peer = _peer(engine, endpoint, arrived.source)
+    if peer == NONE:
+        engine.endpoints[endpoint].wrong_source += 1
+        return
+    engine.ports[engine.endpoints[endpoint].port_base + arrived.port].control_received += 1
+    probe_id = arrived.psn & _PROBE_ID_MASK
+    match arrived.opcode:
+        case Opcode.ENDPOINT_REQUEST:
+            if arrived.endpoint_op == EndpointOp.PORT_STATUS_UPDATE:
+                ports.set_remote(engine, now, endpoint, peer, arrived.port_status_mask)
+            _answer(engine, endpoint, peer, packet, probe_id)
+        case Opcode.ENDPOINT_RESPONSE:
+            if probe_id >= ports.STATUS_PROBE_ID:
+                ports.on_told(engine, endpoint, probe_id)
+            else:
+                reverse.on_answer(engine, endpoint, probe_id)
+        case _:
+            engine.endpoints[endpoint].unknown_opcode += 1
+
+
+@kernel
+def _answer(engine: Engine, endpoint: int, peer: int, packet: int, probe_id: int) -> None:
+    arrived = engine.packets[packet]
+    index = control.claim(engine, endpoint, Opcode.ENDPOINT_RESPONSE, NONE, peer)
+    if index == NONE:
+        return
+    waiting = engine.control[index]
+    waiting.psn = probe_id
+    waiting.reason = arrived.endpoint_op
+    waiting.port = arrived.port
+    waiting.entropy = arrived.entropy
+    waiting.tx_timestamp = arrived.tx_timestamp
+    waiting.timestamp_unit = arrived.timestamp_unit
+
+
+@kernel
+def _peer(engine: Engine, endpoint: int, address: int) -> int:
+    node = engine.endpoints[endpoint]
+    for peer in range(node.peer_base, node.peer_base + node.peer_count):
+        if engine.peers[peer].address == address:
+            return peer
+    return NONE

@@ -1,0 +1,148 @@
+"""The life of a queue pair: RESET, INIT, RTR, RTS, ERROR, and what entering each of them does."""
+
+from openmrc.core.jit import kernel
+from openmrc.engine import congestion, events, messages, scheduler, tracker
+from openmrc.engine.queue_pairs import QPN_SLOT_BITS
+from openmrc.engine.states import ILLEGAL, QpEvent, QpState, qp_after
+from openmrc.engine.tables import NONE, Cause, Engine, EventKind, SentState, WcStatus
+from openmrc.units import NEVER
+
+_QPN_MASK = (1 << 24) - 1
+
+
+@kernel
+def open_peer(engine: Engine, now: int, peer: int, address: int) -> None:
+    """Begin with a remote NIC: all its ports are taken to work, the window is full."""
+    row = engine.peers[peer]
+    row.address = address
+    row.ports_up = (1 << engine.endpoints[row.endpoint].port_count) - 1
+    row.status_deadline = NEVER
+    row.status_pending = 0
+    congestion.begin(engine, now, peer)
+
+
+@kernel
+def move(engine: Engine, now: int, qp: int, event: int) -> int:
+    """Move through the state table; return 1, or 0 when the table has no such step."""
+    row = engine.qps[qp]
+    following = qp_after(row.state, event)
+    if following == ILLEGAL:
+        return 0
+    if event == QpEvent.FAIL:
+        fail(engine, now, qp, Cause.LOCAL)
+    elif event == QpEvent.TO_RESET:
+        reset(engine, qp)
+    else:
+        if event == QpEvent.TO_RTR:
+            _begin_responder(engine, qp)
+        elif event == QpEvent.TO_RTS and row.state == QpState.RTR:
+            _begin_requester(engine, qp)
+        row.state = following
+    return 1
+
+
+@kernel
+def fail(engine: Engine, now: int, qp: int, cause: int) -> None:
+    """Go to ERROR: every request completes, the oldest with the reason; nothing is sent any more."""
+    row = engine.qps[qp]
+    if row.state == QpState.ERROR or row.state == QpState.RESET:
+        return
+    row.state = QpState.ERROR
+    row.cause = cause
+    scheduler.forget(engine, qp)
+    _quiet(engine, qp)
+    messages.flush(engine, qp, status_of(cause))
+    events.push(engine, now, row.endpoint, EventKind.QP_ERROR, qp, row.peer, NONE, 0, cause, 0)
+
+
+@kernel
+def reset(engine: Engine, qp: int) -> None:
+    """Go to RESET: nothing completes, and the queue pair gets a new number so that stale packets miss it."""
+    row = engine.qps[qp]
+    if row.state != QpState.RESET:
+        row.qpn = (row.qpn + (1 << QPN_SLOT_BITS)) & _QPN_MASK
+    scheduler.forget(engine, qp)
+    _quiet(engine, qp)
+    row.state = QpState.RESET
+    row.cause = Cause.NONE
+    row.message_head = row.message_current = row.message_tail = 0
+    row.receive_head = row.receive_tail = 0
+
+
+@kernel
+def status_of(cause: int) -> int:
+    """Return the completion status of the request that a failure struck."""
+    match cause:
+        case Cause.RETRIES_SPENT:
+            return WcStatus.RETRY_EXC_ERR.value
+        case Cause.REMOTE_INVALID_REQUEST:
+            return WcStatus.REM_INV_REQ_ERR.value
+        case Cause.REMOTE_ACCESS:
+            return WcStatus.REM_ACCESS_ERR.value
+        case Cause.REMOTE_OPERATIONAL | Cause.UNEXPECTED_EVENT:
+            return WcStatus.REM_OP_ERR.value
+        case _:
+            return WcStatus.WR_FLUSH_ERR.value
+
+
+@kernel
+def _quiet(engine: Engine, qp: int) -> None:
+    """Give back the bytes in flight and forget every deadline."""
+    row = engine.qps[qp]
+    if row.peer != NONE:
+        peer = engine.peers[row.peer]
+        peer.inflight = max(peer.inflight - row.inflight, 0)
+        scheduler.wake_peer(engine, row.peer)
+    row.inflight = 0
+    row.lost_count = 0
+    row.solicit_psn = NONE
+    row.deadline = NEVER
+    row.ack_deadline = NEVER
+    row.loss_deadline = NEVER
+    row.tail_deadline = NEVER
+    row.probe_deadline = NEVER
+    row.reverse_deadline = NEVER
+
+
+@kernel
+def _begin_responder(engine: Engine, qp: int) -> None:
+    # MRC Table 7-5: cack = max_rcv = lowest_unsacked = rq_psn - 1.
+    row = engine.qps[qp]
+    row.highest_received = row.expected_psn - 1
+    row.lowest_unsacked = row.expected_psn
+    row.ooo_count = 0
+    row.received_bytes = 0
+    row.sack_count = 0
+    row.sack_queued = 0
+    row.ack_queued = 0
+    row.ack_requested = 0
+    row.since_ack = 0
+    row.completed_messages = 0
+    row.nak_syndrome = 0
+    row.expected_rqmsn = 0
+    row.received_packets = 0
+    row.data_since_reverse = 0
+    tracker.clear(engine, qp)
+    for index in range(row.stash_base, row.stash_base + row.stash_mask + 1):
+        engine.stash[index].present = 0
+
+
+@kernel
+def _begin_requester(engine: Engine, qp: int) -> None:
+    # MRC Table 7-4: unack starts at sq_psn - 1; ours names the first PSN that is not acknowledged.
+    row = engine.qps[qp]
+    row.next_psn = row.first_psn
+    row.unack_psn = row.first_psn
+    row.highest_sacked = row.first_psn - 1
+    row.packets_cut = 0
+    row.wimm_next = 0
+    row.wimm_done = 0
+    row.inflight = 0
+    row.rcvd_bytes_seen = 0
+    row.lost_count = 0
+    row.lost_cursor = row.first_psn
+    row.newest_delivered = -1
+    row.solicit_psn = NONE
+    row.retries = 0
+    for index in range(row.sent_base, row.sent_base + row.sent_mask + 1):
+        engine.sent[index].state = SentState.FREE

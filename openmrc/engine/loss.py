@@ -1,0 +1,119 @@
+"""Which packets are lost: the inference from what was reported, and from silence (MRC §7.4.1, §7.4.5).
+
+A hole counts as lost when something sent later is known to have arrived and the packet has been
+unreported for longer than round trips vary; where switches do not trim, it must also lie far
+enough behind, because then a hole may be plain reordering under congestion.
+"""
+
+from openmrc.core.jit import kernel
+from openmrc.engine import congestion, paths, scheduler, timers
+from openmrc.engine.queue_pairs import nominal_size
+from openmrc.engine.tables import Engine, SentState
+from openmrc.units import NEVER
+
+
+@kernel
+def on_evidence(engine: Engine, now: int, qp: int) -> None:
+    """Look for holes if any can be due by now; call after news of arrivals."""
+    row = engine.qps[qp]
+    if row.unack_psn == row.next_psn:
+        row.loss_deadline = NEVER
+    elif row.loss_deadline == NEVER and row.highest_sacked > row.unack_psn:
+        first = engine.sent[row.sent_base + (row.unack_psn & row.sent_mask)]
+        row.loss_deadline = first.sent_at + congestion.loss_delay(engine, row.peer)
+        timers.arm(engine, qp, row.loss_deadline)
+    if row.loss_deadline <= now:
+        scan(engine, now, qp)
+
+
+@kernel
+def scan(engine: Engine, now: int, qp: int) -> None:
+    """Declare lost what is due, and note when the next hole will be."""
+    row = engine.qps[qp]
+    delay = congestion.loss_delay(engine, row.peer)
+    following = NEVER
+    psn = row.unack_psn
+    while psn < row.next_psn:
+        sent = engine.sent[row.sent_base + (psn & row.sent_mask)]
+        if sent.state == SentState.IN_FLIGHT:
+            if sent.sent_at > row.newest_delivered:
+                if psn > row.highest_sacked:
+                    break  # first transmissions from here on: all sent later
+            else:
+                due = sent.sent_at + _patience(engine, qp, psn, delay)
+                if due <= now:
+                    row.inferred_losses += 1
+                    declare(engine, now, qp, psn)
+                else:
+                    following = min(following, due)
+        psn += 1
+    row.loss_deadline = following
+    timers.arm(engine, qp, following)
+    scheduler.wake(engine, qp)
+
+
+@kernel
+def on_silence(engine: Engine, now: int, qp: int, patience: int) -> int:
+    """Declare lost what was sent `patience` ps ago or earlier; return how many.
+
+    The rest keeps its time: the earliest becomes the next `ack_deadline`.
+    """
+    row = engine.qps[qp]
+    lost = 0
+    following = NEVER
+    for psn in range(row.unack_psn, row.next_psn):
+        sent = engine.sent[row.sent_base + (psn & row.sent_mask)]
+        if sent.state == SentState.IN_FLIGHT:
+            if sent.sent_at + patience <= now:
+                declare(engine, now, qp, psn)
+                lost += 1
+            else:
+                following = min(following, sent.sent_at + patience)
+    row.ack_deadline = following
+    timers.arm(engine, qp, following)
+    return lost
+
+
+@kernel
+def declare(engine: Engine, now: int, qp: int, psn: int) -> None:
+    """Queue one packet for retransmission because it vanished: its path takes the blame."""
+    row = engine.qps[qp]
+    sent = engine.sent[row.sent_base + (psn & row.sent_mask)]
+    size = nominal_size(sent.payload)
+    engine.ports[engine.endpoints[row.endpoint].port_base + engine.evs[sent.ev].port].lost += 1
+    requeue(engine, qp, psn)
+    congestion.on_loss(engine, now, row.peer, size)
+    paths.on_lost(engine, now, sent.ev, sent.sent_at)
+
+
+@kernel
+def requeue(engine: Engine, qp: int, psn: int) -> None:
+    """Take a packet out of flight and queue it for retransmission."""
+    row = engine.qps[qp]
+    sent = engine.sent[row.sent_base + (psn & row.sent_mask)]
+    sent.state = SentState.LOST
+    row.lost_count += 1
+    row.lost_cursor = min(row.lost_cursor, psn)
+    release(engine, qp, nominal_size(sent.payload))
+
+
+@kernel
+def release(engine: Engine, qp: int, size: int) -> None:
+    """Take `size` bytes out of flight; the count never goes below zero."""
+    row = engine.qps[qp]
+    freed = min(size, row.inflight)
+    row.inflight -= freed
+    engine.peers[row.peer].inflight -= freed
+
+
+@kernel
+def _patience(engine: Engine, qp: int, psn: int, delay: int) -> int:
+    """Return how long (ps) this hole may wait: twice as long when too little lies above it and nothing is trimmed."""
+    row = engine.qps[qp]
+    params = engine.params[engine.endpoints[row.endpoint].params]
+    if params.trimming == 1:
+        return delay
+    window = int(engine.peers[row.peer].cwnd) // (2 * nominal_size(row.path_mtu))
+    if row.highest_sacked - psn > max(params.gap_packets, window):
+        return delay
+    return 2 * delay

@@ -1,0 +1,109 @@
+"""Posted requests: the ring of writes from post to completion, and the ring of receives.
+
+Messages complete in the order they were posted, when the peer's transport acknowledgement counts
+them; a reliability SACK never completes anything (MRC §6.1, §7.5).
+"""
+
+from enum import IntEnum
+
+from openmrc.core.jit import kernel
+from openmrc.engine import completions, scheduler
+from openmrc.engine.states import QpState
+from openmrc.engine.tables import CompletionKind, Engine, WcStatus
+
+MAX_MESSAGE = (1 << 31) - 1  # bytes, the most an InfiniBand message may have
+
+
+class PostStatus(IntEnum):
+    """What became of a post; the verbs layer turns all but OK into errno."""
+
+    OK = 0
+    FULL = 1  # the send or receive queue is full
+    WRONG_STATE = 2
+    TOO_LONG = 3
+
+
+@kernel
+def post_write(
+    engine: Engine,
+    now: int,
+    qp: int,
+    wr_id: int,
+    local: int,
+    length: int,
+    va: int,
+    r_key: int,
+    immediate: int,
+    has_immediate: int,
+    solicited: int,
+    signaled: int,
+) -> int:
+    """Append a write to the send queue."""
+    row = engine.qps[qp]
+    if row.state != QpState.RTS and row.state != QpState.ERROR:
+        return PostStatus.WRONG_STATE
+    if row.message_tail - row.message_head > row.message_mask:
+        return PostStatus.FULL
+    if length < 0 or length > MAX_MESSAGE:
+        return PostStatus.TOO_LONG
+    message = engine.messages[row.message_base + (row.message_tail & row.message_mask)]
+    row.message_tail += 1
+    message.wr_id = wr_id
+    message.local = local
+    message.va = va
+    message.r_key = r_key
+    message.length = length
+    message.immediate = immediate
+    message.has_immediate = has_immediate
+    message.solicited = solicited
+    message.signaled = signaled | row.sq_signal_all
+    message.packets = max(1, (length + row.path_mtu - 1) // row.path_mtu)
+    message.status = WcStatus.SUCCESS
+    if row.state == QpState.ERROR:
+        flush(engine, qp, WcStatus.WR_FLUSH_ERR)
+    else:
+        scheduler.wake(engine, qp)
+    return PostStatus.OK
+
+
+@kernel
+def post_receive(engine: Engine, qp: int, wr_id: int) -> int:
+    """Append a receive, for one WriteIMM; there is no second chance when one is missing (no RNR in MRC)."""
+    row = engine.qps[qp]
+    if row.state == QpState.RESET:
+        return PostStatus.WRONG_STATE
+    if row.receive_tail - row.receive_head > row.receive_mask:
+        return PostStatus.FULL
+    if row.state == QpState.ERROR:
+        completions.push(engine, CompletionKind.RECEIVE, qp, wr_id, WcStatus.WR_FLUSH_ERR, 0)
+        return PostStatus.OK
+    engine.receives[row.receive_base + (row.receive_tail & row.receive_mask)].wr_id = wr_id
+    row.receive_tail += 1
+    return PostStatus.OK
+
+
+@kernel
+def complete_oldest(engine: Engine, qp: int, status: int) -> None:
+    """Take the oldest message off the send queue; failures are always told, successes when asked for."""
+    row = engine.qps[qp]
+    message = engine.messages[row.message_base + (row.message_head & row.message_mask)]
+    row.message_head += 1
+    row.message_current = max(row.message_current, row.message_head)
+    if message.has_immediate == 1:
+        row.wimm_done += 1
+    if message.signaled == 1 or status != WcStatus.SUCCESS:
+        completions.push(engine, CompletionKind.SEND, qp, message.wr_id, status, message.length)
+
+
+@kernel
+def flush(engine: Engine, qp: int, first_status: int) -> None:
+    """Complete all that is queued: the oldest write with `first_status`, everything else as flushed."""
+    row = engine.qps[qp]
+    status = first_status
+    while row.message_head < row.message_tail:
+        complete_oldest(engine, qp, status)
+        status = WcStatus.WR_FLUSH_ERR.value
+    while row.receive_head < row.receive_tail:
+        wr_id = engine.receives[row.receive_base + (row.receive_head & row.receive_mask)].wr_id
+        row.receive_head += 1
+        completions.push(engine, CompletionKind.RECEIVE, qp, wr_id, WcStatus.WR_FLUSH_ERR, 0)

@@ -1,0 +1,202 @@
+"""NSCC, the window algorithm of Ultra Ethernet that MRC uses (UEC 1.0.3 §3.6.13; MRC §8).
+
+The window follows two signals: ECN marks and queueing delay, the round trip above its base. Their
+four combinations (MRC Table 8-1) raise the window in proportion to the head-room, raise it fairly,
+cut it, or leave it. Trims and losses take one packet each; when little gets through, quick adapt
+sets the window to what did.
+"""
+
+from openmrc.core.jit import kernel
+from openmrc.engine.tables import Engine, Params, Peer
+
+DELAY_WEIGHT = 0.0125  # of a sample in the average delay
+BLAMELESS_SHARE = 0.25  # of the base RTT: what a long delay without a mark counts, an old queue
+
+
+@kernel
+def begin(engine: Engine, now: int, peer: int) -> None:
+    """Reset to the state of a new connection: line rate."""
+    row = engine.peers[peer]
+    params = _params(engine, peer)
+    row.base_rtt = params.base_rtt
+    _size_window(row, params)
+    row.cwnd = row.max_cwnd if params.initial_cwnd == 0 else float(params.initial_cwnd)
+    row.saved_cwnd = 0.0
+    row.average_delay = 0.0
+    row.inc_bytes = 0.0
+    row.received = 0
+    row.adjusted_at = now
+    row.eta_at = now
+    row.decreased_at = now
+    row.fast_bytes = 0
+    row.is_fast = 0
+    row.achieved = 0
+    row.qa_end = 0
+    row.qa_trigger = 0
+    row.bytes_to_ignore = 0
+    row.bytes_ignored = 0
+    row.srtt = 0
+    row.rttvar = 0
+
+
+@kernel
+def on_ack(engine: Engine, now: int, peer: int, size: int, marked: int, rtt: int, penalty: int, restore: int) -> None:
+    """Take `size` newly received bytes, the ECN mark and an RTT sample (ps, 0: none)."""
+    row = engine.peers[peer]
+    params = _params(engine, peer)
+    row.achieved += size
+    row.received += size
+    row.bytes_ignored += size
+    _obey_receiver(row, params, size, penalty, restore)
+    delay = _measure_delay(row, params, marked, rtt)
+    if not _quick_adapt(row, params, now, marked, 0, delay):
+        _quadrant(row, params, now, size, marked, delay)
+    _clamp(row, params)
+    _fulfil(row, params, now)
+
+
+@kernel
+def on_nack(engine: Engine, now: int, peer: int, size: int) -> None:
+    """A packet was trimmed: a full queue somewhere, worth one more round trip of delay."""
+    row = engine.peers[peer]
+    params = _params(engine, peer)
+    row.bytes_ignored += size
+    _feed_average(row, row.base_rtt + params.base_rtt)
+    if not _quick_adapt(row, params, now, 1, 1, row.base_rtt):
+        row.cwnd -= size
+    _clamp(row, params)
+
+
+@kernel
+def on_loss(engine: Engine, now: int, peer: int, size: int) -> None:
+    """A packet vanished: one packet less (UEC 1.0.3; MRC Table 8-2 OnInferredLoss)."""
+    row = engine.peers[peer]
+    row.cwnd -= size
+    _clamp(row, _params(engine, peer))
+
+
+@kernel
+def _measure_delay(row: Peer, params: Params, marked: int, rtt: int) -> int:
+    """Return the queueing delay (ps) to act on, and feed the average."""
+    if rtt == 0:
+        return int(row.average_delay)
+    if rtt < row.base_rtt and params.base_rtt_measured == 1:
+        row.base_rtt = rtt
+        _size_window(row, params)
+    delay = max(rtt - row.base_rtt, 0)
+    if marked == 0 and delay > params.target_delay:
+        _feed_average(row, int(BLAMELESS_SHARE * row.base_rtt))
+    else:
+        _feed_average(row, delay)
+    return delay
+
+
+@kernel
+def _feed_average(row: Peer, delay: int) -> None:
+    row.average_delay += DELAY_WEIGHT * (delay - row.average_delay)
+
+
+@kernel
+def _quadrant(row: Peer, params: Params, now: int, size: int, marked: int, delay: int) -> None:
+    # MRC Table 8-1. The fourth combination, marked with little delay, only moves traffic to other paths.
+    if marked == 0 and delay < params.target_delay:
+        _increase_proportionally(row, params, size, delay)
+    elif marked == 0:
+        row.is_fast = 0
+        row.fast_bytes = 0
+        row.inc_bytes += params.fi * size
+    elif delay >= params.target_delay:
+        _decrease(row, params, now)
+
+
+@kernel
+def _increase_proportionally(row: Peer, params: Params, size: int, delay: int) -> None:
+    if delay < params.fast_delay:
+        row.fast_bytes += size
+        if row.fast_bytes > row.cwnd or row.is_fast == 1:
+            row.cwnd += size * params.fi_scale
+            row.is_fast = 1
+            return
+    else:
+        row.fast_bytes = 0
+        row.is_fast = 0
+    row.inc_bytes += params.alpha * size * (params.target_delay - delay)
+
+
+@kernel
+def _decrease(row: Peer, params: Params, now: int) -> None:
+    row.is_fast = 0
+    row.fast_bytes = 0
+    if row.average_delay > params.target_delay and now - row.decreased_at >= row.base_rtt:
+        excess = (row.average_delay - params.target_delay) / row.average_delay
+        row.cwnd *= max(1.0 - params.gamma * excess, params.max_md_jump)
+        row.decreased_at = now
+        row.decreases += 1
+
+
+@kernel
+def _quick_adapt(row: Peer, params: Params, now: int, marked: int, lost: int, delay: int) -> bool:
+    """Whether quick adapt has acted, or is still swallowing signals of the time before it did."""
+    if marked == 1 and row.bytes_ignored < row.bytes_to_ignore:
+        return True
+    if params.disable_qa == 1:
+        return False
+    if lost == 1 or (params.trimming == 0 and delay > params.qa_threshold):
+        row.qa_trigger = 1
+    acted = False
+    if now >= row.qa_end:
+        if row.qa_end != 0 and row.qa_trigger == 1 and row.achieved < int(row.max_cwnd) >> params.qa_gate:
+            row.cwnd = float(max(row.achieved, params.min_cwnd))
+            row.bytes_to_ignore = row.inflight
+            row.bytes_ignored = 0
+            row.quick_adapts += 1
+            acted = True
+        row.qa_trigger = 0
+        row.achieved = 0
+        row.qa_end = now + row.base_rtt + params.target_delay
+    return acted
+
+
+@kernel
+def _fulfil(row: Peer, params: Params, now: int) -> None:
+    """Turn the collected increase into window, once per so many bytes or per base RTT."""
+    if row.received > params.adjust_bytes or now - row.adjusted_at >= params.adjust_period:
+        row.cwnd += row.inc_bytes / row.cwnd
+        row.inc_bytes = 0.0
+        row.received = 0
+        row.adjusted_at = now
+        if now - row.eta_at >= params.adjust_period:
+            row.cwnd += params.eta
+            row.eta_at = now
+        _clamp(row, params)
+
+
+@kernel
+def _obey_receiver(row: Peer, params: Params, size: int, penalty: int, restore: int) -> None:
+    # rcv_cwnd_pen: 127 leaves one packet per round trip, 64 halves the window over one (MRC §8.5).
+    if penalty > 0:
+        if restore == 1 and row.saved_cwnd == 0.0:
+            row.saved_cwnd = row.cwnd
+        row.cwnd = min(row.cwnd, float(max(row.inflight, params.min_cwnd))) - ((penalty * size) >> 7)
+        _clamp(row, params)
+    elif row.saved_cwnd > 0.0:
+        row.cwnd = max(row.cwnd, row.saved_cwnd)
+        row.saved_cwnd = 0.0
+
+
+@kernel
+def _size_window(row: Peer, params: Params) -> None:
+    if params.max_cwnd > 0:
+        row.max_cwnd = float(params.max_cwnd)
+    else:
+        row.max_cwnd = 1.5 * (params.link_rate / 8e12) * row.base_rtt
+
+
+@kernel
+def _clamp(row: Peer, params: Params) -> None:
+    row.cwnd = max(min(row.cwnd, row.max_cwnd), float(params.min_cwnd))
+
+
+@kernel
+def _params(engine: Engine, peer: int) -> Params:
+    return engine.params[engine.endpoints[engine.peers[peer].endpoint].params]

@@ -1,0 +1,266 @@
+"""What the requestor knows of each path, and how that decides which EVs are in rotation (MRC §9.3.1).
+
+A lane - the EVs of one queue pair on one port - is an array of slots: first the active ones, which
+`spray` rotates through, then the reserve. A bad EV changes places with a good one of the reserve,
+of the same port, so that all planes stay equally loaded; with none left the rotation is one
+shorter. Probes (`probes`) bring bad EVs back, for as long as it takes.
+"""
+
+from openmrc.core import rng
+from openmrc.core.jit import kernel
+from openmrc.engine import events, timers
+from openmrc.engine.states import ILLEGAL, EvEvent, EvState, ev_after
+from openmrc.engine.tables import NONE, Engine, EventKind, Params
+from openmrc.units import NEVER
+
+PROBE_ROUND_TRIPS = 10  # a bad EV is not probed more often than once in so many round trips
+
+
+@kernel
+def set_ev(engine: Engine, qp: int, lane_index: int, k: int, value: int) -> None:
+    """Give the k-th EV of a lane its value, fresh and GOOD. Call `begin` when all are set."""
+    lane = engine.lanes[engine.qps[qp].lane_base + lane_index]
+    engine.slots[lane.ev_base + k].ev = k
+    ev = engine.evs[lane.ev_base + k]
+    ev.value = value
+    ev.slot = k
+    ev.state = EvState.GOOD
+    ev.failed_at = 0
+    ev.restored_at = 0
+    ev.probe_at = NEVER
+    ev.probe_id = NONE
+    ev.losses = 0
+    ev.successes = 0
+    ev.sent = 0
+    ev.acked = 0
+    ev.marked = 0
+    ev.trimmed = 0
+    ev.lost = 0
+    ev.probes = 0
+
+
+@kernel
+def begin(engine: Engine, now: int, qp: int, active_per_lane: int, min_active: int) -> None:
+    """Put the first EVs of every lane into rotation, in random order; the others are the reserve."""
+    row = engine.qps[qp]
+    row.good_evs = row.ev_count
+    row.min_active_evs = min_active
+    row.lane_cursor = row.qpn % row.lane_count
+    row.control_cursor = row.lane_cursor
+    row.burst_left = 0
+    row.probe_deadline = NEVER
+    for index in range(row.lane_base, row.lane_base + row.lane_count):
+        lane = engine.lanes[index]
+        lane.wanted = min(active_per_lane, lane.total)
+        lane.active = lane.wanted
+        lane.cursor = 0
+        lane.reverse = lane.ev_base
+        lane.reverse_ok = 1
+        lane.reverse_probe = 0
+        shuffle(engine, row.endpoint, index)
+
+
+@kernel
+def shuffle(engine: Engine, endpoint: int, lane: int) -> None:
+    """Put the rotation into a new random order (Fisher-Yates), so that connections do not march in step."""
+    row = engine.lanes[lane]
+    node = engine.endpoints[endpoint]
+    for position in range(row.active - 1, 0, -1):
+        node.random = rng.following(node.random)
+        _swap(engine, lane, position, rng.below(node.random, position + 1))
+
+
+@kernel
+def on_acked(engine: Engine, ev: int) -> None:
+    """A packet on this EV arrived."""
+    row = engine.evs[ev]
+    row.acked += 1
+    row.losses = 0
+    if row.state == EvState.GOOD:
+        engine.lanes[row.lane].reverse = ev
+
+
+@kernel
+def on_marked(engine: Engine, now: int, ev: int, always: int) -> None:
+    """The responder says the path is congested (SKIP_ONCE) or persistently bad (ALWAYS_SKIP)."""
+    engine.evs[ev].marked += 1
+    happen(engine, now, ev, EvEvent.SACK_ALWAYS_SKIP if always == 1 else EvEvent.SACK_SKIP_ONCE)
+
+
+@kernel
+def on_trimmed(engine: Engine, now: int, ev: int) -> None:
+    """A switch in mid-fabric cut a packet of this EV."""
+    engine.evs[ev].trimmed += 1
+    happen(engine, now, ev, EvEvent.TRIMMED)
+
+
+@kernel
+def on_lost(engine: Engine, now: int, ev: int, sent_at: int) -> None:
+    """A packet of this EV vanished; what was sent before the EV came back says nothing new."""
+    row = engine.evs[ev]
+    row.lost += 1
+    if sent_at < row.restored_at:
+        return
+    row.losses += 1
+    if row.losses >= _params(engine, ev).loss_threshold:
+        row.losses = 0
+        happen(engine, now, ev, EvEvent.LOST)
+
+
+@kernel
+def happen(engine: Engine, now: int, ev: int, event: int) -> None:
+    """Move an EV through the table and do what entering and leaving a state asks."""
+    row = engine.evs[ev]
+    before = row.state
+    after = ev_after(before, event)
+    if after == before or after <= ILLEGAL:
+        return
+    row.state = after
+    was_usable = before <= EvState.SKIP
+    is_usable = after <= EvState.SKIP
+    if was_usable and not is_usable:
+        _retire(engine, now, ev)
+    elif is_usable and not was_usable:
+        _restore(engine, now, ev)
+    elif before == EvState.DENIED or after == EvState.DENIED:
+        _schedule_probe(engine, now, ev)
+    if not (was_usable and is_usable):
+        _tell(engine, now, ev, event)
+
+
+@kernel
+def find(engine: Engine, qp: int, value: int) -> int:
+    """Return the row of the EV with this value, or NONE."""
+    row = engine.qps[qp]
+    for ev in range(row.ev_base, row.ev_base + row.ev_count):
+        if engine.evs[ev].value == value:
+            return ev
+    return NONE
+
+
+@kernel
+def wake_lane(engine: Engine, now: int, lane: int) -> None:
+    """Probe all bad EVs of a lane soon: something on this plane came back."""
+    row = engine.lanes[lane]
+    for ev in range(row.ev_base, row.ev_base + row.total):
+        bad = engine.evs[ev]
+        if bad.state == EvState.ASSUMED_BAD:
+            bad.probe_gap = probe_interval(engine, row.qp)
+            bad.probe_at = min(bad.probe_at, now + bad.probe_gap)
+            arm_probe(engine, row.qp, bad.probe_at)
+
+
+@kernel
+def arm_probe(engine: Engine, qp: int, at: int) -> None:
+    """Make sure bad EVs are looked at by `at` (ps)."""
+    row = engine.qps[qp]
+    row.probe_deadline = min(row.probe_deadline, at)
+    timers.arm(engine, qp, at)
+
+
+@kernel
+def probe_interval(engine: Engine, qp: int) -> int:
+    """Return the least time (ps) between two probes of one EV."""
+    row = engine.qps[qp]
+    params = engine.params[engine.endpoints[row.endpoint].params]
+    return max(params.probe_interval, PROBE_ROUND_TRIPS * engine.peers[row.peer].srtt)
+
+
+@kernel
+def _retire(engine: Engine, now: int, ev: int) -> None:
+    row = engine.evs[ev]
+    row.failed_at = now
+    row.successes = 0
+    row.probe_gap = probe_interval(engine, engine.lanes[row.lane].qp)
+    _schedule_probe(engine, now, ev)
+    lane = engine.lanes[row.lane]
+    if row.slot < lane.active:
+        spare = _spare(engine, row.lane)
+        if spare != NONE:
+            _swap(engine, row.lane, row.slot, spare)
+        else:
+            lane.active -= 1
+            _swap(engine, row.lane, row.slot, lane.active)
+    if lane.reverse == ev and lane.active > 0:
+        lane.reverse = lane.ev_base + engine.slots[lane.ev_base].ev
+    qp = engine.qps[lane.qp]
+    qp.good_evs -= 1
+    if qp.good_evs < qp.min_active_evs:
+        _try_least_bad(engine, now, lane.qp, ev)
+
+
+@kernel
+def _restore(engine: Engine, now: int, ev: int) -> None:
+    row = engine.evs[ev]
+    row.restored_at = now
+    row.probe_at = NEVER
+    row.losses = 0
+    lane = engine.lanes[row.lane]
+    engine.qps[lane.qp].good_evs += 1
+    if lane.active < lane.wanted:
+        _swap(engine, row.lane, row.slot, lane.active)
+        lane.active += 1
+
+
+@kernel
+def _try_least_bad(engine: Engine, now: int, qp: int, but: int) -> None:
+    """Keep ev_min_active EVs in use: bring back the one that failed longest ago."""
+    row = engine.qps[qp]
+    best = NONE
+    for ev in range(row.ev_base, row.ev_base + row.ev_count):
+        candidate = engine.evs[ev]
+        if candidate.state != EvState.ASSUMED_BAD or ev == but:
+            continue
+        if best == NONE or candidate.failed_at < engine.evs[best].failed_at:
+            best = ev
+    if best == NONE:
+        best = but
+    engine.evs[best].state = ev_after(EvState.ASSUMED_BAD, EvEvent.LEAST_BAD)
+    _restore(engine, now, best)
+    _tell(engine, now, best, EvEvent.LEAST_BAD)
+
+
+@kernel
+def _schedule_probe(engine: Engine, now: int, ev: int) -> None:
+    row = engine.evs[ev]
+    row.probe_at = NEVER  # a denied EV comes back by the controller's word only
+    row.probe_id = NONE
+    if row.state == EvState.ASSUMED_BAD:
+        row.probe_at = now + row.probe_gap
+        arm_probe(engine, engine.lanes[row.lane].qp, row.probe_at)
+
+
+@kernel
+def _spare(engine: Engine, lane: int) -> int:
+    """Return the position of a GOOD EV in the lane's reserve, or NONE."""
+    row = engine.lanes[lane]
+    for position in range(row.active, row.total):
+        if engine.evs[row.ev_base + engine.slots[row.ev_base + position].ev].state <= EvState.SKIP:
+            return position
+    return NONE
+
+
+@kernel
+def _swap(engine: Engine, lane: int, a: int, b: int) -> None:
+    base = engine.lanes[lane].ev_base
+    first = engine.slots[base + a].ev
+    second = engine.slots[base + b].ev
+    engine.slots[base + a].ev = second
+    engine.slots[base + b].ev = first
+    engine.evs[base + second].slot = a
+    engine.evs[base + first].slot = b
+
+
+@kernel
+def _tell(engine: Engine, now: int, ev: int, event: int) -> None:
+    row = engine.evs[ev]
+    qp = engine.lanes[row.lane].qp
+    queue_pair = engine.qps[qp]
+    events.push(
+        engine, now, queue_pair.endpoint, EventKind.EV_STATE, qp, queue_pair.peer, row.port, row.value, row.state, event
+    )
+
+
+@kernel
+def _params(engine: Engine, ev: int) -> Params:
+    return engine.params[engine.endpoints[engine.qps[engine.lanes[engine.evs[ev].lane].qp].endpoint].params]

@@ -1,0 +1,98 @@
+"""Reliability probes of the requestor (MRC §6.5.1, §7.4.6): is a bad path good again; what has arrived at all?
+
+A probe travels on one EV and is answered by a SACK that repeats its probe_id. It consumes no PSN
+and is never retransmitted: silence is the answer "no".
+"""
+
+from openmrc.core.jit import kernel
+from openmrc.engine import control, paths, spray
+from openmrc.engine.states import EvEvent, EvState
+from openmrc.engine.tables import NONE, Engine
+from openmrc.units import NEVER
+from openmrc.wire.codes import Opcode, PathMark
+
+_EV_BITS = 11  # of a probe_id: which EV; the other 5 count, so that a late answer is known as late
+_EV_MASK = (1 << _EV_BITS) - 1
+_COUNT_MASK = (1 << (16 - _EV_BITS)) - 1
+MAX_EVS = 1 << _EV_BITS
+
+
+@kernel
+def send_due(engine: Engine, now: int, qp: int) -> None:
+    """Probe every bad EV whose time has come; an unanswered probe doubles the gap to the next."""
+    row = engine.qps[qp]
+    params = engine.params[engine.endpoints[row.endpoint].params]
+    working = spray.working_ports(engine, qp)
+    following = NEVER
+    for ev in range(row.ev_base, row.ev_base + row.ev_count):
+        bad = engine.evs[ev]
+        if bad.state != EvState.ASSUMED_BAD:
+            continue
+        if bad.probe_at <= now:
+            if bad.probe_id != NONE:
+                bad.successes = 0
+                bad.probe_gap = min(2 * bad.probe_gap, params.probe_interval_max)
+            if (working >> bad.port) & 1 == 1:
+                send(engine, now, qp, ev)
+            bad.probe_at = now + bad.probe_gap
+        following = min(following, bad.probe_at)
+    row.probe_deadline = NEVER
+    paths.arm_probe(engine, qp, following)
+
+
+@kernel
+def send(engine: Engine, now: int, qp: int, ev: int) -> None:
+    """Queue a probe on one EV."""
+    row = engine.qps[qp]
+    index = control.claim(engine, row.endpoint, Opcode.PROBE, qp, row.peer)
+    if index == NONE:
+        return
+    target = engine.evs[ev]
+    row.probe_count += 1
+    target.probe_id = ((row.probe_count & _COUNT_MASK) << _EV_BITS) | (ev - row.ev_base)
+    target.probe_sent_at = now
+    target.probes += 1
+    engine.control[index].psn = target.probe_id
+    engine.control[index].ev = ev
+    row.probes_sent += 1
+
+
+@kernel
+def on_answer(engine: Engine, now: int, qp: int, packet: int) -> None:
+    """Take the answer to a probe: evidence of the path, and of all that was sent before it."""
+    row = engine.qps[qp]
+    arrived = engine.packets[packet]
+    offset = arrived.ack_psn_offset & _EV_MASK
+    if offset >= row.ev_count:
+        row.malformed += 1
+        return
+    ev = row.ev_base + offset
+    answered = engine.evs[ev]
+    if answered.probe_id != arrived.ack_psn_offset & 0xFFFF:
+        return  # late, or not ours
+    answered.probe_id = NONE
+    row.probes_answered += 1
+    row.newest_delivered = max(row.newest_delivered, answered.probe_sent_at)
+    if row.unack_psn < row.next_psn:
+        row.loss_deadline = min(row.loss_deadline, now)
+    if answered.state == EvState.ASSUMED_BAD:
+        _credit(engine, now, qp, ev, arrived.path_mark)
+
+
+@kernel
+def _credit(engine: Engine, now: int, qp: int, ev: int, path_mark: int) -> None:
+    row = engine.evs[ev]
+    params = engine.params[engine.endpoints[engine.qps[qp].endpoint].params]
+    if path_mark >= PathMark.ALWAYS_SKIP:
+        row.successes = 0
+        return
+    row.successes += 1
+    row.probe_gap = paths.probe_interval(engine, qp)
+    row.probe_at = min(row.probe_at, now + row.probe_gap)
+    if row.successes < params.probe_successes:
+        paths.arm_probe(engine, qp, row.probe_at)
+    elif path_mark == PathMark.SKIP_ONCE:
+        paths.happen(engine, now, ev, EvEvent.PROBE_MARKED)
+    else:
+        paths.happen(engine, now, ev, EvEvent.PROBES_ANSWERED)
+    paths.wake_lane(engine, now, row.lane)

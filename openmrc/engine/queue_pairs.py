@@ -1,0 +1,67 @@
+"""Questions about one queue pair that several parts of the engine ask."""
+
+from openmrc.core.jit import kernel
+from openmrc.engine.build import MPR_UNIT
+from openmrc.engine.states import QpState
+from openmrc.engine.tables import NONE, Engine
+from openmrc.wire.codes import FIRST_USER_QPN
+
+QPN_SLOT_BITS = 16  # the low bits of a QPN find the row; the high ones tell its incarnations apart
+QPN_SLOT_MASK = (1 << QPN_SLOT_BITS) - 1
+NOMINAL_OVERHEAD = 88  # bytes: UDP header to ICRC (48), plus the 40 of MRC §8.3.1
+INFINITE_RETRIES = 25  # exponential_count that means for ever (mrc_qp_attr.retry)
+
+
+@kernel
+def by_qpn(engine: Engine, endpoint: int, qpn: int) -> int:
+    """Return the row of a queue pair that is not in RESET, or NONE."""
+    node = engine.endpoints[endpoint]
+    slot = (qpn & QPN_SLOT_MASK) - FIRST_USER_QPN
+    if slot < 0 or slot >= node.qp_count:
+        return NONE
+    qp = node.qp_base + slot
+    if engine.qps[qp].qpn != qpn or engine.qps[qp].state == QpState.RESET:
+        return NONE
+    return qp
+
+
+@kernel
+def nominal_size(payload: int) -> int:
+    """Return the bytes a data packet counts in windows (MRC §8.3.1): UDP length + 40."""
+    return ((payload + 3) & ~3) + NOMINAL_OVERHEAD
+
+
+@kernel
+def receives_data(state: int) -> bool:
+    """Whether a responder in this state takes data."""
+    return state == QpState.RTR or state == QpState.RTS
+
+
+@kernel
+def window_end(engine: Engine, qp: int) -> int:
+    """Return the first PSN that may not be sent: it would pass the responder's tracker (MRC §6.3.1)."""
+    row = engine.qps[qp]
+    return row.unack_psn + min(row.mpr_dest * MPR_UNIT, row.sent_mask + 1)
+
+
+@kernel
+def tracked_psns(engine: Engine, qp: int) -> int:
+    """Return how many PSNs from ePSN on the responder accepts."""
+    row = engine.qps[qp]
+    return min(row.mpr * MPR_UNIT, row.tracker_mask + 1)
+
+
+@kernel
+def wants_to_send(engine: Engine, qp: int) -> bool:
+    """Whether a data packet could leave, windows of the path aside (the states Active and Ready of Figure 4)."""
+    row = engine.qps[qp]
+    if row.state != QpState.RTS:
+        return False
+    if row.lost_count > 0 or row.solicit_psn != NONE:
+        return True
+    if row.message_current == row.message_tail or row.next_psn >= window_end(engine, qp):
+        return False
+    if row.packets_cut > 0:
+        return True
+    message = engine.messages[row.message_base + (row.message_current & row.message_mask)]
+    return message.has_immediate == 0 or row.wimm_next - row.wimm_done < row.max_wimm

@@ -1,0 +1,312 @@
+"""The requestor: which data packet leaves next (MRC §6.2, §7.4.4).
+
+Retransmissions go before new data, oldest first, on another EV. The windows of responder (MPR) and
+path (QPCC) hold for both.
+"""
+
+from openmrc.core.jit import kernel
+from openmrc.core.serial import MSN_BITS, PSN_BITS
+from openmrc.engine import acks, clock, congestion, loss, probes, scheduler, spray, timers
+from openmrc.engine.queue_pairs import nominal_size, wants_to_send, window_end
+from openmrc.engine.tables import NONE, Engine, SentState
+from openmrc.units import NEVER
+from openmrc.wire.codes import Opcode, TrafficClass
+
+SENT = 1
+BLOCKED = 0  # the peer's window is closed, or its queue pairs have nothing to send
+NO_PATH = -1  # something could be sent, but on no port that is free now
+
+_PSN_MASK = (1 << PSN_BITS) - 1
+_MSN_MASK = (1 << MSN_BITS) - 1
+
+
+@kernel
+def on_answer(engine: Engine, now: int, qp: int, packet: int) -> None:
+    """Take a SACK, NACK or transport acknowledgement."""
+    match engine.packets[packet].opcode:
+        case Opcode.SACK:
+            acks.on_sack(engine, now, qp, packet)
+        case Opcode.NACK:
+            acks.on_nack(engine, now, qp, packet)
+        case Opcode.ACKNOWLEDGE:
+            acks.on_acknowledge(engine, now, qp, packet)
+        case _:
+            engine.endpoints[engine.qps[qp].endpoint].unknown_opcode += 1
+
+
+@kernel
+def next_packet(engine: Engine, now: int, endpoint: int, free_ports: int, packet: int) -> int:
+    """Fill the next data packet and return 1; 0: none may leave now."""
+    node = engine.endpoints[endpoint]
+    for _ in range(node.ready_count):
+        peer = scheduler.front_peer(engine, endpoint)
+        outcome = _from_peer(engine, now, peer, free_ports, packet)
+        if outcome == SENT:
+            if engine.qps[scheduler.front_qp(engine, peer)].burst_left == 0:
+                scheduler.turn_peers(engine, endpoint)
+            return 1
+        if outcome == BLOCKED:
+            scheduler.drop_front_peer(engine, endpoint)
+        else:
+            scheduler.turn_peers(engine, endpoint)
+    return 0
+
+
+@kernel
+def _from_peer(engine: Engine, now: int, peer: int, free_ports: int, packet: int) -> int:
+    """Serve the queue pairs of one peer by deficit round robin."""
+    outcome = BLOCKED
+    for _ in range(2 * engine.peers[peer].ready_count):
+        qp = scheduler.front_qp(engine, peer)
+        if qp == NONE:
+            return BLOCKED
+        if not wants_to_send(engine, qp):
+            scheduler.drop_front_qp(engine, peer)
+            continue
+        size = _next_size(engine, qp)
+        if not congestion.may_send(engine, peer, size):
+            return BLOCKED
+        row = engine.qps[qp]
+        if row.deficit < size and engine.peers[peer].ready_count > 1:
+            row.deficit += nominal_size(row.path_mtu)
+            scheduler.turn_qps(engine, peer)
+            continue
+        if _send(engine, now, qp, free_ports, packet):
+            row.deficit = max(row.deficit - size, 0)
+            return SENT
+        outcome = NO_PATH
+        scheduler.turn_qps(engine, peer)
+    return outcome
+
+
+@kernel
+def _next_size(engine: Engine, qp: int) -> int:
+    """Return the nominal size of the packet `_send` would send."""
+    row = engine.qps[qp]
+    if row.solicit_psn != NONE:
+        return nominal_size(_sent(engine, qp, row.solicit_psn))
+    if row.lost_count > 0:
+        return nominal_size(_sent(engine, qp, _oldest_lost(engine, qp)))
+    message = engine.messages[row.message_base + (row.message_current & row.message_mask)]
+    return nominal_size(min(row.path_mtu, message.length - row.packets_cut * row.path_mtu))
+
+
+@kernel
+def _sent(engine: Engine, qp: int, psn: int) -> int:
+    row = engine.qps[qp]
+    return engine.sent[row.sent_base + (psn & row.sent_mask)].payload
+
+
+@kernel
+def _oldest_lost(engine: Engine, qp: int) -> int:
+    row = engine.qps[qp]
+    while engine.sent[row.sent_base + (row.lost_cursor & row.sent_mask)].state != SentState.LOST:
+        row.lost_cursor += 1
+    return row.lost_cursor
+
+
+@kernel
+def _send(engine: Engine, now: int, qp: int, free_ports: int, packet: int) -> bool:
+    row = engine.qps[qp]
+    if row.solicit_psn != NONE:
+        return _solicit(engine, now, qp, free_ports, packet)
+    if row.lost_count > 0:
+        return _resend(engine, now, qp, free_ports, packet)
+    return _send_new(engine, now, qp, free_ports, packet)
+
+
+@kernel
+def _send_new(engine: Engine, now: int, qp: int, free_ports: int, packet: int) -> bool:
+    row = engine.qps[qp]
+    ev = spray.choose(engine, now, qp, free_ports, NONE)
+    if ev == NONE:
+        return False
+    slot = row.message_current & row.message_mask
+    message = engine.messages[row.message_base + slot]
+    if row.packets_cut == 0:
+        message.first_psn = row.next_psn
+        message.rqmsn = row.wimm_next
+        row.wimm_next += message.has_immediate
+    payload = min(row.path_mtu, message.length - row.packets_cut * row.path_mtu)
+    psn = row.next_psn
+    sent = engine.sent[row.sent_base + (psn & row.sent_mask)]
+    sent.message = slot
+    sent.payload = payload
+    sent.transmissions = 0
+    row.next_psn += 1
+    row.packets_cut += 1
+    if row.packets_cut == message.packets:
+        row.message_current += 1
+        row.packets_cut = 0
+    row.sent_packets += 1
+    row.sent_bytes += payload
+    _fly(engine, now, qp, psn, ev)
+    _fill(engine, now, qp, psn, packet, 0, _asks_for_ack(engine, qp))
+    return True
+
+
+@kernel
+def _resend(engine: Engine, now: int, qp: int, free_ports: int, packet: int) -> bool:
+    row = engine.qps[qp]
+    psn = _oldest_lost(engine, qp)
+    sent = engine.sent[row.sent_base + (psn & row.sent_mask)]
+    ev = spray.choose(engine, now, qp, free_ports, sent.ev)
+    if ev == NONE or psn >= window_end(engine, qp):
+        return False
+    row.lost_count -= 1
+    row.lost_cursor = psn + 1
+    row.retransmitted += 1
+    engine.ports[engine.endpoints[row.endpoint].port_base + engine.evs[ev].port].retransmitted += 1
+    _fly(engine, now, qp, psn, ev)
+    _fill(engine, now, qp, psn, packet, 1, 1)
+    return True
+
+
+@kernel
+def _solicit(engine: Engine, now: int, qp: int, free_ports: int, packet: int) -> bool:
+    """Repeat the last packet of a message whose transport ACK is missing: the duplicate is answered by one."""
+    row = engine.qps[qp]
+    ev = spray.choose(engine, now, qp, free_ports, NONE)
+    if ev == NONE:
+        return False
+    psn = row.solicit_psn
+    row.solicit_psn = NONE
+    row.retransmitted += 1
+    engine.sent[row.sent_base + (psn & row.sent_mask)].ev = ev
+    _fill(engine, now, qp, psn, packet, 1, 1)
+    return True
+
+
+@kernel
+def _fly(engine: Engine, now: int, qp: int, psn: int, ev: int) -> None:
+    """Record a transmission and arm what watches over it."""
+    row = engine.qps[qp]
+    sent = engine.sent[row.sent_base + (psn & row.sent_mask)]
+    size = nominal_size(sent.payload)
+    sent.sent_at = now
+    sent.ev = ev
+    sent.state = SentState.IN_FLIGHT
+    sent.transmissions = min(sent.transmissions + 1, 100)
+    row.inflight += size
+    engine.peers[row.peer].inflight += size
+    if row.ack_deadline == NEVER:
+        row.ack_deadline = now + row.timeout
+        timers.arm(engine, qp, row.ack_deadline)
+    if row.tail_deadline == NEVER and engine.params[engine.endpoints[row.endpoint].params].tail_probe == 1:
+        row.tail_deadline = now + 2 * congestion.loss_delay(engine, row.peer)
+        timers.arm(engine, qp, row.tail_deadline)
+
+
+@kernel
+def _asks_for_ack(engine: Engine, qp: int) -> int:
+    """Ask when the sender goes idle or a window is nearly closed: no later packet would bring news (MRC §7.5.2)."""
+    row = engine.qps[qp]
+    if row.message_current == row.message_tail or row.next_psn >= window_end(engine, qp):
+        return 1
+    return 0 if congestion.may_send(engine, row.peer, 2 * nominal_size(row.path_mtu)) else 1
+
+
+@kernel
+def _fill(engine: Engine, now: int, qp: int, psn: int, packet: int, is_repeat: int, ack_request: int) -> None:
+    """Write the header fields of one data packet."""
+    row = engine.qps[qp]
+    sent = engine.sent[row.sent_base + (psn & row.sent_mask)]
+    message = engine.messages[row.message_base + sent.message]
+    params = engine.params[engine.endpoints[row.endpoint].params]
+    index = psn - message.first_psn
+    out = engine.packets[packet]
+    out.opcode = _opcode(index, message.packets, message.has_immediate)
+    out.dest_qpn = row.dest_qpn
+    out.psn = psn & _PSN_MASK
+    out.payload_length = sent.payload
+    out.payload = message.local + index * row.path_mtu
+    out.marked = 0
+    out.trimmed = 0
+    out.traffic_class = _traffic_class(row.trim_nack_dest, is_repeat)
+    out.solicited = message.solicited if index == message.packets - 1 else 0
+    out.ack_request = ack_request
+    out.retransmitted = is_repeat
+    out.timestamped = 1
+    out.msn = (row.message_head + ((sent.message - row.message_head) & row.message_mask)) & _MSN_MASK
+    out.rqmsn = message.rqmsn & _MSN_MASK
+    out.tx_timestamp = clock.stamp(now, params.timestamp_unit)
+    out.timestamp_unit = params.timestamp_unit
+    out.va = message.va + index * row.path_mtu
+    out.r_key = message.r_key
+    out.dma_length = message.length
+    out.immediate = message.immediate
+    send_on(engine, qp, sent.ev, packet)
+
+
+@kernel
+def send_on(engine: Engine, qp: int, ev: int, packet: int) -> None:
+    """Put a packet on the path of an EV."""
+    row = engine.qps[qp]
+    node = engine.endpoints[row.endpoint]
+    path = engine.evs[ev]
+    out = engine.packets[packet]
+    out.entropy = path.value
+    out.port = path.port
+    out.source = node.address
+    out.destination = engine.peers[row.peer].address
+    path.sent += 1
+    port = engine.ports[node.port_base + path.port]
+    port.sent_packets += 1
+    port.sent_bytes += out.payload_length
+
+
+@kernel
+def _opcode(index: int, packets: int, has_immediate: int) -> int:
+    if packets == 1:
+        return Opcode.WRITE_ONLY.value + has_immediate
+    if index == 0:
+        return Opcode.WRITE_FIRST.value
+    if index < packets - 1:
+        return Opcode.WRITE_MIDDLE.value
+    return Opcode.WRITE_LAST.value + has_immediate
+
+
+@kernel
+def _traffic_class(trim_nack_dest: int, is_repeat: int) -> int:
+    if trim_nack_dest == 0:
+        return TrafficClass.NO_TRIM.value  # the peer would not answer a trimmed packet (MRC §7.5)
+    return TrafficClass.TRIMMABLE_RETX.value if is_repeat == 1 else TrafficClass.TRIMMABLE.value
+
+
+@kernel
+def on_tail(engine: Engine, now: int, qp: int) -> None:
+    """Acknowledgements stopped while packets are out: ask by a probe, on a path that last worked."""
+    row = engine.qps[qp]
+    row.tail_deadline = NEVER
+    if row.unack_psn == row.next_psn:
+        return
+    delay = 2 * congestion.loss_delay(engine, row.peer)
+    oldest = engine.sent[row.sent_base + (row.unack_psn & row.sent_mask)]
+    quiet_since = max(row.heard_at, oldest.sent_at)
+    if quiet_since + delay <= now:
+        ev = spray.choose_control(engine, qp)
+        if ev != NONE:
+            probes.send(engine, now, qp, ev)
+        quiet_since = now
+    row.tail_deadline = quiet_since + delay
+    timers.arm(engine, qp, row.tail_deadline)
+
+
+@kernel
+def on_timeout(engine: Engine, now: int, qp: int, patience: int) -> int:
+    """Retransmit what nobody answered for; return 1 if the connection lost time, 0 if all is well."""
+    row = engine.qps[qp]
+    if row.unack_psn < row.next_psn:
+        return int(loss.on_silence(engine, now, qp, patience) > 0)
+    row.ack_deadline = NEVER
+    if row.message_head == row.message_current:
+        return 0
+    if row.heard_at + patience > now:
+        row.ack_deadline = row.heard_at + patience
+        timers.arm(engine, qp, row.ack_deadline)
+        return 0
+    message = engine.messages[row.message_base + (row.message_head & row.message_mask)]
+    row.solicit_psn = message.first_psn + message.packets - 1
+    row.ack_deadline = now + patience
+    timers.arm(engine, qp, row.ack_deadline)
+    return 1

@@ -1,0 +1,142 @@
+"""The responder: what happens to each arriving write (MRC §6.3, acceptance rules of §6.3.1).
+
+A packet is placed when its PSN is new and inside the window, its memory may be written, and its
+immediate fits. It says nothing about when a SACK or an ACK is due; `sacks` and `acknowledgements` do.
+"""
+
+from openmrc.core.jit import kernel
+from openmrc.core.serial import PSN_BITS, extend
+from openmrc.engine import acknowledgements, immediates, nacks, regions, sacks, timers, tracker
+from openmrc.engine.queue_pairs import nominal_size, receives_data, tracked_psns
+from openmrc.engine.states import QpState
+from openmrc.engine.tables import Cause, Engine
+from openmrc.units import NEVER
+from openmrc.wire.codes import NackReason, Opcode, Syndrome, Trim
+from openmrc.wire.packet import NOWHERE
+
+
+@kernel
+def on_data(engine: Engine, now: int, qp: int, packet: int) -> None:
+    """Take one write packet, whole or trimmed."""
+    row = engine.qps[qp]
+    arrived = engine.packets[packet]
+    if not receives_data(row.state):
+        if row.state == QpState.ERROR and row.nak_syndrome != 0:
+            acknowledgements.queue(engine, qp)  # the refusal may have been lost
+        return
+    psn = extend(arrived.psn, row.expected_psn, PSN_BITS)
+    row.marked_arrivals += arrived.marked
+    if psn < row.expected_psn:
+        _on_old(engine, now, qp, packet, psn)
+    elif psn >= row.expected_psn + tracked_psns(engine, qp):
+        _on_out_of_window(engine, qp, packet, psn)
+    elif tracker.has(engine, qp, psn):
+        row.duplicates += 1
+        sacks.on_arrival(engine, now, qp, packet, psn, 0)
+    elif arrived.trimmed != Trim.WHOLE:
+        _on_trimmed(engine, qp, packet, psn)
+    else:
+        _on_new(engine, now, qp, packet, psn)
+
+
+@kernel
+def on_probe(engine: Engine, now: int, qp: int, packet: int) -> None:
+    """Answer a reliability probe: the path works, and here is what has arrived (MRC §7.4.6)."""
+    if receives_data(engine.qps[qp].state):
+        sacks.queue_probe_answer(engine, qp, packet)
+
+
+@kernel
+def resize(engine: Engine, qp: int, mpr: int) -> None:
+    """Change the advertised MPR (unit 128 PSNs) of a connection with Dynamic MPR; the next SACK tells it."""
+    row = engine.qps[qp]
+    if row.dynamic_mpr == 1:
+        row.mpr = max(mpr, 1)
+
+
+@kernel
+def _on_old(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
+    """A PSN behind the left edge: say again that it is there, unless it is so old that it is ambiguous."""
+    row = engine.qps[qp]
+    if psn == row.expected_psn - (1 << (PSN_BITS - 1)):
+        row.out_of_window += 1
+        return
+    row.duplicates += 1
+    sacks.on_arrival(engine, now, qp, packet, psn, 0)
+    acknowledgements.queue(engine, qp)
+
+
+@kernel
+def _on_out_of_window(engine: Engine, qp: int, packet: int, psn: int) -> None:
+    engine.qps[qp].out_of_window += 1
+    if engine.params[engine.endpoints[engine.qps[qp].endpoint].params].refuse_out_of_window == 1:
+        nacks.queue(engine, qp, packet, psn, NackReason.PSN_OOR_WINDOW)
+
+
+@kernel
+def _on_trimmed(engine: Engine, qp: int, packet: int, psn: int) -> None:
+    engine.qps[qp].trimmed_arrivals += 1
+    last_hop = engine.packets[packet].trimmed == Trim.TRIMMED_LASTHOP
+    nacks.queue(engine, qp, packet, psn, NackReason.TRIMMED_LASTHOP if last_hop else NackReason.TRIMMED)
+
+
+@kernel
+def _on_new(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
+    row = engine.qps[qp]
+    arrived = engine.packets[packet]
+    opcode = arrived.opcode
+    has_immediate = opcode == Opcode.WRITE_LAST_IMM or opcode == Opcode.WRITE_ONLY_IMM
+    if arrived.payload_length > row.path_mtu or arrived.payload_length > arrived.dma_length:
+        acknowledgements.refuse(engine, now, qp, Syndrome.INVALID_REQUEST, Cause.ACCESS_VIOLATION)
+        return
+    if has_immediate and not immediates.fits(engine, qp, packet):
+        acknowledgements.refuse(engine, now, qp, Syndrome.INVALID_REQUEST, Cause.WIMM_OVERFLOW)
+        return
+    if arrived.payload_length > 0:
+        arrived.payload = regions.locate(engine, qp, arrived.r_key, arrived.va, arrived.payload_length)
+        if arrived.payload == NOWHERE:
+            acknowledgements.refuse(engine, now, qp, Syndrome.REMOTE_ACCESS_ERROR, Cause.ACCESS_VIOLATION)
+            return
+    if has_immediate:
+        immediates.stash(engine, qp, packet)
+    row.received_packets += 1
+    row.received_bytes += nominal_size(arrived.payload_length)
+    row.highest_received = max(row.highest_received, psn)
+    row.lowest_unsacked = min(row.lowest_unsacked, psn)
+    completed = _record(engine, qp, psn, opcode >= Opcode.WRITE_LAST, has_immediate)
+    if completed < 0:
+        acknowledgements.refuse(engine, now, qp, Syndrome.REMOTE_OPERATIONAL_ERROR, Cause.NO_RECEIVE)
+        return
+    sacks.on_arrival(engine, now, qp, packet, psn, 1)
+    acknowledgements.on_arrival(engine, qp, packet, completed)
+    _watch_reverse(engine, now, qp)
+
+
+@kernel
+def _record(engine: Engine, qp: int, psn: int, is_last: bool, has_immediate: bool) -> int:
+    """Record an arrival and move the left edge; return the messages completed, or -1: a WriteIMM found no receive."""
+    row = engine.qps[qp]
+    tracker.add(engine, qp, psn, int(is_last), int(has_immediate))
+    row.ooo_count += 1
+    completed = 0
+    while row.ooo_count > 0 and tracker.has(engine, qp, row.expected_psn):
+        facts = tracker.remove(engine, qp, row.expected_psn)
+        row.expected_psn += 1
+        row.ooo_count -= 1
+        if facts & 2 != 0 and not immediates.deliver(engine, qp):
+            return -1
+        completed += facts & 1
+        row.completed_messages += facts & 1
+    return completed
+
+
+@kernel
+def _watch_reverse(engine: Engine, now: int, qp: int) -> None:
+    """Keep the deadline of the reverse probe while data comes in."""
+    row = engine.qps[qp]
+    row.data_since_reverse += 1
+    if row.reverse_deadline == NEVER:
+        interval = engine.params[engine.endpoints[row.endpoint].params].reverse_probe_interval
+        if interval > 0:
+            row.reverse_deadline = now + max(interval, engine.peers[row.peer].base_rtt)
+            timers.arm(engine, qp, row.reverse_deadline)

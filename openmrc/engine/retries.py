@@ -1,0 +1,30 @@
+"""The one retry budget of a connection: linear, then exponential, then ERROR (MRC §7.4.1, Table 7-1).
+
+Timeouts and refusals for lack of resources spend it; any cumulative progress restores it.
+"""
+
+from openmrc.core.jit import kernel
+from openmrc.engine import lifecycle
+from openmrc.engine.queue_pairs import INFINITE_RETRIES
+from openmrc.engine.tables import Cause, Engine
+
+MAX_TIMEOUT = 17_179_869_184_000  # ps: 1.024 us x 2**24
+
+
+@kernel
+def spend(engine: Engine, now: int, qp: int) -> bool:
+    """Spend one retry; False: there was none left, and the queue pair is in ERROR."""
+    row = engine.qps[qp]
+    row.retries += 1
+    if row.exponential_count < INFINITE_RETRIES and row.retries > row.linear_count + row.exponential_count:
+        lifecycle.fail(engine, now, qp, Cause.RETRIES_SPENT)
+        return False
+    return True
+
+
+@kernel
+def patience(engine: Engine, qp: int) -> int:
+    """Return the timeout (ps) of the attempt that runs now."""
+    row = engine.qps[qp]
+    doublings = min(max(row.retries - row.linear_count, 0), 24)
+    return min(row.timeout << doublings, max(MAX_TIMEOUT, row.timeout))

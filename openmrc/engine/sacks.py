@@ -1,0 +1,142 @@
+"""When a responder reports, and what a reliability SACK says (MRC §7.5.2, Tables 7-12 to 7-15).
+
+Five things make one due: enough bytes, a request, an ECN mark, a retransmission, a probe. A SACK is
+queued as a reminder of its trigger; bitmap and counters are read when it leaves, so they are as
+fresh as can be, and plain ones that wait are one.
+"""
+
+from openmrc.core.jit import kernel
+from openmrc.core.serial import PSN_BITS, RCVD_BYTES_BITS
+from openmrc.engine import control, tracker
+from openmrc.engine.tables import NONE, Engine
+from openmrc.wire.codes import Opcode, PathMark
+
+BITMAP_PSNS = 64
+RCVD_UNIT = 256  # bytes
+_PSN_MASK = (1 << PSN_BITS) - 1
+_INT16_MAX = (1 << 15) - 1
+
+
+@kernel
+def on_arrival(engine: Engine, now: int, qp: int, packet: int, psn: int, is_new: int) -> None:
+    """Decide whether this arrival, already recorded, makes a SACK due."""
+    row = engine.qps[qp]
+    params = engine.params[engine.endpoints[row.endpoint].params]
+    arrived = engine.packets[packet]
+    row.sack_count += max(arrived.payload_length, params.sack_minimum)
+    if arrived.ack_request == 1 and row.ooo_count > 0:
+        row.ack_requested = 1
+    filled = row.ack_requested == 1 and row.ooo_count == 0
+    if filled:
+        row.ack_requested = 0
+    if arrived.marked == 1:
+        queue(engine, qp, packet, psn, _judge(engine, now, qp, arrived.entropy, 1))
+        return
+    if params.always_skip_packets > 0:
+        _judge(engine, now, qp, arrived.entropy, 0)
+    due = is_new == 0 or arrived.ack_request == 1 or arrived.retransmitted == 1 or filled
+    if due or row.sack_count > params.sack_threshold or row.received_packets == 1:
+        queue(engine, qp, packet, psn, PathMark.NONE)
+
+
+@kernel
+def queue(engine: Engine, qp: int, packet: int, psn: int, mark: int) -> None:
+    """Queue a SACK for this trigger, unless an unmarked one already waits to say the same."""
+    row = engine.qps[qp]
+    arrived = engine.packets[packet]
+    if mark == PathMark.NONE and row.sack_queued == 1:
+        return
+    index = control.claim(engine, row.endpoint, Opcode.SACK, qp, row.peer)
+    if index == NONE:
+        return
+    waiting = engine.control[index]
+    waiting.psn = psn
+    waiting.entropy = arrived.entropy
+    waiting.mark = mark
+    waiting.retransmitted = arrived.retransmitted
+    waiting.tx_timestamp = arrived.tx_timestamp
+    waiting.timestamp_unit = arrived.timestamp_unit
+    if mark == PathMark.NONE:
+        row.sack_queued = 1
+    row.sack_count = 0
+
+
+@kernel
+def queue_probe_answer(engine: Engine, qp: int, packet: int) -> None:
+    """Queue the SACK that answers a reliability probe (pr = 1)."""
+    row = engine.qps[qp]
+    arrived = engine.packets[packet]
+    index = control.claim(engine, row.endpoint, Opcode.SACK, qp, row.peer)
+    if index == NONE:
+        return
+    waiting = engine.control[index]
+    waiting.reason = 1
+    waiting.psn = arrived.probe_id
+    waiting.entropy = arrived.entropy
+    waiting.mark = PathMark.SKIP_ONCE if arrived.marked == 1 else PathMark.NONE
+    waiting.tx_timestamp = arrived.tx_timestamp
+    waiting.timestamp_unit = arrived.timestamp_unit
+    row.sack_count = 0
+
+
+@kernel
+def fill(engine: Engine, index: int, packet: int) -> None:
+    """Write the fields of a SACK from its trigger and from what the responder knows now."""
+    waiting = engine.control[index]
+    row = engine.qps[waiting.qp]
+    params = engine.params[engine.endpoints[row.endpoint].params]
+    out = engine.packets[packet]
+    cack = row.expected_psn - 1
+    base = _bitmap_base(row.lowest_unsacked, row.expected_psn, row.highest_received)
+    out.path_mark = waiting.mark
+    out.is_probe_answer = waiting.reason
+    out.ack_psn_offset = waiting.psn
+    if waiting.reason == 0:
+        out.ack_psn_offset = max(min(waiting.psn - cack, _INT16_MAX), -_INT16_MAX - 1)
+    out.reflected_entropy = waiting.entropy
+    out.cack_psn = cack & _PSN_MASK
+    out.mpr = row.mpr if row.dynamic_mpr == 1 else 0
+    out.sack_offset = base - cack
+    out.sack_bitmap = tracker.bitmap(engine, waiting.qp, base)
+    out.ooo_count = min(row.ooo_count, _INT16_MAX)
+    out.restore_cwnd = 1 if params.receiver_penalty > 0 else 0
+    out.rcv_cwnd_pen = params.receiver_penalty
+    out.rcvd_bytes = ((row.received_bytes + RCVD_UNIT - 1) // RCVD_UNIT) & ((1 << RCVD_BYTES_BITS) - 1)
+    row.lowest_unsacked = min(base + BITMAP_PSNS, row.highest_received + 1)
+    if waiting.mark == PathMark.NONE and waiting.reason == 0:
+        row.sack_queued = 0
+    row.sacks_sent += 1
+
+
+@kernel
+def _bitmap_base(lowest_unsacked: int, expected: int, highest: int) -> int:
+    """Return the first PSN of the bitmap: the oldest not yet reported, but reach the newest (MRC §7.5.2.2)."""
+    base = max(lowest_unsacked, expected)
+    if base + BITMAP_PSNS > highest:
+        base = max(highest - BITMAP_PSNS + 1, expected)
+    return base
+
+
+@kernel
+def _judge(engine: Engine, now: int, qp: int, entropy: int, marked: int) -> int:
+    """Return SKIP_ONCE, or ALWAYS_SKIP once nearly all of an EV's recent packets came marked."""
+    row = engine.qps[qp]
+    params = engine.params[engine.endpoints[row.endpoint].params]
+    if params.always_skip_packets == 0:
+        return PathMark.SKIP_ONCE.value
+    watch = engine.watches[row.watch_base + (entropy & row.watch_mask)]
+    if watch.entropy != entropy or watch.packets >= 4 * params.always_skip_packets:
+        watch.entropy = entropy
+        watch.packets = 0
+        watch.marked = 0
+        watch.since = now
+    watch.packets += 1
+    watch.marked += marked
+    long_enough = now - watch.since >= 4 * engine.peers[row.peer].base_rtt
+    often = watch.marked * 100 > params.always_skip_percent * watch.packets
+    if watch.packets >= params.always_skip_packets and long_enough and often:
+        watch.packets = 0
+        watch.marked = 0
+        watch.since = now
+        return PathMark.ALWAYS_SKIP.value
+    return PathMark.SKIP_ONCE.value
