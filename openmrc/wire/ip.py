@@ -54,7 +54,7 @@ class IpHeader:
 
 @dataclass(frozen=True)
 class UdpHeader:
-    """UDP; a checksum of 0 is sent as such (IPv4 allows it, IPv6 by RFC 6935 for tunnels like RoCEv2's)."""
+    """UDP; checksum 0 means none (over IPv6 too, RFC 6935)."""
 
     source_port: int
     destination_port: int
@@ -68,8 +68,9 @@ class UdpHeader:
 
 
 def checksum(data: bytes) -> int:
-    """Return the Internet checksum (RFC 1071) of an even number of bytes."""
-    total = sum(int.from_bytes(data[at : at + 2], "big") for at in range(0, len(data), 2))
+    """Return the Internet checksum (RFC 1071)."""
+    even = data + bytes(len(data) % 2)
+    total = sum(int.from_bytes(even[at : at + 2], "big") for at in range(0, len(even), 2))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return total ^ 0xFFFF
@@ -147,7 +148,10 @@ def datagram(
     traffic_class: int = 0,
     flow_label: int = 0,
 ) -> bytes:
-    """Return IP header, UDP header with checksum 0, and payload."""
+    """Return IP header, UDP header and payload."""
     length = UDP_LENGTH + len(payload)
     ip = IpHeader(source, destination, length, traffic_class=traffic_class, flow_label=flow_label)
-    return ip.emit() + UdpHeader(source_port, destination_port, length).emit() + payload
+    pseudo = source.packed + destination.packed + length.to_bytes(4, "big") + PROTOCOL_UDP.to_bytes(4, "big")
+    unsummed = UdpHeader(source_port, destination_port, length).emit() + payload
+    udp = UdpHeader(source_port, destination_port, length, checksum(pseudo + unsummed) or 0xFFFF)
+    return ip.emit() + udp.emit() + payload

@@ -1,0 +1,158 @@
+"""A captured frame, from its link layer down to the MRC packet in it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from ipaddress import IPv4Address, IPv6Address
+
+from openmrc.errors import Malformed, Truncated, WireError
+from openmrc.wire.codes import UDP_PORTS_ACCEPTED
+from openmrc.wire.icrc import icrc
+from openmrc.wire.ip import (
+    IPV6_LENGTH,
+    PROTOCOL_IPV4,
+    PROTOCOL_IPV6,
+    PROTOCOL_ROUTING,
+    PROTOCOL_UDP,
+    UDP_LENGTH,
+    IpHeader,
+    UdpHeader,
+    parse_ip,
+    parse_udp,
+)
+from openmrc.wire.layout import ICRC_LENGTH
+from openmrc.wire.message import Message, parse
+from openmrc.wire.pcapng import Frame, LinkType
+from openmrc.wire.srv6 import Encapsulation, parse_encapsulation, parse_srh, shift
+
+DEFAULT_TRIMMED_DSCP = frozenset((12, 16))  # trimmed, trimmed at the last hop; each deployment chooses its own
+DEEPEST_NESTING = 4  # IP headers around one packet
+_WRAPPING = (PROTOCOL_IPV4, PROTOCOL_IPV6, PROTOCOL_ROUTING)
+_VLAN_TAGS = (0x8100, 0x88A8)
+_ETHERTYPE_IPV4, _ETHERTYPE_IPV6 = 0x0800, 0x86DD
+# link type -> bytes before the two of the ethertype, and bytes of the whole header
+_LINK_HEADERS = {LinkType.ETHERNET: (12, 14), LinkType.LINUX_SLL: (14, 16), LinkType.LINUX_SLL2: (0, 20)}
+
+
+@dataclass(frozen=True)
+class Datagram:
+    """A UDP datagram and what was around it."""
+
+    outer: tuple[Encapsulation, ...]
+    ip: IpHeader
+    ip_at: int
+    udp: UdpHeader
+    udp_at: int
+    payload: bytes  # what of it is there
+    is_cut: bool  # the headers say that there was more
+
+
+@dataclass(frozen=True)
+class Dissected:
+    """An MRC packet in its datagram."""
+
+    datagram: Datagram
+    message: Message
+    payload_length: int  # bytes; of the packet as it was sent where the capture kept less
+    icrc_ok: bool | None  # None: there is nothing to check
+
+
+def find_datagram(frame: Frame) -> Datagram | None:
+    """Return the UDP datagram of a frame, None if it holds something else; raise WireError if it is broken."""
+    at = _network_at(frame)
+    if at is None:
+        return None
+    data = frame.data
+    outer: list[Encapsulation] = []
+    for _ in range(DEEPEST_NESTING):
+        ip, end = parse_ip(data, at)
+        if ip.protocol == PROTOCOL_UDP:
+            return _datagram(data, tuple(outer), ip, at, end)
+        if ip.version == 6 and ip.protocol == PROTOCOL_ROUTING and parse_srh(data, end).protocol == PROTOCOL_UDP:
+            return _datagram(data, tuple(outer), ip, at, end + parse_srh(data, end).length)
+        wrapped = parse_encapsulation(data, at) if ip.protocol in _WRAPPING else None
+        if wrapped is None:
+            return None
+        outer.append(wrapped)
+        at = wrapped.inner_at
+    raise Malformed("IP headers nested too deep", at)
+
+
+def _network_at(frame: Frame) -> int | None:
+    """Return where the IP header begins; None if the frame holds another protocol."""
+    if frame.link_type in (LinkType.RAW, LinkType.IPV4, LinkType.IPV6):
+        return 0
+    if frame.link_type not in _LINK_HEADERS:
+        raise Malformed(f"link type {frame.link_type} is not supported")
+    type_at, at = _LINK_HEADERS[LinkType(frame.link_type)]
+    ethertype = int.from_bytes(frame.data[type_at : type_at + 2], "big")
+    while ethertype in _VLAN_TAGS and frame.link_type != LinkType.LINUX_SLL2:
+        ethertype = int.from_bytes(frame.data[at + 2 : at + 4], "big")
+        at += 4
+    if at > len(frame.data):
+        raise Truncated("truncated link header", len(frame.data))
+    return at if ethertype in (_ETHERTYPE_IPV4, _ETHERTYPE_IPV6) else None
+
+
+def _datagram(data: bytes, outer: tuple[Encapsulation, ...], ip: IpHeader, ip_at: int, udp_at: int) -> Datagram:
+    udp, at = parse_udp(data, udp_at)
+    ip_end = (udp_at if ip.version == 4 else ip_at + IPV6_LENGTH) + ip.payload_length
+    # Ethernet pads short frames, and a switch that trims may leave either length as it was.
+    end = min(ip_end, udp_at + udp.length, len(data))
+    return Datagram(outer, ip, ip_at, udp, udp_at, data[at:end], is_cut=end < udp_at + udp.length)
+
+
+def is_mrc_port(datagram: Datagram, ports: tuple[int, ...] = UDP_PORTS_ACCEPTED) -> bool:
+    """Say whether the datagram goes to a port of MRC."""
+    return datagram.udp.destination_port in ports
+
+
+def dissect(frame: Frame, datagram: Datagram, trimmed_dscp: Collection[int] = DEFAULT_TRIMMED_DSCP) -> Dissected:
+    """Read the MRC packet of a datagram; raise WireError.
+
+    A packet counts as trimmed if its DSCP says so and it does not read as a whole one with the right
+    ICRC, or if its lengths say more than is there. Of one that only the capture cut short, the
+    payload's length is still known.
+    """
+    if not datagram.is_cut:
+        try:
+            message = parse(datagram.payload)
+            icrc_ok = icrc_matches(frame.data, datagram)
+            if icrc_ok or datagram.ip.dscp not in trimmed_dscp:
+                return Dissected(datagram, message, len(message.payload), icrc_ok)
+        except WireError:
+            if datagram.ip.dscp not in trimmed_dscp:
+                raise
+    message = parse(datagram.payload, trimmed=True)
+    if len(frame.data) < frame.original_length and datagram.ip.dscp not in trimmed_dscp:
+        whole = datagram.udp.length - UDP_LENGTH - len(message.emit()) - message.bth["pad"] - ICRC_LENGTH
+        return Dissected(datagram, replace(message, trimmed=False), max(whole, 0), None)
+    return Dissected(datagram, message, 0, None)
+
+
+def icrc_matches(data: bytes, datagram: Datagram) -> bool:
+    """Say whether the ICRC fits the headers.
+
+    It is computed over what arrives at the end: a destination that is a path has lost all uSIDs but
+    the last. IPv4 identification may be 0 instead of what is there, since a sender over a socket does
+    not know it.
+    """
+    udp = data[datagram.udp_at : datagram.udp_at + UDP_LENGTH]
+    body, found = datagram.payload[:-ICRC_LENGTH], int.from_bytes(datagram.payload[-ICRC_LENGTH:], "big")
+    return any(icrc(ip, udp, body) == found for ip in _ip_headers(data, datagram))
+
+
+def _ip_headers(data: bytes, datagram: Datagram) -> Iterator[bytes]:
+    """Yield the IP header as it is, then as the sender may have seen it."""
+    destination = datagram.ip.destination
+    if isinstance(destination, IPv4Address):
+        header = data[datagram.ip_at : datagram.udp_at]
+        yield header
+        yield header[:4] + bytes(2) + header[6:]
+        return
+    before = data[datagram.ip_at : datagram.ip_at + IPV6_LENGTH - 16]
+    left: IPv6Address | None = destination
+    while left is not None:
+        yield before + left.packed
+        left = shift(left)
