@@ -1,0 +1,39 @@
+"""All-to-all: within each group every host sends to every other."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from openmrc.sim.workloads.amounts import Bytes, bytes_of, ps_of
+from openmrc.sim.workloads.groups import Placement, groups
+from openmrc.sim.workloads.parameters import Amount, Parameters
+from openmrc.sim.workloads.plan import Hosts, Ids, Plan
+
+
+class AllToAll(Parameters, frozen=True, kw_only=True, tag="all_to_all"):
+    """Host r of a group sends to r + 1, r + 2, ... so that receivers are hit evenly."""
+
+    size: Bytes  # of each pair
+    group: Amount = 0  # hosts in a group; 0: all in one
+    placement: Placement = "contiguous"
+    window: Amount = 0  # messages of one host under way at a time; 0: all at once
+
+
+def plan(hosts: Hosts, parameters: AllToAll, seed: int) -> Plan:
+    """Return the messages, ordered by round."""
+    made = Plan(hosts.count)
+    members = groups(hosts.count, parameters.group, parameters.placement, seed)
+    rounds = exchange(made, members, bytes_of(parameters.size), ps_of(parameters.start))
+    if parameters.window:
+        made.follow(rounds[: -parameters.window].ravel(), rounds[parameters.window :].ravel(), acknowledged=True)
+    return made
+
+
+def exchange(made: Plan, members: Ids, size: int, start: int = 0) -> Ids:
+    """Add the messages of all rounds; return their ids, a row per round."""
+    count = members.shape[1]
+    rounds = [
+        made.messages(members.ravel(), np.roll(members, -ahead, axis=1).ravel(), size, start)
+        for ahead in range(1, count)
+    ]
+    return np.array(rounds)

@@ -1,0 +1,49 @@
+"""All workload families by the `kind` a scenario names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from openmrc.sim.workloads import (
+    all_to_all,
+    background,
+    hierarchical,
+    incast,
+    moe,
+    outcast,
+    permutation,
+    pipeline,
+    ring,
+    training_step,
+    tree,
+)
+from openmrc.sim.workloads.background import Background
+from openmrc.sim.workloads.incast import Incast
+from openmrc.sim.workloads.outcast import Outcast
+from openmrc.sim.workloads.parameters import Parameters
+from openmrc.sim.workloads.plan import Hosts, Plan
+from openmrc.sim.workloads.training_step import Collective, TrainingStep
+
+Workload = Collective | Incast | Outcast | Background | TrainingStep
+
+_FAMILIES: dict[str, Callable[[Hosts, Any, int], Plan]] = {
+    "permutation": permutation.plan,
+    "incast": incast.plan,
+    "outcast": outcast.plan,
+    "all_to_all": all_to_all.plan,
+    "ring_all_reduce": ring.plan,
+    "reduce_scatter": ring.plan,
+    "all_gather": ring.plan,
+    "tree_all_reduce": tree.plan,
+    "hierarchical_all_reduce": hierarchical.plan,
+    "mixture_of_experts": moe.plan,
+    "pipeline": pipeline.plan,
+    "background": background.plan,
+    "training_step": training_step.plan,
+}
+
+
+def plan_of(hosts: Hosts, parameters: Parameters, seed: int) -> Plan:
+    """Return the plan of any family."""
+    return _FAMILIES[str(parameters.__struct_config__.tag)](hosts, parameters, seed)

@@ -1,0 +1,37 @@
+"""Incast: many hosts send to one. Optionally a victim flow to a neighbour of the receiver is timed beside it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from openmrc.errors import ConfigError
+from openmrc.sim.workloads.amounts import Bytes, bytes_of, ps_of
+from openmrc.sim.workloads.parameters import Amount, Count, Parameters
+from openmrc.sim.workloads.plan import Hosts, Plan
+
+
+class Incast(Parameters, frozen=True, kw_only=True, tag="incast"):
+    """`senders` hosts send to `receiver`, all at once."""
+
+    size: Bytes
+    senders: Count
+    receiver: Amount = 0
+    first_sender: Amount | None = None  # senders follow each other from here; unless said they are drawn
+    victim: tuple[Amount, Amount] | None = None  # source and destination of one more flow of the same size
+
+
+def plan(hosts: Hosts, parameters: Incast, seed: int) -> Plan:
+    """Return the messages."""
+    made = Plan(hosts.count)
+    others = np.delete(np.arange(hosts.count), parameters.receiver)
+    if parameters.senders > len(others):
+        raise ConfigError(f"incast: senders: {parameters.senders} is more than the {len(others)} other hosts")
+    if parameters.first_sender is None:
+        senders = np.sort(np.random.default_rng(seed).choice(others, parameters.senders, replace=False))
+    else:
+        senders = np.roll(others, -int(np.searchsorted(others, parameters.first_sender)))[: parameters.senders]
+    size, start = bytes_of(parameters.size), ps_of(parameters.start)
+    made.messages(senders, parameters.receiver, size, start)
+    if parameters.victim is not None:
+        made.mark("victim", int(made.messages(*parameters.victim, size, start)[0]))
+    return made

@@ -1,0 +1,102 @@
+"""Plans into the simulator's traffic.
+
+A computation becomes a message of no size from a host to itself, and its length the delay of what it releases; one
+that releases nothing gets a successor, so that its end is a completion too. A gate stands at host 0; what it waits for
+and what it releases is elsewhere, so passing one costs twice the shortest link latency.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from openmrc.errors import ConfigError
+from openmrc.sim.traffic import Side, Traffic, traffic
+from openmrc.sim.workloads.plan import NOWHERE, Ids, Nodes, Plan
+
+
+@dataclass(frozen=True)
+class Work:
+    """Traffic, and what a report needs to know of it."""
+
+    traffic: Traffic
+    marks: dict[str, Ids]  # message ids, in order of time
+    single_path: Ids  # 1 for messages on one path only
+    workload: Ids  # of each message: the number of its plan
+    names: tuple[str, ...]  # of the plans
+
+    @property
+    def moving(self) -> Ids:
+        """Return the messages that move something: the flows of a report."""
+        return np.flatnonzero(self.traffic.size > 0)
+
+
+def joined(plans: list[tuple[str, Plan]]) -> Work:
+    """Return several plans, side by side, as one traffic; each has connections of its own."""
+    if not plans:
+        raise ConfigError("no workload: there is nothing to send")
+    whole = Plan(plans[0][1].hosts)
+    workload = []
+    for number, (_, plan) in enumerate(plans):
+        _close(plan)
+        whole.append(plan)
+        workload.append(np.full(plan.count, number, np.int64))
+    nodes, belongs = whole.nodes(), np.concatenate(workload)
+    marks = {name: np.array(ids, np.int64) for name, ids in whole.marks.items()}
+    names = tuple(name for name, _ in plans)
+    return Work(_traffic(nodes, whole.edges(), belongs, len(plans)), marks, nodes.single_path, belongs, names)
+
+
+def _close(plan: Plan) -> None:
+    """Give every computation that nothing waits for an end that is a node."""
+    releases = np.zeros(plan.count, np.bool_)
+    releases[plan.edges()[0]] = True
+    nodes = plan.nodes()
+    last = np.flatnonzero(~releases & (nodes.length > 0))
+    if len(last):
+        plan.follow(last, plan.computations(nodes.source[last], 0))
+
+
+def _traffic(nodes: Nodes, edges: tuple[Ids, Ids, Ids], belongs: Ids, plans: int) -> Traffic:
+    before, after, acknowledged = edges
+    refuse_cycles(len(nodes.source), before, after, nodes.need)
+    moves = nodes.destination != NOWHERE
+    waits = np.bincount(after, minlength=len(nodes.source))
+    return traffic(
+        nodes.source,
+        np.where(moves, nodes.destination, nodes.source),
+        nodes.size,
+        nodes.start,
+        group=belongs,
+        connection=belongs + plans * nodes.connection,
+        releases=(before, after, nodes.length[before], np.where(acknowledged, Side.SENDER, Side.RECEIVER)),
+        waits=np.where(nodes.need > 0, nodes.need, waits),
+    )
+
+
+def refuse_cycles(count: int, before: Ids, after: Ids, need: Ids) -> None:
+    """Refuse nodes that could never start, because they wait for each other or for more than there is."""
+    stuck = never_started(count, before, after, need)
+    if len(stuck):
+        raise ConfigError(f"workload: {len(stuck)} of {count} messages wait for each other in a circle")
+
+
+def never_started(count: int, before: Ids, after: Ids, need: Ids) -> Ids:
+    """Return the nodes that stay waiting when everything that can finish has finished."""
+    order = np.argsort(before, kind="stable")
+    first = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(before, minlength=count), out=first[1:])
+    released = after[order]
+    waits = np.bincount(after, minlength=count)
+    waits = np.where(need > 0, need, waits)
+    started = waits == 0
+    wave = np.flatnonzero(started)
+    while len(wave):  # all successors of a wave at once; a ring has as many waves as steps
+        lengths = first[wave + 1] - first[wave]
+        at = np.repeat(first[wave] - np.cumsum(lengths) + lengths, lengths) + np.arange(int(lengths.sum()))
+        touched, times = np.unique(released[at], return_counts=True)
+        waits[touched] -= times
+        wave = touched[(waits[touched] <= 0) & ~started[touched]]
+        started[wave] = True
+    return np.flatnonzero(~started)

@@ -1,0 +1,72 @@
+"""Mixture of experts: tokens go to the experts' hosts and come back, and some experts are more popular.
+
+Popularity falls with rank as rank ** -skew (Zipf); which expert is popular is drawn for every group and layer.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from msgspec import Meta
+
+from openmrc.sim.workloads.amounts import Bytes, Duration, bytes_of, ps_of
+from openmrc.sim.workloads.groups import Placement, groups
+from openmrc.sim.workloads.parameters import Amount, Count, Parameters
+from openmrc.sim.workloads.plan import Hosts, Ids, Plan
+
+
+class MixtureOfExperts(Parameters, frozen=True, kw_only=True, tag="mixture_of_experts"):
+    """One expert a host; dispatch, expert, combine, for each layer."""
+
+    size: Bytes  # that each host dispatches in a layer, to all experts together
+    group: Amount = 0  # hosts that share one set of experts; 0: all
+    placement: Placement = "contiguous"
+    skew: Annotated[float, Meta(ge=0, le=4)] = 0.0  # 0: all experts alike
+    layers: Count = 1
+    expert: Duration = "0us"  # how long an average expert computes; a popular one takes longer in proportion
+    combine: bool = True
+
+
+def plan(hosts: Hosts, parameters: MixtureOfExperts, seed: int) -> Plan:
+    """Return dispatches, computations and combines; a host's next layer waits for all it sent and received."""
+    made = Plan(hosts.count)
+    members = groups(hosts.count, parameters.group, parameters.placement, seed)
+    draw = np.random.default_rng(seed)
+    everyone = np.arange(hosts.count)
+    ready = made.computations(everyone, 0, ps_of(parameters.start))
+    for _ in range(parameters.layers):
+        sizes = bytes_of(parameters.size) * _popularity(members, parameters.skew, draw)
+        ready = _layer(made, members, np.maximum(1, sizes.astype(np.int64)), ready, parameters)
+    return made
+
+
+def _popularity(
+    members: Ids, skew: float, draw: np.random.Generator
+) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """Return what share of the tokens goes to each member, a row per group; rows sum to one."""
+    share = np.arange(1, members.shape[1] + 1) ** -skew
+    return np.array([draw.permutation(share / share.sum()) for _ in members])
+
+
+def _layer(made: Plan, members: Ids, sizes: Ids, ready: Ids, parameters: MixtureOfExperts) -> Ids:
+    count = members.shape[1]
+    everyone = np.arange(made.hosts)
+    average = sizes.mean(axis=1, keepdims=True)
+    length = np.zeros(made.hosts, np.int64)
+    length[members] = (ps_of(parameters.expert) * sizes / average).astype(np.int64)
+    experts = made.computations(everyone, length)
+    done = made.computations(everyone, 0)
+    made.follow(experts, done)
+    made.follow(ready, experts)  # a host's own tokens need no network
+    for ahead in range(1, count):
+        target = np.roll(members, -ahead, axis=1)
+        amount = np.roll(sizes, -ahead, axis=1)
+        sent = made.messages(members.ravel(), target.ravel(), amount.ravel())
+        made.follow(ready[members.ravel()], sent)
+        made.follow(sent, experts[target.ravel()])
+        if parameters.combine:
+            back = made.messages(target.ravel(), members.ravel(), amount.ravel())
+            made.follow(experts[target.ravel()], back)
+            made.follow(back, done[members.ravel()])
+    return done

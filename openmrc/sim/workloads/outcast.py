@@ -1,0 +1,29 @@
+"""Outcast: one host sends to many."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from openmrc.errors import ConfigError
+from openmrc.sim.workloads.amounts import Bytes, bytes_of, ps_of
+from openmrc.sim.workloads.parameters import Amount, Count, Parameters
+from openmrc.sim.workloads.plan import Hosts, Plan
+
+
+class Outcast(Parameters, frozen=True, kw_only=True, tag="outcast"):
+    """`sender` sends to `receivers` hosts drawn at random, all at once."""
+
+    size: Bytes
+    receivers: Count
+    sender: Amount = 0
+
+
+def plan(hosts: Hosts, parameters: Outcast, seed: int) -> Plan:
+    """Return the messages."""
+    made = Plan(hosts.count)
+    others = np.delete(np.arange(hosts.count), parameters.sender)
+    if parameters.receivers > len(others):
+        raise ConfigError(f"outcast: receivers: {parameters.receivers} is more than the {len(others)} other hosts")
+    receivers = np.sort(np.random.default_rng(seed).choice(others, parameters.receivers, replace=False))
+    made.messages(parameters.sender, receivers, bytes_of(parameters.size), ps_of(parameters.start))
+    return made

@@ -1,0 +1,19 @@
+"""The base of every family's parameters: a YAML mapping whose `kind` names the family."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from openmrc.sim.workloads.amounts import Duration
+
+Count = Annotated[int, Meta(ge=1)]
+Amount = Annotated[int, Meta(ge=0)]
+Share = Annotated[float, Meta(gt=0, le=1)]
+
+
+class Parameters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind", omit_defaults=True):
+    """What all families have."""
+
+    start: Duration = "0us"  # nothing of the workload begins earlier

@@ -1,0 +1,38 @@
+"""Permutation: every host sends to one other and receives from one other."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from openmrc.sim.workloads.amounts import Bytes, bytes_of, ps_of
+from openmrc.sim.workloads.parameters import Amount, Count, Parameters
+from openmrc.sim.workloads.plan import Hosts, Plan
+
+
+class Permutation(Parameters, frozen=True, kw_only=True, tag="permutation"):
+    """Each host sends one message, or several in a row, to its partner."""
+
+    size: Bytes
+    messages: Count = 1  # one after the other, each when the one before is acknowledged
+    stride: Amount = 0  # host h sends to h + stride; 0: partners are drawn
+
+
+def plan(hosts: Hosts, parameters: Permutation, seed: int) -> Plan:
+    """Return the messages; partners are drawn as one cycle through all hosts, so nobody sends to itself."""
+    made = Plan(hosts.count)
+    everyone = np.arange(hosts.count)
+    partner = (everyone + parameters.stride) % hosts.count if parameters.stride else _cycle(hosts.count, seed)
+    before = None
+    for _ in range(parameters.messages):
+        sent = made.messages(everyone, partner, bytes_of(parameters.size), ps_of(parameters.start))
+        if before is not None:
+            made.follow(before, sent, acknowledged=True)
+        before = sent
+    return made
+
+
+def _cycle(count: int, seed: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    order = np.random.default_rng(seed).permutation(count)
+    partner = np.empty(count, np.int64)
+    partner[order] = np.roll(order, -1)
+    return partner

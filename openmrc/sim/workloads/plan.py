@@ -1,0 +1,165 @@
+"""A plan of work: messages and computations, and which waits for which.
+
+Every workload builds one. A *node* is a message from one host to another, a computation at one host
+(it takes time and moves nothing), or a gate (it takes no time; whatever waits for many things waits
+for it). An *edge* starts its second node when the first has finished: a message has finished when
+all of it has arrived (the default), or when its sender knows so.
+
+Nodes are added many at a time, as arrays: an all-reduce of a thousand hosts has two million.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.errors import ConfigError
+
+Ids = npt.NDArray[np.int64]
+
+NOWHERE = -1  # the destination of a computation or a gate
+LARGEST_MESSAGE = (1 << 32) - 1  # bytes; the length field of a remote write has 32 bits
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """What a workload must know of the machines: how many there are, and how they are joined apart from the fabric."""
+
+    count: int
+    nic_bits_per_s: int = 800_000_000_000
+    domain: int = 1  # hosts that share a scale-up network
+    domain_bits_per_s: int = 0  # of one host, within its domain
+    domain_latency: int = 0  # ps
+
+
+@dataclass
+class Nodes:
+    """Columns of a plan, a row per node."""
+
+    source: Ids
+    destination: Ids  # NOWHERE: moves nothing
+    size: Ids  # bytes
+    start: Ids  # ps, the earliest
+    length: Ids  # ps, of a computation
+    need: Ids  # how many of the things waited for are enough; 0: all
+    single_path: Ids  # 1: all packets on one path
+    connection: Ids  # messages between two hosts are in order if this is equal
+
+
+@dataclass
+class Plan:
+    """Nodes and edges, growing; `nodes()` and `edges()` join them."""
+
+    hosts: int
+    marks: dict[str, list[int]] = field(default_factory=dict)  # what a report wants the times of, by name
+    count: int = 0
+    _nodes: list[Nodes] = field(default_factory=list)
+    _edges: list[tuple[Ids, Ids, Ids]] = field(default_factory=list)
+
+    def messages(
+        self,
+        source: npt.ArrayLike,
+        destination: npt.ArrayLike,
+        size: npt.ArrayLike,
+        start: npt.ArrayLike = 0,
+        *,
+        single_path: bool = False,
+    ) -> Ids:
+        """Add messages (arrays broadcast); return their ids."""
+        columns = [np.atleast_1d(np.asarray(value, np.int64)) for value in (source, destination, size, start)]
+        source, destination, size, start = np.broadcast_arrays(*columns)
+        self._refuse_messages(source, destination, size)
+        nothing = np.zeros(len(source), np.int64)
+        return self._add(Nodes(source, destination, size, start, nothing, nothing, nothing + int(single_path), nothing))
+
+    def _refuse_messages(self, source: Ids, destination: Ids, size: Ids) -> None:
+        if not len(source):
+            return
+        lowest, highest = min(source.min(), destination.min()), max(source.max(), destination.max())
+        if lowest < 0 or highest >= self.hosts:
+            wrong = lowest if lowest < 0 else highest
+            raise ConfigError(f"workload: host {wrong} does not exist; hosts are 0..{self.hosts - 1}")
+        if (source == destination).any():
+            raise ConfigError(f"workload: host {source[source == destination][0]} sends to itself")
+        if size.min() < 1 or size.max() > LARGEST_MESSAGE:
+            wrong = size.min() if size.min() < 1 else size.max()
+            raise ConfigError(f"workload: a message of {wrong} bytes; allowed are 1..{LARGEST_MESSAGE}")
+
+    def computations(self, host: npt.ArrayLike, length: npt.ArrayLike, start: npt.ArrayLike = 0) -> Ids:
+        """Add computations of `length` ps; return their ids."""
+        columns = [np.atleast_1d(np.asarray(value, np.int64)) for value in (host, length, start)]
+        host, length, start = np.broadcast_arrays(*columns)
+        nothing = np.zeros(len(host), np.int64)
+        return self._add(Nodes(host, nothing + NOWHERE, nothing, start, length, nothing, nothing, nothing))
+
+    def gate(self, need: int = 0) -> int:
+        """Add a gate that opens when `need` of its predecessors have finished (0: all of them)."""
+        zero = np.zeros(1, np.int64)
+        return int(self._add(Nodes(zero, zero + NOWHERE, zero, zero, zero, zero + need, zero, zero))[0])
+
+    def _add(self, nodes: Nodes) -> Ids:
+        ids = np.arange(self.count, self.count + len(nodes.source), dtype=np.int64)
+        self._nodes.append(nodes)
+        self.count += len(ids)
+        return ids
+
+    def follow(self, before: npt.ArrayLike, after: npt.ArrayLike, *, acknowledged: bool = False) -> None:
+        """Let each of `after` wait for its partner in `before` (arrays broadcast)."""
+        columns = [np.atleast_1d(np.asarray(value, np.int64)) for value in (before, after)]
+        first, second = np.broadcast_arrays(*columns)
+        self._edges.append((first, second, np.full(len(first), int(acknowledged))))
+
+    def connect(self, connection: npt.ArrayLike) -> None:
+        """Say of all nodes so far which connection they use: equal numbers, equal connection."""
+        nodes = self.nodes()
+        nodes.connection = np.unique(np.broadcast_to(connection, self.count), return_inverse=True)[1].astype(np.int64)
+        self._nodes = [nodes]
+
+    def mark(self, name: str, node: int) -> None:
+        """Have the time at which `node` finishes reported under `name`, in order."""
+        self.marks.setdefault(name, []).append(node)
+
+    def nodes(self) -> Nodes:
+        """Return all nodes as one set of columns."""
+        names = Nodes.__dataclass_fields__
+        return Nodes(**{name: _joined([getattr(part, name) for part in self._nodes]) for name in names})
+
+    def edges(self) -> tuple[Ids, Ids, Ids]:
+        """Return (before, after, acknowledged) of all edges."""
+        before, after, acknowledged = (_joined([part[at] for part in self._edges]) for at in range(3))
+        return before, after, acknowledged
+
+    def roots(self) -> Ids:
+        """Return the ids of the nodes that wait for nothing."""
+        waits = np.zeros(self.count, np.bool_)
+        waits[self.edges()[1]] = True
+        return np.flatnonzero(~waits)
+
+    def append(self, other: Plan) -> Ids:
+        """Add all of another plan; return the new ids of its nodes, in its order."""
+        nodes, (before, after, acknowledged), offset = other.nodes(), other.edges(), self.count
+        ids = self._add(nodes)
+        self._edges.append((before + offset, after + offset, acknowledged))
+        for name, marked in other.marks.items():
+            for node in marked:
+                self.mark(name, node + offset)
+        return ids
+
+    def after(self, other: Plan, ready: Ids, waiting: Ids) -> Ids:
+        """Append `other`: what host h does first waits for node ready[h], and node waiting[h] waits for all h did.
+
+        What host h did is everything that it sent or received. Return the new ids.
+        """
+        roots, nodes = other.roots(), other.nodes()
+        ids = self.append(other)
+        self.follow(ready[nodes.source[roots]], ids[roots])
+        moves = nodes.destination != NOWHERE
+        self.follow(ids, waiting[nodes.source])
+        self.follow(ids[moves], waiting[nodes.destination[moves]])
+        return ids
+
+
+def _joined(parts: list[Ids]) -> Ids:
+    return np.concatenate([np.zeros(0, np.int64), *parts])

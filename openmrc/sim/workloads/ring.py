@@ -1,0 +1,60 @@
+"""Rings: all-reduce, reduce-scatter and all-gather, in which each host passes pieces on to the next.
+
+An all-reduce of n hosts takes 2 (n - 1) steps of 1/n of the data each, the two halves n - 1 (Patarasuk and
+Yuan, 2009). A host sends in step s what reached it in step s - 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from openmrc.sim.workloads.amounts import Bytes, bytes_of, ps_of
+from openmrc.sim.workloads.groups import Placement, groups
+from openmrc.sim.workloads.parameters import Amount, Parameters
+from openmrc.sim.workloads.plan import Hosts, Ids, Plan
+
+
+class Ring(Parameters, frozen=True, kw_only=True):
+    """What the three have in common."""
+
+    size: Bytes  # of the whole vector, the same at every host
+    group: Amount = 0  # hosts in a ring; 0: all in one
+    placement: Placement = "contiguous"
+    steps: Amount = 0  # stop after so many; 0: all
+
+
+class RingAllReduce(Ring, frozen=True, kw_only=True, tag="ring_all_reduce"):
+    """Sum a vector over all hosts of a group, and leave the sum at each."""
+
+
+class ReduceScatter(Ring, frozen=True, kw_only=True, tag="reduce_scatter"):
+    """Sum a vector over all hosts of a group, and leave a part of the sum at each."""
+
+
+class AllGather(Ring, frozen=True, kw_only=True, tag="all_gather"):
+    """Give every host of a group the parts of all."""
+
+
+def plan(hosts: Hosts, parameters: Ring, seed: int) -> Plan:
+    """Return the messages, ordered by step."""
+    made = Plan(hosts.count)
+    members = groups(hosts.count, parameters.group, parameters.placement, seed)
+    halves = 2 if isinstance(parameters, RingAllReduce) else 1
+    steps = halves * (members.shape[1] - 1)
+    around(made, members, bytes_of(parameters.size), min(steps, parameters.steps or steps), ps_of(parameters.start))
+    return made
+
+
+def around(made: Plan, members: Ids, size: int, steps: int, start: int = 0) -> Ids:
+    """Add `steps` steps of a ring through each row of `members`; return the ids, a row per step."""
+    piece = max(1, -(-size // members.shape[1]))
+    following = np.roll(members, -1, axis=1)
+    before: Ids | None = None
+    passed = []
+    for _ in range(steps):
+        ids = made.messages(members.ravel(), following.ravel(), piece, start)
+        if before is not None:  # what host r got from r - 1 it passes on
+            made.follow(np.roll(before.reshape(members.shape), 1, axis=1).ravel(), ids)
+        before = ids
+        passed.append(ids)
+    return np.array(passed)
