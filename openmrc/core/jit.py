@@ -88,6 +88,41 @@ def external(library: str | None, symbol: str, returns: str, *takes: str) -> Cal
     return call
 
 
+class Generic(Protocol[P, R_co]):
+    """A function with one variant for each type of its first argument, a NamedTuple."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+    def variant(self, kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
+
+
+def generic(function: Callable[P, R]) -> Generic[P, R]:
+    """Return a door that kernels call and that leads to the variant for the type of the first argument.
+
+    `function` gives name, signature and docstring; `@door.variant(Kind)` adds a kernel. An entry that
+    is called with another kind is compiled again, with that kind's variants only.
+    """
+    variants: dict[type, Callable[..., Any]] = {}
+
+    def call(*args: Any) -> Any:
+        return variants[type(args[0])](*args)
+
+    def choose(*args: Any) -> Any:
+        chosen = variants[args[0].instance_class]
+        return lambda *args: chosen(*args)
+
+    def variant(kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        def add(function: Callable[..., Any]) -> Callable[..., Any]:
+            variants[kind] = kernel(function)
+            return variants[kind]
+
+        return add
+
+    overload(call, inline="never", jit_options=_OPTIONS)(choose)
+    call.__name__, call.__doc__ = function.__name__, function.__doc__  # not `wraps`: Numba would read the signature
+    call.variant = variant  # type: ignore[attr-defined]
+    return cast("Generic[P, R]", call)
+
+
 @functools.cache
 def cache_dir() -> Path:
     """Return the folder that holds compiled code for exactly these sources."""

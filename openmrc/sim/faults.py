@@ -1,0 +1,44 @@
+"""What breaks and when, as the loop takes it: four columns, sorted by time.
+
+Words, timelines and names of links are the business of whoever makes these columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Ints = NDArray[np.int64]
+
+
+class FaultKind(IntEnum):
+    """What happens to the subject at that moment."""
+
+    LINK_DOWN = 0  # directed link: what is queued on it and in flight is lost, and everything until LINK_UP
+    LINK_UP = 1
+    LINK_RATE = 2  # directed link: value is the new rate in bit/s
+    LINK_LOSS = 3  # directed link: value in 1e-9, the share of packets lost at random
+    LINK_BIT_ERRORS = 4  # directed link: value in 1e-18, the rate of bit errors; a packet with one is lost
+    PORT_DOWN = 5  # NIC x 64 + port: the NIC learns that its port does not work (its links fail by LINK_DOWN)
+    PORT_UP = 6
+
+
+@dataclass(frozen=True)
+class Faults:
+    """Columns of equal length, sorted by `at`."""
+
+    at: Ints  # ps
+    kind: Ints  # FaultKind
+    subject: Ints  # as the kind says
+    value: Ints  # as the kind says, else 0
+
+
+def faults(at: ArrayLike = (), kind: ArrayLike = (), subject: ArrayLike = (), value: ArrayLike = 0) -> Faults:
+    """Return the columns in order of time; simultaneous faults keep their order."""
+    times = np.atleast_1d(np.asarray(at, dtype=np.int64))
+    order = np.argsort(times, kind="stable")
+    rest = (np.broadcast_to(np.asarray(part, dtype=np.int64), times.shape) for part in (kind, subject, value))
+    return Faults(times[order], *(part[order] for part in rest))

@@ -1,0 +1,122 @@
+"""What a workload hands to the simulator: messages as columns, and which message releases which.
+
+A message is one write of `size` bytes from one NIC to another. It is posted when its `start` has come and `waits`
+releases have arrived, whichever is later. When message m completes it sends its releases: entries
+`first_release[m]` to `first_release[m + 1]` of the three release columns.
+
+A release takes effect `release_delay` after its cause. If the released message starts on another NIC than the one that
+saw the completion, it takes at least the network's shortest link latency: news does not travel faster.
+
+A message of size 0 from a NIC to itself sends nothing and completes when it is posted. It joins many releases to many
+(a barrier), or stands for computation: the delay of its releases.
+
+Time is ps, size bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from openmrc.errors import ConfigError
+
+Ints = NDArray[np.int64]
+
+LARGEST_MESSAGE = (1 << 32) - 1  # bytes: the length of a remote write has 32 bits
+
+
+class Side(IntEnum):
+    """Where a completion is seen that releases others."""
+
+    SENDER = 0  # the last byte is acknowledged
+    RECEIVER = 1  # the last byte, and all before it on this connection, are in memory
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Messages, and the graph of releases between them in compressed rows."""
+
+    source: Ints  # NIC
+    destination: Ints  # NIC
+    size: Ints  # bytes
+    start: Ints  # ps, not before
+    waits: Ints  # releases that must have come
+    group: Ints  # a step, a collective, a job: results are summed up by it
+    connection: Ints  # messages between the same two NICs share a connection when this is equal
+    first_release: Ints  # messages + 1
+    released: Ints  # message
+    release_delay: Ints  # ps
+    release_side: Ints  # Side
+
+    @property
+    def messages(self) -> int:
+        return len(self.source)
+
+
+def traffic(
+    source: ArrayLike,
+    destination: ArrayLike,
+    size: ArrayLike,
+    start: ArrayLike = 0,
+    group: ArrayLike = 0,
+    connection: ArrayLike = 0,
+    releases: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike] | None = None,
+    waits: ArrayLike | None = None,
+) -> Traffic:
+    """Return checked traffic; scalars hold for all messages.
+
+    `releases` is (cause, released, delay ps, Side) in any order; `waits` defaults to how often a message is released.
+    """
+    sources = np.atleast_1d(np.asarray(source, dtype=np.int64))
+    count = len(sources)
+    cause, released, delay, side = _releases(releases)
+    order = np.argsort(cause, kind="stable")
+    first = np.zeros(count + 1, dtype=np.int64)
+    np.cumsum(np.bincount(cause, minlength=count), out=first[1:])
+    in_degree = np.bincount(released, minlength=count)
+    made = Traffic(
+        source=sources,
+        destination=_column(destination, count),
+        size=_column(size, count),
+        start=_column(start, count),
+        waits=_column(in_degree if waits is None else waits, count),
+        group=_column(group, count),
+        connection=_column(connection, count),
+        first_release=first,
+        released=released[order],
+        release_delay=delay[order],
+        release_side=side[order],
+    )
+    _check(made)
+    return made
+
+
+def _column(values: ArrayLike, count: int) -> Ints:
+    return np.broadcast_to(np.asarray(values, dtype=np.int64), (count,)).copy()
+
+
+def _releases(releases: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike] | None) -> tuple[Ints, Ints, Ints, Ints]:
+    if releases is None:
+        nothing = np.zeros(0, dtype=np.int64)
+        return nothing, nothing, nothing, nothing
+    cause = np.atleast_1d(np.asarray(releases[0], dtype=np.int64))
+    return cause, *(_column(part, len(cause)) for part in releases[1:])  # type: ignore[return-value]
+
+
+def _check(made: Traffic) -> None:
+    itself = made.source == made.destination
+    _refuse(made.size < 0, made.size, "size", "at least 0")
+    _refuse(made.size > LARGEST_MESSAGE, made.size, "size", f"at most {LARGEST_MESSAGE}")
+    _refuse(itself & (made.size > 0), made.destination, "destination", "another NIC than the source")
+    _refuse(~itself & (made.size == 0), made.size, "size", "above 0 between two NICs")
+    _refuse(made.start < 0, made.start, "start", "at least 0")
+    _refuse(made.release_delay < 0, made.release_delay, "release delay", "at least 0")
+
+
+def _refuse(wrong: NDArray[np.bool_], values: Ints, name: str, allowed: str) -> None:
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ConfigError(f"message {row}: {name} {values[row]}, allowed is {allowed}")
