@@ -106,8 +106,7 @@ def generic(function: Callable[P, R]) -> Generic[P, R]:
     def call(*args: Any) -> Any:
         return variants[type(args[0])](*args)
 
-    def choose(*args: Any) -> Any:
-        chosen = variants[args[0].instance_class]
+    def leading_to(chosen: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *args: chosen(*args)
 
     def variant(kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -117,7 +116,8 @@ def generic(function: Callable[P, R]) -> Generic[P, R]:
 
         return add
 
-    overload(call, inline="never", jit_options=_OPTIONS)(choose)
+    choose = overload(call, inline="never", jit_options=_OPTIONS)
+    choose(lambda *args: leading_to(variants[args[0].instance_class]))
     call.__name__, call.__doc__ = function.__name__, function.__doc__  # not `wraps`: Numba would read the signature
     call.variant = variant  # type: ignore[attr-defined]
     return cast("Generic[P, R]", call)
