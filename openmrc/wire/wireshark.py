@@ -1,0 +1,252 @@
+"""The Wireshark plugin, made from the table of headers.
+
+`mrc.lua` beside this file is what `plugin` returns; a test holds them together.
+"""
+
+from __future__ import annotations
+
+from openmrc.wire.codes import MRC_OPCODE_GROUP, UDP_PORTS_ACCEPTED, NackReason, Opcode, PathMark, Syndrome
+from openmrc.wire.headers import HEADERS, STACKS, TSETH, WITH_PAYLOAD, Field, Header
+
+# Wireshark's own names for what InfiniBand defined, so that filters work as for other RoCEv2 traffic.
+_OWN_NAMES = {
+    "bth": "infiniband.bth",
+    "reth": "infiniband.reth",
+    "aeth": "infiniband.aeth",
+    "immdt": "infiniband",
+    "cc_state": "mrc.cc",
+}
+_OWN_FIELDS = {
+    ("bth", "pad"): "infiniband.bth.padcnt",
+    ("bth", "dqp"): "infiniband.bth.destqp",
+    ("bth", "rtx"): "mrc.bth.rtx",
+    ("bth", "ts"): "mrc.bth.ts",
+    ("immdt", "immediate"): "infiniband.immdt",
+}
+_IN_HEX = ("dqp", "va", "r_key", "entropy", "sack_bitmap", "p_key", "port_status_mask", "syndrome")
+_VALUES = {"opcode": Opcode, "nack_reason": NackReason, "syndrome": Syndrome}
+_MARKS = {("seth", "m"): PathMark}
+
+
+def filter_name(header: Header, field: Field) -> str:
+    """Return the name by which Wireshark filters a field."""
+    prefix = _OWN_NAMES.get(header.name, f"mrc.{header.name}")
+    return _OWN_FIELDS.get((header.name, field.name), f"{prefix}.{field.name}")
+
+
+def _kind(header: Header, field: Field) -> str:
+    """Return the ProtoField constructor; that of the built-in dissector where the name is its own."""
+    if (header.name, field.name) == ("immdt", "immediate"):
+        return "bytes"
+    if field.width == 1:
+        return "bool"
+    sizes = [size for size in (8, 16, 24, 32, 64) if size >= field.width]
+    # A signed field that is sometimes unsigned needs room for both.
+    return ("int32" if field.unsigned_when else f"int{sizes[0]}") if field.signed else f"uint{sizes[0]}"
+
+
+def _declared(header: Header, field: Field) -> str:
+    kind, name, title = _kind(header, field), filter_name(header, field), field.name
+    arguments = [f'"{name}"', f'"{title}"']
+    values = _VALUES.get(field.name) or _MARKS.get((header.name, field.name))
+    if kind.startswith(("uint", "int")):
+        arguments.append("base.HEX" if field.name in _IN_HEX else "base.DEC")
+        if values:
+            arguments.append("{" + ", ".join(f'[{item.value}] = "{item.name}"' for item in values) + "}")
+    return f"ProtoField.{kind}({', '.join(arguments)})"
+
+
+def _field_row(header: Header, field: Field) -> str:
+    parts = [f'name = "{field.name}"', f"offset = {field.offset}", f"width = {field.width}"]
+    if field.signed:
+        parts.append("signed = true")
+    if field.unsigned_when:
+        other = header.field(field.unsigned_when)
+        parts.append(f"unsigned_when = {other.offset}")
+    if _kind(header, field) == "bytes":
+        parts.append("is_bytes = true")
+    return f"    {{{', '.join(parts)}, proto = {_declared(header, field)}}},"
+
+
+def _header_table(header: Header) -> str:
+    rows = "\n".join(_field_row(header, field) for field in header.fields)
+    title = f"{header.title} ({header.name.upper()})"
+    return f'headers.{header.name} = {{\n  title = "{title}", size = {header.size},\n  fields = {{\n{rows}\n  }},\n}}\n'
+
+
+def _stacks_table() -> str:
+    rows = []
+    for opcode, headers in STACKS.items():
+        names = ", ".join(f"headers.{header.name}" for header in headers)
+        payload = "true" if opcode in WITH_PAYLOAD else "false"
+        rows.append(f'  [{int(opcode)}] = {{name = "{opcode.name}", has_payload = {payload}, {names}}},')
+    return "local packets = {\n" + "\n".join(rows) + "\n}\n"
+
+
+def plugin() -> str:
+    """Return the source of the plugin."""
+    tables = "\n".join(_header_table(header) for header in HEADERS)
+    ports = ", ".join(str(port) for port in UDP_PORTS_ACCEPTED)
+    constants = (
+        f"local GROUP = {MRC_OPCODE_GROUP}  -- opcode bits 7:5 of MRC\n"
+        f"local PORTS = {{{ports}}}\n\nlocal headers = {{}}\n\n"
+    )
+    optional = f"local OPTIONAL = headers.{TSETH.name}  -- only if BTH says so\n"
+    return _BEGIN + constants + tables + "\n" + _stacks_table() + optional + _END
+
+
+_BEGIN = """\
+-- Multipath Reliable Connection (OCP MRC 1.0) for Wireshark and tshark.
+-- Made by `mrc decode --lua` from openmrc's table of headers: do not edit.
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- Takes packets of MRC's opcode group (0xC0-0xDF) on its UDP ports and hands everything else to the
+-- dissector that was there before. BTH, RETH, AETH, ImmDt and the ICRC keep Wireshark's own filter
+-- names (infiniband.*); what is MRC's own is called mrc.*.
+
+local mrc = Proto("mrc", "Multipath Reliable Connection")
+
+"""
+
+_END = """
+local ev_port = ProtoField.uint16("mrc.ev.source_port", "EV half in the source port", base.HEX)
+local ev_label = ProtoField.uint16("mrc.ev.flow_label", "EV half in the flow label", base.HEX)
+local ev_value = ProtoField.uint32("mrc.ev.value", "EV", base.HEX)
+local opcode_name = ProtoField.string("mrc.opcode", "Packet")
+local payload = ProtoField.bytes("mrc.payload", "Payload")
+local payload_length = ProtoField.uint32("mrc.payload_length", "Payload length")
+local trimmed = ProtoField.bool("mrc.trimmed", "Ends early: trimmed by a switch, or cut by the capture")
+local icrc = ProtoField.uint32("infiniband.invariant.crc", "Invariant CRC", base.HEX)
+
+local fields = {ev_port, ev_label, ev_value, opcode_name, payload, payload_length, trimmed, icrc}
+for _, header in pairs(headers) do
+  for _, field in ipairs(header.fields) do
+    fields[#fields + 1] = field.proto
+  end
+end
+mrc.fields = fields
+
+mrc.prefs.label_first = Pref.bool("EV: flow label is the upper half", true,
+  "On: ECMP and label-first STEV. Off: STEV with the source port first.")
+
+local udp_source = Field.new("udp.srcport")
+local ipv6_label = Field.new("ipv6.flow")
+
+local function last_value(field)
+  local all = {field()}
+  return #all > 0 and tonumber(tostring(all[#all].value)) or 0
+end
+
+local function add_ev(tree)
+  local port, label = last_value(udp_source), last_value(ipv6_label) % 65536
+  local value = mrc.prefs.label_first and label * 65536 + port or port * 65536 + label
+  local branch = tree:add(ev_value, value):set_generated()
+  branch:add(ev_port, port):set_generated()
+  branch:add(ev_label, label):set_generated()
+end
+
+local function value_of(field, bytes)
+  local value = bytes:bitfield(field.offset, field.width)
+  if field.width == 1 then
+    return value == 1
+  end
+  local sign = 2 ^ (field.width - 1)
+  local unsigned = field.unsigned_when and bytes:bitfield(field.unsigned_when, 1) == 1
+  if field.signed and not unsigned and value >= sign then
+    return value - 2 * sign
+  end
+  return value
+end
+
+local function add_header(tree, header, bytes)
+  local branch = tree:add(mrc, bytes, header.title)
+  local values = {}
+  for _, field in ipairs(header.fields) do
+    local first = math.floor(field.offset / 8)
+    local last = math.floor((field.offset + field.width - 1) / 8)
+    local range = bytes(first, last - first + 1)
+    if field.is_bytes then
+      branch:add(field.proto, range)
+    else
+      values[field.name] = value_of(field, bytes)
+      branch:add(field.proto, range, values[field.name])
+    end
+  end
+  return values
+end
+
+-- Returns the values of all headers, where they end, and whether the bytes ended before they did.
+local function add_headers(tree, packet, bytes)
+  local at, values, timestamped = 0, {}, bytes(8, 1):bitfield(3, 1) == 1
+  for _, header in ipairs(packet) do
+    if header ~= OPTIONAL or timestamped then
+      if at + header.size > bytes:len() then
+        return values, at, true
+      end
+      for name, value in pairs(add_header(tree, header, bytes(at, header.size))) do
+        values[name] = value
+      end
+      at = at + header.size
+    end
+  end
+  return values, at, false
+end
+
+local function add_end(tree, packet, bytes, at, pad, is_cut)
+  local rest = bytes:len() - at - 4 - pad
+  if is_cut or rest < 0 then
+    tree:add(trimmed, true):set_generated()
+    return 0
+  end
+  if packet.has_payload then
+    if rest > 0 then
+      tree:add(payload, bytes(at, rest))
+    end
+    tree:add(payload_length, rest):set_generated()
+  end
+  tree:add(icrc, bytes(bytes:len() - 4, 4))
+  return rest
+end
+
+local function summary(packet, values, length)
+  local text = string.format("%s QP=0x%x PSN=%u", packet.name, values.dqp, values.psn)
+  if packet.has_payload then
+    text = text .. string.format(" MSN=%u %u bytes", values.msn or 0, length)
+  elseif values.cack_psn then
+    text = text .. string.format(" CACK=%u", values.cack_psn)
+  elseif values.nack_psn then
+    text = text .. string.format(" NACK=%u", values.nack_psn)
+  end
+  return values.rtx and text .. " [rtx]" or text
+end
+
+local function dissect(tvb, pinfo, tree, packet)
+  local branch = tree:add(mrc, tvb())
+  branch:add(opcode_name, tvb(0, 1), packet.name)
+  add_ev(branch)
+  local values, at, is_cut = add_headers(branch, packet, tvb())
+  local length = add_end(branch, packet, tvb(), at, values.pad, is_cut or tvb:len() < tvb:reported_len())
+  pinfo.cols.protocol = "MRC"
+  pinfo.cols.info = summary(packet, values, length)
+  return tvb:len()
+end
+
+local table_of_ports = DissectorTable.get("udp.port")
+local before = {}
+for _, port in ipairs(PORTS) do
+  before[port] = table_of_ports:get_dissector(port)
+end
+
+function mrc.dissector(tvb, pinfo, tree)
+  if tvb:len() >= headers.bth.size and math.floor(tvb(0, 1):uint() / 32) == GROUP then
+    local unknown = {name = "UNKNOWN", has_payload = true, headers.bth}
+    return dissect(tvb, pinfo, tree, packets[tvb(0, 1):uint()] or unknown)
+  end
+  local builtin = before[pinfo.dst_port] or before[pinfo.src_port] or before[PORTS[1]]
+  return builtin and builtin:call(tvb, pinfo, tree) or 0
+end
+
+for _, port in ipairs(PORTS) do
+  table_of_ports:add(port, mrc)
+end
+"""
