@@ -78,8 +78,9 @@ def _bytes_of(digits: str) -> bytes:
     cleaned = "".join(digits.split()).replace(":", "").removeprefix("0x").removeprefix("0X")
     try:
         return bytes.fromhex(cleaned)
-    except ValueError as error:
-        raise ConfigError(f"--hex: {error}; allowed are pairs of hexadecimal digits, spaces and colons") from None
+    except ValueError:
+        allowed = "allowed are pairs of hexadecimal digits, spaces and colons"
+        raise ConfigError(f"--hex: {digits[:40]!r} is no packet: {allowed}") from None
 
 
 def _decode_file(
@@ -135,9 +136,9 @@ def _entries(
                 yield about | {"error": str(failure)}
                 continue
             bad_icrc = problem(WireStatus.BAD_ICRC, len(frame.data) - ICRC_LENGTH)
-            error = bad_icrc if dissected.icrc_ok is False else None
-            counters.count(error)
-            yield about | _packet(frame, dissected) | ({"error": str(error)} if error else {})
+            found = None if dissected.icrc_ok is not False else bad_icrc
+            counters.count(found)
+            yield about | _packet(frame, dissected) | ({"error": str(found)} if found else {})
 
 
 def _addresses(datagram: Datagram, ev_format: str) -> dict[str, Any]:

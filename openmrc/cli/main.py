@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from openmrc.cli import ev, plan
+from openmrc.cli import decode, ev, plan
 from openmrc.errors import MrcError
 
 app = typer.Typer(
@@ -16,6 +16,7 @@ app = typer.Typer(
     help="Multipath Reliable Connection (OCP MRC 1.0) in software.",
 )
 
+app.command(name="decode")(decode.decode)
 app.add_typer(ev.app, name="ev")
 app.add_typer(plan.app, name="plan")
 

@@ -42,7 +42,9 @@ class Field:
         place = str(first) if first == last else f"{first}-{last}"
         if (high, low) == (7, 0):
             return place
-        return f"{place}, bits {high}:{low}" if first == last else f"{first} bit {high} - {last} bit {low}"
+        if first == last:
+            return f"{place}, bit {high}" if high == low else f"{place}, bits {high}:{low}"
+        return f"{first} bit {high} - {last} bit {low}"
 
 
 @dataclass(frozen=True)
