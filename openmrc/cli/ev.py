@@ -108,7 +108,7 @@ def _described(document: EvDocument) -> dict[str, object]:
         "generated": document.generated,
         "format_bits": expansion.format.bits,
         "ev_bits": expansion.ev_bits,
-        "choices": expansion.choices,
+        "choices": expansion.choices if document.generated else None,
         "evs": 0 if document.evs is None else len(document.evs),
     }
 
