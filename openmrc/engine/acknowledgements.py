@@ -3,7 +3,7 @@
 They count completed messages, or refuse: a refusal ends the connection on both sides.
 """
 
-from openmrc.core.jit import kernel
+from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import control, lifecycle
 from openmrc.engine.tables import NONE, Engine
 from openmrc.wire.codes import Opcode, Syndrome
@@ -33,7 +33,7 @@ def queue(engine: Engine, qp: int) -> None:
         row.since_ack = 0
 
 
-@kernel
+@rare_kernel
 def refuse(engine: Engine, now: int, qp: int, syndrome: int, cause: int) -> None:
     """Answer with a negative acknowledgement and go to ERROR."""
     engine.qps[qp].nak_syndrome = syndrome

@@ -1,6 +1,6 @@
 """What the requestor learns from answers: SACKs, NACKs, transport acknowledgements (MRC §7.4.5, Table 7-3)."""
 
-from openmrc.core.jit import kernel
+from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import PSN_BITS, RCVD_BYTES_BITS, distance, extend
 from openmrc.engine import clock, congestion, lifecycle, loss, messages, paths, probes, retries, scheduler
 from openmrc.engine.queue_pairs import nominal_size
@@ -40,7 +40,7 @@ def on_sack(engine: Engine, now: int, qp: int, packet: int) -> None:
     scheduler.wake(engine, qp)
 
 
-@kernel
+@rare_kernel
 def on_nack(engine: Engine, now: int, qp: int, packet: int) -> None:
     """Act on a NACK as its table row says."""
     row = engine.qps[qp]
@@ -180,7 +180,7 @@ def _round_trip(engine: Engine, now: int, qp: int, packet: int, cack: int) -> in
     return max(clock.elapsed(now, arrived.tx_timestamp, unit), 1)
 
 
-@kernel
+@rare_kernel
 def _blame_path(engine: Engine, now: int, qp: int, packet: int, cack: int) -> None:
     row = engine.qps[qp]
     arrived = engine.packets[packet]

@@ -11,7 +11,7 @@
 | remap | endpoint | `ports.apply_local` |
 """
 
-from openmrc.core.jit import kernel
+from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import loss, ports, probes, requester, retries, reverse, scheduler
 from openmrc.engine.states import QpState
 from openmrc.engine.tables import Engine
@@ -37,7 +37,7 @@ def expire(engine: Engine, now: int, endpoint: int) -> None:
     node.deadline = min(node.deadline, following)
 
 
-@kernel
+@rare_kernel
 def _expire_qp(engine: Engine, now: int, qp: int) -> None:
     row = engine.qps[qp]
     row.deadline = NEVER

@@ -4,7 +4,7 @@ Connectionless and best effort: a request is answered at once on the path it cam
 matched by its probe_id.
 """
 
-from openmrc.core.jit import kernel
+from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import control, ports, reverse
 from openmrc.engine.tables import NONE, Engine
 from openmrc.wire.codes import EndpointOp, Opcode
@@ -12,7 +12,7 @@ from openmrc.wire.codes import EndpointOp, Opcode
 _PROBE_ID_MASK = 0xFFFF
 
 
-@kernel
+@rare_kernel
 def receive(engine: Engine, now: int, endpoint: int, packet: int) -> None:
     """Take a packet to QPN 2; only known peers are heard."""
     arrived = engine.packets[packet]

@@ -1,6 +1,6 @@
 """The life of a queue pair: RESET, INIT, RTR, RTS, ERROR, and what entering each of them does."""
 
-from openmrc.core.jit import kernel
+from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import congestion, events, messages, scheduler, tracker
 from openmrc.engine.queue_pairs import QPN_SLOT_BITS
 from openmrc.engine.states import ILLEGAL, QpEvent, QpState, qp_after
@@ -10,7 +10,7 @@ from openmrc.units import NEVER
 _QPN_MASK = (1 << 24) - 1
 
 
-@kernel
+@rare_kernel
 def open_peer(engine: Engine, now: int, peer: int, address: int) -> None:
     """Begin with a remote NIC: all its ports are taken to work, the window is full."""
     row = engine.peers[peer]
@@ -21,7 +21,7 @@ def open_peer(engine: Engine, now: int, peer: int, address: int) -> None:
     congestion.begin(engine, now, peer)
 
 
-@kernel
+@rare_kernel
 def move(engine: Engine, now: int, qp: int, event: int) -> int:
     """Move through the state table; return 1, or 0 when the table has no such step."""
     row = engine.qps[qp]
@@ -41,7 +41,7 @@ def move(engine: Engine, now: int, qp: int, event: int) -> int:
     return 1
 
 
-@kernel
+@rare_kernel
 def fail(engine: Engine, now: int, qp: int, cause: int) -> None:
     """Go to ERROR: every request completes, the oldest with the reason; nothing is sent any more."""
     row = engine.qps[qp]
@@ -55,7 +55,7 @@ def fail(engine: Engine, now: int, qp: int, cause: int) -> None:
     events.push(engine, now, row.endpoint, EventKind.QP_ERROR, qp, row.peer, NONE, 0, cause, 0)
 
 
-@kernel
+@rare_kernel
 def reset(engine: Engine, qp: int) -> None:
     """Go to RESET: nothing completes, and the queue pair gets a new number so that stale packets miss it."""
     row = engine.qps[qp]
@@ -85,7 +85,7 @@ def status_of(cause: int) -> int:
             return WcStatus.WR_FLUSH_ERR.value
 
 
-@kernel
+@rare_kernel
 def _quiet(engine: Engine, qp: int) -> None:
     """Give back the bytes in flight and forget every deadline."""
     row = engine.qps[qp]
@@ -104,7 +104,7 @@ def _quiet(engine: Engine, qp: int) -> None:
     row.reverse_deadline = NEVER
 
 
-@kernel
+@rare_kernel
 def _begin_responder(engine: Engine, qp: int) -> None:
     # MRC Table 7-5: cack = max_rcv = lowest_unsacked = rq_psn - 1.
     row = engine.qps[qp]
@@ -127,7 +127,7 @@ def _begin_responder(engine: Engine, qp: int) -> None:
         engine.stash[index].present = 0
 
 
-@kernel
+@rare_kernel
 def _begin_requester(engine: Engine, qp: int) -> None:
     # MRC Table 7-4: unack starts at sq_psn - 1; ours names the first PSN that is not acknowledged.
     row = engine.qps[qp]

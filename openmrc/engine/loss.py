@@ -5,7 +5,7 @@ unreported for longer than round trips vary; where switches do not trim, it must
 enough behind, because then a hole may be plain reordering under congestion.
 """
 
-from openmrc.core.jit import kernel
+from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import congestion, paths, scheduler, timers
 from openmrc.engine.queue_pairs import nominal_size
 from openmrc.engine.tables import Engine, SentState
@@ -26,7 +26,7 @@ def on_evidence(engine: Engine, now: int, qp: int) -> None:
         scan(engine, now, qp)
 
 
-@kernel
+@rare_kernel
 def scan(engine: Engine, now: int, qp: int) -> None:
     """Declare lost what is due, and note when the next hole will be."""
     row = engine.qps[qp]
@@ -52,7 +52,7 @@ def scan(engine: Engine, now: int, qp: int) -> None:
     scheduler.wake(engine, qp)
 
 
-@kernel
+@rare_kernel
 def on_silence(engine: Engine, now: int, qp: int, patience: int) -> int:
     """Declare lost what was sent `patience` ps ago or earlier; return how many.
 
@@ -74,7 +74,7 @@ def on_silence(engine: Engine, now: int, qp: int, patience: int) -> int:
     return lost
 
 
-@kernel
+@rare_kernel
 def declare(engine: Engine, now: int, qp: int, psn: int) -> None:
     """Queue one packet for retransmission because it vanished: its path takes the blame."""
     row = engine.qps[qp]

@@ -6,7 +6,7 @@ them; a reliability SACK never completes anything (MRC §6.1, §7.5).
 
 from enum import IntEnum
 
-from openmrc.core.jit import kernel
+from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import completions, scheduler
 from openmrc.engine.states import QpState
 from openmrc.engine.tables import CompletionKind, Engine, WcStatus
@@ -95,7 +95,7 @@ def complete_oldest(engine: Engine, qp: int, status: int) -> None:
         completions.push(engine, CompletionKind.SEND, qp, message.wr_id, status, message.length)
 
 
-@kernel
+@rare_kernel
 def flush(engine: Engine, qp: int, first_status: int) -> None:
     """Complete all that is queued: the oldest write with `first_status`, everything else as flushed."""
     row = engine.qps[qp]

@@ -7,7 +7,7 @@ shorter. Probes (`probes`) bring bad EVs back, for as long as it takes.
 """
 
 from openmrc.core import rng
-from openmrc.core.jit import kernel
+from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import events, timers
 from openmrc.engine.states import ILLEGAL, EvEvent, EvState, ev_after
 from openmrc.engine.tables import NONE, Engine, EventKind, Params
@@ -16,7 +16,7 @@ from openmrc.units import NEVER
 PROBE_ROUND_TRIPS = 10  # a bad EV is not probed more often than once in so many round trips
 
 
-@kernel
+@rare_kernel
 def set_ev(engine: Engine, qp: int, lane_index: int, k: int, value: int) -> None:
     """Give the k-th EV of a lane its value, fresh and GOOD. Call `begin` when all are set."""
     lane = engine.lanes[engine.qps[qp].lane_base + lane_index]
@@ -39,7 +39,7 @@ def set_ev(engine: Engine, qp: int, lane_index: int, k: int, value: int) -> None
     ev.probes = 0
 
 
-@kernel
+@rare_kernel
 def begin(engine: Engine, now: int, qp: int, active_per_lane: int, min_active: int) -> None:
     """Put the first EVs of every lane into rotation, in random order; the others are the reserve."""
     row = engine.qps[qp]
@@ -94,7 +94,7 @@ def on_trimmed(engine: Engine, now: int, ev: int) -> None:
     happen(engine, now, ev, EvEvent.TRIMMED)
 
 
-@kernel
+@rare_kernel
 def on_lost(engine: Engine, now: int, ev: int, sent_at: int) -> None:
     """A packet of this EV vanished; what was sent before the EV came back says nothing new."""
     row = engine.evs[ev]
@@ -138,7 +138,7 @@ def find(engine: Engine, qp: int, value: int) -> int:
     return NONE
 
 
-@kernel
+@rare_kernel
 def wake_lane(engine: Engine, now: int, lane: int) -> None:
     """Probe all bad EVs of a lane soon: something on this plane came back."""
     row = engine.lanes[lane]
@@ -166,7 +166,7 @@ def probe_interval(engine: Engine, qp: int) -> int:
     return max(params.probe_interval, PROBE_ROUND_TRIPS * engine.peers[row.peer].srtt)
 
 
-@kernel
+@rare_kernel
 def _retire(engine: Engine, now: int, ev: int) -> None:
     row = engine.evs[ev]
     row.failed_at = now
@@ -189,7 +189,7 @@ def _retire(engine: Engine, now: int, ev: int) -> None:
         _try_least_bad(engine, now, lane.qp, ev)
 
 
-@kernel
+@rare_kernel
 def _restore(engine: Engine, now: int, ev: int) -> None:
     row = engine.evs[ev]
     row.restored_at = now
@@ -202,7 +202,7 @@ def _restore(engine: Engine, now: int, ev: int) -> None:
         lane.active += 1
 
 
-@kernel
+@rare_kernel
 def _try_least_bad(engine: Engine, now: int, qp: int, but: int) -> None:
     """Keep ev_min_active EVs in use: bring back the one that failed longest ago."""
     row = engine.qps[qp]
@@ -220,7 +220,7 @@ def _try_least_bad(engine: Engine, now: int, qp: int, but: int) -> None:
     _tell(engine, now, best, EvEvent.LEAST_BAD)
 
 
-@kernel
+@rare_kernel
 def _schedule_probe(engine: Engine, now: int, ev: int) -> None:
     row = engine.evs[ev]
     row.probe_at = NEVER  # a denied EV comes back by the controller's word only
@@ -251,7 +251,7 @@ def _swap(engine: Engine, lane: int, a: int, b: int) -> None:
     engine.evs[base + first].slot = b
 
 
-@kernel
+@rare_kernel
 def _tell(engine: Engine, now: int, ev: int, event: int) -> None:
     row = engine.evs[ev]
     qp = engine.lanes[row.lane].qp

@@ -5,7 +5,7 @@ its bad EVs are probed soon. Peers are told by Port Status Updates until they an
 and 10 round trips on different planes, then at a steady interval.
 """
 
-from openmrc.core.jit import kernel
+from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import control, events, paths, scheduler, timers
 from openmrc.engine.queue_pairs import receives_data
 from openmrc.engine.tables import NONE, Engine, EventKind
@@ -16,7 +16,7 @@ STATUS_PROBE_ID = 0xF000  # probe_ids from here on belong to Port Status Updates
 _PEER_MASK = 0x0FFF
 
 
-@kernel
+@rare_kernel
 def set_local(engine: Engine, now: int, endpoint: int, port: int, up: int) -> None:
     """Note the wanted state of a port; it counts after the remap delay."""
     node = engine.endpoints[endpoint]
@@ -32,7 +32,7 @@ def set_local(engine: Engine, now: int, endpoint: int, port: int, up: int) -> No
         timers.arm_endpoint(engine, endpoint, node.remap_at)
 
 
-@kernel
+@rare_kernel
 def apply_local(engine: Engine, now: int, endpoint: int) -> None:
     """Make the wanted port states count, and begin to tell every peer."""
     node = engine.endpoints[endpoint]
@@ -52,7 +52,7 @@ def apply_local(engine: Engine, now: int, endpoint: int) -> None:
     _wake_lanes(engine, now, endpoint, NONE, risen)
 
 
-@kernel
+@rare_kernel
 def set_remote(engine: Engine, now: int, endpoint: int, peer: int, mask: int) -> None:
     """Take a peer's Port Status Update: bit n of the wire's mask is port n, from 1."""
     row = engine.peers[peer]
@@ -66,7 +66,7 @@ def set_remote(engine: Engine, now: int, endpoint: int, peer: int, mask: int) ->
     _wake_lanes(engine, now, endpoint, peer, risen)
 
 
-@kernel
+@rare_kernel
 def tell(engine: Engine, now: int, peer: int) -> None:
     """Send one Port Status Update and set the time of the next."""
     row = engine.peers[peer]
@@ -92,7 +92,7 @@ def tell(engine: Engine, now: int, peer: int) -> None:
     timers.arm_endpoint(engine, row.endpoint, row.status_deadline)
 
 
-@kernel
+@rare_kernel
 def on_told(engine: Engine, endpoint: int, probe_id: int) -> None:
     """A peer has answered a Port Status Update."""
     node = engine.endpoints[endpoint]
@@ -130,7 +130,7 @@ def _live_qp(engine: Engine, endpoint: int, peer: int) -> int:
     return NONE
 
 
-@kernel
+@rare_kernel
 def _wake_lanes(engine: Engine, now: int, endpoint: int, peer: int, risen: int) -> None:
     """Probe the bad EVs of ports that came back, of one peer's queue pairs or of all."""
     node = engine.endpoints[endpoint]

@@ -4,7 +4,7 @@ A probe travels on one EV and is answered by a SACK that repeats its probe_id. I
 and is never retransmitted: silence is the answer "no".
 """
 
-from openmrc.core.jit import kernel
+from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import control, paths, spray
 from openmrc.engine.states import EvEvent, EvState
 from openmrc.engine.tables import NONE, Engine
@@ -17,7 +17,7 @@ _COUNT_MASK = (1 << (16 - _EV_BITS)) - 1
 MAX_EVS = 1 << _EV_BITS
 
 
-@kernel
+@rare_kernel
 def send_due(engine: Engine, now: int, qp: int) -> None:
     """Probe every bad EV whose time has come; an unanswered probe doubles the gap to the next."""
     row = engine.qps[qp]
@@ -40,7 +40,7 @@ def send_due(engine: Engine, now: int, qp: int) -> None:
     paths.arm_probe(engine, qp, following)
 
 
-@kernel
+@rare_kernel
 def send(engine: Engine, now: int, qp: int, ev: int) -> None:
     """Queue a probe on one EV."""
     row = engine.qps[qp]
@@ -57,7 +57,7 @@ def send(engine: Engine, now: int, qp: int, ev: int) -> None:
     row.probes_sent += 1
 
 
-@kernel
+@rare_kernel
 def on_answer(engine: Engine, now: int, qp: int, packet: int) -> None:
     """Take the answer to a probe: evidence of the path, and of all that was sent before it."""
     row = engine.qps[qp]

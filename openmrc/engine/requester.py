@@ -4,7 +4,7 @@ Retransmissions go before new data, oldest first, on another EV. The windows of 
 path (QPCC) hold for both.
 """
 
-from openmrc.core.jit import kernel
+from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import MSN_BITS, PSN_BITS
 from openmrc.engine import acks, clock, congestion, loss, probes, scheduler, spray, timers
 from openmrc.engine.queue_pairs import nominal_size, wants_to_send, window_end
@@ -162,7 +162,7 @@ def _resend(engine: Engine, now: int, qp: int, free_ports: int, packet: int) -> 
     return True
 
 
-@kernel
+@rare_kernel
 def _solicit(engine: Engine, now: int, qp: int, free_ports: int, packet: int) -> bool:
     """Repeat the last packet of a message whose transport ACK is missing: the duplicate is answered by one."""
     row = engine.qps[qp]
@@ -273,7 +273,7 @@ def _traffic_class(trim_nack_dest: int, is_repeat: int) -> int:
     return TrafficClass.TRIMMABLE_RETX.value if is_repeat == 1 else TrafficClass.TRIMMABLE.value
 
 
-@kernel
+@rare_kernel
 def on_tail(engine: Engine, now: int, qp: int) -> None:
     """Acknowledgements stopped while packets are out: ask by a probe, on a path that last worked."""
     row = engine.qps[qp]
@@ -292,7 +292,7 @@ def on_tail(engine: Engine, now: int, qp: int) -> None:
     timers.arm(engine, qp, row.tail_deadline)
 
 
-@kernel
+@rare_kernel
 def on_timeout(engine: Engine, now: int, qp: int, patience: int) -> int:
     """Retransmit what nobody answered for; return 1 if the connection lost time, 0 if all is well."""
     row = engine.qps[qp]

@@ -4,7 +4,7 @@ A packet is placed when its PSN is new and inside the window, its memory may be 
 immediate fits. It says nothing about when a SACK or an ACK is due; `sacks` and `acknowledgements` do.
 """
 
-from openmrc.core.jit import kernel
+from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import PSN_BITS, extend
 from openmrc.engine import acknowledgements, immediates, nacks, regions, sacks, timers, tracker
 from openmrc.engine.queue_pairs import nominal_size, receives_data, tracked_psns
@@ -54,7 +54,7 @@ def resize(engine: Engine, qp: int, mpr: int) -> None:
         row.mpr = max(mpr, 1)
 
 
-@kernel
+@rare_kernel
 def _on_old(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
     """A PSN behind the left edge: say again that it is there, unless it is so old that it is ambiguous."""
     row = engine.qps[qp]
@@ -66,14 +66,14 @@ def _on_old(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
     acknowledgements.queue(engine, qp)
 
 
-@kernel
+@rare_kernel
 def _on_out_of_window(engine: Engine, qp: int, packet: int, psn: int) -> None:
     engine.qps[qp].out_of_window += 1
     if engine.params[engine.endpoints[engine.qps[qp].endpoint].params].refuse_out_of_window == 1:
         nacks.queue(engine, qp, packet, psn, NackReason.PSN_OOR_WINDOW)
 
 
-@kernel
+@rare_kernel
 def _on_trimmed(engine: Engine, qp: int, packet: int, psn: int) -> None:
     engine.qps[qp].trimmed_arrivals += 1
     last_hop = engine.packets[packet].trimmed == Trim.TRIMMED_LASTHOP

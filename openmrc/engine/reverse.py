@@ -5,7 +5,7 @@ reverse EV; silence until the lane's next turn makes control packets prefer othe
 """
 
 from openmrc.core import rng
-from openmrc.core.jit import kernel
+from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import control, spray, timers
 from openmrc.engine.tables import NONE, Engine
 from openmrc.units import NEVER
@@ -15,7 +15,7 @@ _LANE_BITS = 4  # of a probe_id: which lane; the other 12 name the queue pair
 MAX_QPS = 0xF00  # queue pairs of an endpoint beyond this many do not probe: their ids belong to port status
 
 
-@kernel
+@rare_kernel
 def on_deadline(engine: Engine, now: int, qp: int) -> None:
     """Probe the next lane, if data came in and none went out since the last time."""
     row = engine.qps[qp]
@@ -31,7 +31,7 @@ def on_deadline(engine: Engine, now: int, qp: int) -> None:
     timers.arm(engine, qp, row.reverse_deadline)
 
 
-@kernel
+@rare_kernel
 def on_answer(engine: Engine, endpoint: int, probe_id: int) -> None:
     """An EV probe was answered: its EV serves the lane's control packets now."""
     node = engine.endpoints[endpoint]
