@@ -111,7 +111,8 @@ def _check_depth(text: str, name: str) -> None:
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _MAX_DEPTH:
-            raise ConfigError(f"{name}: line {event.start_mark.line + 1}: nested deeper than {_MAX_DEPTH} levels")
+            line = event.start_mark.line + 1 if event.start_mark else 1
+            raise ConfigError(f"{name}: line {line}: nested deeper than {_MAX_DEPTH} levels")
 
 
 def _expansion(decoded: _File, name: str, root: yaml.Node | None) -> EvExpansion:

@@ -167,9 +167,9 @@ def mermaid(rules: ProfileRules) -> str:
     for origin, following in STEPS:
         needed = rules.needs.get(following) if following > origin else None
         lines.append(f"    {origin.name} --> {following.name}" + (f": {names(needed)}" if needed else ""))
-    lines.append(f"    note right of ONLINE: changes {names(rules.while_online)}")
+    lines.append(f"    note right of ONLINE : changes {names(rules.while_online)}")
     if rules.while_online_optional:
-        lines.append(f"    note left of ONLINE: with MODIFY_ONLINE also {names(rules.while_online_optional)}")
+        lines.append(f"    note left of ONLINE : with MODIFY_ONLINE also {names(rules.while_online_optional)}")
     return "\n".join(lines)
 
 
