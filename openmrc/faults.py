@@ -6,6 +6,7 @@ A schedule is a list of steps. A step says when, what, and where:
     - {at: 4s, up: plane 1}
     - {loss: 1%, delay: 200us, jitter: 50us}          # at once, everywhere
     - {at: 5s, for: 500ms, rate: 1Gbps, on: plane 0}  # and as before after half a second
+    - {at: 1s, for: 50ms, every: 3s, times: 10, down: plane 2}  # ten flaps
 
 or the same in one line, steps separated by semicolons: "at: 2s, down: plane 1; at: 4s, up: plane 1".
 Planes count from 0. This file reads words and refuses wrong ones; what they do to a packet is told
@@ -26,6 +27,8 @@ from openmrc.errors import ConfigError
 from openmrc.units import PS_PER_MS, PS_PER_NS, PS_PER_S, PS_PER_US
 
 EVERYWHERE = "all"
+MOST_TIMES = 1_000_000  # repetitions of a step
+_LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # every word a string: YAML 1.1 takes `on` for a truth value
 _TIMES = {"ps": 1, "ns": PS_PER_NS, "us": PS_PER_US, "ms": PS_PER_MS, "s": PS_PER_S, "min": 60 * PS_PER_S}
 _RATES = {"bps": 1, "kbps": 10**3, "Mbps": 10**6, "Gbps": 10**9, "Tbps": 10**12}
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-zA-Z%/]*)\s*")
@@ -45,6 +48,7 @@ class Impairment:
     reorder: float = 0.0  # overtaken by those behind
     trim: float = 0.0  # cut to their headers
     rate: int = 0  # bits per second; 0: no limit
+    bit_errors: float = 0.0  # share of bits turned; a packet with one is lost
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ class Schedule:
     def parse(text: str, source: str = "faults") -> Schedule:
         """Read steps from one line ("at: 2s, down: plane 1; ...") or from a YAML list."""
         try:
-            loaded = yaml.load(_as_yaml(text), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+            loaded = yaml.load(_as_yaml(text), Loader=_LOADER)
         except yaml.YAMLError as error:
             raise ConfigError(f"{source}: {text!r} is not a list of steps: {error}") from error
         return Schedule.of(loaded if loaded is not None else [], source)
@@ -132,6 +136,17 @@ def share(value: Any, source: str) -> float:
     return number
 
 
+def ratio(value: Any, source: str) -> float:
+    """Return "1e-12" as a number in 0..1."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = -1.0
+    if not 0 <= number <= 1:
+        raise ConfigError(f"{source}: {value!r} is not a ratio such as 1e-12")
+    return number
+
+
 def _quantity(value: Any, units: Mapping[str, float], source: str, wanted: str) -> float:
     match = _QUANTITY.fullmatch(str(value)) if not isinstance(value, bool) else None
     if match is None or (match[2] not in units and float(match[1]) != 0):
@@ -148,14 +163,16 @@ WORDS: dict[str, Callable[[Any, str], Any]] = {
     "reorder": share,
     "trim": share,
     "rate": rate_bps,
+    "bit_errors": ratio,
 }
-_OTHERS = ("at", "for", "on", "down", "up", "clear")
+_OTHERS = ("at", "for", "every", "times", "on", "down", "up", "clear")
 
 
 def _steps(item: Any, source: str) -> list[Step]:
     """Return the step that a mapping says, and the one that ends it, if it says how long it lasts."""
     if not isinstance(item, Mapping) or not item:
         raise ConfigError(f"{source}: {item!r} is not a step such as 'at: 2s, down: plane 1'")
+    item = {"on" if key is True else key: value for key, value in item.items()}
     unknown = [str(key) for key in item if key not in WORDS and key not in _OTHERS]
     if unknown:
         raise ConfigError(f"{source}: unknown word {unknown[0]!r}; known are {', '.join((*_OTHERS, *WORDS))}")
@@ -173,7 +190,21 @@ def _steps(item: Any, source: str) -> list[Step]:
     if lasts:
         undone = {word: getattr(Impairment(), word) for word in change}
         steps.append(Step(at + lasts, where, undone, 0, source))
-    return steps
+    return _repeated(steps, item, source)
+
+
+def _repeated(steps: list[Step], item: Mapping[str, Any], source: str) -> list[Step]:
+    """Return the steps again every so often: a link that flaps."""
+    if "every" not in item and "times" not in item:
+        return steps
+    if "every" not in item or "times" not in item:
+        raise ConfigError(f"{source}: every and times stand together, such as 'every: 3s, times: 10'")
+    period, times = time_ps(item["every"], f"{source}, every"), str(item["times"])
+    if not times.isdigit() or not 1 <= int(times) <= MOST_TIMES:
+        raise ConfigError(f"{source}, times: {times!r} is not a number in 1..{MOST_TIMES}")
+    if period <= steps[0].lasts:
+        raise ConfigError(f"{source}, every: {item['every']!r} is not longer than what it repeats")
+    return [replace(step, at=step.at + turn * period) for turn in range(int(times)) for step in steps]
 
 
 def _untouched(change: Mapping[str, Any], source: str) -> dict[str, Any]:
