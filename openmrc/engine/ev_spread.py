@@ -32,6 +32,7 @@ STEV_CHOICES = 1 << 32
 TABLE_SIZE = SRV6_INDEX_MASK + 1
 
 _WORD = (1 << 32) - 1
+_SEED = (1 << 63) - 1  # bits of a seed that count
 _MULTIPLIERS = (0x2C1B3C6D, 0x297A2D39, 0x5BD1E995)  # odd and below 2**31: products stay within 63 bits
 _ROUNDS = 4  # of the permutation; with fewer, small tables show patterns
 NOT_LISTED = -1
@@ -65,7 +66,7 @@ def spread(
     ports get fewer. A format mode instead of a profile means AUTO. `paths` is how many paths the
     SRV6 table has for each plane.
     """
-    wanted = _per_port(ports, active, backup)
+    wanted, seed = _per_port(ports, active, backup), seed & _SEED
     if isinstance(profile, EvProfile) and profile.configuration.mode != EvMode.AUTO:
         return _from_profile(profile, ports, *wanted, seed)
     mode = _auto_mode(profile) if isinstance(profile, EvProfile) else profile
@@ -158,7 +159,7 @@ def _auto_mode(profile: EvProfile) -> EvFormatMode:
 
 def _keys(seeds: ArrayLike) -> Numbers:
     """Return a 32-bit key for each seed; seeds that follow each other do not give related keys."""
-    seed = np.asarray(seeds, dtype=np.int64)
+    seed = np.asarray(seeds, dtype=np.int64) & _SEED
     return _stirred(_stirred(seed & _WORD) ^ (seed >> 32 & _WORD))
 
 
