@@ -13,7 +13,19 @@ from openmrc.errors import ConfigError
 
 _T = TypeVar("_T")
 _PLACE = re.compile(r" - at `(\$[^`]*)`$")
+_BOOL = "tag:yaml.org,2002:bool"
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+
+
+class _Loader(yaml.CSafeLoader):
+    """Knows the truth values of YAML 1.2 only: in 1.1 the key `on` of a fault would be read as true."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in known if tag != _BOOL]
+    for first, known in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(_BOOL, re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
 
 
 def decode(path: str | Path, kind: type[_T]) -> _T:
@@ -29,9 +41,9 @@ def decode(path: str | Path, kind: type[_T]) -> _T:
 def decode_text(text: str, kind: type[_T], source: str) -> _T:
     """Decode YAML text into `kind`; `source` is what complaints call it."""
     try:
-        root = yaml.compose(text, Loader=yaml.CSafeLoader)
+        root = yaml.compose(text, Loader=_Loader)
         _refuse_twice(root, source)
-        data = yaml.load(text, Loader=yaml.CSafeLoader)
+        data = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
         raise ConfigError(f"{source}: not YAML: {' '.join(str(error).split())}") from None
     try:

@@ -1,0 +1,133 @@
+"""A scenario as a person writes it: fabric, transport, workloads, faults, and what to record.
+
+`load(path)` is the door. The JSON Schema is published as `scenario.schema.json` beside this file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from openmrc.errors import ConfigError
+from openmrc.fabric.description import Fabric
+from openmrc.fabric.description import load as load_fabric
+from openmrc.fabric.shape import check
+from openmrc.fabric.yaml_file import decode
+from openmrc.faults import Schedule
+from openmrc.sim.workloads.amounts import Duration
+from openmrc.sim.workloads.families import Workload
+from openmrc.sim.workloads.parameters import Parameters
+
+SCHEMA_FILE = Path(__file__).with_name("scenario.schema.json")
+
+LoadBalancing = Literal["oblivious", "bitmap", "reps"]
+TransportName = Literal["mrc", "uet", "roce", "roce_selective", "roce_adaptive"]
+
+
+class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    pass
+
+
+class Matrix(Parameters, frozen=True, kw_only=True, tag="matrix"):
+    """Flows from an htsim connection matrix."""
+
+    file: str  # .cm, from the scenario's folder
+    start_unit: Literal["us", "ps"] = "us"  # of `start` in the file
+
+
+class Transport(_Part, frozen=True, kw_only=True):
+    """Say how messages are carried."""
+
+    name: TransportName = "mrc"
+    load_balancing: LoadBalancing | None = None  # of uet; reps unless said
+    qps: Annotated[int, Meta(ge=1, le=16)] = 1  # queue pairs between two NICs
+    mtu: Annotated[int, Meta(ge=256, le=9216)] = 4096  # payload bytes
+    settings: dict[str, bool | int | float | str] = {}  # any other setting of the transport, by its name
+
+
+class Sampling(_Part, frozen=True, kw_only=True):
+    """Say what is recorded over time."""
+
+    every: Duration | None = None  # unless said, the run's length is cut into some 200 samples
+    capture: tuple[Annotated[str, Meta(pattern=r"^h\d+(-n\d+)?$")], ...] = ()  # NICs whose packets go to a pcapng file
+
+
+class Report(_Part, frozen=True, kw_only=True):
+    """Say what the report shows."""
+
+    html: bool = True
+    title: str = ""
+
+
+class Published(_Part, frozen=True, kw_only=True):
+    """A figure that someone else has published, to stand beside the simulated one."""
+
+    what: str
+    value: float | None = None  # None: known in words or as a plot only
+    unit: str = ""
+    of: str = ""  # the path of the simulated figure in the summary, such as goodput_gbps.nic.mean
+    within_percent: float | None = None  # that both may differ
+    source: str
+    words: str = ""
+
+
+class Scenario(_Part, frozen=True, kw_only=True):
+    """Hold everything that a scenario file says."""
+
+    name: str
+    description: str = ""
+    fabric: str | Fabric  # a path from the scenario's folder (YAML or .topo), or the description itself
+    transport: Transport = Transport()
+    workloads: Annotated[tuple[Workload | Matrix, ...], Meta(min_length=1)]
+    faults: tuple[dict[str, str | int | float | None], ...] = ()  # in the words of docs/simulator.md
+    sampling: Sampling = Sampling()
+    seed: Annotated[int, Meta(ge=0, lt=1 << 32)] = 1
+    until: Duration = "10s"  # simulated; what has not finished then is reported as unfinished
+    report: Report = Report()
+    published: tuple[Published, ...] = ()
+
+
+def load(path: str | Path) -> Scenario:
+    """Read a scenario and everything it names: the fabric is in place afterwards, files are absolute."""
+    path = Path(path)
+    scenario = decode(path, Scenario)
+    schedule(scenario, str(path))  # wrong words are refused now, not after the fabric is built
+    return msgspec.structs.replace(
+        scenario,
+        fabric=_fabric(scenario, path),
+        workloads=tuple(_placed(workload, path) for workload in scenario.workloads),
+    )
+
+
+def _fabric(scenario: Scenario, path: Path) -> Fabric:
+    if isinstance(scenario.fabric, Fabric):
+        check(scenario.fabric, f"{path}: fabric")
+        return scenario.fabric
+    return load_fabric(path.parent / scenario.fabric)
+
+
+def _placed(workload: Workload | Matrix, path: Path) -> Workload | Matrix:
+    if not isinstance(workload, Matrix):
+        return workload
+    file = path.parent / workload.file
+    if not file.is_file():
+        raise ConfigError(f"{path}: workloads: file: {workload.file!r} does not exist beside the scenario")
+    return msgspec.structs.replace(workload, file=str(file))
+
+
+def schedule(scenario: Scenario, source: str = "scenario") -> Schedule:
+    """Return the faults of a scenario in order of time."""
+    return Schedule.of([dict(step) for step in scenario.faults], f"{source}: faults")
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a scenario file."""
+    return msgspec.json.schema(Scenario)
+
+
+def schema_text() -> str:
+    """Return the schema as it is published."""
+    return msgspec.json.format(msgspec.json.encode(json_schema()), indent=2).decode() + "\n"
