@@ -94,6 +94,7 @@ def _load(text: str, name: str) -> tuple[yaml.Node | None, Any]:
         root = loader.get_single_node()
         if root is None:
             raise ConfigError(f"{name}: empty; `format` and `profile` are needed")
+        _check_keys(root, name)
         for node in _children(_found(root, "profile.evs")):
             if isinstance(node, yaml.ScalarNode):
                 node.tag = _TEXT_TAG
@@ -113,6 +114,22 @@ def _check_depth(text: str, name: str) -> None:
         if depth > _MAX_DEPTH:
             line = event.start_mark.line + 1 if event.start_mark else 1
             raise ConfigError(f"{name}: line {line}: nested deeper than {_MAX_DEPTH} levels")
+
+
+def _check_keys(root: yaml.Node, name: str) -> None:
+    """Refuse a key that stands twice in one mapping: YAML would quietly take the last."""
+    seen, waiting = {id(root)}, [root]
+    while waiting:
+        node = waiting.pop()
+        keys: set[str] = set()
+        for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+            if isinstance(key, yaml.ScalarNode) and key.value in keys:
+                raise ConfigError(f"{name}: line {key.start_mark.line + 1}: {key.value}: given twice")
+            keys.add(str(key.value))
+            waiting += [] if id(value) in seen else [value]
+            seen.add(id(value))
+        waiting += [child for child in _children(node) if id(child) not in seen]
+        seen.update(map(id, _children(node)))
 
 
 def _expansion(decoded: _File, name: str, root: yaml.Node | None) -> EvExpansion:

@@ -81,6 +81,8 @@ def test_json_is_read_too() -> None:
         ("EVS", "[1]", r"line 7: profile.evs\[0\]: Expected `str`, got `array`"),
         ("  evs: [EVS]", "  evs: [", "line 8: not YAML"),
         ("  evs: [EVS]", "other: 1", "unknown field `other`"),
+        ("{width: 16, mask: 0xffff}", "{width: 8, mask: 0xff, width: 16}", "p.yaml: line 5: width: given twice"),
+        ("  mode: explicit", "  mode: explicit\n  mode: generated", "p.yaml: line 4: mode: given twice"),
         ("format:", "fmt:", "missing required field `format`|unknown field `fmt`"),
         ("profile:", "\tprofile:", "line 2: not YAML"),
     ],
