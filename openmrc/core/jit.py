@@ -35,7 +35,7 @@ config: Any = _config  # its attributes are made at import, unseen by type check
 
 # numpy error model: no ZeroDivisionError branch in every division.
 # _nrt=False: a kernel that allocates does not compile.
-_OPTIONS: Any = {"error_model": "numpy", "_nrt": False}
+_OPTIONS: Any = {"error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
 # The tables travel as one argument per array field, over a hundred machine words; a call that is not
 # inlined copies them all. Inlining made the joined endpoints of bench/engine_pair.py 8 times faster.
 _INLINED: Any = {**_OPTIONS, "forceinline": True}
