@@ -1,0 +1,44 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openmrc.core.jit import entry
+from openmrc.wire.entropy import Placement, entropy, flow_label, source_port
+
+from .packets import repeatable
+
+WIDTHS = {Placement.UDP: 16, Placement.SRV6: 14}
+
+
+@entry
+def there_and_back(placement: int, ev: int) -> int:
+    return entropy(placement, source_port(placement, ev), flow_label(placement, ev))
+
+
+@repeatable
+@given(st.sampled_from(tuple(Placement)), st.integers(0, 2**32 - 1))
+def test_an_ev_that_fits_comes_back_from_the_headers(placement, ev):
+    ev &= (1 << WIDTHS.get(placement, 32)) - 1
+    assert there_and_back(int(placement), ev) == there_and_back.py_func(int(placement), ev) == ev
+
+
+@pytest.mark.parametrize(
+    ("placement", "port", "label"),
+    [
+        (Placement.UDP, 0x3344, 0),
+        (Placement.ECMP, 0x3344, 0x1122),
+        (Placement.STEV, 0x1122, 0x3344),
+        (Placement.STEV_LABEL_FIRST, 0x3344, 0x1122),
+        (Placement.SRV6, 0xF344, 0),
+    ],
+)
+def test_each_placement_puts_the_halves_where_it_says(placement, port, label):
+    assert (source_port(placement, 0x11223344), flow_label(placement, 0x11223344)) == (port, label)
+
+
+def test_over_ipv4_the_half_of_the_flow_label_is_zero():
+    assert entropy(Placement.ECMP, source_port(Placement.ECMP, 0x11223344), 0) == 0x3344
+
+
+def test_the_upper_bits_of_a_flow_label_are_not_part_of_the_ev():
+    assert entropy(Placement.ECMP, 1, 0xF0002) == 0x20001

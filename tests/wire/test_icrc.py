@@ -1,0 +1,95 @@
+from ipaddress import ip_address
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openmrc.core.jit import entry
+from openmrc.errors import MisuseError
+from openmrc.wire import ip
+from openmrc.wire.codec import Bytes
+from openmrc.wire.codes import Opcode
+from openmrc.wire.icrc import flow, icrc, is_intact, seal
+from openmrc.wire.message import compose
+
+from .packets import messages, repeatable
+
+ADDRESSES = [("10.1.2.3", "10.4.5.6"), ("fd00::1", "fcbb:bbbb:101::2")]
+
+
+@entry
+def compiled_seal(
+    flow: Bytes, port: int, header: Bytes, length: int, payload: int, payload_length: int, trailer: Bytes
+) -> int:
+    return seal(flow, port, header, 0, length, payload, payload_length, trailer, 0)
+
+
+@entry
+def compiled_is_intact(flow: Bytes, port: int, buffer: Bytes, at: int, length: int) -> bool:
+    return is_intact(flow, port, buffer, at, length)
+
+
+def expected(addresses, port, body):
+    """Return the ICRC by the plain function, little-endian as on the wire."""
+    whole = ip.datagram(ip_address(addresses[0]), ip_address(addresses[1]), port, 4791, body + bytes(4))
+    udp_at = 20 if "." in addresses[0] else 40
+    return icrc(whole[:udp_at], whole[udp_at : udp_at + 8], body).to_bytes(4, "big")
+
+
+def sealed(message, addresses, port, sealer):
+    body = message.emit()
+    pad = -len(message.payload) % 4
+    header = np.frombuffer(body[: len(body) - len(message.payload) - pad], np.uint8)
+    payload = np.frombuffer(message.payload or b"-", np.uint8)
+    trailer = np.full(8, 0xEE, np.uint8)
+    row = flow(*map(ip_address, addresses))
+    length = sealer(row, port, header, len(header), payload.ctypes.data, len(message.payload), trailer)
+    assert bytes(trailer[length:]) == b"\xee" * (8 - length)
+    return bytes(header) + message.payload + bytes(trailer[:length])
+
+
+@repeatable
+@given(messages(), st.sampled_from(ADDRESSES), st.integers(0, 65535))
+def test_packets_sealed_in_place_carry_the_plain_icrc(message, addresses, port):
+    for sealer in (compiled_seal, compiled_seal.py_func):
+        data = sealed(message, addresses, port, sealer)
+        assert data[:-4] == message.emit()
+        assert data[-4:] == expected(addresses, port, message.emit())
+
+
+@repeatable
+@given(messages(), st.sampled_from(ADDRESSES), st.data())
+def test_one_flipped_bit_is_noticed_unless_it_is_masked(message, addresses, data):
+    whole = bytearray(7) + sealed(message, addresses, 50_000, compiled_seal)
+    row = flow(*map(ip_address, addresses))
+    bit = data.draw(st.integers(56, len(whole) * 8 - 1))
+    for check in (compiled_is_intact, compiled_is_intact.py_func):
+        buffer = np.frombuffer(whole, np.uint8).copy()
+        assert check(row, 50_000, buffer, 7, len(whole) - 7)
+        buffer[bit // 8] ^= 1 << bit % 8
+        masked = bit // 8 == 7 + 4  # BTH byte 4
+        assert check(row, 50_000, buffer, 7, len(whole) - 7) == masked
+
+
+def test_another_source_port_or_address_needs_another_icrc():
+    body = compose(Opcode.PROBE).emit()
+    assert expected(ADDRESSES[1], 50_000, body) != expected(ADDRESSES[1], 50_001, body)
+    assert expected(("fd00::1", "fd00::2"), 1, body) != expected(("fd00::1", "fd00::3"), 1, body)
+
+
+@pytest.mark.parametrize("addresses", ADDRESSES)
+def test_what_routers_change_does_not_change_the_icrc(addresses):
+    source, destination = map(ip_address, addresses)
+    body, udp_at = compose(Opcode.PROBE).emit(), 20 if source.version == 4 else 40
+    numbers = set()
+    for traffic_class, label, hops in ((0, 0, 64), (0xFF, 0xABCDE, 1)):
+        header = ip.IpHeader(source, destination, 40, traffic_class=traffic_class, flow_label=label, hop_limit=hops)
+        numbers.add(icrc(header.emit(), ip.UdpHeader(1, 2, 40, checksum=hops).emit(), body))
+        assert len(header.emit()) == udp_at
+    assert len(numbers) == 1
+
+
+def test_a_flow_joins_addresses_of_one_family():
+    with pytest.raises(MisuseError, match="IP versions differ"):
+        flow(ip_address("10.0.0.1"), ip_address("fd00::1"))
