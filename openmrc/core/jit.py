@@ -4,7 +4,7 @@ A *kernel* is a plain Python function that compiled code may call; called from P
 plain Python, so tests, coverage and pdb see it. An *entry* is a function that Python calls and
 that is compiled, once, with everything it reaches; `entry.py_func` is its interpreted twin.
 
-Compiled entries are cached under a digest of every source file of the package: Numba's own stamp
+Compiled entries are cached under a digest of every source file that holds kernels: Numba's own stamp
 looks at one file and would go on running old code after an edit elsewhere.
 """
 
@@ -41,7 +41,7 @@ _OPTIONS: Any = {"error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True
 _INLINED: Any = {**_OPTIONS, "forceinline": True}
 
 KEPT_CACHES = 4  # digests kept beside the current one: several checkouts may share a home directory
-
+COMPILED_FOLDERS = ("core", "wire", "engine", "live", "sim")  # where kernels may stand
 
 _entries: set[Any] = set()
 
@@ -124,7 +124,7 @@ def generic(function: Callable[P, R]) -> Generic[P, R]:
 
         return add
 
-    choose = overload(call, inline="never", jit_options=_OPTIONS)
+    choose = overload(call, inline="never", jit_options=_INLINED)
     choose(lambda *args: leading_to(variants[args[0].instance_class]))
     call.__name__, call.__doc__ = function.__name__, function.__doc__  # not `wraps`: Numba would read the signature
     call.variant = variant  # type: ignore[attr-defined]
@@ -148,9 +148,10 @@ def cache_dir() -> Path:
 def _digest() -> str:
     package = Path(__file__).parent.parent
     digest = hashlib.sha256(f"{sys.version} {config.BOUNDSCHECK}".encode())
-    for source in sorted(package.rglob("*.py")):
+    for source in sorted(path for folder in COMPILED_FOLDERS for path in (package / folder).rglob("*.py")):
         digest.update(source.relative_to(package).as_posix().encode())
         digest.update(source.read_bytes())
+    digest.update((package / "units.py").read_bytes())
     return digest.hexdigest()[:20]
 
 
