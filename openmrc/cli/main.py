@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from openmrc.cli import decode, ev, plan
+from openmrc.cli import decode, ev, fabric, plan
 from openmrc.errors import MrcError
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app = typer.Typer(
 app.command(name="decode")(decode.decode)
 app.add_typer(ev.app, name="ev")
 app.add_typer(plan.app, name="plan")
+app.add_typer(fabric.app, name="fabric")
 
 
 def main() -> None:

@@ -38,7 +38,13 @@ def plot_designs(designs: list[Design], parts: Parts, path: Path) -> None:
     colours = [INK[index % len(INK)] for index in range(len(designs))]
     for index, (axis, (title, values)) in enumerate(zip(axes, panels, strict=True)):
         bars = axis.barh(range(len(designs)), values, color=colours)
-        axis.bar_label(bars, labels=[f"{value:.3g}" for value in values], padding=3, fontsize=9)
+        labels = [f"{value:,.0f}" if value >= 100 else f"{value:.3g}" for value in values]
+        axis.bar_label(
+            bars,
+            labels=labels,
+            padding=3,
+            fontsize=9,
+        )
         axis.set_yticks(range(len(designs)), names if index == 0 else [""] * len(designs))
         axis.set_xlim(0, max(values) * 1.3 or 1)
         axis.set_title(title, fontsize=10)

@@ -1,0 +1,152 @@
+"""`mrc fabric`: from a few numbers to switch tables that are proven before they are pushed."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from openmrc.fabric.usid import UsidPlan
+
+app = typer.Typer(no_args_is_help=True, help="Build, prove, export and read back a fabric's tables.")
+
+FabricFile = Annotated[Path, typer.Argument(metavar="FABRIC", help="fabric.yaml, or an htsim .topo file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Mode = Literal["explicit", "generated"]
+TableFile = Annotated[
+    Path | None,
+    typer.Option("--tables", help="Tables instead of the planned ones: .npz, SWITCH.txt or a folder."),
+]
+
+
+@app.command()
+def build(
+    file: FabricFile,
+    out: Annotated[Path, typer.Option("--out", help="Folder to write to.")] = Path("fabric-out"),
+    text: Annotated[bool, typer.Option(help="Also text files, templates and, up to 64 NICs, profiles.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Write names, addresses, tables, path templates and EV profiles."""
+    from openmrc.fabric.build import write
+
+    start = time.perf_counter()
+    said = write(_plan(file), out, text)
+    _answer({**said, "wall_s": time.perf_counter() - start}, as_json)
+
+
+@app.command()
+def show(
+    file: FabricFile,
+    node: Annotated[str | None, typer.Argument(help="Show one NIC or switch.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what a fabric consists of, or one node with its links and table."""
+    from openmrc.fabric.show import fabric_facts, node_facts
+
+    _answer(node_facts(_plan(file), node) if node else fabric_facts(_topology(file)), as_json)
+
+
+@app.command()
+def path(
+    file: FabricFile,
+    source: Annotated[str, typer.Argument(help="NIC that sends.")],
+    destination: Annotated[str, typer.Argument(help="NIC that receives.")],
+    ev: Annotated[int, typer.Option("--ev", min=0, help="EV number; the plane is in its lowest bits.")] = 0,
+    tables: TableFile = None,
+    as_json: Json = False,
+) -> None:
+    """Follow one EV from NIC to NIC through the tables, hop by hop."""
+    from openmrc.fabric.show import path_facts
+
+    plan = _plan(file)
+    _answer(path_facts(plan, source, destination, ev, _tables(plan, tables)), as_json)
+
+
+@app.command()
+def verify(
+    file: FabricFile,
+    tables: TableFile = None,
+    max_entries: Annotated[int | None, typer.Option(min=1, help="Most entries a switch may have.")] = None,
+    exhaustive: Annotated[bool, typer.Option("--exhaustive", help="Also try every path (slow).")] = False,
+    as_json: Json = False,
+) -> None:
+    """Prove that every EV of every pair of NICs is delivered on the path its name says."""
+    import msgspec
+
+    from openmrc.fabric.verify import verify as prove
+
+    start = time.perf_counter()
+    plan = _plan(file)
+    given = _tables(plan, tables)
+    verdict = prove(plan, given, max_entries)
+    said = {"proven": verdict.proven, **msgspec.to_builtins(verdict), "wall_s": time.perf_counter() - start}
+    if exhaustive:
+        from openmrc.fabric.exhaustive import check_all
+        from openmrc.fabric.tables import build_tables
+
+        said["exhaustive"] = msgspec.to_builtins(check_all(plan, given or build_tables(plan)))
+        said["exhaustive_wall_s"] = time.perf_counter() - start - said["wall_s"]
+    _answer(said, as_json)
+    if not verdict.proven:
+        raise typer.Exit(1)
+
+
+@app.command()
+def profile(
+    file: FabricFile,
+    source: Annotated[str, typer.Argument(help="NIC that sends.")],
+    destination: Annotated[str, typer.Argument(help="NIC that receives.")],
+    mode: Annotated[
+        Literal["explicit", "generated"], typer.Option(help="List EVs, or let the endpoint make them.")
+    ] = "explicit",
+    count: Annotated[int, typer.Option(min=1, help="EVs of an explicit profile.")] = 256,
+    as_json: Json = False,
+) -> None:
+    """Print the EV format and profile of a pair, as the endpoint reads them."""
+    from openmrc.fabric.profiles import profile as make
+
+    plan = _plan(file)
+    name = plan.topology.node_named
+    _answer(make(plan, name(source), name(destination), mode, count), as_json)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of fabric.yaml."""
+    from openmrc.fabric.description import schema_text
+
+    typer.echo(schema_text(), nl=False)
+
+
+def _topology(file: Path) -> Any:
+    from openmrc.fabric.description import load
+    from openmrc.fabric.topology import build as lay
+
+    return lay(load(file))
+
+
+def _plan(file: Path) -> UsidPlan:
+    from openmrc.fabric.usid import usid_plan
+
+    return usid_plan(_topology(file))
+
+
+def _tables(plan: UsidPlan, path: Path | None) -> Any:
+    from openmrc.fabric.table_files import load_tables
+
+    return load_tables(plan.topology, path) if path else None
+
+
+def _answer(what: dict[str, Any], as_json: bool) -> None:
+    """Print as one JSON object, or as YAML, which reads well and is exact."""
+    if as_json:
+        import msgspec
+
+        typer.echo(msgspec.json.encode(what).decode())
+        return
+    import yaml
+
+    typer.echo(yaml.safe_dump(what, sort_keys=False, width=120).rstrip())

@@ -1,0 +1,223 @@
+"""Which 16-bit uSIDs stand for which switch, and the IPv6 address of every path.
+
+F3216 (RFC 9800): a 32-bit block, then up to six 16-bit uSIDs, one for each hop that consumes one. Each plane has its
+own block, so a packet can only match the tables of its plane. Read a uSID by its first digit:
+
+  1xxx  a T0      2xxx  a T1      3xxx  a T2      exxx  a downlink of the T0 before it      d000  the NIC itself
+
+  fcbb:bb02:1003:2005:1007:e001::   plane 2, in at T0 3, up to T1 5, down to T0 7, out of its port 1
+
+Parallel links have a uSID each: a switch owns as many aliases as there are parallel links to it, and the alias says
+which link. T1 numbers leave room so that a pod starts at a power of two, T2 numbers so that a column does: then the
+bits of an EV can be copied into a field. Blocks, ranges and the way downlinks are done stand in `fabric.yaml` (`usid`).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+
+from openmrc.errors import ConfigError
+from openmrc.fabric.shape import IntOrInts, PlaneShape
+from openmrc.fabric.topology import Topology
+
+DEEPEST = 6  # uSIDs that fit behind the block
+
+
+@dataclass(frozen=True)
+class PlaneSids:
+    """Number the uSIDs of one plane."""
+
+    shape: PlaneShape
+    block: int  # upper 32 bits of every address of the plane
+    t0: int  # first value of each range
+    t1: int
+    t2: int
+    host: int
+    nic: int  # 0 where downlinks do not shift
+    t0_aliases: int
+    t1_aliases: int
+    t2_aliases: int
+    t1_step: int  # values from one T1 of a pod to the next
+    t1_pod: int  # values from one pod's first T1 to the next's
+    t2_column: int
+
+    def t0_sid(self, t0: IntOrInts, alias: IntOrInts) -> IntOrInts:
+        """Return a T0's uSID; the alias is the link of the bundle that leads to it."""
+        return self.t0 + t0 * self.t0_aliases + alias
+
+    def t1_sid(self, t1: IntOrInts, alias: IntOrInts) -> IntOrInts:
+        """Return a T1's uSID."""
+        pod, position = t1 // self.shape.t1_per_pod, t1 % self.shape.t1_per_pod
+        return self.t1 + pod * self.t1_pod + position * self.t1_step + alias
+
+    def t2_sid(self, t2: IntOrInts, alias: IntOrInts) -> IntOrInts:
+        """Return a T2's uSID; T2s of one column, met by the T1s of one position, stand together."""
+        row, column = t2 // self.shape.t1_per_pod, t2 % self.shape.t1_per_pod
+        return self.t2 + column * self.t2_column + row * self.t2_aliases + alias
+
+    def ranges(self) -> list[tuple[str, int, int]]:
+        """Return (name, first value, values) of every range in use."""
+        shape = self.shape
+        used = [("t0", self.t0, shape.t0_count * self.t0_aliases), ("host", self.host, shape.t0_down)]
+        if shape.tiers > 1:
+            used.append(("t1", self.t1, shape.pods * self.t1_pod))
+        if shape.tiers > 2:
+            used.append(("t2", self.t2, shape.t1_per_pod * self.t2_column))
+        if self.nic:
+            used.append(("nic", self.nic, 1))
+        return used
+
+    @property
+    def depth(self) -> int:
+        """Count the uSIDs of the longest path."""
+        joins = (1, 3, 5)[self.shape.tiers - 1] + (self.shape.sites - 1)
+        return joins + 1 + (1 if self.nic else 0)
+
+
+@dataclass(frozen=True)
+class UsidPlan:
+    """Hold the uSIDs of all planes of a topology."""
+
+    topology: Topology
+    planes: tuple[PlaneSids, ...]
+
+    @property
+    def depth(self) -> int:
+        return max(plane.depth for plane in self.planes)
+
+    def address(self, plane: int, sids: list[int]) -> str:
+        """Return the IPv6 address that carries these uSIDs."""
+        return address_text(self.planes[plane].block, sids)
+
+    def nic_address(self, plane: int, nic: int) -> str:
+        """Return what is left of an address when it reaches a NIC: the one it owns in that plane."""
+        sids = self.planes[plane]
+        return address_text(sids.block, [sids.nic or sids.host + sids.shape.t0_port_of(nic)])
+
+    def identity(self, plane: int, nic: int) -> str:
+        """Return a NIC's own address, used inside a tunnel; outside all uSID blocks."""
+        return str(ipaddress.IPv6Address((0xFD00 << 112) | (plane << 96) | (nic + 1)))
+
+
+def address_text(block: int, sids: list[int]) -> str:
+    """Write block and uSIDs as an IPv6 address."""
+    if len(sids) > DEEPEST:
+        raise ConfigError(f"{len(sids)} uSIDs do not fit into one address; {DEEPEST} do")
+    value = block << 96
+    for index, sid in enumerate(sids):
+        value |= sid << (80 - 16 * index)
+    return str(ipaddress.IPv6Address(value))
+
+
+def prefix_text(block: int, sid: int) -> str:
+    """Write the /48 that a uSID is matched by."""
+    return f"{address_text(block, [sid])}/48"
+
+
+def usid_plan(topology: Topology) -> UsidPlan:
+    """Give every switch its uSIDs, and refuse what cannot work."""
+    if not topology.planes:
+        raise ConfigError(f"{topology.fabric.name}: uSIDs follow `planes`; a list of links has none")
+    blocks = _blocks(topology)
+    planes = tuple(_plane(topology, shape, block) for shape, block in zip(topology.planes, blocks, strict=True))
+    for plane in planes:
+        _check_depth(topology, plane)
+        _check_ranges(topology, plane)
+    return UsidPlan(topology, planes)
+
+
+def _blocks(topology: Topology) -> list[int]:
+    usid, count = topology.fabric.usid, len(topology.planes)
+    if usid.blocks and len(usid.blocks) != count:
+        raise ConfigError(f"usid.blocks has {len(usid.blocks)} for {count} planes; give {count}, or `block` alone")
+    if usid.blocks:
+        blocks = [parse_block(text) for text in usid.blocks]
+    else:
+        blocks = [parse_block(usid.block) + plane for plane in range(count)]
+    for plane, block in enumerate(blocks):
+        if block in blocks[:plane]:
+            other, free = blocks.index(block), max(blocks) + 1
+            raise ConfigError(
+                f"usid.blocks: planes {other} and {plane} overlap in {block_text(block)}; {block_text(free)} is free"
+            )
+        if not block >> 25 == 0xFC >> 1 and not block >> 29 == 1:
+            raise ConfigError(
+                f"usid block {block_text(block)} is neither in fc00::/7 nor in 2000::/3; fcbb:bb00 would do"
+            )
+    return blocks
+
+
+def parse_block(text: str) -> int:
+    """Return a /32 block as a number; accepts fcbb:bb00, fcbb:bb00:: and fcbb:bb00::/32."""
+    plain = text.removesuffix("/32").removesuffix("::")
+    try:
+        address = int(ipaddress.IPv6Address(plain + "::"))
+    except ValueError:
+        address = 0
+    if not address or address & ((1 << 96) - 1):
+        raise ConfigError(f"usid block {text!r}: expected 32 bits such as fcbb:bb00")
+    return address >> 96
+
+
+def block_text(block: int) -> str:
+    """Write a block as a prefix."""
+    return f"{ipaddress.IPv6Address(block << 96)}/32"
+
+
+def _plane(topology: Topology, shape: PlaneShape, block: int) -> PlaneSids:
+    usid = topology.fabric.usid
+    t0_aliases = max(1, shape.t0_bundle if shape.tiers > 1 else shape.long)
+    t1_aliases = max(shape.t0_bundle, shape.t1_bundle, shape.long if shape.tiers == 2 else 1)
+    t1_step = _power_above(t1_aliases)
+    t1_pod = shape.t1_per_pod * t1_step
+    return PlaneSids(
+        shape=shape, block=block, t0=usid.t0, t1=usid.t1, t2=usid.t2, host=usid.host,
+        nic=usid.nic if usid.downlink == "ua" else 0,
+        t0_aliases=t0_aliases, t1_aliases=t1_aliases, t2_aliases=shape.t1_bundle,
+        t1_step=t1_step,
+        t1_pod=_power_above(t1_pod) if shape.pods > 1 else t1_pod, t2_column=_power_above(max(1, shape.t1_up)),
+    )  # fmt: skip
+
+
+def _power_above(number: int) -> int:
+    return 1 << (number - 1).bit_length()
+
+
+def _check_depth(topology: Topology, plane: PlaneSids) -> None:
+    if plane.depth <= DEEPEST:
+        return
+    shape = plane.shape
+    if plane.nic and plane.depth - 1 <= DEEPEST:
+        near = "`usid.downlink: route` needs one less"
+    else:
+        near = "two tiers a site would work" if shape.sites > 1 else "two tiers would work"
+    sites = f" at {shape.sites} sites" if shape.sites > 1 else ""
+    raise ConfigError(
+        f"{topology.fabric.name}: plane {shape.plane} has {shape.tiers} tiers{sites}, a path of {plane.depth} uSIDs; "
+        f"an F3216 address holds {DEEPEST}; {near}"
+    )
+
+
+def _check_ranges(topology: Topology, plane: PlaneSids) -> None:
+    """Refuse ranges that run into each other: a uSID would stand for two things."""
+    used = sorted(plane.ranges(), key=lambda each: each[1])
+    for (name, first, count), (above, start, _) in zip(used, [*used[1:], ("end", 0x10000, 0)], strict=True):
+        if first + count <= start:
+            continue
+        what = "the end of 16 bits" if above == "end" else f"usid.{above} = {start:#06x}"
+        where = f"{topology.fabric.name}: plane {plane.shape.plane}"
+        needs = f"usid.{name} = {first:#06x} needs {count} values and runs into {what}"
+        raise ConfigError(f"{where}: duplicate uSIDs: {needs}; {_ranges_that_work(plane)}")
+
+
+def _ranges_that_work(plane: PlaneSids) -> str:
+    """Suggest ranges that fit, each starting at a digit of its own where there is room."""
+    start, said = 0x1000, []
+    for name, _, count in sorted(plane.ranges(), key=lambda each: ("t0", "t1", "t2", "nic", "host").index(each[0])):
+        said.append(f"{name}: {start:#06x}")
+        start += -(-count // 0x1000) * 0x1000
+    if start > 0x10000:
+        shape = plane.shape
+        return f"{shape.nics} NICs are too many for one plane's uSIDs; more planes of fewer, bigger T0s would work"
+    return "would work: " + ", ".join(said)

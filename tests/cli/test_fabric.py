@@ -1,0 +1,113 @@
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from openmrc.cli.main import app
+from openmrc.errors import ConfigError
+
+FABRICS = Path(__file__).parents[2] / "scenarios" / "fabrics"
+LAB = str(FABRICS / "lab.yaml")
+run = CliRunner().invoke
+
+
+def said(*words: str) -> dict[str, object]:
+    result = run(app, ["fabric", *words, "--json"])
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.stdout)
+    assert isinstance(answer, dict)
+    return answer
+
+
+def test_verify_has_its_numbers() -> None:
+    answer = said("verify", LAB)
+    assert {"pairs", "paths", "delivered", "broken", "wall_s"} <= set(answer)
+    assert (answer["pairs"], answer["delivered"], answer["broken"]) == (240, answer["paths"], [])
+
+
+def test_verify_can_try_everything_too() -> None:
+    answer = said("verify", LAB, "--exhaustive")
+    assert answer["exhaustive"] == {key: answer[key] for key in ("pairs", "paths", "delivered", "pairs_delivered")}
+
+
+def test_a_table_edited_by_hand_fails_the_proof(tmp_path: Path) -> None:
+    said("build", LAB, "--out", str(tmp_path))
+    table = tmp_path / "switches" / "p2-t1-03.txt"
+    table.write_text(table.read_text().replace("1002::/48 route 2", "1002::/48 route 1"))
+    result = run(app, ["fabric", "verify", LAB, "--tables", str(tmp_path / "switches"), "--json"])
+    assert result.exit_code == 1
+    (broken,) = json.loads(result.stdout)["broken"]
+    assert (broken["switch"], broken["entry"], broken["pairs"]) == ("p2-t1-03", "fcbb:bb02:1002::/48", 12 * 4)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("fcbb::/48 jump 1", "expected PREFIX un"),
+        ("fcbb::/47 un", "/48"),
+        ("x un", "expected"),
+        ("fcbb::/48 route", "expected"),
+    ],
+)
+def test_a_table_that_is_no_table_is_refused_with_its_line(tmp_path: Path, line: str, why: str) -> None:
+    table = tmp_path / "p0-t0-00.txt"
+    table.write_text(f"# table\n{line}\n")
+    result = run(app, ["fabric", "verify", LAB, "--tables", str(table)])
+    assert isinstance(result.exception, ConfigError)
+    assert "p0-t0-00.txt:2" in str(result.exception)
+    assert why in str(result.exception)
+
+
+def test_build_writes_what_it_says(tmp_path: Path) -> None:
+    answer = said("build", LAB, "--out", str(tmp_path))
+    assert answer["entries"] == 224
+    assert len(list((tmp_path / "switches").glob("*.txt"))) == 32
+    assert len((tmp_path / "nics.tsv").read_text().splitlines()) == 17
+    profile = yaml.safe_load((tmp_path / "profiles" / "h0" / "h9.explicit.yaml").read_text())
+    assert profile["format"] == {"mode": "srv6", "widths": [32, 16, 16, 16, 16]}
+    assert len(profile["profile"]["evs"]) == 16
+    rows = yaml.safe_load((tmp_path / "templates" / "p0-t0-01.yaml").read_text())
+    assert [row["destination_t0"] for row in rows] == ["p0-t0-00", "p0-t0-01", "p0-t0-02", "p0-t0-03"]
+
+
+def test_a_path_shows_the_usid_shifted_hop_by_hop() -> None:
+    answer = said("path", LAB, "h0", "h15", "--ev", "5")
+    hops = answer["hops"]
+    assert isinstance(hops, list)
+    assert [(hop["node"], hop["address"]) for hop in hops] == [
+        ("h0", "fcbb:bb01:1000:2001:1003:e003::"),
+        ("p1-t0-00", "fcbb:bb01:1000:2001:1003:e003::"),
+        ("p1-t1-01", "fcbb:bb01:2001:1003:e003::"),
+        ("p1-t0-03", "fcbb:bb01:1003:e003::"),
+    ]
+    assert answer["arrives_as"] == "fcbb:bb01:e003::"
+    assert answer["delivered"] is True
+
+
+@pytest.mark.parametrize("name", ["lab", "gpus-1024", "paper-131072", "fat-tree", "two-sites", "rails", "irregular"])
+def test_every_example_can_be_shown(name: str) -> None:
+    answer = said("show", str(FABRICS / f"{name}.yaml"))
+    assert answer["name"] == name
+
+
+def test_a_node_is_shown_with_links_and_table() -> None:
+    answer = said("show", LAB, "p0-t0-01")
+    assert len(answer["links"]) == 8  # type: ignore[arg-type]
+    assert answer["entries"][0] == "fcbb:bb00:1001::/48 un"  # type: ignore[index]
+    assert said("show", LAB, "h3")["addresses"]["plane 2"] == "fcbb:bb02:e003::"  # type: ignore[index]
+
+
+def test_a_profile_is_printed_for_the_endpoint() -> None:
+    answer = said("profile", LAB, "h0", "h15", "--mode", "generated")
+    assert answer["profile"]["mode"] == "generated"  # type: ignore[index]
+
+
+def test_the_schema_is_printed() -> None:
+    assert json.loads(run(app, ["fabric", "schema"]).stdout)["$ref"] == "#/$defs/Fabric"
+
+
+def test_an_unknown_host_is_refused() -> None:
+    result = run(app, ["fabric", "path", LAB, "h0", "h16"])
+    assert "NICs are h0 to h15" in str(result.exception)
