@@ -1,4 +1,4 @@
-"""Two endpoints joined by a network that may do anything: drop, delay, duplicate, reorder, corrupt, mark, trim, fall silent.
+"""Two endpoints joined by a network that may drop, delay, duplicate, reorder, corrupt, mark, trim and fall silent.
 
 Virtual time, one seed, real memory: what arrives is compared byte by byte with what was sent.
 """
@@ -165,7 +165,7 @@ class Pair:
             self._transmit()
 
     def is_done(self) -> bool:
-        """Whether the requestor has nothing left to do."""
+        """Whether the requester has nothing left to do."""
         row = self.row(0)
         return row.message_head == row.message_tail and not self.flying
 
