@@ -1,4 +1,4 @@
-"""What the requestor learns from answers: SACKs, NACKs, transport acknowledgements (MRC §7.4.5, Table 7-3)."""
+"""What the requester learns from answers: SACKs, NACKs, transport acknowledgements (MRC §7.4.5, Table 7-3)."""
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import PSN_BITS, RCVD_BYTES_BITS, distance, extend

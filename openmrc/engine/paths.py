@@ -1,4 +1,4 @@
-"""What the requestor knows of each path, and how that decides which EVs are in rotation (MRC §9.3.1).
+"""What the requester knows of each path, and how that decides which EVs are in rotation (MRC §9.3.1).
 
 A lane - the EVs of one queue pair on one port - is an array of slots: first the active ones, which
 `spray` rotates through, then the reserve. A bad EV changes places with a good one of the reserve,

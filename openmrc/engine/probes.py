@@ -1,4 +1,4 @@
-"""Reliability probes of the requestor (MRC §6.5.1, §7.4.6): is a bad path good again; what has arrived at all?
+"""Reliability probes of the requester (MRC §6.5.1, §7.4.6): is a bad path good again; what has arrived at all?
 
 A probe travels on one EV and is answered by a SACK that repeats its probe_id. It consumes no PSN
 and is never retransmitted: silence is the answer "no".

@@ -1,4 +1,4 @@
-"""The requestor: which data packet leaves next (MRC §6.2, §7.4.4).
+"""The requester: which data packet leaves next (MRC §6.2, §7.4.4).
 
 Retransmissions go before new data, oldest first, on another EV. The windows of responder (MPR) and
 path (QPCC) hold for both.

@@ -49,7 +49,7 @@ QP_TRANSITIONS: dict[tuple[IntEnum, IntEnum], IntEnum] = {
 
 
 class EvState(IntEnum):
-    """What a requestor thinks of an entropy value (MRC §9.3.1, Figure 5)."""
+    """What a requester thinks of an entropy value (MRC §9.3.1, Figure 5)."""
 
     GOOD = 0
     SKIP = 1
@@ -89,7 +89,7 @@ EV_TRANSITIONS: dict[tuple[IntEnum, IntEnum], IntEnum] = {
 
 
 class NackAction(IntEnum):
-    """What a requestor does with a NACK, besides counting it."""
+    """What a requester does with a NACK, besides counting it."""
 
     RESEND = 1  # queue the packet for retransmission
     SKIP_PATH = 2  # the path is congested: EvEvent.TRIMMED
@@ -97,7 +97,7 @@ class NackAction(IntEnum):
     FAIL = 8  # the responder is broken: the queue pair goes to ERROR
 
 
-# MRC Table 7-3, columns "requestor action" and "path penalised".
+# MRC Table 7-3, columns "requester action" and "path penalised".
 NACK_ACTIONS: dict[int, int] = {
     NackReason.TRIMMED: NackAction.RESEND | NackAction.SKIP_PATH,
     NackReason.TRIMMED_LASTHOP: NackAction.RESEND,

@@ -166,7 +166,7 @@ class Peer:
 
 
 class QueuePair:
-    """Both halves of one connection: the requestor (MRC Table 7-4) and the responder (Table 7-5)."""
+    """Both halves of one connection: the requester (MRC Table 7-4) and the responder (Table 7-5)."""
 
     endpoint: Int
     qpn: Int  # 24 bits
@@ -205,7 +205,7 @@ class QueuePair:
     receive_mask: Int
     watch_base: Int
     watch_mask: Int
-    # Requestor
+    # Requester
     first_psn: Int
     next_psn: Int  # the next new packet
     unack_psn: Int  # lowest PSN not acknowledged cumulatively
@@ -346,7 +346,7 @@ class Message:
 
 
 class Sent:
-    """What the requestor remembers of one PSN."""
+    """What the requester remembers of one PSN."""
 
     sent_at: Int  # ps
     message: Int32  # slot of its message
@@ -468,7 +468,7 @@ class Engine(NamedTuple):
 
 
 class SentState(IntEnum):
-    """Of one PSN, at the requestor."""
+    """Of one PSN, at the requester."""
 
     FREE = 0
     IN_FLIGHT = 1
