@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
 from typing import Any
 
+from openmrc.engine.regions import Access
 from openmrc.engine.states import EvState, QpState
 from openmrc.engine.tables import Cause, WcStatus
 
@@ -18,13 +19,6 @@ TIMEOUT_UNIT_US = 1.024  # a timeout t means this x 2**t
 MAX_TIMEOUT = 24
 MAX_LINEAR = 7
 INFINITE_RETRIES = 25  # of exponential_count
-
-
-class Access(IntFlag):
-    """What a memory region or a queue pair lets others do."""
-
-    LOCAL_WRITE = 0
-    REMOTE_WRITE = 1
 
 
 class DeviceCap(IntFlag):
@@ -73,7 +67,7 @@ class DeviceAttr:
     """What this context offers (mrc_device_attr, and what verbs' ibv_device_attr adds)."""
 
     protocol_version: int  # bitmap, bit 0: version 1
-    max_wimm: int  # writes with immediate in flight, as requestor
+    max_wimm: int  # writes with immediate in flight, as requester
     max_wimm_dest: int  # the same as responder
     max_mpr: int  # unit 128 PSNs
     mpr_resolution: int  # unit 128 PSNs
@@ -160,8 +154,8 @@ class QpAttr:
     path_mtu: int | None = None  # bytes: 256, 512, 1024, 2048, 4096
     max_wimm: int | None = None
     max_wimm_dest: int | None = None
-    mpr: int | None = None  # unit 128 PSNs: the window the peer grants us
-    mpr_dest: int | None = None  # unit 128 PSNs: the window we grant the peer
+    mpr: int | None = None  # unit 128 PSNs: the window we grant the peer
+    mpr_dest: int | None = None  # unit 128 PSNs: the window the peer grants us
     timeout: int | None = None  # 1.024 us x 2**timeout, 0..24
     linear_count: int | None = None  # retries at one timeout, 0..7
     exponential_count: int | None = None  # further retries, doubling, 0..25; 25 is for ever

@@ -72,7 +72,7 @@ class CompletionChannel:
         self.context = context
         self._bell = Bell()
         self._announced: collections.deque[CompletionQueue] = collections.deque()
-        self._users = 0
+        self.users = 0
 
     def fileno(self) -> int:
         """Return a descriptor that is readable while there are events; for select and asyncio."""
@@ -97,8 +97,8 @@ class CompletionChannel:
 
     def destroy(self) -> None:
         """Give the channel back; EBUSY while completion queues use it."""
-        if self._users and not self.context.is_closed:
-            raise BusyError(f"completion channel: {self._users} completion queues use it")
+        if self.users and not self.context.is_closed:
+            raise BusyError(f"completion channel: {self.users} completion queues use it")
     def _announce(self, cq: CompletionQueue) -> None:
         self._announced.append(cq)
         self._bell.ring()
@@ -124,13 +124,12 @@ class CompletionQueue:
         self.overrun = False
         self._ready: collections.deque[WorkCompletion] = collections.deque()
         self._bell = Bell()
-        self._armed = 0  # 0 no, 1 any, 2 solicited only
-        self._sleepers = 0
+        self.bell_index = context.nic.add_cq(self)
         self._unacknowledged = 0
         self._lock = threading.Lock()
         self._is_open = True
         if channel is not None:
-            channel._users += 1
+            channel.users += 1
 
     def fileno(self) -> int:
         """Return a descriptor that becomes readable on the next completion after `notify`; `poll` afterwards."""
@@ -138,6 +137,7 @@ class CompletionQueue:
 
     def poll(self, n: int = 16) -> list[WorkCompletion]:
         """Take at most `n` completions; returns at once, with an empty list if there is none."""
+        self.context.nic.collect()
         taken: list[WorkCompletion] = []
         ready = self._ready
         while len(taken) < n:
@@ -172,7 +172,7 @@ class CompletionQueue:
     def notify(self, solicited_only: bool = False) -> None:
         """Arm: the next completion makes `fileno` readable and announces the queue on its channel, once."""
         self._bell.silence()
-        self._armed = 2 if solicited_only else 1
+        self.context.nic.arm(self.bell_index, 2 if solicited_only else 1)
 
     def ack_cq_events(self, count: int) -> None:
         """Acknowledge events that `CompletionChannel.get_event` gave; `destroy` waits for all of them."""
@@ -196,22 +196,20 @@ class CompletionQueue:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.destroy()
 
-    def _put(self, completion: WorkCompletion) -> None:
+    def put(self, completion: WorkCompletion) -> None:
+        """Append a completion; the data path has rung the bell already, if it was armed."""
         if len(self._ready) >= self.cqe:
             self.overrun = True
             raise NoRoomError(f"completion queue: more than its {self.cqe} entries; poll more often or make it larger")
         self._ready.append(completion)
-        armed = self._armed
-        if armed == 1 or (armed == 2 and (completion.solicited or not completion.ok)):
-            self._armed = 0
-            self._bell.ring()
-            if self.channel is not None:
-                with self._lock:
-                    self._unacknowledged += 1
-                self.channel._announce(self)
+
+    def wake(self) -> None:
+        """Let whoever waits look again: the context is closing."""
+        self._bell.ring()
 
     def _sleep(self, deadline: float, timeout: float) -> None:
         self.notify()
+        self.context.nic.collect()
         if self._ready:
             return
         self._check_open()
@@ -230,6 +228,7 @@ class CompletionQueue:
     def _close(self) -> None:
         if self._is_open:
             self._is_open = False
+            self.context.nic.drop_cq(self.bell_index)
             if self.channel is not None:
-                self.channel._users -= 1
+                self.channel.users -= 1
             self._bell.ring()

@@ -273,14 +273,15 @@ def _raise_to_rts(qp: QueuePair, ours: Offer, theirs: Offer, options: Connection
         rq_psn=theirs.psn,
         path_mtu=ours.path_mtu,
         max_wimm_dest=ours.max_wimm,
-        mpr_dest=ours.mpr,
+        mpr=ours.mpr,
+        mpr_dest=theirs.mpr,
         cap=QpCap.DYNAMIC_MPR if ours.dynamic_mpr and theirs.dynamic_mpr else QpCap(0),
     )
     qp.modify(
         state=QpState.RTS,
         sq_psn=ours.psn,
         max_wimm=min(theirs.max_wimm, options.max_wimm),
-        mpr=theirs.mpr,
+        mpr=ours.mpr,
         timeout=options.timeout,
         linear_count=options.linear_count,
         exponential_count=options.exponential_count,

@@ -24,6 +24,7 @@ from openmrc.live.attributes import (
 from openmrc.live.completion import Bell, CompletionChannel, CompletionQueue, until_readable
 from openmrc.live.memory import ProtectionDomain
 from openmrc.live.nic import Nic
+from openmrc.live.ports import CarrierOf
 from openmrc.live.queue_pair import QpHint, QueuePair
 from openmrc.live.refusals import DeadlineError, InvalidArgumentError
 
@@ -48,14 +49,16 @@ class Context:
         settings: Settings | None = None,
         faults: Schedule | str | None = None,
         capture: str | Path | None = None,
+        carrier_of: CarrierOf | None = None,
     ) -> None:
         """Open sockets on `planes`: local addresses, "192.0.2.1" or "127.0.0.1:9001"; empty: of the interfaces.
 
         `settings` replaces the engine's tuning for sockets, `faults` is a schedule of impairments
-        on what arrives here, `capture` a pcapng file to write every packet to.
+        on what arrives here, `capture` a pcapng file to write every packet to. With the SRV6 format,
+        `carrier_of(address, plane, ev)` returns the address that leads to a peer's address on a path.
         """
         schedule = Schedule.parse(faults) if isinstance(faults, str) else faults
-        self.nic = Nic(self, tuple(planes), attr or ContextAttr(), settings, schedule, capture)
+        self.nic = Nic(self, tuple(planes), attr or ContextAttr(), settings, schedule, capture, carrier_of)
         self._hints: set[QpHint] = set()
         self._domains = 0
         self._events: collections.deque[AsyncEvent] = collections.deque(maxlen=4096)
@@ -100,9 +103,7 @@ class Context:
         """Make a completion queue that holds at least `cqe` completions."""
         if cqe < 1:
             raise InvalidArgumentError(f"cqe: {cqe} is below 1")
-        cq = CompletionQueue(self, cqe, cq_context, channel)
-        self.nic.completion_queues.add(cq)
-        return cq
+        return CompletionQueue(self, cqe, cq_context, channel)
 
     def create_qp_hint(self, attr: QpHintAttr | None = None) -> QpHint:
         """Make a hint that queue pairs can share."""
@@ -173,7 +174,12 @@ class Context:
     ) -> None:
         await asyncio.to_thread(self.close)
 
-    def _tell(self, event: AsyncEvent) -> None:
+    def forget_hint(self, hint: QpHint) -> None:
+        """Note that a hint is gone."""
+        self._hints.discard(hint)
+
+    def tell(self, event: AsyncEvent) -> None:
+        """Append an asynchronous event; the oldest is dropped when nobody takes them."""
         self._events.append(event)
         self._event_bell.ring()
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.live.attributes import Access
-from openmrc.live.refusals import BusyError, InvalidArgumentError
+from openmrc.live.refusals import InvalidArgumentError
 
 if TYPE_CHECKING:
     from openmrc.live.context import Context
@@ -61,7 +61,6 @@ class MemoryRegion:
         if self.length == 0:
             raise InvalidArgumentError("buffer: it is empty")
         self.addr = int(self.bytes.ctypes.data)
-        self.in_use = 0  # posted writes that read from here
         self.key = pd.context.nic.register(self)
 
     @property
@@ -93,8 +92,6 @@ class MemoryRegion:
         """Take the memory back: nothing reads or writes it afterwards. EBUSY while posted writes read from it."""
         if self.key == 0:
             return
-        if self.in_use and not self.pd.context.is_closed:
-            raise BusyError(f"memory region {self.key:#x}: {self.in_use} posted writes still read from it")
         self.pd.context.nic.deregister(self)
         self.key = 0
 

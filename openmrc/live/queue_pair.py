@@ -5,6 +5,7 @@ What a transition needs is a table; what the engine does with it is the engine's
 
 from __future__ import annotations
 
+import collections
 import threading
 import time
 from collections.abc import Iterable
@@ -86,7 +87,7 @@ class QpHint:
         """Give it back; EBUSY while queue pairs use it."""
         if self.users and not self.context.is_closed:
             raise BusyError(f"queue pair hint: {self.users} queue pairs use it")
-        self.context._hints.discard(self)
+        self.context.forget_hint(self)
 
 
 class QueuePair:
@@ -102,13 +103,17 @@ class QueuePair:
         self.qp_context = init.qp_context
         self.hint: QpHint | None = None
         self.row = self.context.nic.take_qp(self)
-        self.qpn = self.context.nic.qpn(self.row)
-        self.posted: dict[int, RegionSlice] = {}  # by the engine's ticket, so that memory stays until completion
-        self._attr = QpAttr(qpn=self.qpn)
+        self.posted: collections.deque[RegionSlice] = collections.deque()  # what the send queue reads from, in order
+        self._attr = QpAttr()
         self._lock = threading.Lock()
         self._is_destroyed = False
         for cq in {init.send_cq, init.recv_cq}:
             cq.users += 1
+
+    @property
+    def qpn(self) -> int:
+        """Its number, as peers must name it; another one after every RESET."""
+        return self.context.nic.qpn(self.row)
 
     @property
     def state(self) -> QpState:
@@ -117,7 +122,7 @@ class QueuePair:
 
     def query(self) -> tuple[QpAttr, QpInitAttr]:
         """Return its attributes, as they are now, and those it was made with; allowed in any state."""
-        return replace(self._attr, state=self.state), self.init
+        return replace(self._attr, state=self.state, qpn=self.qpn), self.init
 
     def modify(self, attr: QpAttr | None = None, **fields: Any) -> None:
         """Set attributes and, with `state`, move it; `modify(state=QpState.RTS, sq_psn=7, ...)` says the same.

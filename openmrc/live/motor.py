@@ -1,0 +1,192 @@
+"""The engine with its tables of sockets, the mutexes around them, and the thread that keeps it going."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from openmrc.engine.build import Layout, build
+from openmrc.engine.params import Settings
+from openmrc.live import drive
+from openmrc.live.attributes import ContextAttr
+from openmrc.live.ports import Ports, type_of_service_kind
+from openmrc.live.system import POLLIN, SOL_UDP, UDP_SEGMENT, check, control_kind
+from openmrc.live.tables import (
+    ARRIVALS,
+    CONTROL_WORDS,
+    DATAGRAM,
+    MESSAGES,
+    NAME_BYTES,
+    PORT_VALUES,
+    Wires,
+    address_of,
+    wires,
+)
+from openmrc.live.tuning import TRAIN_BYTES
+from openmrc.units import NEVER, PS_PER_NS
+from openmrc.wire.codes import TrafficClass, Trim
+
+# MRC leaves the numbers to deployments; these are the ones public examples use.
+DSCP = {
+    TrafficClass.CONTROL: 46,
+    TrafficClass.TRIMMABLE: 4,
+    TrafficClass.TRIMMABLE_RETX: 8,
+    TrafficClass.NO_TRIM: 0,
+}
+DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP = 12, 16
+ECT0 = 2  # ECN-capable transport (RFC 3168)
+MAX_BELLS = 256
+HELD = 4096  # packets that impairments can hold back
+CAPTURED = 2048  # packets between two writes of a capture file
+CLOSE_SECONDS = 5.0
+
+
+class Motor:
+    """Compiled state and the thread in it. `inside` is how Python touches either."""
+
+    def __init__(self, ports: Ports, attr: ContextAttr, settings: Settings, capturing: bool) -> None:
+        """Allocate everything; `start` sets it going."""
+        check()
+        planes = len(ports.addresses)
+        self.ports = ports
+        layout = Layout(
+            ports=planes,
+            peers=attr.max_peers,
+            qps=attr.max_qp,
+            regions=attr.max_mr,
+            controls=1024,
+            events=1024,
+            sends=attr.max_send_wr,
+            receives=attr.max_recv_wr,
+            window=attr.max_mpr * 128,
+            tracked=attr.max_mpr * 128,
+            wimms=attr.max_wimm,
+            evs_per_lane=attr.evs_per_plane,
+        )
+        self.engine = build(layout, settings, packets=2, seed=attr.seed or time.time_ns() & 0x7FFFFFFF)
+        self.wires = wires(
+            self.engine,
+            planes,
+            planes * attr.evs_per_plane,
+            attr.max_peers,
+            MAX_BELLS,
+            HELD,
+            CAPTURED if capturing else 0,
+        )
+        self.nic = self.wires.nic[0]
+        self.bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._thread = threading.Thread(target=self._live, name="openmrc endpoint", daemon=True)
+        self._python: Callable[[], None] = lambda: None
+        self.error: BaseException | None = None
+        self.is_stopped = False
+        self._lay_nic(attr, capturing)
+        self._lay_sockets()
+        self._lay_arenas()
+
+    def start(self, python: Callable[[], None]) -> None:
+        """Begin; `python` is called in the thread whenever there is something only Python can do."""
+        self._python = python
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and give back what the kernel gave; returns when it is gone, or after a few seconds."""
+        if self.is_stopped:
+            return
+        self.is_stopped = True
+        self.nic.stop = 1
+        os.eventfd_write(self.bell, 1)
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join(CLOSE_SECONDS)
+        self.ports.close()
+        if not self._thread.is_alive():
+            os.close(self.bell)
+
+    def turn(self) -> None:
+        """Take one turn in this thread: run the commands, send what may leave."""
+        drive.drive(self.engine, self.wires, 0)
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[int]:
+        """Keep everyone else out and yield the time (ps); afterwards what became due is sent."""
+        drive.enter(self.wires)
+        try:
+            self.nic.now = time.monotonic_ns() * PS_PER_NS
+            yield self.nic.now
+        finally:
+            drive.leave(self.wires)
+        if not self.is_stopped:
+            self.turn()
+
+    def _live(self) -> None:
+        try:
+            while drive.drive(self.engine, self.wires, 1) == 0:
+                self._python()
+        except BaseException as error:  # whatever it was, whoever waits must learn of it
+            self.error = error
+            self.nic.stop = 1
+        finally:
+            self._python()
+
+    def _lay_nic(self, attr: ContextAttr, capturing: bool) -> None:
+        nic, tables = self.nic, self.wires
+        nic.planes = len(self.ports.addresses)
+        nic.evs = attr.evs_per_plane
+        nic.placement = self.ports.placement
+        nic.segmentation = self.ports.segmentation
+        nic.train_bytes = TRAIN_BYTES
+        nic.busy_poll = attr.busy_poll
+        nic.capturing = capturing
+        nic.bell = self.bell
+        nic.step_at = NEVER
+        nic.messages_at = address_of(tables.messages)
+        nic.vectors_at = address_of(tables.vectors)
+        nic.names_at = address_of(tables.names)
+        nic.arrivals_at = address_of(tables.arrivals)
+        nic.poll_at = address_of(tables.poll)
+        nic.mutex_at = address_of(tables.mutex)
+        self.engine.endpoints[0].address = attr.max_peers  # peers are 0 .. max_peers - 1
+        for kind, dscp in DSCP.items():
+            tables.traffic[kind, 0] = dscp << 2 | ECT0
+        tables.trims[DSCP_TRIMMED, 0] = Trim.TRIMMED
+        tables.trims[DSCP_TRIMMED_LASTHOP, 0] = Trim.TRIMMED_LASTHOP
+
+    def _lay_sockets(self) -> None:
+        tables, ports = self.wires, self.ports
+        for plane, receiver in enumerate(ports.receivers):
+            tables.planes[plane].descriptor = receiver.fileno()
+            tables.planes[plane].random = plane + 1
+            tables.poll[plane].descriptor = receiver.fileno()
+            tables.poll[plane].events = POLLIN
+            values = ports.evs(plane)
+            for k, sender in enumerate(ports.senders[plane]):
+                index = plane * self.nic.evs + k
+                tables.senders[index].descriptor = sender.fileno()
+                tables.senders[index].plane = plane
+                tables.senders[index].port = ports.source_ports[plane][k]
+                tables.sender_of[plane * PORT_VALUES + (values[k] & 0xFFFF)] = index + 1
+        tables.poll[self.nic.planes].descriptor = self.bell
+        tables.poll[self.nic.planes].events = POLLIN
+
+    def _lay_arenas(self) -> None:
+        tables = self.wires
+        level, kind = type_of_service_kind(self.ports.addresses[0])
+        for index in range(MESSAGES):
+            control = tables.controls[index]
+            control.tos_length = 16 + 4
+            control.tos_kind = control_kind(level, kind)
+            control.segment_length = 16 + 2
+            control.segment_kind = control_kind(SOL_UDP, UDP_SEGMENT)
+            tables.messages[index].control = address_of(tables.controls, index)
+        for index in range(ARRIVALS):
+            arrival = tables.arrivals[index]
+            arrival.name = address_of(tables.arrival_names, index)
+            arrival.name_length = NAME_BYTES
+            arrival.vectors = address_of(tables.arrival_vectors, index)
+            arrival.vector_count = 1
+            arrival.control = address_of(tables.arrival_controls, index)
+            arrival.control_length = CONTROL_WORDS * 8
+            tables.arrival_vectors[index].base = address_of(tables.staging, index * DATAGRAM)
+            tables.arrival_vectors[index].length = DATAGRAM

@@ -1,0 +1,40 @@
+"""What the engine is told when its network is sockets between processes: no trimming, coarse and jittery time."""
+
+from __future__ import annotations
+
+from openmrc.engine.params import Settings
+from openmrc.live.attributes import ContextAttr
+from openmrc.live.ports import Ports
+from openmrc.live.tables import TRAIN
+from openmrc.wire.codec import LONGEST_HEADER
+
+TRAIN_BYTES = 65_000  # bytes of one UDP_SEGMENT message; the kernel takes 65,507 over IPv4
+
+
+def settings_for(ports: Ports, mtu: int) -> Settings:
+    """Return the engine's tuning for these sockets.
+
+    A train of packets on one EV costs one system call, so an EV is kept as long as a train may be.
+    The window is bounded by what the peer's socket buffers hold. Round trips between processes are
+    tens of microseconds of scheduling, not of wire; thousands, when a processor is busy elsewhere.
+    """
+    train = min(TRAIN, TRAIN_BYTES // (mtu + LONGEST_HEADER + 8)) if ports.segmentation else TRAIN // 4
+    return Settings(
+        mtu=mtu,
+        link_gbps=100.0,
+        base_rtt_us=100.0,
+        base_rtt_measured=False,
+        trimming=False,
+        sack_threshold=64 * 1024,
+        ev_burst=train,
+        loss_delay_floor_us=500.0,
+        timestamp_unit=1,
+        initial_cwnd=1 << 20,
+        max_cwnd=2 << 20,
+        target_delay_us=2_000.0,
+    )
+
+
+def window(attr: ContextAttr) -> int:
+    """Return the PSNs that may be outstanding on one queue pair."""
+    return attr.max_mpr * 128
