@@ -1,0 +1,113 @@
+"""Messages in the loop: when they start, what their completions let go."""
+
+from __future__ import annotations
+
+from openmrc.core.jit import kernel
+from openmrc.sim import harness
+from openmrc.sim.tables import NONE, Network
+from openmrc.sim.traffic import Side
+from openmrc.units import NEVER
+
+
+@kernel
+def next_start(network: Network, nic: int) -> int:
+    """Return when the NIC's next waiting message may start (ps), or NEVER."""
+    flow = network.nics[nic].pending
+    return network.flows[flow].start if flow != NONE else NEVER
+
+
+@kernel
+def settle(state: harness.State, network: Network, shard: int, now: int, nic: int) -> None:
+    """Take completions and start messages, until neither brings anything new."""
+    while True:
+        done = harness.next_done(state, nic)
+        while done != NONE:
+            _complete(network, shard, now, nic, done >> 1, done & 1)
+            done = harness.next_done(state, nic)
+        if _start(state, network, shard, now, nic) == 0:
+            return
+
+
+@kernel
+def _start(state: harness.State, network: Network, shard: int, now: int, nic: int) -> int:
+    """Post the messages whose time has come; return how many completed at once."""
+    at_once = 0
+    row = network.nics[nic]
+    while row.pending != NONE and network.flows[row.pending].start <= now:
+        flow = row.pending
+        message = network.flows[flow]
+        if message.size == 0:
+            row.pending = message.next
+            message.posted_at = now
+            _complete(network, shard, now, nic, flow, Side.SENDER)
+            _complete(network, shard, now, nic, flow, Side.RECEIVER)
+            at_once += 1
+        elif harness.post(state, network, now, flow) == 1:
+            row.pending = message.next
+            message.posted_at = now
+        else:
+            message.start = now + network.rules[0].lookahead  # the send queue is full: try again
+            row.pending = message.next
+            insert(network, nic, flow)
+    return at_once
+
+
+@kernel
+def _complete(network: Network, shard: int, now: int, nic: int, flow: int, side: int) -> None:
+    """Note a completion and let go what waits for it."""
+    message = network.flows[flow]
+    if side == Side.SENDER:
+        message.sent_at = now
+        network.shards[shard].finished += 1
+    else:
+        message.received_at = now
+    for index in range(message.first_release, message.first_release + message.release_count):
+        release = network.releases[index]
+        if release.side == side:
+            _release(network, shard, now, nic, release.flow, release.delay)
+
+
+@kernel
+def _release(network: Network, shard: int, now: int, nic: int, flow: int, delay: int) -> None:
+    """Let a message go, here or - by a signal between windows - on another NIC."""
+    if network.flows[flow].source == nic:
+        let_go(network, flow, now + delay)
+        return
+    owner = network.shards[shard]
+    if owner.signals == owner.signal_size:
+        owner.signals_lost += 1
+        return
+    signal = network.signals[owner.signal_base + owner.signals]
+    signal.at = now + max(delay, network.rules[0].lookahead)
+    signal.flow = flow
+    owner.signals += 1
+
+
+@kernel
+def let_go(network: Network, flow: int, at: int) -> None:
+    """Count one release of a message; the last one lets it start."""
+    message = network.flows[flow]
+    message.waits -= 1
+    if message.waits < 0:
+        return
+    message.start = max(message.start, at)
+    if message.waits == 0:
+        nic = message.source
+        insert(network, nic, flow)
+        network.nics[nic].wake = min(network.nics[nic].wake, message.start)
+        network.nodes[nic].next_at = min(network.nodes[nic].next_at, message.start)
+
+
+@kernel
+def insert(network: Network, nic: int, flow: int) -> None:
+    """Put a message into its NIC's list, after those that start no later."""
+    row = network.nics[nic]
+    start = network.flows[flow].start
+    before, after = NONE, row.pending
+    while after != NONE and network.flows[after].start <= start:
+        before, after = after, network.flows[after].next
+    network.flows[flow].next = after
+    if before == NONE:
+        row.pending = flow
+    else:
+        network.flows[before].next = flow

@@ -1,0 +1,100 @@
+"""A NIC in the loop: hands arrivals to its transport, starts messages, and sends whenever a port is free."""
+
+from __future__ import annotations
+
+from openmrc.core.jit import kernel
+from openmrc.sim import flows, harness, pool, queue, wire
+from openmrc.sim.tables import NONE, Network, Service
+from openmrc.units import NEVER
+
+
+@kernel
+def serve(state: harness.State, network: Network, shard: int, nic: int, start: int, end: int) -> None:
+    """Let a NIC live through a window."""
+    count = wire.collect(network, shard, nic, start, end)
+    network.shards[shard].hops += count
+    row = network.nics[nic]
+    index, clock = 0, start
+    arrives = _arrival(network, shard, index, count)
+    while min(arrives, row.wake) < end:
+        if arrives <= row.wake:
+            clock = max(clock, arrives)
+            _take(state, network, shard, clock, nic, wire.due(network, shard, index))
+            index += 1
+            arrives = _arrival(network, shard, index, count)
+        else:
+            clock = max(clock, row.wake)
+            harness.expire(state, clock, nic)
+        _work(state, network, shard, clock, nic)
+    network.nodes[nic].next_at = min(network.nodes[nic].next_at, row.wake)
+
+
+@kernel
+def _arrival(network: Network, shard: int, index: int, count: int) -> int:
+    """Return when the next packet of the batch arrives, NEVER after the last."""
+    if index >= count:
+        return NEVER
+    return network.hops[wire.due(network, shard, index)].arrives
+
+
+@kernel
+def _take(state: harness.State, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
+    harness.receive(state, network, shard, now, nic, hop)
+    pool.release(network, shard, hop)
+
+
+@kernel
+def _work(state: harness.State, network: Network, shard: int, now: int, nic: int) -> None:
+    """Settle completions, start what is due, send what can be sent, and note when to wake."""
+    flows.settle(state, network, shard, now, nic)
+    port_free = _send(state, network, shard, now, nic)
+    wake = min(harness.next_deadline(state, nic), port_free)
+    network.nics[nic].wake = min(wake, flows.next_start(network, nic))
+
+
+@kernel
+def _send(state: harness.State, network: Network, shard: int, now: int, nic: int) -> int:
+    """Send until the transport has nothing for the free ports; return when the next port gets free (ps)."""
+    planes = network.rules[0].planes
+    while True:
+        free, free_at = _free_ports(network, now, nic, planes)
+        hop = pool.allocate(network, shard)
+        if hop == NONE:
+            return free_at if free == 0 else now + network.rules[0].lookahead
+        if harness.next_packet(state, network, shard, now, nic, free, hop) == 0:
+            network.shards[shard].allocated -= 1
+            network.shards[shard].released -= 1
+            pool.release(network, shard, hop)
+            return free_at
+        _launch(network, shard, now, nic, hop, planes)
+
+
+@kernel
+def _free_ports(network: Network, now: int, nic: int, planes: int) -> tuple[int, int]:
+    """Return the mask of ports that can take data, and when the next of the others can."""
+    free, free_at = 0, NEVER
+    for plane in range(planes):
+        at = network.nic_ports[nic * planes + plane].free_at
+        if at <= now:
+            free |= 1 << plane
+        else:
+            free_at = min(free_at, at)
+    return free, free_at
+
+
+@kernel
+def _launch(network: Network, shard: int, now: int, nic: int, hop: int, planes: int) -> None:
+    """Put a packet on the NIC's own link."""
+    row = network.hops[hop]
+    target = network.nic_ports[row.destination * planes + row.plane]
+    row.source = nic
+    row.t0 = target.t0
+    row.pod = target.pod
+    row.site = target.site
+    row.marked = 0
+    row.trimmed = 0
+    port = network.nic_ports[nic * planes + row.plane]
+    is_data = row.service == Service.DATA
+    queue.enqueue(network, shard, now, port.link, hop)
+    if is_data:
+        port.free_at = network.ports[port.link].busy_until
