@@ -129,10 +129,11 @@ def test_the_plugin_hands_other_roce_traffic_to_the_built_in_dissector(tmp_path)
     path = tmp_path / "roce.pcapng"
     with path.open("wb") as file:
         PcapngWriter(file, ["plane0"]).write(0, NOW, roce_write())
-    names = ["infiniband.bth.opcode", "infiniband.reth.va", "frame.protocols"]
+    names = ["infiniband.bth.opcode", "infiniband.reth.va", "_ws.col.Info"]
     alone, with_plugin = rows(path, names), rows(path, names, *PLUGIN)
     assert alone == with_plugin
     assert with_plugin[0][:2] == ["10", "0x0000000000000009"]
+    assert rows(path, ["mrc"], *PLUGIN) == [[""]]
 
 
 def test_the_plugin_takes_the_other_port_and_survives_short_and_unknown_packets(tmp_path):
