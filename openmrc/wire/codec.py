@@ -91,6 +91,12 @@ def decode(buffer: Bytes, at: int, length: int, packets: Matrix, index: int) -> 
     is not looked at here (see `icrc`). Never reads outside `buffer[at : at + length]`. On a status
     other than OK the row is as it was.
     """
+    # + 0: a plain number, which can count and be tested; compiled code would keep the enumeration's type.
+    return _decode(buffer, at, length, packets, index) + 0
+
+
+@kernel
+def _decode(buffer: Bytes, at: int, length: int, packets: Matrix, index: int) -> int:
     if length < BTH_LENGTH:
         return WireStatus.TRUNCATED
     opcode = _byte(buffer, at)

@@ -16,7 +16,6 @@ only lengths, source port and BTH are put in. Payload is read where it lies.
 from __future__ import annotations
 
 import zlib
-from ipaddress import IPv4Address, IPv6Address
 
 import numpy as np
 from isal import isal_zlib
@@ -25,25 +24,22 @@ from openmrc.core.jit import external, kernel
 from openmrc.errors import MisuseError
 from openmrc.wire.codec import Bytes
 from openmrc.wire.codes import UDP_PORT
+from openmrc.wire.ip import IPV4_LENGTH, IPV6_LENGTH, PROTOCOL_UDP, UDP_LENGTH, Address
 from openmrc.wire.layout import BTH_LENGTH, ICRC_LENGTH
-
-Address = IPv4Address | IPv6Address
 
 # crc32(crc so far, address, bytes): the convention of zlib, with carry-less multiplication.
 crc32 = external(isal_zlib.__file__, "crc32_gzip_refl", "uint32", "uint32", "int64", "int64")
 
 _MASKED_LOCAL_HEADER = b"\xff" * 8
 _MASKED_BTH_BYTE = 4
-_UDP_LENGTH, _IPV4_LENGTH, _IPV6_LENGTH = 8, 20, 40
 _DONT_FRAGMENT = 0x4000
-_PROTOCOL_UDP = 17
 
 # A flow ends with BTH, before it UDP, before it IP, before it the ones; byte 0 says where they begin.
 FLOW_LENGTH = 80
 _BTH_AT = FLOW_LENGTH - BTH_LENGTH
-_UDP_AT = _BTH_AT - _UDP_LENGTH
-_IPV4_AT = _UDP_AT - _IPV4_LENGTH
-_IPV6_AT = _UDP_AT - _IPV6_LENGTH
+_UDP_AT = _BTH_AT - UDP_LENGTH
+_IPV4_AT = _UDP_AT - IPV4_LENGTH
+_IPV6_AT = _UDP_AT - IPV6_LENGTH
 _IPV4_BEGINS = _IPV4_AT - len(_MASKED_LOCAL_HEADER)
 
 
@@ -61,8 +57,8 @@ def _masked_ip(source: Address, destination: Address) -> bytes:
     if source.version != destination.version:
         raise MisuseError(f"one flow cannot join {source} and {destination}: IP versions differ")
     if source.version == 6:
-        return b"\x6f\xff\xff\xff\x00\x00" + bytes([_PROTOCOL_UDP, 0xFF]) + source.packed + destination.packed
-    fixed = b"\x45\xff\x00\x00\x00\x00" + _DONT_FRAGMENT.to_bytes(2, "big") + bytes([0xFF, _PROTOCOL_UDP, 0xFF, 0xFF])
+        return b"\x6f\xff\xff\xff\x00\x00" + bytes([PROTOCOL_UDP, 0xFF]) + source.packed + destination.packed
+    fixed = b"\x45\xff\x00\x00\x00\x00" + _DONT_FRAGMENT.to_bytes(2, "big") + bytes([0xFF, PROTOCOL_UDP, 0xFF, 0xFF])
     return fixed + source.packed + destination.packed
 
 
@@ -83,7 +79,7 @@ def seal(
     The headers are `header[at : at + header_length]`; `payload` is the memory address of the payload.
     """
     pad = -payload_length & 3
-    _fill(flow, source_port, _UDP_LENGTH + header_length + payload_length + pad + ICRC_LENGTH, header, at)
+    _fill(flow, source_port, UDP_LENGTH + header_length + payload_length + pad + ICRC_LENGTH, header, at)
     crc = _crc_of_flow(flow)
     crc = crc32(crc, header.ctypes.data + at + BTH_LENGTH, header_length - BTH_LENGTH)
     if payload_length:
@@ -103,7 +99,7 @@ def is_intact(flow: Bytes, source_port: int, buffer: Bytes, at: int, length: int
 
     `length` must have passed `decode`. Trimmed packets have none to check.
     """
-    _fill(flow, source_port, _UDP_LENGTH + length, buffer, at)
+    _fill(flow, source_port, UDP_LENGTH + length, buffer, at)
     crc = crc32(_crc_of_flow(flow), buffer.ctypes.data + at + BTH_LENGTH, length - BTH_LENGTH - ICRC_LENGTH)
     end = at + length - ICRC_LENGTH
     wrong = np.int64(0)
@@ -115,7 +111,7 @@ def is_intact(flow: Bytes, source_port: int, buffer: Bytes, at: int, length: int
 @kernel
 def _fill(flow: Bytes, source_port: int, udp_length: int, buffer: Bytes, at: int) -> None:
     if flow[0] == _IPV4_BEGINS:
-        length_at, length = _IPV4_AT + 2, udp_length + _IPV4_LENGTH
+        length_at, length = _IPV4_AT + 2, udp_length + IPV4_LENGTH
     else:
         length_at, length = _IPV6_AT + 4, udp_length
     flow[length_at] = length >> 8 & 0xFF
