@@ -24,7 +24,7 @@ from openmrc.sim.workloads.parameters import Parameters
 SCHEMA_FILE = Path(__file__).with_name("scenario.schema.json")
 
 LoadBalancing = Literal["oblivious", "bitmap", "reps"]
-TransportName = Literal["mrc", "uet", "roce", "roce_selective", "roce_adaptive"]
+TransportName = Literal["mrc", "uet", "roce", "roce_selective", "roce_adaptive", "datagrams"]
 
 
 class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):

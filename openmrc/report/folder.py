@@ -1,0 +1,107 @@
+"""The folder a run leaves: summary, manifest, samples and flows as Parquet, and the HTML report.
+
+Each file is written under another name first and then renamed, so that a file that exists is whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from openmrc import __version__
+from openmrc.errors import ConfigError
+from openmrc.report.simulation import report
+from openmrc.sim.results import Run
+from openmrc.sim.scenario import Scenario
+from openmrc.units import NEVER, PS_PER_US
+
+
+def write(run: Run, scenario: Scenario, summary: dict[str, Any], folder: Path) -> list[str]:
+    """Write everything; return what could not be written and why, in words."""
+    folder.mkdir(parents=True, exist_ok=True)
+    told = manifest(scenario, run.threads)
+    _put(folder / "summary.json", json.dumps(summary, indent=1) + "\n")
+    _put(folder / "manifest.json", json.dumps(told, indent=1) + "\n")
+    if scenario.report.html:
+        _put(folder / "report.html", report(run, summary, told, scenario.report.title))
+    return write_tables(run, folder)
+
+
+def manifest(scenario: Scenario, threads: int) -> dict[str, Any]:
+    """Return what repeats the run: versions, seed, and the whole input."""
+    whole = json.loads(msgspec.json.encode(scenario))
+    return {
+        "openmrc": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
+        "command": sys.argv,
+        "seed": scenario.seed,
+        "threads": threads,
+        "scenario": whole,
+        "published": whole.get("published", []),
+    }
+
+
+def write_tables(run: Run, folder: Path) -> list[str]:
+    """Write samples and flows as Parquet."""
+    try:
+        polars = _polars()
+    except ConfigError as error:
+        return [str(error)]
+    polars.DataFrame(sample_columns(run)).write_parquet(folder / "samples.parquet")
+    polars.DataFrame(flow_columns(run)).write_parquet(folder / "flows.parquet")
+    return []
+
+
+def _polars() -> Any:
+    try:
+        import polars
+    except ImportError:
+        raise ConfigError("no Parquet files: they need polars; install openmrc[data]") from None
+    return polars
+
+
+def sample_columns(run: Run) -> dict[str, Any]:
+    """Return the samples as columns: a row per moment, plane and kind of link."""
+    samples, groups = run.samples, run.samples.groups
+    moments = len(samples.at)
+    columns: dict[str, Any] = {
+        "at_us": np.repeat(samples.at / PS_PER_US, len(groups)),
+        "plane": np.tile(np.array([group.plane for group in groups], np.int32), moments),
+        "links": [group.name for group in groups] * moments,
+    }
+    return columns | {name: values.ravel() for name, values in samples.values.items()}
+
+
+def flow_columns(run: Run) -> dict[str, Any]:
+    """Return the flows as columns; a time that never came is empty (NaN)."""
+    flows, traffic, results = run.work.moving, run.work.traffic, run.results
+    start, finish = (_us(values[flows]) for values in (results.started, results.finished))
+    return {
+        "flow": flows,
+        "workload": np.array(run.work.names)[run.work.workload[flows]].tolist(),
+        "source": traffic.source[flows],
+        "destination": traffic.destination[flows],
+        "bytes": traffic.size[flows],
+        "start_us": start,
+        "finish_us": finish,
+        "fct_us": finish - start,
+    }
+
+
+def _us(ps: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return np.where(ps < NEVER, ps / PS_PER_US, np.nan)
+
+
+def _put(path: Path, text: str) -> None:
+    draft = path.with_name(path.name + ".part")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)

@@ -1,0 +1,78 @@
+"""A page that is one file: style inside, charts as SVG, nothing fetched from anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+_STYLE = """
+:root { --ink:#1b2430; --soft:#5b6776; --paper:#ffffff; --card:#f6f8fa; --rim:#dde3ea; --grid:#e6ebf0; --mark:#b4451f;
+  --good:#1a7f45; --bad:#b42318;
+  --c0:#2563a8; --c1:#d97706; --c2:#15803d; --c3:#a21caf; --c4:#0e7490; --c5:#b91c1c; --c6:#6d5bd0; --c7:#6b7280; }
+@media (prefers-color-scheme: dark) { :root { --ink:#e6ebf1; --soft:#9aa7b5; --paper:#12171d; --card:#1a2129;
+  --rim:#2c3641; --grid:#28323d; --mark:#f0a47c; --good:#5cc98a; --bad:#f58a80;
+  --c0:#6aa9ec; --c1:#f2a94a; --c2:#5cc98a; --c3:#d987ea; --c4:#4fc3d9; --c5:#f58a80; --c6:#a99bff; --c7:#aab4bf; } }
+* { box-sizing:border-box } body { margin:0; background:var(--paper); color:var(--ink);
+  font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif }
+main { max-width:1180px; margin:0 auto; padding:28px 24px 60px } h1 { font-size:25px; margin:0 0 2px }
+h2 { font-size:17px; margin:34px 0 10px } p.lead { color:var(--soft); margin:0 0 18px; max-width:80ch }
+.tiles { display:grid; grid-template-columns:repeat(auto-fit,minmax(165px,1fr)); gap:12px }
+.tile,.card { background:var(--card); border:1px solid var(--rim); border-radius:8px; padding:12px 14px; min-width:0 }
+.tile b { display:block; font-size:22px; font-weight:600; font-variant-numeric:tabular-nums }
+.tile span { color:var(--soft); font-size:13px } .tile small { color:var(--soft) }
+.good { color:var(--good) } .bad { color:var(--bad) }
+.charts { display:grid; grid-template-columns:repeat(auto-fit,minmax(min(100%,520px),1fr)); gap:16px }
+.card h3 { font-size:14px; margin:0 0 6px; font-weight:600 }
+.card p { color:var(--soft); font-size:13px; margin:6px 0 0 }
+svg { width:100%; height:auto; display:block } svg text { fill:var(--soft); font-size:12px; font-family:inherit }
+svg .grid { stroke:var(--grid) } svg .axis { stroke:var(--soft) } svg .curve { fill:none; stroke-width:1.8 }
+svg .mark line { stroke:var(--mark); stroke-dasharray:3 3 } svg .mark text { fill:var(--mark); font-size:10px }
+.legend { display:flex; flex-wrap:wrap; gap:2px 14px; font-size:12.5px; color:var(--soft); margin-top:4px }
+.legend i { display:inline-block; width:12px; height:3px; margin-right:5px; vertical-align:middle }
+.scroll { overflow-x:auto } table { border-collapse:collapse; font-size:13.5px; min-width:50% }
+th,td { text-align:left; padding:5px 14px 5px 0; border-bottom:1px solid var(--rim); vertical-align:top }
+td.n,th.n { text-align:right; font-variant-numeric:tabular-nums } th { color:var(--soft); font-weight:500 }
+details { margin-top:12px } summary { cursor:pointer } pre { background:var(--card); border:1px solid var(--rim);
+  border-radius:8px; padding:12px; overflow-x:auto; font-size:12.5px }
+footer { color:var(--soft); font-size:13px; margin-top:40px }
+"""
+
+
+def page(title: str, body: Iterable[str]) -> str:
+    """Return a whole HTML document."""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><main>\n"
+        + "\n".join(body)
+        + "\n</main></body></html>\n"
+    )
+
+
+def tile(label: str, value: str, note: str = "", mood: str = "") -> str:
+    """Return one number with its name."""
+    small = f"<br><small>{escape(note)}</small>" if note else ""
+    return f'<div class="tile"><span>{escape(label)}</span><b class="{mood}">{escape(value)}</b>{small}</div>'
+
+
+def card(title: str, inside: str, note: str = "") -> str:
+    """Return a framed chart with its title and what to see in it."""
+    words = f"<p>{escape(note)}</p>" if note else ""
+    return f'<div class="card"><h3>{escape(title)}</h3>{inside}{words}</div>'
+
+
+def rows(header: Sequence[str], body: Iterable[Sequence[str]], numeric: Sequence[int] = ()) -> str:
+    """Return a table; columns in `numeric` are aligned to the right."""
+
+    def cells(values: Sequence[str], kind: str) -> str:
+        return "".join(
+            f"<{kind}{' class=n' if at in numeric else ''}>{escape(value)}</{kind}>" for at, value in enumerate(values)
+        )
+
+    lines = "".join(f"<tr>{cells(values, 'td')}</tr>" for values in body)
+    return f'<div class="scroll"><table><tr>{cells(header, "th")}</tr>{lines}</table></div>'
+
+
+def folded(title: str, text: str) -> str:
+    """Return long text that opens on demand."""
+    return f"<details><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details>"

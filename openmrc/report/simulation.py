@@ -1,0 +1,234 @@
+"""The one-file HTML report of a simulated run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from openmrc.report import svg
+from openmrc.report.page import card, folded, page, rows, tile
+from openmrc.report.svg import Chart, Line, Mark
+from openmrc.sim.results import Run
+from openmrc.units import NEVER, PS_PER_S, PS_PER_US
+
+MOST_EVENTS = 40  # in the table; a flapping link has thousands
+
+_TIME = "simulated time, us"
+
+
+def report(run: Run, summary: dict[str, Any], manifest: dict[str, Any], title: str = "") -> str:
+    """Return the page."""
+    return page(title or run.name, _body(run, summary, manifest, title or run.name))
+
+
+def _body(run: Run, summary: dict[str, Any], manifest: dict[str, Any], title: str) -> Iterator[str]:
+    yield f"<h1>{escape(title)}</h1>"
+    yield f'<p class="lead">{escape(_lead(summary, manifest))}</p>'
+    yield f'<div class="tiles">{"".join(_tiles(summary))}</div>'
+    for warning in summary["warnings"]:
+        yield f'<p class="bad">{escape(warning)}</p>'
+    if manifest.get("published"):
+        yield "<h2>Beside what was published</h2>" + _published(summary, manifest["published"])
+    yield f'<h2>Over time</h2><div class="charts">{"".join(_over_time(run))}</div>'
+    yield f'<h2>Flows and steps</h2><div class="charts">{"".join(_distributions(run, summary))}</div>'
+    yield "<h2>Workloads</h2>" + _workloads(summary)
+    if run.events:
+        yield "<h2>Faults</h2>" + _events(summary)
+    yield "<h2>Packets and paths</h2>" + _counters(summary)
+    yield "<h2>Slowest flows</h2>" + _slowest(summary)
+    yield "<h2>What was run</h2>" + folded(
+        "Manifest: seed, versions and the full input", json.dumps(manifest, indent=1)
+    )
+    yield folded("Summary", json.dumps(summary, indent=1))
+    yield f"<footer>openmrc {escape(summary['version'])}, seed {summary['seed']}: the same again, bit for bit.</footer>"
+
+
+def _lead(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
+    what = manifest.get("scenario", {}).get("description", "")
+    planes = f"{summary['planes']} plane{'s' if summary['planes'] != 1 else ''}"
+    return f"{what + ' ' if what else ''}{summary['hosts']:,} NICs, {planes}, transport {summary['transport']}."
+
+
+def _tiles(summary: dict[str, Any]) -> Iterator[str]:
+    flows, finished = summary["flows"], summary["finished"]
+    yield tile("flows finished", f"{finished:,} of {flows:,}", "", "good" if flows == finished else "bad")
+    fct = summary["fct_us"]
+    yield tile(
+        "completion time, p99", number(fct["p99"], " us"), f"mean {number(fct['mean'])}, max {number(fct['max'])}"
+    )
+    if "step_us" in summary:
+        step = summary["step_us"]
+        yield tile(
+            "step time, p99", number(step["p99"], " us"), f"p50 {number(step['p50'])}, max {number(step['max'])}"
+        )
+    yield tile("goodput", number(summary["goodput_gbps"]["total"], " Gb/s"), "all finished flows together")
+    counts = summary["packets"]
+    yield tile("retransmitted", f"{counts['retransmitted']:,}", f"of {counts['new']:,} packets")
+    yield tile("trimmed", f"{counts['trimmed']:,}", f"{counts['ecn_marked']:,} marked with ECN")
+    yield tile("lost", f"{counts['dropped']:,}", f"{counts['lost_on_links']:,} of them on broken links")
+    yield tile("simulated", number(summary["simulated_us"], " us"), f"in {summary['wall_s']:.2f} s here")
+
+
+def number(value: float | None, unit: str = "") -> str:
+    """Return a number as people read it."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}{unit}" if abs(value) >= 10_000 else f"{value:.4g}{unit}"
+
+
+def _over_time(run: Run) -> Iterator[str]:
+    marks = [Mark(event.at / PS_PER_US, event.text) for event in run.events[:MOST_EVENTS]]
+    yield card(
+        "Goodput of each plane",
+        svg.draw(Chart("Goodput of each plane", _TIME, "Gb/s into all NICs", _goodput_lines(run), marks)),
+        "Payload that reached NICs, duplicates included.",
+    )
+    yield card(
+        "Longest queue",
+        svg.draw(Chart("Longest queue", _TIME, "us to drain", _queue_lines(run), marks)),
+        "Of all ports that lead the same way, at each sample.",
+    )
+    yield card(
+        "Trims, drops, losses and marks",
+        svg.draw(Chart("Trims, drops, losses and marks", _TIME, "packets per us", _rate_lines(run), marks)),
+    )
+    ends = np.sort(run.results.finished[run.work.moving])
+    ends_us = ends[ends < NEVER] / PS_PER_US
+    line = Line("finished", np.concatenate([[0.0], ends_us]), np.arange(len(ends_us) + 1.0))
+    yield card("Flows finished", svg.draw(Chart("Flows finished", _TIME, "flows", [line], marks, steps=True)))
+
+
+def _goodput_lines(run: Run) -> list[Line]:
+    samples = run.samples
+    share = run.network.mtu / (run.network.mtu + run.network.header)
+    lines = []
+    for at, group in enumerate(samples.groups):
+        if group.name == "t0>nic" and len(samples.at) > 1:
+            payload = np.diff(samples.values["data_bytes"][:, at]) * share
+            seconds = np.diff(samples.at) / PS_PER_S
+            lines.append(Line(f"plane {group.plane}", samples.at[1:] / PS_PER_US, payload * 8e-9 / seconds))
+    return lines
+
+
+def _queue_lines(run: Run) -> list[Line]:
+    samples = run.samples
+    names = list(dict.fromkeys(group.name for group in samples.groups if not group.name.startswith("nic")))
+    lines = []
+    for name in names if len(samples.at) else []:
+        mine = [at for at, group in enumerate(samples.groups) if group.name == name]
+        longest = samples.values["queue_longest_ps"][:, mine].max(axis=1)
+        lines.append(Line(name, samples.at / PS_PER_US, longest / PS_PER_US))
+    return lines
+
+
+def _rate_lines(run: Run) -> list[Line]:
+    samples = run.samples
+    if len(samples.at) < 2:
+        return []
+    us = np.diff(samples.at) / PS_PER_US
+    shown = (("trimmed", "trimmed"), ("dropped", "dropped, queue full"), ("lost", "lost on links"))
+    lines = [Line(label, samples.at[1:] / PS_PER_US, np.diff(samples.total(name)) / us) for name, label in shown]
+    return [*lines, Line("ECN marked", samples.at[1:] / PS_PER_US, np.diff(samples.total("ecn_marked")) / us)]
+
+
+def _distributions(run: Run, summary: dict[str, Any]) -> Iterator[str]:
+    chart = Chart("Flow completion times", "completion time, us", "share of flows", _fct_lines(run), steps=True)
+    yield card("Flow completion times", svg.draw(chart), "Finished flows; start to last acknowledgement.")
+    planes = [(f"plane {plane}", rate) for plane, rate in enumerate(summary["goodput_gbps"]["plane"])]
+    yield card("Goodput by plane", svg.bars("Goodput by plane", "Gb/s", planes, "Gb/s"), "Over the whole run.")
+    if "step_us" in summary:
+        each = np.array(summary["step_us"]["each"])
+        line = Line("step", np.arange(1.0, len(each) + 1), each)
+        yield card(
+            "Step times", svg.draw(Chart("Step times", "step", "us", [line])), "A step ends with its slowest host."
+        )
+
+
+def _fct_lines(run: Run) -> list[Line]:
+    lines = []
+    for workload, name in enumerate(run.work.names):
+        mine = run.work.moving[run.work.workload[run.work.moving] == workload]
+        done = mine[run.results.finished[mine] < NEVER]
+        times = np.sort(run.results.finished[done] - run.results.started[done]) / PS_PER_US
+        if len(times):
+            lines.append(Line(name, times, np.arange(1, len(times) + 1) / len(mine)))
+    return lines
+
+
+def _workloads(summary: dict[str, Any]) -> str:
+    header = ("workload", "flows", "finished", "bytes", "FCT mean us", "p50", "p99", "max", "last finish us")
+    body = [
+        (
+            each["name"], f"{each['flows']:,}", f"{each['finished']:,}", f"{each['bytes']:,}",
+            *(number(each["fct_us"][name]) for name in ("mean", "p50", "p99", "max")), number(each["last_finish_us"]),
+        )
+        for each in summary["workloads"]
+    ]  # fmt: skip
+    return rows(header, body, numeric=range(1, 9))
+
+
+def _events(summary: dict[str, Any]) -> str:
+    shown = summary["events"][:MOST_EVENTS]
+    body = [(str(at), number(event["at_us"]), event["what"]) for at, event in enumerate(shown, 1)]
+    more = len(summary["events"]) - len(shown)
+    note = f"<p class='lead'>and {more:,} more</p>" if more else ""
+    return rows(("no.", "at us", "what"), body, numeric=(0, 1)) + note
+
+
+def _counters(summary: dict[str, Any]) -> str:
+    body = [(name.replace("_", " "), f"{value:,}") for name, value in summary["packets"].items()]
+    body += [(f"longest queue, {tier} links", f"{value:.4g} us") for tier, value in summary["queue_us"].items()]
+    body += [
+        (f"goodput down {tier} links", f"{rate:.4g} Gb/s") for tier, rate in summary["goodput_gbps"]["tier"].items()
+    ]
+    body += list(_flattened("", summary["transport_counters"]))
+    return rows(("what", "count"), body, numeric=(1,))
+
+
+def _flattened(prefix: str, counters: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in counters.items():
+        if isinstance(value, dict):
+            yield from _flattened(f"{prefix}{name} ", value)
+        elif isinstance(value, (int, float, str)):
+            words = f"{prefix}{name}".replace("_", " ")
+            yield words, f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _slowest(summary: dict[str, Any]) -> str:
+    body = [
+        (
+            str(flow["flow"]), flow["source"], flow["destination"], f"{flow['bytes']:,}", number(flow["start_us"]),
+            number(flow["fct_us"]) if flow["fct_us"] is not None else "unfinished",
+        )
+        for flow in summary["slowest"]
+    ]  # fmt: skip
+    return rows(("flow", "from", "to", "bytes", "start us", "FCT us"), body, numeric=(0, 3, 4, 5))
+
+
+def figure(summary: dict[str, Any], path: str) -> float | None:
+    """Return the number at a dotted path of the summary, or None."""
+    found: Any = summary
+    for step in path.split(".") if path else []:
+        if isinstance(found, list) and step.isdigit() and int(step) < len(found):
+            found = found[int(step)]
+        elif isinstance(found, dict) and step in found:
+            found = found[step]
+        else:
+            return None
+    return float(found) if isinstance(found, (int, float)) else None
+
+
+def _published(summary: dict[str, Any], published: list[dict[str, Any]]) -> str:
+    body = []
+    for each in published:
+        ours = figure(summary, each.get("of", ""))
+        theirs = each.get("value")
+        off = f"{100 * (ours - theirs) / theirs:+.1f} %" if ours is not None and theirs else ""
+        words = each.get("words", "")
+        body.append((each["what"], number(theirs, f" {each.get('unit', '')}") if theirs is not None else words,
+                     number(ours, f" {each.get('unit', '')}"), off, each["source"]))  # fmt: skip
+    return rows(("what", "published", "simulated", "off by", "source"), body, numeric=(1, 2, 3))

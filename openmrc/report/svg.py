@@ -1,0 +1,206 @@
+"""Charts as SVG text: lines over time, distributions, bars. No dependency, no script; a page can hold many.
+
+Colours are CSS variables (`--c0` ... `--c7`, `--ink`, `--grid`, `--mark`), so a page's theme decides them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+WIDTH, HEIGHT = 760, 280
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 14, 44
+COLOURS = 8
+MOST_POINTS = 1200  # of one line; more cannot be seen and make the file large
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve."""
+
+    label: str
+    x: Floats
+    y: Floats
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A moment worth seeing."""
+
+    x: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """What is drawn, and how its axes are called."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: Sequence[Line]
+    marks: Sequence[Mark] = field(default_factory=tuple)
+    steps: bool = False  # hold each value until the next, as a distribution does
+    y_from_zero: bool = True
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """From values to pixels, one axis."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+
+def ticks(low: float, high: float, wanted: int = 6) -> list[float]:
+    """Return round numbers (1, 2 or 5 times a power of ten apart) that lie in [low, high]."""
+    span = high - low
+    raw = span / wanted if span > 0 else 1.0
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(power * nice for nice in (1, 2, 5, 10) if power * nice >= raw * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [at * step for at in range(first, last + 1)]
+
+
+def shown(value: float) -> str:
+    """Return a number as an axis shows it."""
+    if value == 0:
+        return "0"
+    for limit, suffix in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= limit:
+            unit = 1e3 if suffix == "k" else limit
+            return f"{value / unit:.4g}{suffix}"
+    return f"{value:.4g}"
+
+
+def draw(chart: Chart) -> str:
+    """Return the chart as an `<svg>` element."""
+    lines = [_thinned(line) for line in chart.lines if len(line.x)]
+    if not lines:
+        return _empty(chart)
+    x = _axis([line.x for line in lines], _LEFT, WIDTH - _RIGHT, from_zero=False)
+    y = _axis([line.y for line in lines], HEIGHT - _BOTTOM, _TOP, from_zero=chart.y_from_zero)
+    marks = [mark for mark in chart.marks if x.low <= mark.x <= x.high]
+    parts = [_frame(chart, x, y)]
+    parts += [_mark(mark, number, x) for number, mark in enumerate(marks, 1)]
+    parts += [_curve(line, number, x, y, chart.steps) for number, line in enumerate(lines)]
+    return _svg(chart.title, "".join(parts)) + _legend(lines)
+
+
+def _axis(values: Sequence[Floats], start: float, end: float, *, from_zero: bool) -> _Scale:
+    low, high = min(float(part.min()) for part in values), max(float(part.max()) for part in values)
+    low = min(0.0, low) if from_zero else low
+    if high <= low:
+        high = low + (abs(low) or 1.0)
+    room = 0.05 * (high - low) if from_zero else 0.0
+    return _Scale(low, high + room, start, end)
+
+
+def _thinned(line: Line) -> Line:
+    """Keep of each stretch of points its lowest and highest, so that no peak is lost."""
+    if len(line.x) <= MOST_POINTS:
+        return line
+    edges = np.linspace(0, len(line.x), MOST_POINTS // 2 + 1).astype(int)
+    kept: list[int] = [0, len(line.x) - 1]
+    for first, last in itertools.pairwise(edges.tolist()):
+        kept += [first + int(np.argmin(line.y[first:last])), first + int(np.argmax(line.y[first:last]))]
+    rows = np.unique(kept)
+    return Line(line.label, line.x[rows], line.y[rows])
+
+
+def _svg(title: str, inside: str) -> str:
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title, quote=True)}" '
+        f'xmlns="http://www.w3.org/2000/svg">{inside}</svg>'
+    )
+
+
+def _empty(chart: Chart) -> str:
+    text = f'<text x="{WIDTH / 2}" y="{HEIGHT / 2}" text-anchor="middle" class="tick">nothing was recorded</text>'
+    return _svg(chart.title, text)
+
+
+def _frame(chart: Chart, x: _Scale, y: _Scale) -> str:
+    parts = []
+    for value in ticks(y.low, y.high, 5):
+        at = y(value)
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
+        parts.append(f'<text class="tick" x="{_LEFT - 8}" y="{at + 4:.1f}" text-anchor="end">{shown(value)}</text>')
+    bottom = HEIGHT - _BOTTOM
+    for value in ticks(x.low, x.high, 8):
+        at = x(value)
+        parts.append(f'<line class="axis" x1="{at:.1f}" x2="{at:.1f}" y1="{bottom}" y2="{bottom + 4}"/>')
+        parts.append(f'<text class="tick" x="{at:.1f}" y="{bottom + 17}" text-anchor="middle">{shown(value)}</text>')
+    parts.append(f'<line class="axis" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{bottom}" y2="{bottom}"/>')
+    middle = (_TOP + bottom) / 2
+    parts.append(
+        f'<text class="label" x="{(_LEFT + WIDTH - _RIGHT) / 2}" y="{HEIGHT - 8}" text-anchor="middle">'
+        f"{escape(chart.x_label)}</text>"
+        f'<text class="label" transform="translate(14 {middle}) rotate(-90)" text-anchor="middle">'
+        f"{escape(chart.y_label)}</text>"
+    )
+    return "".join(parts)
+
+
+def _mark(mark: Mark, number: int, x: _Scale) -> str:
+    at = x(mark.x)
+    return (
+        f'<g class="mark"><title>{escape(mark.label)}</title>'
+        f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{_TOP}" y2="{HEIGHT - _BOTTOM}"/>'
+        f'<text x="{at + 3:.1f}" y="{_TOP + 9}">{number}</text></g>'
+    )
+
+
+def _curve(line: Line, number: int, x: _Scale, y: _Scale, steps: bool) -> str:
+    points = [f"{x(float(a)):.1f} {y(float(b)):.1f}" for a, b in zip(line.x, line.y, strict=True)]
+    path = "M" + "L".join(points)
+    if steps:
+        path = "M" + points[0] + "".join(
+            f"H{x(float(a)):.1f}V{y(float(b)):.1f}" for a, b in zip(line.x[1:], line.y[1:], strict=True)
+        )  # fmt: skip
+    colour = f"var(--c{number % COLOURS})"
+    return f'<path d="{path}" class="curve" stroke="{colour}"><title>{escape(line.label)}</title></path>'
+
+
+def _legend(lines: Sequence[Line]) -> str:
+    if len(lines) < 2:
+        return ""
+    items = "".join(
+        f'<span><i style="background:var(--c{number % COLOURS})"></i>{escape(line.label)}</span>'
+        for number, line in enumerate(lines)
+    )
+    return f'<div class="legend">{items}</div>'
+
+
+def bars(title: str, x_label: str, values: Sequence[tuple[str, float]], unit: str) -> str:
+    """Return horizontal bars with their labels and values."""
+    highest = max((value for _, value in values), default=0.0) or 1.0
+    row, left, right = 26, 150, 110
+    height = row * len(values) + 8
+    parts = []
+    for at, (label, value) in enumerate(values):
+        y = 4 + at * row
+        width = max(0.0, value / highest) * (WIDTH - left - right)
+        parts.append(
+            f'<text class="tick" x="{left - 8}" y="{y + 17}" text-anchor="end">{escape(label)}</text>'
+            f'<rect x="{left}" y="{y + 4}" width="{width:.1f}" height="{row - 9}" rx="2" fill="var(--c0)"/>'
+            f'<text class="tick" x="{left + width + 6:.1f}" y="{y + 17}">{shown(value)} {escape(unit)}</text>'
+        )
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(f"{title}, {x_label}", quote=True)}" '
+        f'xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg>'
+    )
