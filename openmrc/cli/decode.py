@@ -24,15 +24,15 @@ def decode(
         str | None, typer.Option("--hex", metavar="HEX", help="one UDP payload from BTH on, with or without ICRC")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object per packet and line")] = False,
-    port: Annotated[list[int] | None, typer.Option(help="UDP destination port of MRC [default: 4791, 4971]")] = None,
+    port: Annotated[list[int] | None, typer.Option(help="UDP destination port of MRC (default: 4791 and 4971)")] = None,
     ev_format: Annotated[str, typer.Option(help=f"where the EV is: {', '.join(PLACEMENTS)}")] = "ecmp",
     trimmed_dscp: Annotated[
-        list[int] | None, typer.Option(help="DSCP of trimmed packets [default: 12, 16]", min=0, max=63)
+        list[int] | None, typer.Option(help="DSCP of trimmed packets (default: 12 and 16)", min=0, max=63)
     ] = None,
     trimmed: Annotated[bool, typer.Option("--trimmed", help="with --hex: the packet was trimmed")] = False,
     icrc: Annotated[
         bool | None,
-        typer.Option("--icrc/--no-icrc", help="with --hex: it ends with the ICRC or not [default: by length]"),
+        typer.Option("--icrc/--no-icrc", help="with --hex: it ends with the ICRC or not (default: tell by length)"),
     ] = None,
     limit: Annotated[int | None, typer.Option(help="stop after this many packets", min=1)] = None,
     lua: Annotated[Path | None, typer.Option(metavar="PATH", help="write the Wireshark plugin there, and stop")] = None,

@@ -8,8 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from openmrc.wire.codes import Opcode
+from openmrc.wire.entropy import PLACEMENT_NOTES, Placement, flow_label, source_port
 from openmrc.wire.headers import HEADERS, STACKS, TSETH, WITH_PAYLOAD, Field, Header, length, stack
 from openmrc.wire.layout import ICRC_LENGTH
+from openmrc.wire.message import REASONS
 from openmrc.wire.wireshark import filter_name, plugin
 
 PACKAGE = Path(__file__).parent
@@ -30,7 +32,7 @@ least significant byte first. Bits that no row names are reserved: sent as zero,
 
 def page() -> str:
     """Return the page as Markdown."""
-    return _INTRODUCTION + _packets() + "".join(_header(header) for header in HEADERS)
+    return _INTRODUCTION + _packets() + "".join(_header(header) for header in HEADERS) + _placements() + _refusals()
 
 
 def _packets() -> str:
@@ -44,6 +46,22 @@ def _packet(opcode: Opcode) -> str:
     names += ["payload"] if opcode in WITH_PAYLOAD else []
     sizes = sorted({length(stack(opcode, timestamped)) + ICRC_LENGTH for timestamped in (False, True)})
     return f"| `0x{opcode:02X}` | {opcode.name} | {' '.join(names)} | {' or '.join(map(str, sizes))} |\n"
+
+
+def _placements() -> str:
+    ev = 0x11223344
+    rows = [
+        f"| {item.name} | `{source_port(item, ev):#06x}` | `{flow_label(item, ev):#07x}` | {PLACEMENT_NOTES[item]} |\n"
+        for item in Placement
+    ]
+    head = f"## Where EV {ev:#x} is carried\n\n| placement | UDP source port | IPv6 flow label | |\n|---|---|---|---|\n"
+    return head + "".join(rows) + "\n"
+
+
+def _refusals() -> str:
+    rows = [f"| {int(status)} | {status.name} | {reason} |\n" for status, reason in REASONS.items()]
+    head = "## Why bytes are refused\n\n| status | in the data path | for people |\n|---|---|---|\n"
+    return head + "".join(rows)
 
 
 def _header(header: Header) -> str:

@@ -28,6 +28,15 @@ class Placement(IntEnum):
     SRV6 = 4  # the outer address is the path; the port holds 0xC000 + the index of the EV
 
 
+PLACEMENT_NOTES = {
+    Placement.UDP: "16 bits, IPv4 or IPv6",
+    Placement.ECMP: "over IPv4 only the half in the port",
+    Placement.STEV: "subfields read by switches, port first",
+    Placement.STEV_LABEL_FIRST: "subfields read by switches, flow label first",
+    Placement.SRV6: "14 bits: the index of the EV; the path is the outer address",
+}
+
+
 @kernel
 def source_port(placement: int, ev: int) -> int:
     """Return the UDP source port of a packet that travels on `ev`."""
