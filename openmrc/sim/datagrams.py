@@ -146,11 +146,11 @@ def _post(state: Datagrams, network: Network, now: int, flow: int) -> int:
 def _next_done(state: Datagrams, nic: int) -> int:
     source = state.sources[nic]
     if source.arrived != NONE:
-        done = source.arrived * 2 + Side.RECEIVER
+        done = source.arrived * 4 + Side.RECEIVER
         source.arrived = NONE
         return done
     if source.left != NONE:
-        done = source.left * 2 + Side.SENDER
+        done = source.left * 4 + Side.SENDER
         source.left = NONE
         return done
     return NONE

@@ -22,7 +22,7 @@ def settle(state: harness.State, network: Network, shard: int, now: int, nic: in
     while True:
         done = harness.next_done(state, nic)
         while done != NONE:
-            _complete(network, shard, now, nic, done >> 1, done & 1)
+            _complete(network, shard, now, nic, done >> 2, done & 3)
             done = harness.next_done(state, nic)
         if _start(state, network, shard, now, nic) == 0:
             return
@@ -56,11 +56,14 @@ def _start(state: harness.State, network: Network, shard: int, now: int, nic: in
 def _complete(network: Network, shard: int, now: int, nic: int, flow: int, side: int) -> None:
     """Note a completion and let go what waits for it."""
     message = network.flows[flow]
-    if side == Side.SENDER:
-        message.sent_at = now
-        network.shards[shard].finished += 1
-    else:
+    if side == Side.RECEIVER:
         message.received_at = now
+    else:
+        network.shards[shard].finished += 1
+        if side == Side.SENDER:
+            message.sent_at = now
+        else:
+            message.failed_at = now
     for index in range(message.first_release, message.first_release + message.release_count):
         release = network.releases[index]
         if release.side == side:

@@ -27,11 +27,13 @@ def next_packet(state: State, network: Network, shard: int, now: int, nic: int, 
     `free_ports` masks the ports that can take data now; control does not ask. To fill: destination, plane, entropy,
     size, service, trimmable, and the frame.
     """
+    raise AssertionError("every transport has a variant")
 
 
 @generic
 def next_deadline(state: State, nic: int) -> int:
     """Return when `expire` wants to be called (ps), or NEVER. It may be early."""
+    raise AssertionError("every transport has a variant")
 
 
 @generic
@@ -42,11 +44,13 @@ def expire(state: State, now: int, nic: int) -> None:
 @generic
 def post(state: State, network: Network, now: int, flow: int) -> int:
     """Begin a message; return 1, or 0: it cannot be taken yet, ask again after the next completion."""
+    raise AssertionError("every transport has a variant")
 
 
 @generic
 def next_done(state: State, nic: int) -> int:
-    """Return 2 x flow + traffic.Side of a completion that has not been taken, or NONE."""
+    """Return 4 x flow + traffic.Side of a completion that has not been taken, or NONE."""
+    raise AssertionError("every transport has a variant")
 
 
 @generic

@@ -89,7 +89,8 @@ def column(rows: Table[Any], name: str) -> NDArray[Any]:
 
 def link_delays(topology: Topology) -> Ints:
     """Return propagation and the forwarding latency at the far end, of every directed link (ps)."""
-    return topology.link_delay + topology.node_delay[topology.link_destination]
+    delays: Ints = topology.link_delay + topology.node_delay[topology.link_destination]
+    return delays
 
 
 def longest_round_trip(topology: Topology, shape: PlaneShape, settings: NetworkSettings) -> int:
@@ -230,13 +231,15 @@ def _lay_plane(network: Network, shape: PlaneShape) -> None:
 def _up_base(shape: PlaneShape, tier: int, index: Ints, up: int, ups: int) -> Ints:
     if tier == shape.tiers - 1 and shape.long:  # the second site's switches send back over the twin links
         far = index >= shape.top_per_site
-        return np.where(far, shape.long_back + (index - shape.top_per_site) * ups, shape.long_out + index * ups)
+        back: Ints = shape.long_back + (index - shape.top_per_site) * ups
+        return np.where(far, back, shape.long_out + index * ups)
     return up + index * ups
 
 
 def _t1_down(shape: PlaneShape, t1: Ints) -> Ints:
     """Return the link from a T1 to the T0 of index 0, were it in its pod: offsets count T0s of the whole plane."""
-    return shape.fabric_down + t1 % max(1, shape.t1_per_pod) * shape.t0_bundle
+    first: Ints = shape.fabric_down + t1 % max(1, shape.t1_per_pod) * shape.t0_bundle
+    return first
 
 
 def _t2_down(shape: PlaneShape, t2: Ints) -> Ints:

@@ -71,6 +71,7 @@ class Results:
     started: Ints  # ps by flow, NEVER: did not
     finished: Ints  # ps by flow: all acknowledged at the sender; NEVER
     received: Ints  # ps by flow: all in memory at the receiver; NEVER where nobody asked
+    failed: Ints  # ps by flow: given up by its transport; NEVER
     links: dict[str, Ints]  # counters by link: data_packets, data_bytes, control_packets, trimmed, dropped, peak,
     # arrived, arrived_bytes, marked, lost
     counters: dict[str, Any]  # the transport's own
@@ -108,9 +109,10 @@ class World:
                 earliest = min(earliest, loop.deliver_signals(self.network), self._next_fault_at())
                 if loop.level(self.network, reserve) < reserve // 4:
                     raise MrcError(f"out of packet rows at {self.now} ps; the run was laid out too small")
-                self.now = max(end, earliest)
+                over = self.is_done() or earliest >= NEVER
+                self.now = end if over else max(end, earliest)
                 watch()
-                if self.is_done() or earliest >= NEVER:
+                if over:
                     return
 
     def is_done(self) -> bool:
@@ -234,6 +236,7 @@ def _results(
         started=column(network.flows, "posted_at").copy(),
         finished=column(network.flows, "sent_at").copy(),
         received=column(network.flows, "received_at").copy(),
+        failed=column(network.flows, "failed_at").copy(),
         links=links,
         counters=transport.counters(world.state),
         samples=samples,
@@ -250,7 +253,7 @@ def with_flows(network: Network, traffic: Traffic) -> Network:
     flows, releases = table(tables.Flow, count), table(tables.Release, len(traffic.released))
     for name in ("source", "destination", "size", "start", "waits"):
         column(flows, name)[:] = getattr(traffic, name)
-    for name in ("posted_at", "sent_at", "received_at"):
+    for name in ("posted_at", "sent_at", "received_at", "failed_at"):
         column(flows, name)[:] = NEVER
     for name in ("next", "handle"):
         column(flows, name)[:] = NONE

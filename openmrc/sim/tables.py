@@ -162,17 +162,16 @@ class Flow:
     posted_at: Int  # ps; NEVER: not yet
     sent_at: Int  # ps, all acknowledged at the sender; NEVER
     received_at: Int  # ps, all in the receiver's memory; NEVER
+    failed_at: Int  # ps, given up; NEVER
     size: Int  # bytes
     source: Int32
     destination: Int32
     waits: Int32  # releases still to come
     handle: Int32  # the transport's queue pair
     next: Int32  # that waits at the same NIC
-    queued: Int32  # in its NIC's list of messages that wait for their start
     first_release: Int32
     release_count: Int32
     watched: Int32  # the receiver's completion releases something
-    retransmitted: Int32
 
 
 class Release:

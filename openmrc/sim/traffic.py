@@ -33,6 +33,7 @@ class Side(IntEnum):
 
     SENDER = 0  # the last byte is acknowledged
     RECEIVER = 1  # the last byte, and all before it on this connection, are in memory
+    FAILED = 2  # at the sender: given up; releases nothing
 
 
 @dataclass(frozen=True)

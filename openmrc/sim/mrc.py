@@ -1,0 +1,109 @@
+"""MRC in the simulator: the engine's own doors, and packets that travel as frames.
+
+Nothing of the protocol is here. A message is an RDMA write; it carries an immediate when its arrival releases others,
+because only a WriteIMM is reported at the receiver (MRC §6.1).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from openmrc.core.rows import Int, Table
+from openmrc.engine import endpoint
+from openmrc.engine.messages import PostStatus
+from openmrc.engine.tables import NONE, CompletionKind, Engine, WcStatus
+from openmrc.sim import harness
+from openmrc.sim.mrc_frames import Frame, pack, unpack
+from openmrc.sim.tables import Network, Service
+from openmrc.sim.traffic import Side
+from openmrc.wire.codes import Opcode, TrafficClass
+
+R_KEY = 1  # of the one region that every NIC registers: all of its memory
+
+
+class Tally:
+    """What a NIC's endpoint has told, summed up."""
+
+    ev_events: Int  # changes of EV state that took a path out of use or brought it back
+    retired: Int
+    restored: Int
+    qp_errors: Int
+
+
+class Mrc(NamedTuple):
+    """State of the transport: the engine, and the packets on their way."""
+
+    engine: Engine
+    frames: Table[Frame]
+    tallies: Table[Tally]
+
+
+@harness.receive.variant(Mrc)
+def _receive(state: Mrc, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
+    row = network.hops[hop]
+    engine = state.engine
+    unpack(state.frames, engine.packets, row.frame, shard)
+    packet = engine.packets[shard]
+    packet.entropy = row.entropy
+    packet.port = row.plane
+    packet.source = row.source
+    packet.marked = row.marked
+    packet.trimmed = row.trimmed
+    endpoint.receive(engine, now, nic, shard)
+
+
+@harness.next_packet.variant(Mrc)
+def _next_packet(state: Mrc, network: Network, shard: int, now: int, nic: int, free_ports: int, hop: int) -> int:
+    engine = state.engine
+    if endpoint.next_packet(engine, now, nic, free_ports, shard) == 0:
+        return 0
+    packet = engine.packets[shard]
+    row = network.hops[hop]
+    pack(engine.packets, state.frames, shard, row.frame)
+    row.destination = packet.destination
+    row.entropy = packet.entropy
+    row.plane = packet.port
+    row.trimmable = 1 if TrafficClass.TRIMMABLE <= packet.traffic_class <= TrafficClass.TRIMMABLE_RETX else 0
+    if packet.opcode <= Opcode.WRITE_ONLY_IMM:
+        row.size = network.rules[0].header + packet.payload_length
+        row.service = Service.DATA
+    else:
+        row.size = network.rules[0].control_size
+        row.service = Service.CONTROL if packet.traffic_class == TrafficClass.CONTROL else Service.DATA
+    return 1
+
+
+@harness.next_deadline.variant(Mrc)
+def _next_deadline(state: Mrc, nic: int) -> int:
+    return endpoint.next_deadline(state.engine, nic)
+
+
+@harness.expire.variant(Mrc)
+def _expire(state: Mrc, now: int, nic: int) -> None:
+    endpoint.expire(state.engine, now, nic)
+
+
+@harness.post.variant(Mrc)
+def _post(state: Mrc, network: Network, now: int, flow: int) -> int:
+    row = network.flows[flow]
+    status = endpoint.post_write(state.engine, now, row.handle, flow, 0, row.size, 0, R_KEY, flow, row.watched, 0, 1)
+    return 0 if status == PostStatus.FULL else 1
+
+
+@harness.next_done.variant(Mrc)
+def _next_done(state: Mrc, nic: int) -> int:
+    while True:
+        done = endpoint.next_completion(state.engine, nic)
+        if done == NONE:
+            return NONE
+        row = state.engine.completions[done]
+        good = row.status == WcStatus.SUCCESS
+        if row.kind == CompletionKind.SEND:
+            return row.wr_id * 4 + (Side.SENDER.value if good else Side.FAILED.value)
+        if good:  # else a posted receive that a failed connection gives back
+            return row.immediate * 4 + Side.RECEIVER.value
+
+
+@harness.set_port.variant(Mrc)
+def _set_port(state: Mrc, now: int, nic: int, port: int, up: int) -> None:
+    endpoint.set_port(state.engine, now, nic, port, up)
