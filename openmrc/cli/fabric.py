@@ -114,6 +114,95 @@ def profile(
 
 
 @app.command()
+def export(
+    file: FabricFile,
+    to: Annotated[str, typer.Option("--to", help="sonic, frr, cumulus, linux, eos (experimental) or containerlab.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Folder to write to; else print (one switch).")] = None,
+    switch: Annotated[list[str] | None, typer.Option("--switch", help="Only this switch; may be repeated.")] = None,
+    breakout: Annotated[int, typer.Option(min=1, help="Ports a cage, for port names.")] = 1,
+    lanes: Annotated[int, typer.Option(min=1, help="Lanes a cage, for port names.")] = 8,
+    image: Annotated[str, typer.Option(help="old: a SONiC that knows no uA.")] = "current",
+    as_json: Json = False,
+) -> None:
+    """Write the switches' configurations."""
+    from openmrc.errors import ConfigError
+    from openmrc.fabric.export.targets import export as write
+    from openmrc.fabric.export.view import Options
+
+    plan = _plan(file)
+    switches = [plan.topology.node_named(name) for name in switch] if switch else None
+    if out is None and to != "containerlab" and (switches is None or len(switches) > 1):
+        raise ConfigError("give --out FOLDER, or --switch NAME once to print one switch")
+    files = write(plan, to, Options(breakout, lanes, image), switches)
+    if out is None:
+        texts = dict(files)
+        headed = (f"# file {name}\n{text}" if len(texts) > 1 else text for name, text in texts.items())
+        typer.echo(_json(texts) if as_json else "".join(headed), nl=as_json)
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    count = 0
+    for name, text in files:
+        (out / name).write_text(text)
+        count += 1
+    _answer({"to": to, "folder": str(out), "files": count}, as_json)
+
+
+@app.command()
+def diff(
+    file: FabricFile,
+    switch: Annotated[str, typer.Argument(help="Switch the dump is of.")],
+    dump: Annotated[Path | None, typer.Argument(help="`ip -6 -j route`, CONFIG_DB JSON, FRR text or JSON.")] = None,
+    of: Annotated[str, typer.Option("--of", help="linux, sonic or frr: what wrote the dump.")] = "linux",
+    namespace: Annotated[str | None, typer.Option("--netns", help="Ask this network namespace instead.")] = None,
+    breakout: Annotated[int, typer.Option(min=1, help="Ports a cage, for port names.")] = 1,
+    lanes: Annotated[int, typer.Option(min=1, help="Lanes a cage, for port names.")] = 8,
+    as_json: Json = False,
+) -> None:
+    """Print what is missing, extra or wrong on a switch; exit 1 when anything is."""
+    import msgspec
+
+    from openmrc.errors import ConfigError
+    from openmrc.fabric.diff import compare
+    from openmrc.fabric.export.view import Options
+
+    if (dump is None) == (namespace is None):
+        raise ConfigError("give a dump file or --netns NAME, one of the two")
+    plan = _plan(file)
+    text = _dump_of(namespace) if namespace else _read(dump)
+    source = f"namespace {namespace}" if namespace else str(dump)
+    found = compare(plan, plan.topology.node_named(switch), of, text, source, Options(breakout, lanes))
+    _answer({"clean": found.clean, **msgspec.to_builtins(found)}, as_json)
+    if not found.clean:
+        raise typer.Exit(1)
+
+
+def _read(path: Path | None) -> str:
+    from openmrc.errors import ConfigError
+
+    assert path is not None
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
+
+
+def _dump_of(namespace: str) -> str:
+    """Ask iproute2 for the routes of a network namespace."""
+    import subprocess
+
+    from openmrc.errors import ConfigError
+
+    command = ["ip", "-n", namespace, "-6", "-j", "route", "show", "table", "main"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigError(f"{' '.join(command)}: {error}") from None
+    if done.returncode:
+        raise ConfigError(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout or "[]"
+
+
+@app.command()
 def schema() -> None:
     """Print the JSON Schema of fabric.yaml."""
     from openmrc.fabric.description import schema_text
@@ -143,10 +232,14 @@ def _tables(plan: UsidPlan, path: Path | None) -> Any:
 def _answer(what: dict[str, Any], as_json: bool) -> None:
     """Print as one JSON object, or as YAML, which reads well and is exact."""
     if as_json:
-        import msgspec
-
-        typer.echo(msgspec.json.encode(what).decode())
+        typer.echo(_json(what))
         return
     import yaml
 
     typer.echo(yaml.safe_dump(what, sort_keys=False, width=120).rstrip())
+
+
+def _json(what: dict[str, Any]) -> str:
+    import msgspec
+
+    return msgspec.json.encode(what).decode()

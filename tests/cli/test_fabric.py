@@ -111,3 +111,25 @@ def test_the_schema_is_printed() -> None:
 def test_an_unknown_host_is_refused() -> None:
     result = run(app, ["fabric", "path", LAB, "h0", "h16"])
     assert "NICs are h0 to h15" in str(result.exception)
+
+
+def test_an_export_is_written_and_reads_back(tmp_path: Path) -> None:
+    answer = said("export", LAB, "--to", "sonic", "--out", str(tmp_path))
+    assert answer["files"] == 32
+    again = said("diff", LAB, "p1-t1-02", str(tmp_path / "p1-t1-02.json"), "--of", "sonic")
+    assert (again["clean"], again["missing"], again["extra"], again["wrong"]) == (True, [], [], [])
+
+
+def test_the_dump_of_another_switch_is_told(tmp_path: Path) -> None:
+    said("export", LAB, "--to", "frr", "--out", str(tmp_path))
+    result = run(app, ["fabric", "diff", LAB, "p1-t1-02", str(tmp_path / "p1-t1-03.conf"), "--of", "frr", "--json"])
+    assert result.exit_code == 1
+    answer = json.loads(result.stdout)
+    assert (answer["missing"], answer["extra"]) == (["fcbb:bb01:2002::/48 un"], ["fcbb:bb01:2003::/48 un"])
+
+
+def test_one_switch_can_be_printed() -> None:
+    result = run(app, ["fabric", "export", LAB, "--to", "frr", "--switch", "p0-t0-00"])
+    assert "hostname p0-t0-00" in result.stdout
+    whole = run(app, ["fabric", "export", LAB, "--to", "frr"])
+    assert "give --out" in str(whole.exception)
