@@ -244,7 +244,8 @@ def _t1_down(shape: PlaneShape, t1: Ints) -> Ints:
 
 def _t2_down(shape: PlaneShape, t2: Ints) -> Ints:
     row, position = np.divmod(t2 % max(1, shape.t2_per_site), max(1, shape.t1_per_pod))
-    return shape.core_down + position * shape.t1_up + row * shape.t1_bundle
+    first: Ints = shape.core_down + position * shape.t1_up + row * shape.t1_bundle
+    return first
 
 
 def _lay_nics(network: Network, topology: Topology) -> None:

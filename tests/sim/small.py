@@ -1,0 +1,65 @@
+"""Small worlds for the tests of the loop: fabrics, permutations, runs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from openmrc.core.rows import Table
+from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
+from openmrc.fabric.topology import Topology, build
+from openmrc.sim import datagrams
+from openmrc.sim.datagrams import Datagrams
+from openmrc.sim.network import NetworkSettings
+from openmrc.sim.tables import Network, Trimming
+from openmrc.sim.traffic import Traffic, traffic
+
+
+def leaf_spine(hosts: int = 16, down: int = 4, planes: int = 1, gbps: float = 400, latency_ns: int = 1000) -> Topology:
+    """Return a two-tier fabric with equal links everywhere."""
+    t0 = Tier(down=down, up_link_ns=latency_ns, switch_ns=0, buffer_kb=0)
+    plane = Plane(t0=t0, t1=Tier(switch_ns=0, buffer_kb=0), host_gbps=gbps, host_link_ns=latency_ns, count=planes)
+    return build(Fabric(name="small", hosts=Hosts(count=hosts), planes=(plane,)))
+
+
+def three_tiers() -> Topology:
+    """Return 16 NICs in 4 pods."""
+    tier = {"up_link_ns": 500, "switch_ns": 250, "buffer_kb": 0}
+    plane = Plane(
+        t0=Tier(down=2, **tier), t1=Tier(down=2, **tier), t2=Tier(switch_ns=250, buffer_kb=0),  # type: ignore[arg-type]
+        host_gbps=100, host_link_ns=300,
+    )  # fmt: skip
+    return build(Fabric(name="tall", hosts=Hosts(count=16), planes=(plane,)))
+
+
+def shifted(nics: int, size: int, by: int = 1, start: int = 0) -> Traffic:
+    """Return one message from every NIC to the one `by` places further."""
+    nic = np.arange(nics)
+    return traffic(nic, (nic + by) % nics, size, start)
+
+
+def incast(senders: int, size: int, to: int = 0) -> Traffic:
+    """Return one message from each of the last NICs to one."""
+    return traffic(np.arange(1, senders + 1), to, size)
+
+
+class Blast:
+    """The transport without feedback."""
+
+    name = "datagrams"
+
+    def __init__(self, settings: NetworkSettings | None = None) -> None:
+        self.settings = settings or NetworkSettings(buffer_bdp=0, trimming=Trimming.NEVER)
+
+    def network_settings(self) -> NetworkSettings:
+        return self.settings
+
+    def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Datagrams:
+        return datagrams.build(topology.nics, traffic.messages, len(network.hops), self.settings.mtu, seed=seed)
+
+    def counters(self, state: Datagrams) -> dict[str, int]:
+        return {"arrived": int(datagrams.arrived(state).sum())}
+
+
+def same(one: Table[object], other: Table[object]) -> bool:
+    """Tell whether two tables hold the same bytes."""
+    return np.asarray(one).tobytes() == np.asarray(other).tobytes()
