@@ -1,0 +1,489 @@
+"""Which data packet leaves when, on which path, with what in its headers."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from openmrc.engine.messages import PostStatus
+from openmrc.engine.queue_pairs import nominal_size
+from openmrc.engine.states import QpState
+from openmrc.engine.tables import NONE, WcStatus
+from openmrc.wire.codes import NackReason, Opcode, PathMark, TrafficClass
+from tests.engine.diary import (
+    MTU,
+    QPN,
+    Endpoint,
+    ack,
+    data,
+    lane_of,
+    nack,
+    only,
+    probe_answer,
+    psns,
+    sack,
+    steady,
+)
+
+SHAPES = [
+    (0, [(Opcode.WRITE_ONLY, 0)]),
+    (1, [(Opcode.WRITE_ONLY, 1)]),
+    (MTU, [(Opcode.WRITE_ONLY, MTU)]),
+    (MTU + 1, [(Opcode.WRITE_FIRST, MTU), (Opcode.WRITE_LAST, 1)]),
+    (3 * MTU, [(Opcode.WRITE_FIRST, MTU), (Opcode.WRITE_MIDDLE, MTU), (Opcode.WRITE_LAST, MTU)]),
+]
+
+
+@pytest.mark.clause("segmentation")
+@pytest.mark.parametrize(("length", "shape"), SHAPES, ids=[str(length) for length, _ in SHAPES])
+def test_message_is_cut_at_the_mtu(length: int, shape: list[tuple[Opcode, int]]) -> None:
+    endpoint = Endpoint()
+    endpoint.write(length)
+    packets = endpoint.all_sent()
+    assert [(packet.opcode, packet.payload_length) for packet in packets] == shape
+    assert [packet.psn for packet in packets] == list(range(len(shape)))
+
+
+@pytest.mark.clause("reth-in-every-packet")
+def test_every_packet_says_where_it_belongs_and_how_long_the_message_is() -> None:
+    endpoint = Endpoint()
+    endpoint.write(3 * MTU)
+    packets = endpoint.all_sent()
+    assert [packet.va for packet in packets] == [0xAA00, 0xAA00 + MTU, 0xAA00 + 2 * MTU]
+    assert [packet.payload for packet in packets] == [0x9000, 0x9000 + MTU, 0x9000 + 2 * MTU]
+    assert {(packet.dma_length, packet.r_key) for packet in packets} == {(3 * MTU, 0x77)}
+
+
+@pytest.mark.clause("wimm-opcodes")
+@pytest.mark.parametrize("packets", [1, 2])
+def test_immediate_rides_on_the_last_packet(packets: int) -> None:
+    endpoint = Endpoint()
+    endpoint.write(packets * MTU, immediate=99)
+    last = endpoint.all_sent()[-1]
+    assert last.opcode == (Opcode.WRITE_ONLY_IMM if packets == 1 else Opcode.WRITE_LAST_IMM)
+    assert last.immediate == 99
+
+
+@pytest.mark.clause("message-numbers")
+def test_message_numbers_count_messages_and_immediates_apart() -> None:
+    endpoint = Endpoint()
+    for immediate in (None, 7, None, 8):
+        endpoint.write(2 * MTU, immediate)
+    packets = endpoint.all_sent()
+    assert [packet.msn for packet in packets] == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert [packets[n].rqmsn for n in (2, 3, 6, 7)] == [0, 0, 1, 1]
+
+
+@pytest.mark.clause("message-numbers")
+def test_message_numbers_and_packet_numbers_wrap() -> None:
+    endpoint = Endpoint(first_psn=0xFFFFFF)
+    row = endpoint.qp()
+    row.message_head = row.message_current = row.message_tail = 0xFFFF
+    row.wimm_next = row.wimm_done = 0xFFFF
+    for _ in range(2):
+        endpoint.write(MTU, immediate=1)
+    packets = endpoint.all_sent()
+    assert [packet.psn for packet in packets] == [0xFFFFFF, 0]
+    assert [packet.msn for packet in packets] == [0xFFFF, 0]
+    assert [packet.rqmsn for packet in packets] == [0xFFFF, 0]
+    endpoint.receives(sack(0x1000000))
+    endpoint.receives(ack(0x10001))
+    assert row.inflight == 0
+    assert len(endpoint.completions()) == 2
+
+
+@pytest.mark.clause("completion-order")
+def test_messages_complete_in_order_when_the_peer_counts_them() -> None:
+    endpoint = Endpoint()
+    for wr_id in (5, 6, 7):
+        endpoint.write(wr_id=wr_id)
+    endpoint.all_sent()
+    endpoint.receives(ack(2))
+    assert [(c.wr_id, c.status) for c in endpoint.completions()] == [(5, WcStatus.SUCCESS), (6, WcStatus.SUCCESS)]
+    endpoint.receives(ack(1))
+    assert endpoint.completions() == []
+    endpoint.receives(ack(3))
+    assert [c.wr_id for c in endpoint.completions()] == [7]
+    assert endpoint.qp().inflight == 0
+
+
+def test_count_of_messages_that_were_never_sent_is_malformed() -> None:
+    endpoint = Endpoint()
+    endpoint.write()
+    endpoint.all_sent()
+    endpoint.receives(ack(2))
+    endpoint.receives(sack(5))
+    assert endpoint.qp().malformed == 2
+    assert endpoint.completions() == []
+
+
+def test_send_queue_has_room_for_its_depth() -> None:
+    endpoint = Endpoint(layout={"sends": 4})
+    assert [endpoint.write() for _ in range(5)] == [PostStatus.OK] * 4 + [PostStatus.FULL]
+    assert endpoint.write(length=-1, qp=0) in (PostStatus.FULL, PostStatus.TOO_LONG)
+    endpoint = Endpoint()
+    assert endpoint.write(1 << 31) == PostStatus.TOO_LONG
+    assert endpoint.write(-1) == PostStatus.TOO_LONG
+
+
+# Asking for answers
+
+
+@pytest.mark.clause("ack-request")
+def test_last_packet_before_silence_asks_for_an_answer() -> None:
+    endpoint = Endpoint()
+    endpoint.write(4 * MTU)
+    assert [packet.ack_request for packet in endpoint.all_sent()] == [0, 0, 0, 1]
+
+
+@pytest.mark.clause("ack-request")
+def test_packet_that_nearly_closes_a_window_asks_for_an_answer() -> None:
+    size = nominal_size(MTU)
+    endpoint = Endpoint(settings=steady(algorithm="uet-1.0-nscc", mtu=MTU, max_cwnd=5 * size))
+    endpoint.write(20 * MTU)
+    assert [packet.ack_request for packet in endpoint.all_sent()] == [0, 0, 0, 1, 1]
+    endpoint = Endpoint(attributes={"mpr_dest": 1})
+    endpoint.write(200 * MTU)
+    asked = [packet.ack_request for packet in endpoint.all_sent()]
+    assert asked == [0] * 127 + [1]
+
+
+# Retransmission
+
+
+@pytest.mark.clause("retransmission")
+def test_retransmission_says_so_and_asks_and_takes_another_path() -> None:
+    for seed in range(8):
+        endpoint = Endpoint(seed=seed, planes=1, evs=2, active=2)
+        endpoint.write(8 * MTU)
+        first = endpoint.all_sent()[2]
+        endpoint.receives(nack(2, NackReason.NO_PKT_BUFFER, first.entropy))
+        again = endpoint.sends(
+            psn=2, retransmitted=1, ack_request=1, opcode=Opcode(first.opcode), traffic_class=TrafficClass.TRIMMABLE_RETX
+        )
+        assert again.entropy != first.entropy
+        assert (again.va, again.payload, again.msn) == (first.va, first.payload, first.msn)
+
+
+@pytest.mark.clause("retransmission")
+def test_retransmission_uses_the_only_path_there_is() -> None:
+    endpoint = Endpoint(planes=1, evs=1, active=1)
+    endpoint.write()
+    endpoint.all_sent()
+    endpoint.receives(nack(0, NackReason.NO_RESOURCE))
+    endpoint.sends(psn=0, retransmitted=1)
+
+
+@pytest.mark.clause("retransmission-order")
+def test_oldest_loss_goes_first_and_before_new_data() -> None:
+    endpoint = Endpoint(attributes={"mpr_dest": 1})
+    endpoint.write(200 * MTU)
+    assert len(endpoint.all_sent()) == 128
+    for psn in (40, 7, 20):
+        endpoint.receives(nack(psn, NackReason.TRIMMED_LASTHOP))
+    endpoint.receives(sack(6))
+    sent = endpoint.all_sent()
+    assert psns(sent) == [7, 20, 40, *range(128, 135)]
+    assert [packet.retransmitted for packet in sent] == [1] * 3 + [0] * 7
+
+
+@pytest.mark.clause("loss-gap")
+def test_hole_is_lost_when_later_packets_arrived_and_it_waited_long_enough() -> None:
+    endpoint = Endpoint()
+    endpoint.write(12 * MTU)
+    first = endpoint.all_sent()
+    above = tuple(psn for psn in range(5, 12) if psn not in (5, 8))
+    endpoint.receives(sack(4, above), at_us=12)
+    endpoint.sends_nothing(until_us=35)
+    again = [endpoint.sends(retransmitted=1) for _ in range(2)]
+    assert [packet.psn for packet in again] == [5, 8]
+    assert 35e6 < endpoint.now < 40e6, "one round trip and its variation after it was sent"
+    assert all(packet.entropy != first[packet.psn].entropy for packet in again)
+    assert endpoint.qp().inferred_losses == 2
+
+
+@pytest.mark.clause("loss-gap")
+def test_hole_is_not_lost_while_nothing_sent_later_is_known_to_have_arrived() -> None:
+    endpoint = Endpoint()
+    endpoint.write(MTU)
+    endpoint.all_sent()
+    endpoint.write(MTU)
+    endpoint.now += 5_000_000
+    endpoint.all_sent()
+    endpoint.receives(sack(0), at_us=17)
+    endpoint.sends_nothing(until_us=900)
+
+
+@pytest.mark.clause("loss-gap")
+def test_hole_waits_twice_as_long_without_trimming_while_little_lies_above_it() -> None:
+    endpoint = Endpoint(settings=steady(trimming=False, gap_packets=3), attributes={"timeout": 10**12})
+    endpoint.peer().cwnd = 1.0
+    endpoint.write(12 * MTU)
+    endpoint.all_sent()
+    endpoint.receives(sack(-1, (2, 3, 4, 5)), at_us=12)
+    assert endpoint.sends(retransmitted=1).psn == 0
+    early = endpoint.now
+    assert endpoint.sends(retransmitted=1).psn == 1
+    assert early < endpoint.now
+    late = Endpoint(settings=steady(trimming=False, gap_packets=3), attributes={"timeout": 10**12})
+    late.write(12 * MTU)
+    late.all_sent()
+    late.receives(sack(-1, (1, 2)), at_us=12)
+    late.sends(retransmitted=1, psn=0)
+    assert late.now >= 2 * early - 1_000_000
+
+
+def test_hole_is_retransmitted_once_per_round_trip() -> None:
+    endpoint = Endpoint(attributes={"timeout": 10**12})
+    endpoint.write(12 * MTU)
+    endpoint.all_sent()
+    endpoint.receives(sack(-1, tuple(range(1, 12))), at_us=40)
+    endpoint.sends(psn=0, retransmitted=1)
+    endpoint.receives(sack(-1, tuple(range(1, 12))), at_us=45)
+    endpoint.sends_nothing(until_us=60)
+
+
+def test_packet_that_arrives_after_it_was_declared_lost_is_not_sent_again() -> None:
+    endpoint = Endpoint()
+    endpoint.write(3 * MTU)
+    endpoint.all_sent()
+    endpoint.receives(nack(1, NackReason.TRIMMED_LASTHOP))
+    endpoint.receives(sack(2))
+    endpoint.sends_nothing()
+    assert endpoint.qp().spurious == 1
+
+
+@pytest.mark.clause("loss-delay-timestamps")
+def test_round_trip_is_measured_only_where_it_is_known_which_copy_arrived() -> None:
+    endpoint = Endpoint()
+    endpoint.write(3 * MTU)
+    endpoint.all_sent()
+    endpoint.receives(nack(1, NackReason.TRIMMED_LASTHOP), at_us=1)
+    endpoint.all_sent()
+    endpoint.receives(sack(-1, (1,), retransmitted=0), at_us=15)
+    assert endpoint.peer().srtt == 0, "sent twice, and the answer does not say to which"
+    endpoint.receives(sack(-1, (1,), retransmitted=1), at_us=16)
+    assert endpoint.peer().srtt > 0
+    untimed = Endpoint()
+    untimed.write(MTU)
+    untimed.all_sent()
+    untimed.receives(sack(0), at_us=5000)
+    assert untimed.peer().srtt == 0, "older than half the stamp's range"
+
+
+# Windows
+
+
+@pytest.mark.clause("mpr-requester")
+def test_requester_stops_at_the_peers_window() -> None:
+    endpoint = Endpoint(attributes={"mpr_dest": 1})
+    endpoint.write(300 * MTU)
+    assert psns(endpoint.all_sent()) == list(range(128))
+    endpoint.receives(sack(-1, tuple(range(1, 60))))
+    endpoint.sends_nothing()
+    endpoint.receives(sack(9))
+    assert psns(endpoint.all_sent()) == list(range(128, 138))
+
+
+@pytest.mark.clause("dynamic-mpr")
+def test_requester_follows_a_window_that_shrinks_and_grows() -> None:
+    endpoint = Endpoint(attributes={"mpr_dest": 2, "dynamic_mpr": 1, "timeout": 10**15})
+    endpoint.write(600 * MTU)
+    assert psns(endpoint.all_sent()) == list(range(256))
+    endpoint.receives(nack(200, NackReason.TRIMMED_LASTHOP))
+    endpoint.receives(sack(9, mpr=1))
+    endpoint.sends_nothing()
+    endpoint.receives(sack(80, mpr=1))
+    assert psns(endpoint.all_sent()) == [200], "the retransmission waited for the window too"
+    endpoint.receives(sack(199, mpr=1))
+    assert psns(endpoint.all_sent()) == list(range(256, 328))
+    endpoint.receives(sack(199, mpr=2))
+    assert psns(endpoint.all_sent()) == list(range(328, 456))
+
+
+@pytest.mark.clause("dynamic-mpr")
+def test_window_in_a_sack_means_nothing_when_it_was_not_agreed_or_is_zero() -> None:
+    for agreed, told in ((0, 1), (1, 0)):
+        endpoint = Endpoint(attributes={"mpr_dest": 2, "dynamic_mpr": agreed})
+        endpoint.write(300 * MTU)
+        endpoint.all_sent()
+        endpoint.receives(sack(99, mpr=told))
+        assert len(endpoint.all_sent()) == 44
+
+
+@pytest.mark.clause("wimm-limit")
+def test_requester_keeps_no_more_immediates_in_flight_than_the_peer_allows() -> None:
+    endpoint = Endpoint(attributes={"max_wimm": 2})
+    for _ in range(4):
+        endpoint.write(MTU, immediate=1)
+    assert len(endpoint.all_sent()) == 2
+    endpoint.receives(sack(1))
+    endpoint.sends_nothing()
+    endpoint.receives(ack(1))
+    assert len(endpoint.all_sent()) == 1
+
+
+@pytest.mark.clause("cwnd-limit")
+def test_requester_stops_at_the_congestion_window_and_always_may_send_one() -> None:
+    size = nominal_size(MTU)
+    endpoint = Endpoint(settings=steady(algorithm="uet-1.0-nscc", mtu=MTU, max_cwnd=3 * size))
+    endpoint.write(10 * MTU)
+    assert len(endpoint.all_sent()) == 3
+    assert endpoint.peer().inflight == 3 * size
+    endpoint.peer().cwnd = 1.0
+    endpoint.receives(sack(2, rcvd_bytes=100))
+    assert len(endpoint.all_sent()) >= 1
+
+
+@pytest.mark.clause("trim-class")
+def test_packets_to_a_peer_that_answers_no_trims_ask_not_to_be_trimmed() -> None:
+    endpoint = Endpoint(attributes={"trim_nack_dest": 0})
+    endpoint.write()
+    endpoint.sends(Opcode.WRITE_ONLY, traffic_class=TrafficClass.NO_TRIM)
+    endpoint = Endpoint()
+    endpoint.write()
+    endpoint.sends(Opcode.WRITE_ONLY, traffic_class=TrafficClass.TRIMMABLE, timestamped=1, timestamp_unit=0)
+
+
+# Lost acknowledgements
+
+
+@pytest.mark.clause("transport-ack-lost")
+def test_missing_transport_ack_is_asked_for_by_a_duplicate() -> None:
+    endpoint = Endpoint()
+    endpoint.write(2 * MTU)
+    endpoint.all_sent()
+    endpoint.receives(sack(1), at_us=12)
+    endpoint.sends(psn=1, retransmitted=1, ack_request=1, opcode=Opcode.WRITE_LAST, at_us=1012)
+    assert endpoint.qp().inflight == 0
+    assert endpoint.qp().timeouts == 1
+    endpoint.receives(ack(1))
+    assert len(endpoint.completions()) == 1
+    endpoint.sends_nothing(until_us=20_000)
+
+
+@pytest.mark.clause("transport-ack-lost")
+def test_ack_is_asked_for_by_a_packet_that_is_still_remembered() -> None:
+    endpoint = Endpoint(layout={"window": 128}, attributes={"mpr_dest": 1})
+    for _ in range(3):
+        endpoint.write(100 * MTU)
+    for cack in (127, 255, 299):
+        endpoint.all_sent()
+        endpoint.receives(sack(cack))
+    again = endpoint.sends(retransmitted=1)
+    assert (again.psn, again.msn, again.opcode) == (299, 2, Opcode.WRITE_LAST)
+    assert 0x9000 <= again.payload < 0x9000 + 100 * MTU
+
+
+@pytest.mark.clause("transport-ack-lost")
+def test_ack_that_comes_before_the_duplicate_leaves_stops_it() -> None:
+    endpoint = Endpoint(layout={"sends": 1})
+    endpoint.write(MTU)
+    endpoint.all_sent()
+    endpoint.receives(sack(0))
+    endpoint.waits(1100)
+    assert endpoint.qp().solicit_psn == 0
+    endpoint.receives(ack(1))
+    assert endpoint.qp().solicit_psn == NONE
+    endpoint.write(1)
+    endpoint.sends(Opcode.WRITE_ONLY, psn=1, payload_length=1, retransmitted=0)
+
+
+@pytest.mark.clause("tail-probe")
+def test_lost_sack_is_asked_for_by_a_probe() -> None:
+    endpoint = Endpoint(settings=steady(tail_probe=True))
+    endpoint.write(2 * MTU)
+    endpoint.all_sent()
+    asked = endpoint.sends(Opcode.PROBE, traffic_class=TrafficClass.NO_TRIM, dest_qpn=0x70_000)
+    assert 0 < endpoint.now < 200e6
+    endpoint.receives(probe_answer(asked.probe_id, 1))
+    assert endpoint.qp().inflight == 0
+    assert endpoint.qp().probes_answered == 1
+    endpoint.receives(ack(1))
+    endpoint.sends_nothing(until_us=5000)
+    assert endpoint.qp().retransmitted == 0
+
+
+@pytest.mark.clause("tail-probe")
+def test_answered_probe_proves_that_what_was_sent_before_it_is_lost() -> None:
+    endpoint = Endpoint(settings=steady(tail_probe=True))
+    endpoint.write(2 * MTU)
+    endpoint.all_sent()
+    asked = endpoint.sends(Opcode.PROBE)
+    endpoint.receives(probe_answer(asked.probe_id, -1))
+    assert psns([endpoint.sends(retransmitted=1), endpoint.sends(retransmitted=1)]) == [0, 1]
+    assert endpoint.now < 1000e6, "long before the timeout"
+
+
+# Spraying
+
+
+@pytest.mark.clause("spray-planes")
+def test_planes_carry_equal_shares() -> None:
+    endpoint = Endpoint()
+    endpoint.write(400 * MTU)
+    shares = Counter(packet.port for packet in endpoint.all_sent())
+    assert shares == {0: 100, 1: 100, 2: 100, 3: 100}
+
+
+@pytest.mark.clause("spray-rotation")
+def test_rotation_uses_every_active_value_once_and_is_reshuffled() -> None:
+    endpoint = Endpoint(planes=1, evs=10, active=8)
+    endpoint.write(80 * MTU)
+    entropies = [packet.entropy for packet in endpoint.all_sent()]
+    rounds = [entropies[at : at + 8] for at in range(0, 80, 8)]
+    assert {frozenset(turn) for turn in rounds} == {frozenset(endpoint.rotation())}
+    assert len({tuple(turn) for turn in rounds}) > 5
+
+
+@pytest.mark.clause("spray-skip")
+def test_one_packet_forgives_one_value_at_most() -> None:
+    endpoint = Endpoint(planes=1, evs=4, active=4)
+    endpoint.write(4 * MTU)
+    for packet in endpoint.all_sent():
+        endpoint.receives(sack(-1, (packet.psn,), path_mark=PathMark.SKIP_ONCE, reflected_entropy=packet.entropy))
+    assert len(endpoint.evs_in_state(1)) == 4
+    endpoint.write(MTU)
+    endpoint.sends(Opcode.WRITE_ONLY)
+    assert len(endpoint.evs_in_state(1)) == 3, "all are skipped, so the one just forgiven is used"
+
+
+@pytest.mark.clause("free-ports")
+def test_busy_port_is_passed_over_without_changing_its_values() -> None:
+    endpoint = Endpoint()
+    endpoint.write(12 * MTU)
+    assert {packet.port for packet in endpoint.all_sent(free_ports=0b0101)} == {0, 2}
+    assert endpoint.evs_in_state(0) == [ev.value for ev in endpoint.engine.evs]
+    endpoint.write(MTU)
+    assert endpoint.all_sent(free_ports=0) == []
+    assert len(endpoint.all_sent()) == 1
+
+
+def test_burst_keeps_packets_on_one_value_so_that_sockets_can_batch_them() -> None:
+    endpoint = Endpoint(settings=steady(ev_burst=4))
+    endpoint.write(16 * MTU)
+    entropies = [packet.entropy for packet in endpoint.all_sent()]
+    assert [len(set(entropies[at : at + 4])) for at in range(0, 16, 4)] == [1] * 4
+    assert [lane_of(entropies[at]) for at in range(0, 16, 4)] == sorted(
+        {0, 1, 2, 3}, key=lambda lane: (lane - lane_of(entropies[0])) % 4
+    )
+
+
+def test_answers_reach_a_requester_only_when_it_may_send() -> None:
+    endpoint = Endpoint()
+    endpoint.write()
+    endpoint.all_sent()
+    endpoint.receives(nack(0, NackReason.UNEXP_EVENT))
+    assert endpoint.qp().state == QpState.ERROR
+    endpoint.receives(sack(0))
+    assert endpoint.qp().sacks_received == 0
+
+
+def test_both_halves_work_at_once() -> None:
+    endpoint = Endpoint()
+    endpoint.write(2 * MTU)
+    endpoint.receives(data(0, dest_qpn=QPN))
+    sent = endpoint.all_sent()
+    assert len(only(sent, Opcode.SACK)) == 1
+    assert psns(sent) == [0, 1]
