@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from openmrc.cli import decode, ev, fabric, plan
+from openmrc.cli import decode, ev, fabric, plan, sim
 from openmrc.errors import MrcError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app.command(name="decode")(decode.decode)
 app.add_typer(ev.app, name="ev")
 app.add_typer(plan.app, name="plan")
 app.add_typer(fabric.app, name="fabric")
+app.add_typer(sim.app, name="sim")
 
 
 def main() -> None:

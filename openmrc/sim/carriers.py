@@ -1,39 +1,99 @@
-"""The transports a scenario can name."""
+"""The transports a scenario can name, with their settings put where they belong.
+
+A setting is a field of the transport itself, of the engine or of the switches; each has its default and its reason
+beside it in the class that declares it.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_type_hints
 
+import msgspec
+
+from openmrc.engine.params import Settings
 from openmrc.errors import ConfigError
 from openmrc.fabric.topology import Topology
 from openmrc.sim import datagrams
 from openmrc.sim import run as loop
+from openmrc.sim.mrc_build import MrcTransport, fitted
 from openmrc.sim.network import NetworkSettings
 from openmrc.sim.scenario import Transport
 from openmrc.sim.tables import Network, Routing
 from openmrc.sim.traffic import Traffic
 
+_OWN = ("settings", "network", "name")  # fields that hold the others
+
 
 @dataclass(frozen=True)
 class Datagrams:
-    """Messages without any feedback, for the network alone."""
+    """Messages without any feedback: what the network alone does, and a load that minds nobody."""
 
-    mtu: int
+    network: NetworkSettings
     name: str = "datagrams"
 
     def network_settings(self) -> NetworkSettings:
-        return NetworkSettings(mtu=self.mtu, routing=Routing.HASH)
+        """Return what the switches do: ECMP by a random entropy."""
+        return self.network
 
     def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> datagrams.Datagrams:
-        return datagrams.build(topology.nics, traffic.messages, len(network.hops), self.mtu, seed=seed)
+        """Return the state."""
+        return datagrams.build(topology.nics, traffic.messages, len(network.hops), self.network.mtu, seed=seed)
 
     def counters(self, state: datagrams.Datagrams) -> dict[str, Any]:
+        """Return how much arrived."""
         return {"bytes_arrived": int(datagrams.arrived(state).sum())}
 
 
-def transport_of(wanted: Transport) -> loop.Transport:
+def transport_of(wanted: Transport, topology: Topology) -> loop.Transport:
     """Return the transport that a scenario asks for, with its settings."""
-    if wanted.name == "datagrams":
-        return Datagrams(wanted.mtu)
+    match wanted.name:
+        case "datagrams":
+            given = _Given(wanted)
+            return Datagrams(given.network(NetworkSettings(routing=Routing.HASH)))
+        case "mrc":
+            return _mrc(wanted, topology)
     raise ConfigError(f"transport: {wanted.name!r} is not built in")
+
+
+def _mrc(wanted: Transport, topology: Topology) -> MrcTransport:
+    given = _Given(wanted, MrcTransport, Settings)
+    plain = MrcTransport()
+    network = given.network(plain.network)
+    engine = given.of(Settings)
+    settings = dataclasses.replace(fitted(topology, network, None), **engine) if engine else None
+    return dataclasses.replace(plain, network=network, settings=settings, **given.of(MrcTransport))
+
+
+class _Given:
+    """The settings of a scenario, sorted by the classes that declare them."""
+
+    def __init__(self, wanted: Transport, *kinds: type) -> None:
+        self._mtu = wanted.mtu
+        self._kinds = (*kinds, NetworkSettings)
+        self._values: dict[type, dict[str, Any]] = {kind: {} for kind in self._kinds}
+        for name, value in wanted.settings.items():
+            self._sort(wanted.name, name, value)
+
+    def _sort(self, transport: str, name: str, value: object) -> None:
+        for kind in self._kinds:
+            hints = get_type_hints(kind)
+            if name in hints and name not in (*_OWN, "mtu"):
+                try:
+                    self._values[kind][name] = msgspec.convert(value, hints[name])
+                except msgspec.ValidationError as error:
+                    raise ConfigError(f"transport: settings: {name}: {value!r}: {error}") from None
+                return
+        known = sorted(
+            field.name for kind in self._kinds for field in dataclasses.fields(kind) if field.name not in (*_OWN, "mtu")
+        )
+        raise ConfigError(f"transport: settings: {name!r} is unknown; {transport} knows {', '.join(known)}")
+
+    def of(self, kind: type) -> dict[str, Any]:
+        """Return the given fields of one class."""
+        return self._values[kind]
+
+    def network(self, plain: NetworkSettings) -> NetworkSettings:
+        """Return what switches do, the given fields replaced."""
+        return dataclasses.replace(plain, mtu=self._mtu, **self._values[NetworkSettings])

@@ -124,9 +124,10 @@ def spread(values: NDArray[Any]) -> dict[str, float | None]:
 def packets(run: Run) -> dict[str, int]:
     """Return what became of packets: counts of the transport, of switches and of broken links."""
     links, counters = run.results.links, run.results.counters
+    again = int(counters.get("retransmitted", 0))
     return {
-        "new": int(counters.get("new", 0)),
-        "retransmitted": int(counters.get("retransmitted", 0)),
+        "new": int(counters.get("new", counters.get("sent_packets", again) - again)),
+        "retransmitted": again,
         "trimmed": int(links["trimmed"].sum()),
         "dropped": int(links["dropped"].sum() + links["lost"].sum()),
         "dropped_full_queue": int(links["dropped"].sum()),

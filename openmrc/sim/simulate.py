@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from openmrc.errors import ConfigError
 from openmrc.fabric import topology as fabric_topology
@@ -15,8 +18,9 @@ from openmrc.sim.carriers import transport_of
 from openmrc.sim.faults import Faults
 from openmrc.sim.matrix import StartUnit
 from openmrc.sim.matrix_line import Failure
+from openmrc.sim.network import NetworkSettings, column
 from openmrc.sim.results import Run
-from openmrc.sim.run import Progress, World, run
+from openmrc.sim.run import World, run
 from openmrc.sim.samples import Recorder
 from openmrc.sim.scenario import Matrix, Scenario, schedule
 from openmrc.sim.workloads.amounts import ps_of
@@ -24,7 +28,28 @@ from openmrc.sim.workloads.families import plan_of
 from openmrc.sim.workloads.joined import Work, joined
 from openmrc.sim.workloads.plan import Hosts, Plan
 
-Watch = Callable[[Progress], None]
+NOTICE_S = 0.25  # wall time between two words of progress
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a run stands."""
+
+    now: int  # ps
+    hops: int  # packets handled at nodes
+    finished: int  # flows, computations and barriers
+    of: int
+    share: float  # of the payload that has reached NICs, retransmissions included
+    wall_s: float
+
+    @property
+    def left_s(self) -> float | None:
+        """Return how much longer it takes if it goes on like this; None: nobody knows yet."""
+        done = max(min(self.share, 1.0), self.finished / max(1, self.of))
+        return self.wall_s * (1 - done) / done if done > 0.01 else None
+
+
+Tell = Callable[[Status], None]
 
 
 @dataclass(frozen=True)
@@ -78,16 +103,19 @@ def _matrix(workload: Matrix, topology: Topology) -> matrix.Matrix:
     return read
 
 
-def simulate(scenario: Scenario, threads: int = 1, progress: Watch | None = None) -> Run:
+def simulate(scenario: Scenario, threads: int = 1, tell: Tell | None = None) -> Run:
     """Run a scenario; Ctrl-C ends it early, with what there is."""
     prepared = prepare(scenario)
-    transport = transport_of(scenario.transport)
+    transport = transport_of(scenario.transport, prepared.topology)
     every = scenario.sampling.every
     recorder = Recorder(prepared.topology, ps_of(every) if every else 0)
+    announcer = _Announcer(prepared, transport.network_settings(), tell) if tell else None
 
     def observe(world: World) -> None:
         if world.now >= recorder.due:
             recorder.take(world.now, world.network)
+        if announcer is not None:
+            announcer.notice(world)
 
     results = run(
         prepared.topology,
@@ -97,7 +125,6 @@ def simulate(scenario: Scenario, threads: int = 1, progress: Watch | None = None
         seed=scenario.seed,
         threads=threads,
         until=ps_of(scenario.until),
-        progress=progress,
         observe=observe,
     )
     return Run(
@@ -113,3 +140,25 @@ def simulate(scenario: Scenario, threads: int = 1, progress: Watch | None = None
         events=[event for event in prepared.events if event.at <= results.now],
         warnings=prepared.warnings,
     )
+
+
+class _Announcer:
+    """Tells, now and then, where the run stands."""
+
+    def __init__(self, prepared: Prepared, network: NetworkSettings, tell: Tell) -> None:
+        self._tell = tell
+        self._begun = time.monotonic()
+        self._next = self._begun
+        self._to_nics = np.flatnonzero(prepared.topology.link_destination < prepared.topology.nics)
+        headers = (network.mtu + network.header) / network.mtu
+        self._bytes = max(1.0, float(prepared.work.traffic.size.sum()) * headers)
+
+    def notice(self, world: World) -> None:
+        wall = time.monotonic()
+        if wall < self._next:
+            return
+        self._next = wall + NOTICE_S
+        arrived = float(column(world.network.ports, "data_bytes")[self._to_nics].sum())
+        hops, finished = (int(column(world.network.shards, name).sum()) for name in ("hops", "finished"))
+        of = len(world.network.flows)
+        self._tell(Status(world.now, hops, finished, of, arrived / self._bytes, wall - self._begun))

@@ -1,0 +1,114 @@
+"""`mrc sim`: run scenarios on a virtual fabric."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+import typer
+
+if TYPE_CHECKING:
+    from openmrc.sim.scenario import Scenario, Transport
+
+app = typer.Typer(no_args_is_help=True, help="Simulate fabrics packet by packet, with failures.")
+
+INTERRUPTED = 130  # as a shell reports a program that Ctrl-C ended
+
+
+TransportName = Literal["mrc", "uet", "roce"]
+LoadBalancing = Literal["oblivious", "bitmap", "reps"]
+StartUnit = Literal["us", "ps"]
+Threads = Annotated[int, typer.Option(min=1, max=256, help="Threads; the result is the same for any number.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
+
+
+@app.command()
+def run(
+    scenario: Annotated[Path | None, typer.Argument(metavar="[SCENARIO.yaml]", help="A scenario file.")] = None,
+    tm: Annotated[Path | None, typer.Option(help="An htsim connection matrix (.cm) instead of a scenario.")] = None,
+    topo: Annotated[Path | None, typer.Option(help="The fabric for --tm: htsim's .topo, or fabric.yaml.")] = None,
+    transport: Annotated[TransportName, typer.Option(help="With --tm.")] = "mrc",
+    load_balancing: Annotated[LoadBalancing | None, typer.Option(help="With --transport uet.")] = None,
+    qps: Annotated[int, typer.Option(min=1, max=16, help="Queue pairs a flow is split over, with --tm.")] = 1,
+    mtu: Annotated[int, typer.Option(min=256, max=9216, help="Payload of a packet in bytes, with --tm.")] = 4096,
+    cm_start_unit: Annotated[StartUnit, typer.Option(help="What `start` counts in the matrix.")] = "us",
+    until: Annotated[str, typer.Option(help="Simulated time at which a --tm run is given up.")] = "10s",
+    seed: Annotated[int | None, typer.Option(min=0, help="Instead of the scenario's.")] = None,
+    threads: Threads = 1,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results [runs/NAME; none with --tm].")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run one scenario; exit 1 if not every flow finished."""
+    from openmrc.errors import ConfigError
+
+    if (scenario is None) == (tm is None) or (tm is not None and topo is None):
+        raise ConfigError("mrc sim run: expected SCENARIO.yaml, or --tm FILE.cm with --topo FILE")
+    if scenario is not None:
+        from openmrc.sim.scenario import load
+
+        wanted = load(scenario)
+        out = out or Path("runs") / wanted.name
+    else:
+        carried = _transport(transport, load_balancing, qps, mtu)
+        wanted = _of_matrix(cast("Path", tm), cast("Path", topo), carried, cm_start_unit, until)
+    _run(wanted, seed, threads, out, as_json)
+
+
+def _transport(name: TransportName, load_balancing: LoadBalancing | None, qps: int, mtu: int) -> Transport:
+    from openmrc.sim.scenario import Transport
+
+    return Transport(name=name, load_balancing=load_balancing, qps=qps, mtu=mtu)
+
+
+def _of_matrix(tm: Path, topo: Path, transport: Transport, unit: StartUnit, until: str) -> Scenario:
+    """Return the scenario that --tm and --topo stand for."""
+    from openmrc.fabric.description import load
+    from openmrc.sim.scenario import Matrix, Scenario
+    from openmrc.sim.workloads.amounts import ps_of
+
+    ps_of(until)
+    matrix = Matrix(file=str(tm), start_unit=unit)
+    return Scenario(name=tm.stem, fabric=load(topo), transport=transport, workloads=(matrix,), until=until)
+
+
+def _run(scenario: Scenario, seed: int | None, threads: int, out: Path | None, as_json: bool) -> None:
+    import msgspec
+
+    from openmrc.report.folder import write
+    from openmrc.report.terminal import ProgressLine, show
+    from openmrc.sim.results import summary
+    from openmrc.sim.simulate import simulate
+
+    if seed is not None:
+        scenario = msgspec.structs.replace(scenario, seed=seed)
+    progress = ProgressLine()
+    try:
+        done = simulate(scenario, threads, progress)
+    finally:
+        progress.close()
+    told = summary(done)
+    if out is not None:
+        told["out"] = str(out)
+        told["warnings"] = told["warnings"] + write(done, scenario, told, out)
+    _print(told, as_json, lambda: show(told, str(out) if out else None))
+    if told["interrupted"]:
+        raise typer.Exit(INTERRUPTED)
+    if not done.is_complete:
+        raise typer.Exit(1)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of scenario files."""
+    from openmrc.sim.scenario import schema_text
+
+    typer.echo(schema_text(), nl=False)
+
+
+def _print(told: dict[str, Any], as_json: bool, show: Any) -> None:
+    if not as_json:
+        show()
+        return
+    import json
+
+    typer.echo(json.dumps(told))
