@@ -82,6 +82,7 @@ def on_acknowledge(engine: Engine, now: int, qp: int, packet: int) -> None:
         # A message that is complete over there has arrived; its SACK may have been lost.
         _settle_cumulative(engine, now, qp, message.first_psn + message.packets - 1)
         messages.complete_oldest(engine, qp, WcStatus.SUCCESS)
+        row.solicit_psn = NONE  # what it would repeat may be overwritten by the next post
         row.retries = 0
     if arrived.syndrome != Syndrome.ACK:
         lifecycle.fail(engine, now, qp, _cause(arrived.syndrome))

@@ -54,6 +54,8 @@ def _answer(engine: Engine, endpoint: int, peer: int, packet: int, probe_id: int
 @kernel
 def _peer(engine: Engine, endpoint: int, address: int) -> int:
     node = engine.endpoints[endpoint]
+    if address == NONE:
+        return NONE  # peers that were never opened have that address too
     for peer in range(node.peer_base, node.peer_base + node.peer_count):
         if engine.peers[peer].address == address:
             return peer

@@ -118,14 +118,14 @@ def happen(engine: Engine, now: int, ev: int, event: int) -> None:
     row.state = after
     was_usable = before <= EvState.SKIP
     is_usable = after <= EvState.SKIP
+    if not (was_usable and is_usable):
+        _tell(engine, now, ev, event)
     if was_usable and not is_usable:
         _retire(engine, now, ev)
     elif is_usable and not was_usable:
         _restore(engine, now, ev)
     elif before == EvState.DENIED or after == EvState.DENIED:
         _schedule_probe(engine, now, ev)
-    if not (was_usable and is_usable):
-        _tell(engine, now, ev, event)
 
 
 @kernel
@@ -214,6 +214,8 @@ def _try_least_bad(engine: Engine, now: int, qp: int, but: int) -> None:
         if best == NONE or candidate.failed_at < engine.evs[best].failed_at:
             best = ev
     if best == NONE:
+        if engine.evs[but].state != EvState.ASSUMED_BAD:
+            return  # denied: only the controller's word brings it back
         best = but
     engine.evs[best].state = ev_after(EvState.ASSUMED_BAD, EvEvent.LEAST_BAD)
     _restore(engine, now, best)

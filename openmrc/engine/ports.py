@@ -115,10 +115,16 @@ def _gap(engine: Engine, peer: int) -> int:
 @kernel
 def _pick_port(mask: int, count: int, turn: int) -> int:
     """Return the working port number `turn`, counted round and round; the mask is not empty."""
-    port = turn % count
-    while (mask >> port) & 1 == 0:
-        port = (port + 1) % count
-    return port
+    working = 0
+    for port in range(count):
+        working += (mask >> port) & 1
+    rank = turn % working
+    for port in range(count):
+        if (mask >> port) & 1 == 1:
+            if rank == 0:
+                return port
+            rank -= 1
+    return 0
 
 
 @kernel

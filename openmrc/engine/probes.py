@@ -11,7 +11,7 @@ from openmrc.engine.tables import NONE, Engine
 from openmrc.units import NEVER
 from openmrc.wire.codes import Opcode, PathMark
 
-_EV_BITS = 11  # of a probe_id: which EV; the other 5 count, so that a late answer is known as late
+_EV_BITS = 11  # of a probe_id: which EV; the other 5 count that EV's, so that a late answer is known as late
 _EV_MASK = (1 << _EV_BITS) - 1
 _COUNT_MASK = (1 << (16 - _EV_BITS)) - 1
 MAX_EVS = 1 << _EV_BITS
@@ -48,10 +48,9 @@ def send(engine: Engine, now: int, qp: int, ev: int) -> None:
     if index == NONE:
         return
     target = engine.evs[ev]
-    row.probe_count += 1
-    target.probe_id = ((row.probe_count & _COUNT_MASK) << _EV_BITS) | (ev - row.ev_base)
-    target.probe_sent_at = now
     target.probes += 1
+    target.probe_id = ((target.probes & _COUNT_MASK) << _EV_BITS) | (ev - row.ev_base)
+    target.probe_sent_at = now
     engine.control[index].psn = target.probe_id
     engine.control[index].ev = ev
     row.probes_sent += 1

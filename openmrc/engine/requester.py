@@ -164,7 +164,7 @@ def _resend(engine: Engine, now: int, qp: int, free_ports: int, packet: int) -> 
 
 @rare_kernel
 def _solicit(engine: Engine, now: int, qp: int, free_ports: int, packet: int) -> bool:
-    """Repeat the last packet of a message whose transport ACK is missing: the duplicate is answered by one."""
+    """Repeat the newest packet because a transport ACK is missing: the duplicate is answered by one."""
     row = engine.qps[qp]
     ev = spray.choose(engine, now, qp, free_ports, NONE)
     if ev == NONE:
@@ -305,8 +305,7 @@ def on_timeout(engine: Engine, now: int, qp: int, patience: int) -> int:
         row.ack_deadline = row.heard_at + patience
         timers.arm(engine, qp, row.ack_deadline)
         return 0
-    message = engine.messages[row.message_base + (row.message_head & row.message_mask)]
-    row.solicit_psn = message.first_psn + message.packets - 1
+    row.solicit_psn = row.next_psn - 1  # its duplicate is answered by a count of all that is complete
     row.ack_deadline = now + patience
     timers.arm(engine, qp, row.ack_deadline)
     return 1

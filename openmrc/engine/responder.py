@@ -7,6 +7,7 @@ immediate fits. It says nothing about when a SACK or an ACK is due; `sacks` and 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import PSN_BITS, extend
 from openmrc.engine import acknowledgements, immediates, nacks, regions, sacks, timers, tracker
+from openmrc.engine.build import MPR_UNIT
 from openmrc.engine.queue_pairs import nominal_size, receives_data, tracked_psns
 from openmrc.engine.states import QpState
 from openmrc.engine.tables import Cause, Engine
@@ -51,7 +52,7 @@ def resize(engine: Engine, qp: int, mpr: int) -> None:
     """Change the advertised MPR (unit 128 PSNs) of a connection with Dynamic MPR; the next SACK tells it."""
     row = engine.qps[qp]
     if row.dynamic_mpr == 1:
-        row.mpr = max(mpr, 1)
+        row.mpr = max(min(mpr, (row.tracker_mask + 1) // MPR_UNIT), 1)
 
 
 @rare_kernel

@@ -77,7 +77,7 @@ def _next_in_rotation(engine: Engine, now: int, endpoint: int, lane: int, avoid:
     """Walk the rotation to the first GOOD EV; the first SKIP met is forgiven, but passed over (MRC §11.2.2)."""
     row = engine.lanes[lane]
     forgiven = NONE
-    for _ in range(row.active):
+    for _ in range(2 * row.active):  # a reshuffle on the way may show some twice; no EV is missed
         if row.cursor >= row.active:
             row.cursor = 0
             paths.shuffle(engine, endpoint, lane)
@@ -85,7 +85,7 @@ def _next_in_rotation(engine: Engine, now: int, endpoint: int, lane: int, avoid:
         row.cursor += 1
         state = engine.evs[ev].state
         if state == EvState.GOOD:
-            if ev != avoid:
+            if ev != avoid and ev != forgiven:
                 return ev
         elif forgiven == NONE:
             paths.happen(engine, now, ev, EvEvent.ROTATION)

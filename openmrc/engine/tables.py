@@ -228,7 +228,6 @@ class QueuePair:
     burst_left: Int
     good_evs: Int  # GOOD or SKIP
     min_active_evs: Int
-    probe_count: Int  # reliability probes so far
     next_ready: Int
     listed: Int
     deficit: Int  # bytes that deficit round robin still owes
