@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from openmrc.fabric.availability import Forecast
     from openmrc.fabric.design import Design
     from openmrc.fabric.parts import Parts
 
@@ -20,6 +21,8 @@ SwitchSize = Annotated[str, typer.Option("--switch", help="Capacity of a switch,
 PartsFile = Annotated[Path | None, typer.Option("--parts", help="Parts file instead of the built-in one.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Plot = Annotated[Path | None, typer.Option("--plot", help="Write a PNG here (needs the plot extra).")]
+
+_TRANSPORTS = {"mrc": "MRC", "roce": "RoCE"}
 
 
 @app.callback(invoke_without_command=True)
@@ -65,6 +68,80 @@ def plan(
         _print_json({"gpus": gpus, **said, "designs": [each.as_dict(known) for each in designs]})
     else:
         _print_table(designs, known)
+
+
+@app.command()
+def availability(
+    gpus: Gpus = 131072,
+    nic: Nic = "800G",
+    planes: Planes = 8,
+    switch: SwitchSize = "51.2T",
+    parts: PartsFile = None,
+    days: Annotated[float, typer.Option(help="Length of the job.")] = 30,
+    exposed: Annotated[float, typer.Option(help="Share of a step that is communication not hidden.")] = 0.2,
+    checkpoint_minutes: Annotated[float, typer.Option(help="Time between checkpoints.")] = 30,
+    restart_minutes: Annotated[float, typer.Option(help="Time to start again.")] = 15,
+    patience_s: Annotated[float, typer.Option(help="Longest outage that RoCE retries survive.")] = 30,
+    trials: Annotated[int, typer.Option(min=1, help="Jobs to simulate.")] = 40,
+    seed: Annotated[int, typer.Option(min=0, help="Seed; the same seed gives the same numbers.")] = 1,
+    plot: Plot = None,
+    as_json: Json = False,
+) -> None:
+    """Simulate a job's failures: MRC on many planes, and single-path RoCE on one with checkpoint restarts."""
+    import msgspec
+
+    from openmrc.fabric.availability import Job, forecast
+    from openmrc.fabric.compare import Wish, compared
+    from openmrc.fabric.parts import load_parts
+    from openmrc.fabric.rates import gbps
+
+    known = load_parts(parts)
+    job = Job(days, exposed, checkpoint_minutes, restart_minutes, patience_s)
+    model = known.switch(gbps(switch) / 1000)
+
+    def both(size: int) -> list[Forecast]:
+        designs = compared(Wish(size, gbps(nic)), planes, model, known)
+        single = next((each for each in designs if each.planes == 1), designs[0])
+        return [
+            forecast(designs[0], known, "mrc", job, trials, seed),
+            forecast(single, known, "roce", job, trials, seed),
+        ]
+
+    found = both(gpus)
+    if plot:
+        from openmrc.fabric.plot import plot_forecasts
+
+        sizes = [size for size in (1024, 4096, 16384, 65536) if size < gpus]
+        series = [*(both(size) for size in sizes), found]
+        plot_forecasts({"MRC": [pair[0] for pair in series], "RoCE": [pair[1] for pair in series]}, plot)
+    if as_json:
+        _print_json({"seed": seed, "job": msgspec.to_builtins(job), "forecasts": msgspec.to_builtins(found)})
+    else:
+        _print_forecasts(found)
+
+
+def _print_forecasts(found: list[Forecast]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{found[0].gpus:,} GPUs, {found[0].days:g} days, mean of {found[0].trials} jobs")
+    table.add_column("")
+    for each in found:
+        table.add_column(f"{_TRANSPORTS[each.transport]} on {each.design}", justify="right")
+    rows = (
+        ("goodput, %", "goodput", 100.0),
+        ("goodput if only the network failed, %", "network_goodput", 100.0),
+        ("the same, 5th percentile, %", "network_goodput_p5", 100.0),
+        ("stops by the network", "network_stops", 1.0),
+        ("stops by hosts", "host_stops", 1.0),
+        ("GPU-hours lost: network stops", "lost_network_stops", 1.0),
+        ("GPU-hours lost: host stops", "lost_host_stops", 1.0),
+        ("GPU-hours lost: slower", "lost_slower", 1.0),
+        ("GPU-hours lost: stalled", "lost_stalled", 1.0),
+    )
+    for said, field, factor in rows:
+        table.add_row(said, *(f"{getattr(each, field) * factor:,.2f}" for each in found))
+    Console().print(table)
 
 
 def _print_json(what: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from openmrc.errors import ConfigError
+from openmrc.fabric.availability import Forecast
 from openmrc.fabric.design import Design
 from openmrc.fabric.parts import Parts
 
@@ -51,4 +52,36 @@ def plot_designs(designs: list[Design], parts: Parts, path: Path) -> None:
         axis.invert_yaxis()
         axis.spines[["top", "right"]].set_visible(False)
     drawing.suptitle(f"{designs[0].nics:,} NICs of {designs[0].nic_gbps:g}G; optic {parts.optic.gbps:g}G", fontsize=11)
+    drawing.savefig(path, dpi=110)
+
+
+def plot_forecasts(by_size: dict[str, list[Forecast]], path: Path) -> None:
+    """Draw goodput over job size, and the causes of what is lost at the largest size."""
+    drawing, (left, right) = figure(2, 11, 4.2)
+    for colour, (name, forecasts) in zip(INK, by_size.items(), strict=False):
+        sizes = [each.gpus for each in forecasts]
+        left.plot(sizes, [100 * each.network_goodput for each in forecasts], marker="o", color=colour, label=name)
+        low, high = (
+            [100 * each.network_goodput_p5 for each in forecasts],
+            [100 * each.network_goodput_p95 for each in forecasts],
+        )
+        left.fill_between(sizes, low, high, color=colour, alpha=0.2, linewidth=0)
+    left.set_xscale("log", base=2)
+    left.set_xticks(sizes, [f"{size:,}" for size in sizes], rotation=30)
+    left.set_xlabel("GPUs in the job")
+    left.set_ylabel("goodput if only the network failed (%)")
+    left.legend(frameon=False)
+    causes = {"network stops": "lost_network_stops", "slower": "lost_slower", "stalled": "lost_stalled"}
+    base = [0.0] * len(by_size)
+    last = [forecasts[-1] for forecasts in by_size.values()]
+    for colour, (cause, field) in zip(INK[1:], causes.items(), strict=False):
+        values = [getattr(each, field) / 1e3 for each in last]
+        right.bar(range(len(last)), values, bottom=base, color=colour, label=cause, width=0.5)
+        base = [under + value for under, value in zip(base, values, strict=True)]
+    right.set_xticks(range(len(last)), list(by_size))
+    right.set_ylabel(f"thousand GPU-hours lost in {last[0].days:g} days")
+    right.set_title(f"{last[0].gpus:,} GPUs", fontsize=10)
+    right.legend(frameon=False)
+    for axis in (left, right):
+        axis.spines[["top", "right"]].set_visible(False)
     drawing.savefig(path, dpi=110)

@@ -38,3 +38,11 @@ def test_a_bad_plan_is_refused_with_what_works() -> None:
     result = run(app, ["plan", "--planes", "7"])
     assert isinstance(result.exception, ConfigError)
     assert "planes that work: 1, 2, 4, 8, 16" in str(result.exception)
+
+
+def test_availability_compares_two_worlds() -> None:
+    result = run(app, ["plan", "availability", "--gpus", "4096", "--trials", "3", "--seed", "5", "--json"])
+    said = json.loads(result.stdout)
+    assert [each["transport"] for each in said["forecasts"]] == ["mrc", "roce"]
+    assert said["seed"] == 5
+    assert all(0 < each["network_goodput"] <= 1 for each in said["forecasts"])
