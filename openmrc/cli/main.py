@@ -1,26 +1,110 @@
-"""The `mrc` command: collects the subcommands and turns the package's errors into one line and an exit code."""
+"""The `mrc` command: finds the subcommand and turns the package's errors into one line and an exit code.
+
+Subcommands are imported when they are called; the main help needs none of them.
+"""
 
 from __future__ import annotations
 
+import importlib
 import sys
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperGroup
 
-from openmrc.cli import decode, ev, fabric, plan, sim
 from openmrc.errors import MrcError
+
+
+class Command(NamedTuple):
+    """Where a subcommand is, and its line in the main help."""
+
+    target: str  # "module:attribute" in openmrc.cli: a function, or a Typer with commands of its own
+    about: str
+
+
+COMMANDS: dict[str, dict[str, Command]] = {
+    "Try it": {
+        "demo": Command("demo:demo", "Move a file over four planes while planes fall silent and return."),
+    },
+    "Move data": {
+        "send": Command("send:send", "Send files to a waiting mrc recv."),
+        "recv": Command("recv:recv", "Receive files, verified, and store them."),
+        "perf": Command("perf:perf", "Measure bandwidth and latency between two processes."),
+    },
+    "Look inside": {
+        "ev": Command("ev:app", "Entropy values: expand, generate and inspect profiles."),
+        "decode": Command("decode:decode", "Read MRC packets from a capture file or from hexadecimal digits."),
+    },
+    "Fabrics": {
+        "plan": Command("plan:app", "Size a fabric: switches, optics, power, cost, blast radius, availability."),
+        "fabric": Command("fabric:app", "Build, prove, export and read back a fabric's tables."),
+        "sim": Command("sim:app", "Simulate fabrics packet by packet, with failures."),
+    },
+}
+
+
+class LazyGroup(TyperGroup):
+    """Knows the names of its commands and imports one only to run it, to complete it or to show its own help."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names, in the order of the help."""
+        return [name for section in COMMANDS.values() for name in section]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command, imported now; None if there is none of this name."""
+        found = next((section[cmd_name] for section in COMMANDS.values() if cmd_name in section), None)
+        if found is None:
+            return None
+        if cmd_name not in self.commands:
+            self.commands[cmd_name] = _load(cmd_name, found)
+        return self.commands[cmd_name]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands by section."""
+        width = max(len(name) for section in COMMANDS.values() for name in section)
+        for title, section in COMMANDS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), command.about) for name, command in section.items()])
+
+
+def _load(name: str, command: Command) -> Any:
+    module, _, attribute = command.target.partition(":")
+    target = getattr(importlib.import_module(f"openmrc.cli.{module}"), attribute)
+    if isinstance(target, typer.Typer):
+        loaded: Any = typer.main.get_group(target)
+        loaded.name = name
+        return loaded
+    alone = typer.Typer(add_completion=False)
+    alone.command(name)(target)
+    return typer.main.get_command(alone)
+
 
 app = typer.Typer(
     name="mrc",
+    cls=LazyGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Multipath Reliable Connection (OCP MRC 1.0) in software.",
+    rich_markup_mode=None,  # drawing the main help with rich would take as long as all the rest
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Every command has --help and --json. mrc --install-completion teaches the shell to complete them.",
 )
 
-app.command(name="decode")(decode.decode)
-app.add_typer(ev.app, name="ev")
-app.add_typer(plan.app, name="plan")
-app.add_typer(fabric.app, name="fabric")
-app.add_typer(sim.app, name="sim")
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"mrc {version('openmrc')}")
+        raise typer.Exit
+
+
+@app.callback()
+def mrc(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Multipath Reliable Connection (OCP MRC 1.0) in software."""
 
 
 def main() -> None:

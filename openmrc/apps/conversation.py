@@ -1,0 +1,165 @@
+"""What both ends of an application do over a connection: check who is there, talk, and wait without hanging.
+
+Data goes over the queue pair, words over the TCP channel beside it. Every wait watches both, so that
+a peer that gave up or died is noticed at once, and has a deadline for the peer that fell silent.
+"""
+
+from __future__ import annotations
+
+import collections
+import select
+import time
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from openmrc.errors import PeerError
+from openmrc.verbs import CompletionQueue, Connection, DeadlineError, ExchangeError, WorkCompletion
+
+Wanted = TypeVar("Wanted")
+VERSION = 1  # of the words that both sides of an application speak
+
+
+class Note(msgspec.Struct, forbid_unknown_fields=True):
+    """What each side says about itself when they meet."""
+
+    role: str
+    version: int = VERSION
+    plan: Any = None
+
+
+class GaveUpError(PeerError):
+    """The peer said why it stops."""
+
+
+class Gave(msgspec.Struct, tag="gave_up", forbid_unknown_fields=True):
+    """The last word of a side that gave up."""
+
+    reason: str
+
+
+def check_note(note: Any, role: str, peer: str) -> Note:
+    """Return the peer's note; ExchangeError with both values if it is somebody else."""
+    try:
+        theirs = msgspec.convert(note, Note)
+    except msgspec.ValidationError as error:
+        raise ExchangeError(f"{peer}: is not '{role}' of this package: {error}") from error
+    if theirs.role != role:
+        raise ExchangeError(f"{peer} does not fit: here its counterpart is '{role}', there is '{theirs.role}'")
+    if theirs.version != VERSION:
+        raise ExchangeError(f"{peer} does not fit: version of '{role}': here {VERSION}, there {theirs.version}")
+    return theirs
+
+
+def is_told(error: BaseException) -> bool:
+    """Whether the peer knows of this already, because it was the one who said it."""
+    return isinstance(error, GaveUpError)
+
+
+class Conversation:
+    """One connection, its words, and one time-out for everything: seconds without progress."""
+
+    def __init__(self, connection: Connection, words: Any, timeout: float) -> None:
+        """`words` is the union of the messages the peer may send; `Gave` is always among them."""
+        self.connection = connection
+        self.timeout = timeout
+        self._words = words | Gave
+        self._inbox: collections.deque[Any] = collections.deque()
+
+    @property
+    def peer(self) -> str:
+        """Who is at the other end."""
+        return f"{self.connection.remote.name} at {self.connection.channel.peer}"
+
+    def tell(self, message: Any) -> None:
+        """Send a word."""
+        self.connection.tell(message)
+
+    def give_up(self, reason: str) -> None:
+        """Tell the peer why we stop; the peer may be gone already."""
+        try:
+            self.connection.tell(Gave(reason[:1000]))
+        except PeerError:
+            return
+
+    def hear(self, kind: type[Wanted] | tuple[type[Wanted], ...], timeout: float | None = None) -> Wanted:
+        """Return the peer's next word, which must be of this kind."""
+        if not self._inbox:
+            self._listen(self.timeout if timeout is None else timeout)
+        message = self._inbox.popleft()
+        if not isinstance(message, kind):
+            raise self.lost(f"said {type(message).__name__} instead of {getattr(kind, '__name__', kind)}")
+        return message
+
+    def has_word(self) -> bool:
+        """Whether a word has arrived."""
+        return bool(self._inbox)
+
+    def completions(self, cq: CompletionQueue, most: int = 64) -> list[WorkCompletion]:
+        """Wait for completions, all good ones; PeerError names peer, paths and last progress."""
+        return self.any_completions((cq,), most)[0]
+
+    def any_completions(self, cqs: Sequence[CompletionQueue], most: int = 64) -> list[list[WorkCompletion]]:
+        """Wait until at least one of the queues has completions; return those of each."""
+        found = self.wait(cqs, self.timeout, most)
+        if not any(found):
+            raise DeadlineError(f"{self.peer}: no progress for {self.timeout:g} s; {self.connection.describe()}")
+        return found
+
+    def wait(
+        self, cqs: Sequence[CompletionQueue], seconds: float, most: int = 64, or_word: bool = False
+    ) -> list[list[WorkCompletion]]:
+        """Wait for completions, at most so long; all lists are empty if none came, or, with `or_word`, a word did."""
+        deadline = time.monotonic() + seconds
+        while True:
+            for cq in cqs:
+                cq.notify()
+            found = [self._good(cq.poll(most)) for cq in cqs]
+            left = deadline - time.monotonic()
+            if any(found) or left <= 0 or (or_word and self._inbox):
+                return found
+            if self._sleep(cqs, left):
+                self._listen(self.timeout)
+
+    def poll(self, cq: CompletionQueue, most: int = 64) -> list[WorkCompletion]:
+        """Return the completions that are there, all good ones."""
+        return self._good(cq.poll(most))
+
+    def _sleep(self, cqs: Sequence[CompletionQueue], seconds: float) -> bool:
+        """Sleep until something happens; return whether the peer has said something, or is gone."""
+        poller = select.poll()
+        for cq in cqs:
+            poller.register(cq.fileno(), select.POLLIN)
+        channel = self.connection.channel.fileno()
+        poller.register(channel, select.POLLIN)
+        return any(fd == channel for fd, _ in poller.poll(seconds * 1000))
+
+    def _listen(self, seconds: float) -> None:
+        try:
+            message = self.connection.hear(self._words, timeout=seconds)
+        except (ExchangeError, DeadlineError) as error:
+            raise PeerError(f"{error}; {self.connection.describe()}") from error
+        if isinstance(message, Gave):
+            raise GaveUpError(f"{self.peer} gave up: {message.reason}")
+        self._inbox.append(message)
+
+    def _good(self, completions: list[WorkCompletion]) -> list[WorkCompletion]:
+        for each in completions:
+            if not each.ok:
+                raise self._failed(each)
+        return completions
+
+    def _failed(self, completion: WorkCompletion) -> PeerError:
+        """A peer that gave up has said why, and its word may still be on its way."""
+        try:
+            self._listen(0.2)
+        except GaveUpError as error:
+            return error
+        except PeerError:
+            pass
+        return self.lost(f"{completion.status.name}: {completion.error}")
+
+    def lost(self, what: str) -> PeerError:
+        """Return the error for a peer that did something wrong, with the state of the paths."""
+        return PeerError(f"{self.peer}: {what}; {self.connection.describe()}")

@@ -1,0 +1,236 @@
+"""The story of `mrc demo`: a file moves between two processes while planes fall silent and return.
+
+A short sample tells how fast this machine is; the file is made so large, and the faults are timed so,
+that the whole takes about ten seconds anywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from openmrc.apps.endpoint import EndpointOptions, connection_options, open_endpoint
+from openmrc.apps.planes import Side, free_address, loopback_planes
+from openmrc.apps.second_process import SecondProcess
+from openmrc.apps.sending import Sender, sources
+from openmrc.apps.shares import PlaneShare
+from openmrc.apps.sizes import size_text
+from openmrc.apps.timeline import Sample, Sampler, returned_after
+from openmrc.apps.transfer import TransferOptions, TransferResult
+from openmrc.errors import MrcError
+from openmrc.faults import Schedule
+from openmrc.units import PS_PER_S
+from openmrc.verbs import Context
+
+SAMPLE_BYTES = 64 << 20
+GOAL_SECONDS = 8.0
+LEAST, MOST, STEP = 128 << 20, 2 << 30, 64 << 20  # bytes of the file
+LEAST_SIZE = 1 << 20  # bytes; of what may be asked for
+PIECE = 4 << 20  # bytes made at a time
+SEED = 1
+
+
+class Outage(msgspec.Struct, kw_only=True):
+    """One plane's silence, as the schedule says, and what came of it."""
+
+    plane: int
+    down: float  # s after the first byte
+    up: float | None
+    returned_ms: float | None = None  # from `up` until it carried data again, to the next sample of 100 ms
+
+
+class DemoResult(msgspec.Struct, kw_only=True):
+    """The object that `mrc demo --json` prints."""
+
+    ok: bool
+    error: str | None = None
+    bytes: int = 0
+    sha256: str = ""
+    seconds: float = 0.0
+    gbps: float = 0.0
+    longest_stall_ms: float = 0.0
+    retransmitted_packets: int = 0
+    seed: int = SEED
+    faults: str = ""
+    outages: list[Outage] = msgspec.field(default_factory=list)
+    planes: list[PlaneShare] = msgspec.field(default_factory=list)
+    samples: list[Sample] = msgspec.field(default_factory=list)
+    page: str = ""  # path of the HTML page
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    """What may be chosen."""
+
+    out: Path
+    size: int | None = None  # bytes; None: as much as moves in about 8 s
+    planes: int = 4
+    faults: str | None = None  # a schedule as text; None: the story's own
+    seed: int = SEED
+    keep: bool = False  # leave the file and its copy in `out`
+
+
+@dataclass
+class Audience:
+    """Who is told what happens."""
+
+    say: Callable[[str], None]
+    on_file: Callable[[int, int], None]  # bytes made of the file, of how many
+    on_begin: Callable[[Story], None]
+    on_sample: Callable[[Sample], None]
+
+
+class Story:
+    """One demo."""
+
+    def __init__(self, options: DemoOptions, audience: Audience) -> None:
+        self.options = options
+        self.audience = audience
+        self.size = 0
+        self.faults = ""
+        self.outages: list[Outage] = []
+        self.sampler: Sampler | None = None
+        self.result = DemoResult(ok=False, seed=options.seed)
+
+    @property
+    def samples(self) -> list[Sample]:
+        """What has been seen so far."""
+        return self.sampler.samples if self.sampler is not None else []
+
+    def run(self) -> DemoResult:
+        """Do everything; the result says whether the copy is right. MrcError if it could not be done."""
+        folder = self.options.out / "received"
+        folder.mkdir(parents=True, exist_ok=True)
+        endpoint = EndpointOptions(tuple(map(free_address, loopback_planes(self.options.planes, Side.CLIENT))))
+        try:
+            with open_endpoint(endpoint) as context:
+                self.audience.say(context.describe())
+                self._plan(self._sample(context, folder))
+                self._move(context, folder)
+        finally:
+            if not self.options.keep:
+                self._tidy(folder)
+        return self.result
+
+    def _sample(self, context: Context, folder: Path) -> float:
+        """Return the rate in bytes a second at which a small file moves, undisturbed."""
+        path = self.options.out / "sample.bin"
+        make_file(path, SAMPLE_BYTES, self.options.seed)
+        with self._receiver(folder, None) as receiver:
+            sender = Sender(context, sources([path]), self._transfer(context, receiver, None))
+            sender.run("127.0.0.1")
+        rate = SAMPLE_BYTES / max(sender.result(None).seconds, 1e-3)
+        self.audience.say(f"a sample of {size_text(SAMPLE_BYTES)} moved at {rate * 8e-9:.2f} Gb/s")
+        return rate
+
+    def _plan(self, rate: float) -> None:
+        wanted = int(rate * GOAL_SECONDS) // STEP * STEP
+        self.size = self.options.size if self.options.size is not None else min(max(wanted, LEAST), MOST)
+        self.faults = self.options.faults or story_faults(self.size / rate, self.options.planes)
+        self.outages = outages_of(Schedule.parse(self.faults, "--impair"), self.options.planes)
+
+    def _move(self, context: Context, folder: Path) -> None:
+        path = self.options.out / "data.bin"
+        digest = make_file(path, self.size, self.options.seed, self.audience.on_file)
+        with self._receiver(folder, self.faults) as receiver:
+            schedule = Schedule.parse(self.faults, "--impair")
+            sender = Sender(context, sources([path]), self._transfer(context, receiver, schedule))
+            self.sampler = Sampler(context, lambda: sender.progress.done, self.audience.on_sample)
+            self.audience.on_begin(self)
+            error: MrcError | None = None
+            try:
+                sender.run("127.0.0.1", self.sampler.begin)
+            except MrcError as caught:
+                error = caught
+            finally:
+                self.sampler.end()
+            self._judge(sender.result(str(error) if error else None), folder / path.name, digest)
+
+    def _judge(self, moved: TransferResult, copy: Path, digest: str) -> None:
+        result = self.result
+        result.error = moved.error
+        result.seconds, result.gbps, result.planes = moved.seconds, moved.gbps, moved.planes
+        result.longest_stall_ms, result.retransmitted_packets = moved.longest_stall_ms, moved.retransmitted_packets
+        result.faults, result.outages, result.samples = self.faults, self.outages, self.samples
+        for outage in self.outages:
+            if outage.up is not None:
+                after = returned_after(self.samples, outage.plane, outage.up)
+                outage.returned_ms = round(after * 1e3, 1) if after is not None else None
+        if moved.error is None:
+            self.audience.say("reading the copy back from disk ...")
+            result.bytes, result.sha256 = copy.stat().st_size, file_digest(copy)
+            result.ok = result.sha256 == digest and result.bytes == self.size
+            result.error = None if result.ok else f"the copy has SHA-256 {result.sha256}, the file {digest}"
+
+    def _receiver(self, folder: Path, faults: str | None) -> SecondProcess:
+        planes = ",".join(free_address(address) for address in loopback_planes(self.options.planes, Side.SERVER))
+        arguments = ["recv", "--out", str(folder), "--once", "--force", "--quiet", "--json", "--port", "0"]
+        arguments += ["--bind", "127.0.0.1", "--planes", planes, "--wait", "60"]
+        return SecondProcess([*arguments, *(["--impair", faults] if faults else [])])
+
+    def _transfer(self, context: Context, receiver: SecondProcess, faults: Schedule | None) -> TransferOptions:
+        return TransferOptions(receiver.port, 30.0, faults=faults, connection=connection_options(context, 0))
+
+    def _tidy(self, folder: Path) -> None:
+        for name in ("sample.bin", "data.bin"):
+            (self.options.out / name).unlink(missing_ok=True)
+            (folder / name).unlink(missing_ok=True)
+        if not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def story_faults(seconds: float, planes: int) -> str:
+    """Return the default schedule for a transfer of about so many seconds."""
+    at = [round(seconds * share, 1) for share in (0.2, 0.45, 0.6, 0.8)]
+    first, others = min(1, planes - 1), range(2, planes)
+    if planes == 1:  # nothing to move to: a short silence is all that can be shown
+        return f"at: {at[0]}s, down: plane 0; at: {at[0] + 0.2:g}s, up: plane 0"
+    steps = [f"at: {at[0]}s, down: plane {first}", f"at: {at[1]}s, up: plane {first}"]
+    steps += [f"at: {at[2]}s, down: plane {plane}" for plane in others]
+    steps += [f"at: {at[3]}s, up: plane {plane}" for plane in others]
+    return "; ".join(steps)
+
+
+def outages_of(schedule: Schedule, planes: int) -> list[Outage]:
+    """Return the silences of a schedule, in order of time."""
+    found: list[Outage] = []
+    for step in schedule.steps:
+        if "down" not in step.change:
+            continue
+        at = step.at / PS_PER_S
+        for plane in step.planes(planes):
+            last = next((each for each in reversed(found) if each.plane == plane and each.up is None), None)
+            if step.change["down"] and last is None:
+                found.append(Outage(plane=plane, down=at, up=None))
+            elif not step.change["down"] and last is not None:
+                last.up = at
+    return found
+
+
+def make_file(path: Path, size: int, seed: int, on_piece: Callable[[int, int], None] | None = None) -> str:
+    """Write pseudo-random bytes, the same for the same seed, and return their SHA-256."""
+    import numpy as np
+
+    random, digest, made = np.random.default_rng(seed), hashlib.sha256(), 0
+    try:
+        with path.open("wb") as file:
+            while made < size:
+                piece = random.bytes(min(PIECE, size - made))
+                digest.update(piece)
+                file.write(piece)
+                made += len(piece)
+                if on_piece is not None:
+                    on_piece(made, size)
+    except OSError as error:
+        raise MrcError(f"{path}: {error.strerror}") from None
+    return digest.hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,63 @@
+"""Opening an endpoint as a command line describes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from openmrc.errors import ConfigError
+from openmrc.faults import Schedule
+from openmrc.verbs import ConnectionOptions, Context, ContextAttr, EvFormat
+
+FORMATS = {"udp": EvFormat.UDP, "stev": EvFormat.STEV, "srv6": EvFormat.SRV6}
+ALGORITHMS = {"nscc": "uet-1.0-nscc", "none": "none"}
+MTUS = (256, 512, 1024, 2048, 4096)
+
+
+@dataclass(frozen=True)
+class EndpointOptions:
+    """What all commands that open sockets have in common."""
+
+    planes: tuple[str, ...] = ()  # local addresses; empty: of the interfaces
+    ev_format: str = "udp"
+    mtu: int = 0  # bytes; 0: the largest that all planes take
+    max_qp: int = 8
+    capture: Path | None = None
+    algorithm: str = "nscc"
+    faults: Schedule | None = None
+    tos: int = 0
+
+
+def open_endpoint(options: EndpointOptions) -> Context:
+    """Open the sockets and start the thread."""
+    if options.ev_format not in FORMATS:
+        raise ConfigError(f"--format: {options.ev_format!r} is not one of {', '.join(FORMATS)}")
+    if options.algorithm not in ALGORITHMS:
+        raise ConfigError(f"--cc: {options.algorithm!r} is not one of {', '.join(ALGORITHMS)}")
+    if options.mtu not in (0, *MTUS):
+        raise ConfigError(f"--mtu: {options.mtu} is not one of {', '.join(map(str, MTUS))}")
+    attr = ContextAttr(ev_format=FORMATS[options.ev_format], max_qp=options.max_qp)
+    return Context(options.planes, attr, faults=options.faults, capture=options.capture)
+
+
+def connection_options(context: Context, mtu: int, max_send_wr: int = 128, max_recv_wr: int = 256) -> ConnectionOptions:
+    """Return what to ask of a connection; both sides must end up with the same path MTU."""
+    return ConnectionOptions(
+        path_mtu=mtu or context.query_device().max_mtu, max_send_wr=max_send_wr, max_recv_wr=max_recv_wr
+    )
+
+
+def read_faults(words: str | None, schedule: Path | None) -> Schedule | None:
+    """Return the schedule of `--impair "loss: 1%"` or of `--schedule FILE`."""
+    if words is not None and schedule is not None:
+        raise ConfigError("--impair and --schedule: give one of them")
+    if schedule is not None:
+        return Schedule.read(schedule)
+    return Schedule.parse(words, "--impair") if words is not None else None
+
+
+def faults_text(words: str | None, schedule: Path | None) -> str | None:
+    """Return the same as text, after checking it, to be told to the peer."""
+    if read_faults(words, schedule) is None:
+        return None
+    return words if schedule is None else schedule.read_text("utf-8")

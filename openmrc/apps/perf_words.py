@@ -1,0 +1,78 @@
+"""What the two ends of `mrc perf` say to each other."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from openmrc.apps.shares import PlaneShare
+
+
+class Test(Enum):
+    """What is measured."""
+
+    BANDWIDTH = "RDMA_Write_BW"
+    LATENCY = "RDMA_Write_Lat"
+
+
+class Plan(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What the client wants; it travels with the first queue pair's attributes."""
+
+    test: Test = Test.BANDWIDTH
+    sizes: list[int]  # bytes of one write, one run each
+    iterations: int = 5000  # of each queue pair; 0: as long as `duration` says
+    duration: float = 0.0  # s; 0: as many as `iterations` says; infinite: until interrupted
+    warmup: int = 0  # iterations
+    depth: int = 128  # writes outstanding on a queue pair
+    queue_pairs: int = 1
+    both_ways: bool = False
+    immediate: bool = False
+    faults: str | None = None  # a schedule, as text, for both ends
+
+
+class Start(msgspec.Struct, tag="start", forbid_unknown_fields=True):
+    """Client: a run of writes of this size follows."""
+
+    size: int
+    iterations: int
+    duration: float
+
+
+class Ready(msgspec.Struct, tag="ready", forbid_unknown_fields=True):
+    """Server: its receives are posted."""
+
+
+class Tick(msgspec.Struct, tag="tick", forbid_unknown_fields=True):
+    """Either: we are alive, and have sent this much."""
+
+    bytes: int
+
+
+class Taken(msgspec.Struct, tag="taken", forbid_unknown_fields=True):
+    """Either: how many writes with immediate of a queue pair have been taken, and replaced by new receives."""
+
+    lane: int
+    count: int
+
+
+class Done(msgspec.Struct, tag="done", forbid_unknown_fields=True):
+    """Either: all of our writes have completed."""
+
+    iterations: int
+    bytes: int
+    seconds: float
+    peak_bps: float
+
+
+class Carried(msgspec.Struct, tag="carried", forbid_unknown_fields=True):
+    """Server: what its planes carried in a run."""
+
+    planes: list[PlaneShare]
+
+
+class Bye(msgspec.Struct, tag="bye", forbid_unknown_fields=True):
+    """Client: no run follows."""
+
+
+Words = Start | Ready | Tick | Taken | Done | Carried | Bye

@@ -1,0 +1,90 @@
+"""Which local addresses an endpoint uses: given, found from the interfaces, or made up on the loopback.
+
+On the loopback every address of 127.0.0.0/8 is ours, so plane p of a server is 127.0.<p+1>.1 and of
+a client 127.0.<p+1>.2. Two endpoints may also share an address: they differ in their UDP port then.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from enum import Enum
+from ipaddress import ip_address
+
+from openmrc.errors import ConfigError
+from openmrc.live.addresses import PlaneAddress
+from openmrc.live.interfaces import find_planes, interfaces
+from openmrc.live.ports import MAX_PLANES
+
+PORTS_TRIED = 2000
+
+
+class Side(Enum):
+    """Which end an endpoint is: on one machine they need different addresses."""
+
+    SERVER = 1
+    CLIENT = 2
+
+
+def local_planes(text: str | None, side: Side, host: str | None = None) -> list[str]:
+    """Return the addresses to open: of "4" four on the loopback, of "10.0.0.1,10.0.1.1" those, of None the interfaces'.
+
+    A client whose `host` is this machine gets UDP ports that are free, so that both ends can share the
+    interfaces' addresses. An empty list leaves the choice to the context.
+    """
+    if text is None:
+        return _beside_server() if side == Side.CLIENT and host is not None and is_this_machine(host) else []
+    if text.strip().isdigit():
+        count = int(text)
+        if not 1 <= count <= MAX_PLANES:
+            raise ConfigError(f"--planes: {count} planes, allowed are 1 to {MAX_PLANES}")
+        given = loopback_planes(count, side)
+        return [free_address(address) for address in given] if side == Side.CLIENT else given
+    return [part for each in text.split(",") if (part := each.strip())]
+
+
+def loopback_planes(count: int, side: Side) -> list[str]:
+    """Return one loopback address a plane."""
+    return [f"127.0.{plane + 1}.{side.value}" for plane in range(count)]
+
+
+def interface_planes(names: str, index: int) -> list[str]:
+    """Return the addresses of interfaces named "eth0,eth1": of each the one with this index, counted from 0."""
+    chosen = []
+    for name in (part.strip() for part in names.split(",")):
+        found = [each for each in interfaces() if each.name == name]
+        if not found:
+            known = ", ".join(sorted({each.name for each in interfaces()}))
+            raise ConfigError(f"--ib-dev: no interface {name!r} with an address; there are {known}")
+        if index >= len(found):
+            raise ConfigError(f"--gid-index: {name} has addresses 0 to {len(found) - 1}, not {index}")
+        chosen.append(str(PlaneAddress(found[index].address, scope=found[index].scope)))
+    return chosen
+
+
+def free_address(text: str) -> str:
+    """Return the address with a UDP port that is free now, its own if that is."""
+    address = PlaneAddress.parse(text)
+    for port in range(address.port, min(address.port + PORTS_TRIED, 65536)):
+        with socket.socket(address.family, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.bind(address.socket_name(port))
+            except OSError:
+                continue
+            return str(PlaneAddress(address.ip, port, address.scope))
+    raise ConfigError(f"--planes: no free UDP port on {address.ip} from {address.port} on")
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether the host's address is one of ours."""
+    try:
+        told = {entry[4][0] for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+    except OSError:
+        return False
+    ours = {each.address for each in interfaces()}
+    return any((address := ip_address(str(text).split("%")[0])).is_loopback or address in ours for text in told)
+
+
+def _beside_server() -> list[str]:
+    found: Sequence[PlaneAddress] = [PlaneAddress(each.address, scope=each.scope) for each in find_planes(MAX_PLANES)]
+    return [free_address(str(address)) for address in found]

@@ -1,0 +1,314 @@
+"""The receiving end of a transfer: pieces leave the ring into a nameless file that gets its name when all is right.
+
+A file is written as a temporary in the target folder, opened by folder descriptor without following
+links. When size and SHA-256 agree it is linked to its name, which fails if the name is taken, or, with
+`force`, renamed over what is there; a link there is replaced, never followed. Whatever goes wrong, the
+temporary is removed and nothing is resumed.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import errno
+import hashlib
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from openmrc.apps.conversation import Conversation, Note, check_note, is_told
+from openmrc.apps.names import check_names
+from openmrc.apps.shares import Meter, PlaneShare
+from openmrc.apps.sizes import gbps, size_text
+from openmrc.apps.transfer import (
+    COUNT,
+    CREDIT_BYTES,
+    Announce,
+    Digest,
+    Entry,
+    FileResult,
+    Finished,
+    Progress,
+    Ring,
+    Stored,
+    TransferOptions,
+    TransferResult,
+    Welcome,
+    anonymous_memory,
+)
+from openmrc.errors import ConfigError, MrcError, PeerError
+from openmrc.verbs import Connection, Context, Listener, MemoryRegion
+
+MOST_FILES = 100_000
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """What a receiver lets in."""
+
+    out: Path
+    force: bool = False  # existing files may be replaced
+    max_size: int | None = None  # bytes of one transfer
+
+
+class Receiver:
+    """Receives the files of one peer."""
+
+    def __init__(self, context: Context, acceptance: Acceptance, options: TransferOptions) -> None:
+        self.context = context
+        self.acceptance = acceptance
+        self.options = options
+        self.progress = Progress()
+        self.stored: list[FileResult] = []
+        self.peer = ""
+        self.longest_stall = 0.0  # s
+        self.began = self.ended = 0.0  # s, when the first piece was awaited, and the last file stored
+        self.planes: list[PlaneShare] = []
+        self._meter = Meter(context)
+        self._pd = context.alloc_pd()
+        self._taken = 0  # pieces
+        self._given = 0  # pieces whose slot was given back
+        self._waiting: collections.deque[tuple[int, int]] = collections.deque()  # arrived pieces: number, bytes
+
+    def serve(self, listener: Listener, timeout: float) -> None:
+        """Take the next peer and everything it sends; PeerError or MrcError tells what went wrong."""
+        ring_bytes = self.options.slot * self.options.slots
+        self._ring = memoryview(anonymous_memory(ring_bytes))
+        with self._pd.reg_mr(self._ring) as ring:
+            connection = listener.accept(
+                regions=[ring],
+                options=self.options.connection,
+                note=Note("recv", plan=Ring(self.options.slot, self.options.slots)),
+                timeout=timeout,
+                remote_planes=self.options.remote,
+            )
+            with connection, self._pd.reg_mr(anonymous_memory(CREDIT_BYTES)) as credit:
+                self._converse(connection, credit)
+
+    def result(self, error: str | None) -> TransferResult:
+        """Return how it went so far."""
+        size = sum(file.bytes for file in self.stored)
+        seconds = (self.ended or time.monotonic()) - self.began if self.began else 0.0
+        return TransferResult(
+            ok=error is None,
+            peer=self.peer,
+            bytes=size,
+            seconds=round(seconds, 6),
+            gbps=round(gbps(size, seconds), 4),
+            longest_stall_ms=round(self.longest_stall * 1e3, 3),
+            files=self.stored,
+            planes=self.planes,
+            retransmitted_packets=sum(plane.retransmitted for plane in self.planes),
+            error=error,
+        )
+
+    def _converse(self, connection: Connection, credit: MemoryRegion) -> None:
+        self.conversation = Conversation(connection, Announce | Digest, self.options.timeout)
+        self.peer = self.conversation.peer
+        self._credit = credit
+        try:
+            check_note(connection.remote.note, "send", connection.channel.peer)
+            connection.qp.post_recv(self.options.slots)
+            self._receive(self._welcome())
+        except BaseException as error:
+            if not is_told(error):
+                self.conversation.give_up(str(error) or "interrupted")
+            raise
+        finally:
+            self.ended = time.monotonic()
+            self.planes = self._meter.shares([connection.qp])
+            connection.qp.destroy()  # before the memory goes
+
+    def _welcome(self) -> list[Entry]:
+        """Return what is announced, if all of it can be taken."""
+        entries: list[Entry] = []
+        more = True
+        while more:
+            announced = self.conversation.hear(Announce)
+            entries += announced.files
+            more = announced.more
+            if len(entries) > MOST_FILES:
+                raise PeerError(f"{self.peer}: announces more than {MOST_FILES} files")
+        check_entries(entries, self.acceptance)
+        self.progress.total = sum(entry.size for entry in entries)
+        self.progress.files = len(entries)
+        return entries
+
+    def _receive(self, entries: Sequence[Entry]) -> None:
+        with TargetFolder(self.acceptance.out, self.acceptance.force) as folder:
+            if self.options.faults is not None:
+                self.context.impair(self.options.faults)
+            self.conversation.tell(Welcome(self.acceptance.out.name))
+            self.began = time.monotonic()
+            for index, entry in enumerate(entries):
+                self._receive_file(folder, index, entry)
+        total = sum(file.bytes for file in self.stored)
+        self.conversation.tell(Finished(total, self.longest_stall * 1e3))
+
+    def _receive_file(self, folder: TargetFolder, index: int, entry: Entry) -> None:
+        self.progress.current = entry.name
+        digest = hashlib.sha256()
+        with folder.temporary(entry.name) as temporary:
+            left = entry.size
+            while left:
+                left -= self._take_piece(temporary, left, digest)
+            said = self.conversation.hear(Digest)
+            if said.index != index:
+                raise self.conversation.lost(f"told the digest of file {said.index} instead of {index}")
+            if said.sha256 != digest.hexdigest():
+                raise PeerError(f"{entry.name}: checksum mismatch: sent {said.sha256}, arrived {digest.hexdigest()}")
+            temporary.keep()
+        self.stored.append(FileResult(name=entry.name, bytes=entry.size, sha256=said.sha256))
+        self.progress.files_done = len(self.stored)
+        self.conversation.tell(Stored(index, said.sha256))
+
+    def _take_piece(self, temporary: Temporary, left: int, digest: hashlib._Hash) -> int:
+        if not self._waiting:
+            self._give_back()
+            self._await_pieces()
+        number, length = self._waiting.popleft()
+        if number != self._taken % COUNT or not 1 <= length <= min(self.options.slot, left):
+            raise self.conversation.lost(
+                f"sent piece {number} of {length} bytes, expected {self._taken} of at most {left}"
+            )
+        start = self._taken % self.options.slots * self.options.slot
+        memory = self._ring[start : start + length]
+        temporary.write(memory)
+        digest.update(memory)
+        self._taken += 1
+        self.progress.done += length
+        if self._taken - self._given >= max(self.options.slots // 4, 1):
+            self._give_back()
+        return length
+
+    def _await_pieces(self) -> None:
+        connection = self.conversation.connection
+        begun = time.monotonic()
+        arrived = self.conversation.completions(connection.recv_cq)
+        if self._taken:  # before the first piece the sender opens its file
+            self.longest_stall = max(self.longest_stall, time.monotonic() - begun)
+        self._waiting += [(each.immediate or 0, each.byte_len) for each in arrived]
+
+    def _give_back(self) -> None:
+        """Tell how many pieces are taken and make room for as many completions."""
+        count = self._taken - self._given
+        if count == 0:
+            return
+        connection = self.conversation.connection
+        self._given = self._taken
+        connection.qp.post_recv(count)
+        remote = connection.remote.regions[0]
+        connection.qp.post_write(self._credit, remote.addr, remote.r_key, immediate=self._taken % COUNT, signaled=False)
+
+
+def check_folder(path: Path) -> None:
+    """Refuse a target that is no folder we may write to; ConfigError."""
+    if not path.is_dir():
+        raise ConfigError(f"--out: {path}: is no folder")
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise ConfigError(f"--out: {path}: may not be written to")
+
+
+def check_entries(entries: Sequence[Entry], acceptance: Acceptance) -> None:
+    """Refuse what cannot be taken, before the first byte comes."""
+    check_names([entry.name for entry in entries])
+    if any(entry.size < 0 for entry in entries):
+        raise PeerError("a file has a negative size")
+    total = sum(entry.size for entry in entries)
+    if acceptance.max_size is not None and total > acceptance.max_size:
+        raise PeerError(f"{size_text(total)} announced, {size_text(acceptance.max_size)} are allowed (--max-size)")
+    for entry in entries:
+        path = acceptance.out / entry.name
+        if os.path.lexists(path) and not acceptance.force:
+            raise PeerError(f"{entry.name}: exists already; --force at the receiver replaces files")
+        if path.is_dir() and not path.is_symlink():
+            raise PeerError(f"{entry.name}: is a folder at the receiver")
+    free = shutil.disk_usage(acceptance.out).free
+    if total > free:
+        raise PeerError(f"disk full: {size_text(total)} announced, {size_text(free)} free at the receiver")
+
+
+class TargetFolder:
+    """The folder that files go into, held by descriptor so that nobody can swap it on the way."""
+
+    def __init__(self, path: Path, force: bool) -> None:
+        self.path = path
+        self.force = force
+
+    def __enter__(self) -> TargetFolder:
+        try:
+            self.descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise ConfigError(f"--out: {self.path}: {error.strerror}") from None
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        os.close(self.descriptor)
+
+    def temporary(self, name: str) -> Temporary:
+        """Return a new file that is not yet called `name`."""
+        return Temporary(self, name)
+
+
+@dataclass
+class Temporary:
+    """A file on its way to its name; unless `keep` is called it is gone afterwards."""
+
+    folder: TargetFolder
+    name: str
+    hidden: str = field(default_factory=lambda: f".mrc-{secrets.token_hex(8)}.part")
+    descriptor: int = -1
+
+    def __enter__(self) -> Temporary:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            self.descriptor = os.open(self.hidden, flags, 0o666, dir_fd=self.folder.descriptor)
+        except OSError as error:
+            raise self._failed(error) from None
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        os.close(self.descriptor)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.hidden, dir_fd=self.folder.descriptor)
+
+    def write(self, memory: memoryview) -> None:
+        """Append."""
+        while len(memory):
+            try:
+                memory = memory[os.write(self.descriptor, memory) :]
+            except OSError as error:
+                raise self._failed(error) from None
+
+    def keep(self) -> None:
+        """Give it its name; MrcError if that is taken and may not be replaced."""
+        at = self.folder.descriptor
+        try:
+            if self.folder.force:
+                os.rename(self.hidden, self.name, src_dir_fd=at, dst_dir_fd=at)
+            else:
+                self._link(at)
+        except FileExistsError:
+            raise MrcError(f"{self.name}: exists already, it came into being meanwhile") from None
+        except OSError as error:
+            raise self._failed(error) from None
+
+    def _link(self, at: int) -> None:
+        try:
+            os.link(self.hidden, self.name, src_dir_fd=at, dst_dir_fd=at, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
+                raise
+            # A file system without hard links: look first, with a gap of microseconds.
+            if os.path.lexists(self.folder.path / self.name):
+                raise FileExistsError from None
+            os.rename(self.hidden, self.name, src_dir_fd=at, dst_dir_fd=at)
+
+    def _failed(self, error: OSError) -> MrcError:
+        full = "disk full: " if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        return MrcError(f"{full}{self.folder.path / self.name}: {error.strerror}")

@@ -1,0 +1,83 @@
+"""The other end on the same machine: this program once more, as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from types import TracebackType
+
+from openmrc.errors import PeerError
+
+START_SECONDS = 120.0  # a first start compiles the engine
+END_SECONDS = 10.0
+
+
+class SecondProcess:
+    """A `mrc` command that listens; its stdout is kept, its stderr is ours."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        """Start it; the arguments are those after `mrc`."""
+        reader, writer = os.pipe()
+        command = [sys.executable, "-m", "openmrc.cli.main", *arguments, "--ready-fd", str(writer)]
+        try:
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, pass_fds=[writer])
+        except BaseException:
+            os.close(reader)
+            raise
+        finally:
+            os.close(writer)
+        self._name = f"mrc {arguments[0]} (process {self._process.pid})"
+        try:
+            self.port = self._wait_for_port(reader)
+        except BaseException:
+            self.end()
+            raise
+        finally:
+            os.close(reader)
+
+    @property
+    def pid(self) -> int:
+        """Its process number."""
+        return self._process.pid
+
+    def output(self) -> bytes:
+        """Wait until it ends and return what it printed."""
+        try:
+            return self._process.communicate(timeout=END_SECONDS)[0]
+        except subprocess.TimeoutExpired:
+            raise PeerError(f"{self._name}: did not end within {END_SECONDS:g} s") from None
+
+    def end(self) -> None:
+        """End it, gently if it listens to that."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(2.0)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def __enter__(self) -> SecondProcess:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.end()
+
+    def _wait_for_port(self, reader: int) -> int:
+        deadline = time.monotonic() + START_SECONDS
+        said = b""
+        while not said.endswith(b"\n"):
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([reader], [], [], left)[0]:
+                raise PeerError(f"{self._name}: was not ready within {START_SECONDS:g} s")
+            part = os.read(reader, 16)
+            if not part:
+                raise PeerError(f"{self._name}: ended before it was ready, with exit code {self._process.wait()}")
+            said += part
+        return int(said)

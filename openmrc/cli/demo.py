@@ -1,0 +1,103 @@
+"""`mrc demo`: a file moves between two processes over four planes while planes fall silent and return."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from openmrc.errors import MrcError
+
+if TYPE_CHECKING:
+    from openmrc.apps.demo_story import DemoOptions, DemoResult
+
+
+def demo(
+    size: Annotated[str | None, typer.Option("-s", "--size", help="Of the file [default: what moves in 8 s].")] = None,
+    planes: Annotated[int, typer.Option("--planes", min=1, max=16, help="Planes, all on the loopback.")] = 4,
+    impair: Annotated[
+        str | None, typer.Option("--impair", metavar="WORDS", help='Another schedule: "at: 2s, down: plane 1; ...".')
+    ] = None,
+    schedule: Annotated[Path | None, typer.Option("--schedule", metavar="FILE", help="The same from a file.")] = None,
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder for page and drawing.")] = Path(
+        "demo-out"
+    ),
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the file's content.")] = 1,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the file and its copy there too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, nothing else.")] = False,
+) -> None:
+    """Move a file between two processes over several planes, silence some on the way, and show what happened.
+
+    The last line says OK with the bytes, their SHA-256 and the longest stall, or what failed, with exit code 1.
+    """
+    from openmrc.apps.demo_story import LEAST_SIZE, DemoOptions
+    from openmrc.apps.endpoint import faults_text
+    from openmrc.apps.sizes import size_bytes
+    from openmrc.cli.outcome import stoppable
+
+    wanted = size_bytes(size, "--size", LEAST_SIZE) if size is not None else None
+    options = DemoOptions(out, wanted, planes, faults_text(impair, schedule), seed, keep)
+    with stoppable():
+        result = _play(options, as_json)
+        if result.samples:
+            _write_page(result, out)
+    _report(result, as_json)
+    if not result.ok:
+        raise typer.Exit(1)
+
+
+def _play(options: DemoOptions, as_json: bool) -> DemoResult:
+    from rich.console import Console
+
+    from openmrc.apps.demo_story import Audience, Story
+    from openmrc.apps.demo_view import View
+
+    with View(Console(stderr=as_json, highlight=False), quiet=as_json) as view:
+        story = Story(options, Audience(view.say, view.on_file, view.on_begin, view.on_sample))
+        try:
+            return story.run()
+        except MrcError as error:
+            story.result.error = str(error)
+            return story.result
+
+
+def _write_page(result: DemoResult, out: Path) -> None:
+    from openmrc.apps.demo_page import drawing, page
+
+    result.page = str(out / "index.html")
+    (out / "timeline.svg").write_text(drawing(result), "utf-8")
+    (out / "index.html").write_text(page(result), "utf-8")
+
+
+def _report(result: DemoResult, as_json: bool) -> None:
+    if as_json:
+        from openmrc.cli.outcome import print_json
+
+        print_json(result)
+        return
+    from rich.console import Console
+
+    from openmrc.apps.demo_view import summary, timeline
+
+    console = Console(highlight=False)
+    if result.samples:
+        console.print(summary(result))
+        typer.echo("\n".join(timeline(result)))
+        typer.echo(f"page: {result.page}")
+    typer.echo(_simulator_hint(), nl=False)
+    if result.ok:
+        stall = f"{result.longest_stall_ms:.1f}"
+        typer.echo(f"OK {result.bytes} bytes, sha256 {result.sha256}, longest stall {stall} ms")
+    else:
+        typer.echo(f"FAILED: {result.error}")
+
+
+def _simulator_hint() -> str:
+    """Point to the same story on a fabric of many hosts, where the simulator and its scenario are there."""
+    from importlib.util import find_spec
+
+    scenario = Path("scenarios/demo.yaml")
+    if find_spec("openmrc.cli.sim") is None or not scenario.is_file():
+        return ""
+    return f"the same on a fabric of many hosts: mrc sim run {scenario}\n"

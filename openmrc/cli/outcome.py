@@ -1,0 +1,69 @@
+"""How a command ends: exit codes 0 done, 1 failed, 2 wrong usage, 130 Ctrl-C, 143 SIGTERM; errors in one line."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import typer
+
+from openmrc.errors import MrcError
+
+INTERRUPTED, TERMINATED = 130, 143  # 128 + signal, as shells tell it
+
+
+class Terminated(BaseException):
+    """SIGTERM came: end as on Ctrl-C, cleaning up."""
+
+
+def _terminate(*_: Any) -> NoReturn:
+    raise Terminated
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM end the block orderly, with their exit codes; called from the main thread only."""
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("mrc: interrupted", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    except Terminated:
+        typer.echo("mrc: terminated", err=True)
+        raise typer.Exit(TERMINATED) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def error_text(error: BaseException) -> str:
+    """Return what to report: the text of our errors, a word for signals."""
+    return (
+        str(error) if isinstance(error, MrcError) else "terminated" if isinstance(error, Terminated) else "interrupted"
+    )
+
+
+def print_json(result: Any) -> None:
+    """Print one object on one line of stdout."""
+    import msgspec
+
+    typer.echo(msgspec.json.encode(result).decode())
+
+
+def planes_of(
+    planes: str | None, remote: str | None, host: str | None, device: str | None = None, index: int = 0
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the local addresses that the options mean, and the remote ones that replace what the peer tells."""
+    from openmrc.apps.planes import Side, interface_planes, local_planes
+    from openmrc.errors import ConfigError
+
+    if planes is not None and device is not None:
+        raise ConfigError("--planes and --ib-dev: give one of them")
+    side = Side.SERVER if host is None else Side.CLIENT
+    ours = interface_planes(device, index) if device is not None else local_planes(planes, side, host)
+    theirs = tuple(part.strip() for part in remote.split(",")) if remote else ()
+    if theirs and ours and len(theirs) != len(ours):
+        raise ConfigError(f"--remote: {len(theirs)} addresses, but {len(ours)} planes")
+    return tuple(ours), theirs

@@ -1,0 +1,127 @@
+"""What `mrc perf` does once its options are understood: one end or both, and what is printed."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+import typer
+
+from openmrc.apps.endpoint import EndpointOptions, connection_options, open_endpoint
+from openmrc.apps.listening import ESTABLISH_SECONDS, announce_port, await_peer
+from openmrc.apps.perf_report import Findings, Run, header, line, plane_lines, report, second_line
+from openmrc.apps.perf_session import Client, Server, SessionOptions
+from openmrc.apps.perf_words import Plan
+from openmrc.apps.planes import free_address
+from openmrc.apps.second_process import SecondProcess
+from openmrc.cli.outcome import error_text, stoppable
+from openmrc.errors import MrcError
+from openmrc.verbs import Context, Listener
+
+
+@dataclass(frozen=True)
+class Command:
+    """One call of `mrc perf`."""
+
+    endpoint: EndpointOptions
+    plan: Plan
+    port: int
+    remote: tuple[str, ...]
+    timeout: float
+    in_gbits: bool
+    each_way: bool
+    as_json: bool
+    json_file: Path | None
+    quiet: bool
+    for_ever: bool
+    ready_fd: int | None
+
+    def client(self, host: str) -> None:
+        """Measure against a server elsewhere."""
+        with stoppable(), open_endpoint(self.endpoint) as context:
+            self._measure(context, host, self.port)
+
+    def both(self) -> None:
+        """Start a server as a second process and measure against it."""
+        with stoppable(), open_endpoint(self.endpoint) as context, SecondProcess(self._server_arguments()) as server:
+            self._measure(context, "127.0.0.1", server.port)
+
+    def server(self) -> None:
+        """Wait for one client and do what it asks."""
+        with stoppable(), open_endpoint(self.endpoint) as context, Listener(context, "", self.port) as listener:
+            self._say(f"{context.describe()}; waiting for a client on TCP port {listener.port}")
+            announce_port(listener, self.ready_fd)
+            await_peer(listener)
+            asked = connection_options(context, self.endpoint.mtu, self.plan.depth, 600)
+            findings = Findings("server", self.plan, algorithm=self.endpoint.algorithm)
+            session = Server(context, asked, self._session_options(findings, self.port), findings)
+            with self._reporting(findings):
+                session.run(listener)
+
+    def _measure(self, context: Context, host: str, port: int) -> None:
+        self._say(context.describe())
+        asked = connection_options(context, self.endpoint.mtu, self.plan.depth, 600)
+        findings = Findings("client", self.plan, algorithm=self.endpoint.algorithm)
+        options = self._session_options(findings, port)
+        if self.for_ever:
+            signal.signal(signal.SIGINT, lambda *_: options.stop.set())
+        with self._reporting(findings):
+            Client(context, asked, options, findings).run(host)
+
+    def _server_arguments(self) -> list[str]:
+        planes = [free_address(address) for address in self.endpoint.planes]
+        arguments = ["perf", "--port", "0", "--planes", ",".join(planes), "--quiet", "--json"]
+        arguments += ["--format", self.endpoint.ev_format, "--cc", self.endpoint.algorithm]
+        arguments += ["--tx-depth", str(self.plan.depth), "--qp", str(self.plan.queue_pairs)]
+        return [*arguments, "--mtu", str(self.endpoint.mtu), "--timeout", str(self.timeout)]
+
+    def _session_options(self, findings: Findings, port: int) -> SessionOptions:
+        return SessionOptions(
+            port=port,
+            timeout=self.timeout,
+            remote=self.remote,
+            wait=ESTABLISH_SECONDS,
+            on_second=None if self.quiet else lambda second: self._say(second_line(second)),
+            on_run=None if self.as_json else self._print_run,
+            on_start=None if self.as_json else lambda: self._print_header(findings),
+        )
+
+    def _say(self, text: str) -> None:
+        if not self.quiet:
+            typer.echo(text, err=True)
+
+    def _print_header(self, findings: Findings) -> None:
+        typer.echo(header(findings.plan.test, self.in_gbits))
+
+    def _print_run(self, run: Run) -> None:
+        typer.echo(line(run, self.in_gbits))
+        if self.each_way and run.theirs is not None:
+            typer.echo(line(replace(run, theirs=None), self.in_gbits) + "  written here")
+            typer.echo(line(replace(run, ours=run.theirs, theirs=None), self.in_gbits) + "  written by the peer")
+
+    @contextmanager
+    def _reporting(self, findings: Findings) -> Iterator[None]:
+        error: BaseException | None = None
+        try:
+            yield
+        except BaseException as caught:
+            error = caught
+            raise
+        finally:
+            self._report(findings, error_text(error) if error is not None else None)
+
+    def _report(self, findings: Findings, error: str | None) -> None:
+        encoded = msgspec.json.encode(report(findings, self.in_gbits, error)).decode()
+        if self.as_json:
+            typer.echo(encoded)
+        elif findings.planes:
+            typer.echo("\n".join(plane_lines(findings.planes)))
+        if self.json_file is not None:
+            try:
+                self.json_file.write_text(encoded + "\n", "utf-8")
+            except OSError as failure:
+                raise MrcError(f"--out_json_file: {self.json_file}: {failure.strerror}") from None

@@ -1,0 +1,122 @@
+"""`mrc recv`: wait for `mrc send` and store what it brings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from openmrc.cli import transfer_options as options
+from openmrc.errors import MrcError
+
+if TYPE_CHECKING:
+    from openmrc.apps.receiving import Acceptance, Receiver
+    from openmrc.apps.transfer import TransferOptions
+    from openmrc.verbs import Context, Listener
+
+
+def recv(
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder for the files.")] = Path(),
+    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
+    max_size: Annotated[str | None, typer.Option("--max-size", help="Most bytes of one transfer, such as 10G.")] = None,
+    once: Annotated[bool, typer.Option("--once", help="End after one transfer.")] = False,
+    count: Annotated[int | None, typer.Option("--count", min=1, help="End after so many transfers.")] = None,
+    wait: Annotated[float | None, typer.Option("--wait", min=0, help="Seconds to wait for a sender.")] = None,
+    host: Annotated[str, typer.Option("--bind", metavar="ADDR", help="Listen only here [default: everywhere].")] = "",
+    port: options.Port = 18516,
+    planes: options.Planes = None,
+    remote: options.Remote = None,
+    ev_format: options.Format = "udp",
+    mtu: options.Mtu = 0,
+    timeout: options.Timeout = 30.0,
+    impair: options.Impair = None,
+    schedule: options.Schedule = None,
+    capture: options.Capture = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    ready_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Receive files, verify them, and give them their names when they are whole.
+
+    Serves one sender after the other until Ctrl-C, --once or --count. With --json one object per transfer
+    and line. The exit code is 1 if a transfer failed.
+    """
+    from openmrc.apps.endpoint import EndpointOptions, connection_options, open_endpoint, read_faults
+    from openmrc.apps.listening import announce_port
+    from openmrc.apps.receiving import Acceptance, check_folder
+    from openmrc.apps.sizes import size_bytes
+    from openmrc.apps.transfer import TransferOptions
+    from openmrc.cli.outcome import planes_of, stoppable
+    from openmrc.verbs import Listener
+
+    check_folder(out)
+    limit = size_bytes(max_size, "--max-size") if max_size is not None else None
+    ours, theirs = planes_of(planes, remote, None)
+    faults = read_faults(impair, schedule)
+    endpoint = EndpointOptions(ours, ev_format, mtu, capture=capture)
+    with stoppable(), open_endpoint(endpoint) as context, Listener(context, host, port) as listener:
+        asked = TransferOptions(
+            port, timeout, remote=theirs, faults=faults, connection=connection_options(context, mtu)
+        )
+        if not quiet:
+            typer.echo(f"{context.describe()}; waiting on TCP port {listener.port}", err=True)
+        announce_port(listener, ready_fd)
+        serving = Serving(context, listener, Acceptance(out, force, limit), asked, wait, as_json, quiet)
+        failures = serving.run(1 if once else count)
+    if failures:
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class Serving:
+    """One sender after the other."""
+
+    context: Context
+    listener: Listener
+    acceptance: Acceptance
+    options: TransferOptions
+    wait: float | None
+    as_json: bool
+    quiet: bool
+
+    def run(self, count: int | None) -> int:
+        """Serve `count` senders, or for ever; return how many transfers failed."""
+        failures = served = 0
+        while count is None or served < count:
+            failures += not self._serve_one()
+            served += 1
+        return failures
+
+    def _serve_one(self) -> bool:
+        from openmrc.apps.listening import ESTABLISH_SECONDS, await_peer
+        from openmrc.apps.progress_bar import showing
+        from openmrc.apps.receiving import Receiver
+
+        await_peer(self.listener, self.wait)
+        receiver = Receiver(self.context, self.acceptance, self.options)
+        error: BaseException | None = None
+        try:
+            with showing(receiver.progress, self.quiet):
+                receiver.serve(self.listener, ESTABLISH_SECONDS)
+        except MrcError as caught:
+            error = caught
+        except BaseException as caught:
+            error = caught
+            raise
+        finally:
+            self._report(receiver, error)
+        return error is None
+
+    def _report(self, receiver: Receiver, error: BaseException | None) -> None:
+        from openmrc.apps.transfer import summary
+        from openmrc.cli.outcome import error_text, print_json
+
+        result = receiver.result(error_text(error) if error is not None else None)
+        if self.as_json:
+            print_json(result)
+        elif error is None:
+            typer.echo(f"OK received {summary(result)}")
+        if isinstance(error, MrcError):
+            typer.echo(f"mrc: {error}", err=True)

@@ -1,0 +1,75 @@
+"""`mrc send`: move files to a waiting `mrc recv`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from openmrc.cli import transfer_options as options
+from openmrc.errors import ConfigError
+
+if TYPE_CHECKING:
+    from openmrc.apps.sending import Sender
+
+
+def send(
+    what: Annotated[list[str], typer.Argument(metavar="FILE... HOST", help="Files, and last where `mrc recv` runs.")],
+    port: options.Port = 18516,
+    planes: options.Planes = None,
+    remote: options.Remote = None,
+    ev_format: options.Format = "udp",
+    mtu: options.Mtu = 0,
+    timeout: options.Timeout = 30.0,
+    impair: options.Impair = None,
+    schedule: options.Schedule = None,
+    capture: options.Capture = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Send files over all planes at once; done when the receiver has verified and stored each of them.
+
+    Files travel under their last name. Nothing is resumed: a transfer that fails is to be started again.
+    """
+    from openmrc.apps.endpoint import EndpointOptions, connection_options, open_endpoint, read_faults
+    from openmrc.apps.progress_bar import showing
+    from openmrc.apps.sending import Sender, sources
+    from openmrc.apps.transfer import TransferOptions
+    from openmrc.cli.outcome import planes_of, stoppable
+
+    if len(what) < 2:
+        raise ConfigError("send: give at least one FILE, and last the HOST")
+    *files, host = what
+    chosen = sources([Path(file) for file in files])
+    ours, theirs = planes_of(planes, remote, host)
+    faults = read_faults(impair, schedule)
+    endpoint = EndpointOptions(ours, ev_format, mtu, capture=capture)
+    with stoppable(), open_endpoint(endpoint) as context:
+        if not quiet:
+            typer.echo(context.describe(), err=True)
+        asked = connection_options(context, mtu)
+        transfer = TransferOptions(port, timeout, remote=theirs, faults=faults, connection=asked)
+        sender = Sender(context, chosen, transfer)
+        error: BaseException | None = None
+        try:
+            with showing(sender.progress, quiet):
+                sender.run(host)
+        except BaseException as caught:
+            error = caught
+            raise
+        finally:
+            _report(sender, error, as_json)
+
+
+def _report(sender: Sender, error: BaseException | None, as_json: bool) -> None:
+    from openmrc.apps.transfer import summary
+    from openmrc.cli.outcome import error_text, print_json
+
+    result = sender.result(error_text(error) if error is not None else None)
+    if as_json:
+        print_json(result)
+    elif error is None:
+        typer.echo(f"OK sent {summary(result)}")
+    elif sender.progress.total:
+        typer.echo(f"mrc: {sender.progress.done} of {sender.progress.total} bytes were taken", err=True)
