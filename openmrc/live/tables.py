@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from openmrc.core.rows import Int, Int32, Table, table
 from openmrc.engine.tables import Engine
 from openmrc.live.system import MUTEX_WORDS, IoVector, MessageHeader, SendControl
-from openmrc.wire.codec import LONGEST_HEADER, Bytes, as_matrix
+from openmrc.wire.codec import Bytes, as_matrix
 from openmrc.wire.icrc import FLOW_LENGTH
-from openmrc.wire.layout import Matrix
+from openmrc.wire.layout import LONGEST_HEADER, Matrix
 
 IN, OUT = 0, 1  # rows of the engine's packets that the data path uses
 DATAGRAM = 1 << 16  # bytes, the most a socket hands over at once

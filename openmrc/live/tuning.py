@@ -6,7 +6,7 @@ from openmrc.engine.params import Settings
 from openmrc.live.attributes import ContextAttr
 from openmrc.live.ports import Ports
 from openmrc.live.tables import TRAIN
-from openmrc.wire.codec import LONGEST_HEADER
+from openmrc.wire.layout import LONGEST_HEADER
 
 TRAIN_BYTES = 65_000  # bytes of one UDP_SEGMENT message; the kernel takes 65,507 over IPv4
 
@@ -27,7 +27,7 @@ def settings_for(ports: Ports, mtu: int) -> Settings:
         trimming=False,
         sack_threshold=64 * 1024,
         ev_burst=train,
-        loss_delay_floor_us=500.0,
+        loss_delay_floor_us=1_000.0,
         timestamp_unit=1,
         initial_cwnd=1 << 20,
         max_cwnd=2 << 20,
