@@ -9,6 +9,7 @@ from openmrc.engine.states import NackAction, nack_action
 from openmrc.engine.tables import NONE, Cause, Engine, SentState, WcStatus
 from openmrc.wire.codes import PathMark, Syndrome
 
+NSCC_CC_TYPE = 0  # SETH.cc_type: a CC_STATE follows (MRC Table 7-14); others are not known
 _HALF = 32
 _LOW32 = (1 << 32) - 1
 
@@ -29,9 +30,10 @@ def on_sack(engine: Engine, now: int, qp: int, packet: int) -> None:
     rtt = _round_trip(engine, now, qp, packet, cack)
     _settle_cumulative(engine, now, qp, cack)
     _settle_bitmap(engine, now, qp, cack + arrived.sack_offset, arrived.sack_bitmap)
-    received = _newly_received(engine, qp, arrived.rcvd_bytes)
+    received = _newly_received(engine, qp, arrived.rcvd_bytes) if arrived.cc_type == NSCC_CC_TYPE else 0
     marked = int(arrived.path_mark != PathMark.NONE)
-    congestion.on_ack(engine, now, row.peer, received, marked, rtt, arrived.rcv_cwnd_pen, arrived.restore_cwnd)
+    penalty = arrived.rcv_cwnd_pen if arrived.cc_type == NSCC_CC_TYPE else 0
+    congestion.on_ack(engine, now, row.peer, received, marked, rtt, penalty, arrived.restore_cwnd)
     if arrived.is_probe_answer == 1:
         probes.on_answer(engine, now, qp, packet)
     elif marked == 1:

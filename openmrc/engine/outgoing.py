@@ -7,6 +7,8 @@ from openmrc.engine.states import QpState
 from openmrc.engine.tables import NONE, Engine
 from openmrc.wire.codes import ENDPOINT_QPN, Opcode, TrafficClass
 
+CONTEXT_MASK = 0xFFFF  # spdcid, dpdcid: the low bits of both QPNs; nothing public says what they hold
+
 
 @kernel
 def next_packet(engine: Engine, now: int, endpoint: int, packet: int) -> int:
@@ -39,6 +41,8 @@ def _clear(engine: Engine, index: int, packet: int) -> None:
     out.timestamped = 0
     out.tx_timestamp = waiting.tx_timestamp
     out.timestamp_unit = waiting.timestamp_unit
+    out.spdcid = 0
+    out.dpdcid = 0
 
 
 @kernel
@@ -48,6 +52,8 @@ def _fill_answer(engine: Engine, now: int, index: int, packet: int) -> bool:
     row = engine.qps[qp]
     out = engine.packets[packet]
     out.dest_qpn = row.dest_qpn
+    out.spdcid = row.qpn & CONTEXT_MASK
+    out.dpdcid = row.dest_qpn & CONTEXT_MASK
     if row.state == QpState.RESET or (row.state == QpState.ERROR and waiting.opcode != Opcode.ACKNOWLEDGE):
         return False
     match waiting.opcode:
