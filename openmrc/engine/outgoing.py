@@ -43,6 +43,7 @@ def _clear(engine: Engine, index: int, packet: int) -> None:
     out.timestamp_unit = waiting.timestamp_unit
     out.spdcid = 0
     out.dpdcid = 0
+    out.vendor_info = 0
 
 
 @kernel
