@@ -98,6 +98,37 @@ def _run(scenario: Scenario, seed: int | None, threads: int, out: Path | None, a
 
 
 @app.command()
+def sweep(
+    file: Annotated[Path, typer.Argument(metavar="SWEEP.yaml", help="A scenario's path and the fields to vary.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for the results [runs/NAME of the file].")] = None,
+    on: Annotated[Literal["processes", "ray"], typer.Option(help="Here, or on a Ray cluster.")] = "processes",
+    processes: Annotated[int | None, typer.Option(min=1, help="Runs at a time [all cores].")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run every combination of a sweep; what is done already is kept."""
+    import os
+
+    from openmrc.report import sweep as report
+    from openmrc.sim.sweep import read
+
+    plan, points = read(file)
+    folder = out or Path("runs") / file.stem
+    results = report.run(plan, points, folder, on, processes or os.cpu_count() or 1, _points_done)
+    notes = report.write(plan, results, folder)
+    unfinished = sum(told["summary"]["finished"] < told["summary"]["flows"] for told in results if "summary" in told)
+    refused = sum("error" in told for told in results)
+    told = {"points": len(points), "unfinished": unfinished, "refused": refused, "out": str(folder), "warnings": notes}
+    _print(told, as_json, lambda: typer.echo(f"{len(points)} points, {unfinished} with unfinished flows, "
+                                             f"{refused} refused; written to {folder}"))  # fmt: skip
+    if unfinished or refused:
+        raise typer.Exit(1)
+
+
+def _points_done(done: int, of: int) -> None:
+    typer.echo(f"{done} of {of} points", err=True)
+
+
+@app.command()
 def schema() -> None:
     """Print the JSON Schema of scenario files."""
     from openmrc.sim.scenario import schema_text

@@ -48,6 +48,10 @@ class Datagrams:
 
 def transport_of(wanted: Transport, topology: Topology) -> loop.Transport:
     """Return the transport that a scenario asks for, with its settings."""
+    if wanted.load_balancing is not None and wanted.name != "uet":
+        raise ConfigError(f"transport: load_balancing: {wanted.load_balancing!r} is for uet, not for {wanted.name}")
+    if wanted.qps != 1 and not wanted.name.startswith("roce"):
+        raise ConfigError(f"transport: qps: {wanted.qps} is for roce; {wanted.name} has one queue pair a flow")
     match wanted.name:
         case "datagrams":
             given = _Given(wanted)

@@ -52,7 +52,6 @@ class Sampling(_Part, frozen=True, kw_only=True):
     """Say what is recorded over time."""
 
     every: Duration | None = None  # unless said, the run's length is cut into some 200 samples
-    capture: tuple[Annotated[str, Meta(pattern=r"^h\d+(-n\d+)?$")], ...] = ()  # NICs whose packets go to a pcapng file
 
 
 class Report(_Part, frozen=True, kw_only=True):
