@@ -159,16 +159,17 @@ def _lay_ports(network: Network, topology: Topology, settings: NetworkSettings, 
     column(ports, "tail")[:] = NONE
     column(ports, "random")[:] = _seeds(seed, 1, topology.links)
     column(wires, "random")[:] = _seeds(seed, 2, topology.links)
+    packet = settings.mtu + settings.header
     share = np.where(last_hop, settings.last_hop_buffer_bdp, settings.buffer_bdp)
-    buffers = bdp * share if settings.buffer_bdp > 0 else topology.link_buffer
+    buffers = np.ceil(bdp * share / packet) * packet if settings.buffer_bdp > 0 else topology.link_buffer
     column(ports, "capacity")[:] = _drain_times(buffers, byte_time)
     column(ports, "control_capacity")[:] = _drain_times(bdp * settings.control_buffer_bdp, byte_time)
     for name in ("capacity", "control_capacity"):
         column(ports, name)[topology.node_kind[topology.link_source] == Kind.NIC] = NEVER
     marks = (settings.ecn_high_bdp > 0) & (settings.ecn_last_hop | ~last_hop)
     marks &= topology.node_kind[topology.link_source] == Kind.SWITCH
-    column(wires, "ecn_low")[:] = np.where(marks, bdp * settings.ecn_low_bdp, NONE)
-    column(wires, "ecn_high")[:] = np.where(marks, bdp * settings.ecn_high_bdp, 0)
+    column(wires, "ecn_low")[:] = np.where(marks, np.ceil(bdp * settings.ecn_low_bdp / packet) * packet, NONE)
+    column(wires, "ecn_high")[:] = np.where(marks, np.ceil(bdp * settings.ecn_high_bdp / packet) * packet, 0)
 
 
 def _host_rates(topology: Topology) -> Ints:

@@ -1,0 +1,210 @@
+"""UET-style transport with NSCC and a choice of spraying: its doors, and how it is set up.
+
+A baseline to lay beside MRC, and beside uet-htsim's results. Left out of UET: receiver credits, RTS, the packet
+delivery context handshake, connection reuse (each message is a connection).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from openmrc.core import rng
+from openmrc.core.jit import kernel
+from openmrc.core.rows import table
+from openmrc.fabric.topology import Topology
+from openmrc.sim import harness, uet_receiver, uet_sender, uet_tables
+from openmrc.sim.network import NetworkSettings, column, longest_round_trip, plane_bdp
+from openmrc.sim.tables import NONE, Network, Routing, Service, Trimming
+from openmrc.sim.traffic import Side, Traffic
+from openmrc.sim.uet_tables import Kind, Spraying, Uet
+from openmrc.units import NEVER, PS_PER_MS, PS_PER_US
+
+_REFERENCE_BDP = 150_000  # bytes: 100 Gb/s x 12 us, where UEC states NSCC's constants
+_REFERENCE_DELAY = 12 * PS_PER_US
+
+
+@dataclass(frozen=True)
+class UetTransport:
+    """UET with trimming; defaults are uet-htsim's."""
+
+    spraying: Spraying = Spraying.MIXED
+    network: NetworkSettings = field(default_factory=lambda: NetworkSettings(routing=Routing.HASH))
+    entropies: int = 64
+    ack_bytes: int = 16_384
+    name: str = "uet"
+
+    def network_settings(self) -> NetworkSettings:
+        """Return ECMP by entropy, marks on every hop, buffers of one bandwidth-delay product."""
+        return self.network
+
+    def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Uet:
+        """Return the state."""
+        return _build(self, topology, traffic, network, seed)
+
+    def counters(self, state: Uet) -> dict[str, Any]:
+        """Return totals over connections."""
+        senders = {name: int(column(state.senders, name).sum()) for name in ("retransmitted", "timeouts", "nacks")}
+        new = int((column(state.sent, "transmissions") > 0).sum())
+        return {
+            "sent_packets": new,
+            **senders,
+            "decreases": int(column(state.senders, "decreases").sum()),
+            "duplicates": int(column(state.receivers, "duplicates").sum()),
+            "trimmed_arrivals": int(column(state.receivers, "trimmed").sum()),
+            "cwnd_mean": float(column(state.senders, "cwnd").mean()) if len(state.senders) else 0.0,
+        }
+
+
+def _build(transport: UetTransport, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Uet:
+    flows, nics, settings = traffic.messages, topology.nics, transport.network
+    packets = -(-traffic.size // settings.mtu)
+    state = Uet(
+        params=table(uet_tables.UetParams, 1),
+        nics=table(uet_tables.UetNic, nics),
+        senders=table(uet_tables.Sender, flows),
+        receivers=table(uet_tables.Receiver, flows),
+        sent=table(uet_tables.SentPacket, int(packets.sum())),
+        arrivals=table(uet_tables.Arrival, int(packets.sum())),
+        penalties=table(uet_tables.Penalty, flows * transport.entropies),
+        good=table(uet_tables.Entropy, flows * uet_tables.GOOD_SLOTS),
+        fifo=table(uet_tables.Entropy, flows * uet_tables.FIFO_SLOTS),
+        answers=table(uet_tables.UetFrame, nics),
+        frames=table(uet_tables.UetFrame, len(network.hops)),
+    )
+    _lay_flows(state, transport, traffic, packets, seed)
+    for name in ("ready_tail", "timed_tail", "sent", "received"):
+        column(state.nics, name)[:] = NONE
+    column(state.nics, "deadline")[:] = NEVER
+    column(state.nics, "random")[:] = [rng.seeded(seed, nic) for nic in range(nics)]
+    _lay_params(state, transport, topology)
+    return state
+
+
+def _lay_flows(state: Uet, transport: UetTransport, traffic: Traffic, packets: Any, seed: int) -> None:
+    flows, mtu = traffic.messages, transport.network.mtu
+    first = np.cumsum(packets) - packets
+    column(state.senders, "flow")[:] = np.arange(flows)
+    column(state.senders, "packets")[:] = packets
+    column(state.senders, "first")[:] = first
+    column(state.senders, "deadline")[:] = NEVER
+    column(state.senders, "cursor")[:] = transport.entropies  # the first pick begins a round
+    column(state.receivers, "highest")[:] = -1
+    sizes = column(state.sent, "size")
+    sizes[:] = mtu + transport.network.header
+    some = packets > 0
+    last = (first + packets - 1)[some]
+    sizes[last] = (traffic.size - (packets - 1) * mtu)[some] + transport.network.header
+
+
+def _lay_params(state: Uet, transport: UetTransport, topology: Topology) -> None:
+    """Write NSCC's constants: UEC 1.0.3 pp. 390-397, as uet-htsim evaluates them."""
+    network, row = transport.network, state.params[0]
+    rate = sum(int(topology.link_rate[shape.host_up]) for shape in topology.planes)
+    row.network_rtt = max(longest_round_trip(topology, shape, network) for shape in topology.planes)
+    row.mtu, row.header, row.packet = network.mtu, network.header, network.mtu + network.header
+    row.rate = rate
+    row.target = int(row.network_rtt * (0.75 if network.trimming != Trimming.NEVER else 1.0))
+    scaling_a = row.network_rtt * rate / 8e12 / _REFERENCE_BDP
+    row.alpha = 4.0 * row.mtu * scaling_a * (row.target / _REFERENCE_DELAY) / row.target
+    row.fair = 5.0 * row.mtu * scaling_a
+    row.eta = 0.15 * row.mtu * scaling_a
+    row.fast_scale = 0.25 * scaling_a
+    row.gamma = 0.8
+    row.weight = 0.0125
+    row.adjust_bytes = 8 * row.packet
+    row.qa_gate = 3
+    row.qa_threshold = 4 * row.target
+    shape = topology.planes[0]
+    drain = plane_bdp(topology, shape, network) * 8 * 10**12 // int(topology.link_rate[shape.host_up])
+    row.retransmit_after = 15 * PS_PER_US + 6 * drain
+    row.ack_bytes = transport.ack_bytes
+    row.spraying = transport.spraying
+    row.entropies = transport.entropies
+    row.freeze = 10 * PS_PER_MS
+    row.planes = len(topology.planes)
+
+
+@harness.receive.variant(Uet)
+def _receive(state: Uet, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
+    frame = network.hops[hop].frame
+    kind = state.frames[frame].kind
+    if kind == Kind.DATA:
+        uet_receiver.on_data(state, network, nic, hop)
+    elif kind == Kind.ACK:
+        uet_sender.on_ack(state, now, nic, frame)
+    else:
+        uet_sender.on_nack(state, now, nic, frame)
+
+
+@harness.next_packet.variant(Uet)
+def _next_packet(state: Uet, network: Network, shard: int, now: int, nic: int, free_ports: int, hop: int) -> int:
+    if state.nics[nic].answer == 1:
+        state.nics[nic].answer = 0
+        _fill_answer(state, network, nic, hop)
+        return 1
+    if free_ports == 0:
+        return 0
+    return uet_sender.next_data(state, network, now, nic, free_ports, hop)
+
+
+@kernel
+def _fill_answer(state: Uet, network: Network, nic: int, hop: int) -> None:
+    row = network.hops[hop]
+    answer = state.answers[nic]
+    frame = state.frames[row.frame]
+    frame.flow = answer.flow
+    frame.psn = answer.psn
+    frame.cumulative = answer.cumulative
+    frame.base = answer.base
+    frame.bitmap = answer.bitmap
+    frame.received = answer.received
+    frame.entropy = answer.entropy
+    frame.kind = answer.kind
+    frame.repeated = answer.repeated
+    frame.marked = answer.marked
+    frame.last_hop = answer.last_hop
+    row.destination = network.flows[answer.flow].source
+    row.size = network.rules[0].control_size
+    row.service = Service.CONTROL
+    row.trimmable = 0
+    row.entropy = answer.entropy
+    row.plane = answer.plane
+
+
+@harness.next_deadline.variant(Uet)
+def _next_deadline(state: Uet, nic: int) -> int:
+    return state.nics[nic].deadline
+
+
+@harness.expire.variant(Uet)
+def _expire(state: Uet, now: int, nic: int) -> None:
+    if state.nics[nic].deadline <= now:
+        uet_sender.expire(state, now, nic)
+
+
+@harness.post.variant(Uet)
+def _post(state: Uet, network: Network, now: int, flow: int) -> int:
+    uet_sender.post(state, now, network.flows[flow].source, flow)
+    return 1
+
+
+@harness.next_done.variant(Uet)
+def _next_done(state: Uet, nic: int) -> int:
+    node = state.nics[nic]
+    if node.received != NONE:
+        done = node.received * 4 + Side.RECEIVER.value
+        node.received = NONE
+        return done
+    if node.sent != NONE:
+        done = node.sent * 4 + Side.SENDER.value
+        node.sent = NONE
+        return done
+    return NONE
+
+
+@harness.set_port.variant(Uet)
+def _set_port(state: Uet, now: int, nic: int, port: int, up: int) -> None:
+    return

@@ -1,0 +1,215 @@
+"""Rows of the UET-style transport: one sender and one receiver half a message, and its packets.
+
+Behaviour and constants follow UEC 1.0.3 §3.6 and the public simulator github.com/ultraethernet/uet-htsim (sim/uec.cpp,
+sim/uec_mp.cpp), so that results can be laid beside its own. A message is a connection of its own.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from openmrc.core.rows import Float, Int, Int8, Int16, Int32, Table
+
+NONE = -1
+GOOD_SLOTS = 8  # REPS: entropies remembered
+FIFO_SLOTS = 256  # mixed: entropies waiting for reuse
+
+
+class Spraying(IntEnum):
+    """How a sender chooses entropies."""
+
+    OBLIVIOUS = 0
+    BITMAP = 1
+    REPS = 2
+    MIXED = 3  # entropies that came back unmarked first, else bitmap
+
+
+class Feedback(IntEnum):
+    """What became of a path."""
+
+    GOOD = 0
+    MARKED = 1
+    NACKED = 2
+    TIMED_OUT = 3
+
+
+class Kind(IntEnum):
+    """What a packet is."""
+
+    DATA = 0
+    ACK = 1
+    NACK = 2
+
+
+class PacketState(IntEnum):
+    """Of one packet, at the sender."""
+
+    UNSENT = 0
+    IN_FLIGHT = 1
+    LOST = 2
+    ACKED = 3
+
+
+class UetParams:
+    """NSCC's constants for this network, and the rest that all connections share; one row."""
+
+    mtu: Int  # payload bytes
+    packet: Int  # bytes on the wire of a full packet
+    header: Int
+    rate: Int  # bits/s of a NIC
+    network_rtt: Int  # ps
+    target: Int  # ps
+    alpha: Float
+    fair: Float
+    eta: Float
+    fast_scale: Float
+    gamma: Float
+    weight: Float  # of a new delay sample
+    adjust_bytes: Int
+    qa_gate: Int
+    qa_threshold: Int  # ps
+    retransmit_after: Int  # ps
+    ack_bytes: Int
+    spraying: Int
+    entropies: Int  # power of two
+    freeze: Int  # ps, REPS
+    planes: Int
+
+
+class UetNic:
+    """One NIC: connections that have something to send, an answer that waits, completions to tell."""
+
+    ready_tail: Int  # ring of senders, or NONE
+    random: Int
+    plane: Int  # where the last data packet went
+    answer: Int  # 1: `answers[nic]` waits to leave
+    sent: Int  # flow acknowledged whole, to be told, or NONE
+    received: Int  # flow arrived whole, to be told, or NONE
+    deadline: Int  # ps, no sender's timer is earlier
+    timed_tail: Int  # ring of senders with packets in flight, or NONE
+
+
+class Sender:
+    """The sending half of a message."""
+
+    flow: Int32
+    next_ready: Int32
+    next_timed: Int32
+    packets: Int32
+    first: Int32  # row of its first packet
+    next: Int32  # next new packet
+    acked: Int32  # packets acknowledged cumulatively
+    lost: Int32  # packets that wait for retransmission
+    lost_from: Int32  # none below waits
+    listed: Int8
+    timed: Int8
+    is_fast: Int8
+    trim_seen: Int8
+    in_flight: Int
+    reported: Int  # bytes, the receiver's counter as last heard
+    deadline: Int  # ps
+    cwnd: Float
+    max_cwnd: Float
+    increase: Float  # bytes^2 gathered since the last adjustment
+    average_delay: Float  # ps
+    base_rtt: Int
+    received: Int  # bytes since the last adjustment
+    adjusted_at: Int
+    eta_at: Int
+    decreased_at: Int
+    fast_bytes: Int
+    achieved: Int
+    qa_end: Int
+    to_ignore: Int
+    ignored: Int
+    # spraying
+    cursor: Int
+    mask: Int
+    good_head: Int
+    good_count: Int
+    fifo_head: Int
+    fifo_tail: Int
+    frozen_until: Int
+    explore: Int
+    retransmitted: Int
+    timeouts: Int
+    nacks: Int
+    decreases: Int
+
+
+class Receiver:
+    """The receiving half."""
+
+    expected: Int32
+    highest: Int32
+    beyond: Int32  # packets received beyond the first hole
+    asked: Int8  # an acknowledgement is owed when the hole closes
+    bytes: Int
+    unacknowledged: Int  # bytes
+    duplicates: Int
+    trimmed: Int
+
+
+class SentPacket:
+    """One packet at the sender."""
+
+    sent_at: Int
+    state: Int8
+    transmissions: Int8
+    spare: Int16
+    size: Int32
+
+
+class Arrival:
+    """One packet at the receiver."""
+
+    here: Int8
+
+
+class Penalty:
+    """Of one entropy."""
+
+    value: Int8
+
+
+class Entropy:
+    """One remembered entropy."""
+
+    value: Int16
+    fresh: Int16
+
+
+class UetFrame:
+    """What a packet says."""
+
+    flow: Int32
+    psn: Int32
+    cumulative: Int32
+    base: Int32  # of the bitmap
+    bitmap: Int
+    received: Int  # bytes ever
+    entropy: Int  # of the packet that is answered
+    payload: Int32
+    kind: Int8
+    repeated: Int8
+    asks: Int8
+    marked: Int8
+    last_hop: Int8
+    plane: Int8
+
+
+class Uet(NamedTuple):
+    """State of the transport."""
+
+    params: Table[UetParams]
+    nics: Table[UetNic]
+    senders: Table[Sender]
+    receivers: Table[Receiver]
+    sent: Table[SentPacket]
+    arrivals: Table[Arrival]
+    penalties: Table[Penalty]
+    good: Table[Entropy]
+    fifo: Table[Entropy]
+    answers: Table[UetFrame]  # by NIC
+    frames: Table[UetFrame]
