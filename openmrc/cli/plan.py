@@ -101,7 +101,7 @@ def availability(
 
     def both(size: int) -> list[Forecast]:
         designs = compared(Wish(size, gbps(nic)), planes, model, known)
-        single = next((each for each in designs if each.planes == 1), designs[0])
+        single = next((each for each in designs if each.planes == each.islands == 1), designs[-1])
         return [
             forecast(designs[0], known, "mrc", job, trials, seed),
             forecast(single, known, "roce", job, trials, seed),

@@ -69,7 +69,7 @@ class PlaneProof:
     sids: PlaneSids
     steps: Steps
     readings: dict[str, Reading]
-    twice: Ints  # rows that a later row of the same uSID contradicts or repeats
+    lookup: Lookup
 
     @property
     def shape(self) -> PlaneShape:
@@ -101,7 +101,7 @@ def prove_plane(plan: UsidPlan, tables: Tables, cabling: Cabling, plane: int) ->
     nic = np.arange(sids.shape.nics, dtype=np.int64)
     home = sids.shape.first_t0 + sids.shape.t0_of(nic)
     steps["enter"] = cabling.beyond(nic, np.full_like(nic, plane)) == home
-    return PlaneProof(sids, Steps(**steps), walker.readings, walker.lookup.twice)
+    return PlaneProof(sids, Steps(**steps), walker.readings, walker.lookup)
 
 
 class _Walker:
@@ -322,9 +322,7 @@ def _all_of(which: Bools, rows: int) -> Bools:
 def whole_pairs(plan: UsidPlan, of_plane: list[tuple[PlaneShape, Ends]]) -> int:
     """Count ordered pairs all of whose paths, in all these planes, are delivered."""
     nic = np.arange(plan.topology.nics, dtype=np.int64)
-    homes = np.stack([shape.t0_of(nic) for shape, _ in of_plane], axis=1)
-    groups, group = np.unique(homes, axis=0, return_inverse=True)
-    group = group.ravel()
+    groups, group = _alike([shape.t0_of(nic) for shape, _ in of_plane])
     good = np.ones((len(groups), len(groups)), dtype=bool)
     sends = receives = np.ones(len(nic), dtype=bool)
     for index, (shape, have) in enumerate(of_plane):
@@ -332,6 +330,15 @@ def whole_pairs(plan: UsidPlan, of_plane: list[tuple[PlaneShape, Ends]]) -> int:
         sends, receives = sends & have.enter, receives & have.down0
     count = [np.bincount(group[which], minlength=len(groups)) for which in (sends, receives, sends & receives)]
     return int(count[0] @ good.astype(np.int64) @ count[1] - (np.diag(good) * count[2]).sum())
+
+
+def _alike(homes: list[Ints]) -> tuple[Ints, Ints]:
+    """Group NICs that share their T0 in every plane: (T0s of each group by plane, group of each NIC)."""
+    if all((home == homes[0]).all() for home in homes):  # planes alike, the usual case: no sorting
+        t0 = np.arange(int(homes[0].max()) + 1, dtype=np.int64)
+        return np.repeat(t0[:, None], len(homes), axis=1), homes[0]
+    groups, group = np.unique(np.stack(homes, axis=1), axis=0, return_inverse=True)
+    return groups, group.ravel()
 
 
 def _whole_between(shape: PlaneShape, have: Ends, t0: Ints) -> Bools:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from openmrc.fabric.paths import EvNumbers, Path, choices, path
+from openmrc.fabric.paths import Choice, EvNumbers, Path, path
 from openmrc.fabric.proof import (
     Ends,
     PlaneProof,
@@ -23,7 +24,7 @@ from openmrc.fabric.shape import Ints, PlaneShape
 from openmrc.fabric.table_files import entry_text
 from openmrc.fabric.tables import Action, Tables, build_tables
 from openmrc.fabric.usid import DEEPEST, UsidPlan, prefix_text
-from openmrc.fabric.walk import AMBIGUOUS, Cabling, Fate, Lookup, walk
+from openmrc.fabric.walk import AMBIGUOUS, Cabling, Fate, walk
 
 MOST_LISTED = 100  # broken steps told in full; all are counted
 
@@ -58,7 +59,9 @@ def verify(plan: UsidPlan, tables: Tables | None = None, max_entries: int | None
     states: list[tuple[PlaneShape, Ends]] = []
     for sids in plan.planes:
         proof = prove_plane(plan, tables, cabling, sids.shape.plane)
-        paths += delivered(sids.shape, whole(sids.shape, sids))
+        total = delivered(sids.shape, whole(sids.shape, sids))
+        found.totals[sids.shape.plane] = total
+        paths += total
         reached += delivered(sids.shape, proof.steps)
         states.append((sids.shape, ends(sids.shape, proof.steps)))
         found.read(proof)
@@ -81,6 +84,7 @@ class _Findings:
         self.max_entries = max_entries
         self.broken: list[dict[str, Any]] = []
         self.broken_count = 0
+        self.totals: dict[int, int] = {}  # paths of each plane
         self.used = np.zeros(len(tables), dtype=bool)
         counts = np.bincount(tables.switch, minlength=plan.topology.nodes)
         self.counts: Ints = counts
@@ -91,7 +95,7 @@ class _Findings:
         for name, reading in proof.readings.items():
             self.used[reading.row[reading.row >= 0]] = True
             bad = np.flatnonzero(~getattr(proof.steps, name).ravel())
-            self.used[proof.twice] = True
+            self.used[proof.lookup.twice] = True
             self.broken_count += len(bad)
             for at in bad[: MOST_LISTED - len(self.broken)]:
                 self.broken.append(self._step(proof, name, int(at)))
@@ -162,10 +166,8 @@ class _Findings:
 
     def _cost(self, proof: PlaneProof, steps: Steps) -> dict[str, int]:
         """Count what this one bad step takes from a whole plane."""
-        shape, sids = proof.shape, proof.sids
-        everything = whole(shape, sids)
-        nics = self.plan.topology.nics
-        lost = delivered(shape, everything) - delivered(shape, steps)
+        shape, nics = proof.shape, self.plan.topology.nics
+        lost = self.totals[shape.plane] - delivered(shape, steps)
         return {"paths": lost, "pairs": nics * (nics - 1) - whole_pairs(self.plan, [(shape, ends(shape, steps))])}
 
     def _example(self, proof: PlaneProof, name: str, cell: tuple[int, ...]) -> Path | None:
@@ -173,15 +175,12 @@ class _Findings:
         reading = proof.readings[name]
         at = int(np.ravel_multi_index(cell, getattr(proof.steps, name).shape))
         switch, usid = int(reading.switch[at]), int(reading.usid[at])
-        shape, nics = proof.shape, self.plan.topology.nics
-        near = [n for n in (shape.nic_at(t0, port) for t0 in _near(shape, switch) for port in (0, 1)) if n >= 0]
-        if name == "down0":
-            near = [cell[0], *near]
-        others = [0, nics - 1, *near]
-        for source, destination in [(a, b) for a in near for b in others] + [(a, b) for b in near for a in others]:
-            if source == destination:
-                continue
-            for choice in choices(shape, source, destination):
+        shape = proof.shape
+        near = [nic for t0 in _t0s_near(shape, name, cell) for nic in (shape.nic_at(t0, 0), shape.nic_at(t0, 1))]
+        near = [nic for nic in ([cell[0], *near] if name == "down0" else near) if nic >= 0]
+        pairs = [(a, b) for a in near for b in (*near, 0, shape.nics - 1) if a != b]
+        for source, destination in [*pairs, *((b, a) for a, b in pairs)]:
+            for choice in _choices_near(shape, name, cell):
                 way = path(self.plan, source, destination, choice)
                 if _reads(way, switch, usid):
                     return way
@@ -191,11 +190,10 @@ class _Findings:
         """Send one packet and say what becomes of it."""
         topology = self.plan.topology
         name = topology.name
-        lookup = Lookup(topology, self.tables, proof.sids.block)
         stack = np.zeros((1, DEEPEST), dtype=np.int64)
         stack[0, : len(way.sids)] = way.sids
         start = np.array([way.nodes[0]], dtype=np.int64)
-        walked = walk(topology, self.tables, lookup, self.cabling, start, way.choice.plane, stack)
+        walked = walk(topology, self.tables, proof.lookup, self.cabling, start, way.choice.plane, stack)
         fate, last = Fate(int(walked.fate[0])), int(walked.last[0])
         if fate != Fate.ARRIVED:
             became = f"{fate.text}, at {name(last)}"
@@ -208,17 +206,42 @@ class _Findings:
         return {"example": {**example, "ev": ev, "address": way.address, "becomes": became}}
 
 
-def _near(shape: PlaneShape, switch: int) -> list[int]:
-    """Return some T0s whose NICs have paths through a switch."""
-    if switch < shape.first_t1:
-        t0 = switch - shape.first_t0
-        return [t0, (t0 + 1) % shape.t0_count, (t0 + shape.t0_per_pod) % shape.t0_count]
-    if switch < shape.first_t2:
-        pod = (switch - shape.first_t1) // shape.t1_per_pod
-        site, local = divmod(pod, shape.pods_per_site)
-        first = site * shape.t0_per_site + local * shape.t0_per_pod
-        return [t0 for t0 in range(first, first + shape.t0_per_pod) if t0 < (site + 1) * shape.t0_per_site]
-    return list(range(0, shape.t0_count, shape.t0_per_pod))
+def _t0s_near(shape: PlaneShape, name: str, cell: tuple[int, ...]) -> list[int]:
+    """Return some T0s whose NICs have paths that take a step, and some to pair them with."""
+    index = cell[0]
+    if name == "down0":
+        index = shape.t0_of(cell[0])
+    if name in ("own0", "up0", "down1", "down0") or shape.tiers == 1:
+        return [index, *((index + away) % shape.t0_count for away in (1, shape.t0_per_pod, shape.t0_per_site))]
+    if name == "own2":
+        pod = index // shape.t2_per_site * shape.pods_per_site
+    else:
+        pod = index // shape.t1_per_pod
+    site, local = divmod(pod, shape.pods_per_site)
+    first = site * shape.t0_per_site + local * shape.t0_per_pod
+    other = site * shape.t0_per_site + (local + 1) % shape.pods_per_site * shape.t0_per_pod
+    return [first, *(t0 % shape.t0_count for t0 in (first + 1, other, first + shape.t0_per_site))]
+
+
+def _choices_near(shape: PlaneShape, name: str, cell: tuple[int, ...]) -> list[Choice]:
+    """Return choices among which one takes the step: its cell says which uplink, or which T1 or T2, or which alias."""
+    index, part = cell[0], cell[-1]
+    position = index % max(1, shape.t1_per_pod)
+    uplinks, cores, longs = {0}, {0}, {0}
+    if name in ("up0", "down1", "own0"):
+        uplinks = {part, 0}
+    if name in ("own1", "up1", "down2", "own2", "over"):
+        uplinks = {position * shape.t0_bundle, position * shape.t0_bundle + (part if part < shape.t0_bundle else 0)}
+    if name in ("own1", "up1", "down2"):
+        cores = {0, part}
+    if name == "own2":
+        cores = {index % shape.t2_per_site // shape.t1_per_pod * shape.t1_bundle + part}
+    if name in ("over", "own1", "own0"):
+        longs = {0, part}
+    limits = (max(1, shape.t0_up), max(1, shape.t1_up), max(1, shape.long))
+    known = itertools.product(uplinks, cores, longs)
+    ways = [way for way in known if all(value < limit for value, limit in zip(way, limits, strict=True))]
+    return [Choice(shape.plane, *way) for way in ways] or [Choice(shape.plane)]
 
 
 def _reads(way: Path, switch: int, usid: int) -> bool:

@@ -1,3 +1,4 @@
+import ipaddress
 import json
 from pathlib import Path
 
@@ -133,3 +134,15 @@ def test_one_switch_can_be_printed() -> None:
     assert "hostname p0-t0-00" in result.stdout
     whole = run(app, ["fabric", "export", LAB, "--to", "frr"])
     assert "give --out" in str(whole.exception)
+
+
+@pytest.mark.parametrize(("mode", "options"), [("explicit", []), ("generated", ["--count", "16"])])
+def test_the_endpoint_expands_a_profile_to_the_paths_of_the_plan(tmp_path: Path, mode: str, options: list[str]) -> None:
+    profile = tmp_path / "profile.yaml"
+    profile.write_text(json.dumps(said("profile", LAB, "h0", "h15", "--mode", mode)))
+    result = run(app, ["ev", "expand", str(profile), "--json", *options])
+    got = {each["expanded"][:24] for each in json.loads(result.stdout)["evs"]}
+    paths = {said("path", LAB, "h0", "h15", "--ev", str(ev))["address"] for ev in range(16)}
+    expected = {ipaddress.IPv6Address(str(each)).packed.hex()[:24] for each in paths}
+    assert got <= expected
+    assert got == expected or mode == "generated"

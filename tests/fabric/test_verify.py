@@ -118,6 +118,27 @@ def test_a_broken_entry_comes_with_a_packet_that_shows_it(name: str) -> None:
             assert broken["example"]["source"] != broken["example"]["destination"]
 
 
+@pytest.mark.parametrize("name", SMALL)
+def test_every_single_entry_has_an_example_when_it_is_gone(name: str) -> None:
+    made = plan(name)
+    tables = build_tables(made)
+    for row in range(len(tables)):
+        (broken,) = verify(made, tables.rows(np.delete(np.arange(len(tables)), row))).broken
+        assert broken["example"]["becomes"].startswith("dropped, no entry (or two), at " + broken["switch"])
+
+
+def test_a_broken_fabric_of_full_size_is_told_in_seconds() -> None:
+    made = usid_plan(build(load(FABRICS / "paper-131072.yaml")))
+    tables = build_tables(made)
+    port = tables.port.copy()
+    port[np.random.default_rng(1).choice(len(tables), 20, replace=False)] += 1
+    start = time.perf_counter()
+    verdict = verify(made, dataclasses.replace(tables, port=port))
+    assert time.perf_counter() - start < 10
+    assert verdict.broken_count == len(verdict.broken) == 20
+    assert all(each["pairs"] > 0 and "example" in each for each in verdict.broken)
+
+
 def test_a_wrong_port_names_switch_entry_and_pairs() -> None:
     made = plan("two-tier")
     tables = build_tables(made)
