@@ -1,0 +1,227 @@
+"""Which values are in rotation, how bad ones are replaced, probed and brought back."""
+
+from __future__ import annotations
+
+import pytest
+
+from openmrc.engine import paths
+from openmrc.engine.states import EvEvent, EvState
+from openmrc.wire.codes import Opcode
+from tests.engine.diary import MTU, Endpoint, entropy_of, lane_of, only, probe_answer, sack, steady, us
+
+SECOND = 1e6  # us
+
+
+def probing(**changes: float) -> Endpoint:
+    told = {"probe_interval_us": 1000.0, "probe_interval_max_us": SECOND, **changes}
+    return Endpoint(settings=steady(**told))
+
+
+def fail(endpoint: Endpoint, value: int) -> int:
+    """Lose an EV now."""
+    ev = endpoint.ev_row(value)
+    paths.happen(endpoint.engine, endpoint.now, ev, EvEvent.LOST)
+    return ev
+
+
+@pytest.mark.clause("ev-replacement")
+def test_bad_value_is_replaced_from_the_reserve_of_the_same_plane() -> None:
+    endpoint = Endpoint()
+    before = [endpoint.rotation(lane) for lane in range(4)]
+    reserve = ({entropy_of(2, k) for k in range(4)} - before[2]).pop()
+    gone = sorted(before[2])[0]
+    fail(endpoint, gone)
+    assert endpoint.rotation(2) == before[2] - {gone} | {reserve}
+    assert [endpoint.rotation(lane) for lane in (0, 1, 3)] == [before[lane] for lane in (0, 1, 3)]
+
+
+@pytest.mark.clause("ev-replacement")
+def test_rotation_is_one_shorter_when_the_reserve_of_the_plane_is_spent_and_planes_still_take_turns() -> None:
+    endpoint = Endpoint()
+    for k in range(2):
+        fail(endpoint, entropy_of(1, k))
+    assert endpoint.rotation(1) == {entropy_of(1, 2), entropy_of(1, 3)}
+    endpoint.write(40 * MTU)
+    shares = [lane_of(packet.entropy) for packet in endpoint.all_sent()]
+    assert [shares.count(lane) for lane in range(4)] == [10] * 4
+
+
+@pytest.mark.clause("ev-replacement")
+def test_value_that_comes_back_fills_the_rotation_or_joins_the_reserve() -> None:
+    endpoint = Endpoint()
+    for k in range(2):
+        fail(endpoint, entropy_of(0, k))
+    for k, size in ((0, 3), (1, 3)):
+        paths.happen(endpoint.engine, 0, endpoint.ev_row(entropy_of(0, k)), EvEvent.PROBES_ANSWERED)
+        assert len(endpoint.rotation(0)) == size
+    assert endpoint.qp().good_evs == 16
+
+
+@pytest.mark.clause("ev-no-data-on-bad")
+def test_data_never_travels_on_a_bad_or_denied_value() -> None:
+    endpoint = Endpoint()
+    bad = {entropy_of(lane, k) for lane in range(4) for k in (0, 3)}
+    for value in bad:
+        fail(endpoint, value)
+    paths.happen(endpoint.engine, 0, endpoint.ev_row(entropy_of(0, 1)), EvEvent.DENY)
+    endpoint.write(100 * MTU)
+    used = {packet.entropy for packet in endpoint.all_sent()}
+    assert used == {entropy_of(lane, k) for lane in range(4) for k in (1, 2)} - {entropy_of(0, 1)}
+
+
+@pytest.mark.clause("ev-min-active")
+def test_values_in_use_never_fall_below_the_minimum() -> None:
+    endpoint = Endpoint(min_active=5)
+    for number in range(40):
+        good = [ev.value for ev in endpoint.engine.evs if ev.state <= EvState.SKIP]
+        assert len(good) >= 5
+        endpoint.now += us(10)
+        fail(endpoint, good[number % len(good)])
+    assert endpoint.qp().good_evs == 5
+    assert len(endpoint.evs_in_state(EvState.GOOD)) == 5
+
+
+@pytest.mark.clause("ev-min-active")
+def test_last_value_of_all_is_kept() -> None:
+    endpoint = Endpoint(planes=1, evs=1, active=1, min_active=1)
+    fail(endpoint, entropy_of(0, 0))
+    endpoint.write()
+    endpoint.sends(Opcode.WRITE_ONLY, entropy=entropy_of(0, 0))
+
+
+def test_losses_of_packets_sent_before_a_value_came_back_say_nothing_new() -> None:
+    endpoint = Endpoint(planes=1, evs=2, active=2)
+    ev = fail(endpoint, entropy_of(0, 0))
+    endpoint.now = us(50)
+    paths.happen(endpoint.engine, endpoint.now, ev, EvEvent.PROBES_ANSWERED)
+    paths.on_lost(endpoint.engine, us(60), ev, us(49))
+    assert endpoint.engine.evs[ev].state == EvState.GOOD
+    paths.on_lost(endpoint.engine, us(60), ev, us(51))
+    assert endpoint.engine.evs[ev].state == EvState.ASSUMED_BAD
+
+
+# Probing
+
+
+@pytest.mark.clause("probe-backoff")
+def test_unanswered_probes_double_their_gap_up_to_a_second_and_never_stop() -> None:
+    endpoint = probing()
+    fail(endpoint, entropy_of(1, 0))
+    times = []
+    for _ in range(40):
+        endpoint.sends(Opcode.PROBE, entropy=entropy_of(1, 0))
+        times.append(endpoint.now / us(1000))
+    gaps = [round(later - earlier) for earlier, later in zip(times, times[1:], strict=False)]
+    assert times[0] == 1
+    assert gaps[:11] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000]
+    assert set(gaps[10:]) == {1000}
+
+
+@pytest.mark.clause("probe-backoff")
+def test_probes_are_no_more_frequent_than_ten_round_trips() -> None:
+    endpoint = probing(probe_interval_us=10.0)
+    endpoint.peer().srtt = us(50)
+    fail(endpoint, entropy_of(0, 0))
+    endpoint.sends(Opcode.PROBE, at_us=500)
+
+
+@pytest.mark.clause("ev-resurrected")
+def test_three_answers_in_a_row_bring_a_value_back() -> None:
+    endpoint = probing()
+    ev = fail(endpoint, entropy_of(1, 0))
+    for answered in range(3):
+        assert endpoint.engine.evs[ev].state == EvState.ASSUMED_BAD
+        asked = endpoint.sends(Opcode.PROBE, at_us=1000 * (answered + 1))
+        endpoint.receives(probe_answer(asked.probe_id, -1))
+    assert endpoint.engine.evs[ev].state == EvState.GOOD
+    endpoint.sends_nothing(until_us=10 * SECOND)
+
+
+@pytest.mark.clause("ev-resurrected")
+def test_silence_between_answers_starts_the_count_again() -> None:
+    endpoint = probing()
+    ev = fail(endpoint, entropy_of(1, 0))
+    for answer in (True, True, False, True, True):
+        asked = endpoint.sends(Opcode.PROBE)
+        if answer:
+            endpoint.receives(probe_answer(asked.probe_id, -1))
+    assert endpoint.engine.evs[ev].state == EvState.ASSUMED_BAD
+    endpoint.receives(probe_answer(endpoint.sends(Opcode.PROBE).probe_id, -1))
+    assert endpoint.engine.evs[ev].state == EvState.GOOD
+
+
+@pytest.mark.clause("probe-late")
+def test_late_answer_is_ignored() -> None:
+    endpoint = Endpoint(settings=steady(probe_interval_us=1000.0, probe_successes=1), evs=32, active=32)
+    for lane in range(4):
+        for k in range(8):
+            fail(endpoint, entropy_of(lane, k))
+    endpoint.waits(1000)
+    early = {packet.entropy: packet.probe_id for packet in only(endpoint.all_sent(), Opcode.PROBE)}
+    endpoint.waits(2000)
+    late = {packet.entropy: packet.probe_id for packet in only(endpoint.all_sent(), Opcode.PROBE)}
+    assert set(early) == set(late)
+    for value, probe_id in early.items():
+        assert late[value] != probe_id
+        endpoint.receives(probe_answer(probe_id, -1))
+    assert len(endpoint.evs_in_state(EvState.ASSUMED_BAD)) == 32
+    for probe_id in late.values():
+        endpoint.receives(probe_answer(probe_id, -1))
+    assert endpoint.evs_in_state(EvState.ASSUMED_BAD) == []
+
+
+def test_answer_to_a_probe_of_no_value_is_malformed() -> None:
+    endpoint = probing()
+    endpoint.receives(probe_answer(1000, -1))
+    assert endpoint.qp().malformed == 1
+
+
+@pytest.mark.clause("probe-wakes-plane")
+def test_first_answer_has_all_bad_values_of_the_plane_probed_soon() -> None:
+    endpoint = probing()
+    for k in range(3):
+        fail(endpoint, entropy_of(1, k))
+    fail(endpoint, entropy_of(2, 0))
+    endpoint.waits(100 * SECOND)
+    endpoint.all_sent()
+    asked = endpoint.sends(Opcode.PROBE)
+    rest = only(endpoint.all_sent(), Opcode.PROBE)
+    first = next(packet for packet in (asked, *rest) if lane_of(packet.entropy) == 1)
+    endpoint.receives(probe_answer(first.probe_id, -1))
+    heard = endpoint.now
+    soon = [endpoint.sends(Opcode.PROBE) for _ in range(3)]
+    assert endpoint.now - heard <= us(1001)
+    assert {lane_of(packet.entropy) for packet in soon} == {1}
+
+
+@pytest.mark.clause("probe-port-down")
+def test_values_of_a_port_that_is_down_are_not_probed_and_are_when_it_is_back() -> None:
+    endpoint = probing()
+    fail(endpoint, entropy_of(1, 0))
+    endpoint.set_port(1, 0)
+    endpoint.all_sent()
+    endpoint.peer().status_pending = 0
+    endpoint.sends_nothing(until_us=50 * SECOND)
+    endpoint.set_port(1, 1)
+    endpoint.peer().status_pending = 0
+    back = endpoint.now
+    endpoint.sends(Opcode.PROBE, entropy=entropy_of(1, 0))
+    assert endpoint.now - back <= us(1001)
+
+
+@pytest.mark.clause("recovery-hour")
+def test_plane_that_was_dead_for_an_hour_is_back_within_one_probe_period() -> None:
+    from bench.recovery_hour import MARK_MS, recovery_ms
+
+    assert 500 < recovery_ms(outage_s=3600.03) <= MARK_MS + 20  # a probe was just missed; two more must be answered
+
+
+def test_acknowledged_value_serves_the_control_packets_of_its_plane() -> None:
+    endpoint = Endpoint(planes=1, evs=4, active=4)
+    endpoint.write(4 * MTU)
+    newest = endpoint.all_sent()[-1]
+    endpoint.receives(sack(3))
+    lane = endpoint.engine.lanes[0]
+    assert endpoint.engine.evs[lane.reverse].value == newest.entropy
+    fail(endpoint, newest.entropy)
+    assert endpoint.engine.evs[lane.reverse].state == EvState.GOOD

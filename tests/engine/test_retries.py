@@ -1,0 +1,216 @@
+"""One retry budget: linear, then exponential, then ERROR with the right status."""
+
+from __future__ import annotations
+
+import pytest
+
+from openmrc.engine import lifecycle
+from openmrc.engine.queue_pairs import INFINITE_RETRIES
+from openmrc.engine.states import QpEvent, QpState
+from openmrc.engine.tables import Cause, CompletionKind, EventKind, WcStatus
+from openmrc.wire.codes import NackReason, Opcode, Syndrome
+from tests.engine.diary import MTU, QPN, Endpoint, ack, data, nack, sack, write_imm
+
+T = 1000.0  # us: the timeout of the diary's endpoint; 2 linear retries, 3 exponential
+
+
+@pytest.mark.clause("timer-linear-exponential")
+def test_timeouts_are_linear_then_exponential_then_the_end() -> None:
+    endpoint = Endpoint()
+    endpoint.write()
+    endpoint.sends(Opcode.WRITE_ONLY, at_us=0, retransmitted=0)
+    for at in (1, 2, 3, 5, 9):
+        endpoint.sends(Opcode.WRITE_ONLY, at_us=at * T, retransmitted=1)
+    endpoint.sends_nothing(until_us=17 * T - 1)
+    assert endpoint.qp().state == QpState.RTS
+    endpoint.sends_nothing(until_us=17 * T)
+    assert (endpoint.qp().state, endpoint.qp().cause) == (QpState.ERROR, Cause.RETRIES_SPENT)
+    assert [c.status for c in endpoint.completions()] == [WcStatus.RETRY_EXC_ERR]
+    assert endpoint.qp().timeouts == 6
+
+
+@pytest.mark.clause("timer-linear-exponential")
+def test_infinite_retries_go_on_at_the_longest_timeout() -> None:
+    endpoint = Endpoint(attributes={"exponential_count": INFINITE_RETRIES, "linear_count": 0, "timeout": 10**12})
+    endpoint.write()
+    endpoint.sends()
+    times = []
+    for _ in range(12):
+        endpoint.sends(retransmitted=1)
+        times.append(endpoint.now)
+    gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    assert gaps[-1] == gaps[-2] == 17_179_869_184_000
+    assert endpoint.qp().state == QpState.RTS
+
+
+@pytest.mark.clause("retry-budget")
+def test_timeouts_and_refusals_spend_one_budget() -> None:
+    endpoint = Endpoint()
+    endpoint.write()
+    endpoint.sends()
+    for spent in range(1, 6):
+        if spent % 2:
+            endpoint.receives(nack(0, NackReason.NO_RESOURCE))
+            endpoint.sends(retransmitted=1)
+        else:
+            endpoint.sends(retransmitted=1)
+        assert endpoint.qp().retries == spent
+    endpoint.receives(nack(0, NackReason.NO_BITMAP))
+    assert endpoint.qp().cause == Cause.RETRIES_SPENT
+
+
+@pytest.mark.clause("retry-budget")
+@pytest.mark.parametrize("reason", [NackReason.TRIMMED, NackReason.TRIMMED_LASTHOP], ids=["trimmed", "last-hop"])
+def test_trims_spend_nothing(reason: NackReason) -> None:
+    endpoint = Endpoint()
+    endpoint.write()
+    for _ in range(20):
+        packet = endpoint.sends()
+        endpoint.receives(nack(0, reason, packet.entropy))
+    assert endpoint.qp().retries == 0
+
+
+@pytest.mark.clause("retry-budget")
+def test_cumulative_progress_restores_the_budget_and_news_beyond_a_hole_does_not() -> None:
+    endpoint = Endpoint()
+    endpoint.write(3 * MTU)
+    endpoint.all_sent()
+    endpoint.receives(nack(1, NackReason.NO_RESOURCE))
+    endpoint.receives(sack(-1, (2,)))
+    assert endpoint.qp().retries == 1
+    endpoint.receives(sack(0))
+    assert endpoint.qp().retries == 0
+
+
+@pytest.mark.clause("timer-restart")
+def test_retransmitted_packet_has_its_time_from_when_it_left() -> None:
+    endpoint = Endpoint()
+    endpoint.write(2 * MTU)
+    endpoint.all_sent()
+    endpoint.receives(nack(1, NackReason.TRIMMED_LASTHOP), at_us=600)
+    endpoint.sends(psn=1, retransmitted=1, at_us=600)
+    endpoint.sends(psn=0, retransmitted=1, at_us=1000)
+    endpoint.sends_nothing(until_us=1599)
+    endpoint.sends(psn=1, retransmitted=1, at_us=1600)
+
+
+# Why a queue pair is in ERROR, and what its oldest request says then
+
+REMOTE = [
+    (Syndrome.INVALID_REQUEST, Cause.REMOTE_INVALID_REQUEST, WcStatus.REM_INV_REQ_ERR),
+    (Syndrome.REMOTE_ACCESS_ERROR, Cause.REMOTE_ACCESS, WcStatus.REM_ACCESS_ERR),
+    (Syndrome.REMOTE_OPERATIONAL_ERROR, Cause.REMOTE_OPERATIONAL, WcStatus.REM_OP_ERR),
+]
+
+
+@pytest.mark.clause("error-status")
+@pytest.mark.parametrize(("syndrome", "cause", "status"), REMOTE, ids=[cause.name for _, cause, _ in REMOTE])
+def test_refusal_ends_the_connection_with_its_status(syndrome: Syndrome, cause: Cause, status: WcStatus) -> None:
+    endpoint = Endpoint()
+    for wr_id in range(3):
+        endpoint.write(wr_id=wr_id)
+    endpoint.all_sent()
+    endpoint.receives(ack(1, syndrome))
+    assert (endpoint.qp().state, endpoint.qp().cause) == (QpState.ERROR, cause)
+    told = [(c.wr_id, c.status) for c in endpoint.completions()]
+    assert told == [(0, WcStatus.SUCCESS), (1, status), (2, WcStatus.WR_FLUSH_ERR)]
+
+
+@pytest.mark.clause("error-status")
+def test_unexpected_event_at_the_responder_is_a_remote_operation_error() -> None:
+    endpoint = Endpoint()
+    endpoint.write()
+    endpoint.all_sent()
+    endpoint.receives(nack(0, NackReason.UNEXP_EVENT))
+    assert endpoint.qp().cause == Cause.UNEXPECTED_EVENT
+    assert [c.status for c in endpoint.completions()] == [WcStatus.REM_OP_ERR]
+    endpoint.sends_nothing(until_us=100_000)
+
+
+def end_here(endpoint: Endpoint, cause: Cause) -> None:
+    """Bring this side to ERROR by what the peer, or the user, does."""
+    match cause:
+        case Cause.WIMM_OVERFLOW:
+            endpoint.receives(write_imm(0, 9))
+        case Cause.NO_RECEIVE:
+            endpoint.receives(write_imm(0, 0))
+        case Cause.ACCESS_VIOLATION:
+            endpoint.receives(data(0, r_key=1))
+        case _:
+            assert lifecycle.move(endpoint.engine, endpoint.now, 0, QpEvent.FAIL) == 1
+
+
+@pytest.mark.clause("error-flush")
+@pytest.mark.parametrize(
+    "cause",
+    [Cause.WIMM_OVERFLOW, Cause.NO_RECEIVE, Cause.ACCESS_VIOLATION, Cause.LOCAL],
+    ids=lambda cause: cause.name,
+)
+def test_own_requests_are_flushed_when_the_failure_is_not_theirs(cause: Cause) -> None:
+    endpoint = Endpoint()
+    endpoint.write(wr_id=1)
+    endpoint.all_sent()
+    end_here(endpoint, cause)
+    assert endpoint.qp().cause == cause
+    assert [(c.wr_id, c.status) for c in endpoint.completions()] == [(1, WcStatus.WR_FLUSH_ERR)]
+    assert [event.state for event in endpoint.events() if event.kind == EventKind.QP_ERROR] == [cause]
+    assert endpoint.qp().inflight == endpoint.peer().inflight == 0
+
+
+@pytest.mark.clause("error-flush")
+def test_everything_posted_is_flushed_on_error_and_so_is_what_is_posted_later() -> None:
+    from openmrc.engine import endpoint as doors
+
+    endpoint = Endpoint()
+    for wr_id in range(2):
+        endpoint.write(wr_id=wr_id)
+        doors.post_receive(endpoint.engine, 0, 10 + wr_id)
+    assert lifecycle.move(endpoint.engine, 0, 0, QpEvent.FAIL) == 1
+    endpoint.write(wr_id=2)
+    doors.post_receive(endpoint.engine, 0, 12)
+    told = [(c.kind, c.wr_id, c.status) for c in endpoint.completions()]
+    flushed = WcStatus.WR_FLUSH_ERR
+    assert told == [
+        *((CompletionKind.SEND, wr_id, flushed) for wr_id in range(2)),
+        *((CompletionKind.RECEIVE, 10 + wr_id, flushed) for wr_id in range(2)),
+        (CompletionKind.SEND, 2, flushed),
+        (CompletionKind.RECEIVE, 12, flushed),
+    ]
+    endpoint.sends_nothing(until_us=100_000)
+
+
+@pytest.mark.clause("reset-number")
+def test_reset_gives_a_new_number_and_stale_packets_miss() -> None:
+    endpoint = Endpoint()
+    endpoint.write()
+    endpoint.all_sent()
+    assert lifecycle.move(endpoint.engine, 0, 0, QpEvent.TO_RESET) == 1
+    assert endpoint.completions() == []
+    endpoint.connect(0)
+    assert endpoint.qp().qpn == QPN + (1 << 16)
+    endpoint.receives(data(0))
+    endpoint.receives(sack(0))
+    assert endpoint.node().unknown_qp == 2
+    endpoint.receives(data(0, dest_qpn=QPN + (1 << 16)))
+    assert endpoint.qp().received_packets == 1
+    assert endpoint.peer().inflight == 0
+
+
+def test_reset_forgets_the_answers_that_were_waiting() -> None:
+    endpoint = Endpoint()
+    endpoint.receives(data(0, trimmed=1))
+    assert lifecycle.move(endpoint.engine, 0, 0, QpEvent.TO_RESET) == 1
+    endpoint.sends_nothing()
+    endpoint.connect(0)
+    endpoint.sends_nothing()
+
+
+def test_connection_works_again_after_error_and_reset() -> None:
+    endpoint = Endpoint()
+    for event in (QpEvent.FAIL, QpEvent.TO_RESET):
+        assert lifecycle.move(endpoint.engine, 0, 0, event) == 1
+    endpoint.connect(0)
+    endpoint.write(3 * MTU)
+    assert [packet.psn for packet in endpoint.all_sent()] == [0, 1, 2]
+    endpoint.receives(ack(1) | {"dest_qpn": endpoint.qp().qpn})
+    assert [c.status for c in endpoint.completions()][-1] == WcStatus.SUCCESS

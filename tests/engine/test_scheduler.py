@@ -1,0 +1,149 @@
+"""Whose turn it is: rings against plain lists, and fairness of bytes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from openmrc.engine import scheduler
+from openmrc.engine.queue_pairs import nominal_size
+from openmrc.engine.tables import NONE
+from tests.engine.diary import MTU, PEER, QPN, Endpoint, sack, steady
+from tests.naive.rings import Rings
+
+PEER_OF = (0, 0, 0, 1, 1, 2)
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["wake", "wake_peer", "turn_peers", "drop_peer", "turn_qps", "drop_qp", "forget"]),
+        st.integers(0, len(PEER_OF) - 1),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(steps=STEPS)
+def test_rings_agree_with_lists(steps: list[tuple[str, int]]) -> None:
+    endpoint = Endpoint(peer_of=PEER_OF)
+    engine, naive = endpoint.engine, Rings(3)
+    for row in engine.qps:
+        row.solicit_psn = 0  # all want to send, and nothing else is disturbed
+    for step, qp in steps:
+        take(engine, naive, step, qp, PEER_OF[qp])
+        assert ring(engine.endpoints[0].ready_tail, engine.peers) == list(naive.peers)
+        assert engine.endpoints[0].ready_count == len(naive.peers)
+        for peer in range(3):
+            assert ring(engine.peers[peer].ready_tail, engine.qps) == list(naive.qps[peer])
+            assert engine.peers[peer].ready_count == len(naive.qps[peer])
+
+
+def take(engine: object, naive: Rings, step: str, qp: int, peer: int) -> None:
+    """Take one step in both worlds, where it is allowed."""
+    match step:
+        case "wake":
+            scheduler.wake(engine, qp)  # type: ignore[arg-type]
+            naive.wake(peer, qp)
+        case "wake_peer":
+            scheduler.wake_peer(engine, peer)  # type: ignore[arg-type]
+            naive.wake_peer(peer)
+        case "turn_peers" if naive.peers:
+            scheduler.turn_peers(engine, 0)  # type: ignore[arg-type]
+            naive.turn_peers()
+        case "drop_peer" if naive.peers:
+            scheduler.drop_front_peer(engine, 0)  # type: ignore[arg-type]
+            naive.drop_front_peer()
+        case "turn_qps" if naive.qps[peer]:
+            scheduler.turn_qps(engine, peer)  # type: ignore[arg-type]
+            naive.turn_qps(peer)
+        case "drop_qp" if naive.qps[peer]:
+            scheduler.drop_front_qp(engine, peer)  # type: ignore[arg-type]
+            naive.drop_front_qp(peer)
+        case "forget":
+            scheduler.forget(engine, qp)  # type: ignore[arg-type]
+            naive.forget(peer, qp)
+
+
+def ring(tail: int, rows: object) -> list[int]:
+    """The members of a linked ring, front first."""
+    members: list[int] = []
+    if tail == NONE:
+        return members
+    row = rows[tail].next_ready  # type: ignore[index]
+    while True:
+        members.append(row)
+        if row == tail:
+            return members
+        row = rows[row].next_ready  # type: ignore[index]
+
+
+def qp_of(packet: SimpleNamespace) -> int:
+    return int(packet.dest_qpn - 0x70_000)
+
+
+@pytest.mark.clause("scheduler-drr")
+@pytest.mark.parametrize("lengths", [(MTU, MTU), (MTU, MTU // 4)], ids=["equal", "unequal"])
+def test_queue_pairs_to_one_peer_share_its_window_by_bytes(lengths: tuple[int, int]) -> None:
+    endpoint = Endpoint(peer_of=(0, 0), layout={"sends": 512})
+    for _ in range(400):
+        for qp, length in enumerate(lengths):
+            endpoint.write(length, qp=qp)
+    sizes: Counter[int] = Counter()
+    for packet in endpoint.all_sent()[:300]:
+        sizes[qp_of(packet)] += nominal_size(packet.payload_length)
+    assert abs(sizes[0] - sizes[1]) <= 2 * nominal_size(MTU)
+
+
+@pytest.mark.clause("scheduler-drr")
+def test_queue_pair_with_a_long_message_does_not_starve_another() -> None:
+    endpoint = Endpoint(peer_of=(0, 0))
+    endpoint.write(200 * MTU, qp=0)
+    assert len([endpoint.next(0) for _ in range(5)]) == 5
+    endpoint.write(MTU, qp=1)
+    following = [qp_of(packet) for packet in (endpoint.next(0) for _ in range(3)) if packet]
+    assert 1 in following
+
+
+@pytest.mark.clause("scheduler-peers")
+def test_peers_take_turns() -> None:
+    endpoint = Endpoint(peer_of=(0, 1, 2))
+    for qp in range(3):
+        endpoint.write(10 * MTU, qp=qp)
+    turns = [packet.destination - PEER for packet in endpoint.all_sent()]
+    assert len(turns) == 30
+    assert all(set(turns[at : at + 3]) == {0, 1, 2} for at in range(0, 30, 3))
+
+
+@pytest.mark.clause("scheduler-peers")
+def test_closed_window_of_one_peer_does_not_hold_up_another() -> None:
+    size = nominal_size(MTU)
+    endpoint = Endpoint(peer_of=(0, 1), settings=steady(algorithm="uet-1.0-nscc", mtu=MTU, max_cwnd=4 * size))
+    endpoint.peer(0).cwnd = size
+    for qp in range(2):
+        endpoint.write(20 * MTU, qp=qp)
+    assert Counter(qp_of(packet) for packet in endpoint.all_sent()) == {0: 1, 1: 4}
+    endpoint.receives(sack(0, rcvd_bytes=-(-size // 256)))
+    assert {qp_of(packet) for packet in endpoint.all_sent()} == {0}
+
+
+@pytest.mark.clause("qpcc-shared")
+def test_queue_pairs_to_one_peer_share_one_window() -> None:
+    size = nominal_size(MTU)
+    endpoint = Endpoint(peer_of=(0, 0), settings=steady(algorithm="uet-1.0-nscc", mtu=MTU, max_cwnd=6 * size))
+    for qp in range(2):
+        endpoint.write(20 * MTU, qp=qp)
+    assert Counter(qp_of(packet) for packet in endpoint.all_sent()) == {0: 3, 1: 3}
+    assert endpoint.peer().inflight == sum(endpoint.qp(qp).inflight for qp in range(2)) == 6 * size
+
+
+def test_idle_queue_pair_keeps_no_credit() -> None:
+    endpoint = Endpoint(peer_of=(0, 0))
+    endpoint.write(MTU, qp=1)
+    endpoint.all_sent()
+    assert endpoint.qp(1).deficit == 0
+    assert endpoint.qp(1).listed == 0
+    endpoint.receives(sack(0), source=PEER)
+    assert QPN == endpoint.qp(0).qpn
