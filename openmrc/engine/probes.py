@@ -19,7 +19,7 @@ MAX_EVS = 1 << _EV_BITS
 
 @rare_kernel
 def send_due(engine: Engine, now: int, qp: int) -> None:
-    """Probe every bad EV whose time has come; an unanswered probe doubles the gap to the next."""
+    """Probe every bad EV whose time has come; silence, or a port that is down, doubles the gap."""
     row = engine.qps[qp]
     params = engine.params[engine.endpoints[row.endpoint].params]
     working = spray.working_ports(engine, qp)
@@ -29,10 +29,11 @@ def send_due(engine: Engine, now: int, qp: int) -> None:
         if bad.state != EvState.ASSUMED_BAD:
             continue
         if bad.probe_at <= now:
-            if bad.probe_id != NONE:
+            port_works = (working >> bad.port) & 1 == 1
+            if bad.probe_id != NONE or not port_works:
                 bad.successes = 0
                 bad.probe_gap = min(2 * bad.probe_gap, params.probe_interval_max)
-            if (working >> bad.port) & 1 == 1:
+            if port_works:
                 send(engine, now, qp, ev)
             bad.probe_at = now + bad.probe_gap
         following = min(following, bad.probe_at)
