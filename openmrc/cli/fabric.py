@@ -203,11 +203,11 @@ def _dump_of(namespace: str) -> str:
 
 
 @app.command()
-def schema() -> None:
-    """Print the JSON Schema of fabric.yaml."""
-    from openmrc.fabric.description import schema_text
+def schema(as_json: Json = False) -> None:
+    """Print the JSON Schema of fabric.yaml, laid out to be read, or on one line."""
+    from openmrc.fabric.description import json_schema, schema_text
 
-    typer.echo(schema_text(), nl=False)
+    typer.echo(_json(json_schema()) if as_json else schema_text().rstrip())
 
 
 def _topology(file: Path) -> Any:

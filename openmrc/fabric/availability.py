@@ -28,7 +28,6 @@ import numpy as np
 from openmrc.errors import ConfigError
 from openmrc.fabric.design import Design
 from openmrc.fabric.parts import Failure, Parts
-from openmrc.fabric.proof import Bools
 
 Transport = Literal["mrc", "roce"]
 SECONDS = 3600.0  # an hour
@@ -132,7 +131,7 @@ def _trial(design: Design, parts: Parts, transport: Transport, job: Job, draw: n
         stalled = 0.0
     else:
         outages = np.concatenate([each.hours for each in (*edge, t0, modules)])
-        patient: Bools = outages * SECONDS <= job.patience_s
+        patient = outages * SECONDS <= job.patience_s
         stops, stalled = int((~patient).sum()), float(outages[patient].sum())
         slower = _sweep(design, [], _Failures(np.array([]), np.array([]), np.array([])), above, job, hours)[1]
     lost = [_restarts(stops, job, draw), _restarts(host_stops, job, draw)]
