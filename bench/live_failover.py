@@ -109,7 +109,10 @@ def main() -> None:
     if asked.json:
         print(json.dumps(result))
     else:
-        print(f"{len(gaps)} cuts at {sent['gbps']:.1f} Gb/s: longest gap p50 {result['p50_ms']:.2f} ms, p99 {p99:.2f} ms, max {gaps[-1]:.2f} ms")
+        print(
+            f"{len(gaps)} cuts at {sent['gbps']:.1f} Gb/s: longest gap "
+            f"p50 {result['p50_ms']:.2f}, p99 {p99:.2f}, max {gaps[-1]:.2f} ms"
+        )
         print(f"without a cut the longest gap was {max(quiet):.2f} ms; ratio to 5 ms: {result['ratio']:.2f} (mark: 1)")
 
 

@@ -25,9 +25,7 @@ def main() -> None:
     whole = sum(each["gbps"] for each in free) / 2
     result = {
         "loss_free_gbps": [each["gbps"] for each in free],
-        "lossy": {
-            loss: {**each, "ratio": each["gbps"] / whole, "mark": MARKS[loss]} for loss, each in lossy.items()
-        },
+        "lossy": {loss: {**each, "ratio": each["gbps"] / whole, "mark": MARKS[loss]} for loss, each in lossy.items()},
     }
     if asked.json:
         print(json.dumps(result))

@@ -34,7 +34,7 @@ class Task:
 
 def planes(side: int, count: int = PLANES) -> list[str]:
     """Return the local addresses of one side."""
-    return [f"127.0.{plane + 1}.{side + 1}" for plane in range(count)]
+    return [f"127.66.{plane + 1}.{side + 1}" for plane in range(count)]
 
 
 def run_pair(server: Callable[[Pipe, Task], None], client: Callable[[Pipe, Task], None], task: Task) -> tuple[Any, Any]:

@@ -20,8 +20,10 @@ All objects may be used from any thread. Waiting methods have an `async` twin wi
 an `_async` suffix.
 """
 
+from openmrc.engine.regions import Access
+from openmrc.engine.states import EvState, QpState
+from openmrc.engine.tables import WcStatus
 from openmrc.live.attributes import (
-    Access,
     AsyncEvent,
     AsyncEventKind,
     ConnectionOptions,
@@ -40,7 +42,6 @@ from openmrc.live.attributes import (
     RecvWr,
     SendWr,
     WcOpcode,
-    WcStatus,
     WorkCompletion,
 )
 from openmrc.live.completion import CompletionChannel, CompletionQueue
@@ -58,7 +59,6 @@ from openmrc.live.refusals import (
     NoRoomError,
     VerbsError,
 )
-from openmrc.engine.states import EvState, QpState
 
 __all__ = [
     "Access",

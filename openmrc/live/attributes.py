@@ -17,6 +17,7 @@ from openmrc.engine.tables import Cause, WcStatus
 PROTOCOL_V1 = 1  # bit 0 of the wire protocol bitmap
 TIMEOUT_UNIT_US = 1.024  # a timeout t means this x 2**t
 MAX_TIMEOUT = 24
+LONGEST_WAIT_S = 17.18  # 1.024 us x 2**24
 MAX_LINEAR = 7
 INFINITE_RETRIES = 25  # of exponential_count
 
@@ -299,9 +300,9 @@ class ConnectionOptions:
     @property
     def give_up_s(self) -> float:
         """Seconds of silence after which the retry budget is spent."""
-        once = TIMEOUT_UNIT_US * 1e-6 * 2**self.timeout
+        once = TIMEOUT_UNIT_US * 1e-6 * (1 << self.timeout)
         if self.exponential_count >= INFINITE_RETRIES:
             return float("inf")
         return once * (self.linear_count + 1) + sum(
-            min(once * 2**k, 17.18) for k in range(1, self.exponential_count + 1)
+            min(once * (1 << k), LONGEST_WAIT_S) for k in range(1, self.exponential_count + 1)
         )

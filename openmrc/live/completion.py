@@ -53,8 +53,13 @@ class Bell:
 async def until_readable(fd: int, seconds: float) -> bool:
     """Wait in the running event loop until `fd` is readable; return False if the time is over first."""
     loop = asyncio.get_running_loop()
-    rung = loop.create_future()
-    loop.add_reader(fd, lambda: rung.done() or rung.set_result(None))
+    rung: asyncio.Future[None] = loop.create_future()
+
+    def on_readable() -> None:
+        if not rung.done():
+            rung.set_result(None)
+
+    loop.add_reader(fd, on_readable)
     try:
         await asyncio.wait_for(rung, max(seconds, 0))
         return True
@@ -99,6 +104,7 @@ class CompletionChannel:
         """Give the channel back; EBUSY while completion queues use it."""
         if self.users and not self.context.is_closed:
             raise BusyError(f"completion channel: {self.users} completion queues use it")
+
     def _announce(self, cq: CompletionQueue) -> None:
         self._announced.append(cq)
         self._bell.ring()

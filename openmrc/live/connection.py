@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
+from openmrc.engine.regions import Access
 from openmrc.engine.states import QpState
 from openmrc.live.attributes import (
-    Access,
     ConnectionOptions,
     PeerAddress,
-    QpAttr,
     QpCap,
     QpInitAttr,
     WorkCompletion,
@@ -152,16 +151,19 @@ def connect(
     pd: ProtectionDomain | None = None,
     options: ConnectionOptions | None = None,
     note: Any = None,
+    remote_planes: Sequence[str] = (),
     timeout: float = 10.0,
 ) -> Connection:
     """Meet the `Listener` at host and port and return a connection ready to write.
 
     `regions` are what the peer may write, in the order in which it will see them; they, or `pd`,
-    say which protection domain the queue pair is in. Tries until `timeout` while nobody listens.
+    say which protection domain the queue pair is in. `remote_planes` are the peer's addresses as they
+    look from here, where that is not what it says itself. Tries until `timeout` while nobody listens.
     """
     deadline = time.monotonic() + timeout
     channel = dial(host, port, deadline)
-    return _establish(context, channel, regions, pd, options or ConnectionOptions(), note, deadline)
+    asked = _Asked(regions, pd, options or ConnectionOptions(), note, tuple(remote_planes))
+    return _establish(context, channel, asked, deadline)
 
 
 async def connect_async(context: Context, host: str, port: int = DEFAULT_PORT, **options: Any) -> Connection:
@@ -185,12 +187,18 @@ class Listener:
         pd: ProtectionDomain | None = None,
         options: ConnectionOptions | None = None,
         note: Any = None,
+        remote_planes: Sequence[str] = (),
         timeout: float,
     ) -> Connection:
         """Wait for a peer and return a connection ready to write; arguments as of `connect`."""
         deadline = time.monotonic() + timeout
         channel = self._server.accept(deadline)
-        return _establish(self.context, channel, regions, pd, options or ConnectionOptions(), note, deadline)
+        asked = _Asked(regions, pd, options or ConnectionOptions(), note, tuple(remote_planes))
+        return _establish(self.context, channel, asked, deadline)
+
+    def fileno(self) -> int:
+        """Return the listening socket's descriptor: readable when a peer is there."""
+        return self._server.fileno()
 
     async def accept_async(self, **options: Any) -> Connection:
         """Accept as `accept` does, in a thread, letting the event loop run."""
@@ -207,25 +215,28 @@ class Listener:
         self.close()
 
 
-def _establish(
-    context: Context,
-    channel: Channel,
-    regions: Sequence[MemoryRegion],
-    pd: ProtectionDomain | None,
-    options: ConnectionOptions,
-    note: Any,
-    deadline: float,
-) -> Connection:
+@dataclass(frozen=True)
+class _Asked:
+    """What the program wants of a connection."""
+
+    regions: Sequence[MemoryRegion]
+    pd: ProtectionDomain | None
+    options: ConnectionOptions
+    note: Any
+    remote_planes: tuple[str, ...]
+
+
+def _establish(context: Context, channel: Channel, asked: _Asked, deadline: float) -> Connection:
     connection = None
     try:
-        domain = pd or (regions[0].pd if regions else context.alloc_pd())
-        connection = Connection(context, domain, options, channel)
-        ours = _offer(connection, regions, note)
+        domain = asked.pd or (asked.regions[0].pd if asked.regions else context.alloc_pd())
+        connection = Connection(context, domain, asked.options, channel)
+        ours = _offer(connection, asked.regions, asked.note)
         channel.tell(ours)
         theirs = channel.hear(Offer, timeout=deadline - time.monotonic())
         check_offers(ours, theirs, channel.peer)
-        connection.remote = _remote(theirs)
-        _raise_to_rts(connection.qp, ours, theirs, options)
+        connection.remote = _remote(theirs, asked.remote_planes)
+        _raise_to_rts(connection.qp, connection.remote, ours, theirs, asked.options)
         # Nobody writes before both can receive.
         channel.tell("ready")
         if channel.hear(str, timeout=deadline - time.monotonic()) != "ready":
@@ -255,20 +266,20 @@ def _offer(connection: Connection, regions: Sequence[MemoryRegion], note: Any) -
     )
 
 
-def _remote(offer: Offer) -> Remote:
+def _remote(offer: Offer, planes: tuple[str, ...]) -> Remote:
     address = PeerAddress(
-        planes=tuple(offer.planes), source_ports=tuple(tuple(ports) for ports in offer.source_ports)
+        planes=planes or tuple(offer.planes), source_ports=tuple(tuple(ports) for ports in offer.source_ports)
     )
     regions = tuple(RemoteRegion(region.addr, region.r_key, region.length) for region in offer.regions)
     return Remote(offer.name, address, offer.qpn, regions, offer.note)
 
 
-def _raise_to_rts(qp: QueuePair, ours: Offer, theirs: Offer, options: ConnectionOptions) -> None:
+def _raise_to_rts(qp: QueuePair, remote: Remote, ours: Offer, theirs: Offer, options: ConnectionOptions) -> None:
     hint = qp.context.create_qp_hint(options.hint)
     qp.modify(state=QpState.INIT, access_flags=Access.REMOTE_WRITE, hint=hint)
     qp.modify(
         state=QpState.RTR,
-        remote=_remote(theirs).address,
+        remote=remote.address,
         dest_qpn=theirs.qpn,
         rq_psn=theirs.psn,
         path_mtu=ours.path_mtu,

@@ -157,7 +157,7 @@ class Context:
         self.nic.impair(Schedule.parse(faults) if isinstance(faults, str) else faults)
 
     def close(self) -> None:
-        """End the thread, give back the sockets, forget all memory; always returns. Waiting calls end in ClosedError."""
+        """End the thread, give back sockets and memory; always returns. Calls that wait end in ClosedError."""
         self.nic.close()
 
     def __enter__(self) -> Context:

@@ -12,10 +12,10 @@ from openmrc.core.jit import entry, kernel
 from openmrc.engine.endpoint import expire, next_completion, next_deadline, post_receive, post_write
 from openmrc.engine.tables import NONE, Engine
 from openmrc.live import arrive, fates, transmit
-from openmrc.live.system import POLLIN, lock, monotonic, read_bell, ring_bell, unlock, wait_for
+from openmrc.live.system import lock, monotonic, read_bell, ring_bell, unlock, wait_for
 from openmrc.live.tables import ARRIVALS, Wires
-from openmrc.wire.layout import Matrix
 from openmrc.units import PS_PER_NS, PS_PER_S
+from openmrc.wire.layout import Matrix
 
 NOT_DONE = -1
 SEND_BATCH = 128  # packets sent before arrivals are looked at again

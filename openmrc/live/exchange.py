@@ -58,26 +58,25 @@ class Offer(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     note: Any = None
 
 
-MUST_AGREE = {
-    "planes": ("plane count", lambda offer: len(offer.planes)),
-    "path_mtu": ("path MTU", lambda offer: offer.path_mtu),
-    "mpr": ("MPR", lambda offer: offer.mpr),
-    "ev_format": ("EV format", lambda offer: offer.ev_format),
-    "dynamic_mpr": ("dynamic MPR", lambda offer: offer.dynamic_mpr),
-}
-
-
 def check_offers(ours: Offer, theirs: Offer, peer: str) -> None:
     """Raise an ExchangeError with both values of everything on which the two sides differ."""
-    differing = [
-        f"{words}: here {value(ours)}, there {value(theirs)}"
-        for words, value in MUST_AGREE.values()
-        if value(ours) != value(theirs)
-    ]
+    here, there = _terms(ours), _terms(theirs)
+    differing = [f"{term}: here {here[term]}, there {there[term]}" for term in here if here[term] != there[term]]
     if not 1 <= len(theirs.planes) <= MAX_PLANES:
         differing.append(f"plane count: there {len(theirs.planes)}, allowed are 1 to {MAX_PLANES}")
     if differing:
         raise ExchangeError(f"{peer} does not fit: {'; '.join(differing)}")
+
+
+def _terms(offer: Offer) -> dict[str, object]:
+    """Return what both sides must say alike, in words for people."""
+    return {
+        "plane count": len(offer.planes),
+        "path MTU": offer.path_mtu,
+        "MPR": offer.mpr,
+        "EV format": offer.ev_format,
+        "dynamic MPR": offer.dynamic_mpr,
+    }
 
 
 class Channel:
@@ -187,6 +186,10 @@ class Server:
             except OSError as error:
                 raise ClosedError(f"TCP port {self.port}: {error}") from error
             return Channel(sock, deadline)
+
+    def fileno(self) -> int:
+        """Return the listening socket's descriptor."""
+        return self._socket.fileno()
 
     def close(self) -> None:
         """Stop listening."""

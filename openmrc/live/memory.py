@@ -6,13 +6,14 @@ where. A buffer is kept alive, and in place, until its region is deregistered.
 
 from __future__ import annotations
 
+import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.live.attributes import Access
+from openmrc.engine.regions import Access
 from openmrc.live.refusals import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ def bytes_of(buffer: Any) -> NDArray[np.uint8]:
     except TypeError as error:
         if not hasattr(buffer, "__array_interface__"):
             raise InvalidArgumentError(f"buffer: {type(buffer).__name__} is not a buffer") from error
-        view = memoryview(np.asarray(buffer))
+        buffer = np.asarray(buffer)
+        view = memoryview(buffer)
     if view.readonly:
         raise InvalidArgumentError(f"buffer: {type(buffer).__name__} is read-only; a memory region must be writable")
     if not view.c_contiguous:
@@ -44,9 +46,8 @@ def _tensor_memory(tensor: Any) -> Any:
         raise InvalidArgumentError(f"buffer: the tensor is on {tensor.device}, only CPU memory can be registered")
     if not tensor.is_contiguous():
         raise InvalidArgumentError("buffer: the tensor is not contiguous")
-    import torch  # noqa: PLC0415  # only where a tensor was given
-
-    return tensor.detach().view(torch.uint8).numpy() if tensor.ndim else tensor.detach().reshape(1).numpy()
+    flat = tensor.detach().reshape(-1)
+    return flat.view(sys.modules["torch"].uint8).numpy()  # any element type, also those NumPy does not know
 
 
 class MemoryRegion:

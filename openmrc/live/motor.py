@@ -21,7 +21,6 @@ from openmrc.live.tables import (
     MESSAGES,
     NAME_BYTES,
     PORT_VALUES,
-    Wires,
     address_of,
     wires,
 )

@@ -192,7 +192,9 @@ class Nic:
             if not 1 <= getattr(init, name) <= limit:
                 raise InvalidArgumentError(f"{name}: {getattr(init, name)} is not in 1..{limit}")
         if not init.protocol_version & PROTOCOL_V1:
-            raise InvalidArgumentError(f"protocol_version: {init.protocol_version:#b} lacks version 1 ({PROTOCOL_V1:#b})")
+            raise InvalidArgumentError(
+                f"protocol_version: {init.protocol_version:#b} lacks version 1 ({PROTOCOL_V1:#b})"
+            )
         with self._motor.inside():
             row = next((row for row, taken in enumerate(self._qps) if taken is None), None)
             if row is None:
@@ -441,7 +443,9 @@ class Nic:
         if not isinstance(part, RegionSlice):
             raise InvalidArgumentError(f"local: {local!r} is not a memory region or a slice of one")
         if part.region.pd is not qp.pd or self._regions.get(part.region.key) is not part.region:
-            raise InvalidArgumentError(f"local: region {part.region.key:#x} is not registered in this protection domain")
+            raise InvalidArgumentError(
+                f"local: region {part.region.key:#x} is not registered in this protection domain"
+            )
         if part.offset < 0 or part.length < 0 or part.offset + part.length > part.region.length:
             raise InvalidArgumentError(
                 f"local: bytes {part.offset} to {part.offset + part.length} of a region of {part.region.length}"

@@ -125,9 +125,7 @@ class Ports:
             except OSError as error:
                 sender.close()
                 if error.errno != errno.EADDRINUSE:
-                    raise ConfigError(
-                        f"planes: plane {plane} cannot send from {address}: {error.strerror}"
-                    ) from error
+                    raise ConfigError(f"planes: plane {plane} cannot send from {address}: {error.strerror}") from error
                 continue
             sender.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)  # nobody writes there
             _ask_send_buffer(sender, self.attr.receive_buffer)

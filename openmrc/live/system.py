@@ -91,7 +91,7 @@ def control_kind(level: int, kind: int) -> int:
 def monotonic(words: Words) -> int:
     """Return the time in ps; `words` has room for two."""
     _read_clock(_CLOCK_MONOTONIC, words.ctypes.data)
-    return words[0] * PS_PER_S + words[1] * PS_PER_NS
+    return int(words[0]) * PS_PER_S + int(words[1]) * PS_PER_NS
 
 
 @kernel
@@ -99,5 +99,4 @@ def last_error(words: Words) -> int:
     """Return errno of the last call; `words` has room for one."""
     words[0] = 0
     copy(words.ctypes.data, _errno_address(), 4)
-    return words[0]
-
+    return int(words[0])

@@ -258,9 +258,7 @@ class Wires(NamedTuple):
     clock: Matrix
 
 
-def wires(
-    engine: Engine, planes: int, senders: int, numbers: int, bells: int, held: int, captured: int
-) -> Wires:
+def wires(engine: Engine, planes: int, senders: int, numbers: int, bells: int, held: int, captured: int) -> Wires:
     """Allocate for so many planes, sending sockets, remote NICs, completion queues, and packets held or captured."""
     remotes = numbers * planes
     return Wires(
