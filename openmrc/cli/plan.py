@@ -101,7 +101,8 @@ def availability(
 
     def both(size: int) -> list[Forecast]:
         designs = compared(Wish(size, gbps(nic)), planes, model, known)
-        single = next((each for each in designs if each.planes == each.islands == 1), designs[-1])
+        joined = [each for each in designs if each.planes == each.islands == 1]
+        single = min(joined or designs, key=lambda each: each.cost)
         return [
             forecast(designs[0], known, "mrc", job, trials, seed),
             forecast(single, known, "roce", job, trials, seed),

@@ -33,13 +33,17 @@ def compared(
 ) -> list[Design]:
     """Return the multi-plane design first, then what it is compared with.
 
-    The single-plane fat tree is shown in three tiers even where these cannot hold all NICs: then it is counted as
-    separate islands, the basis of the published ratios, and in four tiers, as one network.
+    The single-plane fat tree is shown in three tiers always. Where fewer do, it is shown in these as well; where three
+    cannot hold all NICs, it is counted as separate islands, the basis of the published ratios, and in four tiers, as
+    one network.
     """
     base = (wish.gpus, wish.nic_gbps, switch, parts)
     many = design(f"{planes}-plane", *base, planes=planes, oversubscription=oversubscription)
-    designs = [many]
     three = design("single-plane-3-tier", *base, tiers=3)
+    fewest = next((k for k in (1, 2) if capacity(three.network.radix, k) >= wish.gpus), 3)
+    designs = [many]
+    if planes > 1 and fewest < 3:
+        designs.append(design(f"single-plane-{fewest}-tier", *base, tiers=fewest))
     if planes > 1 or many.tiers != 3:
         designs.append(three)
     if three.islands > 1 and capacity(three.network.radix, 4) >= wish.gpus:

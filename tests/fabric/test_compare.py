@@ -17,6 +17,11 @@ def test_the_comparison_has_planes_tree_and_rails() -> None:
     assert ratios(designs)["single-plane-3-tier"]["switches"] == pytest.approx(0.6)
 
 
+def test_a_small_fabric_is_compared_with_a_tree_no_higher_than_it_needs() -> None:
+    names = [each.name for each in compared(Wish(1024, 800), 8, SWITCH, PARTS)]
+    assert names == ["8-plane", "single-plane-2-tier", "single-plane-3-tier"]
+
+
 def test_the_cheapest_design_is_no_dearer_than_any_other_that_fits() -> None:
     wish = Wish(131_072, 800, max_hops=3)
     found = cheapest(wish, PARTS)
