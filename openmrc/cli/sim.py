@@ -16,7 +16,7 @@ INTERRUPTED = 130  # as a shell reports a program that Ctrl-C ended
 
 
 TransportName = Literal["mrc", "uet", "roce"]
-LoadBalancing = Literal["oblivious", "bitmap", "reps"]
+LoadBalancing = Literal["oblivious", "bitmap", "reps", "mixed"]
 StartUnit = Literal["us", "ps"]
 Threads = Annotated[int, typer.Option(min=1, max=256, help="Threads; the result is the same for any number.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]

@@ -22,8 +22,10 @@ from openmrc.sim.network import NetworkSettings
 from openmrc.sim.scenario import Transport
 from openmrc.sim.tables import Network, Routing
 from openmrc.sim.traffic import Traffic
+from openmrc.sim.uet import UetTransport
+from openmrc.sim.uet_tables import Spraying
 
-_OWN = ("settings", "network", "name")  # fields that hold the others
+_OWN = ("settings", "network", "name", "spraying")  # fields that hold the others
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ def transport_of(wanted: Transport, topology: Topology) -> loop.Transport:
             return Datagrams(given.network(NetworkSettings(routing=Routing.HASH)))
         case "mrc":
             return _mrc(wanted, topology)
+        case "uet":
+            return _uet(wanted)
     raise ConfigError(f"transport: {wanted.name!r} is not built in")
 
 
@@ -68,6 +72,14 @@ def _mrc(wanted: Transport, topology: Topology) -> MrcTransport:
     engine = given.of(Settings)
     settings = dataclasses.replace(fitted(topology, network, None), **engine) if engine else None
     return dataclasses.replace(plain, network=network, settings=settings, **given.of(MrcTransport))
+
+
+def _uet(wanted: Transport) -> UetTransport:
+    given = _Given(wanted, UetTransport)
+    plain = UetTransport()
+    spraying = Spraying[wanted.load_balancing.upper()] if wanted.load_balancing else plain.spraying
+    network = given.network(plain.network)
+    return dataclasses.replace(plain, network=network, spraying=spraying, **given.of(UetTransport))
 
 
 class _Given:

@@ -124,10 +124,9 @@ def spread(values: NDArray[Any]) -> dict[str, float | None]:
 def packets(run: Run) -> dict[str, int]:
     """Return what became of packets: counts of the transport, of switches and of broken links."""
     links, counters = run.results.links, run.results.counters
-    again = int(counters.get("retransmitted", 0))
     return {
-        "new": int(counters.get("new", counters.get("sent_packets", again) - again)),
-        "retransmitted": again,
+        "new": int(counters.get("new", counters.get("sent_packets", 0))),
+        "retransmitted": int(counters.get("retransmitted", 0)),
         "trimmed": int(links["trimmed"].sum()),
         "dropped": int(links["dropped"].sum() + links["lost"].sum()),
         "dropped_full_queue": int(links["dropped"].sum()),

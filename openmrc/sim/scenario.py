@@ -23,7 +23,7 @@ from openmrc.sim.workloads.parameters import Parameters
 
 SCHEMA_FILE = Path(__file__).with_name("scenario.schema.json")
 
-LoadBalancing = Literal["oblivious", "bitmap", "reps"]
+LoadBalancing = Literal["oblivious", "bitmap", "reps", "mixed"]
 TransportName = Literal["mrc", "uet", "roce", "roce_selective", "roce_adaptive", "datagrams"]
 
 
@@ -42,7 +42,7 @@ class Transport(_Part, frozen=True, kw_only=True):
     """Say how messages are carried."""
 
     name: TransportName = "mrc"
-    load_balancing: LoadBalancing | None = None  # of uet; reps unless said
+    load_balancing: LoadBalancing | None = None  # of uet; mixed unless said
     qps: Annotated[int, Meta(ge=1, le=16)] = 1  # queue pairs between two NICs
     mtu: Annotated[int, Meta(ge=256, le=9216)] = 4096  # payload bytes
     settings: dict[str, bool | int | float | str] = {}  # any other setting of the transport, by its name
