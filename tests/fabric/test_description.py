@@ -6,6 +6,7 @@ import pytest
 from openmrc.errors import ConfigError
 from openmrc.fabric.description import SCHEMA_FILE, Fabric, load, schema_text
 from openmrc.fabric.shape import check
+from openmrc.fabric.topology import build
 from openmrc.fabric.yaml_file import decode_text
 
 FABRICS = sorted((Path(__file__).parents[2] / "scenarios" / "fabrics").glob("*.yaml"))
@@ -21,7 +22,7 @@ def read(text: str) -> Fabric:
 @pytest.mark.parametrize("path", FABRICS, ids=lambda path: path.stem)
 def test_every_example_fabric_loads(path: Path) -> None:
     fabric = load(path)
-    assert fabric.name == path.stem
+    assert build(fabric).nics > 0
 
 
 def test_the_published_schema_is_current() -> None:
