@@ -1,0 +1,67 @@
+"""Counters of queue pair, value and port add up to what happened."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from openmrc.wire.codes import Opcode
+from tests.engine.pair import Pair, Weather
+
+WEATHER = Weather(loss=0.05, duplicate=0.05, mark=0.1, trim=0.05, jitter_us=20.0)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    pair = Pair(weather=WEATHER, seed=11, exponential=25)
+    for wr_id in range(16):
+        pair.receive(wr_id)
+        assert pair.write(wr_id, 0, 9000, wr_id * 10_000, immediate=wr_id) == 0
+    pair.run(until_us=60e6, stop=pair.is_done)
+    assert pair.is_done()
+    return pair
+
+
+@pytest.mark.clause("counters")
+def test_packets_sent_are_new_ones_and_repeats_on_every_level(pair: Pair) -> None:
+    row, node = pair.row(0), pair.engine.endpoints[0]
+    sent = Counter(opcode for _, endpoint, opcode, _ in pair.diary if endpoint == 0)
+    of_data = sum(count for opcode, count in sent.items() if opcode <= Opcode.WRITE_ONLY_IMM)
+    assert of_data == row.sent_packets + row.retransmitted
+    assert row.sent_bytes == 16 * 9000
+    ports = [pair.engine.ports[node.port_base + port] for port in range(4)]
+    assert sum(port.sent_packets for port in ports) == sum(sent.values())
+    assert sum(port.sent_packets - port.control_sent for port in ports) == of_data
+    assert sum(port.retransmitted for port in ports) <= row.retransmitted
+    assert sum(ev.sent for ev in pair.evs_of()) == of_data + sent[Opcode.PROBE]
+
+
+@pytest.mark.clause("counters")
+def test_control_packets_are_counted_by_kind(pair: Pair) -> None:
+    row = pair.row(1)
+    sent = Counter(opcode for _, endpoint, opcode, _ in pair.diary if endpoint == 1)
+    assert sent[Opcode.SACK] == row.sacks_sent
+    assert sent[Opcode.NACK] == row.nacks_sent
+    assert sent[Opcode.ACKNOWLEDGE] == row.acks_sent
+
+
+@pytest.mark.clause("counters")
+def test_every_arrival_is_new_duplicate_trimmed_or_out_of_window(pair: Pair) -> None:
+    row, node = pair.row(1), pair.engine.endpoints[1]
+    ports = [pair.engine.ports[node.port_base + port] for port in range(4)]
+    arrived = sum(port.received_packets for port in ports)
+    assert row.received_packets == pair.row(0).sent_packets
+    refused = row.duplicates + row.trimmed_arrivals + row.out_of_window
+    assert arrived == row.received_packets + refused
+    assert 0 < row.marked_arrivals <= sum(port.marked for port in ports)
+
+
+@pytest.mark.clause("counters")
+def test_losses_are_counted_where_they_happened(pair: Pair) -> None:
+    row, node = pair.row(0), pair.engine.endpoints[0]
+    by_port = sum(pair.engine.ports[node.port_base + port].lost for port in range(4))
+    by_ev = sum(ev.lost for ev in pair.evs_of())
+    assert by_port == by_ev >= row.inferred_losses > 0
+    assert sum(ev.trimmed for ev in pair.evs_of()) <= row.nacks_received
+    assert row.probes_answered <= row.probes_sent == sum(ev.probes for ev in pair.evs_of())

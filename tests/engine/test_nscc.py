@@ -1,0 +1,274 @@
+"""The window algorithm, signal by signal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from openmrc.engine import congestion, nscc
+from openmrc.engine.params import Settings
+from tests.engine.diary import Endpoint, us
+
+MTU = 4096
+FABRIC = Settings(link_gbps=800.0, base_rtt_us=12.0, base_rtt_measured=False)
+BASE = 12.0  # us
+TARGET = 9.0  # us: 0.75 of it
+
+
+class Window:
+    """One peer's window, told what acknowledgements say."""
+
+    def __init__(self, settings: Settings = FABRIC) -> None:
+        self.endpoint = Endpoint(settings=settings)
+        self.row = self.endpoint.peer()
+        self.params = self.endpoint.engine.params[0]
+        self.now = us(1000)
+
+    def hears(self, delay: float, marked: int = 0, size: int = MTU, penalty: int = 0, restore: int = 0) -> None:
+        """An acknowledgement of `size` bytes whose packet queued for `delay` us."""
+        congestion.on_ack(self.endpoint.engine, self.now, 0, size, marked, us(BASE + delay), penalty, restore)
+
+    def settles(self, cwnd: float) -> None:
+        """Start from a window with no increase collected."""
+        self.row.cwnd = cwnd
+        self.row.inc_bytes = 0.0
+        self.row.received = 0
+        self.row.adjusted_at = self.row.eta_at = self.now
+
+    def is_trimmed(self, size: int = MTU) -> None:
+        congestion.on_nack(self.endpoint.engine, self.now, 0, size)
+
+    def passes(self, micros: float) -> None:
+        self.now += us(micros)
+
+
+@pytest.mark.clause("nscc-defaults")
+def test_default_table_at_800_gbps_and_12_us() -> None:
+    window = Window()
+    assert FABRIC.bdp == 1_200_000
+    assert window.row.cwnd == window.row.max_cwnd == pytest.approx(1_800_000)
+    assert window.params.target_delay == us(TARGET)
+    assert window.params.fi == 163_840
+    assert round(window.params.eta) == 4915
+    assert window.params.fi_scale == 2.0
+    assert (window.params.gamma, window.params.max_md_jump, window.params.qa_gate) == (0.8, 0.5, 3)
+    assert window.params.adjust_bytes == 8 * MTU
+    assert window.params.qa_threshold == us(4 * TARGET)
+
+
+@pytest.mark.clause("nscc-defaults")
+def test_target_delay_is_the_whole_base_without_trimming() -> None:
+    assert Window(replace(FABRIC, trimming=False)).params.target_delay == us(BASE)
+
+
+@pytest.mark.clause("nscc-proportional")
+def test_unmarked_with_little_delay_grows_in_proportion_to_the_head_room() -> None:
+    grown = []
+    for delay in (2.0, 6.0):
+        window = Window()
+        window.settles(500_000.0)
+        window.hears(delay)
+        grown.append(window.row.inc_bytes)
+    assert grown[1] > 0
+    assert grown[0] / grown[1] == pytest.approx((TARGET - 2.0) / (TARGET - 6.0))
+    alpha = 4 * MTU * 8 * (TARGET / 12) / us(TARGET)
+    assert grown[0] == pytest.approx(alpha * MTU * us(TARGET - 2.0))
+
+
+@pytest.mark.clause("nscc-fast")
+def test_almost_no_delay_for_a_whole_window_grows_fast() -> None:
+    window = Window()
+    for _ in range(4):
+        window.settles(20_000.0)
+        window.hears(0.0)
+        assert window.row.is_fast == 0
+    for _ in range(2):
+        window.settles(20_000.0)
+        before = window.row.cwnd
+        window.hears(0.0)
+    assert window.row.is_fast == 1
+    assert window.row.cwnd == before + MTU * 2.0
+    window.hears(3.0)
+    assert window.row.is_fast == 0
+
+
+@pytest.mark.clause("nscc-fair")
+def test_unmarked_with_long_delay_grows_fairly() -> None:
+    window = Window()
+    window.settles(500_000.0)
+    window.hears(TARGET)
+    assert window.row.inc_bytes == 163_840 * MTU
+    assert window.row.cwnd == 500_000.0
+    for _ in range(8):
+        window.hears(TARGET)
+    assert 500_000 < window.row.cwnd <= 500_000 + 10 * 163_840 * MTU / 500_000
+
+
+@pytest.mark.clause("nscc-decrease")
+def test_marked_with_long_delay_cuts_once_per_round_trip_and_at_most_by_half() -> None:
+    window = Window()
+    window.row.average_delay = float(us(100))
+    window.hears(30.0, marked=1)
+    assert window.row.decreases == 1
+    assert window.row.cwnd >= 0.5 * 1_800_000
+    before = window.row.cwnd
+    window.hears(30.0, marked=1)
+    assert window.row.cwnd == pytest.approx(before, rel=0.01)
+    window.passes(BASE)
+    window.hears(30.0, marked=1)
+    assert window.row.decreases == 2
+
+
+@pytest.mark.clause("nscc-decrease")
+def test_cut_is_gamma_times_the_excess() -> None:
+    window = Window()
+    window.row.average_delay = us(12.0) / (1 - nscc.DELAY_WEIGHT) - us(12) * nscc.DELAY_WEIGHT / (1 - nscc.DELAY_WEIGHT)
+    window.row.eta_at = window.row.adjusted_at = window.now
+    window.hears(12.0, marked=1)
+    assert window.row.cwnd == pytest.approx(1_800_000 * (1 - 0.8 * (12 - TARGET) / 12), rel=1e-6)
+
+
+@pytest.mark.clause("nscc-no-change")
+def test_marked_with_little_delay_changes_nothing() -> None:
+    window = Window()
+    window.settles(500_000.0)
+    window.hears(2.0, marked=1)
+    assert (window.row.cwnd, window.row.inc_bytes, window.row.decreases) == (500_000.0, 0.0, 0)
+
+
+@pytest.mark.clause("nscc-loss")
+def test_trim_and_loss_each_take_one_packet_and_never_the_last() -> None:
+    window = Window()
+    window.is_trimmed()
+    assert window.row.cwnd == pytest.approx(1_800_000 - MTU)
+    congestion.on_loss(window.endpoint.engine, window.now, 0, MTU)
+    assert window.row.cwnd == pytest.approx(1_800_000 - 2 * MTU)
+    for _ in range(1000):
+        congestion.on_loss(window.endpoint.engine, window.now, 0, MTU)
+    assert window.row.cwnd == MTU
+
+
+@pytest.mark.clause("nscc-quick-adapt")
+def test_quick_adapt_sets_the_window_to_what_got_through_and_then_ignores_old_news() -> None:
+    window = Window()
+    window.hears(1.0)  # opens the first period, which is not evaluated
+    window.row.inflight = 900_000
+    window.is_trimmed()
+    window.hears(1.0, size=20_000)
+    window.passes(BASE + TARGET)
+    window.is_trimmed()
+    assert window.row.quick_adapts == 1
+    assert window.row.cwnd == 20_000, "what was achieved in the period"
+    before = window.row.cwnd
+    window.hears(30.0, marked=1)
+    window.is_trimmed()
+    assert window.row.cwnd == before
+    assert window.row.bytes_to_ignore == 900_000
+
+
+@pytest.mark.clause("nscc-quick-adapt")
+@pytest.mark.parametrize("reason", ["enough", "no trigger", "disabled"])
+def test_quick_adapt_does_not_act_without_reason(reason: str) -> None:
+    window = Window(replace(FABRIC, disable_qa=reason == "disabled"))
+    window.hears(1.0)
+    if reason != "no trigger":
+        window.is_trimmed()
+    window.hears(1.0, size=900_000 if reason == "enough" else 20_000)
+    window.passes(BASE + TARGET)
+    window.hears(1.0)
+    assert window.row.quick_adapts == 0
+
+
+@pytest.mark.clause("nscc-quick-adapt")
+def test_quick_adapt_is_triggered_by_delay_where_nothing_is_trimmed() -> None:
+    for trimming, acts in ((False, 1), (True, 0)):
+        window = Window(replace(FABRIC, trimming=trimming))
+        window.hears(1.0)
+        window.hears(200.0, size=20_000)
+        window.passes(100)
+        window.hears(200.0)
+        assert window.row.quick_adapts == acts
+
+
+@pytest.mark.clause("receiver-penalty-obeyed")
+def test_receiver_penalty_of_64_halves_the_window_over_one_round_trip() -> None:
+    window = Window()
+    window.row.cwnd = 400_000.0
+    window.row.inflight = 400_000
+    for _ in range(100):
+        window.settles(window.row.cwnd)
+        window.hears(TARGET, size=4000, penalty=64)
+    assert window.row.cwnd == pytest.approx(200_000, rel=0.01)
+
+
+@pytest.mark.clause("receiver-penalty-obeyed")
+@pytest.mark.parametrize("restore", [0, 1])
+def test_window_is_restored_after_a_penalty_when_the_receiver_says_so(restore: int) -> None:
+    window = Window()
+    window.row.inflight = 100_000
+    window.hears(2.0, marked=1, penalty=127, restore=restore)
+    assert window.row.cwnd < 101_000
+    window.hears(2.0, marked=1)
+    assert (window.row.cwnd >= 1_800_000 * 0.99) == bool(restore)
+
+
+@pytest.mark.clause("nscc-base-rtt")
+def test_base_round_trip_follows_the_least_seen_and_the_window_with_it() -> None:
+    window = Window(replace(FABRIC, base_rtt_measured=True))
+    window.hears(-4.0)
+    assert window.row.base_rtt == us(8)
+    assert window.row.max_cwnd == pytest.approx(1.5 * 800e9 / 8 * 8e-6)
+    window.hears(0.0)
+    assert window.row.base_rtt == us(8)
+
+
+@pytest.mark.clause("nscc-clamp")
+def test_window_stays_between_one_packet_and_its_maximum() -> None:
+    window = Window()
+    for _ in range(100):
+        window.passes(12)
+        window.hears(0.0, size=100_000)
+        assert window.row.cwnd <= window.row.max_cwnd
+    window.row.average_delay = float(us(1000))
+    for _ in range(100):
+        window.passes(12)
+        window.hears(1000.0, marked=1)
+        assert window.row.cwnd >= MTU
+
+
+def test_delay_without_a_mark_is_not_blamed_in_the_average() -> None:
+    blamed, excused = Window(), Window()
+    blamed.hears(30.0, marked=1)
+    excused.hears(30.0, marked=0)
+    assert excused.row.average_delay == pytest.approx(nscc.DELAY_WEIGHT * 0.25 * us(BASE))
+    assert blamed.row.average_delay == pytest.approx(nscc.DELAY_WEIGHT * us(30))
+
+
+def test_acknowledgement_without_a_sample_uses_the_average() -> None:
+    window = Window()
+    window.row.average_delay = float(us(100))
+    congestion.on_ack(window.endpoint.engine, window.now, 0, MTU, 1, 0, 0, 0)
+    assert window.row.decreases == 1
+    assert window.row.srtt == 0
+
+
+@pytest.mark.clause("cc-none")
+def test_algorithm_none_never_closes_the_window() -> None:
+    window = Window(replace(FABRIC, algorithm="none"))
+    window.row.inflight = 1 << 40
+    assert congestion.may_send(window.endpoint.engine, 0, MTU)
+    window.is_trimmed()
+    window.hears(100.0, marked=1)
+    assert window.row.cwnd == window.row.max_cwnd
+    assert window.row.srtt > 0, "round trips are measured all the same"
+
+
+@pytest.mark.clause("rtt-smoothing")
+def test_round_trip_is_smoothed_as_rfc_6298_says() -> None:
+    window = Window()
+    window.hears(0.0)
+    assert (window.row.srtt, window.row.rttvar) == (us(12), us(6))
+    window.hears(8.0)
+    assert window.row.rttvar == us(6) + ((us(8) - us(6)) >> 2)
+    assert window.row.srtt == us(12) + (us(8) >> 3)

@@ -1,0 +1,244 @@
+"""Ports that come and go, the updates that tell peers, and the messages to QPN 2."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from openmrc.engine import paths, ports
+from openmrc.engine.states import EvEvent, EvState
+from openmrc.engine.tables import EventKind
+from openmrc.wire.codes import EndpointOp, Opcode, TrafficClass
+from tests.engine.diary import MTU, PEER, Endpoint, data, entropy_of, lane_of, only, request, response, steady, us
+
+RTT = 12.0  # us
+EV_PROBE, UPDATE = EndpointOp.EV_PROBE, EndpointOp.PORT_STATUS_UPDATE
+
+
+def data_ports(endpoint: Endpoint, packets: int = 40) -> set[int]:
+    endpoint.write(packets * MTU)
+    return {packet.port for packet in endpoint.all_sent() if packet.opcode <= Opcode.WRITE_ONLY_IMM}
+
+
+@pytest.mark.clause("port-down-local")
+def test_port_that_is_down_carries_nothing_at_once_and_its_values_keep_their_states() -> None:
+    endpoint = Endpoint()
+    for k, event in ((0, EvEvent.TRIMMED), (1, EvEvent.LOST), (2, EvEvent.DENY)):
+        paths.happen(endpoint.engine, 0, endpoint.ev_row(entropy_of(2, k)), event)
+    before = [ev.state for ev in endpoint.engine.evs]
+    endpoint.set_port(2, 0)
+    assert data_ports(endpoint) == {0, 1, 3}
+    assert [ev.state for ev in endpoint.engine.evs] == before
+    endpoint.set_port(2, 1)
+    assert data_ports(endpoint) == {0, 1, 2, 3}
+    bad = [endpoint.ev(entropy_of(2, k)).state for k in (1, 2)]
+    assert bad == [EvState.ASSUMED_BAD, EvState.DENIED]
+
+
+@pytest.mark.clause("port-down-local")
+def test_port_changes_are_told_as_events_once() -> None:
+    endpoint = Endpoint()
+    for up in (0, 0, 1):
+        endpoint.set_port(1, up)
+    told = [event for event in endpoint.events() if event.kind == EventKind.LOCAL_PORTS]
+    assert [event.state for event in told] == [0b1101, 0b1111]
+
+
+@pytest.mark.clause("port-remap-delay")
+def test_port_change_counts_after_the_remap_delay() -> None:
+    endpoint = Endpoint(settings=steady(port_remap_delay_us=500.0))
+    endpoint.set_port(1, 0)
+    assert 1 in data_ports(endpoint)
+    endpoint.waits(499)
+    assert endpoint.node().ports_up == 0b1111
+    endpoint.waits(500)
+    assert endpoint.node().ports_up == 0b1101
+
+
+def test_port_that_returns_within_the_remap_delay_was_never_away() -> None:
+    endpoint = Endpoint(settings=steady(port_remap_delay_us=500.0))
+    endpoint.set_port(1, 0)
+    endpoint.set_port(1, 1)
+    endpoint.sends_nothing(until_us=1000)
+    assert endpoint.events() == []
+
+
+@pytest.mark.clause("port-all-down")
+def test_endpoint_without_ports_is_silent_and_goes_on_when_one_is_back() -> None:
+    endpoint = Endpoint()
+    for port in range(4):
+        endpoint.set_port(port, 0)
+    endpoint.all_sent()
+    endpoint.write(MTU)
+    endpoint.sends_nothing(until_us=500)
+    endpoint.set_port(3, 1)
+    assert {packet.port for packet in endpoint.all_sent()} == {3}
+
+
+# Port Status Updates
+
+
+def updates(endpoint: Endpoint, count: int) -> list[tuple[float, SimpleNamespace]]:
+    """The next updates and when they were sent, in us."""
+    told = []
+    for _ in range(count):
+        packet = endpoint.sends(Opcode.ENDPOINT_REQUEST, endpoint_op=UPDATE)
+        told.append((endpoint.now / us(1), packet))
+    return told
+
+
+@pytest.mark.clause("port-status-schedule")
+@pytest.mark.parametrize("down", range(4))
+def test_update_is_sent_at_0_1_and_10_round_trips_then_steadily_on_different_planes(down: int) -> None:
+    endpoint = Endpoint()
+    endpoint.set_port(down, 0)
+    told = updates(endpoint, 6)
+    assert [at for at, _ in told] == [0, RTT, 10 * RTT, 10 * RTT + 1e5, 10 * RTT + 2e5, 10 * RTT + 3e5]
+    planes = [packet.port for _, packet in told]
+    assert down not in planes
+    assert len(set(planes[:3])) == 3
+    mask = 0b11110 & ~(2 << down)
+    assert {packet.port_status_mask for _, packet in told} == {mask}, "bit n is port n, from 1"
+    assert {(packet.dest_qpn, packet.destination) for _, packet in told} == {(2, PEER)}
+
+
+@pytest.mark.clause("port-status-answered")
+def test_answer_ends_the_updates() -> None:
+    endpoint = Endpoint()
+    endpoint.set_port(0, 0)
+    (_, packet), *_ = updates(endpoint, 2)
+    endpoint.receives(response(UPDATE, packet.psn))
+    endpoint.sends_nothing(until_us=1e6)
+
+
+@pytest.mark.clause("port-status-schedule")
+def test_every_peer_with_a_live_queue_pair_is_told() -> None:
+    endpoint = Endpoint(peer_of=(0, 1, 1))
+    endpoint.set_port(0, 0)
+    endpoint.waits(0)
+    assert sorted(packet.destination for packet in endpoint.all_sent()) == [PEER, PEER + 1]
+    endpoint.receives(response(UPDATE, ports.STATUS_PROBE_ID + 1), source=PEER + 1)
+    endpoint.waits(20)
+    assert [packet.destination for packet in endpoint.all_sent()] == [PEER]
+
+
+@pytest.mark.clause("port-down-remote")
+def test_port_that_is_down_at_the_peer_carries_nothing() -> None:
+    endpoint = Endpoint()
+    endpoint.receives(request(UPDATE, 0xF000, port_status_mask=0b10110))
+    assert data_ports(endpoint) == {0, 1, 3}
+    told = [event for event in endpoint.events() if event.kind == EventKind.PEER_PORTS]
+    assert [event.state for event in told] == [0b1011]
+    endpoint.receives(request(UPDATE, 0xF000, port_status_mask=0b11110))
+    assert data_ports(endpoint) == {0, 1, 2, 3}
+
+
+@pytest.mark.clause("port-down-remote")
+def test_update_concerns_its_sender_only() -> None:
+    endpoint = Endpoint(peer_of=(0, 1))
+    endpoint.receives(request(UPDATE, 0xF000, port_status_mask=0b00010), source=PEER + 1)
+    assert endpoint.peer(0).ports_up == 0b1111
+    assert endpoint.peer(1).ports_up == 0b0001
+
+
+@pytest.mark.clause("endpoint-response")
+@pytest.mark.parametrize("op", [UPDATE, EV_PROBE], ids=["update", "probe"])
+def test_request_is_answered_at_once_on_the_path_it_came_by(op: EndpointOp) -> None:
+    endpoint = Endpoint()
+    endpoint.receives(
+        request(op, 0x123, entropy=0xABCD, tx_timestamp=99, timestamp_unit=1, port_status_mask=0b11110), port=2
+    )
+    endpoint.sends(
+        Opcode.ENDPOINT_RESPONSE,
+        psn=0x123,
+        port=2,
+        entropy=0xABCD,
+        tx_timestamp=99,
+        timestamp_unit=1,
+        traffic_class=TrafficClass.CONTROL,
+        dest_qpn=2,
+    )
+    endpoint.sends_nothing()
+
+
+@pytest.mark.clause("endpoint-known-peers")
+@pytest.mark.parametrize("source", [PEER + 1, -1], ids=["stranger", "unknown"])
+def test_requests_of_strangers_are_not_heard(source: int) -> None:
+    endpoint = Endpoint(layout={"peers": 4})
+    endpoint.receives(request(UPDATE, 0, port_status_mask=0), source=source)
+    endpoint.sends_nothing()
+    assert endpoint.node().wrong_source == 1
+
+
+def test_other_operations_at_qpn_2_are_counted() -> None:
+    endpoint = Endpoint()
+    endpoint.receives({"opcode": Opcode.SACK, "dest_qpn": 2})
+    assert endpoint.node().unknown_opcode == 1
+
+
+# Reverse path
+
+PROBING = steady(reverse_probe_interval_us=100.0)
+
+
+@pytest.mark.clause("reverse-probe")
+def test_responder_with_nothing_to_send_probes_its_control_paths_in_turn() -> None:
+    endpoint = Endpoint(settings=PROBING)
+    for psn in range(9):
+        endpoint.receives(data(psn), at_us=psn * 100 + 50)
+    probes = [packet for packet in endpoint.all_sent() if packet.opcode == Opcode.ENDPOINT_REQUEST]
+    assert {packet.endpoint_op for packet in probes} == {EV_PROBE}
+    assert [packet.port for packet in probes] == [1, 2, 3, 0, 1, 2, 3, 0]
+
+
+@pytest.mark.clause("reverse-probe")
+def test_answered_probe_makes_its_value_the_reverse_value_of_the_plane() -> None:
+    endpoint = Endpoint(settings=PROBING, evs=16, active=16)
+    seen = set()
+    for psn in range(20):
+        endpoint.receives(data(psn), at_us=psn * 100 + 50)
+        for packet in only(endpoint.all_sent(), Opcode.ENDPOINT_REQUEST):
+            endpoint.receives(response(EV_PROBE, packet.psn), port=packet.port)
+            lane = endpoint.engine.lanes[packet.port]
+            assert endpoint.engine.evs[lane.reverse].value == packet.entropy
+            seen.add(packet.entropy)
+    assert len(seen) > 8, "they are random"
+
+
+@pytest.mark.clause("reverse-probe")
+def test_control_packets_prefer_planes_whose_probe_was_answered() -> None:
+    endpoint = Endpoint(settings=PROBING)
+    for psn in range(20):
+        endpoint.receives(data(psn), at_us=psn * 100 + 50)
+        for packet in only(endpoint.all_sent(), Opcode.ENDPOINT_REQUEST):
+            if packet.port != 2:
+                endpoint.receives(response(EV_PROBE, packet.psn), port=packet.port)
+    for psn in range(20, 40):
+        endpoint.receives(data(psn, ack_request=1))
+    answers = [packet for packet in endpoint.all_sent() if packet.opcode != Opcode.ENDPOINT_REQUEST]
+    assert {lane_of(packet.entropy) for packet in answers} <= {0, 1, 3}
+
+
+@pytest.mark.clause("reverse-probe")
+def test_idle_responder_does_not_probe_and_neither_does_one_that_sends() -> None:
+    idle = Endpoint(settings=PROBING)
+    idle.sends_nothing(until_us=10_000)
+    busy = Endpoint(settings=PROBING)
+    busy.write(MTU)
+    busy.receives(data(0))
+    busy.all_sent()
+    busy.sends_nothing(until_us=900)
+
+
+@pytest.mark.clause("reverse-planes")
+def test_control_packets_take_turns_over_the_working_planes() -> None:
+    endpoint = Endpoint()
+    endpoint.receives(request(UPDATE, 0xF000, port_status_mask=0b11100))
+    endpoint.all_sent()
+    planes = []
+    for psn in range(6):
+        endpoint.receives(data(psn, marked=1))
+        planes += [packet.port for packet in only(endpoint.all_sent(), Opcode.SACK)]
+    assert set(planes) == {1, 2, 3}
+    assert max(planes.count(plane) for plane in (1, 2, 3)) <= 3
