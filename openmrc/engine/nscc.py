@@ -51,8 +51,8 @@ def on_ack(engine: Engine, now: int, peer: int, size: int, marked: int, rtt: int
     delay = _measure_delay(row, params, marked, rtt)
     if not _quick_adapt(row, params, now, marked, 0, delay):
         _quadrant(row, params, now, size, marked, delay)
-    _clamp(row, params)
-    _fulfil(row, params, now)
+        _clamp(row, params)
+        _fulfil(row, params, now)
 
 
 @kernel
@@ -138,6 +138,7 @@ def _decrease(row: Peer, params: Params, now: int) -> None:
 def _quick_adapt(row: Peer, params: Params, now: int, marked: int, lost: int, delay: int) -> bool:
     """Whether quick adapt has acted, or is still swallowing signals of the time before it did."""
     if marked == 1 and row.bytes_ignored < row.bytes_to_ignore:
+        _forget_increase(row)
         return True
     if params.disable_qa == 1:
         return False
@@ -150,11 +151,19 @@ def _quick_adapt(row: Peer, params: Params, now: int, marked: int, lost: int, de
             row.bytes_to_ignore = row.inflight
             row.bytes_ignored = 0
             row.quick_adapts += 1
+            _forget_increase(row)
             acted = True
         row.qa_trigger = 0
         row.achieved = 0
         row.qa_end = now + row.base_rtt + params.target_delay
     return acted
+
+
+@kernel
+def _forget_increase(row: Peer) -> None:
+    # It was collected at the window before, which a small one would turn into a leap.
+    row.inc_bytes = 0.0
+    row.received = 0
 
 
 @kernel
