@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from openmrc.core.jit import kernel
-from openmrc.sim import flows, harness, pool, queue, wire
+from openmrc.sim import flows, harness, lossless, pool, queue, wire
 from openmrc.sim.tables import NONE, Network, Service
 from openmrc.units import NEVER
 
@@ -39,8 +39,23 @@ def _arrival(network: Network, shard: int, index: int, count: int) -> int:
 
 @kernel
 def _take(state: harness.State, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
-    harness.receive(state, network, shard, now, nic, hop)
+    if lossless.is_pause(network, hop):
+        _pause(network, now, nic, hop)
+    else:
+        harness.receive(state, network, shard, now, nic, hop)
     pool.release(network, shard, hop)
+
+
+@kernel
+def _pause(network: Network, now: int, nic: int, hop: int) -> None:
+    """Stop sending data on a port, or go on."""
+    link = network.queues[network.hops[hop].link].reverse
+    planes = network.rules[0].planes
+    for plane in range(planes):
+        port = network.nic_ports[nic * planes + plane]
+        if port.link == link:
+            is_paused = network.hops[hop].entropy == lossless.PAUSE
+            port.free_at = NEVER if is_paused else max(now, network.ports[link].busy_until)
 
 
 @kernel

@@ -7,7 +7,7 @@ independent of each other: shards run side by side and the result does not depen
 from __future__ import annotations
 
 from openmrc.core.jit import entry, kernel
-from openmrc.sim import faulting, flows, harness, host, pool, switch, wire
+from openmrc.sim import faulting, flows, harness, host, lossless, pool, switch, wire
 from openmrc.sim.tables import NONE, Network
 from openmrc.units import NEVER
 
@@ -24,6 +24,8 @@ def run_window(state: harness.State, network: Network, shard: int, turn: int, st
         if row.next_at < end or wire.has_mail(network, shard, node):
             if row.tier == NONE:
                 host.serve(state, network, shard, node, start, end)
+            elif network.rules[0].lossless == 1:
+                lossless.serve(network, shard, node, start, end)
             else:
                 switch.serve(network, shard, node, start, end)
         owner.earliest = min(owner.earliest, row.next_at)

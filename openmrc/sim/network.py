@@ -43,6 +43,9 @@ class NetworkSettings:
     ecn_low_bdp: float = 0.2
     ecn_high_bdp: float = 0.8  # 0: no marking
     ecn_last_hop: bool = True  # MRC turns it off on the link to the NIC
+    lossless: bool = False  # PFC: senders are paused, nothing is dropped or trimmed
+    pause_packets: int = 15  # full packets from one link above which its sender is paused (htsim's defaults)
+    resume_packets: int = 12
 
 
 def lay(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 1, shards: int = 1) -> Network:
@@ -58,6 +61,8 @@ def lay(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 1,
         channels=table(tables.Channel, topology.links * 2),
         outgoing=table(tables.Outgoing, topology.links * 4),
         ports=table(tables.Port, topology.links),
+        queues=table(tables.Queue, topology.links if settings.lossless else 1),
+        departures=table(tables.Departure, topology.links if settings.lossless else 1),
         wires=table(tables.Wire, topology.links),
         nodes=table(tables.Node, topology.nodes),
         mails=table(tables.Mail, topology.nodes),
@@ -77,6 +82,8 @@ def lay(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 1,
     _lay_lists(network)
     _lay_ports(network, topology, settings, seed)
     _lay_nodes(network, topology, seed)
+    if settings.lossless:
+        _lay_queues(network, topology, settings)
     _lay_nics(network, topology)
     _lay_shards(network, topology, hops, batch)
     return network
@@ -130,6 +137,7 @@ def _lay_rules(network: Network, settings: NetworkSettings, topology: Topology, 
     rules.lookahead = lookahead
     rules.control_size = settings.control_size
     rules.header = settings.header
+    rules.lossless = settings.lossless
 
 
 def _lay_lists(network: Network) -> None:
@@ -170,6 +178,23 @@ def _lay_ports(network: Network, topology: Topology, settings: NetworkSettings, 
     marks &= topology.node_kind[topology.link_source] == Kind.SWITCH
     column(wires, "ecn_low")[:] = np.where(marks, np.ceil(bdp * settings.ecn_low_bdp / packet) * packet, NONE)
     column(wires, "ecn_high")[:] = np.where(marks, np.ceil(bdp * settings.ecn_high_bdp / packet) * packet, 0)
+
+
+def _lay_queues(network: Network, topology: Topology, settings: NetworkSettings) -> None:
+    """Give every port a real queue without limit; its marks are its own, not its wire's."""
+    queues, wires, ports = network.queues, network.wires, network.ports
+    packet = settings.mtu + settings.header
+    for name in ("head", "tail", "serving"):
+        column(queues, name)[:] = NONE
+    column(queues, "reverse")[:] = topology.link_reverse
+    column(queues, "pause_above")[:] = settings.pause_packets * packet
+    column(queues, "resume_below")[:] = settings.resume_packets * packet
+    for name in ("ecn_low", "ecn_high"):
+        column(queues, name)[:] = column(wires, name)
+    column(wires, "ecn_low")[:] = NONE
+    column(ports, "control_capacity")[:] = NEVER
+    counts = np.bincount(topology.link_source, minlength=topology.nodes)
+    column(network.nodes, "first_departure")[:] = np.cumsum(counts) - counts
 
 
 def _host_rates(topology: Topology) -> Ints:

@@ -31,8 +31,8 @@ State = Any
 class Transport(Protocol):
     """What a transport brings: how the network is set for it, and its state."""
 
-    name: str
-
+    @property
+    def name(self) -> str: ...
     def network_settings(self) -> NetworkSettings: ...
     def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> State: ...
     def counters(self, state: State) -> dict[str, Any]: ...
@@ -230,6 +230,7 @@ def _results(
     of_wires = ("arrived", "arrived_bytes", "marked", "lost")
     links = {name: column(network.ports, name).copy() for name in of_ports}
     links |= {name: column(network.wires, name).copy() for name in of_wires}
+    links["marked"] += column(network.ports, "marked")
     return Results(
         now=world.now,
         interrupted=interrupted,

@@ -41,6 +41,7 @@ class Hop:
     source: Int32  # NIC
     destination: Int32  # NIC
     t0: Int32  # of the destination, in its plane
+    link: Int32  # it came over
     pod: Int16
     site: Int8
     plane: Int8
@@ -82,14 +83,38 @@ class Port:
     destination: Int32  # node
     trimming: Int8  # Trimming
     last_hop: Int8  # leads to a NIC
-    lossless: Int8
-    spare: Int8
     data_packets: Int
     data_bytes: Int
     control_packets: Int
     trimmed: Int
     dropped: Int
+    marked: Int  # by a port with a real queue
     peak: Int  # ps, the longest backlog that a data packet met
+
+
+class Queue:
+    """The real queue of a lossless port, and what its receiver holds of the packets that came over the link."""
+
+    head: Int32
+    tail: Int32
+    serving: Int32  # packet that is leaving, or NONE
+    paused: Int32  # by the receiver: PAUSE
+    bytes: Int32
+    ecn_low: Int32  # bytes; negative: never mark
+    ecn_high: Int32
+    reverse: Int32  # link
+    held: Int32  # bytes that came over the link and have not left the receiver
+    pause_above: Int32
+    resume_below: Int32
+    pausing: Int32  # the receiver has sent PAUSE
+    pauses: Int32
+
+
+class Departure:
+    """When a lossless port will have sent its packet; a heap for each node."""
+
+    at: Int
+    link: Int32
 
 
 class Wire:
@@ -119,6 +144,8 @@ class Node:
     up_base: Int32  # link
     up_count: Int32
     salt: Int32
+    first_departure: Int32  # in Network.departures
+    departures: Int32
     down_bundle: Int16
     plane: Int8
     tier: Int8  # NONE: a NIC
@@ -243,6 +270,7 @@ class Rules:
     lookahead: Int  # ps
     control_size: Int  # bytes on the wire
     header: Int  # bytes of a data packet besides its payload
+    lossless: Int
 
 
 class Network(NamedTuple):
@@ -252,6 +280,8 @@ class Network(NamedTuple):
     channels: Table[Channel]
     outgoing: Table[Outgoing]
     ports: Table[Port]
+    queues: Table[Queue]  # of links, in a lossless network
+    departures: Table[Departure]
     wires: Table[Wire]
     nodes: Table[Node]
     mails: Table[Mail]

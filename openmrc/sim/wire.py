@@ -93,6 +93,7 @@ def _drain(network: Network, shard: int, node: int, link: int, service: int, sta
         row.head = network.hops[hop].next
         if row.head == NONE:
             row.tail = NONE
+        network.hops[hop].link = link
         if _survives(network, link, hop):
             network.dues[base + count].key = ((arrives - start) << INDEX_BITS) | count
             network.dues[base + count].hop = hop

@@ -1,0 +1,161 @@
+"""Rows of RoCEv2 RC: queue pairs that each carry a slice of a message, with DCQCN's rate.
+
+Sources: InfiniBand Architecture Specification volume 1, 9.7 (RC, go-back-N); Zhu et al., "Congestion Control for
+Large-Scale RDMA Deployments", SIGCOMM 2015 (DCQCN), constants as github.com/ultraethernet/uet-htsim has them, save
+that every queue pair has its own alpha; Mittal et al., "Revisiting Network Support for RDMA", SIGCOMM 2018 (selective).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from openmrc.core.rows import Float, Int, Int8, Int16, Int32, Table
+
+NONE = -1
+
+
+class Recovery(IntEnum):
+    """What a hole in the sequence means."""
+
+    GO_BACK_N = 0  # the receiver drops what follows, the sender repeats from the hole
+    SELECTIVE = 1  # the receiver keeps it, the sender repeats the hole
+
+
+class Kind(IntEnum):
+    """What a packet is."""
+
+    DATA = 0
+    ACK = 1
+    NAK = 2
+    CNP = 3
+
+
+class RoceParams:
+    """What all queue pairs share; one row."""
+
+    mtu: Int
+    header: Int
+    rate: Int  # bits/s of a NIC's port
+    recovery: Int
+    reorder: Int  # packets received beyond a hole that make it a loss
+    ack_every: Int  # packets
+    window: Int  # packets that may be unacknowledged
+    retransmit_after: Int  # ps
+    spray: Int  # 1: a fresh entropy for every packet
+    planes: Int
+    dcqcn: Int
+    cnp_interval: Int  # ps
+    alpha_period: Int  # ps
+    increase_period: Int  # ps
+    byte_counter: Int
+    fast_steps: Int  # F
+    gain: Float  # g
+    additive: Float  # bits/s
+    hyper: Float  # bits/s
+
+
+class RoceNic:
+    """One NIC: queue pairs with something to send, answers that wait, completions to tell."""
+
+    ready_tail: Int32  # ring of queue pairs, or NONE
+    timed_tail: Int32
+    random: Int
+    deadline: Int  # ps, no timer of a queue pair is earlier
+    send_at: Int  # ps, when the next queue pair may send by its rate; NEVER: none waits for that
+    answer: Int8  # what waits to leave: 1 ACK or NAK, 2 CNP, 3 both
+    spare: Int8
+    answer_kind: Int16
+    answer_to: Int32  # queue pair
+    answer_psn: Int32  # the packet that caused it
+    sent: Int32  # flow to be told, or NONE
+    received: Int32
+
+
+class RoceSender:
+    """The requesting half of a queue pair."""
+
+    flow: Int32
+    nic: Int32
+    destination: Int32
+    next_ready: Int32
+    next_timed: Int32
+    first: Int32  # row of its first packet
+    packets: Int32
+    last_payload: Int32
+    next: Int32  # next packet to send
+    acked: Int32
+    highest: Int32  # highest ever sent + 1
+    resend: Int32  # hole to fill, or NONE
+    entropy: Int32
+    listed: Int8
+    timed: Int8
+    plane: Int8
+    begun: Int8
+    deadline: Int
+    send_at: Int  # ps
+    # DCQCN
+    current: Float  # bits/s
+    target: Float
+    alpha: Float
+    decreased_at: Int
+    alpha_at: Int
+    increase_at: Int
+    sent_bytes: Int  # since the last step of the byte counter
+    timer_steps: Int
+    byte_steps: Int
+    # counters
+    retransmitted: Int
+    timeouts: Int
+    naks: Int
+    cnps: Int
+
+
+class RoceReceiver:
+    """The responding half."""
+
+    expected: Int32
+    highest: Int32
+    beyond: Int32
+    since_ack: Int32
+    hole: Int32  # the hole a NAK was sent for, or NONE
+    duplicates: Int32
+    cnp_at: Int  # ps, last CNP
+
+
+class RoceArrival:
+    """One packet at a receiver that keeps what is out of order."""
+
+    here: Int8
+
+
+class RoceMessage:
+    """How many slices of a message are not done."""
+
+    unsent: Int32
+    unreceived: Int32
+    first: Int32  # queue pair
+    slices: Int32
+
+
+class RoceFrame:
+    """What a packet says."""
+
+    pair: Int32
+    psn: Int32
+    payload: Int32
+    kind: Int8
+    last: Int8
+    spare: Int16
+
+
+class Roce(NamedTuple):
+    """State of the transport."""
+
+    params: Table[RoceParams]
+    nics: Table[RoceNic]
+    senders: Table[RoceSender]
+    receivers: Table[RoceReceiver]
+    arrivals: Table[RoceArrival]
+    messages: Table[RoceMessage]
+    frames: Table[RoceFrame]
