@@ -2,8 +2,8 @@
 
 Virtual time, interpreted: two endpoints over four planes; one plane falls silent in the middle of a
 transfer, which retires its values one by one, and returns later. The figure is the time from its
-return until all its values are in rotation again, the worst of some phases. Probes back off to one a second at most, so one
-second is the mark.
+return until all its values are in rotation again, the worst of some phases. Probes back off to one a
+second at most, so one second is the mark.
 
     python bench/recovery_hour.py [--json]
 """

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.engine import endpoint as doors
 from openmrc.engine import clock, lifecycle, paths, regions
+from openmrc.engine import endpoint as doors
 from openmrc.engine.build import Layout, build
 from openmrc.engine.params import Settings
 from openmrc.engine.states import QpEvent
@@ -149,9 +149,7 @@ class Endpoint:
         self.now = 0
         for peer in range(1 + max(self.peer_of)):
             lifecycle.open_peer(self.engine, 0, peer, PEER + peer)
-        regions.register(
-            self.engine, 0, R_KEY, REGION_VA, REGION_LENGTH, regions.Access.REMOTE_WRITE, 1, REGION_LOCAL
-        )
+        regions.register(self.engine, 0, R_KEY, REGION_VA, REGION_LENGTH, regions.Access.REMOTE_WRITE, 1, REGION_LOCAL)
         for qp in range(len(self.peer_of)):
             self.connect(qp)
 
@@ -279,8 +277,7 @@ class Endpoint:
     def completions(self) -> list[SimpleNamespace]:
         """Completions since the last look."""
         return [
-            _copy(self.engine.completions, row)
-            for row in iter(lambda: doors.next_completion(self.engine, 0), NONE)
+            _copy(self.engine.completions, row) for row in iter(lambda: doors.next_completion(self.engine, 0), NONE)
         ]
 
     def events(self) -> list[SimpleNamespace]:

@@ -1,4 +1,4 @@
-"""Whatever rows a peer, or somebody in its name, sends: no crash, nothing outside the regions, state that stays sane."""
+"""Whatever rows a peer, or somebody in its name, sends: no crash, nothing outside the regions, sane state."""
 
 from __future__ import annotations
 

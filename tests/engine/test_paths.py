@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from openmrc.engine import paths
@@ -111,7 +113,7 @@ def test_unanswered_probes_double_their_gap_up_to_a_second_and_never_stop() -> N
     for _ in range(40):
         endpoint.sends(Opcode.PROBE, entropy=entropy_of(1, 0))
         times.append(endpoint.now / us(1000))
-    gaps = [round(later - earlier) for earlier, later in zip(times, times[1:], strict=False)]
+    gaps = [round(later - earlier) for earlier, later in pairwise(times)]
     assert times[0] == 1
     assert gaps[:11] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000]
     assert set(gaps[10:]) == {1000}

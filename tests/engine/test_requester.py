@@ -160,7 +160,11 @@ def test_retransmission_says_so_and_asks_and_takes_another_path() -> None:
         first = endpoint.all_sent()[2]
         endpoint.receives(nack(2, NackReason.NO_PKT_BUFFER, first.entropy))
         again = endpoint.sends(
-            psn=2, retransmitted=1, ack_request=1, opcode=Opcode(first.opcode), traffic_class=TrafficClass.TRIMMABLE_RETX
+            psn=2,
+            retransmitted=1,
+            ack_request=1,
+            opcode=Opcode(first.opcode),
+            traffic_class=TrafficClass.TRIMMABLE_RETX,
         )
         assert again.entropy != first.entropy
         assert (again.va, again.payload, again.msn) == (first.va, first.payload, first.msn)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from openmrc.engine import regions, responder
 from openmrc.engine import endpoint as doors
+from openmrc.engine import regions, responder
 from openmrc.engine.messages import PostStatus
 from openmrc.engine.states import QpState
 from openmrc.engine.tables import Cause, CompletionKind, WcStatus

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from openmrc.engine import lifecycle
@@ -38,7 +40,7 @@ def test_infinite_retries_go_on_at_the_longest_timeout() -> None:
     for _ in range(12):
         endpoint.sends(retransmitted=1)
         times.append(endpoint.now)
-    gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in pairwise(times)]
     assert gaps[-1] == gaps[-2] == 17_179_869_184_000
     assert endpoint.qp().state == QpState.RTS
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from openmrc.engine import scheduler
 from openmrc.engine.queue_pairs import nominal_size
 from openmrc.engine.tables import NONE
-from tests.engine.diary import MTU, PEER, QPN, Endpoint, sack, steady
+from tests.engine.diary import MTU, PEER, Endpoint, sack, steady
 from tests.naive.rings import Rings
 
 PEER_OF = (0, 0, 0, 1, 1, 2)
@@ -146,4 +146,3 @@ def test_idle_queue_pair_keeps_no_credit() -> None:
     assert endpoint.qp(1).deficit == 0
     assert endpoint.qp(1).listed == 0
     endpoint.receives(sack(0), source=PEER)
-    assert QPN == endpoint.qp(0).qpn

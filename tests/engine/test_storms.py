@@ -101,9 +101,7 @@ def test_compiled_and_interpreted_engines_end_in_the_same_state(
     for pair in twins:
         storm(pair, plan)
     assert twins[0].diary == twins[1].diary
-    for name, interpreted, compiled in zip(
-        twins[0].engine._fields, twins[0].engine, twins[1].engine, strict=True
-    ):
+    for name, interpreted, compiled in zip(twins[0].engine._fields, twins[0].engine, twins[1].engine, strict=True):
         assert np.array_equal(np.asarray(interpreted), np.asarray(compiled)), name
 
 
