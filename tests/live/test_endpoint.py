@@ -1,0 +1,272 @@
+"""Bytes through real sockets: every format, family and impairment that needs no root."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from openmrc.verbs import (
+    AsyncEventKind,
+    ConnectionOptions,
+    Context,
+    ContextAttr,
+    DeadlineError,
+    EvFormat,
+    ExchangeError,
+    Listener,
+    QpState,
+    WcStatus,
+    connect,
+)
+from openmrc.wire.pcapng import read_frames
+from tests.live.pair import SMALL, addresses, joined
+
+SIZE = 1 << 16
+
+
+def fill(region: object, seed: int) -> None:
+    region.bytes[:] = list(random.Random(seed).randbytes(SIZE))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("family", [4, 6])
+@pytest.mark.parametrize("segmentation", [True, False])
+@pytest.mark.parametrize("planes", [1, 4])
+def test_a_write_arrives_byte_for_byte(family: int, segmentation: bool, planes: int) -> None:
+    attr = replace(SMALL, segmentation=segmentation)
+    with joined(planes=planes, family=family, attr=attr) as pair:
+        fill(pair.regions[0], 1)
+        pair.ends[0].write(pair.regions[0], pair.ends[0].remote.regions[0], timeout=20)
+        assert pair.regions[1].bytes.tobytes() == pair.regions[0].bytes.tobytes()
+        assert all(each.received_packets > 0 for each in pair.contexts[1].plane_counters())
+
+
+@pytest.mark.parametrize("form", [EvFormat.STEV, EvFormat.SRV6])
+def test_other_formats_carry_the_entropy_value_elsewhere(form: EvFormat) -> None:
+    attr = replace(SMALL, ev_format=form)
+    paths = []
+
+    def path_to(address: str, plane: int, ev: int) -> str:
+        paths.append((plane, ev))
+        return "::1"
+
+    with joined(family=6, attr=attr, carrier_of=path_to if form == EvFormat.SRV6 else None) as pair:
+        fill(pair.regions[0], 2)
+        pair.ends[0].write(pair.regions[0], pair.ends[0].remote.regions[0], timeout=20)
+        assert pair.regions[1].bytes.tobytes() == pair.regions[0].bytes.tobytes()
+        # Acknowledgements reflect the EV; one that did not come back whole would count for nothing.
+        assert all(ev.lost == 0 for ev in pair.ends[0].qp.ev_states())
+        assert bool(paths) == (form == EvFormat.SRV6)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "loss: 5%",
+        "delay: 300us",
+        "delay: 100us, jitter: 300us",
+        "corruption: 5%",
+        "duplicate: 20%",
+        "reorder: 10%",
+        "trim: 10%",
+        "rate: 400Mbps",
+        "down: plane 1",
+        "down: plane 0; at: 20ms, up: plane 0",
+    ],
+)
+def test_bytes_survive_every_impairment(words: str) -> None:
+    with joined(faults=words) as pair:
+        target = pair.ends[0].remote.regions[0]
+        for turn in range(4):
+            fill(pair.regions[0], turn)
+            pair.ends[0].write(pair.regions[0], target, timeout=20)
+            assert pair.regions[1].bytes.tobytes() == pair.regions[0].bytes.tobytes()
+        if "delay" not in words and "rate" not in words:
+            assert sum(each.impaired for each in pair.contexts[1].plane_counters()) > 0
+
+
+def test_a_spoilt_packet_is_refused_by_its_icrc_and_sent_again() -> None:
+    with joined(faults="corruption: 30%") as pair:
+        pair.ends[0].write(pair.regions[0], pair.ends[0].remote.regions[0], timeout=20)
+        assert sum(each.refused for each in pair.contexts[1].plane_counters()) > 0
+        assert pair.ends[0].qp.counters().retransmitted > 0
+
+
+def test_a_delay_is_felt() -> None:
+    with joined(faults="delay: 20ms") as pair:
+        began = time.monotonic()
+        pair.ends[0].write(pair.regions[0][:8], pair.ends[0].remote.regions[0], timeout=20)
+        assert time.monotonic() - began > 0.02
+
+
+def test_planes_may_die_and_return_while_the_schedule_runs() -> None:
+    with joined() as pair:
+        pair.contexts[1].impair("down: plane 0; at: 30ms, up: plane 0")
+        target, deadline = pair.ends[0].remote.regions[0], time.monotonic() + 20
+        bad = False
+        while time.monotonic() < deadline:
+            pair.ends[0].write(pair.regions[0], target, timeout=20)
+            states = [ev.state.name for ev in pair.ends[0].qp.ev_states() if ev.plane == 0]
+            bad = bad or "ASSUMED_BAD" in states
+            if bad and "ASSUMED_BAD" not in states:
+                break
+        assert bad
+        assert "ASSUMED_BAD" not in states
+        kinds = {event.kind for event in pair.contexts[0].poll_async_events()}
+        assert AsyncEventKind.EV_STATE in kinds
+
+
+def test_a_peer_that_falls_silent_ends_in_an_error_that_names_it() -> None:
+    with joined() as pair:
+        pair.contexts[1].impair("down: all")
+        pair.ends[0].qp.post_write(pair.regions[0], *_target(pair))
+        completion = pair.ends[0].send_cq.wait(20)[0]
+        assert completion.status == WcStatus.RETRY_EXC_ERR
+        assert pair.ends[0].qp.state == QpState.ERROR
+        for word in (pair.ends[0].remote.address.planes[0], "RETRIES_SPENT", "plane 0", "EV 0x", "acknowledged"):
+            assert word in completion.error
+
+
+def _target(pair: object) -> tuple[int, int]:
+    region = pair.ends[0].remote.regions[0]  # type: ignore[attr-defined]
+    return region.addr, region.r_key
+
+
+def test_a_write_outside_the_region_is_refused_and_touches_nothing() -> None:
+    with joined() as pair:
+        addr, r_key = _target(pair)
+        fill(pair.regions[0], 3)
+        pair.ends[0].qp.post_write(pair.regions[0], addr + 1, r_key)
+        assert pair.ends[0].send_cq.wait(20)[0].status == WcStatus.REM_ACCESS_ERR
+        assert pair.regions[1].bytes[-1] == 0
+
+
+def test_memory_is_never_touched_after_deregistration() -> None:
+    with joined() as pair:
+        memory = pair.regions[1].bytes
+        pair.regions[1].dereg()
+        fill(pair.regions[0], 4)
+        pair.ends[0].qp.post_write(pair.regions[0], *_target(pair))
+        assert pair.ends[0].send_cq.wait(20)[0].status == WcStatus.REM_ACCESS_ERR
+        assert not memory.any()
+
+
+def test_writes_with_immediate_complete_in_order_although_the_network_reorders() -> None:
+    with joined(faults="reorder: 30%, jitter: 200us") as pair:
+        pair.ends[1].qp.post_recv(32)
+        addr, r_key = _target(pair)
+        for number in range(12):
+            pair.ends[0].qp.post_write(pair.regions[0][:9000], addr, r_key, immediate=number, signaled=False)
+        arrived: list[int | None] = []
+        while len(arrived) < 12:
+            arrived += [completion.immediate for completion in pair.ends[1].recv_cq.wait(20)]
+        assert arrived == list(range(12))
+
+
+def test_a_mismatch_fails_at_once_on_both_sides_with_both_values() -> None:
+    planes = [addresses(side, 200, count, 4) for side, count in ((0, 1), (1, 2))]
+    with Context(planes[0], SMALL) as one, Context(planes[1], SMALL) as two, Listener(two, "127.0.0.1", 0) as listener:
+        errors: list[str] = []
+
+        def accept() -> None:
+            with pytest.raises(ExchangeError) as caught:
+                listener.accept(timeout=20, options=ConnectionOptions(mpr=4, max_recv_wr=64))
+            errors.append(str(caught.value))
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        with pytest.raises(ExchangeError, match="plane count: here 1, there 2"):
+            connect(one, "127.0.0.1", listener.port, timeout=20, options=ConnectionOptions(mpr=4, max_recv_wr=64))
+        thread.join()
+        assert "plane count: here 2, there 1" in errors[0]
+
+
+def test_an_address_in_use_is_named() -> None:
+    where = addresses(0, 201, 1, 4)
+    with Context(where, SMALL), pytest.raises(Exception, match=where[0]):
+        Context(where, SMALL)
+
+
+def test_closing_wakes_those_who_wait_and_leaves_no_thread() -> None:
+    before = threading.active_count()
+    with joined() as pair:
+        errors: list[BaseException] = []
+
+        def wait() -> None:
+            try:
+                pair.ends[0].send_cq.wait(20)
+            except BaseException as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        pair.contexts[0].close()
+        thread.join(5)
+        assert "closed" in str(errors[0])
+    assert threading.active_count() == before
+
+
+def test_a_wait_that_is_too_long_says_how_far_it_came() -> None:
+    with joined() as pair, pytest.raises(DeadlineError, match="packets acknowledged"):
+        pair.ends[0].send_cq.wait(0.01)
+
+
+def test_a_killed_peer_is_an_error_within_the_configured_time() -> None:
+    number, code = 210, "import sys; from tests.live.test_endpoint import serve; serve(int(sys.argv[1]))"
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(os.getpid())], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
+    )
+    assert child.stdout is not None
+    options = ConnectionOptions(mpr=4, max_wimm=16, max_recv_wr=64, timeout=12, linear_count=3, exponential_count=3)
+    try:
+        with Context(addresses(0, number, 2, 4), SMALL) as context:
+            region = context.alloc_pd().reg_mr(bytearray(SIZE))
+            port = int(child.stdout.readline())
+            with connect(context, "127.0.0.1", port, regions=[region], options=options, timeout=20) as peer:
+                peer.write(region, peer.remote.regions[0], timeout=20)
+                os.kill(child.pid, signal.SIGKILL)
+                child.wait(10)
+                began = time.monotonic()
+                peer.qp.post_write(region, peer.remote.regions[0].addr, peer.remote.regions[0].r_key)
+                completion = peer.send_cq.wait(options.give_up_s * 4 + 2)[0]
+                assert completion.status == WcStatus.RETRY_EXC_ERR
+                assert time.monotonic() - began < options.give_up_s * 2 + 1
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+
+
+def serve(parent: int) -> None:
+    """Be the peer that is killed."""
+    planes = [f"127.{100 + parent % 100}.211.{20 + plane}" for plane in range(2)]
+    options = ConnectionOptions(mpr=4, max_wimm=16, max_recv_wr=64)
+    with Context(planes, SMALL) as context, Listener(context, "127.0.0.1", 0) as listener:
+        region = context.alloc_pd().reg_mr(bytearray(SIZE))
+        print(listener.port, flush=True)  # noqa: T201
+        listener.accept(regions=[region], options=options, timeout=60)
+        signal.pause()
+
+
+def test_a_capture_shows_both_directions_of_every_plane(tmp_path: Path) -> None:
+    file = tmp_path / "planes.pcapng"
+    with joined(capture=file) as pair:
+        fill(pair.regions[0], 5)
+        pair.ends[0].write(pair.regions[0], pair.ends[0].remote.regions[0], timeout=20)
+    with file.open("rb") as stream:
+        frames = list(read_frames(stream))
+    assert {frame.interface.split()[1] for frame in frames} == {"0", "1"}
+    assert sum(len(frame.data) for frame in frames) > SIZE
+
+
+def test_planes_are_found_where_none_are_given() -> None:
+    attr = ContextAttr(max_qp=1, evs_per_plane=1)
+    with Context(attr=attr) as context:
+        assert "found" in context.describe()
+        assert 1 <= len(context.query_device().planes) <= 16

@@ -1,0 +1,94 @@
+import pytest
+
+from openmrc.errors import ConfigError
+from openmrc.faults import EVERYWHERE, WORDS, Impairment, Schedule
+from openmrc.units import PS_PER_MS, PS_PER_S
+
+
+def test_the_one_line_form_and_the_yaml_form_say_the_same() -> None:
+    line = Schedule.parse("at: 2s, down: plane 1; at: 4s, up: plane 1")
+    yaml = Schedule.parse("- {at: 2s, down: plane 1}\n- {at: 4s, up: plane 1}\n")
+    assert [(step.at, step.where, dict(step.change)) for step in line.steps] == [
+        (2 * PS_PER_S, "plane 1", {"down": True}),
+        (4 * PS_PER_S, "plane 1", {"down": False}),
+    ]
+    assert [(s.at, s.where, s.change) for s in line.steps] == [(s.at, s.where, s.change) for s in yaml.steps]
+
+
+def test_every_word_is_read_with_its_unit() -> None:
+    step = Schedule.parse(
+        "delay: 200us, jitter: 0.05ms, loss: 1%, corruption: 0.001, duplicate: 2%, reorder: 3%, "
+        "trim: 4%, rate: 1.5Gb/s, bit_errors: 1e-9"
+    ).steps[0]
+    assert set(step.change) == set(WORDS)  # a word added is a word tested
+    assert step.applied_to(Impairment()) == Impairment(
+        delay=200_000_000,
+        jitter=50_000_000,
+        loss=0.01,
+        corruption=0.001,
+        duplicate=0.02,
+        reorder=0.03,
+        trim=0.04,
+        rate=1_500_000_000,
+        bit_errors=1e-9,
+    )
+    assert step.where == EVERYWHERE
+
+
+def test_a_step_that_lasts_ends_by_itself() -> None:
+    first, last = Schedule.parse("at: 5s, for: 500ms, rate: 1Gbps, on: plane 0").steps
+    assert last.at == first.at + 500 * PS_PER_MS
+    assert last.applied_to(first.applied_to(Impairment())) == Impairment()
+
+
+def test_clear_forgets_everything() -> None:
+    step = Schedule.parse("clear: plane 2").steps[0]
+    assert step.where == "plane 2"
+    assert step.applied_to(Impairment(down=True, loss=0.5, delay=7)) == Impairment()
+
+
+def test_steps_are_put_in_order_of_time() -> None:
+    assert [step.at for step in Schedule.parse("at: 3s, down: all; up: all; at: 1s, loss: 1%").steps] == [
+        0,
+        PS_PER_S,
+        3 * PS_PER_S,
+    ]
+
+
+def test_an_unquoted_on_of_another_yaml_reader_is_understood() -> None:
+    assert Schedule.of([{"loss": "1%", True: "plane 1"}]).steps[0].where == "plane 1"
+
+
+@pytest.mark.parametrize(
+    ("text", "blamed"),
+    [
+        ("at: soon, down: plane 1", "'soon'"),
+        ("explode: plane 1", "'explode'"),
+        ("loss: 101%", "'101%'"),
+        ("loss: lots", "'lots'"),
+        ("rate: 7", "'7'"),
+        ("delay: -1us", "'-1us'"),
+        ("down: plane 1, up: plane 2", "2 places"),
+        ("clear: plane 1, loss: 1%", "clear stands alone"),
+        ("at: 2s", "no word"),
+        ("just words", "just words"),
+        ("[[1, 2]]", "['1', '2']"),
+        ("{unclosed", "unclosed"),
+    ],
+)
+def test_wrong_words_are_refused_by_name(text: str, blamed: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Schedule.parse(text)
+    assert blamed.strip("'") in str(caught.value)
+
+
+@pytest.mark.parametrize("where", ["plane 4", "plane x", "spine 3"])
+def test_an_unknown_place_is_refused_by_the_world_that_does_not_have_it(where: str) -> None:
+    step = Schedule.parse(f"down: {where}").steps[0]
+    with pytest.raises(ConfigError, match=where):
+        step.planes(4)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(ConfigError, match="nowhere"):
+        Schedule.read(tmp_path / "nowhere.yaml")
