@@ -1,0 +1,33 @@
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from openmrc.apps.demo_story import file_digest, make_file, outages_of, story_faults
+from openmrc.faults import Schedule
+
+
+@pytest.mark.parametrize("planes", [1, 2, 3, 4, 16])
+def test_in_the_story_every_silenced_plane_comes_back_before_the_end(planes: int) -> None:
+    outages = outages_of(Schedule.parse(story_faults(10.0, planes)), planes)
+    assert len(outages) == max(planes - 1, 1)
+    assert all(each.up is not None and each.down < each.up < 10.0 for each in outages)
+
+
+@pytest.mark.parametrize("planes", [2, 4, 16])
+def test_in_the_story_one_plane_always_carries(planes: int) -> None:
+    outages = outages_of(Schedule.parse(story_faults(10.0, planes)), planes)
+    assert 0 not in {each.plane for each in outages}
+
+
+def test_outages_of_all_planes_and_without_an_end() -> None:
+    outages = outages_of(Schedule.parse("at: 1s, down: all; at: 2s, up: plane 0; at: 3s, down: plane 0"), 2)
+    assert [(each.plane, each.down, each.up) for each in outages] == [(0, 1.0, 2.0), (1, 1.0, None), (0, 3.0, None)]
+
+
+def test_the_same_seed_makes_the_same_file(tmp_path: Path) -> None:
+    first = make_file(tmp_path / "a", (5 << 20) + 3, 7)
+    assert first == make_file(tmp_path / "b", (5 << 20) + 3, 7)
+    assert first != make_file(tmp_path / "c", (5 << 20) + 3, 8)
+    assert (tmp_path / "a").stat().st_size == (5 << 20) + 3
+    assert file_digest(tmp_path / "a") == first == hashlib.sha256((tmp_path / "a").read_bytes()).hexdigest()

@@ -1,0 +1,50 @@
+import socket
+
+import pytest
+
+from openmrc.apps.planes import Side, free_address, interface_planes, is_this_machine, local_planes, loopback_planes
+from openmrc.errors import ConfigError
+
+
+def test_both_sides_of_a_number_of_planes_have_addresses_of_their_own() -> None:
+    assert loopback_planes(3, Side.SERVER) == ["127.0.1.1", "127.0.2.1", "127.0.3.1"]
+    assert not set(loopback_planes(16, Side.SERVER)) & set(loopback_planes(16, Side.CLIENT))
+
+
+def test_addresses_are_taken_as_given() -> None:
+    assert local_planes("10.0.0.1, [::1]:9000,", Side.SERVER) == ["10.0.0.1", "[::1]:9000"]
+
+
+@pytest.mark.parametrize("count", ["0", "17"])
+def test_a_number_of_planes_out_of_range_is_refused(count: str) -> None:
+    with pytest.raises(ConfigError, match=r"--planes: .* allowed are 1 to 16"):
+        local_planes(count, Side.SERVER)
+
+
+def test_an_address_in_use_gets_the_next_free_port() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as user:
+        user.bind(("127.44.1.1", 0))
+        port = user.getsockname()[1]
+        chosen = free_address(f"127.44.1.1:{port}")
+    assert chosen.startswith("127.44.1.1:")
+    assert int(chosen.rpartition(":")[2]) > port
+
+
+def test_a_server_leaves_the_choice_and_a_client_beside_it_gets_ports() -> None:
+    assert local_planes(None, Side.SERVER) == []
+    assert local_planes(None, Side.CLIENT, "192.0.2.1") == []
+    assert local_planes(None, Side.CLIENT, "localhost")
+
+
+def test_this_machine_is_known_by_its_addresses() -> None:
+    assert is_this_machine("localhost")
+    assert is_this_machine("127.3.2.1")
+    assert not is_this_machine("192.0.2.1")
+
+
+def test_an_unknown_interface_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"no interface 'nosuch0' .* there are .*lo"):
+        interface_planes("nosuch0", 0)
+    assert interface_planes("lo", 0) == ["127.0.0.1"]
+    with pytest.raises(ConfigError, match="--gid-index: lo has addresses 0 to"):
+        interface_planes("lo", 99)
