@@ -14,10 +14,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from openmrc.errors import PeerError
+from openmrc.errors import MrcError, PeerError
 from openmrc.verbs import CompletionQueue, Connection, DeadlineError, ExchangeError, WorkCompletion
 
 Wanted = TypeVar("Wanted")
+LAST_WORDS_SECONDS = 0.5  # for why the peer stopped, when it has stopped
 VERSION = 1  # of the words that both sides of an application speak
 
 
@@ -66,6 +67,7 @@ class Conversation:
         self.timeout = timeout
         self._words = words | Gave
         self._inbox: collections.deque[Any] = collections.deque()
+        self._end: PeerError | None = None  # why nothing more will be heard
 
     @property
     def peer(self) -> str:
@@ -73,20 +75,31 @@ class Conversation:
         return f"{self.connection.remote.name} at {self.connection.channel.peer}"
 
     def tell(self, message: Any) -> None:
-        """Send a word."""
-        self.connection.tell(message)
+        """Send a word; if the peer has given up, its reason is what is raised."""
+        try:
+            self.connection.tell(message)
+        except ExchangeError as error:
+            while self._end is None:
+                self._listen(LAST_WORDS_SECONDS)
+            raise self._end from error
 
     def give_up(self, reason: str) -> None:
-        """Tell the peer why we stop; the peer may be gone already."""
+        """Tell the peer why we stop, and let it read that; the peer may be gone already."""
+        deadline = time.monotonic() + LAST_WORDS_SECONDS
         try:
             self.connection.tell(Gave(reason[:1000]))
-        except PeerError:
+            # Closing with unread words would make the kernel discard ours (RFC 1122 4.2.2.13).
+            while (left := deadline - time.monotonic()) > 0:
+                self.connection.hear(Any, timeout=left)
+        except MrcError:
             return
 
     def hear(self, kind: type[Wanted] | tuple[type[Wanted], ...], timeout: float | None = None) -> Wanted:
         """Return the peer's next word, which must be of this kind."""
         if not self._inbox:
             self._listen(self.timeout if timeout is None else timeout)
+        if not self._inbox:
+            raise self._end or self.lost("said nothing")
         message = self._inbox.popleft()
         if not isinstance(message, kind):
             raise self.lost(f"said {type(message).__name__} instead of {getattr(kind, '__name__', kind)}")
@@ -119,6 +132,8 @@ class Conversation:
             left = deadline - time.monotonic()
             if any(found) or left <= 0 or (or_word and self._inbox):
                 return found
+            if self._end is not None:
+                raise self._end
             if self._sleep(cqs, left):
                 self._listen(self.timeout)
 
@@ -136,12 +151,17 @@ class Conversation:
         return any(fd == channel for fd, _ in poller.poll(seconds * 1000))
 
     def _listen(self, seconds: float) -> None:
+        """Take the peer's next word into the inbox, or note that there will be none."""
+        if self._end is not None:
+            return
         try:
             message = self.connection.hear(self._words, timeout=seconds)
         except (ExchangeError, DeadlineError) as error:
-            raise PeerError(f"{error}; {self.connection.describe()}") from error
+            self._end = PeerError(f"{error}; {self.connection.describe()}")
+            return
         if isinstance(message, Gave):
-            raise GaveUpError(f"{self.peer} gave up: {message.reason}")
+            self._end = GaveUpError(f"{self.peer} gave up: {message.reason}")
+            return
         self._inbox.append(message)
 
     def _good(self, completions: list[WorkCompletion]) -> list[WorkCompletion]:
@@ -152,12 +172,9 @@ class Conversation:
 
     def _failed(self, completion: WorkCompletion) -> PeerError:
         """A peer that gave up has said why, and its word may still be on its way."""
-        try:
-            self._listen(0.2)
-        except GaveUpError as error:
-            return error
-        except PeerError:
-            pass
+        self._listen(LAST_WORDS_SECONDS)
+        if isinstance(self._end, GaveUpError):
+            return self._end
         return self.lost(f"{completion.status.name}: {completion.error}")
 
     def lost(self, what: str) -> PeerError:

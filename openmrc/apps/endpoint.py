@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from openmrc.apps.nic_file import NicFile, from_environment
 from openmrc.errors import ConfigError
 from openmrc.faults import Schedule
 from openmrc.verbs import ConnectionOptions, Context, ContextAttr, EvFormat
@@ -36,8 +37,24 @@ def open_endpoint(options: EndpointOptions) -> Context:
         raise ConfigError(f"--cc: {options.algorithm!r} is not one of {', '.join(ALGORITHMS)}")
     if options.mtu not in (0, *MTUS):
         raise ConfigError(f"--mtu: {options.mtu} is not one of {', '.join(map(str, MTUS))}")
+    nic = from_environment() if not options.planes else None
+    if nic is not None:
+        return open_described(nic, options)
     attr = ContextAttr(ev_format=FORMATS[options.ev_format], max_qp=options.max_qp)
     return Context(options.planes, attr, faults=options.faults, capture=options.capture)
+
+
+def open_described(nic: NicFile, options: EndpointOptions) -> Context:
+    """Open a NIC that a file describes, in SRv6 format: the file knows its paths."""
+    mtu = options.mtu or MTUS[-1]
+    return Context(
+        nic.planes,
+        ContextAttr(ev_format=EvFormat.SRV6, max_qp=options.max_qp, mtu=mtu),
+        settings=nic.settings(mtu),
+        faults=options.faults,
+        capture=options.capture,
+        carrier_of=nic.carrier_of,
+    )
 
 
 def connection_options(context: Context, mtu: int, max_send_wr: int = 128, max_recv_wr: int = 256) -> ConnectionOptions:

@@ -122,7 +122,11 @@ class Stream:
         self._peak = Peak()
         if not self._sends:
             self.done = Done(0, 0, 0.0, 0.0)
-        while self.done is None or not self._peer_is_done():
+        while True:
+            if self.done is None:
+                self._post()
+            if self.done is not None and self._peer_is_done():
+                return
             self._turn()
 
     def _peer_is_done(self) -> bool:
@@ -135,8 +139,6 @@ class Stream:
         return not immediate or sum(lane.taken for lane in self._lanes) >= self.peer_done.iterations
 
     def _turn(self) -> None:
-        if self.done is None:
-            self._post()
         left = max(self._interval_began + TICK - time.perf_counter(), 0.0)
         found = self._conversation.wait(self._cqs, left, 256, or_word=True)
         now = time.perf_counter()

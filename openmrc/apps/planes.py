@@ -38,8 +38,7 @@ def local_planes(text: str | None, side: Side, host: str | None = None) -> list[
         count = int(text)
         if not 1 <= count <= MAX_PLANES:
             raise ConfigError(f"--planes: {count} planes, allowed are 1 to {MAX_PLANES}")
-        given = loopback_planes(count, side)
-        return [free_address(address) for address in given] if side == Side.CLIENT else given
+        return [free_address(address) for address in loopback_planes(count, side)]
     return [part for each in text.split(",") if (part := each.strip())]
 
 

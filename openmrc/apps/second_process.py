@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import subprocess
@@ -52,7 +53,7 @@ class SecondProcess:
             raise PeerError(f"{self._name}: did not end within {END_SECONDS:g} s") from None
 
     def end(self) -> None:
-        """End it, gently if it listens to that."""
+        """Stop it, gently if it listens to that."""
         if self._process.poll() is None:
             self._process.terminate()
             try:
@@ -67,6 +68,9 @@ class SecondProcess:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if error is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(END_SECONDS)
         self.end()
 
     def _wait_for_port(self, reader: int) -> int:

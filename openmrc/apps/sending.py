@@ -90,6 +90,7 @@ class Sender:
         self._posted = 0  # pieces
         self._read = 0  # pieces whose slot of ours may be used again
         self._taken = 0  # pieces that the receiver has taken
+        self._credited = 0  # bytes of those
         self._lengths: dict[int, int] = {}  # by piece
 
     def run(self, host: str, begin: Callable[[Connection], Any] | None = None) -> None:
@@ -226,8 +227,9 @@ class Sender:
         if taken > self._posted:
             raise self.conversation.lost(f"took {taken} pieces of {self._posted}")
         for piece in range(self._taken, taken):
-            self.progress.done += self._lengths.pop(piece)
+            self._credited += self._lengths.pop(piece)
         self._taken = taken
+        self.progress.done = max(self.progress.done, self._credited)
 
     def _confirm(self, until: int) -> None:
         """Take confirmations until the file with this index has one."""
@@ -238,9 +240,8 @@ class Sender:
                 raise self.conversation.lost(f"confirmed file {stored.index} before file {len(self.stored)}")
             self.stored.append(FileResult(name=file.name, bytes=file.size, sha256=stored.sha256))
             self.progress.files_done = len(self.stored)
+            self.progress.done = max(self.progress.done, sum(file.bytes for file in self.stored))
 
     def _finish(self) -> None:
-        while self._taken < self._posted:
-            self._take_completions()
         self._confirm(len(self.files) - 1)
         self.finished = self.conversation.hear(Finished)

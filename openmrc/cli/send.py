@@ -71,5 +71,5 @@ def _report(sender: Sender, error: BaseException | None, as_json: bool) -> None:
         print_json(result)
     elif error is None:
         typer.echo(f"OK sent {summary(result)}")
-    elif sender.progress.total:
+    elif sender.began:
         typer.echo(f"mrc: {sender.progress.done} of {sender.progress.total} bytes were taken", err=True)

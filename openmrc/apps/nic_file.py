@@ -1,0 +1,59 @@
+"""A NIC described by a file: its addresses, its paths and the tuning for the network it is in.
+
+Where the environment names such a file (`MRC_NIC`), endpoints that are told nothing else follow it. `mrc lab exec`
+does that, so that a command inside a lab needs no options; a controller could do it for a real host.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from openmrc.engine.params import Settings
+from openmrc.errors import ConfigError
+
+VARIABLE = "MRC_NIC"
+
+
+class NicFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """One NIC, its planes in order."""
+
+    name: str
+    planes: list[str]  # own address on each plane
+    carriers: list[dict[str, list[str]]]  # per plane: remote address -> the addresses that lead there, one a path
+    link_gbps: float  # all planes together
+    base_rtt_us: float  # unloaded, longest path
+    target_delay_us: float  # queueing to aim at
+    trimming: bool  # whether switches trim
+
+    def carrier_of(self, address: str, plane: int, ev: int) -> str:
+        """Return the address that leads to `address` on an EV: the EVs of a plane take its paths in turn."""
+        ways = self.carriers[plane].get(address)
+        if ways is None:
+            raise ConfigError(f"{self.name}: no path to {address} on plane {plane}")
+        return ways[ev % len(ways)]
+
+    def settings(self, mtu: int) -> Settings:
+        """Return the engine's tuning for this network."""
+        return Settings(
+            mtu=mtu,
+            link_gbps=self.link_gbps,
+            base_rtt_us=self.base_rtt_us,
+            base_rtt_measured=False,
+            target_delay_us=self.target_delay_us,
+            trimming=self.trimming,
+            timestamp_unit=1,
+        )
+
+
+def from_environment() -> NicFile | None:
+    """Return what the file says that the environment names; None where it names none."""
+    path = os.environ.get(VARIABLE)
+    if not path:
+        return None
+    try:
+        return msgspec.json.decode(Path(path).read_bytes(), type=NicFile)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise ConfigError(f"{VARIABLE}={path}: cannot be read: {error}") from error
