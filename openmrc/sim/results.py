@@ -121,7 +121,7 @@ def spread(values: NDArray[Any]) -> dict[str, float | None]:
     return {name: round(float(value), 6) for name, value in found.items()}
 
 
-def packets(run: Run) -> dict[str, int]:
+def packets(run: Run) -> dict[str, float]:
     """Return what became of packets: counts of the transport, of switches and of broken links."""
     links, counters = run.results.links, run.results.counters
     return {
@@ -132,6 +132,7 @@ def packets(run: Run) -> dict[str, int]:
         "dropped_full_queue": int(links["dropped"].sum()),
         "lost_on_links": int(links["lost"].sum()),
         "ecn_marked": int(links["marked"].sum()),
+        "lost_per_flow": round(float(links["lost"].sum() / max(1, len(run.work.moving))), 6),
     }
 
 
@@ -139,16 +140,14 @@ def goodput(run: Run) -> dict[str, Any]:
     """Return payload that arrived over time: of all finished flows, of each plane, and on each tier."""
     topology, span = run.topology, run.span
     done = run.work.moving[run.results.finished[run.work.moving] < NEVER]
-    rates = 8 * run.work.traffic.size[done] * (PS_PER_S / 1e9)
-    each = rates / np.maximum(1, run.results.finished[done] - run.results.started[done])
     carried = _payload(run) * 8 / 1e9 / (span / PS_PER_S)
     to_nics = topology.link_destination < topology.nics
     tier = topology.link_tier.astype(np.int64)
     downwards = to_nics | (topology.node_tier[topology.link_source] > topology.node_tier[topology.link_destination])
     planes = int(topology.link_plane.max()) + 1
     return {
-        "total": round(float(rates.sum() / span), 6),
-        "flow": spread(each),
+        "total": round(float(run.work.traffic.size[done].sum()) * 8e-9 / (span / PS_PER_S), 6),
+        "flow": _rates(run, done),
         "plane": np.bincount(topology.link_plane[to_nics], carried[to_nics], planes).round(6).tolist(),
         "tier": {
             LinkTier(int(level)).name.lower(): round(float(carried[(tier == level) & downwards].sum()), 6)
@@ -195,8 +194,15 @@ def _workload(run: Run, number: int) -> dict[str, Any]:
         "finished": int((finished < NEVER).sum()),
         "bytes": int(run.work.traffic.size[mine].sum()),
         "fct_us": completion_times(run.results, mine),
+        "flow_gbps": _rates(run, mine[finished < NEVER]),
         "last_finish_us": _us(int(finished[finished < NEVER].max())) if (finished < NEVER).any() else None,
     }
+
+
+def _rates(run: Run, done: Ints) -> dict[str, float | None]:
+    """Return the rates of finished flows, each over its own time (Gb/s)."""
+    took = np.maximum(1, run.results.finished[done] - run.results.started[done])
+    return spread(8 * run.work.traffic.size[done] * (PS_PER_S / 1e9) / took)
 
 
 def _slowest(run: Run) -> list[dict[str, Any]]:

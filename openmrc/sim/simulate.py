@@ -91,9 +91,12 @@ def prepare(scenario: Scenario) -> Prepared:
         else:
             name = str(workload.__struct_config__.tag)
             plans.append((name, plan_of(hosts_of(topology), workload, scenario.seed + number)))
+    work = joined(plans)
+    if work.single_path.any():
+        warnings.append(f"background: single_path: {scenario.transport.name} sprays these messages like all others")
     words = schedule(scenario)
     broken = timeline.columns(topology, words, scenario.seed, failures)
-    return Prepared(topology, joined(plans), broken, timeline.events(words), warnings)
+    return Prepared(topology, work, broken, timeline.events(words), warnings)
 
 
 def _matrix(workload: Matrix, topology: Topology) -> matrix.Matrix:
