@@ -1,0 +1,43 @@
+"""The JSON Schema of what the commands print with --json; kept in docs/schema, current by a test."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from openmrc.apps.demo_story import DemoResult
+from openmrc.apps.perf_report import PerfReport
+from openmrc.apps.transfer import TransferResult
+
+PRINTED: dict[str, tuple[type, str]] = {
+    "perf": (PerfReport, "What `mrc perf --json` prints."),
+    "transfer": (TransferResult, "What `mrc send --json` prints, and `mrc recv --json` for each transfer."),
+    "demo": (DemoResult, "What `mrc demo --json` prints."),
+}
+
+
+def schema(name: str) -> dict[str, Any]:
+    """Return the schema of one command's object."""
+    kind, title = PRINTED[name]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **msgspec.json.schema(kind)}
+
+
+def encoded(name: str) -> bytes:
+    """Return the schema's file."""
+    return msgspec.json.format(msgspec.json.encode(schema(name), order="sorted"), indent=2) + b"\n"
+
+
+def main() -> None:
+    """Write all of them: `python -m openmrc.apps.schemas docs/schema`."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
+    for name in PRINTED:
+        (folder / f"{name}.schema.json").write_bytes(encoded(name))
+
+
+if __name__ == "__main__":
+    main()

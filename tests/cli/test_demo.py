@@ -1,0 +1,49 @@
+"""`mrc demo` with a small file."""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import msgspec
+
+from openmrc.apps.demo_story import DemoResult
+
+from .processes import run
+
+
+def test_the_story_ends_well_and_leaves_a_page_but_no_data(tmp_path: Path) -> None:
+    code, said, complaints = run(
+        "demo",
+        "--size",
+        "24M",
+        "--planes",
+        2,
+        "--out",
+        tmp_path,
+        "--json",
+        "--impair",
+        "down: plane 1; at: 50ms, up: plane 1",
+    )
+    assert code == 0, complaints
+    result = msgspec.json.decode(said, type=DemoResult)
+    assert result.ok
+    assert result.bytes == 24 << 20
+    assert [(each.plane, each.down, each.up) for each in result.outages] == [(1, 0.0, 0.05)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["index.html", "timeline.svg"]
+    drawing = ElementTree.parse(tmp_path / "timeline.svg")
+    assert any(each.tag.endswith("rect") for each in drawing.iter())
+    assert result.sha256 in (tmp_path / "index.html").read_text()
+
+
+def test_the_last_line_says_ok_and_what_moved(tmp_path: Path) -> None:
+    code, said, complaints = run("demo", "--size", "8M", "--planes", 2, "--out", tmp_path, "--impair", "loss: 0.1%")
+    assert code == 0, complaints
+    last = said.splitlines()[-1]
+    assert last.startswith(f"OK {8 << 20} bytes, sha256 ")
+    assert last.endswith(" ms")
+
+
+def test_a_network_that_stays_silent_fails_with_the_reason_and_exit_code_1(tmp_path: Path) -> None:
+    code, said, _ = run("demo", "--size", "32M", "--planes", 2, "--out", tmp_path, "--impair", "at: 10ms, down: all")
+    assert code == 1
+    assert said.splitlines()[-1].startswith("FAILED: ")
+    assert "plane" in said.splitlines()[-1]

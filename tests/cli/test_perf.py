@@ -1,0 +1,89 @@
+"""`mrc perf` as two processes."""
+
+from pathlib import Path
+
+import msgspec
+from msgspec import UNSET
+
+from openmrc.apps.perf_report import PerfReport, Result
+
+from .processes import finish, listening, run
+
+
+def decoded(line: str) -> PerfReport:
+    return msgspec.json.decode(line, type=PerfReport)
+
+
+def test_bandwidth_both_ways_with_immediates_on_two_queue_pairs(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    code, said, complaints = run(
+        "perf", "--loopback", "--planes", 2, "-s", "64K", "-n", 300, "-q", 2, "-b", "--imm", "-w", 10,
+        "--report_gbits", "--json", "--out_json_file", file,
+    )  # fmt: skip
+    assert code == 0, complaints
+    report = decoded(said)
+    assert decoded(file.read_text()) == report
+    result = report.results
+    assert isinstance(result, Result)
+    assert (result.MsgSize, result.n_iterations) == (65536, 2 * 2 * 300)
+    assert isinstance(result.BW_average, float)
+    assert isinstance(result.BW_peak, float)
+    assert 0 < result.BW_average <= result.BW_peak
+    assert result.t_min is UNSET
+    assert [each.sender for each in report.mrc.directions] == ["client", "server"]
+    assert [each.bytes for each in report.mrc.directions] == [600 * 65536] * 2
+    assert abs(sum(plane.share for plane in report.mrc.planes) - 1) < 0.001
+    assert report.test_info.Number_of_qps == 2
+
+
+def test_a_sweep_of_sizes_is_a_list() -> None:
+    code, said, complaints = run(
+        "perf", "--loopback", "--planes", 1, "-a", "-s", "4K", "--min-size", "1K", "-n", 50, "--json"
+    )
+    assert code == 0, complaints
+    results = decoded(said).results
+    assert isinstance(results, list)
+    assert [each.MsgSize for each in results] == [1024, 2048, 4096]
+
+
+def test_latency_in_order_of_size_and_with_columns_of_perftest() -> None:
+    code, said, complaints = run("perf", "--loopback", "--planes", 2, "--lat", "-s", 8, "-n", 200)
+    assert code == 0, complaints
+    header, line = said.splitlines()[:2]
+    assert header.split() == [
+        "#bytes", "#iterations", "t_min[usec]", "t_max[usec]", "t_typical[usec]", "t_avg[usec]", "t_stdev[usec]",
+        "99%[usec]", "99.9%[usec]",
+    ]  # fmt: skip
+    size, count, least, most, typical, _, _, p99, p999 = map(float, line.split())
+    assert (size, count) == (8, 200)
+    assert 0 < least <= typical <= p99 <= p999 <= most
+
+
+def test_a_client_impairs_both_ends_and_sees_what_was_sent_again() -> None:
+    with listening("perf", "--planes", 2, "--json") as (server, port):
+        code, said, complaints = run(
+            "perf", "127.0.0.1", "-p", port, "--planes", 2, "-s", "1M", "-n", 20, "--impair", "loss: 1%", "--json"
+        )
+        served = finish(server)
+    assert (code, served[0]) == (0, 0), complaints + served[2]
+    assert decoded(said).mrc.retransmitted_packets > 0
+    assert decoded(said).mrc.faults == "loss: 1%"
+    assert decoded(served[1]).mrc.role == "server"
+
+
+def test_ends_that_do_not_fit_print_both_values_on_both_sides() -> None:
+    with listening("perf", "--planes", 2, "-m", 1024, "--json") as (server, port):
+        code, said, _ = run("perf", "127.0.0.1", "-p", port, "--planes", 2, "-m", 4096, "--json")
+        served = finish(server)
+    assert (code, served[0]) == (1, 1)
+    assert "path MTU: here 4096, there 1024" in (decoded(said).mrc.error or "")
+    assert "path MTU: here 1024, there 4096" in (decoded(served[1]).mrc.error or "")
+
+
+def test_perf_and_recv_tell_each_other_that_they_are_not_meant_for_each_other(tmp_path: Path) -> None:
+    with listening("recv", "--out", tmp_path, "--once", "--planes", 1, "--json") as (receiver, port):
+        code, _, complaints = run("perf", "127.0.0.1", "-p", port, "--planes", 1, "--timeout", 5)
+        finish(receiver)
+    assert code == 1
+    assert "'perf server'" in complaints
+    assert "'recv'" in complaints
