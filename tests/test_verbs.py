@@ -192,7 +192,7 @@ def test_posting_asks_for_the_right_state(qp: QueuePair) -> None:
 def test_a_full_queue_is_enomem_and_posted_memory_is_busy(qp: QueuePair) -> None:
     to_rts(qp)
     region = qp.pd.reg_mr(bytearray(64))
-    for _ in range(SMALL.max_send_wr):
+    for _ in range(qp.init.max_send_wr):
         qp.post_write(region, 0, 1)
     with pytest.raises(NoRoomError, match="full"):
         qp.post_write(region, 0, 1)

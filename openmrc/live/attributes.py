@@ -252,6 +252,7 @@ class EvStatus:
     state: EvState
     active: bool  # in the rotation, not in the reserve
     sent: int
+    acked: int
     lost: int
     marked: int
     trimmed: int

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from openmrc.live.attributes import WorkCompletion
-from openmrc.live.refusals import BusyError, ClosedError, DeadlineError, NoRoomError
+from openmrc.live.refusals import BusyError, ClosedError, DeadlineError
 
 if TYPE_CHECKING:
     from openmrc.live.context import Context
@@ -123,11 +123,10 @@ class CompletionQueue:
     def __init__(self, context: Context, cqe: int, cq_context: Any, channel: CompletionChannel | None) -> None:
         """`Context.create_cq` is the way to get one."""
         self.context = context
-        self.cqe = cqe  # completions it can hold
+        self.cqe = cqe  # completions asked for; it never overruns: send and receive queues bound what can be in it
         self.cq_context = cq_context
         self.channel = channel
         self.users = 0  # queue pairs
-        self.overrun = False
         self._ready: collections.deque[WorkCompletion] = collections.deque()
         self._bell = Bell()
         self.bell_index = context.nic.add_cq(self)
@@ -204,9 +203,6 @@ class CompletionQueue:
 
     def put(self, completion: WorkCompletion) -> None:
         """Append a completion; the data path has rung the bell already, if it was armed."""
-        if len(self._ready) >= self.cqe:
-            self.overrun = True
-            raise NoRoomError(f"completion queue: more than its {self.cqe} entries; poll more often or make it larger")
         self._ready.append(completion)
 
     def wake(self) -> None:

@@ -11,9 +11,9 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from openmrc.live.context import Context
     from openmrc.live.queue_pair import QueuePair
 
+_Request = TypeVar("_Request", SendWr, RecvWr)
 _ACTIVE_SHARE = 4  # of so many EVs of a plane, one is the reserve
 _COLLECTED = 256  # completions taken at once
 _POLL_SECONDS = 0.002  # between looks at a queue that is to drain
@@ -259,8 +260,7 @@ class Nic:
         """Post writes; the first refused one ends it."""
         self._check_open()
         with self._posting:
-            for begin in range(0, len(requests), COMMANDS):
-                batch = requests[begin : begin + COMMANDS]
+            for batch in self._batches(qp, CompletionKind.SEND, requests):
                 slices = [self._check_write(qp, request) for request in batch]
                 for index, (request, part) in enumerate(zip(batch, slices, strict=True)):
                     self._lay_write(index, qp, request, part)
@@ -268,19 +268,18 @@ class Nic:
                 done = self._run_commands(len(batch))
                 if done < len(batch):
                     self._forget_posted(qp, len(batch) - done)
-                    raise self._refusal(qp, done, "send", qp.init.max_send_wr)
+                    raise self._refusal(qp, done, CompletionKind.SEND)
 
     def post_recv(self, qp: QueuePair, requests: Sequence[RecvWr]) -> None:
         """Post receives; the first refused one ends it."""
         self._check_open()
         with self._posting:
-            for begin in range(0, len(requests), COMMANDS):
-                batch = requests[begin : begin + COMMANDS]
+            for batch in self._batches(qp, CompletionKind.RECEIVE, requests):
                 for index, request in enumerate(batch):
                     self._commands[index] = (1, qp.row, _signed(request.wr_id), *[0] * 8, drive.NOT_DONE)
                 done = self._run_commands(len(batch))
                 if done < len(batch):
-                    raise self._refusal(qp, done, "receive", qp.init.max_recv_wr)
+                    raise self._refusal(qp, done, CompletionKind.RECEIVE)
 
     def outstanding(self, qp: QueuePair) -> int:
         """Return how many posted writes have not completed."""
@@ -471,6 +470,26 @@ class Nic:
             drive.NOT_DONE,
         )
 
+    def _batches(self, qp: QueuePair, kind: CompletionKind, requests: Sequence[_Request]) -> Iterator[list[_Request]]:
+        """Cut requests into what one turn takes; ENOMEM where the queue pair's own depth ends."""
+        waiting = list(requests)
+        while waiting:
+            count = min(COMMANDS, self._room(qp, kind))
+            if count <= 0:
+                raise self._is_full(qp, kind)
+            yield waiting[:count]
+            waiting = waiting[count:]
+
+    def _room(self, qp: QueuePair, kind: CompletionKind) -> int:
+        row = self._motor.engine.qps[qp.row]
+        if kind == CompletionKind.SEND:
+            return qp.init.max_send_wr - (row.message_tail - row.message_head)
+        return qp.init.max_recv_wr - (row.receive_tail - row.receive_head)
+
+    def _is_full(self, qp: QueuePair, kind: CompletionKind) -> NoRoomError:
+        depth = qp.init.max_send_wr if kind == CompletionKind.SEND else qp.init.max_recv_wr
+        return NoRoomError(f"queue pair {qp.qpn:#x}: its {kind.name.lower()} queue of {depth} is full")
+
     def _run_commands(self, count: int) -> int:
         """Have the engine take the commands; return how many it took before it refused one."""
         commands = self._motor.wires.commands
@@ -481,12 +500,14 @@ class Nic:
                 return index
         return count
 
-    def _refusal(self, qp: QueuePair, index: int, queue: str, depth: int) -> Exception:
+    def _refusal(self, qp: QueuePair, index: int, kind: CompletionKind) -> Exception:
         code = self._motor.wires.commands[index].status
         if code == PostStatus.FULL:
-            return NoRoomError(f"queue pair {qp.qpn:#x}: its {queue} queue of {depth} is full")
+            return self._is_full(qp, kind)
         if code == PostStatus.WRONG_STATE:
-            return InvalidArgumentError(f"queue pair {qp.qpn:#x}: posting to the {queue} queue in {qp.state.name}")
+            return InvalidArgumentError(
+                f"queue pair {qp.qpn:#x}: posting to the {kind.name.lower()} queue in {qp.state.name}"
+            )
         if code == PostStatus.TOO_LONG:
             return InvalidArgumentError(f"queue pair {qp.qpn:#x}: a message may have at most 2 GiB")
         return ClosedError("context: it was closed")

@@ -70,6 +70,7 @@ def ev_states(motor: Motor, qp: int) -> list[EvStatus]:
                 state=EvState(ev.state),
                 active=ev.slot < motor.engine.lanes[ev.lane].active,
                 sent=ev.sent,
+                acked=ev.acked,
                 lost=ev.lost,
                 marked=ev.marked,
                 trimmed=ev.trimmed,
