@@ -1,0 +1,201 @@
+"""House rules that a machine can check, by reading the sources.
+
+Direction of imports and the ban of clocks and sockets below the worlds are contracts in pyproject.toml too;
+here stands what import-linter cannot see.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "openmrc"
+SPEAKERS = {"core/jit.py"}  # says on stderr that code is being compiled: silence would look like a hang
+SPEAKING_FOLDERS = {"cli", "apps"}
+SANS_IO = ("engine", "wire", "core", "fabric")
+WORLDLY = {
+    "asyncio", "concurrent", "datetime", "multiprocessing", "os", "random", "select", "selectors", "signal", "socket",
+    "ssl", "subprocess", "threading", "time",
+}  # fmt: skip
+WORLDLY_EXCEPTIONS = {("core/jit.py", "os"), ("core/jit.py", "time")}  # the cache folder; how long a compile took
+COMPILED = {"kernel", "rare_kernel", "entry"}
+
+# Functions that somebody calls whom we cannot see: name -> who.
+CALLED_FROM_OUTSIDE = {
+    "on_end": "Numba's compile listener",
+    "on_start": "Numba's compile listener",
+    "list_commands": "click, to order the commands of --help",
+    "format_commands": "click, to print the commands of --help",
+    "ack_cq_events": "users of the application API, as mrc_ack_cq_events",
+    "render": "rich, for a column of a progress bar",
+}
+REGISTERED_BY = {"command", "callback", "variant", "overload", "register", "fixture", "setter", "exception_handler"}
+PUBLIC_TWIN = "_async"  # the awaitable twin of a method of the application API
+
+LAZY = re.compile(r"\w+:\w+$")  # "module:function", how the command line names what it imports when asked for
+
+
+def sources() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+@functools.cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The modules a file imports, wherever in it."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield node.module
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def decorators(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """The last names of a function's decorators: `kernel`, `command`, `variant`."""
+    called = (node.func if isinstance(node, ast.Call) else node for node in function.decorator_list)
+    return {node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "") for node in called}
+
+
+def test_numba_is_behind_one_module() -> None:
+    for path in sources():
+        outside = {module.split(".")[0] for module in imported(path)} & {"numba", "llvmlite"}
+        assert not outside or name_of(path) == "core/jit.py", f"{name_of(path)} imports {outside}"
+
+
+def test_the_protocol_knows_no_clock_socket_thread_or_file() -> None:
+    for path in sources():
+        if name_of(path).split("/")[0] in SANS_IO:
+            worldly = {module.split(".")[0] for module in imported(path)} & WORLDLY
+            worldly -= {module for file, module in WORLDLY_EXCEPTIONS if file == name_of(path)}
+            assert not worldly, f"{name_of(path)} imports {worldly}"
+
+
+def test_the_engine_opens_no_file() -> None:
+    for path in sorted((PACKAGE / "engine").rglob("*.py")):
+        called = {
+            node.func.id for node in ast.walk(tree(path)) if isinstance(node, ast.Call) and hasattr(node.func, "id")
+        }
+        assert "open" not in called, name_of(path)
+
+
+def test_only_programs_print() -> None:
+    for path in sources():
+        if name_of(path) in SPEAKERS or name_of(path).split("/")[0] in SPEAKING_FOLDERS:
+            continue
+        for node in ast.walk(tree(path)):
+            prints = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+            assert not prints, f"{name_of(path)}:{getattr(node, 'lineno', 0)} prints"
+
+
+def test_kernels_say_their_types() -> None:
+    for path in sources():
+        for function in functions(path):
+            if decorators(function) & COMPILED:
+                arguments = function.args.args + function.args.kwonlyargs
+                untyped = [argument.arg for argument in arguments if argument.annotation is None]
+                assert not untyped, f"{name_of(path)}: {function.name} does not say the type of {untyped}"
+                assert function.returns is not None, f"{name_of(path)}: {function.name} does not say what it returns"
+
+
+def test_kernels_of_the_engine_neither_raise_nor_format() -> None:
+    for path in sorted((PACKAGE / "engine").rglob("*.py")):
+        for function in functions(path):
+            if decorators(function) & COMPILED:
+                for node in ast.walk(function):
+                    assert not isinstance(node, ast.Raise | ast.JoinedStr | ast.Try | ast.NamedExpr), (
+                        f"{name_of(path)}:{node.lineno} cannot be compiled, or not without allocating"
+                    )
+
+
+@functools.cache
+def mentions() -> Counter[str]:
+    """How often each name is used, in the package, its tests and its benches; a definition is no use."""
+    used: Counter[str] = Counter()
+    for folder in ("openmrc", "tests", "bench", "spec", "docs", "examples"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(tree(path)):
+                if isinstance(node, ast.Name):
+                    used[node.id] += 1
+                elif isinstance(node, ast.Attribute):
+                    used[node.attr] += 1
+                elif isinstance(node, ast.alias):
+                    used[node.name.split(".")[-1]] += 1
+                elif isinstance(node, ast.Constant) and isinstance(node.value, str) and LAZY.match(node.value):
+                    used[node.value.split(":")[1]] += 1
+    return used
+
+
+def is_reached(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether somebody calls it, by all we can see or have been told."""
+    name = function.name
+    if name.startswith("__") or name in CALLED_FROM_OUTSIDE or decorators(function) & REGISTERED_BY:
+        return True
+    return mentions()[name] > 0 or (name.endswith(PUBLIC_TWIN) and mentions()[name.removesuffix(PUBLIC_TWIN)] > 0)
+
+
+@pytest.mark.parametrize("folder", sorted({name_of(path).split("/")[0] for path in sources()}))
+def test_no_function_is_without_a_caller_or_a_test(folder: str) -> None:
+    lonely = [
+        f"{name_of(path)}: {function.name}"
+        for path in sources()
+        if name_of(path).split("/")[0] == folder
+        for function in functions(path)
+        if not is_reached(function)
+    ]
+    assert not lonely
+
+
+def test_the_list_of_outside_callers_has_nothing_stale() -> None:
+    defined = {function.name for path in sources() for function in functions(path)}
+    assert set(CALLED_FROM_OUTSIDE) <= defined
+
+
+LEFT_UNDONE = re.compile(
+    r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK", "NotImplemented" + "Error"]) + r")\b"
+)
+
+
+def test_nothing_is_left_for_later() -> None:
+    for folder in ("openmrc", "tests", "bench", "spec", "docs", "examples", "scenarios"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.suffix in {".py", ".md", ".toml", ".yaml", ".yml", ".lua", ".c"}:
+                found = LEFT_UNDONE.search(path.read_text(encoding="utf-8"))
+                assert found is None, f"{path.relative_to(ROOT)}: {found}"
+
+
+LONG_FUNCTION = 60  # lines of code, docstring aside; nearly all are under 40
+
+
+def test_functions_of_the_engine_stay_short() -> None:
+    for path in sorted((PACKAGE / "engine").rglob("*.py")):
+        for function in functions(path):
+            body = function.body[1:] if ast.get_docstring(function) else function.body
+            length = (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+            assert length <= LONG_FUNCTION, f"{name_of(path)}: {function.name} has {length} lines"
+
+
+def test_folders_export_nothing() -> None:
+    for path in PACKAGE.rglob("__init__.py"):
+        if path.parent != PACKAGE:
+            code = [node for node in tree(path).body if not isinstance(node, ast.Expr)]
+            assert not code, f"{name_of(path)}: import from where a thing lives"
