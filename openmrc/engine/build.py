@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openmrc.core import rng
-from openmrc.core.rows import Table, dtype_of, table
+from openmrc.core.rows import Table, table
 from openmrc.engine import tables
 from openmrc.engine.params import Settings, params_table
 from openmrc.engine.tables import NONE, Engine
@@ -88,11 +88,6 @@ def build(layout: Layout, settings: Settings, packets: int = 1, seed: int = 1) -
     _lay_peers(engine, peers)
     _lay_qps(engine, layout, qps, evs)
     return engine
-
-
-def with_packets(engine: Engine, packets: Table[Packet]) -> Engine:
-    """Return the same engine over another table of packets."""
-    return engine._replace(packets=packets)
 
 
 def column(rows: Table[Any], name: str) -> NDArray[Any]:
@@ -198,8 +193,3 @@ def _spread(size: ArrayLike, count: int) -> Sizes:
 def _powers_of_two(sizes: Sizes) -> Sizes:
     exponents = np.ceil(np.log2(np.maximum(sizes, 1))).astype(np.int64)
     return np.left_shift(np.int64(1), exponents)
-
-
-def row_bytes(row: type) -> int:
-    """Return the bytes one row of a table takes."""
-    return int(dtype_of(row).itemsize)
