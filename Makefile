@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: help setup demo test lint types warm clean
+.PHONY: help setup demo test lint types warm bpf clean
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -34,6 +34,15 @@ types: setup     ## strict type checking
 
 test: lint types warm  ## everything that must hold
 	@$(BIN)/pytest -n auto --dist worksteal
+
+BPF := openmrc/lab/bpf/port.bpf
+
+bpf: $(BPF).o    ## compile the lab's switch port; the object ships, so this is for those who change it (clang, libbpf-dev)
+
+# No path of this machine may be in it, so that the same compiler makes the same bytes anywhere.
+$(BPF).o: $(BPF).c
+	@cd $(@D) && clang -O2 -g -target bpf -mcpu=v3 -fdebug-prefix-map=$$PWD=. -I/usr/include/$$(uname -m)-linux-gnu \
+	  -Wall -Werror -c $(<F) -o $(@F) && llvm-strip -g $(@F)
 
 clean:           ## remove the environment and caches of this folder
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -38,6 +38,8 @@ COMMANDS: dict[str, dict[str, Command]] = {
     "Fabrics": {
         "plan": Command("plan:app", "Size a fabric: switches, optics, power, cost, blast radius, availability."),
         "fabric": Command("fabric:app", "Build, prove, export and read back a fabric's tables."),
+        "lab": Command("lab:app", "Run a real SRv6 fabric in namespaces of this machine."),
+        "doctor": Command("doctor:doctor", "Say what this machine lacks for a lab, and how to get it."),
         "sim": Command("sim:app", "Simulate fabrics packet by packet, with failures."),
     },
 }

@@ -1,0 +1,162 @@
+"""`mrc lab`: a real SRv6 fabric in network namespaces of this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from openmrc.lab.status import LabStatus
+
+app = typer.Typer(no_args_is_help=True, help="Run a real SRv6 fabric in namespaces of this machine (needs root).")
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Name = Annotated[str | None, typer.Option("--lab", "-l", help="Which lab, where several are up.")]
+_SHELL = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+@app.command()
+def up(
+    fabric: Annotated[Path, typer.Argument(metavar="FABRIC", help="fabric.yaml of two tiers at most.")],
+    name: Annotated[str | None, typer.Option("--name", help="Another name than the fabric's.")] = None,
+    trimming: Annotated[bool, typer.Option("--trim/--no-trim", help="Whether full ports trim or drop.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Build hosts, switches and cables, with uSIDs, rates, marks and trims."""
+    from openmrc.fabric.description import load
+    from openmrc.lab import lifetime
+
+    written = lifetime.up(fabric, name, trimming)
+    called = name or load(fabric).name
+    said = {"name": called, "ports": len(written.maps), "trimming": trimming, "wall_s": written.build_s}
+    _say(said, as_json, f"lab {called} is up: {len(written.maps)} ports, {written.build_s:.2f} s")
+
+
+@app.command()
+def down(
+    name: Annotated[str | None, typer.Argument(help="Which lab.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every lab of this machine.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove a lab, also one that was left half-way, and what still runs in it."""
+    from openmrc.lab import lifetime
+
+    names = [each["name"] for each in lifetime.up_now()] if everything else [_chosen(name)]
+    removed = [lifetime.down(each) for each in names]
+    lines = [f"lab {each['name']} is gone: {each['namespaces']} namespaces" for each in removed]
+    _say({"removed": removed}, as_json, "\n".join(lines) or "no lab was up")
+
+
+@app.command("list")
+def list_(as_json: Json = False) -> None:
+    """Show which labs there are, finished or left half-way."""
+    from openmrc.lab import lifetime
+
+    labs = lifetime.up_now()
+    lines = [f"{each['name']:<24} {each['state']:<9} {each['namespaces']:>5} namespaces" for each in labs]
+    _say({"labs": labs}, as_json, "\n".join(lines) or "no lab is up")
+
+
+@app.command()
+def status(
+    name: Annotated[str | None, typer.Argument(help="Which lab.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also links and uSIDs that carried nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show what each link and each uSID has carried, marked, trimmed and dropped."""
+    from openmrc.lab.status import status as read
+
+    found = read(_chosen(name))
+    if as_json:
+        import msgspec
+
+        typer.echo(msgspec.json.encode(found).decode())
+        return
+    _show_links(found, everything)
+    _show_sids(found, everything)
+
+
+@app.command(context_settings=_SHELL)
+def exec(
+    node: Annotated[str, typer.Argument(help="A host or a switch, such as h0 or p0-t0-00.")],
+    command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="What to run there.")],
+    name: Name = None,
+) -> None:
+    """Run a command as one of the lab's nodes; MRC endpoints find their addresses and paths by themselves."""
+    from openmrc.lab.run import become
+
+    become(_chosen(name), node, command[1:] if command[0] == "--" else command)
+
+
+@app.command()
+def fault(
+    words: Annotated[
+        str | None,
+        typer.Argument(help='"down: p0-t1-01", "loss: 1%, on: h3 port 2", "at: 1s, for: 50ms, down: plane 0".'),
+    ] = None,
+    schedule: Annotated[Path | None, typer.Option("--schedule", help="A YAML file of such steps.")] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Mend everything first.")] = False,
+    name: Name = None,
+    as_json: Json = False,
+) -> None:
+    """Break cables and mend them: at once, or as a schedule says; returns after its last step."""
+    from dataclasses import asdict
+
+    from openmrc.errors import ConfigError
+    from openmrc.faults import Schedule
+    from openmrc.lab.faults import Breaker
+
+    if words is not None and schedule is not None:
+        raise ConfigError("fault: give words or --schedule, not both")
+    if words is None and schedule is None and not clear:
+        raise ConfigError('fault: say what, such as "down: p0-t1-01", or --schedule FILE, or --clear')
+    breaker = Breaker(_chosen(name))
+    steps = Schedule.read(schedule) if schedule else Schedule.parse(words or "", "fault")
+    breaker.check(steps)
+    if clear:
+        breaker.clear()
+    done = breaker.run(
+        steps, lambda each: None if as_json else typer.echo(f"{each.at_s:9.3f} s  {each.where}: {each.change}")
+    )
+    if as_json:
+        _say({"lab": breaker.name, "down": breaker.record.down, "steps": [asdict(each) for each in done]}, True, "")
+
+
+def _chosen(name: str | None) -> str:
+    """Return the lab meant: the one named, or the only one."""
+    from openmrc.errors import ConfigError
+    from openmrc.lab import lifetime
+
+    if name is not None:
+        return name
+    labs = [str(each["name"]) for each in lifetime.up_now()]
+    if len(labs) == 1:
+        return labs[0]
+    raise ConfigError(f"{len(labs)} labs are up ({', '.join(labs) or 'none'}); say which, or `mrc lab up FABRIC`")
+
+
+def _say(what: dict[str, Any], as_json: bool, text: str) -> None:
+    if as_json:
+        import msgspec
+
+        text = msgspec.json.encode(what).decode()
+    typer.echo(text)
+
+
+def _show_links(found: LabStatus, everything: bool) -> None:
+    columns = ("packets", "bytes", "control", "marked", "trimmed", "dropped", "lost", "corrupted")
+    typer.echo(f"{'link':<28}{''.join(f'{name:>12}' for name in columns)}{'queue us':>10}  state")
+    for link in found.links:
+        if everything or link.packets or link.lost or not link.up:
+            numbers = "".join(f"{getattr(link, name):>12}" for name in columns)
+            state = "up" if link.up else "DOWN"
+            typer.echo(f"{link.name:<28}{numbers}{link.longest_queue_us:>10.0f}  {state}")
+
+
+def _show_sids(found: LabStatus, everything: bool) -> None:
+    typer.echo(f"\n{'switch':<14}{'uSID':<24}{'packets':>12}{'bytes':>14}{'errors':>10}")
+    for sid in found.sids:
+        if everything or sid.packets or sid.errors:
+            typer.echo(f"{sid.switch:<14}{sid.prefix:<24}{sid.packets:>12}{sid.bytes:>14}{sid.errors:>10}")

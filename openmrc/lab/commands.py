@@ -1,0 +1,191 @@
+"""The lines that turn a lab's plan into kernel state: for `ip -batch` and `tc -batch`, one namespace at a time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from openmrc.fabric.tables import Action
+from openmrc.fabric.usid import block_text, prefix_text
+from openmrc.lab.layout import GATEWAY, MANAGEMENT, MANAGEMENT_BITS, MTU, Lab, Port, queue_bytes
+from openmrc.lab.namespaces import namespace
+from openmrc.lab.port import OBJECT, WIRE_OVERHEAD, PortSettings
+
+OWN = "sid"  # the interface that a switch's own uSIDs hang on: no cable, so no fault takes it away
+UNKNOWN = "::/0"
+TUNNEL_MTU = MTU - 60  # a tunnelled packet has an outer header, 40 bytes, or a traced one some more
+_FLAVOUR = "flavors next-csid lblen 32 nflen 16"
+_CONTROL_CLASS, _DATA_CLASS = "1:10", "1:20"  # as in bpf/port.bpf.c
+_LEAST_BURST = 16_000  # bytes; two packets
+_BURST_US = 100
+
+SYSCTLS = {
+    "net/ipv6/conf/all/forwarding": "1",
+    "net/ipv6/conf/all/seg6_enabled": "1",
+    "net/ipv6/conf/default/seg6_enabled": "1",
+    "net/ipv6/conf/default/addr_gen_mode": "1",  # no address of their own, so no neighbour discovery on the cables
+    "net/ipv6/conf/default/accept_dad": "0",
+    "net/ipv6/conf/default/accept_ra": "0",
+    "net/ipv6/fib_multipath_hash_policy": "1",  # tunnelled connections: by addresses and ports
+}
+
+
+def cables(lab: Lab) -> list[str]:
+    """Return the lines that lay every cable, to run outside."""
+    return [
+        f"link add name {lower.interface} netns {namespace(lab.name, lower.node)} mtu {MTU} address {lower.mac} "
+        f"type veth peer name {upper.interface} netns {namespace(lab.name, upper.node)} mtu {MTU} address {upper.mac}"
+        for cable in lab.cables
+        for lower, upper in [(cable.lower, cable.upper)]
+    ]
+
+
+def management(lab: Lab) -> list[str]:
+    """Return the lines that join all NICs beside the fabric, to run outside."""
+    there = namespace(lab.name, MANAGEMENT)
+    return [
+        f"link add name {MANAGEMENT} netns {namespace(lab.name, node)} type veth peer name v{nic} netns {there}"
+        for nic, node in enumerate(lab.nics())
+    ]
+
+
+def of_management(lab: Lab) -> list[str]:
+    """Return the lines for the namespace that holds the management network's bridge."""
+    lines = ["link add name br type bridge", "link set dev br up"]
+    return lines + [f"link set dev v{nic} master br up" for nic in range(lab.topology.nics)]
+
+
+def of_nic(lab: Lab, nic: int, peers: dict[str, str]) -> list[str]:
+    """Return the lines for a NIC's namespace; `peers` are the MACs at the other ends of its ports."""
+    address = f"{lab.management(nic)}/{MANAGEMENT_BITS}"
+    lines = ["link set dev lo up", f"link set dev {MANAGEMENT} up", f"address add {address} dev {MANAGEMENT}"]
+    for plane, sids in enumerate(lab.plan.planes):
+        device = f"p{plane}"
+        lines += [
+            f"address add {lab.address(plane, nic)}/128 dev lo nodad",
+            f"address add {lab.plan.identity(plane, nic)}/128 dev lo nodad",
+            *port_up(device, peers[device]),
+            f"route add {block_text(sids.block)} via {GATEWAY} dev {device}",
+            f"route add {lab.decapsulating(plane, nic)}/128 encap seg6local action End.DT6 table 255 dev {device}",
+        ]
+    return lines + list(_tunnels(lab, nic))
+
+
+def _tunnels(lab: Lab, nic: int) -> Iterator[str]:
+    """Every other NIC's plain address, over all paths of its plane."""
+    for plane in range(len(lab.plan.planes)):
+        for other in range(lab.topology.nics):
+            if other == nic:
+                continue
+            hops = " ".join(
+                f"nexthop encap seg6 mode encap.red segs {lab.tunnel(nic, other, way)} via {GATEWAY} dev p{plane}"
+                for way in lab.ways(plane, nic, other)
+            )
+            source = lab.plan.identity(plane, nic)
+            yield f"route add {lab.plan.identity(plane, other)}/128 src {source} mtu {TUNNEL_MTU} {hops}"
+
+
+def of_switch(lab: Lab, switch: int, peers: dict[str, str]) -> list[str]:
+    """Return the lines for a switch's namespace."""
+    lines = ["link set dev lo up", f"link add name {OWN} type veth peer name {OWN}0", f"link set dev {OWN} up"]
+    # What is no uSID of ours has no segment list either: as plain End it is dropped, and counted as an error.
+    lines.append(f"route add {UNKNOWN} encap seg6local action End count dev {OWN}")
+    for device, mac in peers.items():
+        lines += port_up(device, mac)
+    lines += [line for _, each in routes(lab, switch) for line in each]
+    return lines
+
+
+def routes(lab: Lab, switch: int) -> Iterator[tuple[str, list[str]]]:
+    """Yield each entry of a switch's table as (interface, lines)."""
+    own = lab.tables.of(switch)
+    for row in range(len(own)):
+        prefix, action = prefix_text(int(own.block[row]), int(own.usid[row])), Action(int(own.action[row]))
+        port = int(own.port[row])
+        device = OWN if action == Action.UN else f"p{port}"
+        match action:
+            case Action.UN:
+                yield device, [f"route add {prefix} encap seg6local action End {_FLAVOUR} count dev {device}"]
+            case Action.ROUTE:
+                yield device, [f"route add {prefix} via {GATEWAY} dev {device}"]
+            case Action.UA:
+                yield device, _adjacency(prefix, device, port)
+
+
+def _adjacency(prefix: str, device: str, port: int) -> list[str]:
+    """End.X takes no link-local next hop, so the one behind the port gets a name here."""
+    there = f"fdff::{port + 1:x}"
+    return [
+        f"route add {there}/128 via {GATEWAY} dev {device}",
+        f"route add {prefix} encap seg6local action End.X nh6 {there} {_FLAVOUR} count dev {device}",
+    ]
+
+
+def port_up(device: str, peer_mac: str) -> list[str]:
+    """Return the lines that bring a port up and pin what is behind it."""
+    return [
+        f"link set dev {device} up",
+        f"neighbor replace {GATEWAY} lladdr {peer_mac} dev {device} nud permanent",
+    ]
+
+
+def port_back(lab: Lab, port: Port, peer_mac: str) -> list[str]:
+    """Return the lines that bring a switch's port back: going down took its neighbour and its routes away."""
+    lines = port_up(port.interface, peer_mac)
+    for device, each in routes(lab, lab.topology.node_named(port.node)):
+        if device == port.interface:
+            lines += each
+    return lines
+
+
+def of_qdiscs(ports: Iterable[Port]) -> list[str]:
+    """Return the lines for `tc`: rate and two classes by priority, and the program before them."""
+    lines = []
+    for port in ports:
+        lines += [
+            f"qdisc add dev {port.interface} root handle 1: htb default 20",
+            *rate_lines("add", port.interface, port.rate),
+            f"qdisc add dev {port.interface} clsact",
+            f"filter add dev {port.interface} egress bpf direct-action object-file {OBJECT} section tc",
+        ]
+    return lines
+
+
+def rate_lines(verb: str, device: str, rate: int) -> list[str]:
+    """Return the lines that give a port its rate: control first, data second, each up to all of it."""
+    burst = max(_LEAST_BURST, rate * _BURST_US // 8_000_000)
+    shared = f"ceil {rate}bit burst {burst} cburst {burst} quantum {MTU + 100} overhead {WIRE_OVERHEAD}"
+    begin = f"class {verb} dev {device}"
+    return [
+        f"{begin} parent 1: classid 1:1 htb rate {rate}bit {shared}",
+        f"{begin} parent 1:1 classid {_CONTROL_CLASS} htb rate {rate // 2}bit {shared} prio 0",
+        f"{begin} parent 1:1 classid {_DATA_CLASS} htb rate {rate - rate // 2}bit {shared} prio 1",
+    ]
+
+
+def settings(port: Port, trimming: bool) -> PortSettings:
+    """Return what a healthy port is told; a NIC's own port has no queue of a switch.
+
+    Thresholds as UEC 1.0.3 pp. 418-419: marks from 0.2 to 0.8 of the queue, trims at 1 or, on the last hop, 1.5;
+    without trims drops. No marks on the last hop: its congestion is the receiver's, not the path's.
+    """
+    if port.is_nic:
+        return PortSettings(rate=port.rate)
+    queue = queue_bytes(port)
+    return PortSettings(
+        rate=port.rate,
+        mark_low=0 if port.is_last_hop else queue // 5,
+        mark_high=0 if port.is_last_hop else queue * 4 // 5,
+        trim_above=(queue * 3 // 2 if port.is_last_hop else queue) if trimming else 0,
+        drop_above=port.buffer,
+        is_last_hop=port.is_last_hop,
+    )
+
+
+def ports_by_node(lab: Lab) -> dict[str, list[tuple[Port, str]]]:
+    """Return every node's ports, each with the MAC at its other end."""
+    found: dict[str, list[tuple[Port, str]]] = defaultdict(list)
+    for cable in lab.cables:
+        found[cable.lower.node].append((cable.lower, cable.upper.mac))
+        found[cable.upper.node].append((cable.upper, cable.lower.mac))
+    return found

@@ -1,0 +1,169 @@
+"""What this machine has of what a lab needs, found by trying it in a throw-away namespace, or by reading without root.
+
+Nothing outside that namespace is touched. Each need is one row: what is tried, what it is for, and which kernel option
+or package brings it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from openmrc.lab.port import OBJECT
+
+_BOX = "mrc-doctor"
+
+
+class Finding(msgspec.Struct, kw_only=True):
+    """One need, and whether it is met."""
+
+    name: str
+    needed: bool  # False: something is better with it
+    met: bool | None  # None: cannot be told without root
+    how: str  # how it was found
+    purpose: str
+    remedy: str  # empty where it is met
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """All of them."""
+
+    kernel: str
+    root: bool
+    ready: bool | None  # None: nothing is missing as far as can be told without root
+    findings: list[Finding]
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something the kernel must be able to do."""
+
+    name: str
+    purpose: str
+    option: str  # kernel configuration
+    tries: tuple[str, ...]  # commands inside the throw-away namespace; all must succeed
+    needed: bool = True
+
+
+@dataclass(frozen=True)
+class Program:
+    """Something that must be installed."""
+
+    name: str
+    package: str
+    purpose: str
+    needed: bool = True
+
+
+_USID = "encap seg6local action End flavors next-csid lblen 32 nflen 16"
+NEEDS = (
+    Need("veth", "cables", "CONFIG_VETH", ("ip link add a type veth peer name b", "ip link set a up")),
+    Need("bridge", "the management network", "CONFIG_BRIDGE", ("ip link add br0 type bridge",)),
+    Need(
+        "uSID (NEXT-C-SID)", "switches that shift uSIDs; kernel 6.1 and up", "CONFIG_IPV6_SEG6_LWTUNNEL",
+        (f"ip -6 route add fcbb:bb00:1::/48 {_USID} dev a",),
+    ),
+    Need(
+        "SRv6 encapsulation", "TCP and MPTCP across the fabric", "CONFIG_IPV6_SEG6_LWTUNNEL",
+        ("ip -6 route add fd00::1/128 encap seg6 mode encap.red segs fcbb:bb00:1:: dev a",),
+    ),
+    Need("HTB", "rates and two classes of service", "CONFIG_NET_SCH_HTB", ("tc qdisc add dev a root htb",)),
+    Need("clsact", "the place where marks and trims happen", "CONFIG_NET_SCH_INGRESS", ("tc qdisc add dev a clsact",)),
+    Need(
+        "tc-BPF", "marks, trims and faults", "CONFIG_NET_CLS_BPF, CONFIG_BPF_SYSCALL",
+        (f"tc filter add dev a egress bpf direct-action object-file {OBJECT} section tc",),
+    ),
+    Need("MPTCP", "the comparison with MPTCP", "CONFIG_MPTCP", ("cat /proc/sys/net/mptcp/enabled",), needed=False),
+)  # fmt: skip
+PROGRAMS = (
+    Program("ip", "iproute2", "namespaces, links and routes"),
+    Program("tc", "iproute2", "rates and programs"),
+    Program("ethtool", "ethtool", "runs with checksum offload off", needed=False),
+    Program("tshark", "tshark", "reading captures", needed=False),
+    Program("iperf3", "iperf3", "a second opinion on TCP", needed=False),
+    Program("clang", "clang, libbpf-dev", "`make bpf`: only to change the port's program", needed=False),
+)
+
+
+def examine() -> Report:
+    """Look at everything."""
+    root = os.geteuid() == 0
+    findings = [_program(each) for each in PROGRAMS]
+    findings += list(_by_trying() if root and shutil.which("ip") and shutil.which("tc") else _by_reading())
+    needs = [each.met for each in findings if each.needed]
+    ready = False if False in needs else None if None in needs or not root else True
+    return Report(kernel=platform.release(), root=root, ready=ready, findings=findings)
+
+
+def _program(program: Program) -> Finding:
+    where = shutil.which(program.name) or next(
+        (f"{folder}/{program.name}" for folder in ("/usr/sbin", "/sbin") if Path(folder, program.name).exists()), None
+    )
+    remedy = "" if where else f"install {program.package}"
+    how = where or "not found in PATH, /usr/sbin, /sbin"
+    return Finding(
+        name=program.name, needed=program.needed, met=bool(where), how=how, purpose=program.purpose, remedy=remedy
+    )
+
+
+def _by_trying() -> Iterator[Finding]:
+    box = f"{_BOX}-{os.getpid()}"
+    subprocess.run(["ip", "netns", "add", box], capture_output=True, check=False)
+    try:
+        for need in NEEDS:
+            yield _finding(need, *_tried(box, need))
+    finally:
+        subprocess.run(["ip", "netns", "delete", box], capture_output=True, check=False)
+
+
+def _tried(box: str, need: Need) -> tuple[bool, str]:
+    for line in need.tries:
+        command = ["ip", "netns", "exec", box, *line.split()]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            return False, f"`{line}`: {' '.join(done.stderr.split())[:200]}"
+    return True, "tried in a namespace of its own"
+
+
+def _by_reading() -> Iterator[Finding]:
+    config = kernel_config()
+    for need in NEEDS:
+        options = need.option.split(", ")
+        if config is None:
+            yield _finding(need, None, "no kernel configuration can be read; run as root to try")
+            continue
+        source, answers = config
+        missing = [option for option in options if answers.get(option, "n") == "n"]
+        yield _finding(
+            need, not missing, f"{source}: {', '.join(missing or options)} is {'not ' if missing else ''}set"
+        )
+
+
+def _finding(need: Need, met: bool | None, how: str) -> Finding:
+    remedy = "" if met else f"a kernel with {need.option}; as a module it loads by itself or by modprobe"
+    return Finding(name=need.name, needed=need.needed, met=met, how=how, purpose=need.purpose, remedy=remedy)
+
+
+def kernel_config() -> tuple[str, dict[str, str]] | None:
+    """Return where the kernel's configuration was found and what it says; None where it is nowhere."""
+    readers: tuple[tuple[str, Callable[[Path], str]], ...] = (
+        ("/proc/config.gz", lambda path: gzip.decompress(path.read_bytes()).decode()),
+        (f"/boot/config-{platform.release()}", lambda path: path.read_text("utf-8")),
+        (f"/lib/modules/{platform.release()}/config", lambda path: path.read_text("utf-8")),
+    )
+    for name, read in readers:
+        try:
+            text = read(Path(name))
+        except OSError:
+            continue
+        pairs = (line.split("=", 1) for line in text.splitlines() if line.startswith("CONFIG_") and "=" in line)
+        return name, {option: value.strip('"') for option, value in pairs}
+    return None

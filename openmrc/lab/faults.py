@@ -1,0 +1,159 @@
+"""Faults of a lab's cables, in the words that live impairments and the simulator use (`openmrc.faults`).
+
+Places are the simulator's: `plane 1`, `p0-t1-03`, `h7 port 2`, `p0-t0-00<>p0-t1-01`, one direction with `>`.
+
+down        both directions of a cable: pulled. The program at both ends drops at once, then the upper end is set
+            down, so that the lower one sees its carrier go. One direction alone: only the program drops.
+loss, trim, corruption   shares of packets, by the program at the sending end
+rate        of the qdisc and of the virtual queue at the sending end
+delay, jitter, duplicate, reorder, bit_errors   not here: they need netem, which the lab does without
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from openmrc.errors import ConfigError
+from openmrc.faults import Impairment, Schedule, Step
+from openmrc.lab import commands, kernel_maps, namespaces, record
+from openmrc.lab.layout import Cable, Lab, Port
+from openmrc.lab.namespaces import batch, namespace
+from openmrc.sim.places import links_at
+from openmrc.units import PS_PER_S
+
+POSSIBLE = ("down", "loss", "trim", "corruption", "rate")
+_HEALTHY = Impairment()
+
+
+@dataclass(frozen=True)
+class Done:
+    """A step that was carried out."""
+
+    at_s: float  # after the schedule began, as it happened
+    late_ms: float  # against the schedule
+    where: str
+    change: dict[str, Any]
+    links: int  # directed
+    monotonic_ns: int  # when the first cable was touched
+
+
+class Breaker:
+    """What breaks a lab's cables and mends them again."""
+
+    def __init__(self, name: str) -> None:
+        """Find a lab that is up."""
+        namespaces.require_root()
+        self.name = name
+        self.record = record.read(name)
+        self.lab: Lab = record.plan(name, self.record)
+        self._cable_of: dict[int, Cable] = {}
+        for cable in self.lab.cables:
+            self._cable_of[cable.lower.link] = self._cable_of[cable.upper.link] = cable
+        self._ports = {port.link: port for port in self.lab.ports()}
+        self._now = {link: Impairment(**fields) for link, fields in self.record.impairments.items()}
+
+    def check(self, schedule: Schedule) -> None:
+        """Refuse what a lab cannot do, and places it does not have."""
+        for step in schedule.steps:
+            for word, value in step.change.items():
+                if word not in POSSIBLE and value != getattr(_HEALTHY, word):
+                    raise ConfigError(f"{step.source}: a lab cannot {word}; it can {', '.join(POSSIBLE)}")
+            links_at(self.lab.topology, step.where)
+
+    def run(self, schedule: Schedule, told: Callable[[Done], None] = lambda done: None) -> list[Done]:
+        """Carry out a schedule from now on and return when its last step is done."""
+        self.check(schedule)
+        began, done = time.monotonic(), []
+        for step in schedule.steps:
+            due = step.at / PS_PER_S
+            time.sleep(max(0.0, began + due - time.monotonic()))
+            done.append(self.apply(step, began))
+            told(done[-1])
+        return done
+
+    def apply(self, step: Step, began: float | None = None) -> Done:
+        """Carry out one step at once."""
+        links = [int(link) for link in links_at(self.lab.topology, step.where)]
+        now = time.monotonic_ns()
+        at = now / 1e9 - began if began is not None else 0.0
+        before = {link: self._now.get(link, _HEALTHY) for link in links}
+        for link in links:
+            self._now[link] = step.applied_to(before[link])
+        changed = [link for link in links if self._now[link] != before[link]]
+        self._settle(changed)
+        self._set_rates([link for link in changed if self._now[link].rate != before[link].rate])
+        self._remember()
+        late = (at - step.at / PS_PER_S) * 1e3 if began is not None else 0.0
+        return Done(round(at, 6), round(late, 3), step.where, dict(step.change), len(links), now)
+
+    def clear(self) -> None:
+        """Mend everything."""
+        broken = list(self._now)
+        self._now = dict.fromkeys(broken, _HEALTHY)
+        self._settle(broken)
+        self._set_rates(broken)
+        self._remember()
+
+    def _settle(self, links: list[int]) -> None:
+        """Make the kernel do what is now asked of these links: programs first, they act at once."""
+        pulled = {cable.name for cable in self.lab.cables if self._is_pulled(cable)}
+        back = [self._cable_of[link] for link in links if self._cable_of[link].name in self.record.down]
+        self._plug([cable for cable in _once(back) if cable.name not in pulled])
+        for link in links:
+            port, impairment = self._ports[link], self._now[link]
+            kernel_maps.write(self.record.maps[f"{port.node}/{port.interface}"].settings, self._told(port, impairment))
+        gone = [self._cable_of[link] for link in links if self._cable_of[link].name in pulled]
+        self._unplug([cable for cable in _once(gone) if cable.name not in self.record.down])
+        self.record.down = sorted(pulled)
+
+    def _set_rates(self, links: list[int]) -> None:
+        lines: dict[str, list[str]] = {}
+        for port in (self._ports[link] for link in links):
+            lines.setdefault(port.node, []).extend(commands.rate_lines("change", port.interface, self._rate(port)))
+        for node, these in lines.items():
+            batch("tc", these, namespace(self.name, node))
+
+    def _is_pulled(self, cable: Cable) -> bool:
+        return all(self._now.get(port.link, _HEALTHY).down for port in (cable.lower, cable.upper))
+
+    def _rate(self, port: Port) -> int:
+        limit = self._now.get(port.link, _HEALTHY).rate
+        return min(limit, port.rate) if limit else port.rate
+
+    def _told(self, port: Port, impairment: Impairment) -> bytes:
+        healthy = commands.settings(replace(port, rate=self._rate(port)), self.record.trimming)
+        return replace(
+            healthy, down=impairment.down, loss=impairment.loss, trim=impairment.trim, corruption=impairment.corruption
+        ).packed()
+
+    def _unplug(self, cables: Iterable[Cable]) -> None:
+        for node, these in _by_upper(cables).items():
+            batch("ip", [f"link set dev {cable.upper.interface} down" for cable in these], namespace(self.name, node))
+
+    def _plug(self, cables: Iterable[Cable]) -> None:
+        for node, these in _by_upper(cables).items():
+            lines = [line for each in these for line in commands.port_back(self.lab, each.upper, each.lower.mac)]
+            batch("ip", lines, namespace(self.name, node))
+
+    def _remember(self) -> None:
+        self._now = {link: impairment for link, impairment in self._now.items() if impairment != _HEALTHY}
+        self.record.impairments = {link: _changed(impairment) for link, impairment in self._now.items()}
+        record.write(self.name, self.record)
+
+
+def _changed(impairment: Impairment) -> dict[str, Any]:
+    return {name: value for name, value in asdict(impairment).items() if value != getattr(_HEALTHY, name)}
+
+
+def _once(cables: Iterable[Cable]) -> list[Cable]:
+    return list({cable.name + cable.upper.interface: cable for cable in cables}.values())
+
+
+def _by_upper(cables: Iterable[Cable]) -> dict[str, list[Cable]]:
+    found: dict[str, list[Cable]] = {}
+    for cable in cables:
+        found.setdefault(cable.upper.node, []).append(cable)
+    return found

@@ -1,0 +1,85 @@
+"""Reading and writing the maps of a loaded BPF program, by the bpf(2) system call alone.
+
+The programs are loaded by `tc`, which forgets their maps; the kernel does not. A program's number, which `tc` shows,
+leads to its maps' numbers, and those to their values. Numbers of commands and layouts: linux/bpf.h.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import platform
+import struct
+from collections.abc import Iterator
+
+_CALL = {"x86_64": 321, "aarch64": 280, "ppc64le": 361, "s390x": 351, "riscv64": 280}
+_LOOKUP, _UPDATE, _PROGRAM_BY_ID, _MAP_BY_ID, _INFO = 1, 2, 13, 14, 15
+_PROGRAM_INFO, _MAP_INFO = 232, 88  # bytes; what a newer kernel would add is not needed
+_PROGRAM_MAPS_AT, _MAP_NAME_AT, _NAME = 52, 24, 16
+_MOST_MAPS = 16
+_ANY = 0
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def maps_of(program: int) -> dict[str, int]:
+    """Return the numbers of a program's maps by their names."""
+    with _opened(_PROGRAM_BY_ID, program) as descriptor:
+        numbers = (ctypes.c_uint32 * _MOST_MAPS)()
+        asked = bytearray(_PROGRAM_INFO)
+        struct.pack_into("=IQ", asked, _PROGRAM_MAPS_AT, _MOST_MAPS, ctypes.addressof(numbers))
+        told = _info(descriptor, asked)
+        count = struct.unpack_from("=I", told, _PROGRAM_MAPS_AT)[0]
+        return {_name_of(numbers[index]): int(numbers[index]) for index in range(min(count, _MOST_MAPS))}
+
+
+def read(number: int, size: int) -> bytes:
+    """Return the one value of an array map of one entry."""
+    value = (ctypes.c_ubyte * size)()
+    with _opened(_MAP_BY_ID, number) as descriptor:
+        _access(_LOOKUP, descriptor, ctypes.addressof(value))
+    return bytes(value)
+
+
+def write(number: int, value: bytes) -> None:
+    """Replace the one value of an array map of one entry."""
+    held = (ctypes.c_ubyte * len(value)).from_buffer_copy(value)
+    with _opened(_MAP_BY_ID, number) as descriptor:
+        _access(_UPDATE, descriptor, ctypes.addressof(held))
+
+
+def _access(command: int, descriptor: int, value: int) -> None:
+    key = ctypes.c_uint32(0)
+    _bpf(command, struct.pack("=I4xQQQ", descriptor, ctypes.addressof(key), value, _ANY))
+
+
+@contextlib.contextmanager
+def _opened(command: int, number: int) -> Iterator[int]:
+    descriptor = _bpf(command, struct.pack("=III", number, 0, 0))
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _name_of(number: int) -> str:
+    with _opened(_MAP_BY_ID, number) as descriptor:
+        told = _info(descriptor, bytearray(_MAP_INFO))
+    return bytes(told[_MAP_NAME_AT : _MAP_NAME_AT + _NAME]).split(b"\0")[0].decode()
+
+
+def _info(descriptor: int, asked: bytearray) -> bytearray:
+    held = (ctypes.c_ubyte * len(asked)).from_buffer(asked)
+    _bpf(_INFO, struct.pack("=IIQ", descriptor, len(asked), ctypes.addressof(held)))
+    return asked
+
+
+def _bpf(command: int, attributes: bytes) -> int:
+    """Make the system call; OSError says why it failed."""
+    held = ctypes.create_string_buffer(attributes, 128)
+    done = int(_libc.syscall(_CALL[platform.machine()], command, held, 128))
+    if done < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return done

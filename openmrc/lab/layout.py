@@ -1,0 +1,171 @@
+"""Which namespaces, cables and addresses a fabric becomes: the plan of a lab, as facts, with nothing done yet.
+
+Names, ports and uSIDs are those of `openmrc.fabric`. What only a lab needs is added here:
+
+* A NIC is a namespace of its own, and so is every switch. Port 2 is called `p2` everywhere, and a NIC's port is its
+  plane; both ends of a cable know the other by a pinned neighbour, `fe80::1`.
+* A NIC's address on a plane is what a carrier looks like when it arrives, followed by the uSID of its T0:
+  `fcbb:bb02:e001:1003::` is downlink 1 of T0 3 on plane 2. Switches look at 16 bits behind the block only, so
+  the tables need not know; without it all NICs on equal ports of different T0s would have one address.
+* For what knows no carriers (TCP), a NIC also has the plain address of `UsidPlan.identity`, reached through IPv6 in
+  IPv6 over the same paths, and taken out of it by the uSID `d006` behind the downlink.
+* A management network, as machines have beside their fabric: `10.91.x.y`, by which names are reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+
+from openmrc.errors import ConfigError
+from openmrc.fabric.paths import Choice, choices, path
+from openmrc.fabric.tables import Tables, build_tables
+from openmrc.fabric.topology import Kind, LinkTier, Topology
+from openmrc.fabric.usid import DEEPEST, UsidPlan
+
+GATEWAY = "fe80::1"  # the other end of any cable
+MTU = 9000
+DECAPSULATE = 0xD006
+MANAGEMENT = "mgmt"
+_MANAGEMENT_NET = int(IPv4Address("10.91.0.0"))
+MANAGEMENT_BITS = 16
+MOST_NODES = 2000  # beyond, one machine would only measure itself
+DEFAULT_BUFFER = 256 << 10  # bytes of a port that says it has no limit
+_QUEUE_SHARE = 4  # the part of a port's buffer that queues are kept in by marks and trims
+
+
+@dataclass(frozen=True)
+class Port:
+    """One end of a cable."""
+
+    node: str
+    interface: str
+    mac: str
+    rate: int  # bit/s, of what leaves here
+    buffer: int  # bytes
+    link: int  # directed link of the topology that leaves here
+    is_nic: bool
+    is_last_hop: bool  # what leaves here arrives at a NIC
+
+
+@dataclass(frozen=True)
+class Cable:
+    """Two ports that face each other; `lower` is the one nearer to the hosts."""
+
+    lower: Port
+    upper: Port
+    plane: int
+    tier: LinkTier
+
+    @property
+    def name(self) -> str:
+        """Return LOWER<>UPPER, and the port where several cables join the two."""
+        return f"{self.lower.node}:{self.lower.interface}<>{self.upper.node}:{self.upper.interface}"
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A fabric that is to be, or is, up."""
+
+    name: str
+    plan: UsidPlan
+    tables: Tables
+    cables: tuple[Cable, ...]
+
+    @property
+    def topology(self) -> Topology:
+        return self.plan.topology
+
+    def nics(self) -> list[str]:
+        """Return the names of all NICs."""
+        return [self.topology.name(nic) for nic in range(self.topology.nics)]
+
+    def switches(self) -> list[str]:
+        """Return the names of all switches."""
+        return [self.topology.name(node) for node in range(self.topology.nics, self.topology.nodes)]
+
+    def ports(self) -> Iterator[Port]:
+        """Yield both ends of every cable."""
+        for cable in self.cables:
+            yield cable.lower
+            yield cable.upper
+
+    def address(self, plane: int, nic: int) -> str:
+        """Return the address a NIC owns on a plane."""
+        return self.plan.address(plane, [self._downlink(plane, nic), self._t0_sid(plane, nic)])
+
+    def carrier(self, source: int, destination: int, choice: Choice) -> str:
+        """Return the address that leads from NIC to NIC on a path, and ends as the destination's own."""
+        return self._address(source, destination, choice, self._t0_sid(choice.plane, destination))
+
+    def tunnel(self, source: int, destination: int, choice: Choice) -> str:
+        """Return the address whose path ends by taking an inner packet out."""
+        return self._address(source, destination, choice, DECAPSULATE)
+
+    def decapsulating(self, plane: int, nic: int) -> str:
+        """Return the address at which a NIC takes inner packets out."""
+        return self.plan.address(plane, [self._downlink(plane, nic), DECAPSULATE])
+
+    def ways(self, plane: int, source: int, destination: int) -> list[Choice]:
+        """Return every path of a plane between two NICs."""
+        return list(choices(self.topology.planes[plane], source, destination))
+
+    def management(self, nic: int) -> str:
+        """Return a NIC's address on the management network."""
+        return str(IPv4Address(_MANAGEMENT_NET + nic + 1))
+
+    def _address(self, source: int, destination: int, choice: Choice, last: int) -> str:
+        return self.plan.address(choice.plane, [*path(self.plan, source, destination, choice).sids, last])
+
+    def _downlink(self, plane: int, nic: int) -> int:
+        sids = self.plan.planes[plane]
+        return sids.nic or sids.host + sids.shape.t0_port_of(nic)
+
+    def _t0_sid(self, plane: int, nic: int) -> int:
+        sids = self.plan.planes[plane]
+        return sids.t0_sid(sids.shape.t0_of(nic), 0)
+
+
+def lay_out(name: str, plan: UsidPlan) -> Lab:
+    """Plan a lab; refuse a fabric that does not fit one machine or one address."""
+    topology = plan.topology
+    if topology.nodes > MOST_NODES:
+        near = "scenarios/fabrics/lab.yaml has 48"
+        raise ConfigError(f"{topology.fabric.name}: {topology.nodes} nodes are more than a lab's {MOST_NODES}; {near}")
+    if plan.depth + 1 > DEEPEST:
+        raise ConfigError(
+            f"{topology.fabric.name}: a path has {plan.depth} uSIDs and a lab adds one that tells NICs apart; "
+            f"an address holds {DEEPEST}, so two tiers would work"
+        )
+    return Lab(name, plan, build_tables(plan), tuple(_cables(topology)))
+
+
+def _cables(topology: Topology) -> Iterator[Cable]:
+    for link in range(topology.links):
+        source, reverse = int(topology.link_source[link]), int(topology.link_reverse[link])
+        destination = int(topology.link_destination[link])
+        height = (int(topology.node_tier[source]), source)
+        if height < (int(topology.node_tier[destination]), destination):
+            tier = LinkTier(int(topology.link_tier[link]))
+            yield Cable(_port(topology, link), _port(topology, reverse), int(topology.link_plane[link]), tier)
+
+
+def _port(topology: Topology, link: int) -> Port:
+    node, number = int(topology.link_source[link]), int(topology.link_port[link])
+    is_nic = int(topology.node_kind[node]) == Kind.NIC
+    return Port(
+        node=topology.name(node),
+        interface=f"p{number}",
+        mac=f"02:{node >> 8 & 0xFF:02x}:{node & 0xFF:02x}:{number >> 8:02x}:{number & 0xFF:02x}:01",
+        rate=int(topology.link_rate[link]),
+        buffer=int(topology.link_buffer[link]) or DEFAULT_BUFFER,
+        link=link,
+        is_nic=is_nic,
+        is_last_hop=int(topology.node_kind[int(topology.link_destination[link])]) == Kind.NIC,
+    )
+
+
+def queue_bytes(port: Port) -> int:
+    """Return the queue at which a port trims; marks begin at a fifth of it, as in UEC 1.0.3 pp. 418-419."""
+    return port.buffer // _QUEUE_SHARE

@@ -1,0 +1,162 @@
+"""Bringing a lab up, and taking it down so that nothing is left."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from openmrc.errors import MrcError
+from openmrc.fabric.description import load
+from openmrc.fabric.topology import build
+from openmrc.fabric.usid import usid_plan
+from openmrc.lab import commands, kernel_maps, namespaces, nics, record
+from openmrc.lab.layout import MANAGEMENT, Lab, Port, lay_out
+from openmrc.lab.namespaces import batch, namespace
+from openmrc.lab.port import OBJECT, QUEUE_MAP, SETTINGS_MAP
+
+_AT_ONCE = 4  # namespaces worked on side by side: the kernel's locks allow no more to be gained
+
+
+def up(fabric: Path, name: str | None = None, trimming: bool = True) -> record.Record:
+    """Build a lab from a fabric file; after a failure nothing is left of it."""
+    namespaces.require_root()
+    began = time.perf_counter()
+    described = load(fabric)
+    name = namespaces.check_lab_name(name or described.name)
+    lab = lay_out(name, usid_plan(build(described)))
+    if not OBJECT.exists():
+        raise MrcError(f"{OBJECT} is missing; `make bpf` compiles it")
+    with _lock():
+        if namespaces.of_lab(name) or name in record.recorded():
+            raise MrcError(f"lab {name!r} is up already, or was left half-way; `mrc lab down {name}` removes it")
+        written = record.begin(name, fabric, trimming)
+        try:
+            _build(lab, written)
+        except BaseException:
+            _remove(name)
+            raise
+        written.complete, written.build_s = True, round(time.perf_counter() - began, 3)
+        record.write(name, written)
+    return written
+
+
+def down(name: str) -> dict[str, Any]:
+    """Remove a lab, finished or not; return what was removed."""
+    namespaces.require_root()
+    with _lock():
+        if not namespaces.of_lab(name) and name not in record.recorded():
+            raise MrcError(f"no lab called {name!r} is up; `mrc lab list` shows what is")
+        return _remove(name)
+
+
+def up_now() -> list[dict[str, Any]]:
+    """Return what labs there are, finished or not."""
+    found = []
+    for name in sorted({*record.recorded(), *namespaces.labs()}):
+        try:
+            written = record.read(name)
+            state, took = "up", written.build_s
+        except MrcError:
+            state, took = "half-way", 0.0
+        found.append({"name": name, "state": state, "namespaces": len(namespaces.of_lab(name)), "build_s": took})
+    return found
+
+
+def _remove(name: str) -> dict[str, Any]:
+    names = namespaces.of_lab(name)
+    ended = namespaces.end_processes(names)
+    namespaces.remove(names)
+    record.remove(name)
+    return {"name": name, "namespaces": len(names), "processes_ended": ended}
+
+
+@contextmanager
+def _lock() -> Iterator[None]:
+    """Let one process at a time make or remove labs."""
+    record.FOLDER.parent.mkdir(parents=True, exist_ok=True)
+    with (record.FOLDER.parent / "lab.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _build(lab: Lab, written: record.Record) -> None:
+    nodes = [*lab.nics(), *lab.switches(), MANAGEMENT]
+    batch("ip", [f"netns add {namespace(lab.name, node)}" for node in nodes])
+    for node in nodes:
+        _set_sysctls(namespace(lab.name, node))
+    batch("ip", [*commands.cables(lab), *commands.management(lab)])
+    batch("ip", commands.of_management(lab), namespace(lab.name, MANAGEMENT))
+    ports = commands.ports_by_node(lab)
+    for maps in _side_by_side(lambda number: _furnish(lab, number, ports), range(lab.topology.nodes)):
+        written.maps.update(maps)
+    _tell_ports(lab, written)
+    _write_hosts(lab)
+    nics.write_all(lab, written.trimming)
+
+
+def _furnish(lab: Lab, node: int, ports: dict[str, list[tuple[Port, str]]]) -> dict[str, record.PortMaps]:
+    """Put addresses, routes, rates and programs into one namespace; return the programs' maps."""
+    name = lab.topology.name(node)
+    where = namespace(lab.name, name)
+    own = ports[name]
+    peers = {port.interface: mac for port, mac in own}
+    lines = commands.of_nic(lab, node, peers) if node < lab.topology.nics else commands.of_switch(lab, node, peers)
+    batch("ip", lines, where)
+    batch("tc", commands.of_qdiscs(port for port, _ in own), where)
+    shown = batch("tc", [f"filter show dev {port.interface} egress" for port, _ in own], where)
+    programs = [_program(filters) for filters in _documents(shown)]
+    return {f"{name}/{port.interface}": _maps(program) for (port, _), program in zip(own, programs, strict=True)}
+
+
+def _maps(program: int) -> record.PortMaps:
+    maps = kernel_maps.maps_of(program)
+    return record.PortMaps(maps[SETTINGS_MAP], maps[QUEUE_MAP])
+
+
+def _program(filters: list[dict[str, Any]]) -> int:
+    return next(int(each["options"]["prog"]["id"]) for each in filters if "prog" in each.get("options", {}))
+
+
+def _documents(text: str) -> list[Any]:
+    """Return the JSON documents that stand one after the other in a batch's output."""
+    decoder, at, found = json.JSONDecoder(), 0, []
+    text = text.strip()
+    while at < len(text):
+        document, at = decoder.raw_decode(text, at)
+        found.append(document)
+        while at < len(text) and text[at].isspace():
+            at += 1
+    return found
+
+
+def _tell_ports(lab: Lab, written: record.Record) -> None:
+    for port in lab.ports():
+        maps = written.maps[f"{port.node}/{port.interface}"]
+        kernel_maps.write(maps.settings, commands.settings(port, written.trimming).packed())
+
+
+def _set_sysctls(name: str) -> None:
+    with namespaces.inside(name):
+        for key, value in commands.SYSCTLS.items():
+            Path("/proc/sys", key).write_text(value, encoding="ascii")
+
+
+def _write_hosts(lab: Lab) -> None:
+    """Let every NIC find the others by name."""
+    lines = ["127.0.0.1 localhost", "::1 localhost"]
+    lines += [f"{lab.management(nic)} {name}" for nic, name in enumerate(lab.nics())]
+    for name in lab.nics():
+        here = namespaces.FILES / namespace(lab.name, name)
+        here.mkdir(parents=True, exist_ok=True)
+        (here / "hosts").write_text("\n".join(lines) + "\n", encoding="ascii")
+
+
+def _side_by_side(work: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(work, items))

@@ -1,0 +1,159 @@
+"""Network namespaces of labs: their names, being inside one, and who else is.
+
+A lab's namespaces are called `mrc.LAB.NODE`, so that the ones of a lab can be found without knowing anything else
+about it: also after a crash that left no record. Nothing is ever changed in the namespace we were started in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from openmrc.errors import ConfigError, MrcError
+
+PREFIX = "mrc"
+NAMED = Path("/run/netns")
+FILES = Path("/etc/netns")  # `ip netns exec` lays what is here over /etc
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,23}")
+_CLONE_NEWNET = 0x40000000
+_PATIENCE = 2.0  # s between asking processes to end and ending them
+_TRIES = 500
+_MEMORY_PAUSE = 0.002  # s
+_NO_MEMORY = "Cannot allocate memory"
+_FAILED = re.compile(r"Command failed -:(\d+)")  # iproute2 counts lines from 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def check_lab_name(name: str) -> str:
+    """Return the name if a lab may have it."""
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"lab name {name!r}: allowed are 1 to 24 lower-case letters, digits, - and _, such as lab")
+    return name
+
+
+def namespace(lab: str, node: str) -> str:
+    """Return the name of a node's namespace."""
+    return f"{PREFIX}.{lab}.{node}"
+
+
+def of_lab(lab: str) -> list[str]:
+    """Return the namespaces that a lab has now."""
+    return sorted(path.name for path in NAMED.glob(f"{PREFIX}.{lab}.*"))
+
+
+def labs() -> list[str]:
+    """Return the labs that have namespaces now."""
+    return sorted({path.name.split(".")[1] for path in NAMED.glob(f"{PREFIX}.*.*")})
+
+
+def require_root() -> None:
+    """Refuse to go on without the rights that namespaces need."""
+    if os.geteuid() != 0:
+        raise MrcError("a lab needs root: network namespaces and BPF programs cannot be made without")
+    for program in ("ip", "tc"):
+        if shutil.which(program) is None:
+            raise MrcError(f"a lab needs {program!r} of iproute2; `mrc doctor` says more")
+
+
+@contextlib.contextmanager
+def inside(name: str) -> Iterator[None]:
+    """Move this thread into a namespace, and back."""
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _enter(NAMED / name)
+        try:
+            yield
+        finally:
+            _set(home)
+    finally:
+        os.close(home)
+
+
+def _enter(path: Path) -> None:
+    try:
+        there = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise MrcError(f"there is no namespace {path.name}; `mrc lab list` shows what is up") from None
+    try:
+        _set(there)
+    finally:
+        os.close(there)
+
+
+def _set(descriptor: int) -> None:
+    if _libc.setns(descriptor, _CLONE_NEWNET) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"setns: {os.strerror(number)}")
+
+
+def batch(program: str, lines: Sequence[str], name: str | None = None, *, force: bool = False) -> str:
+    """Run lines through `ip -batch` or `tc -batch`, inside a namespace or here; return what it printed.
+
+    With `force` lines that fail are passed over, as when tearing down what may be half there.
+    """
+    command = [program, *(["-force"] if force else []), "-json", "-batch", "-"]
+    printed = ""
+    for _ in range(_TRIES):
+        if not lines:
+            break
+        with inside(name) if name is not None else contextlib.nullcontext():
+            done = subprocess.run(command, input="\n".join(lines) + "\n", capture_output=True, text=True, check=False)
+        printed += done.stdout
+        if done.returncode == 0 or force:
+            break
+        failed = _FAILED.search(done.stderr)
+        lines = lines[int(failed[1]) - 1 :] if failed else lines
+        if _NO_MEMORY not in done.stderr or not failed:
+            raise MrcError(f"{program} in {name or 'this namespace'}: {' '.join(done.stderr.split())} in `{lines[0]}`")
+        # Routes with encapsulation take per-CPU memory without waiting; the kernel makes more of it by and by.
+        time.sleep(_MEMORY_PAUSE)
+    else:
+        raise MrcError(f"{program} in {name or 'this namespace'}: out of memory at `{lines[0]}`")
+    return printed
+
+
+def processes_in(names: Sequence[str]) -> list[int]:
+    """Return the processes whose network namespace is one of these."""
+    inodes = set()
+    for name in names:
+        with contextlib.suppress(OSError):
+            inodes.add((NAMED / name).stat().st_ino)
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != os.getpid():
+            with contextlib.suppress(OSError):
+                if os.stat(f"/proc/{entry}/ns/net").st_ino in inodes:
+                    found.append(int(entry))
+    return found
+
+
+def end_processes(names: Sequence[str]) -> int:
+    """End every process that still lives in these namespaces; return how many there were."""
+    first = processes_in(names)
+    for number, patience in ((signal.SIGTERM, _PATIENCE), (signal.SIGKILL, _PATIENCE)):
+        left = processes_in(names)
+        for process in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, number)
+        deadline = time.monotonic() + patience
+        while left and time.monotonic() < deadline and (left := processes_in(names)):
+            time.sleep(0.01)
+    return len(first)
+
+
+def remove(names: Sequence[str]) -> None:
+    """Remove namespaces, with every link in them, and their files."""
+    batch("ip", [f"netns delete {name}" for name in names], force=True)
+    for name in names:
+        shutil.rmtree(FILES / name, ignore_errors=True)
+    left = [name for name in names if (NAMED / name).exists()]
+    if left:
+        raise MrcError(f"could not remove {', '.join(left)}")

@@ -1,0 +1,53 @@
+"""Running a command as one of a lab's NICs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import IO, Any
+
+from openmrc.apps.nic_file import VARIABLE
+from openmrc.errors import MrcError
+from openmrc.lab import namespaces, nics, record
+from openmrc.lab.namespaces import namespace
+
+Target = int | IO[bytes] | None
+
+
+def command_line(lab: str, node: str, command: Sequence[str]) -> list[str]:
+    """Return the command as `ip netns exec` runs it; MrcError if the lab has no such node."""
+    record.read(lab)
+    where = namespace(lab, node)
+    if where not in namespaces.of_lab(lab):
+        first = ", ".join(name.split(".", 2)[2] for name in namespaces.of_lab(lab)[:3])
+        raise MrcError(f"lab {lab!r} has no node {node!r}; it has {first} and more, `mrc lab status` shows them all")
+    return ["ip", "netns", "exec", where, *command]
+
+
+def environment(lab: str, node: str) -> dict[str, str]:
+    """Return the environment of a command there: a NIC finds its file."""
+    path = nics.path_of(lab, node)
+    return {**os.environ, **({VARIABLE: str(path)} if path.exists() else {})}
+
+
+def start(
+    lab: str,
+    node: str,
+    command: Sequence[str],
+    *,
+    stdin: Target = None,
+    stdout: Target = None,
+    stderr: Target = None,
+    extra: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a command on a node and return it running."""
+    where = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
+    env = {**environment(lab, node), **(extra or {})}
+    return subprocess.Popen(command_line(lab, node, command), env=env, **where)  # type: ignore[call-overload,no-any-return]
+
+
+def become(lab: str, node: str, command: Sequence[str]) -> Any:
+    """Replace this process by a command on a node: signals, terminal and exit code are its own."""
+    line = command_line(lab, node, command)
+    os.execvpe(line[0], line, environment(lab, node))
