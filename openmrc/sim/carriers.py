@@ -19,13 +19,15 @@ from openmrc.sim import datagrams
 from openmrc.sim import run as loop
 from openmrc.sim.mrc_build import MrcTransport, fitted
 from openmrc.sim.network import NetworkSettings
+from openmrc.sim.roce import RoceTransport, adaptive
+from openmrc.sim.roce_tables import Recovery
 from openmrc.sim.scenario import Transport
 from openmrc.sim.tables import Network, Routing
 from openmrc.sim.traffic import Traffic
 from openmrc.sim.uet import UetTransport
 from openmrc.sim.uet_tables import Spraying
 
-_OWN = ("settings", "network", "name", "spraying")  # fields that hold the others
+_OWN = ("settings", "network", "name", "spraying", "qps", "recovery", "spray")  # fields that hold the others
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,8 @@ def transport_of(wanted: Transport, topology: Topology) -> loop.Transport:
             return _mrc(wanted, topology)
         case "uet":
             return _uet(wanted)
-    raise ConfigError(f"transport: {wanted.name!r} is not built in")
+        case "roce" | "roce_selective" | "roce_adaptive":
+            return _roce(wanted)
 
 
 def _mrc(wanted: Transport, topology: Topology) -> MrcTransport:
@@ -80,6 +83,18 @@ def _uet(wanted: Transport) -> UetTransport:
     spraying = Spraying[wanted.load_balancing.upper()] if wanted.load_balancing else plain.spraying
     network = given.network(plain.network)
     return dataclasses.replace(plain, network=network, spraying=spraying, **given.of(UetTransport))
+
+
+def _roce(wanted: Transport) -> RoceTransport:
+    """Return RoCEv2 RC: go-back-N, selective repeat, or switches that route each packet by itself."""
+    given = _Given(wanted, RoceTransport)
+    plain = {
+        "roce": RoceTransport(),
+        "roce_selective": RoceTransport(recovery=Recovery.SELECTIVE),
+        "roce_adaptive": adaptive(),
+    }[wanted.name]
+    network = given.network(plain.network)
+    return dataclasses.replace(plain, network=network, qps=wanted.qps, name=wanted.name, **given.of(RoceTransport))
 
 
 class _Given:

@@ -1,0 +1,75 @@
+"""Charts are well-formed, show every peak, and have round numbers on their axes."""
+
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openmrc.report.svg import MOST_POINTS, Chart, Line, Mark, _thinned, bars, draw, shown, ticks
+
+
+def line(*y: float, label: str = "a") -> Line:
+    return Line(label, np.arange(float(len(y))), np.array(y))
+
+
+def svg_of(text: str) -> ElementTree.Element:
+    return ElementTree.fromstring(text[: text.index("</svg>") + len("</svg>")])
+
+
+@given(st.floats(-1e9, 1e9), st.floats(1e-3, 1e9))
+def test_ticks_are_few_evenly_spaced_and_inside(low: float, span: float) -> None:
+    found = ticks(low, low + span)
+    assert 2 <= len(found) <= 13
+    assert all(low - 1e-6 * span <= value <= low + span + 1e-6 * span for value in found)
+    assert np.ptp(np.diff(found)) <= 1e-6 * max(span, abs(low))
+
+
+def test_ticks_are_round() -> None:
+    assert ticks(0, 10, 5) == [0, 2, 4, 6, 8, 10]
+    assert ticks(0, 0.7, 5) == pytest.approx([0, 0.2, 0.4, 0.6])
+
+
+def test_a_chart_is_well_formed_whatever_its_labels_say() -> None:
+    chart = Chart('a "title" & <more>', "x", "y", [line(1, 5, 2, label="<one>"), line(2, 2, 2)], [Mark(1.0, "a>b & c")])
+    text = draw(chart)
+    root = svg_of(text)
+    assert root.get("aria-label") == 'a "title" & <more>'
+    assert "&lt;one&gt;" in text
+    assert len([child for child in root.iter() if child.get("class") == "curve"]) == 2
+
+
+def test_marks_outside_the_axis_are_left_out() -> None:
+    root = svg_of(draw(Chart("t", "x", "y", [line(1, 2)], [Mark(0.5, "in"), Mark(7.0, "out")])))
+    assert len([child for child in root.iter() if child.get("class") == "mark"]) == 1
+
+
+def test_nothing_recorded_is_said() -> None:
+    assert "nothing was recorded" in draw(Chart("t", "x", "y", [Line("a", np.zeros(0), np.zeros(0))]))
+
+
+def test_a_constant_line_has_an_axis() -> None:
+    assert svg_of(draw(Chart("t", "x", "y", [line(0, 0, 0)]))) is not None
+    assert svg_of(draw(Chart("t", "x", "y", [line(5)]))) is not None
+
+
+def test_thinning_keeps_every_peak() -> None:
+    y = np.zeros(100_000)
+    y[54_321], y[99] = 7.0, -3.0
+    thin = _thinned(Line("a", np.arange(100_000.0), y))
+    assert len(thin.x) <= MOST_POINTS + 2
+    assert thin.y[thin.x == 54_321] == 7.0
+    assert thin.y.min() == -3.0
+
+
+def test_bars_are_as_long_as_their_values() -> None:
+    root = ElementTree.fromstring(bars("t", "x", [("a", 10.0), ("b", 5.0), ("c", 0.0)], "Gb/s"))
+    widths = [float(child.get("width", "")) for child in root if child.tag.endswith("rect")]
+    assert widths[1] == pytest.approx(widths[0] / 2)
+    assert widths[2] == 0
+
+
+@pytest.mark.parametrize(("value", "text"), [(0, "0"), (1234, "1234"), (25_000, "25k"), (3.2e6, "3.2M"), (4e9, "4G")])
+def test_large_numbers_are_short(value: float, text: str) -> None:
+    assert shown(value) == text
