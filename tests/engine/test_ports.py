@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from openmrc.engine import paths, ports
-from openmrc.engine.states import EvEvent, EvState
-from openmrc.engine.tables import EventKind
+from openmrc.engine import lifecycle, paths, ports
+from openmrc.engine.states import EvEvent, EvState, QpEvent, QpState
+from openmrc.engine.tables import Cause, EventKind
 from openmrc.wire.codes import EndpointOp, Opcode, TrafficClass
 from tests.engine.diary import MTU, PEER, Endpoint, data, entropy_of, lane_of, only, request, response, steady, us
 
@@ -76,6 +76,17 @@ def test_endpoint_without_ports_is_silent_and_goes_on_when_one_is_back() -> None
     assert {packet.port for packet in endpoint.all_sent()} == {3}
 
 
+@pytest.mark.clause("port-all-down")
+def test_connection_whose_packets_cannot_leave_ends_by_its_retry_budget() -> None:
+    endpoint = Endpoint()
+    endpoint.write(MTU)
+    endpoint.all_sent()
+    for port in range(4):
+        endpoint.set_port(port, 0)
+    endpoint.sends_nothing(until_us=100_000)
+    assert (endpoint.qp().state, endpoint.qp().cause) == (QpState.ERROR, Cause.RETRIES_SPENT)
+
+
 # Port Status Updates
 
 
@@ -101,6 +112,16 @@ def test_update_is_sent_at_0_1_and_10_round_trips_then_steadily_on_different_pla
     mask = 0b11110 & ~(2 << down)
     assert {packet.port_status_mask for _, packet in told} == {mask}, "bit n is port n, from 1"
     assert {(packet.dest_qpn, packet.destination) for _, packet in told} == {(2, PEER)}
+
+
+@pytest.mark.clause("port-status-schedule")
+def test_peer_of_a_new_connection_is_told_of_a_port_that_was_down_already() -> None:
+    endpoint = Endpoint(peer_of=(0, 1), until=QpEvent.TO_INIT)
+    endpoint.set_port(2, 0)
+    endpoint.sends_nothing(until_us=1000)
+    assert lifecycle.move(endpoint.engine, endpoint.now, 1, QpEvent.TO_RTR) == 1
+    endpoint.sends(Opcode.ENDPOINT_REQUEST, port_status_mask=0b10110, destination=PEER + 1)
+    endpoint.sends_nothing()
 
 
 @pytest.mark.clause("port-status-answered")

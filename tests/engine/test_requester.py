@@ -301,6 +301,16 @@ def test_requester_follows_a_window_that_shrinks_and_grows() -> None:
 
 
 @pytest.mark.clause("dynamic-mpr")
+def test_sack_that_was_overtaken_does_not_change_the_window() -> None:
+    endpoint = Endpoint(attributes={"mpr_dest": 2, "dynamic_mpr": 1})
+    endpoint.write(600 * MTU)
+    endpoint.all_sent()
+    endpoint.receives(sack(9, mpr=1))
+    endpoint.receives(sack(5, mpr=8))
+    assert endpoint.qp().mpr_dest == 1
+
+
+@pytest.mark.clause("dynamic-mpr")
 def test_window_in_a_sack_means_nothing_when_it_was_not_agreed_or_is_zero() -> None:
     for agreed, told in ((0, 1), (1, 0)):
         endpoint = Endpoint(attributes={"mpr_dest": 2, "dynamic_mpr": agreed})
@@ -386,6 +396,20 @@ def test_ack_that_comes_before_the_duplicate_leaves_stops_it() -> None:
     assert endpoint.qp().solicit_psn == NONE
     endpoint.write(1)
     endpoint.sends(Opcode.WRITE_ONLY, psn=1, payload_length=1, retransmitted=0)
+
+
+@pytest.mark.clause("transport-ack-lost")
+def test_missing_ack_is_asked_for_even_when_a_packet_was_reported_while_it_waited_to_be_repeated() -> None:
+    endpoint = Endpoint()
+    endpoint.write(MTU)
+    endpoint.all_sent()
+    endpoint.waits(1000)
+    assert endpoint.qp().lost_count == 1
+    assert endpoint.all_sent(free_ports=0) == []
+    endpoint.receives(sack(0))
+    endpoint.sends(Opcode.WRITE_ONLY, psn=0, retransmitted=1)
+    endpoint.receives(ack(1))
+    assert len(endpoint.completions()) == 1
 
 
 @pytest.mark.clause("tail-probe")

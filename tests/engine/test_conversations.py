@@ -1,0 +1,194 @@
+"""Two endpoints that talk, while the test interferes with single packets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from openmrc.engine.params import Settings
+from openmrc.engine.states import EvState, QpState
+from openmrc.engine.tables import Cause, EventKind, WcStatus
+from openmrc.wire.codes import Opcode, Trim
+from tests.engine.pair import REGION_AT, Pair, Weather
+
+WRITES = range(Opcode.WRITE_FIRST, Opcode.WRITE_ONLY_IMM + 1)
+
+
+def first(
+    opcodes: range | tuple[Opcode, ...], act: Callable[[Any], bool], count: int = 1
+) -> Callable[[Any, int], bool]:
+    """Interfere with the first packets of these opcodes; the others fly."""
+    left = [count]
+
+    def look(row: Any, endpoint: int) -> bool:
+        if int(row["opcode"]) in opcodes and left[0] > 0:
+            left[0] -= 1
+            return act(row)
+        return True
+
+    return look
+
+
+def drop(row: Any) -> bool:
+    return False
+
+
+def trim(row: Any) -> bool:
+    row["trimmed"] = Trim.TRIMMED
+    return True
+
+
+def mark(row: Any) -> bool:
+    row["marked"] = 1
+    return True
+
+
+def conversation(act: Callable[[Any, int], bool] | None, length: int = 5000, **fields: Any) -> Pair:
+    pair = Pair(filter=act, timeout_us=5000.0, **fields)
+    assert pair.receive(1) == 0
+    assert pair.write(1, 0, length, 0, immediate=7) == 0
+    pair.run(until_us=2e6, stop=lambda: pair.is_done() or pair.is_in_error(0))
+    return pair
+
+
+def assert_arrived(pair: Pair, length: int = 5000) -> None:
+    assert [c.status for c in pair.sends()] == [WcStatus.SUCCESS]
+    assert [c.immediate for c in pair.receives()] == [7]
+    assert pair.memory[1][REGION_AT : REGION_AT + length] == pair.memory[0][:length]
+
+
+@pytest.mark.clause("segmentation")
+@pytest.mark.parametrize("length", [0, 1, 255, 256, 257, 512, 100_000])
+def test_messages_of_every_length_arrive(length: int) -> None:
+    pair = conversation(None, length)
+    assert_arrived(pair, length)
+    assert pair.row(0).retransmitted == 0
+    assert pair.row(0).inflight == pair.peer(0).inflight == 0
+
+
+@pytest.mark.clause("loss-gap")
+def test_lost_packet_is_repaired_long_before_the_timeout_and_its_path_is_left() -> None:
+    pair = conversation(first(WRITES, drop))
+    assert_arrived(pair)
+    assert pair.now < 200e6, "a few round trips, not the timeout of 5 ms"
+    assert pair.row(0).timeouts == 0
+    assert [ev.state for ev in pair.evs_of()].count(EvState.ASSUMED_BAD) == 1
+
+
+@pytest.mark.clause("trim-nack")
+def test_trimmed_packet_costs_one_round_trip_and_no_timeout() -> None:
+    pair = conversation(first(WRITES, trim))
+    assert_arrived(pair)
+    assert pair.now < 50e6
+    assert (pair.row(0).nacks_received, pair.row(0).retransmitted, pair.row(0).timeouts) == (1, 1, 0)
+    assert sum(ev.trimmed for ev in pair.evs_of()) == 1
+    assert not any(ev.state == EvState.ASSUMED_BAD for ev in pair.evs_of())
+
+
+@pytest.mark.clause("sack-trigger-ecn")
+def test_marked_packet_has_its_path_skipped() -> None:
+    pair = conversation(first(WRITES, mark), length=256)
+    assert_arrived(pair, 256)
+    assert [ev.state for ev in pair.evs_of()].count(EvState.SKIP) == 1
+
+
+@pytest.mark.clause("tail-probe")
+def test_lost_sacks_do_not_cause_retransmissions() -> None:
+    pair = conversation(first((Opcode.SACK, Opcode.ACKNOWLEDGE), drop, count=3), length=512)
+    assert_arrived(pair, 512)
+    assert pair.row(0).probes_sent >= 1
+    assert pair.row(0).timeouts <= 1
+
+
+@pytest.mark.clause("transport-ack-lost")
+def test_lost_transport_ack_is_solicited_and_the_message_completes_once() -> None:
+    pair = conversation(first((Opcode.ACKNOWLEDGE,), drop, count=2), length=512)
+    assert_arrived(pair, 512)
+    assert pair.row(0).timeouts >= 1
+
+
+@pytest.mark.clause("access-checked")
+def test_refused_write_ends_both_sides_with_their_reasons() -> None:
+    pair = Pair()
+    pair.write(1, 0, 1000, (1 << 20) + 5)
+    pair.run(until_us=1e5)
+    assert (pair.row(0).cause, pair.row(1).cause) == (Cause.REMOTE_ACCESS, Cause.ACCESS_VIOLATION)
+    assert [c.status for c in pair.sends()] == [WcStatus.REM_ACCESS_ERR]
+    assert not any(pair.memory[1])
+
+
+@pytest.mark.clause("access-checked")
+def test_lost_refusal_is_repeated_when_the_requester_asks_again() -> None:
+    pair = Pair(filter=first((Opcode.ACKNOWLEDGE,), drop, count=2))
+    pair.write(1, 0, 100, (1 << 20) + 5)
+    pair.run(until_us=1e5)
+    assert [c.status for c in pair.sends()] == [WcStatus.REM_ACCESS_ERR]
+
+
+@pytest.mark.clause("wimm-no-receive")
+def test_missing_receive_ends_both_sides() -> None:
+    pair = Pair()
+    pair.write(1, 0, 1000, 0, immediate=5)
+    pair.run(until_us=1e5)
+    assert (pair.row(0).cause, pair.row(1).cause) == (Cause.REMOTE_OPERATIONAL, Cause.NO_RECEIVE)
+    assert [c.status for c in pair.sends()] == [WcStatus.REM_OP_ERR]
+
+
+@pytest.mark.clause("wimm-overflow")
+def test_requester_that_ignores_the_limit_is_refused() -> None:
+    pair = Pair(filter=lambda row, endpoint: endpoint == 0 or int(row["opcode"]) != Opcode.ACKNOWLEDGE)
+    pair.row(0).max_wimm = 100
+    pair.row(1).max_wimm_dest = 2
+    pair.filter = first(WRITES, drop)
+    for wr_id in range(6):
+        pair.receive(wr_id)
+        pair.write(wr_id, 0, 10, 0, immediate=wr_id)
+    pair.run(until_us=1e5)
+    assert (pair.row(0).cause, pair.row(1).cause) == (Cause.REMOTE_INVALID_REQUEST, Cause.WIMM_OVERFLOW)
+
+
+@pytest.mark.clause("port-down-remote")
+def test_port_that_fails_in_the_middle_is_left_by_both_sides_and_used_again() -> None:
+    ports: list[tuple[int, int]] = []
+
+    def look(row: Any, endpoint: int) -> bool:
+        if endpoint == 0 and int(row["opcode"]) in WRITES:
+            ports.append((pair.now, int(row["port"])))
+        return True
+
+    pair = Pair(filter=look, timeout_us=5000.0)
+    pair.set_port(1, 2, 0)  # the receiver's
+    pair.run(until_us=50)
+    left = pair.now
+    pair.write(1, 0, 50_000, 0)
+    pair.run(until_us=3000)
+    assert {port for at, port in ports if at >= left} == {0, 1, 3}
+    assert [event.state for event in pair.events(0) if event.kind == EventKind.PEER_PORTS] == [0b1011]
+    pair.set_port(1, 2, 1)
+    pair.run(until_us=4000)
+    back = pair.now
+    pair.write(2, 0, 50_000, 0)
+    pair.run(until_us=6000)
+    assert {port for at, port in ports if at >= back} == {0, 1, 2, 3}
+    assert pair.row(0).state == QpState.RTS
+
+
+@pytest.mark.clause("ev-lost")
+def test_silent_plane_is_left_within_tens_of_microseconds() -> None:
+    quiet_from, told = 1000, []
+
+    def look(row: Any, endpoint: int) -> bool:
+        if int(row["opcode"]) in WRITES and pair.now >= quiet_from * 1e6 and int(row["port"]) == 1:
+            told.append(pair.now)
+        return True
+
+    settings = Settings(link_gbps=10.0, base_rtt_us=12.0, algorithm="uet-1.0-nscc", mtu=256)
+    pair = Pair(filter=look, settings=settings, weather=Weather(silences=((1, quiet_from, 10**9),)), timeout_us=5000.0)
+    pair.run(until_us=quiet_from)
+    pair.write(1, 0, 500_000, 0)
+    pair.run(until_us=5e6, stop=pair.is_done)
+    assert pair.is_done()
+    assert told[-1] - told[0] < 150e6
+    assert pair.row(0).timeouts == 0
