@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
@@ -37,6 +37,8 @@ from openmrc.apps.transfer import (
 )
 from openmrc.errors import ConfigError, MrcError, PeerError
 from openmrc.verbs import Connection, Context, ExchangeError, MemoryRegion, connect
+
+Word = TypeVar("Word")
 
 
 @dataclass(frozen=True)
@@ -212,11 +214,15 @@ class Sender:
         while self._posted - self._read >= self._slots or self._posted - self._taken >= self._slots:
             self._take_completions()
 
-    def _take_completions(self) -> None:
+    def _take_completions(self, or_word: bool = False) -> None:
+        """Wait for slots of ours that are read and for slots that are given back; with `or_word` also for a word."""
         connection = self.conversation.connection
-        written, credits = self.conversation.any_completions((connection.send_cq, connection.recv_cq))
-        for _ in written:
-            self._read += 1
+        cqs = (connection.send_cq, connection.recv_cq)
+        if or_word:
+            written, credits = self.conversation.wait(cqs, self.options.timeout, or_word=True)
+        else:
+            written, credits = self.conversation.any_completions(cqs)
+        self._read += len(written)
         for credit in credits:
             self._take_credit(credit.immediate or 0)
         if credits:
@@ -234,7 +240,7 @@ class Sender:
     def _confirm(self, until: int) -> None:
         """Take confirmations until the file with this index has one."""
         while len(self.stored) <= until or (self.conversation.has_word() and len(self.stored) < len(self.files)):
-            stored = self.conversation.hear(Stored)
+            stored = self._next_word(Stored)
             file = self.files[len(self.stored)]
             if stored.index != len(self.stored):
                 raise self.conversation.lost(f"confirmed file {stored.index} before file {len(self.stored)}")
@@ -244,4 +250,12 @@ class Sender:
 
     def _finish(self) -> None:
         self._confirm(len(self.files) - 1)
-        self.finished = self.conversation.hear(Finished)
+        self.finished = self._next_word(Finished)
+
+    def _next_word(self, kind: type[Word]) -> Word:
+        """Return the receiver's next word, taking completions meanwhile; data that moves counts as progress."""
+        before = None
+        while not self.conversation.has_word() and before != (self._read, self._taken):
+            before = self._read, self._taken
+            self._take_completions(or_word=True)
+        return self.conversation.hear(kind)
