@@ -1,0 +1,28 @@
+"""Compile the loop of the live endpoint, by taking one turn of it on loopback sockets."""
+
+from __future__ import annotations
+
+import socket
+
+import numpy as np
+
+from openmrc.live import drive
+from openmrc.live.attributes import ContextAttr
+from openmrc.live.motor import Motor
+from openmrc.live.ports import Ports
+from openmrc.live.tuning import settings_for
+
+
+def warm() -> None:
+    """Compile every entry, or load it from the cache."""
+    attr = ContextAttr(max_qp=1, max_peers=1, max_mr=1, evs_per_plane=1)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    ports = Ports([f"127.0.0.1:{port}"], attr)
+    motor = Motor(ports, attr, settings_for(ports, ports.mtu), capturing=False)
+    try:
+        motor.turn()
+        drive.collect(motor.engine, motor.wires, np.zeros((1, 8), np.int64), 1)
+    finally:
+        motor.stop()
