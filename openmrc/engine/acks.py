@@ -25,7 +25,7 @@ def on_sack(engine: Engine, now: int, qp: int, packet: int) -> None:
         return
     row.sacks_received += 1
     row.heard_at = now
-    if row.dynamic_mpr == 1 and arrived.mpr > 0:
+    if row.dynamic_mpr == 1 and arrived.mpr > 0 and cack >= row.unack_psn - 1:  # not one that was overtaken
         row.mpr_dest = arrived.mpr
     rtt = _round_trip(engine, now, qp, packet, cack)
     _settle_cumulative(engine, now, qp, cack)

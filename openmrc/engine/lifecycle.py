@@ -1,7 +1,7 @@
 """The life of a queue pair: RESET, INIT, RTR, RTS, ERROR, and what entering each of them does."""
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine import congestion, events, messages, scheduler, tracker
+from openmrc.engine import congestion, events, messages, ports, scheduler, tracker
 from openmrc.engine.queue_pairs import QPN_SLOT_BITS
 from openmrc.engine.states import ILLEGAL, QpEvent, QpState, qp_after
 from openmrc.engine.tables import NONE, Cause, Engine, EventKind, SentState, WcStatus
@@ -38,6 +38,8 @@ def move(engine: Engine, now: int, qp: int, event: int) -> int:
         elif event == QpEvent.TO_RTS and row.state == QpState.RTR:
             _begin_requester(engine, qp)
         row.state = following
+        if event == QpEvent.TO_RTR and row.peer != NONE:
+            ports.introduce(engine, now, row.peer)
     return 1
 
 

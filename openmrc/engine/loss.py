@@ -56,7 +56,8 @@ def scan(engine: Engine, now: int, qp: int) -> None:
 def on_silence(engine: Engine, now: int, qp: int, patience: int) -> int:
     """Declare lost what was sent `patience` ps ago or earlier; return how many.
 
-    The rest keeps its time: the earliest becomes the next `ack_deadline`.
+    The rest keeps its time: the earliest becomes the next `ack_deadline`. Without any it is looked at
+    again all the same: what waits to be repeated may be acknowledged late, and its transport ACK lost.
     """
     row = engine.qps[qp]
     lost = 0
@@ -69,8 +70,8 @@ def on_silence(engine: Engine, now: int, qp: int, patience: int) -> int:
                 lost += 1
             else:
                 following = min(following, sent.sent_at + patience)
-    row.ack_deadline = following
-    timers.arm(engine, qp, following)
+    row.ack_deadline = following if following != NEVER else now + patience
+    timers.arm(engine, qp, row.ack_deadline)
     return lost
 
 

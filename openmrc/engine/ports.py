@@ -44,12 +44,17 @@ def apply_local(engine: Engine, now: int, endpoint: int) -> None:
     events.push(engine, now, endpoint, EventKind.LOCAL_PORTS, NONE, NONE, NONE, 0, node.ports_up, 0)
     for peer in range(node.peer_base, node.peer_base + node.peer_count):
         if _live_qp(engine, endpoint, peer) != NONE:
-            engine.peers[peer].status_pending = 1
-            engine.peers[peer].status_attempts = 0
-            engine.peers[peer].status_deadline = now
-            timers.arm_endpoint(engine, endpoint, now)
+            _begin_telling(engine, now, peer)
             scheduler.wake_peer(engine, peer)
     _wake_lanes(engine, now, endpoint, NONE, risen)
+
+
+@rare_kernel
+def introduce(engine: Engine, now: int, peer: int) -> None:
+    """Tell a peer that has just been connected to which ports work, if not all: it takes them to."""
+    node = engine.endpoints[engine.peers[peer].endpoint]
+    if node.ports_up != (1 << node.port_count) - 1 and engine.peers[peer].status_pending == 0:
+        _begin_telling(engine, now, peer)
 
 
 @rare_kernel
@@ -99,6 +104,15 @@ def on_told(engine: Engine, endpoint: int, probe_id: int) -> None:
     index = probe_id & _PEER_MASK
     if index < node.peer_count:
         engine.peers[node.peer_base + index].status_pending = 0
+
+
+@kernel
+def _begin_telling(engine: Engine, now: int, peer: int) -> None:
+    row = engine.peers[peer]
+    row.status_pending = 1
+    row.status_attempts = 0
+    row.status_deadline = now
+    timers.arm_endpoint(engine, row.endpoint, now)
 
 
 @kernel

@@ -297,7 +297,9 @@ def on_timeout(engine: Engine, now: int, qp: int, patience: int) -> int:
     """Retransmit what nobody answered for; return 1 if the connection lost time, 0 if all is well."""
     row = engine.qps[qp]
     if row.unack_psn < row.next_psn:
-        return int(loss.on_silence(engine, now, qp, patience) > 0)
+        lost = loss.on_silence(engine, now, qp, patience)
+        is_cut_off = row.lost_count > 0 and spray.working_ports(engine, qp) == 0
+        return int(lost > 0 or is_cut_off)
     row.ack_deadline = NEVER
     if row.message_head == row.message_current:
         return 0

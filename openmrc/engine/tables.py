@@ -318,9 +318,9 @@ class Ev:
     state: Int8  # states.EvState
     losses: Int8  # since the last success
     successes: Int8  # probes answered in a row
-    sent: Int32
-    acked: Int32
-    marked: Int32
+    sent: Int  # with these three, a busy connection would pass 2**31 within a day
+    acked: Int
+    marked: Int
     trimmed: Int32
     lost: Int32
     probes: Int32
