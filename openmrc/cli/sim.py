@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from openmrc.sim.scenario import Scenario, Transport
+    from openmrc.sim.simulate import Status
 
 app = typer.Typer(no_args_is_help=True, help="Simulate fabrics packet by packet, with failures.")
 
@@ -74,18 +75,24 @@ def _of_matrix(tm: Path, topo: Path, transport: Transport, unit: StartUnit, unti
 def _run(scenario: Scenario, seed: int | None, threads: int, out: Path | None, as_json: bool) -> None:
     import msgspec
 
-    from openmrc.report.folder import write
+    from openmrc.report.folder import Stream, write
     from openmrc.report.terminal import ProgressLine, show
     from openmrc.sim.results import summary
     from openmrc.sim.simulate import simulate
 
     if seed is not None:
         scenario = msgspec.structs.replace(scenario, seed=seed)
-    progress = ProgressLine()
+    listeners: list[ProgressLine | Stream] = [ProgressLine(), *([Stream(out)] if out is not None else [])]
+
+    def tell(status: Status) -> None:
+        for listener in listeners:
+            listener(status)
+
     try:
-        done = simulate(scenario, threads, progress)
+        done = simulate(scenario, threads, tell)
     finally:
-        progress.close()
+        for listener in listeners:
+            listener.close()
     told = summary(done)
     if out is not None:
         told["out"] = str(out)

@@ -20,6 +20,7 @@ from openmrc.errors import ConfigError
 from openmrc.report.simulation import report
 from openmrc.sim.results import Run
 from openmrc.sim.scenario import Scenario
+from openmrc.sim.simulate import Status
 from openmrc.units import NEVER, PS_PER_US
 
 
@@ -32,6 +33,31 @@ def write(run: Run, scenario: Scenario, summary: dict[str, Any], folder: Path) -
     if scenario.report.html:
         _put(folder / "report.html", report(run, summary, told, scenario.report.title))
     return write_tables(run, folder)
+
+
+class Stream:
+    """Writes a line of JSON each time a run says where it stands, so that others can follow it."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = (folder / "progress.jsonl").open("w", encoding="utf-8")
+
+    def __call__(self, status: Status) -> None:
+        """Append where the run stands."""
+        told = {
+            "simulated_us": status.now / PS_PER_US,
+            "packet_hops": status.hops,
+            "done": status.finished,
+            "of": status.of,
+            "share_of_bytes": round(status.share, 6),
+            "wall_s": round(status.wall_s, 3),
+        }
+        self._file.write(json.dumps(told) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
 
 
 def manifest(scenario: Scenario, threads: int) -> dict[str, Any]:

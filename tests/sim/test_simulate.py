@@ -122,6 +122,19 @@ def test_a_manifest_repeats_the_run(run: Run, scenario: Scenario, tmp_path: Path
     assert np.array_equal(simulate(again).results.finished, run.results.finished)
 
 
+def test_ctrl_c_leaves_what_had_happened_until_then(scenario: Scenario, tmp_path: Path) -> None:
+    def press(status: Status) -> None:
+        raise KeyboardInterrupt
+
+    run = simulate(scenario, tell=press)
+    told = summary(run)
+    assert told["interrupted"]
+    assert told["finished"] < told["flows"]
+    write(run, scenario, told, tmp_path)
+    assert json.loads((tmp_path / "summary.json").read_text())["interrupted"]
+    assert "<svg" in (tmp_path / "report.html").read_text()
+
+
 def test_progress_says_where_a_run_stands() -> None:
     status = Status(now=5 * PS_PER_US, hops=2_000_000, finished=10, of=40, share=0.5, wall_s=4.0)
     assert status.left_s == pytest.approx(4.0)
@@ -147,6 +160,8 @@ def test_run_prints_one_json_object_and_nothing_else(scenario: Scenario, tmp_pat
     assert code == 0
     assert json.loads(out)["finished"] == 976
     assert (tmp_path / "out" / "report.html").exists()
+    lines = (tmp_path / "out" / "progress.jsonl").read_text().splitlines()
+    assert json.loads(lines[0])["of"] > 976  # computations and gates included
 
 
 def test_an_unfinished_run_exits_with_1_and_says_how_many(tmp_path: Path) -> None:
@@ -214,3 +229,17 @@ def test_a_sweep_that_cannot_be_is_refused_before_anything_runs(tmp_path: Path, 
     _, _, error = invoke("sweep", str(tmp_path / "sweep.yaml"), "--out", str(tmp_path / "out"))
     assert says in str(error)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_published_figure_stands_beside_ours_with_what_they_may_differ(run: Run, told: dict[str, object]) -> None:
+    from openmrc.report.simulation import report
+
+    ours = figure(told, "fct_us.max")
+    assert ours is not None
+    published = [
+        {"what": "near", "value": ours * 1.01, "of": "fct_us.max", "within_percent": 2, "source": "someone"},
+        {"what": "far", "value": ours * 2, "of": "fct_us.max", "within_percent": 2, "source": "someone"},
+    ]
+    page = report(run, told, {"published": published})
+    assert "-1.0 % (within 2 %: yes)" in page
+    assert "-50.0 % (within 2 %: no)" in page
