@@ -227,11 +227,15 @@ def _published(summary: dict[str, Any], published: list[dict[str, Any]]) -> str:
     for each in published:
         ours = figure(summary, each.get("of", ""))
         theirs = each.get("value")
-        off = f"{100 * (ours - theirs) / theirs:+.1f} %" if ours is not None and theirs else ""
+        off = _off(ours, theirs, each.get("within_percent")) if ours is not None and theirs else ""
         words = each.get("words", "")
-        allowed = each.get("within_percent")
-        if off and allowed is not None:
-            off += f" (within {allowed:g} %: {'yes' if abs(ours / theirs - 1) * 100 <= allowed else 'no'})"
         body.append((each["what"], number(theirs, f" {each.get('unit', '')}") if theirs is not None else words,
                      number(ours, f" {each.get('unit', '')}"), off, each["source"]))  # fmt: skip
     return rows(("what", "published", "simulated", "off by", "source"), body, numeric=(1, 2, 3))
+
+
+def _off(ours: float, theirs: float, allowed: float | None) -> str:
+    """Return by how much two figures differ, and whether they may."""
+    percent = 100 * (ours - theirs) / theirs
+    verdict = "" if allowed is None else f" (within {allowed:g} %: {'yes' if abs(percent) <= allowed else 'no'})"
+    return f"{percent:+.1f} %{verdict}"
