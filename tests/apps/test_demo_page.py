@@ -1,0 +1,52 @@
+from xml.etree import ElementTree
+
+from openmrc.apps.demo_page import drawing, page
+from openmrc.apps.demo_story import DemoResult, Outage
+from openmrc.apps.demo_view import is_silent, schedule_lines, timeline
+from openmrc.apps.shares import PlaneShare
+from openmrc.apps.timeline import Sample
+
+NAME = "{http://www.w3.org/2000/svg}"
+
+
+def plane(number: int) -> PlaneShare:
+    return PlaneShare(
+        plane=number, address=f"127.0.{number}.1", sent_packets=9, sent_bytes=9, received_packets=0, received_bytes=0,
+        share=0.5, retransmitted=1, lost=1, marked=0, trimmed=0, evs={"GOOD": 8},
+    )  # fmt: skip
+
+
+def result() -> DemoResult:
+    samples = [
+        Sample(at=n / 10, done=n, gbps=2.0, planes=[1.0, 0.0 if 3 < n < 7 else 1.0], evs=[{}, {}], retransmitted=0)
+        for n in range(1, 11)
+    ]
+    outages = [Outage(plane=1, down=0.3, up=0.6)]
+    return DemoResult(ok=True, bytes=10, sha256="ab", planes=[plane(0), plane(1)], samples=samples, outages=outages)
+
+
+def test_the_drawing_shades_the_silence_where_it_was() -> None:
+    root = ElementTree.fromstring(drawing(result()))
+    (shade,) = root.iter(f"{NAME}rect")
+    assert abs(float(shade.attrib["width"]) - 0.3 * 900) < 1
+    assert len(list(root.iter(f"{NAME}path"))) == 3
+
+
+def test_a_failure_is_told_on_the_page_and_its_text_escaped() -> None:
+    failed = result()
+    failed.ok, failed.error = False, "no <b>answer</b>"
+    assert "FAILED: no &lt;b&gt;answer&lt;/b&gt;" in page(failed)
+    assert "OK: 10 bytes" in page(result())
+
+
+def test_the_terminal_timeline_goes_blank_where_a_plane_was_silent() -> None:
+    lines = timeline(result())
+    drawn = next(line for line in lines if line.startswith("  plane 1")).split("|")[1]
+    assert drawn == "███   ████"
+    assert lines[lines.index(f"  plane 1  |{drawn}|") + 1].strip() == "···"
+
+
+def test_a_plane_without_an_end_to_its_silence_stays_silent() -> None:
+    assert is_silent([Outage(plane=0, down=1.0, up=None)], 0, 99.0)
+    assert not is_silent([Outage(plane=0, down=1.0, up=None)], 1, 99.0)
+    assert schedule_lines([]) == ["nothing happens"]
