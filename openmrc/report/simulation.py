@@ -155,7 +155,8 @@ def _fct_lines(run: Run) -> list[Line]:
         done = mine[run.results.finished[mine] < NEVER]
         times = np.sort(run.results.finished[done] - run.results.started[done]) / PS_PER_US
         if len(times):
-            lines.append(Line(name, times, np.arange(1, len(times) + 1) / len(mine)))
+            x = np.concatenate([times[:1], times])  # rises from 0: a single flow is a line too
+            lines.append(Line(name, x, np.arange(len(times) + 1) / len(mine)))
     return lines
 
 

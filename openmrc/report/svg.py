@@ -19,6 +19,7 @@ Floats = NDArray[np.float64]
 WIDTH, HEIGHT = 760, 280
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 14, 44
 COLOURS = 8
+_MARK_ROOM = 16  # pixels a mark's number takes
 MOST_POINTS = 1200  # of one line; more cannot be seen and make the file large
 
 
@@ -96,7 +97,7 @@ def draw(chart: Chart) -> str:
     y = _axis([line.y for line in lines], HEIGHT - _BOTTOM, _TOP, from_zero=chart.y_from_zero)
     marks = [mark for mark in chart.marks if x.low <= mark.x <= x.high]
     parts = [_frame(chart, x, y)]
-    parts += [_mark(mark, number, x) for number, mark in enumerate(marks, 1)]
+    parts += _marks(marks, x)
     parts += [_curve(line, number, x, y, chart.steps) for number, line in enumerate(lines)]
     return _svg(chart.title, "".join(parts)) + _legend(lines)
 
@@ -156,13 +157,19 @@ def _frame(chart: Chart, x: _Scale, y: _Scale) -> str:
     return "".join(parts)
 
 
-def _mark(mark: Mark, number: int, x: _Scale) -> str:
-    at = x(mark.x)
-    return (
-        f'<g class="mark"><title>{escape(mark.label)}</title>'
-        f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{_TOP}" y2="{HEIGHT - _BOTTOM}"/>'
-        f'<text x="{at + 3:.1f}" y="{_TOP + 9}">{number}</text></g>'
-    )
+def _marks(marks: Sequence[Mark], x: _Scale) -> list[str]:
+    """Return numbered dashed lines; where they crowd, only the first of them shows its number."""
+    parts, labelled = [], -math.inf
+    for number, mark in enumerate(marks, 1):
+        at = x(mark.x)
+        text = ""
+        if at - labelled >= _MARK_ROOM:
+            text, labelled = f'<text x="{at + 3:.1f}" y="{_TOP + 9}">{number}</text>', at
+        parts.append(
+            f'<g class="mark"><title>{escape(mark.label)}</title>'
+            f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{_TOP}" y2="{HEIGHT - _BOTTOM}"/>{text}</g>'
+        )
+    return parts
 
 
 def _curve(line: Line, number: int, x: _Scale, y: _Scale, steps: bool) -> str:

@@ -73,3 +73,9 @@ def test_bars_are_as_long_as_their_values() -> None:
 @pytest.mark.parametrize(("value", "text"), [(0, "0"), (1234, "1234"), (25_000, "25k"), (3.2e6, "3.2M"), (4e9, "4G")])
 def test_large_numbers_are_short(value: float, text: str) -> None:
     assert shown(value) == text
+
+
+def test_crowded_marks_show_one_number() -> None:
+    root = svg_of(draw(Chart("t", "x", "y", [line(0, 1, 2)], [Mark(1.0, "a"), Mark(1.001, "b"), Mark(1.5, "c")])))
+    marks = [child for child in root.iter() if child.get("class") == "mark"]
+    assert [any(part.tag.endswith("text") for part in mark) for mark in marks] == [True, False, True]
