@@ -171,6 +171,20 @@ def test_retransmission_says_so_and_asks_and_takes_another_path() -> None:
 
 
 @pytest.mark.clause("retransmission")
+def test_packet_that_is_refused_twice_waits_once() -> None:
+    endpoint = Endpoint()
+    endpoint.write(3 * MTU)
+    endpoint.all_sent()
+    for _ in range(2):
+        endpoint.receives(nack(1, NackReason.NO_RESOURCE))
+    assert (endpoint.qp().lost_count, endpoint.qp().retries) == (1, 1)
+    assert psns(endpoint.all_sent()) == [1]
+    endpoint.receives(sack(2))
+    endpoint.receives(nack(1, NackReason.NO_RESOURCE))
+    endpoint.sends_nothing()
+
+
+@pytest.mark.clause("retransmission")
 def test_retransmission_uses_the_only_path_there_is() -> None:
     endpoint = Endpoint(planes=1, evs=1, active=1)
     endpoint.write()
@@ -240,6 +254,18 @@ def test_hole_is_retransmitted_once_per_round_trip() -> None:
     endpoint.sends(psn=0, retransmitted=1)
     endpoint.receives(sack(-1, tuple(range(1, 12))), at_us=45)
     endpoint.sends_nothing(until_us=60)
+
+
+def test_answer_that_cannot_be_for_the_second_copy_proves_nothing_of_what_was_sent_in_between() -> None:
+    endpoint = Endpoint(attributes={"timeout": 10**12})
+    endpoint.write(MTU)
+    endpoint.all_sent()
+    endpoint.receives(nack(0, NackReason.TRIMMED_LASTHOP), at_us=50)
+    endpoint.write(MTU)
+    assert psns(endpoint.all_sent()) == [0, 1]
+    endpoint.receives(sack(0), at_us=52)
+    assert endpoint.qp().newest_delivered < 0
+    endpoint.sends_nothing(until_us=900)
 
 
 def test_packet_that_arrives_after_it_was_declared_lost_is_not_sent_again() -> None:

@@ -199,6 +199,18 @@ def test_two_losses_in_a_row_retire_the_value_when_the_threshold_is_two(lost: in
     assert (ev.state, ev.lost) == (state, lost)
 
 
+@pytest.mark.clause("ev-lost-threshold")
+def test_an_arrival_between_two_losses_starts_the_count_again() -> None:
+    endpoint = Endpoint(settings=steady(loss_threshold=2))
+    ev = endpoint.engine.evs[0]
+    paths.on_lost(endpoint.engine, 10, 0, 5)
+    paths.on_acked(endpoint.engine, 0)
+    paths.on_lost(endpoint.engine, 20, 0, 15)
+    assert ev.state == EvState.GOOD
+    paths.on_lost(endpoint.engine, 30, 0, 25)
+    assert ev.state == EvState.ASSUMED_BAD
+
+
 @pytest.mark.clause("ev-skip-restored")
 def test_skipped_value_is_good_again_when_the_rotation_has_passed_it() -> None:
     endpoint = Endpoint(planes=1, evs=3, active=3)
