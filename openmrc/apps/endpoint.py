@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from openmrc.apps.nic_file import NicFile, from_environment
+from openmrc.engine.params import Settings
 from openmrc.errors import ConfigError
 from openmrc.faults import Schedule
+from openmrc.live.ports import Ports
+from openmrc.live.tuning import settings_for
 from openmrc.verbs import ConnectionOptions, Context, ContextAttr, EvFormat
 
 FORMATS = {"udp": EvFormat.UDP, "stev": EvFormat.STEV, "srv6": EvFormat.SRV6}
@@ -26,7 +29,6 @@ class EndpointOptions:
     capture: Path | None = None
     algorithm: str = "nscc"
     faults: Schedule | None = None
-    tos: int = 0
 
 
 def open_endpoint(options: EndpointOptions) -> Context:
@@ -41,7 +43,18 @@ def open_endpoint(options: EndpointOptions) -> Context:
     if nic is not None:
         return open_described(nic, options)
     attr = ContextAttr(ev_format=FORMATS[options.ev_format], max_qp=options.max_qp)
-    return Context(options.planes, attr, faults=options.faults, capture=options.capture)
+    settings = None if options.algorithm == "nscc" else _settings(options, attr)
+    return Context(options.planes, attr, settings=settings, faults=options.faults, capture=options.capture)
+
+
+def _settings(options: EndpointOptions, attr: ContextAttr) -> Settings:
+    """Return the tuning that the context would choose, with another congestion control."""
+    ports = Ports(options.planes, attr)
+    try:
+        usual = settings_for(ports, min(attr.mtu, ports.mtu))
+    finally:
+        ports.close()
+    return replace(usual, algorithm=ALGORITHMS[options.algorithm])
 
 
 def open_described(nic: NicFile, options: EndpointOptions) -> Context:

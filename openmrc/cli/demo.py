@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from openmrc.apps.demo_story import DemoOptions, DemoResult
 
 
+WIDTH = 110  # columns of the summary where there is no terminal
+
+
 def demo(
     size: Annotated[str | None, typer.Option("-s", "--size", help="Of the file [default: what moves in 8 s].")] = None,
     planes: Annotated[int, typer.Option("--planes", min=1, max=16, help="Planes, all on the loopback.")] = 4,
@@ -81,6 +84,8 @@ def _report(result: DemoResult, as_json: bool) -> None:
     from openmrc.apps.demo_view import summary, timeline
 
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = WIDTH
     if result.samples:
         console.print(summary(result))
         typer.echo("\n".join(timeline(result)))

@@ -27,7 +27,7 @@ def perf(
     queue_pairs: Annotated[int, typer.Option("-q", "--qp", min=1, max=64, help="Queue pairs.")] = 1,
     depth: Annotated[int, typer.Option("-t", "--tx-depth", min=1, max=256, help="Outstanding writes a pair.")] = 128,
     _no_warning: Annotated[bool, typer.Option("-F", help="Accepted as by perftest; has no effect.")] = False,
-    tos: Annotated[int, typer.Option("-T", "--tos", min=0, max=255, help="Type of service of data packets.")] = 0,
+    tos: Annotated[int, typer.Option("-T", "--tos", min=0, max=255, help="Only 0: the endpoint sets it itself.")] = 0,
     in_gbits: Annotated[bool, typer.Option("--report_gbits", help="Report Gb/s, not MiB/s.")] = False,
     each_way: Annotated[bool, typer.Option("--report-both", help="With -b: a line for each direction.")] = False,
     out_json: Annotated[bool, typer.Option("--out_json", "--json", help="Print one JSON object on stdout.")] = False,
@@ -73,6 +73,8 @@ def perf(
 
     if loopback and host is not None:
         raise ConfigError("--loopback starts its own server: leave HOST out")
+    if tos:
+        raise ConfigError(f"--tos: {tos}: the endpoint marks each packet by what it is, data or control; only 0 works")
     is_client = loopback or host is not None
     if not is_client and (impair is not None or schedule is not None):
         given = read_faults(impair, schedule)
@@ -95,7 +97,7 @@ def perf(
     ours, theirs = planes_of(planes, remote, "localhost" if loopback else host, device, gid)
     if one_plane is not None:
         ours = _only(ours, one_plane)
-    endpoint = EndpointOptions(ours, ev_format, mtu, max(queue_pairs, 8), capture, algorithm, given, tos)
+    endpoint = EndpointOptions(ours, ev_format, mtu, max(queue_pairs, 8), capture, algorithm, given)
     command = Command(
         endpoint=endpoint,
         plan=plan,
