@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from openmrc.core.jit import kernel
+from openmrc.core.jit import kernel, rare_kernel
 from openmrc.sim import harness
 from openmrc.sim.faults import FaultKind
 from openmrc.sim.tables import BYTE_TIME_BITS, Network
@@ -12,7 +12,7 @@ PORTS_PER_NIC = 64  # how FaultKind.PORT_DOWN counts its subjects
 _PS_PER_S_AND_BITS = 8 * 10**12
 
 
-@kernel
+@rare_kernel
 def apply(state: harness.State, network: Network, now: int, kind: int, subject: int, value: int) -> None:
     """Let one fault happen."""
     match kind:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from openmrc.core.jit import kernel
+from openmrc.core.jit import kernel, rare_kernel
 from openmrc.sim import harness
 from openmrc.sim.tables import NONE, Network
 from openmrc.sim.traffic import Side
@@ -24,11 +24,11 @@ def settle(state: harness.State, network: Network, shard: int, now: int, nic: in
         while done != NONE:
             _complete(network, shard, now, nic, done >> 2, done & 3)
             done = harness.next_done(state, nic)
-        if _start(state, network, shard, now, nic) == 0:
+        if next_start(network, nic) > now or _start(state, network, shard, now, nic) == 0:
             return
 
 
-@kernel
+@rare_kernel
 def _start(state: harness.State, network: Network, shard: int, now: int, nic: int) -> int:
     """Post the messages whose time has come; return how many completed at once."""
     at_once = 0
@@ -52,7 +52,7 @@ def _start(state: harness.State, network: Network, shard: int, now: int, nic: in
     return at_once
 
 
-@kernel
+@rare_kernel
 def _complete(network: Network, shard: int, now: int, nic: int, flow: int, side: int) -> None:
     """Note a completion and let go what waits for it."""
     message = network.flows[flow]
@@ -86,7 +86,7 @@ def _release(network: Network, shard: int, now: int, nic: int, flow: int, delay:
     owner.signals += 1
 
 
-@kernel
+@rare_kernel
 def let_go(network: Network, flow: int, at: int) -> None:
     """Count one release of a message; the last one lets it start."""
     message = network.flows[flow]
@@ -101,7 +101,7 @@ def let_go(network: Network, flow: int, at: int) -> None:
         network.nodes[nic].next_at = min(network.nodes[nic].next_at, message.start)
 
 
-@kernel
+@rare_kernel
 def insert(network: Network, nic: int, flow: int) -> None:
     """Put a message into its NIC's list, after those that start no later."""
     row = network.nics[nic]

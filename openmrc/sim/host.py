@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from openmrc.core.jit import kernel
+from openmrc.core.jit import kernel, rare_kernel
 from openmrc.sim import flows, harness, lossless, pool, queue, wire
 from openmrc.sim.tables import NONE, Network, Service
 from openmrc.units import NEVER
 
 
-@kernel
+@rare_kernel
 def serve(state: harness.State, network: Network, shard: int, nic: int, start: int, end: int) -> None:
     """Let a NIC live through a window."""
     count = wire.collect(network, shard, nic, start, end)
@@ -46,7 +46,7 @@ def _take(state: harness.State, network: Network, shard: int, now: int, nic: int
     pool.release(network, shard, hop)
 
 
-@kernel
+@rare_kernel
 def _pause(network: Network, now: int, nic: int, hop: int) -> None:
     """Stop sending data on a port, or go on."""
     link = network.queues[network.hops[hop].link].reverse

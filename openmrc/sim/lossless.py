@@ -9,7 +9,7 @@ packet it sends has left.
 from __future__ import annotations
 
 from openmrc.core import rng
-from openmrc.core.jit import kernel
+from openmrc.core.jit import kernel, rare_kernel
 from openmrc.sim import pool, queue, switch, wire
 from openmrc.sim.tables import BYTE_TIME_BITS, NONE, Network, Service
 from openmrc.units import NEVER
@@ -18,7 +18,7 @@ PAUSE, RESUME = 1, 0  # Hop.entropy of a frame to NONE
 FRAME = 64  # bytes on the wire
 
 
-@kernel
+@rare_kernel
 def serve(network: Network, shard: int, node: int, start: int, end: int) -> None:
     """Let a switch with lossless ports live through a window."""
     count = wire.collect(network, shard, node, start, end)
@@ -146,7 +146,7 @@ def _count_out(network: Network, shard: int, now: int, link: int, size: int) -> 
         _tell(network, shard, now, link, RESUME)
 
 
-@kernel
+@rare_kernel
 def _tell(network: Network, shard: int, now: int, link: int, what: int) -> None:
     """Send PAUSE or RESUME against the direction of a link."""
     hop = pool.allocate(network, shard)

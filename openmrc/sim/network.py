@@ -303,6 +303,7 @@ def _lay_shards(network: Network, topology: Topology, hops: int, batch: int) -> 
     column(shards, "fresh")[:] = edges[:-1]
     column(shards, "fresh_end")[:] = edges[1:]
     column(shards, "free")[:] = NONE
+    column(shards, "earliest")[:] = NEVER
     column(shards, "batch_base")[:] = np.arange(count) * batch
     column(shards, "batch_size")[:] = batch
     column(shards, "bucket_base")[:] = np.arange(count) * (2 * batch + 2)

@@ -11,7 +11,7 @@ ECN is decided by the receiver of the wire (`wire.collect`), from what the queue
 from __future__ import annotations
 
 from openmrc.core import rng
-from openmrc.core.jit import kernel
+from openmrc.core.jit import kernel, rare_kernel
 from openmrc.sim import pool
 from openmrc.sim.tables import BYTE_TIME_BITS, COUNT_MASK, NONE, Network, Service, Trimming
 from openmrc.wire.codes import Trim
@@ -100,7 +100,7 @@ def send(network: Network, shard: int, now: int, link: int, hop: int, departs: i
         mail.odd = 1
 
 
-@kernel
+@rare_kernel
 def _overflow(network: Network, shard: int, now: int, link: int, hop: int) -> None:
     """Trim a packet that meets a full queue, or one that waits in it, or drop it."""
     port = network.ports[link]

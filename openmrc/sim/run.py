@@ -99,7 +99,8 @@ class World:
         """Go from window to window until every flow is done, nothing is left to happen, or `until` (ps)."""
         lookahead = self.network.rules[0].lookahead
         reserve = _reserve(self.network)
-        self.now = int(column(self.network.nodes, "next_at").min())
+        nodes, shards = self.network.nodes, self.network.shards
+        self.now = max(self.now, min(int(column(nodes, "next_at").min()), int(column(shards, "earliest").min())))
         with ThreadPoolExecutor(self.threads) as pool:
             while self.now < until:
                 self._break_what_is_due()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from openmrc.core.jit import kernel
+from openmrc.core.jit import kernel, rare_kernel
 from openmrc.sim import queue, wire
 from openmrc.sim.tables import Network, Node, Routing
 
@@ -11,7 +11,7 @@ T1_DIGIT = 12
 _MASK = (1 << 32) - 1
 
 
-@kernel
+@rare_kernel
 def serve(network: Network, shard: int, node: int, start: int, end: int) -> None:
     """Forward everything that reaches the switch in the window."""
     count = wire.collect(network, shard, node, start, end)

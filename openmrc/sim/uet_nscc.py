@@ -154,6 +154,7 @@ def _quick_adapt(state: Uet, now: int, sender: int, marked: int, lost: int, dela
             row.cwnd = max(float(row.achieved), float(params.packet))
             row.to_ignore = row.in_flight
             row.ignored = 0
+            row.increase = 0.0
             acted = True
         row.trim_seen = 0
         row.achieved = 0

@@ -7,7 +7,7 @@ was queued before it left was sent in an earlier window, because a link takes at
 from __future__ import annotations
 
 from openmrc.core import rng
-from openmrc.core.jit import kernel
+from openmrc.core.jit import kernel, rare_kernel
 from openmrc.sim import pool
 from openmrc.sim.tables import COUNT_MASK, NONE, Network, Service
 from openmrc.units import NEVER
@@ -18,7 +18,7 @@ FEW = 24  # packets below which insertion alone sorts faster
 CHANCE = 1 << 32
 
 
-@kernel
+@rare_kernel
 def collect(network: Network, shard: int, node: int, start: int, end: int) -> int:
     """Gather the packets that reach a node before `end` into the shard's batch, sorted; return how many.
 
@@ -128,7 +128,7 @@ def _left_behind(network: Network, link: int, channel: int, hop: int) -> int:
     left_at = network.hops[hop].arrives - network.ports[link].delay
     last = row.cursor if row.cursor != NONE else hop
     following = network.hops[last].next
-    while following != NONE and network.hops[following].enqueued <= left_at:
+    while following != NONE and network.hops[following].enqueued < left_at:
         last = following
         following = network.hops[last].next
     row.cursor = last if last != hop else NONE
@@ -166,7 +166,7 @@ def _sort(network: Network, shard: int, count: int, window: int) -> None:
         network.dues[place].key = key
 
 
-@kernel
+@rare_kernel
 def _spread(network: Network, shard: int, count: int, window: int) -> None:
     """Bring the batch nearly into order: count how many fall into each part of the window, then place them."""
     base, first = network.shards[shard].batch_base, network.shards[shard].bucket_base
