@@ -8,7 +8,9 @@ import pytest
 
 from openmrc.engine import congestion, nscc
 from openmrc.engine.params import Settings
-from tests.engine.diary import Endpoint, us
+from openmrc.engine.queue_pairs import nominal_size
+from openmrc.wire.codes import NackReason
+from tests.engine.diary import Endpoint, nack, sack, us
 
 MTU = 4096
 FABRIC = Settings(link_gbps=800.0, base_rtt_us=12.0, base_rtt_measured=False)
@@ -147,6 +149,23 @@ def test_trim_and_loss_each_take_one_packet_and_never_the_last() -> None:
     for _ in range(1000):
         congestion.on_loss(window.endpoint.engine, window.now, 0, MTU)
     assert window.row.cwnd == MTU
+
+
+@pytest.mark.clause("nscc-loss")
+@pytest.mark.parametrize("happens", ["lost", "trimmed"])
+def test_packet_that_is_lost_or_trimmed_on_its_way_takes_its_size_from_the_window(happens: str) -> None:
+    endpoint = Endpoint(settings=replace(FABRIC, tail_probe=False, max_cwnd=1_000_000))
+    endpoint.peer().cwnd = 500_000.0
+    endpoint.write(3 * 256)
+    endpoint.all_sent()
+    if happens == "trimmed":
+        endpoint.receives(nack(0, NackReason.TRIMMED))
+    else:
+        endpoint.waits(100)
+        endpoint.peer().adjusted_at = endpoint.peer().eta_at = endpoint.now
+        endpoint.receives(sack(-1, (1, 2), path_mark=1))  # marked, little delay: no change by itself
+    assert endpoint.qp().lost_count == 1
+    assert endpoint.peer().cwnd == pytest.approx(500_000 - nominal_size(256), abs=1)
 
 
 @pytest.mark.clause("nscc-quick-adapt")
