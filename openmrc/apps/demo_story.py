@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from openmrc.apps.endpoint import EndpointOptions, connection_options, open_endpoint
-from openmrc.apps.planes import Side, free_address, loopback_planes
+from openmrc.apps.planes import Side, loopback_planes
 from openmrc.apps.second_process import SecondProcess
 from openmrc.apps.sending import Sender, sources
 from openmrc.apps.shares import PlaneShare
@@ -105,7 +105,7 @@ class Story:
         """Do everything; the result says whether the copy is right. MrcError if it could not be done."""
         folder = self.options.out / "received"
         folder.mkdir(parents=True, exist_ok=True)
-        endpoint = EndpointOptions(tuple(map(free_address, loopback_planes(self.options.planes, Side.CLIENT))))
+        endpoint = EndpointOptions(tuple(loopback_planes(self.options.planes, Side.CLIENT)), movable=True)
         try:
             with open_endpoint(endpoint) as context:
                 self.audience.say(context.describe())
@@ -167,9 +167,8 @@ class Story:
             result.error = None if result.ok else f"the copy has SHA-256 {result.sha256}, the file {digest}"
 
     def _receiver(self, folder: Path, faults: str | None) -> SecondProcess:
-        planes = ",".join(free_address(address) for address in loopback_planes(self.options.planes, Side.SERVER))
         arguments = ["recv", "--out", str(folder), "--once", "--force", "--quiet", "--json", "--port", "0"]
-        arguments += ["--bind", "127.0.0.1", "--planes", planes, "--wait", "60"]
+        arguments += ["--bind", "127.0.0.1", "--planes", str(self.options.planes), "--wait", "60"]
         return SecondProcess([*arguments, *(["--impair", faults] if faults else [])])
 
     def _transfer(self, context: Context, receiver: SecondProcess, faults: Schedule | None) -> TransferOptions:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from openmrc.apps.nic_file import NicFile, from_environment
+from openmrc.apps.planes import free_address
 from openmrc.engine.params import Settings
 from openmrc.errors import ConfigError
 from openmrc.faults import Schedule
@@ -15,6 +17,7 @@ from openmrc.verbs import ConnectionOptions, Context, ContextAttr, EvFormat
 
 FORMATS = {"udp": EvFormat.UDP, "stev": EvFormat.STEV, "srv6": EvFormat.SRV6}
 ALGORITHMS = {"nscc": "uet-1.0-nscc", "none": "none"}
+ATTEMPTS = 5
 MTUS = (256, 512, 1024, 2048, 4096)
 
 
@@ -23,6 +26,7 @@ class EndpointOptions:
     """What all commands that open sockets have in common."""
 
     planes: tuple[str, ...] = ()  # local addresses; empty: of the interfaces
+    movable: bool = False  # where a port is taken, another one does as well
     ev_format: str = "udp"
     mtu: int = 0  # bytes; 0: the largest that all planes take
     max_qp: int = 8
@@ -42,6 +46,19 @@ def open_endpoint(options: EndpointOptions) -> Context:
     nic = from_environment() if not options.planes else None
     if nic is not None:
         return open_described(nic, options)
+    for attempt in range(ATTEMPTS if options.movable else 1):
+        try:
+            planes = tuple(map(free_address, options.planes)) if options.movable else options.planes
+            return _open(replace(options, planes=planes))
+        except ConfigError as error:
+            # Between our look and our bind another process may have taken the port.
+            taken = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
+            if not taken or not options.movable or attempt == ATTEMPTS - 1:
+                raise
+    raise AssertionError("at least one attempt is made")
+
+
+def _open(options: EndpointOptions) -> Context:
     attr = ContextAttr(ev_format=FORMATS[options.ev_format], max_qp=options.max_qp)
     settings = None if options.algorithm == "nscc" else _settings(options, attr)
     return Context(options.planes, attr, settings=settings, faults=options.faults, capture=options.capture)

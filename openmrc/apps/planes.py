@@ -6,8 +6,8 @@ a client 127.0.<p+1>.2. Two endpoints may also share an address: they differ in 
 
 from __future__ import annotations
 
+import os
 import socket
-from collections.abc import Sequence
 from enum import Enum
 from ipaddress import ip_address
 
@@ -16,7 +16,8 @@ from openmrc.live.addresses import PlaneAddress
 from openmrc.live.interfaces import find_planes, interfaces
 from openmrc.live.ports import MAX_PLANES
 
-PORTS_TRIED = 2000
+OTHER_PORTS = range(20_000, 30_000)  # below those that Linux gives out by itself
+PORTS_TRIED = 200
 
 
 class Side(Enum):
@@ -29,16 +30,16 @@ class Side(Enum):
 def local_planes(text: str | None, side: Side, host: str | None = None) -> list[str]:
     """Return the addresses to open: of "4" four on the loopback, of "10.0.0.1,10.0.1.1" those, of None the interfaces'.
 
-    A client whose `host` is this machine gets UDP ports that are free, so that both ends can share the
-    interfaces' addresses. An empty list leaves the choice to the context.
+    A client whose `host` is this machine shares the interfaces with the server: it gets their addresses,
+    to be opened with other ports. An empty list leaves the choice to the context.
     """
     if text is None:
-        return _beside_server() if side == Side.CLIENT and host is not None and is_this_machine(host) else []
+        return _interfaces() if side == Side.CLIENT and host is not None and is_this_machine(host) else []
     if text.strip().isdigit():
         count = int(text)
         if not 1 <= count <= MAX_PLANES:
             raise ConfigError(f"--planes: {count} planes, allowed are 1 to {MAX_PLANES}")
-        return [free_address(address) for address in loopback_planes(count, side)]
+        return loopback_planes(count, side)
     return [part for each in text.split(",") if (part := each.strip())]
 
 
@@ -62,16 +63,22 @@ def interface_planes(names: str, index: int) -> list[str]:
 
 
 def free_address(text: str) -> str:
-    """Return the address with a UDP port that is free now, its own if that is."""
+    """Return the address with a UDP port that is free now: its own, or one where this process looks first."""
     address = PlaneAddress.parse(text)
-    for port in range(address.port, min(address.port + PORTS_TRIED, 65536)):
+    others = (OTHER_PORTS[(os.getpid() * 97 + step) % len(OTHER_PORTS)] for step in range(PORTS_TRIED))
+    for port in (address.port, *others):
         with socket.socket(address.family, socket.SOCK_DGRAM) as probe:
             try:
                 probe.bind(address.socket_name(port))
             except OSError:
                 continue
             return str(PlaneAddress(address.ip, port, address.scope))
-    raise ConfigError(f"--planes: no free UDP port on {address.ip} from {address.port} on")
+    raise ConfigError(f"--planes: no free UDP port on {address.ip}")
+
+
+def are_ours_to_choose(planes: str | None, device: str | None) -> bool:
+    """Whether the ports of the planes were not said by the user, so that others do as well."""
+    return device is None and (planes is None or planes.strip().isdigit())
 
 
 def is_this_machine(host: str) -> bool:
@@ -84,6 +91,5 @@ def is_this_machine(host: str) -> bool:
     return any((address := ip_address(str(text).split("%")[0])).is_loopback or address in ours for text in told)
 
 
-def _beside_server() -> list[str]:
-    found: Sequence[PlaneAddress] = [PlaneAddress(each.address, scope=each.scope) for each in find_planes(MAX_PLANES)]
-    return [free_address(str(address)) for address in found]
+def _interfaces() -> list[str]:
+    return [str(PlaneAddress(each.address, scope=each.scope)) for each in find_planes(MAX_PLANES)]

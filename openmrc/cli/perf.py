@@ -68,6 +68,7 @@ def perf(
     """
     from openmrc.apps.endpoint import EndpointOptions, faults_text, read_faults
     from openmrc.apps.perf_words import Plan, Test
+    from openmrc.apps.planes import are_ours_to_choose
     from openmrc.cli.outcome import planes_of
     from openmrc.cli.perf_run import Command
 
@@ -97,7 +98,8 @@ def perf(
     ours, theirs = planes_of(planes, remote, "localhost" if loopback else host, device, gid)
     if one_plane is not None:
         ours = _only(ours, one_plane)
-    endpoint = EndpointOptions(ours, ev_format, mtu, max(queue_pairs, 8), capture, algorithm, given)
+    movable = are_ours_to_choose(planes, device)
+    endpoint = EndpointOptions(ours, movable, ev_format, mtu, max(queue_pairs, 8), capture, algorithm, given)
     command = Command(
         endpoint=endpoint,
         plan=plan,

@@ -73,8 +73,9 @@ class Command:
             Client(context, asked, options, findings).run(host)
 
     def _server_arguments(self) -> list[str]:
-        planes = [free_address(address) for address in self.endpoint.planes]
-        arguments = ["perf", "--port", "0", "--planes", ",".join(planes), "--quiet", "--json"]
+        ours = self.endpoint.planes
+        planes = str(len(ours)) if self.endpoint.movable else ",".join(free_address(address) for address in ours)
+        arguments = ["perf", "--port", "0", "--planes", planes, "--quiet", "--json"]
         arguments += ["--format", self.endpoint.ev_format, "--cc", self.endpoint.algorithm]
         arguments += ["--tx-depth", str(self.plan.depth), "--qp", str(self.plan.queue_pairs)]
         return [*arguments, "--mtu", str(self.endpoint.mtu), "--timeout", str(self.timeout)]

@@ -45,6 +45,7 @@ def recv(
     """
     from openmrc.apps.endpoint import EndpointOptions, connection_options, open_endpoint, read_faults
     from openmrc.apps.listening import announce_port
+    from openmrc.apps.planes import are_ours_to_choose
     from openmrc.apps.receiving import Acceptance, check_folder
     from openmrc.apps.sizes import size_bytes
     from openmrc.apps.transfer import TransferOptions
@@ -55,7 +56,7 @@ def recv(
     limit = size_bytes(max_size, "--max-size") if max_size is not None else None
     ours, theirs = planes_of(planes, remote, None)
     faults = read_faults(impair, schedule)
-    endpoint = EndpointOptions(ours, ev_format, mtu, capture=capture)
+    endpoint = EndpointOptions(ours, are_ours_to_choose(planes, None), ev_format, mtu, capture=capture)
     with stoppable(), open_endpoint(endpoint) as context, Listener(context, host, port) as listener:
         asked = TransferOptions(
             port, timeout, remote=theirs, faults=faults, connection=connection_options(context, mtu)

@@ -33,6 +33,7 @@ def send(
     Files travel under their last name. Nothing is resumed: a transfer that fails is to be started again.
     """
     from openmrc.apps.endpoint import EndpointOptions, connection_options, open_endpoint, read_faults
+    from openmrc.apps.planes import are_ours_to_choose
     from openmrc.apps.progress_bar import showing
     from openmrc.apps.sending import Sender, sources
     from openmrc.apps.transfer import TransferOptions
@@ -44,7 +45,7 @@ def send(
     chosen = sources([Path(file) for file in files])
     ours, theirs = planes_of(planes, remote, host)
     faults = read_faults(impair, schedule)
-    endpoint = EndpointOptions(ours, ev_format, mtu, capture=capture)
+    endpoint = EndpointOptions(ours, are_ours_to_choose(planes, None), ev_format, mtu, capture=capture)
     with stoppable(), open_endpoint(endpoint) as context:
         if not quiet:
             typer.echo(context.describe(), err=True)

@@ -2,6 +2,7 @@ import socket
 
 import pytest
 
+from openmrc.apps.endpoint import EndpointOptions, open_endpoint
 from openmrc.apps.planes import Side, free_address, interface_planes, is_this_machine, local_planes, loopback_planes
 from openmrc.errors import ConfigError
 
@@ -27,13 +28,25 @@ def test_an_address_in_use_gets_the_next_free_port() -> None:
         port = user.getsockname()[1]
         chosen = free_address(f"127.44.1.1:{port}")
     assert chosen.startswith("127.44.1.1:")
-    assert int(chosen.rpartition(":")[2]) > port
+    assert int(chosen.rpartition(":")[2]) != port
 
 
 def test_a_server_leaves_the_choice_and_a_client_beside_it_gets_ports() -> None:
     assert local_planes(None, Side.SERVER) == []
     assert local_planes(None, Side.CLIENT, "192.0.2.1") == []
     assert local_planes(None, Side.CLIENT, "localhost")
+
+
+def test_two_endpoints_of_one_side_get_ports_of_their_own() -> None:
+    options = EndpointOptions(("127.44.2.1", "127.44.3.1"), movable=True)
+    with open_endpoint(options) as first, open_endpoint(options) as second:
+        assert not set(first.query_device().planes) & set(second.query_device().planes)
+
+
+def test_a_port_that_the_user_named_is_not_replaced() -> None:
+    options = EndpointOptions(("127.44.4.1",))
+    with open_endpoint(options), pytest.raises(ConfigError, match=r"plane 0 cannot receive on 127.44.4.1"):
+        open_endpoint(options)
 
 
 def test_this_machine_is_known_by_its_addresses() -> None:

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from openmrc.apps.conversation import Conversation, GaveUpError, Note
-from openmrc.apps.planes import Side, local_planes
+from openmrc.apps.endpoint import EndpointOptions, open_endpoint
+from openmrc.apps.planes import Side, loopback_planes
 from openmrc.apps.transfer import Announce, Digest, Entry, Stored, TransferResult, Welcome, anonymous_memory
 from openmrc.verbs import ConnectionOptions, Context, MemoryRegion, connect
 
@@ -74,7 +75,7 @@ def receiver(out: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
 
 @pytest.fixture(scope="module")
 def context() -> Iterator[Context]:
-    with Context(local_planes("1", Side.CLIENT)) as opened:
+    with open_endpoint(EndpointOptions(tuple(loopback_planes(1, Side.CLIENT)), movable=True)) as opened:
         yield opened
 
 
