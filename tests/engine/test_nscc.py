@@ -178,6 +178,7 @@ def test_quick_adapt_sets_the_window_to_what_got_through_and_then_ignores_old_ne
     window.passes(BASE + TARGET)
     window.is_trimmed()
     assert window.row.quick_adapts == 1
+    assert window.row.inc_bytes == 0
     assert window.row.cwnd == 20_000, "what was achieved in the period"
     before = window.row.cwnd
     window.hears(30.0, marked=1)

@@ -181,6 +181,15 @@ def test_everything_posted_is_flushed_on_error_and_so_is_what_is_posted_later() 
     endpoint.sends_nothing(until_us=100_000)
 
 
+@pytest.mark.clause("error-flush")
+def test_reports_that_wait_when_the_connection_fails_are_not_sent() -> None:
+    endpoint = Endpoint()
+    endpoint.receives(data(0, marked=1))
+    endpoint.receives(data(1, trimmed=1))
+    end_here(endpoint, Cause.LOCAL)
+    assert {packet.opcode for packet in endpoint.all_sent()} <= {Opcode.ACKNOWLEDGE}
+
+
 @pytest.mark.clause("reset-number")
 def test_reset_gives_a_new_number_and_stale_packets_miss() -> None:
     endpoint = Endpoint()
