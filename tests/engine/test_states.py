@@ -252,15 +252,17 @@ def test_bad_value_stays_bad_when_its_probe_says_always_skip(story: tuple[Endpoi
 
 @pytest.mark.clause("ev-min-active")
 def test_the_value_that_failed_longest_ago_returns_when_too_few_are_left() -> None:
-    endpoint = Endpoint(planes=1, evs=3, active=3, min_active=2)
-    for at, ev in ((10, 2), (20, 0)):
+    endpoint = Endpoint(planes=1, evs=4, active=4, min_active=2)
+    for at, ev in ((10, 3), (20, 1), (30, 0)):
         paths.happen(endpoint.engine, at, ev, EvEvent.LOST)
-    assert [ev.state for ev in endpoint.engine.evs] == [EvState.ASSUMED_BAD, EvState.GOOD, EvState.GOOD]
+    bad, good = EvState.ASSUMED_BAD, EvState.GOOD
+    assert [ev.state for ev in endpoint.engine.evs] == [bad, bad, good, good]
     told = [(event.entropy & 0xF, event.state, event.cause) for event in endpoint.events()]
     assert told == [
-        (2, EvState.ASSUMED_BAD, EvEvent.LOST),
-        (0, EvState.ASSUMED_BAD, EvEvent.LOST),
-        (2, EvState.GOOD, EvEvent.LEAST_BAD),
+        (3, bad, EvEvent.LOST),
+        (1, bad, EvEvent.LOST),
+        (0, bad, EvEvent.LOST),
+        (3, good, EvEvent.LEAST_BAD),
     ]
 
 
