@@ -17,7 +17,7 @@ WIDTH = 110  # columns of the summary where there is no terminal
 
 
 def demo(
-    size: Annotated[str | None, typer.Option("-s", "--size", help="Of the file [default: what moves in 8 s].")] = None,
+    size: Annotated[str | None, typer.Option("-s", "--size", help="Of the file (default: what moves in 8 s).")] = None,
     planes: Annotated[int, typer.Option("--planes", min=1, max=16, help="Planes, all on the loopback.")] = 4,
     impair: Annotated[
         str | None, typer.Option("--impair", metavar="WORDS", help='Another schedule: "at: 2s, down: plane 1; ...".')

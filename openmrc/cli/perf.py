@@ -16,9 +16,9 @@ _MOST = 1 << 23  # bytes; where perftest's --all ends
 def perf(
     host: Annotated[str | None, typer.Argument(metavar="[HOST]", help="Where the server runs; without: be it.")] = None,
     port: Annotated[int, typer.Option("-p", "--port", min=0, max=65535, help="TCP port of the server.")] = 18515,
-    iterations: Annotated[int | None, typer.Option("-n", "--iters", min=1, help="Writes [default: 5000].")] = None,
+    iterations: Annotated[int | None, typer.Option("-n", "--iters", min=1, help="Writes (default: 5000).")] = None,
     size: Annotated[
-        str | None, typer.Option("-s", "--size", help="Bytes, such as 64K [default: 65536, --lat: 2]")
+        str | None, typer.Option("-s", "--size", help="Bytes, such as 64K (default: 65536, --lat: 2).")
     ] = None,
     mtu: options.Mtu = 0,
     all_sizes: Annotated[bool, typer.Option("-a", "--all", help="Sizes from 2 (or --min-size) to 8M (or -s).")] = False,

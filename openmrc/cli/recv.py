@@ -24,7 +24,7 @@ def recv(
     once: Annotated[bool, typer.Option("--once", help="End after one transfer.")] = False,
     count: Annotated[int | None, typer.Option("--count", min=1, help="End after so many transfers.")] = None,
     wait: Annotated[float | None, typer.Option("--wait", min=0, help="Seconds to wait for a sender.")] = None,
-    host: Annotated[str, typer.Option("--bind", metavar="ADDR", help="Listen only here [default: everywhere].")] = "",
+    host: Annotated[str, typer.Option("--bind", metavar="ADDR", help="Listen only here (default: everywhere).")] = "",
     port: options.Port = 18516,
     planes: options.Planes = None,
     remote: options.Remote = None,
@@ -40,8 +40,8 @@ def recv(
 ) -> None:
     """Receive files, verify them, and give them their names when they are whole.
 
-    Serves one sender after the other until Ctrl-C, --once or --count. With --json one object per transfer
-    and line. The exit code is 1 if a transfer failed.
+    Serves one sender after the other until Ctrl-C, --once or --count. With --json one object a line for each.
+    The exit code is 1 if a transfer failed.
     """
     from openmrc.apps.endpoint import EndpointOptions, connection_options, open_endpoint, read_faults
     from openmrc.apps.listening import announce_port

@@ -13,15 +13,15 @@ Planes = Annotated[
     typer.Option(
         "--planes",
         metavar="N|ADDR,...",
-        help="Local address of each plane, or a number of loopback planes [default: one a network interface].",
+        help="Local address of each plane, or a number of loopback planes (default: one a network interface).",
     ),
 ]
 Remote = Annotated[
     str | None,
-    typer.Option("--remote", metavar="ADDR,...", help="Where the peer's planes are reached [default: as it tells]."),
+    typer.Option("--remote", metavar="ADDR,...", help="Where the peer's planes are reached (default: as it tells)."),
 ]
 Format = Annotated[str, typer.Option("--format", help="Where the entropy value travels: udp, stev or srv6.")]
-Mtu = Annotated[int, typer.Option("-m", "--mtu", help="Path MTU: 256 to 4096 [default: what all planes take].")]
+Mtu = Annotated[int, typer.Option("-m", "--mtu", help="Path MTU: 256 to 4096 (default: what all planes take).")]
 Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds without progress until giving up.")]
 Impair = Annotated[
     str | None, typer.Option("--impair", metavar="WORDS", help='Impair what arrives here: "loss: 1%, delay: 200us".')
