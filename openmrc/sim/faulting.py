@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.sim import harness
+from openmrc.sim import harness, lossless
 from openmrc.sim.faults import FaultKind
 from openmrc.sim.tables import BYTE_TIME_BITS, Network
 from openmrc.units import NEVER
@@ -20,6 +20,8 @@ def apply(state: harness.State, network: Network, now: int, kind: int, subject: 
             network.wires[subject].alive_from = NEVER
         case FaultKind.LINK_UP:
             network.wires[subject].alive_from = now
+            if network.rules[0].lossless == 1:
+                _forget_pause(network, now, subject)
         case FaultKind.LINK_RATE:
             _set_rate(network, subject, value)
         case FaultKind.LINK_LOSS:
@@ -28,6 +30,14 @@ def apply(state: harness.State, network: Network, now: int, kind: int, subject: 
             network.wires[subject].byte_loss = value * 8e-18
         case FaultKind.PORT_DOWN | FaultKind.PORT_UP:
             _set_port(state, network, now, subject, kind == FaultKind.PORT_UP)
+
+
+@kernel
+def _forget_pause(network: Network, now: int, link: int) -> None:
+    """A link that comes back is not paused; a NIC's port finds that out when its PAUSE ends."""
+    source = network.ports[network.queues[link].reverse].destination
+    if source >= len(network.nics):
+        lossless.release_pause(network, source, now, link)
 
 
 @kernel

@@ -55,7 +55,8 @@ def _pause(network: Network, now: int, nic: int, hop: int) -> None:
         port = network.nic_ports[nic * planes + plane]
         if port.link == link:
             is_paused = network.hops[hop].entropy == lossless.PAUSE
-            port.free_at = NEVER if is_paused else max(now, network.ports[link].busy_until)
+            free_at = max(now, network.ports[link].busy_until)
+            port.free_at = free_at + lossless.longest_pause(network, link) if is_paused else free_at
 
 
 @kernel

@@ -2,8 +2,9 @@
 
 A switch counts the bytes that came in over each link and are still here. Above one threshold it pauses the sender of
 that link, below another it lets it go on; PAUSE and RESUME travel as control frames, so they take a link's delay and
-what is on its way meanwhile must fit. Only data is paused. Each busy port has one event in its node's heap: when the
-packet it sends has left.
+what is on its way meanwhile must fit. Only data is paused. A PAUSE lasts 65,535 quanta and is repeated while need be,
+so a lost RESUME does not stop a port for ever. Each busy port has one event in its node's heap: when the packet it
+sends has left; each paused one another: when the PAUSE ends by itself.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from openmrc.units import NEVER
 
 PAUSE, RESUME = 1, 0  # Hop.entropy of a frame to NONE
 FRAME = 64  # bytes on the wire
+_QUANTA = 65_535 * 64  # byte times
 
 
 @rare_kernel
@@ -52,10 +54,8 @@ def _arrival(network: Network, shard: int, index: int, count: int) -> int:
 def _on_arrival(network: Network, shard: int, node: int, now: int, hop: int) -> None:
     row = network.hops[hop]
     if is_pause(network, hop):
-        link = network.queues[row.link].reverse
-        network.queues[link].paused = row.entropy
+        _on_pause(network, shard, node, now, network.queues[row.link].reverse, row.entropy)
         pool.release(network, shard, hop)
-        _begin(network, shard, node, now, link)
         return
     link = switch.route(network, node, now, hop)
     if row.service == Service.CONTROL:
@@ -74,6 +74,51 @@ def _on_arrival(network: Network, shard: int, node: int, now: int, hop: int) -> 
     else:
         network.hops[waiting.tail].next = hop
     waiting.tail = hop
+    _begin(network, shard, node, now, link)
+
+
+@rare_kernel
+def _on_pause(network: Network, shard: int, node: int, now: int, link: int, what: int) -> None:
+    """Stop a port, or let it go on."""
+    waiting = network.queues[link]
+    waiting.paused = what
+    if what == PAUSE:
+        waiting.paused_until = now + longest_pause(network, link)
+        if waiting.looks_at == NEVER:
+            waiting.looks_at = waiting.paused_until
+            _push(network, node, waiting.looks_at, link)
+    else:
+        _begin(network, shard, node, now, link)
+
+
+@kernel
+def longest_pause(network: Network, link: int) -> int:
+    """Return how long one PAUSE can last (ps)."""
+    return (_QUANTA * network.ports[link].byte_time) >> BYTE_TIME_BITS
+
+
+@rare_kernel
+def release_pause(network: Network, node: int, now: int, link: int) -> None:
+    """Forget that a link was paused, at both of its ends: it died or came back. Between windows."""
+    waiting = network.queues[link]
+    waiting.paused = 0
+    waiting.pausing = 0
+    if waiting.looks_at == NEVER:
+        waiting.looks_at = now
+        _push(network, node, now, link)
+        network.nodes[node].next_at = min(network.nodes[node].next_at, now)
+
+
+@rare_kernel
+def _on_look(network: Network, shard: int, node: int, now: int, link: int) -> None:
+    """A PAUSE may have ended."""
+    waiting = network.queues[link]
+    waiting.looks_at = NEVER
+    if waiting.paused == 1 and waiting.paused_until > now:
+        waiting.looks_at = waiting.paused_until
+        _push(network, node, waiting.looks_at, link)
+        return
+    waiting.paused = 0
     _begin(network, shard, node, now, link)
 
 
@@ -102,6 +147,9 @@ def _on_departure(network: Network, shard: int, node: int, now: int) -> None:
     """A packet has left: mark it by what it left behind, give its place back, send the next."""
     link = _pop(network, node)
     waiting = network.queues[link]
+    if waiting.looks_at <= now and (waiting.serving == NONE or network.ports[link].busy_until != now):
+        _on_look(network, shard, node, now, link)
+        return
     # The receiver looks at the packet in a later window, so it is still this node's to change.
     hop = waiting.serving
     row = network.hops[hop]
@@ -131,9 +179,12 @@ def _count_in(network: Network, shard: int, now: int, link: int, size: int) -> N
     """Count bytes that came over a link; pause its sender when they are too many."""
     came = network.queues[link]
     came.held += size
-    if came.held > came.pause_above and came.pausing == 0:
+    if came.held <= came.pause_above:
+        return
+    if came.pausing == 0 or now - came.paused_at > longest_pause(network, link) // 2:
         came.pausing = 1
         came.pauses += 1
+        came.paused_at = now
         _tell(network, shard, now, link, PAUSE)
 
 

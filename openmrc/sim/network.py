@@ -62,7 +62,7 @@ def lay(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 1,
         outgoing=table(tables.Outgoing, topology.links * 4),
         ports=table(tables.Port, topology.links),
         queues=table(tables.Queue, topology.links if settings.lossless else 1),
-        departures=table(tables.Departure, topology.links if settings.lossless else 1),
+        departures=table(tables.Departure, 2 * topology.links if settings.lossless else 1),
         wires=table(tables.Wire, topology.links),
         nodes=table(tables.Node, topology.nodes),
         mails=table(tables.Mail, topology.nodes),
@@ -186,6 +186,7 @@ def _lay_queues(network: Network, topology: Topology, settings: NetworkSettings)
     packet = settings.mtu + settings.header
     for name in ("head", "tail", "serving"):
         column(queues, name)[:] = NONE
+    column(queues, "looks_at")[:] = NEVER
     column(queues, "reverse")[:] = topology.link_reverse
     column(queues, "pause_above")[:] = settings.pause_packets * packet
     column(queues, "resume_below")[:] = settings.resume_packets * packet
@@ -194,7 +195,7 @@ def _lay_queues(network: Network, topology: Topology, settings: NetworkSettings)
     column(wires, "ecn_low")[:] = NONE
     column(ports, "control_capacity")[:] = NEVER
     counts = np.bincount(topology.link_source, minlength=topology.nodes)
-    column(network.nodes, "first_departure")[:] = np.cumsum(counts) - counts
+    column(network.nodes, "first_departure")[:] = 2 * (np.cumsum(counts) - counts)
 
 
 def _host_rates(topology: Topology) -> Ints:

@@ -95,6 +95,10 @@ class Port:
 class Queue:
     """The real queue of a lossless port, and what its receiver holds of the packets that came over the link."""
 
+    paused_until: Int  # ps, when a PAUSE that nobody repeats or takes back ends
+    looks_at: Int  # ps, a look at the port is in its node's heap; NEVER: none
+    paused_at: Int  # ps, when the receiver sent its last PAUSE
+
     head: Int32
     tail: Int32
     serving: Int32  # packet that is leaving, or NONE

@@ -85,6 +85,18 @@ def test_pause_keeps_an_incast_without_a_loss() -> None:
     assert results.links["peak"].max() < 12 * 40 * 4160 * 20
 
 
+def test_a_lost_resume_does_not_stop_a_port_for_ever() -> None:
+    topology = leaf_spine(hosts=16)
+    both = np.arange(topology.links)
+    at = np.concatenate([np.full(len(both), 12 * PS_PER_US), np.full(len(both), 300 * PS_PER_US)])
+    kinds = np.repeat([FaultKind.LINK_DOWN, FaultKind.LINK_UP], len(both))
+    blackout = faults(at, kinds, np.concatenate([both, both]))
+    eager = RoceTransport(dcqcn=False, timeout_us=200)
+    results = run(topology, incast(12, 500_000), eager, broken=blackout, until=50 * PS_PER_MS)
+    assert results.links["lost"].sum() > 100
+    assert (results.finished < NEVER).all()
+
+
 def test_dcqcn_slows_senders_down_and_lets_them_recover() -> None:
     results = run(leaf_spine(hosts=16), incast(8, 4_000_000), RoceTransport(), until=100 * PS_PER_MS)
     assert results.counters["cnps"] > 8
