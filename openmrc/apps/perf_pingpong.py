@@ -1,4 +1,4 @@
-"""One write with immediate to and fro: what the latency test does."""
+"""One write with immediate there and back: what the latency test does."""
 
 from __future__ import annotations
 
