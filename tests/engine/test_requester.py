@@ -6,9 +6,10 @@ from collections import Counter
 
 import pytest
 
+from openmrc.engine import paths
 from openmrc.engine.messages import PostStatus
 from openmrc.engine.queue_pairs import nominal_size
-from openmrc.engine.states import QpState
+from openmrc.engine.states import EvEvent, QpState
 from openmrc.engine.tables import NONE, WcStatus
 from openmrc.wire.codes import NackReason, Opcode, PathMark, TrafficClass
 from tests.engine.diary import (
@@ -17,6 +18,7 @@ from tests.engine.diary import (
     Endpoint,
     ack,
     data,
+    entropy_of,
     lane_of,
     nack,
     only,
@@ -168,6 +170,18 @@ def test_retransmission_says_so_and_asks_and_takes_another_path() -> None:
         )
         assert again.entropy != first.entropy
         assert (again.va, again.payload, again.msn) == (first.va, first.payload, first.msn)
+
+
+@pytest.mark.clause("retransmission")
+def test_retransmission_would_rather_take_a_skipped_path_than_the_same_again() -> None:
+    for seed in range(24):
+        endpoint = Endpoint(seed=seed, planes=1, evs=2, active=2)
+        endpoint.write((7 + seed % 2) * MTU)
+        first = endpoint.all_sent()[2]
+        other = entropy_of(0, 1 - (first.entropy & 1))
+        paths.happen(endpoint.engine, 0, endpoint.ev_row(other), EvEvent.TRIMMED)
+        endpoint.receives(nack(2, NackReason.NO_PKT_BUFFER, first.entropy))
+        endpoint.sends(psn=2, entropy=other)
 
 
 @pytest.mark.clause("retransmission")
