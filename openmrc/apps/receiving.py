@@ -1,9 +1,9 @@
 """The receiving end of a transfer: pieces leave the ring into a nameless file that gets its name when all is right.
 
 A file is written as a temporary in the target folder, opened by folder descriptor without following
-links. When size and SHA-256 agree it is linked to its name, which fails if the name is taken, or, with
-`force`, renamed over what is there; a link there is replaced, never followed. Whatever goes wrong, the
-temporary is removed and nothing is resumed.
+links, and without a name where the file system can do that. When size and SHA-256 agree it is linked to
+its name, which fails if the name is taken, or, with `force`, renamed over what is there; a link there is
+replaced, never followed. Whatever goes wrong, the temporary is gone and nothing is resumed.
 """
 
 from __future__ import annotations
@@ -257,17 +257,28 @@ class TargetFolder:
 
 @dataclass
 class Temporary:
-    """A file on its way to its name; unless `keep` is called it is gone afterwards."""
+    """A file on its way to its name; unless `keep` is called it is gone afterwards.
+
+    Where the file system can, it has no name at all until then, so that even a killed receiver leaves nothing.
+    """
 
     folder: TargetFolder
     name: str
     hidden: str = field(default_factory=lambda: f".mrc-{secrets.token_hex(8)}.part")
     descriptor: int = -1
+    is_named: bool = False  # it is called `hidden`
 
     def __enter__(self) -> Temporary:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        common = os.O_WRONLY | os.O_CLOEXEC
         try:
-            self.descriptor = os.open(self.hidden, flags, 0o666, dir_fd=self.folder.descriptor)
+            try:
+                self.descriptor = os.open(".", common | os.O_TMPFILE, 0o666, dir_fd=self.folder.descriptor)
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
+                    raise
+                flags = common | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+                self.descriptor = os.open(self.hidden, flags, 0o666, dir_fd=self.folder.descriptor)
+                self.is_named = True
         except OSError as error:
             raise self._failed(error) from None
         return self
@@ -290,24 +301,31 @@ class Temporary:
         at = self.folder.descriptor
         try:
             if self.folder.force:
+                if not self.is_named:
+                    self._link(self.hidden)
                 os.rename(self.hidden, self.name, src_dir_fd=at, dst_dir_fd=at)
             else:
-                self._link(at)
+                self._link(self.name)
         except FileExistsError:
             raise MrcError(f"{self.name}: exists already, it came into being meanwhile") from None
         except OSError as error:
             raise self._failed(error) from None
 
-    def _link(self, at: int) -> None:
+    def _link(self, name: str) -> None:
+        """Give the file a name that must be free."""
+        at = self.folder.descriptor
+        if not self.is_named:
+            os.link(f"/proc/self/fd/{self.descriptor}", name, dst_dir_fd=at, follow_symlinks=True)
+            return
         try:
-            os.link(self.hidden, self.name, src_dir_fd=at, dst_dir_fd=at, follow_symlinks=False)
+            os.link(self.hidden, name, src_dir_fd=at, dst_dir_fd=at, follow_symlinks=False)
         except OSError as error:
             if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
                 raise
             # A file system without hard links: look first, with a gap of microseconds.
-            if os.path.lexists(self.folder.path / self.name):
+            if os.path.lexists(self.folder.path / name):
                 raise FileExistsError from None
-            os.rename(self.hidden, self.name, src_dir_fd=at, dst_dir_fd=at)
+            os.rename(self.hidden, name, src_dir_fd=at, dst_dir_fd=at)
 
     def _failed(self, error: OSError) -> MrcError:
         full = "disk full: " if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""

@@ -1,3 +1,4 @@
+import errno
 import os
 from pathlib import Path
 
@@ -12,6 +13,20 @@ def store(folder: Path, name: str, content: bytes, force: bool = False) -> None:
     with TargetFolder(folder, force) as target, target.temporary(name) as temporary:
         temporary.write(memoryview(content))
         temporary.keep()
+
+
+@pytest.fixture(params=["without a name", "with a hidden name"], autouse=True)
+def temporaries(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run everything as on a file system with O_TMPFILE and as on one without."""
+    if request.param == "with a hidden name":
+        opened = os.open
+
+        def refuse(path: str, flags: int, *others: int, **named: int) -> int:
+            if flags & os.O_TMPFILE == os.O_TMPFILE:
+                raise OSError(errno.EOPNOTSUPP, "not here")
+            return opened(path, flags, *others, **named)
+
+        monkeypatch.setattr(os, "open", refuse)
 
 
 def test_a_kept_file_has_its_name_and_a_dropped_one_is_gone(tmp_path: Path) -> None:
