@@ -65,21 +65,21 @@ class Program:
 
 _USID = "encap seg6local action End flavors next-csid lblen 32 nflen 16"
 NEEDS = (
-    Need("veth", "cables", "CONFIG_VETH", ("ip link add a type veth peer name b", "ip link set a up")),
+    Need("veth", "cables", "CONFIG_VETH", ("ip link add x0 type veth peer name x1", "ip link set x0 up")),
     Need("bridge", "the management network", "CONFIG_BRIDGE", ("ip link add br0 type bridge",)),
     Need(
         "uSID (NEXT-C-SID)", "switches that shift uSIDs; kernel 6.1 and up", "CONFIG_IPV6_SEG6_LWTUNNEL",
-        (f"ip -6 route add fcbb:bb00:1::/48 {_USID} dev a",),
+        (f"ip -6 route add fcbb:bb00:1::/48 {_USID} dev x0",),
     ),
     Need(
         "SRv6 encapsulation", "TCP and MPTCP across the fabric", "CONFIG_IPV6_SEG6_LWTUNNEL",
-        ("ip -6 route add fd00::1/128 encap seg6 mode encap.red segs fcbb:bb00:1:: dev a",),
+        ("ip -6 route add fd00::1/128 encap seg6 mode encap.red segs fcbb:bb00:1:: dev x0",),
     ),
-    Need("HTB", "rates and two classes of service", "CONFIG_NET_SCH_HTB", ("tc qdisc add dev a root htb",)),
-    Need("clsact", "the place where marks and trims happen", "CONFIG_NET_SCH_INGRESS", ("tc qdisc add dev a clsact",)),
+    Need("HTB", "rates and two classes of service", "CONFIG_NET_SCH_HTB", ("tc qdisc add dev x0 root htb",)),
+    Need("clsact", "the place where marks and trims happen", "CONFIG_NET_SCH_INGRESS", ("tc qdisc add dev x0 clsact",)),
     Need(
         "tc-BPF", "marks, trims and faults", "CONFIG_NET_CLS_BPF, CONFIG_BPF_SYSCALL",
-        (f"tc filter add dev a egress bpf direct-action object-file {OBJECT} section tc",),
+        (f"tc filter add dev x0 egress bpf direct-action object-file {OBJECT} section tc",),
     ),
     Need("MPTCP", "the comparison with MPTCP", "CONFIG_MPTCP", ("cat /proc/sys/net/mptcp/enabled",), needed=False),
 )  # fmt: skip

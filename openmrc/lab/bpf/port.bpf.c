@@ -216,4 +216,8 @@ int port(struct __sk_buff *skb)
 	return TC_ACT_OK;
 }
 
+#define TEXT_OF(what) #what
+#define TEXT(what) TEXT_OF(what)
+/* Another compiler may make other bytes; a test that compares them must know. */
+char compiled_by[] __attribute__((used, section("compiler"))) = "clang " TEXT(__clang_major__);
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,82 @@
+"""What test streams carry: numbered pieces whose every byte is known beforehand, and when each arrived whole.
+
+A piece that is lost, doubled, out of place or damaged is seen by the receiver at once. Times are the machine's
+monotonic clock, the same in every namespace, so arrivals can be held against the moment a cable was pulled.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+PIECE = 16 << 10  # bytes; at 400 Mb/s one arrives every third of a millisecond
+_NUMBER = struct.Struct("<Q")
+_CONTENT = random.Random(2604).randbytes(PIECE)
+
+
+def lay(memory: memoryview, number: int) -> None:
+    """Write the piece of this number, its number at both ends."""
+    memory[:] = _CONTENT
+    _NUMBER.pack_into(memory, 0, number)
+    _NUMBER.pack_into(memory, PIECE - _NUMBER.size, number)
+
+
+def is_whole(memory: memoryview, number: int) -> bool:
+    """Whether this is exactly the piece of this number."""
+    ends = _NUMBER.unpack_from(memory, 0)[0], _NUMBER.unpack_from(memory, PIECE - _NUMBER.size)[0]
+    inner = slice(_NUMBER.size, PIECE - _NUMBER.size)
+    return ends == (number, number) and memory[inner] == _CONTENT[inner]
+
+
+class Arrivals(msgspec.Struct, kw_only=True):
+    """What a receiver noted, as it is written to its file."""
+
+    kind: str
+    piece_bytes: int = PIECE
+    wrong: int = 0  # pieces that were not what they had to be
+    sent: int = -1  # pieces, as the sender said at the end; -1: it never did
+    nanoseconds: list[int] = []  # monotonic time of each piece
+    facts: dict[str, Any] = {}  # what the transport tells about itself
+
+
+@dataclass
+class Log:
+    """Arrivals while they come."""
+
+    kind: str
+    wrong: int = 0
+    sent: int = -1
+    times: list[int] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def take(self, memory: memoryview) -> None:
+        """Check the next piece and note when it came."""
+        if not is_whole(memory, len(self.times)):
+            self.wrong += 1
+        self.times.append(time.monotonic_ns())
+
+    def write(self, path: Path) -> None:
+        """Write everything."""
+        noted = Arrivals(kind=self.kind, wrong=self.wrong, sent=self.sent, nanoseconds=self.times, facts=self.facts)
+        path.write_bytes(msgspec.json.encode(noted))
+
+
+def read(path: Path) -> Arrivals:
+    """Read what a receiver wrote."""
+    return msgspec.json.decode(path.read_bytes(), type=Arrivals)
+
+
+def longest_gap_ms(times: npt.NDArray[np.int64], begin: int, end: int) -> float:
+    """Return the longest time without an arrival that begins in begin..end (ns), in milliseconds."""
+    inside = times[(times >= begin) & (times <= end)]
+    later = times[times > end][:1]
+    edges = np.concatenate([[begin], inside, later if len(later) else [end]])
+    return float(np.diff(edges).max()) / 1e6

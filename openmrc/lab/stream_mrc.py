@@ -1,0 +1,97 @@
+"""A test stream over MRC: writes with immediate into a ring, whose slots come back by writes the other way."""
+
+from __future__ import annotations
+
+import mmap
+import time
+
+from openmrc.apps.endpoint import EndpointOptions, connection_options, open_endpoint
+from openmrc.lab.pieces import PIECE, Log, lay
+from openmrc.verbs import Connection, Context, Listener, MemoryRegion, connect
+
+SLOTS = 512  # pieces of the ring, and receives posted
+OUTSTANDING = 96  # pieces posted and not complete
+_CREDIT_EVERY = 32
+_PATIENCE = 60.0  # s without anything
+_OPENING = 120.0  # s; an engine may have to be compiled first
+
+
+def receive(port: int) -> Log:
+    """Take one stream to its end."""
+    log = Log("mrc")
+    with open_endpoint(EndpointOptions()) as context:
+        ring = context.alloc_pd().reg_mr(mmap.mmap(-1, SLOTS * PIECE))
+        with Listener(context, port=port) as listener:
+            asked = connection_options(context, 0, max_recv_wr=SLOTS)
+            with listener.accept(regions=[ring], options=asked, timeout=_OPENING) as connection:
+                connection.qp.post_recv(SLOTS)
+                connection.tell("post")
+                _take(connection, ring, log)
+                log.facts = _facts(context)
+    return log
+
+
+def _take(connection: Connection, ring: MemoryRegion, log: Log) -> None:
+    memory = memoryview(ring.bytes)
+    remote, given = connection.remote.regions[0], 0
+    while log.sent < 0 or len(log.times) < log.sent:
+        for done in connection.recv_cq.wait(_PATIENCE):
+            if done.byte_len == 0:
+                log.sent = done.immediate or 0
+                continue
+            at = len(log.times) % SLOTS * PIECE
+            log.take(memory[at : at + PIECE])
+        if len(log.times) - given >= _CREDIT_EVERY:
+            connection.qp.post_recv(len(log.times) - given)
+            given = len(log.times)
+            connection.qp.post_write(ring[:8], remote.addr, remote.r_key, immediate=given)
+        connection.send_cq.poll()
+    connection.tell("all")
+    connection.hear(str, timeout=_PATIENCE)
+
+
+def send(host: str, port: int, seconds: float) -> None:
+    """Send for a time as fast as the network takes it."""
+    with open_endpoint(EndpointOptions()) as context:
+        domain = context.alloc_pd()
+        ring, credit = domain.reg_mr(mmap.mmap(-1, SLOTS * PIECE)), domain.reg_mr(mmap.mmap(-1, 4096))
+        asked = connection_options(context, 0, max_send_wr=OUTSTANDING + 1, max_recv_wr=SLOTS)
+        with connect(context, host, port, regions=[credit], options=asked, timeout=_OPENING) as connection:
+            connection.qp.post_recv(SLOTS // _CREDIT_EVERY)
+            connection.hear(str, timeout=_PATIENCE)
+            count = _give(connection, ring, seconds)
+            remote = connection.remote.regions[0]
+            connection.qp.post_write(ring[:0], remote.addr, remote.r_key, immediate=count)
+            connection.hear(str, timeout=_PATIENCE)
+            connection.tell("bye")
+
+
+def _give(connection: Connection, ring: MemoryRegion, seconds: float) -> int:
+    memory, remote = memoryview(ring.bytes), connection.remote.regions[0]
+    posted = completed = credited = 0
+    until = time.monotonic() + seconds
+    while time.monotonic() < until or completed < posted:
+        while time.monotonic() < until and posted - completed < OUTSTANDING and posted - credited < SLOTS - 1:
+            at = posted % SLOTS * PIECE
+            lay(memory[at : at + PIECE], posted)
+            connection.qp.post_write(ring[at : at + PIECE], remote.addr + at, remote.r_key, immediate=0)
+            posted += 1
+        is_full = posted - completed >= OUTSTANDING or time.monotonic() >= until
+        for done in connection.send_cq.wait(_PATIENCE) if is_full else connection.send_cq.poll():
+            if not done.ok:
+                raise ConnectionError(done.error)
+            completed += 1
+        credits = connection.recv_cq.poll()
+        for each in credits:
+            credited = max(credited, each.immediate or 0)
+        if credits:
+            connection.qp.post_recv(len(credits))
+        elif not is_full and posted - credited >= SLOTS - 1:
+            time.sleep(0.0002)
+    return posted
+
+
+def _facts(context: Context) -> dict[str, object]:
+    counted = context.plane_counters()
+    names = ("received_packets", "marked", "trimmed", "refused", "kernel_drops")
+    return {name: [getattr(plane, name) for plane in counted] for name in names}

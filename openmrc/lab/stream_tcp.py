@@ -1,0 +1,70 @@
+"""A test stream over the kernel's TCP or MPTCP, across the same cables."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+from openmrc.errors import MrcError
+from openmrc.lab.pieces import PIECE, Log, lay
+
+IPPROTO_MPTCP = 262
+_END = (1 << 64) - 1
+_PATIENCE = 60.0  # s
+
+
+def _socket(kind: str) -> socket.socket:
+    protocol = IPPROTO_MPTCP if kind == "mptcp" else socket.IPPROTO_TCP
+    try:
+        made = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, protocol)
+    except OSError as error:
+        raise MrcError(f"{kind}: this kernel has none ({error}); `mrc doctor` says more") from error
+    made.settimeout(_PATIENCE)
+    return made
+
+
+def receive(kind: str, address: str, port: int) -> Log:
+    """Take one stream to its end."""
+    log, piece = Log(kind), memoryview(bytearray(PIECE))
+    with _socket(kind) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address, port))
+        listener.listen(1)
+        connection, _ = listener.accept()
+    with connection:
+        connection.settimeout(_PATIENCE)
+        while True:
+            _fill(connection, piece[:8])
+            first = int.from_bytes(piece[:8], "little")
+            if first == _END:
+                break
+            _fill(connection, piece[8:])
+            log.take(piece)
+        _fill(connection, piece[:8])
+        log.sent = int.from_bytes(piece[:8], "little")
+        connection.sendall(b"!")
+    return log
+
+
+def send(kind: str, address: str, port: int, seconds: float) -> None:
+    """Send for a time as fast as the network takes it."""
+    piece = memoryview(bytearray(PIECE))
+    with _socket(kind) as connection:
+        connection.connect((address, port))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        until, count = time.monotonic() + seconds, 0
+        while time.monotonic() < until:
+            lay(piece, count)
+            connection.sendall(piece)
+            count += 1
+        connection.sendall(_END.to_bytes(8, "little") + count.to_bytes(8, "little"))
+        connection.recv(1)
+
+
+def _fill(connection: socket.socket, memory: memoryview) -> None:
+    at = 0
+    while at < len(memory):
+        got = connection.recv_into(memory[at:])
+        if got == 0:
+            raise ConnectionError(f"the stream ended {len(memory) - at} bytes early")
+        at += got

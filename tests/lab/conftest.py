@@ -1,0 +1,67 @@
+"""A small lab for the tests that need one, removed whatever happens, and the reasons to skip."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from openmrc.lab import lifetime, namespaces, record
+from openmrc.lab.doctor import examine
+from openmrc.lab.layout import Lab
+
+FABRIC = """
+name: {name}
+hosts: {{count: 4}}
+planes:
+  - count: {planes}
+    host_gbps: 0.1
+    t0: {{down: 2, up: 2, buffer_kb: 128}}
+    t1: {{buffer_kb: 128}}
+"""
+
+
+def why_not() -> str:
+    """Return why no lab can be made here; empty if one can."""
+    if os.geteuid() != 0:
+        return "a lab needs root"
+    missing = [each.name for each in examine().findings if each.needed and not each.met]
+    return f"a lab needs {', '.join(missing)}" if missing else ""
+
+
+@pytest.fixture(scope="session")
+def lab_rights() -> None:
+    if reason := why_not():
+        pytest.skip(reason)
+
+
+def fabric_file(folder: Path, name: str, planes: int = 2) -> Path:
+    path = folder / f"{name}.yaml"
+    path.write_text(FABRIC.format(name=name, planes=planes))
+    return path
+
+
+def remove(name: str) -> None:
+    if namespaces.of_lab(name) or name in record.recorded():
+        lifetime.down(name)
+
+
+@pytest.fixture
+def lab_name(lab_rights: None, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A name for a lab of this test alone."""
+    name = f"t{os.getpid()}-{abs(hash(request.node.name)) % 1000}"
+    yield name
+    remove(name)
+
+
+@pytest.fixture(scope="module")
+def lab(lab_rights: None, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """A lab of four hosts on two planes, up for one file of tests."""
+    name = f"t{os.getpid()}-{request.module.__name__.rsplit('_', 1)[-1]}"
+    try:
+        lifetime.up(fabric_file(tmp_path_factory.mktemp("lab"), name))
+        yield record.plan(name, record.read(name))
+    finally:
+        remove(name)
