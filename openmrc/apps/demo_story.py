@@ -118,13 +118,14 @@ class Story:
 
     def _sample(self, context: Context, folder: Path) -> float:
         """Return the rate in bytes a second at which a small file moves, undisturbed."""
+        self.audience.say(f"starting the receiving process; a sample of {size_text(SAMPLE_BYTES)} goes first ...")
         path = self.options.out / "sample.bin"
         make_file(path, SAMPLE_BYTES, self.options.seed)
         with self._receiver(folder, None) as receiver:
             sender = Sender(context, sources([path]), self._transfer(context, receiver, None))
             sender.run("127.0.0.1")
         rate = SAMPLE_BYTES / max(sender.result(None).seconds, 1e-3)
-        self.audience.say(f"a sample of {size_text(SAMPLE_BYTES)} moved at {rate * 8e-9:.2f} Gb/s")
+        self.audience.say(f"the sample moved at {rate * 8e-9:.2f} Gb/s")
         return rate
 
     def _plan(self, rate: float) -> None:
