@@ -97,6 +97,8 @@ def _build(lab: Lab, written: record.Record) -> None:
         written.maps.update(maps)
     _tell_ports(lab, written)
     _write_hosts(lab)
+    for node, own in ports.items():
+        namespaces.await_ports(namespace(lab.name, node), [port.interface for port, _ in own])
     nics.write_all(lab, written.trimming)
 
 

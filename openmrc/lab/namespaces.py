@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import re
 import shutil
@@ -24,6 +25,7 @@ NAMED = Path("/run/netns")
 FILES = Path("/etc/netns")  # `ip netns exec` lays what is here over /etc
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,23}")
 _CLONE_NEWNET = 0x40000000
+_PATIENCE_FOR_PORTS = 10.0  # s
 _PATIENCE = 2.0  # s between asking processes to end and ending them
 _TRIES = 500
 _MEMORY_PAUSE = 0.002  # s
@@ -118,6 +120,22 @@ def batch(program: str, lines: Sequence[str], name: str | None = None, *, force:
     else:
         raise MrcError(f"{program} in {name or 'this namespace'}: out of memory at `{lines[0]}`")
     return printed
+
+
+def await_ports(name: str, devices: Sequence[str]) -> None:
+    """Wait until ports that were brought up carry packets.
+
+    The kernel notes a new carrier by and by, up to a second later, and drops silently what is sent before.
+    """
+    deadline = time.monotonic() + _PATIENCE_FOR_PORTS
+    while True:
+        shown = json.loads(batch("ip", ["link show"], name) or "[]")
+        waiting = [each["ifname"] for each in shown if each["ifname"] in devices and each["operstate"] != "UP"]
+        if not waiting:
+            return
+        if time.monotonic() > deadline:
+            raise MrcError(f"{name}: {', '.join(waiting)} did not come up within {_PATIENCE_FOR_PORTS:g} s")
+        time.sleep(_MEMORY_PAUSE)
 
 
 def processes_in(names: Sequence[str]) -> list[int]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from openmrc.lab import kernel_maps
-from openmrc.lab.namespaces import batch
+from openmrc.lab.namespaces import await_ports, batch
 from openmrc.lab.port import OBJECT, QUEUE_MAP, SETTINGS_MAP, SOURCE, PortCounters, PortSettings
 from tests.lab.sockets import Datagram, drain, mark, udp
 
@@ -63,6 +63,7 @@ def cable(lab_rights: None) -> Iterator[Cable]:
         load = f"filter add dev p0 egress bpf direct-action object-file {OBJECT} section tc"
         batch("tc", ["qdisc add dev p0 clsact", load], names[0])
         shown = batch("tc", ["filter show dev p0 egress"], names[0])
+        await_ports(names[0], ["p0"])
         yield Cable(kernel_maps.maps_of(int(re.search(r'"id":(\d+)', shown)[1])), *names)  # type: ignore[index]
     finally:
         batch("ip", [f"netns delete {name}" for name in names], force=True)
@@ -113,7 +114,7 @@ def test_packets_that_know_no_ecn_are_not_marked(cable: Cable) -> None:
 def test_control_is_neither_marked_nor_trimmed_nor_dropped(cable: Cable) -> None:
     cable.set(rate=SLOW, mark_low=1, mark_high=2, trim_above=3, drop_above=4)
     assert [(len(each.payload), each.dscp, each.ecn) for each in cable.carry(30, CONTROL)] == [(SIZE, CONTROL, 2)] * 30
-    assert cable.counters().control == 30
+    assert 30 <= cable.counters().control <= 30 + KERNEL_NOISE
 
 
 def test_a_full_port_drops_what_may_not_be_trimmed(cable: Cable) -> None:

@@ -1,0 +1,109 @@
+"""Up and down: everything that was made is removed, by whatever way a lab ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from openmrc.errors import ConfigError, MrcError
+from openmrc.lab import lifetime, namespaces, record, run
+from openmrc.lab.namespaces import FILES, batch
+from tests.lab.conftest import fabric_file, remove
+
+
+def links_here() -> set[str]:
+    return {each["ifname"] for each in json.loads(batch("ip", ["link show"]))}
+
+
+def traces(name: str) -> list[str]:
+    files = [str(path) for path in FILES.glob(f"mrc.{name}.*")] if FILES.is_dir() else []
+    return [*namespaces.of_lab(name), *files, *(each for each in record.recorded() if each == name)]
+
+
+def test_nothing_is_left_of_a_lab_that_was_up(lab_name: str, tmp_path: Path) -> None:
+    before = links_here()
+    lifetime.up(fabric_file(tmp_path, lab_name))
+    assert len(namespaces.of_lab(lab_name)) == 4 + 8 + 1  # hosts, switches, management
+    assert links_here() == before  # even while it is up
+    process = run.start(lab_name, "h1", ["sleep", "60"])
+    removed = lifetime.down(lab_name)
+    assert removed == {"name": lab_name, "namespaces": 13, "processes_ended": 1}
+    assert process.wait(5) == -signal.SIGTERM
+    assert traces(lab_name) == []
+    assert links_here() == before
+
+
+def test_two_labs_stand_side_by_side_and_go_one_by_one(lab_name: str, tmp_path: Path) -> None:
+    other = f"{lab_name}-b"
+    try:
+        lifetime.up(fabric_file(tmp_path, lab_name, planes=1))
+        lifetime.up(fabric_file(tmp_path, other, planes=1))
+        assert {each["name"] for each in lifetime.up_now()} >= {lab_name, other}
+        lifetime.down(lab_name)
+        assert traces(lab_name) == []
+        assert len(namespaces.of_lab(other)) == 4 + 4 + 1
+    finally:
+        remove(other)
+    assert traces(other) == []
+
+
+@pytest.mark.parametrize("moment_s", [0.35, 0.5, 0.7])
+def test_a_lab_that_was_killed_half_way_can_be_removed(lab_name: str, tmp_path: Path, moment_s: float) -> None:
+    program = f"from openmrc.lab import lifetime; from pathlib import Path; lifetime.up(Path({str(fabric_file(tmp_path, lab_name, 4))!r}))"
+    process = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
+    deadline = time.monotonic() + 20
+    while not namespaces.of_lab(lab_name) and time.monotonic() < deadline:
+        os.sched_yield()
+    reached = time.monotonic() + moment_s - 0.35
+    while time.monotonic() < reached and process.poll() is None:
+        os.sched_yield()
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert traces(lab_name)
+    lifetime.down(lab_name)
+    assert traces(lab_name) == []
+
+
+def test_a_lab_without_its_record_is_found_by_its_namespaces(lab_name: str, tmp_path: Path) -> None:
+    lifetime.up(fabric_file(tmp_path, lab_name, planes=1))
+    record.remove(lab_name)
+    assert [each["state"] for each in lifetime.up_now() if each["name"] == lab_name] == ["half-way"]
+    lifetime.down(lab_name)
+    assert traces(lab_name) == []
+
+
+def test_a_lab_that_cannot_be_finished_leaves_nothing(
+    lab_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise MrcError("no more")
+
+    monkeypatch.setattr(lifetime, "_tell_ports", fail)
+    with pytest.raises(MrcError, match="no more"):
+        lifetime.up(fabric_file(tmp_path, lab_name, planes=1))
+    assert traces(lab_name) == []
+
+
+def test_a_name_is_taken_once(lab_name: str, tmp_path: Path) -> None:
+    path = fabric_file(tmp_path, lab_name, planes=1)
+    lifetime.up(path)
+    with pytest.raises(MrcError, match=f"lab '{lab_name}' is up already.*mrc lab down {lab_name}"):
+        lifetime.up(path)
+
+
+def test_what_is_not_up_cannot_go_down(lab_rights: None) -> None:
+    with pytest.raises(MrcError, match="no lab called 'nobody' is up"):
+        lifetime.down("nobody")
+
+
+@pytest.mark.parametrize("name", ["", "Lab", "a.b", "../x", "x" * 25])
+def test_names_that_could_be_mistaken_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="lab name"):
+        namespaces.check_lab_name(name)
