@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.rows import Int, Table
 from openmrc.engine import endpoint
 from openmrc.engine.messages import PostStatus
-from openmrc.engine.tables import NONE, CompletionKind, Engine, WcStatus
+from openmrc.engine.states import EvEvent
+from openmrc.engine.tables import NONE, CompletionKind, Engine, EventKind, WcStatus
 from openmrc.sim import harness
 from openmrc.sim.mrc_frames import Frame, pack, unpack
 from openmrc.sim.tables import Network, Service
@@ -22,11 +24,13 @@ R_KEY = 1  # of the one region that every NIC registers: all of its memory
 
 
 class Tally:
-    """What a NIC's endpoint has told, summed up."""
+    """What a NIC's endpoint has told of its paths, by cause (engine.states.EvEvent), and of its connections."""
 
-    ev_events: Int  # changes of EV state that took a path out of use or brought it back
-    retired: Int
-    restored: Int
+    lost: Int  # EVs given up because a packet vanished
+    always_skip: Int  # ... because the responder said so
+    probes_answered: Int  # EVs that came back
+    probe_marked: Int
+    least_bad: Int
     qp_errors: Int
 
 
@@ -95,6 +99,7 @@ def _next_done(state: Mrc, nic: int) -> int:
     while True:
         done = endpoint.next_completion(state.engine, nic)
         if done == NONE:
+            _count_events(state, nic)
             return NONE
         row = state.engine.completions[done]
         good = row.status == WcStatus.SUCCESS
@@ -102,6 +107,35 @@ def _next_done(state: Mrc, nic: int) -> int:
             return row.wr_id * 4 + (Side.SENDER.value if good else Side.FAILED.value)
         if good:  # else a posted receive that a failed connection gives back
             return row.immediate * 4 + Side.RECEIVER.value
+
+
+@kernel
+def _count_events(state: Mrc, nic: int) -> None:
+    event = endpoint.next_event(state.engine, nic)
+    while event != NONE:
+        _count(state, nic, event)
+        event = endpoint.next_event(state.engine, nic)
+
+
+@rare_kernel
+def _count(state: Mrc, nic: int, event: int) -> None:
+    row = state.engine.events[event]
+    tally = state.tallies[nic]
+    if row.kind == EventKind.QP_ERROR:
+        tally.qp_errors += 1
+    if row.kind != EventKind.EV_STATE:
+        return
+    match row.cause:
+        case EvEvent.LOST:
+            tally.lost += 1
+        case EvEvent.SACK_ALWAYS_SKIP:
+            tally.always_skip += 1
+        case EvEvent.PROBES_ANSWERED:
+            tally.probes_answered += 1
+        case EvEvent.PROBE_MARKED:
+            tally.probe_marked += 1
+        case EvEvent.LEAST_BAD:
+            tally.least_bad += 1
 
 
 @harness.set_port.variant(Mrc)

@@ -64,6 +64,8 @@ class MrcTransport:
     def counters(self, state: Mrc) -> dict[str, Any]:
         """Return totals of the queue pairs' counters, and the windows at this moment."""
         totals: dict[str, Any] = {name: int(column(state.engine.qps, name).sum()) for name in _COUNTERS}
+        for name in Tally.__annotations__:
+            totals["qp_errors" if name == "qp_errors" else f"ev_{name}"] = int(column(state.tallies, name).sum())
         totals["cwnd_mean"] = float(column(state.engine.peers, "cwnd").mean())
         return totals
 

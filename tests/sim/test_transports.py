@@ -64,6 +64,8 @@ def test_a_dead_path_costs_mrc_a_few_packets_and_then_nothing() -> None:
     results = run(topology, shifted(16, 4_000_000, by=4), MrcTransport(evs=16), broken=broken, until=50 * PS_PER_MS)
     assert (results.finished < NEVER).all()
     assert 0 < results.links["lost"].sum() < 400
+    assert results.counters["ev_lost"] > 0
+    assert healthy.counters["ev_lost"] == 0
     assert results.finished.max() < 3 * healthy.finished.max()
 
 
@@ -73,6 +75,7 @@ def test_a_partition_ends_in_failed_flows() -> None:
     impatient = MrcTransport(evs=8, timeout_us=20, linear_count=2, exponential_count=2)
     results = run(topology, traffic([0, 1], [5, 6], 100_000), impatient, broken=broken, until=100 * PS_PER_MS)
     assert results.failed[0] < NEVER
+    assert results.counters["qp_errors"] == 1
     assert results.finished[0] == NEVER
     assert results.finished[1] < NEVER
 
