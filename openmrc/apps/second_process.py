@@ -25,7 +25,8 @@ class SecondProcess:
         reader, writer = os.pipe()
         command = [sys.executable, "-m", "openmrc.cli.main", *arguments, "--ready-fd", str(writer)]
         try:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, pass_fds=[writer])
+            # A group of its own: Ctrl-C is for the first process, which then ends this one in good order.
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, pass_fds=[writer], process_group=0)
         except BaseException:
             os.close(reader)
             raise

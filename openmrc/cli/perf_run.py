@@ -22,6 +22,8 @@ from openmrc.cli.outcome import error_text, stoppable
 from openmrc.errors import MrcError
 from openmrc.verbs import Context, Listener
 
+STARTED_SECONDS = 120.0  # a server that another process started waits so long for it
+
 
 @dataclass(frozen=True)
 class Command:
@@ -55,7 +57,7 @@ class Command:
         with stoppable(), open_endpoint(self.endpoint) as context, Listener(context, "", self.port) as listener:
             self._say(f"{context.describe()}; waiting for a client on TCP port {listener.port}")
             announce_port(listener, self.ready_fd)
-            await_peer(listener)
+            await_peer(listener, STARTED_SECONDS if self.ready_fd is not None else None)
             asked = connection_options(context, self.endpoint.mtu, self.plan.depth, 600)
             findings = Findings("server", self.plan, algorithm=self.endpoint.algorithm)
             session = Server(context, asked, self._session_options(findings, self.port), findings)

@@ -1,5 +1,7 @@
 """`mrc perf` as two processes."""
 
+import os
+import signal
 from pathlib import Path
 
 import msgspec
@@ -7,7 +9,7 @@ from msgspec import UNSET
 
 from openmrc.apps.perf_report import PerfReport, Result
 
-from .processes import finish, listening, run
+from .processes import finish, listening, mrc, run
 
 
 def decoded(line: str) -> PerfReport:
@@ -87,3 +89,13 @@ def test_perf_and_recv_tell_each_other_that_they_are_not_meant_for_each_other(tm
     assert code == 1
     assert "'perf server'" in complaints
     assert "'recv'" in complaints
+
+
+def test_ctrl_c_ends_an_endless_measurement_in_good_order() -> None:
+    process = mrc("perf", "--loopback", "--planes", 2, "--run_infinitely", "--json", process_group=0)
+    assert process.stderr is not None
+    assert any(b" Gb/s  retransmitted " in line for line in process.stderr)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
+    code, said, _ = finish(process)
+    assert code == 0
+    assert decoded(said).mrc.ok
