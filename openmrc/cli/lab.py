@@ -124,6 +124,31 @@ def fault(
         _say({"lab": breaker.name, "down": breaker.record.down, "steps": [asdict(each) for each in done]}, True, "")
 
 
+@app.command()
+def compare(
+    source: Annotated[str, typer.Argument(help="NIC that sends.")] = "h0",
+    destination: Annotated[str | None, typer.Argument(help="NIC that receives [default: the last one].")] = None,
+    where: Annotated[str | None, typer.Option("--pull", help="Which cable [default: the sender's of plane 0].")] = None,
+    out_s: Annotated[float, typer.Option("--out", min=0.1, help="Seconds that the cable is out.")] = 2.0,
+    kinds: Annotated[str, typer.Option("--kinds", help="Which transports, in turn.")] = "mrc,mptcp,tcp",
+    picture: Annotated[Path | None, typer.Option("--plot", help="Draw the timeline: FILE.svg or FILE.png.")] = None,
+    name: Name = None,
+    as_json: Json = False,
+) -> None:
+    """Pull the same cable under MRC, MPTCP and TCP: time to recover, bytes missed, use of the link when it is back."""
+    from openmrc.lab import compare as comparison
+    from openmrc.lab.faults import Breaker
+
+    breaker = Breaker(_chosen(name))
+    target = destination or breaker.lab.nics()[-1]
+    pulled = where or f"{source} port 0"
+    runs, absent = comparison.compare(breaker, source, target, pulled, out_s, kinds.split(","))
+    if picture is not None and runs:
+        comparison.plot(runs, picture, f"{source} to {target}, {pulled} pulled for {out_s:g} s")
+    text = "\n".join([comparison.table(runs), *(f"{kind}: not here: {why}" for kind, why in absent.items())])
+    _say({"pulled": pulled, "out_s": out_s, **comparison.facts(runs, absent)}, as_json, text)
+
+
 def _chosen(name: str | None) -> str:
     """Return the lab meant: the one named, or the only one."""
     from openmrc.errors import ConfigError

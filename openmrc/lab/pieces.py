@@ -75,8 +75,6 @@ def read(path: Path) -> Arrivals:
 
 
 def longest_gap_ms(times: npt.NDArray[np.int64], begin: int, end: int) -> float:
-    """Return the longest time without an arrival that begins in begin..end (ns), in milliseconds."""
+    """Return the longest time without an arrival within begin..end (ns), in milliseconds."""
     inside = times[(times >= begin) & (times <= end)]
-    later = times[times > end][:1]
-    edges = np.concatenate([[begin], inside, later if len(later) else [end]])
-    return float(np.diff(edges).max()) / 1e6
+    return float(np.diff(np.concatenate([[begin], inside, [end]])).max()) / 1e6

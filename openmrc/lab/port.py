@@ -92,10 +92,12 @@ class PortCounters:
     control: int = 0  # packets of the first class
     longest_ns: int = 0  # longest queue that a packet met
 
-    SIZE = 88  # bytes of `struct state`
+    data_lost_at: int = 0  # ns, monotonic clock: when a fault last took a data packet
+
+    SIZE = 96  # bytes of `struct state`
     _SKIPPED = 16  # lock and free_at
 
     @classmethod
     def unpack(cls, value: bytes) -> PortCounters:
         """Read `struct state`."""
-        return cls(*struct.unpack_from("=9Q", value, cls._SKIPPED))
+        return cls(*struct.unpack_from("=10Q", value, cls._SKIPPED))

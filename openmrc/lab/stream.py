@@ -18,7 +18,7 @@ def main(arguments: list[str]) -> None:
     """Be one end."""
     side, kind, address, port, last = arguments
     if side == "receive":
-        log = stream_mrc.receive(int(port)) if kind == "mrc" else stream_tcp.receive(kind, address, int(port))
+        log = stream_mrc.receive(int(port)) if kind == "mrc" else stream_tcp.receive(kind, int(port))
         log.write(Path(last))
     elif kind == "mrc":
         stream_mrc.send(address, int(port), float(last))

@@ -32,7 +32,7 @@ def receive(port: int) -> Log:
 
 
 def _take(connection: Connection, ring: MemoryRegion, log: Log) -> None:
-    memory = memoryview(ring.bytes)
+    memory = memoryview(ring.bytes.data)
     remote, given = connection.remote.regions[0], 0
     while log.sent < 0 or len(log.times) < log.sent:
         for done in connection.recv_cq.wait(_PATIENCE):
@@ -67,7 +67,7 @@ def send(host: str, port: int, seconds: float) -> None:
 
 
 def _give(connection: Connection, ring: MemoryRegion, seconds: float) -> int:
-    memory, remote = memoryview(ring.bytes), connection.remote.regions[0]
+    memory, remote = memoryview(ring.bytes.data), connection.remote.regions[0]
     posted = completed = credited = 0
     until = time.monotonic() + seconds
     while time.monotonic() < until or completed < posted:

@@ -23,12 +23,12 @@ def _socket(kind: str) -> socket.socket:
     return made
 
 
-def receive(kind: str, address: str, port: int) -> Log:
+def receive(kind: str, port: int) -> Log:
     """Take one stream to its end."""
     log, piece = Log(kind), memoryview(bytearray(PIECE))
     with _socket(kind) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((address, port))
+        listener.bind(("::", port))  # joins of MPTCP come to addresses of other planes
         listener.listen(1)
         connection, _ = listener.accept()
     with connection:

@@ -60,7 +60,7 @@ def stream(
         receiver = run.start(
             lab.name, destination, [*program, "receive", kind, address, str(PORT), str(out)], stderr=subprocess.PIPE
         )
-        sender = None
+        sender: subprocess.Popen[bytes] | None = None
         try:
             _await_listener(lab, destination, receiver)
             sender = run.start(
@@ -68,14 +68,14 @@ def stream(
             )
             began = _await_flow(lab, source, sender)
             steps = during()
-            for process in (sender, receiver):
-                _finish(process)
+            _finish(sender)
+            _finish(receiver)
             return _read(out, began, steps)
         finally:
-            for process in (sender, receiver):
-                if process is not None and process.poll() is None:
-                    process.kill()
-                    process.wait()
+            for started in (sender, receiver):
+                if started is not None and started.poll() is None:
+                    started.kill()
+                    started.wait()
 
 
 def _read(out: Path, began: int, steps: list[Done]) -> Trial:

@@ -61,6 +61,7 @@ struct state {
 	__u64 corrupted;
 	__u64 control;
 	__u64 longest;      /* ns of queue that a packet met */
+	__u64 data_lost_at; /* ns: when a fault last took a packet that asks to be trimmed rather than dropped */
 };
 
 struct {
@@ -192,9 +193,11 @@ int port(struct __sk_buff *skb)
 		state->trimmed++;
 	else if (verdict == DROP)
 		state->dropped++;
-	else if (verdict == LOSE)
+	else if (verdict == LOSE) {
 		state->lost++;
-	else if (!is_first && set->mark_high && (packet.traffic_class & 3) && waiting > set->mark_low)
+		if (packet.can_trim)
+			state->data_lost_at = now;
+	} else if (!is_first && set->mark_high && (packet.traffic_class & 3) && waiting > set->mark_low)
 		/* Linear between the thresholds, as RED without its average. */
 		mark = waiting >= set->mark_high ||
 		       (__u64)dice * (set->mark_high - set->mark_low) < (waiting - set->mark_low) * ONE;

@@ -1,0 +1,119 @@
+"""MRC beside TCP and MPTCP: the same lab, the same two NICs, the same cable pulled for the same time.
+
+TCP and MPTCP are the kernel's and travel through IPv6 in IPv6 over the same SRv6 paths; TCP has one path, chosen by
+the hash of its ports, MPTCP one connection on each plane. No routing protocol mends a path here: what a transport
+cannot go around itself, it waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from openmrc.errors import ConfigError, MrcError
+from openmrc.faults import Schedule
+from openmrc.lab.faults import Breaker
+from openmrc.lab.measures import Measures, measure, timeline
+from openmrc.lab.stream import KINDS
+from openmrc.lab.trial import Trial, stream
+
+_NS = 1_000_000_000
+_COLORS = {"mrc": "#0b6e4f", "mptcp": "#c8553d", "tcp": "#4a5899"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One transport's turn."""
+
+    measures: Measures
+    trial: Trial
+    pulled: int
+    back: int
+    end: int
+
+
+def compare(
+    breaker: Breaker, source: str, destination: str, where: str, out_s: float, kinds: Sequence[str] = KINDS
+) -> tuple[list[Run], dict[str, str]]:
+    """Run each transport; return their runs, and the reasons of those that cannot run here."""
+    unknown = [kind for kind in kinds if kind not in KINDS]
+    if unknown:
+        raise ConfigError(f"--kinds: {unknown[0]!r} is not one of {', '.join(KINDS)}")
+    runs, absent = [], {}
+    for kind in kinds:
+        try:
+            runs.append(one(breaker, kind, source, destination, where, out_s))
+        except MrcError as error:
+            absent[kind] = str(error)
+            breaker.clear()
+    return runs, absent
+
+
+def one(breaker: Breaker, kind: str, source: str, destination: str, where: str, out_s: float) -> Run:
+    """Run one transport: a second and a half, an outage, two seconds."""
+    schedule = Schedule.parse(f"at: 1.5s, for: {out_s}s, down: {where}", "compare")
+    breaker.check(schedule)
+    seconds = 1.5 + out_s + 3.0
+    trial = stream(breaker, kind, source, destination, seconds, lambda: breaker.run(schedule))
+    pulled, back = (step.monotonic_ns for step in trial.steps)
+    end = min(back + 2 * _NS, int(trial.times[-1]))
+    return Run(measure(trial, pulled, back, end), trial, pulled, back, end)
+
+
+def table(runs: Sequence[Run]) -> str:
+    """Return the figures as text."""
+    heads = (
+        "",
+        "Gb/s before",
+        "during",
+        "after",
+        "stall ms",
+        "quiet ms",
+        "recover ms",
+        "re-use ms",
+        "missed MB",
+        "bytes",
+    )
+    lines = ["".join(f"{head:>12}" for head in heads)]
+    for each in (run.measures for run in runs):
+        rates = f"{each.before_gbps:>12.3f}{each.during_gbps:>12.3f}{each.after_gbps:>12.3f}"
+        times = "".join(f"{_ms(value):>12}" for value in (each.stall_ms, each.quiet_ms, each.recover_ms, each.reuse_ms))
+        whole = "all whole" if each.whole else "DAMAGED"
+        lines.append(f"{each.kind:>12}{rates}{times}{each.missed_mbytes:>12.2f}{whole:>12}")
+    return "\n".join(lines)
+
+
+def _ms(value: float) -> str:
+    return "never" if value < 0 else f"{value:.1f}"
+
+
+def facts(runs: Sequence[Run], absent: dict[str, str]) -> dict[str, Any]:
+    """Return the figures for JSON."""
+    return {"runs": [asdict(run.measures) for run in runs], "absent": absent}
+
+
+def plot(runs: Sequence[Run], path: Path, title: str) -> None:
+    """Draw the rate of each transport over time, the outage shaded; SVG or PNG by the file's ending."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(9, 4), layout="constrained")
+    longest = max((run.back - run.pulled) / _NS for run in runs)
+    axes.axvspan(0, longest, color="#d9d9d9", lw=0, label="cable out")
+    for run in runs:
+        seconds, gbps = timeline(run.trial, run.pulled, run.end)
+        axes.step(
+            seconds, gbps, where="post", color=_COLORS[run.measures.kind], lw=1.6, label=run.measures.kind.upper()
+        )
+    axes.set_xlabel("seconds after the cable was pulled")
+    axes.set_ylabel("Gb/s delivered")
+    axes.set_ylim(bottom=0)
+    axes.set_title(title, loc="left", fontsize=11)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=len(runs) + 1, frameon=False)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)

@@ -1,0 +1,66 @@
+"""Figures of a stream that met faults: how long until its path was left, how long nothing arrived, what was missed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.lab.pieces import longest_gap_ms
+from openmrc.lab.trial import Trial
+
+_BIN_NS = 50_000_000
+_NS = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What one outage did to one stream."""
+
+    kind: str
+    whole: bool  # every byte arrived, once, in its place
+    before_gbps: float
+    during_gbps: float  # while the cable was out, from half a second on
+    after_gbps: float  # from a second after it was back
+    stall_ms: float  # longest time without an arrival from the pull to a second after the cable is back
+    quiet_ms: float  # the same before the pull: what the machine does to it anyway
+    recover_ms: float  # until half of the rate before flows for 50 ms; -1: not while the cable was out
+    reuse_ms: float  # after the cable is back, until nine tenths of the rate before; -1: not within the run
+    missed_mbytes: float  # against going on as before, from the pull to a second after the cable is back
+
+
+def measure(trial: Trial, pulled: int, back: int, end: int) -> Measures:
+    """Return the figures; times in ns of the monotonic clock."""
+    before = trial.gbps(trial.began, pulled)
+    settled = back + _NS
+    expected = before * (settled - pulled) / 8e3
+    got = trial.gbps(pulled, settled) * (settled - pulled) / 8e3
+    return Measures(
+        kind=trial.arrivals.kind,
+        whole=trial.is_whole,
+        before_gbps=round(before, 4),
+        during_gbps=round(trial.gbps(min(pulled + _NS // 2, back), back), 4),
+        after_gbps=round(trial.gbps(settled, end), 4),
+        stall_ms=round(longest_gap_ms(trial.times, pulled, settled), 2),
+        quiet_ms=round(longest_gap_ms(trial.times, trial.began, pulled), 2),
+        recover_ms=_reaches(trial, pulled, back, before / 2),
+        reuse_ms=_reaches(trial, back, end, before * 0.9),
+        missed_mbytes=round(max(0.0, expected - got) / 1e3, 3),
+    )
+
+
+def _reaches(trial: Trial, begin: int, end: int, gbps: float) -> float:
+    """Return the ms until 50 ms in a row carry a rate; -1 if none do."""
+    step = _BIN_NS // 10
+    for at in range(begin, end - _BIN_NS + 1, step):
+        if trial.gbps(at, at + _BIN_NS) >= gbps:
+            return round((at - begin) / 1e6, 2)
+    return -1.0
+
+
+def timeline(trial: Trial, origin: int, end: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return (seconds after `origin`, Gb/s) in steps of 50 ms."""
+    edges = np.arange(trial.began, end, _BIN_NS)
+    counts, _ = np.histogram(trial.times, edges)
+    return (edges[:-1] - origin) / _NS, counts * trial.arrivals.piece_bytes * 8 / _BIN_NS
