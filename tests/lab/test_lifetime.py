@@ -56,8 +56,9 @@ def test_two_labs_stand_side_by_side_and_go_one_by_one(lab_name: str, tmp_path: 
 
 @pytest.mark.parametrize("moment_s", [0.35, 0.5, 0.7])
 def test_a_lab_that_was_killed_half_way_can_be_removed(lab_name: str, tmp_path: Path, moment_s: float) -> None:
-    program = f"from openmrc.lab import lifetime; from pathlib import Path; lifetime.up(Path({str(fabric_file(tmp_path, lab_name, 4))!r}))"
-    process = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
+    fabric = fabric_file(tmp_path, lab_name, planes=4)
+    program = "import sys; from pathlib import Path; from openmrc.lab import lifetime; lifetime.up(Path(sys.argv[1]))"
+    process = subprocess.Popen([sys.executable, "-c", program, fabric], start_new_session=True)
     deadline = time.monotonic() + 20
     while not namespaces.of_lab(lab_name) and time.monotonic() < deadline:
         os.sched_yield()
