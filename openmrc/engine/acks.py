@@ -30,6 +30,8 @@ def on_sack(engine: Engine, now: int, qp: int, packet: int) -> None:
     rtt = _round_trip(engine, now, qp, packet, cack)
     _settle_cumulative(engine, now, qp, cack)
     _settle_bitmap(engine, now, qp, cack + arrived.sack_offset, arrived.sack_bitmap)
+    if arrived.is_probe_answer == 0:
+        _settle_trigger(engine, now, qp, cack + arrived.ack_psn_offset)
     received = _newly_received(engine, qp, arrived.rcvd_bytes) if arrived.cc_type == NSCC_CC_TYPE else 0
     marked = int(arrived.path_mark != PathMark.NONE)
     penalty = arrived.rcv_cwnd_pen if arrived.cc_type == NSCC_CC_TYPE else 0
@@ -134,6 +136,15 @@ def _settle_bitmap(engine: Engine, now: int, qp: int, base: int, bitmap: int) ->
                 row.highest_sacked = max(row.highest_sacked, psn)
             bits >>= 1
             psn += 1
+
+
+@kernel
+def _settle_trigger(engine: Engine, now: int, qp: int, psn: int) -> None:
+    """Settle the packet whose arrival made the SACK due: its bit may lie outside the bitmap."""
+    row = engine.qps[qp]
+    if row.unack_psn <= psn < row.next_psn:
+        _settle(engine, now, qp, psn)
+        row.highest_sacked = max(row.highest_sacked, psn)
 
 
 @kernel

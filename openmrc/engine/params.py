@@ -24,6 +24,9 @@ class Algorithm(IntEnum):
 
 ALGORITHM_NAMES = {"none": Algorithm.NONE, "uet-1.0-nscc": Algorithm.NSCC}
 
+NOMINAL_OVERHEAD = (
+    88  # bytes a data packet counts beside its payload: UDP header to ICRC (48), and the 40 of MRC §8.3.1
+)
 _REFERENCE_BDP = 150_000  # bytes: 100 Gb/s x 12 us, the point at which UEC states its constants
 _REFERENCE_DELAY_US = 12.0
 
@@ -147,7 +150,7 @@ def _fill_congestion(row: Params, settings: Settings) -> None:
     row.target_delay = target_ps
     row.initial_cwnd = settings.initial_cwnd
     row.max_cwnd = settings.max_cwnd
-    row.min_cwnd = settings.mtu
+    row.min_cwnd = settings.mtu + NOMINAL_OVERHEAD  # one packet
     row.alpha = 4.0 * settings.mtu * scaling_a * scaling_b / target_ps
     row.fi = 5.0 * settings.mtu * scaling_a
     row.fi_scale = 0.25 * scaling_a

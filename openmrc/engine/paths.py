@@ -46,7 +46,7 @@ def begin(engine: Engine, now: int, qp: int, active_per_lane: int, min_active: i
     row.good_evs = row.ev_count
     row.min_active_evs = min_active
     row.lane_cursor = row.qpn % row.lane_count
-    row.control_cursor = row.lane_cursor
+    row.control_lane = row.lane_cursor
     row.burst_left = 0
     row.probe_deadline = NEVER
     for index in range(row.lane_base, row.lane_base + row.lane_count):

@@ -2,13 +2,13 @@
 
 from openmrc.core.jit import kernel
 from openmrc.engine.build import MPR_UNIT
+from openmrc.engine.params import NOMINAL_OVERHEAD
 from openmrc.engine.states import QpState
 from openmrc.engine.tables import NONE, Engine
 from openmrc.wire.codes import FIRST_USER_QPN
 
 QPN_SLOT_BITS = 16  # the low bits of a QPN find the row; the high ones tell its incarnations apart
 QPN_SLOT_MASK = (1 << QPN_SLOT_BITS) - 1
-NOMINAL_OVERHEAD = 88  # bytes: UDP header to ICRC (48), plus the 40 of MRC §8.3.1
 INFINITE_RETRIES = 25  # exponential_count that means for ever (mrc_qp_attr.retry)
 
 

@@ -33,6 +33,7 @@ def on_data(engine: Engine, now: int, qp: int, packet: int) -> None:
         _on_out_of_window(engine, qp, packet, psn)
     elif tracker.has(engine, qp, psn):
         row.duplicates += 1
+        row.lowest_unsacked = min(row.lowest_unsacked, psn)  # the requester does not know: what told it was lost
         sacks.on_arrival(engine, now, qp, packet, psn, 0)
     elif arrived.trimmed != Trim.WHOLE:
         _on_trimmed(engine, qp, packet, psn)
@@ -43,7 +44,9 @@ def on_data(engine: Engine, now: int, qp: int, packet: int) -> None:
 @kernel
 def on_probe(engine: Engine, now: int, qp: int, packet: int) -> None:
     """Answer a reliability probe: the path works, and here is what has arrived (MRC §7.4.6)."""
-    if receives_data(engine.qps[qp].state):
+    row = engine.qps[qp]
+    if receives_data(row.state):
+        row.lowest_unsacked = row.expected_psn  # SACKs may have been lost: say all of it again
         sacks.queue_probe_answer(engine, qp, packet)
 
 

@@ -5,7 +5,7 @@ queued as a reminder of its trigger; bitmap and counters are read when it leaves
 fresh as can be, and plain ones that wait are one.
 """
 
-from openmrc.core.jit import kernel
+from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import PSN_BITS, RCVD_BYTES_BITS
 from openmrc.engine import control, tracker
 from openmrc.engine.tables import NONE, Engine
@@ -105,7 +105,29 @@ def fill(engine: Engine, index: int, packet: int) -> None:
     row.lowest_unsacked = min(base + BITMAP_PSNS, row.highest_received + 1)
     if waiting.mark == PathMark.NONE and waiting.reason == 0:
         row.sack_queued = 0
+    if row.lowest_unsacked <= row.highest_received and row.sack_queued == 0:
+        _queue_rest(engine, index)
     row.sacks_sent += 1
+
+
+@rare_kernel
+def _queue_rest(engine: Engine, index: int) -> None:
+    """Queue another SACK: more has arrived beyond a hole than one bitmap says, and silence would mean lost."""
+    told = engine.control[index]
+    qp, entropy = told.qp, told.entropy
+    psn = told.psn if told.reason == 0 else engine.qps[qp].expected_psn - 1
+    retransmitted, tx_timestamp, unit = told.retransmitted, told.tx_timestamp, told.timestamp_unit
+    row = engine.qps[qp]
+    following = control.claim(engine, row.endpoint, Opcode.SACK, qp, row.peer)
+    if following == NONE:
+        return
+    waiting = engine.control[following]
+    waiting.psn = psn
+    waiting.entropy = entropy
+    waiting.retransmitted = retransmitted
+    waiting.tx_timestamp = tx_timestamp
+    waiting.timestamp_unit = unit
+    row.sack_queued = 1
 
 
 @kernel

@@ -31,13 +31,16 @@ def choose(engine: Engine, now: int, qp: int, free_ports: int, avoid: int) -> in
 
 @kernel
 def choose_control(engine: Engine, qp: int) -> int:
-    """Return the EV row for a control packet: the reverse EV of the next working lane; NONE: no port works."""
+    """Return the EV row for a control packet; NONE: no port works.
+
+    It goes back the way the last packet came, which has just worked, unless that lane's reverse path
+    is known not to: then on the next lane.
+    """
     row = engine.qps[qp]
     working = working_ports(engine, qp)
     fallback = NONE
-    for _ in range(row.lane_count):
-        row.control_cursor = (row.control_cursor + 1) % row.lane_count
-        lane = engine.lanes[row.lane_base + row.control_cursor]
+    for step in range(row.lane_count):
+        lane = engine.lanes[row.lane_base + (row.control_lane + step) % row.lane_count]
         if (working >> lane.port) & 1 == 1:
             if lane.reverse_ok == 1 and lane.active > 0:
                 return lane.reverse

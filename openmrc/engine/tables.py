@@ -255,7 +255,7 @@ class QueuePair:
     expected_rqmsn: Int  # next WriteIMM to hand over
     receive_head: Int  # next posted receive to use
     receive_tail: Int
-    control_cursor: Int  # rotates control packets over the lanes
+    control_lane: Int  # the lane on which the peer was heard last: control packets go back on it
     reverse_cursor: Int
     data_since_reverse: Int  # packets since the last reverse probe
     # Counters

@@ -210,6 +210,8 @@ class CompletionQueue:
         self._bell.ring()
 
     def _sleep(self, deadline: float, timeout: float) -> None:
+        if self.context.nic.wait(deadline - time.monotonic()):
+            return
         self.notify()
         self.context.nic.collect()
         if self._ready:

@@ -4,53 +4,115 @@ The endpoint's thread calls `drive` and stays in it, without the interpreter's l
 something for Python to do. Users' threads call it too, for one turn, to post: what they post leaves
 at once, in their own thread. A pair of mutexes keeps them apart: whoever wants in next holds the
 first while waiting for the second, so a busy thread cannot starve the others.
+
+A user's thread that waits for a completion while little is going on waits at the sockets itself: an
+answer then wakes one thread, not two in a row. It holds a lease on the sockets that outlasts its
+wait a little, for a program that asks again at once; the endpoint's thread sleeps on its bell
+meanwhile, and looks when the lease ends. When traffic picks up the lease ends at once.
 """
 
 from __future__ import annotations
+
+from enum import IntEnum
 
 from openmrc.core.jit import entry, kernel
 from openmrc.engine.endpoint import expire, next_completion, next_deadline, post_receive, post_write
 from openmrc.engine.tables import NONE, Engine
 from openmrc.live import arrive, fates, transmit
-from openmrc.live.system import lock, monotonic, read_bell, ring_bell, unlock, wait_for
+from openmrc.live.system import POLL_BYTES, lock, monotonic, read_bell, ring_bell, unlock, wait_for
 from openmrc.live.tables import ARRIVALS, Wires
-from openmrc.units import PS_PER_NS, PS_PER_S
+from openmrc.units import NEVER, PS_PER_NS, PS_PER_S, PS_PER_US
 from openmrc.wire.layout import Matrix
 
 NOT_DONE = -1
 SEND_BATCH = 128  # packets sent before arrivals are looked at again
 USER_BATCH = 64  # packets that a user's thread sends
 WORDS_OF_A_MUTEX = 64  # bytes
-CLOCK_BYTES = 16  # a row of `clock`: 0 for whoever is in, 1 and 2 for the thread that sleeps
+CLOCK_BYTES = 16  # a row of `clock`; row 0 is for whoever is in
+CLOCK_OF_THREAD, SCRATCH_OF_THREAD, CLOCK_OF_WAITER = 1, 2, 3
 _LONGEST_SLEEP = 10_000  # s
 ALL_READY = (1 << 16) - 1
+GO_ON = -1
+QUIET = 4  # packets and pieces of one turn up to which little is going on
+LEASE = 1000 * PS_PER_US  # how long sockets may stay unattended after a wait
+
+
+class Mode(IntEnum):
+    """How long a thread stays in `drive`."""
+
+    TURN = 0  # one turn
+    STAY = 1  # the endpoint's thread: until Python is needed
+    WAIT = 2  # a user's thread: until there is a completion
+
+
+# What `drive` returns
+PYTHON = 0  # STAY: there is something only Python can do; TURN: done
+STOPPED = 1
+COMPLETED = 2  # WAIT: a completion can be collected
+NOTHING = 3  # WAIT: none, or this is not the time to wait at the sockets
 
 
 @entry
-def drive(engine: Engine, wires: Wires, stay: int) -> int:
-    """Take one turn, or with `stay` turn after turn; return 1 when the thread shall end, 0 otherwise."""
+def drive(engine: Engine, wires: Wires, mode: int, until: int) -> int:
+    """Take turns as `mode` says, WAIT until `until` (ps) at most; return one of the constants above."""
     nic = wires.nic[0]
-    ready = ALL_READY if stay == 1 else 0
+    ready = 0 if mode == Mode.TURN else ALL_READY
+    if mode == Mode.WAIT and not _may_wait(wires):
+        return NOTHING
     while nic.stop == 0:
         enter(wires)
-        if stay == 1:
+        if mode == Mode.STAY:
             nic.sleeps_until = 0
             nic.turns += 1
-        ready = _turn(engine, wires, ready, SEND_BATCH if stay == 1 else USER_BATCH)
+        ready = _turn(engine, wires, ready, SEND_BATCH if mode == Mode.STAY else USER_BATCH)
+        verdict = _verdict(engine, wires, mode, until)
         due = nic.wake_at
+        if mode == Mode.STAY and nic.leased_until > nic.now:
+            due = min(due, nic.now + LEASE)
         is_late = due < nic.sleeps_until
-        if stay == 1:
+        if mode == Mode.STAY:
             nic.sleeps_until = due
-        is_wanted = _wants_python(engine, wires)
         leave(wires)
-        if stay == 0:
-            if is_late:
-                ring_bell(nic.bell, 1)
-            return 0
-        if is_wanted:
-            return 0
-        ready |= _sleep(wires, due if ready == 0 else 0)
-    return 1
+        if mode != Mode.STAY and (_wants_python(engine, wires) or (is_late and verdict >= 0)):
+            ring_bell(nic.bell, 1)
+        if verdict >= 0:
+            return verdict
+        ready |= _sleep(wires, mode, min(due, until) if mode == Mode.WAIT else due, ready)
+    return STOPPED
+
+
+@kernel
+def _may_wait(wires: Wires) -> bool:
+    """Whether a user's thread may wait at the sockets now; if so, it has the lease."""
+    nic = wires.nic[0]
+    enter(wires)
+    may = nic.waiting == 0 and nic.handled <= QUIET and nic.sleeps_until != 0
+    if may:
+        nic.waiting = 1
+        nic.leased_until = NEVER
+    leave(wires)
+    return may
+
+
+@kernel
+def _verdict(engine: Engine, wires: Wires, mode: int, until: int) -> int:
+    """Return what `drive` returns now, or GO_ON."""
+    nic = wires.nic[0]
+    if mode == Mode.TURN:
+        return PYTHON
+    if mode == Mode.STAY:
+        return PYTHON if _wants_python(engine, wires) else GO_ON
+    node = engine.endpoints[nic.endpoint]
+    is_completed = node.completion_tail != node.completion_head
+    is_busy = nic.handled > QUIET
+    if not is_completed and not is_busy and nic.now < until:
+        return GO_ON
+    nic.waiting = 0
+    nic.leased_until = nic.now + LEASE
+    if is_busy:
+        nic.leased_until = 0
+        nic.wake_at = 0  # the endpoint's thread takes over at once
+    return COMPLETED if is_completed else NOTHING
 
 
 @kernel
@@ -110,19 +172,22 @@ def _turn(engine: Engine, wires: Wires, ready: int, batch: int) -> int:
     if nic.commands > 0:
         _run_commands(engine, wires)
     left = 0
+    nic.handled = 0
     for plane in range(nic.planes + 1):
         if plane == nic.planes:
             if nic.held > 0:
                 fates.release(wires)
         elif (ready >> plane) & 1 == 1 and arrive.take(wires, plane) == ARRIVALS:
             left |= 1 << plane
+        nic.handled += nic.trains
         if nic.trains > 0:
             arrive.deliver(engine, wires)
     expire(engine, nic.now, nic.endpoint)
-    is_full = transmit.send_waiting(engine, wires, batch) >= batch
+    sent = transmit.send_waiting(engine, wires, batch)
+    nic.handled += sent
     _announce(engine, wires)
     due = min(next_deadline(engine, nic.endpoint), fates.next_release(wires), nic.step_at)
-    nic.wake_at = 0 if is_full else due
+    nic.wake_at = 0 if sent >= batch else due
     return left
 
 
@@ -169,23 +234,36 @@ def _run_commands(engine: Engine, wires: Wires) -> None:
 
 
 @kernel
-def _sleep(wires: Wires, due: int) -> int:
-    """Sleep until a socket or the bell is readable, or `due` (ps) has come; return the mask of readable planes."""
+def _sleep(wires: Wires, mode: int, due: int, ready: int) -> int:
+    """Sleep until a socket is readable, the thread's bell rings, or `due` (ps) has come; return the readable planes.
+
+    A waiter sleeps on the sockets, the endpoint's thread on its bell too, or on nothing else while they are leased.
+    """
     nic = wires.nic[0]
-    if nic.busy_poll == 1 or due == 0:
-        wait = 0
-    else:
-        wait = min(max(due - monotonic(wires.clock[1]), 0), _LONGEST_SLEEP * PS_PER_S)
+    row = CLOCK_OF_WAITER if mode == Mode.WAIT else CLOCK_OF_THREAD
+    first = nic.planes + 1 if mode == Mode.WAIT else 0
+    count = nic.planes
+    if mode == Mode.STAY:
+        count += 1
+        if nic.leased_until > nic.now:
+            first = nic.planes
+            count = 1
+    wait = 0
+    if nic.busy_poll == 0 and ready == 0 and due > 0:
+        wait = min(max(due - monotonic(wires.clock[row]), 0), _LONGEST_SLEEP * PS_PER_S)
     if wait > 0:
         nic.sleeps += 1
-    wires.clock[1, 0] = wait // PS_PER_S
-    wires.clock[1, 1] = wait % PS_PER_S // PS_PER_NS
-    count = wait_for(nic.poll_at, nic.planes + 1, wires.clock.ctypes.data + CLOCK_BYTES, 0)
-    ready = 0
-    if count > 0:
-        for plane in range(nic.planes):
-            if wires.poll[plane].events >> 16:
-                ready |= 1 << plane
-        if wires.poll[nic.planes].events >> 16:
-            read_bell(nic.bell, wires.clock.ctypes.data + 2 * CLOCK_BYTES)
-    return ready
+    wires.clock[row, 0] = wait // PS_PER_S
+    wires.clock[row, 1] = wait % PS_PER_S // PS_PER_NS
+    readable = 0
+    if wait_for(nic.poll_at + first * POLL_BYTES, count, wires.clock.ctypes.data + row * CLOCK_BYTES, 0) > 0:
+        for index in range(count):
+            if wires.poll[first + index].events >> 16:
+                readable |= 1 << index
+    if mode == Mode.WAIT:
+        return readable
+    if count == 1:
+        readable <<= nic.planes  # only the bell was asked
+    if (readable >> nic.planes) & 1 == 1:
+        read_bell(nic.bell, wires.clock.ctypes.data + SCRATCH_OF_THREAD * CLOCK_BYTES)
+    return readable & ((1 << nic.planes) - 1)

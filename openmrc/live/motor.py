@@ -41,6 +41,7 @@ MAX_BELLS = 256
 HELD = 4096  # packets that impairments can hold back
 CAPTURED = 2048  # packets between two writes of a capture file
 CLOSE_SECONDS = 5.0
+_TURN, _STAY, _WAIT = (int(mode) for mode in drive.Mode)  # plain numbers: an enum costs 30 us a call
 
 
 class Motor:
@@ -105,7 +106,12 @@ class Motor:
 
     def turn(self) -> None:
         """Take one turn in this thread: run the commands, send what may leave."""
-        drive.drive(self.engine, self.wires, 0)
+        drive.drive(self.engine, self.wires, _TURN, 0)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait at the sockets in this thread for a completion, at most so long; False: there is none."""
+        until = (time.monotonic_ns() + int(seconds * 1e9)) * PS_PER_NS
+        return drive.drive(self.engine, self.wires, _WAIT, until) == drive.COMPLETED
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[int]:
@@ -121,7 +127,7 @@ class Motor:
 
     def _live(self) -> None:
         try:
-            while drive.drive(self.engine, self.wires, 1) == 0:
+            while drive.drive(self.engine, self.wires, _STAY, 0) == drive.PYTHON:
                 self._python()
         except BaseException as error:  # whatever it was, whoever waits must learn of it
             self.error = error
@@ -159,6 +165,8 @@ class Motor:
             tables.planes[plane].random = plane + 1
             tables.poll[plane].descriptor = receiver.fileno()
             tables.poll[plane].events = POLLIN
+            tables.poll[self.nic.planes + 1 + plane].descriptor = receiver.fileno()
+            tables.poll[self.nic.planes + 1 + plane].events = POLLIN
             values = ports.evs(plane)
             for k, sender in enumerate(ports.senders[plane]):
                 index = plane * self.nic.evs + k

@@ -63,6 +63,7 @@ _Request = TypeVar("_Request", SendWr, RecvWr)
 _ACTIVE_SHARE = 4  # of so many EVs of a plane, one is the reserve
 _COLLECTED = 256  # completions taken at once
 _POLL_SECONDS = 0.002  # between looks at a queue that is to drain
+_WAIT_SECONDS = 0.05  # in compiled code at a time: signals are handled in between
 _SIGN = 1 << 63
 
 
@@ -310,6 +311,10 @@ class Nic:
             with self._motor.inside():
                 self._motor.wires.bells[index].armed = 0
                 self._bells[index] = None
+
+    def wait(self, seconds: float) -> bool:
+        """Wait at the sockets in this thread, if little is going on; False: there is no completion, sleep elsewhere."""
+        return self._motor.wait(min(seconds, _WAIT_SECONDS))
 
     def arm(self, index: int, armed: int) -> None:
         """Ask for the bell: 0 no, 1 at the next completion, 2 at the next solicited one."""

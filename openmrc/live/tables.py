@@ -47,6 +47,9 @@ class Nic:
     step_at: Int  # ps, when impairments change next
     stop: Int  # 1: the thread shall return
     busy_poll: Int  # 1: it never sleeps
+    handled: Int  # packets sent and pieces that arrived in the last turn
+    waiting: Int  # 1: a user's thread waits at the sockets
+    leased_until: Int  # ps, the endpoint's thread leaves the sockets alone until then
     bell: Int  # descriptor that wakes the thread
     announced: Int  # completions that have been announced, as the engine's tail counts
     commands: Int  # posts that wait
@@ -289,11 +292,11 @@ def wires(engine: Engine, planes: int, senders: int, numbers: int, bells: int, h
         commands=table(Command, COMMANDS),
         bells=table(Bell, bells),
         bell_of=np.full((len(engine.qps) * 2, 1), -1, np.int64),
-        poll=table(PollSlot, planes + 2),  # the planes, the bell, and one for a stalled socket
+        poll=table(PollSlot, 2 * planes + 2),  # the thread's planes and its bell, a waiter's planes, a stalled socket
         captured=table(Captured, max(captured, 1)),
         captured_bytes=np.zeros(max(captured, 1) * FRAME, np.uint8),
         mutex=np.zeros((2, MUTEX_WORDS), np.int64),
-        clock=np.zeros((3, 2), np.int64),
+        clock=np.zeros((4, 2), np.int64),
     )
 
 

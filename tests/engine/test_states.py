@@ -127,6 +127,10 @@ def marked(packet: Any, mark: PathMark, **fields: Any) -> dict[str, Any]:
     return sack(-1, (packet.psn,), path_mark=mark, reflected_entropy=packet.entropy, **fields)
 
 
+def packet_ev(endpoint: Endpoint, packet: Any) -> int:
+    return paths.find(endpoint.engine, 0, packet.entropy)
+
+
 def lose(endpoint: Endpoint, packet: Any) -> None:
     """Report everything but this packet, later than a round trip varies."""
     others = tuple(psn for psn in range(10) if psn != packet.psn)
@@ -177,7 +181,7 @@ def test_the_unassigned_mark_counts_as_always_skip(story: tuple[Endpoint, Any, A
 def test_value_is_assumed_bad_when_its_packet_vanished(before: EvState, story: tuple[Endpoint, Any, Any]) -> None:
     endpoint, packet, ev = story
     if before == EvState.SKIP:
-        endpoint.receives(marked(packet, PathMark.SKIP_ONCE) | {"sack_bitmap": 0})
+        paths.happen(endpoint.engine, endpoint.now, packet_ev(endpoint, packet), EvEvent.TRIMMED)
     assert ev.state == before
     lose(endpoint, packet)
     assert ev.state == EvState.ASSUMED_BAD
