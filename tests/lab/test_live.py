@@ -1,0 +1,108 @@
+"""The live transport across the lab: files whole and streams whole, with cables pulled under them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from openmrc.faults import Schedule
+from openmrc.lab import run, status
+from openmrc.lab.faults import Breaker, Done
+from openmrc.lab.layout import Lab
+from openmrc.lab.trial import stream
+from tests.lab.test_forwarding import _set_offload
+
+MRC = [sys.executable, "-m", "openmrc.cli.main"]
+_LONGEST = 120.0  # s; an engine may have to be compiled first
+
+
+@pytest.fixture
+def breaker(lab: Lab) -> Iterator[Breaker]:
+    made = Breaker(lab.name)
+    yield made
+    made.clear()
+
+
+def send_file(lab: Lab, folder: Path, size: int) -> dict[str, object]:
+    """Send random bytes from h0 to h3 and return what the sender says, after comparing what arrived."""
+    content = random.Random(size).randbytes(size)
+    (folder / "out").mkdir()
+    (folder / "file.bin").write_bytes(content)
+    receiver = run.start(
+        lab.name, "h3", [*MRC, "recv", "--json", "-q", "--out", str(folder / "out")],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + _LONGEST
+        while True:
+            sender = run.start(
+                lab.name, "h0", [*MRC, "send", "--json", "-q", str(folder / "file.bin"), "h3"],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            )  # fmt: skip
+            said, complaint = sender.communicate(timeout=_LONGEST)
+            if b"refused" not in complaint or time.monotonic() > deadline:
+                break
+        assert sender.returncode == 0, complaint.decode()
+    finally:
+        if receiver.poll() is None:
+            receiver.kill()
+            receiver.communicate()
+    arrived = (folder / "out" / "file.bin").read_bytes()
+    assert hashlib.sha256(arrived).hexdigest() == hashlib.sha256(content).hexdigest()
+    found: dict[str, object] = json.loads(said)
+    return found
+
+
+def test_a_file_arrives_whole_over_all_paths(lab: Lab, tmp_path: Path) -> None:
+    before = status.status(lab.name, with_sids=False)
+    said = send_file(lab, tmp_path, 4 << 20)
+    assert said["ok"] is True
+    after = status.status(lab.name, with_sids=False)
+    for old, new in zip(before.links, after.links, strict=True):
+        if new.name.startswith(("p0-t0-00>p0-t1", "p1-t0-00>p1-t1")):  # each uplink of the sender's T0s
+            assert new.packets - old.packets > 100, new.name
+
+
+def test_a_file_arrives_whole_without_checksum_offload(lab: Lab, tmp_path: Path) -> None:
+    _set_offload(lab, "off")
+    try:
+        assert send_file(lab, tmp_path, 1 << 20)["ok"] is True
+    finally:
+        _set_offload(lab, "on")
+
+
+@pytest.mark.parametrize("where", ["p0-t0-00<>p0-t1-01", "h0 port 1", "p1-t1-00"])
+def test_not_a_byte_is_lost_when_cables_are_pulled(lab: Lab, breaker: Breaker, where: str) -> None:
+    schedule = Schedule.parse(f"at: 200ms, for: 300ms, every: 800ms, times: 2, down: {where}")
+
+    def pull() -> list[Done]:
+        return breaker.run(schedule)
+
+    trial = stream(breaker, "mrc", "h0", "h3", 2.5, pull)
+    assert trial.is_whole
+    assert trial.arrivals.sent == len(trial.times) > 1000
+
+
+def test_not_a_byte_is_lost_under_a_random_schedule(lab: Lab, breaker: Breaker) -> None:
+    from openmrc.lab.schedules import random_schedule
+
+    for seed in range(2):
+        schedule = random_schedule(lab, seed, seconds=1.5)
+        trial = stream(breaker, "mrc", "h0", "h3", 1.6, lambda schedule=schedule: breaker.run(schedule))
+        breaker.clear()
+        assert trial.is_whole, schedule
+
+
+@pytest.mark.parametrize("kind", ["tcp", "mptcp"])
+def test_the_kernels_transports_cross_the_same_paths(lab: Lab, breaker: Breaker, kind: str) -> None:
+    if kind == "mptcp" and not Path("/proc/sys/net/mptcp/enabled").exists():
+        pytest.skip("this kernel has no MPTCP")
+    assert stream(breaker, kind, "h0", "h3", 0.5, list).is_whole
