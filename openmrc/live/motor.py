@@ -110,6 +110,8 @@ class Motor:
 
     def wait(self, seconds: float) -> bool:
         """Wait at the sockets in this thread for a completion, at most so long; False: there is none."""
+        if self.nic.sleeps_until == 0 or self.nic.handled > drive.QUIET:
+            return False  # a look before the call: it costs several microseconds
         until = (time.monotonic_ns() + int(seconds * 1e9)) * PS_PER_NS
         return drive.drive(self.engine, self.wires, _WAIT, until) == drive.COMPLETED
 
