@@ -166,8 +166,9 @@ def rate_lines(verb: str, device: str, rate: int) -> list[str]:
 def settings(port: Port, trimming: bool) -> PortSettings:
     """Return what a healthy port is told; a NIC's own port has no queue of a switch.
 
-    Thresholds as UEC 1.0.3 pp. 418-419: marks from 0.2 to 0.8 of the queue, trims at 1 or, on the last hop, 1.5;
-    without trims drops. No marks on the last hop: its congestion is the receiver's, not the path's.
+    Marks begin at a fifth of the queue that is aimed at and are certain from four fifths on, as in UEC 1.0.3
+    pp. 418-419; none on the last hop, whose congestion is the receiver's and not the path's. A full buffer trims
+    what may be trimmed and drops the rest; without trimming it drops all, at the same length.
     """
     if port.is_nic:
         return PortSettings(rate=port.rate)
@@ -176,7 +177,7 @@ def settings(port: Port, trimming: bool) -> PortSettings:
         rate=port.rate,
         mark_low=0 if port.is_last_hop else queue // 5,
         mark_high=0 if port.is_last_hop else queue * 4 // 5,
-        trim_above=(queue * 3 // 2 if port.is_last_hop else queue) if trimming else 0,
+        trim_above=port.buffer if trimming else 0,
         drop_above=port.buffer,
         is_last_hop=port.is_last_hop,
     )

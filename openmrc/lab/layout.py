@@ -32,7 +32,7 @@ _MANAGEMENT_NET = int(IPv4Address("10.91.0.0"))
 MANAGEMENT_BITS = 16
 MOST_NODES = 2000  # beyond, one machine would only measure itself
 DEFAULT_BUFFER = 256 << 10  # bytes of a port that says it has no limit
-_QUEUE_SHARE = 4  # the part of a port's buffer that queues are kept in by marks and trims
+_QUEUE_SHARE = 4  # the part of a port's buffer that queues are kept in by marks
 
 
 @dataclass(frozen=True)
@@ -167,5 +167,5 @@ def _port(topology: Topology, link: int) -> Port:
 
 
 def queue_bytes(port: Port) -> int:
-    """Return the queue at which a port trims; marks begin at a fifth of it, as in UEC 1.0.3 pp. 418-419."""
+    """Return the queue that marks and congestion control aim at; the rest of the buffer is for bursts."""
     return port.buffer // _QUEUE_SHARE

@@ -12,7 +12,7 @@ from openmrc.lab.layout import Lab, queue_bytes
 
 _PACKET = 4096 + 150  # bytes of the longest packet with its headers
 _SOFTWARE_US = 300.0  # of a round trip: two processes woken, eight forwarding steps; measured in an idle lab
-_TARGET_SHARE = 0.5  # of the fabric's queues, so that congestion control keeps below their trims
+_TARGET_SHARE = 0.5  # of the fabric's queues, so that congestion control keeps below their marks
 
 
 def path_of(lab: str, nic: str) -> Path:

@@ -1,0 +1,80 @@
+"""How long does a pulled cable hurt a stream at full load? `sudo python bench/lab_failover.py [PULLS]`.
+
+left    from the pull until the last data packet went into the dead cable: when the sender had stopped using it
+stall   the longest time without a piece delivered, in order, while the cable was out
+quiet   the same over as long a time before each pull: what the machine does to the stream anyway
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from openmrc.faults import Schedule
+from openmrc.lab import lifetime
+from openmrc.lab.faults import Breaker, Done
+from openmrc.lab.layout import Cable
+from openmrc.lab.pieces import longest_gap_ms
+from openmrc.lab.status import counters
+from openmrc.lab.trial import stream
+
+FABRIC = Path(__file__).parents[1] / "scenarios" / "fabrics" / "lab-slow.yaml"
+NAME, SOURCE, DESTINATION = "bench-failover", "h0", "h5"
+EVERY_S, OUT_S = 0.8, 0.3
+_MS = 1_000_000
+
+
+def cables_on_the_way(breaker: Breaker) -> list[tuple[str, list[Cable]]]:
+    """Return the places to pull in turn: the source's own cables, and those of its T0s upwards."""
+    lab, found = breaker.lab, {}
+    t0s = [cable.upper.node for cable in lab.cables if cable.lower.node == SOURCE]
+    for cable in lab.cables:
+        if cable.lower.node == SOURCE or (cable.lower.node in t0s and not cable.lower.is_nic):
+            found.setdefault(f"{cable.lower.node}<>{cable.upper.node}", []).append(cable)
+    for plane, t0 in enumerate(t0s):  # a NIC joins one T0 a plane, so the pair names the cable
+        assert f"{SOURCE}<>{t0}" in found, plane
+    return list(found.items())
+
+
+def main() -> None:
+    pulls = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    lifetime.up(FABRIC, NAME)
+    try:
+        report(Breaker(NAME), pulls)
+    finally:
+        lifetime.down(NAME)
+
+
+def report(breaker: Breaker, pulls: int) -> None:
+    places = cables_on_the_way(breaker)
+    chosen = [places[number % len(places)] for number in range(pulls)]
+    words = [
+        f"at: {1 + number * EVERY_S:.3f}s, for: {OUT_S}s, down: {place}" for number, (place, _) in enumerate(chosen)
+    ]
+    left: list[float] = []
+    pulled_at = [0]
+
+    def told(done: Done) -> None:
+        if done.change["down"]:
+            pulled_at[0] = done.monotonic_ns
+            return
+        last = max(counters(breaker.record, cable.lower).data_lost_at for cable in chosen[len(left)][1])
+        left.append(max(0, last - pulled_at[0]) / _MS)
+
+    schedule = Schedule.parse("; ".join(words))
+    trial = stream(breaker, "mrc", SOURCE, DESTINATION, 3 + pulls * EVERY_S, lambda: breaker.run(schedule, told))
+    steps = [step.monotonic_ns for step in trial.steps if step.change["down"]]
+    out = round(OUT_S * 1e9)
+    stall = [longest_gap_ms(trial.times, at, at + out) for at in steps]
+    quiet = [longest_gap_ms(trial.times, at - out, at - 5 * _MS) for at in steps]
+    print(f"{pulls} pulls, {trial.gbps(trial.began, steps[0]):.3f} Gb/s before the first,", end=" ")
+    print("not a byte lost or misplaced" if trial.is_whole else "BYTES LOST OR MISPLACED")
+    for name, values in (("left", left), ("stall", stall), ("quiet", quiet)):
+        p50, p90, p99 = np.percentile(values, (50, 90, 99))
+        print(f"{name:<6} ms  p50 {p50:7.2f}  p90 {p90:7.2f}  p99 {p99:7.2f}  most {max(values):7.2f}")
+
+
+if __name__ == "__main__":
+    main()
