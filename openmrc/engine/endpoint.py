@@ -9,7 +9,7 @@ A world - sockets, a simulator, a test - owns clock, network and memory. It hand
 
 from __future__ import annotations
 
-from openmrc.core.jit import kernel
+from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import completions, deadlines, endpoint_ops, events, messages, outgoing, ports, requester, responder
 from openmrc.engine.queue_pairs import by_qpn
 from openmrc.engine.states import QpState
@@ -47,6 +47,19 @@ def receive(engine: Engine, now: int, endpoint: int, packet: int) -> None:
         responder.on_probe(engine, now, qp, packet)
     elif row.state == QpState.RTS:
         requester.on_answer(engine, now, qp, packet)
+
+
+@rare_kernel
+def turn_away(engine: Engine, endpoint: int, packet: int, reason: int) -> None:
+    """Refuse an arrived data packet instead of taking it: the world has no room for its payload.
+
+    `reason` is NackReason.NO_PKT_BUFFER or NO_RESOURCE.
+    """
+    arrived = engine.packets[packet]
+    qp = by_qpn(engine, endpoint, arrived.dest_qpn)
+    if qp != NONE and arrived.opcode <= Opcode.WRITE_ONLY_IMM:
+        if arrived.source == engine.peers[engine.qps[qp].peer].address:
+            responder.turn_away(engine, qp, packet, reason)
 
 
 @kernel

@@ -34,11 +34,18 @@ def stash(engine: Engine, qp: int, packet: int) -> None:
 
 
 @kernel
+def is_next(engine: Engine, qp: int) -> bool:
+    """Whether the immediate whose turn it is has arrived."""
+    row = engine.qps[qp]
+    return engine.stash[row.stash_base + (row.expected_rqmsn & row.stash_mask)].present == 1
+
+
+@kernel
 def deliver(engine: Engine, qp: int) -> bool:
-    """Hand the next immediate to a posted receive; False: it is not there, or no receive is posted."""
+    """Hand the next immediate to a posted receive; False: none is posted."""
     row = engine.qps[qp]
     waiting = engine.stash[row.stash_base + (row.expected_rqmsn & row.stash_mask)]
-    if waiting.present == 0 or row.receive_head == row.receive_tail:
+    if row.receive_head == row.receive_tail:
         return False
     wr_id = engine.receives[row.receive_base + (row.receive_head & row.receive_mask)].wr_id
     row.receive_head += 1

@@ -55,7 +55,7 @@ def _fill_answer(engine: Engine, now: int, index: int, packet: int) -> bool:
     out.dest_qpn = row.dest_qpn
     out.spdcid = row.qpn & CONTEXT_MASK
     out.dpdcid = row.dest_qpn & CONTEXT_MASK
-    if row.state == QpState.RESET or (row.state == QpState.ERROR and waiting.opcode != Opcode.ACKNOWLEDGE):
+    if row.state == QpState.RESET or (row.state == QpState.ERROR and not _outlives(waiting.opcode)):
         return False
     match waiting.opcode:
         case Opcode.SACK:
@@ -72,6 +72,12 @@ def _fill_answer(engine: Engine, now: int, index: int, packet: int) -> bool:
     send_on(engine, qp, ev, packet)
     engine.ports[engine.endpoints[row.endpoint].port_base + out.port].control_sent += 1
     return True
+
+
+@kernel
+def _outlives(opcode: int) -> bool:
+    """Whether a packet still goes out after the queue pair went to ERROR: what tells the peer why."""
+    return opcode == Opcode.ACKNOWLEDGE or opcode == Opcode.NACK
 
 
 @kernel

@@ -15,6 +15,9 @@ from openmrc.units import NEVER
 from openmrc.wire.codes import NackReason, Opcode, Syndrome, Trim
 from openmrc.wire.packet import NOWHERE
 
+RECEIVE_MISSING = -1
+IMMEDIATE_MISSING = -2  # the requester numbered its WriteIMMs with a gap
+
 
 @kernel
 def on_data(engine: Engine, now: int, qp: int, packet: int) -> None:
@@ -71,9 +74,22 @@ def _on_old(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
 
 
 @rare_kernel
+def turn_away(engine: Engine, qp: int, packet: int, reason: int) -> None:
+    """Refuse a packet that the world has no room for, if it is new: the requester repeats it (MRC Table 7-3)."""
+    row = engine.qps[qp]
+    psn = extend(engine.packets[packet].psn, row.expected_psn, PSN_BITS)
+    in_window = row.expected_psn <= psn < row.expected_psn + tracked_psns(engine, qp)
+    if receives_data(row.state) and in_window and not tracker.has(engine, qp, psn):
+        nacks.queue(engine, qp, packet, psn, reason)
+
+
+@rare_kernel
 def _on_out_of_window(engine: Engine, qp: int, packet: int, psn: int) -> None:
-    engine.qps[qp].out_of_window += 1
-    if engine.params[engine.endpoints[engine.qps[qp].endpoint].params].refuse_out_of_window == 1:
+    row = engine.qps[qp]
+    row.out_of_window += 1
+    if psn < row.expected_psn + row.mpr * MPR_UNIT:  # we allowed it, and cannot track so many
+        nacks.queue(engine, qp, packet, psn, NackReason.NO_BITMAP)
+    elif engine.params[engine.endpoints[row.endpoint].params].refuse_out_of_window == 1:
         nacks.queue(engine, qp, packet, psn, NackReason.PSN_OOR_WINDOW)
 
 
@@ -109,7 +125,10 @@ def _on_new(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
     row.lowest_unsacked = min(row.lowest_unsacked, psn)
     completed = _record(engine, qp, psn, opcode >= Opcode.WRITE_LAST, has_immediate)
     if completed < 0:
-        acknowledgements.refuse(engine, now, qp, Syndrome.REMOTE_OPERATIONAL_ERROR, Cause.NO_RECEIVE)
+        if completed == IMMEDIATE_MISSING:
+            nacks.queue(engine, qp, packet, psn, NackReason.UNEXP_EVENT)
+        cause = Cause.NO_RECEIVE if completed == RECEIVE_MISSING else Cause.UNEXPECTED_EVENT
+        acknowledgements.refuse(engine, now, qp, Syndrome.REMOTE_OPERATIONAL_ERROR, cause)
         return
     sacks.on_arrival(engine, now, qp, packet, psn, 1)
     acknowledgements.on_arrival(engine, qp, packet, completed)
@@ -118,7 +137,7 @@ def _on_new(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
 
 @kernel
 def _record(engine: Engine, qp: int, psn: int, is_last: bool, has_immediate: bool) -> int:
-    """Record an arrival and move the left edge; return the messages completed, or -1: a WriteIMM found no receive."""
+    """Record an arrival and move the left edge; return the messages completed, or why a WriteIMM cannot be, below 0."""
     row = engine.qps[qp]
     tracker.add(engine, qp, psn, int(is_last), int(has_immediate))
     row.ooo_count += 1
@@ -127,8 +146,11 @@ def _record(engine: Engine, qp: int, psn: int, is_last: bool, has_immediate: boo
         facts = tracker.remove(engine, qp, row.expected_psn)
         row.expected_psn += 1
         row.ooo_count -= 1
-        if facts & 2 != 0 and not immediates.deliver(engine, qp):
-            return -1
+        if facts & 2 != 0:
+            if not immediates.is_next(engine, qp):
+                return IMMEDIATE_MISSING
+            if not immediates.deliver(engine, qp):
+                return RECEIVE_MISSING
         completed += facts & 1
         row.completed_messages += facts & 1
     return completed

@@ -320,10 +320,6 @@ class Nic:
         """Ask for the bell: 0 no, 1 at the next completion, 2 at the next solicited one."""
         self._motor.wires.bells[index].armed = armed
 
-    def is_armed(self, index: int) -> bool:
-        """Whether the bell would ring."""
-        return bool(self._motor.wires.bells[index].armed)
-
     def collect(self) -> None:
         """Hand every completion that the engine has to its queue."""
         node = self._motor.engine.endpoints[0]

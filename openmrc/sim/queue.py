@@ -27,12 +27,6 @@ def enqueue(network: Network, shard: int, now: int, link: int, hop: int) -> None
 
 
 @kernel
-def wire_time(network: Network, link: int, size: int) -> int:
-    """Return how long a packet occupies the link (ps)."""
-    return (size * network.ports[link].byte_time) >> BYTE_TIME_BITS
-
-
-@kernel
 def backlog(network: Network, link: int, now: int) -> int:
     """Return how long the data that waits on a port will take (ps)."""
     return max(0, network.ports[link].busy_until - now)

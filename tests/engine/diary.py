@@ -225,14 +225,23 @@ class Endpoint:
         """Let a packet arrive; return where its payload is to be placed, or NOWHERE."""
         if at_us is not None:
             self.waits(at_us)
+        row = self._lay(packet, source, port)
+        doors.receive(self.engine, self.now, 0, 0)
+        return int(row["payload"][0])
+
+    def turns_away(self, packet: dict[str, Any], reason: int) -> None:
+        """Let the world refuse a packet that arrived."""
+        self._lay(packet, PEER, 0)
+        doors.turn_away(self.engine, 0, 0, int(reason))
+
+    def _lay(self, packet: dict[str, Any], source: int, port: int) -> Any:
         row = np.asarray(self.engine.packets)
         row[0] = 0
         sent = clock.stamp(self.now - us(12), 0)  # an answer has taken one round trip, unless the test says otherwise
         told = {"dest_qpn": QPN, "source": source, "port": port, "tx_timestamp": sent, **packet}
         for name, value in told.items():
             row[name][0] = int(value)
-        doors.receive(self.engine, self.now, 0, 0)
-        return int(row["payload"][0])
+        return row
 
     def sends(self, opcode: Opcode | None = None, at_us: float | None = None, **fields: Any) -> SimpleNamespace:
         """Expect a packet, now or at the next deadline that brings one, with these fields."""

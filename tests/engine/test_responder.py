@@ -351,3 +351,34 @@ def test_stale_and_stray_packets_reach_no_queue_pair() -> None:
 
 
 PEER_OF_NOBODY = 4711
+
+
+@pytest.mark.clause("nack-resources")
+def test_packet_that_was_allowed_but_cannot_be_tracked_is_refused_for_lack_of_a_bitmap() -> None:
+    endpoint = Endpoint()
+    endpoint.qp().mpr = 2 * WINDOW // 128  # advertised twice what the tracker holds
+    assert not is_placed(endpoint.receives(data(WINDOW)))
+    endpoint.sends(Opcode.NACK, nack_reason=NackReason.NO_BITMAP, nack_psn=WINDOW)
+
+
+@pytest.mark.clause("nack-resources")
+@pytest.mark.parametrize("reason", [NackReason.NO_PKT_BUFFER, NackReason.NO_RESOURCE], ids=lambda reason: reason.name)
+def test_packet_that_the_world_has_no_room_for_is_refused_and_welcome_later(reason: NackReason) -> None:
+    endpoint = Endpoint()
+    endpoint.receives(data(0))
+    endpoint.all_sent()
+    endpoint.turns_away(data(1), reason)
+    endpoint.sends(Opcode.NACK, nack_reason=reason, nack_psn=1)
+    endpoint.turns_away(data(0), reason)
+    endpoint.sends_nothing()
+    assert is_placed(endpoint.receives(data(1)))
+
+
+@pytest.mark.clause("nack-resources")
+def test_immediate_that_skips_a_number_ends_the_connection_as_an_unexpected_event() -> None:
+    endpoint = Endpoint()
+    endpoint.receives(write_imm(0, rqmsn=1))
+    endpoint.sends(Opcode.NACK, nack_reason=NackReason.UNEXP_EVENT, nack_psn=0)
+    endpoint.sends(Opcode.ACKNOWLEDGE, syndrome=Syndrome.REMOTE_OPERATIONAL_ERROR)
+    assert endpoint.qp().state == QpState.ERROR
+    assert endpoint.qp().cause == Cause.UNEXPECTED_EVENT
