@@ -57,6 +57,7 @@ class Sampler:
     def _run(self) -> None:
         while not self._over.wait(SAMPLE_SECONDS):
             self._take()
+        self._take()  # a short run has this one only
 
     def _take(self) -> None:
         now, counters, done = time.perf_counter(), self._context.plane_counters(), self._done()

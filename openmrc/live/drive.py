@@ -34,6 +34,7 @@ _LONGEST_SLEEP = 10_000  # s
 ALL_READY = (1 << 16) - 1
 GO_ON = -1
 QUIET = 4  # packets and pieces of one turn up to which little is going on
+SLACK = 500 * PS_PER_US  # the endpoint's thread is not woken to be that much less late
 LEASE = 1000 * PS_PER_US  # how long sockets may stay unattended after a wait
 
 
@@ -69,7 +70,7 @@ def drive(engine: Engine, wires: Wires, mode: int, until: int) -> int:
         due = nic.wake_at
         if mode == Mode.STAY and nic.leased_until > nic.now:
             due = min(due, nic.now + LEASE)
-        is_late = due < nic.sleeps_until
+        is_late = due + SLACK < nic.sleeps_until
         if mode == Mode.STAY:
             nic.sleeps_until = due
         leave(wires)

@@ -28,6 +28,7 @@ def settings_for(ports: Ports, mtu: int) -> Settings:
         sack_threshold=64 * 1024,
         ev_burst=train,
         loss_delay_floor_us=1_000.0,
+        reverse_probe_interval_us=5_000.0,
         timestamp_unit=1,
         initial_cwnd=1 << 20,
         max_cwnd=2 << 20,
