@@ -57,9 +57,10 @@ def turn_away(engine: Engine, endpoint: int, packet: int, reason: int) -> None:
     """
     arrived = engine.packets[packet]
     qp = by_qpn(engine, endpoint, arrived.dest_qpn)
-    if qp != NONE and arrived.opcode <= Opcode.WRITE_ONLY_IMM:
-        if arrived.source == engine.peers[engine.qps[qp].peer].address:
-            responder.turn_away(engine, qp, packet, reason)
+    if qp == NONE or arrived.opcode > Opcode.WRITE_ONLY_IMM:
+        return
+    if arrived.source == engine.peers[engine.qps[qp].peer].address:
+        responder.turn_away(engine, qp, packet, reason)
 
 
 @kernel

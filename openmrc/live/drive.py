@@ -18,7 +18,7 @@ from enum import IntEnum
 from openmrc.core.jit import entry, kernel
 from openmrc.engine.endpoint import expire, next_completion, next_deadline, post_receive, post_write
 from openmrc.engine.tables import NONE, Engine
-from openmrc.live import arrive, fates, transmit
+from openmrc.live import arrive, fates, pins, transmit
 from openmrc.live.system import POLL_BYTES, lock, monotonic, read_bell, ring_bell, unlock, wait_for
 from openmrc.live.tables import ARRIVALS, Wires
 from openmrc.units import NEVER, PS_PER_NS, PS_PER_S, PS_PER_US
@@ -54,8 +54,13 @@ NOTHING = 3  # WAIT: none, or this is not the time to wait at the sockets
 
 
 @entry
-def drive(engine: Engine, wires: Wires, mode: int, until: int) -> int:
-    """Take turns as `mode` says, WAIT until `until` (ps) at most; return one of the constants above."""
+def drive(at: int, mode: int, until: int) -> int:
+    """Take turns as `mode` says, WAIT until `until` (ps) at most; return one of the constants above.
+
+    `at` is where the tables are pinned.
+    """
+    engine = pins.engine_at(at)
+    wires = pins.wires_at(at)
     nic = wires.nic[0]
     ready = 0 if mode == Mode.TURN else ALL_READY
     if mode == Mode.WAIT and not _may_wait(wires):
@@ -65,7 +70,7 @@ def drive(engine: Engine, wires: Wires, mode: int, until: int) -> int:
         if mode == Mode.STAY:
             nic.sleeps_until = 0
             nic.turns += 1
-        ready = _turn(engine, wires, ready, SEND_BATCH if mode == Mode.STAY else USER_BATCH)
+        ready = _turn(engine, wires, ready, _batch(wires, mode))
         verdict = _verdict(engine, wires, mode, until)
         due = nic.wake_at
         if mode == Mode.STAY and nic.leased_until > nic.now:
@@ -80,6 +85,14 @@ def drive(engine: Engine, wires: Wires, mode: int, until: int) -> int:
             return verdict
         ready |= _sleep(wires, mode, min(due, until) if mode == Mode.WAIT else due, ready)
     return STOPPED
+
+
+@kernel
+def _batch(wires: Wires, mode: int) -> int:
+    """Return how many packets this turn may send; a user's thread leaves them to the other one while that is at it."""
+    if mode == Mode.STAY:
+        return SEND_BATCH
+    return USER_BATCH if wires.nic[0].sleeps_until != 0 else 0
 
 
 @kernel
@@ -142,8 +155,10 @@ def leave(wires: Wires) -> None:
 
 
 @entry
-def collect(engine: Engine, wires: Wires, rows: Matrix, limit: int) -> int:
+def collect(at: int, rows: Matrix, limit: int) -> int:
     """Move completions into `rows` (kind, qp, wr_id, status, length, immediate, has_immediate, solicited)."""
+    engine = pins.engine_at(at)
+    wires = pins.wires_at(at)
     enter(wires)
     count = 0
     while count < limit:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from openmrc.engine.build import Layout, build
 from openmrc.engine.params import Settings
-from openmrc.live import drive
+from openmrc.live import drive, pins
 from openmrc.live.attributes import ContextAttr
 from openmrc.live.ports import Ports, type_of_service_kind
 from openmrc.live.system import POLLIN, SOL_UDP, UDP_SEGMENT, check, control_kind
@@ -77,6 +77,8 @@ class Motor:
             CAPTURED if capturing else 0,
         )
         self.nic = self.wires.nic[0]
+        self._pin = pins.pinned(self.engine, self.wires)
+        self.at = address_of(self._pin)
         self.bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._thread = threading.Thread(target=self._live, name="openmrc endpoint", daemon=True)
         self._python: Callable[[], None] = lambda: None
@@ -106,14 +108,14 @@ class Motor:
 
     def turn(self) -> None:
         """Take one turn in this thread: run the commands, send what may leave."""
-        drive.drive(self.engine, self.wires, _TURN, 0)
+        drive.drive(self.at, _TURN, 0)
 
     def wait(self, seconds: float) -> bool:
         """Wait at the sockets in this thread for a completion, at most so long; False: there is none."""
         if self.nic.sleeps_until == 0 or self.nic.handled > drive.QUIET:
             return False  # a look before the call: it costs several microseconds
         until = (time.monotonic_ns() + int(seconds * 1e9)) * PS_PER_NS
-        return drive.drive(self.engine, self.wires, _WAIT, until) == drive.COMPLETED
+        return drive.drive(self.at, _WAIT, until) == drive.COMPLETED
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[int]:
@@ -129,7 +131,7 @@ class Motor:
 
     def _live(self) -> None:
         try:
-            while drive.drive(self.engine, self.wires, _STAY, 0) == drive.PYTHON:
+            while drive.drive(self.at, _STAY, 0) == drive.PYTHON:
                 self._python()
         except BaseException as error:  # whatever it was, whoever waits must learn of it
             self.error = error

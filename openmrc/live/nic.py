@@ -327,7 +327,7 @@ class Nic:
             return
         with self._collecting:
             while True:
-                count = drive.collect(self._motor.engine, self._motor.wires, self._rows, _COLLECTED)
+                count = drive.collect(self._motor.at, self._rows, _COLLECTED)
                 for row in self._rows[:count].tolist():
                     self._complete(row)
                 if count < _COLLECTED:

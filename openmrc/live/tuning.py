@@ -31,7 +31,7 @@ def settings_for(ports: Ports, mtu: int) -> Settings:
         reverse_probe_interval_us=5_000.0,
         timestamp_unit=1,
         initial_cwnd=1 << 20,
-        max_cwnd=2 << 20,
+        max_cwnd=3 << 20,
         target_delay_us=2_000.0,
     )
 

@@ -23,6 +23,6 @@ def warm() -> None:
     motor = Motor(ports, attr, settings_for(ports, ports.mtu), capturing=False)
     try:
         motor.turn()
-        drive.collect(motor.engine, motor.wires, np.zeros((1, 8), np.int64), 1)
+        drive.collect(motor.at, np.zeros((1, 8), np.int64), 1)
     finally:
         motor.stop()
