@@ -1,9 +1,10 @@
 """The loop of an endpoint, compiled as one: commands, arrivals, deadlines, departures, sleep.
 
-The endpoint's thread calls `drive` and stays in it, without the interpreter's lock, until there is
-something for Python to do. Users' threads call it too, for one turn, to post: what they post leaves
-at once, in their own thread. A pair of mutexes keeps them apart: whoever wants in next holds the
-first while waiting for the second, so a busy thread cannot starve the others.
+The endpoint's thread calls `drive` and stays in it, and never needs the interpreter's lock: what only
+Python can do, another thread does when its bell rings. Users' threads call `drive` too, for one turn,
+to post: what they post leaves at once, in their own thread. A pair of mutexes keeps them apart:
+whoever wants in next holds the first while waiting for the second, so a busy thread cannot starve
+the others.
 
 A user's thread that waits for a completion while little is going on waits at the sockets itself: an
 answer then wakes one thread, not two in a row. It holds a lease on the sockets that outlasts its
@@ -16,7 +17,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from openmrc.core.jit import entry, kernel
-from openmrc.engine.endpoint import expire, next_completion, next_deadline, post_receive, post_write
+from openmrc.engine.endpoint import expire, next_completion, next_deadline, next_event, post_receive, post_write
 from openmrc.engine.tables import NONE, Engine
 from openmrc.live import arrive, fates, pins, transmit
 from openmrc.live.system import POLL_BYTES, lock, monotonic, read_bell, ring_bell, unlock, wait_for
@@ -42,12 +43,12 @@ class Mode(IntEnum):
     """How long a thread stays in `drive`."""
 
     TURN = 0  # one turn
-    STAY = 1  # the endpoint's thread: until Python is needed
+    STAY = 1  # the endpoint's thread: until it shall stop
     WAIT = 2  # a user's thread: until there is a completion
 
 
 # What `drive` returns
-PYTHON = 0  # STAY: there is something only Python can do; TURN: done
+DONE = 0
 STOPPED = 1
 COMPLETED = 2  # WAIT: a completion can be collected
 NOTHING = 3  # WAIT: none, or this is not the time to wait at the sockets
@@ -79,7 +80,7 @@ def drive(at: int, mode: int, until: int) -> int:
         if mode == Mode.STAY:
             nic.sleeps_until = due
         leave(wires)
-        if mode != Mode.STAY and (_wants_python(engine, wires) or (is_late and verdict >= 0)):
+        if mode != Mode.STAY and is_late and verdict >= 0:
             ring_bell(nic.bell, 1)
         if verdict >= 0:
             return verdict
@@ -112,10 +113,13 @@ def _may_wait(wires: Wires) -> bool:
 def _verdict(engine: Engine, wires: Wires, mode: int, until: int) -> int:
     """Return what `drive` returns now, or GO_ON."""
     nic = wires.nic[0]
+    if nic.called == 0 and _wants_python(engine, wires):
+        nic.called = 1
+        ring_bell(nic.python_bell, 1)
     if mode == Mode.TURN:
-        return PYTHON
+        return DONE
     if mode == Mode.STAY:
-        return PYTHON if _wants_python(engine, wires) else GO_ON
+        return GO_ON
     node = engine.endpoints[nic.endpoint]
     is_completed = node.completion_tail != node.completion_head
     is_busy = nic.handled > QUIET
@@ -152,6 +156,31 @@ def enter(wires: Wires) -> None:
 def leave(wires: Wires) -> None:
     """Let the next one in."""
     unlock(wires.nic[0].mutex_at + WORDS_OF_A_MUTEX)
+
+
+@entry
+def take_events(at: int, rows: Matrix, limit: int) -> int:
+    """Move the engine's events into `rows` (kind, qp, port, entropy, state, cause); return how many."""
+    engine = pins.engine_at(at)
+    wires = pins.wires_at(at)
+    enter(wires)
+    wires.nic[0].called = 0
+    count = 0
+    while count < limit:
+        index = next_event(engine, wires.nic[0].endpoint)
+        if index == NONE:
+            break
+        event = engine.events[index]
+        row = rows[count]
+        row[0] = event.kind
+        row[1] = event.qp
+        row[2] = event.port
+        row[3] = event.entropy
+        row[4] = event.state
+        row[5] = event.cause
+        count += 1
+    leave(wires)
+    return count
 
 
 @entry
@@ -202,7 +231,8 @@ def _turn(engine: Engine, wires: Wires, ready: int, batch: int) -> int:
     sent = transmit.send_waiting(engine, wires, batch)
     nic.handled += sent
     _announce(engine, wires)
-    due = min(next_deadline(engine, nic.endpoint), fates.next_release(wires), nic.step_at)
+    step_at = nic.step_at if nic.called == 0 else NEVER
+    due = min(next_deadline(engine, nic.endpoint), fates.next_release(wires), step_at)
     nic.wake_at = 0 if sent >= batch else due
     return left
 

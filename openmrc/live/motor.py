@@ -1,4 +1,4 @@
-"""The engine with its tables of sockets, the mutexes around them, and the thread that keeps it going."""
+"""The engine with its tables of sockets, the mutexes around them, and the threads that keep it going."""
 
 from __future__ import annotations
 
@@ -80,7 +80,9 @@ class Motor:
         self._pin = pins.pinned(self.engine, self.wires)
         self.at = address_of(self._pin)
         self.bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._python_bell = os.eventfd(0, os.EFD_CLOEXEC)
         self._thread = threading.Thread(target=self._live, name="openmrc endpoint", daemon=True)
+        self._helper = threading.Thread(target=self._help, name="openmrc events", daemon=True)
         self._python: Callable[[], None] = lambda: None
         self.error: BaseException | None = None
         self.is_stopped = False
@@ -89,22 +91,27 @@ class Motor:
         self._lay_arenas()
 
     def start(self, python: Callable[[], None]) -> None:
-        """Begin; `python` is called in the thread whenever there is something only Python can do."""
+        """Begin; `python` is called in a thread of its own whenever there is something only Python can do."""
         self._python = python
         self._thread.start()
+        self._helper.start()
 
     def stop(self) -> None:
-        """End the thread and give back what the kernel gave; returns when it is gone, or after a few seconds."""
+        """End the threads and give back what the kernel gave; returns when they are gone, or after a few seconds."""
         if self.is_stopped:
             return
         self.is_stopped = True
         self.nic.stop = 1
-        os.eventfd_write(self.bell, 1)
-        if self._thread.ident is not None and self._thread is not threading.current_thread():
-            self._thread.join(CLOSE_SECONDS)
+        threads = [thread for thread in (self._thread, self._helper) if thread.ident is not None]
+        for bell in (self.bell, self._python_bell):
+            os.eventfd_write(bell, 1)
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join(CLOSE_SECONDS)
         self.ports.close()
-        if not self._thread.is_alive():
+        if not any(thread.is_alive() for thread in threads):
             os.close(self.bell)
+            os.close(self._python_bell)
 
     def turn(self) -> None:
         """Take one turn in this thread: run the commands, send what may leave."""
@@ -131,11 +138,23 @@ class Motor:
 
     def _live(self) -> None:
         try:
-            while drive.drive(self.at, _STAY, 0) == drive.PYTHON:
-                self._python()
+            drive.drive(self.at, _STAY, 0)
         except BaseException as error:  # whatever it was, whoever waits must learn of it
             self.error = error
             self.nic.stop = 1
+        finally:
+            os.eventfd_write(self._python_bell, 1)
+
+    def _help(self) -> None:
+        """Run what only Python can, whenever the bell rings; the endpoint's thread never waits for it."""
+        try:
+            while self.nic.stop == 0:
+                os.eventfd_read(self._python_bell)
+                self._python()
+        except BaseException as error:
+            self.error = error
+            self.nic.stop = 1
+            os.eventfd_write(self.bell, 1)
         finally:
             self._python()
 
@@ -149,6 +168,7 @@ class Motor:
         nic.busy_poll = attr.busy_poll
         nic.capturing = capturing
         nic.bell = self.bell
+        nic.python_bell = self._python_bell
         nic.step_at = NEVER
         nic.messages_at = address_of(tables.messages)
         nic.vectors_at = address_of(tables.vectors)

@@ -19,7 +19,6 @@ import numpy as np
 
 from openmrc.engine import lifecycle, paths, regions
 from openmrc.engine.endpoint import set_port
-from openmrc.engine.events import take as take_event
 from openmrc.engine.messages import PostStatus
 from openmrc.engine.params import Settings
 from openmrc.engine.queue_pairs import INFINITE_RETRIES
@@ -53,6 +52,7 @@ from openmrc.live.refusals import ClosedError, NoRoomError
 from openmrc.live.remotes import Remotes
 from openmrc.live.tables import COMMANDS
 from openmrc.live.tuning import settings_for
+from openmrc.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from openmrc.live.completion import CompletionQueue
@@ -103,6 +103,7 @@ class Nic:
         self._posting = threading.Lock()
         self._collecting = threading.Lock()
         self._rows = np.zeros((_COLLECTED, 8), np.int64)
+        self._events = np.zeros((_COLLECTED, 6), np.int64)
         self.device = self._device()
         self.address = PeerAddress(
             planes=self.device.planes, source_ports=tuple(tuple(ports) for ports in self.ports.source_ports)
@@ -117,7 +118,7 @@ class Nic:
 
     def start(self) -> None:
         """Set the thread going."""
-        self._motor.start(self._on_thread)
+        self._motor.start(self._on_bell)
 
     def close(self) -> None:
         """End everything; who waits is woken."""
@@ -377,15 +378,17 @@ class Nic:
         if self._motor.is_stopped:
             raise ClosedError("context: it was closed")
 
-    def _on_thread(self) -> None:
-        """Do in the endpoint's thread what compiled code cannot."""
-        events = []
-        with self._motor.inside() as now:
-            self._impairments.advance(now)
-            while (row := take_event(self._motor.engine, 0)) != NONE:
-                events.append(report.event(self._motor, row, self._qps))
-        for event in events:
-            self._context.tell(event)
+    def _on_bell(self) -> None:
+        """Do what compiled code cannot: tell events, change impairments, write captured packets, wake who waits."""
+        while True:
+            count = drive.take_events(self._motor.at, self._events, len(self._events))
+            for row in self._events[:count].tolist():
+                self._context.tell(report.event(row, self._qps))
+            if count < len(self._events):
+                break
+        if self._motor.nic.step_at <= time.monotonic_ns() * PS_PER_NS:
+            with self._motor.inside() as now:
+                self._impairments.advance(now)
         if self._recording is not None:
             self._recording.drain()
         if self._motor.error is not None:

@@ -105,20 +105,20 @@ def _paths(motor: Motor, qp: int) -> str:
     return "; ".join(parts) or "all EVs of all planes good"
 
 
-def event(motor: Motor, index: int, qps: Sequence[QueuePair | None]) -> AsyncEvent:
-    """Return an engine's event for the application."""
-    row = motor.engine.events[index]
-    qp = qps[row.qp] if row.qp != NONE else None
+def event(row: Sequence[int], qps: Sequence[QueuePair | None]) -> AsyncEvent:
+    """Return an engine's event (a row of `drive.take_events`) for the application."""
+    kind, index, port, entropy, what, why = row
+    qp = qps[index] if index != NONE else None
     number = qp.qpn if qp is not None else None
-    match row.kind:
+    match kind:
         case EventKind.EV_STATE:
-            state, cause = EvState(row.state), EvEvent(row.cause).name
-            text = f"plane {row.port} EV {row.entropy:#x}: {state.name} ({cause})"
-            return AsyncEvent(AsyncEventKind.EV_STATE, number, row.port, row.entropy, state, text=text)
+            state, cause = EvState(what), EvEvent(why).name
+            text = f"plane {port} EV {entropy:#x}: {state.name} ({cause})"
+            return AsyncEvent(AsyncEventKind.EV_STATE, number, port, entropy, state, text=text)
         case EventKind.QP_ERROR:
-            reason = Cause(row.cause)
+            reason = Cause(what)
             return AsyncEvent(AsyncEventKind.QP_FATAL, number, cause=reason, text=f"queue pair in ERROR: {reason.name}")
         case EventKind.LOCAL_PORTS:
-            return AsyncEvent(AsyncEventKind.PORT_ACTIVE, port_mask=row.state, text=f"our ports: {row.state:#b}")
+            return AsyncEvent(AsyncEventKind.PORT_ACTIVE, port_mask=what, text=f"our ports: {what:#b}")
         case _:
-            return AsyncEvent(AsyncEventKind.PEER_PORTS, port_mask=row.state, text=f"the peer's ports: {row.state:#b}")
+            return AsyncEvent(AsyncEventKind.PEER_PORTS, port_mask=what, text=f"the peer's ports: {what:#b}")

@@ -51,6 +51,8 @@ class Nic:
     waiting: Int  # 1: a user's thread waits at the sockets
     leased_until: Int  # ps, the endpoint's thread leaves the sockets alone until then
     bell: Int  # descriptor that wakes the thread
+    python_bell: Int  # descriptor that wakes the thread that runs Python
+    called: Int  # 1: it has rung and was not answered yet
     announced: Int  # completions that have been announced, as the engine's tail counts
     commands: Int  # posts that wait
     train_bytes: Int  # most bytes of one message
