@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from openmrc.engine.build import Layout, build
 from openmrc.engine.params import Settings
-from openmrc.live import drive, pins
+from openmrc.live import drive, pins, scheduling
 from openmrc.live.attributes import ContextAttr
 from openmrc.live.ports import Ports, type_of_service_kind
 from openmrc.live.system import POLLIN, SOL_UDP, UDP_SEGMENT, check, control_kind
@@ -137,6 +137,7 @@ class Motor:
             self.turn()
 
     def _live(self) -> None:
+        scheduling.ask_for_short_slices()
         try:
             drive.drive(self.at, _STAY, 0)
         except BaseException as error:  # whatever it was, whoever waits must learn of it

@@ -1,0 +1,24 @@
+"""Asking the operating system to run the endpoint's thread soon after it wakes.
+
+Since Linux 6.12 a thread may name its time slice: one with short slices is let in early where more
+threads want to run than there are processors, and takes no more of them in sum. Needs no privilege.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import struct
+
+SLICE_NS = 100_000  # the least the kernel accepts
+_SYSCALL = {"x86_64": 314, "aarch64": 274, "riscv64": 274}  # sched_setattr
+_OTHER = 0  # SCHED_OTHER
+
+
+def ask_for_short_slices() -> bool:
+    """Ask for this thread; return False where the kernel does not know how."""
+    number = _SYSCALL.get(platform.machine())
+    if number is None:
+        return False
+    attributes = struct.pack("=IIQiIQQQ", 48, _OTHER, 0, 0, 0, SLICE_NS, 0, 0)
+    return ctypes.CDLL(None).syscall(number, 0, attributes, 0) == 0
