@@ -20,7 +20,8 @@ $(STAMP): pyproject.toml constraints.txt
 warm: setup      ## compile the engine once, and cache it
 	@$(BIN)/python -m openmrc.warm
 
-demo: warm       ## move a file over four planes while planes die
+demo: setup       ## move a file over four planes while planes die
+	@$(BIN)/python -m openmrc.warm openmrc.live.warm
 	@$(BIN)/mrc demo
 
 lint: setup      ## style, spelling, layers

@@ -1,0 +1,27 @@
+"""Compile the loop of the simulator with MRC, by running one message over a small fabric."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
+from openmrc.fabric.topology import build
+from openmrc.sim.mrc_build import MrcTransport
+from openmrc.sim.run import run
+from openmrc.sim.traffic import traffic
+
+_NICS, _BYTES = 8, 10_000
+
+
+def warm() -> None:
+    """Compile every entry, or load it from the cache."""
+    plane = Plane(
+        t0=Tier(down=4, up_link_ns=500, switch_ns=0, buffer_kb=0),
+        t1=Tier(switch_ns=0, buffer_kb=0),
+        host_gbps=100,
+        host_link_ns=500,
+        count=2,
+    )
+    topology = build(Fabric(name="warm", hosts=Hosts(count=_NICS), planes=(plane,)))
+    nic = np.arange(_NICS)
+    run(topology, traffic(nic, (nic + 4) % _NICS, _BYTES, 0), MrcTransport())
