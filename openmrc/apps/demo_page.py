@@ -28,7 +28,7 @@ def drawing(result: DemoResult) -> str:
     rates = [[sample.gbps for sample in samples], *([each.planes[plane] for each in samples] for plane in range(count))]
     most = max((max(rate) for rate in rates[1:]), default=1.0) or 1.0
     highest = max(rates[0], default=1.0) or 1.0
-    parts = [_strip(0, "taken by the receiver", samples, rates[0], highest, length, "#444", [])]
+    parts = [_strip(0, "received", samples, rates[0], highest, length, "#444", [])]
     for plane in range(count):
         outages = [outage for outage in result.outages if outage.plane == plane]
         color = COLORS[plane % len(COLORS)]

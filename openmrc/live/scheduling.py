@@ -21,4 +21,4 @@ def ask_for_short_slices() -> bool:
     if number is None:
         return False
     attributes = struct.pack("=IIQiIQQQ", 48, _OTHER, 0, 0, 0, SLICE_NS, 0, 0)
-    return ctypes.CDLL(None).syscall(number, 0, attributes, 0) == 0
+    return int(ctypes.CDLL(None).syscall(number, 0, attributes, 0)) == 0
