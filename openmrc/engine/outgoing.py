@@ -5,7 +5,7 @@ from openmrc.engine import acknowledgements, clock, control, nacks, sacks, spray
 from openmrc.engine.requester import send_on
 from openmrc.engine.states import QpState
 from openmrc.engine.tables import NONE, Engine
-from openmrc.wire.codes import ENDPOINT_QPN, Opcode, TrafficClass
+from openmrc.wire.codes import ENDPOINT_QPN, NackReason, Opcode, TrafficClass
 
 CONTEXT_MASK = 0xFFFF  # spdcid, dpdcid: the low bits of both QPNs; nothing public says what they hold
 
@@ -55,7 +55,7 @@ def _fill_answer(engine: Engine, now: int, index: int, packet: int) -> bool:
     out.dest_qpn = row.dest_qpn
     out.spdcid = row.qpn & CONTEXT_MASK
     out.dpdcid = row.dest_qpn & CONTEXT_MASK
-    if row.state == QpState.RESET or (row.state == QpState.ERROR and not _outlives(waiting.opcode)):
+    if row.state == QpState.RESET or (row.state == QpState.ERROR and not _outlives(waiting.opcode, waiting.reason)):
         return False
     match waiting.opcode:
         case Opcode.SACK:
@@ -75,9 +75,9 @@ def _fill_answer(engine: Engine, now: int, index: int, packet: int) -> bool:
 
 
 @kernel
-def _outlives(opcode: int) -> bool:
+def _outlives(opcode: int, reason: int) -> bool:
     """Whether a packet still goes out after the queue pair went to ERROR: what tells the peer why."""
-    return opcode == Opcode.ACKNOWLEDGE or opcode == Opcode.NACK
+    return opcode == Opcode.ACKNOWLEDGE or (opcode == Opcode.NACK and reason == NackReason.UNEXP_EVENT)
 
 
 @kernel
