@@ -19,7 +19,7 @@ from tests.lab.sockets import Datagram, drain, mark, udp
 
 MBIT = 10**6
 CONTROL, TRIMMABLE, TRIMMED, TRIMMED_LAST_HOP = 46, 4, 12, 16
-SLOW = 1 * MBIT  # a packet of 1,000 bytes takes 8 ms: whatever a test sends at once is a queue
+SLOW = 1000  # bits a second: a packet takes 9 s, so that nothing leaves the queue while a slow machine sends
 SIZE = 1000
 KERNEL_NOISE = 4  # packets: an interface that comes up says which multicast groups it listens to
 WIRE = SIZE + 14 + 40 + 8 + 24
@@ -79,7 +79,7 @@ def test_packets_above_the_threshold_are_trimmed_to_their_headers_and_say_so(cab
     whole = [each for each in arrived if len(each.payload) == SIZE]
     trimmed = [each for each in arrived if len(each.payload) == 64 - 8]
     assert len(arrived) == 20
-    assert 6 <= len(whole) <= 9  # five in the queue, one being sent, and what a slow test lets drain
+    assert len(whole) in (5, 6)  # six fill an empty queue; five, when the kernel's own packets were there first
     assert len(whole) + len(trimmed) == 20
     assert {each.dscp for each in whole} == {TRIMMABLE}
     assert {each.dscp for each in trimmed} == {TRIMMED}
@@ -120,7 +120,7 @@ def test_control_is_neither_marked_nor_trimmed_nor_dropped(cable: Cable) -> None
 def test_a_full_port_drops_what_may_not_be_trimmed(cable: Cable) -> None:
     cable.set(rate=SLOW, trim_above=2 * WIRE, drop_above=5 * WIRE)
     arrived = cable.carry(20, dscp=0)
-    assert 6 <= len(arrived) <= 9
+    assert len(arrived) in (5, 6)
     assert 0 <= cable.counters().dropped - (20 - len(arrived)) <= KERNEL_NOISE
 
 
