@@ -49,10 +49,14 @@ def on_loss(engine: Engine, now: int, peer: int, size: int) -> None:
 
 @kernel
 def loss_delay(engine: Engine, peer: int) -> int:
-    """Return how long (ps) after sending a packet may stay unreported while later ones are reported."""
+    """Return how long (ps) after sending a packet may stay unreported while later ones are reported.
+
+    The round trip, and on top of it what a packet may lag behind those on other paths: a full queue. Switches are
+    given a queue of the fabric's longest round trip (UEC 1.0.3 pp. 418-419), so near neighbours wait for that too.
+    """
     row = engine.peers[peer]
     params = engine.params[engine.endpoints[row.endpoint].params]
-    patience = max(row.srtt, row.base_rtt) + max(4 * row.rttvar, row.base_rtt)
+    patience = max(row.srtt, row.base_rtt) + max(4 * row.rttvar, params.base_rtt)
     return max(patience, params.loss_delay_floor)
 
 

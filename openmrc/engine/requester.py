@@ -275,21 +275,50 @@ def _traffic_class(trim_nack_dest: int, is_repeat: int) -> int:
 
 @rare_kernel
 def on_tail(engine: Engine, now: int, qp: int) -> None:
-    """Acknowledgements stopped while packets are out: ask by a probe, on a path that last worked."""
+    """Acknowledgements stopped after the last packet was sent: ask for them.
+
+    A probe, on a path that last worked, asks what has arrived; a duplicate asks for a missing transport ACK. While
+    packets still leave, their own acknowledgements are to come, as in RFC 8985 (7.2): a connection that shares its
+    port with many others sends, and is answered, seldom.
+    """
     row = engine.qps[qp]
     row.tail_deadline = NEVER
-    if row.unack_psn == row.next_psn:
+    if row.message_head == row.message_current and row.unack_psn == row.next_psn:
         return
     delay = 2 * congestion.loss_delay(engine, row.peer)
-    oldest = engine.sent[row.sent_base + (row.unack_psn & row.sent_mask)]
-    quiet_since = max(row.heard_at, oldest.sent_at)
+    quiet_since = _last_sent(engine, qp)
+    if row.unack_psn < row.next_psn:
+        quiet_since = max(row.heard_at, quiet_since)
     if quiet_since + delay <= now:
-        ev = spray.choose_control(engine, qp)
-        if ev != NONE:
-            probes.send(engine, now, qp, ev)
+        if row.unack_psn < row.next_psn:
+            _probe(engine, now, qp)
+        else:
+            _solicit_ack(engine, qp)
         quiet_since = now
     row.tail_deadline = quiet_since + delay
     timers.arm(engine, qp, row.tail_deadline)
+
+
+@kernel
+def _probe(engine: Engine, now: int, qp: int) -> None:
+    ev = spray.choose_control(engine, qp)
+    if ev != NONE:
+        probes.send(engine, now, qp, ev)
+
+
+@kernel
+def _last_sent(engine: Engine, qp: int) -> int:
+    """Return when the newest packet left last (ps)."""
+    row = engine.qps[qp]
+    return engine.sent[row.sent_base + ((row.next_psn - 1) & row.sent_mask)].sent_at
+
+
+@kernel
+def _solicit_ack(engine: Engine, qp: int) -> None:
+    """Ask for a transport ACK: a duplicate is answered by a count of all that is complete."""
+    row = engine.qps[qp]
+    row.solicit_psn = row.next_psn - 1
+    scheduler.wake(engine, qp)
 
 
 @rare_kernel
@@ -303,11 +332,12 @@ def on_timeout(engine: Engine, now: int, qp: int, patience: int) -> int:
     row.ack_deadline = NEVER
     if row.message_head == row.message_current:
         return 0
-    if row.heard_at + patience > now:
-        row.ack_deadline = row.heard_at + patience
+    # Since the last packet, not the last answer: probes of bad paths go on being answered.
+    if _last_sent(engine, qp) + patience > now:
+        row.ack_deadline = _last_sent(engine, qp) + patience
         timers.arm(engine, qp, row.ack_deadline)
         return 0
-    row.solicit_psn = row.next_psn - 1  # its duplicate is answered by a count of all that is complete
+    _solicit_ack(engine, qp)
     row.ack_deadline = now + patience
     timers.arm(engine, qp, row.ack_deadline)
     return 1

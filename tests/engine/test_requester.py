@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from openmrc.engine import paths
+from openmrc.engine import clock, paths
 from openmrc.engine.messages import PostStatus
 from openmrc.engine.queue_pairs import nominal_size
 from openmrc.engine.states import EvEvent, QpState
@@ -248,6 +248,25 @@ def test_hole_is_not_lost_while_nothing_sent_later_is_known_to_have_arrived() ->
 
 
 @pytest.mark.clause("loss-gap")
+def test_hole_to_a_near_neighbour_waits_for_a_full_queue_of_the_whole_fabric() -> None:
+    endpoint = Endpoint()
+    for psn in range(0, 200, 2):
+        endpoint.write(2 * MTU)
+        sent_at = endpoint.now
+        endpoint.all_sent()
+        near = sack(psn + 1, tx_timestamp=clock.stamp(sent_at, 0))
+        endpoint.receives(near, at_us=sent_at / 1e6 + 2)
+    assert endpoint.peer().rttvar < 100_000
+    assert endpoint.peer().srtt < 2_100_000
+    endpoint.write(2 * MTU)
+    endpoint.all_sent()
+    sent_at = endpoint.now
+    endpoint.receives(sack(199, (201,)), at_us=sent_at / 1e6 + 2)
+    endpoint.sends_nothing(until_us=sent_at / 1e6 + 12)
+    endpoint.sends(psn=200, retransmitted=1)
+
+
+@pytest.mark.clause("loss-gap")
 @pytest.mark.parametrize(("above", "round_trips"), [((1, 2, 3), 6), ((1, 2, 3, 4), 3)], ids=["little", "enough"])
 def test_hole_waits_twice_as_long_without_trimming_while_little_lies_above_it(
     above: tuple[int, ...], round_trips: int
@@ -403,9 +422,38 @@ def test_missing_transport_ack_is_asked_for_by_a_duplicate() -> None:
     endpoint.write(2 * MTU)
     endpoint.all_sent()
     endpoint.receives(sack(1), at_us=12)
-    endpoint.sends(psn=1, retransmitted=1, ack_request=1, opcode=Opcode.WRITE_LAST, at_us=1012)
+    endpoint.sends(psn=1, retransmitted=1, ack_request=1, opcode=Opcode.WRITE_LAST, at_us=1000)
     assert endpoint.qp().inflight == 0
     assert endpoint.qp().timeouts == 1
+    endpoint.receives(ack(1))
+    assert len(endpoint.completions()) == 1
+    endpoint.sends_nothing(until_us=20_000)
+
+
+@pytest.mark.clause("transport-ack-lost")
+def test_missing_transport_ack_is_asked_for_while_probes_of_a_bad_path_are_answered() -> None:
+    endpoint = Endpoint(settings=steady(probe_interval_us=100.0, probe_interval_max_us=100.0, probe_successes=100))
+    endpoint.write(MTU)
+    endpoint.all_sent()
+    paths.happen(endpoint.engine, 0, 0, EvEvent.LOST)
+    endpoint.receives(sack(0), at_us=12)
+    while endpoint.now < 999e6:
+        asked = endpoint.sends()
+        if asked.opcode != Opcode.PROBE:
+            break
+        endpoint.receives(probe_answer(asked.probe_id, 0))
+    assert (asked.opcode, asked.psn, asked.retransmitted) == (Opcode.WRITE_ONLY, 0, 1)
+
+
+@pytest.mark.clause("transport-ack-lost")
+def test_missing_transport_ack_is_asked_for_as_soon_as_a_missing_sack_would_be() -> None:
+    endpoint = Endpoint(settings=steady(tail_probe=True))
+    endpoint.write(2 * MTU)
+    endpoint.all_sent()
+    endpoint.receives(sack(1), at_us=12)
+    endpoint.sends(psn=1, retransmitted=1, ack_request=1, opcode=Opcode.WRITE_LAST)
+    assert endpoint.now < 200e6, "long before the timeout"
+    assert endpoint.qp().retries == 0
     endpoint.receives(ack(1))
     assert len(endpoint.completions()) == 1
     endpoint.sends_nothing(until_us=20_000)
@@ -465,6 +513,18 @@ def test_lost_sack_is_asked_for_by_a_probe() -> None:
     endpoint.receives(ack(1))
     endpoint.sends_nothing(until_us=5000)
     assert endpoint.qp().retransmitted == 0
+
+
+@pytest.mark.clause("tail-probe")
+def test_nothing_is_asked_while_packets_still_leave() -> None:
+    endpoint = Endpoint(settings=steady(tail_probe=True))
+    for at_us in range(0, 400, 40):
+        endpoint.waits(at_us)
+        endpoint.write(MTU)
+        assert psns(endpoint.all_sent()) == [at_us // 40]
+    assert endpoint.qp().probes_sent == 0
+    endpoint.sends(Opcode.PROBE)
+    assert endpoint.now > 400e6
 
 
 @pytest.mark.clause("tail-probe")
