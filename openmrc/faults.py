@@ -23,6 +23,7 @@ from typing import Any
 
 import yaml
 
+from openmrc.documents import check_shape, not_yaml, read_text
 from openmrc.errors import ConfigError
 from openmrc.units import PS_PER_MS, PS_PER_NS, PS_PER_S, PS_PER_US
 
@@ -84,19 +85,18 @@ class Schedule:
     @staticmethod
     def parse(text: str, source: str = "faults") -> Schedule:
         """Read steps from one line ("at: 2s, down: plane 1; ...") or from a YAML list."""
+        document = _as_yaml(text)
+        check_shape(document, source if "\n" in text else f"{source}: {text[:100]!r}")
         try:
-            loaded = yaml.load(_as_yaml(text), Loader=_LOADER)
-        except yaml.YAMLError as error:
-            raise ConfigError(f"{source}: {text!r} is not a list of steps: {error}") from error
+            loaded = yaml.load(document, Loader=_LOADER)
+        except yaml.YAMLError as error:  # what only a loader notices, such as an alias of nothing
+            raise ConfigError(not_yaml(error, source)) from error
         return Schedule.of(loaded if loaded is not None else [], source)
 
     @staticmethod
     def read(path: str | Path) -> Schedule:
         """Read a YAML file of steps."""
-        try:
-            return Schedule.parse(Path(path).read_text("utf-8"), str(path))
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path}: cannot be read: {error}") from error
+        return Schedule.parse(read_text(path), str(path))
 
     @staticmethod
     def of(items: Any, source: str = "faults") -> Schedule:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from openmrc.apps.nic_file import NicFile, from_environment
 from openmrc.apps.planes import free_address
+from openmrc.documents import read_text
 from openmrc.engine.params import Settings
 from openmrc.errors import ConfigError
 from openmrc.faults import Schedule
@@ -107,4 +108,4 @@ def faults_text(words: str | None, schedule: Path | None) -> str | None:
     """Return the same as text, after checking it, to be told to the peer."""
     if read_faults(words, schedule) is None:
         return None
-    return words if schedule is None else schedule.read_text("utf-8")
+    return words if schedule is None else read_text(schedule)

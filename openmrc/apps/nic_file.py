@@ -55,5 +55,5 @@ def from_environment() -> NicFile | None:
         return None
     try:
         return msgspec.json.decode(Path(path).read_bytes(), type=NicFile)
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError, RecursionError) as error:
         raise ConfigError(f"{VARIABLE}={path}: cannot be read: {error}") from error

@@ -55,14 +55,10 @@ def show(profile: ProfileFile, as_json: AsJson = False) -> None:
 
 
 def _read(path: Path) -> EvDocument:
+    from openmrc.documents import read_text
     from openmrc.engine.ev_document import parse
-    from openmrc.errors import ConfigError
 
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
-    return parse(text, str(path))
+    return parse(read_text(path), str(path))
 
 
 def _listed(document: EvDocument, path: Path) -> tuple[bytes, ...]:

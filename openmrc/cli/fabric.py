@@ -177,13 +177,10 @@ def diff(
 
 
 def _read(path: Path | None) -> str:
-    from openmrc.errors import ConfigError
+    from openmrc.documents import MOST_DUMP_BYTES, read_text
 
     assert path is not None
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    return read_text(path, MOST_DUMP_BYTES)
 
 
 def _dump_of(namespace: str) -> str:

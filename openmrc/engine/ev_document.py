@@ -21,11 +21,11 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
+from openmrc.documents import check_shape
 from openmrc.engine.ev_format import EV_BYTES, EvExpansion, EvField, EvFormat, EvFormatMode
 from openmrc.errors import CallError, ConfigError
 
 MODES = {"stev": EvFormatMode.STEV, "srv6": EvFormatMode.SRV6, "udp": EvFormatMode.UDP}
-_MAX_DEPTH = 16  # a profile nests 4 deep
 _TEXT_TAG = "tag:yaml.org,2002:str"
 _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F_]+)")
 _STEP = re.compile(r"([A-Za-z_]\w*)|\[(\d+)\]")
@@ -89,7 +89,7 @@ def ev_from_hex(text: str) -> bytes:
 def _load(text: str, name: str) -> tuple[yaml.Node | None, Any]:
     """Return the tree of nodes, which know their lines, and the values, where EVs have stayed text."""
     try:
-        _check_depth(text, name)
+        check_shape(text, name)
         loader = yaml.CSafeLoader(text)
         root = loader.get_single_node()
         if root is None:
@@ -104,16 +104,6 @@ def _load(text: str, name: str) -> tuple[yaml.Node | None, Any]:
         raise ConfigError(f"{name}: line {line}: not YAML: {error.problem}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{name}: not YAML: {error}") from None
-
-
-def _check_depth(text: str, name: str) -> None:
-    """Refuse deep nesting, on which the loader would overflow the C stack."""
-    depth = 0
-    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _MAX_DEPTH:
-            line = event.start_mark.line + 1 if event.start_mark else 1
-            raise ConfigError(f"{name}: line {line}: nested deeper than {_MAX_DEPTH} levels")
 
 
 def _check_keys(root: yaml.Node, name: str) -> None:

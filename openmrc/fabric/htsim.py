@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NoReturn
 
+from openmrc.documents import read_text
 from openmrc.errors import ConfigError
 from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
 from openmrc.fabric.shape import check
@@ -27,6 +28,7 @@ _KEYS = (
     "queue_down",
 )
 
+_MOST_BYTES = 1 << 20  # a file has some thirty lines
 _LATENCY_NS = 1000  # a link without a latency in the file: the reader's -hop_latency default, 1 us
 
 Section = dict[str, tuple[int, int]]  # key -> (value, line)
@@ -34,12 +36,7 @@ Section = dict[str, tuple[int, int]]  # key -> (value, line)
 
 def read_topo(path: str | Path) -> Fabric:
     """Read a `.topo` file; a `ConfigError` names file, line, key and what was expected."""
-    path = Path(path)
-    try:
-        text = path.read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
-    return parse_topo(text, str(path))
+    return parse_topo(read_text(path, _MOST_BYTES, "ascii"), str(path))
 
 
 def parse_topo(text: str, source: str) -> Fabric:

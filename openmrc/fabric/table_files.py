@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from openmrc.documents import MOST_DUMP_BYTES, read_text
 from openmrc.errors import ConfigError
 from openmrc.fabric.tables import Action, Tables
 from openmrc.fabric.topology import Topology
@@ -64,10 +65,7 @@ _Line = tuple[int, int, int, int, int]
 
 
 def _lines(topology: Topology, path: Path) -> list[_Line]:
-    try:
-        text = path.read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    text = read_text(path, MOST_DUMP_BYTES, "ascii")
     switch = topology.node_named(path.stem)
     parsed = []
     for number, line in enumerate(text.splitlines(), start=1):

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 import yaml
 
+from openmrc.documents import check_shape, not_yaml, read_text
 from openmrc.errors import ConfigError
 
 _T = TypeVar("_T")
@@ -30,22 +31,21 @@ _Loader.add_implicit_resolver(_BOOL, re.compile(r"^(?:true|True|TRUE|false|False
 
 def decode(path: str | Path, kind: type[_T]) -> _T:
     """Read one YAML document into `kind`; unknown keys and wrong values are refused."""
-    path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
-    return decode_text(text, kind, str(path))
+    return decode_text(read_text(path), kind, str(path))
 
 
 def decode_text(text: str, kind: type[_T], source: str) -> _T:
     """Decode YAML text into `kind`; `source` is what complaints call it."""
+    check_shape(text, source)
+    loader = _Loader(text)
     try:
-        root = yaml.compose(text, Loader=_Loader)
+        root = loader.get_single_node()
         _refuse_twice(root, source)
-        data = yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{source}: not YAML: {' '.join(str(error).split())}") from None
+        data = loader.construct_document(root) if root is not None else None
+    except (yaml.YAMLError, ValueError) as error:  # a ValueError: a number or date that is none
+        raise ConfigError(not_yaml(error, source)) from None
+    finally:
+        loader.dispose()
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
@@ -57,6 +57,8 @@ def _refuse_twice(node: Any, source: str) -> None:
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise ConfigError(f"{source}:{key.start_mark.line + 1}: a key must be a word, not a list or mapping")
             if key.value in seen:
                 raise ConfigError(f"{source}:{key.start_mark.line + 1}: key {key.value!r} is given twice")
             seen.add(key.value)

@@ -79,12 +79,12 @@ def test_json_is_read_too() -> None:
         ("EVS", "_", r"line 7: profile.evs\[0\]: '_' has 0 digits"),
         ("EVS", "0" * 65, r"line 7: profile.evs\[0\]: .* has 65 digits; allowed are 1..64"),
         ("EVS", "[1]", r"line 7: profile.evs\[0\]: Expected `str`, got `array`"),
-        ("  evs: [EVS]", "  evs: [", "line 8: not YAML"),
+        ("  evs: [EVS]", "  evs: [", ":8: not YAML"),
         ("  evs: [EVS]", "other: 1", "unknown field `other`"),
         ("{width: 16, mask: 0xffff}", "{width: 8, mask: 0xff, width: 16}", "p.yaml: line 5: width: given twice"),
         ("  mode: explicit", "  mode: explicit\n  mode: generated", "p.yaml: line 4: mode: given twice"),
         ("format:", "fmt:", "missing required field `format`|unknown field `fmt`"),
-        ("profile:", "\tprofile:", "line 2: not YAML"),
+        ("profile:", "\tprofile:", ":2: not YAML"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(old: str, new: str, text: str) -> None:

@@ -62,7 +62,7 @@ def test_a_seg6local_route_of_another_format_is_wrong() -> None:
 @pytest.mark.parametrize(
     ("target", "dump", "said"),
     [
-        ("linux", "not json", "dump: not JSON"),
+        ("linux", "not json", "dump:1: not JSON"),
         ("linux", "{}", "expected the list"),
         ("linux", '[{"dst": "nowhere"}]', "'nowhere' is not an IPv6 prefix"),
         ("sonic", "[]", "expected CONFIG_DB"),

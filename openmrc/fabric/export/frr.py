@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from openmrc.documents import parse_json
 from openmrc.errors import ConfigError
-from openmrc.fabric.export.installed import Installed, normal_prefix, parse_json
+from openmrc.fabric.export.installed import Installed, normal_prefix
 from openmrc.fabric.export.view import SwitchView, linux_port
 from openmrc.fabric.tables import Action
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-import json
 from dataclasses import dataclass
-from typing import Any
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.tables import Action
@@ -26,11 +24,3 @@ def normal_prefix(text: str, source: str) -> str:
         return str(ipaddress.IPv6Network(text, strict=False))
     except ValueError:
         raise ConfigError(f"{source}: {text!r} is not an IPv6 prefix") from None
-
-
-def parse_json(text: str, source: str) -> Any:
-    """Return the JSON value of a dump."""
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"{source}: not JSON: {error}") from None

@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from openmrc.documents import parse_json
 from openmrc.errors import ConfigError
-from openmrc.fabric.export.installed import Installed, normal_prefix, parse_json
+from openmrc.fabric.export.installed import Installed, normal_prefix
 from openmrc.fabric.export.view import Entry, PortName, SwitchView, linux_port
 from openmrc.fabric.tables import Action
 

@@ -10,9 +10,10 @@ import ipaddress
 import json
 from typing import Any
 
+from openmrc.documents import parse_json
 from openmrc.errors import ConfigError
 from openmrc.fabric.export.frr import locator_name
-from openmrc.fabric.export.installed import Installed, normal_prefix, parse_json
+from openmrc.fabric.export.installed import Installed, normal_prefix
 from openmrc.fabric.export.view import SwitchView, sonic_port
 from openmrc.fabric.tables import Action
 
