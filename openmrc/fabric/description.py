@@ -17,9 +17,9 @@ from msgspec import Meta, Struct
 
 from openmrc.fabric.yaml_file import decode
 
-Count = Annotated[int, Meta(ge=1)]
-Amount = Annotated[int, Meta(ge=0)]
-Gbps = Annotated[float, Meta(gt=0)]
+Count = Annotated[int, Meta(ge=1, le=1 << 22)]
+Amount = Annotated[int, Meta(ge=0, le=1 << 30)]
+Gbps = Annotated[float, Meta(gt=0, le=1e6)]
 Sid = Annotated[int, Meta(ge=1, le=0xFFFF)]
 
 SCHEMA_FILE = Path(__file__).with_name("fabric.schema.json")
@@ -43,7 +43,9 @@ class Tier(_Part, frozen=True, kw_only=True):
 
     down: Count | None = None  # ports towards the hosts; of T0: NICs. Above T0 it sets the pod size (three tiers)
     up: Count | None = None  # ports away from the hosts; worked out from `oversubscription` unless said
-    oversubscription: Annotated[float, Meta(gt=0)] = 1  # capacity down : capacity up; only used where `up` is not said
+    oversubscription: Annotated[float, Meta(gt=0, le=1e6)] = (
+        1  # capacity down : capacity up; only used where `up` is not said
+    )
     bundle: Count = 1  # parallel links to each switch above
     up_gbps: Gbps | None = None  # rate of a link above; as below unless said
     up_link_ns: Amount = 150  # propagation of a link above; 150 ns are 30 m of fibre
@@ -58,7 +60,7 @@ class Plane(_Part, frozen=True, kw_only=True):
     t0: Tier
     t1: Tier | None = None
     t2: Tier | None = None
-    count: Count = 1
+    count: Annotated[int, Meta(ge=1, le=64)] = 1
     host_gbps: Gbps  # rate of a NIC's port in this plane
     host_link_ns: Amount = 50  # propagation between NIC and T0; 50 ns are 10 m
     nic_buffer_kb: Amount = 0  # send buffer of the NIC's port; 0: no limit
@@ -70,16 +72,16 @@ class Sites(_Part, frozen=True, kw_only=True):
     count: Annotated[int, Meta(ge=2, le=2)] = 2
     links: Count = 1  # long links of each top switch
     gbps: Gbps
-    link_us: Annotated[float, Meta(ge=0)]  # propagation of a long link; 5 us a kilometre
+    link_us: Annotated[float, Meta(ge=0, le=1e6)]  # propagation of a long link; 5 us a kilometre
     buffer_kb: Amount = 0  # buffer of the port onto the long link; 0: no limit
 
 
 class ScaleUp(_Part, frozen=True, kw_only=True):
-    """Describe the domains inside which GPUs have a network of their own."""
+    """Describe the domains inside which GPUs have a network of their own, such as a rack joined by NVLink."""
 
-    gpus: Count  # GPUs a domain
-    gbps: Gbps  # of one GPU
-    latency_ns: Amount = 500
+    gpus: Count  # GPUs a domain; those of whole NICs
+    gbps: Gbps  # of one GPU, each direction, payload
+    latency_ns: Annotated[int, Meta(ge=1, le=1 << 30)] = 500  # one way, from GPU to GPU
 
 
 class Usid(_Part, frozen=True, kw_only=True):
@@ -91,7 +93,7 @@ class Usid(_Part, frozen=True, kw_only=True):
     t1: Sid = 0x2000
     t2: Sid = 0x3000
     host: Sid = 0xE000  # downlinks, local to a T0; 0xE000 and up is the usual local block
-    nic: Sid = 0xD000  # what a NIC calls itself where `downlink` is ua
+    nic: Sid = 0xD000  # what a NIC calls itself where `downlink` is ua and a path has no room for its T0 and port
     downlink: Literal["route", "ua"] = "route"  # ua shifts once more on the last hop and takes one uSID more
 
 
@@ -100,8 +102,8 @@ class Node(_Part, frozen=True, kw_only=True):
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
     kind: Literal["nic", "switch"]
-    tier: Amount = 0  # of a switch
-    plane: Amount = 0  # of a switch
+    tier: Annotated[int, Meta(ge=0, le=15)] = 0  # of a switch
+    plane: Annotated[int, Meta(ge=0, le=63)] = 0  # of a switch
     switch_ns: Amount = 600
 
 

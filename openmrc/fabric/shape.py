@@ -27,6 +27,8 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
 
 Ints = npt.NDArray[np.int64]
+MOST_NICS = 1 << 22
+MOST_PLANES = 64
 IntOrInts = TypeVar("IntOrInts", int, Ints)
 
 
@@ -202,6 +204,7 @@ def check(fabric: Fabric, source: str = "fabric") -> None:
         )
     if not fabric.links:
         raise ConfigError(f"{source}: `nodes` without `links`; give at least one link")
+    _check_domains(fabric, sum(node.kind == "nic" for node in fabric.nodes), 1, source)
 
 
 def plane_shapes(fabric: Fabric, source: str = "fabric") -> tuple[PlaneShape, ...]:
@@ -212,6 +215,10 @@ def plane_shapes(fabric: Fabric, source: str = "fabric") -> tuple[PlaneShape, ..
             f"{source}: `{missing}` is missing; a fabric needs `hosts` and `planes`, or `nodes` and `links`"
         )
     _check_hosts(fabric, source)
+    if sum(plane.count for plane in fabric.planes) > MOST_PLANES:
+        raise ConfigError(
+            f"{source}: {sum(plane.count for plane in fabric.planes)} planes; a NIC has at most {MOST_PLANES} ports"
+        )
     shapes = []
     node, link = fabric.hosts.count * fabric.hosts.nics, 0
     for index, plane in enumerate(fabric.planes_one_by_one()):
@@ -232,10 +239,22 @@ def _check_hosts(fabric: Fabric, source: str) -> None:
         raise ConfigError(f"{source}: hosts.gpus = {gpus} do not spread over {hosts.nics} NICs; {near} would")
     if fabric.sites and hosts.count % fabric.sites.count:
         raise ConfigError(f"{source}: hosts.count = {hosts.count} is odd and cannot be split; {hosts.count + 1} can")
-    if fabric.scale_up and gpus * hosts.count % fabric.scale_up.gpus:
-        total, size = gpus * hosts.count, fabric.scale_up.gpus
-        fits = f"{total // size * size} or {(total // size + 1) * size} GPUs would fit"
-        raise ConfigError(f"{source}: scale_up.gpus = {size} does not divide the fabric's {total} GPUs; {fits}")
+    if hosts.count * hosts.nics > MOST_NICS:
+        raise ConfigError(f"{source}: {hosts.count * hosts.nics} NICs are more than {MOST_NICS}, which would work")
+    _check_domains(fabric, gpus * hosts.count, gpus // hosts.nics, source)
+
+
+def _check_domains(fabric: Fabric, gpus: int, of_nic: int, source: str) -> None:
+    """Refuse scale-up domains that leave GPUs over, or that part the GPUs of a NIC."""
+    if fabric.scale_up is None:
+        return
+    size = fabric.scale_up.gpus
+    if size % of_nic:
+        near = max(of_nic, size // of_nic * of_nic)
+        raise ConfigError(f"{source}: scale_up.gpus = {size} parts the {of_nic} GPUs of a NIC; {near} would not")
+    if gpus % size:
+        fits = f"{gpus // size * size} or {(gpus // size + 1) * size} GPUs would fit"
+        raise ConfigError(f"{source}: scale_up.gpus = {size} does not divide the fabric's {gpus} GPUs; {fits}")
 
 
 def _counted(fabric: Fabric, plane: Plane, index: int, where: str) -> PlaneShape:

@@ -11,7 +11,7 @@ from openmrc.units import NEVER
 def begin(state: Roce, sender: int) -> None:
     """Start at line rate."""
     row = state.senders[sender]
-    row.current = float(state.params[0].rate)
+    row.current = row.rate
     row.target = row.current
     row.alpha = 1.0
     row.alpha_at = NEVER
@@ -25,7 +25,7 @@ def on_cnp(state: Roce, now: int, sender: int) -> None:
     params = state.params[0]
     row.cnps += 1
     row.target = row.current
-    row.current = max(row.current * (1.0 - row.alpha / 2.0), params.rate / 1000.0)
+    row.current = max(row.current * (1.0 - row.alpha / 2.0), row.rate / 1000.0)
     row.alpha = (1.0 - params.gain) * row.alpha + params.gain
     row.alpha_at = now + params.alpha_period
     row.increase_at = now + params.increase_period
@@ -75,12 +75,12 @@ def _increase(state: Roce, sender: int) -> None:
     params = state.params[0]
     steps = params.fast_steps
     if row.timer_steps > steps and row.byte_steps > steps:
-        row.target += params.hyper
+        row.target += params.hyper * row.rate
     elif row.timer_steps > steps or row.byte_steps > steps:
-        row.target += params.additive
-    row.target = min(row.target, float(params.rate))
+        row.target += params.additive * row.rate
+    row.target = min(row.target, row.rate)
     row.current = (row.current + row.target) / 2.0
-    if row.current > 0.999 * params.rate and row.target >= params.rate:
-        row.current = float(params.rate)
+    if row.current > 0.999 * row.rate and row.target >= row.rate:
+        row.current = row.rate
         row.increase_at = NEVER
         row.alpha_at = NEVER

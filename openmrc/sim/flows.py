@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.sim import harness
+from openmrc.sim import harness, scale_up
 from openmrc.sim.tables import NONE, Network
 from openmrc.sim.traffic import Side
 from openmrc.units import NEVER
@@ -42,6 +42,10 @@ def _start(state: harness.State, network: Network, shard: int, now: int, nic: in
             _complete(network, shard, now, nic, flow, Side.SENDER)
             _complete(network, shard, now, nic, flow, Side.RECEIVER)
             at_once += 1
+        elif message.inside == 1:
+            row.pending = message.next
+            message.posted_at = now
+            scale_up.post(network, nic, flow)
         elif harness.post(state, network, now, flow) == 1:
             row.pending = message.next
             message.posted_at = now
@@ -50,6 +54,14 @@ def _start(state: harness.State, network: Network, shard: int, now: int, nic: in
             row.pending = message.next
             insert(network, nic, flow)
     return at_once
+
+
+@rare_kernel
+def settle_scale_up(network: Network, shard: int, now: int, nic: int, hop: int) -> None:
+    """Take what came over the scale-up network, and the completion it may bring."""
+    done = scale_up.receive(network, shard, now, nic, hop)
+    if done != NONE:
+        _complete(network, shard, now, nic, done >> 2, done & 3)
 
 
 @rare_kernel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.sim import flows, harness, lossless, pool, queue, wire
+from openmrc.sim import flows, graph_routes, harness, lossless, pool, queue, scale_up, wire
 from openmrc.sim.tables import NONE, Network, Service
 from openmrc.units import NEVER
 
@@ -41,6 +41,8 @@ def _arrival(network: Network, shard: int, index: int, count: int) -> int:
 def _take(state: harness.State, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
     if lossless.is_pause(network, hop):
         _pause(network, now, nic, hop)
+    elif network.hops[hop].link >= network.rules[0].first_scale_up:
+        flows.settle_scale_up(network, shard, now, nic, hop)
     else:
         harness.receive(state, network, shard, now, nic, hop)
     pool.release(network, shard, hop)
@@ -64,6 +66,8 @@ def _work(state: harness.State, network: Network, shard: int, now: int, nic: int
     """Settle completions, start what is due, send what can be sent, and note when to wake."""
     flows.settle(state, network, shard, now, nic)
     port_free = _send(state, network, shard, now, nic)
+    if len(network.scale_up_ports) > 0:
+        port_free = min(port_free, scale_up.send(network, shard, now, nic))
     wake = min(harness.next_deadline(state, nic), port_free)
     network.nics[nic].wake = min(wake, flows.next_start(network, nic))
 
@@ -102,14 +106,18 @@ def _free_ports(network: Network, now: int, nic: int, planes: int) -> tuple[int,
 def _launch(network: Network, shard: int, now: int, nic: int, hop: int, planes: int) -> None:
     """Put a packet on the NIC's own link."""
     row = network.hops[hop]
-    target = network.nic_ports[row.destination * planes + row.plane]
     row.source = nic
-    row.t0 = target.t0
-    row.pod = target.pod
-    row.site = target.site
     row.marked = 0
     row.trimmed = 0
-    port = network.nic_ports[nic * planes + row.plane]
+    if network.rules[0].routed == 0:
+        target = network.nic_ports[row.destination * planes + row.plane]
+        row.t0 = target.t0
+        row.pod = target.pod
+        row.site = target.site
+    else:
+        row.t0 = row.entropy & graph_routes.NUMBERS
+    # An answer takes the port on which the question came; where NICs differ, there may be none of that number.
+    port = network.nic_ports[nic * planes + row.plane % network.nics[nic].ports]
     is_data = row.service == Service.DATA
     queue.enqueue(network, shard, now, port.link, hop)
     if is_data:

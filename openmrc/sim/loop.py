@@ -24,7 +24,7 @@ def run_window(state: harness.State, network: Network, shard: int, turn: int, st
         if row.next_at < end or wire.has_mail(network, shard, node):
             if row.tier == NONE:
                 host.serve(state, network, shard, node, start, end)
-            elif network.rules[0].lossless == 1:
+            elif network.rules[0].lossless == 1 and row.plane != NONE:  # scale-up switches have no plane
                 lossless.serve(network, shard, node, start, end)
             else:
                 switch.serve(network, shard, node, start, end)

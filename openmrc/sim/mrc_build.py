@@ -22,11 +22,13 @@ from openmrc.engine.states import QpEvent
 from openmrc.engine.tables import Engine
 from openmrc.errors import ConfigError
 from openmrc.fabric.topology import Topology
+from openmrc.sim import graph_routes
 from openmrc.sim.connections import Connections, connections
 from openmrc.sim.mrc import R_KEY, Mrc, Tally
 from openmrc.sim.mrc_frames import Frame
-from openmrc.sim.network import NetworkSettings, column, longest_round_trip
-from openmrc.sim.switch import T0_DIGIT
+from openmrc.sim.network import NetworkSettings, column
+from openmrc.sim.reach import reaches
+from openmrc.sim.switch import T0_DIGIT, T1_DIGIT
 from openmrc.sim.tables import Network, Routing
 from openmrc.sim.traffic import Traffic
 from openmrc.units import ps_from_us, us_from_ps
@@ -66,7 +68,8 @@ class MrcTransport:
         totals: dict[str, Any] = {name: int(column(state.engine.qps, name).sum()) for name in _COUNTERS}
         for name in Tally.__annotations__:
             totals["qp_errors" if name == "qp_errors" else f"ev_{name}"] = int(column(state.tallies, name).sum())
-        totals["cwnd_mean"] = float(column(state.engine.peers, "cwnd").mean())
+        windows = column(state.engine.peers, "cwnd")
+        totals["cwnd_mean"] = float(windows.mean()) if len(windows) else 0.0
         return totals
 
 
@@ -74,10 +77,10 @@ def fitted(topology: Topology, network: NetworkSettings, settings: Settings | No
     """Return settings with the fabric's rate and longest round trip, unless given."""
     if settings is not None:
         return settings
-    rates = [int(topology.link_rate[shape.host_up]) for shape in topology.planes]
-    longest = max(longest_round_trip(topology, shape, network) for shape in topology.planes)
+    ports = reaches(topology, network.mtu, network.header)
+    rate, longest = sum(port.rate for port in ports), max(port.round_trip for port in ports)
     return Settings(
-        mtu=network.mtu, link_gbps=sum(rates) / 1e9, base_rtt_us=us_from_ps(longest), trimming=network.trimming > 0
+        mtu=network.mtu, link_gbps=rate / 1e9, base_rtt_us=us_from_ps(longest), trimming=network.trimming > 0
     )
 
 
@@ -102,8 +105,14 @@ class Common:
     exponential_count: Int
     trims: Int
     routing: Int
-    paths_t0: Int  # uplinks a T0 has
-    paths: Int  # ways between two NICs in a plane
+
+
+class Fan:
+    """The paths of one lane as choices: of the first tier, the second and the third; one row a port, or a lane."""
+
+    first: Int
+    second: Int
+    third: Int
 
 
 def _build(transport: MrcTransport, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Mrc:
@@ -113,12 +122,14 @@ def _build(transport: MrcTransport, topology: Topology, traffic: Traffic, networ
     if len(traffic.size) and int(traffic.size.max()) > messages.MAX_MESSAGE:
         raise ConfigError(f"size {int(traffic.size.max())}: an MRC message has at most {messages.MAX_MESSAGE} bytes")
     ends = _Ends(topology, wires)
-    layout = _layout(transport, topology, wires, ends)
+    planes = network.rules[0].planes
+    layout = _layout(transport, topology, wires, ends, planes)
     engine = build(layout, settings, packets=len(network.shards), seed=seed)
-    openings, common = _openings(transport, topology, wires, ends, settings, network, seed)
+    openings, common = _openings(transport, planes, wires, ends, settings, network, seed)
+    fans = _fans(topology, network, wires, ends)
     _open_peers(engine, ends)
-    _open_all(engine, openings, common)
-    column(network.flows, "handle")[:] = np.where(wires.of_message >= 0, ends.row_of_source[wires.of_message], -1)
+    _open_all(engine, openings, common, fans)
+    column(network.flows, "handle")[:] = np.append(ends.row_of_source, -1)[wires.of_message]
     return Mrc(engine, table(Frame, len(network.hops)), table(Tally, topology.nics))
 
 
@@ -143,8 +154,7 @@ class _Ends:
         self.peer_address = unique % topology.nics
 
 
-def _layout(transport: MrcTransport, topology: Topology, wires: Connections, ends: _Ends) -> Layout:
-    planes = len(topology.planes)
+def _layout(transport: MrcTransport, topology: Topology, wires: Connections, ends: _Ends, planes: int) -> Layout:
     mpr = _mprs(wires)[ends.connection]
     source = ends.is_source
     evs = max(1, transport.evs // planes)
@@ -173,7 +183,7 @@ def _mprs(wires: Connections) -> Ints:
 
 def _openings(
     transport: MrcTransport,
-    topology: Topology,
+    planes: int,
     wires: Connections,
     ends: _Ends,
     settings: Settings,
@@ -182,7 +192,7 @@ def _openings(
 ) -> tuple[Table[Opening], Table[Common]]:
     rows, common = table(Opening, 2 * wires.count), table(Common, 1)
     mpr = _mprs(wires)[ends.connection]
-    evs = max(1, transport.evs // len(topology.planes))
+    evs = max(1, transport.evs // planes)
     active = max(1, evs - int(evs * transport.reserve))
     column(rows, "peer")[:] = ends.peer
     column(rows, "twin")[:] = ends.twin
@@ -197,9 +207,26 @@ def _openings(
     one.exponential_count = transport.exponential_count
     one.trims = int(settings.trimming)
     one.routing = network.rules[0].routing
-    one.paths_t0 = max(1, min(shape.t0_up for shape in topology.planes))
-    one.paths = min(shape.paths for shape in topology.planes)
     return rows, common
+
+
+def _fans(topology: Topology, network: Network, wires: Connections, ends: _Ends) -> Table[Fan]:
+    """Return the paths of every port of a regular fabric; of every lane of an irregular one."""
+    if topology.planes:
+        fans = table(Fan, len(topology.planes))
+        for row, shape in enumerate(topology.planes):
+            choices = [shape.t0_up, shape.t1_up, 0]
+            choices[shape.tiers - 1] = shape.long  # the highest tier chooses the link to the other site
+            fans[row].first, fans[row].second, fans[row].third = (max(1, count) for count in choices)
+        return fans
+    here = np.where(ends.is_source, wires.source[ends.connection], wires.destination[ends.connection])
+    there = np.where(ends.is_source, wires.destination[ends.connection], wires.source[ends.connection])
+    ways = graph_routes.ways_between(network, here, there, network.rules[0].planes)
+    fans = table(Fan, ways.size)
+    column(fans, "first")[:] = np.maximum(1, ways.ravel())
+    for name in ("second", "third"):
+        column(fans, name)[:] = 1
+    return fans
 
 
 def _open_peers(engine: Engine, ends: _Ends) -> None:
@@ -215,14 +242,14 @@ def _open_peer_rows(engine: Engine, addresses: Ints) -> None:
 
 
 @entry
-def _open_all(engine: Engine, openings: Table[Opening], common: Table[Common]) -> None:
+def _open_all(engine: Engine, openings: Table[Opening], common: Table[Common], fans: Table[Fan]) -> None:
     """Bring every queue pair to RTS."""
     for qp in range(len(openings)):
-        _open(engine, openings, common, qp)
+        _open(engine, openings, common, fans, qp)
 
 
 @kernel
-def _open(engine: Engine, openings: Table[Opening], common: Table[Common], qp: int) -> None:
+def _open(engine: Engine, openings: Table[Opening], common: Table[Common], fans: Table[Fan], qp: int) -> None:
     opening = openings[qp]
     shared = common[0]
     row = engine.qps[qp]
@@ -239,7 +266,7 @@ def _open(engine: Engine, openings: Table[Opening], common: Table[Common], qp: i
     row.max_wimm = 32
     row.max_wimm_dest = 32
     row.trim_nack_dest = shared.trims
-    _give_evs(engine, openings, common, qp)
+    _give_evs(engine, openings, common, fans, qp)
     for event in (QpEvent.TO_INIT.value, QpEvent.TO_RTR.value, QpEvent.TO_RTS.value):
         lifecycle.move(engine, 0, qp, event)
     for receive in range(opening.receives):
@@ -247,8 +274,8 @@ def _open(engine: Engine, openings: Table[Opening], common: Table[Common], qp: i
 
 
 @kernel
-def _give_evs(engine: Engine, openings: Table[Opening], common: Table[Common], qp: int) -> None:
-    """Give every lane a random subset of the plane's paths, none twice as long as there are enough."""
+def _give_evs(engine: Engine, openings: Table[Opening], common: Table[Common], fans: Table[Fan], qp: int) -> None:
+    """Give every lane a random subset of its paths, none twice as long as there are enough."""
     row = engine.qps[qp]
     shared = common[0]
     random = openings[qp].ev_seed
@@ -256,10 +283,13 @@ def _give_evs(engine: Engine, openings: Table[Opening], common: Table[Common], q
         random = rng.following(random | 1)
         first = random
         random = rng.following(random)
-        stride = _coprime(random, shared.paths)
+        fan = fans[(qp * row.lane_count + lane) % len(fans)]  # a row a port: the same for every queue pair
+        paths_here = fan.first * fan.second * fan.third
+        stride = _coprime(random, paths_here)
         for k in range(engine.lanes[row.lane_base + lane].total):
-            path = (first + k * stride) % shared.paths
-            value = path % shared.paths_t0 | (path // shared.paths_t0) << T0_DIGIT
+            path = (first + k * stride) % paths_here
+            above = path // fan.first
+            value = path % fan.first | (above % fan.second) << T0_DIGIT | (above // fan.second) << (T0_DIGIT + T1_DIGIT)
             if shared.routing != Routing.ENTROPY:
                 random = rng.following(random)
                 value = random

@@ -18,6 +18,9 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.shape import PlaneShape
 from openmrc.fabric.topology import Kind, Topology
 from openmrc.sim import tables
+from openmrc.sim.domains import with_domains
+from openmrc.sim.graph_routes import Routes, routes_of
+from openmrc.sim.reach import Reach, link_delays, reaches
 from openmrc.sim.tables import BYTE_TIME_BITS, NONE, Network, Routing, Trimming
 from openmrc.units import NEVER
 
@@ -49,9 +52,13 @@ class NetworkSettings:
 
 
 def lay(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 1, shards: int = 1) -> Network:
-    """Return the tables of a network with room for `hops` packets on their way; no flows yet."""
-    if not topology.planes:
-        raise ConfigError(f"{topology.fabric.name}: the simulator needs a regular fabric (`hosts` and `planes`)")
+    """Return the tables of a network with room for `hops` packets on their way; no flows yet.
+
+    Scale-up networks stand behind the fabric: their nodes and links have the numbers after its own.
+    """
+    plain, topology = topology, with_domains(topology)
+    ports = reaches(plain, settings.mtu, settings.header)
+    routes = None if plain.planes else routes_of(plain, settings.mtu)
     lookahead = int(np.min(link_delays(topology)))
     if lookahead <= 0:
         raise ConfigError(f"{topology.fabric.name}: a link of 0 ns; every link needs a propagation delay above 0")
@@ -68,7 +75,10 @@ def lay(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 1,
         mails=table(tables.Mail, topology.nodes),
         arrivals=table(tables.Arrival, arrivals),
         nics=table(tables.Nic, topology.nics),
-        nic_ports=table(tables.NicPort, topology.nics * len(topology.planes)),
+        nic_ports=table(tables.NicPort, topology.nics * len(ports)),
+        scale_up_ports=table(tables.ScaleUpPort, topology.nics if topology.links > plain.links else 0),
+        routes=table(tables.Route, len(routes.first) if routes else 0),
+        ways=table(tables.Way, len(routes.links) if routes else 0),
         flows=table(tables.Flow, 0),
         releases=table(tables.Release, 0),
         signals=table(tables.Signal, 0),
@@ -78,13 +88,20 @@ def lay(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 1,
         dues=table(tables.Due, batch * shards),
         buckets=table(tables.Bucket, (2 * batch + 2) * shards),
     )
-    _lay_rules(network, settings, topology, lookahead)
+    _lay_rules(network, settings, len(ports), lookahead)
     _lay_lists(network)
-    _lay_ports(network, topology, settings, seed)
+    _lay_ports(network, topology, settings, _bdps(topology, ports), seed)
     _lay_nodes(network, topology, seed)
     if settings.lossless:
         _lay_queues(network, topology, settings)
-    _lay_nics(network, topology)
+    if routes:
+        _lay_routes(network, routes)
+        _lay_nics_by_links(network, plain, len(ports))
+    else:
+        _lay_nics(network, plain)
+    network.rules[0].first_scale_up = plain.links
+    if topology.links > plain.links:
+        _lay_domains(network, plain)
     _lay_shards(network, topology, hops, batch)
     return network
 
@@ -94,34 +111,6 @@ def column(rows: Table[Any], name: str) -> NDArray[Any]:
     return np.asarray(rows)[name]
 
 
-def link_delays(topology: Topology) -> Ints:
-    """Return propagation and the forwarding latency at the far end, of every directed link (ps)."""
-    delays: Ints = topology.link_delay + topology.node_delay[topology.link_destination]
-    return delays
-
-
-def longest_round_trip(topology: Topology, shape: PlaneShape, settings: NetworkSettings) -> int:
-    """Return the unloaded round trip of a full packet and its acknowledgement over a plane's longest path (ps).
-
-    Twice the propagation and switching, plus the packet's time on each link at the NIC's rate, as htsim reckons.
-    """
-    ups = [shape.host_up, shape.fabric_up, shape.core_up][: shape.tiers]
-    delays = link_delays(topology)
-    one_way = sum(int(delays[up]) + int(delays[topology.link_reverse[up]]) for up in ups)
-    links = 2 * shape.tiers
-    if shape.long:
-        one_way += int(delays[shape.long_out])
-        links += 1
-    packet = (settings.mtu + 2 * settings.header) * _PS_PER_S_AND_BITS // int(topology.link_rate[shape.host_up])
-    return 2 * one_way + links * packet
-
-
-def plane_bdp(topology: Topology, shape: PlaneShape, settings: NetworkSettings) -> int:
-    """Return the bytes that fill one NIC port over the plane's longest round trip."""
-    rate = int(topology.link_rate[shape.host_up])
-    return longest_round_trip(topology, shape, settings) * rate // _PS_PER_S_AND_BITS
-
-
 def _batch_size(topology: Topology, lookahead: int) -> int:
     """Return how many packets can reach one node in a window at most."""
     per_link = lookahead * (topology.link_rate / 8e12) / _SMALLEST + 4
@@ -129,9 +118,9 @@ def _batch_size(topology: Topology, lookahead: int) -> int:
     return int(at_nodes.max()) + 1
 
 
-def _lay_rules(network: Network, settings: NetworkSettings, topology: Topology, lookahead: int) -> None:
+def _lay_rules(network: Network, settings: NetworkSettings, ports: int, lookahead: int) -> None:
     rules = network.rules[0]
-    rules.planes = len(topology.planes)
+    rules.planes = ports
     rules.routing = settings.routing
     rules.trim_size = settings.trim_size
     rules.lookahead = lookahead
@@ -152,13 +141,23 @@ def _lay_lists(network: Network) -> None:
     column(network.nodes, "next_at")[:] = NEVER
 
 
-def _lay_ports(network: Network, topology: Topology, settings: NetworkSettings, seed: int) -> None:
+def _bdps(topology: Topology, ports: list[Reach]) -> NDArray[np.float64]:
+    """Return the bandwidth-delay product of every link (bytes): its own rate over the round trip of its plane."""
+    if not topology.planes:
+        return np.asarray(topology.link_rate * (ports[0].round_trip / _PS_PER_S_AND_BITS), np.float64)
+    products, rates = (
+        np.array(each)[topology.link_plane] for each in zip(*((p.bdp, p.rate) for p in ports), strict=True)
+    )
+    # A faster or slower link than the NIC's port keeps the time its buffer takes to drain.
+    return np.asarray(products * (topology.link_rate / rates), np.float64)
+
+
+def _lay_ports(
+    network: Network, topology: Topology, settings: NetworkSettings, bdp: NDArray[np.float64], seed: int
+) -> None:
     ports, wires = network.ports, network.wires
     last_hop = topology.link_destination < topology.nics
     byte_time = (_PS_PER_S_AND_BITS << BYTE_TIME_BITS) // topology.link_rate
-    bdp = np.array([plane_bdp(topology, shape, settings) for shape in topology.planes])[topology.link_plane]
-    # A faster or slower link than the NIC's port keeps the time its buffer takes to drain.
-    bdp = bdp * (topology.link_rate / _host_rates(topology))
     column(ports, "byte_time")[:] = byte_time
     column(ports, "delay")[:] = link_delays(topology)
     column(ports, "destination")[:] = topology.link_destination
@@ -196,11 +195,6 @@ def _lay_queues(network: Network, topology: Topology, settings: NetworkSettings)
     column(ports, "control_capacity")[:] = NEVER
     counts = np.bincount(topology.link_source, minlength=topology.nodes)
     column(network.nodes, "first_departure")[:] = 2 * (np.cumsum(counts) - counts)
-
-
-def _host_rates(topology: Topology) -> Ints:
-    rates: Ints = np.array([topology.link_rate[shape.host_up] for shape in topology.planes])
-    return rates[topology.link_plane]
 
 
 def _drain_times(buffers: NDArray[Any], byte_time: Ints) -> Ints:
@@ -277,6 +271,7 @@ def _t2_down(shape: PlaneShape, t2: Ints) -> Ints:
 
 def _lay_nics(network: Network, topology: Topology) -> None:
     nic = np.arange(topology.nics, dtype=np.int64)
+    column(network.nics, "ports")[:] = len(topology.planes)
     for plane, shape in enumerate(topology.planes):
         here = slice(plane, None, len(topology.planes))
         t0 = shape.t0_of(nic)
@@ -284,6 +279,39 @@ def _lay_nics(network: Network, topology: Topology) -> None:
         column(network.nic_ports, "t0")[here] = t0
         column(network.nic_ports, "pod")[here] = shape.pod_of(t0)
         column(network.nic_ports, "site")[here] = nic // shape.nics_per_site
+
+
+def _lay_routes(network: Network, routes: Routes) -> None:
+    for name in ("first", "count", "ways"):
+        column(network.routes, name)[:] = getattr(routes, name)
+    column(network.ways, "link")[:] = routes.links
+    network.rules[0].routed = len(routes.first) // len(network.nics)
+
+
+def _lay_nics_by_links(network: Network, topology: Topology, ports: int) -> None:
+    """Give every NIC the ports it has, in the order of its links."""
+    own = np.flatnonzero(topology.link_source < topology.nics)
+    place = topology.link_source[own].astype(np.int64) * ports + topology.link_port[own]
+    column(network.nic_ports, "free_at")[:] = NEVER
+    column(network.nic_ports, "free_at")[place] = 0
+    column(network.nic_ports, "link")[place] = own
+    column(network.nics, "ports")[:] = np.bincount(topology.link_source[own], minlength=topology.nics)
+
+
+def _lay_domains(network: Network, topology: Topology) -> None:
+    """Open the ports into the scale-up domains; their switches find a NIC by its number."""
+    nics = topology.nics
+    column(network.scale_up_ports, "link")[:] = topology.links + np.arange(nics)
+    for name in ("head", "tail"):
+        column(network.scale_up_ports, name)[:] = NONE
+    column(network.nodes, "down_base")[topology.nodes :] = topology.links + nics
+    column(network.nodes, "down_stride")[topology.nodes :] = 1
+    here = slice(topology.links, None)
+    for name in ("capacity", "control_capacity"):
+        column(network.ports, name)[here] = NEVER
+    column(network.wires, "ecn_low")[here] = NONE
+    if len(network.queues) > 1:
+        column(network.queues, "ecn_low")[here] = NONE
 
 
 def _lay_shards(network: Network, topology: Topology, hops: int, batch: int) -> None:

@@ -65,12 +65,12 @@ def _of_plane(topology: Topology, plane: int) -> Ints:
     return links
 
 
-def _of_port(topology: Topology, name: str, plane: int) -> Ints:
+def _of_port(topology: Topology, name: str, port: int) -> Ints:
     nic = topology.node_named(name)
     out = _from(topology, nic)
-    ports = out[topology.link_plane[out] == plane]
+    ports = out[topology.link_port[out] == port]
     if topology.node_kind[nic] != Kind.NIC or not len(ports):
-        raise ConfigError(f"{name} port {plane}: expected a NIC and a plane in 0..{int(topology.link_plane.max())}")
+        raise ConfigError(f"{name} port {port}: expected a NIC and one of its ports, 0..{len(out) - 1}")
     return np.concatenate([ports, topology.link_reverse[ports]])
 
 

@@ -68,7 +68,7 @@ def summary(run: Run) -> dict[str, Any]:
         "name": run.name,
         "transport": run.transport,
         "hosts": run.topology.nics,
-        "planes": len(run.topology.planes),
+        "planes": int(run.topology.link_plane.max()) + 1,
         "flows": len(flows),
         "finished": int(done.sum()),
         "interrupted": run.results.interrupted,

@@ -18,8 +18,9 @@ from openmrc.core.rows import table
 from openmrc.fabric.topology import Topology
 from openmrc.sim import dcqcn, harness, roce_receiver, roce_sender, roce_tables
 from openmrc.sim.network import NetworkSettings, column
+from openmrc.sim.reach import reaches
 from openmrc.sim.roce_tables import Kind, Recovery, Roce
-from openmrc.sim.tables import NONE, Network, Routing, Service, Trimming
+from openmrc.sim.tables import BYTE_TIME_BITS, NONE, Network, Routing, Service, Trimming
 from openmrc.sim.traffic import Side, Traffic
 from openmrc.units import NEVER, ps_from_us
 
@@ -92,8 +93,8 @@ def _build(transport: RoceTransport, topology: Topology, traffic: Traffic, netwo
     for name in ("deadline", "send_at"):
         column(state.nics, name)[:] = NEVER
     column(state.nics, "random")[:] = [rng.seeded(seed, nic) for nic in range(topology.nics)]
-    _lay_pairs(state, slices, traffic, transport, len(topology.planes), seed)
-    _lay_params(state, transport, topology)
+    _lay_pairs(state, slices, traffic, transport, network, seed)
+    _lay_params(state, transport, len(reaches(topology, transport.network.mtu, transport.network.header)))
     return state
 
 
@@ -115,7 +116,7 @@ class _Slices:
 
 
 def _lay_pairs(
-    state: Roce, slices: _Slices, traffic: Traffic, transport: RoceTransport, planes: int, seed: int
+    state: Roce, slices: _Slices, traffic: Traffic, transport: RoceTransport, network: Network, seed: int
 ) -> None:
     senders, flow = state.senders, slices.flow
     column(senders, "flow")[:] = flow
@@ -125,7 +126,9 @@ def _lay_pairs(
     column(senders, "packets")[:] = slices.packets
     column(senders, "last_payload")[:] = slices.last_payload
     column(senders, "resend")[:] = NONE
-    column(senders, "plane")[:] = (slices.index + flow) % planes
+    plane = (slices.index + flow) % column(network.nics, "ports")[traffic.source[flow]]
+    column(senders, "plane")[:] = plane
+    column(senders, "rate")[:] = _port_rates(network, traffic.source[flow], plane)
     # One connection keeps its paths: the entropy is that of the two NICs and the queue pair, not of the message.
     generator = np.random.default_rng(seed)
     by_pair = traffic.source[flow] * 1_000_003 + traffic.destination[flow] * 4_099 + slices.index * 31
@@ -140,26 +143,31 @@ def _lay_pairs(
     column(state.messages, "first")[:] = slices.first
 
 
-def _lay_params(state: Roce, transport: RoceTransport, topology: Topology) -> None:
+def _port_rates(network: Network, nic: Ints, port: Ints) -> NDArray[np.float64]:
+    """Return the rates of NICs' ports (bit/s)."""
+    link = column(network.nic_ports, "link")[nic * network.rules[0].planes + port]
+    rates: NDArray[np.float64] = (8e12 * (1 << BYTE_TIME_BITS)) / column(network.ports, "byte_time")[link]
+    return rates
+
+
+def _lay_params(state: Roce, transport: RoceTransport, planes: int) -> None:
     row = state.params[0]
-    rate = int(topology.link_rate[topology.planes[0].host_up])
     row.mtu, row.header = transport.network.mtu, transport.network.header
-    row.rate = rate
     row.recovery = transport.recovery
     row.reorder = transport.reorder
     row.ack_every = transport.ack_every
     row.window = transport.window
     row.retransmit_after = ps_from_us(transport.timeout_us)
     row.spray = int(transport.spray)
-    row.planes = len(topology.planes)
+    row.planes = planes
     row.dcqcn = int(transport.dcqcn)
     row.cnp_interval = ps_from_us(transport.cnp_interval_us)
     row.alpha_period = row.increase_period = ps_from_us(transport.period_us)
     row.byte_counter = transport.byte_counter
     row.fast_steps = transport.fast_steps
     row.gain = transport.gain
-    row.additive = rate * transport.additive_share
-    row.hyper = rate * transport.hyper_share
+    row.additive = transport.additive_share
+    row.hyper = transport.hyper_share
 
 
 @harness.receive.variant(Roce)

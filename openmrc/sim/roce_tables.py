@@ -36,7 +36,6 @@ class RoceParams:
 
     mtu: Int
     header: Int
-    rate: Int  # bits/s of a NIC's port
     recovery: Int
     reorder: Int  # packets received beyond a hole that make it a loss
     ack_every: Int  # packets
@@ -51,8 +50,8 @@ class RoceParams:
     byte_counter: Int
     fast_steps: Int  # F
     gain: Float  # g
-    additive: Float  # bits/s
-    hyper: Float  # bits/s
+    additive: Float  # share of the port's rate
+    hyper: Float
 
 
 class RoceNic:
@@ -75,6 +74,7 @@ class RoceNic:
 class RoceSender:
     """The requesting half of a queue pair."""
 
+    rate: Float  # bits/s of its port
     flow: Int32
     nic: Int32
     destination: Int32

@@ -18,8 +18,11 @@ from openmrc.core.rows import table
 from openmrc.errors import MrcError
 from openmrc.fabric.topology import Topology
 from openmrc.sim import loop, tables
+from openmrc.sim.domains import inside, outside
 from openmrc.sim.faults import Faults, faults
-from openmrc.sim.network import NetworkSettings, column, lay, plane_bdp
+from openmrc.sim.network import NetworkSettings, column, lay
+from openmrc.sim.reach import reaches
+from openmrc.sim.scale_up import CHUNK
 from openmrc.sim.tables import NONE, Network
 from openmrc.sim.traffic import Side, Traffic
 from openmrc.units import NEVER
@@ -74,6 +77,7 @@ class Results:
     failed: Ints  # ps by flow: given up by its transport; NEVER
     links: dict[str, Ints]  # counters by link: data_packets, data_bytes, control_packets, trimmed, dropped, peak,
     # arrived, arrived_bytes, marked, lost
+    scale_up_bytes: Ints  # by NIC: what came over the scale-up network, answers included; empty where there is none
     counters: dict[str, Any]  # the transport's own
     samples: list[Sample] = field(default_factory=list)
     hops: int = 0
@@ -90,6 +94,7 @@ class World:
     state: State
     faults: Faults
     threads: int
+    links: int  # of the fabric; those of scale-up networks follow
     now: int = 0
     turn: int = 0
     windows: int = 0
@@ -154,13 +159,17 @@ def prepare(
     broken: Faults | None = None,
     seed: int = 1,
     threads: int = 1,
+    scale_up: bool = True,
 ) -> World:
     """Lay out everything a run needs."""
     settings = network or transport.network_settings()
     hops = _hops_needed(topology, traffic, settings)
     laid = lay(topology, settings, hops, seed, shards=threads)
     laid = with_flows(laid, traffic)
-    return World(laid, transport.build(topology, traffic, laid, seed), broken or faults(), threads)
+    stays = inside(topology, traffic) if scale_up else np.zeros(traffic.messages, np.bool_)
+    column(laid.flows, "inside")[:] = stays
+    state = transport.build(topology, outside(traffic, stays), laid, seed)
+    return World(laid, state, broken or faults(), threads, topology.links)
 
 
 def run(
@@ -175,13 +184,15 @@ def run(
     progress: Callable[[Progress], None] | None = None,
     sample: int = 0,
     observe: Callable[[World], None] | None = None,
+    scale_up: bool = True,
 ) -> Results:
     """Simulate; `until` and `sample` (the interval of samples, 0: none) in ps. Ctrl-C ends it with what there is.
 
-    `observe` is given the world after every window, to read.
+    `observe` is given the world after every window, to read. Without `scale_up`, messages within a scale-up domain
+    take the fabric as well.
     """
     begun = time.perf_counter()
-    world = prepare(topology, traffic, transport, network, broken, seed, threads)
+    world = prepare(topology, traffic, transport, network, broken, seed, threads, scale_up)
     ready = time.perf_counter()
     samples: list[Sample] = []
     next_sample = [sample]
@@ -212,13 +223,14 @@ def _progress(world: World, ready: float) -> Progress:
 def take_sample(world: World, transport: Transport) -> Sample:
     """Return the totals of this moment."""
     ports, wires = world.network.ports, world.network.wires
+    fabric = slice(0, world.links)
     return Sample(
         now=world.now,
-        link_bytes=column(ports, "data_bytes").copy(),
-        link_trimmed=column(ports, "trimmed").copy(),
-        link_dropped=column(ports, "dropped").copy(),
-        link_lost=column(wires, "lost").copy(),
-        link_backlog=np.maximum(column(ports, "busy_until") - world.now, 0),
+        link_bytes=column(ports, "data_bytes")[fabric].copy(),
+        link_trimmed=column(ports, "trimmed")[fabric].copy(),
+        link_dropped=column(ports, "dropped")[fabric].copy(),
+        link_lost=column(wires, "lost")[fabric].copy(),
+        link_backlog=np.maximum(column(ports, "busy_until")[fabric] - world.now, 0),
         transport=transport.counters(world.state),
     )
 
@@ -229,9 +241,10 @@ def _results(
     network = world.network
     of_ports = ("data_packets", "data_bytes", "control_packets", "trimmed", "dropped", "peak")
     of_wires = ("arrived", "arrived_bytes", "marked", "lost")
-    links = {name: column(network.ports, name).copy() for name in of_ports}
-    links |= {name: column(network.wires, name).copy() for name in of_wires}
-    links["marked"] += column(network.ports, "marked")
+    fabric, nics = slice(0, world.links), len(network.scale_up_ports)
+    links = {name: column(network.ports, name)[fabric].copy() for name in of_ports}
+    links |= {name: column(network.wires, name)[fabric].copy() for name in of_wires}
+    links["marked"] += column(network.ports, "marked")[fabric]
     return Results(
         now=world.now,
         interrupted=interrupted,
@@ -240,6 +253,7 @@ def _results(
         received=column(network.flows, "received_at").copy(),
         failed=column(network.flows, "failed_at").copy(),
         links=links,
+        scale_up_bytes=column(network.wires, "arrived_bytes")[world.links + nics :].copy(),
         counters=transport.counters(world.state),
         samples=samples,
         hops=int(column(network.shards, "hops").sum()),
@@ -291,10 +305,15 @@ def _list_ready(network: Network, traffic: Traffic) -> None:
 
 
 def _hops_needed(topology: Topology, traffic: Traffic, settings: NetworkSettings) -> int:
-    """Bound the packets on their way: windows of 1.5 bandwidth-delay products, twice for what answers them."""
-    per_nic = sum(3 * plane_bdp(topology, shape, settings) // settings.mtu + 64 for shape in topology.planes)
+    """Bound the packets on their way: windows of 1.5 bandwidth-delay products, twice for what answers them.
+
+    The queues of a scale-up network have no limit: all of its chunks may wait. What is never used costs no memory.
+    """
+    ports = reaches(topology, settings.mtu, settings.header)
+    per_nic = sum(3 * port.bdp // settings.mtu + 64 for port in ports)
     packets = int((traffic.size // settings.mtu + 2).sum())
-    return min(per_nic * topology.nics, 2 * packets + 64 * topology.nics) + 2 * topology.nics * 64
+    chunks = int((traffic.size[inside(topology, traffic)] // CHUNK + 2).sum())
+    return min(per_nic * topology.nics, 2 * packets + 64 * topology.nics) + 2 * topology.nics * 64 + chunks
 
 
 def _reserve(network: Network) -> int:

@@ -107,7 +107,8 @@ class Recorder:
         return self._grouped(np.maximum, values)
 
     def _grouped(self, how: np.ufunc, values: NDArray[Any]) -> Ints:
-        runs = how.reduceat(values.astype(np.int64, copy=False), self._starts)
+        own = values[: self.topology.links]  # behind them lie the links of scale-up networks
+        runs = how.reduceat(own.astype(np.int64, copy=False), self._starts)
         result = np.zeros(len(self._groups), np.int64)
         how.at(result, self._group_of_run, runs)
         return result

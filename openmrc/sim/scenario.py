@@ -45,6 +45,7 @@ class Transport(_Part, frozen=True, kw_only=True):
     load_balancing: LoadBalancing | None = None  # of uet; mixed unless said
     qps: Annotated[int, Meta(ge=1, le=16)] = 1  # queue pairs between two NICs
     mtu: Annotated[int, Meta(ge=256, le=9216)] = 4096  # payload bytes
+    scale_up: bool = True  # messages within a scale-up domain take its network; false: the NICs, like all others
     settings: dict[str, bool | int | float | str] = {}  # any other setting of the transport, by its name
 
 

@@ -19,6 +19,7 @@ from openmrc.sim.faults import Faults
 from openmrc.sim.matrix import StartUnit
 from openmrc.sim.matrix_line import Failure
 from openmrc.sim.network import NetworkSettings, column
+from openmrc.sim.reach import nic_rate
 from openmrc.sim.results import Run
 from openmrc.sim.run import World, run
 from openmrc.sim.samples import Recorder
@@ -64,14 +65,13 @@ class Prepared:
 
 
 def hosts_of(topology: Topology) -> Hosts:
-    """Return what workloads must know of a fabric; a host is a NIC."""
+    """Return what workloads must know of a fabric; a host is a NIC, with the GPUs behind it."""
     scale_up = topology.fabric.scale_up
-    rate = sum(round(plane.host_gbps * 1e9) for plane in topology.fabric.planes_one_by_one())
+    rate = nic_rate(topology)
     if scale_up is None:
         return Hosts(topology.nics, rate)
-    domain = max(1, scale_up.gpus // topology.gpus_per_nic)
-    own = round(scale_up.gbps * 1e9) * topology.gpus_per_nic
-    return Hosts(topology.nics, rate, domain, own, scale_up.latency_ns * 1000)
+    domain = scale_up.gpus // topology.gpus_per_nic
+    return Hosts(topology.nics, rate, domain)
 
 
 def prepare(scenario: Scenario) -> Prepared:
@@ -129,6 +129,7 @@ def simulate(scenario: Scenario, threads: int = 1, tell: Tell | None = None) -> 
         threads=threads,
         until=ps_of(scenario.until),
         observe=observe,
+        scale_up=scenario.transport.scale_up,
     )
     return Run(
         name=scenario.name,

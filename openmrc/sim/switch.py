@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.sim import queue, wire
-from openmrc.sim.tables import Network, Node, Routing
+from openmrc.sim import graph_routes, queue, wire
+from openmrc.sim.tables import NONE, Network, Node, Routing
 
 T0_DIGIT = 12  # bits of an entropy that name the T0's uplink; above them the T1's, then the long link
 T1_DIGIT = 12
@@ -27,6 +27,9 @@ def route(network: Network, node: int, now: int, hop: int) -> int:
     """Return the link on which a switch sends a packet on."""
     row = network.nodes[node]
     packet = network.hops[hop]
+    if network.rules[0].routed > 0 and row.plane != NONE:
+        hashed = mix(packet.entropy, packet.source * 65599 + packet.destination, row.salt)
+        return graph_routes.follow(network, node, now, hop, hashed)
     below, index = packet.t0, packet.destination
     if row.tier == 1:
         below, index = packet.pod, packet.t0
@@ -35,18 +38,19 @@ def route(network: Network, node: int, now: int, hop: int) -> int:
     if below == row.own or row.up_count == 0:
         link = row.down_base + index * row.down_stride
         if row.down_bundle > 1:
-            link += choose(network, row, now, hop, link, row.down_bundle)
+            # The link of a bundle is the same on the way down as on the way up: the tier below has chosen it.
+            link += choose(network, row, now, hop, link, row.down_bundle, row.tier - 1)
         return link
-    return row.up_base + choose(network, row, now, hop, row.up_base, row.up_count)
+    return row.up_base + choose(network, row, now, hop, row.up_base, row.up_count, row.tier)
 
 
 @kernel
-def choose(network: Network, row: Node, now: int, hop: int, first: int, count: int) -> int:
-    """Return which of `count` equal links, from `first` on, a packet takes."""
+def choose(network: Network, row: Node, now: int, hop: int, first: int, count: int, tier: int) -> int:
+    """Return which of `count` equal links, from `first` on, a packet takes; its entropy may say so for a tier."""
     packet = network.hops[hop]
     routing = network.rules[0].routing
     if routing == Routing.ENTROPY:
-        return digit(packet.entropy, row.tier) % count
+        return digit(packet.entropy, tier) % count
     if routing == Routing.ADAPTIVE and packet.service == 1:
         return _least_busy(network, now, first, count, mix(packet.entropy, packet.source, row.salt))
     return (mix(packet.entropy, packet.source * 65599 + packet.destination, row.salt) * count) >> 32

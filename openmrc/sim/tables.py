@@ -174,16 +174,40 @@ class Nic:
     wake: Int  # ps, the next thing it does by itself
     pending: Int32  # first message that waits for its start, in order of time
     sent: Int32  # packets
+    ports: Int32  # of its own; in an irregular fabric some have fewer than others
 
 
 class NicPort:
     """A NIC in one plane: where it hangs, and when it can send again."""
 
-    free_at: Int  # ps
+    free_at: Int  # ps; NEVER: a port that the NIC has not
     link: Int32  # to its T0
     t0: Int32
     pod: Int16
     site: Int8
+
+
+class ScaleUpPort:
+    """A NIC's GPUs on the network of their scale-up domain."""
+
+    free_at: Int  # ps
+    link: Int32  # to the domain's switch
+    head: Int32  # flow that is being sent, or NONE
+    tail: Int32
+
+
+class Route:
+    """The shortest ways from a switch to a NIC, in an irregular fabric."""
+
+    first: Int32  # in Network.ways
+    count: Int32  # links to begin with
+    ways: Int32  # different ways from here on, at most 2**31 - 1
+
+
+class Way:
+    """A link on a shortest way."""
+
+    link: Int32
 
 
 class Flow:
@@ -195,8 +219,11 @@ class Flow:
     received_at: Int  # ps, all in the receiver's memory; NEVER
     failed_at: Int  # ps, given up; NEVER
     size: Int  # bytes
+    sent: Int  # bytes, over a scale-up network
+    arrived: Int  # bytes, over a scale-up network
     source: Int32
     destination: Int32
+    inside: Int32  # a scale-up domain: 1
     waits: Int32  # releases still to come
     handle: Int32  # the transport's queue pair
     next: Int32  # that waits at the same NIC
@@ -275,6 +302,8 @@ class Rules:
     control_size: Int  # bytes on the wire
     header: Int  # bytes of a data packet besides its payload
     lossless: Int
+    routed: Int  # switches of an irregular fabric, which look ways up; 0: a regular one, where ways are arithmetic
+    first_scale_up: Int  # links from this one on belong to scale-up networks
 
 
 class Network(NamedTuple):
@@ -292,6 +321,9 @@ class Network(NamedTuple):
     arrivals: Table[Arrival]
     nics: Table[Nic]
     nic_ports: Table[NicPort]
+    scale_up_ports: Table[ScaleUpPort]  # none where there are no domains
+    routes: Table[Route]  # destination x switches + switch
+    ways: Table[Way]
     flows: Table[Flow]
     releases: Table[Release]
     signals: Table[Signal]

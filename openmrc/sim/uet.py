@@ -16,7 +16,8 @@ from openmrc.core.jit import kernel
 from openmrc.core.rows import table
 from openmrc.fabric.topology import Topology
 from openmrc.sim import harness, uet_receiver, uet_sender, uet_tables
-from openmrc.sim.network import NetworkSettings, column, longest_round_trip, plane_bdp
+from openmrc.sim.network import NetworkSettings, column
+from openmrc.sim.reach import reaches
 from openmrc.sim.tables import NONE, Network, Routing, Service, Trimming
 from openmrc.sim.traffic import Side, Traffic
 from openmrc.sim.uet_tables import Kind, Spraying, Uet
@@ -102,8 +103,9 @@ def _lay_flows(state: Uet, transport: UetTransport, traffic: Traffic, packets: A
 def _lay_params(state: Uet, transport: UetTransport, topology: Topology) -> None:
     """Write NSCC's constants: UEC 1.0.3 pp. 390-397, as uet-htsim evaluates them."""
     network, row = transport.network, state.params[0]
-    rate = sum(int(topology.link_rate[shape.host_up]) for shape in topology.planes)
-    row.network_rtt = max(longest_round_trip(topology, shape, network) for shape in topology.planes)
+    ports = reaches(topology, network.mtu, network.header)
+    rate = sum(port.rate for port in ports)
+    row.network_rtt = max(port.round_trip for port in ports)
     row.mtu, row.header, row.packet = network.mtu, network.header, network.mtu + network.header
     row.rate = rate
     row.target = int(row.network_rtt * (0.75 if network.trimming != Trimming.NEVER else 1.0))
@@ -117,14 +119,13 @@ def _lay_params(state: Uet, transport: UetTransport, topology: Topology) -> None
     row.adjust_bytes = 8 * row.packet
     row.qa_gate = 3
     row.qa_threshold = 4 * row.target
-    shape = topology.planes[0]
-    drain = plane_bdp(topology, shape, network) * 8 * 10**12 // int(topology.link_rate[shape.host_up])
+    drain = max(port.bdp * 8 * 10**12 // port.rate for port in ports)
     row.retransmit_after = 15 * PS_PER_US + 6 * drain
     row.ack_bytes = transport.ack_bytes
     row.spraying = transport.spraying
     row.entropies = transport.entropies
     row.freeze = 10 * PS_PER_MS
-    row.planes = len(topology.planes)
+    row.planes = len(ports)
 
 
 @harness.receive.variant(Uet)

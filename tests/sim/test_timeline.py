@@ -54,7 +54,7 @@ def test_drawn_links_are_distinct_and_the_seed_s(topology: Topology) -> None:
     [
         ("down: plane 2", "planes are 0..1"),
         ("down: h99", "NICs are h0 to h15"),
-        ("down: h1 port 7", "a plane in 0..1"),
+        ("down: h1 port 7", "one of its ports, 0..1"),
         ("down: p0-t0-00>p1-t1-00", "no link joins"),
         ("down: 17 links of plane 0", "1..16"),
         ("delay: 3us", "the simulator knows down"),

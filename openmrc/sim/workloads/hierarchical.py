@@ -1,7 +1,9 @@
 """Hierarchical all-reduce: inside a scale-up domain first, then across domains, then inside again.
 
-The network of a domain is not simulated packet by packet: its part takes bytes / rate plus one latency a step.
-Across domains, the hosts in the same place of their domains form a ring over their part of the vector.
+Inside, a ring reduce-scatter and at the end a ring all-gather among the hosts of a domain; across, the hosts in the
+same place of their domains form a ring over their part of the vector. Where the fabric has scale-up domains, the inner
+rings are messages over their networks. `domain` and `domain_gbps` stand for domains that the fabric does not describe:
+then the inner part is a computation that takes bytes / rate plus one latency a step.
 """
 
 from __future__ import annotations
@@ -11,46 +13,67 @@ import numpy as np
 from openmrc.errors import ConfigError
 from openmrc.sim.workloads.amounts import Bytes, bytes_of, ps_of
 from openmrc.sim.workloads.parameters import Amount, Parameters
-from openmrc.sim.workloads.plan import Hosts, Plan
+from openmrc.sim.workloads.plan import Hosts, Ids, Plan
 from openmrc.sim.workloads.ring import around
-from openmrc.units import PS_PER_S
+from openmrc.units import PS_PER_NS, PS_PER_S
 
 
 class HierarchicalAllReduce(Parameters, frozen=True, kw_only=True, tag="hierarchical_all_reduce"):
-    """The domains are the fabric's, or of the size given here."""
+    """The domains are the fabric's, or of the size and rate given here."""
 
     size: Bytes  # of the whole vector, the same at every host
     domain: Amount = 0  # hosts in a domain; 0: as the fabric's scale_up says
-    domain_gbps: Amount = 0  # of one host inside its domain; 0: as the fabric says
+    domain_gbps: Amount = 0  # of one host inside its domain; 0: over the fabric's scale-up network
+    domain_latency_ns: Amount = 0  # of a step inside; only with domain_gbps
     steps: Amount = 0  # of the ring across domains; 0: all
 
 
 def plan(hosts: Hosts, parameters: HierarchicalAllReduce, seed: int) -> Plan:
-    """Return computations that stand for the domain's part, with a ring across domains between them."""
+    """Return the rings, ordered by step."""
     made = Plan(hosts.count)
-    domain, rate = _domain(hosts, parameters)
-    size = bytes_of(parameters.size)
-    inside = (domain - 1) * (size * 8 * PS_PER_S // (domain * rate) + hosts.domain_latency)
-    everyone = np.arange(hosts.count)
-    scattered = made.computations(everyone, inside, ps_of(parameters.start))
-    places = everyone.reshape(-1, domain).T  # a row per place in the domain, a column per domain
-    if places.shape[1] < 2:
-        made.follow(scattered, made.computations(everyone, inside))
-        return made
-    steps = 2 * (places.shape[1] - 1)
-    passed = around(made, places, -(-size // domain), min(steps, parameters.steps or steps))
-    made.follow(scattered[places.ravel()], passed[0])
-    gathered = made.computations(everyone, inside)
-    arrived = np.roll(passed[-1].reshape(places.shape), 1, axis=1)
-    made.follow(arrived.ravel(), gathered[places.ravel()])
+    domain = _domain(hosts, parameters)
+    members = np.arange(hosts.count).reshape(-1, domain)  # a row per domain
+    begun = made.computations(members.ravel(), 0, ps_of(parameters.start)).reshape(members.shape)
+    scattered = _inside(made, members, parameters, begun)
+    crossed = _across(made, members.T, parameters, scattered.T).T if len(members) > 1 else scattered
+    _inside(made, members, parameters, crossed)
     return made
 
 
-def _domain(hosts: Hosts, parameters: HierarchicalAllReduce) -> tuple[int, int]:
+def _across(made: Plan, places: Ids, parameters: HierarchicalAllReduce, ready: Ids) -> Ids:
+    """Add a ring for each place, a column per domain; return at each host what it waits for to go on."""
+    steps = 2 * (places.shape[1] - 1)
+    part = -(-bytes_of(parameters.size) // len(places))
+    return _ring(made, places, part, min(steps, parameters.steps or steps), ready)
+
+
+def _inside(made: Plan, members: Ids, parameters: HierarchicalAllReduce, ready: Ids) -> Ids:
+    """Add one half of an all-reduce within each domain."""
+    size, domain = bytes_of(parameters.size), members.shape[1]
+    if not parameters.domain_gbps:
+        return _ring(made, members, size, domain - 1, ready)
+    rate, latency = parameters.domain_gbps * 10**9, parameters.domain_latency_ns * PS_PER_NS
+    took = made.computations(members.ravel(), (domain - 1) * (size * 8 * PS_PER_S // (domain * rate) + latency))
+    made.follow(ready.ravel(), took)
+    return took.reshape(members.shape)
+
+
+def _ring(made: Plan, members: Ids, size: int, steps: int, ready: Ids) -> Ids:
+    """Add a ring through each row, beginning after `ready`; return the message that each host receives last."""
+    passed = around(made, members, size, steps)
+    made.follow(ready.ravel(), passed[0])
+    return np.roll(passed[-1].reshape(members.shape), 1, axis=1)
+
+
+def _domain(hosts: Hosts, parameters: HierarchicalAllReduce) -> int:
+    """Return the hosts of a domain; refuse what neither the fabric nor the workload describes."""
     domain = parameters.domain or hosts.domain
-    rate = parameters.domain_gbps * 10**9 or hosts.domain_bits_per_s
     if domain < 2 or hosts.count % domain:
         raise ConfigError(f"hierarchical_all_reduce: domain: {domain} must be 2 or more and divide {hosts.count} hosts")
-    if not rate:
-        raise ConfigError("hierarchical_all_reduce: domain_gbps: 0, and the fabric has no scale_up that gives a rate")
-    return domain, rate
+    if not parameters.domain_gbps and hosts.domain % domain:
+        has = f"of {hosts.domain} hosts" if hosts.domain > 1 else "none (no scale_up)"
+        raise ConfigError(
+            f"hierarchical_all_reduce: domain: {domain} without domain_gbps, and the fabric's domains are {has}; "
+            "give domain_gbps, or a scale_up of the fabric that fits"
+        )
+    return domain

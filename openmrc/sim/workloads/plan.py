@@ -29,9 +29,7 @@ class Hosts:
 
     count: int
     nic_bits_per_s: int = 800_000_000_000
-    domain: int = 1  # hosts that share a scale-up network
-    domain_bits_per_s: int = 0  # of one host, within its domain
-    domain_latency: int = 0  # ps
+    domain: int = 1  # hosts that share a scale-up network, over which their messages go
 
 
 @dataclass

@@ -23,7 +23,7 @@ from openmrc.sim.workloads.ring import AllGather, ReduceScatter, RingAllReduce
 from openmrc.sim.workloads.training_step import TrainingStep
 from openmrc.sim.workloads.tree import TreeAllReduce
 
-EIGHT = Hosts(8, domain=4, domain_bits_per_s=8 * 10**12, domain_latency=500_000)
+EIGHT = Hosts(8, domain=4)
 
 EVERY_FAMILY = [
     Permutation(size=1000, messages=3),
@@ -130,8 +130,18 @@ def test_half_a_ring_takes_half_the_steps() -> None:
     assert plan_of(Hosts(8), ReduceScatter(size=8), 1).count == plan_of(Hosts(8), AllGather(size=8), 1).count == 56
 
 
-def test_a_hierarchical_all_reduce_joins_equal_places_of_all_domains_and_takes_the_domains_time() -> None:
+def test_a_hierarchical_all_reduce_brings_everybodys_data_to_everybody() -> None:
     plan = plan_of(EIGHT, HierarchicalAllReduce(size=8000), 1)
+    assert knowledge(plan) == [set(range(8))] * 8
+    nodes = plan.nodes()
+    sizes = nodes.size[nodes.destination >= 0]
+    assert sorted(set(sizes.tolist())) == [1000, 2000]  # a half of a quarter across, a quarter inside
+    assert len(sizes) == 2 * 8 * 1 + 2 * 8 * 3
+
+
+def test_a_hierarchical_all_reduce_without_a_network_inside_takes_the_time_given() -> None:
+    given_rate = HierarchicalAllReduce(size=8000, domain=4, domain_gbps=8000, domain_latency_ns=500)
+    plan = plan_of(Hosts(8), given_rate, 1)
     assert knowledge(plan) == [{place, place + 4} for place in range(4)] * 2
     inside = plan.nodes().length
     # (4 - 1) steps of 2,000 B at 8 Tb/s and 500 ns
@@ -195,6 +205,7 @@ def test_plans_run_side_by_side_on_connections_of_their_own() -> None:
         (AllToAll(size=7, group=3), "group: 3"),
         (Pipeline(size=7, stages=3, microbatches=1), "stages: 3"),
         (HierarchicalAllReduce(size=7, domain=3), "domain: 3"),
+        (HierarchicalAllReduce(size=7, domain=8), "domain: 8 without domain_gbps"),
         (Permutation(size=1 << 32), "4294967296 bytes"),
         (Permutation(size=7, stride=8), "sends to itself"),
         (Incast(size=7, senders=2, receiver=3, victim=(8, 1)), "host 8"),
