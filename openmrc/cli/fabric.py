@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from openmrc.fabric.usid import UsidPlan
 
 app = typer.Typer(no_args_is_help=True, help="Build, prove, export and read back a fabric's tables.")
@@ -117,34 +119,48 @@ def profile(
 def export(
     file: FabricFile,
     to: Annotated[str, typer.Option("--to", help="sonic, frr, cumulus, linux, eos (experimental) or containerlab.")],
-    out: Annotated[Path | None, typer.Option("--out", help="Folder to write to; else print (one switch).")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder, .tar or .tar.gz to write to; else print (one switch).")
+    ] = None,
     switch: Annotated[list[str] | None, typer.Option("--switch", help="Only this switch; may be repeated.")] = None,
     breakout: Annotated[int, typer.Option(min=1, help="Ports a cage, for port names.")] = 1,
     lanes: Annotated[int, typer.Option(min=1, help="Lanes a cage, for port names.")] = 8,
     image: Annotated[str, typer.Option(help="old: a SONiC that knows no uA.")] = "current",
     as_json: Json = False,
 ) -> None:
-    """Write the switches' configurations."""
+    """Write the switches' configurations; how far it is goes to stderr."""
     from openmrc.errors import ConfigError
     from openmrc.fabric.export.targets import export as write
+    from openmrc.fabric.export.targets import files_of
     from openmrc.fabric.export.view import Options
 
     plan = _plan(file)
     switches = [plan.topology.node_named(name) for name in switch] if switch else None
     if out is None and to != "containerlab" and (switches is None or len(switches) > 1):
-        raise ConfigError("give --out FOLDER, or --switch NAME once to print one switch")
+        raise ConfigError("give --out FOLDER or --out FILE.tar, or --switch NAME once to print one switch")
     files = write(plan, to, Options(breakout, lanes, image), switches)
     if out is None:
         texts = dict(files)
         headed = (f"# file {name}\n{text}" if len(texts) > 1 else text for name, text in texts.items())
         typer.echo(_json(texts) if as_json else "".join(headed), nl=as_json)
         return
-    out.mkdir(parents=True, exist_ok=True)
-    count = 0
-    for name, text in files:
-        (out / name).write_text(text)
-        count += 1
-    _answer({"to": to, "folder": str(out), "files": count}, as_json)
+    start = time.perf_counter()
+    total = files_of(to) * len(switches or range(plan.topology.nics, plan.topology.nodes))
+    sizes = _written(files, out, None if to == "containerlab" else total)
+    took = time.perf_counter() - start
+    _answer({"to": to, "out": str(out), "files": len(sizes), "bytes": sum(sizes), "wall_s": round(took, 3)}, as_json)
+
+
+def _written(files: Iterator[tuple[str, str]], out: Path, total: int | None) -> list[int]:
+    """Write exported files; a second and more of it shows a bar on a terminal."""
+    from rich.console import Console
+    from rich.progress import track
+
+    from openmrc.fabric.export.archive import write
+
+    console = Console(stderr=True)
+    shown = track(write(files, out), "writing", total, console=console, transient=True, disable=not console.is_terminal)
+    return list(shown)
 
 
 @app.command()

@@ -22,6 +22,16 @@ PartsFile = Annotated[Path | None, typer.Option("--parts", help="Parts file inst
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Plot = Annotated[Path | None, typer.Option("--plot", help="Write a PNG here (needs the plot extra).")]
 
+_PARTS = {
+    "nic_link": "a NIC-T0 link",
+    "nic_port": "a NIC's port",
+    "nic_optic": "a NIC's optic",
+    "t0_optic": "a T0's optic",
+    "t0_t1_link": "a T0-T1 link",
+    "t0": "a T0",
+    "t1": "a T1",
+    "plane": "a plane",
+}
 _TRANSPORTS = {"mrc": "MRC", "roce": "RoCE"}
 
 
@@ -32,7 +42,10 @@ def plan(
     nic: Nic = "800G",
     planes: Planes = 8,
     switch: SwitchSize = "51.2T",
-    rails: Annotated[int, typer.Option(min=1, help="NICs a machine, for the rail-optimised design.")] = 8,
+    rails: Annotated[
+        int | None,
+        typer.Option(min=1, help="NICs a machine, for the rail-optimised design; 8, or fewer if they divide."),
+    ] = None,
     oversubscription: Annotated[float, typer.Option(min=1, help="Capacity down : up at T0.")] = 1,
     parts: PartsFile = None,
     cheapest: Annotated[bool, typer.Option("--cheapest", help="Search all designs the parts allow.")] = False,
@@ -47,7 +60,7 @@ def plan(
     """Compare the multi-plane design with the single-plane ones, or search for the cheapest."""
     if context.invoked_subcommand:
         return
-    from openmrc.fabric.compare import Wish, compared, ratios
+    from openmrc.fabric.compare import Wish, compared, rails_of, ratios
     from openmrc.fabric.compare import cheapest as search
     from openmrc.fabric.parts import load_parts
     from openmrc.fabric.rates import gbps
@@ -58,7 +71,9 @@ def plan(
         designs = search(wish, known)
         said: dict[str, Any] = {"cheapest": designs[0].name}
     else:
-        designs = compared(wish, planes, known.switch(gbps(switch) / 1000), known, rails, oversubscription)
+        designs = compared(
+            wish, planes, known.switch(gbps(switch) / 1000), known, rails_of(gpus, rails), oversubscription
+        )
         said = {"ratios": ratios(designs)}
     if plot:
         from openmrc.fabric.plot import plot_designs
@@ -159,12 +174,12 @@ def _print_table(designs: list[Design], parts: Parts) -> None:
     table.add_column("")
     for each in designs[:6]:
         table.add_column(each.name, justify="right", overflow="fold")
-    for cells in zip(*(_column(each) for each in designs[:6]), strict=True):
+    for cells in zip(*(_column(each, parts) for each in designs[:6]), strict=True):
         table.add_row(cells[0][0], *(value for _, value in cells))
     Console().print(table)
 
 
-def _column(each: Design) -> list[tuple[str, str]]:
+def _column(each: Design, parts: Parts) -> list[tuple[str, str]]:
     """Return one design's cells, each with its row's name."""
     tiers = [each.networks * count for count in each.network.switches] + [0] * 4
     loss = each.loss_percent()
@@ -182,8 +197,9 @@ def _column(each: Design) -> list[tuple[str, str]]:
         ("power, MW", f"{each.watts / 1e6:.2f}"),
         ("cost, M", f"{each.cost / 1e6:,.1f}"),
     ]
-    names = {"nic_link": "a NIC-T0 link", "t0_t1_link": "a T0-T1 link", "t0": "a T0", "t1": "a T1", "plane": "a plane"}
-    return rows + [(f"lost by {said}", f"{loss[part]:.3g} %") for part, said in names.items()]
+    rows += [(f"NIC loses by {_PARTS[part]}", f"{share:.3g} %") for part, share in loss.items()]
+    of_fabric = each.fabric_loss_percent(parts.optic.gbps)
+    return rows + [(f"fabric loses by {_PARTS[part]}", f"{share:.3g} %") for part, share in of_fabric.items()]
 
 
 def _caption(designs: list[Design], parts: Parts) -> str:
@@ -192,4 +208,6 @@ def _caption(designs: list[Design], parts: Parts) -> str:
     if parts.optic.assumption:
         assumed.append("optic")
     note = f"Assumed watts or prices: {', '.join(assumed)}; see --parts. " if assumed else ""
-    return note + "Losses between switches are shares of a NIC's capacity in the plane, others of its whole capacity."
+    return (
+        note + "What a NIC loses between switches is a share of its capacity in the plane, else of its whole capacity."
+    )

@@ -28,6 +28,15 @@ class Wish:
     max_oversubscription: float = 1
 
 
+def rails_of(gpus: int, wanted: int | None) -> int:
+    """Return the rails of the rail-optimised design: as wanted, or the most up to 8 that divide the NICs."""
+    works = [rails for rails in range(1, 73) if gpus % rails == 0]
+    if wanted is not None and gpus % wanted:
+        near = min(works, key=lambda rails: abs(rails - wanted))
+        raise ConfigError(f"{gpus} NICs do not spread over {wanted} rails; {near} would work")
+    return wanted or max(rails for rails in works if rails <= 8)
+
+
 def compared(
     wish: Wish, planes: int, switch: Switch, parts: Parts, rails: int = 1, oversubscription: float = 1
 ) -> list[Design]:

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -38,6 +39,30 @@ def test_a_bad_plan_is_refused_with_what_works() -> None:
     result = run(app, ["plan", "--planes", "7"])
     assert isinstance(result.exception, ConfigError)
     assert "planes that work: 1, 2, 4, 8, 16" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--rails", "7"], "131072 NICs do not spread over 7 rails; 8 would work"),
+        (["--switch", "50T"], "there are 25.6T, 51.2T, 102.4T"),
+        (["--nic", "0G"], "not a rate"),
+        (["--cheapest", "--max-hops", "1"], r"nearest is 8-plane-2-tier-51.2T, which misses max-hops 1 \(it has 3\)"),
+        (["--cheapest", "--max-cost", "1"], "nearest is .* misses max-cost 1"),
+    ],
+)
+def test_every_wish_that_cannot_be_is_answered_with_the_nearest_that_can(words: list[str], said: str) -> None:
+    result = run(app, ["plan", *words])
+    assert isinstance(result.exception, ConfigError)
+    assert re.search(said, str(result.exception))
+
+
+def test_the_table_has_the_blast_radius_of_every_part() -> None:
+    said = run(app, ["plan", "--gpus", "1000", "--planes", "4"], env={"COLUMNS": "250"}).stdout
+    parts = ("a NIC-T0 link", "a NIC's port", "a NIC's optic", "a T0-T1 link", "a T0", "a T1", "a plane")
+    for loser in ("NIC", "fabric"):
+        assert all(f"{loser} loses by {part} " in said for part in parts)
+    assert "fabric loses by a T0's optic" in said
 
 
 def test_availability_compares_two_worlds() -> None:

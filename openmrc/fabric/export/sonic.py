@@ -7,8 +7,9 @@ error for a SID without `decap_dscp_mode`. An `old` image is one whose YANG mode
 from __future__ import annotations
 
 import ipaddress
-import json
 from typing import Any
+
+import msgspec
 
 from openmrc.documents import parse_json
 from openmrc.errors import ConfigError
@@ -55,7 +56,7 @@ def emit(switch: SwitchView) -> dict[str, str]:
         "SRV6_MY_SIDS": sids,
         "STATIC_ROUTE": routes,
     }
-    return {"json": json.dumps(tables, indent=2) + "\n"}
+    return {"json": msgspec.json.format(msgspec.json.encode(tables), indent=2).decode() + "\n"}
 
 
 def _adjacency(switch: SwitchView, device: str, peer: str) -> dict[str, str]:

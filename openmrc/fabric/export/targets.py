@@ -58,6 +58,11 @@ def export(
             yield f"{switch.name}.{ending}", text
 
 
+def files_of(target: str) -> int:
+    """Return how many files a switch has; containerlab has one for all."""
+    return 3 if target == "linux" else 1
+
+
 def _all_views(plan: UsidPlan, options: Options) -> Iterator[SwitchView]:
     """View every switch; the tables are sorted once, or each view would search them all."""
     tables = build_tables(plan)

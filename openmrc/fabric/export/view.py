@@ -116,11 +116,11 @@ def _port(plan: UsidPlan, shape: PlaneShape, switch: int, link: int) -> Port:
 
 
 def link_local(topology: Topology, node: int) -> str:
-    """Return the link-local address of all ports of a node."""
+    """Return the link-local address of all ports of a node, in the usual form (RFC 5952): an index has 16 bits."""
     if node < topology.nics:
-        return str(ipaddress.IPv6Address((0xFE80 << 112) | (_NIC_MARK << 32) | node))
+        return f"fe80::{_NIC_MARK:x}:{node >> 16:x}:{node & 0xFFFF:x}"
     tier, index = int(topology.node_tier[node]), int(topology.node_index[node])
-    return str(ipaddress.IPv6Address((0xFE80 << 112) | ((tier + 1) << 16) | index))
+    return f"fe80::{tier + 1:x}:{index:x}"
 
 
 def mac(topology: Topology, plane: int, node: int, port: int) -> str:
@@ -129,8 +129,7 @@ def mac(topology: Topology, plane: int, node: int, port: int) -> str:
         low = _NIC_MARK << 28 | node
     else:
         low = (int(topology.node_tier[node]) + 1) << 28 | int(topology.node_index[node]) << 16 | port
-    value = 0x02 << 40 | plane << 32 | low
-    return ":".join(f"{value >> shift & 0xFF:02x}" for shift in range(40, -1, -8))
+    return (0x02 << 40 | plane << 32 | low).to_bytes(6, "big").hex(":")
 
 
 def linux_port(port: int, options: Options) -> str:

@@ -1,0 +1,34 @@
+"""Where exported files go: a folder, or one tar archive, as they come, never all in memory."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from openmrc.errors import ConfigError
+
+_MODES = {".tar": "w", ".tgz": "w:gz", ".gz": "w:gz"}
+
+
+def write(files: Iterable[tuple[str, str]], out: Path) -> Iterator[int]:
+    """Write (name, text) to the folder `out`, or the archive if it is called so; yield each file's bytes when written.
+
+    Files in an archive have no date and no owner, so the same fabric makes the same archive (but for gzip's header).
+    """
+    try:
+        if out.suffix in _MODES:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            with tarfile.open(out, _MODES[out.suffix]) as archive:  # type: ignore[call-overload,unused-ignore]
+                for name, text in files:
+                    member = tarfile.TarInfo(name)
+                    member.size, member.mode = len(text.encode()), 0o644
+                    archive.addfile(member, io.BytesIO(text.encode()))
+                    yield member.size
+        else:
+            out.mkdir(parents=True, exist_ok=True)
+            for name, text in files:
+                yield (out / name).write_bytes(text.encode())
+    except OSError as error:
+        raise ConfigError(f"{out}: cannot be written: {error}") from None
