@@ -69,14 +69,12 @@ def _pairs(shape: PlaneShape) -> Iterator[tuple[Relation, Ints, Ints]]:
 def _named(sids: PlaneSids, source: Ints, destination: Ints, how: Relation, choice: Choice) -> tuple[Ints, Ints]:
     """Return the stacks, and the traces that the name of the path promises: each stop consumes its own uSID."""
     shape = sids.shape
-    port = shape.t0_port_of(destination)
-    way: list[Stop[Ints]] = stops(shape, shape.t0_of(source), shape.t0_of(destination), port, how, choice)
+    there, port = shape.t0_of(destination), shape.t0_port_of(destination)
+    way: list[Stop[Ints]] = stops(shape, shape.t0_of(source), there, port, how, choice)
     stack = np.zeros((len(source), DEEPEST), dtype=np.int64)
-    words = [*(sid_of(sids, stop) for stop in way), sids.host + port]
+    words = [*(sid_of(sids, stop) for stop in way), sids.host + port, *sids.tail(there, port)]
     for index, word in enumerate(words):
         stack[:, index] = word
-    if sids.nic:
-        stack[:, len(words)] = sids.nic
     marks = [np.full_like(source, mark(shape.plane, 0))]
     marks.extend(mark(stop.port, np.full_like(source, at + 1)) for at, stop in enumerate(way))
     marks[-1] = marks[-1] + (1 if sids.nic else 0)

@@ -3,9 +3,13 @@
 F3216 (RFC 9800): a 32-bit block, then up to six 16-bit uSIDs, one for each hop that consumes one. Each plane has its
 own block, so a packet can only match the tables of its plane. Read a uSID by its first digit:
 
-  1xxx  a T0      2xxx  a T1      3xxx  a T2      exxx  a downlink of the T0 before it      d000  the NIC itself
+  1xxx  a T0      2xxx  a T1      3xxx  a T2      exxx  a downlink of the T0 before it      d000  any NIC
 
-  fcbb:bb02:1003:2005:1007:e001::   plane 2, in at T0 3, up to T1 5, down to T0 7, out of its port 1
+  fcbb:bb02:1003:2005:1007:e001:1007::   plane 2, in at T0 3, up to T1 5, down to T0 7, out of its port 1
+
+Downlinks repeat from T0 to T0. What no switch looks at any more, behind the downlink's uSID, tells NICs apart: the
+uSID of their T0 and, where the T0 shifts the downlink away, that of the downlink again. So what is left on arrival is
+an address of one NIC only (`nic_address`), where there is room for it (`is_unique`).
 
 Parallel links have a uSID each: a switch owns as many aliases as there are parallel links to it, and the alias says
 which link. T1 numbers leave room so that a pod starts at a power of two, T2 numbers so that a column does: then the
@@ -34,7 +38,7 @@ class PlaneSids:
     t1: int
     t2: int
     host: int
-    nic: int  # 0 where downlinks do not shift
+    nic: int  # what any NIC is called where downlinks shift and there is no room for more; 0: they do not shift
     t0_aliases: int
     t1_aliases: int
     t2_aliases: int
@@ -69,10 +73,25 @@ class PlaneSids:
         return used
 
     @property
+    def is_unique(self) -> bool:
+        """Tell whether the longest path has room for what tells NICs apart."""
+        return self._consumed + (2 if self.nic else 1) <= DEEPEST
+
+    @property
+    def _consumed(self) -> int:
+        """Count the uSIDs that the longest path's switches look at."""
+        return (1, 3, 5)[self.shape.tiers - 1] + (self.shape.sites - 1) + 1
+
+    @property
     def depth(self) -> int:
         """Count the uSIDs of the longest path."""
-        joins = (1, 3, 5)[self.shape.tiers - 1] + (self.shape.sites - 1)
-        return joins + 1 + (1 if self.nic else 0)
+        return self._consumed + len(self.tail(0, 0))
+
+    def tail(self, t0: IntOrInts, port: IntOrInts) -> list[IntOrInts]:
+        """Return the uSIDs behind the downlink's, for the NIC on a T0's port."""
+        if not self.is_unique:
+            return [port * 0 + self.nic] if self.nic else []
+        return [self.t0_sid(t0, t0 * 0), *([self.host + port] if self.nic else [])]
 
 
 @dataclass(frozen=True)
@@ -91,13 +110,20 @@ class UsidPlan:
         return address_text(self.planes[plane].block, sids)
 
     def nic_address(self, plane: int, nic: int) -> str:
-        """Return what is left of an address when it reaches a NIC: the one it owns in that plane."""
+        """Return what is left of an address when it reaches a NIC: the one it owns in that plane.
+
+        With `is_unique` no other NIC has it; else NICs on equal ports of different T0s share it, or, where downlinks
+        shift, all NICs of the plane.
+        """
         sids = self.planes[plane]
-        return address_text(sids.block, [sids.nic or sids.host + sids.shape.t0_port_of(nic)])
+        port = sids.shape.t0_port_of(nic)
+        tail = sids.tail(sids.shape.t0_of(nic), port)
+        return address_text(sids.block, tail if sids.nic else [sids.host + port, *tail])
 
     def identity(self, plane: int, nic: int) -> str:
         """Return a NIC's own address, used inside a tunnel; outside all uSID blocks."""
-        return str(ipaddress.IPv6Address((0xFD00 << 112) | (plane << 96) | (nic + 1)))
+        high, low = divmod(nic + 1, 1 << 16)
+        return f"fd00{f':{plane:x}' if plane else ''}::{f'{high:x}:' if high else ''}{low:x}"
 
 
 def address_text(block: int, sids: list[int]) -> str:
@@ -111,8 +137,8 @@ def address_text(block: int, sids: list[int]) -> str:
 
 
 def prefix_text(block: int, sid: int) -> str:
-    """Write the /48 that a uSID is matched by."""
-    return f"{address_text(block, [sid])}/48"
+    """Write the /48 that a uSID is matched by; neither is 0."""
+    return f"{block >> 16:x}:{block & 0xFFFF:x}:{sid:x}::/48"
 
 
 def usid_plan(topology: Topology) -> UsidPlan:

@@ -4,9 +4,9 @@ Names, ports and uSIDs are those of `openmrc.fabric`. What only a lab needs is a
 
 * A NIC is a namespace of its own, and so is every switch. Port 2 is called `p2` everywhere, and a NIC's port is its
   plane; both ends of a cable know the other by a pinned neighbour, `fe80::1`.
-* A NIC's address on a plane is what a carrier looks like when it arrives, followed by the uSID of its T0:
-  `fcbb:bb02:e001:1003::` is downlink 1 of T0 3 on plane 2. Switches look at 16 bits behind the block only, so
-  the tables need not know; without it all NICs on equal ports of different T0s would have one address.
+* A NIC's address on a plane is what a carrier looks like when it arrives (`UsidPlan.nic_address`):
+  `fcbb:bb02:e001:1003::` is downlink 1 of T0 3 on plane 2. It must be the NIC's alone, so a fabric whose paths have no
+  room for that is refused.
 * For what knows no carriers (TCP), a NIC also has the plain address of `UsidPlan.identity`, reached through IPv6 in
   IPv6 over the same paths, and taken out of it by the uSID `d006` behind the downlink.
 * A management network, as machines have beside their fabric: `10.91.x.y`, by which names are reached.
@@ -93,15 +93,18 @@ class Lab:
 
     def address(self, plane: int, nic: int) -> str:
         """Return the address a NIC owns on a plane."""
-        return self.plan.address(plane, [self._downlink(plane, nic), self._t0_sid(plane, nic)])
+        return self.plan.nic_address(plane, nic)
 
     def carrier(self, source: int, destination: int, choice: Choice) -> str:
         """Return the address that leads from NIC to NIC on a path, and ends as the destination's own."""
-        return self._address(source, destination, choice, self._t0_sid(choice.plane, destination))
+        return path(self.plan, source, destination, choice).address
 
     def tunnel(self, source: int, destination: int, choice: Choice) -> str:
         """Return the address whose path ends by taking an inner packet out."""
-        return self._address(source, destination, choice, DECAPSULATE)
+        sids = self.plan.planes[choice.plane]
+        way = path(self.plan, source, destination, choice).sids
+        consumed = way[: len(way) - len(sids.tail(0, 0))]
+        return self.plan.address(choice.plane, [*consumed, *([sids.nic] if sids.nic else []), DECAPSULATE])
 
     def decapsulating(self, plane: int, nic: int) -> str:
         """Return the address at which a NIC takes inner packets out."""
@@ -115,16 +118,9 @@ class Lab:
         """Return a NIC's address on the management network."""
         return str(IPv4Address(_MANAGEMENT_NET + nic + 1))
 
-    def _address(self, source: int, destination: int, choice: Choice, last: int) -> str:
-        return self.plan.address(choice.plane, [*path(self.plan, source, destination, choice).sids, last])
-
     def _downlink(self, plane: int, nic: int) -> int:
         sids = self.plan.planes[plane]
         return sids.nic or sids.host + sids.shape.t0_port_of(nic)
-
-    def _t0_sid(self, plane: int, nic: int) -> int:
-        sids = self.plan.planes[plane]
-        return sids.t0_sid(sids.shape.t0_of(nic), 0)
 
 
 def lay_out(name: str, plan: UsidPlan) -> Lab:
@@ -133,10 +129,10 @@ def lay_out(name: str, plan: UsidPlan) -> Lab:
     if topology.nodes > MOST_NODES:
         near = "scenarios/fabrics/lab.yaml has 48"
         raise ConfigError(f"{topology.fabric.name}: {topology.nodes} nodes are more than a lab's {MOST_NODES}; {near}")
-    if plan.depth + 1 > DEEPEST:
+    if not all(sids.is_unique for sids in plan.planes):
         raise ConfigError(
-            f"{topology.fabric.name}: a path has {plan.depth} uSIDs and a lab adds one that tells NICs apart; "
-            f"an address holds {DEEPEST}, so two tiers would work"
+            f"{topology.fabric.name}: a path has {plan.depth} uSIDs of {DEEPEST}, no room for what tells NICs apart; "
+            "two tiers would work"
         )
     return Lab(name, plan, build_tables(plan), tuple(_cables(topology)))
 

@@ -1,5 +1,6 @@
 import ipaddress
 import json
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ def test_build_writes_what_it_says(tmp_path: Path) -> None:
     assert len(list((tmp_path / "switches").glob("*.txt"))) == 32
     assert len((tmp_path / "nics.tsv").read_text().splitlines()) == 17
     profile = yaml.safe_load((tmp_path / "profiles" / "h0" / "h9.explicit.yaml").read_text())
-    assert profile["format"] == {"mode": "srv6", "widths": [32, 16, 16, 16, 16]}
+    assert profile["format"] == {"mode": "srv6", "widths": [32, 16, 16, 16, 16, 16]}
     assert len(profile["profile"]["evs"]) == 16
     rows = yaml.safe_load((tmp_path / "templates" / "p0-t0-01.yaml").read_text())
     assert [row["destination_t0"] for row in rows] == ["p0-t0-00", "p0-t0-01", "p0-t0-02", "p0-t0-03"]
@@ -78,12 +79,12 @@ def test_a_path_shows_the_usid_shifted_hop_by_hop() -> None:
     hops = answer["hops"]
     assert isinstance(hops, list)
     assert [(hop["node"], hop["address"]) for hop in hops] == [
-        ("h0", "fcbb:bb01:1000:2001:1003:e003::"),
-        ("p1-t0-00", "fcbb:bb01:1000:2001:1003:e003::"),
-        ("p1-t1-01", "fcbb:bb01:2001:1003:e003::"),
-        ("p1-t0-03", "fcbb:bb01:1003:e003::"),
+        ("h0", "fcbb:bb01:1000:2001:1003:e003:1003:0"),
+        ("p1-t0-00", "fcbb:bb01:1000:2001:1003:e003:1003:0"),
+        ("p1-t1-01", "fcbb:bb01:2001:1003:e003:1003::"),
+        ("p1-t0-03", "fcbb:bb01:1003:e003:1003::"),
     ]
-    assert answer["arrives_as"] == "fcbb:bb01:e003::"
+    assert answer["arrives_as"] == "fcbb:bb01:e003:1003::"
     assert answer["delivered"] is True
 
 
@@ -97,7 +98,7 @@ def test_a_node_is_shown_with_links_and_table() -> None:
     answer = said("show", LAB, "p0-t0-01")
     assert len(answer["links"]) == 8  # type: ignore[arg-type]
     assert answer["entries"][0] == "fcbb:bb00:1001::/48 un"  # type: ignore[index]
-    assert said("show", LAB, "h3")["addresses"]["plane 2"] == "fcbb:bb02:e003::"  # type: ignore[index]
+    assert said("show", LAB, "h3")["addresses"]["plane 2"] == "fcbb:bb02:e003:1000::"  # type: ignore[index]
 
 
 def test_a_profile_is_printed_for_the_endpoint() -> None:
@@ -119,6 +120,25 @@ def test_an_export_is_written_and_reads_back(tmp_path: Path) -> None:
     assert answer["files"] == 32
     again = said("diff", LAB, "p1-t1-02", str(tmp_path / "p1-t1-02.json"), "--of", "sonic")
     assert (again["clean"], again["missing"], again["extra"], again["wrong"]) == (True, [], [], [])
+
+
+@pytest.mark.parametrize("name", ["all.tar", "all.tar.gz"])
+def test_an_export_can_be_one_archive(name: str, tmp_path: Path) -> None:
+    said("export", LAB, "--to", "linux", "--out", str(tmp_path / "folder"))
+    answer = said("export", LAB, "--to", "linux", "--out", str(tmp_path / name))
+    assert answer["files"] == 96
+    with tarfile.open(tmp_path / name) as archive:
+        for member in archive:
+            held = archive.extractfile(member)
+            assert held is not None
+            assert held.read() == (tmp_path / "folder" / member.name).read_bytes()
+    assert answer["bytes"] == sum(path.stat().st_size for path in (tmp_path / "folder").iterdir())
+
+
+def test_an_export_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    result = run(app, ["fabric", "export", LAB, "--to", "eos", "--out", str(tmp_path / "file")])
+    assert "cannot be written" in str(result.exception)
 
 
 def test_the_dump_of_another_switch_is_told(tmp_path: Path) -> None:

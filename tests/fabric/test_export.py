@@ -3,6 +3,7 @@
 Golden files are rewritten by `MRC_GOLDEN=write pytest tests/fabric/test_export.py`; read the difference.
 """
 
+import ipaddress
 import json
 import os
 import re
@@ -15,13 +16,16 @@ import pytest
 import yaml
 
 from openmrc.errors import ConfigError
+from openmrc.fabric.description import load
 from openmrc.fabric.diff import compare
 from openmrc.fabric.export.targets import TARGETS, export
-from openmrc.fabric.export.view import Options, view
+from openmrc.fabric.export.view import Options, link_local, view
 from openmrc.fabric.tables import Action
-from openmrc.fabric.usid import UsidPlan
+from openmrc.fabric.topology import build
+from openmrc.fabric.usid import UsidPlan, prefix_text, usid_plan
 from tests.fabric.small_fabrics import plan
 
+FABRICS = Path(__file__).parents[2] / "scenarios" / "fabrics"
 GOLDEN = Path(__file__).parent / "golden"
 CASES = [("two-tier", "p1-t0-01"), ("two-tier", "p0-t1-02"), ("three-tier", "p0-t2-01"), ("two-sites", "p0-t1-01")]
 EVERYWHERE = [(name, switch, target) for name, switch in CASES for target in TARGETS]
@@ -232,3 +236,18 @@ def test_netlink_says_what_the_batch_says() -> None:
             assert f"route replace {message['RTA_DST']}/{message['dst_len']} " in made_of["batch"]
             assert ("RTA_GATEWAY" in message) == (entry.action == Action.ROUTE)
             assert message.get("RTA_ENCAP", {}).get("SEG6_LOCAL_ACTION") == {1: 1, 2: None, 3: 2}[entry.action]
+
+
+def test_addresses_are_in_the_usual_form() -> None:
+    """They are put together without the library that defines the form, for speed."""
+    topology = build(load(FABRICS / "paper-131072.yaml"))
+    made = usid_plan(topology)
+    nodes = [0, 1, 65534, 65535, 65536, 131071, topology.nics, topology.nics + 1, topology.nodes - 1]
+    for node in nodes:
+        assert link_local(topology, node) == str(ipaddress.IPv6Address(link_local(topology, node)))
+        for plane in (0, 1, 7):
+            if node < topology.nics:
+                value = (0xFD00 << 112) | (plane << 96) | (node + 1)
+                assert made.identity(plane, node) == str(ipaddress.IPv6Address(value))
+    for block, sid in ((0xFCBBBB00, 1), (0xFCBB0000, 0xE001), (0x20010DB8, 0x1000)):
+        assert prefix_text(block, sid) == f"{ipaddress.IPv6Address(block << 96 | sid << 80)}/48"

@@ -96,7 +96,10 @@ def test_a_small_profile_is_spread_over_the_uplinks_and_differs_between_hosts() 
 
 def test_a_template_marks_what_an_ev_chooses() -> None:
     rows = template(plan("two-tier"), 0, 11)["planes"]
-    assert [row["template"] for row in rows] == ["fcbb:bb00:1000:200x:1002:e003::", "fcbb:bb01:1000:200x:1002:e003::"]
+    assert [row["template"] for row in rows] == [
+        "fcbb:bb00:1000:200x:1002:e003:1002::",
+        "fcbb:bb01:1000:200x:1002:e003:1002::",
+    ]
 
 
 def test_extracting_undoes_depositing() -> None:

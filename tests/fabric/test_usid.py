@@ -4,7 +4,7 @@ import pytest
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.description import Fabric
-from openmrc.fabric.paths import Choice, EvNumbers, path
+from openmrc.fabric.paths import Choice, EvNumbers, choices, path
 from openmrc.fabric.tables import Action, build_tables, switch_tables
 from openmrc.fabric.topology import build
 from openmrc.fabric.usid import UsidPlan, address_text, parse_block, usid_plan
@@ -19,19 +19,20 @@ def planned(text: str) -> UsidPlan:
 def test_an_address_reads_plane_t0_t1_t0_and_port() -> None:
     made = plan("two-tier")
     way = path(made, 1, 11, Choice(plane=1, uplink=2))
-    assert way.address == "fcbb:bb01:1000:2002:1002:e003::"
+    assert way.address == "fcbb:bb01:1000:2002:1002:e003:1002:0"
     assert [made.topology.name(node) for node in way.nodes] == ["h1", "p1-t0-00", "p1-t1-02", "p1-t0-02", "h11"]
     assert way.ports == (1, 6, 2, 3)
-    assert made.nic_address(1, 11) == "fcbb:bb01:e003::"
+    assert made.nic_address(1, 11) == "fcbb:bb01:e003:1002::"
 
 
 def test_neighbours_under_one_t0_need_no_t1() -> None:
     made = plan("two-tier")
-    assert path(made, 0, 1, Choice(plane=0)).address == "fcbb:bb00:1000:e001::"
+    assert path(made, 0, 1, Choice(plane=0)).address == "fcbb:bb00:1000:e001:1000::"
 
 
 @pytest.mark.parametrize(
-    ("name", "depth"), [("two-tier", 4), ("three-tier", 6), ("two-sites", 5), ("one-switch-a-site", 3)]
+    ("name", "depth"),
+    [("two-tier", 5), ("three-tier", 6), ("two-sites", 6), ("one-switch-a-site", 4), ("shifting-downlinks", 6)],
 )
 def test_the_depth_is_that_of_the_longest_path(name: str, depth: int) -> None:
     made = plan(name)
@@ -121,12 +122,12 @@ def test_a_plan_that_cannot_work_is_refused_with_one_that_can(text: str, said: s
 
 
 def test_the_suggested_ranges_do_work() -> None:
-    assert planned(FLAT.format(count=20_000) + "usid: {t0: 0x1000, t1: 0x3000, host: 0x4000}\n").depth == 4
+    assert planned(FLAT.format(count=20_000) + "usid: {t0: 0x1000, t1: 0x3000, host: 0x4000}\n").depth == 5
 
 
 def test_blocks_may_be_chosen_one_by_one() -> None:
     made = planned(SMALL["two-tier"] + "usid: {blocks: ['fd00:a', '2001:db8::/32']}\n")
-    assert made.nic_address(1, 1) == "2001:db8:e001::"
+    assert made.nic_address(1, 1) == "2001:db8:e001:1000::"
 
 
 def test_a_block_is_read_in_any_usual_form() -> None:
@@ -144,3 +145,34 @@ def test_a_nic_has_an_address_of_its_own_in_every_plane() -> None:
     own = {made.identity(plane, nic) for plane in range(2) for nic in range(12)}
     assert len(own) == 24
     assert not any(ipaddress.IPv6Address(each) in ipaddress.IPv6Network("fcbb:bb00::/31") for each in own)
+
+
+ROOMY = ["two-tier", "bundles", "two-sites", "one-switch-a-site", "unlike-planes", "shifting-downlinks"]
+
+
+@pytest.mark.parametrize("name", ROOMY)
+def test_every_nic_has_an_address_of_its_own_and_every_path_ends_as_it(name: str) -> None:
+    made = plan(name)
+    for sids in made.planes:
+        plane, shape = sids.shape.plane, sids.shape
+        assert sids.is_unique
+        own = [made.nic_address(plane, nic) for nic in range(shape.nics)]
+        assert len(set(own)) == shape.nics
+        for source, destination in ((0, shape.nics - 1), (shape.nics - 1, 0), (0, 1)):
+            for choice in choices(shape, source, destination):
+                way = path(made, source, destination, choice)
+                shifted = way.sids[len(way.nodes) - 2 + bool(sids.nic) :]  # a switch each, and a uA shifts once more
+                assert made.address(plane, list(shifted)) == own[destination]
+
+
+@pytest.mark.parametrize(
+    ("text", "depth"),
+    [(SMALL["three-tier"], 6), (SMALL["two-sites"] + "usid: {downlink: ua}\n", 6)],
+    ids=["three tiers", "two sites, shifting downlinks"],
+)
+def test_nics_share_an_address_where_six_usids_have_no_room(text: str, depth: int) -> None:
+    made = planned(text)
+    assert made.depth == depth
+    assert not made.planes[0].is_unique
+    own = {made.nic_address(0, nic) for nic in range(made.topology.nics)}
+    assert len(own) < made.topology.nics
