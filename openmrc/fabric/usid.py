@@ -91,7 +91,10 @@ class PlaneSids:
         """Return the uSIDs behind the downlink's, for the NIC on a T0's port."""
         if not self.is_unique:
             return [port * 0 + self.nic] if self.nic else []
-        return [self.t0_sid(t0, t0 * 0), *([self.host + port] if self.nic else [])]
+        behind = [self.t0_sid(t0, t0 * 0)]
+        if self.nic:
+            behind.append(self.host + port)
+        return behind
 
 
 @dataclass(frozen=True)
