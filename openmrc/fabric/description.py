@@ -15,7 +15,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from openmrc.fabric.yaml_file import decode
+from openmrc.documents import read_text
+from openmrc.fabric.yaml_file import decode_placed
 
 Count = Annotated[int, Meta(ge=1, le=1 << 22)]
 Amount = Annotated[int, Meta(ge=0, le=1 << 30)]
@@ -149,8 +150,8 @@ def load(path: str | Path) -> Fabric:
         from openmrc.fabric.htsim import read_topo
 
         return read_topo(path)
-    fabric = decode(path, Fabric)
-    check(fabric, str(path))
+    fabric, where = decode_placed(read_text(path), Fabric, str(path))
+    check(fabric, where)
     return fabric
 
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 
-from openmrc.errors import ConfigError
 from openmrc.fabric.description import Fabric, Link
+from openmrc.fabric.shape import check
 from openmrc.fabric.topology import Kind, LinkTier, Topology, blank
 from openmrc.units import PS_PER_NS
 
 
 def build_graph(fabric: Fabric) -> Topology:
-    """Lay the nodes (NICs first, else in the file's order) and both directions of each link."""
+    """Lay the nodes (NICs first, else in the file's order) and both directions of each link; names are good."""
+    check(fabric, fabric.name)
     nodes = sorted(fabric.nodes, key=lambda node: node.kind != "nic")  # stable: the file's order otherwise
     number = {node.name: index for index, node in enumerate(nodes)}
-    if len(number) < len(nodes):
-        twice = next(name for name, count in Counter(node.name for node in nodes).items() if count > 1)
-        raise ConfigError(f"{fabric.name}: two nodes are called {twice!r}")
     cables = [link for link in fabric.links for _ in range(link.count)]
     nics = sum(node.kind == "nic" for node in nodes)
     base = blank(fabric, (), nics, len(nodes), 2 * len(cables))
@@ -42,13 +40,7 @@ def _lay_nodes(topology: Topology, fabric: Fabric, number: dict[str, int]) -> No
 
 
 def _lay_cable(topology: Topology, index: int, cable: Link, number: dict[str, int], used: list[int]) -> None:
-    ends = []
-    for end in (cable.a, cable.b):
-        if end not in number:
-            raise ConfigError(f"{topology.fabric.name}: a link names {end!r}, which is not among the nodes")
-        ends.append(number[end])
-    if ends[0] == ends[1]:
-        raise ConfigError(f"{topology.fabric.name}: a link joins {cable.a!r} to itself")
+    ends = [number[cable.a], number[cable.b]]
     tiers = sorted(int(topology.node_tier[end]) for end in ends)
     for way in (0, 1):
         link = 2 * index + way

@@ -16,6 +16,8 @@ Ports of a switch: 0 .. down-1 towards the hosts, then the uplinks or long links
 from __future__ import annotations
 
 import dataclasses
+import difflib
+import re
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeVar
@@ -25,6 +27,7 @@ import numpy.typing as npt
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
+from openmrc.fabric.yaml_file import Where
 
 Ints = npt.NDArray[np.int64]
 MOST_NICS = 1 << 22
@@ -191,48 +194,87 @@ def shape_rows(shapes: tuple[PlaneShape, ...]) -> Ints:
     return np.array([dataclasses.astuple(shape) for shape in shapes], dtype=np.int64).reshape(-1, len(ShapeColumn))
 
 
-def check(fabric: Fabric, source: str = "fabric") -> None:
-    """Refuse a description whose numbers cannot be built; the text says why and what would work."""
+def check(fabric: Fabric, source: str | Where = "fabric") -> None:
+    """Refuse a description whose numbers cannot be built; the text says where, why, and what would work.
+
+    `source` is what it is called, or finds the line of a place in it.
+    """
+    where = _where(source)
     if fabric.is_regular:
         if fabric.links:
-            raise ConfigError(f"{source}: `links` without `nodes`; give both, or `hosts` and `planes`")
-        plane_shapes(fabric, source)
+            raise ConfigError(f"{where('$.links')}: `links` without `nodes`; give both, or `hosts` and `planes`")
+        plane_shapes(fabric, where)
         return
     if fabric.hosts or fabric.planes or fabric.sites:
         raise ConfigError(
-            f"{source}: `nodes` and `links` stand alone; `hosts`, `planes` and `sites` are for regular ones"
+            f"{where('$.nodes')}: `nodes` and `links` stand alone; `hosts`, `planes` and `sites` are for regular ones"
         )
     if not fabric.links:
-        raise ConfigError(f"{source}: `nodes` without `links`; give at least one link")
-    _check_domains(fabric, sum(node.kind == "nic" for node in fabric.nodes), 1, source)
+        raise ConfigError(f"{where('$.nodes')}: `nodes` without `links`; give at least one link")
+    _check_domains(fabric, sum(node.kind == "nic" for node in fabric.nodes), 1, where)
+    _check_names(fabric, where)
 
 
-def plane_shapes(fabric: Fabric, source: str = "fabric") -> tuple[PlaneShape, ...]:
+def _where(source: str | Where) -> Where:
+    return (lambda place: source) if isinstance(source, str) else source
+
+
+def _check_names(fabric: Fabric, where: Where) -> None:
+    """Refuse names given twice, and links that join nothing."""
+    known: set[str] = set()
+    for index, node in enumerate(fabric.nodes):
+        if node.name in known:
+            raise ConfigError(f"{where(f'$.nodes[{index}]')}: two nodes are called {node.name!r}")
+        known.add(node.name)
+    if all(node.kind != "nic" for node in fabric.nodes):
+        raise ConfigError(f"{where('$.nodes')}: no node is a NIC; `kind: nic` would make one")
+    for index, link in enumerate(fabric.links):
+        place = where(f"$.links[{index}]")
+        for end in (link.a, link.b):
+            if end not in known:
+                near = difflib.get_close_matches(end, known, 1, 0)
+                raise ConfigError(f"{place}: a link names {end!r}, which is not among the nodes; {near[0]!r} is")
+        if link.a == link.b:
+            raise ConfigError(f"{place}: a link joins {link.a!r} to itself")
+
+
+def plane_shapes(fabric: Fabric, source: str | Where = "fabric") -> tuple[PlaneShape, ...]:
     """Return the shape of every plane of a regular fabric, nodes and links numbered through."""
+    where = _where(source)
     if fabric.hosts is None or not fabric.planes:
         missing = "hosts" if fabric.hosts is None else "planes"
         raise ConfigError(
-            f"{source}: `{missing}` is missing; a fabric needs `hosts` and `planes`, or `nodes` and `links`"
+            f"{where('$')}: `{missing}` is missing; a fabric needs `hosts` and `planes`, or `nodes` and `links`"
         )
-    _check_hosts(fabric, source)
+    _check_hosts(fabric, where)
     if sum(plane.count for plane in fabric.planes) > MOST_PLANES:
-        raise ConfigError(
-            f"{source}: {sum(plane.count for plane in fabric.planes)} planes; a NIC has at most {MOST_PLANES} ports"
-        )
-    shapes = []
+        count = sum(plane.count for plane in fabric.planes)
+        raise ConfigError(f"{where('$.planes')}: {count} planes; a NIC has at most {MOST_PLANES} ports")
+    shapes: list[PlaneShape] = []
     node, link = fabric.hosts.count * fabric.hosts.nics, 0
-    for index, plane in enumerate(fabric.planes_one_by_one()):
-        where = f"{source}: plane {index}"
-        shape = _numbered(_counted(fabric, plane, index, where), node, link)
-        node += shape.switches
-        link = shape.long_back + shape.long * shape.top_per_site
-        shapes.append(shape)
+    for entry, plane in enumerate(fabric.planes):
+        for _ in range(plane.count):
+            shape = _numbered(_placed(fabric, entry, len(shapes), where), node, link)
+            node += shape.switches
+            link = shape.long_back + shape.long * shape.top_per_site
+            shapes.append(shape)
     return tuple(shapes)
 
 
-def _check_hosts(fabric: Fabric, source: str) -> None:
+def _placed(fabric: Fabric, entry: int, index: int, where: Where) -> PlaneShape:
+    """Count a plane; a complaint about one of its tiers is given that tier's line."""
+    try:
+        return _counted(fabric, fabric.planes[entry], index, f"plane {index}")
+    except ConfigError as error:
+        tier = re.search(r"\b(t[012])\b", str(error))
+        place = f"$.planes[{entry}]" + (f".{tier[1]}" if tier else "")
+        raise ConfigError(f"{where(place)}: {error}") from None
+
+
+def _check_hosts(fabric: Fabric, where: Where) -> None:
     hosts = fabric.hosts
     assert hosts is not None
+    source = where("$.hosts")
     gpus = hosts.gpus or hosts.nics
     if gpus % hosts.nics:
         near = max(hosts.nics, gpus // hosts.nics * hosts.nics)
@@ -241,14 +283,14 @@ def _check_hosts(fabric: Fabric, source: str) -> None:
         raise ConfigError(f"{source}: hosts.count = {hosts.count} is odd and cannot be split; {hosts.count + 1} can")
     if hosts.count * hosts.nics > MOST_NICS:
         raise ConfigError(f"{source}: {hosts.count * hosts.nics} NICs are more than {MOST_NICS}, which would work")
-    _check_domains(fabric, gpus * hosts.count, gpus // hosts.nics, source)
+    _check_domains(fabric, gpus * hosts.count, gpus // hosts.nics, where)
 
 
-def _check_domains(fabric: Fabric, gpus: int, of_nic: int, source: str) -> None:
+def _check_domains(fabric: Fabric, gpus: int, of_nic: int, where: Where) -> None:
     """Refuse scale-up domains that leave GPUs over, or that part the GPUs of a NIC."""
     if fabric.scale_up is None:
         return
-    size = fabric.scale_up.gpus
+    source, size = where("$.scale_up"), fabric.scale_up.gpus
     if size % of_nic:
         near = max(of_nic, size // of_nic * of_nic)
         raise ConfigError(f"{source}: scale_up.gpus = {size} parts the {of_nic} GPUs of a NIC; {near} would not")

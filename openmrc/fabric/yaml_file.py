@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +30,9 @@ _Loader.yaml_implicit_resolvers = {
 _Loader.add_implicit_resolver(_BOOL, re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
 
 
+Where = Callable[[str], str]  # a place such as "$.planes[0].t0" -> FILE:LINE, as far down as the document has it
+
+
 def decode(path: str | Path, kind: type[_T]) -> _T:
     """Read one YAML document into `kind`; unknown keys and wrong values are refused."""
     return decode_text(read_text(path), kind, str(path))
@@ -36,6 +40,11 @@ def decode(path: str | Path, kind: type[_T]) -> _T:
 
 def decode_text(text: str, kind: type[_T], source: str) -> _T:
     """Decode YAML text into `kind`; `source` is what complaints call it."""
+    return decode_placed(text, kind, source)[0]
+
+
+def decode_placed(text: str, kind: type[_T], source: str) -> tuple[_T, Where]:
+    """Decode YAML text, and return beside it what tells where in the text something stands, for later complaints."""
     check_shape(text, source)
     loader = _Loader(text)
     try:
@@ -47,7 +56,7 @@ def decode_text(text: str, kind: type[_T], source: str) -> _T:
     finally:
         loader.dispose()
     try:
-        return msgspec.convert(data, kind)
+        return msgspec.convert(data, kind), lambda place: source + _line_of(root, f" - at `{place}`")
     except msgspec.ValidationError as error:
         raise ConfigError(f"{source}{_line_of(root, str(error))}: {error}") from None
 
