@@ -57,6 +57,7 @@ def begin(engine: Engine, now: int, qp: int, active_per_lane: int, min_active: i
         lane.reverse = lane.ev_base
         lane.reverse_ok = 1
         lane.reverse_probe = 0
+        lane.risen_at = 0
         shuffle(engine, row.endpoint, index)
 
 
@@ -96,15 +97,27 @@ def on_trimmed(engine: Engine, now: int, ev: int) -> None:
 
 @rare_kernel
 def on_lost(engine: Engine, now: int, ev: int, sent_at: int) -> None:
-    """A packet of this EV vanished; what was sent before the EV came back says nothing new."""
+    """A packet of this EV vanished; what was sent before the EV came back says nothing new.
+
+    Nor does a packet that a dead port took with it: the port is to blame, here or at the peer, and when it is back
+    its EVs are as good as they were (MRC §9.3.2).
+    """
     row = engine.evs[ev]
     row.lost += 1
-    if sent_at < row.restored_at:
+    lane = engine.lanes[row.lane]
+    if sent_at < max(row.restored_at, lane.risen_at) or not _port_works(engine, row.lane):
         return
     row.losses += 1
     if row.losses >= _params(engine, ev).loss_threshold:
         row.losses = 0
         happen(engine, now, ev, EvEvent.LOST)
+
+
+@kernel
+def _port_works(engine: Engine, lane: int) -> bool:
+    row = engine.lanes[lane]
+    qp = engine.qps[row.qp]
+    return (engine.endpoints[qp.endpoint].ports_up & engine.peers[qp.peer].ports_up) >> row.port & 1 == 1
 
 
 @kernel

@@ -152,7 +152,7 @@ def _live_qp(engine: Engine, endpoint: int, peer: int) -> int:
 
 @rare_kernel
 def _wake_lanes(engine: Engine, now: int, endpoint: int, peer: int, risen: int) -> None:
-    """Probe the bad EVs of ports that came back, of one peer's queue pairs or of all."""
+    """Note that ports came back, of one peer's queue pairs or of all, and probe their bad EVs."""
     node = engine.endpoints[endpoint]
     if risen == 0:
         return
@@ -161,4 +161,5 @@ def _wake_lanes(engine: Engine, now: int, endpoint: int, peer: int, risen: int) 
         if receives_data(row.state) and (peer == NONE or row.peer == peer):
             for lane in range(row.lane_base, row.lane_base + row.lane_count):
                 if (risen >> engine.lanes[lane].port) & 1 == 1:
+                    engine.lanes[lane].risen_at = now
                     paths.wake_lane(engine, now, lane)

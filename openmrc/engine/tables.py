@@ -294,6 +294,7 @@ class Lane:
     reverse_ok: Int
     reverse_probe: Int  # 1: an EV probe is out
     reverse_candidate: Int  # EV row that probe travels on
+    risen_at: Int  # ps, when the port came back, here or at the peer
 
 
 class Slot:

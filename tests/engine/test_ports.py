@@ -163,6 +163,41 @@ def test_update_concerns_its_sender_only() -> None:
     assert endpoint.peer(1).ports_up == 0b0001
 
 
+def losses_blamed(endpoint: Endpoint, port: int) -> int:
+    """How many values of a port are assumed bad after silence."""
+    endpoint.all_sent()
+    endpoint.waits(endpoint.now / us(1) + 1500)
+    return sum(endpoint.ev(entropy_of(port, k)).state == EvState.ASSUMED_BAD for k in range(2))
+
+
+@pytest.mark.clause("port-down-losses")
+@pytest.mark.parametrize("side", ["here", "peer"])
+def test_packets_that_a_dead_port_took_with_it_are_not_held_against_its_values(side: str) -> None:
+    for down in (False, True):
+        endpoint = Endpoint()
+        endpoint.write(40 * MTU)
+        endpoint.all_sent()
+        endpoint.waits(5)
+        if down and side == "here":
+            endpoint.set_port(2, 0)
+            endpoint.set_port(2, 1)
+        elif down:
+            endpoint.receives(request(UPDATE, 0xF000, port_status_mask=0b10110))
+            endpoint.receives(request(UPDATE, 0xF000, port_status_mask=0b11110))
+        assert (losses_blamed(endpoint, 2) == 0) == down
+        assert losses_blamed(endpoint, 1) > 0
+
+
+@pytest.mark.clause("port-down-losses")
+def test_losses_on_a_port_that_is_still_down_are_not_held_against_its_values() -> None:
+    endpoint = Endpoint()
+    endpoint.write(40 * MTU)
+    endpoint.all_sent()
+    endpoint.receives(request(UPDATE, 0xF000, port_status_mask=0b10110))
+    assert losses_blamed(endpoint, 2) == 0
+    assert losses_blamed(endpoint, 1) > 0
+
+
 @pytest.mark.clause("endpoint-response")
 @pytest.mark.parametrize("op", [UPDATE, EV_PROBE], ids=["update", "probe"])
 def test_request_is_answered_at_once_on_the_path_it_came_by(op: EndpointOp) -> None:
