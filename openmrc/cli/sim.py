@@ -36,6 +36,13 @@ def run(
     until: Annotated[str, typer.Option(help="Simulated time at which a --tm run is given up.")] = "10s",
     seed: Annotated[int | None, typer.Option(min=0, help="Instead of the scenario's.")] = None,
     threads: Threads = 1,
+    capture: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST", help="Write this NIC's packets to HOST.pcapng: a number, or a name such as h3."),
+    ] = None,
+    check_tables: Annotated[
+        bool, typer.Option("--check-tables", help="First compare every EV's path with the fabric's uSID tables.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for the results [runs/NAME; none with --tm].")] = None,
     as_json: Json = False,
 ) -> None:
@@ -52,7 +59,26 @@ def run(
     else:
         carried = _transport(transport, load_balancing, qps, mtu)
         wanted = _of_matrix(cast("Path", tm), cast("Path", topo), carried, cm_start_unit, until)
-    _run(wanted, seed, threads, out, as_json)
+    wanted = _changed(wanted, seed, capture, check_tables)
+    if wanted.capture is not None and out is None:
+        raise ConfigError("--capture: give --out FOLDER, where the capture files go")
+    _run(wanted, threads, out, as_json)
+
+
+def _changed(scenario: Scenario, seed: int | None, capture: list[str] | None, check_tables: bool) -> Scenario:
+    """Return the scenario with what the command line adds to it."""
+    import msgspec
+
+    from openmrc.sim.scenario import Capture
+
+    changes: dict[str, Any] = {"check_tables": True} if check_tables else {}
+    if seed is not None:
+        changes["seed"] = seed
+    if capture:
+        hosts = tuple(host for word in capture for host in word.split(",") if host)
+        rest = msgspec.structs.asdict(scenario.capture) if scenario.capture else {}
+        changes["capture"] = Capture(**{**rest, "hosts": hosts})
+    return msgspec.structs.replace(scenario, **changes)
 
 
 def _transport(name: TransportName, load_balancing: LoadBalancing | None, qps: int, mtu: int) -> Transport:
@@ -72,16 +98,12 @@ def _of_matrix(tm: Path, topo: Path, transport: Transport, unit: StartUnit, unti
     return Scenario(name=tm.stem, fabric=load(topo), transport=transport, workloads=(matrix,), until=until)
 
 
-def _run(scenario: Scenario, seed: int | None, threads: int, out: Path | None, as_json: bool) -> None:
-    import msgspec
-
+def _run(scenario: Scenario, threads: int, out: Path | None, as_json: bool) -> None:
     from openmrc.report.folder import Stream, write
     from openmrc.report.terminal import ProgressLine, show
     from openmrc.sim.results import summary
     from openmrc.sim.simulate import simulate
 
-    if seed is not None:
-        scenario = msgspec.structs.replace(scenario, seed=seed)
     listeners: list[ProgressLine | Stream] = [ProgressLine(), *([Stream(out)] if out is not None else [])]
 
     def tell(status: Status) -> None:

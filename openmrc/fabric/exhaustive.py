@@ -36,7 +36,7 @@ def check_all(plan: UsidPlan, tables: Tables) -> Count:
         lookup = Lookup(topology, tables, sids.block)
         for how, source, destination in _pairs(sids.shape):
             for choice in choices_of(sids.shape, how):
-                stack, trace = _named(sids, source, destination, how, choice)
+                stack, trace = named(sids, source, destination, how, choice)
                 walked = walk(topology, tables, lookup, cabling, source, sids.shape.plane, stack)
                 good = (walked.fate == Fate.ARRIVED) & (walked.last == destination)
                 good &= (walked.trace[:, : trace.shape[1]] == trace).all(axis=1)
@@ -66,7 +66,7 @@ def _pairs(shape: PlaneShape) -> Iterator[tuple[Relation, Ints, Ints]]:
                 yield each, source[which], destination[which]
 
 
-def _named(sids: PlaneSids, source: Ints, destination: Ints, how: Relation, choice: Choice) -> tuple[Ints, Ints]:
+def named(sids: PlaneSids, source: Ints, destination: Ints, how: Relation, choice: Choice) -> tuple[Ints, Ints]:
     """Return the stacks, and the traces that the name of the path promises: each stop consumes its own uSID."""
     shape = sids.shape
     there, port = shape.t0_of(destination), shape.t0_port_of(destination)

@@ -125,8 +125,13 @@ class UsidPlan:
 
     def identity(self, plane: int, nic: int) -> str:
         """Return a NIC's own address, used inside a tunnel; outside all uSID blocks."""
-        high, low = divmod(nic + 1, 1 << 16)
-        return f"fd00{f':{plane:x}' if plane else ''}::{f'{high:x}:' if high else ''}{low:x}"
+        return identity(plane, nic)
+
+
+def identity(plane: int, nic: int) -> str:
+    """Return what `UsidPlan.identity` does, for fabrics without uSIDs too."""
+    high, low = divmod(nic + 1, 1 << 16)
+    return f"fd00{f':{plane:x}' if plane else ''}::{f'{high:x}:' if high else ''}{low:x}"
 
 
 def address_text(block: int, sids: list[int]) -> str:

@@ -27,7 +27,7 @@ from openmrc.live.system import (
 )
 from openmrc.live.tables import ARRIVALS, CONTROL_WORDS, DATAGRAM, IN, NAME_BYTES, Wires
 from openmrc.wire import codec, icrc
-from openmrc.wire.codes import Trim, WireStatus
+from openmrc.wire.codes import CONGESTED, Trim, WireStatus
 from openmrc.wire.entropy import entropy
 from openmrc.wire.packet import NOWHERE
 
@@ -37,7 +37,6 @@ _TCLASS = IPPROTO_IPV6 | IPV6_TCLASS << 32
 _FLOW = IPPROTO_IPV6 | IPV6_FLOWINFO << 32
 _DROPS = SOL_SOCKET | SO_RXQ_OVFL << 32
 _CONTROL_HEADER = 16  # bytes of a struct cmsghdr
-_CONGESTED = 3  # ECN codepoint CE (RFC 3168)
 _INET = 2
 _HASH = 0x01000193
 _LOW31 = 0x7FFFFFFF
@@ -128,7 +127,7 @@ def _deliver(engine: Engine, wires: Wires, index: int, at: int, length: int) -> 
     packet.entropy = train.entropy
     packet.port = train.plane
     packet.source = train.number
-    packet.marked = 1 if train.tos & 3 == _CONGESTED else 0
+    packet.marked = 1 if train.tos & 3 == CONGESTED else 0
     packet.trimmed = wires.trims[train.tos >> 2, 0]
     if train.cut == 1:
         packet.trimmed = Trim.TRIMMED

@@ -26,17 +26,8 @@ from openmrc.live.tables import (
 )
 from openmrc.live.tuning import TRAIN_BYTES
 from openmrc.units import NEVER, PS_PER_NS
-from openmrc.wire.codes import TrafficClass, Trim
+from openmrc.wire.codes import DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, Trim
 
-# MRC leaves the numbers to deployments; these are the ones public examples use.
-DSCP = {
-    TrafficClass.CONTROL: 46,
-    TrafficClass.TRIMMABLE: 4,
-    TrafficClass.TRIMMABLE_RETX: 8,
-    TrafficClass.NO_TRIM: 0,
-}
-DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP = 12, 16
-ECT0 = 2  # ECN-capable transport (RFC 3168)
 MAX_BELLS = 256
 HELD = 4096  # packets that impairments can hold back
 CAPTURED = 2048  # packets between two writes of a capture file

@@ -17,11 +17,15 @@ import numpy as np
 
 from openmrc import __version__
 from openmrc.errors import ConfigError
+from openmrc.fabric.usid import identity
 from openmrc.report.simulation import report
+from openmrc.sim.captures import Writer
 from openmrc.sim.results import Run
 from openmrc.sim.scenario import Scenario
 from openmrc.sim.simulate import Status
+from openmrc.sim.tables import Routing
 from openmrc.units import NEVER, PS_PER_US
+from openmrc.wire.pcapng import PcapngWriter
 
 
 def write(run: Run, scenario: Scenario, summary: dict[str, Any], folder: Path) -> list[str]:
@@ -32,7 +36,7 @@ def write(run: Run, scenario: Scenario, summary: dict[str, Any], folder: Path) -
     _put(folder / "manifest.json", json.dumps(told, indent=1) + "\n")
     if scenario.report.html:
         _put(folder / "report.html", report(run, summary, told, scenario.report.title))
-    return write_tables(run, folder)
+    return write_tables(run, folder) + write_captures(run, scenario, folder)
 
 
 class Stream:
@@ -84,7 +88,35 @@ def write_tables(run: Run, folder: Path) -> list[str]:
         return [str(error)]
     polars.DataFrame(sample_columns(run)).write_parquet(folder / "samples.parquet")
     polars.DataFrame(flow_columns(run)).write_parquet(folder / "flows.parquet")
+    if run.samples.series:
+        polars.DataFrame(path_columns(run)).write_parquet(folder / "paths.parquet")
+    if run.samples.windows:
+        polars.DataFrame(window_columns(run)).write_parquet(folder / "windows.parquet")
     return []
+
+
+def write_captures(run: Run, scenario: Scenario, folder: Path) -> list[str]:
+    """Write a capture file for each captured host, one interface a plane; say where a limit was met."""
+    if run.captured is None or scenario.capture is None:
+        return []
+    notes = []
+    by_tables = run.network.routing == Routing.ENTROPY
+    made = Writer(run.topology, run.captured, scenario.capture.snaplen, by_tables=by_tables)
+    for nic in run.capture.nics:
+        name = run.topology.name(nic)
+        path = folder / f"{name}.pcapng"
+        draft = path.with_name(path.name + ".part")
+        with draft.open("wb") as file:
+            planes = range(int(run.topology.link_plane.max()) + 1)
+            writer = PcapngWriter(file, [f"plane {plane} {identity(plane, nic)}" for plane in planes])
+            for frame in made.frames(nic):
+                writer.write(frame.plane, frame.time_ns, frame.data, original_length=frame.original_length)
+        draft.replace(path)
+        beyond = run.captured.taps[nic].passed
+        if beyond:
+            limit = run.capture.limit
+            notes.append(f"{path.name} ends at its limit of {limit:,} packets; {beyond:,} later ones are not in it")
+    return notes
 
 
 def _polars() -> Any:
@@ -105,6 +137,21 @@ def sample_columns(run: Run) -> dict[str, Any]:
         "links": [group.name for group in groups] * moments,
     }
     return columns | {name: values.ravel() for name, values in samples.values.items()}
+
+
+def path_columns(run: Run) -> dict[str, Any]:
+    """Return what the transport told of all paths together: a row a moment."""
+    return {"at_us": run.samples.at / PS_PER_US} | run.samples.series
+
+
+def window_columns(run: Run) -> dict[str, Any]:
+    """Return the windows of the watched connections: a row per moment and connection."""
+    samples, traffic = run.samples, run.work.traffic
+    moments, watched = len(samples.at), samples.flows
+    columns: dict[str, Any] = {"at_us": np.repeat(samples.at / PS_PER_US, len(watched))}
+    for side in ("source", "destination"):
+        columns[side] = np.tile(getattr(traffic, side)[watched], moments)
+    return columns | {name: values.ravel() for name, values in samples.windows.items()}
 
 
 def flow_columns(run: Run) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from openmrc.sim.traffic import Traffic
 from openmrc.sim.uet import UetTransport
 from openmrc.sim.uet_tables import Spraying
 
-_OWN = ("settings", "network", "name", "spraying", "qps", "recovery", "spray")  # fields that hold the others
+_OWN = ("settings", "network", "name", "spraying", "qps", "recovery", "spray", "capture")  # fields that hold the others
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from openmrc.engine import endpoint
 from openmrc.engine.messages import PostStatus
 from openmrc.engine.states import EvEvent
 from openmrc.engine.tables import NONE, CompletionKind, Engine, EventKind, WcStatus
-from openmrc.sim import harness
+from openmrc.sim import harness, tap
 from openmrc.sim.mrc_frames import Frame, pack, unpack
 from openmrc.sim.tables import Network, Service
 from openmrc.sim.traffic import Side
@@ -31,6 +31,8 @@ class Tally:
     probes_answered: Int  # EVs that came back
     probe_marked: Int
     least_bad: Int
+    local_ports: Int  # changes of its own ports
+    peer_ports: Int  # Port Status Updates that changed something
     qp_errors: Int
 
 
@@ -40,6 +42,7 @@ class Mrc(NamedTuple):
     engine: Engine
     frames: Table[Frame]
     tallies: Table[Tally]
+    tapped: tap.Taps
 
 
 @harness.receive.variant(Mrc)
@@ -53,6 +56,8 @@ def _receive(state: Mrc, network: Network, shard: int, now: int, nic: int, hop: 
     packet.source = row.source
     packet.marked = row.marked
     packet.trimmed = row.trimmed
+    if len(state.tapped.taps) > 0:
+        tap.arrived(state.tapped, engine, network, shard, now, nic, hop)
     endpoint.receive(engine, now, nic, shard)
 
 
@@ -61,6 +66,8 @@ def _next_packet(state: Mrc, network: Network, shard: int, now: int, nic: int, f
     engine = state.engine
     if endpoint.next_packet(engine, now, nic, free_ports, shard) == 0:
         return 0
+    if len(state.tapped.taps) > 0:
+        tap.sent(state.tapped, shard, now, nic)
     packet = engine.packets[shard]
     row = network.hops[hop]
     pack(engine.packets, state.frames, shard, row.frame)
@@ -121,11 +128,21 @@ def _count_events(state: Mrc, nic: int) -> None:
 def _count(state: Mrc, nic: int, event: int) -> None:
     row = state.engine.events[event]
     tally = state.tallies[nic]
-    if row.kind == EventKind.QP_ERROR:
-        tally.qp_errors += 1
-    if row.kind != EventKind.EV_STATE:
-        return
-    match row.cause:
+    match row.kind:
+        case EventKind.QP_ERROR:
+            tally.qp_errors += 1
+        case EventKind.LOCAL_PORTS:
+            tally.local_ports += 1
+        case EventKind.PEER_PORTS:
+            tally.peer_ports += 1
+        case EventKind.EV_STATE:
+            _count_cause(state, nic, row.cause)
+
+
+@kernel
+def _count_cause(state: Mrc, nic: int, cause: int) -> None:
+    tally = state.tallies[nic]
+    match cause:
         case EvEvent.LOST:
             tally.lost += 1
         case EvEvent.SACK_ALWAYS_SKIP:

@@ -30,8 +30,9 @@ from openmrc.sim.network import NetworkSettings, column
 from openmrc.sim.reach import reaches
 from openmrc.sim.switch import T0_DIGIT, T1_DIGIT
 from openmrc.sim.tables import Network, Routing
+from openmrc.sim.tap import Capture, taps
 from openmrc.sim.traffic import Traffic
-from openmrc.units import ps_from_us, us_from_ps
+from openmrc.units import PS_PER_US, ps_from_us, us_from_ps
 
 Ints = NDArray[np.int64]
 
@@ -53,6 +54,7 @@ class MrcTransport:
     timeout_us: float = 131.0
     linear_count: int = 7
     exponential_count: int = 7
+    capture: Capture = field(default_factory=Capture)
     name: str = "mrc"
 
     def network_settings(self) -> NetworkSettings:
@@ -71,6 +73,26 @@ class MrcTransport:
         windows = column(state.engine.peers, "cwnd")
         totals["cwnd_mean"] = float(windows.mean()) if len(windows) else 0.0
         return totals
+
+    def series(self, state: Mrc) -> dict[str, int]:
+        """Return EV transitions and port changes by cause, and how many EVs are out of use now."""
+        engine = state.engine
+        told = {name: int(column(state.tallies, name).sum()) for name in Tally.__annotations__}
+        told["evs_out"] = int((column(engine.qps, "ev_count") - column(engine.qps, "good_evs")).sum())
+        told["retransmitted"] = int(column(engine.qps, "retransmitted").sum())
+        return told
+
+    def windows(self, state: Mrc, network: Network, flows: Ints) -> dict[str, NDArray[Any]]:
+        """Return the window towards each flow's destination, what of it is used, and the round trip."""
+        qp = column(network.flows, "handle")[flows]
+        peer = column(state.engine.qps, "peer")[qp]
+        peers = state.engine.peers
+        return {
+            "cwnd_bytes": column(peers, "cwnd")[peer],
+            "inflight_bytes": column(peers, "inflight")[peer],
+            "srtt_us": column(peers, "srtt")[peer] / PS_PER_US,
+            "good_evs": column(state.engine.qps, "good_evs")[qp],
+        }
 
 
 def fitted(topology: Topology, network: NetworkSettings, settings: Settings | None) -> Settings:
@@ -130,7 +152,8 @@ def _build(transport: MrcTransport, topology: Topology, traffic: Traffic, networ
     _open_peers(engine, ends)
     _open_all(engine, openings, common, fans)
     column(network.flows, "handle")[:] = np.append(ends.row_of_source, -1)[wires.of_message]
-    return Mrc(engine, table(Frame, len(network.hops)), table(Tally, topology.nics))
+    kept = taps(engine, topology.nics, transport.capture)
+    return Mrc(engine, table(Frame, len(network.hops)), table(Tally, topology.nics), kept)
 
 
 class _Ends:

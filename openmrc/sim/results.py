@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,9 @@ from openmrc import __version__
 from openmrc.fabric.topology import LinkTier, Topology
 from openmrc.sim.network import NetworkSettings
 from openmrc.sim.run import Results
-from openmrc.sim.samples import Samples
+from openmrc.sim.samples import Samples, Span
+from openmrc.sim.table_check import TableCheck
+from openmrc.sim.tap import Capture, Taps
 from openmrc.sim.timeline import Event
 from openmrc.sim.workloads.joined import Work
 from openmrc.units import NEVER, PS_PER_S, PS_PER_US
@@ -44,6 +46,10 @@ class Run:
     threads: int
     events: list[Event] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    spans: Sequence[Span] = ()  # with finer samples
+    captured: Taps | None = None
+    capture: Capture = field(default_factory=Capture)
+    tables: TableCheck | None = None  # what `check_tables` compared
 
     @property
     def span(self) -> int:
@@ -89,6 +95,10 @@ def summary(run: Run) -> dict[str, Any]:
     }
     if "step" in run.work.marks:
         told["step_us"] = step_times(run)
+    if run.captured is not None:
+        told["captures"] = [_captured(run, run.captured, nic) for nic in run.capture.nics]
+    if run.tables is not None:
+        told["tables_checked"] = asdict(run.tables)
     return told | machine(run)
 
 
@@ -163,6 +173,11 @@ def _payload(run: Run) -> NDArray[np.float64]:
     arrived = np.maximum(0, links["data_bytes"] - links["lost"] * whole)
     payload: NDArray[np.float64] = arrived * (run.network.mtu / whole)
     return payload
+
+
+def _captured(run: Run, tapped: Taps, nic: int) -> dict[str, Any]:
+    tap = tapped.taps[nic]
+    return {"host": run.topology.name(nic), "packets": tap.count, "limit": tap.limit, "beyond_limit": tap.passed}
 
 
 def _queues(run: Run) -> dict[str, float]:

@@ -185,14 +185,17 @@ def run(
     sample: int = 0,
     observe: Callable[[World], None] | None = None,
     scale_up: bool = True,
+    begin: Callable[[World], None] | None = None,
 ) -> Results:
     """Simulate; `until` and `sample` (the interval of samples, 0: none) in ps. Ctrl-C ends it with what there is.
 
-    `observe` is given the world after every window, to read. Without `scale_up`, messages within a scale-up domain
-    take the fabric as well.
+    `begin` is given the world before the first window, `observe` after every window, to read. Without `scale_up`,
+    messages within a scale-up domain take the fabric as well.
     """
     begun = time.perf_counter()
     world = prepare(topology, traffic, transport, network, broken, seed, threads, scale_up)
+    if begin is not None:
+        begin(world)
     ready = time.perf_counter()
     samples: list[Sample] = []
     next_sample = [sample]

@@ -1,24 +1,28 @@
-"""What the network looked like over time: counters of every plane and tier at moments, and the depth of queues.
+"""What network and transport looked like over time: counters of every plane and tier, queues, paths, windows.
 
 A `Recorder` is asked between windows. Without a fixed interval it starts fine and, each time it holds twice what a
-chart can show, forgets every second sample and goes on half as fine: so the length of a run need not be known.
+chart can show, forgets every second sample and goes on half as fine: so the length of a run need not be known. Around
+chosen moments - the faults - it is finer, and forgets nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.fabric.topology import LinkTier, Topology
 from openmrc.sim.tables import BYTE_TIME_BITS, Network
+from openmrc.units import NEVER
 
 Ints = NDArray[np.int64]
 
 KEPT = 256  # samples, without a fixed interval: up to twice as many, at least as many
-_PS_PER_BYTE_RATE = 8 * 10**12
+FINE = 96  # samples of a span around a fault
+FEW, LARGE = 24, 100_000  # the same in a fabric with more links than this, where a sample takes long
 
 COUNTERS = {  # of a group's links, since the beginning
     "data_packets": ("ports", "data_packets"),
@@ -46,30 +50,86 @@ class Group:
         return f"{lower}>{upper}" if self.up else f"{upper}>{lower}"
 
 
+@dataclass(frozen=True)
+class Span:
+    """A time in which samples are finer (ps)."""
+
+    begin: int
+    end: int
+
+
+@runtime_checkable
+class Observed(Protocol):
+    """A transport that tells of itself over time."""
+
+    def series(self, state: Any) -> dict[str, int]:
+        """Return totals since the beginning, and what is true at this moment, by name."""
+
+    def windows(self, state: Any, network: Network, flows: Ints) -> dict[str, NDArray[Any]]:
+        """Return what is true of some flows' connections at this moment, by name."""
+
+
 @dataclass
 class Samples:
-    """A row per moment; columns of `values` are the groups."""
+    """A row per moment; columns of `values` are the groups, of `windows` the watched flows."""
 
     groups: list[Group]
     at: Ints  # ps
     values: dict[str, Ints]  # COUNTERS and GAUGES: (moments, groups)
+    is_regular: NDArray[np.bool_]  # by moment: one of those that cover the whole run
+    flows: Ints  # watched
+    series: dict[str, Ints]  # what the transport told: (moments,)
+    windows: dict[str, NDArray[Any]]  # of the flows' connections: (moments, flows)
 
     def total(self, name: str) -> Ints:
         """Return a counter over all groups."""
         summed: Ints = self.values[name].sum(axis=1)
         return summed
 
+    def rows(self, which: NDArray[Any]) -> Samples:
+        """Return some of the moments."""
+        return Samples(
+            self.groups,
+            self.at[which],
+            {name: values[which] for name, values in self.values.items()},
+            self.is_regular[which],
+            self.flows,
+            {name: values[which] for name, values in self.series.items()},
+            {name: values[which] for name, values in self.windows.items()},
+        )
+
+    @property
+    def overview(self) -> Samples:
+        """Return the moments that cover the whole run evenly."""
+        return self.rows(self.is_regular)
+
+    def within(self, span: Span) -> Samples:
+        """Return the moments of a span."""
+        return self.rows((self.at >= span.begin) & (self.at <= span.end))
+
+
+@dataclass
+class _Moment:
+    at: int
+    values: dict[str, Ints]
+    series: dict[str, int]
+    windows: dict[str, NDArray[Any]]
+
 
 @dataclass
 class Recorder:
-    """Takes samples, at most one an interval."""
+    """Takes samples, at most one an interval; finer in `spans`."""
 
     topology: Topology
     every: int = 0  # ps; 0: as fine as the chart can show
+    spans: Sequence[Span] = ()
+    transport: object = None  # asked if it is `Observed`
+    flows: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # whose windows are recorded
     due: int = 0  # ps, the next sample
     _interval: int = 0
-    _at: list[int] = field(default_factory=list)
-    _taken: list[dict[str, Ints]] = field(default_factory=list)
+    _regular_due: int = 0
+    _regular: list[_Moment] = field(default_factory=list)
+    _fine: list[_Moment] = field(default_factory=list)
     _groups: list[Group] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -83,22 +143,43 @@ class Recorder:
         self._groups = [Group(int(code) // 8, LinkTier(int(code) // 2 % 4), bool(code % 2)) for code in known]
         self._interval = self.every or max(1, int(topology.link_delay.min()))
 
-    def take(self, now: int, network: Network) -> None:
+    def take(self, now: int, network: Network, state: Any = None) -> None:
         """Record this moment."""
+        moment = _Moment(now, self._of_network(now, network), {}, {})
+        if isinstance(self.transport, Observed):
+            moment.series = self.transport.series(state)
+            moment.windows = self.transport.windows(state, network, self.flows)
+        if now >= self._regular_due:
+            self._regular.append(moment)
+            self._thin()
+            self._regular_due = now + self._interval
+        else:
+            self._fine.append(moment)
+        self.due = min(self._regular_due, self._fine_after(now))
+
+    def _of_network(self, now: int, network: Network) -> dict[str, Ints]:
         taken = {name: self._sum(_column(network, *where)) for name, where in COUNTERS.items()}
         backlog = np.maximum(0, _column(network, "ports", "busy_until") - now)
         byte_time = _column(network, "ports", "byte_time")
         taken["queue_bytes"] = self._sum((backlog << BYTE_TIME_BITS) // byte_time)
         taken["queue_longest_ps"] = self._longest(backlog)
-        self._at.append(now)
-        self._taken.append(taken)
-        self._next(now)
+        return taken
 
-    def _next(self, now: int) -> None:
-        if not self.every and len(self._at) >= 2 * KEPT:
-            del self._at[1::2], self._taken[1::2]
+    def _thin(self) -> None:
+        if not self.every and len(self._regular) >= 2 * KEPT:
+            del self._regular[1::2]
             self._interval *= 2
-        self.due = now + self._interval
+
+    def _fine_after(self, now: int) -> int:
+        """Return when the next sample within a span is due (ps)."""
+        count = FINE if self.topology.links < LARGE else FEW
+        due = NEVER
+        for span in self.spans:
+            if now < span.begin:
+                due = min(due, span.begin)
+            elif now < span.end:
+                due = min(due, now + max(1, (span.end - span.begin) // count))
+        return due
 
     def _sum(self, values: NDArray[Any]) -> Ints:
         return self._grouped(np.add, values)
@@ -114,12 +195,21 @@ class Recorder:
         return result
 
     def samples(self) -> Samples:
-        """Return what was recorded."""
-        names = [*COUNTERS, *GAUGES]
-        empty = np.zeros((0, len(self._groups)), np.int64)
-        values = {name: np.array([taken[name] for taken in self._taken], np.int64).reshape(-1, empty.shape[1])
-                  for name in names}  # fmt: skip
-        return Samples(self._groups, np.array(self._at, np.int64), values)
+        """Return what was recorded, in order of time."""
+        regular = {moment.at for moment in self._regular}
+        moments = sorted([*self._regular, *self._fine], key=lambda moment: moment.at)
+        shape = (len(moments), len(self._groups))
+        last = moments[-1] if moments else _Moment(0, {}, {}, {})
+        return Samples(
+            groups=self._groups,
+            at=np.array([moment.at for moment in moments], np.int64),
+            values={name: np.array([moment.values[name] for moment in moments], np.int64).reshape(shape)
+                    for name in (*COUNTERS, *GAUGES)},
+            is_regular=np.array([moment.at in regular for moment in moments], np.bool_),
+            flows=self.flows,
+            series={name: np.array([moment.series[name] for moment in moments], np.int64) for name in last.series},
+            windows={name: np.array([moment.windows[name] for moment in moments]) for name in last.windows},
+        )  # fmt: skip
 
 
 def _column(network: Network, table: str, name: str) -> NDArray[Any]:

@@ -20,7 +20,9 @@ from openmrc.faults import Schedule
 from openmrc.sim.workloads.amounts import Duration
 from openmrc.sim.workloads.families import Workload
 from openmrc.sim.workloads.parameters import Parameters
+from openmrc.wire.pcapng import SNAPLEN
 
+HEADERS = 144  # bytes of a frame that hold its headers, whatever they are
 SCHEMA_FILE = Path(__file__).with_name("scenario.schema.json")
 
 LoadBalancing = Literal["oblivious", "bitmap", "reps", "mixed"]
@@ -53,6 +55,17 @@ class Sampling(_Part, frozen=True, kw_only=True):
     """Say what is recorded over time."""
 
     every: Duration | None = None  # unless said, the run's length is cut into some 200 samples
+    around_faults: Duration = "100us"  # after each fault, and half as long before it, samples are finer; 0us: never
+    flows: Annotated[int, Meta(ge=0, le=256)] = 12  # connections whose windows are recorded
+
+
+class Capture(_Part, frozen=True, kw_only=True):
+    """Say whose packets are written to capture files; MRC only."""
+
+    hosts: Annotated[tuple[int | str, ...], Meta(min_length=1)]  # NICs, by number or name
+    limit: Annotated[int, Meta(ge=1, le=10_000_000)] = 20_000  # packets of each; later ones are counted only
+    start: Duration = "0us"  # nothing is captured before
+    snaplen: Annotated[int, Meta(ge=HEADERS, le=SNAPLEN)] = HEADERS  # bytes of a frame; more takes payload in, as zeros
 
 
 class Report(_Part, frozen=True, kw_only=True):
@@ -84,6 +97,8 @@ class Scenario(_Part, frozen=True, kw_only=True):
     workloads: Annotated[tuple[Workload | Matrix, ...], Meta(min_length=1)]
     faults: tuple[dict[str, str | int | float | None], ...] = ()  # in the words of docs/simulator.md
     sampling: Sampling = Sampling()
+    capture: Capture | None = None
+    check_tables: bool = False  # compare every EV's path with the fabric's uSID tables before the run
     seed: Annotated[int, Meta(ge=0, lt=1 << 32)] = 1
     until: Duration = "10s"  # simulated; what has not finished then is reported as unfinished
     report: Report = Report()

@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from openmrc.errors import ConfigError
 from openmrc.fabric import topology as fabric_topology
 from openmrc.fabric.description import Fabric
 from openmrc.fabric.topology import Topology
 from openmrc.sim import matrix, timeline, triggers
+from openmrc.sim import scenario as scenarios
 from openmrc.sim.carriers import transport_of
 from openmrc.sim.faults import Faults
 from openmrc.sim.matrix import StartUnit
 from openmrc.sim.matrix_line import Failure
+from openmrc.sim.mrc import Mrc
+from openmrc.sim.mrc_build import MrcTransport
 from openmrc.sim.network import NetworkSettings, column
 from openmrc.sim.reach import nic_rate
 from openmrc.sim.results import Run
-from openmrc.sim.run import World, run
-from openmrc.sim.samples import Recorder
+from openmrc.sim.run import Transport, World, run
+from openmrc.sim.samples import Recorder, Span
 from openmrc.sim.scenario import Matrix, Scenario, schedule
+from openmrc.sim.table_check import TableCheck, check, flights_of
+from openmrc.sim.tap import Capture
 from openmrc.sim.workloads.amounts import ps_of
 from openmrc.sim.workloads.families import plan_of
 from openmrc.sim.workloads.joined import Work, joined
 from openmrc.sim.workloads.plan import Hosts, Plan
 
+Ints = NDArray[np.int64]
+
 NOTICE_S = 0.25  # wall time between two words of progress
+MOST_CAPTURED = 10_000_000  # packets of all captured hosts together, some 350 bytes each
+MOST_SPANS = 8  # faults around which samples are finer
 
 
 @dataclass(frozen=True)
@@ -109,19 +120,29 @@ def _matrix(workload: Matrix, topology: Topology) -> matrix.Matrix:
 def simulate(scenario: Scenario, threads: int = 1, tell: Tell | None = None) -> Run:
     """Run a scenario; Ctrl-C ends it early, with what there is."""
     prepared = prepare(scenario)
-    transport = transport_of(scenario.transport, prepared.topology)
-    every = scenario.sampling.every
-    recorder = Recorder(prepared.topology, ps_of(every) if every else 0)
+    topology = prepared.topology
+    transport = transport_of(scenario.transport, topology)
+    if scenario.capture is not None:
+        transport = _tapped(transport, scenario.capture, topology)
+    recorder = _recorder(scenario, prepared, transport)
     announcer = _Announcer(prepared, transport.network_settings(), tell) if tell else None
+    begun: list[World] = []
+    checked: list[TableCheck] = []
+
+    def begin(world: World) -> None:
+        begun.append(world)
+        recorder.flows = _watched(prepared.work, world, scenario.sampling.flows)
+        if scenario.check_tables:
+            checked.append(_check_tables(topology, world))
 
     def observe(world: World) -> None:
         if world.now >= recorder.due:
-            recorder.take(world.now, world.network)
+            recorder.take(world.now, world.network, world.state)
         if announcer is not None:
             announcer.notice(world)
 
     results = run(
-        prepared.topology,
+        topology,
         prepared.work.traffic,
         transport,
         broken=prepared.faults,
@@ -130,10 +151,11 @@ def simulate(scenario: Scenario, threads: int = 1, tell: Tell | None = None) -> 
         until=ps_of(scenario.until),
         observe=observe,
         scale_up=scenario.transport.scale_up,
+        begin=begin,
     )
     return Run(
         name=scenario.name,
-        topology=prepared.topology,
+        topology=topology,
         work=prepared.work,
         results=results,
         samples=recorder.samples(),
@@ -143,7 +165,67 @@ def simulate(scenario: Scenario, threads: int = 1, tell: Tell | None = None) -> 
         threads=threads,
         events=[event for event in prepared.events if event.at <= results.now],
         warnings=prepared.warnings,
+        spans=recorder.spans,
+        captured=begun[0].state.tapped if scenario.capture is not None else None,
+        capture=transport.capture if isinstance(transport, MrcTransport) else Capture(),
+        tables=checked[0] if checked else None,
     )
+
+
+def _tapped(transport: Transport, wanted: scenarios.Capture, topology: Topology) -> Transport:
+    """Return the transport with its packets at some NICs copied aside."""
+    if not isinstance(transport, MrcTransport):
+        raise ConfigError(f"capture: transport {transport.name} has no MRC packets; only mrc can be captured")
+    nics = tuple(sorted({_nic(topology, host) for host in wanted.hosts}))
+    if len(nics) * wanted.limit > MOST_CAPTURED:
+        raise ConfigError(
+            f"capture: {len(nics)} hosts x limit {wanted.limit} are more than {MOST_CAPTURED} packets; "
+            f"a limit of {MOST_CAPTURED // len(nics)} would do"
+        )
+    return dataclasses.replace(transport, capture=Capture(nics, wanted.limit, ps_of(wanted.start)))
+
+
+def _nic(topology: Topology, host: int | str) -> int:
+    named = topology.node_named(host) if isinstance(host, str) and not host.isdigit() else int(host)
+    if not 0 <= named < topology.nics:
+        raise ConfigError(f"capture: hosts: {host!r} is no NIC; they are 0 to {topology.nics - 1}, or such as h3")
+    return named
+
+
+def _recorder(scenario: Scenario, prepared: Prepared, transport: Transport) -> Recorder:
+    sampling = scenario.sampling
+    around = ps_of(sampling.around_faults)
+    return Recorder(
+        prepared.topology,
+        ps_of(sampling.every) if sampling.every else 0,
+        spans=spans_around([event.at for event in prepared.events if event.begins], around),
+        transport=transport,
+    )
+
+
+def spans_around(moments: list[int], length: int) -> list[Span]:
+    """Return what is looked at closely: from half a length before to a length after the first few moments."""
+    if length == 0:
+        return []
+    distinct = sorted(set(moments))[:MOST_SPANS]
+    return [Span(max(0, at - length // 2), at + length) for at in distinct]
+
+
+def _watched(work: Work, world: World, count: int) -> Ints:
+    """Return one flow of each of up to `count` connections of the fabric, evenly spread over them."""
+    traffic = work.traffic
+    flows = work.moving[column(world.network.flows, "inside")[work.moving] == 0]
+    _, firsts = np.unique(np.stack([traffic.source[flows], traffic.destination[flows]]), axis=1, return_index=True)
+    firsts = np.sort(firsts)
+    count = min(count, len(firsts))
+    watched: Ints = flows[firsts[np.arange(count) * len(firsts) // max(1, count)]]
+    return watched
+
+
+def _check_tables(topology: Topology, world: World) -> TableCheck:
+    if not isinstance(world.state, Mrc):
+        raise ConfigError("check_tables: only mrc has EVs that name a path in the fabric's tables")
+    return check(topology, world.network, flights_of(world.state.engine))
 
 
 class _Announcer:

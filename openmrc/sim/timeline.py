@@ -34,6 +34,7 @@ class Event:
 
     at: int  # ps
     text: str
+    begins: bool = True  # False: it ends what another one began
 
 
 class _State:
@@ -145,7 +146,13 @@ def _failed(topology: Topology, failure: Failure, path: str) -> Ints:
 
 def events(schedule: Schedule) -> list[Event]:
     """Return what the schedule does, in words, for a report."""
-    return [Event(step.at, f"{_words(step)} {step.where}") for step in schedule.steps]
+    return [Event(step.at, f"{_words(step)} {step.where}", _begins(step)) for step in schedule.steps]
+
+
+def _begins(step: Step) -> bool:
+    """Tell whether a step breaks anything."""
+    resting = Impairment()
+    return any(value != getattr(resting, word) for word, value in step.change.items())
 
 
 def _words(step: Step) -> str:

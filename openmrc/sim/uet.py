@@ -58,6 +58,17 @@ class UetTransport:
             "cwnd_mean": float(column(state.senders, "cwnd").mean()) if len(state.senders) else 0.0,
         }
 
+    def series(self, state: Uet) -> dict[str, int]:
+        """Return what was sent again so far."""
+        return {"retransmitted": int(column(state.senders, "retransmitted").sum())}
+
+    def windows(self, state: Uet, network: Network, flows: Any) -> dict[str, Any]:
+        """Return each flow's window, and what of it is used."""
+        return {
+            "cwnd_bytes": column(state.senders, "cwnd")[flows],
+            "inflight_bytes": column(state.senders, "in_flight")[flows],
+        }
+
 
 def _build(transport: UetTransport, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Uet:
     flows, nics, settings = traffic.messages, topology.nics, transport.network

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address
 
 from openmrc.errors import Malformed, Truncated, WireError
-from openmrc.wire.codes import UDP_PORTS_ACCEPTED
+from openmrc.wire.codes import DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, UDP_PORTS_ACCEPTED
 from openmrc.wire.icrc import icrc
 from openmrc.wire.ip import (
     IPV6_LENGTH,
@@ -26,7 +26,7 @@ from openmrc.wire.message import Message, parse
 from openmrc.wire.pcapng import Frame, LinkType
 from openmrc.wire.srv6 import Encapsulation, parse_encapsulation, parse_srh, shift
 
-DEFAULT_TRIMMED_DSCP = frozenset((12, 16))  # trimmed, trimmed at the last hop; each deployment chooses its own
+DEFAULT_TRIMMED_DSCP = frozenset((DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP))  # each deployment chooses its own
 DEEPEST_NESTING = 4  # IP headers around one packet
 _WRAPPING = (PROTOCOL_IPV4, PROTOCOL_IPV6, PROTOCOL_ROUTING)
 _VLAN_TAGS = (0x8100, 0x88A8)

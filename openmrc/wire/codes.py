@@ -83,6 +83,17 @@ class TrafficClass(IntEnum):
     NO_TRIM = 3
 
 
+# MRC leaves the numbers to deployments; these are the ones public examples use.
+DSCP = {
+    TrafficClass.CONTROL: 46,
+    TrafficClass.TRIMMABLE: 4,
+    TrafficClass.TRIMMABLE_RETX: 8,
+    TrafficClass.NO_TRIM: 0,
+}
+DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP = 12, 16
+ECT0, CONGESTED = 2, 3  # ECN codepoints (RFC 3168): capable transport, congestion experienced
+
+
 class WireStatus(IntEnum):
     """What became of some bytes that were to be a packet."""
 

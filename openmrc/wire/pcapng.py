@@ -59,10 +59,14 @@ class PcapngWriter:
             options = _option(_IF_NAME, name.encode()) + _option(_IF_TSRESOL, b"\x09") + _option(0, b"")
             self._write(_INTERFACE, _u16(link_type) + _u16(0) + _u32(SNAPLEN) + options)
 
-    def write(self, interface: int, time_ns: int, data: bytes, comment: str = "") -> None:
-        """Append a frame seen at `interface`, counted from 0 in the order given."""
+    def write(self, interface: int, time_ns: int, data: bytes, comment: str = "", original_length: int = 0) -> None:
+        """Append a frame seen at `interface`, counted from 0 in the order given.
+
+        `original_length` (bytes) is for a frame that was longer than what is left of it.
+        """
         kept = data[:SNAPLEN]
-        head = _u32(interface) + _u32(time_ns >> 32) + _u32(time_ns & 0xFFFFFFFF) + _u32(len(kept)) + _u32(len(data))
+        lengths = _u32(len(kept)) + _u32(max(original_length, len(data)))
+        head = _u32(interface) + _u32(time_ns >> 32) + _u32(time_ns & 0xFFFFFFFF) + lengths
         options = _option(_COMMENT, comment.encode()) + _option(0, b"") if comment else b""
         self._write(_ENHANCED, head + _padded(kept) + options)
 
