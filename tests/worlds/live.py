@@ -1,0 +1,312 @@
+"""The live side: record an endpoint behind real sockets, and replay a schedule through the live data path, in bytes.
+
+A replay runs `drive._turn` as it is. What it replaces is the kernel under it: the clock, recvmmsg and sendmmsg read and
+write the same structures in memory, with the schedule in the kernel's place.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from openmrc.engine import endpoint as doors
+from openmrc.engine.params import Settings
+from openmrc.live import arrive, drive, nic, pins, transmit
+from openmrc.live.addresses import PlaneAddress
+from openmrc.live.attributes import ContextAttr, PeerAddress
+from openmrc.live.context import Context
+from openmrc.live.motor import Motor
+from openmrc.live.remotes import Remotes
+from openmrc.live.system import BOTH_CONTROLS, IP_TOS, IPPROTO_IP, MessageHeader
+from openmrc.live.tables import BATCH, PORT_VALUES
+from openmrc.wire.codes import CONGESTED, DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, UDP_PORT, Trim
+from openmrc.wire.entropy import Placement
+from openmrc.wire.icrc import flow, is_intact, seal
+from openmrc.wire.layout import ICRC_LENGTH
+from openmrc.wire.packet import NOWHERE
+from tests.worlds.schedule import Recorder, Schedule, copied, headers_of, is_whole, length_of
+
+HEADER_WORDS = len(MessageHeader.__annotations__)
+MEMORY = 1 << 20  # bytes of a replayed endpoint's own memory, read and written
+TRIM_DSCP = {Trim.TRIMMED: DSCP_TRIMMED, Trim.TRIMMED_LASTHOP: DSCP_TRIMMED_LASTHOP}
+
+
+def address(number: int, plane: int) -> PlaneAddress:
+    return PlaneAddress.parse(f"10.{plane}.{number // 250}.{1 + number % 250}:{UDP_PORT}")
+
+
+@dataclass
+class Datagram:
+    """What the data path gave to sendmmsg."""
+
+    descriptor: int
+    name: bytes
+    tos: int
+    body: bytes
+
+
+class Kernel:
+    """The system calls of the data path, over memory only."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.arriving: tuple[bytes, bytes, int] | None = None  # body, sockaddr of its sender, type of service
+        self.sent: list[Datagram] = []
+
+    def monotonic(self, words: Any) -> int:
+        return self.now
+
+    def receive_messages(self, descriptor: int, at: int, count: int, flags: int, timeout: int) -> int:
+        if self.arriving is None:
+            return 0
+        body, name, tos = self.arriving
+        self.arriving = None
+        header = _words(at, HEADER_WORDS)
+        ctypes.memmove(header[0], name, len(name))
+        ctypes.memmove(_words(header[2], 2)[0], body, len(body))
+        control = (ctypes.c_int64 * 3).from_address(header[4])
+        control[0], control[1], control[2] = 17, IPPROTO_IP | IP_TOS << 32, tos
+        told = (ctypes.c_int64 * HEADER_WORDS).from_address(at)
+        told[5], told[7] = 24, len(body)
+        return 1
+
+    def send_messages(self, descriptor: int, at: int, count: int, flags: int) -> int:
+        for number in range(count):
+            header = _words(at + number * HEADER_WORDS * 8, HEADER_WORDS)
+            pieces = [_words(header[2] + vector * 16, 2) for vector in range(header[3])]
+            body = b"".join(ctypes.string_at(base, length) for base, length in pieces)
+            control = _words(header[4], 6)
+            size = control[5] if header[5] == BOTH_CONTROLS else len(body)
+            name = ctypes.string_at(header[0], header[1])
+            for begin in range(0, len(body), size):
+                self.sent.append(Datagram(descriptor, name, control[2], body[begin : begin + size]))
+        return count
+
+
+def _words(at: int, count: int) -> list[int]:
+    return list((ctypes.c_int64 * count).from_address(at))
+
+
+class FakePorts:
+    """Sockets that are only numbers: descriptor = plane for receiving, 1000 + EV row for sending."""
+
+    def __init__(self, number: int, planes: int, evs: list[int]) -> None:
+        self.addresses = [address(number, plane) for plane in range(planes)]
+        self.placement = Placement.UDP
+        self.segmentation = True
+        self._evs = evs
+        self.receivers = [SimpleNamespace(fileno=lambda plane=plane: plane) for plane in range(planes)]
+        self.senders = [
+            [SimpleNamespace(fileno=lambda k=k, p=plane: 1000 + p * len(evs) + k) for k in range(len(evs))]
+            for plane in range(planes)
+        ]
+        self.source_ports = [evs] * planes
+
+    def evs(self, plane: int) -> list[int]:
+        return self._evs
+
+    def sender(self, descriptor: int) -> tuple[int, int]:
+        """Return the plane and the EV of a sending socket."""
+        plane, k = divmod(descriptor - 1000, len(self._evs))
+        return plane, self._evs[k]
+
+
+class LiveEndpoint:
+    """One endpoint behind the live data path."""
+
+    def __init__(self, schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> None:
+        before, number = schedule.before, schedule.endpoint
+        node = before.endpoints[number]
+        planes = node.port_count
+        evs = sorted({int(value) for value in np.asarray(before.evs)["value"]})
+        assert evs[-1] < PORT_VALUES
+        self.nic = number
+        self.ports = FakePorts(number, planes, evs)
+        attr = ContextAttr(evs_per_plane=len(evs), max_peers=len(before.endpoints))
+        self.motor = Motor(self.ports, attr, Settings(), capturing=False)  # type: ignore[arg-type]
+        self.wires = self.motor.wires
+        self.wires.nic[0].endpoint = number
+        self.engine = copied(before)._replace(packets=self.motor.engine.packets)
+        self.memory = np.random.default_rng(number).integers(0, 256, MEMORY, np.uint8)
+        self.region = np.zeros(MEMORY, np.uint8)
+        np.asarray(self.engine.regions)["local"][node.region_base : node.region_base + node.region_count] = (
+            self.region.ctypes.data
+        )
+        remotes = Remotes(self.motor, len(before.endpoints), None)
+        for peer in range(len(before.endpoints)):
+            planes_of = tuple(str(address(peer, plane)) for plane in range(planes))
+            remotes._note(PeerAddress(planes=planes_of), peer)
+        self.kernel = Kernel()
+        self.masks: list[int] = []
+        for module in (drive, transmit):
+            monkeypatch.setattr(module, "monotonic", self.kernel.monotonic)
+        monkeypatch.setattr(arrive, "receive_messages", self.kernel.receive_messages)
+        monkeypatch.setattr(transmit, "send_messages", self.kernel.send_messages)
+        monkeypatch.setattr(transmit, "next_packet", self._next_packet)
+
+    def _next_packet(self, engine: Any, now: int, endpoint: int, free_ports: int, packet: int) -> int:
+        """Let ports be free as they were: which port can take a packet is the world's to say, not the engine's."""
+        return int(doors.next_packet(engine, now, endpoint, self.masks.pop(0), packet))
+
+    def turn(self, now: int, ready: int = 0, batch: int = 0) -> None:
+        self.kernel.now = now
+        self.wires.nic[0].sleeps_until = 1
+        drive._turn(self.engine, self.wires, ready, batch)
+
+    def receive(self, now: int, packet: dict[str, int]) -> None:
+        """Let a datagram arrive, sealed as the live sender seals it."""
+        plane, source = packet["port"], packet["source"]
+        there, here = address(source, plane), address(self.nic, plane)
+        payload = np.random.default_rng(packet["psn"]).integers(0, 256, packet["payload_length"], np.uint8)
+        body = headers_of(packet)
+        if is_whole(packet):
+            body += self._sealed(packet, payload, flow(there.ip, here.ip, here.port))
+        name = PlaneAddress(there.ip, packet["entropy"]).packed()
+        dscp = DSCP[packet["traffic_class"]] if is_whole(packet) else TRIM_DSCP[Trim(packet["trimmed"])]
+        tos = dscp << 2 | (CONGESTED if packet["marked"] else ECT0)
+        self.kernel.arriving = (body, name, tos)
+        refused = self.wires.planes[plane].refused
+        self.turn(now, ready=1 << plane)
+        assert self.kernel.arriving is None
+        assert self.wires.planes[plane].refused == refused, "the live world refused the packet"
+        arrived = self.engine.packets[0]
+        if arrived.payload != NOWHERE and arrived.payload_length > 0:
+            place = arrived.payload - self.region.ctypes.data
+            assert np.array_equal(self.region[place : place + len(payload)], payload)
+
+    def _sealed(self, packet: dict[str, int], payload: Any, row: Any) -> bytes:
+        headers = np.frombuffer(bytearray(headers_of(packet)), np.uint8)
+        trailer = np.zeros(8, np.uint8)
+        place, port = payload.ctypes.data, packet["entropy"]
+        length = seal(row.copy(), port, headers, 0, len(headers), place, len(payload), trailer, 0)
+        return payload.tobytes() + trailer[:length].tobytes()
+
+    def send(self, now: int, masks: list[int]) -> list[Datagram]:
+        """Take a turn that asks for as many packets as there are masks; return what left."""
+        self.masks = list(masks)
+        self.kernel.sent = []
+        self.turn(now, batch=len(masks))
+        return self.kernel.sent
+
+    def check(self, datagram: Datagram, wanted: dict[str, int]) -> None:
+        """Compare a datagram with the packet that the other world's engine emitted."""
+        plane, ev = self.ports.sender(datagram.descriptor)
+        assert (plane, ev) == (wanted["port"], wanted["entropy"])
+        assert datagram.name == address(wanted["destination"], plane).packed(0)
+        assert datagram.tos == DSCP[wanted["traffic_class"]] << 2 | ECT0
+        headers = headers_of(wanted)
+        assert datagram.body[: len(headers)] == headers
+        assert len(datagram.body) == length_of(wanted)
+        begin, length = wanted["payload"], wanted["payload_length"]
+        if length:
+            sent = datagram.body[len(headers) : len(headers) + length]
+            assert sent == self.memory[begin : begin + length].tobytes()
+        assert len(datagram.body) - len(headers) - length in range(ICRC_LENGTH, ICRC_LENGTH + 4)
+        here, there = address(self.nic, plane), address(wanted["destination"], plane)
+        row = flow(here.ip, there.ip, there.port).copy()
+        body = np.frombuffer(bytearray(datagram.body), np.uint8)
+        assert is_intact(row, ev, body, 0, len(body))
+
+    def post(self, now: int, given: dict[str, int]) -> int:
+        row = self.wires.commands[0]
+        row.is_receive = 0
+        for name in ("qp", *Recorder.POST):
+            setattr(row, name, given[name])
+        row.local = self.memory.ctypes.data + given["local"]
+        self.wires.nic[0].commands = 1
+        self.turn(now)
+        return int(row.status)
+
+    def taken(self, door: str) -> dict[str, int]:
+        """Return the next completion or event as the live world's programs are given it."""
+        rows, completions = np.zeros((1, 8), np.int64), door == "next_completion"
+        names = (
+            ("kind", "qp", "wr_id", "status", "length", "immediate", "has_immediate", "solicited")
+            if completions
+            else ("kind", "qp", "port", "entropy", "state", "cause")
+        )
+        memory = np.zeros(2 * pins.PIN_BYTES, np.uint8)
+        at = memory.ctypes.data
+        pins._pin.py_func(self.engine, self.wires, at)
+        take = drive.collect.py_func if completions else drive.take_events.py_func
+        assert take(at, rows, 1) == 1, f"no {door}"
+        return dict(zip(names, rows[0].tolist(), strict=False))
+
+
+def replay(schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> LiveEndpoint:
+    """Take a schedule through the live data path; every answer must be the recorded one."""
+    with monkeypatch.context() as patch:
+        world = LiveEndpoint(schedule, patch)
+        steps = schedule.steps
+        at = 0
+        while at < len(steps):
+            step = steps[at]
+            at += 1
+            match step.door:
+                case "receive":
+                    world.receive(step.now, step.given["packet"])
+                case "next_packet":
+                    group = [step]
+                    while len(group) < BATCH // 2 and group[-1].answer and at < len(steps):
+                        if steps[at].door != "next_packet" or steps[at].now != step.now:
+                            break
+                        group.append(steps[at])
+                        at += 1
+                    left = world.send(step.now, [each.given["free_ports"] for each in group])
+                    wanted = [each.answer for each in group if each.answer]
+                    assert len(left) == len(wanted), f"step {at}: {len(left)} packets instead of {len(wanted)}"
+                    by_order = iter(wanted)
+                    for datagram in left:
+                        world.check(datagram, next(by_order))
+                case "expire":
+                    world.turn(step.now)
+                case "next_completion" | "next_event":
+                    told = world.taken(step.door)
+                    assert told == {name: step.answer[name] for name in told}, f"step {at}"
+                case "post_write":
+                    assert world.post(step.now, step.given) == step.answer
+                case "set_port":
+                    doors.set_port(world.engine, step.now, world.nic, step.given["port"], step.given["up"])
+                case _:
+                    raise AssertionError(step.door)
+    return world
+
+
+DOORS = {
+    arrive: ("receive",),
+    transmit: ("next_packet",),
+    drive: ("expire", "next_completion", "next_event", "post_receive", "post_write"),
+    nic: ("set_port",),
+}
+
+
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let endpoints that are opened from now on run as plain Python."""
+    for module, name in ((pins, "_pin"), (drive, "drive"), (drive, "take_events"), (drive, "collect")):
+        monkeypatch.setattr(module, name, getattr(module, name).py_func)
+
+
+def record(contexts: Sequence[Context], during: Callable[[], None]) -> list[Schedule]:
+    """Return what running endpoints, on real sockets, were asked while `during` ran."""
+    motors = [context.nic._motor for context in contexts]
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        with ExitStack() as inside:
+            for motor in motors:
+                inside.enter_context(motor.inside())
+            recorders: list[Recorder] = []
+            for motor in motors:  # each passes on what it is asked to the one before
+                recorders.append(Recorder(recorders[-1] if recorders else doors, motor.engine, 0))
+            for module, names in DOORS.items():
+                for name in names:
+                    patch.setattr(module, name, getattr(recorders[-1], name))
+        during()
+        for motor in motors:
+            stack.enter_context(motor.inside())
+        return [recorder.close() for recorder in recorders]
