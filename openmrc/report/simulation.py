@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.report import svg
+from openmrc.report import curves, svg
+from openmrc.report.closeup import closeups
 from openmrc.report.page import card, folded, page, rows, tile
 from openmrc.report.svg import Chart, Line, Mark
 from openmrc.sim.results import Run
-from openmrc.units import NEVER, PS_PER_S, PS_PER_US
+from openmrc.units import NEVER, PS_PER_US
 
 MOST_EVENTS = 40  # in the table; a flapping link has thousands
 
@@ -38,6 +39,8 @@ def _body(run: Run, summary: dict[str, Any], manifest: dict[str, Any], title: st
     yield "<h2>Workloads</h2>" + _workloads(summary)
     if run.events:
         yield "<h2>Faults</h2>" + _events(summary)
+    if close := list(closeups(run)):
+        yield f"<h2>Around the faults</h2>{''.join(close)}"
     yield "<h2>Packets and paths</h2>" + _counters(summary)
     yield "<h2>Slowest flows</h2>" + _slowest(summary)
     yield "<h2>What was run</h2>" + folded(
@@ -82,57 +85,37 @@ def number(value: float | None, unit: str = "") -> str:
 
 def _over_time(run: Run) -> Iterator[str]:
     marks = [Mark(event.at / PS_PER_US, event.text) for event in run.events[:MOST_EVENTS]]
-    yield card(
+    samples = run.samples.overview
+
+    def chart(title: str, unit: str, lines: list[Line], note: str = "", steps: bool = False) -> str:
+        return card(title, svg.draw(Chart(title, _TIME, unit, lines, marks, steps=steps)), note)
+
+    yield chart(
         "Goodput of each plane",
-        svg.draw(Chart("Goodput of each plane", _TIME, "Gb/s into all NICs", _goodput_lines(run), marks)),
+        "Gb/s into all NICs",
+        curves.goodput(run, samples),
         "Payload that reached NICs, duplicates included.",
     )
-    yield card(
+    yield chart(
         "Longest queue",
-        svg.draw(Chart("Longest queue", _TIME, "us to drain", _queue_lines(run), marks)),
+        "us to drain",
+        curves.queues(samples),
         "Of all ports that lead the same way, at each sample.",
     )
-    yield card(
-        "Trims, drops, losses and marks",
-        svg.draw(Chart("Trims, drops, losses and marks", _TIME, "packets per us", _rate_lines(run), marks)),
-    )
+    yield chart("Trims, drops, losses and marks", "packets per us", curves.rates(samples))
     ends = np.sort(run.results.finished[run.work.moving])
     ends_us = ends[ends < NEVER] / PS_PER_US
-    line = Line("finished", np.concatenate([[0.0], ends_us]), np.arange(len(ends_us) + 1.0))
-    yield card("Flows finished", svg.draw(Chart("Flows finished", _TIME, "flows", [line], marks, steps=True)))
-
-
-def _goodput_lines(run: Run) -> list[Line]:
-    samples = run.samples
-    share = run.network.mtu / (run.network.mtu + run.network.header)
-    lines = []
-    for at, group in enumerate(samples.groups):
-        if group.name == "t0>nic" and len(samples.at) > 1:
-            payload = np.diff(samples.values["data_bytes"][:, at]) * share
-            seconds = np.diff(samples.at) / PS_PER_S
-            lines.append(Line(f"plane {group.plane}", samples.at[1:] / PS_PER_US, payload * 8e-9 / seconds))
-    return lines
-
-
-def _queue_lines(run: Run) -> list[Line]:
-    samples = run.samples
-    names = list(dict.fromkeys(group.name for group in samples.groups if not group.name.startswith("nic")))
-    lines = []
-    for name in names if len(samples.at) else []:
-        mine = [at for at, group in enumerate(samples.groups) if group.name == name]
-        longest = samples.values["queue_longest_ps"][:, mine].max(axis=1)
-        lines.append(Line(name, samples.at / PS_PER_US, longest / PS_PER_US))
-    return lines
-
-
-def _rate_lines(run: Run) -> list[Line]:
-    samples = run.samples
-    if len(samples.at) < 2:
-        return []
-    us = np.diff(samples.at) / PS_PER_US
-    shown = (("trimmed", "trimmed"), ("dropped", "dropped, queue full"), ("lost", "lost on links"))
-    lines = [Line(label, samples.at[1:] / PS_PER_US, np.diff(samples.total(name)) / us) for name, label in shown]
-    return [*lines, Line("ECN marked", samples.at[1:] / PS_PER_US, np.diff(samples.total("ecn_marked")) / us)]
+    finished = Line("finished", np.concatenate([[0.0], ends_us]), np.arange(len(ends_us) + 1.0))
+    yield chart("Flows finished", "flows", [finished], steps=True)
+    if samples.windows:
+        note = f"Congestion windows towards the destination; {len(samples.flows)} connections are in windows.parquet."
+        yield chart("Windows of some connections", "KiB", curves.windows(run, samples), note)
+    if changes := curves.transitions(samples):
+        note = "Entropy values of all queue pairs, added up since the beginning, by the cause of the change."
+        yield chart("Paths given up and taken back", "changes", changes, note, steps=True)
+    out = curves.out_of_use(samples)
+    if any(line.y.any() for line in out):
+        yield chart("Paths out of use", "EVs", out, "Assumed bad at each moment, of all queue pairs.", steps=True)
 
 
 def _distributions(run: Run, summary: dict[str, Any]) -> Iterator[str]:

@@ -38,6 +38,7 @@ class Mark:
 
     x: float
     label: str
+    number: int = 0  # shown beside it; 0: its place in the list
 
 
 @dataclass(frozen=True)
@@ -160,8 +161,8 @@ def _frame(chart: Chart, x: _Scale, y: _Scale) -> str:
 def _marks(marks: Sequence[Mark], x: _Scale) -> list[str]:
     """Return numbered dashed lines; where they crowd, only the first of them shows its number."""
     parts, labelled = [], -math.inf
-    for number, mark in enumerate(marks, 1):
-        at = x(mark.x)
+    for place, mark in enumerate(marks, 1):
+        number, at = mark.number or place, x(mark.x)
         text = ""
         if at - labelled >= _MARK_ROOM:
             text, labelled = f'<text x="{at + 3:.1f}" y="{_TOP + 9}">{number}</text>', at

@@ -52,9 +52,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Span:
-    """A time in which samples are finer (ps)."""
+    """A time in which samples are finer (ps), and the fault it is around."""
 
     begin: int
+    fault: int
     end: int
 
 

@@ -208,7 +208,7 @@ def spans_around(moments: list[int], length: int) -> list[Span]:
     if length == 0:
         return []
     distinct = sorted(set(moments))[:MOST_SPANS]
-    return [Span(max(0, at - length // 2), at + length) for at in distinct]
+    return [Span(max(0, at - length // 2), at, at + length) for at in distinct]
 
 
 def _watched(work: Work, world: World, count: int) -> Ints:

@@ -1,0 +1,55 @@
+"""A look around each of the first faults: what the planes carried, queues, paths and windows, finely sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+
+from openmrc.report import curves, svg
+from openmrc.report.page import card
+from openmrc.report.svg import Chart, Line, Mark
+from openmrc.sim.results import Run
+from openmrc.sim.samples import Samples, Span
+from openmrc.units import PS_PER_US
+
+_AXIS = "us after the fault"
+
+
+def closeups(run: Run) -> Iterator[str]:
+    """Yield a part of the page for each span."""
+    for span in run.spans:
+        first = next((at for at, event in enumerate(run.events) if event.begins and event.at == span.fault), None)
+        samples = run.samples.within(span)
+        if first is not None and len(samples.at) > 2:
+            yield _closeup(run, span, samples, first)
+
+
+def _closeup(run: Run, span: Span, samples: Samples, first: int) -> str:
+    events = [(number, event) for number, event in enumerate(run.events, 1) if span.begin <= event.at <= span.end]
+    marks = [Mark((event.at - span.fault) / PS_PER_US, event.text, number) for number, event in events]
+    title = f"{first + 1}. {span.fault / PS_PER_US:,.10g} us: {run.events[first].text}"
+    charts = [
+        ("Goodput of each plane", "Gb/s", curves.goodput(run, samples, span.fault), False),
+        ("Longest queue", "us to drain", curves.queues(samples, span.fault), False),
+        ("Paths given up and taken back, by cause", "EVs", curves.transitions(samples, span.fault), True),
+        ("Windows of connections", "KiB", curves.windows(run, samples, span.fault), False),
+    ]
+    inside = "".join(_chart(name, unit, lines, marks, steps) for name, unit, lines, steps in charts if lines)
+    return f"<h3>{escape(title)}</h3><p class='lead'>{escape(_told(samples))}</p><div class='charts'>{inside}</div>"
+
+
+def _chart(title: str, unit: str, lines: list[Line], marks: list[Mark], steps: bool) -> str:
+    return card(title, svg.draw(Chart(title, _AXIS, unit, lines, marks, steps=steps)))
+
+
+def _told(samples: Samples) -> str:
+    """Say in words what the counters did meanwhile."""
+    lost, trimmed = (int(samples.total(name)[-1] - samples.total(name)[0]) for name in ("lost", "trimmed"))
+    words = [f"{lost:,} packets lost on links", f"{trimmed:,} trimmed"]
+    again = samples.series.get("retransmitted")
+    if again is not None:
+        words.append(f"{int(again[-1] - again[0]):,} sent again")
+    out = samples.series.get("evs_out")
+    if out is not None:
+        words.append(f"at most {int(out.max()):,} EVs out of use")
+    return f"In these {(samples.at[-1] - samples.at[0]) / PS_PER_US:,.4g} us: {', '.join(words)}."

@@ -1,0 +1,94 @@
+"""What was sampled over a run, as curves: the same ones for the whole run and for a look around a fault."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from openmrc.report.svg import Floats, Line
+from openmrc.sim.results import Run
+from openmrc.sim.samples import Samples
+from openmrc.units import PS_PER_S, PS_PER_US
+
+MOST_WINDOWS = 8  # connections in one chart: as many as there are colours
+TRANSITIONS = {  # of EVs and ports, by cause; counters of the transport's series
+    "lost": "given up: packets lost",
+    "always_skip": "given up: responder says so",
+    "probes_answered": "back: probes answered",
+    "probe_marked": "back: a probe came marked",
+    "least_bad": "back: none better left",
+    "local_ports": "own port changed",
+    "peer_ports": "peer's port changed",
+}
+
+
+def times(samples: Samples, zero: int = 0) -> Floats:
+    """Return the moments in us after `zero` (ps)."""
+    moments: Floats = (samples.at - zero) / PS_PER_US
+    return moments
+
+
+def goodput(run: Run, samples: Samples, zero: int = 0) -> list[Line]:
+    """Return the payload that reached NICs, a curve a plane (Gb/s)."""
+    share = run.network.mtu / (run.network.mtu + run.network.header)
+    lines = []
+    for at, group in enumerate(samples.groups):
+        if group.name == "t0>nic" and len(samples.at) > 1:
+            payload = np.diff(samples.values["data_bytes"][:, at]) * share
+            seconds = np.diff(samples.at) / PS_PER_S
+            lines.append(Line(f"plane {group.plane}", times(samples, zero)[1:], payload * 8e-9 / seconds))
+    return lines
+
+
+def queues(samples: Samples, zero: int = 0) -> list[Line]:
+    """Return the longest queue of all ports that lead the same way (us to drain)."""
+    names = list(dict.fromkeys(group.name for group in samples.groups if not group.name.startswith("nic")))
+    lines = []
+    for name in names if len(samples.at) else []:
+        mine = [at for at, group in enumerate(samples.groups) if group.name == name]
+        longest = samples.values["queue_longest_ps"][:, mine].max(axis=1)
+        lines.append(Line(name, times(samples, zero), longest / PS_PER_US))
+    return lines
+
+
+def rates(samples: Samples) -> list[Line]:
+    """Return what happened to packets (packets per us)."""
+    if len(samples.at) < 2:
+        return []
+    us = np.diff(samples.at) / PS_PER_US
+    shown = (("trimmed", "trimmed"), ("dropped", "dropped, queue full"), ("lost", "lost on links"))
+    lines = [Line(label, times(samples)[1:], np.diff(samples.total(name)) / us) for name, label in shown]
+    return [*lines, Line("ECN marked", times(samples)[1:], np.diff(samples.total("ecn_marked")) / us)]
+
+
+def transitions(samples: Samples, zero: int = 0) -> list[Line]:
+    """Return EVs given up and taken back so far, by cause, counted from the first of these moments."""
+    lines = []
+    for name, label in TRANSITIONS.items():
+        counted = samples.series.get(name)
+        if counted is not None and len(counted) and counted[-1] > counted[0]:
+            lines.append(Line(label, times(samples, zero), (counted - counted[0]).astype(np.float64)))
+    return lines
+
+
+def windows(run: Run, samples: Samples, zero: int = 0) -> list[Line]:
+    """Return the congestion windows of watched connections (KiB)."""
+    sizes = samples.windows.get("cwnd_bytes")
+    if sizes is None or not sizes.size:
+        return []
+    name, traffic = run.topology.name, run.work.traffic
+    count = len(samples.flows)
+    shown = np.arange(min(count, MOST_WINDOWS)) * count // min(count, MOST_WINDOWS)
+    return [
+        Line(
+            f"{name(int(traffic.source[samples.flows[at]]))} to {name(int(traffic.destination[samples.flows[at]]))}",
+            times(samples, zero),
+            sizes[:, at] / 1024,
+        )
+        for at in shown
+    ]
+
+
+def out_of_use(samples: Samples) -> list[Line]:
+    """Return how many EVs of all queue pairs are not in use."""
+    counted = samples.series.get("evs_out")
+    return [] if counted is None else [Line("EVs out of use", times(samples), counted.astype(np.float64))]
