@@ -20,8 +20,8 @@ $(STAMP): pyproject.toml constraints.txt
 warm: setup      ## compile the engine once, and cache it
 	@$(BIN)/python -m openmrc.warm
 
-demo: setup       ## move a file over four planes while planes die
-	@$(BIN)/python -m openmrc.warm openmrc.live.warm
+demo: setup       ## move a file over four planes while planes die, then simulate a fabric
+	@$(BIN)/python -m openmrc.warm
 	@$(BIN)/mrc demo
 
 lint: setup      ## style, spelling, layers

@@ -43,6 +43,19 @@ class Outage(msgspec.Struct, kw_only=True):
     returned_ms: float | None = None  # from `up` until it carried data again, to the next sample of 100 ms
 
 
+class Simulated(msgspec.Struct, kw_only=True):
+    """What the default scenario of the simulator came to."""
+
+    nics: int
+    flows: int
+    finished: int
+    packets: int  # sent for the first time
+    step_p50_us: float  # of the synchronous steps, on the simulation's clock
+    step_max_us: float
+    wall_s: float
+    report: str  # path of the HTML page
+
+
 class DemoResult(msgspec.Struct, kw_only=True):
     """The object that `mrc demo --json` prints."""
 
@@ -60,6 +73,7 @@ class DemoResult(msgspec.Struct, kw_only=True):
     planes: list[PlaneShare] = msgspec.field(default_factory=list)
     samples: list[Sample] = msgspec.field(default_factory=list)
     page: str = ""  # path of the HTML page
+    simulation: Simulated | None = None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`mrc demo`: a file moves between two processes over four planes while planes fall silent and return."""
+"""`mrc demo`: a file moves between two processes while planes fall silent; then the same on a simulated fabric."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from openmrc.errors import MrcError
 
 if TYPE_CHECKING:
-    from openmrc.apps.demo_story import DemoOptions, DemoResult
+    from openmrc.apps.demo_story import DemoOptions, DemoResult, Simulated
 
 
 WIDTH = 110  # columns of the summary where there is no terminal
@@ -28,6 +28,9 @@ def demo(
     ),
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the file's content.")] = 1,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the file and its copy there too.")] = False,
+    simulation: Annotated[
+        bool, typer.Option("--simulation/--no-simulation", help="Afterwards run the default scenario of mrc sim.")
+    ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, nothing else.")] = False,
 ) -> None:
     """Move a file between two processes over several planes, silence some on the way, and show what happened.
@@ -45,6 +48,8 @@ def demo(
         result = _play(options, as_json)
         if result.samples:
             _write_page(result, out)
+        if result.ok and simulation:
+            _simulate(result, out / "simulation", as_json)
     _report(result, as_json)
     if not result.ok:
         raise typer.Exit(1)
@@ -73,6 +78,40 @@ def _write_page(result: DemoResult, out: Path) -> None:
     (out / "index.html").write_text(page(result), "utf-8")
 
 
+def _simulate(result: DemoResult, out: Path, as_json: bool) -> None:
+    """Run the shipped scenario: the same engine at 64 NICs, with a cable that flaps and a plane that is lost."""
+    from openmrc.apps.demo_story import Simulated
+    from openmrc.cli.shipped import DEMO
+    from openmrc.report.folder import write
+    from openmrc.sim.results import summary
+    from openmrc.sim.scenario import load
+    from openmrc.sim.simulate import simulate
+
+    scenario = load(DEMO)
+    typer.echo(f"now the simulator: {scenario.description}", err=as_json)
+    done = simulate(scenario)
+    told = summary(done)
+    for note in write(done, scenario, told, out):
+        typer.echo(f"note: {note}", err=True)
+    result.simulation = Simulated(
+        nics=told["hosts"],
+        flows=told["flows"],
+        finished=told["finished"],
+        packets=told["packets"]["new"],
+        step_p50_us=told["step_us"]["p50"],
+        step_max_us=told["step_us"]["max"],
+        wall_s=told["wall_s"],
+        report=str(out / "report.html"),
+    )
+    if told["interrupted"]:
+        raise KeyboardInterrupt
+    if not done.is_complete:
+        result.ok = False
+        result.error = (
+            f"simulation: {told['finished']} of {told['flows']} flows finished; see {result.simulation.report}"
+        )
+
+
 def _report(result: DemoResult, as_json: bool) -> None:
     if as_json:
         from openmrc.cli.outcome import print_json
@@ -90,7 +129,8 @@ def _report(result: DemoResult, as_json: bool) -> None:
         console.print(summary(result))
         typer.echo("\n".join(timeline(result)))
         typer.echo(f"page: {result.page}")
-    typer.echo(_simulator_hint(), nl=False)
+    if result.simulation is not None:
+        _report_simulation(result.simulation)
     if result.ok:
         stall = f"{result.longest_stall_ms:.1f}"
         typer.echo(f"OK {result.bytes} bytes, sha256 {result.sha256}, longest stall {stall} ms")
@@ -98,11 +138,9 @@ def _report(result: DemoResult, as_json: bool) -> None:
         typer.echo(f"FAILED: {result.error}")
 
 
-def _simulator_hint() -> str:
-    """Point to the same story on a fabric of many hosts, where the simulator and its scenario are there."""
-    from importlib.util import find_spec
-
-    scenario = Path("scenarios/demo.yaml")
-    if find_spec("openmrc.cli.sim") is None or not scenario.is_file():
-        return ""
-    return f"the same on a fabric of many hosts: mrc sim run {scenario}\n"
+def _report_simulation(told: Simulated) -> None:
+    typer.echo(
+        f"simulated {told.nics} NICs, {told.packets:,} packets in {told.wall_s:.1f} s: {told.finished:,} of "
+        f"{told.flows:,} flows finished, steps of {told.step_p50_us:.1f} us (median) to {told.step_max_us:.1f} us"
+    )
+    typer.echo(f"report: {told.report}")

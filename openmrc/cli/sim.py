@@ -25,7 +25,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print the summary as one JSO
 
 @app.command()
 def run(
-    scenario: Annotated[Path | None, typer.Argument(metavar="[SCENARIO.yaml]", help="A scenario file.")] = None,
+    scenario: Annotated[
+        Path | None,
+        typer.Argument(metavar="[SCENARIO.yaml]", help="A scenario file, or demo: the one that is shipped."),
+    ] = None,
     tm: Annotated[Path | None, typer.Option(help="An htsim connection matrix (.cm) instead of a scenario.")] = None,
     topo: Annotated[Path | None, typer.Option(help="The fabric for --tm: htsim's .topo, or fabric.yaml.")] = None,
     transport: Annotated[TransportName, typer.Option(help="With --tm.")] = "mrc",
@@ -54,6 +57,10 @@ def run(
     if scenario is not None:
         from openmrc.sim.scenario import load
 
+        if scenario == Path("demo") and not scenario.exists():
+            from openmrc.cli.shipped import DEMO
+
+            scenario = DEMO
         wanted = load(scenario)
         out = out or Path("runs") / wanted.name
     else:

@@ -13,6 +13,7 @@ from openmrc.sim.samples import Samples, Span
 from openmrc.units import PS_PER_US
 
 _AXIS = "us after the fault"
+_RATES = 48  # points of a rate in one chart
 
 
 def closeups(run: Run) -> Iterator[str]:
@@ -28,10 +29,11 @@ def _closeup(run: Run, span: Span, samples: Samples, first: int) -> str:
     events = [(number, event) for number, event in enumerate(run.events, 1) if span.begin <= event.at <= span.end]
     marks = [Mark((event.at - span.fault) / PS_PER_US, event.text, number) for number, event in events]
     title = f"{first + 1}. {span.fault / PS_PER_US:,.10g} us: {run.events[first].text}"
+    coarser = curves.apart(samples, (span.end - span.begin) // _RATES)
     charts = [
-        ("Goodput of each plane", "Gb/s", curves.goodput(run, samples, span.fault), False),
+        ("Goodput of each plane", "Gb/s", curves.goodput(run, coarser, span.fault), False),
         ("Longest queue", "us to drain", curves.queues(samples, span.fault), False),
-        ("Paths given up and taken back, by cause", "EVs", curves.transitions(samples, span.fault), True),
+        ("Paths given up and taken back, by cause", "changes", curves.transitions(samples, span.fault), True),
         ("Windows of connections", "KiB", curves.windows(run, samples, span.fault), False),
     ]
     inside = "".join(_chart(name, unit, lines, marks, steps) for name, unit, lines, steps in charts if lines)
@@ -39,7 +41,7 @@ def _closeup(run: Run, span: Span, samples: Samples, first: int) -> str:
 
 
 def _chart(title: str, unit: str, lines: list[Line], marks: list[Mark], steps: bool) -> str:
-    return card(title, svg.draw(Chart(title, _AXIS, unit, lines, marks, steps=steps)))
+    return card(title, svg.draw(Chart(title, _AXIS, unit, lines, marks, steps=steps, legend=True)))
 
 
 def _told(samples: Samples) -> str:

@@ -28,15 +28,27 @@ def times(samples: Samples, zero: int = 0) -> Floats:
 
 
 def goodput(run: Run, samples: Samples, zero: int = 0) -> list[Line]:
-    """Return the payload that reached NICs, a curve a plane (Gb/s)."""
-    share = run.network.mtu / (run.network.mtu + run.network.header)
+    """Return the payload that left the last switches for the NICs, a curve a plane (Gb/s)."""
+    whole = run.network.mtu + run.network.header
     lines = []
     for at, group in enumerate(samples.groups):
         if group.name == "t0>nic" and len(samples.at) > 1:
-            payload = np.diff(samples.values["data_bytes"][:, at]) * share
+            left = samples.values["data_bytes"][:, at] - samples.values["queue_bytes"][:, at]
+            carried = np.diff(left - samples.values["lost"][:, at] * whole) * (run.network.mtu / whole)
             seconds = np.diff(samples.at) / PS_PER_S
-            lines.append(Line(f"plane {group.plane}", times(samples, zero)[1:], payload * 8e-9 / seconds))
+            rate = np.maximum(0.0, carried * 8e-9 / seconds)  # what a dead link lost was counted before it was lost
+            lines.append(Line(f"plane {group.plane}", times(samples, zero)[1:], rate))
     return lines
+
+
+def apart(samples: Samples, least: int) -> Samples:
+    """Return the moments that are at least so far apart (ps): a rate over a very short time says little."""
+    kept, last = [], -least
+    for row, at in enumerate(samples.at.tolist()):
+        if at - last >= least:
+            kept.append(row)
+            last = at
+    return samples.rows(np.array(kept, np.int64))
 
 
 def queues(samples: Samples, zero: int = 0) -> list[Line]:

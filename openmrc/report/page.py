@@ -17,7 +17,7 @@ _STYLE = """
 main { max-width:1180px; margin:0 auto; padding:28px 24px 60px } h1 { font-size:25px; margin:0 0 2px }
 h2 { font-size:17px; margin:34px 0 10px }
 h3 { font-size:15px; margin:22px 0 2px; font-weight:600 } p.lead { color:var(--soft); margin:0 0 18px; max-width:80ch }
-.tiles { display:grid; grid-template-columns:repeat(auto-fit,minmax(165px,1fr)); gap:12px }
+.tiles { display:grid; grid-template-columns:repeat(auto-fit,minmax(min(100%,240px),1fr)); gap:12px }
 .tile,.card { background:var(--card); border:1px solid var(--rim); border-radius:8px; padding:12px 14px; min-width:0 }
 .tile b { display:block; font-size:22px; font-weight:600; font-variant-numeric:tabular-nums }
 .tile span { color:var(--soft); font-size:13px } .tile small { color:var(--soft) }
@@ -26,7 +26,8 @@ h3 { font-size:15px; margin:22px 0 2px; font-weight:600 } p.lead { color:var(--s
 .card h3 { font-size:14px; margin:0 0 6px; font-weight:600 }
 .card p { color:var(--soft); font-size:13px; margin:6px 0 0 }
 svg { width:100%; height:auto; display:block } svg text { fill:var(--soft); font-size:12px; font-family:inherit }
-svg .grid { stroke:var(--grid) } svg .axis { stroke:var(--soft) } svg .curve { fill:none; stroke-width:1.8 }
+svg .grid { stroke:var(--grid) } svg .axis { stroke:var(--soft) }
+svg .curve { fill:none; stroke-width:1.7; stroke-opacity:.85 }
 svg .mark line { stroke:var(--mark); stroke-dasharray:3 3 } svg .mark text { fill:var(--mark); font-size:10px }
 .legend { display:flex; flex-wrap:wrap; gap:2px 14px; font-size:12.5px; color:var(--soft); margin-top:4px }
 .legend i { display:inline-block; width:12px; height:3px; margin-right:5px; vertical-align:middle }

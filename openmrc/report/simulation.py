@@ -86,9 +86,11 @@ def number(value: float | None, unit: str = "") -> str:
 def _over_time(run: Run) -> Iterator[str]:
     marks = [Mark(event.at / PS_PER_US, event.text) for event in run.events[:MOST_EVENTS]]
     samples = run.samples.overview
+    changes = curves.transitions(samples)
 
     def chart(title: str, unit: str, lines: list[Line], note: str = "", steps: bool = False) -> str:
-        return card(title, svg.draw(Chart(title, _TIME, unit, lines, marks, steps=steps)), note)
+        drawn = svg.draw(Chart(title, _TIME, unit, lines, marks, steps=steps, legend=lines[:1] == changes[:1]))
+        return card(title, drawn, note)
 
     yield chart(
         "Goodput of each plane",
@@ -110,7 +112,7 @@ def _over_time(run: Run) -> Iterator[str]:
     if samples.windows:
         note = f"Congestion windows towards the destination; {len(samples.flows)} connections are in windows.parquet."
         yield chart("Windows of some connections", "KiB", curves.windows(run, samples), note)
-    if changes := curves.transitions(samples):
+    if changes:
         note = "Entropy values of all queue pairs, added up since the beginning, by the cause of the change."
         yield chart("Paths given up and taken back", "changes", changes, note, steps=True)
     out = curves.out_of_use(samples)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-WIDTH, HEIGHT = 760, 280
+WIDTH, HEIGHT = 640, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 14, 44
 COLOURS = 8
 _MARK_ROOM = 16  # pixels a mark's number takes
@@ -52,6 +52,7 @@ class Chart:
     marks: Sequence[Mark] = field(default_factory=tuple)
     steps: bool = False  # hold each value until the next, as a distribution does
     y_from_zero: bool = True
+    legend: bool = False  # even for a single line
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def draw(chart: Chart) -> str:
     parts = [_frame(chart, x, y)]
     parts += _marks(marks, x)
     parts += [_curve(line, number, x, y, chart.steps) for number, line in enumerate(lines)]
-    return _svg(chart.title, "".join(parts)) + _legend(lines)
+    return _svg(chart.title, "".join(parts)) + (_legend(lines) if len(lines) > 1 or chart.legend else "")
 
 
 def _axis(values: Sequence[Floats], start: float, end: float, *, from_zero: bool) -> _Scale:
@@ -185,8 +186,6 @@ def _curve(line: Line, number: int, x: _Scale, y: _Scale, steps: bool) -> str:
 
 
 def _legend(lines: Sequence[Line]) -> str:
-    if len(lines) < 2:
-        return ""
     items = "".join(
         f'<span><i style="background:var(--c{number % COLOURS})"></i>{escape(line.label)}</span>'
         for number, line in enumerate(lines)

@@ -28,14 +28,19 @@ def test_the_story_ends_well_and_leaves_a_page_but_no_data(tmp_path: Path) -> No
     assert result.ok
     assert result.bytes == 24 << 20
     assert [(each.plane, each.down, each.up) for each in result.outages] == [(1, 0.0, 0.05)]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["index.html", "timeline.svg"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["index.html", "simulation", "timeline.svg"]
+    assert result.simulation is not None
+    assert result.simulation.finished == result.simulation.flows > 0
+    assert "<svg" in (tmp_path / "simulation" / "report.html").read_text()
     drawing = ElementTree.parse(tmp_path / "timeline.svg")
     assert any(each.tag.endswith("rect") for each in drawing.iter())
     assert result.sha256 in (tmp_path / "index.html").read_text()
 
 
 def test_the_last_line_says_ok_and_what_moved(tmp_path: Path) -> None:
-    code, said, complaints = run("demo", "--size", "8M", "--planes", 2, "--out", tmp_path, "--impair", "loss: 0.1%")
+    code, said, complaints = run(
+        "demo", "--size", "8M", "--planes", 2, "--out", tmp_path, "--impair", "loss: 0.1%", "--no-simulation"
+    )
     assert code == 0, complaints
     last = said.splitlines()[-1]
     assert last.startswith(f"OK {8 << 20} bytes, sha256 ")

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from openmrc.fabric.topology import Topology
-from openmrc.sim import loop
+from openmrc.sim import loop, queue
 from openmrc.sim.faults import FaultKind, faults
 from openmrc.sim.mrc_build import MrcTransport
 from openmrc.sim.network import NetworkSettings, column, link_delays
 from openmrc.sim.run import World, prepare, run
-from openmrc.sim.tables import Trimming
+from openmrc.sim.tables import Network, Trimming
 from openmrc.sim.traffic import Side, traffic
 from openmrc.units import NEVER, PS_PER_US
 from tests.sim.small import Blast, incast, leaf_spine, same, shifted, three_tiers
@@ -197,6 +197,50 @@ def test_littles_law_holds_on_a_busy_queue() -> None:
     # Unfinished work in the queue counts half of the packet in service: L - rho / 2.
     mean_packets, busy = (left - entered).sum() / now, count * packet / now
     assert np.mean(seen) / packet == pytest.approx(mean_packets - busy / 2, rel=0.05)
+
+
+def test_littles_law_holds_on_every_queue_of_a_long_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packets at a port, counted in the lists at fixed times, against arrivals x time, as each packet has it."""
+    topology = leaf_spine(hosts=8, down=4, gbps=100, latency_ns=200)
+    generator = np.random.default_rng(7)
+    count, span, step = 2_000, 90 * PS_PER_US, 100_000
+    source = generator.integers(0, 8, count)
+    work = traffic(source, (source + generator.integers(1, 8, count)) % 8, 4096, generator.integers(0, span, count))
+    stays, packets = np.zeros(topology.links), np.zeros(topology.links, np.int64)
+    forward = queue.send
+
+    def send(network: Network, shard: int, now: int, link: int, hop: int, departs: int) -> None:
+        stays[link] += departs - now
+        packets[link] += 1
+        forward(network, shard, now, link, hop, departs)
+
+    monkeypatch.setattr(queue, "send", send)
+    monkeypatch.setattr(loop, "run_window", loop.run_window.py_func)
+    world = prepare(topology, work, Blast(), seed=1)
+    present, now = np.zeros(topology.links), 0
+    while now < span or on_the_way(world):
+        now += step
+        world.run(now, lambda: None)
+        present += at_ports(world, now)
+    assert packets.min() > 50  # no link was idle
+    seen, told = present * step / now, stays / now
+    assert seen == pytest.approx(told, rel=0.05, abs=0.005)
+    assert told.max() > 1
+
+
+def at_ports(world: World, now: int) -> np.ndarray:
+    """Count, by link, the packets that wait at its port or are leaving it."""
+    network = world.network
+    counts = np.zeros(len(network.ports))
+    hops, delay = network.hops, column(network.ports, "delay")
+    lists = [(column(network.channels, "head"), 2), (column(network.outgoing, "head"), 4)]
+    for heads, per_link in lists:
+        for place in np.flatnonzero(heads >= 0):
+            hop, link = int(heads[place]), int(place) // per_link
+            while hop >= 0:
+                counts[link] += hops[hop].enqueued <= now < hops[hop].arrives - delay[link]
+                hop = hops[hop].next
+    return counts
 
 
 def _entered(start: np.ndarray, source: np.ndarray, packet: int) -> np.ndarray:

@@ -1,0 +1,67 @@
+"""Ctrl-C on a real process in the middle of a real run."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from openmrc.wire.pcapng import read_frames
+
+LONG = """
+name: long
+fabric: {name: x, hosts: {count: 16}, planes: [{count: 2, host_gbps: 100, t0: {down: 4, up: 4}, t1: {down: 4}}]}
+transport: {name: mrc, settings: {evs: 16}}
+workloads: [{kind: permutation, size: 2000MB}]
+faults: [{at: 100us, for: 50us, every: 1ms, times: 1000, down: p0-t0-00<>p0-t1-01}]
+capture: {hosts: [3], limit: 500}
+"""
+PATIENCE_S = 300  # compiling included, on a slow machine
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_sigint_leaves_whole_files_that_say_interrupted(threads: int, tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(LONG)
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "openmrc.cli.main", "sim", "run", str(tmp_path / "s.yaml"), "--json"]
+    process = subprocess.Popen(
+        [*command, "--threads", str(threads), "--out", str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        lines = _progress(process, out / "progress.jsonl")
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+    assert process.returncode == 130, stderr.decode()
+    told = json.loads(stdout)
+    assert told == json.loads((out / "summary.json").read_text()) | {"warnings": told["warnings"]}
+    assert told["interrupted"]
+    assert (told["flows"], told["finished"]) == (16, 0)
+    assert told["simulated_us"] >= lines[-1]["simulated_us"]
+    assert told["packet_hops"] >= lines[-1]["packet_hops"] > 0
+    assert json.loads((out / "manifest.json").read_text())["scenario"]["name"] == "long"
+    assert "</html>" in (out / "report.html").read_text()
+    with (out / "h3.pcapng").open("rb") as file:
+        assert sum(1 for _ in read_frames(file)) == 500
+    polars = pytest.importorskip("polars")
+    for name in ("samples", "flows", "paths", "windows"):
+        assert polars.read_parquet(out / f"{name}.parquet").height > 0
+    assert not list(out.glob("*.part"))
+
+
+def _progress(process: subprocess.Popen[bytes], path: Path) -> list[dict[str, float]]:
+    """Wait until the run has said twice where it stands."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline and process.poll() is None:
+        lines = path.read_text().splitlines() if path.exists() else []
+        if len(lines) >= 3:
+            return [json.loads(line) for line in lines[:-1]]
+        time.sleep(0.05)
+    process.kill()
+    raise AssertionError(f"no progress: {process.communicate()[1].decode()}")
