@@ -81,6 +81,11 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("here", f"{summary['wall_s']:.2f} s, {_rate(summary):.2f} M packet-hops/s, {summary['peak_rss_mb']:.0f} MB, "
                  f"{summary['threads']} thread{'s' if summary['threads'] > 1 else ''}, seed {summary['seed']}"),
     ]  # fmt: skip
+    if checked := summary.get("tables_checked"):
+        found.append(("uSID tables", f"lead {checked['evs']:,} EVs of {checked['pairs']:,} pairs of NICs where the "
+                                     f"simulator does, {checked['hops']:,} decisions compared"))  # fmt: skip
+    for kept in summary.get("captures", ()):
+        found.append(("captured", f"{kept['packets']:,} packets of {kept['host']}"))
     return found
 
 

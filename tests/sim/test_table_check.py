@@ -85,13 +85,16 @@ check_tables: true
 """
 
 
-def test_a_run_says_how_many_it_checked(tmp_path: Path) -> None:
+def test_a_run_says_how_many_it_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from openmrc.report.terminal import show
     from openmrc.sim.results import summary
 
     (tmp_path / "s.yaml").write_text(STEPS)
     told = summary(simulate(load_scenario(tmp_path / "s.yaml")))
     assert told["tables_checked"]["pairs"] == 32  # data one way, what answers it the other
     assert told["tables_checked"]["evs"] == 16 * (16 + 4)
+    show(told, None)
+    assert "320 EVs of 32 pairs of NICs" in capsys.readouterr().out.replace("\n", " ")
 
 
 @pytest.mark.parametrize("transport", ["{name: uet}", "{name: roce}", "{name: mrc, settings: {routing: 1}}"])
