@@ -30,7 +30,10 @@ def test_sigint_leaves_whole_files_that_say_interrupted(threads: int, tmp_path: 
     out = tmp_path / "out"
     command = [sys.executable, "-m", "openmrc.cli.main", "sim", "run", str(tmp_path / "s.yaml"), "--json"]
     process = subprocess.Popen(
-        [*command, "--threads", str(threads), "--out", str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*command, "--threads", str(threads), "--out", str(out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=_hear_sigint,
     )
     try:
         lines = _progress(process, out / "progress.jsonl")
@@ -53,6 +56,11 @@ def test_sigint_leaves_whole_files_that_say_interrupted(threads: int, tmp_path: 
     for name in ("samples", "flows", "paths", "windows"):
         assert polars.read_parquet(out / f"{name}.parquet").height > 0
     assert not list(out.glob("*.part"))
+
+
+def _hear_sigint() -> None:
+    """Undo what a shell does to jobs in the background, which would ignore the signal."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _progress(process: subprocess.Popen[bytes], path: Path) -> list[dict[str, float]]:
