@@ -215,8 +215,8 @@ def _watched(work: Work, world: World, count: int) -> Ints:
     """Return one flow of each of up to `count` connections of the fabric, evenly spread over them."""
     traffic = work.traffic
     flows = work.moving[column(world.network.flows, "inside")[work.moving] == 0]
-    _, firsts = np.unique(np.stack([traffic.source[flows], traffic.destination[flows]]), axis=1, return_index=True)
-    firsts = np.sort(firsts)
+    pairs = traffic.source[flows] * len(world.network.nics) + traffic.destination[flows]
+    firsts = np.sort(np.unique(pairs, return_index=True)[1])
     count = min(count, len(firsts))
     watched: Ints = flows[firsts[np.arange(count) * len(firsts) // max(1, count)]]
     return watched

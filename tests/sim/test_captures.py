@@ -126,9 +126,9 @@ def test_marks_trims_and_paths_are_seen_where_they_happen(frames: dict[int, list
     assert all(found.payload_length == 0 for found in trimmed)
     assert any(found.datagram.ip.ecn == CONGESTED for found in at_receiver)
     leaving = [found for _, found in sent_by(frames[13], 13, 0)]
-    assert all(len(usids(found.datagram.outer[0].outer.destination)) == 4 for found in leaving)  # type: ignore[arg-type]
+    assert all(len(usids(found.datagram.outer[0].outer.destination)) == 5 for found in leaving)  # type: ignore[arg-type]
     reaching = [found for _, found in sent_by(frames[0], 13, 0)]
-    assert all(len(usids(found.datagram.outer[0].outer.destination)) == 1 for found in reaching)  # type: ignore[arg-type]
+    assert all(len(usids(found.datagram.outer[0].outer.destination)) == 2 for found in reaching)  # type: ignore[arg-type]
 
 
 def test_a_limit_is_kept_and_said(run: Run, tmp_path: Path) -> None:
