@@ -105,6 +105,8 @@ def measure(fabric: str, matrix: str, transport: str, seeds: int) -> dict[str, f
     return {
         "last_us": float(np.mean(last)),
         "last_spread_us": float(np.std(last)),
+        "last_least_us": float(np.min(last)),
+        "last_most_us": float(np.max(last)),
         "mean_us": float(np.mean(mean)),
         "trimmed": float(np.mean(trimmed)),
         "wall_s": min(wall),

@@ -142,7 +142,7 @@ def packets(run: Run) -> dict[str, float]:
         "dropped_full_queue": int(links["dropped"].sum()),
         "lost_on_links": int(links["lost"].sum()),
         "ecn_marked": int(links["marked"].sum()),
-        "lost_per_flow": round(float(links["lost"].sum() / max(1, len(run.work.moving))), 6),
+        "retransmitted_per_flow": round(counters.get("retransmitted", 0) / max(1, len(run.work.moving)), 6),
     }
 
 

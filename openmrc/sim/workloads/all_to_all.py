@@ -17,23 +17,24 @@ class AllToAll(Parameters, frozen=True, kw_only=True, tag="all_to_all"):
     group: Amount = 0  # hosts in a group; 0: all in one
     placement: Placement = "contiguous"
     window: Amount = 0  # messages of one host under way at a time; 0: all at once
+    rounds: Amount = 0  # stop after so many partners of each host; 0: all
 
 
 def plan(hosts: Hosts, parameters: AllToAll, seed: int) -> Plan:
     """Return the messages, ordered by round."""
     made = Plan(hosts.count)
     members = groups(hosts.count, parameters.group, parameters.placement, seed)
-    rounds = exchange(made, members, bytes_of(parameters.size), ps_of(parameters.start))
+    rounds = exchange(made, members, bytes_of(parameters.size), ps_of(parameters.start), parameters.rounds)
     if parameters.window:
         made.follow(rounds[: -parameters.window].ravel(), rounds[parameters.window :].ravel(), acknowledged=True)
     return made
 
 
-def exchange(made: Plan, members: Ids, size: int, start: int = 0) -> Ids:
-    """Add the messages of all rounds; return their ids, a row per round."""
-    count = members.shape[1]
+def exchange(made: Plan, members: Ids, size: int, start: int = 0, most: int = 0) -> Ids:
+    """Add the messages of all rounds, or of `most`; return their ids, a row per round."""
+    count = members.shape[1] - 1
     rounds = [
         made.messages(members.ravel(), np.roll(members, -ahead, axis=1).ravel(), size, start)
-        for ahead in range(1, count)
+        for ahead in range(1, 1 + min(count, most or count))
     ]
     return np.array(rounds)

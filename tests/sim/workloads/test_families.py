@@ -109,6 +109,12 @@ def test_an_all_to_all_has_each_pair_of_a_group_once() -> None:
     assert all(a // 4 == b // 4 for a, b in pairs)
 
 
+def test_an_all_to_all_of_some_rounds_stops_after_the_nearest_partners() -> None:
+    nodes = plan_of(Hosts(8), AllToAll(size=7, group=8, rounds=3), 1).nodes()
+    assert len(nodes.source) == 8 * 3
+    assert set(((nodes.destination - nodes.source) % 8).tolist()) == {1, 2, 3}
+
+
 @settings(max_examples=20, deadline=None)
 @given(st.integers(2, 20))
 def test_a_ring_all_reduce_brings_everybodys_data_to_everybody(hosts: int) -> None:
