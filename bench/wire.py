@@ -18,7 +18,7 @@ from openmrc.core.jit import entry
 from openmrc.core.rows import Table, table
 from openmrc.wire.codec import Bytes, as_matrix, decode, encode
 from openmrc.wire.codes import Opcode
-from openmrc.wire.icrc import flow, is_intact, seal
+from openmrc.wire.icrc import PREFIX_WORDS, Words, flow, is_intact, prefix, seal, trailer_length
 from openmrc.wire.layout import Matrix
 from openmrc.wire.packet import Packet
 
@@ -47,20 +47,22 @@ def decode_many(packets: Matrix, buffer: Bytes, length: int, count: int) -> int:
 
 
 @entry
-def seal_many(row: Bytes, header: Bytes, length: int, payload: Bytes, trailer: Bytes, count: int) -> int:
-    """Compute the ICRC of an outgoing packet over and over."""
+def seal_many(row: Bytes, known: Words, header: Bytes, length: int, payload: Bytes, count: int) -> int:
+    """Compute the ICRC of an outgoing packet over and over, sixteen in a row from one port."""
     done = 0
+    size = len(payload)
     for number in range(count):
-        done += seal(row, number & 0xFFFF, header, 0, length, payload.ctypes.data, len(payload), trailer, 0)
+        crc = prefix(row, known, number >> 4 & 0xFFFF, length + size + trailer_length(size))
+        done += seal(crc, header, 0, length, payload.ctypes.data, size, length)
     return done
 
 
 @entry
-def check_many(row: Bytes, buffer: Bytes, length: int, count: int) -> int:
+def check_many(row: Bytes, known: Words, buffer: Bytes, length: int, count: int) -> int:
     """Check the ICRC of an arrived packet over and over."""
     intact = 0
-    for _ in range(count):
-        intact += is_intact(row, 50_000, buffer, 0, length)
+    for number in range(count):
+        intact += is_intact(prefix(row, known, number >> 4 & 0xFFFF, length), buffer, 0, length)
     return intact
 
 
@@ -95,9 +97,9 @@ def main() -> None:
         back = best_ns(lambda count, p=packets, b=buffer, n=whole: decode_many(p, b, n, count))
         print(f"{opcode.name:<14} {header:>3} B of headers  encode {out:6.1f} ns  decode {back:6.1f} ns")
         row, payload = flow(ip_address("fd00::1"), ip_address("fd00::2")), np.zeros(payload_length, np.uint8)
-        trailer = np.zeros(8, np.uint8)
-        sealing = best_ns(lambda c, r=row, b=buffer, h=header, p=payload, t=trailer: seal_many(r, b, h, p, t, c))
-        checking = best_ns(lambda c, r=row, b=buffer, n=whole: check_many(r, b, n, c))
+        known = np.zeros(PREFIX_WORDS, np.int64)
+        sealing = best_ns(lambda c, r=row, k=known, b=buffer, h=header, p=payload: seal_many(r, k, b, h, p, c))
+        checking = best_ns(lambda c, r=row, k=known, b=buffer, n=whole: check_many(r, k, b, n, c))
         print(f"{'':<14} {payload_length:>4} B of payload  seal {sealing:7.1f} ns  check {checking:6.1f} ns")
 
 

@@ -74,11 +74,10 @@ def post_receive(engine: Engine, qp: int, wr_id: int) -> int:
         return PostStatus.WRONG_STATE
     if row.receive_tail - row.receive_head > row.receive_mask:
         return PostStatus.FULL
-    if row.state == QpState.ERROR:
-        completions.push(engine, CompletionKind.RECEIVE, qp, wr_id, WcStatus.WR_FLUSH_ERR, 0)
-        return PostStatus.OK
     engine.receives[row.receive_base + (row.receive_tail & row.receive_mask)].wr_id = wr_id
     row.receive_tail += 1
+    if row.state == QpState.ERROR:
+        flush(engine, qp, WcStatus.WR_FLUSH_ERR)
     return PostStatus.OK
 
 

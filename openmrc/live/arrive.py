@@ -137,9 +137,7 @@ def _deliver(engine: Engine, wires: Wires, index: int, at: int, length: int) -> 
         capture.arrived(wires, index, at, length)
     if codec.decode(wires.staging, at, length, wires.matrix, IN) != WireStatus.OK:
         row.refused += 1
-    elif packet.trimmed == Trim.WHOLE and not icrc.is_intact(
-        wires.flows[2 * (train.number * nic.planes + train.plane) + 1], train.port, wires.staging, at, length
-    ):
+    elif packet.trimmed == Trim.WHOLE and not _is_intact(wires, index, at, length):
         row.refused += 1
         row.bad_icrc += 1
     else:
@@ -147,6 +145,14 @@ def _deliver(engine: Engine, wires: Wires, index: int, at: int, length: int) -> 
         if packet.payload != NOWHERE and packet.payload_length > 0:
             begin = at + codec.header_length(wires.matrix, IN)
             copy(packet.payload, wires.staging.ctypes.data + begin, packet.payload_length)
+
+
+@kernel
+def _is_intact(wires: Wires, index: int, at: int, length: int) -> bool:
+    train = wires.trains[index]
+    flow = 2 * (train.number * wires.nic[0].planes + train.plane) + 1
+    crc = icrc.prefix(wires.flows[flow], wires.prefixes[flow], train.port, length)
+    return icrc.is_intact(crc, wires.staging, at, length)
 
 
 @kernel

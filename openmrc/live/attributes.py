@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
 from typing import Any
 
+import msgspec
+
 from openmrc.engine.regions import Access
 from openmrc.engine.states import EvState, QpState
 from openmrc.engine.tables import Cause, WcStatus
@@ -167,8 +169,7 @@ class QpAttr:
     qpn: int | None = None  # only answered, by query
 
 
-@dataclass(frozen=True, kw_only=True)
-class SendWr:
+class SendWr(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A write to post (ibv_send_wr): RDMA_WRITE, or RDMA_WRITE_WITH_IMM if `immediate` is given."""
 
     wr_id: int = 0
@@ -180,15 +181,13 @@ class SendWr:
     solicited: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecvWr:
+class RecvWr(msgspec.Struct, frozen=True, kw_only=True):
     """A receive to post: takes one write with immediate. It has no memory: the sender says where to write."""
 
     wr_id: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class WorkCompletion:
+class WorkCompletion(msgspec.Struct, frozen=True, gc=False):
     """What became of one posted request (ibv_wc)."""
 
     wr_id: int

@@ -213,7 +213,6 @@ class CompletionQueue:
         if self.context.nic.wait(deadline - time.monotonic()):
             return
         self.notify()
-        self.context.nic.collect()
         if self._ready:
             return
         self._check_open()

@@ -1,10 +1,10 @@
 """The loop of an endpoint, compiled as one: commands, arrivals, deadlines, departures, sleep.
 
 The endpoint's thread calls `drive` and stays in it, and never needs the interpreter's lock: what only
-Python can do, another thread does when its bell rings. Users' threads call `drive` too, for one turn,
-to post: what they post leaves at once, in their own thread. A pair of mutexes keeps them apart:
-whoever wants in next holds the first while waiting for the second, so a busy thread cannot starve
-the others.
+Python can do, another thread does when its bell rings. Users' threads lay requests on the desk; while
+the endpoint's thread is awake its next turn takes them, while it sleeps the user's thread takes a turn
+itself, so what it posts leaves at once. A pair of mutexes keeps turns apart: whoever wants in next
+holds the first while waiting for the second, so a busy thread cannot starve the others.
 
 A user's thread that waits for a completion while little is going on waits at the sockets itself: an
 answer then wakes one thread, not two in a row. It holds a lease on the sockets that outlasts its
@@ -17,18 +17,16 @@ from __future__ import annotations
 from enum import IntEnum
 
 from openmrc.core.jit import entry, kernel
-from openmrc.engine.endpoint import expire, next_completion, next_deadline, next_event, post_receive, post_write
+from openmrc.engine.endpoint import expire, next_deadline, next_event
 from openmrc.engine.tables import NONE, Engine
-from openmrc.live import arrive, fates, pins, transmit
+from openmrc.live import arrive, desk, fates, pins, transmit
 from openmrc.live.system import POLL_BYTES, lock, monotonic, read_bell, ring_bell, unlock, wait_for
-from openmrc.live.tables import ARRIVALS, Wires
+from openmrc.live.tables import ARRIVALS, WORDS_OF_A_MUTEX, Wires
 from openmrc.units import NEVER, PS_PER_NS, PS_PER_S, PS_PER_US
 from openmrc.wire.layout import Matrix
 
-NOT_DONE = -1
 SEND_BATCH = 128  # packets sent before arrivals are looked at again
 USER_BATCH = 64  # packets that a user's thread sends
-WORDS_OF_A_MUTEX = 64  # bytes
 CLOCK_BYTES = 16  # a row of `clock`; row 0 is for whoever is in
 CLOCK_OF_THREAD, SCRATCH_OF_THREAD, CLOCK_OF_WAITER = 1, 2, 3
 _LONGEST_SLEEP = 10_000  # s
@@ -45,6 +43,7 @@ class Mode(IntEnum):
     TURN = 0  # one turn
     STAY = 1  # the endpoint's thread: until it shall stop
     WAIT = 2  # a user's thread: until there is a completion
+    POST = 3  # hand in requests, and take a turn if no other thread is awake to take it
 
 
 # What `drive` returns
@@ -55,15 +54,17 @@ NOTHING = 3  # WAIT: none, or this is not the time to wait at the sockets
 
 
 @entry
-def drive(at: int, mode: int, until: int) -> int:
-    """Take turns as `mode` says, WAIT until `until` (ps) at most; return one of the constants above.
+def drive(at: int, mode: int, what: int) -> int:
+    """Take turns as `mode` says; return one of the constants above.
 
-    `at` is where the tables are pinned.
+    `at` is where the tables are pinned, `what` until when (ps) to WAIT at most, or how many requests to POST.
     """
     engine = pins.engine_at(at)
     wires = pins.wires_at(at)
     nic = wires.nic[0]
-    ready = 0 if mode == Mode.TURN else ALL_READY
+    ready = ALL_READY if mode == Mode.STAY or mode == Mode.WAIT else 0
+    if mode == Mode.POST and desk.hand_in(wires, what):
+        return DONE
     if mode == Mode.WAIT and not _may_wait(wires):
         return NOTHING
     while nic.stop == 0:
@@ -72,19 +73,19 @@ def drive(at: int, mode: int, until: int) -> int:
             nic.sleeps_until = 0
             nic.turns += 1
         ready = _turn(engine, wires, ready, _batch(wires, mode))
-        verdict = _verdict(engine, wires, mode, until)
+        verdict = _verdict(engine, wires, mode, what)
         due = nic.wake_at
         if mode == Mode.STAY and nic.leased_until > nic.now:
             due = min(due, nic.now + LEASE)
         is_late = due + SLACK < nic.sleeps_until
         if mode == Mode.STAY:
-            nic.sleeps_until = due
+            due = desk.fall_asleep(wires, due)
         leave(wires)
         if mode != Mode.STAY and is_late and verdict >= 0:
             ring_bell(nic.bell, 1)
         if verdict >= 0:
             return verdict
-        ready |= _sleep(wires, mode, min(due, until) if mode == Mode.WAIT else due, ready)
+        ready |= _sleep(wires, mode, min(due, what) if mode == Mode.WAIT else due, ready)
     return STOPPED
 
 
@@ -116,7 +117,7 @@ def _verdict(engine: Engine, wires: Wires, mode: int, until: int) -> int:
     if nic.called == 0 and _wants_python(engine, wires):
         nic.called = 1
         ring_bell(nic.python_bell, 1)
-    if mode == Mode.TURN:
+    if mode == Mode.TURN or mode == Mode.POST:
         return DONE
     if mode == Mode.STAY:
         return GO_ON
@@ -185,28 +186,8 @@ def take_events(at: int, rows: Matrix, limit: int) -> int:
 
 @entry
 def collect(at: int, rows: Matrix, limit: int) -> int:
-    """Move completions into `rows` (kind, qp, wr_id, status, length, immediate, has_immediate, solicited)."""
-    engine = pins.engine_at(at)
-    wires = pins.wires_at(at)
-    enter(wires)
-    count = 0
-    while count < limit:
-        index = next_completion(engine, wires.nic[0].endpoint)
-        if index == NONE:
-            break
-        done = engine.completions[index]
-        row = rows[count]
-        row[0] = done.kind
-        row[1] = done.qp
-        row[2] = done.wr_id
-        row[3] = done.status
-        row[4] = done.length
-        row[5] = done.immediate
-        row[6] = done.has_immediate
-        row[7] = done.solicited
-        count += 1
-    leave(wires)
-    return count
+    """Move completions into `rows` (columns as of `desk.take`); return how many."""
+    return desk.take(pins.engine_at(at), pins.wires_at(at), rows, limit)
 
 
 @kernel
@@ -214,8 +195,7 @@ def _turn(engine: Engine, wires: Wires, ready: int, batch: int) -> int:
     """Post, take what has arrived on the ready planes, send what there is; return the planes that may have more."""
     nic = wires.nic[0]
     nic.now = monotonic(wires.clock[0])
-    if nic.commands > 0:
-        _run_commands(engine, wires)
+    desk.take_requests(engine, wires)
     left = 0
     nic.handled = 0
     for plane in range(nic.planes + 1):
@@ -230,53 +210,11 @@ def _turn(engine: Engine, wires: Wires, ready: int, batch: int) -> int:
     expire(engine, nic.now, nic.endpoint)
     sent = transmit.send_waiting(engine, wires, batch)
     nic.handled += sent
-    _announce(engine, wires)
+    desk.announce(engine, wires)
     step_at = nic.step_at if nic.called == 0 else NEVER
     due = min(next_deadline(engine, nic.endpoint), fates.next_release(wires), step_at)
     nic.wake_at = 0 if sent >= batch else due
     return left
-
-
-@kernel
-def _announce(engine: Engine, wires: Wires) -> None:
-    nic = wires.nic[0]
-    node = engine.endpoints[nic.endpoint]
-    while nic.announced < node.completion_tail:
-        done = engine.completions[node.completion_base + (nic.announced & node.completion_mask)]
-        nic.announced += 1
-        index = wires.bell_of[2 * done.qp + done.kind, 0]
-        if index != NONE:
-            bell = wires.bells[index]
-            if bell.armed == 1 or (bell.armed == 2 and (done.solicited == 1 or done.status != 0)):
-                bell.armed = 0
-                ring_bell(bell.descriptor, 1)
-
-
-@kernel
-def _run_commands(engine: Engine, wires: Wires) -> None:
-    nic = wires.nic[0]
-    for index in range(nic.commands):
-        row = wires.commands[index]
-        if row.is_receive == 1:
-            row.status = post_receive(engine, row.qp, row.wr_id)
-        else:
-            row.status = post_write(
-                engine,
-                nic.now,
-                row.qp,
-                row.wr_id,
-                row.local,
-                row.length,
-                row.va,
-                row.r_key,
-                row.immediate,
-                row.has_immediate,
-                row.solicited,
-                row.signaled,
-            )
-        if row.status != 0:
-            break
-    nic.commands = 0
 
 
 @kernel

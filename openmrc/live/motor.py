@@ -32,7 +32,7 @@ MAX_BELLS = 256
 HELD = 4096  # packets that impairments can hold back
 CAPTURED = 2048  # packets between two writes of a capture file
 CLOSE_SECONDS = 5.0
-_TURN, _STAY, _WAIT = (int(mode) for mode in drive.Mode)  # plain numbers: an enum costs 30 us a call
+_TURN, _STAY, _WAIT, _POST = (int(mode) for mode in drive.Mode)  # plain numbers: an enum costs 30 us a call
 
 
 class Motor:
@@ -105,8 +105,12 @@ class Motor:
             os.close(self._python_bell)
 
     def turn(self) -> None:
-        """Take one turn in this thread: run the commands, send what may leave."""
+        """Take one turn in this thread: take what was posted, send what may leave."""
         drive.drive(self.at, _TURN, 0)
+
+    def post(self, count: int) -> None:
+        """Hand in so many requests that lie on the desk."""
+        drive.drive(self.at, _POST, count)
 
     def wait(self, seconds: float) -> bool:
         """Wait at the sockets in this thread for a completion, at most so long; False: there is none."""

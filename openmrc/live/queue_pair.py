@@ -5,7 +5,6 @@ What a transition needs is a table; what the engine does with it is the engine's
 
 from __future__ import annotations
 
-import collections
 import threading
 import time
 from collections.abc import Iterable
@@ -27,6 +26,7 @@ from openmrc.live.attributes import (
     SendWr,
 )
 from openmrc.live.memory import MemoryRegion, ProtectionDomain, RegionSlice
+from openmrc.live.posting import Ring
 from openmrc.live.refusals import BusyError, DeadlineError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class QueuePair:
         self.qp_context = init.qp_context
         self.hint: QpHint | None = None
         self.row = self.context.nic.take_qp(self)
-        self.posted: collections.deque[RegionSlice] = collections.deque()  # what the send queue reads from, in order
+        self.sends, self.receives = Ring(init.max_send_wr), Ring(init.max_recv_wr)
         self._attr = QpAttr()
         self._lock = threading.Lock()
         self._is_destroyed = False
@@ -191,6 +191,7 @@ class QueuePair:
                 raise DeadlineError(
                     f"{self.outstanding()} writes not completed within {timeout:g} s; {self.context.progress()}"
                 )
+        self.context.nic.settle()
 
     def counters(self) -> QpCounters:
         """Return what it has done so far."""

@@ -56,6 +56,7 @@ class Remotes:
             there = PlaneAddress.parse(text, f"remote, plane {plane}")
             here = ports.addresses[plane]
             index = number * nic.planes + plane
+            tables.prefixes[2 * index : 2 * index + 2] = 0
             tables.flows[2 * index] = flow(here.ip, there.ip, there.port)
             tables.flows[2 * index + 1] = flow(there.ip, here.ip, here.port)
             for k, value in enumerate(ports.evs(plane)):

@@ -15,7 +15,7 @@ from openmrc.core.rows import Int, Int32, Table, table
 from openmrc.engine.tables import Engine
 from openmrc.live.system import MUTEX_WORDS, IoVector, MessageHeader, SendControl
 from openmrc.wire.codec import Bytes, as_matrix
-from openmrc.wire.icrc import FLOW_LENGTH
+from openmrc.wire.icrc import FLOW_LENGTH, PREFIX_WORDS
 from openmrc.wire.layout import LONGEST_HEADER, Matrix
 
 IN, OUT = 0, 1  # rows of the engine's packets that the data path uses
@@ -31,7 +31,8 @@ HEADROOM = LONGEST_HEADER + 8  # bytes of the arena that one packet takes at mos
 NAME_WORDS = 4
 NAME_BYTES = 32  # a sockaddr
 CONTROL_WORDS = 32  # control messages of one arrival
-COMMANDS = 64  # posts handed over at once
+COMMANDS = 256  # requests that may lie on the desk; a power of two
+WORDS_OF_A_MUTEX = 64  # bytes
 PORT_VALUES = 1 << 16
 NO_SENDER = -1
 
@@ -53,8 +54,9 @@ class Nic:
     bell: Int  # descriptor that wakes the thread
     python_bell: Int  # descriptor that wakes the thread that runs Python
     called: Int  # 1: it has rung and was not answered yet
-    announced: Int  # completions that have been announced, as the engine's tail counts
-    commands: Int  # posts that wait
+    announced: Int  # completions that users may see, as the engine's tail counts
+    posted: Int  # requests laid on the desk so far
+    taken: Int  # of those, handed to the engine
     train_bytes: Int  # most bytes of one message
     segmentation: Int  # 1: UDP_SEGMENT works
     placement: Int  # wire.entropy.Placement
@@ -182,7 +184,7 @@ class Frame:
 
 
 class Command:
-    """A write or a receive to post, and what became of it."""
+    """A write or a receive to post."""
 
     is_receive: Int
     qp: Int
@@ -195,7 +197,6 @@ class Command:
     has_immediate: Int
     solicited: Int
     signaled: Int
-    status: Int  # messages.PostStatus, or NOT_DONE
 
 
 class Bell:
@@ -234,6 +235,7 @@ class Wires(NamedTuple):
     remotes: Table[Remote]
     names: Matrix  # sockaddr of each remote, for each of the plane's sending sockets
     flows: NDArray[np.uint8]  # of each remote: outgoing, incoming
+    prefixes: Matrix  # of each flow: what `icrc.prefix` remembers
     sources: Table[Source]
     traffic: Matrix  # traffic class -> type of service byte
     trims: Matrix  # type of service >> 2 -> Trim
@@ -259,7 +261,7 @@ class Wires(NamedTuple):
     captured: Table[Captured]
     captured_bytes: Bytes
     # words
-    mutex: Matrix  # two of them: who is next, who is in
+    mutex: Matrix  # three of them: who is next, who is in, the desk
     clock: Matrix
 
 
@@ -274,6 +276,7 @@ def wires(engine: Engine, planes: int, senders: int, numbers: int, bells: int, h
         remotes=table(Remote, remotes),
         names=np.zeros((remotes * (senders // planes), NAME_WORDS), np.int64),
         flows=np.zeros((2 * remotes, FLOW_LENGTH), np.uint8),
+        prefixes=np.zeros((2 * remotes, PREFIX_WORDS), np.int64),
         sources=table(Source, _power_of_two(8 * remotes * (senders // planes + 1))),
         traffic=np.zeros((4, 1), np.int64),
         trims=np.zeros((64, 1), np.int64),
@@ -297,7 +300,7 @@ def wires(engine: Engine, planes: int, senders: int, numbers: int, bells: int, h
         poll=table(PollSlot, 2 * planes + 2),  # the thread's planes and its bell, a waiter's planes, a stalled socket
         captured=table(Captured, max(captured, 1)),
         captured_bytes=np.zeros(max(captured, 1) * FRAME, np.uint8),
-        mutex=np.zeros((2, MUTEX_WORDS), np.int64),
+        mutex=np.zeros((3, MUTEX_WORDS), np.int64),
         clock=np.zeros((4, 2), np.int64),
     )
 

@@ -112,17 +112,10 @@ def _add_packet(engine: Engine, wires: Wires, sender: int, remote: int, length: 
     begin = nic.cursor
     headers = codec.encode(wires.matrix, OUT, wires.headers, begin)
     end = begin + headers
-    tail = icrc.seal(
-        wires.flows[2 * remote],
-        wires.senders[sender].port,
-        wires.headers,
-        begin,
-        headers,
-        out.payload,
-        out.payload_length,
-        wires.headers,
-        end,
-    )
+    flow = 2 * remote
+    whole = headers + out.payload_length + icrc.trailer_length(out.payload_length)
+    crc = icrc.prefix(wires.flows[flow], wires.prefixes[flow], wires.senders[sender].port, whole)
+    tail = icrc.seal(crc, wires.headers, begin, headers, out.payload, out.payload_length, end)
     if nic.capturing == 1:
         capture.outgoing(engine, wires, begin, headers, tail, wires.senders[sender].port)
     arena = wires.headers.ctypes.data

@@ -9,8 +9,9 @@ Around SRv6 it covers the inner IP header; when the path itself is the destinati
 shifted away on the way), it covers the address that is left at the end. IPv4 identification is 0:
 the datagrams are atomic (RFC 6864) and a socket would not tell.
 
-For the data path a *flow* is a row of `FLOW_LENGTH` bytes that holds the masked headers; per packet
-only lengths, source port and BTH are put in. Payload is read where it lies.
+For the data path a *flow* is a row of `FLOW_LENGTH` bytes that holds the masked headers up to BTH.
+The CRC over them depends on source port and length alone, so it is remembered from packet to packet.
+Headers and payload are read where they lie.
 """
 
 from __future__ import annotations
@@ -19,34 +20,36 @@ import zlib
 
 import numpy as np
 from isal import isal_zlib
+from numpy.typing import NDArray
 
 from openmrc.core.jit import external, kernel
 from openmrc.errors import MisuseError
 from openmrc.wire.codec import Bytes
 from openmrc.wire.codes import UDP_PORT
 from openmrc.wire.ip import IPV4_LENGTH, IPV6_LENGTH, PROTOCOL_UDP, UDP_LENGTH, Address
-from openmrc.wire.layout import BTH_LENGTH, ICRC_LENGTH
+from openmrc.wire.layout import ICRC_LENGTH
 
 # crc32(crc so far, address, bytes): the convention of zlib, with carry-less multiplication.
 crc32 = external(isal_zlib.__file__, "crc32_gzip_refl", "uint32", "uint32", "int64", "int64")
 
+Words = NDArray[np.int64]
 _MASKED_LOCAL_HEADER = b"\xff" * 8
 _MASKED_BTH_BYTE = 4
 _DONT_FRAGMENT = 0x4000
 
-# A flow ends with BTH, before it UDP, before it IP, before it the ones; byte 0 says where they begin.
-FLOW_LENGTH = 80
-_BTH_AT = FLOW_LENGTH - BTH_LENGTH
-_UDP_AT = _BTH_AT - UDP_LENGTH
+# A flow ends with UDP, before it IP, before it the ones; byte 0 says where they begin.
+FLOW_LENGTH = 64
+PREFIX_WORDS = 3  # source port, UDP length, and the CRC of the flow with them; all zero: nothing yet
+_UDP_AT = FLOW_LENGTH - UDP_LENGTH
 _IPV4_AT = _UDP_AT - IPV4_LENGTH
 _IPV6_AT = _UDP_AT - IPV6_LENGTH
 _IPV4_BEGINS = _IPV4_AT - len(_MASKED_LOCAL_HEADER)
 
 
 def flow(source: Address, destination: Address, destination_port: int = UDP_PORT) -> Bytes:
-    """Return the masked headers between two addresses, the row that `seal` and `is_intact` want."""
+    """Return the masked headers between two addresses, the row that `prefix` wants."""
     udp = bytes(2) + destination_port.to_bytes(2, "big") + bytes(2) + b"\xff\xff"
-    pseudo = _MASKED_LOCAL_HEADER + _masked_ip(source, destination) + udp + bytes(BTH_LENGTH)
+    pseudo = _MASKED_LOCAL_HEADER + _masked_ip(source, destination) + udp
     row = bytearray(FLOW_LENGTH)
     row[0] = FLOW_LENGTH - len(pseudo)
     row[-len(pseudo) :] = pseudo
@@ -63,44 +66,56 @@ def _masked_ip(source: Address, destination: Address) -> bytes:
 
 
 @kernel
-def seal(
-    flow: Bytes,
-    source_port: int,
-    header: Bytes,
-    at: int,
-    header_length: int,
-    payload: int,
-    payload_length: int,
-    trailer: Bytes,
-    trailer_at: int,
-) -> int:
-    """Write pad and ICRC of a packet at `trailer[trailer_at:]` and return their length, 4 to 7 bytes.
+def prefix(flow: Bytes, known: Words, source_port: int, payload_length: int) -> int:
+    """Return the CRC of everything before BTH in a packet whose UDP payload has `payload_length` bytes.
 
-    The headers are `header[at : at + header_length]`; `payload` is the memory address of the payload.
+    `known` is where the last answer for this flow is kept: `PREFIX_WORDS` words.
     """
-    pad = -payload_length & 3
-    _fill(flow, source_port, UDP_LENGTH + header_length + payload_length + pad + ICRC_LENGTH, header, at)
-    crc = _crc_of_flow(flow)
-    crc = crc32(crc, header.ctypes.data + at + BTH_LENGTH, header_length - BTH_LENGTH)
+    udp_length = UDP_LENGTH + payload_length
+    if known[0] != source_port or known[1] != udp_length:
+        known[0] = source_port
+        known[1] = udp_length
+        _fill(flow, source_port, udp_length)
+        begins = np.int64(flow[0])
+        known[2] = crc32(0, flow.ctypes.data + begins, FLOW_LENGTH - begins)
+    return int(known[2])
+
+
+@kernel
+def seal(
+    crc: int, header: Bytes, at: int, header_length: int, payload: int, payload_length: int, trailer_at: int
+) -> int:
+    """Write pad and ICRC of a packet at `header[trailer_at:]` and return their length, `trailer_length`.
+
+    `crc` is what `prefix` says; the headers are `header[at : at + header_length]`, `payload` is the
+    memory address of the payload.
+    """
+    crc = _crc_from_bth(crc, header, at, header_length)
     if payload_length:
         crc = crc32(crc, payload, payload_length)
+    pad = -payload_length & 3
     for byte in range(pad):
-        trailer[trailer_at + byte] = 0
+        header[trailer_at + byte] = 0
     if pad:
-        crc = crc32(crc, trailer.ctypes.data + trailer_at, pad)
+        crc = crc32(crc, header.ctypes.data + trailer_at, pad)
     for byte in range(ICRC_LENGTH):
-        trailer[trailer_at + pad + byte] = crc >> 8 * byte & 0xFF
+        header[trailer_at + pad + byte] = crc >> 8 * byte & 0xFF
     return pad + ICRC_LENGTH
 
 
 @kernel
-def is_intact(flow: Bytes, source_port: int, buffer: Bytes, at: int, length: int) -> bool:
+def trailer_length(payload_length: int) -> int:
+    """Return the bytes of pad and ICRC behind such a payload, 4 to 7."""
+    return (-payload_length & 3) + ICRC_LENGTH
+
+
+@kernel
+def is_intact(crc: int, buffer: Bytes, at: int, length: int) -> bool:
     """Say whether the UDP payload `buffer[at : at + length]`, BTH to ICRC, has the right ICRC.
 
-    `length` must have passed `decode`. Trimmed packets have none to check.
+    `crc` is what `prefix` says. `length` must have passed `decode`. Trimmed packets have none to check.
     """
-    _fill(flow, source_port, UDP_LENGTH + length, buffer, at)
-    crc = crc32(_crc_of_flow(flow), buffer.ctypes.data + at + BTH_LENGTH, length - BTH_LENGTH - ICRC_LENGTH)
+    crc = _crc_from_bth(crc, buffer, at, length - ICRC_LENGTH)
     end = at + length - ICRC_LENGTH
     wrong = np.int64(0)
     for byte in range(ICRC_LENGTH):
@@ -109,7 +124,17 @@ def is_intact(flow: Bytes, source_port: int, buffer: Bytes, at: int, length: int
 
 
 @kernel
-def _fill(flow: Bytes, source_port: int, udp_length: int, buffer: Bytes, at: int) -> None:
+def _crc_from_bth(crc: int, buffer: Bytes, at: int, length: int) -> int:
+    """Continue over `buffer[at : at + length]`, which begins with BTH; its masked byte is put back afterwards."""
+    kept = buffer[at + _MASKED_BTH_BYTE]
+    buffer[at + _MASKED_BTH_BYTE] = 0xFF
+    crc = crc32(crc, buffer.ctypes.data + at, length)
+    buffer[at + _MASKED_BTH_BYTE] = kept
+    return crc
+
+
+@kernel
+def _fill(flow: Bytes, source_port: int, udp_length: int) -> None:
     if flow[0] == _IPV4_BEGINS:
         length_at, length = _IPV4_AT + 2, udp_length + IPV4_LENGTH
     else:
@@ -120,15 +145,6 @@ def _fill(flow: Bytes, source_port: int, udp_length: int, buffer: Bytes, at: int
     flow[_UDP_AT + 1] = source_port & 0xFF
     flow[_UDP_AT + 4] = udp_length >> 8 & 0xFF
     flow[_UDP_AT + 5] = udp_length & 0xFF
-    for byte in range(BTH_LENGTH):
-        flow[_BTH_AT + byte] = buffer[at + byte]
-    flow[_BTH_AT + _MASKED_BTH_BYTE] = 0xFF
-
-
-@kernel
-def _crc_of_flow(flow: Bytes) -> int:
-    begins = np.int64(flow[0])
-    return crc32(0, flow.ctypes.data + begins, FLOW_LENGTH - begins)
 
 
 def icrc(ip: bytes, udp: bytes, payload: bytes) -> int:

@@ -10,7 +10,7 @@ from openmrc.errors import MisuseError
 from openmrc.wire import ip
 from openmrc.wire.codec import Bytes
 from openmrc.wire.codes import Opcode
-from openmrc.wire.icrc import flow, icrc, is_intact, seal
+from openmrc.wire.icrc import PREFIX_WORDS, Words, flow, icrc, is_intact, prefix, seal, trailer_length
 from openmrc.wire.message import compose
 
 from .packets import messages, repeatable
@@ -20,14 +20,20 @@ ADDRESSES = [("10.1.2.3", "10.4.5.6"), ("fd00::1", "fcbb:bbbb:101::2")]
 
 @entry
 def compiled_seal(
-    flow: Bytes, port: int, header: Bytes, length: int, payload: int, payload_length: int, trailer: Bytes
+    flow: Bytes, known: Words, port: int, header: Bytes, length: int, payload: int, payload_length: int
 ) -> int:
-    return seal(flow, port, header, 0, length, payload, payload_length, trailer, 0)
+    crc = prefix(flow, known, port, length + payload_length + trailer_length(payload_length))
+    return seal(crc, header, 0, length, payload, payload_length, length)
 
 
 @entry
-def compiled_is_intact(flow: Bytes, port: int, buffer: Bytes, at: int, length: int) -> bool:
-    return is_intact(flow, port, buffer, at, length)
+def compiled_is_intact(flow: Bytes, known: Words, port: int, buffer: Bytes, at: int, length: int) -> bool:
+    return is_intact(prefix(flow, known, port, length), buffer, at, length)
+
+
+@entry
+def compiled_prefix(flow: Bytes, known: Words, port: int, length: int) -> int:
+    return prefix(flow, known, port, length)
 
 
 def expected(addresses, port, body):
@@ -40,13 +46,14 @@ def expected(addresses, port, body):
 def sealed(message, addresses, port, sealer):
     body = message.emit()
     pad = -len(message.payload) % 4
-    header = np.frombuffer(body[: len(body) - len(message.payload) - pad], np.uint8)
+    header = body[: len(body) - len(message.payload) - pad]
+    arena = np.frombuffer(header + b"\xee" * 8, np.uint8).copy()
     payload = np.frombuffer(message.payload or b"-", np.uint8)
-    trailer = np.full(8, 0xEE, np.uint8)
-    row = flow(*map(ip_address, addresses))
-    length = sealer(row, port, header, len(header), payload.ctypes.data, len(message.payload), trailer)
-    assert bytes(trailer[length:]) == b"\xee" * (8 - length)
-    return bytes(header) + message.payload + bytes(trailer[:length])
+    row, known = flow(*map(ip_address, addresses)), np.zeros(PREFIX_WORDS, np.int64)
+    length = sealer(row, known, port, arena, len(header), payload.ctypes.data, len(message.payload))
+    assert bytes(arena[: len(header)]) == header
+    assert bytes(arena[len(header) + length :]) == b"\xee" * (8 - length)
+    return header + message.payload + bytes(arena[len(header) : len(header) + length])
 
 
 @repeatable
@@ -62,14 +69,23 @@ def test_packets_sealed_in_place_carry_the_plain_icrc(message, addresses, port):
 @given(messages(), st.sampled_from(ADDRESSES), st.data())
 def test_one_flipped_bit_is_noticed_unless_it_is_masked(message, addresses, data):
     whole = bytearray(7) + sealed(message, addresses, 50_000, compiled_seal)
-    row = flow(*map(ip_address, addresses))
+    row, known = flow(*map(ip_address, addresses)), np.zeros(PREFIX_WORDS, np.int64)
     bit = data.draw(st.integers(56, len(whole) * 8 - 1))
     for check in (compiled_is_intact, compiled_is_intact.py_func):
         buffer = np.frombuffer(whole, np.uint8).copy()
-        assert check(row, 50_000, buffer, 7, len(whole) - 7)
+        assert check(row, known, 50_000, buffer, 7, len(whole) - 7)
         buffer[bit // 8] ^= 1 << bit % 8
         masked = bit // 8 == 7 + 4  # BTH byte 4
-        assert check(row, 50_000, buffer, 7, len(whole) - 7) == masked
+        assert check(row, known, 50_000, buffer, 7, len(whole) - 7) == masked
+
+
+@repeatable
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([16, 48, 4136])), min_size=2, max_size=8))
+def test_what_a_flow_remembers_never_shows(packets):
+    row, known = flow(*map(ip_address, ADDRESSES[0])), np.zeros(PREFIX_WORDS, np.int64)
+    for port, length in packets:
+        alone = compiled_prefix(row.copy(), np.zeros(PREFIX_WORDS, np.int64), port, length)
+        assert compiled_prefix(row, known, port, length) == alone
 
 
 def test_another_source_port_or_address_needs_another_icrc():

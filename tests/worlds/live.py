@@ -17,18 +17,19 @@ import numpy as np
 import pytest
 
 from openmrc.engine import endpoint as doors
+from openmrc.engine.messages import PostStatus
 from openmrc.engine.params import Settings
-from openmrc.live import arrive, drive, nic, pins, transmit
+from openmrc.live import arrive, desk, drive, nic, pins, transmit
 from openmrc.live.addresses import PlaneAddress
 from openmrc.live.attributes import ContextAttr, PeerAddress
 from openmrc.live.context import Context
 from openmrc.live.motor import Motor
 from openmrc.live.remotes import Remotes
 from openmrc.live.system import BOTH_CONTROLS, IP_TOS, IPPROTO_IP, MessageHeader
-from openmrc.live.tables import BATCH, PORT_VALUES
+from openmrc.live.tables import BATCH, COMMANDS, PORT_VALUES
 from openmrc.wire.codes import CONGESTED, DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, UDP_PORT, Trim
 from openmrc.wire.entropy import Placement
-from openmrc.wire.icrc import flow, is_intact, seal
+from openmrc.wire.icrc import PREFIX_WORDS, flow, is_intact, prefix, seal, trailer_length
 from openmrc.wire.layout import ICRC_LENGTH
 from openmrc.wire.packet import NOWHERE
 from tests.worlds.schedule import Recorder, Schedule, copied, headers_of, is_whole, length_of
@@ -182,11 +183,12 @@ class LiveEndpoint:
             assert np.array_equal(self.region[place : place + len(payload)], payload)
 
     def _sealed(self, packet: dict[str, int], payload: Any, row: Any) -> bytes:
-        headers = np.frombuffer(bytearray(headers_of(packet)), np.uint8)
-        trailer = np.zeros(8, np.uint8)
-        place, port = payload.ctypes.data, packet["entropy"]
-        length = seal(row.copy(), port, headers, 0, len(headers), place, len(payload), trailer, 0)
-        return payload.tobytes() + trailer[:length].tobytes()
+        headers = headers_of(packet)
+        arena, size = np.frombuffer(bytearray(headers) + bytes(8), np.uint8), len(payload)
+        whole = len(headers) + size + trailer_length(size)
+        crc = prefix(row.copy(), np.zeros(PREFIX_WORDS, np.int64), packet["entropy"], whole)
+        length = seal(crc, arena, 0, len(headers), payload.ctypes.data, size, len(headers))
+        return payload.tobytes() + arena[len(headers) : len(headers) + length].tobytes()
 
     def send(self, now: int, masks: list[int]) -> list[Datagram]:
         """Take a turn that asks for as many packets as there are masks; return what left."""
@@ -212,17 +214,21 @@ class LiveEndpoint:
         here, there = address(self.nic, plane), address(wanted["destination"], plane)
         row = flow(here.ip, there.ip, there.port).copy()
         body = np.frombuffer(bytearray(datagram.body), np.uint8)
-        assert is_intact(row, ev, body, 0, len(body))
+        crc = prefix(row, np.zeros(PREFIX_WORDS, np.int64), ev, len(body))
+        assert is_intact(crc, body, 0, len(body))
 
-    def post(self, now: int, given: dict[str, int]) -> int:
-        row = self.wires.commands[0]
+    def post(self, now: int, given: dict[str, int]) -> bool:
+        """Lay a write on the desk; return whether the engine took it."""
+        nic = self.wires.nic[0]
+        row = self.wires.commands[nic.posted & COMMANDS - 1]
         row.is_receive = 0
         for name in ("qp", *Recorder.POST):
             setattr(row, name, given[name])
         row.local = self.memory.ctypes.data + given["local"]
-        self.wires.nic[0].commands = 1
+        nic.posted += 1
+        tail = self.engine.qps[given["qp"]].message_tail
         self.turn(now)
-        return int(row.status)
+        return bool(self.engine.qps[given["qp"]].message_tail > tail)
 
     def taken(self, door: str) -> dict[str, int]:
         """Return the next completion or event as the live world's programs are given it."""
@@ -271,7 +277,7 @@ def replay(schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> LiveEndpoint:
                     told = world.taken(step.door)
                     assert told == {name: step.answer[name] for name in told}, f"step {at}"
                 case "post_write":
-                    assert world.post(step.now, step.given) == step.answer
+                    assert world.post(step.now, step.given) == (step.answer == PostStatus.OK)
                 case "set_port":
                     doors.set_port(world.engine, step.now, world.nic, step.given["port"], step.given["up"])
                 case _:
@@ -282,7 +288,8 @@ def replay(schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> LiveEndpoint:
 DOORS = {
     arrive: ("receive",),
     transmit: ("next_packet",),
-    drive: ("expire", "next_completion", "next_event", "post_receive", "post_write"),
+    drive: ("expire", "next_event"),
+    desk: ("next_completion", "post_receive", "post_write"),
     nic: ("set_port",),
 }
 
