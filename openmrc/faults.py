@@ -29,6 +29,7 @@ from openmrc.units import PS_PER_MS, PS_PER_NS, PS_PER_S, PS_PER_US
 
 EVERYWHERE = "all"
 MOST_TIMES = 1_000_000  # repetitions of a step
+OVERTAKEN = PS_PER_MS  # how late a packet is that others shall overtake: the word `reorder`, in every world
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # every word a string: YAML 1.1 takes `on` for a truth value
 _TIMES = {"ps": 1, "ns": PS_PER_NS, "us": PS_PER_US, "ms": PS_PER_MS, "s": PS_PER_S, "min": 60 * PS_PER_S}
 _RATES = {"bps": 1, "kbps": 10**3, "Mbps": 10**6, "Gbps": 10**9, "Tbps": 10**12}

@@ -149,7 +149,7 @@ def sweep(
 
     plan, points = read(file)
     folder = out or Path("runs") / file.stem
-    results = report.run(plan, points, folder, on, processes or os.cpu_count() or 1, _points_done)
+    results = report.run(points, folder, on, processes or os.cpu_count() or 1, _points_done)
     notes = report.write(plan, results, folder)
     unfinished = sum(told["summary"]["finished"] < told["summary"]["flows"] for told in results if "summary" in told)
     refused = sum("error" in told for told in results)
@@ -158,6 +158,37 @@ def sweep(
                                              f"{refused} refused; written to {folder}"))  # fmt: skip
     if unfinished or refused:
         raise typer.Exit(1)
+
+
+@app.command()
+def compare(
+    files: Annotated[list[Path], typer.Argument(metavar="A.yaml B.yaml ...", help="Scenarios with training steps.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for the results [runs/A-B-...].")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="Runs at a time [all cores].")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run scenarios with and without their faults, side by side: step times and GPU time lost."""
+    import os
+
+    from openmrc.report import sweep as report
+    from openmrc.report.terminal import show_comparison
+    from openmrc.sim.comparison import compared, points_of
+
+    points = points_of(files)
+    folder = out or Path("runs") / "-".join(dict.fromkeys(file.stem for file in files))
+    results = report.run(points, folder, "processes", processes or os.cpu_count() or 1, _points_done)
+    told = compared(points, results)
+    (folder / "comparison.json").write_text(json_text(told))
+    _print(told | {"out": str(folder)}, as_json, lambda: show_comparison(told, str(folder)))
+    if told["unfinished"]:
+        raise typer.Exit(1)
+
+
+def json_text(told: dict[str, Any]) -> str:
+    """Return an object as a file holds it."""
+    import json
+
+    return json.dumps(told, indent=1) + "\n"
 
 
 def _points_done(done: int, of: int) -> None:

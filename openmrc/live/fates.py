@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
+from openmrc.faults import OVERTAKEN
 from openmrc.live.system import copy
 from openmrc.live.tables import FRAME, HELD_AT, Wires
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_S
@@ -16,7 +17,6 @@ from openmrc.units import NEVER, PS_PER_MS, PS_PER_S
 LOST, LATE, TWICE, SPOILT, CUT = 1, 2, 4, 8, 16
 SHARE_ONE = 1 << 31  # a share of 1
 TRIMMED_LENGTH = 36  # bytes kept: BTH, METH, TSETH and RETH
-OVERTAKEN = PS_PER_MS  # how late a packet is that others shall overtake
 LONGEST_QUEUE = 50 * PS_PER_MS  # of a limited rate; what comes then is dropped, as by a switch
 JITTER_STEPS = 1 << 16
 _OVERHEAD = 46 + 24  # bytes of Ethernet, IP, UDP and gap that a rate counts, roughly

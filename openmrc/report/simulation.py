@@ -41,6 +41,8 @@ def _body(run: Run, summary: dict[str, Any], manifest: dict[str, Any], title: st
         yield "<h2>Faults</h2>" + _events(summary)
     if close := list(closeups(run)):
         yield f"<h2>Around the faults</h2>{''.join(close)}"
+    if summary["errors"]["queue_pairs"]:
+        yield "<h2>Connections in error</h2>" + _errors(summary)
     yield "<h2>Packets and paths</h2>" + _counters(summary)
     yield "<h2>Slowest flows</h2>" + _slowest(summary)
     yield "<h2>What was run</h2>" + folded(
@@ -163,6 +165,24 @@ def _events(summary: dict[str, Any]) -> str:
     more = len(summary["events"]) - len(shown)
     note = f"<p class='lead'>and {more:,} more</p>" if more else ""
     return rows(("no.", "at us", "what"), body, numeric=(0, 1)) + note
+
+
+def _errors(summary: dict[str, Any]) -> str:
+    told = summary["errors"]
+    causes = ", ".join(f"{count:,} {cause}" for cause, count in told["by_cause"].items())
+    note = (
+        f"<p class='bad'>{told['queue_pairs']:,} connections: {escape(causes)}; {summary['failed']:,} flows failed</p>"
+    )
+    body = [
+        (
+            one["nic"], one["peer"], "" if one["flow"] is None else str(one["flow"]), one["cause"],
+            number(one["at_us"]), "" if one["plane"] is None else f"{one['plane']}, {one['ev']}",
+            "never" if one["last_progress_us"] is None else number(one["last_progress_us"]),
+        )
+        for one in told["first"]
+    ]  # fmt: skip
+    header = ("at", "peer", "flow", "cause", "at us", "plane, EV of the oldest packet", "peer last heard, us")
+    return note + rows(header, body, numeric=(2, 4, 6))
 
 
 def _counters(summary: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ Told = dict[str, Any]
 Notice = Callable[[int, int], None]  # points done, of
 
 
-def run(sweep: Sweep, points: list[Point], folder: Path, on: str, processes: int, notice: Notice) -> list[Told]:
+def run(points: list[Point], folder: Path, on: str, processes: int, notice: Notice) -> list[Told]:
     """Run the points that have no result yet; return the results of all, in their order."""
     (folder / "points").mkdir(parents=True, exist_ok=True)
     missing = [point for point in points if not point.result(folder).exists()]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from openmrc.report.simulation import number
+from openmrc.sim import failures
 from openmrc.sim.simulate import Status
 
 EVERY_S = 10.0  # between two lines where lines cannot be overwritten
@@ -61,10 +63,23 @@ def show(summary: dict[str, Any], out: str | None) -> None:
     for name, value in _lines(summary):
         table.add_row(name, value)
     console.print(table)
+    for problem in errors(summary):
+        console.print(f"[red]{problem}[/]", soft_wrap=True)
     for warning in summary["warnings"]:
         console.print(f"[yellow]warning:[/] {warning}", soft_wrap=True, markup=True)
     if out:
         console.print(f"written to {out}", soft_wrap=True)
+
+
+def errors(summary: dict[str, Any], most: int = 3) -> Iterator[str]:
+    """Yield what to say of connections in error: how many by cause, and the first few."""
+    told = summary["errors"]
+    if not told["queue_pairs"]:
+        return
+    causes = ", ".join(f"{count:,} {cause}" for cause, count in told["by_cause"].items())
+    yield f"{told['queue_pairs']:,} connections in error ({causes}); {summary['failed']:,} flows failed"
+    for one in told["first"][:most]:
+        yield f"  {failures.words(one)}"
 
 
 def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
@@ -95,3 +110,34 @@ def _spread(values: dict[str, Any]) -> str:
 
 def _rate(summary: dict[str, Any]) -> float:
     return float(summary["packet_hops"]) / 1e6 / max(1e-9, float(summary["wall_s"]))
+
+
+def show_comparison(told: dict[str, Any], out: str) -> None:
+    """Print scenarios side by side: step times with and without faults, and the bottom line."""
+    console = Console(highlight=False)
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("")
+    for row in told["scenarios"]:
+        table.add_column(row["name"], justify="right")
+    for name, values in _compared(told["scenarios"]):
+        table.add_row(name, *values)
+    console.print(table)
+    for row in told["scenarios"]:
+        for problem in errors(row):
+            console.print(f"[red]{row['name']}: {problem}[/]", soft_wrap=True)
+    for difference in told["differences"]:
+        console.print(f"[yellow]not alike:[/] {difference}", soft_wrap=True)
+    console.print(f"written to {out}", soft_wrap=True)
+
+
+def _compared(rows: list[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]:
+    yield "transport", [f"{row['transport']}, {row['planes']} plane{'s' * (row['planes'] != 1)}" for row in rows]
+    yield "NICs", [f"{row['hosts']:,}" for row in rows]
+    yield "steps finished", [f"{row['steps']['finished']} of {row['steps']['count']}" for row in rows]
+    for name in ("mean", "p50", "p99", "max"):
+        yield f"step time {name}, us", [number(row["steps"][name]) for row in rows]
+    yield "without faults: mean, us", [number(row["without_faults"]["mean"]) for row in rows]
+    yield "packets lost on links", [f"{row['lost_on_links']:,}" for row in rows]
+    yield "retransmitted", [f"{row['retransmitted']:,}" for row in rows]
+    lost = [row["gpu_time_lost_percent"] for row in rows]
+    yield "GPU time lost", [f"{value:.2f} %" if value is not None else "job not finished" for value in lost]

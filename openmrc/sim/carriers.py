@@ -17,6 +17,7 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.topology import Topology
 from openmrc.sim import datagrams
 from openmrc.sim import run as loop
+from openmrc.sim.failures import Failure
 from openmrc.sim.mrc_build import MrcTransport, fitted
 from openmrc.sim.network import NetworkSettings
 from openmrc.sim.roce import RoceTransport, adaptive
@@ -48,6 +49,10 @@ class Datagrams:
     def counters(self, state: datagrams.Datagrams) -> dict[str, Any]:
         """Return how much arrived."""
         return {"bytes_arrived": int(datagrams.arrived(state).sum())}
+
+    def failures(self, state: datagrams.Datagrams, network: Network) -> list[Failure]:
+        """Return nothing: nobody waits for an answer."""
+        return []
 
 
 def transport_of(wanted: Transport, topology: Topology) -> loop.Transport:

@@ -22,6 +22,7 @@ class Connections:
     messages: Ints  # by connection
     packets: Ints
     watched: Ints  # messages whose arrival releases others
+    single_path: Ints
 
     @property
     def count(self) -> int:
@@ -31,7 +32,8 @@ class Connections:
 def connections(traffic: Traffic, mtu: int) -> Connections:
     """Collect the connections of a traffic, by source, then destination."""
     sends = np.flatnonzero(traffic.size > 0)
-    keys = np.stack([traffic.source[sends], traffic.destination[sends], traffic.connection[sends]])
+    columns = (traffic.source, traffic.destination, traffic.connection, traffic.single_path)
+    keys = np.stack([column[sends] for column in columns])
     unique, inverse = np.unique(keys, axis=1, return_inverse=True)
     inverse = inverse.reshape(-1)
     of_message = np.full(traffic.messages, -1, dtype=np.int64)
@@ -45,6 +47,7 @@ def connections(traffic: Traffic, mtu: int) -> Connections:
         messages=np.bincount(inverse, minlength=count),
         packets=np.bincount(inverse, weights=packets, minlength=count).astype(np.int64),
         watched=np.bincount(inverse, weights=watched(traffic)[sends], minlength=count).astype(np.int64),
+        single_path=unique[3],
     )
 
 

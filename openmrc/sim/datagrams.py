@@ -156,6 +156,11 @@ def _next_done(state: Datagrams, nic: int) -> int:
     return NONE
 
 
+@harness.copy.variant(Datagrams)
+def _copy(state: Datagrams, frame: int, into: int) -> None:
+    state.contents[into] = state.contents[frame]
+
+
 @harness.set_port.variant(Datagrams)
 def _set_port(state: Datagrams, now: int, nic: int, port: int, up: int) -> None:
     return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.sim import harness, lossless
+from openmrc.sim import fates, harness, lossless
 from openmrc.sim.faults import FaultKind
 from openmrc.sim.tables import BYTE_TIME_BITS, Network
 from openmrc.units import NEVER
@@ -24,12 +24,45 @@ def apply(state: harness.State, network: Network, now: int, kind: int, subject: 
                 _forget_pause(network, now, subject)
         case FaultKind.LINK_RATE:
             _set_rate(network, subject, value)
-        case FaultKind.LINK_LOSS:
-            network.wires[subject].loss = (value << 32) // 10**9
-        case FaultKind.LINK_BIT_ERRORS:
-            network.wires[subject].byte_loss = value * 8e-18
         case FaultKind.PORT_DOWN | FaultKind.PORT_UP:
             _set_port(state, network, now, subject, kind == FaultKind.PORT_UP)
+        case FaultKind.ROUTE_WITHDRAWN | FaultKind.ROUTE_RESTORED:
+            _withdraw(network, subject, 1 if kind == FaultKind.ROUTE_WITHDRAWN else 0)
+        case FaultKind.PORT_WITHDRAWN | FaultKind.PORT_RESTORED | FaultKind.BOND_LEFT | FaultKind.BOND_JOINED:
+            _avoid(network, kind, subject)
+        case _:
+            _impair(network, kind, subject, value)
+
+
+@kernel
+def _impair(network: Network, kind: int, link: int, value: int) -> None:
+    """Set what happens to the packets of a link from now on."""
+    fate = network.fates[link]
+    match kind:
+        case FaultKind.LINK_LOSS:
+            fate.loss = _chance(value)
+        case FaultKind.LINK_BIT_ERRORS:
+            fate.byte_loss = value * 8e-18
+        case FaultKind.LINK_DELAY:
+            fate.delay = value
+        case FaultKind.LINK_JITTER:
+            fate.jitter = value
+        case FaultKind.LINK_DUPLICATE:
+            fate.duplicate = _chance(value)
+        case FaultKind.LINK_REORDER:
+            fate.reorder = _chance(value)
+        case FaultKind.LINK_TRIM:
+            fate.trim = _chance(value)
+    wire = network.wires[link]
+    wire.impaired &= ~fates.CHANCES
+    changes = fate.loss + fate.delay + fate.jitter + fate.duplicate + fate.reorder + fate.trim
+    if changes > 0 or fate.byte_loss > 0.0:
+        wire.impaired |= fates.CHANCES
+
+
+@kernel
+def _chance(share: int) -> int:
+    return (share << 32) // 10**9
 
 
 @kernel
@@ -46,9 +79,13 @@ def _set_rate(network: Network, link: int, rate: int) -> None:
     port = network.ports[link]
     before = port.byte_time
     port.byte_time = (_PS_PER_S_AND_BITS << BYTE_TIME_BITS) // rate
-    if port.capacity < NEVER:
-        port.capacity = int(port.capacity * (port.byte_time / before))
-        port.control_capacity = int(port.control_capacity * (port.byte_time / before))
+    port.capacity = _scaled(port.capacity, port.byte_time / before)
+    port.control_capacity = _scaled(port.control_capacity, port.byte_time / before)
+
+
+@kernel
+def _scaled(capacity: int, ratio: float) -> int:
+    return int(capacity * ratio) if capacity < NEVER else capacity
 
 
 @kernel
@@ -57,3 +94,28 @@ def _set_port(state: harness.State, network: Network, now: int, subject: int, up
     harness.set_port(state, now, nic, port, 1 if up else 0)
     network.nics[nic].wake = min(network.nics[nic].wake, now)
     network.nodes[nic].next_at = min(network.nodes[nic].next_at, now)
+
+
+@kernel
+def _withdraw(network: Network, link: int, gone: int) -> None:
+    """Take a link out of the routing tables, or back."""
+    port = network.ports[link]
+    network.rules[0].detours += gone - port.withdrawn
+    port.withdrawn = gone
+
+
+@kernel
+def _avoid(network: Network, kind: int, subject: int) -> None:
+    """Let routing, or the NIC's own bond, avoid a port or take it back."""
+    port = network.nic_ports[subject // PORTS_PER_NIC * network.rules[0].planes + subject % PORTS_PER_NIC]
+    before = port.left + port.withdrawn
+    match kind:
+        case FaultKind.BOND_LEFT:
+            port.left = 1
+        case FaultKind.BOND_JOINED:
+            port.left = 0
+        case FaultKind.PORT_WITHDRAWN:
+            port.withdrawn = 1
+        case FaultKind.PORT_RESTORED:
+            port.withdrawn = 0
+    network.rules[0].detours += port.left + port.withdrawn - before

@@ -24,6 +24,17 @@ class FaultKind(IntEnum):
     LINK_BIT_ERRORS = 4  # directed link: value in 1e-18, the rate of bit errors; a packet with one is lost
     PORT_DOWN = 5  # NIC x 64 + port: the NIC learns that its port does not work (its links fail by LINK_DOWN)
     PORT_UP = 6
+    LINK_DELAY = 7  # directed link: value in ps, on top of its own
+    LINK_JITTER = 8  # directed link: value in ps, the most that is added to the delay
+    LINK_DUPLICATE = 9  # directed link: value in 1e-9, the share of packets that arrive twice
+    LINK_REORDER = 10  # directed link: value in 1e-9, the share of packets that others overtake
+    LINK_TRIM = 11  # directed link: value in 1e-9, the share of packets cut to their headers
+    ROUTE_WITHDRAWN = 12  # directed link between switches: routing has taken it out of all tables
+    ROUTE_RESTORED = 13
+    PORT_WITHDRAWN = 14  # NIC x 64 + port: routing leads nobody to it
+    PORT_RESTORED = 15
+    BOND_LEFT = 16  # NIC x 64 + port: the NIC's bond does not send on it any more
+    BOND_JOINED = 17
 
 
 @dataclass(frozen=True)

@@ -24,14 +24,14 @@ def settle(state: harness.State, network: Network, shard: int, now: int, nic: in
         while done != NONE:
             _complete(network, shard, now, nic, done >> 2, done & 3)
             done = harness.next_done(state, nic)
-        if next_start(network, nic) > now or _start(state, network, shard, now, nic) == 0:
+        if next_start(network, nic) > now:
             return
+        _start(state, network, shard, now, nic)  # may complete at once: computations, and what a dead connection takes
 
 
 @rare_kernel
-def _start(state: harness.State, network: Network, shard: int, now: int, nic: int) -> int:
-    """Post the messages whose time has come; return how many completed at once."""
-    at_once = 0
+def _start(state: harness.State, network: Network, shard: int, now: int, nic: int) -> None:
+    """Post the messages whose time has come."""
     row = network.nics[nic]
     while row.pending != NONE and network.flows[row.pending].start <= now:
         flow = row.pending
@@ -41,7 +41,6 @@ def _start(state: harness.State, network: Network, shard: int, now: int, nic: in
             message.posted_at = now
             _complete(network, shard, now, nic, flow, Side.SENDER)
             _complete(network, shard, now, nic, flow, Side.RECEIVER)
-            at_once += 1
         elif message.inside == 1:
             row.pending = message.next
             message.posted_at = now
@@ -53,7 +52,6 @@ def _start(state: harness.State, network: Network, shard: int, now: int, nic: in
             message.start = now + network.rules[0].lookahead  # the send queue is full: try again
             row.pending = message.next
             insert(network, nic, flow)
-    return at_once
 
 
 @rare_kernel

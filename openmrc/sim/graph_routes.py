@@ -19,7 +19,7 @@ from openmrc.core.jit import kernel, rare_kernel
 from openmrc.errors import ConfigError
 from openmrc.fabric.topology import Topology
 from openmrc.sim import queue
-from openmrc.sim.tables import Network, Route, Routing, Service
+from openmrc.sim.tables import FIXED_PATH, Network, Route, Routing, Service
 
 Ints = NDArray[np.int64]
 
@@ -129,9 +129,43 @@ def follow(network: Network, node: int, now: int, hop: int, hashed: int) -> int:
     routing = network.rules[0].routing
     if routing == Routing.ENTROPY:
         return _numbered(network, route, hop)
-    if routing == Routing.ADAPTIVE and packet.service == Service.DATA:
-        return _least_busy(network, route, now, hashed)
-    return network.ways[route.first + ((hashed * route.count) >> 32)].link
+    if routing == Routing.ADAPTIVE and packet.service == Service.DATA and packet.entropy < FIXED_PATH:
+        return _least_busy(network, route, now, hashed, packet.destination)
+    link = network.ways[route.first + ((hashed * route.count) >> 32)].link
+    if network.rules[0].detours > 0 and not _is_open(network, link, packet.destination):
+        return _rehashed(network, route, packet.destination, hashed, link)
+    return link
+
+
+@rare_kernel
+def _is_open(network: Network, link: int, destination: int) -> bool:
+    """Tell whether routing uses a link: it and one of those that follow have not been withdrawn."""
+    if network.ports[link].withdrawn == 1:
+        return False
+    following = network.ports[link].destination
+    if following == destination:
+        return True
+    route = network.routes[_row(network, following, destination)]
+    for index in range(route.first, route.first + route.count):
+        if network.ports[network.ways[index].link].withdrawn == 0:
+            return True
+    return False
+
+
+@rare_kernel
+def _rehashed(network: Network, route: Route, destination: int, hashed: int, instead: int) -> int:
+    """Return one of the links that routing has left; `instead` if there is none."""
+    left = 0
+    for index in range(route.first, route.first + route.count):
+        left += 1 if _is_open(network, network.ways[index].link, destination) else 0
+    rank = hashed % max(1, left)
+    for index in range(route.first, route.first + route.count):
+        link = network.ways[index].link
+        if _is_open(network, link, destination):
+            if rank == 0:
+                return link
+            rank -= 1
+    return instead
 
 
 @kernel
@@ -159,11 +193,13 @@ def _numbered(network: Network, route: Route, hop: int) -> int:
 
 
 @kernel
-def _least_busy(network: Network, route: Route, now: int, begin: int) -> int:
+def _least_busy(network: Network, route: Route, now: int, begin: int, destination: int) -> int:
     """Return the link with the shortest queue; among equals the first from a random one on."""
-    best, shortest = 0, -1
+    best, shortest = network.ways[route.first + begin % route.count].link, -1
     for step in range(route.count):
         link = network.ways[route.first + (begin + step) % route.count].link
+        if network.rules[0].detours > 0 and not _is_open(network, link, destination):
+            continue
         waiting = queue.backlog(network, link, now)
         if shortest < 0 or waiting < shortest:
             best, shortest = link, waiting

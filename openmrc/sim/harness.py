@@ -56,3 +56,9 @@ def next_done(state: State, nic: int) -> int:
 @generic
 def set_port(state: State, now: int, nic: int, port: int, up: int) -> None:
     """Tell a NIC that one of its ports works, or does not."""
+
+
+@generic
+def copy(state: State, frame: int, into: int) -> None:
+    """Copy what a packet says from one frame into another: a fault doubled it."""
+    raise AssertionError("every transport has a variant")

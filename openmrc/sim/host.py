@@ -11,7 +11,7 @@ from openmrc.units import NEVER
 @rare_kernel
 def serve(state: harness.State, network: Network, shard: int, nic: int, start: int, end: int) -> None:
     """Let a NIC live through a window."""
-    count = wire.collect(network, shard, nic, start, end)
+    count = wire.collect(state, network, shard, nic, start, end)
     network.shards[shard].hops += count
     row = network.nics[nic]
     index, clock = 0, start

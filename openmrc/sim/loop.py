@@ -25,9 +25,9 @@ def run_window(state: harness.State, network: Network, shard: int, turn: int, st
             if row.tier == NONE:
                 host.serve(state, network, shard, node, start, end)
             elif network.rules[0].lossless == 1 and row.plane != NONE:  # scale-up switches have no plane
-                lossless.serve(network, shard, node, start, end)
+                lossless.serve(state, network, shard, node, start, end)
             else:
-                switch.serve(network, shard, node, start, end)
+                switch.serve(state, network, shard, node, start, end)
         owner.earliest = min(owner.earliest, row.next_at)
     return owner.earliest
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.sim import pool, queue, switch, wire
+from openmrc.sim import harness, pool, queue, switch, wire
 from openmrc.sim.tables import BYTE_TIME_BITS, NONE, Network, Service
 from openmrc.units import NEVER
 
@@ -21,9 +21,9 @@ _QUANTA = 65_535 * 64  # byte times
 
 
 @rare_kernel
-def serve(network: Network, shard: int, node: int, start: int, end: int) -> None:
+def serve(state: harness.State, network: Network, shard: int, node: int, start: int, end: int) -> None:
     """Let a switch with lossless ports live through a window."""
-    count = wire.collect(network, shard, node, start, end)
+    count = wire.collect(state, network, shard, node, start, end)
     network.shards[shard].hops += count
     index = 0
     arrives = _arrival(network, shard, index, count)

@@ -155,6 +155,11 @@ def _count_cause(state: Mrc, nic: int, cause: int) -> None:
             tally.least_bad += 1
 
 
+@harness.copy.variant(Mrc)
+def _copy(state: Mrc, frame: int, into: int) -> None:
+    state.frames[into] = state.frames[frame]
+
+
 @harness.set_port.variant(Mrc)
 def _set_port(state: Mrc, now: int, nic: int, port: int, up: int) -> None:
     endpoint.set_port(state.engine, now, nic, port, up)

@@ -18,12 +18,13 @@ from openmrc.core.rows import Int, Table, table
 from openmrc.engine import lifecycle, messages, paths, regions
 from openmrc.engine.build import MPR_UNIT, Layout, build
 from openmrc.engine.params import Settings
-from openmrc.engine.states import QpEvent
-from openmrc.engine.tables import Engine
+from openmrc.engine.states import EvEvent, QpEvent, QpState
+from openmrc.engine.tables import Cause, Engine
 from openmrc.errors import ConfigError
 from openmrc.fabric.topology import Topology
 from openmrc.sim import graph_routes
 from openmrc.sim.connections import Connections, connections
+from openmrc.sim.failures import Failure
 from openmrc.sim.mrc import R_KEY, Mrc, Tally
 from openmrc.sim.mrc_frames import Frame
 from openmrc.sim.network import NetworkSettings, column
@@ -32,7 +33,7 @@ from openmrc.sim.switch import T0_DIGIT, T1_DIGIT
 from openmrc.sim.tables import Network, Routing
 from openmrc.sim.tap import Capture, taps
 from openmrc.sim.traffic import Traffic
-from openmrc.units import PS_PER_US, ps_from_us, us_from_ps
+from openmrc.units import NEVER, PS_PER_US, ps_from_us, us_from_ps
 
 Ints = NDArray[np.int64]
 
@@ -94,6 +95,31 @@ class MrcTransport:
             "good_evs": column(state.engine.qps, "good_evs")[qp],
         }
 
+    def failures(self, state: Mrc, network: Network) -> list[Failure]:
+        """Return the queue pairs in ERROR, with the path of the oldest packet that was never acknowledged."""
+        engine = state.engine
+        return [
+            _failure(engine, network, int(qp)) for qp in np.flatnonzero(column(engine.qps, "state") == QpState.ERROR)
+        ]
+
+
+def _failure(engine: Engine, network: Network, qp: int) -> Failure:
+    row = engine.qps[qp]
+    flows = np.flatnonzero((column(network.flows, "handle") == qp) & (column(network.flows, "failed_at") < NEVER))
+    at = column(network.flows, "failed_at")[flows]
+    waits = row.unack_psn < row.next_psn
+    ev = engine.evs[engine.sent[row.sent_base + (row.unack_psn & row.sent_mask)].ev]
+    return Failure(
+        cause=Cause(row.cause).name.lower().replace("_", " "),
+        nic=row.endpoint,
+        peer=engine.peers[row.peer].address,
+        flow=int(flows[np.argmin(at)]) if len(flows) else -1,
+        at=int(at.min()) if len(flows) else NEVER,
+        progressed_at=row.heard_at,
+        plane=ev.port if waits else -1,
+        ev=ev.value if waits else -1,
+    )
+
 
 def fitted(topology: Topology, network: NetworkSettings, settings: Settings | None) -> Settings:
     """Return settings with the fabric's rate and longest round trip, unless given."""
@@ -116,6 +142,7 @@ class Opening:
     active: Int  # EVs a lane in rotation
     receives: Int
     ev_seed: Int
+    single_path: Int  # 1: an EV profile of one EV
 
 
 class Common:
@@ -222,6 +249,7 @@ def _openings(
     column(rows, "mpr")[:] = column(rows, "mpr_dest")[:] = mpr
     column(rows, "active")[:] = np.where(ends.is_source, active, min(evs, 2))
     column(rows, "receives")[:] = np.where(ends.is_source, 0, wires.watched[ends.connection])
+    column(rows, "single_path")[:] = np.where(ends.is_source, wires.single_path[ends.connection], 0)
     column(rows, "ev_seed")[:] = rng.seeded(seed, 7) ^ (np.arange(2 * wires.count) * 0x9E3779B1 & 0xFFFFFFFF)
     one = common[0]
     one.mtu = settings.mtu
@@ -292,8 +320,22 @@ def _open(engine: Engine, openings: Table[Opening], common: Table[Common], fans:
     _give_evs(engine, openings, common, fans, qp)
     for event in (QpEvent.TO_INIT.value, QpEvent.TO_RTR.value, QpEvent.TO_RTS.value):
         lifecycle.move(engine, 0, qp, event)
+    if opening.single_path == 1:
+        _keep_one_ev(engine, qp, opening.ev_seed)
     for receive in range(opening.receives):
         messages.post_receive(engine, qp, receive)
+
+
+@kernel
+def _keep_one_ev(engine: Engine, qp: int, seed: int) -> None:
+    """Deny all EVs but one: a queue pair on a single path, like a connection of TCP or plain RoCE beside MRC."""
+    row = engine.qps[qp]
+    lane = engine.lanes[row.lane_base + (rng.following(seed | 1) >> 8) % row.lane_count]
+    kept = lane.ev_base + engine.slots[lane.ev_base].ev
+    row.min_active_evs = 1
+    for ev in range(row.ev_base, row.ev_base + row.ev_count):
+        if ev != kept:
+            paths.happen(engine, 0, ev, EvEvent.DENY.value)
 
 
 @kernel

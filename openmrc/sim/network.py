@@ -49,6 +49,9 @@ class NetworkSettings:
     lossless: bool = False  # PFC: senders are paused, nothing is dropped or trimmed
     pause_packets: int = 15  # full packets from one link above which its sender is paused (htsim's defaults)
     resume_packets: int = 12
+    # Where routing and bonds, not the endpoints, deal with failures (sim.convergence); MRC's tables are static.
+    reroute_delay_us: float = 100_000.0  # RFC 7938 §7: detection takes milliseconds, convergence less than a second
+    failover_delay_us: float = 100_000.0  # Linux's bonding.rst: "miimon" of 100 ms to start with
 
 
 def lay(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 1, shards: int = 1) -> Network:
@@ -71,6 +74,7 @@ def lay(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 1,
         queues=table(tables.Queue, topology.links if settings.lossless else 1),
         departures=table(tables.Departure, 2 * topology.links if settings.lossless else 1),
         wires=table(tables.Wire, topology.links),
+        fates=table(tables.Fate, topology.links),
         nodes=table(tables.Node, topology.nodes),
         mails=table(tables.Mail, topology.nodes),
         arrivals=table(tables.Arrival, arrivals),
@@ -134,6 +138,7 @@ def _lay_lists(network: Network) -> None:
         (network.channels, ("head", "tail", "cursor")),
         (network.outgoing, ("head", "tail")),
         (network.nics, ("pending",)),
+        (network.fates, ("late", "last_late")),
     ):
         for name in names:
             column(rows, name)[:] = NONE

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from openmrc import __version__
 from openmrc.fabric.topology import LinkTier, Topology
+from openmrc.sim import failures
 from openmrc.sim.network import NetworkSettings
 from openmrc.sim.run import Results
 from openmrc.sim.samples import Samples, Span
@@ -77,6 +78,7 @@ def summary(run: Run) -> dict[str, Any]:
         "planes": int(run.topology.link_plane.max()) + 1,
         "flows": len(flows),
         "finished": int(done.sum()),
+        "failed": int((run.results.failed[flows] < NEVER).sum()),
         "interrupted": run.results.interrupted,
         "fct_us": completion_times(run.results, flows),
         "last_finish_us": _us(int(finished[flows][done].max())) if done.any() else None,
@@ -88,6 +90,7 @@ def summary(run: Run) -> dict[str, Any]:
         "queue_us": _queues(run),
         "workloads": [_workload(run, number) for number in range(len(run.work.names))],
         "marks_us": {name: [_us_or_none(int(finished[node])) for node in ids] for name, ids in run.work.marks.items()},
+        "errors": failures.told(run.results.failures, run.topology),
         "slowest": _slowest(run),
         "transport_counters": plain(run.results.counters),
         "events": [{"at_us": _us(event.at), "what": event.text} for event in run.events],

@@ -16,7 +16,8 @@ from openmrc.core import rng
 from openmrc.core.jit import kernel
 from openmrc.core.rows import table
 from openmrc.fabric.topology import Topology
-from openmrc.sim import dcqcn, harness, roce_receiver, roce_sender, roce_tables
+from openmrc.sim import dcqcn, detours, harness, roce_receiver, roce_sender, roce_tables
+from openmrc.sim.failures import Failure
 from openmrc.sim.network import NetworkSettings, column
 from openmrc.sim.reach import reaches
 from openmrc.sim.roce_tables import Kind, Recovery, Roce
@@ -44,6 +45,7 @@ class RoceTransport:
     ack_every: int = 16
     window: int = 4096  # packets
     timeout_us: float = 1000.0
+    retries: int = 7  # the most that RC allows (IBTA volume 1, 9.9.2.1.1), and NCCL's default; each waits twice as long
     cnp_interval_us: float = 50.0
     period_us: float = 55.0
     byte_counter: int = 10_000_000
@@ -65,9 +67,28 @@ class RoceTransport:
         """Return totals over queue pairs."""
         names = ("retransmitted", "timeouts", "naks", "cnps")
         totals: dict[str, Any] = {name: int(column(state.senders, name).sum()) for name in names}
+        totals["qp_errors"] = int(column(state.senders, "error").sum())
         totals["sent_packets"] = int(column(state.senders, "highest").sum())
         totals["duplicates"] = int(column(state.receivers, "duplicates").sum())
         return totals
+
+    def failures(self, state: Roce, network: Network) -> list[Failure]:
+        """Return the queue pairs whose retries are spent."""
+        return [_failure(state, network, int(pair)) for pair in np.flatnonzero(column(state.senders, "error"))]
+
+
+def _failure(state: Roce, network: Network, pair: int) -> Failure:
+    row = state.senders[pair]
+    return Failure(
+        cause="retries spent",
+        nic=row.nic,
+        peer=row.destination,
+        flow=row.flow,
+        at=network.flows[row.flow].failed_at,
+        progressed_at=row.progressed_at,
+        plane=row.plane,
+        ev=row.entropy,
+    )
 
 
 def adaptive(qps: int = 1, dcqcn: bool = True) -> RoceTransport:
@@ -88,7 +109,7 @@ def _build(transport: RoceTransport, topology: Topology, traffic: Traffic, netwo
         messages=table(roce_tables.RoceMessage, traffic.messages),
         frames=table(roce_tables.RoceFrame, len(network.hops)),
     )
-    for name in ("ready_tail", "timed_tail", "sent", "received"):
+    for name in ("ready_tail", "timed_tail", "sent", "received", "failed"):
         column(state.nics, name)[:] = NONE
     for name in ("deadline", "send_at"):
         column(state.nics, name)[:] = NEVER
@@ -103,7 +124,7 @@ class _Slices:
 
     def __init__(self, traffic: Traffic, qps: int, mtu: int) -> None:
         packets = -(-traffic.size // mtu)
-        self.count = np.minimum(qps, packets)
+        self.count = np.minimum(np.where(traffic.single_path == 1, 1, qps), packets)
         self.first = np.cumsum(self.count) - self.count
         self.flow = np.repeat(np.arange(traffic.messages), self.count)
         index = np.arange(len(self.flow)) - self.first[self.flow]
@@ -126,6 +147,7 @@ def _lay_pairs(
     column(senders, "packets")[:] = slices.packets
     column(senders, "last_payload")[:] = slices.last_payload
     column(senders, "resend")[:] = NONE
+    column(senders, "single_path")[:] = traffic.single_path[flow]
     plane = (slices.index + flow) % column(network.nics, "ports")[traffic.source[flow]]
     column(senders, "plane")[:] = plane
     column(senders, "rate")[:] = _port_rates(network, traffic.source[flow], plane)
@@ -158,6 +180,7 @@ def _lay_params(state: Roce, transport: RoceTransport, planes: int) -> None:
     row.ack_every = transport.ack_every
     row.window = transport.window
     row.retransmit_after = ps_from_us(transport.timeout_us)
+    row.retries = transport.retries
     row.spray = int(transport.spray)
     row.planes = planes
     row.dcqcn = int(transport.dcqcn)
@@ -222,7 +245,7 @@ def _fill_answer(state: Roce, network: Network, nic: int, hop: int, kind: int) -
     row.service = Service.CONTROL
     row.trimmable = 0
     row.entropy = sender.entropy
-    row.plane = sender.plane
+    row.plane = detours.plane_for(network, nic, sender.nic, sender.plane, pair)
 
 
 @harness.next_deadline.variant(Roce)
@@ -253,7 +276,16 @@ def _next_done(state: Roce, nic: int) -> int:
         done = node.sent * 4 + Side.SENDER.value
         node.sent = NONE
         return done
+    if node.failed != NONE:
+        done = node.failed * 4 + Side.FAILED.value
+        node.failed = state.messages[node.failed].next_failed
+        return done
     return NONE
+
+
+@harness.copy.variant(Roce)
+def _copy(state: Roce, frame: int, into: int) -> None:
+    state.frames[into] = state.frames[frame]
 
 
 @harness.set_port.variant(Roce)

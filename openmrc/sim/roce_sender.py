@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel
-from openmrc.sim import dcqcn
+from openmrc.sim import dcqcn, detours
 from openmrc.sim.roce_tables import NONE, Kind, Recovery, Roce
-from openmrc.sim.tables import Network, Service
+from openmrc.sim.tables import FIXED_PATH, Network, Service
 from openmrc.units import NEVER
 
 
@@ -20,6 +20,8 @@ def post(state: Roce, now: int, nic: int, flow: int) -> None:
         row.send_at = now
         row.deadline = NEVER
         row.begun = 1
+        row.retries = 0
+        row.progressed_at = now
         _list(state, nic, pair)
 
 
@@ -41,9 +43,10 @@ def next_data(state: Roce, network: Network, now: int, nic: int, free_ports: int
                 return 0
             continue
         node.ready_tail = pair
-        if (free_ports >> row.plane) & 1 == 1:
+        plane = detours.plane_for(network, nic, row.destination, row.plane, pair)
+        if (free_ports >> plane) & 1 == 1:
             if row.send_at <= now:
-                _send(state, network, now, nic, pair, hop)
+                _send(state, network, now, nic, pair, plane, hop)
                 return 1
             node.send_at = min(node.send_at, row.send_at)
         if pair == last:
@@ -57,6 +60,8 @@ def on_ack(state: Roce, now: int, nic: int, frame: int) -> None:
     row = state.senders[answer.pair]
     if answer.psn > row.acked:
         row.acked = answer.psn
+        row.retries = 0
+        row.progressed_at = now
         row.next = max(row.next, row.acked)
         row.deadline = now + state.params[0].retransmit_after if row.acked < row.highest else NEVER
         if row.resend != NONE and row.resend < row.acked:
@@ -141,7 +146,7 @@ def _wants(state: Roce, pair: int) -> bool:
 
 
 @kernel
-def _send(state: Roce, network: Network, now: int, nic: int, pair: int, hop: int) -> None:
+def _send(state: Roce, network: Network, now: int, nic: int, pair: int, plane: int, hop: int) -> None:
     row = state.senders[pair]
     params = state.params[0]
     psn = row.resend if row.resend != NONE else row.next
@@ -163,9 +168,9 @@ def _send(state: Roce, network: Network, now: int, nic: int, pair: int, hop: int
     hops.size = payload + params.header
     hops.service = Service.DATA
     hops.trimmable = 0
-    hops.plane = row.plane
-    hops.entropy = row.entropy
-    if params.spray == 1:
+    hops.plane = plane
+    hops.entropy = row.entropy | FIXED_PATH
+    if params.spray == 1 and row.single_path == 0:
         state.nics[nic].random = rng.following(state.nics[nic].random)
         hops.entropy = state.nics[nic].random
     dcqcn.on_sent(state, now, pair, hops.size)
@@ -185,11 +190,31 @@ def _repeat(state: Roce, pair: int, psn: int) -> None:
 
 @kernel
 def _on_silence(state: Roce, now: int, nic: int, pair: int) -> None:
+    """Repeat what is not acknowledged, and wait twice as long next time; give up when all retries are spent."""
     row = state.senders[pair]
-    row.deadline = now + state.params[0].retransmit_after
     row.timeouts += 1
+    row.retries += 1
+    if row.retries > state.params[0].retries:
+        row.error = 1
+        _fail(state, nic, row.flow)
+        return
+    row.deadline = now + (state.params[0].retransmit_after << row.retries)
     _repeat(state, pair, row.acked)
     _list(state, nic, pair)
+
+
+@kernel
+def _fail(state: Roce, nic: int, flow: int) -> None:
+    """A queue pair of the message is in error: none of them goes on."""
+    message = state.messages[flow]
+    for pair in range(message.first, message.first + message.slices):
+        row = state.senders[pair]
+        row.begun = 0
+        row.deadline = NEVER
+        row.alpha_at = NEVER
+        row.increase_at = NEVER
+    message.next_failed = state.nics[nic].failed
+    state.nics[nic].failed = flow
 
 
 @kernel

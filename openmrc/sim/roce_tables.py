@@ -41,6 +41,7 @@ class RoceParams:
     ack_every: Int  # packets
     window: Int  # packets that may be unacknowledged
     retransmit_after: Int  # ps
+    retries: Int  # timeouts in a row after which a queue pair is in error
     spray: Int  # 1: a fresh entropy for every packet
     planes: Int
     dcqcn: Int
@@ -69,6 +70,7 @@ class RoceNic:
     answer_psn: Int32  # the packet that caused it
     sent: Int32  # flow to be told, or NONE
     received: Int32
+    failed: Int32  # first of the flows to be told, or NONE
 
 
 class RoceSender:
@@ -92,6 +94,10 @@ class RoceSender:
     timed: Int8
     plane: Int8
     begun: Int8
+    single_path: Int8
+    error: Int8  # 1: its retries are spent
+    retries: Int16  # since the last progress
+    progressed_at: Int  # ps, the last time something new was acknowledged
     deadline: Int
     send_at: Int  # ps
     # DCQCN
@@ -136,6 +142,7 @@ class RoceMessage:
     unreceived: Int32
     first: Int32  # queue pair
     slices: Int32
+    next_failed: Int32
 
 
 class RoceFrame:

@@ -19,6 +19,7 @@ from openmrc.errors import MrcError
 from openmrc.fabric.topology import Topology
 from openmrc.sim import loop, tables
 from openmrc.sim.domains import inside, outside
+from openmrc.sim.failures import Failure
 from openmrc.sim.faults import Faults, faults
 from openmrc.sim.network import NetworkSettings, column, lay
 from openmrc.sim.reach import reaches
@@ -39,6 +40,7 @@ class Transport(Protocol):
     def network_settings(self) -> NetworkSettings: ...
     def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> State: ...
     def counters(self, state: State) -> dict[str, Any]: ...
+    def failures(self, state: State, network: Network) -> list[Failure]: ...
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ class Results:
     # arrived, arrived_bytes, marked, lost
     scale_up_bytes: Ints  # by NIC: what came over the scale-up network, answers included; empty where there is none
     counters: dict[str, Any]  # the transport's own
+    failures: list[Failure] = field(default_factory=list)  # connections that ended in error
     samples: list[Sample] = field(default_factory=list)
     hops: int = 0
     windows: int = 0
@@ -258,6 +261,7 @@ def _results(
         links=links,
         scale_up_bytes=column(network.wires, "arrived_bytes")[world.links + nics :].copy(),
         counters=transport.counters(world.state),
+        failures=transport.failures(world.state, network),
         samples=samples,
         hops=int(column(network.shards, "hops").sum()),
         windows=world.windows,

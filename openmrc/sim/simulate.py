@@ -18,6 +18,7 @@ from openmrc.fabric.topology import Topology
 from openmrc.sim import matrix, timeline, triggers
 from openmrc.sim import scenario as scenarios
 from openmrc.sim.carriers import transport_of
+from openmrc.sim.convergence import converging
 from openmrc.sim.faults import Faults
 from openmrc.sim.matrix import StartUnit
 from openmrc.sim.matrix_line import Failure
@@ -103,8 +104,8 @@ def prepare(scenario: Scenario) -> Prepared:
             name = str(workload.__struct_config__.tag)
             plans.append((name, plan_of(hosts_of(topology), workload, scenario.seed + number)))
     work = joined(plans)
-    if work.single_path.any():
-        warnings.append(f"background: single_path: {scenario.transport.name} sprays these messages like all others")
+    if work.traffic.single_path.any() and scenario.transport.name == "datagrams":
+        warnings.append("single_path: datagrams spray these messages like all others")
     words = schedule(scenario)
     broken = timeline.columns(topology, words, scenario.seed, failures)
     return Prepared(topology, work, broken, timeline.events(words), warnings)
@@ -145,7 +146,7 @@ def simulate(scenario: Scenario, threads: int = 1, tell: Tell | None = None) -> 
         topology,
         prepared.work.traffic,
         transport,
-        broken=prepared.faults,
+        broken=converging(prepared.topology, prepared.faults, transport.network_settings()),
         seed=scenario.seed,
         threads=threads,
         until=ps_of(scenario.until),

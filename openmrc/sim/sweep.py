@@ -89,7 +89,12 @@ def _point(whole: dict[str, Any], values: dict[str, Any], path: Path) -> Point:
         scenario = msgspec.convert(changed, Scenario)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: vary: {values}: {error}") from None
-    text = __version__ + json.dumps(changed, sort_keys=True)
+    return point_of(scenario, values)
+
+
+def point_of(scenario: Scenario, values: dict[str, Any]) -> Point:
+    """Return a point, named by what determines its result."""
+    text = __version__ + json.dumps(msgspec.to_builtins(scenario), sort_keys=True)
     return Point(values, scenario, hashlib.sha256(text.encode()).hexdigest()[:16])
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.sim import graph_routes, queue, wire
-from openmrc.sim.tables import NONE, Network, Node, Routing
+from openmrc.sim import detours, graph_routes, harness, queue, wire
+from openmrc.sim.tables import FIXED_PATH, NONE, Network, Routing
 
 T0_DIGIT = 12  # bits of an entropy that name the T0's uplink; above them the T1's, then the long link
 T1_DIGIT = 12
 _MASK = (1 << 32) - 1
+_AGAIN = 0x5BD1E995  # makes another hash of the same packet
 
 
 @rare_kernel
-def serve(network: Network, shard: int, node: int, start: int, end: int) -> None:
+def serve(state: harness.State, network: Network, shard: int, node: int, start: int, end: int) -> None:
     """Forward everything that reaches the switch in the window."""
-    count = wire.collect(network, shard, node, start, end)
+    count = wire.collect(state, network, shard, node, start, end)
     for index in range(count):
         hop = wire.due(network, shard, index)
         now = network.hops[hop].arrives
@@ -30,30 +31,47 @@ def route(network: Network, node: int, now: int, hop: int) -> int:
     if network.rules[0].routed > 0 and row.plane != NONE:
         hashed = mix(packet.entropy, packet.source * 65599 + packet.destination, row.salt)
         return graph_routes.follow(network, node, now, hop, hashed)
-    below, index = packet.t0, packet.destination
-    if row.tier == 1:
-        below, index = packet.pod, packet.t0
-    elif row.tier == 2:
-        below, index = packet.site, packet.pod
-    if below == row.own or row.up_count == 0:
-        link = row.down_base + index * row.down_stride
+    if detours.is_below(network, node, hop):
+        link = detours.down_link(network, node, hop)
         if row.down_bundle > 1:
             # The link of a bundle is the same on the way down as on the way up: the tier below has chosen it.
-            link += choose(network, row, now, hop, link, row.down_bundle, row.tier - 1)
+            link += choose(network, node, now, hop, link, row.down_bundle, row.tier - 1)
         return link
-    return row.up_base + choose(network, row, now, hop, row.up_base, row.up_count, row.tier)
+    return row.up_base + choose(network, node, now, hop, row.up_base, row.up_count, row.tier)
 
 
 @kernel
-def choose(network: Network, row: Node, now: int, hop: int, first: int, count: int, tier: int) -> int:
+def choose(network: Network, node: int, now: int, hop: int, first: int, count: int, tier: int) -> int:
     """Return which of `count` equal links, from `first` on, a packet takes; its entropy may say so for a tier."""
+    row = network.nodes[node]
     packet = network.hops[hop]
     routing = network.rules[0].routing
     if routing == Routing.ENTROPY:
         return digit(packet.entropy, tier) % count
-    if routing == Routing.ADAPTIVE and packet.service == 1:
-        return _least_busy(network, now, first, count, mix(packet.entropy, packet.source, row.salt))
-    return (mix(packet.entropy, packet.source * 65599 + packet.destination, row.salt) * count) >> 32
+    if routing == Routing.ADAPTIVE and packet.service == 1 and packet.entropy < FIXED_PATH:
+        return _least_busy(network, node, now, hop, first, count)
+    chosen = (mix(packet.entropy, packet.source * 65599 + packet.destination, row.salt) * count) >> 32
+    if network.rules[0].detours > 0 and not detours.usable(network, node, hop, first + chosen):
+        return _rehashed(network, node, hop, first, count, chosen)
+    return chosen
+
+
+@rare_kernel
+def _rehashed(network: Network, node: int, hop: int, first: int, count: int, instead: int) -> int:
+    """Return one of the links that routing has left, by another hash; `instead` if there is none."""
+    left = 0
+    for index in range(count):
+        left += 1 if detours.usable(network, node, hop, first + index) else 0
+    packet = network.hops[hop]
+    rank = (
+        mix(packet.entropy ^ _AGAIN, packet.source * 65599 + packet.destination, network.nodes[node].salt) * left
+    ) >> 32
+    for index in range(count):
+        if detours.usable(network, node, hop, first + index):
+            if rank == 0:
+                return index
+            rank -= 1
+    return instead
 
 
 @kernel
@@ -78,11 +96,15 @@ def mix(a: int, b: int, salt: int) -> int:
 
 
 @kernel
-def _least_busy(network: Network, now: int, first: int, count: int, begin: int) -> int:
+def _least_busy(network: Network, node: int, now: int, hop: int, first: int, count: int) -> int:
     """Return the link with the shortest queue; among equals the first from a random one on."""
-    best, shortest = 0, -1
+    packet = network.hops[hop]
+    begin = mix(packet.entropy, packet.source, network.nodes[node].salt)
+    best, shortest = begin % count, -1
     for step in range(count):
         index = (begin + step) % count
+        if network.rules[0].detours > 0 and not detours.usable(network, node, hop, first + index):
+            continue
         waiting = queue.backlog(network, first + index, now)
         if shortest < 0 or waiting < shortest:
             best, shortest = index, waiting

@@ -18,6 +18,7 @@ from openmrc.core.rows import Float, Int, Int8, Int16, Int32, Table
 
 NONE = -1
 COUNT_MASK = (1 << 31) - 1  # of Hop.queued_bytes
+FIXED_PATH = 1 << 32  # of Hop.entropy, above its 32 bits: adaptive switches hash this packet instead
 BYTE_TIME_BITS = 16  # Port.byte_time counts 2**-16 ps
 
 
@@ -83,6 +84,7 @@ class Port:
     destination: Int32  # node
     trimming: Int8  # Trimming
     last_hop: Int8  # leads to a NIC
+    withdrawn: Int8  # 1: routing has taken the link out of its tables
     data_packets: Int
     data_bytes: Int
     control_packets: Int
@@ -128,12 +130,25 @@ class Wire:
     ecn_low: Int32  # bytes left in the queue below which nothing is marked; negative: never
     ecn_high: Int32  # bytes above which everything is marked
     random: Int
-    loss: Int  # unit 2**-32, the chance that a packet is lost
-    byte_loss: Float  # the chance of a bit error in a byte
+    impaired: Int  # of its Fate: fates.CHANCES, fates.HOLDS; 0: as good as new
     arrived: Int  # packets
     arrived_bytes: Int
     marked: Int
     lost: Int  # to faults
+
+
+class Fate:
+    """What a fault does to the packets of a directed link, and those of them that are late. Chances in 2**-32."""
+
+    loss: Int
+    byte_loss: Float  # the chance of a bit error in a byte
+    duplicate: Int
+    reorder: Int
+    trim: Int
+    delay: Int  # ps, on top of the link's own
+    jitter: Int  # ps, added to the delay, uniform from 0
+    late: Int32  # packets held back, by time of arrival
+    last_late: Int32
 
 
 class Node:
@@ -185,6 +200,8 @@ class NicPort:
     t0: Int32
     pod: Int16
     site: Int8
+    left: Int8  # 1: the NIC's bond does not send on it
+    withdrawn: Int8  # 1: routing leads nobody to it
 
 
 class ScaleUpPort:
@@ -304,6 +321,7 @@ class Rules:
     lossless: Int
     routed: Int  # switches of an irregular fabric, which look ways up; 0: a regular one, where ways are arithmetic
     first_scale_up: Int  # links from this one on belong to scale-up networks
+    detours: Int  # links and ports that routing or bonds avoid; 0: nobody need look
 
 
 class Network(NamedTuple):
@@ -316,6 +334,7 @@ class Network(NamedTuple):
     queues: Table[Queue]  # of links, in a lossless network
     departures: Table[Departure]
     wires: Table[Wire]
+    fates: Table[Fate]
     nodes: Table[Node]
     mails: Table[Mail]
     arrivals: Table[Arrival]

@@ -25,7 +25,12 @@ Ints = NDArray[np.int64]
 
 PORTS_PER_NIC = 64  # in the subject of a port's fault
 _PER_LOSS, _PER_BIT_ERROR = 10**9, 10**18
-_KNOWN = ("down", "loss", "corruption", "rate", "bit_errors")
+_CHANCES = {
+    "duplicate": FaultKind.LINK_DUPLICATE,
+    "reorder": FaultKind.LINK_REORDER,
+    "trim": FaultKind.LINK_TRIM,
+}
+_TIMES = {"delay": FaultKind.LINK_DELAY, "jitter": FaultKind.LINK_JITTER}
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,7 @@ class _State:
         self.loss = np.zeros(topology.links)
         self.corruption = np.zeros(topology.links)
         self.bit_errors = np.zeros(topology.links)
+        self.others = {word: np.zeros(topology.links) for word in (*_CHANCES, *_TIMES)}
         self.rate = topology.link_rate.astype(np.int64)
         self.columns: list[tuple[Ints, Ints, Ints, Ints]] = []
 
@@ -57,7 +63,13 @@ class _State:
         if "rate" in change:
             self._rate(at, links, int(change["rate"]))
         if "bit_errors" in change:
-            self._share(at, links, self.bit_errors, change["bit_errors"], FaultKind.LINK_BIT_ERRORS)
+            self._set(at, links, self.bit_errors, change["bit_errors"], FaultKind.LINK_BIT_ERRORS, _PER_BIT_ERROR)
+        for word, kind in _CHANCES.items():
+            if word in change:
+                self._set(at, links, self.others[word], change[word], kind, _PER_LOSS)
+        for word, kind in _TIMES.items():
+            if word in change:
+                self._set(at, links, self.others[word], change[word], kind, 1)
         for word in ("loss", "corruption"):
             if word in change:
                 self._lossy(at, links, word, change[word])
@@ -71,10 +83,10 @@ class _State:
         self.rate[links] = wanted
         self.emit(at, FaultKind.LINK_RATE, changed, self.rate[changed])
 
-    def _share(self, at: int, links: Ints, state: NDArray[np.float64], share: float, kind: FaultKind) -> None:
-        changed = links[state[links] != share]
-        state[links] = share
-        self.emit(at, kind, changed, round(share * _PER_BIT_ERROR))
+    def _set(self, at: int, links: Ints, state: NDArray[np.float64], value: float, kind: FaultKind, unit: int) -> None:
+        changed = links[state[links] != value]
+        state[links] = value
+        self.emit(at, kind, changed, round(value * unit))
 
     def _lossy(self, at: int, links: Ints, word: str, share: float) -> None:
         """Set loss or corruption: a corrupt packet is dropped by the next check, so both are losses here."""
@@ -115,7 +127,6 @@ def columns(
     for failure in failures or []:
         state.apply(0, _failed(topology, failure, path), {"down": True})
     for step in schedule.steps:
-        _refuse_unknown(step)
         try:
             links = links_at(topology, step.where, seed)
         except ConfigError as error:
@@ -123,13 +134,6 @@ def columns(
         state.apply(step.at, links, dict(step.change))
     parts = [np.concatenate([part[at] for part in state.columns] or [np.zeros(0, np.int64)]) for at in range(4)]
     return faults(*parts)
-
-
-def _refuse_unknown(step: Step) -> None:
-    resting = Impairment()
-    for word, value in step.change.items():
-        if word not in _KNOWN and value != getattr(resting, word):
-            raise ConfigError(f"{step.source}: {word}: the simulator knows {', '.join(_KNOWN)} and up, for, every")
 
 
 def _failed(topology: Topology, failure: Failure, path: str) -> Ints:

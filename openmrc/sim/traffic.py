@@ -47,6 +47,7 @@ class Traffic:
     waits: Ints  # releases that must have come
     group: Ints  # a step, a collective, a job: results are summed up by it
     connection: Ints  # messages between the same two NICs share a connection when this is equal
+    single_path: Ints  # 1: all packets on one path, as TCP and plain RoCE have it; of all messages of a connection
     first_release: Ints  # messages + 1
     released: Ints  # message
     release_delay: Ints  # ps
@@ -66,6 +67,7 @@ def traffic(
     connection: ArrayLike = 0,
     releases: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike] | None = None,
     waits: ArrayLike | None = None,
+    single_path: ArrayLike = 0,
 ) -> Traffic:
     """Return checked traffic; scalars hold for all messages.
 
@@ -86,6 +88,7 @@ def traffic(
         waits=_column(in_degree if waits is None else waits, count),
         group=_column(group, count),
         connection=_column(connection, count),
+        single_path=_column(single_path, count),
         first_release=first,
         released=released[order],
         release_delay=delay[order],

@@ -15,13 +15,14 @@ from openmrc.core import rng
 from openmrc.core.jit import kernel
 from openmrc.core.rows import table
 from openmrc.fabric.topology import Topology
-from openmrc.sim import harness, uet_receiver, uet_sender, uet_tables
+from openmrc.sim import detours, harness, uet_receiver, uet_sender, uet_tables
+from openmrc.sim.failures import Failure
 from openmrc.sim.network import NetworkSettings, column
 from openmrc.sim.reach import reaches
 from openmrc.sim.tables import NONE, Network, Routing, Service, Trimming
 from openmrc.sim.traffic import Side, Traffic
 from openmrc.sim.uet_tables import Kind, Spraying, Uet
-from openmrc.units import NEVER, PS_PER_MS, PS_PER_US
+from openmrc.units import NEVER, PS_PER_MS, PS_PER_US, ps_from_us
 
 _REFERENCE_BDP = 150_000  # bytes: 100 Gb/s x 12 us, where UEC states NSCC's constants
 _REFERENCE_DELAY = 12 * PS_PER_US
@@ -35,6 +36,7 @@ class UetTransport:
     network: NetworkSettings = field(default_factory=lambda: NetworkSettings(routing=Routing.HASH))
     entropies: int = 64
     ack_bytes: int = 16_384
+    give_up_us: float = 63_000.0  # a first timeout of 1 ms, doubled by each of 5 retries (UET PDS in the XDP2 project)
     name: str = "uet"
 
     def network_settings(self) -> NetworkSettings:
@@ -52,6 +54,7 @@ class UetTransport:
         return {
             "sent_packets": new,
             **senders,
+            "qp_errors": int(column(state.senders, "error").sum()),
             "decreases": int(column(state.senders, "decreases").sum()),
             "duplicates": int(column(state.receivers, "duplicates").sum()),
             "trimmed_arrivals": int(column(state.receivers, "trimmed").sum()),
@@ -68,6 +71,25 @@ class UetTransport:
             "cwnd_bytes": column(state.senders, "cwnd")[flows],
             "inflight_bytes": column(state.senders, "in_flight")[flows],
         }
+
+    def failures(self, state: Uet, network: Network) -> list[Failure]:
+        """Return the connections given up."""
+        return [_failure(state, network, int(sender)) for sender in np.flatnonzero(column(state.senders, "error"))]
+
+
+def _failure(state: Uet, network: Network, sender: int) -> Failure:
+    row = state.senders[sender]
+    flow = network.flows[row.flow]
+    return Failure(
+        cause="retries spent",
+        nic=flow.source,
+        peer=flow.destination,
+        flow=row.flow,
+        at=flow.failed_at,
+        progressed_at=row.progressed_at,
+        plane=row.plane,
+        ev=row.entropy,
+    )
 
 
 def _build(transport: UetTransport, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Uet:
@@ -86,8 +108,8 @@ def _build(transport: UetTransport, topology: Topology, traffic: Traffic, networ
         answers=table(uet_tables.UetFrame, nics),
         frames=table(uet_tables.UetFrame, len(network.hops)),
     )
-    _lay_flows(state, transport, traffic, packets, seed)
-    for name in ("ready_tail", "timed_tail", "sent", "received"):
+    _lay_flows(state, transport, traffic, packets, network, seed)
+    for name in ("ready_tail", "timed_tail", "sent", "received", "failed"):
         column(state.nics, name)[:] = NONE
     column(state.nics, "deadline")[:] = NEVER
     column(state.nics, "random")[:] = [rng.seeded(seed, nic) for nic in range(nics)]
@@ -95,7 +117,17 @@ def _build(transport: UetTransport, topology: Topology, traffic: Traffic, networ
     return state
 
 
-def _lay_flows(state: Uet, transport: UetTransport, traffic: Traffic, packets: Any, seed: int) -> None:
+def _lay_single_paths(state: Uet, transport: UetTransport, traffic: Traffic, network: Network, seed: int) -> None:
+    """Draw the plane and the entropy of messages that have one path only."""
+    draw = np.random.default_rng([seed, 5])
+    column(state.senders, "single_path")[:] = traffic.single_path
+    column(state.senders, "plane")[:] = draw.integers(0, column(network.nics, "ports")[traffic.source])
+    column(state.senders, "entropy")[:] = draw.integers(0, transport.entropies, traffic.messages)
+
+
+def _lay_flows(
+    state: Uet, transport: UetTransport, traffic: Traffic, packets: Any, network: Network, seed: int
+) -> None:
     flows, mtu = traffic.messages, transport.network.mtu
     first = np.cumsum(packets) - packets
     column(state.senders, "flow")[:] = np.arange(flows)
@@ -103,6 +135,7 @@ def _lay_flows(state: Uet, transport: UetTransport, traffic: Traffic, packets: A
     column(state.senders, "first")[:] = first
     column(state.senders, "deadline")[:] = NEVER
     column(state.senders, "cursor")[:] = transport.entropies  # the first pick begins a round
+    _lay_single_paths(state, transport, traffic, network, seed)
     column(state.receivers, "highest")[:] = -1
     sizes = column(state.sent, "size")
     sizes[:] = mtu + transport.network.header
@@ -136,6 +169,7 @@ def _lay_params(state: Uet, transport: UetTransport, topology: Topology) -> None
     row.spraying = transport.spraying
     row.entropies = transport.entropies
     row.freeze = 10 * PS_PER_MS
+    row.give_up_after = ps_from_us(transport.give_up_us)
     row.planes = len(ports)
 
 
@@ -183,7 +217,7 @@ def _fill_answer(state: Uet, network: Network, nic: int, hop: int) -> None:
     row.service = Service.CONTROL
     row.trimmable = 0
     row.entropy = answer.entropy
-    row.plane = answer.plane
+    row.plane = detours.plane_for(network, nic, row.destination, answer.plane, answer.flow)
 
 
 @harness.next_deadline.variant(Uet)
@@ -214,7 +248,16 @@ def _next_done(state: Uet, nic: int) -> int:
         done = node.sent * 4 + Side.SENDER.value
         node.sent = NONE
         return done
+    if node.failed != NONE:
+        done = node.failed * 4 + Side.FAILED.value
+        node.failed = state.senders[node.failed].next_failed
+        return done
     return NONE
+
+
+@harness.copy.variant(Uet)
+def _copy(state: Uet, frame: int, into: int) -> None:
+    state.frames[into] = state.frames[frame]
 
 
 @harness.set_port.variant(Uet)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from openmrc.core.jit import kernel
-from openmrc.sim import uet_nscc, uet_paths
+from openmrc.sim import detours, uet_nscc, uet_paths
 from openmrc.sim.tables import Network, Service
 from openmrc.sim.uet_tables import NONE, Feedback, Kind, PacketState, Uet
 from openmrc.units import NEVER
@@ -13,6 +13,7 @@ from openmrc.units import NEVER
 def post(state: Uet, now: int, nic: int, flow: int) -> None:
     """Begin a message."""
     uet_nscc.begin(state, now, flow)
+    state.senders[flow].progressed_at = now
     state.senders[flow].deadline = NEVER
     _list(state, nic, flow)
 
@@ -21,16 +22,33 @@ def post(state: Uet, now: int, nic: int, flow: int) -> None:
 def next_data(state: Uet, network: Network, now: int, nic: int, free_ports: int, hop: int) -> int:
     """Fill the next data packet, of the connections in turn; 0: none may leave."""
     node = state.nics[nic]
+    waits = NONE  # the first connection whose ports are all busy
     while node.ready_tail != NONE:
         sender = state.senders[node.ready_tail].next_ready
         psn = _next_psn(state, sender)
         if psn == NONE or not _may_send(state, sender, psn):
             _unlist_front(state, nic)
             continue
+        if sender == waits:
+            return 0
         node.ready_tail = sender
-        _send(state, network, now, nic, sender, psn, free_ports, hop)
-        return 1
+        ports = free_ports & _ports(state, network, nic, sender)
+        if ports != 0:
+            _send(state, network, now, nic, sender, psn, ports, hop)
+            return 1
+        if waits == NONE:
+            waits = sender
     return 0
+
+
+@kernel
+def _ports(state: Uet, network: Network, nic: int, sender: int) -> int:
+    """Return the mask of ports that a connection may use."""
+    row = state.senders[sender]
+    destination = network.flows[row.flow].destination
+    if row.single_path == 1:
+        return 1 << detours.plane_for(network, nic, destination, row.plane, sender)
+    return detours.open_ports(network, nic, destination)
 
 
 @kernel
@@ -39,6 +57,9 @@ def on_ack(state: Uet, now: int, nic: int, frame: int) -> None:
     ack = state.frames[frame]
     sender = ack.flow
     row = state.senders[sender]
+    if row.error == 1:
+        return
+    row.progressed_at = now
     rtt = _round_trip(state, now, frame)
     newly = max(0, ack.received - row.reported)
     row.reported += newly
@@ -69,8 +90,9 @@ def on_nack(state: Uet, now: int, nic: int, frame: int) -> None:
     nack = state.frames[frame]
     sender = nack.flow
     row = state.senders[sender]
-    if nack.psn >= row.packets:
+    if nack.psn >= row.packets or row.error == 1:
         return
+    row.progressed_at = now
     packet = state.sent[row.first + nack.psn]
     row.nacks += 1
     if nack.last_hop == 0:
@@ -95,7 +117,10 @@ def expire(state: Uet, now: int, nic: int) -> None:
     while True:
         sender = state.senders[before].next_timed
         if state.senders[sender].deadline <= now:
-            _on_silence(state, now, nic, sender)
+            if now - state.senders[sender].progressed_at >= state.params[0].give_up_after:
+                _fail(state, nic, sender)
+            else:
+                _on_silence(state, now, nic, sender)
         done = state.senders[sender].deadline == NEVER
         if done:
             state.senders[before].next_timed = state.senders[sender].next_timed
@@ -157,8 +182,12 @@ def _send(state: Uet, network: Network, now: int, nic: int, sender: int, psn: in
     hops.size = packet.size
     hops.service = Service.DATA
     hops.trimmable = 1
-    hops.entropy = uet_paths.choose(state, now, nic, sender)
+    if row.single_path == 0:
+        row.entropy = uet_paths.choose(state, now, nic, sender)
+    hops.entropy = row.entropy
     hops.plane = _plane(state, nic, free_ports)
+    if row.single_path == 0:
+        row.plane = hops.plane
 
 
 @kernel
@@ -225,6 +254,18 @@ def _on_silence(state: Uet, now: int, nic: int, sender: int) -> None:
         uet_nscc.on_timeout(state, sender, state.sent[row.first + lost].size)
         uet_paths.learn(state, now, sender, NONE, Feedback.TIMED_OUT)
         _list(state, nic, sender)
+
+
+@kernel
+def _fail(state: Uet, nic: int, sender: int) -> None:
+    """Give a message up: the peer has been silent for too long."""
+    row = state.senders[sender]
+    row.error = 1
+    row.deadline = NEVER
+    row.lost = 0
+    row.next = row.packets
+    row.next_failed = state.nics[nic].failed
+    state.nics[nic].failed = row.flow
 
 
 @kernel

@@ -74,6 +74,7 @@ class UetParams:
     spraying: Int
     entropies: Int  # power of two
     freeze: Int  # ps, REPS
+    give_up_after: Int  # ps without a word from the peer
     planes: Int
 
 
@@ -86,6 +87,7 @@ class UetNic:
     answer: Int  # 1: `answers[nic]` waits to leave
     sent: Int  # flow acknowledged whole, to be told, or NONE
     received: Int  # flow arrived whole, to be told, or NONE
+    failed: Int  # first of the flows given up, to be told, or NONE
     deadline: Int  # ps, no sender's timer is earlier
     timed_tail: Int  # ring of senders with packets in flight, or NONE
 
@@ -106,6 +108,12 @@ class Sender:
     timed: Int8
     is_fast: Int8
     trim_seen: Int8
+    single_path: Int8
+    error: Int8  # 1: given up
+    plane: Int8  # of its single path, else of the last packet sent
+    entropy: Int32  # likewise
+    next_failed: Int32
+    progressed_at: Int  # ps, the peer's last answer
     in_flight: Int
     reported: Int  # bytes, the receiver's counter as last heard
     deadline: Int  # ps

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.sim import pool
+from openmrc.sim import fates, harness, pool
 from openmrc.sim.tables import COUNT_MASK, NONE, Network, Service
 from openmrc.units import NEVER
 
 INDEX_BITS = 24  # of Due.key: order of collection
 INDEX_MASK = (1 << INDEX_BITS) - 1
 FEW = 24  # packets below which insertion alone sorts faster
-CHANCE = 1 << 32
 
 
 @rare_kernel
-def collect(network: Network, shard: int, node: int, start: int, end: int) -> int:
+def collect(state: harness.State, network: Network, shard: int, node: int, start: int, end: int) -> int:
     """Gather the packets that reach a node before `end` into the shard's batch, sorted; return how many.
 
     Sets the node's `next_at` to the earliest of those that stay.
@@ -30,8 +29,10 @@ def collect(network: Network, shard: int, node: int, start: int, end: int) -> in
     count = 0
     for index in range(row.first_in, row.first_in + row.in_count):
         link = network.arrivals[index].link
-        count = _drain(network, shard, node, link, Service.CONTROL, start, end, count)
-        count = _drain(network, shard, node, link, Service.DATA, start, end, count)
+        if network.wires[link].impaired & fates.HOLDS != 0:
+            count = _take_late(network, shard, node, link, start, end, count)
+        count = _drain(state, network, shard, node, link, Service.CONTROL, start, end, count)
+        count = _drain(state, network, shard, node, link, Service.DATA, start, end, count)
     _sort(network, shard, count, end - start)
     return count
 
@@ -76,12 +77,21 @@ def _join(network: Network, shard: int, channel: int) -> None:
 
 
 @kernel
-def _drain(network: Network, shard: int, node: int, link: int, service: int, start: int, end: int, count: int) -> int:
+def _drain(
+    state: harness.State,
+    network: Network,
+    shard: int,
+    node: int,
+    link: int,
+    service: int,
+    start: int,
+    end: int,
+    count: int,
+) -> int:
     """Take the due packets of one channel; return the new count of the batch."""
     channel = link * 2 + service
     _join(network, shard, channel)
     row = network.channels[channel]
-    base = network.shards[shard].batch_base
     while row.head != NONE:
         hop = row.head
         arrives = network.hops[hop].arrives
@@ -94,14 +104,89 @@ def _drain(network: Network, shard: int, node: int, link: int, service: int, sta
         if row.head == NONE:
             row.tail = NONE
         network.hops[hop].link = link
-        if _survives(network, link, hop):
-            network.dues[base + count].key = ((arrives - start) << INDEX_BITS) | count
-            network.dues[base + count].hop = hop
-            count += 1
+        if network.wires[link].impaired != 0:
+            count = _suffer(state, network, shard, node, link, hop, start, end, count)
         else:
-            network.wires[link].lost += 1
-            pool.release(network, shard, hop)
+            count = _admit(network, shard, link, hop, start, count)
     return count
+
+
+@kernel
+def _admit(network: Network, shard: int, link: int, hop: int, start: int, count: int) -> int:
+    """Put an arrival into the batch, unless the link broke while it was under way; return the new count."""
+    wire = network.wires[link]
+    row = network.hops[hop]
+    if row.enqueued < wire.alive_from:
+        _lose(network, shard, link, hop)
+        return count
+    wire.arrived += 1
+    wire.arrived_bytes += row.size
+    due = network.dues[network.shards[shard].batch_base + count]
+    due.key = ((row.arrives - start) << INDEX_BITS) | count
+    due.hop = hop
+    return count + 1
+
+
+@kernel
+def _lose(network: Network, shard: int, link: int, hop: int) -> None:
+    network.wires[link].lost += 1
+    pool.release(network, shard, hop)
+
+
+@rare_kernel
+def _suffer(
+    state: harness.State,
+    network: Network,
+    shard: int,
+    node: int,
+    link: int,
+    hop: int,
+    start: int,
+    end: int,
+    count: int,
+) -> int:
+    """Let a packet on an impaired link meet its fate; return the new count of the batch."""
+    fate = fates.decide(network, link, hop)
+    if fate & fates.LOST != 0:
+        _lose(network, shard, link, hop)
+        return count
+    if fate & fates.CUT != 0:
+        fates.cut(network, hop)
+    if fate & fates.TWICE != 0:
+        copy = pool.allocate(network, shard)
+        if copy != NONE:
+            fates.double(state, network, hop, copy)
+            count = _delay(network, shard, node, link, copy, fate, start, end, count)
+    return _delay(network, shard, node, link, hop, fate, start, end, count)
+
+
+@kernel
+def _delay(
+    network: Network, shard: int, node: int, link: int, hop: int, fate: int, start: int, end: int, count: int
+) -> int:
+    network.hops[hop].arrives = fates.arrival(network, link, hop, fate)
+    if network.hops[hop].arrives < end:
+        return _admit(network, shard, link, hop, start, count)
+    fates.hold(network, link, hop)
+    network.nodes[node].next_at = min(network.nodes[node].next_at, network.hops[hop].arrives)
+    return count
+
+
+@rare_kernel
+def _take_late(network: Network, shard: int, node: int, link: int, start: int, end: int, count: int) -> int:
+    """Take the packets of a link that were held back and are due; return the new count of the batch."""
+    most = network.shards[shard].batch_size // 2  # the other half is for what is in time
+    while True:
+        hop = network.fates[link].late
+        if hop == NONE:
+            return count
+        row = network.hops[hop]
+        if row.arrives >= end or count >= most:
+            network.nodes[node].next_at = min(network.nodes[node].next_at, max(row.arrives, end))
+            return count
+        fates.let_go(network, link)
+        row.arrives = max(row.arrives, start)
+        count = _admit(network, shard, link, hop, start, count)
 
 
 @kernel
@@ -133,22 +218,6 @@ def _left_behind(network: Network, link: int, channel: int, hop: int) -> int:
         following = network.hops[last].next
     row.cursor = last if last != hop else NONE
     return (network.hops[last].queued_bytes - network.hops[hop].queued_bytes) & COUNT_MASK
-
-
-@kernel
-def _survives(network: Network, link: int, hop: int) -> bool:
-    """Count an arrival, unless a fault took it."""
-    wire = network.wires[link]
-    row = network.hops[hop]
-    if row.enqueued < wire.alive_from:
-        return False
-    if wire.loss > 0 or wire.byte_loss > 0.0:
-        wire.random = rng.following(wire.random)
-        if wire.random < wire.loss + int(wire.byte_loss * row.size * CHANCE):
-            return False
-    wire.arrived += 1
-    wire.arrived_bytes += row.size
-    return True
 
 
 @kernel

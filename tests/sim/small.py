@@ -9,6 +9,7 @@ from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
 from openmrc.fabric.topology import Topology, build
 from openmrc.sim import datagrams
 from openmrc.sim.datagrams import Datagrams
+from openmrc.sim.failures import Failure
 from openmrc.sim.network import NetworkSettings
 from openmrc.sim.tables import Network, Trimming
 from openmrc.sim.traffic import Traffic, traffic
@@ -58,6 +59,9 @@ class Blast:
 
     def counters(self, state: Datagrams) -> dict[str, int]:
         return {"arrived": int(datagrams.arrived(state).sum())}
+
+    def failures(self, state: Datagrams, network: Network) -> list[Failure]:
+        return []
 
 
 def same(one: Table[object], other: Table[object]) -> bool:

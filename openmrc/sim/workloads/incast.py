@@ -18,6 +18,7 @@ class Incast(Parameters, frozen=True, kw_only=True, tag="incast"):
     receiver: Amount = 0
     first_sender: Amount | None = None  # senders follow each other from here; unless said they are drawn
     victim: tuple[Amount, Amount] | None = None  # source and destination of one more flow of the same size
+    single_path: bool = False  # the senders, not the victim: each on one path, as TCP or plain RoCE beside MRC
 
 
 def plan(hosts: Hosts, parameters: Incast, seed: int) -> Plan:
@@ -31,7 +32,7 @@ def plan(hosts: Hosts, parameters: Incast, seed: int) -> Plan:
     else:
         senders = np.roll(others, -int(np.searchsorted(others, parameters.first_sender)))[: parameters.senders]
     size, start = bytes_of(parameters.size), ps_of(parameters.start)
-    made.messages(senders, parameters.receiver, size, start)
+    made.messages(senders, parameters.receiver, size, start, single_path=parameters.single_path)
     if parameters.victim is not None:
         made.mark("victim", int(made.messages(*parameters.victim, size, start)[0]))
     return made

@@ -22,7 +22,6 @@ class Work:
 
     traffic: Traffic
     marks: dict[str, Ids]  # message ids, in order of time
-    single_path: Ids  # 1 for messages on one path only
     workload: Ids  # of each message: the number of its plan
     names: tuple[str, ...]  # of the plans
 
@@ -45,7 +44,7 @@ def joined(plans: list[tuple[str, Plan]]) -> Work:
     nodes, belongs = whole.nodes(), np.concatenate(workload)
     marks = {name: np.array(ids, np.int64) for name, ids in whole.marks.items()}
     names = tuple(name for name, _ in plans)
-    return Work(_traffic(nodes, whole.edges(), belongs, len(plans)), marks, nodes.single_path, belongs, names)
+    return Work(_traffic(nodes, whole.edges(), belongs, len(plans)), marks, belongs, names)
 
 
 def _close(plan: Plan) -> None:
@@ -72,6 +71,7 @@ def _traffic(nodes: Nodes, edges: tuple[Ids, Ids, Ids], belongs: Ids, plans: int
         connection=belongs + plans * nodes.connection,
         releases=(before, after, nodes.length[before], np.where(acknowledged, Side.SENDER, Side.RECEIVER)),
         waits=np.where(nodes.need > 0, nodes.need, waits),
+        single_path=nodes.single_path,
     )
 
 

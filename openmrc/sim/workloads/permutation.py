@@ -15,6 +15,7 @@ class Permutation(Parameters, frozen=True, kw_only=True, tag="permutation"):
     size: Bytes
     messages: Count = 1  # one after the other, each when the one before is acknowledged
     stride: Amount = 0  # host h sends to h + stride; 0: partners are drawn
+    single_path: bool = False  # each message on one path, as TCP or plain RoCE beside MRC
 
 
 def plan(hosts: Hosts, parameters: Permutation, seed: int) -> Plan:
@@ -24,7 +25,8 @@ def plan(hosts: Hosts, parameters: Permutation, seed: int) -> Plan:
     partner = (everyone + parameters.stride) % hosts.count if parameters.stride else _cycle(hosts.count, seed)
     before = None
     for _ in range(parameters.messages):
-        sent = made.messages(everyone, partner, bytes_of(parameters.size), ps_of(parameters.start))
+        size, start = bytes_of(parameters.size), ps_of(parameters.start)
+        sent = made.messages(everyone, partner, size, start, single_path=parameters.single_path)
         if before is not None:
             made.follow(before, sent, acknowledged=True)
         before = sent

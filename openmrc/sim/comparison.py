@@ -1,0 +1,107 @@
+"""Scenarios side by side: each with its faults and without them, and what the faults cost in GPU time.
+
+GPU time lost is the share of the time with faults that the same steps take longer than without: every GPU waits for
+the slowest, so it is the same for all of them. A job whose connections end in error does not finish its steps; then
+there is no such share, and the errors say why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from openmrc.errors import ConfigError
+from openmrc.fabric.description import Fabric
+from openmrc.sim.scenario import Scenario, load
+from openmrc.sim.sweep import Point, point_of
+from openmrc.sim.workloads.training_step import TrainingStep
+
+Told = dict[str, Any]
+
+
+def points_of(files: Sequence[Path]) -> list[Point]:
+    """Return two points a scenario: with its faults, and without."""
+    made = []
+    for file in files:
+        scenario = load(file)
+        if not any(isinstance(workload, TrainingStep) for workload in scenario.workloads):
+            raise ConfigError(f"{file}: workloads: no training_step; expected one, a comparison is of step times")
+        if not scenario.faults:
+            raise ConfigError(f"{file}: faults: none; expected some, a comparison is with and without them")
+        for broken in (True, False):
+            wanted = scenario if broken else msgspec.structs.replace(scenario, faults=())
+            made.append(point_of(wanted, {"file": str(file), "scenario": scenario.name, "faults": broken}))
+    return made
+
+
+def compared(points: list[Point], results: list[Told]) -> Told:
+    """Return the comparison of results in the order of their points."""
+    for told in results:
+        if "error" in told:
+            raise ConfigError(f"{told['values']['file']}: {told['error']}")
+    pairs = list(zip(points[::2], results[::2], results[1::2], strict=True))
+    rows = [_row(point, broken["summary"], healthy["summary"]) for point, broken, healthy in pairs]
+    scenarios = [point.scenario for point, _, _ in pairs]
+    return {
+        "scenarios": rows,
+        "differences": list(_differences(scenarios)),
+        "unfinished": sum(row["steps"]["finished"] < row["steps"]["count"] for row in rows),
+    }
+
+
+def _row(point: Point, broken: Told, healthy: Told) -> Told:
+    steps, base = broken["step_us"], healthy["step_us"]
+    took, needed = float(np.sum(steps["each"])), float(np.sum(base["each"]))
+    whole = steps["finished"] == steps["count"] == base["finished"]
+    return {
+        "name": point.scenario.name,
+        "transport": broken["transport"],
+        "hosts": broken["hosts"],
+        "planes": broken["planes"],
+        "steps": {name: steps[name] for name in ("count", "finished", "mean", "p50", "p99", "max", "each")},
+        "without_faults": {name: base[name] for name in ("count", "finished", "mean", "p50", "p99", "max")},
+        "gpu_time_lost_percent": round(100 * (1 - needed / took), 3) if whole else None,
+        "lost_on_links": broken["packets"]["lost_on_links"],
+        "retransmitted": broken["packets"]["retransmitted"],
+        "errors": broken["errors"],
+        "failed": broken["failed"],
+        "wall_s": [broken["wall_s"], healthy["wall_s"]],
+    }
+
+
+def _differences(scenarios: list[Scenario]) -> Iterator[str]:
+    """Yield what is not alike between scenarios although a comparison wants it to be."""
+    alike: dict[str, list[Any]] = {
+        "seed": [scenario.seed for scenario in scenarios],
+        "NICs": [_nics(scenario) for scenario in scenarios],
+        "Gb/s of a NIC": [_rate(scenario) for scenario in scenarios],
+        "workloads": [msgspec.json.encode(scenario.workloads) for scenario in scenarios],
+        "times of faults": [sorted({_times(step) for step in scenario.faults}) for scenario in scenarios],
+        "mtu": [scenario.transport.mtu for scenario in scenarios],
+    }
+    for what, values in alike.items():
+        if any(value != values[0] for value in values):
+            shown = [str(value) for value in values if isinstance(value, (int, float))]
+            yield what + (f": {', '.join(shown)}" if shown else "")
+
+
+def _fabric(scenario: Scenario) -> Fabric:
+    assert isinstance(scenario.fabric, Fabric)
+    return scenario.fabric
+
+
+def _nics(scenario: Scenario) -> int:
+    hosts = _fabric(scenario).hosts
+    return hosts.count * hosts.nics if hosts is not None else 0
+
+
+def _rate(scenario: Scenario) -> float:
+    return sum(plane.host_gbps for plane in _fabric(scenario).planes_one_by_one())
+
+
+def _times(step: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(step.get(word, "")) for word in ("at", "for", "every", "times"))

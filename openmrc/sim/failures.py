@@ -1,0 +1,60 @@
+"""Connections that ended in error, and why: what a run tells of a partition."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from openmrc.fabric.topology import Topology
+from openmrc.units import NEVER, PS_PER_US
+
+SHOWN = 10  # failures that are listed with all they say
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A queue pair in ERROR, or a connection given up."""
+
+    cause: str
+    nic: int  # where it failed
+    peer: int  # NIC
+    flow: int  # the first message that failed with it; -1: none
+    at: int  # ps, when its owner was told; NEVER: nobody was
+    progressed_at: int  # ps, the last answer of the peer; 0: never any
+    plane: int  # of the oldest packet without an answer; -1: nothing was out
+    ev: int  # its entropy; -1
+
+
+def told(failures: Sequence[Failure], topology: Topology) -> dict[str, Any]:
+    """Return failures as a summary has them: how many by cause, and the first of them in full."""
+    causes = Counter(failure.cause for failure in failures)
+    first = sorted(failures, key=lambda failure: (failure.at, failure.nic, failure.peer))[:SHOWN]
+    return {
+        "queue_pairs": len(failures),
+        "by_cause": dict(causes.most_common()),
+        "first": [_one(failure, topology) for failure in first],
+    }
+
+
+def _one(failure: Failure, topology: Topology) -> dict[str, Any]:
+    return {
+        "cause": failure.cause,
+        "nic": topology.name(failure.nic),
+        "peer": topology.name(failure.peer),
+        "flow": failure.flow if failure.flow >= 0 else None,
+        "at_us": failure.at / PS_PER_US if failure.at < NEVER else None,
+        "last_progress_us": failure.progressed_at / PS_PER_US if failure.progressed_at else None,
+        "plane": failure.plane if failure.plane >= 0 else None,
+        "ev": f"{failure.ev:#x}" if failure.ev >= 0 else None,
+    }
+
+
+def words(one: dict[str, Any]) -> str:
+    """Return one failure of a summary as a line."""
+    where = f", plane {one['plane']}, EV {one['ev']}" if one["plane"] is not None else ""
+    flow = f" (flow {one['flow']})" if one["flow"] is not None else ""
+    heard = "never" if one["last_progress_us"] is None else f"at {one['last_progress_us']:,.1f} us"
+    when = "" if one["at_us"] is None else f" at {one['at_us']:,.1f} us"
+    return f"{one['nic']} to {one['peer']}{flow}: {one['cause']}{when}{where}; the peer was last heard {heard}"
