@@ -24,7 +24,7 @@ transport: {name: datagrams}
 workloads:
   - {kind: training_step, steps: 3, compute: 10us, collectives: [{kind: ring_all_reduce, size: 100KB}]}
 faults:
-  - {at: 15us, for: 30us, rate: 1Gbps, on: h1 port 0}
+  - {at: 15us, for: 30us, delay: 20us, on: h1 port 0}
 until: 5ms
 """
 
@@ -43,7 +43,7 @@ def invoke(*arguments: str) -> tuple[int, str, BaseException | None]:
 def test_a_comparison_runs_each_with_and_without_its_faults(tmp_path: Path) -> None:
     one = written(tmp_path, "one.yaml", STEPS)
     other = written(
-        tmp_path, "other.yaml", STEPS.replace("name: steps", "name: worse").replace("for: 30us", "for: 60us")
+        tmp_path, "other.yaml", STEPS.replace("name: steps", "name: worse").replace("for: 30us", "for: 90us")
     )
     code, out, _ = invoke(str(one), str(other), "--out", str(tmp_path / "out"), "--processes", "1", "--json")
     assert code == 0
@@ -74,7 +74,7 @@ def test_a_job_that_does_not_finish_has_no_share_of_lost_time(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (("faults:\n  - {at: 15us, for: 30us, rate: 1Gbps, on: h1 port 0}\n", ""), "faults: none"),
+        (("faults:\n  - {at: 15us, for: 30us, delay: 20us, on: h1 port 0}\n", ""), "faults: none"),
         (("training_step, steps: 3, compute: 10us, collectives: [{kind: ring_all_reduce, size: 100KB}]",
           "permutation, size: 9KB"), "no training_step"),
     ],
