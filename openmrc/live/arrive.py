@@ -145,6 +145,8 @@ def _deliver(engine: Engine, wires: Wires, index: int, at: int, length: int) -> 
         if packet.payload != NOWHERE and packet.payload_length > 0:
             begin = at + codec.header_length(wires.matrix, IN)
             copy(packet.payload, wires.staging.ctypes.data + begin, packet.payload_length)
+            nic.longest_gap = max(nic.longest_gap, nic.now - nic.placed_at)
+            nic.placed_at = nic.now
 
 
 @kernel

@@ -144,6 +144,13 @@ class Context:
         """Acknowledge one event."""
         self._unacknowledged -= 1
 
+    def longest_gap(self) -> float:
+        """Return the longest time (s) in which no data landed in our memory since this was last asked.
+
+        Counts every packet where it lands, in whatever order; completions wait for what was sent before them too.
+        """
+        return self.nic.longest_gap()
+
     def plane_counters(self) -> list[PlaneCounters]:
         """Return what each plane has carried so far."""
         return self.nic.plane_counters()

@@ -51,7 +51,7 @@ from openmrc.live.recording import Recording
 from openmrc.live.refusals import ClosedError, NoRoomError
 from openmrc.live.remotes import Remotes
 from openmrc.live.tuning import settings_for
-from openmrc.units import PS_PER_NS
+from openmrc.units import PS_PER_NS, PS_PER_S
 
 if TYPE_CHECKING:
     from openmrc.live.completion import CompletionQueue
@@ -154,6 +154,14 @@ class Nic:
             raise InvalidArgumentError(f"plane: {plane} is not in 0..{len(self.ports.addresses) - 1}")
         with self._motor.inside() as now:
             set_port(self._motor.engine, now, 0, plane, int(up))
+
+    def longest_gap(self) -> float:
+        """Return the longest time (s) between two arrivals of data since this was last asked, and begin anew."""
+        with self._motor.inside() as now:
+            nic = self._motor.nic
+            gap = max(nic.longest_gap, now - nic.placed_at)
+            nic.longest_gap, nic.placed_at = 0, now
+        return gap / PS_PER_S
 
     def plane_counters(self) -> list[PlaneCounters]:
         """Return what each plane has carried."""

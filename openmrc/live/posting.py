@@ -50,6 +50,7 @@ class Posting:
     ) -> None:
         """`collect` takes completions out of the engine's ring."""
         self.lock = threading.Lock()  # who holds it is the only one who posts
+        self._laid = 0  # requests that lie on the desk and are not handed in yet
         self._motor = motor
         self._is_registered = is_registered
         self._collect = collect
@@ -67,17 +68,16 @@ class Posting:
         with self.lock:
             if self._state(qp.row) not in _SENDS:
                 raise _wrong_state(qp, "send")
-            laid = 0
             try:
                 for request in requests:
                     part = self._checked(qp, request)
-                    laid = self._make_room(qp, qp.sends, self._message_head, laid)
-                    self._commands[self._posted(0) + laid & COMMANDS - 1] = _write(qp.row, request, part)
+                    self._make_room(qp, qp.sends, self._message_head)
+                    self._commands[self._place()] = _write(qp.row, request, part)
                     qp.sends.slices.append(part)
                     qp.sends.posted += 1
-                    laid += 1
+                    self._laid += 1
             finally:
-                self._hand_in(laid)
+                self._hand_in()
             self._forget_read(qp)
 
     def receive(self, qp: QueuePair, requests: Iterable[RecvWr]) -> None:
@@ -85,16 +85,15 @@ class Posting:
         with self.lock:
             if self._state(qp.row) == _RESET:
                 raise _wrong_state(qp, "receive")
-            laid = 0
             try:
                 for request in requests:
-                    laid = self._make_room(qp, qp.receives, self._receive_head, laid)
+                    self._make_room(qp, qp.receives, self._receive_head)
                     row = (1, qp.row, _signed(request.wr_id), 0, 0, 0, 0, 0, 0, 0, 0)
-                    self._commands[self._posted(0) + laid & COMMANDS - 1] = row
+                    self._commands[self._place()] = row
                     qp.receives.posted += 1
-                    laid += 1
+                    self._laid += 1
             finally:
-                self._hand_in(laid)
+                self._hand_in()
 
     def outstanding(self, qp: QueuePair) -> int:
         """Return how many posted writes have not completed."""
@@ -109,12 +108,11 @@ class Posting:
         """Have everything that was posted taken, and everything that completed announced."""
         self._motor.turn()
 
-    def _make_room(self, qp: QueuePair, ring: Ring, head: Callable[[int], int], laid: int) -> int:
-        """See to a place in the queue and one on the desk; return how many requests lie there unhanded."""
+    def _make_room(self, qp: QueuePair, ring: Ring, head: Callable[[int], int]) -> None:
+        """See to a place in the queue and one on the desk."""
         if ring.posted - ring.freed >= ring.depth:
             # Places are free when their completions have left the engine's ring too, so that it cannot overflow.
-            self._hand_in(laid)
-            laid = 0
+            self._hand_in()
             done = head(qp.row)
             self.settle()
             self._collect()
@@ -122,13 +120,16 @@ class Posting:
             if ring.posted - ring.freed >= ring.depth:
                 kind = "send" if ring is qp.sends else "receive"
                 raise NoRoomError(f"queue pair {qp.qpn:#x}: its {kind} queue of {ring.depth} is full")
-        if self._posted(0) + laid - self._taken(0) >= COMMANDS:
-            self._hand_in(laid)
+        if self._posted(0) + self._laid - self._taken(0) >= COMMANDS:
+            self._hand_in()
             self.settle()
-            laid = 0
-        return laid
 
-    def _hand_in(self, count: int) -> None:
+    def _place(self) -> int:
+        """Return the desk's row for the next request."""
+        return int(self._posted(0) + self._laid & COMMANDS - 1)
+
+    def _hand_in(self) -> None:
+        count, self._laid = self._laid, 0
         if count:
             self._motor.post(count)
 

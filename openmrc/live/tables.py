@@ -86,6 +86,8 @@ class Nic:
     held: Int
     held_order: Int
     # Counters
+    placed_at: Int  # ps, when data last landed in memory
+    longest_gap: Int  # ps between two times, since it was last asked for
     turns: Int
     sleeps: Int
     unknown_source: Int
