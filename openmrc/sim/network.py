@@ -50,8 +50,10 @@ class NetworkSettings:
     pause_packets: int = 15  # full packets from one link above which its sender is paused (htsim's defaults)
     resume_packets: int = 12
     # Where routing and bonds, not the endpoints, deal with failures (sim.convergence); MRC's tables are static.
-    reroute_delay_us: float = 100_000.0  # RFC 7938 §7: detection takes milliseconds, convergence less than a second
-    failover_delay_us: float = 100_000.0  # Linux's bonding.rst: "miimon" of 100 ms to start with
+    # An assumption. RFC 7938 §7.1 speaks of detection alone: milliseconds where a carrier is lost, less than a second
+    # with BFD, seconds by BGP's hold timer.
+    reroute_delay_us: float = 100_000.0
+    failover_delay_us: float = 100_000.0  # the most it takes: Linux's bonding.rst has "miimon" at 100 ms by default
 
 
 def lay(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 1, shards: int = 1) -> Network:

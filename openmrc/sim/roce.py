@@ -44,8 +44,11 @@ class RoceTransport:
     reorder: int = 0  # packets; adaptive routing needs some
     ack_every: int = 16
     window: int = 4096  # packets
+    # An assumption in favour of RoCE: RC has 4.096 us * 2**n (IBTA volume 1, 12.7.34), and NCCL takes n = 20, 4.3 s.
     timeout_us: float = 1000.0
-    retries: int = 7  # the most that RC allows (IBTA volume 1, 9.9.2.1.1), and NCCL's default; each waits twice as long
+    # The most that RC allows (12.7.38), and NCCL's default. That a wait is twice the one before is an assumption too,
+    # after the adaptive retransmission of NVIDIA's NICs.
+    retries: int = 7
     cnp_interval_us: float = 50.0
     period_us: float = 55.0
     byte_counter: int = 10_000_000
