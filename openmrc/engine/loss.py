@@ -14,16 +14,19 @@ from openmrc.units import NEVER
 
 @kernel
 def on_evidence(engine: Engine, now: int, qp: int) -> None:
-    """Look for holes if any can be due by now; call after news of arrivals."""
+    """Note when holes will be due; call after news of arrivals.
+
+    They are looked for in `expire`, when a world has handed in all it has: a SACK that waits behind this one
+    may fill them, and an endpoint that was kept from its processor for a while has a queue of those.
+    """
     row = engine.qps[qp]
     if row.unack_psn == row.next_psn:
         row.loss_deadline = NEVER
     elif row.loss_deadline == NEVER and row.highest_sacked > row.unack_psn:
         first = engine.sent[row.sent_base + (row.unack_psn & row.sent_mask)]
         row.loss_deadline = first.sent_at + congestion.loss_delay(engine, row.peer)
+    if row.loss_deadline != NEVER:
         timers.arm(engine, qp, row.loss_deadline)
-    if row.loss_deadline <= now:
-        scan(engine, now, qp)
 
 
 @rare_kernel

@@ -10,19 +10,30 @@ from openmrc.engine import paths
 from openmrc.engine.states import EvEvent, EvState
 from openmrc.engine.tables import NONE, Engine
 
+_ANY, _OTHER_EV, _OTHER_PORT = 0, 1, 2  # how choosy a search is
+
 
 @kernel
 def choose(engine: Engine, now: int, qp: int, free_ports: int, avoid: int) -> int:
-    """Return the EV row for a data packet, not `avoid` if there is any other; NONE: no usable path now."""
+    """Return the EV row for a data packet; NONE: no usable path now.
+
+    `avoid` is the EV that a packet was lost on: better another port, whose whole plane is another, or another EV.
+    """
     row = engine.qps[qp]
     working = working_ports(engine, qp)
     eligible = working & free_ports
-    if row.burst_left > 0 and _goes_on(engine, row.burst_ev, eligible, avoid):
+    others = eligible if avoid == NONE else eligible & ~(1 << engine.evs[avoid].port)
+    if row.burst_left > 0 and row.burst_ev != avoid and _goes_on(engine, row.burst_ev, others or eligible):
         row.burst_left -= 1
         return row.burst_ev
-    ev = _next_lane(engine, now, qp, eligible, avoid)
-    if ev == NONE and avoid != NONE and eligible == working:
-        ev = _next_lane(engine, now, qp, eligible, NONE)  # the only path there is
+    choosy = _ANY if avoid == NONE else _OTHER_PORT
+    ev = NONE
+    while ev == NONE and choosy >= _ANY:
+        lanes = others if choosy == _OTHER_PORT else eligible
+        ev = _next_lane(engine, now, qp, lanes, NONE if choosy == _ANY else avoid)
+        choosy -= 1
+        if choosy == _ANY and eligible != working:
+            break  # the path it was lost on only where there is no other, not where others are busy
     if ev != NONE:
         row.burst_ev = ev
         row.burst_left = engine.params[engine.endpoints[row.endpoint].params].ev_burst - 1
@@ -57,9 +68,9 @@ def working_ports(engine: Engine, qp: int) -> int:
 
 
 @kernel
-def _goes_on(engine: Engine, ev: int, eligible: int, avoid: int) -> bool:
+def _goes_on(engine: Engine, ev: int, eligible: int) -> bool:
     row = engine.evs[ev]
-    return row.state == EvState.GOOD and ev != avoid and (eligible >> row.port) & 1 == 1
+    return row.state == EvState.GOOD and (eligible >> row.port) & 1 == 1
 
 
 @kernel

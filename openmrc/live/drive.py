@@ -34,6 +34,7 @@ ALL_READY = (1 << 16) - 1
 GO_ON = -1
 QUIET = 4  # packets and pieces of one turn up to which little is going on
 SLACK = 500 * PS_PER_US  # the endpoint's thread is not woken to be that much less late
+BACKLOG = 2000 * PS_PER_US  # how long deadlines wait for a backlog of arrivals to be read
 LEASE = 1000 * PS_PER_US  # how long sockets may stay unattended after a wait
 
 
@@ -72,7 +73,8 @@ def drive(at: int, mode: int, what: int) -> int:
         if mode == Mode.STAY:
             nic.sleeps_until = 0
             nic.turns += 1
-        ready = _turn(engine, wires, ready, _batch(wires, mode))
+        looks = mode == Mode.STAY or mode == Mode.WAIT
+        ready = _turn(engine, wires, ready, _batch(wires, mode), looks)
         verdict = _verdict(engine, wires, mode, what)
         due = nic.wake_at
         if mode == Mode.STAY and nic.leased_until > nic.now:
@@ -191,13 +193,19 @@ def collect(at: int, rows: Matrix, limit: int) -> int:
 
 
 @kernel
-def _turn(engine: Engine, wires: Wires, ready: int, batch: int) -> int:
-    """Post, take what has arrived on the ready planes, send what there is; return the planes that may have more."""
+def _turn(engine: Engine, wires: Wires, ready: int, batch: int, looks: bool) -> int:
+    """Post, take what has arrived on the ready planes, send what there is; return the planes that may have more.
+
+    Deadlines are served by who `looks` only, and after every plane was asked: what is missing may lie in a socket.
+    """
     nic = wires.nic[0]
     nic.now = monotonic(wires.clock[0])
     desk.take_requests(engine, wires)
     left = 0
     nic.handled = 0
+    due = next_deadline(engine, nic.endpoint)
+    if looks and due <= nic.now:
+        ready = ALL_READY
     for plane in range(nic.planes + 1):
         if plane == nic.planes:
             if nic.held > 0:
@@ -207,7 +215,8 @@ def _turn(engine: Engine, wires: Wires, ready: int, batch: int) -> int:
         nic.handled += nic.trains
         if nic.trains > 0:
             arrive.deliver(engine, wires)
-    expire(engine, nic.now, nic.endpoint)
+    if looks and (left == 0 or nic.now - due >= BACKLOG):
+        expire(engine, nic.now, nic.endpoint)
     sent = transmit.send_waiting(engine, wires, batch)
     nic.handled += sent
     desk.announce(engine, wires)

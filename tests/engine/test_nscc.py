@@ -164,6 +164,7 @@ def test_packet_that_is_lost_or_trimmed_on_its_way_takes_its_size_from_the_windo
         endpoint.waits(100)
         endpoint.peer().adjusted_at = endpoint.peer().eta_at = endpoint.now
         endpoint.receives(sack(-1, (1, 2), path_mark=1))  # marked, little delay: no change by itself
+        endpoint.waits(100)  # for what is due by now
     assert endpoint.qp().lost_count == 1
     assert endpoint.peer().cwnd == pytest.approx(500_000 - nominal_size(256), abs=1)
 

@@ -185,6 +185,26 @@ def test_retransmission_would_rather_take_a_skipped_path_than_the_same_again() -
 
 
 @pytest.mark.clause("retransmission")
+def test_retransmission_takes_another_plane_where_there_is_one() -> None:
+    for seed in range(24):
+        endpoint = Endpoint(seed=seed, planes=2, evs=4, active=4)
+        endpoint.write((7 + seed % 2) * MTU)
+        first = endpoint.all_sent()[2]
+        endpoint.receives(nack(2, NackReason.NO_PKT_BUFFER, first.entropy))
+        assert endpoint.sends(psn=2).port != first.port
+
+
+@pytest.mark.clause("loss-gap")
+def test_holes_that_a_second_answer_of_the_same_moment_fills_are_not_lost() -> None:
+    endpoint = Endpoint()
+    endpoint.write(12 * MTU)
+    endpoint.all_sent()
+    endpoint.receives(sack(1, (11,)), at_us=500)  # long waited for: the endpoint was kept from its processor
+    endpoint.receives(sack(11))
+    assert endpoint.qp().inferred_losses == 0
+
+
+@pytest.mark.clause("retransmission")
 def test_packet_that_is_refused_twice_waits_once() -> None:
     endpoint = Endpoint()
     endpoint.write(3 * MTU)

@@ -135,6 +135,7 @@ def lose(endpoint: Endpoint, packet: Any) -> None:
     """Report everything but this packet, later than a round trip varies."""
     others = tuple(psn for psn in range(10) if psn != packet.psn)
     endpoint.receives(sack(-1, others), at_us=endpoint.now / 1e6 + 100)
+    endpoint.waits(endpoint.now / 1e6)
 
 
 @pytest.mark.clause("ev-skip-once")
@@ -200,6 +201,7 @@ def test_two_losses_in_a_row_retire_the_value_when_the_threshold_is_two(lost: in
     endpoint.write(3 * 256)
     endpoint.all_sent()
     endpoint.receives(sack(-1, tuple(range(lost, 3))), at_us=100)
+    endpoint.waits(100)
     assert (ev.state, ev.lost) == (state, lost)
 
 
