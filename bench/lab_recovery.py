@@ -12,19 +12,16 @@ from openmrc.lab import lifetime
 from openmrc.lab.compare import one, table
 from openmrc.lab.faults import Breaker
 
-FABRIC = Path(__file__).parents[1] / "scenarios" / "fabrics" / "lab-slow.yaml"
+FABRIC = Path(__file__).parents[1] / "scenarios" / "fabrics" / "lab-calm.yaml"
 NAME = "bench-recovery"
 
 
 def main() -> None:
-    lifetime.up(FABRIC, NAME)
-    try:
+    with lifetime.held(FABRIC, NAME):
         breaker = Breaker(NAME)
         for out_s in [float(text) for text in sys.argv[1:]] or [1.0, 60.0]:
             print(f"h0's cable of plane 0 out for {out_s:g} s")
             print(table([one(breaker, "mrc", "h0", "h5", "h0 port 0", out_s)]))
-    finally:
-        lifetime.down(NAME)
 
 
 if __name__ == "__main__":

@@ -17,9 +17,8 @@ def main() -> None:
     fabric = Path(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT
     ups, downs = [], []
     for _ in range(RUNS):
-        written = lifetime.up(fabric, "bench-up")
-        began = time.perf_counter()
-        lifetime.down("bench-up")
+        with lifetime.held(fabric, "bench-up") as written:
+            began = time.perf_counter()
         ups.append(written.build_s)
         downs.append(time.perf_counter() - began)
     print(

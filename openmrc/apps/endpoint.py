@@ -80,7 +80,7 @@ def open_described(nic: NicFile, options: EndpointOptions) -> Context:
     mtu = options.mtu or MTUS[-1]
     return Context(
         nic.planes,
-        ContextAttr(ev_format=EvFormat.SRV6, max_qp=options.max_qp, mtu=mtu),
+        ContextAttr(ev_format=EvFormat.SRV6, max_qp=options.max_qp, mtu=mtu, evs_per_plane=nic.evs_per_plane),
         settings=nic.settings(mtu),
         faults=options.faults,
         capture=options.capture,

@@ -28,6 +28,11 @@ class NicFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     target_delay_us: float  # queueing to aim at
     trimming: bool  # whether switches trim
 
+    @property
+    def evs_per_plane(self) -> int:
+        """Return as many EVs as a plane has paths: of two on one path, both would have to find out that it is dead."""
+        return max([len(ways) for plane in self.carriers for ways in plane.values()], default=1)
+
     def carrier_of(self, address: str, plane: int, ev: int) -> str:
         """Return the address that leads to `address` on an EV: the EVs of a plane take its paths in turn."""
         ways = self.carriers[plane].get(address)

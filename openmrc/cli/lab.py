@@ -25,10 +25,12 @@ def up(
     as_json: Json = False,
 ) -> None:
     """Build hosts, switches and cables, with uSIDs, rates, marks and trims."""
+    from openmrc.cli.outcome import stoppable
     from openmrc.fabric.description import load
     from openmrc.lab import lifetime
 
-    written = lifetime.up(fabric, name, trimming)
+    with stoppable():
+        written = lifetime.up(fabric, name, trimming)
     called = name or load(fabric).name
     said = {"name": called, "ports": len(written.maps), "trimming": trimming, "wall_s": written.build_s}
     _say(said, as_json, f"lab {called} is up: {len(written.maps)} ports, {written.build_s:.2f} s")
@@ -130,22 +132,29 @@ def compare(
     destination: Annotated[str | None, typer.Argument(help="NIC that receives [default: the last one].")] = None,
     where: Annotated[str | None, typer.Option("--pull", help="Which cable [default: the sender's of plane 0].")] = None,
     out_s: Annotated[float, typer.Option("--out", min=0.1, help="Seconds that the cable is out.")] = 2.0,
-    kinds: Annotated[str, typer.Option("--kinds", help="Which transports, in turn.")] = "mrc,mptcp,tcp",
+    kinds: Annotated[str, typer.Option("--kinds", help="Which transports, in turn.")] = "mrc,mptcp,tcp,iperf3",
+    simulate: Annotated[bool, typer.Option("--simulate", help="Beside them, MRC on the simulator.")] = False,
     picture: Annotated[Path | None, typer.Option("--plot", help="Draw the timeline: FILE.svg or FILE.png.")] = None,
     name: Name = None,
     as_json: Json = False,
 ) -> None:
-    """Pull the same cable under MRC, MPTCP and TCP: time to recover, bytes missed, use of the link when it is back."""
+    """Pull the same cable under MRC, MPTCP, TCP and iperf3: time to recover, bytes missed, use when it is back."""
+    from openmrc.cli.outcome import stoppable
     from openmrc.lab import compare as comparison
     from openmrc.lab.faults import Breaker
 
     breaker = Breaker(_chosen(name))
     target = destination or breaker.lab.nics()[-1]
     pulled = where or f"{source} port 0"
-    runs, absent = comparison.compare(breaker, source, target, pulled, out_s, kinds.split(","))
+    with stoppable():
+        runs, absent = comparison.compare(breaker, source, target, pulled, out_s, kinds.split(","))
+        if simulate:
+            runs.append(comparison.simulate(breaker.lab, source, target, pulled, out_s))
     if picture is not None and runs:
         comparison.plot(runs, picture, f"{source} to {target}, {pulled} pulled for {out_s:g} s")
     text = "\n".join([comparison.table(runs), *(f"{kind}: not here: {why}" for kind, why in absent.items())])
+    if simulate:
+        text += "\n\nWhy simulation and lab differ:\n" + "\n".join(f"* {line}" for line in comparison.differences())
     _say({"pulled": pulled, "out_s": out_s, **comparison.facts(runs, absent)}, as_json, text)
 
 

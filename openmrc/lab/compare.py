@@ -14,13 +14,16 @@ from typing import Any
 
 from openmrc.errors import ConfigError, MrcError
 from openmrc.faults import Schedule
+from openmrc.lab import simulated
 from openmrc.lab.faults import Breaker
+from openmrc.lab.layout import Lab
 from openmrc.lab.measures import Measures, measure, timeline
 from openmrc.lab.stream import KINDS
 from openmrc.lab.trial import Trial, stream
 
 _NS = 1_000_000_000
-_COLORS = {"mrc": "#0b6e4f", "mptcp": "#c8553d", "tcp": "#4a5899"}
+_COLORS = {"mrc": "#0b6e4f", "mptcp": "#c8553d", "tcp": "#4a5899", "iperf3": "#9a8c98", simulated.KIND: "#e0a100"}
+_BEFORE_S, _AFTER_S = 1.5, 3.0
 
 
 @dataclass(frozen=True)
@@ -48,15 +51,35 @@ def compare(
         except MrcError as error:
             absent[kind] = str(error)
             breaker.clear()
+        except BaseException:
+            breaker.clear()
+            raise
     return runs, absent
 
 
 def one(breaker: Breaker, kind: str, source: str, destination: str, where: str, out_s: float) -> Run:
     """Run one transport: a second and a half, an outage, two seconds."""
-    schedule = Schedule.parse(f"at: 1.5s, for: {out_s}s, down: {where}", "compare")
+    schedule = _outage(where, out_s)
     breaker.check(schedule)
-    seconds = 1.5 + out_s + 3.0
-    trial = stream(breaker, kind, source, destination, seconds, lambda: breaker.run(schedule))
+    seconds = _BEFORE_S + out_s + _AFTER_S
+    return _run(stream(breaker, kind, source, destination, seconds, lambda: breaker.run(schedule)))
+
+
+def simulate(lab: Lab, source: str, destination: str, where: str, out_s: float) -> Run:
+    """Run the same on the simulator."""
+    return _run(simulated.stream(lab, source, destination, _BEFORE_S + out_s + _AFTER_S, _outage(where, out_s)))
+
+
+def differences() -> Sequence[str]:
+    """Return why a simulated run and a lab's differ."""
+    return simulated.DIFFERENCES
+
+
+def _outage(where: str, out_s: float) -> Schedule:
+    return Schedule.parse(f"at: {_BEFORE_S}s, for: {out_s}s, down: {where}", "compare")
+
+
+def _run(trial: Trial) -> Run:
     pulled, back = (step.monotonic_ns for step in trial.steps)
     end = min(back + 2 * _NS, int(trial.times[-1]))
     return Run(measure(trial, pulled, back, end), trial, pulled, back, end)
@@ -76,12 +99,12 @@ def table(runs: Sequence[Run]) -> str:
         "missed MB",
         "bytes",
     )
-    lines = ["".join(f"{head:>12}" for head in heads)]
+    lines = ["".join(f"{head:>13}" for head in heads)]
     for each in (run.measures for run in runs):
-        rates = f"{each.before_gbps:>12.3f}{each.during_gbps:>12.3f}{each.after_gbps:>12.3f}"
-        times = "".join(f"{_ms(value):>12}" for value in (each.stall_ms, each.quiet_ms, each.recover_ms, each.reuse_ms))
+        rates = f"{each.before_gbps:>13.3f}{each.during_gbps:>13.3f}{each.after_gbps:>13.3f}"
+        times = "".join(f"{_ms(value):>13}" for value in (each.stall_ms, each.quiet_ms, each.recover_ms, each.reuse_ms))
         whole = "all whole" if each.whole else "DAMAGED"
-        lines.append(f"{each.kind:>12}{rates}{times}{each.missed_mbytes:>12.2f}{whole:>12}")
+        lines.append(f"{each.kind:>13}{rates}{times}{each.missed_mbytes:>13.2f}{whole:>13}")
     return "\n".join(lines)
 
 

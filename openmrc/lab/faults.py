@@ -130,6 +130,11 @@ class Breaker:
         ).packed()
 
     def _unplug(self, cables: Iterable[Cable]) -> None:
+        # The programs drop already; the carrier may follow without taking processors from what is measured.
+        with namespaces.gently():
+            self._set_down(cables)
+
+    def _set_down(self, cables: Iterable[Cable]) -> None:
         for node, these in _by_upper(cables).items():
             batch("ip", [f"link set dev {cable.upper.interface} down" for cable in these], namespace(self.name, node))
 

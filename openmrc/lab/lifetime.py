@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import json
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +22,8 @@ from openmrc.lab.layout import MANAGEMENT, Lab, Port, lay_out
 from openmrc.lab.namespaces import batch, namespace
 from openmrc.lab.port import OBJECT, QUEUE_MAP, SETTINGS_MAP
 
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+_SIGNALLED = 128  # exit codes as shells tell them
 _AT_ONCE = 4  # namespaces worked on side by side: the kernel's locks allow no more to be gained
 
 
@@ -53,6 +57,56 @@ def down(name: str) -> dict[str, Any]:
         if not namespaces.of_lab(name) and name not in record.recorded():
             raise MrcError(f"no lab called {name!r} is up; `mrc lab list` shows what is")
         return _remove(name)
+
+
+@contextmanager
+def held(fabric: Path, name: str, trimming: bool = True) -> Iterator[record.Record]:
+    """Keep a lab up for a block and take it down however that ends, SIGTERM and SIGHUP included.
+
+    What is left of a predecessor of this name that was killed goes first. For programs that own the name.
+    """
+    namespaces.require_root()
+    with _ended_by_signals():
+        if namespaces.of_lab(name) or name in record.recorded():
+            down(name)
+        written = up(fabric, name, trimming)
+        try:
+            yield written
+        finally:
+            with _deaf():
+                down(name)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the block as an exception would; in the main thread, others get no signals."""
+
+    def end(number: int, _: object) -> None:
+        raise SystemExit(_SIGNALLED + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, end) for number in _ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Finish what cleans up even if a second signal comes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (*_ENDING, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def up_now() -> list[dict[str, Any]]:

@@ -29,6 +29,7 @@ _PATIENCE_FOR_PORTS = 10.0  # s
 _PATIENCE = 2.0  # s between asking processes to end and ending them
 _TRIES = 500
 _MEMORY_PAUSE = 0.002  # s
+_GENTLE = 19  # niceness
 _NO_MEMORY = "Cannot allocate memory"
 _FAILED = re.compile(r"Command failed -:(\d+)")  # iproute2 counts lines from 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -63,6 +64,17 @@ def require_root() -> None:
     for program in ("ip", "tc"):
         if shutil.which(program) is None:
             raise MrcError(f"a lab needs {program!r} of iproute2; `mrc doctor` says more")
+
+
+@contextlib.contextmanager
+def gently() -> Iterator[None]:
+    """Let this thread, and what it starts, stand back behind whoever else wants a processor."""
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    os.setpriority(os.PRIO_PROCESS, 0, _GENTLE)
+    try:
+        yield
+    finally:
+        os.setpriority(os.PRIO_PROCESS, 0, before)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,8 @@ from openmrc.lab import record
 from openmrc.lab.layout import Lab, queue_bytes
 
 _PACKET = 4096 + 150  # bytes of the longest packet with its headers
-_SOFTWARE_US = 300.0  # of a round trip: two processes woken, eight forwarding steps; measured in an idle lab
+SOFTWARE_US = 300.0  # of a round trip: two processes woken, eight forwarding steps; measured in an idle lab
+_PACKETS_AHEAD = 2  # sent at the slowest rate in a round trip: a port with nothing to do passes a burst at once
 _TARGET_SHARE = 0.5  # of the fabric's queues, so that congestion control keeps below their marks
 
 
@@ -35,13 +36,12 @@ def describe(lab: Lab, nic: int, trimming: bool) -> NicFile:
     others = [other for other in range(lab.topology.nics) if other != nic]
     slowest = min(port.rate for port in lab.ports())
     queue = min(queue_bytes(port) for port in lab.ports() if not port.is_nic)
-    hops = 2 * max(sids.shape.tiers for sids in lab.plan.planes)
     return NicFile(
         name=name,
         planes=[lab.address(plane, nic) for plane in planes],
         carriers=[{lab.address(plane, other): _ways(lab, plane, nic, other) for other in others} for plane in planes],
         link_gbps=sum(port.rate for port in own) / 1e9,
-        base_rtt_us=hops * _PACKET * 8e6 / slowest + _SOFTWARE_US,
+        base_rtt_us=_PACKETS_AHEAD * _PACKET * 8e6 / slowest + SOFTWARE_US,
         target_delay_us=_TARGET_SHARE * queue * 8e6 / slowest,
         trimming=trimming,
     )

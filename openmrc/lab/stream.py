@@ -6,24 +6,47 @@ send KIND ADDRESS PORT SECONDS     send one
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 
-from openmrc.lab import stream_mrc, stream_tcp
+from openmrc.lab import stream_iperf, stream_mrc, stream_tcp
+from openmrc.lab.pieces import Log
+from openmrc.live.scheduling import ask_for_short_slices
 
-KINDS = ("mrc", "tcp", "mptcp")
+KINDS = ("mrc", "tcp", "mptcp", stream_iperf.KIND)
 
 
 def main(arguments: list[str]) -> None:
     """Be one end."""
     side, kind, address, port, last = arguments
+    # For every kind alike: what is measured is the network, not who waits for a processor or for the collector.
+    ask_for_short_slices()
+    gc.freeze()
     if side == "receive":
-        log = stream_mrc.receive(int(port)) if kind == "mrc" else stream_tcp.receive(kind, int(port))
-        log.write(Path(last))
-    elif kind == "mrc":
-        stream_mrc.send(address, int(port), float(last))
+        _receive(kind, int(port)).write(Path(last))
     else:
-        stream_tcp.send(kind, address, int(port), float(last))
+        _send(kind, address, int(port), float(last))
+
+
+def _receive(kind: str, port: int) -> Log:
+    match kind:
+        case "mrc":
+            return stream_mrc.receive(port)
+        case stream_iperf.KIND:
+            return stream_iperf.receive(port)
+        case _:
+            return stream_tcp.receive(kind, port)
+
+
+def _send(kind: str, address: str, port: int, seconds: float) -> None:
+    match kind:
+        case "mrc":
+            stream_mrc.send(address, port, seconds)
+        case stream_iperf.KIND:
+            stream_iperf.send(address, port, seconds)
+        case _:
+            stream_tcp.send(kind, address, port, seconds)
 
 
 if __name__ == "__main__":

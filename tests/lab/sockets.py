@@ -10,7 +10,7 @@ from openmrc.lab.namespaces import inside
 _NO_CHECK6_TX, _NO_CHECK6_RX, _RECVTCLASS, _TCLASS = 101, 102, 66, 67
 
 
-def udp(namespace: str, address: str, port: int, timeout: float = 2.0) -> socket.socket:
+def udp(namespace: str, address: str, port: int, timeout: float = 20.0) -> socket.socket:
     """Open a socket on an address of a namespace."""
     with inside(namespace):
         made = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)

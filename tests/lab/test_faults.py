@@ -41,7 +41,7 @@ def crossing(lab: Lab, plane: int, uplink: int, count: int = 20, source: int = 0
         mark(sender, 4)
         for _ in range(count):
             sender.sendto(bytes(200), (lab.carrier(source, destination, way), PORT))
-        return len(drain(receiver, 0.2))
+        return len(drain(receiver, 0.5))
 
 
 def routes(lab: Lab, switch: str) -> list[str]:
@@ -111,7 +111,9 @@ def test_a_slower_rate_is_kept_by_the_queue(lab: Lab, breaker: Breaker) -> None:
 def test_a_schedule_is_kept_in_time(lab: Lab, breaker: Breaker) -> None:
     done = breaker.run(Schedule.parse("at: 100ms, for: 50ms, every: 200ms, times: 3, down: h1 port 0"))
     assert [step.change["down"] for step in done] == [True, False] * 3
-    assert [round(step.at_s * 20) for step in done] == [2, 3, 6, 7, 10, 11]  # twentieths of a second
+    due = [0.1, 0.15, 0.3, 0.35, 0.5, 0.55]
+    assert all(step.at_s >= at for step, at in zip(done, due, strict=True))  # late on a slow machine, never early
+    assert [round(step.at_s - step.late_ms / 1e3, 3) for step in done] == due
 
 
 def test_faults_are_remembered_by_the_next_command(lab: Lab, breaker: Breaker) -> None:

@@ -95,11 +95,11 @@ def test_each_switch_takes_its_usid_off(lab: Lab) -> None:
     sender = udp(namespace(lab.name, "h0"), lab.address(1, FROM), 5002)
     receiver = udp(namespace(lab.name, "h3"), lab.address(1, TO), PORT)
     with sender, receiver:
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 60
         while any(listener.poll() is None for listener in listeners) and time.monotonic() < deadline:
             sender.sendto(b"seen", (carrier, PORT))
             drain(receiver, 0.1)
-    seen = [listener.communicate(timeout=5)[0].decode().split() for listener in listeners]
+    seen = [listener.communicate(timeout=30)[0].decode().split() for listener in listeners]
     whole = usids(_address(carrier))
     assert [usids(_address(destination)) for destination, _ in seen] == [whole[hop:] for hop in range(len(names) - 1)]
     assert [int(hops) for _, hops in seen] == [64 - hop for hop in range(len(names) - 1)]
@@ -144,7 +144,7 @@ def test_a_destination_that_no_switch_knows_is_dropped_and_counted(lab: Lab) -> 
     with sender:
         for _ in range(7):
             sender.sendto(b"lost", (lab.plan.address(0, [0x1000, 0x7777]), PORT))
-    deadline, errors = time.monotonic() + 2, 0
+    deadline, errors = time.monotonic() + 20, 0
     while errors < 7 and time.monotonic() < deadline:
         found = [sid for sid in status.status(lab.name).sids if sid.prefix == "unknown" and sid.switch == "p0-t0-00"]
         errors = sum(sid.errors for sid in found)

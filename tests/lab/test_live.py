@@ -21,7 +21,7 @@ from openmrc.lab.trial import stream
 from tests.lab.test_forwarding import _set_offload
 
 MRC = [sys.executable, "-m", "openmrc.cli.main"]
-_LONGEST = 120.0  # s; an engine may have to be compiled first
+_LONGEST = 300.0  # s; an engine may have to be compiled first
 
 
 @pytest.fixture
@@ -47,7 +47,10 @@ def send_file(lab: Lab, folder: Path, size: int) -> dict[str, object]:
                 lab.name, "h0", [*MRC, "send", "--json", "-q", str(folder / "file.bin"), "h3"],
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             )  # fmt: skip
-            said, complaint = sender.communicate(timeout=_LONGEST)
+            try:
+                said, complaint = sender.communicate(timeout=_LONGEST)
+            finally:
+                sender.kill()  # one that hangs would keep its addresses from all tests after it
             if b"refused" not in complaint or time.monotonic() > deadline:
                 break
         assert sender.returncode == 0, complaint.decode()
@@ -88,15 +91,15 @@ def test_not_a_byte_is_lost_when_cables_are_pulled(lab: Lab, breaker: Breaker, w
 
     trial = stream(breaker, "mrc", "h0", "h3", 2.5, pull)
     assert trial.is_whole
-    assert trial.arrivals.sent == len(trial.times) > 1000
+    assert trial.arrivals.sent == len(trial.times) > 50
 
 
 def test_not_a_byte_is_lost_under_a_random_schedule(lab: Lab, breaker: Breaker) -> None:
     from openmrc.lab.schedules import random_schedule
 
-    for seed in range(2):
-        schedule = random_schedule(lab, seed, seconds=1.5)
-        trial = stream(breaker, "mrc", "h0", "h3", 1.6, lambda schedule=schedule: breaker.run(schedule))
+    for seed in range(3):
+        schedule = random_schedule(lab, seed, seconds=0.5)
+        trial = stream(breaker, "mrc", "h0", "h3", 0.6, lambda schedule=schedule: breaker.run(schedule))
         breaker.clear()
         assert trial.is_whole, schedule
 

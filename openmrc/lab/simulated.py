@@ -1,0 +1,83 @@
+"""The lab's stream on the simulator: the same fabric, the same two NICs, the same pieces, the same schedule of faults.
+
+Only the time to cross a cable is not the fabric's: here a processor forwards, so each cable gets its share of the
+round trip that software takes in an idle lab. DIFFERENCES say what else is not the same.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from openmrc.errors import ConfigError
+from openmrc.fabric.description import Fabric
+from openmrc.fabric.topology import build
+from openmrc.faults import Schedule
+from openmrc.lab.faults import Done
+from openmrc.lab.layout import Lab
+from openmrc.lab.nics import SOFTWARE_US, describe
+from openmrc.lab.pieces import PIECE, Arrivals
+from openmrc.lab.stream_mrc import OUTSTANDING
+from openmrc.lab.trial import Trial
+from openmrc.sim import timeline
+from openmrc.sim.carriers import transport_of
+from openmrc.sim.run import run
+from openmrc.sim.scenario import Transport
+from openmrc.sim.workloads.joined import joined
+from openmrc.sim.workloads.plan import Plan
+from openmrc.units import NEVER, PS_PER_NS, PS_PER_S
+
+KIND = "simulated"
+DIFFERENCES = (
+    "Forwarding takes the same time for every simulated packet (a share of the round trip of an idle lab); in the lab "
+    "threads also wait for a processor, which lengthens round trips, and with them quiet gaps, stalls and loss delays.",
+    "Simulated ports serve each packet for exactly its time; the lab's HTB lets 16 KB pass at once.",
+    "A simulated packet is 4 KiB and the simulator's header, a lab's carries the headers it was sent with, so full "
+    "rates differ by a few parts in a thousand.",
+    "A NIC of the simulator knows at once that its own port is down; a lab's endpoint learns it from losses alone.",
+)
+_SEED = 1
+_CABLES = 8  # of a round trip
+_PATIENCE_S = 5  # simulated, beyond the stream's own time
+
+
+def stream(lab: Lab, source: str, destination: str, seconds: float, schedule: Schedule) -> Trial:
+    """Simulate one stream that lasts about `seconds`; its times are nanoseconds from its beginning."""
+    topology = build(_slow_to_forward(lab.topology.fabric))
+    here, there = topology.node_named(source), topology.node_named(destination)
+    told = describe(lab, here, trimming=True)
+    count = max(1, int(seconds * told.link_gbps * 1e9 / 8 / PIECE))
+    plan = Plan(topology.nics)
+    ids = plan.messages(np.full(count, here), there, PIECE)
+    if count > OUTSTANDING:
+        plan.follow(ids[:-OUTSTANDING], ids[OUTSTANDING:], acknowledged=True)
+    plan.connect(0)
+    settings: dict[str, bool | int | float | str] = {"target_delay_us": told.target_delay_us, "trimming": True}
+    results = run(
+        topology,
+        joined([("stream", plan)]).traffic,
+        transport_of(Transport(settings=settings), topology),
+        broken=timeline.columns(topology, schedule, _SEED, []),
+        seed=_SEED,
+        until=round((seconds + _PATIENCE_S) * PS_PER_S),
+    )
+    finished = results.finished[ids]
+    if int(finished.max()) == NEVER:
+        raise ConfigError(
+            f"the simulated stream did not end: {int((finished == NEVER).sum())} of {count} pieces stayed"
+        )
+    times = np.maximum.accumulate(finished) // PS_PER_NS  # in order, as the lab's receiver takes them
+    steps = [
+        Done(step.at / PS_PER_S, 0.0, step.where, dict(step.change), 0, step.at // PS_PER_NS) for step in schedule.steps
+    ]
+    return Trial(Arrivals(kind=KIND, sent=count, nanoseconds=times.tolist()), times, 0, steps)
+
+
+def _slow_to_forward(fabric: Fabric) -> Fabric:
+    """Return the fabric with cables that take as long as a lab's: up and down two tiers, there and back."""
+    software = int(SOFTWARE_US * 1000 / _CABLES)
+    slow = [
+        msgspec.structs.replace(plane, host_link_ns=software, t0=msgspec.structs.replace(plane.t0, up_link_ns=software))
+        for plane in fabric.planes
+    ]
+    return msgspec.structs.replace(fabric, planes=tuple(slow))
