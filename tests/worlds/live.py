@@ -156,10 +156,10 @@ class LiveEndpoint:
         """Let ports be free as they were: which port can take a packet is the world's to say, not the engine's."""
         return int(doors.next_packet(engine, now, endpoint, self.masks.pop(0), packet))
 
-    def turn(self, now: int, ready: int = 0, batch: int = 0) -> None:
+    def turn(self, now: int, ready: int = 0, batch: int = 0, looks: bool = False) -> None:
         self.kernel.now = now
         self.wires.nic[0].sleeps_until = 1
-        drive._turn(self.engine, self.wires, ready, batch)
+        drive._turn(self.engine, self.wires, ready, batch, looks)
 
     def receive(self, now: int, packet: dict[str, int]) -> None:
         """Let a datagram arrive, sealed as the live sender seals it."""
@@ -272,7 +272,7 @@ def replay(schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> LiveEndpoint:
                     for datagram in left:
                         world.check(datagram, next(by_order))
                 case "expire":
-                    world.turn(step.now)
+                    world.turn(step.now, looks=True)
                 case "next_completion" | "next_event":
                     told = world.taken(step.door)
                     assert told == {name: step.answer[name] for name in told}, f"step {at}"
