@@ -4,18 +4,23 @@ The htsim figures were measured with github.com/ultraethernet/uet-htsim, commit 
 ten of its seeds were run the last flow's time is the mean over them, else one seed's. Ours are means over seeds.
 
     python bench/sim_agreement.py [--seeds 5] [--only reps] [--small] [--json]
+    python bench/sim_agreement.py --write       all rows, also into docs/simulator.md
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parent.parent))  # bench is not installed
+from bench.page import put
 from openmrc.fabric.description import load
 from openmrc.fabric.topology import build
 from openmrc.sim.matrix import read
@@ -28,7 +33,9 @@ from openmrc.sim.uet import UetTransport
 from openmrc.sim.uet_tables import Spraying
 from openmrc.units import NEVER, PS_PER_MS
 
-CASES = Path(__file__).parent.parent / "tests" / "sim" / "cases"
+ROOT = Path(__file__).parent.parent
+CASES = ROOT / "tests" / "sim" / "cases"
+PAGE = ROOT / "docs" / "simulator.md"
 
 
 @dataclass(frozen=True)
@@ -108,6 +115,8 @@ def measure(fabric: str, matrix: str, transport: str, seeds: int) -> dict[str, f
         "last_least_us": float(np.min(last)),
         "last_most_us": float(np.max(last)),
         "mean_us": float(np.mean(mean)),
+        "mean_least_us": float(np.min(mean)),
+        "mean_most_us": float(np.max(mean)),
         "trimmed": float(np.mean(trimmed)),
         "wall_s": min(wall),
     }
@@ -124,22 +133,68 @@ def compare(row: Row, seeds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table, and write it where the docs have it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--only", default="", help="rows whose names contain this")
     parser.add_argument("--small", action="store_true", help="leave out 1,024 hosts")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true", help="put words and table into docs/simulator.md")
     options = parser.parse_args()
+    if options.write and (options.only or options.small):
+        parser.error("--write wants all rows: leave out --only and --small")
     chosen = [row for row in ROWS if options.only in f"{row.fabric} {row.matrix} {row.transport}"]
     chosen = [row for row in chosen if not (options.small and "1024" in row.fabric)]
+    lines = []
+    for line in _measured(chosen, options.seeds):
+        lines.append(line)
+        _show(line, options.json)
+    if options.write:
+        put(PAGE, "agreement", "\n".join(_words(lines, options.seeds)))
+
+
+def _measured(chosen: list[Row], seeds: int) -> Iterator[dict[str, Any]]:
+    """Yield the lines of the rows, MRC's before the first of each fabric and matrix."""
     seen: set[tuple[str, str]] = set()
     for row in chosen:
         if (row.fabric, row.matrix) not in seen:
             seen.add((row.fabric, row.matrix))
-            _show({"fabric": row.fabric, "matrix": row.matrix, "transport": "mrc",
-                   **measure(row.fabric, row.matrix, "mrc", options.seeds)}, options.json)  # fmt: skip
-        _show(compare(row, options.seeds), options.json)
+            yield {"fabric": row.fabric, "matrix": row.matrix, "transport": "mrc",
+                   **measure(row.fabric, row.matrix, "mrc", seeds)}  # fmt: skip
+        yield compare(row, seeds)
+
+
+def _words(lines: list[dict[str, Any]], seeds: int) -> Iterator[str]:
+    """Yield what the docs say: the largest differences, and the table."""
+    compared = [line for line in lines if "agrees" in line]
+    for words, mine in (
+        ("UET's transport", [line for line in compared if line["transport"] != "roce"]),
+        ("RoCEv2 with PFC over ECMP", [line for line in compared if line["transport"] == "roce"]),
+    ):
+        last, mean = (max(abs(line[f"{what}_ratio"] - 1) for line in mine) for what in ("last", "mean"))
+        agree = sum(line["agrees"] for line in mine)
+        yield f"{words}: {agree} of {len(mine)} rows agree; the largest differences are {100 * last:.1f} % in the last"
+        yield f"and {100 * mean:.1f} % in the mean completion time."
+        yield ""
+    yield f"Ours is the mean over {seeds} seeds with the least and the most; *ratio* is ours over htsim's, of the last"
+    yield "flow and of the mean."
+    yield ""
+    yield "| fabric | matrix | transport | last flow, us | mean, us | htsim: last | mean | ratio | agrees |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    yield from map(_table_row, lines)
+
+
+def _table_row(line: dict[str, Any]) -> str:
+    ours = " | ".join(
+        f"{line[f'{what}_us']:.1f} ({line[f'{what}_least_us']:.1f} to {line[f'{what}_most_us']:.1f})"
+        for what in ("last", "mean")
+    )
+    theirs = " |  |  | "
+    if "agrees" in line:
+        mean = f"{line['htsim_mean_us']:.1f}" if line["htsim_mean_us"] else ""
+        ratio = f"{line['last_ratio']:.3f}" + (f", {line['mean_ratio']:.3f}" if mean else "")
+        theirs = f"{line['htsim_last_us']:.1f} | {mean} | {ratio} | {'yes' if line['agrees'] else '**no**'}"
+    return f"| {line['fabric']} | {line['matrix']} | {line['transport']} | {ours} | {theirs} |"
 
 
 def _show(line: dict[str, Any], as_json: bool) -> None:
