@@ -115,25 +115,30 @@ def _row(sweep: Sweep, told: Told, shown: tuple[str, ...]) -> list[str]:
 def _plot(sweep: Sweep, results: list[Told]) -> str:
     assert sweep.plot is not None
     plot = sweep.plot
-    places, label = _places(sweep.vary[plot.x])
+    places, legend = _places(sweep.vary[plot.x])
     lines = []
     for group in sweep.vary[plot.by] if plot.by else [""]:
         mine = [told for told in results if "summary" in told and (not plot.by or told["values"][plot.by] == group)]
-        found = [(places[str(told["values"][plot.x])], figure(told["summary"], plot.y)) for told in mine]
+        found = [(places[_named(told["values"][plot.x])], figure(told["summary"], plot.y)) for told in mine]
         means = _means([(x, y) for x, y in found if y is not None])
         if len(means[0]):
-            lines.append(svg.Line(str(group) or plot.y, *means))
+            lines.append(svg.Line(f"{plot.by} {_named(group)}" if plot.by else plot.y, *means))
     title = f"{plot.y} over {plot.x}"
-    return card(
-        title, svg.draw(svg.Chart(title, plot.x + label, plot.y, lines)), "The mean where several runs share x."
-    )
+    note = f"The mean where several runs share x. {legend}".rstrip()
+    return card(title, svg.draw(svg.Chart(title, plot.x, plot.y, lines)), note)
+
+
+def _named(value: Any) -> str:
+    """Return a value as a legend has it: words as they are, the rest as JSON."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _places(values: list[Any]) -> tuple[dict[str, float], str]:
-    """Return where each value stands on the axis: at itself if all are numbers, else in their order."""
+    """Return where each value stands on the axis: at itself if all are numbers, else in their order, which is told."""
     if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
-        return {str(value): float(value) for value in values}, ""
-    return {str(value): float(at) for at, value in enumerate(values)}, f" ({', '.join(map(str, values))})"
+        return {_named(value): float(value) for value in values}, ""
+    places = {_named(value): float(at) for at, value in enumerate(values)}
+    return places, f"On the axis: {'; '.join(f'{at:.0f} is {name}' for name, at in places.items())}."
 
 
 def _means(points: list[tuple[float, float]]) -> tuple[svg.Floats, svg.Floats]:
