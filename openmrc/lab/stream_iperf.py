@@ -6,6 +6,7 @@ than two intervals are not seen, and what was in the bytes is not looked at, onl
 
 from __future__ import annotations
 
+import math
 import re
 import subprocess
 import time
@@ -15,7 +16,8 @@ from openmrc.lab.pieces import PIECE, Log
 
 KIND = "iperf3"
 _EVERY = 0.1  # s; the shortest it offers
-_INTERVAL = re.compile(r"\]\s+([\d.]+)-([\d.]+)\s+sec\s+([\d.]+) KBytes")
+_INTERVAL = re.compile(r"\]\s+([\d.]+)-([\d.]+)\s+sec\s+([\d.]+) ([KMG]?)Bytes")
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}  # chosen line by line, whatever rates are asked for in
 _NS = 1_000_000_000
 _PATIENCE = 120.0  # s
 
@@ -23,13 +25,13 @@ _PATIENCE = 120.0  # s
 def receive(port: int) -> Log:
     """Serve one stream to its end."""
     log, total = Log(KIND), 0.0
-    command = ["iperf3", "-s", "-1", "-p", str(port), "-i", str(_EVERY), "-f", "K", "--forceflush"]
+    command = ["iperf3", "-s", "-1", "-p", str(port), "-i", str(_EVERY), "--forceflush"]
     with _started(command) as process:
         for line in process.stdout or ():
             found = _INTERVAL.search(line)
             if found is None or float(found[2]) - float(found[1]) > 2 * _EVERY:
                 continue  # no interval; the last line sums up
-            total += float(found[3]) * 1024
+            total += float(found[3]) * _UNITS[found[4]]
             _note(log, int(total) // PIECE, time.monotonic_ns())
         if process.wait(_PATIENCE) != 0:
             raise MrcError(f"iperf3 -s ended with exit code {process.returncode}")
@@ -46,7 +48,7 @@ def _note(log: Log, until: int, now: int) -> None:
 
 def send(address: str, port: int, seconds: float) -> None:
     """Send for a time as fast as the network takes it."""
-    command = ["iperf3", "-c", address, "-p", str(port), "-t", f"{seconds:.0f}"]
+    command = ["iperf3", "-c", address, "-p", str(port), "-t", str(max(1, math.ceil(seconds)))]  # whole seconds only
     with _started(command) as process:
         told = process.communicate(timeout=seconds + _PATIENCE)[0]
     if process.returncode != 0:

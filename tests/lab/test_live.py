@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -104,8 +105,12 @@ def test_not_a_byte_is_lost_under_a_random_schedule(lab: Lab, breaker: Breaker) 
         assert trial.is_whole, schedule
 
 
-@pytest.mark.parametrize("kind", ["tcp", "mptcp"])
+@pytest.mark.parametrize("kind", ["tcp", "mptcp", "iperf3"])
 def test_the_kernels_transports_cross_the_same_paths(lab: Lab, breaker: Breaker, kind: str) -> None:
     if kind == "mptcp" and not Path("/proc/sys/net/mptcp/enabled").exists():
         pytest.skip("this kernel has no MPTCP")
-    assert stream(breaker, kind, "h0", "h3", 0.5, list).is_whole
+    if kind == "iperf3" and shutil.which("iperf3") is None:
+        pytest.skip("iperf3 is not installed")
+    trial = stream(breaker, kind, "h0", "h3", 0.5, list)
+    assert trial.is_whole
+    assert len(trial.times) > 50
