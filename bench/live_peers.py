@@ -24,7 +24,8 @@ class Task:
 
     seconds: float = 4.0
     size: int = 1 << 20
-    depth: int = 8
+    depth: int = 16
+    together: int = 4  # writes posted in one call, the last of which reports
     slots: int = 8  # places of `size` bytes in the receiver's memory
     total: int = 0  # bytes to send; 0: for `seconds`
     faults: str = ""  # on the receiver
@@ -95,24 +96,37 @@ def sender(pipe: Pipe, task: Task) -> None:
 
 
 def _stream(peer: Any, region: Any, task: Task, seconds: float, total: int) -> tuple[int, float]:
-    """Keep `depth` writes posted; return bytes completed and the seconds they took."""
-    target, posted, done = peer.remote.regions[0], 0, 0
-    began = time.monotonic()
+    """Keep `depth` writes posted, `together` at a time; return bytes completed and the seconds they took."""
+    posted, done, began = 0, 0, time.monotonic()
     goal = total // task.size if total else 1 << 60
     while done < goal and (total or time.monotonic() - began < seconds):
-        while posted - done < task.depth and posted < goal:
-            place = target[posted % task.slots * task.size :]
-            peer.qp.post_write(region, place.addr, place.r_key)
-            posted += 1
-        for completion in peer.send_cq.wait(30):
-            if not completion.ok:
-                raise RuntimeError(completion.error)
-            done += 1
+        while posted - done <= task.depth - task.together and posted < goal:
+            peer.qp.post_send(_writes(peer, region, task, posted))
+            posted += task.together
+        done += task.together * _completed(peer)
     took = time.monotonic() - began
     finished = done
     while done < posted:
-        done += len(peer.send_cq.wait(30))
+        done += task.together * _completed(peer)
     return finished * task.size, took
+
+
+def _writes(peer: Any, region: Any, task: Task, number: int) -> list[Any]:
+    """Return the next writes; only the last of them reports its completion, which stands for all."""
+    from openmrc.verbs import SendWr
+
+    target = peer.remote.regions[0]
+    places = [target.addr + (number + k) % task.slots * task.size for k in range(task.together)]
+    last = len(places) - 1
+    return [SendWr(local=region, remote_addr=at, r_key=target.r_key, signaled=k == last) for k, at in enumerate(places)]
+
+
+def _completed(peer: Any) -> int:
+    completions = peer.send_cq.wait(30)
+    for completion in completions:
+        if not completion.ok:
+            raise RuntimeError(completion.error)
+    return len(completions)
 
 
 def goodput(task: Task) -> dict[str, Any]:

@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 import llvmlite.binding as llvm
+from llvmlite import ir
 from numba import njit, typeof, types
+from numba.core import cgutils, event
 from numba.core import config as _config
-from numba.core import event
 from numba.extending import intrinsic, overload, register_jitable
 
 P = ParamSpec("P")
@@ -134,6 +135,64 @@ def pinning(sample: Any) -> tuple[Callable[[Any, int], None], Callable[[int], An
     overload(pin, jit_options=_INLINED)(lambda value, address: lambda value, address: store(value, address))
     overload(at, jit_options=_INLINED)(lambda address: lambda address: load(address))
     return pin, at
+
+
+def prefetch(address: int) -> None:
+    """Ask for the cache line at a memory address, from kernels; reading it later then does not wait.
+
+    Any address may be asked for: nothing is read that a program could notice.
+    """
+
+
+def load_be64(address: int) -> int:
+    """Return the eight bytes at a memory address, of any alignment, as a signed big-endian number."""
+    return int.from_bytes(ctypes.string_at(int(address), 8), "big", signed=True)
+
+
+def store_be32(address: int, word: int) -> None:
+    """Write the low 32 bits of a number at a memory address, of any alignment, in big-endian order."""
+    ctypes.memmove(int(address), (int(word) & 0xFFFFFFFF).to_bytes(4, "big"), 4)
+
+
+_BYTE = ir.IntType(8)
+_WORD, _LONG = ir.IntType(32), ir.IntType(64)
+
+
+@intrinsic  # type: ignore[misc,unused-ignore]
+def _prefetch(_context: Any, address: Any) -> Any:
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], _BYTE.as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), _WORD, _WORD, _WORD])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        read, keep, data = _WORD(0), _WORD(3), _WORD(1)
+        builder.call(function, [pointer, read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(address), emit
+
+
+@intrinsic  # type: ignore[misc,unused-ignore]
+def _load_be64(_context: Any, address: Any) -> Any:
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = builder.inttoptr(arguments[0], _LONG.as_pointer())
+        return builder.bswap(builder.load(place, align=1))
+
+    return types.int64(address), emit
+
+
+@intrinsic  # type: ignore[misc,unused-ignore]
+def _store_be32(_context: Any, address: Any, word: Any) -> Any:
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = builder.inttoptr(arguments[0], _WORD.as_pointer())
+        builder.store(builder.bswap(builder.trunc(arguments[1], _WORD)), place, align=1)
+        return context.get_dummy_value()
+
+    return types.void(address, types.int64), emit
+
+
+overload(prefetch, jit_options=_INLINED)(lambda address: lambda address: _prefetch(address))
+overload(load_be64, jit_options=_INLINED)(lambda address: lambda address: _load_be64(address))
+overload(store_be32, jit_options=_INLINED)(lambda address, word: lambda address, word: _store_be32(address, word))
 
 
 class Generic(Protocol[P, R_co]):

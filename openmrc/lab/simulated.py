@@ -19,6 +19,7 @@ from openmrc.lab.nics import SOFTWARE_US, describe
 from openmrc.lab.pieces import PIECE, Arrivals
 from openmrc.lab.stream_mrc import OUTSTANDING
 from openmrc.lab.trial import Trial
+from openmrc.live.attributes import TIMEOUT_UNIT_US, ConnectionOptions
 from openmrc.sim import timeline
 from openmrc.sim.carriers import transport_of
 from openmrc.sim.run import run
@@ -52,7 +53,12 @@ def stream(lab: Lab, source: str, destination: str, seconds: float, schedule: Sc
     if count > OUTSTANDING:
         plan.follow(ids[:-OUTSTANDING], ids[OUTSTANDING:], acknowledged=True)
     plan.connect(0)
-    settings: dict[str, bool | int | float | str] = {"target_delay_us": told.target_delay_us, "trimming": True}
+    settings: dict[str, bool | int | float | str] = {
+        "target_delay_us": told.target_delay_us,
+        "trimming": True,
+        "timestamp_unit": 1,
+        "timeout_us": TIMEOUT_UNIT_US * (1 << ConnectionOptions().timeout),  # the simulator's is for 800 Gb/s
+    }
     results = run(
         topology,
         joined([("stream", plan)]).traffic,

@@ -25,25 +25,29 @@ def _socket(kind: str) -> socket.socket:
 
 def receive(kind: str, port: int) -> Log:
     """Take one stream to its end."""
-    log, piece = Log(kind), memoryview(bytearray(PIECE))
-    with _socket(kind) as listener:
+    log = Log(kind)
+    with _socket(kind) as listener:  # to the end: MPTCP's later connections are joined through it
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("::", port))  # joins of MPTCP come to addresses of other planes
-        listener.listen(1)
+        listener.bind(("::", port))  # and come to addresses of other planes
+        listener.listen()
         connection, _ = listener.accept()
-    with connection:
-        connection.settimeout(_PATIENCE)
-        while True:
-            _fill(connection, piece[:8])
-            first = int.from_bytes(piece[:8], "little")
-            if first == _END:
-                break
-            _fill(connection, piece[8:])
-            log.take(piece)
-        _fill(connection, piece[:8])
-        log.sent = int.from_bytes(piece[:8], "little")
-        connection.sendall(b"!")
+        with connection:
+            connection.settimeout(_PATIENCE)
+            _take(connection, log)
+            connection.sendall(b"!")
     return log
+
+
+def _take(connection: socket.socket, log: Log) -> None:
+    piece = memoryview(bytearray(PIECE))
+    while True:
+        _fill(connection, piece[:8])
+        if int.from_bytes(piece[:8], "little") == _END:
+            break
+        _fill(connection, piece[8:])
+        log.take(piece)
+    _fill(connection, piece[:8])
+    log.sent = int.from_bytes(piece[:8], "little")
 
 
 def send(kind: str, address: str, port: int, seconds: float) -> None:

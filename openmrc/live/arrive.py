@@ -7,7 +7,7 @@ whether a switch marked or trimmed it.
 
 from __future__ import annotations
 
-from openmrc.core.jit import kernel
+from openmrc.core.jit import kernel, prefetch
 from openmrc.engine.endpoint import receive
 from openmrc.engine.tables import NONE, Engine
 from openmrc.live import capture, fates
@@ -40,6 +40,8 @@ _CONTROL_HEADER = 16  # bytes of a struct cmsghdr
 _INET = 2
 _HASH = 0x01000193
 _LOW31 = 0x7FFFFFFF
+LINE = 64  # bytes of a cache line
+AHEAD = 12  # lines of the next packet that are asked for early
 
 
 @kernel
@@ -112,9 +114,25 @@ def deliver(engine: Engine, wires: Wires) -> None:
         at, end = train.at, train.at + train.length
         while at < end:
             length = min(train.segment, end - at)
+            _prefetch(wires, index, at + length)
             _deliver(engine, wires, index, at, length)
             at += length
     nic.trains = 0
+
+
+@kernel
+def _prefetch(wires: Wires, index: int, at: int) -> None:
+    """Have the beginning of the next packet on its way while this one is dealt with; the machine fetches what follows.
+
+    Two cores that share work through the kernel leave it in the farthest cache: without this the
+    first look at each packet was a third of what checking it costs.
+    """
+    train = wires.trains[index]
+    if at >= train.at + train.length and index + 1 < wires.nic[0].trains:
+        at = wires.trains[index + 1].at
+    place = wires.staging.ctypes.data + at
+    for line in range(AHEAD):
+        prefetch(place + line * LINE)
 
 
 @kernel

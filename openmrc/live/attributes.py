@@ -98,7 +98,7 @@ class ContextAttr:
     max_send_wr: int = 256  # per queue pair
     max_recv_wr: int = 1024  # per queue pair
     max_wimm: int = 256
-    max_mpr: int = 16  # unit 128 PSNs
+    max_mpr: int = 32  # unit 128 PSNs
     evs_per_plane: int = 8  # active and reserve together
     mtu: int = 4096  # bytes, largest path MTU
     ev_format: EvFormat = EvFormat.UDP
@@ -286,7 +286,7 @@ class ConnectionOptions:
     """What `connect` and `Listener.accept` ask for when they bring a queue pair up; both sides state theirs."""
 
     path_mtu: int = 4096
-    mpr: int = 8  # unit 128 PSNs, granted to the peer
+    mpr: int = 32  # unit 128 PSNs, granted to the peer
     max_wimm: int = 128
     max_send_wr: int = 128
     max_recv_wr: int = 512

@@ -15,10 +15,11 @@ from openmrc.core.jit import kernel
 from openmrc.core.rows import Table
 from openmrc.wire.codes import MRC_OPCODE_GROUP, Opcode, Trim, WireStatus
 from openmrc.wire.headers import BTH
-from openmrc.wire.layout import BTH_LENGTH, COLUMN, ICRC_LENGTH, PROGRAMS, STEPS_IN, STEPS_OUT, Matrix, place
+from openmrc.wire.layout import BTH_LENGTH, COLUMN, ICRC_LENGTH, PROGRAMS, Matrix, place, read_headers, write_headers
 from openmrc.wire.packet import Packet
 
 Bytes = NDArray[np.uint8]
+Words = NDArray[np.int64]
 
 _OPCODE, _TIMESTAMPED = COLUMN["opcode"], COLUMN["timestamped"]
 _PAYLOAD_LENGTH, _TRIMMED = COLUMN["payload_length"], COLUMN["trimmed"]
@@ -47,7 +48,7 @@ def _program(packets: Matrix, index: int) -> int:
 @kernel
 def header_length(packets: Matrix, index: int) -> int:
     """Return the bytes of all headers from BTH on, so also where the payload begins; 0: unknown opcode."""
-    return int(PROGRAMS[_program(packets, index), 4])
+    return int(PROGRAMS[_program(packets, index), 1])
 
 
 @kernel
@@ -65,21 +66,11 @@ def encode(packets: Matrix, index: int, out: Bytes, at: int) -> int:
     """
     row = packets[index]
     program = PROGRAMS[_program(packets, index)]
-    to = at
-    word = 0
-    for number in range(program[0], program[1]):
-        step = STEPS_OUT[number]
-        word |= step[4] | (row[step[0]] >> step[1] & step[2]) << step[3]
-        if step[5]:
-            out[to] = word >> 24
-            out[to + 1] = word >> 16 & 0xFF
-            out[to + 2] = word >> 8 & 0xFF
-            out[to + 3] = word & 0xFF
-            to += 4
-            word = 0
-    if program[6]:
+    if program[1]:
+        write_headers(program[0], out.ctypes.data + at, row)
+    if program[3]:
         out[at + _PAD_BYTE] |= (-row[_PAYLOAD_LENGTH] & _PAD_MASK) << _PAD_SHIFT
-    return int(program[4])
+    return int(program[1])
 
 
 @kernel
@@ -103,21 +94,21 @@ def _decode(buffer: Bytes, at: int, length: int, packets: Matrix, index: int) ->
     if opcode >> 5 != MRC_OPCODE_GROUP:
         return WireStatus.NOT_MRC
     program = PROGRAMS[(opcode & 31) * 2 + (_byte(buffer, at + _TS_BYTE) >> _TS_SHIFT & _TS_MASK)]
-    if program[4] == 0:
+    if program[1] == 0:
         return WireStatus.UNKNOWN_OPCODE
     if _byte(buffer, at + _VERSION_BYTE) >> _VERSION_SHIFT & _VERSION_MASK:
         return WireStatus.BAD_VERSION
     if packets[index, _TRIMMED] != Trim.WHOLE:
-        if length < program[5]:
+        if length < program[2]:
             return WireStatus.TRUNCATED
-        _read(buffer, at, program[2], program[3], length, packets, index)
+        _read(program[0], buffer.ctypes.data + at, length, packets[index])
         packets[index, _PAYLOAD_LENGTH] = 0
         return WireStatus.OK
     pad = _byte(buffer, at + _PAD_BYTE) >> _PAD_SHIFT & _PAD_MASK
-    payload = length - program[4] - pad - ICRC_LENGTH
-    status = check_length(length, program[4], pad, program[6])
+    payload = length - program[1] - pad - ICRC_LENGTH
+    status = check_length(length, program[1], pad, program[3])
     if status == WireStatus.OK:
-        _read(buffer, at, program[2], program[3], length, packets, index)
+        _read(program[0], buffer.ctypes.data + at, length, packets[index])
         packets[index, _PAYLOAD_LENGTH] = payload
     return status
 
@@ -134,28 +125,12 @@ def check_length(length: int, header: int, pad: int, may_have_payload: int) -> i
 
 
 @kernel
-def _read(buffer: Bytes, at: int, first: int, last: int, length: int, packets: Matrix, index: int) -> None:
-    row = packets[index]
+def _read(kind: int, bth: int, length: int, row: Words) -> None:
     for column in range(_FROM_BTH, _COLUMNS):
         row[column] = 0
-    word = 0
-    for number in range(first, last):
-        step = STEPS_IN[number]
-        if step[7]:
-            if step[6] + 4 > length:
-                break  # a switch cut the rest away
-            word = _fetch(buffer, at + step[6])
-        bits = word >> step[3] & step[2]
-        bits = ((bits ^ step[4]) - step[4]) << step[1]
-        row[step[0]] = bits if step[5] else row[step[0]] | bits
+    read_headers(kind, bth, length, row)
     if row[_OPCODE] == Opcode.SACK and row[_IS_PROBE_ANSWER]:
         row[_ACK_PSN_OFFSET] &= 0xFFFF  # it is a probe_id then, which has no sign
-
-
-@kernel
-def _fetch(buffer: Bytes, at: int) -> int:
-    word = _byte(buffer, at) << 24 | _byte(buffer, at + 1) << 16
-    return word | _byte(buffer, at + 2) << 8 | _byte(buffer, at + 3)
 
 
 @kernel

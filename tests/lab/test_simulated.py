@@ -1,0 +1,27 @@
+"""The lab's stream on the simulator: needs neither root nor namespaces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from openmrc.fabric.description import load
+from openmrc.fabric.topology import build
+from openmrc.fabric.usid import usid_plan
+from openmrc.faults import Schedule
+from openmrc.lab.layout import lay_out
+from openmrc.lab.pieces import longest_gap_ms
+from openmrc.lab.simulated import stream
+from tests.lab.conftest import fabric_file
+
+MS = 1_000_000
+
+
+def test_the_simulated_stream_loses_nothing_and_goes_on_over_the_other_plane(tmp_path: Path) -> None:
+    lab = lay_out("twin", usid_plan(build(load(fabric_file(tmp_path, "twin")))))
+    trial = stream(lab, "h0", "h3", 0.6, Schedule.parse("at: 200ms, for: 200ms, down: h0 port 0"))
+    pulled, back = (step.monotonic_ns for step in trial.steps)
+    assert (pulled, back) == (200 * MS, 400 * MS)
+    assert trial.is_whole
+    assert 0.17 < trial.gbps(0, pulled) < 0.2  # two planes of 100 Mb/s, less what headers take
+    assert 0.08 < trial.gbps(pulled + 50 * MS, back) < 0.1
+    assert longest_gap_ms(trial.times, pulled, back) < 50
