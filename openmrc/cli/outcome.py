@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -22,17 +22,24 @@ def _terminate(*_: Any) -> NoReturn:
     raise Terminated
 
 
+def _say(how: str) -> None:
+    typer.echo(f"mrc: {how}", err=True)
+
+
 @contextmanager
-def stoppable() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM end the block orderly, with their exit codes; called from the main thread only."""
+def stoppable(last_word: Callable[[str], None] = _say) -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM end the block orderly, with their exit codes; called from the main thread only.
+
+    `last_word` is told "interrupted" or "terminated", and says so.
+    """
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo("mrc: interrupted", err=True)
+        last_word("interrupted")
         raise typer.Exit(INTERRUPTED) from None
     except Terminated:
-        typer.echo("mrc: terminated", err=True)
+        last_word("terminated")
         raise typer.Exit(TERMINATED) from None
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
+from openmrc.cli.outcome import INTERRUPTED, stoppable
+
 if TYPE_CHECKING:
     from openmrc.sim.scenario import Scenario, Transport
     from openmrc.sim.simulate import Status
+    from openmrc.sim.sweep import Point
 
 app = typer.Typer(no_args_is_help=True, help="Simulate fabrics packet by packet, with failures.")
-
-INTERRUPTED = 130  # as a shell reports a program that Ctrl-C ended
-
 
 TransportName = Literal["mrc", "uet", "roce"]
 LoadBalancing = Literal["oblivious", "bitmap", "reps", "mixed"]
@@ -149,7 +149,8 @@ def sweep(
 
     plan, points = read(file)
     folder = out or Path("runs") / file.stem
-    results = report.run(points, folder, on, processes or os.cpu_count() or 1, _points_done)
+    with stoppable(lambda how: _how_to_go_on(how, points, folder, as_json)):
+        results = report.run(points, folder, on, processes or os.cpu_count() or 1, _points_done)
     notes = report.write(plan, results, folder)
     unfinished = sum(told["summary"]["finished"] < told["summary"]["flows"] for told in results if "summary" in told)
     refused = sum("error" in told for told in results)
@@ -176,7 +177,8 @@ def compare(
 
     points = points_of(files)
     folder = out or Path("runs") / "-".join(dict.fromkeys(file.stem for file in files))
-    results = report.run(points, folder, "processes", processes or os.cpu_count() or 1, _points_done)
+    with stoppable(lambda how: _how_to_go_on(how, points, folder, as_json)):
+        results = report.run(points, folder, "processes", processes or os.cpu_count() or 1, _points_done)
     told = compared(points, results)
     (folder / "comparison.json").write_text(json_text(told))
     _print(told | {"out": str(folder)}, as_json, lambda: show_comparison(told, str(folder)))
@@ -193,6 +195,20 @@ def json_text(told: dict[str, Any]) -> str:
 
 def _points_done(done: int, of: int) -> None:
     typer.echo(f"{done} of {of} points", err=True)
+
+
+def _how_to_go_on(how: str, points: list[Point], folder: Path, as_json: bool) -> None:
+    """Say how many points are done, and that nothing of them is lost."""
+    from openmrc.report.sweep import count_done
+
+    done = count_done(points, folder)
+    typer.echo(
+        f"mrc: {how}: {done} of {len(points)} points are done and kept in {folder}; "
+        f"the same command again runs only the other {len(points) - done}",
+        err=True,
+    )
+    if as_json:
+        _print({"points": len(points), "done": done, "interrupted": True, "out": str(folder)}, True, None)
 
 
 @app.command()

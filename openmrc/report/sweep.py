@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-from collections.abc import Callable, Iterator
+import signal
+from collections.abc import Callable, Generator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,66 +18,78 @@ from openmrc.errors import ConfigError
 from openmrc.report import svg
 from openmrc.report.page import card, folded, page, rows
 from openmrc.report.simulation import figure, number
-from openmrc.sim.sweep import Point, Sweep, flat, run_point, written
+from openmrc.sim.sweep import Point, Sweep, flat, keep, run_point, written
 
 Told = dict[str, Any]
+Done = tuple[Point, Told]
 Notice = Callable[[int, int], None]  # points done, of
 
 
 def run(points: list[Point], folder: Path, on: str, processes: int, notice: Notice) -> list[Told]:
-    """Run the points that have no result yet; return the results of all, in their order."""
+    """Run the points that have no result yet; return the results of all, in their order.
+
+    KeyboardInterrupt leaves what is done, whole, for the next time.
+    """
     (folder / "points").mkdir(parents=True, exist_ok=True)
     missing = [point for point in points if not point.result(folder).exists()]
     done = len(points) - len(missing)
     notice(done, len(points))
-    spread: Iterator[Told] = _on_ray(missing, folder) if on == "ray" else _here(missing, folder, processes)
-    for _ in spread:
-        done += 1
-        notice(done, len(points))
-    return [json.loads(point.result(folder).read_text()) for point in points if point.result(folder).exists()]
+    spread = _on_ray(missing) if on == "ray" else _here(missing, processes)
+    with closing(spread):  # whatever ends this early ends the runs under way
+        for point, told in spread:
+            if told.get("summary", {}).get("interrupted"):
+                raise KeyboardInterrupt  # where it ran; it is still to be done
+            keep(told, point.result(folder))
+            done += 1
+            notice(done, len(points))
+    return [json.loads(point.result(folder).read_text()) for point in points]
 
 
-def _arguments(point: Point, folder: Path) -> tuple[bytes, dict[str, Any], str]:
-    return msgspec.json.encode(point.scenario), point.values, str(point.result(folder))
+def count_done(points: list[Point], folder: Path) -> int:
+    """Return how many points have a result."""
+    return sum(point.result(folder).exists() for point in points)
 
 
-def _here(points: list[Point], folder: Path, processes: int) -> Iterator[Told]:
-    # Spawned, not forked: a fork of a process with threads may hang. Few at a time, so that Ctrl-C loses little.
+def _arguments(point: Point) -> tuple[bytes, dict[str, Any]]:
+    return msgspec.json.encode(point.scenario), point.values
+
+
+def _here(points: list[Point], processes: int) -> Generator[Done, None, None]:
+    # Spawned, not forked: a fork of a process with threads may hang. Given out one by one, so that few are lost.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+    others = set(multiprocessing.active_children())
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=_leave_signals_to_parent) as pool:
         waiting = list(points)
-        running: set[Future[Told]] = set()
-        while waiting or running:
-            while waiting and len(running) < processes:
-                running.add(pool.submit(run_point, *_arguments(waiting.pop(0), folder)))
-            ready, running = wait(running, return_when=FIRST_COMPLETED)
-            for one in ready:
-                yield one.result()
+        running: dict[Future[Told], Point] = {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < processes:
+                    point = waiting.pop(0)
+                    running[pool.submit(run_point, *_arguments(point))] = point
+                for one in wait(running, return_when=FIRST_COMPLETED).done:
+                    yield running.pop(one), one.result()
+        except BaseException:
+            for worker in set(multiprocessing.active_children()) - others:
+                worker.terminate()  # leaving the pool would wait for what nobody will keep
+            raise
 
 
-def _on_ray(points: list[Point], folder: Path) -> Iterator[Told]:
+def _leave_signals_to_parent() -> None:
+    """Ignore Ctrl-C, which a terminal sends to every process: the one that began the workers ends them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _on_ray(points: list[Point]) -> Generator[Done, None, None]:
     try:
         import ray  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         raise ConfigError("--on ray: ray is not installed; install openmrc[cluster]") from None
     ray.init(ignore_reinit_error=True, log_to_driver=False)
-    remote = ray.remote(_on_worker)
-    running = {}
-    for point in points:
-        encoded, values, target = _arguments(point, folder)
-        running[remote.remote(encoded, values)] = target
+    remote = ray.remote(run_point)
+    running = {remote.remote(*_arguments(point)): point for point in points}
     while running:
         (ready,), _ = ray.wait(list(running), num_returns=1)
-        told = ray.get(ready)
-        Path(running.pop(ready)).write_text(json.dumps(told))  # workers need not share our disk
-        yield told
-
-
-def _on_worker(encoded: bytes, values: dict[str, Any]) -> Told:
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        return run_point(encoded, values, f"{folder}/point.json")
+        yield running.pop(ready), ray.get(ready)
 
 
 def write(sweep: Sweep, results: list[Told], folder: Path) -> list[str]:

@@ -120,8 +120,8 @@ def _below(tree: Any, step: str, name: str, path: Path) -> Any:
     raise ConfigError(f"{path}: vary: {name!r}: the scenario has nothing at {step!r}")
 
 
-def run_point(encoded: bytes, values: dict[str, Any], target: str) -> dict[str, Any]:
-    """Run one point in whatever process this is, and leave its result."""
+def run_point(encoded: bytes, values: dict[str, Any]) -> dict[str, Any]:
+    """Run one point in whatever process this is, and return its result."""
     scenario = msgspec.json.decode(encoded, type=Scenario)
     told: dict[str, Any] = {"values": values}
     try:
@@ -129,12 +129,14 @@ def run_point(encoded: bytes, values: dict[str, Any], target: str) -> dict[str, 
         told["summary"] = summary(done)
     except ConfigError as error:  # this point cannot be; the others can
         told["error"] = str(error)
-    if not told.get("summary", {}).get("interrupted"):
-        path = Path(target)
-        draft = path.with_suffix(".part")
-        draft.write_text(json.dumps(told))
-        draft.replace(path)
     return told
+
+
+def keep(told: Mapping[str, Any], path: Path) -> None:
+    """Write a result under another name, then rename it, so that a file that exists is whole."""
+    draft = path.with_suffix(".part")
+    draft.write_text(json.dumps(told))
+    draft.replace(path)
 
 
 def flat(told: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,12 +1,14 @@
-"""Ctrl-C on a real process in the middle of a real run."""
+"""Ctrl-C on a real process in the middle of a real run, and of a sweep."""
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,11 +53,56 @@ def test_sigint_leaves_whole_files_that_say_interrupted(threads: int, tmp_path: 
     assert json.loads((out / "manifest.json").read_text())["scenario"]["name"] == "long"
     assert "</html>" in (out / "report.html").read_text()
     with (out / "h3.pcapng").open("rb") as file:
-        assert sum(1 for _ in read_frames(file)) == 500
+        (captured,) = told["captures"]
+        assert 0 < sum(1 for _ in read_frames(file)) == captured["packets"] <= captured["limit"] == 500
     polars = pytest.importorskip("polars")
     for name in ("samples", "flows", "paths", "windows"):
         assert polars.read_parquet(out / f"{name}.parquet").height > 0
     assert not list(out.glob("*.part"))
+
+
+SHORT_AND_LONG = """
+scenario: s.yaml
+vary: {workloads.0.size: [20KB, 2000MB]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "whole_group", "how"),
+    [
+        pytest.param(signal.SIGINT, True, "interrupted", id="Ctrl-C in a terminal, which all processes get"),
+        pytest.param(signal.SIGINT, False, "interrupted", id="SIGINT to the command alone"),
+        pytest.param(signal.SIGTERM, False, "terminated", id="SIGTERM"),
+    ],
+)
+def test_a_sweep_that_is_ended_says_what_is_done_and_how_to_go_on(
+    number: int, whole_group: bool, how: str, tmp_path: Path
+) -> None:
+    (tmp_path / "s.yaml").write_text(LONG.replace("capture: {hosts: [3], limit: 500}\n", ""))
+    (tmp_path / "sweep.yaml").write_text(SHORT_AND_LONG)
+    points = tmp_path / "out" / "points"
+    command = [sys.executable, "-m", "openmrc.cli.main", "sim", "sweep", str(tmp_path / "sweep.yaml"), "--json"]
+    process = subprocess.Popen(
+        [*command, "--processes", "1", "--out", str(tmp_path / "out")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=_hear_sigint,
+        process_group=0,
+    )
+    try:
+        _until(process, lambda: bool(list(points.glob("*.json"))))
+        (os.killpg if whole_group else os.kill)(process.pid, number)
+        stdout, stderr = process.communicate(timeout=PATIENCE_S)  # ends when the last process of the group does
+    finally:
+        process.kill()
+    assert process.returncode == 128 + number, stderr.decode()
+    last = stderr.decode().splitlines()[-1]
+    assert last.startswith(f"mrc: {how}: 1 of 2 points are done"), stderr.decode()
+    assert "the same command again runs only the other 1" in last
+    assert "Traceback" not in stderr.decode()
+    assert json.loads(stdout) == {"points": 2, "done": 1, "interrupted": True, "out": str(tmp_path / "out")}
+    (kept,) = points.iterdir()
+    assert json.loads(kept.read_text())["summary"]["finished"] == 16
 
 
 def _hear_sigint() -> None:
@@ -65,11 +112,15 @@ def _hear_sigint() -> None:
 
 def _progress(process: subprocess.Popen[bytes], path: Path) -> list[dict[str, float]]:
     """Wait until the run has said twice where it stands."""
+    _until(process, lambda: path.exists() and path.read_text().count("\n") >= 3)
+    return [json.loads(line) for line in path.read_text().splitlines()[:2]]
+
+
+def _until(process: subprocess.Popen[bytes], happened: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline and process.poll() is None:
-        lines = path.read_text().splitlines() if path.exists() else []
-        if len(lines) >= 3:
-            return [json.loads(line) for line in lines[:-1]]
+        if happened():
+            return
         time.sleep(0.05)
     process.kill()
     raise AssertionError(f"no progress: {process.communicate()[1].decode()}")

@@ -1,0 +1,89 @@
+"""A sweep's points: where they run, and that a result that exists is whole."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from openmrc.report import sweep as report
+from openmrc.sim.sweep import Point, read
+
+SCENARIO = """
+name: x
+fabric: {name: x, hosts: {count: 8}, planes: [{count: 2, host_gbps: 100, t0: {down: 4, up: 4}, t1: {down: 2}}]}
+transport: {name: datagrams}
+workloads: [{kind: permutation, size: 20KB}]
+"""
+NEVER_THE_SAME = ("wall_s", "setup_s", "peak_rss_mb")
+
+
+class Ray(ModuleType):
+    """The four functions of Ray that a sweep calls, run at once in this process."""
+
+    def init(self, **_: object) -> None: ...
+
+    def remote(self, function: Callable[..., Any]) -> Any:
+        class Remote:
+            @staticmethod
+            def remote(*arguments: Any) -> Callable[[], Any]:
+                return lambda: function(*arguments)
+
+        return Remote
+
+    def wait(self, under_way: list[Any], num_returns: int) -> tuple[list[Any], list[Any]]:
+        return under_way[-num_returns:], under_way[:-num_returns]
+
+    def get(self, ready: Callable[[], Any]) -> Any:
+        return ready()
+
+
+@pytest.fixture
+def points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Point]:
+    monkeypatch.setitem(sys.modules, "ray", Ray("ray"))
+    (tmp_path / "s.yaml").write_text(SCENARIO)
+    (tmp_path / "sweep.yaml").write_text("scenario: s.yaml\nvary: {seed: [1, 2], until: [1us, 1ms]}\n")
+    return read(tmp_path / "sweep.yaml")[1]
+
+
+def quiet(done: int, of: int) -> None: ...
+
+
+def test_ray_and_processes_leave_the_same(points: list[Point], tmp_path: Path) -> None:
+    here, there = (report.run(points, tmp_path / on, on, 1, quiet) for on in ("processes", "ray"))
+    for one, other in zip(here, there, strict=True):
+        for told in (one, other):
+            for name in NEVER_THE_SAME:
+                del told["summary"][name]
+        assert one == other
+    assert [told["values"]["until"] for told in there] == ["1us", "1ms"] * 2
+    assert {path.suffix for path in (tmp_path / "ray" / "points").iterdir()} == {".json"}
+
+
+@pytest.mark.parametrize("on", ["processes", "ray"])
+def test_a_result_that_is_cut_off_while_it_is_written_does_not_exist(
+    on: str, points: list[Point], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(path: Path, text: str) -> int:
+        with path.open("w") as file:
+            file.write(text[: len(text) // 2])
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(Path, "write_text", half)
+    with pytest.raises(OSError, match="no space"):
+        report.run(points[:1], tmp_path / "out", on, 1, quiet)
+    assert report.count_done(points, tmp_path / "out") == 0
+
+
+def test_a_run_that_was_interrupted_where_it_ran_is_still_to_be_done(
+    points: list[Point], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = {"values": {}, "summary": {"interrupted": True}}
+    monkeypatch.setattr(report, "run_point", lambda *_: told)
+    with pytest.raises(KeyboardInterrupt):
+        report.run(points, tmp_path / "out", "ray", 1, quiet)
+    assert report.count_done(points, tmp_path / "out") == 0
