@@ -34,7 +34,7 @@ def _closeup(run: Run, span: Span, samples: Samples, first: int) -> str:
         ("Goodput of each plane", "Gb/s", curves.goodput(run, coarser, span.fault), False),
         ("Longest queue", "us to drain", curves.queues(samples, span.fault), False),
         ("Paths given up and taken back, by cause", "changes", curves.transitions(samples, span.fault), True),
-        ("Windows of connections", "KiB", curves.windows(run, samples, span.fault), False),
+        *((each.title, each.unit, curves.watched(run, samples, each, span.fault), False) for each in curves.WATCHED),
     ]
     inside = "".join(_chart(name, unit, lines, marks, steps) for name, unit, lines, steps in charts if lines)
     return f"<h3>{escape(title)}</h3><p class='lead'>{escape(_told(samples))}</p><div class='charts'>{inside}</div>"

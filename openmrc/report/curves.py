@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from openmrc.report.svg import Floats, Line
@@ -82,10 +84,28 @@ def transitions(samples: Samples, zero: int = 0) -> list[Line]:
     return lines
 
 
-def windows(run: Run, samples: Samples, zero: int = 0) -> list[Line]:
-    """Return the congestion windows of watched connections (KiB)."""
-    sizes = samples.windows.get("cwnd_bytes")
-    if sizes is None or not sizes.size:
+@dataclass(frozen=True)
+class Watch:
+    """Something that is recorded of some connections, and how it is shown."""
+
+    column: str  # of windows.parquet
+    title: str
+    unit: str
+    scale: float
+    note: str
+
+
+WATCHED = (
+    Watch("cwnd_bytes", "Windows of some connections", "KiB", 1 / 1024, "Congestion windows towards the destination"),
+    Watch("rate_gbps", "Rates of some connections", "Gb/s", 1.0, "What DCQCN grants the message under way, 0: none is"),
+    Watch("inflight_bytes", "Sent and not acknowledged", "KiB", 1 / 1024, "Of the same connections"),
+)
+
+
+def watched(run: Run, samples: Samples, what: Watch, zero: int = 0) -> list[Line]:
+    """Return what was recorded of watched connections, a curve each."""
+    values = samples.windows.get(what.column)
+    if values is None or not values.size:
         return []
     name, traffic = run.topology.name, run.work.traffic
     count = len(samples.flows)
@@ -94,7 +114,7 @@ def windows(run: Run, samples: Samples, zero: int = 0) -> list[Line]:
         Line(
             f"{name(int(traffic.source[samples.flows[at]]))} to {name(int(traffic.destination[samples.flows[at]]))}",
             times(samples, zero),
-            sizes[:, at] / 1024,
+            values[:, at] * what.scale,
         )
         for at in shown
     ]

@@ -13,6 +13,7 @@ from openmrc.report import curves, svg
 from openmrc.report.closeup import closeups
 from openmrc.report.page import card, folded, page, rows, tile
 from openmrc.report.svg import Chart, Line, Mark
+from openmrc.sim.job import words
 from openmrc.sim.results import Run
 from openmrc.units import NEVER, PS_PER_US
 
@@ -70,6 +71,8 @@ def _tiles(summary: dict[str, Any]) -> Iterator[str]:
         yield tile(
             "step time, p99", number(step["p99"], " us"), f"p50 {number(step['p50'])}, max {number(step['max'])}"
         )
+    if job := summary.get("job"):
+        yield tile("job", "stopped" if job["stopped"] else "goes on", words(job), "bad" if job["stopped"] else "good")
     yield tile("goodput", number(summary["goodput_gbps"]["total"], " Gb/s"), "all finished flows together")
     counts = summary["packets"]
     yield tile("retransmitted", f"{counts['retransmitted']:,}", f"of {counts['new']:,} packets")
@@ -111,9 +114,9 @@ def _over_time(run: Run) -> Iterator[str]:
     ends_us = ends[ends < NEVER] / PS_PER_US
     finished = Line("finished", np.concatenate([[0.0], ends_us]), np.arange(len(ends_us) + 1.0))
     yield chart("Flows finished", "flows", [finished], steps=True)
-    if samples.windows:
-        note = f"Congestion windows towards the destination; {len(samples.flows)} connections are in windows.parquet."
-        yield chart("Windows of some connections", "KiB", curves.windows(run, samples), note)
+    for each in curves.WATCHED:
+        if lines := curves.watched(run, samples, each):
+            yield chart(each.title, each.unit, lines, f"{each.note}; {len(samples.flows)} are in windows.parquet.")
     if changes:
         note = "Entropy values of all queue pairs, added up since the beginning, by the cause of the change."
         yield chart("Paths given up and taken back", "changes", changes, note, steps=True)
@@ -191,6 +194,7 @@ def _counters(summary: dict[str, Any]) -> str:
     body += [
         (f"goodput down {tier} links", f"{rate:.4g} Gb/s") for tier, rate in summary["goodput_gbps"]["tier"].items()
     ]
+    body += list(_flattened("inside scale-up domains: ", summary.get("scale_up", {})))
     body += list(_flattened("", summary["transport_counters"]))
     return rows(("what", "count"), body, numeric=(1,))
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from openmrc.report.simulation import number
-from openmrc.sim import failures
+from openmrc.sim import failures, job
 from openmrc.sim.simulate import Status
 
 EVERY_S = 10.0  # between two lines where lines cannot be overwritten
@@ -88,6 +88,7 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     found.append(("completion time, us", _spread(fct)))
     if "step_us" in summary:
         found.append(("step time, us", _spread(summary["step_us"])))
+        found.append(("job", job.words(summary["job"])))
     found += [
         ("last finish", number(summary["last_finish_us"], " us")),
         ("goodput", number(summary["goodput_gbps"]["total"], " Gb/s")),
@@ -99,6 +100,9 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     if checked := summary.get("tables_checked"):
         found.append(("uSID tables", f"lead {checked['evs']:,} EVs of {checked['pairs']:,} pairs of NICs where the "
                                      f"simulator does, {checked['hops']:,} decisions compared"))  # fmt: skip
+    if domains := summary.get("scale_up"):
+        flows = f"{domains['finished']:,} of {domains['flows']:,} flows, {domains['bytes']:,} bytes"
+        found.append(("inside domains", f"{flows}, {number(domains['goodput_gbps'], ' Gb/s')}"))
     for kept in summary.get("captures", ()):
         found.append(("captured", f"{kept['packets']:,} packets of {kept['host']}"))
     return found
@@ -139,5 +143,9 @@ def _compared(rows: list[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]:
     yield "without faults: mean, us", [number(row["without_faults"]["mean"]) for row in rows]
     yield "packets lost on links", [f"{row['lost_on_links']:,}" for row in rows]
     yield "retransmitted", [f"{row['retransmitted']:,}" for row in rows]
+    yield "job", ["stops" if row["job"]["stopped"] else "goes on" for row in rows]
+    if any(row["job"]["stopped"] for row in rows):
+        yield "stops at, us", [number(row["job"]["at_us"]) for row in rows]
+        yield "a restart costs", [job.cost(row["job"]) for row in rows]
     lost = [row["gpu_time_lost_percent"] for row in rows]
     yield "GPU time lost", [f"{value:.2f} %" if value is not None else "job not finished" for value in lost]

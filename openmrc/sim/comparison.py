@@ -65,6 +65,7 @@ def _row(point: Point, broken: Told, healthy: Told) -> Told:
         "steps": {name: steps[name] for name in ("count", "finished", "mean", "p50", "p99", "max", "each")},
         "without_faults": {name: base[name] for name in ("count", "finished", "mean", "p50", "p99", "max")},
         "gpu_time_lost_percent": round(100 * (1 - needed / took), 3) if whole else None,
+        "job": broken["job"],
         "lost_on_links": broken["packets"]["lost_on_links"],
         "retransmitted": broken["packets"]["retransmitted"],
         "errors": broken["errors"],
@@ -81,6 +82,7 @@ def _differences(scenarios: list[Scenario]) -> Iterator[str]:
         "Gb/s of a NIC": [_rate(scenario) for scenario in scenarios],
         "workloads": [msgspec.json.encode(scenario.workloads) for scenario in scenarios],
         "times of faults": [sorted({_times(step) for step in scenario.faults}) for scenario in scenarios],
+        "cost of a restart": [scenario.restart for scenario in scenarios],
         "mtu": [scenario.transport.mtu for scenario in scenarios],
     }
     for what, values in alike.items():

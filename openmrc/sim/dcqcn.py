@@ -23,7 +23,7 @@ def on_cnp(state: Roce, now: int, sender: int) -> None:
     """Cut the rate by alpha / 2 and begin to recover."""
     row = state.senders[sender]
     params = state.params[0]
-    row.cnps += 1
+    state.nics[row.nic].cnps += 1
     row.target = row.current
     row.current = max(row.current * (1.0 - row.alpha / 2.0), row.rate / 1000.0)
     row.alpha = (1.0 - params.gain) * row.alpha + params.gain

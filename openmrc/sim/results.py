@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from openmrc import __version__
 from openmrc.fabric.topology import LinkTier, Topology
-from openmrc.sim import failures
+from openmrc.sim import failures, job
 from openmrc.sim.network import NetworkSettings
 from openmrc.sim.run import Results
 from openmrc.sim.samples import Samples, Span
+from openmrc.sim.scenario import Restart
 from openmrc.sim.table_check import TableCheck
 from openmrc.sim.tap import Capture, Taps
 from openmrc.sim.timeline import Event
@@ -50,6 +51,8 @@ class Run:
     spans: Sequence[Span] = ()  # with finer samples
     captured: Taps | None = None
     capture: Capture = field(default_factory=Capture)
+    inside: Ints | None = None  # flows within scale-up domains; None: there are none, or they take the fabric too
+    restart: Restart | None = None  # what a stop of the job costs, if the scenario says so
     tables: TableCheck | None = None  # what `check_tables` compared
 
     @property
@@ -98,6 +101,10 @@ def summary(run: Run) -> dict[str, Any]:
     }
     if "step" in run.work.marks:
         told["step_us"] = step_times(run)
+        gpus = run.topology.nics * run.topology.gpus_per_nic
+        told["job"] = job.told(run.work, run.results, gpus, run.restart)
+    if run.inside is not None:
+        told["scale_up"] = scale_up(run, run.inside)
     if run.captured is not None:
         told["captures"] = [_captured(run, run.captured, nic) for nic in run.capture.nics]
     if run.tables is not None:
@@ -166,6 +173,21 @@ def goodput(run: Run) -> dict[str, Any]:
             LinkTier(int(level)).name.lower(): round(float(carried[(tier == level) & downwards].sum()), 6)
             for level in np.unique(tier)
         },
+    }
+
+
+def scale_up(run: Run, flows: Ints) -> dict[str, Any]:
+    """Return what stayed inside scale-up domains: messages, their bytes, and what came over their links."""
+    traffic, finished = run.work.traffic, run.results.finished
+    done = flows[finished[flows] < NEVER]
+    return {
+        "domains": int(run.topology.scale_up_domain().max()) + 1,
+        "flows": len(flows),
+        "finished": len(done),
+        "bytes": int(traffic.size[flows].sum()),
+        "arrived_bytes": int(run.results.scale_up_bytes.sum()),
+        "goodput_gbps": round(float(traffic.size[done].sum()) * 8e-9 / (run.span / PS_PER_S), 6),
+        "fct_us": completion_times(run.results, flows),
     }
 
 

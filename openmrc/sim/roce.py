@@ -68,16 +68,33 @@ class RoceTransport:
 
     def counters(self, state: Roce) -> dict[str, Any]:
         """Return totals over queue pairs."""
-        names = ("retransmitted", "timeouts", "naks", "cnps")
-        totals: dict[str, Any] = {name: int(column(state.senders, name).sum()) for name in names}
+        totals: dict[str, Any] = self.series(state)
         totals["qp_errors"] = int(column(state.senders, "error").sum())
         totals["sent_packets"] = int(column(state.senders, "highest").sum())
         totals["duplicates"] = int(column(state.receivers, "duplicates").sum())
         return totals
 
+    def series(self, state: Roce) -> dict[str, int]:
+        """Return what the NICs have counted so far."""
+        return {name: int(column(state.nics, name).sum()) for name in ("retransmitted", "timeouts", "naks", "cnps")}
+
+    def windows(self, state: Roce, network: Network, flows: Ints) -> dict[str, NDArray[Any]]:
+        """Return what DCQCN grants each message, and what of it is sent and not acknowledged; 0 when it is done."""
+        shown = [_shown(state, int(flow), self.network.mtu) for flow in flows]
+        rate, in_flight = np.array(shown, np.float64).reshape(len(flows), 2).T
+        return {"rate_gbps": rate / 1e9, "inflight_bytes": in_flight.astype(np.int64)}
+
     def failures(self, state: Roce, network: Network) -> list[Failure]:
         """Return the queue pairs whose retries are spent."""
         return [_failure(state, network, int(pair)) for pair in np.flatnonzero(column(state.senders, "error"))]
+
+
+def _shown(state: Roce, flow: int, mtu: int) -> tuple[float, int]:
+    """Return rate (bit/s) and unacknowledged bytes of all queue pairs of a message that are not done."""
+    message = state.messages[flow]
+    rows = np.asarray(state.senders)[message.first : message.first + message.slices]
+    rows = rows[rows["begun"] == 1]
+    return float(rows["current"].sum()), int((rows["highest"] - rows["acked"]).sum()) * mtu
 
 
 def _failure(state: Roce, network: Network, pair: int) -> Failure:

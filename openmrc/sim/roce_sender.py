@@ -84,7 +84,7 @@ def on_nak(state: Roce, now: int, nic: int, frame: int) -> None:
     answer = state.frames[frame]
     row = state.senders[answer.pair]
     on_ack(state, now, nic, frame)
-    row.naks += 1
+    state.nics[nic].naks += 1
     if row.begun == 1:
         _repeat(state, answer.pair, answer.psn)
         _list(state, nic, answer.pair)
@@ -154,7 +154,7 @@ def _send(state: Roce, network: Network, now: int, nic: int, pair: int, plane: i
         row.resend = NONE
     else:
         row.next += 1
-    row.retransmitted += 1 if psn < row.highest else 0
+    state.nics[nic].retransmitted += 1 if psn < row.highest else 0
     row.highest = max(row.highest, psn + 1)
     payload = row.last_payload if psn == row.packets - 1 else params.mtu
     hops = network.hops[hop]
@@ -192,7 +192,7 @@ def _repeat(state: Roce, pair: int, psn: int) -> None:
 def _on_silence(state: Roce, now: int, nic: int, pair: int) -> None:
     """Repeat what is not acknowledged, and wait twice as long next time; give up when all retries are spent."""
     row = state.senders[pair]
-    row.timeouts += 1
+    state.nics[nic].timeouts += 1
     row.retries += 1
     if row.retries > state.params[0].retries:
         row.error = 1

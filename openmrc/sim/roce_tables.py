@@ -71,6 +71,11 @@ class RoceNic:
     sent: Int32  # flow to be told, or NONE
     received: Int32
     failed: Int32  # first of the flows to be told, or NONE
+    # counters, of all its queue pairs
+    retransmitted: Int
+    timeouts: Int
+    naks: Int
+    cnps: Int
 
 
 class RoceSender:
@@ -110,11 +115,6 @@ class RoceSender:
     sent_bytes: Int  # since the last step of the byte counter
     timer_steps: Int
     byte_steps: Int
-    # counters
-    retransmitted: Int
-    timeouts: Int
-    naks: Int
-    cnps: Int
 
 
 class RoceReceiver:

@@ -67,7 +67,7 @@ class Observed(Protocol):
         """Return totals since the beginning, and what is true at this moment, by name."""
 
     def windows(self, state: Any, network: Network, flows: Ints) -> dict[str, NDArray[Any]]:
-        """Return what is true of some flows' connections at this moment, by name."""
+        """Return what is true of some flows and their connections at this moment, by name."""
 
 
 @dataclass
@@ -78,7 +78,7 @@ class Samples:
     at: Ints  # ps
     values: dict[str, Ints]  # COUNTERS and GAUGES: (moments, groups)
     is_regular: NDArray[np.bool_]  # by moment: one of those that cover the whole run
-    flows: Ints  # watched
+    flows: Ints  # one of each watched connection
     series: dict[str, Ints]  # what the transport told: (moments,)
     windows: dict[str, NDArray[Any]]  # of the flows' connections: (moments, flows)
 
@@ -125,7 +125,7 @@ class Recorder:
     every: int = 0  # ps; 0: as fine as the chart can show
     spans: Sequence[Span] = ()
     transport: object = None  # asked if it is `Observed`
-    flows: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # whose windows are recorded
+    watched: Sequence[Ints] = ()  # connections whose windows are recorded: all flows of each
     due: int = 0  # ps, the next sample
     _interval: int = 0
     _regular_due: int = 0
@@ -149,7 +149,7 @@ class Recorder:
         moment = _Moment(now, self._of_network(now, network), {}, {})
         if isinstance(self.transport, Observed):
             moment.series = self.transport.series(state)
-            moment.windows = self.transport.windows(state, network, self.flows)
+            moment.windows = self.transport.windows(state, network, self._under_way(now, network))
         if now >= self._regular_due:
             self._regular.append(moment)
             self._thin()
@@ -165,6 +165,20 @@ class Recorder:
         taken["queue_bytes"] = self._sum((backlog << BYTE_TIME_BITS) // byte_time)
         taken["queue_longest_ps"] = self._longest(backlog)
         return taken
+
+    def _under_way(self, now: int, network: Network) -> Ints:
+        """Return the flow of each watched connection that its window is for: the oldest that is not done.
+
+        Between two of them it is the one before; transports that keep a window a message show there what it ended with.
+        """
+        started, ended, failed = (np.asarray(network.flows)[name] for name in ("posted_at", "sent_at", "failed_at"))
+        chosen = []
+        for flows in self.watched:
+            begun = flows[started[flows] <= now]
+            open_ = begun[(ended[begun] == NEVER) & (failed[begun] == NEVER)]
+            chosen.append(open_[np.argmin(started[open_])] if len(open_)
+                          else begun[np.argmax(started[begun])] if len(begun) else flows[0])  # fmt: skip
+        return np.array(chosen, np.int64)
 
     def _thin(self) -> None:
         if not self.every and len(self._regular) >= 2 * KEPT:
@@ -207,7 +221,7 @@ class Recorder:
             values={name: np.array([moment.values[name] for moment in moments], np.int64).reshape(shape)
                     for name in (*COUNTERS, *GAUGES)},
             is_regular=np.array([moment.at in regular for moment in moments], np.bool_),
-            flows=self.flows,
+            flows=np.array([flows[0] for flows in self.watched], np.int64),
             series={name: np.array([moment.series[name] for moment in moments], np.int64) for name in last.series},
             windows={name: np.array([moment.windows[name] for moment in moments]) for name in last.windows},
         )  # fmt: skip

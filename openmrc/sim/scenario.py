@@ -75,6 +75,13 @@ class Report(_Part, frozen=True, kw_only=True):
     title: str = ""
 
 
+class Restart(_Part, frozen=True, kw_only=True):
+    """Say what a training job that stops pays; both are assumptions of the scenario."""
+
+    checkpoint_every: Duration  # between two checkpoints
+    takes: Duration  # from the stop until steps go on, at the last checkpoint
+
+
 class Published(_Part, frozen=True, kw_only=True):
     """A figure that someone else has published, to stand beside the simulated one."""
 
@@ -100,6 +107,7 @@ class Scenario(_Part, frozen=True, kw_only=True):
     capture: Capture | None = None
     check_tables: bool = False  # compare every EV's path with the fabric's uSID tables before the run
     seed: Annotated[int, Meta(ge=0, lt=1 << 32)] = 1
+    restart: Restart | None = None  # of training steps; unless said, a stop is told and not charged
     until: Duration = "10s"  # simulated; what has not finished then is reported as unfinished
     report: Report = Report()
     published: tuple[Published, ...] = ()

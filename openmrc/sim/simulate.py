@@ -132,7 +132,7 @@ def simulate(scenario: Scenario, threads: int = 1, tell: Tell | None = None) -> 
 
     def begin(world: World) -> None:
         begun.append(world)
-        recorder.flows = _watched(prepared.work, world, scenario.sampling.flows)
+        recorder.watched = _watched(prepared.work, world, scenario.sampling.flows)
         if scenario.check_tables:
             checked.append(_check_tables(topology, world))
 
@@ -169,6 +169,8 @@ def simulate(scenario: Scenario, threads: int = 1, tell: Tell | None = None) -> 
         spans=recorder.spans,
         captured=begun[0].state.tapped if scenario.capture is not None else None,
         capture=transport.capture if isinstance(transport, MrcTransport) else Capture(),
+        inside=_inside(begun[0], topology) if scenario.transport.scale_up else None,
+        restart=scenario.restart,
         tables=checked[0] if checked else None,
     )
 
@@ -212,15 +214,20 @@ def spans_around(moments: list[int], length: int) -> list[Span]:
     return [Span(max(0, at - length // 2), at, at + length) for at in distinct]
 
 
-def _watched(work: Work, world: World, count: int) -> Ints:
-    """Return one flow of each of up to `count` connections of the fabric, evenly spread over them."""
+def _inside(world: World, topology: Topology) -> Ints | None:
+    return np.flatnonzero(column(world.network.flows, "inside")) if topology.fabric.scale_up is not None else None
+
+
+def _watched(work: Work, world: World, count: int) -> list[Ints]:
+    """Return the flows of each of up to `count` connections of the fabric, evenly spread over them."""
     traffic = work.traffic
     flows = work.moving[column(world.network.flows, "inside")[work.moving] == 0]
     pairs = traffic.source[flows] * len(world.network.nics) + traffic.destination[flows]
     firsts = np.sort(np.unique(pairs, return_index=True)[1])
     count = min(count, len(firsts))
-    watched: Ints = flows[firsts[np.arange(count) * len(firsts) // max(1, count)]]
-    return watched
+    chosen = firsts[np.arange(count) * len(firsts) // max(1, count)]
+    return [flows[(pairs == pairs[first]) & (traffic.connection[flows] == traffic.connection[flows[first]])]
+            for first in chosen]  # fmt: skip
 
 
 def _check_tables(topology: Topology, world: World) -> TableCheck:

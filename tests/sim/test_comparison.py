@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from openmrc.cli.main import app
 from openmrc.errors import ConfigError
 from openmrc.report.simulation import report
-from openmrc.report.terminal import errors
+from openmrc.report.terminal import errors, show
 from openmrc.sim.comparison import points_of
 from openmrc.sim.results import summary
 from openmrc.sim.scenario import load
@@ -110,6 +110,8 @@ def test_a_host_cut_off_ends_the_job_with_errors_in_summary_terminal_and_report(
         assert one["at_us"] > 12
         assert one["plane"] in (0, 1)
         assert one["ev"].startswith("0x")
+    first = told["errors"]["first"][0]
+    assert told["job"] == {"stopped": True, "at_us": first["at_us"], "cause": "retries spent", "restart": None}
     lines = list(errors(told))
     assert lines[0].startswith(f"{told['errors']['queue_pairs']} connections in error")
     assert "retries spent at" in lines[1]
@@ -119,9 +121,50 @@ def test_a_host_cut_off_ends_the_job_with_errors_in_summary_terminal_and_report(
     json.dumps(told)
 
 
+RESTART = "restart: {checkpoint_every: 1200s, takes: 300s}\n"
+
+
+def test_a_job_that_stops_pays_what_its_scenario_says_a_restart_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut = CUT_OFF.replace("{count: 16}", "{count: 16, gpus: 2}") + RESTART
+    run = simulate(load(written(tmp_path, "cut.yaml", cut)))
+    told = summary(run)
+    # 16 NICs with 2 GPUs each lose the restart and half of what lies between two checkpoints.
+    assert told["job"]["restart"] == {"takes_s": 300, "work_lost_s": 600, "gpu_hours": 32 * 900 / 3600}
+    assert "a restart costs 8 GPU hours" in report(run, told, {})
+    show(told, None)
+    assert "a restart costs 8 GPU hours" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_comparison_says_whose_job_stops_and_what_a_restart_costs(tmp_path: Path) -> None:
+    healthy = written(tmp_path, "healthy.yaml", CUT_OFF.replace("down: h5", "for: 5us, down: p1-t0-00<>p1-t1-00"))
+    stops = written(tmp_path, "stops.yaml", CUT_OFF + RESTART)
+    arguments = (str(healthy), str(stops), "--out", str(tmp_path / "out"), "--processes", "1")
+    code, out, _ = invoke(*arguments, "--json")
+    assert code == 1
+    told = json.loads(out)
+    assert [row["job"]["stopped"] for row in told["scenarios"]] == [False, True]
+    assert "cost of a restart" in told["differences"]
+    _, text, _ = invoke(*arguments)
+    (job,) = (line.split() for line in text.splitlines() if line.startswith("job"))
+    assert job == ["job", "goes", "on", "stops"]
+    (costs,) = (line.split() for line in text.splitlines() if line.startswith("a restart costs"))
+    assert costs == ["a", "restart", "costs", "-", "4", "GPU", "hours"]
+
+
+def test_a_connection_of_other_traffic_does_not_stop_the_job(tmp_path: Path) -> None:
+    beside = CUT_OFF.replace("at: 12us", "at: 5ms").replace("faults:", "  - {kind: permutation, size: 200MB}\nfaults:")
+    told = summary(simulate(load(written(tmp_path, "beside.yaml", beside))))
+    assert told["step_us"]["finished"] == 2
+    assert told["failed"] > 0
+    assert not told["job"]["stopped"]
+
+
 def test_a_healthy_run_speaks_of_no_errors(tmp_path: Path) -> None:
     run = simulate(load(written(tmp_path, "one.yaml", STEPS)))
     told = summary(run)
+    assert told["job"] == {"stopped": False, "at_us": None, "cause": None, "restart": None}
     assert told["errors"] == {"queue_pairs": 0, "by_cause": {}, "first": []}
     assert list(errors(told)) == []
     assert "Connections in error" not in report(run, told, {})

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
 from openmrc.fabric.topology import Topology
+from openmrc.report.simulation import report
+from openmrc.report.terminal import show
 from openmrc.sim.mrc_build import MrcTransport
+from openmrc.sim.results import summary
 from openmrc.sim.roce import RoceTransport
-from openmrc.sim.run import Results, Transport, run
+from openmrc.sim.run import Results, run
+from openmrc.sim.run import Transport as Carrier
 from openmrc.sim.scale_up import CHUNK
-from openmrc.sim.scenario import Scenario
+from openmrc.sim.scenario import Scenario, Transport
 from openmrc.sim.simulate import hosts_of, simulate
 from openmrc.sim.traffic import Side, Traffic, traffic
 from openmrc.sim.uet import UetTransport
@@ -49,7 +54,7 @@ TRANSPORTS = [Blast(), MrcTransport(evs=8), UetTransport(), RoceTransport()]
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS, ids=["datagrams", "mrc", "uet", "roce"])
-def test_a_message_within_a_domain_takes_its_closed_form_whatever_the_transport(transport: Transport) -> None:
+def test_a_message_within_a_domain_takes_its_closed_form_whatever_the_transport(transport: Carrier) -> None:
     size = 100 * CHUNK
     result = run(racks(), traffic([0, 6], [3, 4], size, [0, PS_PER_US]), transport)
     assert (result.received - result.started == alone(size)).all()
@@ -114,7 +119,7 @@ def chained() -> Traffic:
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS[1:], ids=["mrc", "uet", "roce"])
-def test_a_chain_over_both_networks_goes_on_at_each_arrival(transport: Transport) -> None:
+def test_a_chain_over_both_networks_goes_on_at_each_arrival(transport: Carrier) -> None:
     result = run(racks(), chained(), transport)
     assert result.started[1] == result.received[0] == alone(64 * CHUNK)
     assert result.received[1] < NEVER
@@ -160,8 +165,31 @@ def test_a_hierarchical_all_reduce_crosses_domains_between_its_halves() -> None:
     assert 2 * alone_across < np.ptp([result.started[crossing].min(), result.received[crossing].max()])
 
 
-def test_a_scenario_carries_a_domains_messages_inside_unless_told_otherwise() -> None:
+def test_a_scenario_carries_a_domains_messages_inside_unless_told_otherwise_and_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     scenario = Scenario(name="x", fabric=racks().fabric, workloads=(HierarchicalAllReduce(size="1MiB"),))
     inside = simulate(scenario)
     assert inside.is_complete
     assert inside.results.scale_up_bytes.sum() > 6 * 8 * (1 << 18)
+    told = summary(inside)
+    moved = told["scale_up"]
+    assert moved["domains"] == 2
+    stays = inside.work.traffic.source // 4 == inside.work.traffic.destination // 4
+    flows = np.flatnonzero(stays & (inside.work.traffic.size > 0))
+    assert moved["flows"] == moved["finished"] == len(flows) == 2 * 3 * 8
+    assert moved["bytes"] == inside.work.traffic.size[flows].sum()
+    answers = inside.results.scale_up_bytes.sum() - moved["bytes"]
+    assert moved["arrived_bytes"] - moved["bytes"] == answers == 64 * moved["flows"]
+    assert moved["goodput_gbps"] == pytest.approx(moved["bytes"] * 8e3 / inside.span, rel=1e-5)
+    assert 0 < moved["fct_us"]["mean"] <= moved["fct_us"]["max"] < told["fct_us"]["max"]
+    page = report(inside, told, {})
+    assert "inside scale-up domains: bytes" in page
+    assert f"{moved['bytes']:,}" in page
+    show(told, None)
+    assert f"inside domains 48 of 48 flows, {moved['bytes']:,} bytes" in " ".join(capsys.readouterr().out.split())
+
+    outside = simulate(msgspec.structs.replace(scenario, transport=Transport(scale_up=False)))
+    told = summary(outside)
+    assert "scale_up" not in told
+    assert "inside scale-up domains" not in report(outside, told, {})
