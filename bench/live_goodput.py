@@ -17,7 +17,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--size", type=int, default=1 << 20)
-    parser.add_argument("--depth", type=int, default=16)
+    parser.add_argument("--depth", type=int, default=32)
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     task = Task(seconds=asked.seconds, size=asked.size, depth=asked.depth)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import socket
 import struct
 import time
@@ -24,8 +25,8 @@ class Task:
 
     seconds: float = 4.0
     size: int = 1 << 20
-    depth: int = 16
-    together: int = 4  # writes posted in one call, the last of which reports
+    depth: int = 32
+    together: int = 8  # writes posted in one call, the last of which reports
     slots: int = 8  # places of `size` bytes in the receiver's memory
     total: int = 0  # bytes to send; 0: for `seconds`
     faults: str = ""  # on the receiver
@@ -41,8 +42,8 @@ def planes(side: int, count: int = PLANES) -> list[str]:
 def run_pair(server: Callable[[Pipe, Task], None], client: Callable[[Pipe, Task], None], task: Task) -> tuple[Any, Any]:
     """Run both in processes of their own; the server tells the client one thing, both return one."""
     ours, theirs = [_SPAWN.Pipe() for _ in range(2)], []
-    for function, (_, end) in zip((server, client), ours, strict=True):
-        theirs.append(_SPAWN.Process(target=function, args=(end, task), daemon=True))
+    for side, (function, (_, end)) in enumerate(zip((server, client), ours, strict=True)):
+        theirs.append(_SPAWN.Process(target=_run, args=(function, side, end, task), daemon=True))
     for process in theirs:
         process.start()
     (server_pipe, _), (client_pipe, _) = ours
@@ -53,6 +54,13 @@ def run_pair(server: Callable[[Pipe, Task], None], client: Callable[[Pipe, Task]
     for process in theirs:
         process.join(10)
     return other, result
+
+
+def _run(function: Callable[[Pipe, Task], None], side: int, pipe: Pipe, task: Task) -> None:
+    """Run one side, bare or not, on its own half of the processors, as one would with `taskset` or `netperf -T`."""
+    processors = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, processors[side::2] or processors)
+    function(pipe, task)
 
 
 def _within(pipe: Pipe, who: str, seconds: float = 900.0) -> Any:

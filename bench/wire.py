@@ -52,7 +52,8 @@ def seal_many(row: Bytes, known: Words, header: Bytes, length: int, payload: Byt
     done = 0
     size = len(payload)
     for number in range(count):
-        crc = prefix(row, known, number >> 4 & 0xFFFF, length + size + trailer_length(size))
+        whole = length + size + trailer_length(size)
+        crc = prefix(row, known, number >> 4 & 0xFFFF, whole, header.ctypes.data)
         done += seal(crc, header, 0, length, payload.ctypes.data, size, length)
     return done
 
@@ -62,7 +63,8 @@ def check_many(row: Bytes, known: Words, buffer: Bytes, length: int, count: int)
     """Check the ICRC of an arrived packet over and over."""
     intact = 0
     for number in range(count):
-        intact += is_intact(prefix(row, known, number >> 4 & 0xFFFF, length), buffer, 0, length)
+        crc = prefix(row, known, number >> 4 & 0xFFFF, length, buffer.ctypes.data)
+        intact += is_intact(crc, buffer, 0, length)
     return intact
 
 

@@ -154,45 +154,47 @@ def store_be32(address: int, word: int) -> None:
     ctypes.memmove(int(address), (int(word) & 0xFFFFFFFF).to_bytes(4, "big"), 4)
 
 
-_BYTE = ir.IntType(8)
-_WORD, _LONG = ir.IntType(32), ir.IntType(64)
+_BYTE, _WORD, _LONG = (ir.IntType(bits) for bits in (8, 32, 64))
 
 
-@intrinsic  # type: ignore[misc,unused-ignore]
-def _prefetch(_context: Any, address: Any) -> Any:
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = builder.inttoptr(arguments[0], _BYTE.as_pointer())
-        kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), _WORD, _WORD, _WORD])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        read, keep, data = _WORD(0), _WORD(3), _WORD(1)
-        builder.call(function, [pointer, read, keep, data])
-        return context.get_dummy_value()
+def _intrinsics() -> tuple[Any, Any, Any]:
+    """Return what compiled code does for the three functions above: one instruction each."""
+    get_function: Any = cgutils.get_or_insert_function
 
-    return types.void(address), emit
+    @intrinsic  # type: ignore[misc,unused-ignore]
+    def ahead(_context: Any, address: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer = builder.inttoptr(arguments[0], _BYTE.as_pointer())
+            kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), _WORD, _WORD, _WORD])
+            read, keep, data = _WORD(0), _WORD(3), _WORD(1)
+            builder.call(get_function(builder.module, kind, "llvm.prefetch.p0i8"), [pointer, read, keep, data])
+            return context.get_dummy_value()
+
+        return types.void(address), emit
+
+    @intrinsic  # type: ignore[misc,unused-ignore]
+    def load(_context: Any, address: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.bswap(builder.load(builder.inttoptr(arguments[0], _LONG.as_pointer()), align=1))
+
+        return types.int64(address), emit
+
+    @intrinsic  # type: ignore[misc,unused-ignore]
+    def store(_context: Any, address: Any, word: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            swapped = builder.bswap(builder.trunc(arguments[1], _WORD))
+            builder.store(swapped, builder.inttoptr(arguments[0], _WORD.as_pointer()), align=1)
+            return context.get_dummy_value()
+
+        return types.void(address, types.int64), emit
+
+    return ahead, load, store
 
 
-@intrinsic  # type: ignore[misc,unused-ignore]
-def _load_be64(_context: Any, address: Any) -> Any:
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        place = builder.inttoptr(arguments[0], _LONG.as_pointer())
-        return builder.bswap(builder.load(place, align=1))
-
-    return types.int64(address), emit
-
-
-@intrinsic  # type: ignore[misc,unused-ignore]
-def _store_be32(_context: Any, address: Any, word: Any) -> Any:
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        place = builder.inttoptr(arguments[0], _WORD.as_pointer())
-        builder.store(builder.bswap(builder.trunc(arguments[1], _WORD)), place, align=1)
-        return context.get_dummy_value()
-
-    return types.void(address, types.int64), emit
-
-
-overload(prefetch, jit_options=_INLINED)(lambda address: lambda address: _prefetch(address))
-overload(load_be64, jit_options=_INLINED)(lambda address: lambda address: _load_be64(address))
-overload(store_be32, jit_options=_INLINED)(lambda address, word: lambda address, word: _store_be32(address, word))
+_ahead, _load, _store = _intrinsics()
+overload(prefetch, jit_options=_INLINED)(lambda address: lambda address: _ahead(address))
+overload(load_be64, jit_options=_INLINED)(lambda address: lambda address: _load(address))
+overload(store_be32, jit_options=_INLINED)(lambda address, word: lambda address, word: _store(address, word))
 
 
 class Generic(Protocol[P, R_co]):

@@ -171,7 +171,8 @@ def _deliver(engine: Engine, wires: Wires, index: int, at: int, length: int) -> 
 def _is_intact(wires: Wires, index: int, at: int, length: int) -> bool:
     train = wires.trains[index]
     flow = 2 * (train.number * wires.nic[0].planes + train.plane) + 1
-    crc = icrc.prefix(wires.flows[flow], wires.prefixes[flow], train.port, length)
+    bth = wires.staging.ctypes.data + at
+    crc = icrc.prefix(wires.flows[flow], wires.prefixes[flow], train.port, length, bth)
     return icrc.is_intact(crc, wires.staging, at, length)
 
 

@@ -114,11 +114,11 @@ def _add_packet(engine: Engine, wires: Wires, sender: int, remote: int, length: 
     end = begin + headers
     flow = 2 * remote
     whole = headers + out.payload_length + icrc.trailer_length(out.payload_length)
-    crc = icrc.prefix(wires.flows[flow], wires.prefixes[flow], wires.senders[sender].port, whole)
+    arena = wires.headers.ctypes.data
+    crc = icrc.prefix(wires.flows[flow], wires.prefixes[flow], wires.senders[sender].port, whole, arena + begin)
     tail = icrc.seal(crc, wires.headers, begin, headers, out.payload, out.payload_length, end)
     if nic.capturing == 1:
         capture.outgoing(engine, wires, begin, headers, tail, wires.senders[sender].port)
-    arena = wires.headers.ctypes.data
     if out.payload_length > 0:
         _add_vector(wires, arena + begin, headers)
         nic.contiguous = 0

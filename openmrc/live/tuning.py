@@ -14,7 +14,7 @@ TRAIN_BYTES = 65_000  # bytes of one UDP_SEGMENT message; the kernel takes 65,50
 def settings_for(ports: Ports, mtu: int) -> Settings:
     """Return the engine's tuning for these sockets.
 
-    A train of packets on one EV costs one system call, so an EV is kept as long as a train may be.
+    A train of packets on one EV is one message, and two go in one system call: an EV is kept that long.
     The window is bounded by what the peer's socket buffers hold. Round trips between processes are
     tens of microseconds of scheduling, not of wire; thousands, when a processor is busy elsewhere.
     """
@@ -25,8 +25,8 @@ def settings_for(ports: Ports, mtu: int) -> Settings:
         base_rtt_us=100.0,
         base_rtt_measured=False,
         trimming=False,
-        sack_threshold=64 * 1024,
-        ev_burst=train,
+        sack_threshold=128 * 1024,
+        ev_burst=2 * train,
         loss_delay_floor_us=1_000.0,
         reverse_probe_interval_us=5_000.0,
         timestamp_unit=1,

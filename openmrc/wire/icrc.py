@@ -9,9 +9,11 @@ Around SRv6 it covers the inner IP header; when the path itself is the destinati
 shifted away on the way), it covers the address that is left at the end. IPv4 identification is 0:
 the datagrams are atomic (RFC 6864) and a socket would not tell.
 
-For the data path a *flow* is a row of `FLOW_LENGTH` bytes that holds the masked headers up to BTH.
-The CRC over them depends on source port and length alone, so it is remembered from packet to packet.
-Headers and payload are read where they lie.
+For the data path a *flow* is a row of `FLOW_LENGTH` bytes that holds the masked headers up to byte 4
+of BTH. The CRC over them depends on the source port, the length and the first word of BTH alone, so it
+is remembered from packet to packet. What follows is read where it lies. Nothing is masked there:
+reading a byte that was just written waits for every earlier write, those of the last payload included,
+which took as long as the CRC of a whole packet.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import numpy as np
 from isal import isal_zlib
 from numpy.typing import NDArray
 
-from openmrc.core.jit import external, kernel
+from openmrc.core.jit import external, kernel, load_be64, store_be32
 from openmrc.errors import MisuseError
 from openmrc.wire.codec import Bytes
 from openmrc.wire.codes import UDP_PORT
@@ -37,10 +39,12 @@ _MASKED_LOCAL_HEADER = b"\xff" * 8
 _MASKED_BTH_BYTE = 4
 _DONT_FRAGMENT = 0x4000
 
-# A flow ends with UDP, before it IP, before it the ones; byte 0 says where they begin.
-FLOW_LENGTH = 64
-PREFIX_WORDS = 3  # source port, UDP length, and the CRC of the flow with them; all zero: nothing yet
-_UDP_AT = FLOW_LENGTH - UDP_LENGTH
+# A flow ends with the beginning of BTH, before it UDP, IP, and the ones; byte 0 says where they begin.
+_HEAD = _MASKED_BTH_BYTE + 1  # bytes of BTH that are in it
+FLOW_LENGTH = 64 + _HEAD
+PREFIX_WORDS = 4  # source port, UDP length, first word of BTH, and the CRC of the flow with them; 0: nothing yet
+_BTH_AT = FLOW_LENGTH - _HEAD
+_UDP_AT = _BTH_AT - UDP_LENGTH
 _IPV4_AT = _UDP_AT - IPV4_LENGTH
 _IPV6_AT = _UDP_AT - IPV6_LENGTH
 _IPV4_BEGINS = _IPV4_AT - len(_MASKED_LOCAL_HEADER)
@@ -49,7 +53,7 @@ _IPV4_BEGINS = _IPV4_AT - len(_MASKED_LOCAL_HEADER)
 def flow(source: Address, destination: Address, destination_port: int = UDP_PORT) -> Bytes:
     """Return the masked headers between two addresses, the row that `prefix` wants."""
     udp = bytes(2) + destination_port.to_bytes(2, "big") + bytes(2) + b"\xff\xff"
-    pseudo = _MASKED_LOCAL_HEADER + _masked_ip(source, destination) + udp
+    pseudo = _MASKED_LOCAL_HEADER + _masked_ip(source, destination) + udp + bytes(_MASKED_BTH_BYTE) + b"\xff"
     row = bytearray(FLOW_LENGTH)
     row[0] = FLOW_LENGTH - len(pseudo)
     row[-len(pseudo) :] = pseudo
@@ -66,19 +70,23 @@ def _masked_ip(source: Address, destination: Address) -> bytes:
 
 
 @kernel
-def prefix(flow: Bytes, known: Words, source_port: int, payload_length: int) -> int:
-    """Return the CRC of everything before BTH in a packet whose UDP payload has `payload_length` bytes.
+def prefix(flow: Bytes, known: Words, source_port: int, payload_length: int, bth: int) -> int:
+    """Return the CRC of everything up to byte 4 of BTH in a packet whose UDP payload has `payload_length` bytes.
 
-    `known` is where the last answer for this flow is kept: `PREFIX_WORDS` words.
+    `bth` is the memory address of its BTH; `known` is where the last answer for this flow is kept:
+    `PREFIX_WORDS` words.
     """
     udp_length = UDP_LENGTH + payload_length
-    if known[0] != source_port or known[1] != udp_length:
+    word = load_be64(bth) >> 32
+    if known[2] != word or known[0] != source_port or known[1] != udp_length:
         known[0] = source_port
         known[1] = udp_length
+        known[2] = word
         _fill(flow, source_port, udp_length)
+        store_be32(flow.ctypes.data + _BTH_AT, word)
         begins = np.int64(flow[0])
-        known[2] = crc32(0, flow.ctypes.data + begins, FLOW_LENGTH - begins)
-    return int(known[2])
+        known[3] = crc32(0, flow.ctypes.data + begins, FLOW_LENGTH - begins)
+    return int(known[3])
 
 
 @kernel
@@ -90,7 +98,7 @@ def seal(
     `crc` is what `prefix` says; the headers are `header[at : at + header_length]`, `payload` is the
     memory address of the payload.
     """
-    crc = _crc_from_bth(crc, header, at, header_length)
+    crc = crc32(crc, header.ctypes.data + at + _HEAD, header_length - _HEAD)
     if payload_length:
         crc = crc32(crc, payload, payload_length)
     pad = -payload_length & 3
@@ -115,22 +123,12 @@ def is_intact(crc: int, buffer: Bytes, at: int, length: int) -> bool:
 
     `crc` is what `prefix` says. `length` must have passed `decode`. Trimmed packets have none to check.
     """
-    crc = _crc_from_bth(crc, buffer, at, length - ICRC_LENGTH)
+    crc = crc32(crc, buffer.ctypes.data + at + _HEAD, length - _HEAD - ICRC_LENGTH)
     end = at + length - ICRC_LENGTH
     wrong = np.int64(0)
     for byte in range(ICRC_LENGTH):
         wrong |= np.int64(buffer[end + byte]) ^ (crc >> 8 * byte & 0xFF)
     return bool(wrong == 0)
-
-
-@kernel
-def _crc_from_bth(crc: int, buffer: Bytes, at: int, length: int) -> int:
-    """Continue over `buffer[at : at + length]`, which begins with BTH; its masked byte is put back afterwards."""
-    kept = buffer[at + _MASKED_BTH_BYTE]
-    buffer[at + _MASKED_BTH_BYTE] = 0xFF
-    crc = crc32(crc, buffer.ctypes.data + at, length)
-    buffer[at + _MASKED_BTH_BYTE] = kept
-    return crc
 
 
 @kernel

@@ -255,8 +255,7 @@ def serve(parent: int) -> None:
 
 def test_a_capture_shows_both_directions_of_every_plane(tmp_path: Path) -> None:
     file = tmp_path / "planes.pcapng"
-    with joined(capture=file) as pair:
-        fill(pair.regions[0], 5)
+    with joined(capture=file, size=1 << 19) as pair:  # several trains
         pair.ends[0].write(pair.regions[0], pair.ends[0].remote.regions[0], timeout=20)
     with file.open("rb") as stream:
         frames = list(read_frames(stream))

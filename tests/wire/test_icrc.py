@@ -22,18 +22,19 @@ ADDRESSES = [("10.1.2.3", "10.4.5.6"), ("fd00::1", "fcbb:bbbb:101::2")]
 def compiled_seal(
     flow: Bytes, known: Words, port: int, header: Bytes, length: int, payload: int, payload_length: int
 ) -> int:
-    crc = prefix(flow, known, port, length + payload_length + trailer_length(payload_length))
+    whole = length + payload_length + trailer_length(payload_length)
+    crc = prefix(flow, known, port, whole, header.ctypes.data)
     return seal(crc, header, 0, length, payload, payload_length, length)
 
 
 @entry
 def compiled_is_intact(flow: Bytes, known: Words, port: int, buffer: Bytes, at: int, length: int) -> bool:
-    return is_intact(prefix(flow, known, port, length), buffer, at, length)
+    return is_intact(prefix(flow, known, port, length, buffer.ctypes.data + at), buffer, at, length)
 
 
 @entry
-def compiled_prefix(flow: Bytes, known: Words, port: int, length: int) -> int:
-    return prefix(flow, known, port, length)
+def compiled_prefix(flow: Bytes, known: Words, port: int, length: int, bth: int) -> int:
+    return prefix(flow, known, port, length, bth)
 
 
 def expected(addresses, port, body):
@@ -80,12 +81,13 @@ def test_one_flipped_bit_is_noticed_unless_it_is_masked(message, addresses, data
 
 
 @repeatable
-@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([16, 48, 4136])), min_size=2, max_size=8))
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([16, 48, 4136]), st.sampled_from([0, 1, 255]))))
 def test_what_a_flow_remembers_never_shows(packets):
     row, known = flow(*map(ip_address, ADDRESSES[0])), np.zeros(PREFIX_WORDS, np.int64)
-    for port, length in packets:
-        alone = compiled_prefix(row.copy(), np.zeros(PREFIX_WORDS, np.int64), port, length)
-        assert compiled_prefix(row, known, port, length) == alone
+    for port, length, flags in packets:
+        bth = np.frombuffer(bytes([0xC0, flags, 0, 0, 0, 0, 0, 0]), np.uint8)
+        alone = compiled_prefix(row.copy(), np.zeros(PREFIX_WORDS, np.int64), port, length, bth.ctypes.data)
+        assert compiled_prefix(row, known, port, length, bth.ctypes.data) == alone
 
 
 def test_another_source_port_or_address_needs_another_icrc():

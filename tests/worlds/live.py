@@ -186,7 +186,7 @@ class LiveEndpoint:
         headers = headers_of(packet)
         arena, size = np.frombuffer(bytearray(headers) + bytes(8), np.uint8), len(payload)
         whole = len(headers) + size + trailer_length(size)
-        crc = prefix(row.copy(), np.zeros(PREFIX_WORDS, np.int64), packet["entropy"], whole)
+        crc = prefix(row.copy(), np.zeros(PREFIX_WORDS, np.int64), packet["entropy"], whole, arena.ctypes.data)
         length = seal(crc, arena, 0, len(headers), payload.ctypes.data, size, len(headers))
         return payload.tobytes() + arena[len(headers) : len(headers) + length].tobytes()
 
@@ -214,7 +214,7 @@ class LiveEndpoint:
         here, there = address(self.nic, plane), address(wanted["destination"], plane)
         row = flow(here.ip, there.ip, there.port).copy()
         body = np.frombuffer(bytearray(datagram.body), np.uint8)
-        crc = prefix(row, np.zeros(PREFIX_WORDS, np.int64), ev, len(body))
+        crc = prefix(row, np.zeros(PREFIX_WORDS, np.int64), ev, len(body), body.ctypes.data)
         assert is_intact(crc, body, 0, len(body))
 
     def post(self, now: int, given: dict[str, int]) -> bool:

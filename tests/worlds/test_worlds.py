@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from openmrc.engine.states import EvState
+from openmrc.live.attributes import INFINITE_RETRIES, ConnectionOptions
 from openmrc.sim.faults import FaultKind, faults
 from openmrc.sim.mrc_build import MrcTransport
 from openmrc.sim.network import NetworkSettings
@@ -114,7 +115,11 @@ def overheard() -> list[Schedule]:
     size = 1 << 17
     with pytest.MonkeyPatch.context() as patch:
         live.interpreted(patch)
-        with joined(planes=2, size=size, faults=faults) as pair:
+        # Interpreted and on a busy machine it may be slow for as long as it likes: it never gives up.
+        options = ConnectionOptions(
+            mpr=4, max_wimm=16, max_recv_wr=64, timeout=16, linear_count=7, exponential_count=INFINITE_RETRIES
+        )
+        with joined(planes=2, size=size, faults=faults, options=options) as pair:
             pair.regions[0].bytes[:] = list(np.random.default_rng(1).bytes(size))
             here, there = pair.ends
 
@@ -134,8 +139,8 @@ def overheard() -> list[Schedule]:
 def test_what_real_sockets_recorded_the_simulator_decides_too(overheard: list[Schedule]) -> None:
     for schedule in overheard:
         doors = schedule.doors()
-        assert doors["receive"] > 30
-        assert doors["next_packet"] > 30
+        assert doors["receive"] > 10
+        assert doors["next_packet"] > 10
         assert doors["next_completion"] >= 1
         world = simulated.replay(schedule)
         assert schedule.after is not None
