@@ -7,12 +7,12 @@ send KIND ADDRESS PORT SECONDS     send one
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from pathlib import Path
 
 from openmrc.lab import stream_iperf, stream_mrc, stream_tcp
 from openmrc.lab.pieces import Log
-from openmrc.live.scheduling import ask_for_short_slices
 
 KINDS = ("mrc", "tcp", "mptcp", stream_iperf.KIND)
 
@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> None:
     """Be one end."""
     side, kind, address, port, last = arguments
     # For every kind alike: what is measured is the network, not who waits for a processor or for the collector.
-    ask_for_short_slices()
+    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     gc.freeze()
     if side == "receive":
         _receive(kind, int(port)).write(Path(last))

@@ -1,0 +1,30 @@
+"""Words at memory addresses: what compiled code reads and writes is what plain Python does."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from openmrc.core.jit import entry, load_be64, prefetch, store_be32
+from openmrc.wire.codec import Bytes
+
+
+@entry
+def swapped(buffer: Bytes, at: int, word: int) -> int:
+    """Prefetch and read eight bytes, then write four of them."""
+    address = buffer.ctypes.data + at
+    prefetch(address)
+    number = load_be64(address)
+    store_be32(address, word)
+    return number
+
+
+@settings(deadline=None)
+@given(st.binary(min_size=16, max_size=16), st.integers(0, 8), st.integers(-(1 << 63), (1 << 63) - 1))
+def test_any_alignment_sign_and_height(data: bytes, at: int, word: int) -> None:
+    expected = data[:at] + (word & 0xFFFFFFFF).to_bytes(4, "big") + data[at + 4 :]
+    for function in (swapped, swapped.py_func):
+        buffer = np.frombuffer(bytearray(data), np.uint8)
+        assert function(buffer, at, word) == int.from_bytes(data[at : at + 8], "big", signed=True)
+        assert buffer.tobytes() == expected
