@@ -7,6 +7,7 @@ the reasons apart. Time is that of a group, from the start to its last acknowled
     python bench/sim_expert_parallel.py --nics 1024
     python bench/sim_expert_parallel.py --nics 32768 --only mrc --json >> figures.jsonl     one case a command
     python bench/sim_expert_parallel.py --table figures.jsonl                               what they come to
+    python bench/sim_expert_parallel.py --table figures.jsonl --write                       also in docs/published.md
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parent.parent))  # bench is not installed
+from bench.page import put
 from openmrc.sim.results import Run
 from openmrc.sim.scenario import Scenario, Transport, load
 from openmrc.sim.simulate import simulate
@@ -29,7 +33,8 @@ from openmrc.sim.workloads.all_to_all import AllToAll
 from openmrc.sim.workloads.amounts import bytes_of
 from openmrc.units import NEVER, us_from_ps
 
-PAPER = Path(__file__).parent.parent / "scenarios" / "paper"
+ROOT = Path(__file__).parent.parent
+PAPER, PAGE = ROOT / "scenarios" / "paper", ROOT / "docs" / "published.md"
 PLANES, SINGLE = "expert-parallel.yaml", "expert-parallel-roce.yaml"
 HEADER = {"header": 102}  # bytes on the wire of a RoCEv2 packet over IPv6 beside its payload
 
@@ -113,33 +118,38 @@ def _group_times(run: Run, group: int, nics: int, placement: str) -> np.ndarray[
 
 
 def table(lines: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield a Markdown table of runs: means over seeds, and how much longer than MRC."""
-    yield "| NICs | group | case | runs | group, us | slowest group, us | Gb/s a NIC | of line rate | MRC faster by |"
-    yield "|---|---|---|---|---|---|---|---|---|"
-    keys = {(line["nics"], line["group"], line["placement"], line["rounds"], line["size"]) for line in lines}
-    for key in sorted(keys):
-        these = [line for line in lines if _key(line) == key]
-        times = {case.name: [line["group_us"] for line in these if line["case"] == case.name] for case in CASES}
-        mrc = np.mean(times["mrc"]) if times["mrc"] else np.nan
-        for case in CASES:
-            mine = [line for line in these if line["case"] == case.name]
-            if mine:
-                yield _row(key, case.name, mine, mrc)
+    """Yield a Markdown table, a row for each traffic: MRC's time, rate and trims, and how much longer the others take.
+
+    Times are those of a group, means over groups and seeds.
+    """
+    cases = [case.name for case in CASES if case.name != "mrc" and any(line["case"] == case.name for line in lines)]
+    yield "| NICs | groups of | each sends | mrc: us | slowest | of line rate | trimmed | " + " | ".join(cases) + " |"
+    yield "|---" * (7 + len(cases)) + "|"
+    for key in sorted({_key(line) for line in lines}):
+        yield _row(key, cases, [line for line in lines if _key(line) == key])
 
 
 def _key(line: dict[str, Any]) -> tuple[Any, ...]:
-    return line["nics"], line["group"], line["placement"], line["rounds"], line["size"]
+    return line["nics"], line["rounds"], line["size"], line["group"], line["placement"]
 
 
-def _row(key: tuple[Any, ...], name: str, mine: list[dict[str, Any]], mrc: Any) -> str:
-    mean = {what: float(np.mean([line[what] for line in mine])) for what in ("group_us", "slowest_us", "gbps",
-            "of_line_rate")}  # fmt: skip
-    placed = "" if key[2] == "strided" else f" {key[2]}"
+def _row(key: tuple[Any, ...], cases: list[str], lines: list[dict[str, Any]]) -> str:
+    nics, rounds, size, group, placement = key
+    by_case = {name: [line for line in lines if line["case"] == name] for name in ("mrc", *cases)}
+    time, slowest, rate = (_mean(by_case["mrc"], what) for what in ("group_us", "slowest_us", "of_line_rate"))
+    trimmed = _mean(by_case["mrc"], "trimmed")
+    longer = [
+        f"{100 * (_mean(by_case[name], 'group_us') / time - 1):+.0f} %" if by_case[name] else "" for name in cases
+    ]
+    placed = "" if placement == "strided" else f", {placement}"
     return (
-        f"| {key[0]:,} | {key[1]}{placed}, {key[3]} x {key[4]} | {name} | {len(mine)} | {mean['group_us']:.1f} "
-        f"| {mean['slowest_us']:.1f} | {mean['gbps']:.0f} | {100 * mean['of_line_rate']:.0f} % "
-        f"| {100 * (mean['group_us'] / mrc - 1):+.0f} % |"
+        f"| {nics:,} | {group}{placed} | {rounds} x {size} | {time:.1f} | {slowest:.1f} | {100 * rate:.0f} % "
+        f"| {trimmed:,.0f} | {' | '.join(longer)} |"
     )
+
+
+def _mean(lines: list[dict[str, Any]], what: str) -> float:
+    return float(np.mean([line[what] for line in lines])) if lines else np.nan
 
 
 def main() -> None:
@@ -153,10 +163,14 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], choices=[case.name for case in CASES])
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--table", type=Path, help="print the table of these figures, lines of --json")
+    parser.add_argument("--write", action="store_true", help="put the table of --table into docs/published.md")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if options.table:
-        print("\n".join(table([json.loads(line) for line in options.table.read_text().splitlines()])))
+        told = "\n".join(table([json.loads(line) for line in options.table.read_text().splitlines()]))
+        print(told)
+        if options.write:
+            put(PAGE, "expert_parallel", told)
         return
     lines = []
     for case in [case for case in CASES if not options.only or case.name in options.only]:
