@@ -31,6 +31,8 @@ COMPILED = {"kernel", "rare_kernel", "entry"}
 CALLED_FROM_OUTSIDE = {
     "on_end": "Numba's compile listener",
     "on_start": "Numba's compile listener",
+    "get_pointer_to_function": "Numba, once it has compiled a kernel",
+    "set_env": "Numba, once it has compiled a kernel",
     "list_commands": "click, to order the commands of --help",
     "format_commands": "click, to print the commands of --help",
     "ack_cq_events": "users of the application API, as mrc_ack_cq_events",

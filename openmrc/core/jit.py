@@ -24,8 +24,10 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast
 import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import njit, typeof, types
-from numba.core import cgutils, event
+from numba.core import cgutils, event, itanium_mangler
 from numba.core import config as _config
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 from numba.extending import intrinsic, overload, register_jitable
 
 P = ParamSpec("P")
@@ -34,12 +36,93 @@ R = TypeVar("R")
 
 config: Any = _config  # its attributes are made at import, unseen by type checkers
 
+
+class _KernelCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
+    """What was compiled of a kernel: linked into the entries that reach it, never machine code by itself.
+
+    Numba would optimise and emit every kernel along with everything below it: what lies deep, once a level of calls.
+    """
+
+    def finalize(self) -> None:
+        """Leave linking and optimising to the entries."""
+        self._finalized = True
+
+    @property
+    def defined(self) -> list[Any]:
+        """The functions that are not only declared: the kernel."""
+        return [function for function in self._final_module.functions if not function.is_declaration]
+
+    def get_pointer_to_function(self, _name: str) -> int:
+        """Return null: Python never calls it."""
+        return 0
+
+    @property
+    def codegen(self) -> Any:
+        """Stand in for the holder of environments: they belong to loaded code, and this is loaded nowhere."""
+        return self
+
+    def set_env(self, _name: str, _environment: Any) -> None:
+        """Do nothing, see `codegen`."""
+
+
+class _EntryCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
+    """What was compiled of an entry: linked with every kernel that it reaches, optimised as one."""
+
+    def finalize(self) -> None:
+        """Link, optimise and load."""
+        reached = _reached(self)
+        self._linking_libraries = [library for library in reached if not isinstance(library, _KernelCode)]
+        kernels = [library for library in reached if isinstance(library, _KernelCode)]
+        names = [function.name for library in kernels for function in library.defined]
+        for library in kernels:
+            self._final_module.link_in(library._final_module, preserve=True)
+        for name in names:  # nobody else calls them: LLVM may drop what is unused, of them and of their arguments
+            self._final_module.get_function(name).linkage = "internal"
+        super().finalize()  # type: ignore[no-untyped-call,unused-ignore]
+
+
+def _reached(code: Any) -> dict[Any, None]:
+    """Return the libraries that an entry calls, and those that their kernels call, each once."""
+    found: dict[Any, None] = {}
+    waiting = list(code._linking_libraries)
+    while waiting:
+        library = waiting.pop()
+        if library not in found:
+            found[library] = None
+            waiting.extend(library._linking_libraries if isinstance(library, _KernelCode) else ())
+    return found
+
+
+def _symbol(name: str, _types: Any, *, abi_tags: Any = (), uid: int | None = None) -> str:
+    """Return the symbol of a kernel, by number: Numba's spells out the rows of all tables, which is kilobytes."""
+    return str(itanium_mangler.mangle(name, (), uid=uid))  # type: ignore[no-untyped-call,unused-ignore]
+
+
+class _EntryCompiler(Compiler):  # type: ignore[misc,unused-ignore]
+    code: Any = _EntryCode
+
+    def compile_extra(self, func: Any) -> Any:
+        self.state.library = self.code(self.state.targetctx.codegen(), func.__qualname__)
+        self.state.library.enable_object_caching()
+        return super().compile_extra(func)  # type: ignore[no-untyped-call,unused-ignore]
+
+
+class _KernelCompiler(_EntryCompiler):
+    code = _KernelCode
+
+    def compile_extra(self, func: Any) -> Any:
+        self.state.targetctx.mangler = _symbol
+        return super().compile_extra(func)
+
+
 # numpy error model: no ZeroDivisionError branch in every division.
 # _nrt=False: a kernel that allocates does not compile.
 _OPTIONS: Any = {"error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
 # The tables travel as one argument per array field, over a hundred machine words; a call that is not
 # inlined copies them all. Inlining made the joined endpoints of bench/engine_pair.py 8 times faster.
-_INLINED: Any = {**_OPTIONS, "forceinline": True}
+# Not inlined must be said: a callee inherits what it does not say itself.
+_CALLED: Any = {**_OPTIONS, "forceinline": False, "pipeline_class": _KernelCompiler}
+_INLINED: Any = {**_CALLED, "forceinline": True}
 
 KEPT_CACHES = 4  # digests kept beside the current one: several checkouts may share a home directory
 COMPILED_FOLDERS = ("core", "wire", "engine", "live", "sim")  # where kernels may stand
@@ -62,14 +145,14 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
 
 def rare_kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Let entries call `function`, not inlined: for what packets seldom reach, so that compiled code stays small."""
-    return register_jitable(**_OPTIONS)(function)  # type: ignore[no-any-return,unused-ignore]
+    return register_jitable(**_CALLED)(function)  # type: ignore[no-any-return,unused-ignore]
 
 
 def entry(function: Callable[P, R]) -> Entry[P, R]:
     """Compile a function that Python calls; it runs without the GIL and is cached by all sources."""
     outer, config.CACHE_DIR = config.CACHE_DIR, str(cache_dir())
     try:
-        compiled = njit(cache=True, nogil=True, **_OPTIONS)(function)
+        compiled = njit(cache=True, nogil=True, pipeline_class=_EntryCompiler, **_OPTIONS)(function)
         _entries.add(compiled)
         return cast("Entry[P, R]", compiled)
     finally:
