@@ -76,8 +76,10 @@ class _EntryCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
         names = [function.name for library in kernels for function in library.defined]
         for library in kernels:
             self._final_module.link_in(library._final_module, preserve=True)
-        for name in names:  # nobody else calls them: LLVM may drop what is unused, of them and of their arguments
-            self._final_module.get_function(name).linkage = "internal"
+        for function in map(self._final_module.get_function, names):
+            function.linkage = "internal"  # nobody else calls it: LLVM may drop it, or arguments that it does not use
+            if not any(b"alwaysinline" in attributes for attributes in function.attributes):
+                function.add_function_attribute("noinline")
         super().finalize()  # type: ignore[no-untyped-call,unused-ignore]
 
 
@@ -144,7 +146,7 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def rare_kernel(function: Callable[P, R]) -> Callable[P, R]:
-    """Let entries call `function`, not inlined: for what packets seldom reach, so that compiled code stays small."""
+    """Let entries call `function`, never inlined: for what packets seldom reach, so that compiled code stays small."""
     return register_jitable(**_CALLED)(function)  # type: ignore[no-any-return,unused-ignore]
 
 

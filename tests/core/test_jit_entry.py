@@ -1,0 +1,58 @@
+"""An entry holds every kernel that it reaches, by whatever way, and keeps what is rare apart."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+from openmrc.core.jit import entry, kernel, rare_kernel
+from openmrc.core.rows import Int, Table, table
+
+
+class Counter:
+    total: Int
+
+
+class State(NamedTuple):
+    counters: Table[Counter]
+
+
+@rare_kernel
+def add_seldom(state: State, by: int) -> None:
+    state.counters[0].total += by
+
+
+@kernel
+def add_often(state: State, by: int) -> None:
+    if by > 2:
+        add_seldom(state, by)
+    state.counters[0].total += 1
+
+
+@kernel
+def add_twice(state: State, by: int) -> None:
+    add_often(state, by)
+    add_often(state, by + 1)
+
+
+@entry
+def add(state: State, by: int) -> int:
+    add_seldom(state, by)  # before and after its other callers
+    add_twice(state, by)
+    add_seldom(state, by)
+    return state.counters[0].total
+
+
+def test_kernels_are_reached_through_each_other_in_any_order() -> None:
+    compiled, interpreted = State(table(Counter, 1)), State(table(Counter, 1))
+    for by in (1, 2, 3):
+        assert add(compiled, by) == add.py_func(interpreted, by)
+        assert compiled.counters[0].total == interpreted.counters[0].total
+
+
+def test_a_rare_kernel_is_called_also_where_inlined_kernels_reach_it() -> None:
+    add(State(table(Counter, 1)), 1)
+    (overload,) = cast(Any, add).overloads.values()
+    code = overload.library._get_module_for_linking()
+    defined = [function.name for function in code.functions if not function.is_declaration]
+    assert any("add_seldom" in name for name in defined)
+    assert not any("add_often" in name or "add_twice" in name for name in defined)
