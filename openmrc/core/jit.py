@@ -71,16 +71,23 @@ class _EntryCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
     def finalize(self) -> None:
         """Link, optimise and load."""
         reached = _reached(self)
-        self._linking_libraries = [library for library in reached if not isinstance(library, _KernelCode)]
         kernels = [library for library in reached if isinstance(library, _KernelCode)]
-        names = [function.name for library in kernels for function in library.defined]
         for library in kernels:
             self._final_module.link_in(library._final_module, preserve=True)
-        for function in map(self._final_module.get_function, names):
-            function.linkage = "internal"  # nobody else calls it: LLVM may drop it, or arguments that it does not use
+        for name in (function.name for library in kernels for function in library.defined):
+            function = self._final_module.get_function(name)
+            function.linkage = "linkonce_odr"
             if not any(b"alwaysinline" in attributes for attributes in function.attributes):
                 function.add_function_attribute("noinline")
+        self._linking_libraries = [library for library in reached if library not in kernels]
         super().finalize()  # type: ignore[no-untyped-call,unused-ignore]
+
+    def _optimize_final_module(self) -> None:
+        """Hide what was linked first: LLVM may then drop it, or arguments that it does not use."""
+        for function in self._final_module.functions:
+            if function.linkage == llvm.Linkage.linkonce_odr:
+                function.linkage = "internal"
+        super()._optimize_final_module()  # type: ignore[no-untyped-call,unused-ignore]
 
 
 def _reached(code: Any) -> dict[Any, None]:
