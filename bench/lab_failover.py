@@ -9,6 +9,7 @@ quiet   the same over as long a time before each pull: what the machine does to 
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -42,6 +43,7 @@ def cables_on_the_way(breaker: Breaker) -> list[tuple[str, list[Cable]]]:
 
 
 def main() -> None:
+    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(2))  # so that a cable is pulled when it shall be
     numbers = [int(word) for word in sys.argv[1:] if word.isdigit()]
     kinds = [word for word in sys.argv[1:] if not word.isdigit()] or ["mrc", "mptcp", "tcp"]
     with lifetime.held(FABRIC, NAME):

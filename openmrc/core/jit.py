@@ -1,4 +1,4 @@
-"""The only module that imports Numba.
+"""What compiles: with `linking` and `memory` beside it the only modules that import Numba.
 
 A *kernel* is a plain Python function that compiled code may call; called from Python it stays
 plain Python, so tests, coverage and pdb see it. An *entry* is a function that Python calls and
@@ -22,13 +22,12 @@ from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 import llvmlite.binding as llvm
-from llvmlite import ir
 from numba import njit, typeof, types
-from numba.core import cgutils, event, itanium_mangler
 from numba.core import config as _config
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
+from numba.core import event
 from numba.extending import intrinsic, overload, register_jitable
+
+from openmrc.core.linking import EntryCompiler, KernelCompiler
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -37,101 +36,14 @@ R = TypeVar("R")
 config: Any = _config  # its attributes are made at import, unseen by type checkers
 
 
-class _KernelCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
-    """What was compiled of a kernel: linked into the entries that reach it, never machine code by itself.
-
-    Numba would optimise and emit every kernel along with everything below it: what lies deep, once a level of calls.
-    """
-
-    def finalize(self) -> None:
-        """Leave linking and optimising to the entries."""
-        self._finalized = True
-
-    @property
-    def defined(self) -> list[Any]:
-        """The functions that are not only declared: the kernel."""
-        return [function for function in self._final_module.functions if not function.is_declaration]
-
-    def get_pointer_to_function(self, _name: str) -> int:
-        """Return null: Python never calls it."""
-        return 0
-
-    @property
-    def codegen(self) -> Any:
-        """Stand in for the holder of environments: they belong to loaded code, and this is loaded nowhere."""
-        return self
-
-    def set_env(self, _name: str, _environment: Any) -> None:
-        """Do nothing, see `codegen`."""
-
-
-class _EntryCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
-    """What was compiled of an entry: linked with every kernel that it reaches, optimised as one."""
-
-    def finalize(self) -> None:
-        """Link, optimise and load."""
-        reached = _reached(self)
-        kernels = [library for library in reached if isinstance(library, _KernelCode)]
-        for library in kernels:
-            self._final_module.link_in(library._final_module, preserve=True)
-        for name in (function.name for library in kernels for function in library.defined):
-            function = self._final_module.get_function(name)
-            function.linkage = "linkonce_odr"
-            if not any(b"alwaysinline" in attributes for attributes in function.attributes):
-                function.add_function_attribute("noinline")
-        self._linking_libraries = [library for library in reached if library not in kernels]
-        super().finalize()  # type: ignore[no-untyped-call,unused-ignore]
-
-    def _optimize_final_module(self) -> None:
-        """Hide what was linked first: LLVM may then drop it, or arguments that it does not use."""
-        for function in self._final_module.functions:
-            if function.linkage == llvm.Linkage.linkonce_odr:
-                function.linkage = "internal"
-        super()._optimize_final_module()  # type: ignore[no-untyped-call,unused-ignore]
-
-
-def _reached(code: Any) -> dict[Any, None]:
-    """Return the libraries that an entry calls, and those that their kernels call, each once."""
-    found: dict[Any, None] = {}
-    waiting = list(code._linking_libraries)
-    while waiting:
-        library = waiting.pop()
-        if library not in found:
-            found[library] = None
-            waiting.extend(library._linking_libraries if isinstance(library, _KernelCode) else ())
-    return found
-
-
-def _symbol(name: str, _types: Any, *, abi_tags: Any = (), uid: int | None = None) -> str:
-    """Return the symbol of a kernel, by number: Numba's spells out the rows of all tables, which is kilobytes."""
-    return str(itanium_mangler.mangle(name, (), uid=uid))  # type: ignore[no-untyped-call,unused-ignore]
-
-
-class _EntryCompiler(Compiler):  # type: ignore[misc,unused-ignore]
-    code: Any = _EntryCode
-
-    def compile_extra(self, func: Any) -> Any:
-        self.state.library = self.code(self.state.targetctx.codegen(), func.__qualname__)
-        self.state.library.enable_object_caching()
-        return super().compile_extra(func)  # type: ignore[no-untyped-call,unused-ignore]
-
-
-class _KernelCompiler(_EntryCompiler):
-    code = _KernelCode
-
-    def compile_extra(self, func: Any) -> Any:
-        self.state.targetctx.mangler = _symbol
-        return super().compile_extra(func)
-
-
 # numpy error model: no ZeroDivisionError branch in every division.
 # _nrt=False: a kernel that allocates does not compile.
 _OPTIONS: Any = {"error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
 # The tables travel as one argument per array field, over a hundred machine words; a call that is not
 # inlined copies them all. Inlining made the joined endpoints of bench/engine_pair.py 8 times faster.
 # Not inlined must be said: a callee inherits what it does not say itself.
-_CALLED: Any = {**_OPTIONS, "forceinline": False, "pipeline_class": _KernelCompiler}
-_INLINED: Any = {**_CALLED, "forceinline": True}
+_CALLED: Any = {**_OPTIONS, "forceinline": False, "pipeline_class": KernelCompiler}
+INLINED: Any = {**_CALLED, "forceinline": True}
 
 KEPT_CACHES = 4  # digests kept beside the current one: several checkouts may share a home directory
 COMPILED_FOLDERS = ("core", "wire", "engine", "live", "sim")  # where kernels may stand
@@ -149,7 +61,7 @@ class Entry(Protocol[P, R_co]):
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Let entries compile `function` into themselves; called from Python it stays plain Python."""
-    return register_jitable(**_INLINED)(function)  # type: ignore[no-any-return,unused-ignore]
+    return register_jitable(**INLINED)(function)  # type: ignore[no-any-return,unused-ignore]
 
 
 def rare_kernel(function: Callable[P, R]) -> Callable[P, R]:
@@ -161,7 +73,7 @@ def entry(function: Callable[P, R]) -> Entry[P, R]:
     """Compile a function that Python calls; it runs without the GIL and is cached by all sources."""
     outer, config.CACHE_DIR = config.CACHE_DIR, str(cache_dir())
     try:
-        compiled = njit(cache=True, nogil=True, pipeline_class=_EntryCompiler, **_OPTIONS)(function)
+        compiled = njit(cache=True, nogil=True, pipeline_class=EntryCompiler, **_OPTIONS)(function)
         _entries.add(compiled)
         return cast("Entry[P, R]", compiled)
     finally:
@@ -185,7 +97,7 @@ def external(library: str | None, symbol: str, returns: str, *takes: str) -> Cal
     def call(*args: int) -> int:
         return int(interpreted(*args))
 
-    overload(call, inline="never", jit_options=_INLINED)(lambda *args: lambda *args: compiled(*args))
+    overload(call, inline="never", jit_options=INLINED)(lambda *args: lambda *args: compiled(*args))
     return call
 
 
@@ -224,69 +136,9 @@ def pinning(sample: Any) -> tuple[Callable[[Any, int], None], Callable[[int], An
     def at(address: int) -> Any:
         return held[address]
 
-    overload(pin, jit_options=_INLINED)(lambda value, address: lambda value, address: store(value, address))
-    overload(at, jit_options=_INLINED)(lambda address: lambda address: load(address))
+    overload(pin, jit_options=INLINED)(lambda value, address: lambda value, address: store(value, address))
+    overload(at, jit_options=INLINED)(lambda address: lambda address: load(address))
     return pin, at
-
-
-def prefetch(address: int) -> None:
-    """Ask for the cache line at a memory address, from kernels; reading it later then does not wait.
-
-    Any address may be asked for: nothing is read that a program could notice.
-    """
-
-
-def load_be64(address: int) -> int:
-    """Return the eight bytes at a memory address, of any alignment, as a signed big-endian number."""
-    return int.from_bytes(ctypes.string_at(int(address), 8), "big", signed=True)
-
-
-def store_be32(address: int, word: int) -> None:
-    """Write the low 32 bits of a number at a memory address, of any alignment, in big-endian order."""
-    ctypes.memmove(int(address), (int(word) & 0xFFFFFFFF).to_bytes(4, "big"), 4)
-
-
-_BYTE, _WORD, _LONG = (ir.IntType(bits) for bits in (8, 32, 64))
-
-
-def _intrinsics() -> tuple[Any, Any, Any]:
-    """Return what compiled code does for the three functions above: one instruction each."""
-    get_function: Any = cgutils.get_or_insert_function
-
-    @intrinsic  # type: ignore[misc,unused-ignore]
-    def ahead(_context: Any, address: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            pointer = builder.inttoptr(arguments[0], _BYTE.as_pointer())
-            kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), _WORD, _WORD, _WORD])
-            read, keep, data = _WORD(0), _WORD(3), _WORD(1)
-            builder.call(get_function(builder.module, kind, "llvm.prefetch.p0i8"), [pointer, read, keep, data])
-            return context.get_dummy_value()
-
-        return types.void(address), emit
-
-    @intrinsic  # type: ignore[misc,unused-ignore]
-    def load(_context: Any, address: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.bswap(builder.load(builder.inttoptr(arguments[0], _LONG.as_pointer()), align=1))
-
-        return types.int64(address), emit
-
-    @intrinsic  # type: ignore[misc,unused-ignore]
-    def store(_context: Any, address: Any, word: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            swapped = builder.bswap(builder.trunc(arguments[1], _WORD))
-            builder.store(swapped, builder.inttoptr(arguments[0], _WORD.as_pointer()), align=1)
-            return context.get_dummy_value()
-
-        return types.void(address, types.int64), emit
-
-    return ahead, load, store
-
-
-_ahead, _load, _store = _intrinsics()
-overload(prefetch, jit_options=_INLINED)(lambda address: lambda address: _ahead(address))
-overload(load_be64, jit_options=_INLINED)(lambda address: lambda address: _load(address))
-overload(store_be32, jit_options=_INLINED)(lambda address, word: lambda address, word: _store(address, word))
 
 
 class Generic(Protocol[P, R_co]):
@@ -317,7 +169,7 @@ def generic(function: Callable[P, R]) -> Generic[P, R]:
 
         return add
 
-    choose = overload(call, inline="never", jit_options=_INLINED)
+    choose = overload(call, inline="never", jit_options=INLINED)
     choose(lambda *args: leading_to(variants[args[0].instance_class]))
     call.__name__, call.__doc__ = function.__name__, function.__doc__  # not `wraps`: Numba would read the signature
     call.variant = variant  # type: ignore[attr-defined]

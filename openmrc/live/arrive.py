@@ -7,7 +7,8 @@ whether a switch marked or trimmed it.
 
 from __future__ import annotations
 
-from openmrc.core.jit import kernel, prefetch
+from openmrc.core.jit import kernel
+from openmrc.core.memory import prefetch
 from openmrc.engine.endpoint import receive
 from openmrc.engine.tables import NONE, Engine
 from openmrc.live import capture, fates

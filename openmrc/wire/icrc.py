@@ -24,7 +24,8 @@ import numpy as np
 from isal import isal_zlib
 from numpy.typing import NDArray
 
-from openmrc.core.jit import external, kernel, load_be64, store_be32
+from openmrc.core.jit import external, kernel
+from openmrc.core.memory import load_be64, store_be32
 from openmrc.errors import MisuseError
 from openmrc.wire.codec import Bytes
 from openmrc.wire.codes import UDP_PORT

@@ -15,7 +15,8 @@ from typing import Any, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.core.jit import kernel, load_be64, store_be32
+from openmrc.core.jit import kernel
+from openmrc.core.memory import load_be64, store_be32
 from openmrc.wire.codes import Opcode
 from openmrc.wire.headers import BTH, NEEDED_OF_A_TRIMMED_PACKET, STACKS, WITH_PAYLOAD, Field, Header, length, stack
 from openmrc.wire.packet import Packet

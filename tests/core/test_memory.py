@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openmrc.core.jit import entry, load_be64, prefetch, store_be32
+from openmrc.core.jit import entry
+from openmrc.core.memory import load_be64, prefetch, store_be32
 from openmrc.wire.codec import Bytes
 
 

@@ -1,0 +1,73 @@
+"""Words at memory addresses, for kernels: one instruction each where compiled, plain Python where not."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, overload
+
+from openmrc.core.jit import INLINED
+
+
+def prefetch(address: int) -> None:
+    """Ask for the cache line at a memory address, from kernels; reading it later then does not wait.
+
+    Any address may be asked for: nothing is read that a program could notice.
+    """
+
+
+def load_be64(address: int) -> int:
+    """Return the eight bytes at a memory address, of any alignment, as a signed big-endian number."""
+    return int.from_bytes(ctypes.string_at(int(address), 8), "big", signed=True)
+
+
+def store_be32(address: int, word: int) -> None:
+    """Write the low 32 bits of a number at a memory address, of any alignment, in big-endian order."""
+    ctypes.memmove(int(address), (int(word) & 0xFFFFFFFF).to_bytes(4, "big"), 4)
+
+
+_BYTE, _WORD, _LONG = (ir.IntType(bits) for bits in (8, 32, 64))
+
+
+def _intrinsics() -> tuple[Any, Any, Any]:
+    """Return what compiled code does for the three functions above: one instruction each."""
+    get_function: Any = cgutils.get_or_insert_function
+
+    @intrinsic  # type: ignore[misc,unused-ignore]
+    def ahead(_context: Any, address: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer = builder.inttoptr(arguments[0], _BYTE.as_pointer())
+            kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), _WORD, _WORD, _WORD])
+            read, keep, data = _WORD(0), _WORD(3), _WORD(1)
+            builder.call(get_function(builder.module, kind, "llvm.prefetch.p0i8"), [pointer, read, keep, data])
+            return context.get_dummy_value()
+
+        return types.void(address), emit
+
+    @intrinsic  # type: ignore[misc,unused-ignore]
+    def load(_context: Any, address: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.bswap(builder.load(builder.inttoptr(arguments[0], _LONG.as_pointer()), align=1))
+
+        return types.int64(address), emit
+
+    @intrinsic  # type: ignore[misc,unused-ignore]
+    def store(_context: Any, address: Any, word: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            swapped = builder.bswap(builder.trunc(arguments[1], _WORD))
+            builder.store(swapped, builder.inttoptr(arguments[0], _WORD.as_pointer()), align=1)
+            return context.get_dummy_value()
+
+        return types.void(address, types.int64), emit
+
+    return ahead, load, store
+
+
+_ahead, _load, _store = _intrinsics()
+overload(prefetch, jit_options=INLINED)(lambda address: lambda address: _ahead(address))
+overload(load_be64, jit_options=INLINED)(lambda address: lambda address: _load(address))
+overload(store_be32, jit_options=INLINED)(lambda address, word: lambda address, word: _store(address, word))
