@@ -16,7 +16,8 @@ def settings_for(ports: Ports, mtu: int) -> Settings:
 
     A train of packets on one EV is one message, and two go in one system call: an EV is kept that long.
     The window is bounded by what the peer's socket buffers hold. Round trips between processes are
-    tens of microseconds of scheduling, not of wire; thousands, when a processor is busy elsewhere.
+    tens of microseconds of scheduling, not of wire; thousands, when a processor is busy elsewhere. Where
+    nothing is trimmed a lost packet may have met a full buffer: a path is left when two are lost in a row.
     """
     train = min(TRAIN, TRAIN_BYTES // (mtu + LONGEST_HEADER + 8)) if ports.segmentation else TRAIN // 4
     return Settings(
@@ -28,6 +29,7 @@ def settings_for(ports: Ports, mtu: int) -> Settings:
         sack_threshold=128 * 1024,
         ev_burst=2 * train,
         loss_delay_floor_us=1_000.0,
+        loss_threshold=2,
         reverse_probe_interval_us=5_000.0,
         timestamp_unit=1,
         initial_cwnd=1 << 20,
