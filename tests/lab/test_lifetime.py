@@ -73,9 +73,10 @@ def test_a_lab_that_was_killed_half_way_can_be_removed(lab_name: str, tmp_path: 
 
 
 HOLD = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from openmrc.lab import lifetime
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the shell that runs the tests ignores it
 with lifetime.held(Path(sys.argv[1]), sys.argv[2]):
     print("up", flush=True)
     time.sleep(600)
