@@ -2,6 +2,8 @@
 
 Left to itself Numba optimises each function along with all that it calls and emits machine code of it, so a kernel ten
 calls below an entry is optimised ten times.
+
+Numba has no types: where one of its classes is extended or called, type checkers are told so line by line.
 """
 
 from __future__ import annotations

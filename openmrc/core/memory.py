@@ -34,7 +34,10 @@ _BYTE, _WORD, _LONG = (ir.IntType(bits) for bits in (8, 32, 64))
 
 
 def _intrinsics() -> tuple[Any, Any, Any]:
-    """Return what compiled code does for the three functions above: one instruction each."""
+    """Return what compiled code does for the three functions above: one instruction each.
+
+    To type checkers an intrinsic takes the compiler's context too, and its decorator has no type.
+    """
     get_function: Any = cgutils.get_or_insert_function
 
     @intrinsic  # type: ignore[misc,unused-ignore]

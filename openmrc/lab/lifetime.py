@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from openmrc.errors import MrcError
 from openmrc.fabric.description import load
@@ -66,47 +66,34 @@ def held(fabric: Path, name: str, trimming: bool = True) -> Iterator[record.Reco
     What is left of a predecessor of this name that was killed goes first. For programs that own the name.
     """
     namespaces.require_root()
-    with _ended_by_signals():
+    with _answering(_ENDING, _end):
         if namespaces.of_lab(name) or name in record.recorded():
             down(name)
         written = up(fabric, name, trimming)
         try:
             yield written
         finally:
-            with _deaf():
+            with _answering((*_ENDING, signal.SIGINT), signal.SIG_IGN):  # a second signal does not stop the clean-up
                 down(name)
 
 
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the block as an exception would; in the main thread, others get no signals."""
-
-    def end(number: int, _: object) -> None:
-        raise SystemExit(_SIGNALLED + number)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, end) for number in _ENDING}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _end(number: int, _: object) -> NoReturn:
+    """End the block that a signal interrupts as an exception would."""
+    raise SystemExit(_SIGNALLED + number)
 
 
 @contextmanager
-def _deaf() -> Iterator[None]:
-    """Finish what cleans up even if a second signal comes."""
+def _answering(numbers: Iterable[signal.Signals], handler: Any) -> Iterator[None]:
+    """Answer signals so during a block; in the main thread, others get no signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (*_ENDING, signal.SIGINT)}
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, handler_before in before.items():
+            signal.signal(number, handler_before)
 
 
 def up_now() -> list[dict[str, Any]]:

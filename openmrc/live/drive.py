@@ -63,7 +63,8 @@ def drive(at: int, mode: int, what: int) -> int:
     engine = pins.engine_at(at)
     wires = pins.wires_at(at)
     nic = wires.nic[0]
-    ready = ALL_READY if mode == Mode.STAY or mode == Mode.WAIT else 0
+    looks = mode == Mode.STAY or mode == Mode.WAIT
+    ready = ALL_READY if looks else 0
     if mode == Mode.POST and desk.hand_in(wires, what):
         return DONE
     if mode == Mode.WAIT and not _may_wait(wires):
@@ -73,7 +74,6 @@ def drive(at: int, mode: int, what: int) -> int:
         if mode == Mode.STAY:
             nic.sleeps_until = 0
             nic.turns += 1
-        looks = mode == Mode.STAY or mode == Mode.WAIT
         ready = _turn(engine, wires, ready, _batch(wires, mode), looks)
         verdict = _verdict(engine, wires, mode, what)
         due = nic.wake_at

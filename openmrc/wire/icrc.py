@@ -22,12 +22,11 @@ import zlib
 
 import numpy as np
 from isal import isal_zlib
-from numpy.typing import NDArray
 
 from openmrc.core.jit import external, kernel
 from openmrc.core.memory import load_be64, store_be32
 from openmrc.errors import MisuseError
-from openmrc.wire.codec import Bytes
+from openmrc.wire.codec import Bytes, Words
 from openmrc.wire.codes import UDP_PORT
 from openmrc.wire.ip import IPV4_LENGTH, IPV6_LENGTH, PROTOCOL_UDP, UDP_LENGTH, Address
 from openmrc.wire.layout import ICRC_LENGTH
@@ -35,7 +34,6 @@ from openmrc.wire.layout import ICRC_LENGTH
 # crc32(crc so far, address, bytes): the convention of zlib, with carry-less multiplication.
 crc32 = external(isal_zlib.__file__, "crc32_gzip_refl", "uint32", "uint32", "int64", "int64")
 
-Words = NDArray[np.int64]
 _MASKED_LOCAL_HEADER = b"\xff" * 8
 _MASKED_BTH_BYTE = 4
 _DONT_FRAGMENT = 0x4000
