@@ -67,11 +67,15 @@ def _algorithm(engine: Engine, peer: int) -> int:
 
 @kernel
 def _smooth(engine: Engine, peer: int, rtt: int) -> None:
-    # RFC 6298 (2.2, 2.3)
+    # RFC 6298 (2.2, 2.3), but an answer that is faster than usual hardly makes the peer's answers less certain:
+    # else the end of a pause would double the time until a loss is seen.
     row = engine.peers[peer]
     if row.srtt == 0:
         row.srtt = rtt
         row.rttvar = rtt >> 1
         return
-    row.rttvar += (abs(row.srtt - rtt) - row.rttvar) >> 2
+    surprise = (abs(row.srtt - rtt) - row.rttvar) >> 2
+    if rtt < row.srtt and surprise > 0:
+        surprise >>= 3
+    row.rttvar += surprise
     row.srtt += (rtt - row.srtt) >> 3

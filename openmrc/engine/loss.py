@@ -102,6 +102,14 @@ def requeue(engine: Engine, qp: int, psn: int) -> None:
 
 
 @kernel
+def retract(engine: Engine, qp: int, size: int) -> None:
+    """Count `size` bytes as in flight again: they had arrived, and the responder's count releases them once more."""
+    row = engine.qps[qp]
+    row.inflight += size
+    engine.peers[row.peer].inflight += size
+
+
+@kernel
 def release(engine: Engine, qp: int, size: int) -> None:
     """Take `size` bytes out of flight; the count never goes below zero."""
     row = engine.qps[qp]

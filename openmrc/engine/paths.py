@@ -47,6 +47,8 @@ def begin(engine: Engine, now: int, qp: int, active_per_lane: int, min_active: i
     row.min_active_evs = min_active
     row.lane_cursor = row.qpn % row.lane_count
     row.control_lane = row.lane_cursor
+    row.heard_lane = row.lane_cursor
+    row.heard_ports = 0
     row.burst_left = 0
     row.probe_deadline = NEVER
     for index in range(row.lane_base, row.lane_base + row.lane_count):

@@ -55,10 +55,13 @@ def tracked_psns(engine: Engine, qp: int) -> int:
 def wants_to_send(engine: Engine, qp: int) -> bool:
     """Whether a data packet could leave, windows of the path aside (the states Active and Ready of Figure 4)."""
     row = engine.qps[qp]
-    if row.state != QpState.RTS:
-        return False
-    if row.lost_count > 0 or row.solicit_psn != NONE:
-        return True
+    return row.state == QpState.RTS and (row.lost_count > 0 or row.solicit_psn != NONE or has_new(engine, qp))
+
+
+@kernel
+def has_new(engine: Engine, qp: int) -> bool:
+    """Whether the windows of the responder allow a packet that was never sent, and there is one."""
+    row = engine.qps[qp]
     if row.message_current == row.message_tail or row.next_psn >= window_end(engine, qp):
         return False
     if row.packets_cut > 0:

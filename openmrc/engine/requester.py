@@ -7,7 +7,7 @@ path (QPCC) hold for both.
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import MSN_BITS, PSN_BITS
 from openmrc.engine import acks, clock, congestion, loss, probes, scheduler, spray, timers
-from openmrc.engine.queue_pairs import nominal_size, wants_to_send, window_end
+from openmrc.engine.queue_pairs import has_new, nominal_size, wants_to_send, window_end
 from openmrc.engine.tables import NONE, Engine, SentState
 from openmrc.units import NEVER
 from openmrc.wire.codes import Opcode, TrafficClass
@@ -63,7 +63,8 @@ def _from_peer(engine: Engine, now: int, peer: int, free_ports: int, packet: int
         if not wants_to_send(engine, qp):
             scheduler.drop_front_qp(engine, peer)
             continue
-        size = _next_size(engine, qp)
+        repeats = _repeats(engine, qp, free_ports)
+        size = _next_size(engine, qp, repeats)
         if not congestion.may_send(engine, peer, size):
             return BLOCKED
         row = engine.qps[qp]
@@ -71,7 +72,7 @@ def _from_peer(engine: Engine, now: int, peer: int, free_ports: int, packet: int
             row.deficit += nominal_size(row.path_mtu)
             scheduler.turn_qps(engine, peer)
             continue
-        if _send(engine, now, qp, free_ports, packet):
+        if _send(engine, now, qp, free_ports, packet, repeats):
             row.deficit = max(row.deficit - size, 0)
             return SENT
         outcome = NO_PATH
@@ -80,12 +81,23 @@ def _from_peer(engine: Engine, now: int, peer: int, free_ports: int, packet: int
 
 
 @kernel
-def _next_size(engine: Engine, qp: int) -> int:
+def _repeats(engine: Engine, qp: int, free_ports: int) -> bool:
+    """Whether a lost packet is next; while only the port it was lost on is free, new data may go there instead."""
+    row = engine.qps[qp]
+    if row.lost_count == 0:
+        return False
+    sent = engine.sent[row.sent_base + (_oldest_lost(engine, qp) & row.sent_mask)]
+    others = spray.other_ports(engine, qp, sent.ev)
+    return others == 0 or others & free_ports != 0 or not has_new(engine, qp)
+
+
+@kernel
+def _next_size(engine: Engine, qp: int, repeats: bool) -> int:
     """Return the nominal size of the packet `_send` would send."""
     row = engine.qps[qp]
     if row.solicit_psn != NONE:
         return nominal_size(_sent(engine, qp, row.solicit_psn))
-    if row.lost_count > 0:
+    if repeats:
         return nominal_size(_sent(engine, qp, _oldest_lost(engine, qp)))
     message = engine.messages[row.message_base + (row.message_current & row.message_mask)]
     return nominal_size(min(row.path_mtu, message.length - row.packets_cut * row.path_mtu))
@@ -106,11 +118,11 @@ def _oldest_lost(engine: Engine, qp: int) -> int:
 
 
 @kernel
-def _send(engine: Engine, now: int, qp: int, free_ports: int, packet: int) -> bool:
+def _send(engine: Engine, now: int, qp: int, free_ports: int, packet: int, repeats: bool) -> bool:
     row = engine.qps[qp]
     if row.solicit_psn != NONE:
         return _solicit(engine, now, qp, free_ports, packet)
-    if row.lost_count > 0:
+    if repeats:
         return _resend(engine, now, qp, free_ports, packet)
     return _send_new(engine, now, qp, free_ports, packet)
 
@@ -193,7 +205,7 @@ def _fly(engine: Engine, now: int, qp: int, psn: int, ev: int) -> None:
         row.ack_deadline = now + row.timeout
         timers.arm(engine, qp, row.ack_deadline)
     if row.tail_deadline == NEVER and engine.params[engine.endpoints[row.endpoint].params].tail_probe == 1:
-        row.tail_deadline = now + 2 * congestion.loss_delay(engine, row.peer)
+        row.tail_deadline = now + congestion.loss_delay(engine, row.peer)
         timers.arm(engine, qp, row.tail_deadline)
 
 
@@ -285,7 +297,7 @@ def on_tail(engine: Engine, now: int, qp: int) -> None:
     row.tail_deadline = NEVER
     if row.message_head == row.message_current and row.unack_psn == row.next_psn:
         return
-    delay = 2 * congestion.loss_delay(engine, row.peer)
+    delay = congestion.loss_delay(engine, row.peer)
     quiet_since = _last_sent(engine, qp)
     if row.unack_psn < row.next_psn:
         quiet_since = max(row.heard_at, quiet_since)

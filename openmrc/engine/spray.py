@@ -10,30 +10,26 @@ from openmrc.engine import paths
 from openmrc.engine.states import EvEvent, EvState
 from openmrc.engine.tables import NONE, Engine
 
-_ANY, _OTHER_EV, _OTHER_PORT = 0, 1, 2  # how choosy a search is
-
 
 @kernel
 def choose(engine: Engine, now: int, qp: int, free_ports: int, avoid: int) -> int:
     """Return the EV row for a data packet; NONE: no usable path now.
 
-    `avoid` is the EV that a packet was lost on: better another port, whose whole plane is another, or another EV.
+    `avoid` is the EV that a packet was lost on. Its whole plane may be dead, so where other ports can be used it is
+    one of those, and waits until one is free; else it is another EV, and the same one where there is no other.
     """
     row = engine.qps[qp]
-    working = working_ports(engine, qp)
-    eligible = working & free_ports
-    others = eligible if avoid == NONE else eligible & ~(1 << engine.evs[avoid].port)
-    if row.burst_left > 0 and row.burst_ev != avoid and _goes_on(engine, row.burst_ev, others or eligible):
+    lanes = working_ports(engine, qp) & free_ports
+    if avoid != NONE:
+        others = other_ports(engine, qp, avoid)
+        if others != 0:
+            lanes &= others
+    if row.burst_left > 0 and row.burst_ev != avoid and _goes_on(engine, row.burst_ev, lanes):
         row.burst_left -= 1
         return row.burst_ev
-    choosy = _ANY if avoid == NONE else _OTHER_PORT
-    ev = NONE
-    while ev == NONE and choosy >= _ANY:
-        lanes = others if choosy == _OTHER_PORT else eligible
-        ev = _next_lane(engine, now, qp, lanes, NONE if choosy == _ANY else avoid)
-        choosy -= 1
-        if choosy == _ANY and eligible != working:
-            break  # the path it was lost on only where there is no other, not where others are busy
+    ev = _next_lane(engine, now, qp, lanes, avoid)
+    if ev == NONE and avoid != NONE and (lanes >> engine.evs[avoid].port) & 1 == 1:
+        ev = _next_lane(engine, now, qp, lanes, NONE)
     if ev != NONE:
         row.burst_ev = ev
         row.burst_left = engine.params[engine.endpoints[row.endpoint].params].ev_burst - 1
@@ -41,17 +37,45 @@ def choose(engine: Engine, now: int, qp: int, free_ports: int, avoid: int) -> in
 
 
 @kernel
+def other_ports(engine: Engine, qp: int, avoid: int) -> int:
+    """Return the mask of working ports, but for that of the EV to avoid, on which EVs are in rotation."""
+    row = engine.qps[qp]
+    mask = 0
+    for index in range(row.lane_base, row.lane_base + row.lane_count):
+        lane = engine.lanes[index]
+        if lane.active > 0 and lane.port != engine.evs[avoid].port:
+            mask |= 1 << lane.port
+    return mask & working_ports(engine, qp)
+
+
+@kernel
 def choose_control(engine: Engine, qp: int) -> int:
     """Return the EV row for a control packet; NONE: no port works.
 
-    It goes back the way the last packet came, which has just worked, unless that lane's reverse path
-    is known not to: then on the next lane.
+    It goes back over a port that something has come in by since the last one left there. These take turns: where a
+    path back is dead, though the way here works, every so many control packets are lost and not all. A lane
+    whose reverse path is known not to work is passed over.
     """
+    row = engine.qps[qp]
+    heard = row.heard_ports & working_ports(engine, qp)
+    for step in range(1, row.lane_count + 1):
+        number = (row.control_lane + step) % row.lane_count
+        lane = engine.lanes[row.lane_base + number]
+        if (heard >> lane.port) & 1 == 1 and lane.reverse_ok == 1 and lane.active > 0:
+            row.control_lane = number
+            row.heard_ports &= ~(1 << lane.port)
+            return lane.reverse
+    return _last_heard(engine, qp)
+
+
+@kernel
+def _last_heard(engine: Engine, qp: int) -> int:
+    """Return the reverse EV of the lane that the last packet came in by, or of the next one that works."""
     row = engine.qps[qp]
     working = working_ports(engine, qp)
     fallback = NONE
     for step in range(row.lane_count):
-        lane = engine.lanes[row.lane_base + (row.control_lane + step) % row.lane_count]
+        lane = engine.lanes[row.lane_base + (row.heard_lane + step) % row.lane_count]
         if (working >> lane.port) & 1 == 1:
             if lane.reverse_ok == 1 and lane.active > 0:
                 return lane.reverse

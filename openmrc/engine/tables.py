@@ -255,7 +255,9 @@ class QueuePair:
     expected_rqmsn: Int  # next WriteIMM to hand over
     receive_head: Int  # next posted receive to use
     receive_tail: Int
-    control_lane: Int  # the lane on which the peer was heard last: control packets go back on it
+    heard_lane: Int  # the lane on which the peer was heard last
+    heard_ports: Int  # mask: heard on since a control packet went back there
+    control_lane: Int  # the lane of the last control packet that was one's turn
     reverse_cursor: Int
     data_since_reverse: Int  # packets since the last reverse probe
     # Counters

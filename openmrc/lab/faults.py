@@ -101,12 +101,12 @@ class Breaker:
         """Make the kernel do what is now asked of these links: programs first, they act at once."""
         pulled = {cable.name for cable in self.lab.cables if self._is_pulled(cable)}
         back = [self._cable_of[link] for link in links if self._cable_of[link].name in self.record.down]
-        self._plug([cable for cable in _once(back) if cable.name not in pulled])
+        self._carriers(self._set_up, [cable for cable in _once(back) if cable.name not in pulled])
         for link in links:
             port, impairment = self._ports[link], self._now[link]
             kernel_maps.write(self.record.maps[f"{port.node}/{port.interface}"].settings, self._told(port, impairment))
         gone = [self._cable_of[link] for link in links if self._cable_of[link].name in pulled]
-        self._unplug([cable for cable in _once(gone) if cable.name not in self.record.down])
+        self._carriers(self._set_down, [cable for cable in _once(gone) if cable.name not in self.record.down])
         self.record.down = sorted(pulled)
 
     def _set_rates(self, links: list[int]) -> None:
@@ -129,16 +129,17 @@ class Breaker:
             healthy, down=impairment.down, loss=impairment.loss, trim=impairment.trim, corruption=impairment.corruption
         ).packed()
 
-    def _unplug(self, cables: Iterable[Cable]) -> None:
-        # The programs drop already; the carrier may follow without taking processors from what is measured.
-        with namespaces.gently():
-            self._set_down(cables)
+    def _carriers(self, change: Callable[[Iterable[Cable]], None], cables: list[Cable]) -> None:
+        # The programs drop already, or still; the carrier may follow without taking processors from what is measured.
+        if cables:
+            with namespaces.gently():
+                change(cables)
 
     def _set_down(self, cables: Iterable[Cable]) -> None:
         for node, these in _by_upper(cables).items():
             batch("ip", [f"link set dev {cable.upper.interface} down" for cable in these], namespace(self.name, node))
 
-    def _plug(self, cables: Iterable[Cable]) -> None:
+    def _set_up(self, cables: Iterable[Cable]) -> None:
         for node, these in _by_upper(cables).items():
             lines = [line for each in these for line in commands.port_back(self.lab, each.upper, each.lower.mac)]
             batch("ip", lines, namespace(self.name, node))

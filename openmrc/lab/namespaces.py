@@ -69,12 +69,15 @@ def require_root() -> None:
 @contextlib.contextmanager
 def gently() -> Iterator[None]:
     """Let this thread, and what it starts, stand back behind whoever else wants a processor."""
-    before = os.getpriority(os.PRIO_PROCESS, 0)
+    niceness = os.getpriority(os.PRIO_PROCESS, 0)
+    policy, parameter = os.sched_getscheduler(0), os.sched_getparam(0)
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     os.setpriority(os.PRIO_PROCESS, 0, _GENTLE)
     try:
         yield
     finally:
-        os.setpriority(os.PRIO_PROCESS, 0, before)
+        os.setpriority(os.PRIO_PROCESS, 0, niceness)
+        os.sched_setscheduler(0, policy, parameter)
 
 
 @contextlib.contextmanager

@@ -7,10 +7,11 @@ import time
 
 from openmrc.apps.endpoint import EndpointOptions, connection_options, open_endpoint
 from openmrc.lab.pieces import PIECE, Log, lay
-from openmrc.verbs import Connection, Context, Listener, MemoryRegion, connect
+from openmrc.verbs import Connection, Context, Listener, MemoryRegion, SendWr, connect
 
 SLOTS = 512  # pieces of the ring, and receives posted
 OUTSTANDING = 96  # pieces posted and not complete
+_POSTED = 8  # pieces a call: the interpreter shall not take processors from the fabric
 _CREDIT_EVERY = 32
 _PATIENCE = 60.0  # s without anything
 _OPENING = 120.0  # s; an engine may have to be compiled first
@@ -67,28 +68,50 @@ def send(host: str, port: int, seconds: float) -> None:
 
 
 def _give(connection: Connection, ring: MemoryRegion, seconds: float) -> int:
-    memory, remote = memoryview(ring.bytes.data), connection.remote.regions[0]
     posted = completed = credited = 0
     until = time.monotonic() + seconds
     while time.monotonic() < until or completed < posted:
-        while time.monotonic() < until and posted - completed < OUTSTANDING and posted - credited < SLOTS - 1:
-            at = posted % SLOTS * PIECE
-            lay(memory[at : at + PIECE], posted)
-            connection.qp.post_write(ring[at : at + PIECE], remote.addr + at, remote.r_key, immediate=0)
-            posted += 1
-        is_full = posted - completed >= OUTSTANDING or time.monotonic() >= until
-        for done in connection.send_cq.wait(_PATIENCE) if is_full else connection.send_cq.poll():
+        is_over = time.monotonic() >= until
+        is_full = posted - completed > OUTSTANDING - _POSTED
+        has_room = posted - credited < SLOTS - _POSTED
+        if not is_over and not is_full and has_room:
+            _post(connection, ring, posted)
+            posted += _POSTED
+        for done in connection.send_cq.wait(_PATIENCE) if is_full or is_over else connection.send_cq.poll():
             if not done.ok:
                 raise ConnectionError(done.error)
-            completed += 1
+            completed = done.wr_id
         credits = connection.recv_cq.poll()
         for each in credits:
             credited = max(credited, each.immediate or 0)
         if credits:
             connection.qp.post_recv(len(credits))
-        elif not is_full and posted - credited >= SLOTS - 1:
+        elif not is_full and not has_room:
             time.sleep(0.0002)
     return posted
+
+
+def _post(connection: Connection, ring: MemoryRegion, first: int) -> None:
+    """Post the next pieces; the last one's completion counts them all."""
+    memory, remote = memoryview(ring.bytes.data), connection.remote.regions[0]
+    requests = []
+    for number in range(first, first + _POSTED):
+        at = number % SLOTS * PIECE
+        piece = slice(at, at + PIECE)
+        lay(memory[piece], number)
+        is_last = number + 1 == first + _POSTED
+        address = remote.addr + at
+        requests.append(
+            SendWr(
+                wr_id=number + 1,
+                local=ring[piece],
+                remote_addr=address,
+                r_key=remote.r_key,
+                immediate=0,
+                signaled=is_last,
+            )
+        )
+    connection.qp.post_send(requests)
 
 
 def _facts(context: Context) -> dict[str, object]:

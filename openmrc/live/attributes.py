@@ -239,6 +239,7 @@ class PlaneCounters:
     impaired: int  # taken away, cut or spoilt by impairments, on arrival
     refused: int  # arrived bytes that were no valid packet for us
     send_stalls: int  # times the socket had no room
+    send_errors: int  # packets that the kernel did not take, or that had no address
     kernel_drops: int  # datagrams the kernel dropped because the socket's buffer was full
 
 

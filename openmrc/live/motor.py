@@ -8,6 +8,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+import numpy as np
+
 from openmrc.engine.build import Layout, build
 from openmrc.engine.params import Settings
 from openmrc.live import drive, pins, scheduling
@@ -191,12 +193,14 @@ class Motor:
             tables.poll[self.nic.planes + 1 + plane].descriptor = receiver.fileno()
             tables.poll[self.nic.planes + 1 + plane].events = POLLIN
             values = ports.evs(plane)
+            # Answers carry the entropy value of what they answer, the peer's: one of our paths there must do.
+            tables.sender_of[plane] = plane * self.nic.evs + np.arange(PORT_VALUES) % self.nic.evs
             for k, sender in enumerate(ports.senders[plane]):
                 index = plane * self.nic.evs + k
                 tables.senders[index].descriptor = sender.fileno()
                 tables.senders[index].plane = plane
                 tables.senders[index].port = ports.source_ports[plane][k]
-                tables.sender_of[plane * PORT_VALUES + (values[k] & 0xFFFF)] = index + 1
+                tables.sender_of[plane, values[k] & 0xFFFF] = index
         tables.poll[self.nic.planes].descriptor = self.bell
         tables.poll[self.nic.planes].events = POLLIN
 

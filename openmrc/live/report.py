@@ -39,6 +39,7 @@ def plane_counters(motor: Motor) -> list[PlaneCounters]:
                 impaired=wire.taken,
                 refused=wire.refused,
                 send_stalls=wire.stalls,
+                send_errors=wire.send_errors,
                 kernel_drops=wire.kernel_drops,
             )
         )

@@ -233,7 +233,7 @@ class Wires(NamedTuple):
     nic: Table[Nic]
     planes: Table[Plane]
     senders: Table[Sender]
-    sender_of: NDArray[np.int16]  # plane x PORT_VALUES + entropy -> sender, + 1; 0: none
+    sender_of: NDArray[np.int16]  # plane, low half of the entropy value -> sender
     remotes: Table[Remote]
     names: Matrix  # sockaddr of each remote, for each of the plane's sending sockets
     flows: NDArray[np.uint8]  # of each remote: outgoing, incoming
@@ -274,7 +274,7 @@ def wires(engine: Engine, planes: int, senders: int, numbers: int, bells: int, h
         nic=table(Nic, 1),
         planes=table(Plane, planes),
         senders=table(Sender, senders),
-        sender_of=np.zeros(planes * PORT_VALUES, np.int16),
+        sender_of=np.zeros((planes, PORT_VALUES), np.int16),
         remotes=table(Remote, remotes),
         names=np.zeros((remotes * (senders // planes), NAME_WORDS), np.int64),
         flows=np.zeros((2 * remotes, FLOW_LENGTH), np.uint8),

@@ -25,7 +25,7 @@ from openmrc.live.system import (
     send_messages,
     wait_for,
 )
-from openmrc.live.tables import BATCH, MESSAGES, NAME_BYTES, NO_SENDER, OUT, PORT_VALUES, TRAIN, Wires
+from openmrc.live.tables import BATCH, MESSAGES, NAME_BYTES, NO_SENDER, OUT, TRAIN, Wires
 from openmrc.wire import codec, icrc
 
 ALL_PORTS = -1
@@ -50,9 +50,9 @@ def send_waiting(engine: Engine, wires: Wires, limit: int) -> int:
 def _append(engine: Engine, wires: Wires) -> None:
     nic = wires.nic[0]
     out = engine.packets[OUT]
-    sender = wires.sender_of[out.port * PORT_VALUES + (out.entropy & 0xFFFF)] - 1
+    sender = int(wires.sender_of[out.port, out.entropy & 0xFFFF])
     remote = out.destination * nic.planes + out.port
-    if sender < 0 or remote < 0 or wires.remotes[remote].name_length == 0:
+    if remote < 0 or wires.remotes[remote].name_length == 0:
         wires.planes[out.port].send_errors += 1
         return
     if sender != nic.sender or nic.packets >= BATCH:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -285,6 +286,17 @@ def test_idle_responder_does_not_probe_and_neither_does_one_that_sends() -> None
     busy.receives(data(0))
     busy.all_sent()
     busy.sends_nothing(until_us=900)
+
+
+@pytest.mark.clause("reverse-planes")
+def test_control_packets_take_turns_over_the_planes_on_which_something_came() -> None:
+    endpoint = Endpoint()
+    planes = []
+    for psn in range(30):  # within one message, so that there are no transport ACKs
+        asks = int(psn % 3 == 2)
+        endpoint.receives(data(psn, opcode=Opcode.WRITE_MIDDLE, port=(0, 1, 3)[psn % 3], ack_request=asks))
+        planes += [packet.port for packet in only(endpoint.all_sent(), Opcode.SACK)]
+    assert Counter(planes[-9:]) == {0: 3, 1: 3, 3: 3}, "although it is a packet on plane 3 that makes every one due"
 
 
 @pytest.mark.clause("reverse-planes")

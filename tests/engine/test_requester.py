@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from openmrc.engine import clock, paths
+from openmrc.engine.congestion import loss_delay
 from openmrc.engine.messages import PostStatus
 from openmrc.engine.queue_pairs import nominal_size
 from openmrc.engine.states import EvEvent, QpState
@@ -331,6 +332,39 @@ def test_packet_that_arrives_after_it_was_declared_lost_is_not_sent_again() -> N
     assert endpoint.qp().spurious == 1
 
 
+def test_in_flight_is_whole_after_packets_that_were_declared_lost_arrive_all_the_same() -> None:
+    endpoint = Endpoint(attributes={"timeout": 10**12})
+    size = nominal_size(MTU)
+    endpoint.write(12 * MTU)
+    endpoint.all_sent()
+    endpoint.waits(30)
+    endpoint.write(3 * MTU)
+    endpoint.all_sent()
+    endpoint.receives(sack(-1, tuple(range(1, 12)), rcvd_bytes=-(-11 * size // 256)), at_us=40)
+    endpoint.waits(60)
+    assert endpoint.qp().lost_count == 1, "packet 0 is declared lost, and its bytes are given back"
+    assert abs(endpoint.qp().inflight - 3 * size) < 256
+    endpoint.receives(sack(11, rcvd_bytes=-(-12 * size // 256)))
+    assert endpoint.qp().spurious == 1
+    assert abs(endpoint.qp().inflight - 3 * size) < 256, "and not a second time when it comes"
+    assert endpoint.peer().inflight == endpoint.qp().inflight
+
+
+@pytest.mark.clause("loss-delay-timestamps")
+def test_an_answer_that_is_faster_than_usual_does_not_make_the_sender_more_patient() -> None:
+    endpoint = Endpoint(attributes={"timeout": 10**12})
+    at_us = 0.0
+    for psn, took_us in enumerate([200.0] * 40 + [20.0] * 2):
+        endpoint.waits(at_us)
+        endpoint.write(MTU)
+        sent = endpoint.sends(Opcode.WRITE_ONLY)
+        at_us += took_us
+        endpoint.receives(sack(psn, tx_timestamp=sent.tx_timestamp), at_us=at_us)
+        if psn == 39:
+            before = loss_delay(endpoint.engine, 0)
+    assert loss_delay(endpoint.engine, 0) < before
+
+
 @pytest.mark.clause("loss-delay-timestamps")
 def test_round_trip_is_measured_only_where_it_is_known_which_copy_arrived() -> None:
     endpoint = Endpoint()
@@ -538,13 +572,13 @@ def test_lost_sack_is_asked_for_by_a_probe() -> None:
 @pytest.mark.clause("tail-probe")
 def test_nothing_is_asked_while_packets_still_leave() -> None:
     endpoint = Endpoint(settings=steady(tail_probe=True))
-    for at_us in range(0, 400, 40):
+    for at_us in range(0, 200, 20):  # more often than a loss is seen
         endpoint.waits(at_us)
         endpoint.write(MTU)
-        assert psns(endpoint.all_sent()) == [at_us // 40]
+        assert psns(endpoint.all_sent()) == [at_us // 20]
     assert endpoint.qp().probes_sent == 0
     endpoint.sends(Opcode.PROBE)
-    assert endpoint.now > 400e6
+    assert endpoint.now > 200e6
 
 
 @pytest.mark.clause("tail-probe")
@@ -600,6 +634,35 @@ def test_busy_port_is_passed_over_without_changing_its_values() -> None:
     endpoint.write(MTU)
     assert endpoint.all_sent(free_ports=0) == []
     assert len(endpoint.all_sent()) == 1
+
+
+@pytest.mark.clause("retransmission")
+def test_a_repetition_waits_for_another_port_and_new_data_takes_the_one_it_was_lost_on() -> None:
+    endpoint = Endpoint(planes=2)
+    endpoint.write(MTU)
+    endpoint.write(MTU)
+    first, _ = endpoint.all_sent()
+    endpoint.receives(nack(first.psn, NackReason.TRIMMED_LASTHOP))
+    same, other = 1 << first.port, 1 << (1 - first.port)
+    assert endpoint.all_sent(free_ports=same) == [], "there is nothing new either"
+    endpoint.write(MTU)
+    (new,) = endpoint.all_sent(free_ports=same)
+    assert (new.psn, new.port) == (2, first.port)
+    (again,) = endpoint.all_sent(free_ports=other)
+    assert (again.psn, again.port, again.retransmitted) == (first.psn, 1 - first.port, 1)
+
+
+@pytest.mark.clause("retransmission")
+def test_a_repetition_takes_the_port_it_was_lost_on_where_no_other_has_a_path() -> None:
+    endpoint = Endpoint(planes=2)
+    endpoint.write(MTU)
+    (first,) = endpoint.all_sent()
+    endpoint.set_port(1 - first.port, 0)
+    endpoint.all_sent()
+    endpoint.receives(nack(first.psn, NackReason.TRIMMED_LASTHOP))
+    (again,) = only(endpoint.all_sent(free_ports=1 << first.port), Opcode.WRITE_ONLY)
+    assert (again.psn, again.port) == (first.psn, first.port)
+    assert again.entropy != first.entropy
 
 
 def test_burst_keeps_packets_on_one_value_so_that_sockets_can_batch_them() -> None:

@@ -25,10 +25,12 @@ from openmrc.verbs import (
     WcStatus,
     connect,
 )
+from openmrc.wire.codes import Opcode
 from openmrc.wire.pcapng import read_frames
 from tests.live.pair import SMALL, addresses, joined
 
 SIZE = 1 << 16
+_BTH = 20 + 8  # bytes of IPv4 and UDP before it
 
 
 def fill(region: object, seed: int) -> None:
@@ -261,6 +263,18 @@ def test_a_capture_shows_both_directions_of_every_plane(tmp_path: Path) -> None:
         frames = list(read_frames(stream))
     assert {frame.interface.split()[1] for frame in frames} == {"0", "1"}
     assert sum(len(frame.data) for frame in frames) > SIZE
+
+
+def test_a_probe_of_the_way_back_is_answered_though_the_ends_have_other_entropy_values(tmp_path: Path) -> None:
+    file = tmp_path / "probes.pcapng"
+    with joined(capture=file, size=1 << 19) as pair:
+        until = time.monotonic() + 0.3
+        while time.monotonic() < until:
+            pair.ends[0].write(pair.regions[0], pair.ends[0].remote.regions[0], timeout=20)
+        assert [each.send_errors for context in pair.contexts for each in context.plane_counters()] == [0] * 4
+    with file.open("rb") as stream:
+        opcodes = {frame.data[_BTH] for frame in read_frames(stream)}
+    assert {Opcode.ENDPOINT_REQUEST, Opcode.ENDPOINT_RESPONSE} <= opcodes
 
 
 def test_planes_are_found_where_none_are_given() -> None:
