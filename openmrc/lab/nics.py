@@ -12,7 +12,6 @@ from openmrc.lab.layout import Lab, queue_bytes
 
 _PACKET = 4096 + 150  # bytes of the longest packet with its headers
 SOFTWARE_US = 300.0  # of a round trip: two processes woken, eight forwarding steps; measured in an idle lab
-_PACKETS_AHEAD = 2  # sent at the slowest rate in a round trip: a port with nothing to do passes a burst at once
 _TARGET_SHARE = 0.5  # of the fabric's queues, so that congestion control keeps below their marks
 
 
@@ -41,7 +40,7 @@ def describe(lab: Lab, nic: int, trimming: bool) -> NicFile:
         planes=[lab.address(plane, nic) for plane in planes],
         carriers=[{lab.address(plane, other): _ways(lab, plane, nic, other) for other in others} for plane in planes],
         link_gbps=sum(port.rate for port in own) / 1e9,
-        base_rtt_us=_PACKETS_AHEAD * _PACKET * 8e6 / slowest + SOFTWARE_US,
+        base_rtt_us=_PACKET * 8e6 / slowest + SOFTWARE_US,  # ports with nothing to do pass a burst at once
         target_delay_us=_TARGET_SHARE * queue * 8e6 / slowest,
         trimming=trimming,
     )

@@ -42,7 +42,7 @@ def _simulated(endpoint: int) -> Schedule:
     spine = topology.planes[0].fabric_up
     at = PS_PER_US
     broken = faults(
-        [0, 0, 8 * at, 8 * at, 8 * at, 60 * at, 60 * at, 60 * at],
+        [0, 0, 8 * at, 8 * at, 8 * at, 40 * at, 40 * at, 40 * at],
         [FaultKind.LINK_LOSS] * 2 + [FaultKind.LINK_DOWN] * 2 + [FaultKind.PORT_DOWN]
         + [FaultKind.LINK_UP] * 2 + [FaultKind.PORT_UP],
         [spine, spine + 1, *both, SENDER * 64 + 1, *both, SENDER * 64 + 1],
