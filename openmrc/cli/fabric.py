@@ -231,9 +231,12 @@ def _topology(file: Path) -> Any:
 
 
 def _plan(file: Path) -> UsidPlan:
+    from openmrc.fabric.description import load_placed
+    from openmrc.fabric.topology import build as lay
     from openmrc.fabric.usid import usid_plan
 
-    return usid_plan(_topology(file))
+    fabric, where = load_placed(file)
+    return usid_plan(lay(fabric), where)
 
 
 def _tables(plan: UsidPlan, path: Path | None) -> Any:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from openmrc.documents import read_text
-from openmrc.fabric.yaml_file import decode_placed
+from openmrc.fabric.yaml_file import Where, decode_placed
 
 Count = Annotated[int, Meta(ge=1, le=1 << 22)]
 Amount = Annotated[int, Meta(ge=0, le=1 << 30)]
@@ -143,16 +143,21 @@ class Fabric(_Part, frozen=True, kw_only=True):
 
 def load(path: str | Path) -> Fabric:
     """Read a fabric from YAML (or an htsim `.topo` file, by its ending) and check that its numbers add up."""
+    return load_placed(path)[0]
+
+
+def load_placed(path: str | Path) -> tuple[Fabric, Where]:
+    """Read a fabric, and return beside it what tells the file and line of a place in it, for later complaints."""
     from openmrc.fabric.shape import check
 
     path = Path(path)
     if path.suffix == ".topo":
         from openmrc.fabric.htsim import read_topo
 
-        return read_topo(path)
+        return read_topo(path), lambda place: str(path)
     fabric, where = decode_placed(read_text(path), Fabric, str(path))
     check(fabric, where)
-    return fabric
+    return fabric, where
 
 
 def json_schema() -> dict[str, Any]:

@@ -199,7 +199,7 @@ def check(fabric: Fabric, source: str | Where = "fabric") -> None:
 
     `source` is what it is called, or finds the line of a place in it.
     """
-    where = _where(source)
+    where = finder(source)
     if fabric.is_regular:
         if fabric.links:
             raise ConfigError(f"{where('$.links')}: `links` without `nodes`; give both, or `hosts` and `planes`")
@@ -215,7 +215,8 @@ def check(fabric: Fabric, source: str | Where = "fabric") -> None:
     _check_names(fabric, where)
 
 
-def _where(source: str | Where) -> Where:
+def finder(source: str | Where) -> Where:
+    """Return what tells where a place of a description stands, given that or only the description's name."""
     return (lambda place: source) if isinstance(source, str) else source
 
 
@@ -240,7 +241,7 @@ def _check_names(fabric: Fabric, where: Where) -> None:
 
 def plane_shapes(fabric: Fabric, source: str | Where = "fabric") -> tuple[PlaneShape, ...]:
     """Return the shape of every plane of a regular fabric, nodes and links numbered through."""
-    where = _where(source)
+    where = finder(source)
     if fabric.hosts is None or not fabric.planes:
         missing = "hosts" if fabric.hosts is None else "planes"
         raise ConfigError(

@@ -22,8 +22,9 @@ import ipaddress
 from dataclasses import dataclass
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.shape import IntOrInts, PlaneShape
+from openmrc.fabric.shape import IntOrInts, PlaneShape, finder
 from openmrc.fabric.topology import Topology
+from openmrc.fabric.yaml_file import Where
 
 DEEPEST = 6  # uSIDs that fit behind the block
 
@@ -149,40 +150,43 @@ def prefix_text(block: int, sid: int) -> str:
     return f"{block >> 16:x}:{block & 0xFFFF:x}:{sid:x}::/48"
 
 
-def usid_plan(topology: Topology) -> UsidPlan:
-    """Give every switch its uSIDs, and refuse what cannot work."""
+def usid_plan(topology: Topology, where: Where | None = None) -> UsidPlan:
+    """Give every switch its uSIDs; refuse what cannot work, at the line that `where` finds of the description."""
+    where = where or finder(topology.fabric.name)
     if not topology.planes:
-        raise ConfigError(f"{topology.fabric.name}: uSIDs follow `planes`; a list of links has none")
-    blocks = _blocks(topology)
+        raise ConfigError(f"{where('$.links')}: uSIDs follow `planes`; a list of links has none")
+    blocks = _blocks(topology, where)
     planes = tuple(_plane(topology, shape, block) for shape, block in zip(topology.planes, blocks, strict=True))
     for plane in planes:
-        _check_depth(topology, plane)
-        _check_ranges(topology, plane)
+        _check_depth(plane, where)
+        _check_ranges(plane, where)
     return UsidPlan(topology, planes)
 
 
-def _blocks(topology: Topology) -> list[int]:
+def _blocks(topology: Topology, where: Where) -> list[int]:
     usid, count = topology.fabric.usid, len(topology.planes)
+    at = where("$.usid.blocks" if usid.blocks else "$.usid.block")
     if usid.blocks and len(usid.blocks) != count:
-        raise ConfigError(f"usid.blocks has {len(usid.blocks)} for {count} planes; give {count}, or `block` alone")
+        raise ConfigError(
+            f"{at}: usid.blocks has {len(usid.blocks)} for {count} planes; give {count}, or `block` alone"
+        )
     if usid.blocks:
-        blocks = [parse_block(text) for text in usid.blocks]
+        blocks = [parse_block(text, at) for text in usid.blocks]
     else:
-        blocks = [parse_block(usid.block) + plane for plane in range(count)]
+        blocks = [parse_block(usid.block, at) + plane for plane in range(count)]
     for plane, block in enumerate(blocks):
         if block in blocks[:plane]:
             other, free = blocks.index(block), max(blocks) + 1
-            raise ConfigError(
-                f"usid.blocks: planes {other} and {plane} overlap in {block_text(block)}; {block_text(free)} is free"
-            )
+            overlap = f"planes {other} and {plane} overlap in {block_text(block)}"
+            raise ConfigError(f"{at}: usid.blocks: {overlap}; {block_text(free)} is free")
         if not block >> 25 == 0xFC >> 1 and not block >> 29 == 1:
             raise ConfigError(
-                f"usid block {block_text(block)} is neither in fc00::/7 nor in 2000::/3; fcbb:bb00 would do"
+                f"{at}: usid block {block_text(block)} is neither in fc00::/7 nor in 2000::/3; fcbb:bb00 would do"
             )
     return blocks
 
 
-def parse_block(text: str) -> int:
+def parse_block(text: str, source: str = "fabric") -> int:
     """Return a /32 block as a number; accepts fcbb:bb00, fcbb:bb00:: and fcbb:bb00::/32."""
     plain = text.removesuffix("/32").removesuffix("::")
     try:
@@ -190,7 +194,7 @@ def parse_block(text: str) -> int:
     except ValueError:
         address = 0
     if not address or address & ((1 << 96) - 1):
-        raise ConfigError(f"usid block {text!r}: expected 32 bits such as fcbb:bb00")
+        raise ConfigError(f"{source}: usid block {text!r}: expected 32 bits such as fcbb:bb00")
     return address >> 96
 
 
@@ -218,7 +222,7 @@ def _power_above(number: int) -> int:
     return 1 << (number - 1).bit_length()
 
 
-def _check_depth(topology: Topology, plane: PlaneSids) -> None:
+def _check_depth(plane: PlaneSids, where: Where) -> None:
     if plane.depth <= DEEPEST:
         return
     shape = plane.shape
@@ -228,21 +232,21 @@ def _check_depth(topology: Topology, plane: PlaneSids) -> None:
         near = "two tiers a site would work" if shape.sites > 1 else "two tiers would work"
     sites = f" at {shape.sites} sites" if shape.sites > 1 else ""
     raise ConfigError(
-        f"{topology.fabric.name}: plane {shape.plane} has {shape.tiers} tiers{sites}, a path of {plane.depth} uSIDs; "
+        f"{where('$.planes')}: plane {shape.plane} has {shape.tiers} tiers{sites}, a path of {plane.depth} uSIDs; "
         f"an F3216 address holds {DEEPEST}; {near}"
     )
 
 
-def _check_ranges(topology: Topology, plane: PlaneSids) -> None:
+def _check_ranges(plane: PlaneSids, where: Where) -> None:
     """Refuse ranges that run into each other: a uSID would stand for two things."""
     used = sorted(plane.ranges(), key=lambda each: each[1])
     for (name, first, count), (above, start, _) in zip(used, [*used[1:], ("end", 0x10000, 0)], strict=True):
         if first + count <= start:
             continue
         what = "the end of 16 bits" if above == "end" else f"usid.{above} = {start:#06x}"
-        where = f"{topology.fabric.name}: plane {plane.shape.plane}"
+        at = f"{where(f'$.usid.{name}')}: plane {plane.shape.plane}"
         needs = f"usid.{name} = {first:#06x} needs {count} values and runs into {what}"
-        raise ConfigError(f"{where}: duplicate uSIDs: {needs}; {_ranges_that_work(plane)}")
+        raise ConfigError(f"{at}: duplicate uSIDs: {needs}; {_ranges_that_work(plane)}")
 
 
 def _ranges_that_work(plane: PlaneSids) -> str:

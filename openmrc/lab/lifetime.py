@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from openmrc.errors import MrcError
-from openmrc.fabric.description import load
+from openmrc.fabric.description import load_placed
 from openmrc.fabric.topology import build
 from openmrc.fabric.usid import usid_plan
 from openmrc.lab import commands, kernel_maps, namespaces, nics, record
@@ -31,9 +31,9 @@ def up(fabric: Path, name: str | None = None, trimming: bool = True) -> record.R
     """Build a lab from a fabric file; after a failure nothing is left of it."""
     namespaces.require_root()
     began = time.perf_counter()
-    described = load(fabric)
+    described, where = load_placed(fabric)
     name = namespaces.check_lab_name(name or described.name)
-    lab = lay_out(name, usid_plan(build(described)))
+    lab = lay_out(name, usid_plan(build(described), where))
     if not OBJECT.exists():
         raise MrcError(f"{OBJECT} is missing; `make bpf` compiles it")
     with _lock():

@@ -1,9 +1,11 @@
 import ipaddress
+import re
+from pathlib import Path
 
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.description import Fabric
+from openmrc.fabric.description import Fabric, load_placed
 from openmrc.fabric.paths import Choice, EvNumbers, choices, path
 from openmrc.fabric.tables import Action, build_tables, switch_tables
 from openmrc.fabric.topology import build
@@ -119,6 +121,15 @@ LINKS = "name: x\nnodes: [{name: a, kind: nic}, {name: b, kind: nic}]\nlinks: [{
 def test_a_plan_that_cannot_work_is_refused_with_one_that_can(text: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         planned(text)
+
+
+def test_a_complaint_names_file_and_line(tmp_path: Path) -> None:
+    file = tmp_path / "fabric.yaml"
+    for what, line in (("block: ff02:0", 5), ("t1: 0x1001", 5)):
+        file.write_text(FLAT.format(count=8) + "usid:\n  " + what)
+        fabric, where = load_placed(file)
+        with pytest.raises(ConfigError, match=f"^{re.escape(str(file))}:{line}: "):
+            usid_plan(build(fabric), where)
 
 
 def test_the_suggested_ranges_do_work() -> None:

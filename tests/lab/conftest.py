@@ -37,9 +37,9 @@ def lab_rights() -> None:
         pytest.skip(reason)
 
 
-def fabric_file(folder: Path, name: str, planes: int = 2) -> Path:
+def fabric_file(folder: Path, name: str, planes: int = 2, more: str = "") -> Path:
     path = folder / f"{name}.yaml"
-    path.write_text(FABRIC.format(name=name, planes=planes))
+    path.write_text(FABRIC.format(name=name, planes=planes) + more)
     return path
 
 

@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from openmrc.faults import Schedule
-from openmrc.lab import run, status
+from openmrc.lab import lifetime, record, run, status
 from openmrc.lab.faults import Breaker, Done
 from openmrc.lab.layout import Lab
 from openmrc.lab.trial import stream
+from tests.lab.conftest import fabric_file
 from tests.lab.test_forwarding import _set_offload
 
 MRC = [sys.executable, "-m", "openmrc.cli.main"]
@@ -81,6 +82,14 @@ def test_a_file_arrives_whole_without_checksum_offload(lab: Lab, tmp_path: Path)
         assert send_file(lab, tmp_path, 1 << 20)["ok"] is True
     finally:
         _set_offload(lab, "on")
+
+
+def test_a_file_arrives_whole_where_the_last_hop_shifts_too(lab_name: str, tmp_path: Path) -> None:
+    lifetime.up(fabric_file(tmp_path, lab_name, more="usid: {downlink: ua}\n"))
+    lab = record.plan(lab_name, record.read(lab_name))
+    assert send_file(lab, tmp_path, 1 << 20)["ok"] is True
+    shifted = [sid for sid in status.status(lab_name).sids if sid.action == "uA"]
+    assert sum(sid.packets for sid in shifted) > 200, "of the T0s' downlinks"
 
 
 @pytest.mark.parametrize("where", ["p0-t0-00<>p0-t1-01", "h0 port 1", "p1-t1-00"])
