@@ -77,7 +77,8 @@ def _give(connection: Connection, ring: MemoryRegion, seconds: float) -> int:
         if not is_over and not is_full and has_room:
             _post(connection, ring, posted)
             posted += _POSTED
-        for done in connection.send_cq.wait(_PATIENCE) if is_full or is_over else connection.send_cq.poll():
+        waits = is_full or (is_over and completed < posted)
+        for done in connection.send_cq.wait(_PATIENCE) if waits else connection.send_cq.poll():
             if not done.ok:
                 raise ConnectionError(done.error)
             completed = done.wr_id
