@@ -88,7 +88,7 @@ def test_a_file_arrives_whole_where_the_last_hop_shifts_too(lab_name: str, tmp_p
     lifetime.up(fabric_file(tmp_path, lab_name, more="usid: {downlink: ua}\n"))
     lab = record.plan(lab_name, record.read(lab_name))
     assert send_file(lab, tmp_path, 1 << 20)["ok"] is True
-    shifted = [sid for sid in status.status(lab_name).sids if sid.action == "uA"]
+    shifted = [sid for sid in status.status(lab_name).sids if sid.action == "End.X"]
     assert sum(sid.packets for sid in shifted) > 200, "of the T0s' downlinks"
 
 
