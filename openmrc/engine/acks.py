@@ -157,7 +157,7 @@ def _settle(engine: Engine, now: int, qp: int, psn: int) -> None:
     if sent.state == SentState.LOST:
         row.lost_count -= 1
         row.spurious += 1
-        loss.retract(engine, qp, nominal_size(sent.payload))
+        loss.take(engine, qp, nominal_size(sent.payload))  # given back too early; the responder's count does it again
     else:
         paths.on_acked(engine, sent.ev)
     # After a retransmission it is unknown which copy arrived, unless the last one cannot have yet.

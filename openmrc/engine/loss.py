@@ -102,8 +102,8 @@ def requeue(engine: Engine, qp: int, psn: int) -> None:
 
 
 @kernel
-def retract(engine: Engine, qp: int, size: int) -> None:
-    """Count `size` bytes as in flight again: they had arrived, and the responder's count releases them once more."""
+def take(engine: Engine, qp: int, size: int) -> None:
+    """Count `size` bytes as in flight; `release` is the way back."""
     row = engine.qps[qp]
     row.inflight += size
     engine.peers[row.peer].inflight += size

@@ -194,13 +194,11 @@ def _fly(engine: Engine, now: int, qp: int, psn: int, ev: int) -> None:
     """Record a transmission and arm what watches over it."""
     row = engine.qps[qp]
     sent = engine.sent[row.sent_base + (psn & row.sent_mask)]
-    size = nominal_size(sent.payload)
     sent.sent_at = now
     sent.ev = ev
     sent.state = SentState.IN_FLIGHT
     sent.transmissions = min(sent.transmissions + 1, 100)
-    row.inflight += size
-    engine.peers[row.peer].inflight += size
+    loss.take(engine, qp, nominal_size(sent.payload))
     if row.ack_deadline == NEVER:
         row.ack_deadline = now + row.timeout
         timers.arm(engine, qp, row.ack_deadline)
