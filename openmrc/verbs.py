@@ -23,7 +23,7 @@ an `_async` suffix.
 from openmrc.engine.regions import Access
 from openmrc.engine.states import EvState, QpState
 from openmrc.engine.tables import WcStatus
-from openmrc.live.attributes import (
+from openmrc.live.api.attributes import (
     AsyncEvent,
     AsyncEventKind,
     ConnectionOptions,
@@ -44,12 +44,7 @@ from openmrc.live.attributes import (
     WcOpcode,
     WorkCompletion,
 )
-from openmrc.live.completion import CompletionChannel, CompletionQueue
-from openmrc.live.connection import Connection, Listener, Remote, RemoteRegion, connect, connect_async
-from openmrc.live.context import Context, query_version
-from openmrc.live.memory import MemoryRegion, ProtectionDomain, RegionSlice
-from openmrc.live.queue_pair import QpHint, QueuePair
-from openmrc.live.refusals import (
+from openmrc.live.api.errors import (
     BusyError,
     CallError,
     ClosedError,
@@ -59,6 +54,11 @@ from openmrc.live.refusals import (
     NoRoomError,
     VerbsError,
 )
+from openmrc.live.objects.completion import CompletionChannel, CompletionQueue
+from openmrc.live.objects.connection import Connection, Listener, Remote, RemoteRegion, connect, connect_async
+from openmrc.live.objects.context import Context, query_version
+from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain, RegionSlice
+from openmrc.live.objects.queue_pair import QpHint, QueuePair
 
 __all__ = [
     "Access",

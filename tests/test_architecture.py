@@ -20,7 +20,7 @@ PACKAGE = ROOT / "openmrc"
 COMPILERS = {"core/jit.py", "core/linking.py", "core/memory.py"}
 SPEAKERS = {"core/jit.py"}  # says on stderr that code is being compiled: silence would look like a hang
 SPEAKING_FOLDERS = {"cli", "apps"}
-SANS_IO = ("engine", "wire", "core", "fabric")
+SANS_IO = ("engine", "profiles", "wire", "core", "fabric")
 WORLDLY = {
     "asyncio", "concurrent", "datetime", "multiprocessing", "os", "random", "select", "selectors", "signal", "socket",
     "ssl", "subprocess", "threading", "time",

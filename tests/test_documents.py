@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from openmrc.documents import MOST_DEPTH, check_shape, parse_json, read_text
-from openmrc.engine.ev_document import parse as parse_evs
 from openmrc.errors import ConfigError
 from openmrc.fabric.description import Fabric
 from openmrc.fabric.description import load as load_fabric
 from openmrc.fabric.parts import load_parts
 from openmrc.fabric.yaml_file import decode_text
 from openmrc.faults import Schedule
-from openmrc.sim.matrix import read as read_matrix
-from openmrc.sim.scenario import load as load_scenario
+from openmrc.profiles.ev_document import parse as parse_evs
+from openmrc.sim.scenario.matrix import read as read_matrix
+from openmrc.sim.scenario.scenario import load as load_scenario
 from openmrc.sim.sweep import read as read_sweep
 
 DEEP = "name: x\nhosts:\n  count: " + "[" * 1_000_000

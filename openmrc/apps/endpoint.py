@@ -12,8 +12,8 @@ from openmrc.documents import read_text
 from openmrc.engine.params import Settings
 from openmrc.errors import ConfigError
 from openmrc.faults import Schedule
-from openmrc.live.ports import Ports
-from openmrc.live.tuning import settings_for
+from openmrc.live.host.sockets import Ports
+from openmrc.live.host.tuning import settings_for
 from openmrc.verbs import ConnectionOptions, Context, ContextAttr, EvFormat
 
 FORMATS = {"udp": EvFormat.UDP, "stev": EvFormat.STEV, "srv6": EvFormat.SRV6}

@@ -12,9 +12,9 @@ from enum import Enum
 from ipaddress import ip_address
 
 from openmrc.errors import ConfigError
-from openmrc.live.addresses import PlaneAddress
-from openmrc.live.interfaces import find_planes, interfaces
-from openmrc.live.ports import MAX_PLANES
+from openmrc.live.host.addresses import PlaneAddress
+from openmrc.live.host.interfaces import find_planes, interfaces
+from openmrc.live.host.sockets import MAX_PLANES
 
 OTHER_PORTS = range(20_000, 30_000)  # below those that Linux gives out by itself
 PORTS_TRIED = 200

@@ -83,8 +83,8 @@ def _simulate(result: DemoResult, out: Path, as_json: bool) -> None:
     from openmrc.apps.demo_story import Simulated
     from openmrc.cli.shipped import DEMO
     from openmrc.report.folder import write
-    from openmrc.sim.results import summary
-    from openmrc.sim.scenario import load
+    from openmrc.sim.results.results import summary
+    from openmrc.sim.scenario.scenario import load
     from openmrc.sim.simulate import simulate
 
     scenario = load(DEMO)

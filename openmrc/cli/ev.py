@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from openmrc.engine.ev_document import EvDocument
-    from openmrc.engine.ev_format import EvExpansion
+    from openmrc.profiles.ev_document import EvDocument
+    from openmrc.profiles.ev_format import EvExpansion
 
 app = typer.Typer(no_args_is_help=True, help="Entropy values: expand, generate and inspect profiles.")
 
@@ -56,7 +56,7 @@ def show(profile: ProfileFile, as_json: AsJson = False) -> None:
 
 def _read(path: Path) -> EvDocument:
     from openmrc.documents import read_text
-    from openmrc.engine.ev_document import parse
+    from openmrc.profiles.ev_document import parse
 
     return parse(read_text(path), str(path))
 
@@ -75,8 +75,8 @@ def _listed(document: EvDocument, path: Path) -> tuple[bytes, ...]:
 
 
 def _generated(document: EvDocument, count: int, seed: int, path: Path) -> list[bytes]:
-    from openmrc.engine.ev_generation import generate
     from openmrc.errors import CallError, ConfigError
+    from openmrc.profiles.ev_generation import generate
 
     if not document.generated:
         raise ConfigError(f"{path}: profile.mode: explicit; --count generates EVs in mode generated only")

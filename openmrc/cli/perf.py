@@ -132,8 +132,8 @@ def _sizes(size: str | None, least: str, factor: int, all_sizes: bool, latency: 
 
 
 def _only(planes: tuple[str, ...], number: int) -> tuple[str, ...]:
-    from openmrc.live.interfaces import find_planes
-    from openmrc.live.ports import MAX_PLANES
+    from openmrc.live.host.interfaces import find_planes
+    from openmrc.live.host.sockets import MAX_PLANES
 
     known = planes or tuple(str(each.address) for each in find_planes(MAX_PLANES))
     if number > len(known):

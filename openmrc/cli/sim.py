@@ -10,7 +10,7 @@ import typer
 from openmrc.cli.outcome import INTERRUPTED, stoppable
 
 if TYPE_CHECKING:
-    from openmrc.sim.scenario import Scenario, Transport
+    from openmrc.sim.scenario.scenario import Scenario, Transport
     from openmrc.sim.simulate import Status
     from openmrc.sim.sweep import Point
 
@@ -55,7 +55,7 @@ def run(
     if (scenario is None) == (tm is None) or (tm is not None and topo is None):
         raise ConfigError("mrc sim run: expected SCENARIO.yaml, or --tm FILE.cm with --topo FILE")
     if scenario is not None:
-        from openmrc.sim.scenario import load
+        from openmrc.sim.scenario.scenario import load
 
         if scenario == Path("demo") and not scenario.exists():
             from openmrc.cli.shipped import DEMO
@@ -76,7 +76,7 @@ def _changed(scenario: Scenario, seed: int | None, capture: list[str] | None, ch
     """Return the scenario with what the command line adds to it."""
     import msgspec
 
-    from openmrc.sim.scenario import Capture
+    from openmrc.sim.scenario.scenario import Capture
 
     changes: dict[str, Any] = {"check_tables": True} if check_tables else {}
     if seed is not None:
@@ -89,7 +89,7 @@ def _changed(scenario: Scenario, seed: int | None, capture: list[str] | None, ch
 
 
 def _transport(name: TransportName, load_balancing: LoadBalancing | None, qps: int, mtu: int) -> Transport:
-    from openmrc.sim.scenario import Transport
+    from openmrc.sim.scenario.scenario import Transport
 
     return Transport(name=name, load_balancing=load_balancing, qps=qps, mtu=mtu)
 
@@ -97,7 +97,7 @@ def _transport(name: TransportName, load_balancing: LoadBalancing | None, qps: i
 def _of_matrix(tm: Path, topo: Path, transport: Transport, unit: StartUnit, until: str) -> Scenario:
     """Return the scenario that --tm and --topo stand for."""
     from openmrc.fabric.description import load
-    from openmrc.sim.scenario import Matrix, Scenario
+    from openmrc.sim.scenario.scenario import Matrix, Scenario
     from openmrc.sim.workloads.amounts import ps_of
 
     ps_of(until)
@@ -108,7 +108,7 @@ def _of_matrix(tm: Path, topo: Path, transport: Transport, unit: StartUnit, unti
 def _run(scenario: Scenario, threads: int, out: Path | None, as_json: bool) -> None:
     from openmrc.report.folder import Stream, write
     from openmrc.report.terminal import ProgressLine, show
-    from openmrc.sim.results import summary
+    from openmrc.sim.results.results import summary
     from openmrc.sim.simulate import simulate
 
     listeners: list[ProgressLine | Stream] = [ProgressLine(), *([Stream(out)] if out is not None else [])]
@@ -214,7 +214,7 @@ def _how_to_go_on(how: str, points: list[Point], folder: Path, as_json: bool) ->
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of scenario files."""
-    from openmrc.sim.scenario import schema_text
+    from openmrc.sim.scenario.scenario import schema_text
 
     typer.echo(schema_text(), nl=False)
 

@@ -40,7 +40,7 @@ config: Any = _config  # its attributes are made at import, unseen by type check
 # _nrt=False: a kernel that allocates does not compile.
 _OPTIONS: Any = {"error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
 # The tables travel as one argument per array field, over a hundred machine words; a call that is not
-# inlined copies them all. Inlining made the joined endpoints of bench/engine_pair.py 8 times faster.
+# inlined copies them all. Inlining made the joined endpoints of bench/engine/pair.py 8 times faster.
 # Not inlined must be said: a callee inherits what it does not say itself.
 _CALLED: Any = {**_OPTIONS, "forceinline": False, "pipeline_class": KernelCompiler}
 INLINED: Any = {**_CALLED, "forceinline": True}

@@ -10,7 +10,17 @@ A world - sockets, a simulator, a test - owns clock, network and memory. It hand
 from __future__ import annotations
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine import completions, deadlines, endpoint_ops, events, messages, outgoing, ports, requester, responder
+from openmrc.engine import (
+    completions,
+    control_tx,
+    deadlines,
+    endpoint_ops,
+    events,
+    messages,
+    ports,
+    requester,
+    responder,
+)
 from openmrc.engine.queue_pairs import by_qpn
 from openmrc.engine.states import QpState
 from openmrc.engine.tables import NONE, Engine
@@ -71,7 +81,7 @@ def next_packet(engine: Engine, now: int, endpoint: int, free_ports: int, packet
     `free_ports` is a mask of ports that can take a data packet now; control packets do not ask.
     Its `port` says where it goes, `payload` and `payload_length` which bytes to gather.
     """
-    if outgoing.next_packet(engine, now, endpoint, packet) == 1:
+    if control_tx.next_packet(engine, now, endpoint, packet) == 1:
         return 1
     if free_ports == 0:
         return 0

@@ -5,7 +5,7 @@ matched by its probe_id.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine import control, ports, reverse
+from openmrc.engine import control_queue, ports, reverse
 from openmrc.engine.tables import NONE, Engine
 from openmrc.wire.codes import EndpointOp, Opcode
 
@@ -39,7 +39,7 @@ def receive(engine: Engine, now: int, endpoint: int, packet: int) -> None:
 @kernel
 def _answer(engine: Engine, endpoint: int, peer: int, packet: int, probe_id: int) -> None:
     arrived = engine.packets[packet]
-    index = control.claim(engine, endpoint, Opcode.ENDPOINT_RESPONSE, NONE, peer)
+    index = control_queue.claim(engine, endpoint, Opcode.ENDPOINT_RESPONSE, NONE, peer)
     if index == NONE:
         return
     waiting = engine.control[index]

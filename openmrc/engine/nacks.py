@@ -2,7 +2,7 @@
 
 from openmrc.core.jit import kernel
 from openmrc.core.serial import PSN_BITS
-from openmrc.engine import control
+from openmrc.engine import control_queue
 from openmrc.engine.tables import NONE, Engine
 from openmrc.wire.codes import Opcode
 
@@ -14,7 +14,7 @@ def queue(engine: Engine, qp: int, packet: int, psn: int, reason: int) -> None:
     """Queue a NACK for this packet."""
     row = engine.qps[qp]
     arrived = engine.packets[packet]
-    index = control.claim(engine, row.endpoint, Opcode.NACK, qp, row.peer)
+    index = control_queue.claim(engine, row.endpoint, Opcode.NACK, qp, row.peer)
     if index == NONE:
         return
     waiting = engine.control[index]

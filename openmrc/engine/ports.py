@@ -6,7 +6,7 @@ and 10 round trips on different planes, then at a steady interval.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine import control, events, paths, scheduler, timers
+from openmrc.engine import control_queue, events, paths, scheduler, timers
 from openmrc.engine.queue_pairs import receives_data
 from openmrc.engine.tables import NONE, Engine, EventKind
 from openmrc.units import NEVER
@@ -84,7 +84,7 @@ def tell(engine: Engine, now: int, peer: int) -> None:
         row.status_deadline = NEVER
         return
     port = _pick_port(node.ports_up, node.port_count, row.status_attempts)
-    index = control.claim(engine, row.endpoint, Opcode.ENDPOINT_REQUEST, NONE, peer)
+    index = control_queue.claim(engine, row.endpoint, Opcode.ENDPOINT_REQUEST, NONE, peer)
     if index != NONE:
         waiting = engine.control[index]
         waiting.psn = STATUS_PROBE_ID | ((peer - node.peer_base) & _PEER_MASK)

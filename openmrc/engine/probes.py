@@ -5,7 +5,7 @@ and is never retransmitted: silence is the answer "no".
 """
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine import control, paths, spray
+from openmrc.engine import control_queue, paths, spray
 from openmrc.engine.states import EvEvent, EvState
 from openmrc.engine.tables import NONE, Engine
 from openmrc.units import NEVER
@@ -45,7 +45,7 @@ def send_due(engine: Engine, now: int, qp: int) -> None:
 def send(engine: Engine, now: int, qp: int, ev: int) -> None:
     """Queue a probe on one EV."""
     row = engine.qps[qp]
-    index = control.claim(engine, row.endpoint, Opcode.PROBE, qp, row.peer)
+    index = control_queue.claim(engine, row.endpoint, Opcode.PROBE, qp, row.peer)
     if index == NONE:
         return
     target = engine.evs[ev]

@@ -6,7 +6,7 @@ path (QPCC) hold for both.
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import MSN_BITS, PSN_BITS
-from openmrc.engine import acks, clock, congestion, loss, probes, scheduler, spray, timers
+from openmrc.engine import clock, congestion, feedback, loss, probes, scheduler, spray, timers
 from openmrc.engine.queue_pairs import has_new, nominal_size, wants_to_send, window_end
 from openmrc.engine.tables import NONE, Engine, SentState
 from openmrc.units import NEVER
@@ -25,11 +25,11 @@ def on_answer(engine: Engine, now: int, qp: int, packet: int) -> None:
     """Take a SACK, NACK or transport acknowledgement."""
     match engine.packets[packet].opcode:
         case Opcode.SACK:
-            acks.on_sack(engine, now, qp, packet)
+            feedback.on_sack(engine, now, qp, packet)
         case Opcode.NACK:
-            acks.on_nack(engine, now, qp, packet)
+            feedback.on_nack(engine, now, qp, packet)
         case Opcode.ACKNOWLEDGE:
-            acks.on_acknowledge(engine, now, qp, packet)
+            feedback.on_acknowledge(engine, now, qp, packet)
         case _:
             engine.endpoints[engine.qps[qp].endpoint].unknown_opcode += 1
 

@@ -6,7 +6,7 @@ immediate fits. It says nothing about when a SACK or an ACK is due; `sacks` and 
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import PSN_BITS, extend
-from openmrc.engine import acknowledgements, immediates, nacks, regions, sacks, timers, tracker
+from openmrc.engine import immediates, nacks, regions, sacks, timers, tracker, transport_acks
 from openmrc.engine.build import MPR_UNIT
 from openmrc.engine.queue_pairs import nominal_size, receives_data, tracked_psns
 from openmrc.engine.states import QpState
@@ -26,7 +26,7 @@ def on_data(engine: Engine, now: int, qp: int, packet: int) -> None:
     arrived = engine.packets[packet]
     if not receives_data(row.state):
         if row.state == QpState.ERROR and row.nak_syndrome != 0:
-            acknowledgements.queue(engine, qp)  # the refusal may have been lost
+            transport_acks.queue(engine, qp)  # the refusal may have been lost
         return
     psn = extend(arrived.psn, row.expected_psn, PSN_BITS)
     row.marked_arrivals += arrived.marked
@@ -70,7 +70,7 @@ def _on_old(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
         return
     row.duplicates += 1
     sacks.on_arrival(engine, now, qp, packet, psn, 0)
-    acknowledgements.queue(engine, qp)
+    transport_acks.queue(engine, qp)
 
 
 @rare_kernel
@@ -107,15 +107,15 @@ def _on_new(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
     opcode = arrived.opcode
     has_immediate = opcode == Opcode.WRITE_LAST_IMM or opcode == Opcode.WRITE_ONLY_IMM
     if arrived.payload_length > row.path_mtu or arrived.payload_length > arrived.dma_length:
-        acknowledgements.refuse(engine, now, qp, Syndrome.INVALID_REQUEST, Cause.ACCESS_VIOLATION)
+        transport_acks.refuse(engine, now, qp, Syndrome.INVALID_REQUEST, Cause.ACCESS_VIOLATION)
         return
     if has_immediate and not immediates.fits(engine, qp, packet):
-        acknowledgements.refuse(engine, now, qp, Syndrome.INVALID_REQUEST, Cause.WIMM_OVERFLOW)
+        transport_acks.refuse(engine, now, qp, Syndrome.INVALID_REQUEST, Cause.WIMM_OVERFLOW)
         return
     if arrived.payload_length > 0:
         arrived.payload = regions.locate(engine, qp, arrived.r_key, arrived.va, arrived.payload_length)
         if arrived.payload == NOWHERE:
-            acknowledgements.refuse(engine, now, qp, Syndrome.REMOTE_ACCESS_ERROR, Cause.ACCESS_VIOLATION)
+            transport_acks.refuse(engine, now, qp, Syndrome.REMOTE_ACCESS_ERROR, Cause.ACCESS_VIOLATION)
             return
     if has_immediate:
         immediates.stash(engine, qp, packet)
@@ -128,10 +128,10 @@ def _on_new(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
         if completed == IMMEDIATE_MISSING:
             nacks.queue(engine, qp, packet, psn, NackReason.UNEXP_EVENT)
         cause = Cause.NO_RECEIVE if completed == RECEIVE_MISSING else Cause.UNEXPECTED_EVENT
-        acknowledgements.refuse(engine, now, qp, Syndrome.REMOTE_OPERATIONAL_ERROR, cause)
+        transport_acks.refuse(engine, now, qp, Syndrome.REMOTE_OPERATIONAL_ERROR, cause)
         return
     sacks.on_arrival(engine, now, qp, packet, psn, 1)
-    acknowledgements.on_arrival(engine, qp, packet, completed)
+    transport_acks.on_arrival(engine, qp, packet, completed)
     _watch_reverse(engine, now, qp)
 
 

@@ -6,7 +6,7 @@ reverse EV; silence until the lane's next turn makes control packets prefer othe
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine import control, spray, timers
+from openmrc.engine import control_queue, spray, timers
 from openmrc.engine.tables import NONE, Engine
 from openmrc.units import NEVER
 from openmrc.wire.codes import EndpointOp, Opcode
@@ -61,7 +61,7 @@ def _probe(engine: Engine, qp: int) -> None:
         return
     if lane.reverse_probe == 1:
         lane.reverse_ok = 0
-    index = control.claim(engine, row.endpoint, Opcode.ENDPOINT_REQUEST, NONE, row.peer)
+    index = control_queue.claim(engine, row.endpoint, Opcode.ENDPOINT_REQUEST, NONE, row.peer)
     if index == NONE:
         return
     node.random = rng.following(node.random)

@@ -7,7 +7,7 @@ fresh as can be, and plain ones that wait are one.
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import PSN_BITS, RCVD_BYTES_BITS
-from openmrc.engine import control, tracker
+from openmrc.engine import control_queue, tracker
 from openmrc.engine.tables import NONE, Engine
 from openmrc.wire.codes import Opcode, PathMark
 
@@ -46,7 +46,7 @@ def queue(engine: Engine, qp: int, packet: int, psn: int, mark: int) -> None:
     arrived = engine.packets[packet]
     if mark == PathMark.NONE and row.sack_queued == 1:
         return
-    index = control.claim(engine, row.endpoint, Opcode.SACK, qp, row.peer)
+    index = control_queue.claim(engine, row.endpoint, Opcode.SACK, qp, row.peer)
     if index == NONE:
         return
     waiting = engine.control[index]
@@ -66,7 +66,7 @@ def queue_probe_answer(engine: Engine, qp: int, packet: int) -> None:
     """Queue the SACK that answers a reliability probe (pr = 1)."""
     row = engine.qps[qp]
     arrived = engine.packets[packet]
-    index = control.claim(engine, row.endpoint, Opcode.SACK, qp, row.peer)
+    index = control_queue.claim(engine, row.endpoint, Opcode.SACK, qp, row.peer)
     if index == NONE:
         return
     waiting = engine.control[index]
@@ -118,7 +118,7 @@ def _queue_rest(engine: Engine, index: int) -> None:
     psn = told.psn if told.reason == 0 else engine.qps[qp].expected_psn - 1
     retransmitted, tx_timestamp, unit = told.retransmitted, told.tx_timestamp, told.timestamp_unit
     row = engine.qps[qp]
-    following = control.claim(engine, row.endpoint, Opcode.SACK, qp, row.peer)
+    following = control_queue.claim(engine, row.endpoint, Opcode.SACK, qp, row.peer)
     if following == NONE:
         return
     waiting = engine.control[following]

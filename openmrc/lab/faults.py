@@ -21,7 +21,7 @@ from openmrc.faults import Impairment, Schedule, Step
 from openmrc.lab import commands, kernel_maps, namespaces, record
 from openmrc.lab.layout import Cable, Lab, Port
 from openmrc.lab.namespaces import batch, namespace
-from openmrc.sim.places import links_at
+from openmrc.sim.scenario.fault_targets import links_at
 from openmrc.units import PS_PER_S
 
 POSSIBLE = ("down", "loss", "trim", "corruption", "rate")

@@ -19,11 +19,11 @@ from openmrc.lab.nics import SOFTWARE_US, describe
 from openmrc.lab.pieces import PIECE, Arrivals
 from openmrc.lab.stream_mrc import OUTSTANDING
 from openmrc.lab.trial import Trial
-from openmrc.live.attributes import TIMEOUT_UNIT_US, ConnectionOptions
-from openmrc.sim import timeline
-from openmrc.sim.carriers import transport_of
-from openmrc.sim.run import run
-from openmrc.sim.scenario import Transport
+from openmrc.live.api.attributes import TIMEOUT_UNIT_US, ConnectionOptions
+from openmrc.sim.loop.run import run
+from openmrc.sim.scenario import timeline
+from openmrc.sim.scenario.scenario import Transport
+from openmrc.sim.scenario.transport_options import transport_of
 from openmrc.sim.workloads.joined import joined
 from openmrc.sim.workloads.plan import Plan
 from openmrc.units import NEVER, PS_PER_NS, PS_PER_S

@@ -6,11 +6,11 @@ import socket
 
 import numpy as np
 
-from openmrc.live import drive
-from openmrc.live.attributes import ContextAttr
-from openmrc.live.motor import Motor
-from openmrc.live.ports import Ports
-from openmrc.live.tuning import settings_for
+from openmrc.live.api.attributes import ContextAttr
+from openmrc.live.datapath import event_loop
+from openmrc.live.host.runtime import Motor
+from openmrc.live.host.sockets import Ports
+from openmrc.live.host.tuning import settings_for
 
 
 def warm() -> None:
@@ -23,6 +23,6 @@ def warm() -> None:
     motor = Motor(ports, attr, settings_for(ports, ports.mtu), capturing=False)
     try:
         motor.turn()
-        drive.collect(motor.at, np.zeros((1, 8), np.int64), 1)
+        event_loop.collect(motor.at, np.zeros((1, 8), np.int64), 1)
     finally:
         motor.stop()

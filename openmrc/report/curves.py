@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from openmrc.report.svg import Floats, Line
-from openmrc.sim.results import Run
-from openmrc.sim.samples import Samples
+from openmrc.sim.results.results import Run
+from openmrc.sim.results.samples import Samples
 from openmrc.units import PS_PER_S, PS_PER_US
 
 MOST_WINDOWS = 8  # connections in one chart: as many as there are colours

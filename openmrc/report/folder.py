@@ -19,11 +19,11 @@ from openmrc import __version__
 from openmrc.errors import ConfigError
 from openmrc.fabric.usid import identity
 from openmrc.report.simulation import report
-from openmrc.sim.captures import Writer
-from openmrc.sim.results import Run
-from openmrc.sim.scenario import Scenario
+from openmrc.sim.network.tables import Routing
+from openmrc.sim.results.captures import Writer
+from openmrc.sim.results.results import Run
+from openmrc.sim.scenario.scenario import Scenario
 from openmrc.sim.simulate import Status
-from openmrc.sim.tables import Routing
 from openmrc.units import NEVER, PS_PER_US
 from openmrc.wire.pcapng import PcapngWriter
 

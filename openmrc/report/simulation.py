@@ -13,8 +13,8 @@ from openmrc.report import curves, svg
 from openmrc.report.closeup import closeups
 from openmrc.report.page import card, folded, page, rows, tile
 from openmrc.report.svg import Chart, Line, Mark
-from openmrc.sim.job import words
-from openmrc.sim.results import Run
+from openmrc.sim.results.job import words
+from openmrc.sim.results.results import Run
 from openmrc.units import NEVER, PS_PER_US
 
 MOST_EVENTS = 40  # in the table; a flapping link has thousands

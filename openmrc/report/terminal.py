@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from openmrc.report.simulation import number
-from openmrc.sim import failures, job
+from openmrc.sim.loop import failures
+from openmrc.sim.results import job
 from openmrc.sim.simulate import Status
 
 EVERY_S = 10.0  # between two lines where lines cannot be overwritten

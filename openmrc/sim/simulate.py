@@ -15,23 +15,23 @@ from openmrc.errors import ConfigError
 from openmrc.fabric import topology as fabric_topology
 from openmrc.fabric.description import Fabric
 from openmrc.fabric.topology import Topology
-from openmrc.sim import matrix, timeline, triggers
-from openmrc.sim import scenario as scenarios
-from openmrc.sim.carriers import transport_of
-from openmrc.sim.convergence import converging
-from openmrc.sim.faults import Faults
-from openmrc.sim.matrix import StartUnit
-from openmrc.sim.matrix_line import Failure
-from openmrc.sim.mrc import Mrc
-from openmrc.sim.mrc_build import MrcTransport
-from openmrc.sim.network import NetworkSettings, column
-from openmrc.sim.reach import nic_rate
-from openmrc.sim.results import Run
-from openmrc.sim.run import Transport, World, run
-from openmrc.sim.samples import Recorder, Span
-from openmrc.sim.scenario import Matrix, Scenario, schedule
-from openmrc.sim.table_check import TableCheck, check, flights_of
-from openmrc.sim.tap import Capture
+from openmrc.sim.loop.fault_events import Faults
+from openmrc.sim.loop.run import Transport, World, run
+from openmrc.sim.network.build import NetworkSettings, column
+from openmrc.sim.network.reach import nic_rate
+from openmrc.sim.results.results import Run
+from openmrc.sim.results.samples import Recorder, Span
+from openmrc.sim.results.table_check import TableCheck, check, flights_of
+from openmrc.sim.scenario import matrix, timeline, triggers
+from openmrc.sim.scenario import scenario as scenarios
+from openmrc.sim.scenario.convergence import converging
+from openmrc.sim.scenario.matrix import StartUnit
+from openmrc.sim.scenario.matrix_line import Failure
+from openmrc.sim.scenario.scenario import Matrix, Scenario, schedule
+from openmrc.sim.scenario.transport_options import transport_of
+from openmrc.sim.transports.mrc.setup import MrcTransport
+from openmrc.sim.transports.mrc.tap import Capture
+from openmrc.sim.transports.mrc.transport import Mrc
 from openmrc.sim.workloads.amounts import ps_of
 from openmrc.sim.workloads.families import plan_of
 from openmrc.sim.workloads.joined import Work, joined

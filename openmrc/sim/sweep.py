@@ -22,8 +22,8 @@ from msgspec import Meta, Struct
 from openmrc import __version__
 from openmrc.errors import ConfigError
 from openmrc.fabric.yaml_file import decode
-from openmrc.sim.results import summary
-from openmrc.sim.scenario import Scenario, load
+from openmrc.sim.results.results import summary
+from openmrc.sim.scenario.scenario import Scenario, load
 from openmrc.sim.simulate import simulate
 
 Value = str | int | float | bool | None

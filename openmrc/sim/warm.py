@@ -6,9 +6,9 @@ import numpy as np
 
 from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
 from openmrc.fabric.topology import build
-from openmrc.sim.mrc_build import MrcTransport
-from openmrc.sim.run import run
-from openmrc.sim.traffic import traffic
+from openmrc.sim.loop.run import run
+from openmrc.sim.transports.mrc.setup import MrcTransport
+from openmrc.sim.workloads.traffic import traffic
 
 _NICS, _BYTES = 8, 10_000
 

@@ -3,7 +3,7 @@
 Headers are whole 32-bit words. Each stack of headers that an opcode can have, with and without TSETH,
 becomes two functions, written out from the table: one composes each word of the headers from the columns
 of a packet's row, the other takes each field out of the eight bytes that end with it (or out of the first
-eight). Walking the table at run time took seven to nine times as long (`bench/wire.py`).
+eight). Walking the table at run time took seven to nine times as long (`bench/wire/codec.py`).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from openmrc.cli.main import app
-from openmrc.engine.profile_states import ALL_RULES, ProfileRules, mermaid
+from openmrc.profiles.profile_states import ALL_RULES, ProfileRules, mermaid
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "entropy.md").read_text(encoding="utf-8")

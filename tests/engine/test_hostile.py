@@ -15,17 +15,7 @@ from openmrc.engine.states import EvState, QpState
 from openmrc.engine.tables import SentState
 from openmrc.wire.codes import Opcode
 from openmrc.wire.packet import NOWHERE
-from tests.engine.diary import (
-    MTU,
-    QPN,
-    R_KEY,
-    REGION_LENGTH,
-    REGION_LOCAL,
-    REGION_VA,
-    Endpoint,
-    entropy_of,
-    us,
-)
+from tests.engine.scripted_peer import MTU, QPN, R_KEY, REGION_LENGTH, REGION_LOCAL, REGION_VA, Endpoint, entropy_of, us
 
 NEAR = st.integers(-3, 40)
 PSN = st.one_of(NEAR.map(lambda n: n & 0xFFFFFF), st.integers(0, 0xFFFFFF))

@@ -10,7 +10,7 @@ from openmrc.engine import congestion, nscc
 from openmrc.engine.params import Settings
 from openmrc.engine.queue_pairs import nominal_size
 from openmrc.wire.codes import NackReason
-from tests.engine.diary import Endpoint, nack, sack, us
+from tests.engine.scripted_peer import Endpoint, nack, sack, us
 
 MTU = 4096
 FABRIC = Settings(link_gbps=800.0, base_rtt_us=12.0, base_rtt_measured=False)

@@ -9,7 +9,7 @@ import pytest
 from openmrc.engine import paths
 from openmrc.engine.states import EvEvent, EvState
 from openmrc.wire.codes import Opcode
-from tests.engine.diary import MTU, Endpoint, entropy_of, lane_of, only, probe_answer, sack, steady, us
+from tests.engine.scripted_peer import MTU, Endpoint, entropy_of, lane_of, only, probe_answer, sack, steady, us
 
 SECOND = 1e6  # us
 
@@ -213,7 +213,7 @@ def test_values_of_a_port_that_is_down_are_not_probed_and_are_when_it_is_back() 
 
 @pytest.mark.clause("recovery-hour")
 def test_plane_that_was_dead_for_an_hour_is_back_within_one_probe_period() -> None:
-    from bench.recovery_hour import MARK_MS, recovery_ms
+    from bench.engine.recovery_hour import MARK_MS, recovery_ms
 
     assert 500 < recovery_ms(outage_s=3600.03) <= MARK_MS + 20  # a probe was just missed; two more must be answered
 

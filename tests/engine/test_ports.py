@@ -11,7 +11,19 @@ from openmrc.engine import lifecycle, paths, ports
 from openmrc.engine.states import EvEvent, EvState, QpEvent, QpState
 from openmrc.engine.tables import Cause, EventKind
 from openmrc.wire.codes import EndpointOp, Opcode, TrafficClass
-from tests.engine.diary import MTU, PEER, Endpoint, data, entropy_of, lane_of, only, request, response, steady, us
+from tests.engine.scripted_peer import (
+    MTU,
+    PEER,
+    Endpoint,
+    data,
+    entropy_of,
+    lane_of,
+    only,
+    request,
+    response,
+    steady,
+    us,
+)
 
 RTT = 12.0  # us
 EV_PROBE, UPDATE = EndpointOp.EV_PROBE, EndpointOp.PORT_STATUS_UPDATE

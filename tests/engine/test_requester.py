@@ -13,7 +13,7 @@ from openmrc.engine.queue_pairs import nominal_size
 from openmrc.engine.states import EvEvent, QpState
 from openmrc.engine.tables import NONE, WcStatus
 from openmrc.wire.codes import NackReason, Opcode, PathMark, TrafficClass
-from tests.engine.diary import (
+from tests.engine.scripted_peer import (
     MTU,
     QPN,
     Endpoint,

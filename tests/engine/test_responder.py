@@ -12,7 +12,7 @@ from openmrc.engine.messages import PostStatus
 from openmrc.engine.states import QpState
 from openmrc.engine.tables import Cause, CompletionKind, WcStatus
 from openmrc.wire.codes import NackReason, Opcode, Syndrome, TrafficClass, Trim
-from tests.engine.diary import (
+from tests.engine.scripted_peer import (
     MTU,
     R_KEY,
     REGION_LENGTH,

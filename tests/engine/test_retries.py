@@ -11,7 +11,7 @@ from openmrc.engine.queue_pairs import INFINITE_RETRIES
 from openmrc.engine.states import QpEvent, QpState
 from openmrc.engine.tables import Cause, CompletionKind, EventKind, WcStatus
 from openmrc.wire.codes import NackReason, Opcode, Syndrome
-from tests.engine.diary import MTU, QPN, Endpoint, ack, data, nack, sack, write_imm
+from tests.engine.scripted_peer import MTU, QPN, Endpoint, ack, data, nack, sack, write_imm
 
 T = 1000.0  # us: the timeout of the diary's endpoint; 2 linear retries, 3 exponential
 

@@ -6,7 +6,7 @@ import pytest
 
 from openmrc.engine.queue_pairs import nominal_size
 from openmrc.wire.codes import Opcode, PathMark, TrafficClass
-from tests.engine.diary import MTU, Endpoint, data, only, probe, steady, us
+from tests.engine.scripted_peer import MTU, Endpoint, data, only, probe, steady, us
 
 QUIET = steady(sack_threshold=1 << 30, ack_every=1 << 30)  # bytes alone never make a report due
 

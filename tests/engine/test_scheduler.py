@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from openmrc.engine import scheduler
 from openmrc.engine.queue_pairs import nominal_size
 from openmrc.engine.tables import NONE
-from tests.engine.diary import MTU, PEER, Endpoint, sack, steady
+from tests.engine.scripted_peer import MTU, PEER, Endpoint, sack, steady
 from tests.naive.rings import Rings
 
 PEER_OF = (0, 0, 0, 1, 1, 2)

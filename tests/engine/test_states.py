@@ -24,7 +24,7 @@ from openmrc.engine.states import (
 )
 from openmrc.engine.tables import EventKind
 from openmrc.wire.codes import NackReason, Opcode, PathMark
-from tests.engine.diary import Endpoint, data, nack, probe_answer, sack, steady
+from tests.engine.scripted_peer import Endpoint, data, nack, probe_answer, sack, steady
 
 
 def named(pair: tuple[Any, Any]) -> str:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmrc.engine import tracker
-from tests.engine.diary import Endpoint
+from tests.engine.scripted_peer import Endpoint
 from tests.naive.arrivals import Arrivals
 
 WINDOW = 256

@@ -7,12 +7,12 @@ import numpy as np
 from openmrc.core.rows import Table
 from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
 from openmrc.fabric.topology import Topology, build
-from openmrc.sim import datagrams
-from openmrc.sim.datagrams import Datagrams
-from openmrc.sim.failures import Failure
-from openmrc.sim.network import NetworkSettings
-from openmrc.sim.tables import Network, Trimming
-from openmrc.sim.traffic import Traffic, traffic
+from openmrc.sim.loop.failures import Failure
+from openmrc.sim.network.build import NetworkSettings
+from openmrc.sim.network.tables import Network, Trimming
+from openmrc.sim.transports import datagrams
+from openmrc.sim.transports.datagrams import Datagrams
+from openmrc.sim.workloads.traffic import Traffic, traffic
 
 
 def leaf_spine(hosts: int = 16, down: int = 4, planes: int = 1, gbps: float = 400, latency_ns: int = 1000) -> Topology:

@@ -13,8 +13,8 @@ from openmrc.errors import ConfigError
 from openmrc.report.simulation import report
 from openmrc.report.terminal import errors, show
 from openmrc.sim.comparison import points_of
-from openmrc.sim.results import summary
-from openmrc.sim.scenario import load
+from openmrc.sim.results.results import summary
+from openmrc.sim.scenario.scenario import load
 from openmrc.sim.simulate import simulate
 
 STEPS = """

@@ -11,9 +11,9 @@ from openmrc.cli.main import app
 from openmrc.errors import ConfigError
 from openmrc.report.folder import write
 from openmrc.report.simulation import figure
-from openmrc.sim.results import Run, spread, summary
-from openmrc.sim.samples import KEPT, Recorder
-from openmrc.sim.scenario import Scenario, load
+from openmrc.sim.results.results import Run, spread, summary
+from openmrc.sim.results.samples import KEPT, Recorder
+from openmrc.sim.scenario.scenario import Scenario, load
 from openmrc.sim.simulate import Status, simulate
 from openmrc.units import PS_PER_US
 
@@ -83,7 +83,7 @@ def test_samples_end_with_the_totals(run: Run) -> None:
 
 def test_long_runs_keep_a_bounded_number_of_samples(run: Run) -> None:
     recorder = Recorder(run.topology)
-    from openmrc.sim.network import NetworkSettings, lay
+    from openmrc.sim.network.build import NetworkSettings, lay
 
     network = lay(run.topology, NetworkSettings(), hops=64)
     for now in range(0, 5000 * PS_PER_US, PS_PER_US):

@@ -19,14 +19,15 @@ import pytest
 from openmrc.engine import endpoint as doors
 from openmrc.engine.messages import PostStatus
 from openmrc.engine.params import Settings
-from openmrc.live import arrive, desk, drive, nic, pins, transmit
-from openmrc.live.addresses import PlaneAddress
-from openmrc.live.attributes import ContextAttr, PeerAddress
-from openmrc.live.context import Context
-from openmrc.live.motor import Motor
-from openmrc.live.remotes import Remotes
-from openmrc.live.system import BOTH_CONTROLS, IP_TOS, IPPROTO_IP, MessageHeader
-from openmrc.live.tables import BATCH, COMMANDS, PORT_VALUES
+from openmrc.live.api.attributes import ContextAttr, PeerAddress
+from openmrc.live.datapath import event_loop, receive, submission, table_handles, transmit
+from openmrc.live.datapath.libc import BOTH_CONTROLS, IP_TOS, IPPROTO_IP, MessageHeader
+from openmrc.live.datapath.tables import BATCH, COMMANDS, PORT_VALUES
+from openmrc.live.host.addresses import PlaneAddress
+from openmrc.live.host.peers import Remotes
+from openmrc.live.host.runtime import Motor
+from openmrc.live.objects import nic
+from openmrc.live.objects.context import Context
 from openmrc.wire.codes import CONGESTED, DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, UDP_PORT, Trim
 from openmrc.wire.entropy import Placement
 from openmrc.wire.icrc import PREFIX_WORDS, flow, is_intact, prefix, seal, trailer_length
@@ -146,9 +147,9 @@ class LiveEndpoint:
             remotes._note(PeerAddress(planes=planes_of), peer)
         self.kernel = Kernel()
         self.masks: list[int] = []
-        for module in (drive, transmit):
+        for module in (event_loop, transmit):
             monkeypatch.setattr(module, "monotonic", self.kernel.monotonic)
-        monkeypatch.setattr(arrive, "receive_messages", self.kernel.receive_messages)
+        monkeypatch.setattr(receive, "receive_messages", self.kernel.receive_messages)
         monkeypatch.setattr(transmit, "send_messages", self.kernel.send_messages)
         monkeypatch.setattr(transmit, "next_packet", self._next_packet)
 
@@ -159,7 +160,7 @@ class LiveEndpoint:
     def turn(self, now: int, ready: int = 0, batch: int = 0, looks: bool = False) -> None:
         self.kernel.now = now
         self.wires.nic[0].sleeps_until = 1
-        drive._turn(self.engine, self.wires, ready, batch, looks)
+        event_loop._turn(self.engine, self.wires, ready, batch, looks)
 
     def receive(self, now: int, packet: dict[str, int]) -> None:
         """Let a datagram arrive, sealed as the live sender seals it."""
@@ -238,10 +239,10 @@ class LiveEndpoint:
             if completions
             else ("kind", "qp", "port", "entropy", "state", "cause")
         )
-        memory = np.zeros(2 * pins.PIN_BYTES, np.uint8)
+        memory = np.zeros(2 * table_handles.PIN_BYTES, np.uint8)
         at = memory.ctypes.data
-        pins._pin.py_func(self.engine, self.wires, at)
-        take = drive.collect.py_func if completions else drive.take_events.py_func
+        table_handles._pin.py_func(self.engine, self.wires, at)
+        take = event_loop.collect.py_func if completions else event_loop.take_events.py_func
         assert take(at, rows, 1) == 1, f"no {door}"
         return dict(zip(names, rows[0].tolist(), strict=False))
 
@@ -286,17 +287,22 @@ def replay(schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> LiveEndpoint:
 
 
 DOORS = {
-    arrive: ("receive",),
+    receive: ("receive",),
     transmit: ("next_packet",),
-    drive: ("expire", "next_event"),
-    desk: ("next_completion", "post_receive", "post_write"),
+    event_loop: ("expire", "next_event"),
+    submission: ("next_completion", "post_receive", "post_write"),
     nic: ("set_port",),
 }
 
 
 def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let endpoints that are opened from now on run as plain Python."""
-    for module, name in ((pins, "_pin"), (drive, "drive"), (drive, "take_events"), (drive, "collect")):
+    for module, name in (
+        (table_handles, "_pin"),
+        (event_loop, "drive"),
+        (event_loop, "take_events"),
+        (event_loop, "collect"),
+    ):
         monkeypatch.setattr(module, name, getattr(module, name).py_func)
 
 

@@ -12,15 +12,16 @@ from openmrc.core.rows import table
 from openmrc.engine import endpoint as doors
 from openmrc.engine.tables import NONE
 from openmrc.fabric.topology import Topology
-from openmrc.sim import loop, mrc
-from openmrc.sim.faults import Faults
-from openmrc.sim.mrc_build import MrcTransport
-from openmrc.sim.mrc_frames import Frame, pack, unpack
-from openmrc.sim.network import lay
-from openmrc.sim.run import prepare
-from openmrc.sim.tables import Network
-from openmrc.sim.tap import Capture, taps
-from openmrc.sim.traffic import Traffic
+from openmrc.sim.loop import window
+from openmrc.sim.loop.fault_events import Faults
+from openmrc.sim.loop.run import prepare
+from openmrc.sim.network.build import lay
+from openmrc.sim.network.tables import Network
+from openmrc.sim.transports.mrc import transport
+from openmrc.sim.transports.mrc.frames import Frame, pack, unpack
+from openmrc.sim.transports.mrc.setup import MrcTransport
+from openmrc.sim.transports.mrc.tap import Capture, taps
+from openmrc.sim.workloads.traffic import Traffic
 from openmrc.units import NEVER
 from openmrc.wire.packet import Packet
 from tests.sim.small import leaf_spine
@@ -56,11 +57,11 @@ def record(
 
     with monkeypatch.context() as patch:
         for name in ("run_window", "deliver_signals", "level", "apply_fault"):
-            interpreted: Callable[..., object] = getattr(loop, name).py_func
-            patch.setattr(loop, name, interpreted)
-        patch.setattr(mrc, "endpoint", recorder)
-        patch.setattr(mrc, "pack", note_and_pack)
-        patch.setattr(mrc, "unpack", unpack_and_recall)
+            interpreted: Callable[..., object] = getattr(window, name).py_func
+            patch.setattr(window, name, interpreted)
+        patch.setattr(transport, "endpoint", recorder)
+        patch.setattr(transport, "pack", note_and_pack)
+        patch.setattr(transport, "unpack", unpack_and_recall)
         world.run(NEVER, lambda: None)
     return recorder.close()
 
@@ -73,7 +74,9 @@ class SimulatedEndpoint:
         self.engine = copied(schedule.before)._replace(packets=table(Packet, 1))
         self.network: Network = lay(leaf_spine(hosts=8, down=4), MrcTransport().network, hops=1)
         nics = len(self.engine.endpoints)
-        self.state = mrc.Mrc(self.engine, table(Frame, 1), table(mrc.Tally, nics), taps(self.engine, nics, Capture()))
+        self.state = transport.Mrc(
+            self.engine, table(Frame, 1), table(transport.Tally, nics), taps(self.engine, nics, Capture())
+        )
 
     def receive(self, now: int, packet: dict[str, int]) -> None:
         pack(as_rows(packet), self.state.frames, 0, 0)
@@ -82,10 +85,10 @@ class SimulatedEndpoint:
         hop.frame = 0
         hop.entropy, hop.plane, hop.source = packet["entropy"], packet["port"], packet["source"]
         hop.marked, hop.trimmed = packet["marked"], packet["trimmed"]
-        mrc._receive(self.state, self.network, 0, now, self.endpoint, 0)
+        transport._receive(self.state, self.network, 0, now, self.endpoint, 0)
 
     def next_packet(self, now: int, free_ports: int) -> dict[str, int] | None:
-        if mrc._next_packet(self.state, self.network, 0, now, self.endpoint, free_ports, 0) == 0:
+        if transport._next_packet(self.state, self.network, 0, now, self.endpoint, free_ports, 0) == 0:
             return None
         sent, arrives = columns_of(self.engine.packets, 0), table(Packet, 1)
         unpack(self.state.frames, arrives, 0, 0)
@@ -96,7 +99,7 @@ class SimulatedEndpoint:
         return out | travels | {name: sent[name] for name in left_out}
 
     def expire(self, now: int) -> None:
-        mrc._expire(self.state, now, self.endpoint)
+        transport._expire(self.state, now, self.endpoint)
 
 
 def replay(schedule: Schedule) -> SimulatedEndpoint:
@@ -127,7 +130,7 @@ def replay(schedule: Schedule) -> SimulatedEndpoint:
             case "post_receive":
                 assert doors.post_receive(engine, step.given["qp"], step.given["wr_id"]) == step.answer
             case "set_port":
-                mrc._set_port(world.state, step.now, world.endpoint, step.given["port"], step.given["up"])
+                transport._set_port(world.state, step.now, world.endpoint, step.given["port"], step.given["up"])
             case _:
                 raise AssertionError(step.door)
     return world

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from openmrc.engine.states import EvState
-from openmrc.live.attributes import INFINITE_RETRIES, ConnectionOptions
-from openmrc.sim.faults import FaultKind, faults
-from openmrc.sim.mrc_build import MrcTransport
-from openmrc.sim.network import NetworkSettings
-from openmrc.sim.traffic import Side, traffic
+from openmrc.live.api.attributes import INFINITE_RETRIES, ConnectionOptions
+from openmrc.sim.loop.fault_events import FaultKind, faults
+from openmrc.sim.network.build import NetworkSettings
+from openmrc.sim.transports.mrc.setup import MrcTransport
+from openmrc.sim.workloads.traffic import Side, traffic
 from openmrc.units import PS_PER_US
 from openmrc.verbs import RecvWr
 from openmrc.wire.codes import Opcode, Trim

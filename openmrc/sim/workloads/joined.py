@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from openmrc.errors import ConfigError
-from openmrc.sim.traffic import Side, Traffic, traffic
 from openmrc.sim.workloads.plan import NOWHERE, Ids, Nodes, Plan
+from openmrc.sim.workloads.traffic import Side, Traffic, traffic
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,59 @@
+"""How long after a plane returns from an outage is it in use again?
+
+Virtual time, interpreted: two endpoints over four planes; one plane falls silent in the middle of a
+transfer, which retires its values one by one, and returns later. The figure is the time from its
+return until all its values are in rotation again, the worst of some phases. Probes back off to one a
+second at most, so one second is the mark.
+
+    python -m bench.engine.recovery_hour [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from openmrc.engine.params import Settings
+from openmrc.engine.states import EvState
+from openmrc.units import PS_PER_MS
+from tests.engine.pair import Pair, Weather
+
+PLANE = 1
+QUIET_FROM_US = 1_000_000
+OUTAGES_S = (1, 60, 3600)
+PHASES_S = (0.0, 0.03, 0.5)  # of the return between two probes; after 26 ms one has just been missed
+MARK_MS = 1000.0
+
+
+def recovery_ms(outage_s: float) -> float:
+    """Return the milliseconds from the plane's return until all its values are in rotation."""
+    returns_us = QUIET_FROM_US + int(outage_s * 1e6)
+    weather = Weather(silences=((PLANE, QUIET_FROM_US, returns_us),))
+    pair = Pair(weather=weather, settings=Settings(link_gbps=100.0, probe_interval_max_us=1e6), timeout_us=1000.0)
+    lane = pair.engine.lanes[pair.row(0).lane_base + PLANE]
+    pair.run(until_us=QUIET_FROM_US)
+    while lane.active > 0:
+        pair.write(0, 0, 64 * pair.mtu, 0)
+        pair.run(until_us=pair.now / 1e6 + 10_000, stop=pair.is_done)
+    assert all(ev.state == EvState.ASSUMED_BAD for ev in pair.evs_of() if ev.port == PLANE)
+    pair.run(until_us=returns_us)
+    returned = pair.now
+    pair.run(until_us=returns_us + 1e8, stop=lambda: bool(lane.active == lane.wanted))
+    return (pair.now - returned) / PS_PER_MS
+
+
+def main() -> None:
+    """Print one line for each outage."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    figures = {str(outage): max(recovery_ms(outage + phase) for phase in PHASES_S) for outage in OUTAGES_S}
+    if options.json:
+        print(json.dumps({"recovery_ms_by_outage_s": figures, "mark_ms": MARK_MS}))
+        return
+    for outage, figure in figures.items():
+        print(f"after {outage:>4} s of silence: {figure:7.1f} ms; ratio to the mark of 1 s: {figure / MARK_MS:.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""Does the whole fabric of arXiv 2605.04333 fit: 131,072 NICs, 8 planes x 100 Gb/s, switches of 512 ports?
+
+A 1 MiB permutation and one ring step (every NIC writes to its neighbour's), packet by packet, MRC.
+
+    python -m bench.sim.large [--nics 131072] [--workload permutation|ring] [--threads 2] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import time
+
+import numpy as np
+
+from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
+from openmrc.fabric.topology import build
+from openmrc.sim.loop.run import Progress, run
+from openmrc.sim.transports.mrc.setup import MrcTransport
+from openmrc.sim.workloads.traffic import Traffic, traffic
+from openmrc.units import NEVER, PS_PER_US, us_from_ps
+
+MIB = 1 << 20
+MARK_S, MARK_GB = 600.0, 16.0
+
+
+def fabric(nics: int) -> Fabric:
+    """Return eight two-tier planes whose T0s have as many uplinks as NICs; 256 and 256 at full size."""
+    down = min(256, nics // 8)
+    t0 = Tier(down=down, radix=2 * down, up_link_ns=1000, switch_ns=0)
+    return Fabric(name="paper", hosts=Hosts(count=nics), planes=(
+        Plane(t0=t0, t1=Tier(switch_ns=0), host_gbps=100, host_link_ns=1000, count=8),
+    ))  # fmt: skip
+
+
+def workload(name: str, nics: int, size: int, seed: int) -> Traffic:
+    """Return a random permutation without fixed points, or a ring."""
+    nic = np.arange(nics)
+    if name == "ring":
+        return traffic(nic, (nic + 1) % nics, size)
+    order = np.random.default_rng(seed).permutation(nics)
+    return traffic(order, np.roll(order, 1), size)
+
+
+def measure(nics: int, name: str, size: int, evs: int, threads: int, loud: bool) -> dict[str, float]:
+    """Return the figures of one run."""
+    begun = time.perf_counter()
+    topology = build(fabric(nics))
+    flows = workload(name, nics, size, 1)
+
+    def say(progress: Progress) -> None:
+        print(
+            f"  {us_from_ps(progress.now):.1f} us, {progress.hops / 1e6:.0f} M hops, {progress.wall_s:.0f} s",
+            flush=True,
+        )
+
+    results = run(
+        topology, flows, MrcTransport(evs=evs), threads=threads, until=2000 * PS_PER_US, progress=say if loud else None
+    )
+    done = results.finished < NEVER
+    fct = results.finished[done] - results.started[done]
+    return {
+        "nics": nics,
+        "flows": flows.messages,
+        "finished": int(done.sum()),
+        "fct_max_us": us_from_ps(int(fct.max())),
+        "fct_mean_us": us_from_ps(int(fct.mean())),
+        "hops": results.hops,
+        "hops_per_s": results.hops / results.wall_s,
+        "ns_per_hop": results.wall_s / results.hops * 1e9,
+        "setup_s": time.perf_counter() - begun - results.wall_s,
+        "wall_s": results.wall_s,
+        "total_s": time.perf_counter() - begun,
+        "peak_rss_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
+    }
+
+
+def main() -> None:
+    """Print the figures and their ratio to the mark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nics", type=int, default=131_072)
+    parser.add_argument("--workload", choices=("permutation", "ring"), default="permutation")
+    parser.add_argument("--size", type=int, default=MIB)
+    parser.add_argument("--evs", type=int, default=128)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    figures = measure(options.nics, options.workload, options.size, options.evs, options.threads, not options.json)
+    if options.json:
+        print(json.dumps(figures))
+        return
+    for name, value in figures.items():
+        print(f"{name:14} {value:,.2f}")
+    print(f"ratio to the marks: time {MARK_S / figures['total_s']:.2f}, memory {MARK_GB / figures['peak_rss_gb']:.2f}")
+
+
+if __name__ == "__main__":
+    main()

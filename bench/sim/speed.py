@@ -1,0 +1,112 @@
+"""How fast is the simulator on one thread, and how much faster on two?
+
+    python -m bench.sim.speed              1,024 hosts, 2 tiers, 400 Gb/s, a 2 MB permutation, MRC
+    python -m bench.sim.speed --hosts 8192 --threads 2
+
+`--topo` and `--tm` take htsim's files instead of the generated fabric and permutation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from openmrc.fabric.description import Fabric, Hosts, Plane, Tier, load
+from openmrc.fabric.topology import Topology, build
+from openmrc.sim.loop.run import run
+from openmrc.sim.scenario.matrix import read
+from openmrc.sim.transports.mrc.setup import MrcTransport
+from openmrc.sim.transports.uet.transport import UetTransport
+from openmrc.sim.workloads.traffic import Traffic, traffic
+from openmrc.units import NEVER
+
+MARK_S = {1024: 1.0, 8192: 12.0}
+MARK_MB = {1024: 400.0, 8192: 1500.0}
+
+
+def fabric(hosts: int) -> Topology:
+    """Return a non-blocking leaf-spine fabric: 400 Gb/s, 1 us a link."""
+    down = {128: 8, 1024: 32, 8192: 64}.get(hosts, 32)
+    t0 = Tier(down=down, up_link_ns=1000, switch_ns=0)
+    plane = Plane(t0=t0, t1=Tier(switch_ns=0), host_gbps=400, host_link_ns=1000)
+    return build(Fabric(name=f"leaf-spine-{hosts}", hosts=Hosts(count=hosts), planes=(plane,)))
+
+
+def permutation(hosts: int, size: int) -> Traffic:
+    """Return one message from every host, one to every host."""
+    order = np.random.default_rng(1).permutation(hosts)
+    return traffic(order, np.roll(order, 1), size)
+
+
+def measure(topology: Topology, flows: Traffic, transport: Any, threads: int, runs: int) -> dict[str, float]:
+    """Return the figures of the fastest of some runs."""
+    best = None
+    for _ in range(runs):
+        results = run(topology, flows, transport, threads=threads)
+        if best is None or results.wall_s < best.wall_s:
+            best = results
+    assert best is not None
+    done = best.finished < NEVER
+    fct = (best.finished[done] - best.started[done]) / 1e6
+    return {
+        "hosts": topology.nics,
+        "threads": threads,
+        "finished": int(done.sum()),
+        "flows": flows.messages,
+        "fct_mean_us": float(fct.mean()),
+        "fct_max_us": float(fct.max()),
+        "packet_hops": best.hops,
+        "setup_s": best.setup_s,
+        "wall_s": best.wall_s,
+        "m_hops_per_s": best.hops / best.wall_s / 1e6,
+        "ns_per_hop": best.wall_s / best.hops * 1e9,
+        "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+        "result": zlib.crc32(best.finished.tobytes()),
+    }
+
+
+def main() -> None:
+    """Print the figures and their ratio to the marks."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hosts", type=int, default=1024)
+    parser.add_argument("--size", type=int, default=2_000_000)
+    parser.add_argument("--threads", type=int, default=1, help="2: also measures one, and prints the ratio")
+    parser.add_argument("--transport", choices=("mrc", "uet"), default="mrc")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--topo")
+    parser.add_argument("--tm")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    topology = build(load(options.topo)) if options.topo else fabric(options.hosts)
+    flows = permutation(topology.nics, options.size)
+    if options.tm:
+        matrix = read(Path(options.tm))
+        flows = traffic(matrix.source, matrix.destination, matrix.size, np.maximum(matrix.start, 0))
+    transport = MrcTransport() if options.transport == "mrc" else UetTransport()
+    rows = [measure(topology, flows, transport, threads, options.runs) for threads in sorted({1, options.threads})]
+    if options.json:
+        print(json.dumps(rows))
+        return
+    for row in rows:
+        _show(row)
+    if len(rows) == 2:
+        same = rows[0]["result"] == rows[1]["result"]
+        print(f"two threads against one: {rows[0]['wall_s'] / rows[1]['wall_s']:.2f} x (mark 1.7), same bits: {same}")
+
+
+def _show(row: dict[str, float]) -> None:
+    print(", ".join(f"{name} {value:,.3f}".rstrip("0").rstrip(".") for name, value in row.items()))
+    hosts = int(row["hosts"])
+    if hosts in MARK_S:
+        time, memory = MARK_S[hosts] / row["wall_s"], MARK_MB[hosts] / row["peak_rss_mb"]
+        print(f"ratio to the marks: time {time:.2f}, memory {memory:.2f}")
+
+
+if __name__ == "__main__":
+    main()

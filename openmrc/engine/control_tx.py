@@ -1,0 +1,115 @@
+"""Control packets on their way out: each takes the next working path and says what is true now."""
+
+from openmrc.core.jit import kernel
+from openmrc.engine import clock, control_queue, nacks, sacks, spray, transport_acks
+from openmrc.engine.requester import send_on
+from openmrc.engine.states import QpState
+from openmrc.engine.tables import NONE, Engine
+from openmrc.wire.codes import ENDPOINT_QPN, NackReason, Opcode, TrafficClass
+
+CONTEXT_MASK = 0xFFFF  # spdcid, dpdcid: the low bits of both QPNs; nothing public says what they hold
+
+
+@kernel
+def next_packet(engine: Engine, now: int, endpoint: int, packet: int) -> int:
+    """Fill packets[packet] with the oldest waiting control packet that still makes sense; 0: there is none."""
+    while True:
+        index = control_queue.take(engine, endpoint)
+        if index == NONE:
+            return 0
+        _clear(engine, index, packet)
+        if engine.control[index].qp == NONE:
+            if _fill_endpoint_operation(engine, now, endpoint, index, packet):
+                return 1
+        elif _fill_answer(engine, now, index, packet):
+            return 1
+
+
+@kernel
+def _clear(engine: Engine, index: int, packet: int) -> None:
+    waiting = engine.control[index]
+    out = engine.packets[packet]
+    out.opcode = waiting.opcode
+    out.psn = 0
+    out.payload_length = 0
+    out.marked = 0
+    out.trimmed = 0
+    out.traffic_class = TrafficClass.CONTROL
+    out.solicited = 0
+    out.ack_request = 0
+    out.retransmitted = waiting.retransmitted
+    out.timestamped = 0
+    out.tx_timestamp = waiting.tx_timestamp
+    out.timestamp_unit = waiting.timestamp_unit
+    out.spdcid = 0
+    out.dpdcid = 0
+    out.vendor_info = 0
+
+
+@kernel
+def _fill_answer(engine: Engine, now: int, index: int, packet: int) -> bool:
+    waiting = engine.control[index]
+    qp = waiting.qp
+    row = engine.qps[qp]
+    out = engine.packets[packet]
+    out.dest_qpn = row.dest_qpn
+    out.spdcid = row.qpn & CONTEXT_MASK
+    out.dpdcid = row.dest_qpn & CONTEXT_MASK
+    if row.state == QpState.RESET or (row.state == QpState.ERROR and not _outlives(waiting.opcode, waiting.reason)):
+        return False
+    match waiting.opcode:
+        case Opcode.SACK:
+            sacks.fill(engine, index, packet)
+        case Opcode.NACK:
+            nacks.fill(engine, index, packet)
+        case Opcode.ACKNOWLEDGE:
+            transport_acks.fill(engine, index, packet)
+        case _:
+            _fill_probe(engine, now, qp, index, packet)
+    ev = waiting.ev if waiting.ev != NONE else spray.choose_control(engine, qp)
+    if ev == NONE or (spray.working_ports(engine, qp) >> engine.evs[ev].port) & 1 == 0:
+        return False
+    send_on(engine, qp, ev, packet)
+    engine.ports[engine.endpoints[row.endpoint].port_base + out.port].control_sent += 1
+    return True
+
+
+@kernel
+def _outlives(opcode: int, reason: int) -> bool:
+    """Whether a packet still goes out after the queue pair went to ERROR: what tells the peer why."""
+    return opcode == Opcode.ACKNOWLEDGE or (opcode == Opcode.NACK and reason == NackReason.UNEXP_EVENT)
+
+
+@kernel
+def _fill_probe(engine: Engine, now: int, qp: int, index: int, packet: int) -> None:
+    out = engine.packets[packet]
+    params = engine.params[engine.endpoints[engine.qps[qp].endpoint].params]
+    out.probe_id = engine.control[index].psn
+    out.tx_timestamp = clock.stamp(now, params.timestamp_unit)
+    out.timestamp_unit = params.timestamp_unit
+    out.traffic_class = TrafficClass.NO_TRIM  # the data class, as MRC asks of it; there is nothing to trim
+
+
+@kernel
+def _fill_endpoint_operation(engine: Engine, now: int, endpoint: int, index: int, packet: int) -> bool:
+    waiting = engine.control[index]
+    node = engine.endpoints[endpoint]
+    out = engine.packets[packet]
+    if (node.ports_up >> waiting.port) & 1 == 0:
+        return False
+    out.dest_qpn = ENDPOINT_QPN
+    out.psn = waiting.psn
+    out.endpoint_op = waiting.reason
+    out.port_status_mask = waiting.mask
+    if waiting.opcode == Opcode.ENDPOINT_REQUEST:
+        params = engine.params[node.params]
+        out.tx_timestamp = clock.stamp(now, params.timestamp_unit)
+        out.timestamp_unit = params.timestamp_unit
+    out.entropy = waiting.entropy
+    out.port = waiting.port
+    out.source = node.address
+    out.destination = engine.peers[waiting.peer].address
+    port = engine.ports[node.port_base + waiting.port]
+    port.sent_packets += 1
+    port.control_sent += 1
+    return True

@@ -1,0 +1,52 @@
+"""Transport acknowledgements (AETH): the verbs' own, apart from reliability SACKs (MRC §7.5; IBTA volume 1, 9.7.5).
+
+They count completed messages, or refuse: a refusal ends the connection on both sides.
+"""
+
+from openmrc.core.jit import kernel, rare_kernel
+from openmrc.engine import control_queue, lifecycle
+from openmrc.engine.tables import NONE, Engine
+from openmrc.wire.codes import Opcode, Syndrome
+
+_COUNT_MASK = (1 << 24) - 1
+
+
+@kernel
+def on_arrival(engine: Engine, qp: int, packet: int, completed: int) -> None:
+    """Acknowledge when the left edge closed and a message ended or the sender asked; at the latest every so often."""
+    row = engine.qps[qp]
+    row.since_ack += 1
+    asked = engine.packets[packet].ack_request == 1 and row.ooo_count == 0
+    every = engine.params[engine.endpoints[row.endpoint].params].ack_every
+    if completed > 0 or asked or row.since_ack >= every:
+        queue(engine, qp)
+
+
+@kernel
+def queue(engine: Engine, qp: int) -> None:
+    """Queue an ACK, unless one already waits: it will count what is complete when it leaves."""
+    row = engine.qps[qp]
+    if row.ack_queued == 1:
+        return
+    if control_queue.claim(engine, row.endpoint, Opcode.ACKNOWLEDGE, qp, row.peer) != NONE:
+        row.ack_queued = 1
+        row.since_ack = 0
+
+
+@rare_kernel
+def refuse(engine: Engine, now: int, qp: int, syndrome: int, cause: int) -> None:
+    """Answer with a negative acknowledgement and go to ERROR."""
+    engine.qps[qp].nak_syndrome = syndrome
+    queue(engine, qp)
+    lifecycle.fail(engine, now, qp, cause)
+
+
+@kernel
+def fill(engine: Engine, index: int, packet: int) -> None:
+    """Write the AETH."""
+    row = engine.qps[engine.control[index].qp]
+    out = engine.packets[packet]
+    out.syndrome = row.nak_syndrome if row.nak_syndrome != 0 else Syndrome.ACK.value
+    out.acked_messages = row.completed_messages & _COUNT_MASK
+    row.ack_queued = 0
+    row.acks_sent += 1

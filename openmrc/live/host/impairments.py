@@ -1,0 +1,52 @@
+"""Schedules of faults, put into effect on what arrives at a NIC."""
+
+from __future__ import annotations
+
+from openmrc.core import rng
+from openmrc.faults import Impairment, Schedule, Step
+from openmrc.live.datapath.impair import SHARE_ONE
+from openmrc.live.host.runtime import Motor
+from openmrc.units import NEVER
+
+_BITS = 8 * 4200  # of a full packet on the wire; one wrong bit loses it
+
+
+class Impairments:
+    """What each plane suffers now, and the steps that are still to come."""
+
+    def __init__(self, motor: Motor, seed: int) -> None:
+        self._motor = motor
+        self._waiting: list[tuple[int, Step]] = []
+        self._now = [Impairment() for _ in motor.ports.addresses]
+        for plane in range(len(self._now)):
+            motor.wires.planes[plane].random = rng.seeded(seed, plane)
+
+    def begin(self, schedule: Schedule, now: int) -> None:
+        """Add the steps of a schedule whose time 0 is `now` (ps). Call inside the motor."""
+        for step in schedule.steps:
+            step.planes(len(self._now))  # refuses unknown places before anything is done
+        self._waiting += [(now + step.at, step) for step in schedule.steps]
+        self._waiting.sort(key=lambda waiting: waiting[0])
+        self.advance(now)
+
+    def advance(self, now: int) -> None:
+        """Do the steps that are due and note when the next one is. Call inside the motor."""
+        while self._waiting and self._waiting[0][0] <= now:
+            _, step = self._waiting.pop(0)
+            for plane in step.planes(len(self._now)):
+                self._now[plane] = step.applied_to(self._now[plane])
+                self._apply(plane)
+        self._motor.nic.step_at = self._waiting[0][0] if self._waiting else NEVER
+
+    def _apply(self, plane: int) -> None:
+        impairment, row = self._now[plane], self._motor.wires.planes[plane]
+        row.down = impairment.down
+        row.delay = impairment.delay
+        row.jitter = impairment.jitter
+        row.rate = impairment.rate
+        for word in ("corruption", "duplicate", "reorder", "trim"):
+            setattr(row, word, round(getattr(impairment, word) * SHARE_ONE))
+        intact = (1 - impairment.loss) * (1 - impairment.bit_errors) ** _BITS
+        row.loss = round((1 - intact) * SHARE_ONE)
+        row.slow = impairment.delay > 0 or impairment.jitter > 0 or impairment.rate > 0
+        row.impaired = impairment != Impairment()

@@ -1,0 +1,227 @@
+"""The engine with its tables of sockets, the mutexes around them, and the threads that keep it going."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from openmrc.engine.build import Layout, build
+from openmrc.engine.params import Settings
+from openmrc.live.api.attributes import ContextAttr
+from openmrc.live.datapath import event_loop, table_handles
+from openmrc.live.datapath.libc import POLLIN, SOL_UDP, UDP_SEGMENT, check, control_kind
+from openmrc.live.datapath.tables import (
+    ARRIVALS,
+    CONTROL_WORDS,
+    DATAGRAM,
+    MESSAGES,
+    NAME_BYTES,
+    PORT_VALUES,
+    address_of,
+    wires,
+)
+from openmrc.live.host import scheduling
+from openmrc.live.host.sockets import Ports, type_of_service_kind
+from openmrc.live.host.tuning import TRAIN_BYTES
+from openmrc.units import NEVER, PS_PER_NS
+from openmrc.wire.codes import DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, Trim
+
+MAX_BELLS = 256
+HELD = 4096  # packets that impairments can hold back
+REST_SECONDS = 0.002  # between two looks at what only Python can do: events in a burst cost one awakening, not one each
+CAPTURED = 2048  # packets between two writes of a capture file
+CLOSE_SECONDS = 5.0
+_TURN, _STAY, _WAIT, _POST = (int(mode) for mode in event_loop.Mode)  # plain numbers: an enum costs 30 us a call
+
+
+class Motor:
+    """Compiled state and the thread in it. `inside` is how Python touches either."""
+
+    def __init__(self, ports: Ports, attr: ContextAttr, settings: Settings, capturing: bool) -> None:
+        """Allocate everything; `start` sets it going."""
+        check()
+        planes = len(ports.addresses)
+        self.ports = ports
+        layout = Layout(
+            ports=planes,
+            peers=attr.max_peers,
+            qps=attr.max_qp,
+            regions=attr.max_mr,
+            controls=1024,
+            events=1024,
+            sends=attr.max_send_wr,
+            receives=attr.max_recv_wr,
+            window=attr.max_mpr * 128,
+            tracked=attr.max_mpr * 128,
+            wimms=attr.max_wimm,
+            evs_per_lane=attr.evs_per_plane,
+        )
+        self.engine = build(layout, settings, packets=2, seed=attr.seed or time.time_ns() & 0x7FFFFFFF)
+        self.wires = wires(
+            self.engine,
+            planes,
+            planes * attr.evs_per_plane,
+            attr.max_peers,
+            MAX_BELLS,
+            HELD,
+            CAPTURED if capturing else 0,
+        )
+        self.nic = self.wires.nic[0]
+        self._pin = table_handles.pinned(self.engine, self.wires)
+        self.at = address_of(self._pin)
+        self.bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._python_bell = os.eventfd(0, os.EFD_CLOEXEC)
+        self._thread = threading.Thread(target=self._live, name="openmrc endpoint", daemon=True)
+        self._helper = threading.Thread(target=self._help, name="openmrc events", daemon=True)
+        self._python: Callable[[], None] = lambda: None
+        self.error: BaseException | None = None
+        self.is_stopped = False
+        self._lay_nic(attr, capturing)
+        self._lay_sockets()
+        self._lay_arenas()
+
+    def start(self, python: Callable[[], None]) -> None:
+        """Begin; `python` is called in a thread of its own whenever there is something only Python can do."""
+        self._python = python
+        self._thread.start()
+        self._helper.start()
+
+    def stop(self) -> None:
+        """End the threads and give back what the kernel gave; returns when they are gone, or after a few seconds."""
+        if self.is_stopped:
+            return
+        self.is_stopped = True
+        self.nic.stop = 1
+        threads = [thread for thread in (self._thread, self._helper) if thread.ident is not None]
+        for bell in (self.bell, self._python_bell):
+            os.eventfd_write(bell, 1)
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join(CLOSE_SECONDS)
+        self.ports.close()
+        if not any(thread.is_alive() for thread in threads):
+            os.close(self.bell)
+            os.close(self._python_bell)
+
+    def turn(self) -> None:
+        """Take one turn in this thread: take what was posted, send what may leave."""
+        event_loop.drive(self.at, _TURN, 0)
+
+    def post(self, count: int) -> None:
+        """Hand in so many requests that lie on the desk."""
+        event_loop.drive(self.at, _POST, count)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait at the sockets in this thread for a completion, at most so long; False: there is none."""
+        if self.nic.sleeps_until == 0 or self.nic.handled > event_loop.QUIET:
+            return False  # a look before the call: it costs several microseconds
+        until = (time.monotonic_ns() + int(seconds * 1e9)) * PS_PER_NS
+        return event_loop.drive(self.at, _WAIT, until) == event_loop.COMPLETED
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[int]:
+        """Keep everyone else out and yield the time (ps); afterwards what became due is sent."""
+        event_loop.enter(self.wires)
+        try:
+            self.nic.now = time.monotonic_ns() * PS_PER_NS
+            yield self.nic.now
+        finally:
+            event_loop.leave(self.wires)
+        if not self.is_stopped:
+            self.turn()
+
+    def _live(self) -> None:
+        scheduling.ask_for_short_slices()
+        try:
+            event_loop.drive(self.at, _STAY, 0)
+        except BaseException as error:  # whatever it was, whoever waits must learn of it
+            self.error = error
+            self.nic.stop = 1
+        finally:
+            os.eventfd_write(self._python_bell, 1)
+
+    def _help(self) -> None:
+        """Run what only Python can, whenever the bell rings; the endpoint's thread never waits for it."""
+        try:
+            while self.nic.stop == 0:
+                os.eventfd_read(self._python_bell)
+                self._python()
+                if self.nic.capturing == 0:
+                    time.sleep(REST_SECONDS)
+        except BaseException as error:
+            self.error = error
+            self.nic.stop = 1
+            os.eventfd_write(self.bell, 1)
+        finally:
+            self._python()
+
+    def _lay_nic(self, attr: ContextAttr, capturing: bool) -> None:
+        nic, tables = self.nic, self.wires
+        nic.planes = len(self.ports.addresses)
+        nic.evs = attr.evs_per_plane
+        nic.placement = self.ports.placement
+        nic.segmentation = self.ports.segmentation
+        nic.train_bytes = TRAIN_BYTES
+        nic.busy_poll = attr.busy_poll
+        nic.capturing = capturing
+        nic.bell = self.bell
+        nic.python_bell = self._python_bell
+        nic.step_at = NEVER
+        nic.messages_at = address_of(tables.messages)
+        nic.vectors_at = address_of(tables.vectors)
+        nic.names_at = address_of(tables.names)
+        nic.arrivals_at = address_of(tables.arrivals)
+        nic.poll_at = address_of(tables.poll)
+        nic.mutex_at = address_of(tables.mutex)
+        self.engine.endpoints[0].address = attr.max_peers  # peers are 0 .. max_peers - 1
+        for kind, dscp in DSCP.items():
+            tables.traffic[kind, 0] = dscp << 2 | ECT0
+        tables.trims[DSCP_TRIMMED, 0] = Trim.TRIMMED
+        tables.trims[DSCP_TRIMMED_LASTHOP, 0] = Trim.TRIMMED_LASTHOP
+
+    def _lay_sockets(self) -> None:
+        tables, ports = self.wires, self.ports
+        for plane, receiver in enumerate(ports.receivers):
+            tables.planes[plane].descriptor = receiver.fileno()
+            tables.planes[plane].random = plane + 1
+            tables.poll[plane].descriptor = receiver.fileno()
+            tables.poll[plane].events = POLLIN
+            tables.poll[self.nic.planes + 1 + plane].descriptor = receiver.fileno()
+            tables.poll[self.nic.planes + 1 + plane].events = POLLIN
+            values = ports.evs(plane)
+            # Answers carry the entropy value of what they answer, the peer's: one of our paths there must do.
+            tables.sender_of[plane] = plane * self.nic.evs + np.arange(PORT_VALUES) % self.nic.evs
+            for k, sender in enumerate(ports.senders[plane]):
+                index = plane * self.nic.evs + k
+                tables.senders[index].descriptor = sender.fileno()
+                tables.senders[index].plane = plane
+                tables.senders[index].port = ports.source_ports[plane][k]
+                tables.sender_of[plane, values[k] & 0xFFFF] = index
+        tables.poll[self.nic.planes].descriptor = self.bell
+        tables.poll[self.nic.planes].events = POLLIN
+
+    def _lay_arenas(self) -> None:
+        tables = self.wires
+        level, kind = type_of_service_kind(self.ports.addresses[0])
+        for index in range(MESSAGES):
+            control = tables.controls[index]
+            control.tos_length = 16 + 4
+            control.tos_kind = control_kind(level, kind)
+            control.segment_length = 16 + 2
+            control.segment_kind = control_kind(SOL_UDP, UDP_SEGMENT)
+            tables.messages[index].control = address_of(tables.controls, index)
+        for index in range(ARRIVALS):
+            arrival = tables.arrivals[index]
+            arrival.name = address_of(tables.arrival_names, index)
+            arrival.name_length = NAME_BYTES
+            arrival.vectors = address_of(tables.arrival_vectors, index)
+            arrival.vector_count = 1
+            arrival.control = address_of(tables.arrival_controls, index)
+            arrival.control_length = CONTROL_WORDS * 8
+            tables.arrival_vectors[index].base = address_of(tables.staging, index * DATAGRAM)
+            tables.arrival_vectors[index].length = DATAGRAM

@@ -1,0 +1,205 @@
+"""The sockets of a NIC: on each plane one that receives, and one that sends for each entropy value.
+
+The entropy value travels as the UDP source port (and, in structured form, the flow label), so each
+needs a socket of its own: that is what lets the kernel send a train of packets on one of them in a
+single call. With SRv6 the destination address of each entropy value is another path.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from openmrc.errors import ConfigError
+from openmrc.live.api.attributes import ContextAttr, EvFormat
+from openmrc.live.datapath.libc import (
+    IP_TOS,
+    IPPROTO_IP,
+    IPPROTO_IPV6,
+    IPV6_TCLASS,
+    SO_RXQ_OVFL,
+    SOL_UDP,
+    UDP_GRO,
+    UDP_NO_CHECK6_RX,
+    UDP_NO_CHECK6_TX,
+    UDP_SEGMENT,
+)
+from openmrc.live.host.addresses import PlaneAddress
+from openmrc.live.host.interfaces import find_planes, mtu_of
+from openmrc.wire.entropy import SRV6_PORT_BASE, Placement, entropy
+
+MAX_PLANES = 16
+_PLACEMENTS = {EvFormat.UDP: Placement.UDP, EvFormat.STEV: Placement.STEV, EvFormat.SRV6: Placement.SRV6}
+_PORTS_TRIED = 4096
+_IP_RECVTOS, _IPV6_RECVTCLASS, _IP_MTU_DISCOVER, _IPV6_MTU_DISCOVER, _PMTUDISC_PROBE = 13, 66, 10, 23, 3
+_IPV6_FLOWINFO_SEND, _IPV6_FLOWINFO = 33, 11
+_SO_RCVBUFFORCE = 33
+_LONGEST_OVERHEAD = 40 + 8 + 12 + 4 + 4 + 16 + 4 + 3 + 4  # IPv6 to ICRC around one packet's payload
+MTUS = (4096, 2048, 1024, 512, 256)
+
+CarrierOf = Callable[[str, int, int], str]  # (remote plane address, plane, EV) -> address that leads there
+
+
+class Ports:
+    """The sockets of all planes."""
+
+    def __init__(self, planes: Sequence[str], attr: ContextAttr) -> None:
+        """Open them; ConfigError or OSError says which address cannot be had."""
+        self.found = not planes
+        self.addresses = _choose(planes)
+        self.attr = attr
+        self.placement = _PLACEMENTS[attr.ev_format]
+        self.receivers: list[socket.socket] = []
+        self.senders: list[list[socket.socket]] = []
+        self.source_ports: list[list[int]] = []
+        self.receive_buffer = 0  # bytes the kernel granted, of the smallest
+        try:
+            self.segmentation = attr.segmentation and attr.ev_format != EvFormat.SRV6 and _can_segment()
+            for plane, address in enumerate(self.addresses):
+                self._open_plane(plane, address)
+        except BaseException:
+            self.close()
+            raise
+        self.mtu = min(_largest_payload(address) for address in self.addresses)
+
+    def evs(self, plane: int) -> list[int]:
+        """Return the entropy values of a plane."""
+        return [
+            entropy(self.placement, port, port if self.placement == Placement.STEV else 0)
+            for port in self.source_ports[plane]
+        ]
+
+    def describe(self) -> str:
+        """Return one line that says what was chosen."""
+        where = ", ".join(f"{plane}: {address}" for plane, address in enumerate(self.addresses))
+        how = "UDP_SEGMENT and UDP_GRO" if self.segmentation else "one datagram a packet"
+        origin = "found" if self.found else "given"
+        return (
+            f"{len(self.addresses)} planes {origin} ({where}); EV format {self.attr.ev_format.name}, "
+            f"{self.attr.evs_per_plane} EVs a plane; {how}; receive buffer {self.receive_buffer >> 10} KiB; "
+            f"path MTU at most {self.mtu}"
+        )
+
+    def close(self) -> None:
+        """Give all sockets back."""
+        for sock in (*self.receivers, *(sock for senders in self.senders for sock in senders)):
+            sock.close()
+
+    def _open_plane(self, plane: int, address: PlaneAddress) -> None:
+        receiver = self._socket(address)
+        self.receivers.append(receiver)
+        receiver.setsockopt(socket.SOL_SOCKET, SO_RXQ_OVFL, 1)
+        if address.ip.version == 4:
+            receiver.setsockopt(IPPROTO_IP, _IP_RECVTOS, 1)
+        else:
+            receiver.setsockopt(IPPROTO_IPV6, _IPV6_RECVTCLASS, 1)
+            if self.placement == Placement.STEV:
+                receiver.setsockopt(IPPROTO_IPV6, _IPV6_FLOWINFO, 1)
+        if self.attr.segmentation:
+            with suppress(OSError):  # a kernel before 5.0: one datagram at a time
+                receiver.setsockopt(SOL_UDP, UDP_GRO, 1)
+        granted = _ask_buffer(receiver, self.attr.receive_buffer)
+        self.receive_buffer = min(granted, self.receive_buffer or granted)
+        try:
+            receiver.bind(address.socket_name())
+        except OSError as error:
+            raise ConfigError(f"planes: plane {plane} cannot receive on {address}: {error.strerror}") from error
+        self.senders.append([])
+        self.source_ports.append([])
+        self._open_senders(plane, address)
+
+    def _open_senders(self, plane: int, address: PlaneAddress) -> None:
+        tried = range(SRV6_PORT_BASE, SRV6_PORT_BASE + _PORTS_TRIED)
+        # Processes on one address would all try the same ports first.
+        first = os.getpid() * 67 % _PORTS_TRIED
+        for step in range(_PORTS_TRIED):
+            if len(self.senders[plane]) == self.attr.evs_per_plane:
+                return
+            number = tried[(first + step) % _PORTS_TRIED]
+            sender = self._socket(address)
+            try:
+                sender.bind(address.socket_name(number))
+            except OSError as error:
+                sender.close()
+                if error.errno != errno.EADDRINUSE:
+                    raise ConfigError(f"planes: plane {plane} cannot send from {address}: {error.strerror}") from error
+                continue
+            sender.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)  # nobody writes there
+            _ask_send_buffer(sender, self.attr.receive_buffer)
+            self.senders[plane].append(sender)
+            self.source_ports[plane].append(number)
+        raise ConfigError(f"planes: plane {plane} ({address}) has no {self.attr.evs_per_plane} free source ports")
+
+    def _socket(self, address: PlaneAddress) -> socket.socket:
+        sock = socket.socket(address.family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        try:
+            if address.ip.version == 4:
+                sock.setsockopt(IPPROTO_IP, _IP_MTU_DISCOVER, _PMTUDISC_PROBE)  # never fragment
+            else:
+                sock.setsockopt(IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                sock.setsockopt(IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _PMTUDISC_PROBE)
+            if self.placement == Placement.SRV6:
+                self._allow_carriers(sock, address)
+            if self.placement == Placement.STEV and address.ip.version == 6:
+                sock.setsockopt(IPPROTO_IPV6, _IPV6_FLOWINFO_SEND, 1)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def _allow_carriers(self, sock: socket.socket, address: PlaneAddress) -> None:
+        """Switches shift the destination on the way, so there can be no UDP checksum (RFC 6935)."""
+        if address.ip.version != 6:
+            raise ConfigError(f"planes: {address} is IPv4, but the SRV6 format needs IPv6")
+        sock.setsockopt(SOL_UDP, UDP_NO_CHECK6_TX, 1)
+        sock.setsockopt(SOL_UDP, UDP_NO_CHECK6_RX, 1)
+
+
+def type_of_service_kind(address: PlaneAddress) -> tuple[int, int]:
+    """Return (level, kind) of the control message that sets the DSCP."""
+    return (IPPROTO_IP, IP_TOS) if address.ip.version == 4 else (IPPROTO_IPV6, IPV6_TCLASS)
+
+
+def _choose(planes: Sequence[str]) -> list[PlaneAddress]:
+    if planes:
+        chosen = [PlaneAddress.parse(text, f"planes, plane {plane}") for plane, text in enumerate(planes)]
+    else:
+        chosen = [PlaneAddress(found.address, scope=found.scope) for found in find_planes(MAX_PLANES)]
+    if not 1 <= len(chosen) <= MAX_PLANES:
+        raise ConfigError(f"planes: {len(chosen)} addresses, allowed are 1 to {MAX_PLANES}")
+    if len({(address.ip, address.port) for address in chosen}) < len(chosen):
+        raise ConfigError(f"planes: one address twice in {', '.join(map(str, chosen))}")
+    return chosen
+
+
+def _can_segment() -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.setsockopt(SOL_UDP, UDP_SEGMENT, 1000)
+        except OSError:
+            return False
+        return True
+
+
+def _ask_buffer(sock: socket.socket, wanted: int) -> int:
+    """Ask for a receive buffer, with the administrator's right if we have it; return what was granted."""
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, wanted)
+    except OSError:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted)
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2  # the kernel doubles what is asked
+
+
+def _ask_send_buffer(sock: socket.socket, wanted: int) -> None:
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, wanted)
+
+
+def _largest_payload(address: PlaneAddress) -> int:
+    mtu = mtu_of(address.ip) or 1500
+    fitting = [payload for payload in MTUS if payload + _LONGEST_OVERHEAD <= mtu]
+    if not fitting:
+        raise ConfigError(f"planes: the interface of {address} has an MTU of {mtu} bytes, too small for any path MTU")
+    return fitting[0]

@@ -1,0 +1,199 @@
+"""The context: a software NIC opened on its planes, and everything made from it."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from openmrc.engine.params import Settings
+from openmrc.faults import Schedule
+from openmrc.live.api.attributes import (
+    AsyncEvent,
+    ContextAttr,
+    DeviceAttr,
+    PeerAddress,
+    PlaneCounters,
+    QpHintAttr,
+    QpInitAttr,
+)
+from openmrc.live.api.errors import DeadlineError, InvalidArgumentError
+from openmrc.live.host.sockets import CarrierOf
+from openmrc.live.objects.completion import Bell, CompletionChannel, CompletionQueue, until_readable
+from openmrc.live.objects.memory import ProtectionDomain
+from openmrc.live.objects.nic import Nic
+from openmrc.live.objects.queue_pair import QpHint, QueuePair
+
+API_VERSION = (1, 0, 1)  # of mrc.h, whose nouns these are
+LAST_SUPPORTED_VERSION = (0, 0, 0)
+
+
+def query_version() -> dict[str, int]:
+    """Return the versions as mrc_query_version does: major << 24 | minor << 16 | subminor."""
+    current, last = (major << 24 | minor << 16 | sub for major, minor, sub in (API_VERSION, LAST_SUPPORTED_VERSION))
+    return {"api": current, "last_supported": last, "vendor": 1 << 24, "last_vendor": 0}
+
+
+class Context:
+    """A device opened on 1 to 16 planes (mrc_context); owns one thread, which `close` ends."""
+
+    def __init__(
+        self,
+        planes: Sequence[str] = (),
+        attr: ContextAttr | None = None,
+        *,
+        settings: Settings | None = None,
+        faults: Schedule | str | None = None,
+        capture: str | Path | None = None,
+        carrier_of: CarrierOf | None = None,
+    ) -> None:
+        """Open sockets on `planes`: local addresses, "192.0.2.1" or "127.0.0.1:9001"; empty: of the interfaces.
+
+        `settings` replaces the engine's tuning for sockets, `faults` is a schedule of impairments
+        on what arrives here, `capture` a pcapng file to write every packet to. With the SRV6 format,
+        `carrier_of(address, plane, ev)` returns the address that leads to a peer's address on a path.
+        """
+        schedule = Schedule.parse(faults) if isinstance(faults, str) else faults
+        self.nic = Nic(self, tuple(planes), attr or ContextAttr(), settings, schedule, capture, carrier_of)
+        self._hints: set[QpHint] = set()
+        self._domains = 0
+        self._events: collections.deque[AsyncEvent] = collections.deque(maxlen=4096)
+        self._event_bell = Bell()
+        self._unacknowledged = 0
+        self.nic.start()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called, or the thread has died."""
+        return self.nic.is_closed
+
+    @property
+    def address(self) -> PeerAddress:
+        """What a peer must know to reach this context."""
+        return self.nic.address
+
+    def describe(self) -> str:
+        """Return one line: the planes, their addresses and what the sockets can do."""
+        return self.nic.ports.describe()
+
+    def progress(self) -> str:
+        """Return one line for errors: each queue pair's peer, state, paths and last progress."""
+        return self.nic.progress()
+
+    def query_device(self) -> DeviceAttr:
+        """Return what this context offers."""
+        return self.nic.device
+
+    def alloc_pd(self) -> ProtectionDomain:
+        """Make a protection domain."""
+        self._domains += 1
+        return ProtectionDomain(self, self._domains)
+
+    def create_comp_channel(self) -> CompletionChannel:
+        """Make a completion channel."""
+        return CompletionChannel(self)
+
+    def create_cq(
+        self, cqe: int = 4096, cq_context: Any = None, channel: CompletionChannel | None = None
+    ) -> CompletionQueue:
+        """Make a completion queue that holds at least `cqe` completions."""
+        if cqe < 1:
+            raise InvalidArgumentError(f"cqe: {cqe} is below 1")
+        return CompletionQueue(self, cqe, cq_context, channel)
+
+    def create_qp_hint(self, attr: QpHintAttr | None = None) -> QpHint:
+        """Make a hint that queue pairs can share."""
+        hint = QpHint(self, attr or QpHintAttr())
+        self._hints.add(hint)
+        return hint
+
+    def create_qp(self, pd: ProtectionDomain, init: QpInitAttr) -> QueuePair:
+        """Make a queue pair in RESET; ENOMEM if the context's `max_qp` are used up."""
+        return QueuePair(pd, init)
+
+    def get_async_event(self, timeout: float) -> AsyncEvent:
+        """Wait for an asynchronous event; each is to be acknowledged by `ack_async_event`."""
+        deadline = time.monotonic() + timeout
+        while not self._events:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise DeadlineError(f"no asynchronous event within {timeout:g} s; {self.progress()}")
+            self._event_bell.wait(left)
+        return self._taken_event()
+
+    async def get_async_event_async(self, timeout: float) -> AsyncEvent:
+        """Wait as `get_async_event` does, letting the event loop run."""
+        deadline = time.monotonic() + timeout
+        while not self._events:
+            if not await until_readable(self._event_bell.fileno(), deadline - time.monotonic()):
+                raise DeadlineError(f"no asynchronous event within {timeout:g} s; {self.progress()}")
+            self._event_bell.silence()
+        return self._taken_event()
+
+    def poll_async_events(self) -> list[AsyncEvent]:
+        """Take all asynchronous events at once, without waiting; they count as acknowledged."""
+        taken = [self._events.popleft() for _ in range(len(self._events))]
+        self._event_bell.silence()
+        return taken
+
+    def ack_async_event(self, event: AsyncEvent) -> None:
+        """Acknowledge one event."""
+        self._unacknowledged -= 1
+
+    def longest_gap(self) -> float:
+        """Return the longest time (s) in which no data landed in our memory since this was last asked.
+
+        Counts every packet where it lands, in whatever order; completions wait for what was sent before them too.
+        """
+        return self.nic.longest_gap()
+
+    def plane_counters(self) -> list[PlaneCounters]:
+        """Return what each plane has carried so far."""
+        return self.nic.plane_counters()
+
+    def set_plane(self, plane: int, up: bool) -> None:
+        """Say that a local port works, or does not; peers are told by Port Status Updates."""
+        self.nic.set_plane(plane, up)
+
+    def impair(self, faults: Schedule | str) -> None:
+        """Impair what arrives here, from now on: the times of the schedule count from this call."""
+        self.nic.impair(Schedule.parse(faults) if isinstance(faults, str) else faults)
+
+    def close(self) -> None:
+        """End the thread, give back sockets and memory; always returns. Calls that wait end in ClosedError."""
+        self.nic.close()
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Context:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+    def forget_hint(self, hint: QpHint) -> None:
+        """Note that a hint is gone."""
+        self._hints.discard(hint)
+
+    def tell(self, event: AsyncEvent) -> None:
+        """Append an asynchronous event; the oldest is dropped when nobody takes them."""
+        self._events.append(event)
+        self._event_bell.ring()
+
+    def _taken_event(self) -> AsyncEvent:
+        self._event_bell.silence()
+        event = self._events.popleft()
+        self._unacknowledged += 1
+        if self._events:
+            self._event_bell.ring()
+        return event

@@ -1,0 +1,137 @@
+"""Memory regions: any writable buffer that lives in this process, given to peers under a key.
+
+The engine checks key, bounds and rights for every packet; here is only the book of which buffer is
+where. A buffer is kept alive, and in place, until its region is deregistered.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openmrc.engine.regions import Access
+from openmrc.live.api.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from openmrc.live.objects.context import Context
+
+
+def bytes_of(buffer: Any) -> NDArray[np.uint8]:
+    """Return the memory of a contiguous writable buffer as bytes, without a copy.
+
+    Takes whatever speaks the buffer protocol (bytearray, mmap, NumPy array) and CPU tensors.
+    """
+    if hasattr(buffer, "data_ptr") and hasattr(buffer, "numpy"):  # a torch tensor: it has no buffer protocol
+        buffer = _tensor_memory(buffer)
+    try:
+        view = memoryview(buffer)
+    except TypeError as error:
+        if not hasattr(buffer, "__array_interface__"):
+            raise InvalidArgumentError(f"buffer: {type(buffer).__name__} is not a buffer") from error
+        buffer = np.asarray(buffer)
+        view = memoryview(buffer)
+    if view.readonly:
+        raise InvalidArgumentError(f"buffer: {type(buffer).__name__} is read-only; a memory region must be writable")
+    if not view.c_contiguous:
+        raise InvalidArgumentError("buffer: it is not contiguous")
+    return np.frombuffer(view.cast("B") if view.nbytes else view, dtype=np.uint8)
+
+
+def _tensor_memory(tensor: Any) -> Any:
+    if tensor.device.type != "cpu":
+        raise InvalidArgumentError(f"buffer: the tensor is on {tensor.device}, only CPU memory can be registered")
+    if not tensor.is_contiguous():
+        raise InvalidArgumentError("buffer: the tensor is not contiguous")
+    flat = tensor.detach().reshape(-1)
+    return flat.view(sys.modules["torch"].uint8).numpy()  # any element type, also those NumPy does not know
+
+
+class MemoryRegion:
+    """A registered buffer (ibv_mr). `region[a:b]` is the part of it that a write sends."""
+
+    def __init__(self, pd: ProtectionDomain, buffer: Any, access: Access) -> None:
+        """Register; `ProtectionDomain.reg_mr` is the way to get one."""
+        self.pd = pd
+        self.access = access
+        self.bytes = bytes_of(buffer)  # keeps the buffer alive, and a bytearray from being resized
+        self.length = len(self.bytes)
+        if self.length == 0:
+            raise InvalidArgumentError("buffer: it is empty")
+        self.addr = int(self.bytes.ctypes.data)
+        self.key = pd.context.nic.register(self)
+
+    @property
+    def l_key(self) -> int:
+        """Key for local use."""
+        return self.key
+
+    @property
+    def r_key(self) -> int:
+        """Key that peers must show."""
+        return self.key
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether packets may still reach it."""
+        return self.key != 0
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, part: slice) -> RegionSlice:
+        """Return a part, as sequences are sliced; only steps of 1."""
+        start, stop, step = part.indices(self.length)
+        if step != 1:
+            raise InvalidArgumentError(f"slice: step {step} is not 1")
+        return RegionSlice(self, start, max(stop - start, 0))
+
+    def dereg(self) -> None:
+        """Take the memory back: nothing reads or writes it afterwards. EBUSY while posted writes read from it."""
+        if self.key == 0:
+            return
+        self.pd.context.nic.deregister(self)
+        self.key = 0
+
+    def __enter__(self) -> MemoryRegion:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.dereg()
+
+
+class RegionSlice:
+    """Some bytes of a memory region: what a write sends (ibv_sge)."""
+
+    __slots__ = ("length", "offset", "region")
+
+    def __init__(self, region: MemoryRegion, offset: int, length: int) -> None:
+        """Name `length` bytes from `offset` on; `region[a:b]` says the same."""
+        self.region = region
+        self.offset = offset
+        self.length = length
+
+    @property
+    def addr(self) -> int:
+        """Address of its first byte."""
+        return self.region.addr + self.offset
+
+
+class ProtectionDomain:
+    """Which queue pairs may reach which memory regions (ibv_pd): both are made in one domain."""
+
+    def __init__(self, context: Context, number: int) -> None:
+        """`Context.alloc_pd` is the way to get one."""
+        self.context = context
+        self.number = number
+
+    def reg_mr(self, buffer: Any, access: Access = Access.REMOTE_WRITE) -> MemoryRegion:
+        """Register a writable buffer; ENOMEM if the context's `max_mr` are used up."""
+        return MemoryRegion(self, buffer, access)
+
+    def dealloc(self) -> None:
+        """Give the domain back; EBUSY while regions or queue pairs are in it."""
+        self.context.nic.check_domain_is_free(self)

@@ -1,0 +1,467 @@
+"""The NIC in software as verbs objects see it: what was registered, connected and posted is noted here.
+
+What happens to packets is not: that is the motor's compiled loop.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from openmrc.engine import lifecycle, paths, regions
+from openmrc.engine.build import column
+from openmrc.engine.endpoint import set_port
+from openmrc.engine.params import Settings
+from openmrc.engine.queue_pairs import INFINITE_RETRIES
+from openmrc.engine.states import QpEvent, QpState
+from openmrc.engine.tables import NONE, Cause, CompletionKind, WcStatus
+from openmrc.errors import BusyError, InvalidArgumentError
+from openmrc.faults import Schedule
+from openmrc.live.api.attributes import (
+    PROTOCOL_V1,
+    ContextAttr,
+    DeviceAttr,
+    DeviceCap,
+    EvStatus,
+    PeerAddress,
+    PlaneCounters,
+    QpAttr,
+    QpCap,
+    QpCounters,
+    RecvWr,
+    SendWr,
+    WcOpcode,
+    WorkCompletion,
+)
+from openmrc.live.api.errors import ClosedError, NoRoomError
+from openmrc.live.datapath import event_loop
+from openmrc.live.host.impairments import Impairments
+from openmrc.live.host.peers import Remotes
+from openmrc.live.host.recording import Recording
+from openmrc.live.host.runtime import MAX_BELLS, Motor
+from openmrc.live.host.sockets import CarrierOf, Ports
+from openmrc.live.host.tuning import settings_for
+from openmrc.live.objects import report
+from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain
+from openmrc.live.objects.posting import Posting
+from openmrc.units import PS_PER_NS, PS_PER_S
+
+if TYPE_CHECKING:
+    from openmrc.live.objects.completion import CompletionQueue
+    from openmrc.live.objects.context import Context
+    from openmrc.live.objects.queue_pair import QueuePair
+
+_ACTIVE_SHARE = 4  # of so many EVs of a plane, one is the reserve
+# Looked up once: to make a member of an enumeration from its number takes longer than the rest of a completion.
+_SEND = int(CompletionKind.SEND)
+_STATUS = {int(status): status for status in WcStatus}
+_WRITE, _RECEIVED = WcOpcode.RDMA_WRITE, WcOpcode.RECV_RDMA_WITH_IMM
+_COLLECTED = 256  # completions taken at once
+_POLL_SECONDS = 0.002  # between looks at a queue that is to drain
+_WAIT_SECONDS = 0.05  # in compiled code at a time: signals are handled in between
+
+
+class Nic:
+    """One software NIC: the motor and everything that was made on it."""
+
+    def __init__(
+        self,
+        context: Context,
+        planes: tuple[str, ...],
+        attr: ContextAttr,
+        settings: Settings | None,
+        schedule: Schedule | None,
+        capture: str | Path | None,
+        carrier_of: CarrierOf | None,
+    ) -> None:
+        self._context = weakref.proxy(context)
+        self._attr = attr
+        self.ports = Ports(planes, attr)
+        self._mtu = min(attr.mtu, self.ports.mtu)
+        try:
+            tuning = settings or settings_for(self.ports, self._mtu)
+            self._motor = Motor(self.ports, attr, tuning, capture is not None)
+            self._remotes = Remotes(self._motor, attr.max_peers, carrier_of)
+            self._impairments = Impairments(self._motor, attr.seed)
+            self._recording = Recording(capture, self._motor, self._remotes) if capture is not None else None
+            if schedule is not None:
+                self.impair(schedule)
+        except BaseException:
+            self.ports.close()
+            raise
+        self._regions: dict[int, MemoryRegion] = {}
+        self._keys = itertools.count(random.SystemRandom().randrange(1, 1 << 31))
+        self._qps: list[QueuePair | None] = [None] * attr.max_qp
+        self._bells: list[weakref.ref[CompletionQueue] | None] = [None] * MAX_BELLS
+        self._posting = Posting(self._motor, self._is_registered, self.collect)
+        self._collecting = threading.Lock()
+        # Fields of rows as arrays: `item` takes a tenth of the time of a row's attribute.
+        self._announced = column(self._motor.wires.nic, "announced").item
+        self._completion_head = column(self._motor.engine.endpoints, "completion_head").item
+        self._qpn = column(self._motor.engine.qps, "qpn").item
+        self._rows = np.zeros((_COLLECTED, 8), np.int64)
+        self._events = np.zeros((_COLLECTED, 6), np.int64)
+        self.device = self._device()
+        self.address = PeerAddress(
+            planes=self.device.planes, source_ports=tuple(tuple(ports) for ports in self.ports.source_ports)
+        )
+
+    # The whole
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing works any more: closed, or the thread died."""
+        return self._motor.is_stopped or self._motor.error is not None
+
+    def start(self) -> None:
+        """Set the thread going."""
+        self._motor.start(self._on_bell)
+
+    def close(self) -> None:
+        """End everything; who waits is woken."""
+        if self._motor.is_stopped:
+            return
+        self._motor.stop()
+        if self._recording is not None:
+            self._recording.close()
+        for known in self._bells:
+            cq = known() if known is not None else None
+            if cq is not None:
+                cq.wake()
+
+    def progress(self) -> str:
+        """Return what each connected queue pair is at, for errors."""
+        if self._motor.error is not None:
+            return f"the endpoint's thread has died: {self._motor.error!r}"
+        lines = [self.describe(qp) for qp in self._qps if qp is not None and self.qp_state(qp.row) != QpState.RESET]
+        return "; ".join(lines) or "no queue pair is connected"
+
+    def impair(self, schedule: Schedule) -> None:
+        """Begin a schedule of impairments now."""
+        with self._motor.inside() as now:
+            self._impairments.begin(schedule, now)
+
+    def set_plane(self, plane: int, up: bool) -> None:
+        """Tell the engine about one of our ports."""
+        if not 0 <= plane < len(self.ports.addresses):
+            raise InvalidArgumentError(f"plane: {plane} is not in 0..{len(self.ports.addresses) - 1}")
+        with self._motor.inside() as now:
+            set_port(self._motor.engine, now, 0, plane, int(up))
+
+    def longest_gap(self) -> float:
+        """Return the longest time (s) between two arrivals of data since this was last asked, and begin anew."""
+        with self._motor.inside() as now:
+            nic = self._motor.nic
+            gap = max(nic.longest_gap, now - nic.placed_at)
+            nic.longest_gap, nic.placed_at = 0, now
+        return gap / PS_PER_S
+
+    def plane_counters(self) -> list[PlaneCounters]:
+        """Return what each plane has carried."""
+        return report.plane_counters(self._motor)
+
+    # Memory
+
+    def register(self, region: MemoryRegion) -> int:
+        """Make a region known to the engine and return its key."""
+        self._check_open()
+        with self._motor.inside():
+            key = next(key for key in self._keys if key & 0xFFFFFFFF not in self._regions and key & 0xFFFFFFFF)
+            key &= 0xFFFFFFFF
+            row = regions.register(
+                self._motor.engine, 0, key, region.addr, region.length, region.access, region.pd.number, region.addr
+            )
+            if row == NONE:
+                raise NoRoomError(f"max_mr: all {self._attr.max_mr} memory regions are in use")
+            self._regions[key] = region
+        return key
+
+    def deregister(self, region: MemoryRegion) -> None:
+        """Make the engine forget a region; EBUSY while posted writes read from it."""
+        with self._posting.lock:
+            if not self.is_closed and any(self._posting.reads_from(qp, region) for qp in self._qps if qp is not None):
+                raise BusyError(f"memory region {region.key:#x}: posted writes still read from it")
+            with self._motor.inside():
+                regions.deregister(self._motor.engine, 0, region.key)
+                self._regions.pop(region.key, None)
+
+    def check_domain_is_free(self, pd: ProtectionDomain) -> None:
+        """Raise EBUSY while regions or queue pairs are in the domain."""
+        if any(region.pd is pd for region in self._regions.values()):
+            raise BusyError("protection domain: memory regions are in it")
+        if any(qp is not None and qp.pd is pd for qp in self._qps):
+            raise BusyError("protection domain: queue pairs are in it")
+
+    # Queue pairs
+
+    def take_qp(self, qp: QueuePair) -> int:
+        """Note a new queue pair and return its row."""
+        self._check_open()
+        attr, init = self._attr, qp.init
+        for name, limit in (("max_send_wr", attr.max_send_wr), ("max_recv_wr", attr.max_recv_wr)):
+            if not 1 <= getattr(init, name) <= limit:
+                raise InvalidArgumentError(f"{name}: {getattr(init, name)} is not in 1..{limit}")
+        if not init.protocol_version & PROTOCOL_V1:
+            raise InvalidArgumentError(
+                f"protocol_version: {init.protocol_version:#b} lacks version 1 ({PROTOCOL_V1:#b})"
+            )
+        with self._motor.inside():
+            row = next((row for row, taken in enumerate(self._qps) if taken is None), None)
+            if row is None:
+                raise NoRoomError(f"max_qp: all {attr.max_qp} queue pairs are in use")
+            for kind, cq in ((CompletionKind.SEND, init.send_cq), (CompletionKind.RECEIVE, init.recv_cq)):
+                self._motor.wires.bell_of[2 * row + kind, 0] = cq.bell_index
+            self._qps[row] = qp
+        return row
+
+    def give_back_qp(self, qp: QueuePair) -> None:
+        """Forget a queue pair; completions of it that nobody took vanish."""
+        if self.is_closed:
+            self._qps[qp.row] = None
+            return
+        self._disconnect(qp)
+        self.collect()
+        with self._motor.inside():
+            self._qps[qp.row] = None
+
+    def qpn(self, row: int) -> int:
+        """Return the number of a queue pair; it changes with every RESET."""
+        return int(self._qpn(row))
+
+    def qp_state(self, row: int) -> QpState:
+        """Return where a queue pair stands."""
+        return QpState(self._motor.engine.qps[row].state)
+
+    def first_psn(self, qp: QueuePair) -> int:
+        """Return a random first PSN."""
+        return random.SystemRandom().randrange(1 << 24)
+
+    def set_attributes(self, qp: QueuePair, attr: QpAttr) -> None:
+        """Change attributes that count from now on."""
+        with self._motor.inside():
+            self._write_attributes(qp, attr)
+
+    def move(self, qp: QueuePair, attr: QpAttr, event: QpEvent) -> None:
+        """Change attributes and state together."""
+        self._check_open()
+        if event == QpEvent.TO_RESET:
+            self._disconnect(qp)
+            return
+        with self._motor.inside() as now:
+            self._write_attributes(qp, attr)
+            row = self._motor.engine.qps[qp.row]
+            if event == QpEvent.TO_RTR and attr.remote is not None:
+                row.peer = self._remotes.take(attr.remote, now)
+                row.expected_psn = attr.rq_psn or 0
+                self._lay_paths(qp.row, now)
+            if event == QpEvent.TO_RTS and row.state == QpState.RTR:
+                row.first_psn = attr.sq_psn or 0
+            if event == QpEvent.FAIL:
+                lifecycle.fail(self._motor.engine, now, qp.row, Cause.LOCAL)
+            elif lifecycle.move(self._motor.engine, now, qp.row, event) == 0:
+                raise InvalidArgumentError(f"state: no transition {event.name} from {QpState(row.state).name}")
+
+    # Posting and completing
+
+    def post_send(self, qp: QueuePair, requests: Sequence[SendWr]) -> None:
+        """Post writes; the first refused one ends it."""
+        self._check_open()
+        self._posting.send(qp, requests)
+
+    def post_recv(self, qp: QueuePair, requests: Sequence[RecvWr]) -> None:
+        """Post receives; the first refused one ends it."""
+        self._check_open()
+        self._posting.receive(qp, requests)
+
+    def outstanding(self, qp: QueuePair) -> int:
+        """Return how many posted writes have not completed."""
+        return self._posting.outstanding(qp)
+
+    def settle(self) -> None:
+        """Have everything that was posted taken, and everything that completed announced."""
+        self._posting.settle()
+
+    def wait_for_progress(self, deadline: float) -> bool:
+        """Pause a little; return False when the deadline (monotonic seconds) has passed."""
+        self._check_open()
+        time.sleep(_POLL_SECONDS)
+        return time.monotonic() < deadline
+
+    def add_cq(self, cq: CompletionQueue) -> int:
+        """Note a completion queue and return the number of its bell."""
+        self._check_open()
+        with self._motor.inside():
+            for index, known in enumerate(self._bells):
+                if known is None or known() is None:
+                    self._bells[index] = weakref.ref(cq)
+                    bell = self._motor.wires.bells[index]
+                    bell.descriptor, bell.armed = cq.fileno(), 0
+                    return index
+        raise NoRoomError(f"completion queues: all {MAX_BELLS} are in use")
+
+    def drop_cq(self, index: int) -> None:
+        """Forget a completion queue."""
+        if not self.is_closed:
+            with self._motor.inside():
+                self._motor.wires.bells[index].armed = 0
+                self._bells[index] = None
+
+    def wait(self, seconds: float) -> bool:
+        """Wait at the sockets in this thread, if little is going on; False: there is no completion, sleep elsewhere."""
+        return self._motor.wait(min(seconds, _WAIT_SECONDS))
+
+    def arm(self, index: int, armed: int) -> None:
+        """Ask for the bell: 0 no, 1 at the next completion, 2 at the next solicited one; collect what was before it."""
+        self._motor.wires.bells[index].armed = armed
+        self._take_completions()  # at the desk's mutex either we see a completion, or its announcement sees us
+
+    def collect(self) -> None:
+        """Hand every completion that was announced to its queue."""
+        if self._announced(0) != self._completion_head(0):
+            self._take_completions()
+
+    def _take_completions(self) -> None:
+        with self._collecting:
+            while True:
+                count = event_loop.collect(self._motor.at, self._rows, _COLLECTED)
+                for row in self._rows[:count].tolist():
+                    self._complete(row)
+                if count < _COLLECTED:
+                    return
+
+    # Reports
+
+    def qp_counters(self, row: int) -> QpCounters:
+        """Return what a queue pair has done."""
+        return report.qp_counters(self._motor, row)
+
+    def ev_states(self, row: int) -> list[EvStatus]:
+        """Return what a queue pair thinks of its paths."""
+        return report.ev_states(self._motor, row)
+
+    def describe(self, qp: QueuePair) -> str:
+        """Return one line about a queue pair."""
+        return report.describe(self._motor, qp.row, self._remotes.address(int(self._motor.engine.qps[qp.row].peer)))
+
+    # Inside
+
+    def _device(self) -> DeviceAttr:
+        attr = self._attr
+        return DeviceAttr(
+            protocol_version=PROTOCOL_V1,
+            max_wimm=attr.max_wimm,
+            max_wimm_dest=attr.max_wimm,
+            max_mpr=attr.max_mpr,
+            mpr_resolution=1,
+            max_qp_hint=1 << 16,
+            cap=DeviceCap.TRIM_NACK | DeviceCap.DYNAMIC_MPR,
+            max_qp=attr.max_qp,
+            max_mr=attr.max_mr,
+            max_peers=attr.max_peers,
+            max_send_wr=attr.max_send_wr,
+            max_recv_wr=attr.max_recv_wr,
+            max_mtu=self._mtu,
+            planes=tuple(str(address) for address in self.ports.addresses),
+            ev_format=attr.ev_format,
+            evs_per_plane=attr.evs_per_plane,
+            segmentation=self.ports.segmentation,
+        )
+
+    def _check_open(self) -> None:
+        if self._motor.error is not None:
+            raise ClosedError(f"context: the endpoint's thread has died: {self._motor.error!r}")
+        if self._motor.is_stopped:
+            raise ClosedError("context: it was closed")
+
+    def _on_bell(self) -> None:
+        """Do what compiled code cannot: tell events, change impairments, write captured packets, wake who waits."""
+        while True:
+            count = event_loop.take_events(self._motor.at, self._events, len(self._events))
+            for row in self._events[:count].tolist():
+                self._context.tell(report.event(row, self._qps))
+            if count < len(self._events):
+                break
+        if self._motor.nic.step_at <= time.monotonic_ns() * PS_PER_NS:
+            with self._motor.inside() as now:
+                self._impairments.advance(now)
+        if self._recording is not None:
+            self._recording.drain()
+        if self._motor.error is not None:
+            for known in self._bells:
+                cq = known() if known is not None else None
+                if cq is not None:
+                    cq.wake()
+
+    def _write_attributes(self, qp: QueuePair, attr: QpAttr) -> None:
+        row = self._motor.engine.qps[qp.row]
+        row.pd = qp.pd.number
+        row.sq_signal_all = int(qp.init.sq_sig_all)
+        row.trim_nack_dest = int(not (attr.cap or QpCap(0)) & QpCap.TRIM_NACK_DEST_UNSUPPORTED)
+        row.dynamic_mpr = int(bool((attr.cap or QpCap(0)) & QpCap.DYNAMIC_MPR))
+        plain = {
+            "access": attr.access_flags,
+            "dest_qpn": attr.dest_qpn,
+            "path_mtu": attr.path_mtu,
+            "max_wimm": attr.max_wimm,
+            "max_wimm_dest": attr.max_wimm_dest,
+            "mpr": attr.mpr if attr.mpr is not None else self._attr.max_mpr,
+            "mpr_dest": attr.mpr_dest,
+            "timeout": None if attr.timeout is None else 1_024_000 << attr.timeout,
+            "linear_count": attr.linear_count,
+            "exponential_count": None
+            if attr.exponential_count is None
+            else min(attr.exponential_count, INFINITE_RETRIES),
+        }
+        for name, value in plain.items():
+            if value is not None:
+                setattr(row, name, int(value))
+
+    def _lay_paths(self, qp: int, now: int) -> None:
+        per_plane = self._attr.evs_per_plane
+        active = max(1, per_plane - per_plane // _ACTIVE_SHARE)
+        for plane in range(len(self.ports.addresses)):
+            for k, value in enumerate(self.ports.evs(plane)):
+                paths.set_ev(self._motor.engine, qp, plane, k, value)
+        paths.begin(self._motor.engine, now, qp, active, 1)
+
+    def _disconnect(self, qp: QueuePair) -> None:
+        with self._posting.lock:
+            self._posting.settle()  # what was posted before goes with the rest
+            with self._motor.inside() as now:
+                row = self._motor.engine.qps[qp.row]
+                peer = int(row.peer)
+                lifecycle.move(self._motor.engine, now, qp.row, QpEvent.TO_RESET)
+                row.peer = NONE
+                qp.sends.clear()
+                qp.receives.clear()
+                if peer != NONE:
+                    self._remotes.give_back(peer)
+
+    def _is_registered(self, region: MemoryRegion) -> bool:
+        return self._regions.get(region.key) is region
+
+    def _complete(self, row: list[int]) -> None:
+        kind, index, wr_id, code, length, immediate, has_immediate, solicited = row
+        qp = self._qps[index]
+        if qp is None:
+            return
+        is_send = kind == _SEND
+        completion = WorkCompletion(
+            wr_id & 0xFFFFFFFFFFFFFFFF,
+            _STATUS[code],
+            _WRITE if is_send else _RECEIVED,
+            length,
+            immediate & 0xFFFFFFFF if has_immediate else None,
+            self._qpn(index),
+            solicited == 1,
+            "" if code == 0 else self.describe(qp),
+        )
+        (qp.send_cq if is_send else qp.recv_cq).put(completion)

@@ -1,0 +1,274 @@
+"""Queue pairs: attributes checked as verbs check them, requests posted, states walked.
+
+What a transition needs is a table; what the engine does with it is the engine's.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from openmrc.engine.states import ILLEGAL, QpEvent, QpState, qp_after
+from openmrc.live.api.attributes import (
+    INFINITE_RETRIES,
+    MAX_LINEAR,
+    MAX_TIMEOUT,
+    EvStatus,
+    QpAttr,
+    QpCounters,
+    QpHintAttr,
+    QpInitAttr,
+    RecvWr,
+    SendWr,
+)
+from openmrc.live.api.errors import BusyError, DeadlineError, InvalidArgumentError
+from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain, RegionSlice
+from openmrc.live.objects.posting import Ring
+
+if TYPE_CHECKING:
+    from openmrc.live.objects.context import Context
+
+PSN_LIMIT = 1 << 24
+NEEDED = {
+    QpState.INIT: ("access_flags",),
+    QpState.RTR: ("remote", "dest_qpn", "rq_psn", "path_mtu", "max_wimm_dest", "mpr_dest"),
+    QpState.RTS: ("sq_psn", "max_wimm", "mpr", "timeout", "linear_count", "exponential_count"),
+    QpState.RESET: (),
+    QpState.ERROR: (),
+}
+EVENTS = {
+    QpState.INIT: QpEvent.TO_INIT,
+    QpState.RTR: QpEvent.TO_RTR,
+    QpState.RTS: QpEvent.TO_RTS,
+    QpState.RESET: QpEvent.TO_RESET,
+    QpState.ERROR: QpEvent.FAIL,
+}
+MTUS = (256, 512, 1024, 2048, 4096)
+RANGES = {
+    "dest_qpn": (1, PSN_LIMIT - 1),
+    "rq_psn": (0, PSN_LIMIT - 1),
+    "sq_psn": (0, PSN_LIMIT - 1),
+    "timeout": (0, MAX_TIMEOUT),
+    "linear_count": (0, MAX_LINEAR),
+    "exponential_count": (0, INFINITE_RETRIES),
+    "ev_profile_id": (0, 0),
+    "cc_profile_id": (0, 0),
+}
+
+
+class QpHint:
+    """What an application knows of its traffic, shared by queue pairs (mrc_qp_hint)."""
+
+    def __init__(self, context: Context, attr: QpHintAttr) -> None:
+        """`Context.create_qp_hint` is the way to get one."""
+        self.context = context
+        self.users = 0
+        self._attr = attr
+        self.modify(attr)
+
+    def query(self) -> QpHintAttr:
+        """Return its attributes."""
+        return self._attr
+
+    def modify(self, attr: QpHintAttr) -> None:
+        """Replace its attributes; EINVAL if one is out of range."""
+        for name in ("num_qps_per_peer", "num_send_peers", "num_remote_recv_peers"):
+            if getattr(attr, name) < 0:
+                raise InvalidArgumentError(f"{name}: {getattr(attr, name)} is below 0")
+        if len(attr.vendor_cfg) > 128:
+            raise InvalidArgumentError(f"vendor_cfg: {len(attr.vendor_cfg)} bytes, at most 128 are allowed")
+        self._attr = attr
+
+    def destroy(self) -> None:
+        """Give it back; EBUSY while queue pairs use it."""
+        if self.users and not self.context.is_closed:
+            raise BusyError(f"queue pair hint: {self.users} queue pairs use it")
+        self.context.forget_hint(self)
+
+
+class QueuePair:
+    """One connection (mrc_qp): starts in RESET, receives from RTR on, sends from RTS on."""
+
+    def __init__(self, pd: ProtectionDomain, init: QpInitAttr) -> None:
+        """`Context.create_qp` is the way to get one."""
+        self.context = pd.context
+        self.pd = pd
+        self.init = init
+        self.send_cq = init.send_cq
+        self.recv_cq = init.recv_cq
+        self.qp_context = init.qp_context
+        self.hint: QpHint | None = None
+        self.row = self.context.nic.take_qp(self)
+        self.sends, self.receives = Ring(init.max_send_wr), Ring(init.max_recv_wr)
+        self._attr = QpAttr()
+        self._lock = threading.Lock()
+        self._is_destroyed = False
+        for cq in {init.send_cq, init.recv_cq}:
+            cq.users += 1
+
+    @property
+    def qpn(self) -> int:
+        """Its number, as peers must name it; another one after every RESET."""
+        return self.context.nic.qpn(self.row)
+
+    @property
+    def state(self) -> QpState:
+        """Where it stands now."""
+        return self.context.nic.qp_state(self.row)
+
+    def query(self) -> tuple[QpAttr, QpInitAttr]:
+        """Return its attributes, as they are now, and those it was made with; allowed in any state."""
+        return replace(self._attr, state=self.state, qpn=self.qpn), self.init
+
+    def modify(self, attr: QpAttr | None = None, **fields: Any) -> None:
+        """Set attributes and, with `state`, move it; `modify(state=QpState.RTS, sq_psn=7, ...)` says the same.
+
+        EINVAL names the attribute that is missing or wrong, or the transition that does not exist;
+        nothing is changed then.
+        """
+        wanted = replace(attr or QpAttr(), **fields) if fields else attr or QpAttr()
+        with self._lock:
+            now = self.state
+            self._check(wanted, now)
+            merged = _merged(self._attr, wanted)
+            if wanted.state is None:
+                self.context.nic.set_attributes(self, merged)
+            else:
+                self.context.nic.move(self, merged, EVENTS[wanted.state])
+            self._attr = replace(merged, state=None, cur_state=None)
+            self._take_hint(wanted.hint)
+
+    def post_send(self, requests: SendWr | Iterable[SendWr]) -> None:
+        """Post writes, in order. ENOMEM: the queue is full; EINVAL: the state or an argument does not allow it.
+
+        Of several requests those before the refused one are posted, as `bad_wr` tells in verbs.
+        """
+        self.context.nic.post_send(self, [requests] if isinstance(requests, SendWr) else list(requests))
+
+    def post_write(
+        self,
+        local: MemoryRegion | RegionSlice,
+        remote_addr: int,
+        r_key: int,
+        *,
+        wr_id: int = 0,
+        immediate: int | None = None,
+        signaled: bool = True,
+        solicited: bool = False,
+    ) -> None:
+        """Post one write of `local` to the peer's `remote_addr`, with an immediate if one is given."""
+        self.post_send(
+            SendWr(
+                wr_id=wr_id,
+                local=local,
+                remote_addr=remote_addr,
+                r_key=r_key,
+                immediate=immediate,
+                signaled=signaled,
+                solicited=solicited,
+            )
+        )
+
+    def post_recv(self, requests: RecvWr | Iterable[RecvWr] | int = 1) -> None:
+        """Post receives: requests, or a number of them with `wr_id` 0. Each takes one write with immediate."""
+        if isinstance(requests, int):
+            requests = [RecvWr()] * requests
+        self.context.nic.post_recv(self, [requests] if isinstance(requests, RecvWr) else list(requests))
+
+    def outstanding(self) -> int:
+        """Return how many posted writes have not completed."""
+        return self.context.nic.outstanding(self)
+
+    def drain(self, timeout: float) -> None:
+        """Wait until every posted write has completed; DeadlineError after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        while self.outstanding():
+            if not self.context.nic.wait_for_progress(deadline):
+                raise DeadlineError(
+                    f"{self.outstanding()} writes not completed within {timeout:g} s; {self.context.progress()}"
+                )
+        self.context.nic.settle()
+
+    def counters(self) -> QpCounters:
+        """Return what it has done so far."""
+        return self.context.nic.qp_counters(self.row)
+
+    def ev_states(self) -> list[EvStatus]:
+        """Return what it thinks of each of its entropy values."""
+        return self.context.nic.ev_states(self.row)
+
+    def describe(self) -> str:
+        """Return one line for logs and errors: peer, state, last progress, and the paths that are bad."""
+        return self.context.nic.describe(self)
+
+    def destroy(self) -> None:
+        """Give it back: nothing arrives or leaves afterwards, and what was posted never completes."""
+        with self._lock:
+            if self._is_destroyed:
+                return
+            self._is_destroyed = True
+            self.context.nic.give_back_qp(self)
+            self._take_hint(None)
+            if self.hint is not None:
+                self.hint.users -= 1
+            for cq in {self.send_cq, self.recv_cq}:
+                cq.users -= 1
+
+    def __enter__(self) -> QueuePair:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.destroy()
+
+    def _check(self, wanted: QpAttr, now: QpState) -> None:
+        if self._is_destroyed:
+            raise InvalidArgumentError(f"queue pair {self.qpn:#x}: it was destroyed")
+        if wanted.cur_state is not None and wanted.cur_state != now:
+            raise InvalidArgumentError(f"cur_state: {wanted.cur_state.name}, but the queue pair is in {now.name}")
+        _check_ranges(wanted, self.context)
+        if wanted.state is None:
+            return
+        if qp_after(now, EVENTS[wanted.state]) == ILLEGAL:
+            raise InvalidArgumentError(f"state: {now.name} to {wanted.state.name} is no transition")
+        missing = [name for name in NEEDED[wanted.state] if getattr(wanted, name) is None]
+        if missing and now != wanted.state:
+            raise InvalidArgumentError(f"{now.name} to {wanted.state.name} needs {', '.join(missing)}")
+
+    def _take_hint(self, hint: Any) -> None:
+        if isinstance(hint, QpHint) and hint is not self.hint:
+            if self.hint is not None:
+                self.hint.users -= 1
+            self.hint = hint
+            hint.users += 1
+
+
+def _check_ranges(attr: QpAttr, context: Context) -> None:
+    device = context.query_device()
+    limits = {
+        **RANGES,
+        "mpr": (1, device.max_mpr),
+        "mpr_dest": (1, device.max_mpr),
+        "max_wimm": (1, device.max_wimm),
+        "max_wimm_dest": (1, device.max_wimm_dest),
+    }
+    for name, (least, most) in limits.items():
+        value = getattr(attr, name)
+        if value is not None and not least <= value <= most:
+            raise InvalidArgumentError(f"{name}: {value} is not in {least}..{most}")
+    if attr.path_mtu is not None and (attr.path_mtu not in MTUS or attr.path_mtu > device.max_mtu):
+        allowed = [mtu for mtu in MTUS if mtu <= device.max_mtu]
+        raise InvalidArgumentError(f"path_mtu: {attr.path_mtu} is not one of {allowed}")
+    if attr.remote is not None and len(attr.remote.planes) != len(device.planes):
+        raise InvalidArgumentError(f"remote: {len(attr.remote.planes)} planes, here are {len(device.planes)}")
+    if attr.hint is not None and not isinstance(attr.hint, QpHint):
+        raise InvalidArgumentError(f"hint: {attr.hint!r} is not a QpHint")
+
+
+def _merged(old: QpAttr, new: QpAttr) -> QpAttr:
+    """Return `old` with everything that `new` sets."""
+    fields = {name: getattr(new, name) for name in QpAttr.__dataclass_fields__}
+    return replace(old, **{name: value for name, value in fields.items() if value is not None})

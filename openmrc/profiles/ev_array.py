@@ -1,0 +1,169 @@
+"""The EVs of one profile, with what the controller knows of each, and the operations on them.
+
+An EV is a value and a port; the same EV may stand in the array several times. Which copy an
+operation meets is the implementation's choice in the API; here it is the one found last in an
+index, so that replacing thousands one by one stays linear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+
+from openmrc.errors import CallError, InvalidArgumentError, NotFoundError
+from openmrc.profiles.ev_format import EV_BYTES, EvExpansion
+
+
+class EvEntryState(IntFlag):
+    """An EV's state as the controller sees it; values as in the API, which has no SKIP."""
+
+    GOOD = 1
+    ASSUMED_BAD = 2
+    DENIED = 4
+    UNKNOWN = 1 << 31
+
+
+SETTABLE = (EvEntryState.GOOD, EvEntryState.ASSUMED_BAD, EvEntryState.DENIED)
+
+
+@dataclass(frozen=True)
+class EvEntry:
+    """An EV: 32 bytes and the port, from 1, it leaves by."""
+
+    value: bytes
+    port: int
+
+    @staticmethod
+    def unpopulated() -> EvEntry:
+        """Return what an explicit array holds before it is filled."""
+        return _UNPOPULATED
+
+    def __str__(self) -> str:
+        """Name it as errors do."""
+        return "an unpopulated entry" if self == _UNPOPULATED else f"EV {self.value.hex()} on port {self.port}"
+
+
+_UNPOPULATED = EvEntry(bytes(EV_BYTES), 0)
+
+
+class EvOp(IntEnum):
+    """Operations that change entries of the array; queries are methods of the profile."""
+
+    REPLACE_EV = 0
+    MODIFY_EV_STATE = 1
+
+
+@dataclass(frozen=True)
+class EvOpEntry:
+    """One entry of a batch."""
+
+    ev: EvEntry
+    state: EvEntryState
+    ev_new: EvEntry | None = None  # REPLACE_EV
+    all_copies: bool = False
+
+
+class EvArray:
+    """The array: positions, the EV at each, and its state."""
+
+    def __init__(self, evs: Sequence[EvEntry]) -> None:
+        unknown = EvEntryState.UNKNOWN
+        self._evs = list(evs)
+        self._states = [unknown if ev == _UNPOPULATED else EvEntryState.GOOD for ev in self._evs]
+        self._places: dict[EvEntry, list[int]] = {}
+        for position in reversed(range(len(self._evs))):
+            self._places.setdefault(self._evs[position], []).append(position)
+        self.good = self._states.count(EvEntryState.GOOD)
+
+    def __len__(self) -> int:
+        return len(self._evs)
+
+    def entries(self) -> list[tuple[EvEntry, EvEntryState]]:
+        """Return every EV with its state, in the array's order: the order of EV indices."""
+        return list(zip(self._evs, self._states, strict=True))
+
+    def state_of(self, ev: EvEntry, name: str) -> EvEntryState:
+        """Return the state of one EV, or raise ENOENT under `name`."""
+        return self._states[self._at(ev, name)[-1]]
+
+    def set_state(self, ev: EvEntry, state: EvEntryState, every: bool) -> None:
+        """Set the state of an EV that is there, in one place or in every one."""
+        for position in self._copies(ev, every, "ev"):
+            self._put_state(position, state)
+
+    def apply(self, op: EvOp, batch: Sequence[EvOpEntry], expansion: EvExpansion | None, ports: int) -> None:
+        """Apply a batch in order; the first failing entry ends it, those before it stay applied (`done`)."""
+        for index, entry in enumerate(batch):
+            try:
+                self._apply_one(op, entry, expansion, ports, f"entries[{index}]")
+            except CallError as error:
+                error.done = index
+                raise
+
+    def copies(self, ev: EvEntry) -> int:
+        """Return how often an EV stands in the array."""
+        return len(self._places.get(ev, ()))
+
+    def check(self, expansion: EvExpansion | None) -> None:
+        """Refuse an array with entries that nobody filled, or that the fields cannot expand."""
+        left = self.copies(_UNPOPULATED)
+        if left:
+            raise InvalidArgumentError(f"state: {left} of {len(self)} entries are unpopulated; REPLACE_EV them first")
+        for index, ev in enumerate(self._evs):
+            if expansion is not None:
+                _check_value(ev, expansion, f"EV {index}")
+
+    def _apply_one(self, op: EvOp, entry: EvOpEntry, expansion: EvExpansion | None, ports: int, name: str) -> None:
+        if entry.state not in SETTABLE:
+            raise InvalidArgumentError(f"{name}.state: {entry.state!r}; allowed: GOOD, ASSUMED_BAD, DENIED")
+        if op == EvOp.MODIFY_EV_STATE and entry.ev == _UNPOPULATED:
+            raise InvalidArgumentError(f"{name}.ev: {entry.ev} has no state; REPLACE_EV it")
+        copies = self._copies(entry.ev, entry.all_copies, name)
+        if op == EvOp.REPLACE_EV:
+            new = _checked(entry.ev_new, expansion, ports, name)
+            for position in copies:
+                self._put_ev(position, new)
+        for position in copies:
+            self._put_state(position, entry.state)
+
+    def _copies(self, ev: EvEntry, every: bool, name: str) -> list[int]:
+        places = self._at(ev, name)
+        return list(places) if every else places[-1:]
+
+    def _at(self, ev: EvEntry, name: str) -> list[int]:
+        places = self._places.get(ev)
+        if not places:
+            raise NotFoundError(f"{name}.ev: {ev} is not in the profile")
+        return places
+
+    def _put_ev(self, position: int, new: EvEntry) -> None:
+        places = self._places[self._evs[position]]
+        if places[-1] == position:
+            places.pop()
+        else:
+            places.remove(position)
+        self._evs[position] = new
+        self._places.setdefault(new, []).append(position)
+
+    def _put_state(self, position: int, state: EvEntryState) -> None:
+        self.good += (state == EvEntryState.GOOD) - (self._states[position] == EvEntryState.GOOD)
+        self._states[position] = state
+
+
+def _checked(new: EvEntry | None, expansion: EvExpansion | None, ports: int, name: str) -> EvEntry:
+    """Return a replacement that packets can carry."""
+    if new is None:
+        raise InvalidArgumentError(f"{name}.ev_new: missing; REPLACE_EV needs it")
+    if not 1 <= new.port <= ports:
+        raise InvalidArgumentError(f"{name}.ev_new.port: {new.port} is not in 1..{ports}")
+    if expansion is not None:
+        _check_value(new, expansion, f"{name}.ev_new")
+    return new
+
+
+def _check_value(ev: EvEntry, expansion: EvExpansion, name: str) -> None:
+    try:
+        expansion.check(ev.value)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{name}: {error.reason}") from error

@@ -1,0 +1,76 @@
+"""EV format profiles: a format under construction or in use, as a controller configures it (MRC §10; `mrc_ctl.h`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from openmrc.errors import BusyError, InvalidArgumentError
+from openmrc.profiles.ev_format import WIDTH_CAPS, EvFormat, EvFormatMode
+from openmrc.profiles.profile_states import (
+    FORMAT_RULES,
+    FormatAttribute,
+    ProfileState,
+    check_online_change,
+    check_step,
+    given,
+    route,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormatChange:
+    """What one call changes of an EV format profile; None: not asked for."""
+
+    state: ProfileState | None = None
+    mode: EvFormatMode | None = None
+    widths: tuple[int, ...] | None = None  # MODIFY_FIELDS
+
+    @property
+    def mask(self) -> FormatAttribute:
+        """The attributes it carries."""
+        return given(
+            (FormatAttribute.STATE, self.state),
+            (FormatAttribute.MODE, self.mode),
+            (FormatAttribute.MODIFY_FIELDS, self.widths),
+        )
+
+
+class EvFormatProfile:
+    """A format under construction or in use."""
+
+    def __init__(self) -> None:
+        self.state = ProfileState.INIT
+        self.mode: EvFormatMode | None = None
+        self.widths: tuple[int, ...] | None = None
+        self.online_profiles = 0  # EV profiles that are ONLINE with this format
+
+    def modify(self, change: FormatChange) -> None:
+        """Apply a change, or raise EINVAL, E2BIG (no packet carries it) or EBUSY (an EV profile is ONLINE with it)."""
+        target = self.state if change.state is None else change.state
+        entered = route(self.state, target)
+        if self.online_profiles:
+            raise BusyError(f"EV format profile: {self.online_profiles} EV profiles are ONLINE with it")
+        if self.state == ProfileState.ONLINE:
+            check_online_change(FORMAT_RULES, change.mask, can_modify_online=False)
+        mode = self.mode if change.mode is None else change.mode
+        widths = self.widths if change.widths is None else tuple(change.widths)
+        _check_format(mode, widths)
+        known = given((FormatAttribute.MODE, mode), (FormatAttribute.MODIFY_FIELDS, widths))
+        for state in entered:
+            check_step(FORMAT_RULES, state, known)
+        self.state = target
+        self.mode, self.widths = (None, None) if target == ProfileState.INIT and entered else (mode, widths)
+
+    @property
+    def format(self) -> EvFormat | None:
+        """The format, once both mode and widths are known."""
+        if self.mode is None or self.widths is None:
+            return None
+        return EvFormat(self.mode, self.widths)
+
+
+def _check_format(mode: EvFormatMode | None, widths: tuple[int, ...] | None) -> None:
+    if mode is not None and mode not in WIDTH_CAPS:
+        raise InvalidArgumentError(f"mode: {mode!r} is not one of STEV, SRV6, UDP")
+    if mode is not None and widths is not None:
+        EvFormat(mode, widths)

@@ -1,0 +1,121 @@
+"""What a fault changes in the tables, at its moment. Until then it costs nothing."""
+
+from __future__ import annotations
+
+from openmrc.core.jit import kernel, rare_kernel
+from openmrc.sim.loop.fault_events import FaultKind
+from openmrc.sim.network import impairments, pfc, transport_api
+from openmrc.sim.network.tables import BYTE_TIME_BITS, Network
+from openmrc.units import NEVER
+
+PORTS_PER_NIC = 64  # how FaultKind.PORT_DOWN counts its subjects
+_PS_PER_S_AND_BITS = 8 * 10**12
+
+
+@rare_kernel
+def apply(state: transport_api.State, network: Network, now: int, kind: int, subject: int, value: int) -> None:
+    """Let one fault happen."""
+    match kind:
+        case FaultKind.LINK_DOWN:
+            network.wires[subject].alive_from = NEVER
+        case FaultKind.LINK_UP:
+            network.wires[subject].alive_from = now
+            if network.rules[0].lossless == 1:
+                _forget_pause(network, now, subject)
+        case FaultKind.LINK_RATE:
+            _set_rate(network, subject, value)
+        case FaultKind.PORT_DOWN | FaultKind.PORT_UP:
+            _set_port(state, network, now, subject, kind == FaultKind.PORT_UP)
+        case FaultKind.ROUTE_WITHDRAWN | FaultKind.ROUTE_RESTORED:
+            _withdraw(network, subject, 1 if kind == FaultKind.ROUTE_WITHDRAWN else 0)
+        case FaultKind.PORT_WITHDRAWN | FaultKind.PORT_RESTORED | FaultKind.BOND_LEFT | FaultKind.BOND_JOINED:
+            _avoid(network, kind, subject)
+        case _:
+            _impair(network, kind, subject, value)
+
+
+@kernel
+def _impair(network: Network, kind: int, link: int, value: int) -> None:
+    """Set what happens to the packets of a link from now on."""
+    fate = network.fates[link]
+    match kind:
+        case FaultKind.LINK_LOSS:
+            fate.loss = _chance(value)
+        case FaultKind.LINK_BIT_ERRORS:
+            fate.byte_loss = value * 8e-18
+        case FaultKind.LINK_DELAY:
+            fate.delay = value
+        case FaultKind.LINK_JITTER:
+            fate.jitter = value
+        case FaultKind.LINK_DUPLICATE:
+            fate.duplicate = _chance(value)
+        case FaultKind.LINK_REORDER:
+            fate.reorder = _chance(value)
+        case FaultKind.LINK_TRIM:
+            fate.trim = _chance(value)
+    wire = network.wires[link]
+    wire.impaired &= ~impairments.CHANCES
+    changes = fate.loss + fate.delay + fate.jitter + fate.duplicate + fate.reorder + fate.trim
+    if changes > 0 or fate.byte_loss > 0.0:
+        wire.impaired |= impairments.CHANCES
+
+
+@kernel
+def _chance(share: int) -> int:
+    return (share << 32) // 10**9
+
+
+@kernel
+def _forget_pause(network: Network, now: int, link: int) -> None:
+    """A link that comes back is not paused; a NIC's port finds that out when its PAUSE ends."""
+    source = network.ports[network.queues[link].reverse].destination
+    if source >= len(network.nics):
+        pfc.release_pause(network, source, now, link)
+
+
+@kernel
+def _set_rate(network: Network, link: int, rate: int) -> None:
+    """Change a link's rate; what is queued keeps its departure, buffers keep their bytes."""
+    port = network.ports[link]
+    before = port.byte_time
+    port.byte_time = (_PS_PER_S_AND_BITS << BYTE_TIME_BITS) // rate
+    port.capacity = _scaled(port.capacity, port.byte_time / before)
+    port.control_capacity = _scaled(port.control_capacity, port.byte_time / before)
+
+
+@kernel
+def _scaled(capacity: int, ratio: float) -> int:
+    return int(capacity * ratio) if capacity < NEVER else capacity
+
+
+@kernel
+def _set_port(state: transport_api.State, network: Network, now: int, subject: int, up: bool) -> None:
+    nic, port = subject // PORTS_PER_NIC, subject % PORTS_PER_NIC
+    transport_api.set_port(state, now, nic, port, 1 if up else 0)
+    network.nics[nic].wake = min(network.nics[nic].wake, now)
+    network.nodes[nic].next_at = min(network.nodes[nic].next_at, now)
+
+
+@kernel
+def _withdraw(network: Network, link: int, gone: int) -> None:
+    """Take a link out of the routing tables, or back."""
+    port = network.ports[link]
+    network.rules[0].detours += gone - port.withdrawn
+    port.withdrawn = gone
+
+
+@kernel
+def _avoid(network: Network, kind: int, subject: int) -> None:
+    """Let routing, or the NIC's own bond, avoid a port or take it back."""
+    port = network.nic_ports[subject // PORTS_PER_NIC * network.rules[0].planes + subject % PORTS_PER_NIC]
+    before = port.left + port.withdrawn
+    match kind:
+        case FaultKind.BOND_LEFT:
+            port.left = 1
+        case FaultKind.BOND_JOINED:
+            port.left = 0
+        case FaultKind.PORT_WITHDRAWN:
+            port.withdrawn = 1
+        case FaultKind.PORT_RESTORED:
+            port.withdrawn = 0
+    network.rules[0].detours += port.left + port.withdrawn - before

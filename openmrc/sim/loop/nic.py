@@ -1,0 +1,125 @@
+"""A NIC in the loop: hands arrivals to its transport, starts messages, and sends whenever a port is free."""
+
+from __future__ import annotations
+
+from openmrc.core.jit import kernel, rare_kernel
+from openmrc.sim.loop import flows
+from openmrc.sim.network import egress, graph_routes, ingress, packet_pool, pfc, scale_up, transport_api
+from openmrc.sim.network.tables import NONE, Network, Service
+from openmrc.units import NEVER
+
+
+@rare_kernel
+def serve(state: transport_api.State, network: Network, shard: int, nic: int, start: int, end: int) -> None:
+    """Let a NIC live through a window."""
+    count = ingress.collect(state, network, shard, nic, start, end)
+    network.shards[shard].hops += count
+    row = network.nics[nic]
+    index, clock = 0, start
+    arrives = _arrival(network, shard, index, count)
+    while min(arrives, row.wake) < end:
+        if arrives <= row.wake:
+            clock = max(clock, arrives)
+            _take(state, network, shard, clock, nic, ingress.due(network, shard, index))
+            index += 1
+            arrives = _arrival(network, shard, index, count)
+        else:
+            clock = max(clock, row.wake)
+            transport_api.expire(state, clock, nic)
+        _work(state, network, shard, clock, nic)
+    network.nodes[nic].next_at = min(network.nodes[nic].next_at, row.wake)
+
+
+@kernel
+def _arrival(network: Network, shard: int, index: int, count: int) -> int:
+    """Return when the next packet of the batch arrives, NEVER after the last."""
+    if index >= count:
+        return NEVER
+    return network.hops[ingress.due(network, shard, index)].arrives
+
+
+@kernel
+def _take(state: transport_api.State, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
+    if pfc.is_pause(network, hop):
+        _pause(network, now, nic, hop)
+    elif network.hops[hop].link >= network.rules[0].first_scale_up:
+        flows.settle_scale_up(network, shard, now, nic, hop)
+    else:
+        transport_api.receive(state, network, shard, now, nic, hop)
+    packet_pool.release(network, shard, hop)
+
+
+@rare_kernel
+def _pause(network: Network, now: int, nic: int, hop: int) -> None:
+    """Stop sending data on a port, or go on."""
+    link = network.queues[network.hops[hop].link].reverse
+    planes = network.rules[0].planes
+    for plane in range(planes):
+        port = network.nic_ports[nic * planes + plane]
+        if port.link == link:
+            is_paused = network.hops[hop].entropy == pfc.PAUSE
+            free_at = max(now, network.ports[link].busy_until)
+            port.free_at = free_at + pfc.longest_pause(network, link) if is_paused else free_at
+
+
+@kernel
+def _work(state: transport_api.State, network: Network, shard: int, now: int, nic: int) -> None:
+    """Settle completions, start what is due, send what can be sent, and note when to wake."""
+    flows.settle(state, network, shard, now, nic)
+    port_free = _send(state, network, shard, now, nic)
+    if len(network.scale_up_ports) > 0:
+        port_free = min(port_free, scale_up.send(network, shard, now, nic))
+    wake = min(transport_api.next_deadline(state, nic), port_free)
+    network.nics[nic].wake = min(wake, flows.next_start(network, nic))
+
+
+@kernel
+def _send(state: transport_api.State, network: Network, shard: int, now: int, nic: int) -> int:
+    """Send until the transport has nothing for the free ports; return when the next port gets free (ps)."""
+    planes = network.rules[0].planes
+    while True:
+        free, free_at = _free_ports(network, now, nic, planes)
+        hop = packet_pool.allocate(network, shard)
+        if hop == NONE:
+            return free_at if free == 0 else now + network.rules[0].lookahead
+        if transport_api.next_packet(state, network, shard, now, nic, free, hop) == 0:
+            network.shards[shard].allocated -= 1
+            network.shards[shard].released -= 1
+            packet_pool.release(network, shard, hop)
+            return free_at
+        _launch(network, shard, now, nic, hop, planes)
+
+
+@kernel
+def _free_ports(network: Network, now: int, nic: int, planes: int) -> tuple[int, int]:
+    """Return the mask of ports that can take data, and when the next of the others can."""
+    free, free_at = 0, NEVER
+    for plane in range(planes):
+        at = network.nic_ports[nic * planes + plane].free_at
+        if at <= now:
+            free |= 1 << plane
+        else:
+            free_at = min(free_at, at)
+    return free, free_at
+
+
+@kernel
+def _launch(network: Network, shard: int, now: int, nic: int, hop: int, planes: int) -> None:
+    """Put a packet on the NIC's own link."""
+    row = network.hops[hop]
+    row.source = nic
+    row.marked = 0
+    row.trimmed = 0
+    if network.rules[0].routed == 0:
+        target = network.nic_ports[row.destination * planes + row.plane]
+        row.t0 = target.t0
+        row.pod = target.pod
+        row.site = target.site
+    else:
+        row.t0 = row.entropy & graph_routes.NUMBERS
+    # An answer takes the port on which the question came; where NICs differ, there may be none of that number.
+    port = network.nic_ports[nic * planes + row.plane % network.nics[nic].ports]
+    is_data = row.service == Service.DATA
+    egress.enqueue(network, shard, now, port.link, hop)
+    if is_data:
+        port.free_at = network.ports[port.link].busy_until

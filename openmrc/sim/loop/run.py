@@ -1,0 +1,329 @@
+"""Runs traffic over a network: `run(topology, traffic, transport, ...) -> Results`.
+
+The loop is Python over compiled windows: hundreds or thousands of them, each one call a shard on a pool of threads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openmrc.core.rows import table
+from openmrc.errors import MrcError
+from openmrc.fabric.topology import Topology
+from openmrc.sim.loop import window
+from openmrc.sim.loop.failures import Failure
+from openmrc.sim.loop.fault_events import Faults, faults
+from openmrc.sim.network import tables
+from openmrc.sim.network.build import NetworkSettings, column, lay
+from openmrc.sim.network.domains import inside, outside
+from openmrc.sim.network.reach import reaches
+from openmrc.sim.network.scale_up import CHUNK
+from openmrc.sim.network.tables import NONE, Network
+from openmrc.sim.workloads.traffic import Side, Traffic
+from openmrc.units import NEVER
+
+Ints = NDArray[np.int64]
+State = Any
+
+
+class Transport(Protocol):
+    """What a transport brings: how the network is set for it, and its state."""
+
+    @property
+    def name(self) -> str: ...
+    def network_settings(self) -> NetworkSettings: ...
+    def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> State: ...
+    def counters(self, state: State) -> dict[str, Any]: ...
+    def failures(self, state: State, network: Network) -> list[Failure]: ...
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands."""
+
+    now: int  # ps
+    hops: int  # packets handled at nodes so far
+    finished: int  # flows
+    flows: int
+    wall_s: float
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Totals at one moment, one entry a directed link or flow; differences of two samples are rates."""
+
+    now: int  # ps
+    link_bytes: Ints  # data sent
+    link_trimmed: Ints
+    link_dropped: Ints
+    link_lost: Ints
+    link_backlog: Ints  # ps
+    transport: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a run leaves: columns by flow and by directed link of the topology, and totals."""
+
+    now: int  # ps, where it ended
+    interrupted: bool
+    started: Ints  # ps by flow, NEVER: did not
+    finished: Ints  # ps by flow: all acknowledged at the sender; NEVER
+    received: Ints  # ps by flow: all in memory at the receiver; NEVER where nobody asked
+    failed: Ints  # ps by flow: given up by its transport; NEVER
+    links: dict[str, Ints]  # counters by link: data_packets, data_bytes, control_packets, trimmed, dropped, peak,
+    # arrived, arrived_bytes, marked, lost
+    scale_up_bytes: Ints  # by NIC: what came over the scale-up network, answers included; empty where there is none
+    counters: dict[str, Any]  # the transport's own
+    failures: list[Failure] = field(default_factory=list)  # connections that ended in error
+    samples: list[Sample] = field(default_factory=list)
+    hops: int = 0
+    windows: int = 0
+    setup_s: float = 0.0
+    wall_s: float = 0.0
+
+
+@dataclass
+class World:
+    """A run in the making: tables, state and clock."""
+
+    network: Network
+    state: State
+    faults: Faults
+    threads: int
+    links: int  # of the fabric; those of scale-up networks follow
+    now: int = 0
+    turn: int = 0
+    windows: int = 0
+    next_fault: int = 0
+
+    def run(self, until: int, watch: Callable[[], None]) -> None:
+        """Go from window to window until every flow is done, nothing is left to happen, or `until` (ps)."""
+        lookahead = self.network.rules[0].lookahead
+        reserve = _reserve(self.network)
+        nodes, shards = self.network.nodes, self.network.shards
+        self.now = max(self.now, min(int(column(nodes, "next_at").min()), int(column(shards, "earliest").min())))
+        with ThreadPoolExecutor(self.threads) as pool:
+            while self.now < until:
+                self._break_what_is_due()
+                end = min(self.now + lookahead, self._next_fault_at(), until)
+                earliest = self._window(pool, end)
+                self.windows += 1
+                earliest = min(earliest, window.deliver_signals(self.network), self._next_fault_at())
+                if window.level(self.network, reserve) < reserve // 4:
+                    raise MrcError(f"out of packet rows at {self.now} ps; the run was laid out too small")
+                over = self.is_done() or earliest >= NEVER
+                self.now = end if over else max(end, earliest)
+                watch()
+                if over:
+                    return
+
+    def is_done(self) -> bool:
+        """Tell whether every flow is done and no packet is left on its way."""
+        finished, allocated, released = (
+            int(column(self.network.shards, name).sum()) for name in ("finished", "allocated", "released")
+        )
+        return finished == len(self.network.flows) and allocated == released
+
+    def _window(self, pool: ThreadPoolExecutor, end: int) -> int:
+        shards = len(self.network.shards)
+        arguments = [(self.state, self.network, shard, self.turn, self.now, end) for shard in range(shards)]
+        if shards == 1:
+            earliest = window.run_window(*arguments[0])
+        else:
+            earliest = min(pool.map(lambda these: window.run_window(*these), arguments))
+        self.turn = 1 - self.turn
+        return int(earliest)
+
+    def _next_fault_at(self) -> int:
+        return int(self.faults.at[self.next_fault]) if self.next_fault < len(self.faults.at) else NEVER
+
+    def _break_what_is_due(self) -> None:
+        while self._next_fault_at() <= self.now:
+            row = self.next_fault
+            kind, subject, value = (
+                int(part[row]) for part in (self.faults.kind, self.faults.subject, self.faults.value)
+            )
+            window.apply_fault(self.state, self.network, self.now, kind, subject, value)
+            self.next_fault += 1
+
+
+def prepare(
+    topology: Topology,
+    traffic: Traffic,
+    transport: Transport,
+    network: NetworkSettings | None = None,
+    broken: Faults | None = None,
+    seed: int = 1,
+    threads: int = 1,
+    scale_up: bool = True,
+) -> World:
+    """Lay out everything a run needs."""
+    settings = network or transport.network_settings()
+    hops = _hops_needed(topology, traffic, settings)
+    laid = lay(topology, settings, hops, seed, shards=threads)
+    laid = with_flows(laid, traffic)
+    stays = inside(topology, traffic) if scale_up else np.zeros(traffic.messages, np.bool_)
+    column(laid.flows, "inside")[:] = stays
+    state = transport.build(topology, outside(traffic, stays), laid, seed)
+    return World(laid, state, broken or faults(), threads, topology.links)
+
+
+def run(
+    topology: Topology,
+    traffic: Traffic,
+    transport: Transport,
+    network: NetworkSettings | None = None,
+    broken: Faults | None = None,
+    seed: int = 1,
+    threads: int = 1,
+    until: int = NEVER,
+    progress: Callable[[Progress], None] | None = None,
+    sample: int = 0,
+    observe: Callable[[World], None] | None = None,
+    scale_up: bool = True,
+    begin: Callable[[World], None] | None = None,
+) -> Results:
+    """Simulate; `until` and `sample` (the interval of samples, 0: none) in ps. Ctrl-C ends it with what there is.
+
+    `begin` is given the world before the first window, `observe` after every window, to read. Without `scale_up`,
+    messages within a scale-up domain take the fabric as well.
+    """
+    begun = time.perf_counter()
+    world = prepare(topology, traffic, transport, network, broken, seed, threads, scale_up)
+    if begin is not None:
+        begin(world)
+    ready = time.perf_counter()
+    samples: list[Sample] = []
+    next_sample = [sample]
+
+    def watch() -> None:
+        if progress is not None:
+            progress(_progress(world, ready))
+        if observe is not None:
+            observe(world)
+        if sample and world.now >= next_sample[0]:
+            samples.append(take_sample(world, transport))
+            next_sample[0] = (world.now // sample + 1) * sample
+
+    interrupted = False
+    try:
+        world.run(until, watch)
+    except KeyboardInterrupt:
+        interrupted = True
+    return _results(world, transport, samples, interrupted, ready - begun, time.perf_counter() - ready)
+
+
+def _progress(world: World, ready: float) -> Progress:
+    shards = world.network.shards
+    hops, finished = (int(column(shards, name).sum()) for name in ("hops", "finished"))
+    return Progress(world.now, hops, finished, len(world.network.flows), time.perf_counter() - ready)
+
+
+def take_sample(world: World, transport: Transport) -> Sample:
+    """Return the totals of this moment."""
+    ports, wires = world.network.ports, world.network.wires
+    fabric = slice(0, world.links)
+    return Sample(
+        now=world.now,
+        link_bytes=column(ports, "data_bytes")[fabric].copy(),
+        link_trimmed=column(ports, "trimmed")[fabric].copy(),
+        link_dropped=column(ports, "dropped")[fabric].copy(),
+        link_lost=column(wires, "lost")[fabric].copy(),
+        link_backlog=np.maximum(column(ports, "busy_until")[fabric] - world.now, 0),
+        transport=transport.counters(world.state),
+    )
+
+
+def _results(
+    world: World, transport: Transport, samples: list[Sample], interrupted: bool, setup_s: float, wall_s: float
+) -> Results:
+    network = world.network
+    of_ports = ("data_packets", "data_bytes", "control_packets", "trimmed", "dropped", "peak")
+    of_wires = ("arrived", "arrived_bytes", "marked", "lost")
+    fabric, nics = slice(0, world.links), len(network.scale_up_ports)
+    links = {name: column(network.ports, name)[fabric].copy() for name in of_ports}
+    links |= {name: column(network.wires, name)[fabric].copy() for name in of_wires}
+    links["marked"] += column(network.ports, "marked")[fabric]
+    return Results(
+        now=world.now,
+        interrupted=interrupted,
+        started=column(network.flows, "posted_at").copy(),
+        finished=column(network.flows, "sent_at").copy(),
+        received=column(network.flows, "received_at").copy(),
+        failed=column(network.flows, "failed_at").copy(),
+        links=links,
+        scale_up_bytes=column(network.wires, "arrived_bytes")[world.links + nics :].copy(),
+        counters=transport.counters(world.state),
+        failures=transport.failures(world.state, network),
+        samples=samples,
+        hops=int(column(network.shards, "hops").sum()),
+        windows=world.windows,
+        setup_s=setup_s,
+        wall_s=wall_s,
+    )
+
+
+def with_flows(network: Network, traffic: Traffic) -> Network:
+    """Return the network with a row for every message, those that wait for nothing listed at their NICs."""
+    count = traffic.messages
+    flows, releases = table(tables.Flow, count), table(tables.Release, len(traffic.released))
+    for name in ("source", "destination", "size", "start", "waits"):
+        column(flows, name)[:] = getattr(traffic, name)
+    for name in ("posted_at", "sent_at", "received_at", "failed_at"):
+        column(flows, name)[:] = NEVER
+    for name in ("next", "handle"):
+        column(flows, name)[:] = NONE
+    column(flows, "first_release")[:] = traffic.first_release[:-1]
+    column(flows, "release_count")[:] = np.diff(traffic.first_release)
+    column(releases, "flow")[:] = traffic.released
+    column(releases, "delay")[:] = traffic.release_delay
+    column(releases, "side")[:] = traffic.release_side
+    cause = np.repeat(np.arange(count), np.diff(traffic.first_release))
+    column(flows, "watched")[cause[traffic.release_side == Side.RECEIVER]] = 1
+    shards = len(network.shards)
+    signals = table(tables.Signal, max(1, len(traffic.released)) * shards)
+    column(network.shards, "signal_size")[:] = len(signals) // shards
+    column(network.shards, "signal_base")[:] = np.arange(shards) * (len(signals) // shards)
+    made = network._replace(flows=flows, releases=releases, signals=signals)
+    _list_ready(made, traffic)
+    return made
+
+
+def _list_ready(network: Network, traffic: Traffic) -> None:
+    ready = np.flatnonzero(traffic.waits <= 0)
+    if not len(ready):
+        return
+    order = ready[np.lexsort((ready, traffic.start[ready], traffic.source[ready]))]
+    nic = traffic.source[order]
+    same = nic[1:] == nic[:-1]
+    column(network.flows, "next")[order[:-1][same]] = order[1:][same]
+    firsts = order[np.concatenate([[True], ~same])]
+    at = traffic.source[firsts]
+    column(network.nics, "pending")[at] = firsts
+    column(network.nics, "wake")[at] = traffic.start[firsts]
+    column(network.nodes, "next_at")[at] = traffic.start[firsts]
+
+
+def _hops_needed(topology: Topology, traffic: Traffic, settings: NetworkSettings) -> int:
+    """Bound the packets on their way: windows of 1.5 bandwidth-delay products, twice for what answers them.
+
+    The queues of a scale-up network have no limit: all of its chunks may wait. What is never used costs no memory.
+    """
+    ports = reaches(topology, settings.mtu, settings.header)
+    per_nic = sum(3 * port.bdp // settings.mtu + 64 for port in ports)
+    packets = int((traffic.size // settings.mtu + 2).sum())
+    chunks = int((traffic.size[inside(topology, traffic)] // CHUNK + 2).sum())
+    return min(per_nic * topology.nics, 2 * packets + 64 * topology.nics) + 2 * topology.nics * 64 + chunks
+
+
+def _reserve(network: Network) -> int:
+    """Return how many packets a shard may send in one window, as far as can be foreseen."""
+    return len(network.nics) * 48 // len(network.shards) + 64

@@ -1,0 +1,72 @@
+"""The compiled entries of the loop: one window of one shard, and what happens between windows.
+
+A window [start, end) is no longer than the shortest link, so nothing sent in it arrives in it and nodes are
+independent of each other: shards run side by side and the result does not depend on how many there are.
+"""
+
+from __future__ import annotations
+
+from openmrc.core.jit import entry, kernel
+from openmrc.sim.loop import fault_actions, flows, nic
+from openmrc.sim.network import ingress, packet_pool, pfc, switch, transport_api
+from openmrc.sim.network.tables import NONE, Network
+from openmrc.units import NEVER
+
+
+@entry
+def run_window(state: transport_api.State, network: Network, shard: int, turn: int, start: int, end: int) -> int:
+    """Let the nodes of a shard live through [start, end) ps; return the earliest time anything is left to do."""
+    owner = network.shards[shard]
+    owner.turn = turn
+    owner.earliest = NEVER
+    for index in range(owner.first_node, owner.first_node + owner.node_count):
+        node = network.members[index].node
+        row = network.nodes[node]
+        if row.next_at < end or ingress.has_mail(network, shard, node):
+            if row.tier == NONE:
+                nic.serve(state, network, shard, node, start, end)
+            elif network.rules[0].lossless == 1 and row.plane != NONE:  # scale-up switches have no plane
+                pfc.serve(state, network, shard, node, start, end)
+            else:
+                switch.serve(state, network, shard, node, start, end)
+        owner.earliest = min(owner.earliest, row.next_at)
+    return owner.earliest
+
+
+@entry
+def deliver_signals(network: Network) -> int:
+    """Give out what flows of other NICs let go, in order of shards' nodes; return the earliest start (ps)."""
+    earliest = NEVER
+    for shard in range(len(network.shards)):
+        owner = network.shards[shard]
+        for index in range(owner.signal_base, owner.signal_base + owner.signals):
+            signal = network.signals[index]
+            flows.let_go(network, signal.flow, signal.at)
+            earliest = min(earliest, max(signal.at, network.flows[signal.flow].start))
+        owner.signals = 0
+    return earliest
+
+
+@entry
+def level(network: Network, reserve: int) -> int:
+    """Let shards that run out of free packets borrow from the others; return the least that one has."""
+    least = NEVER
+    for taker in range(len(network.shards)):
+        if packet_pool.available(network, taker) < reserve:
+            _borrow(network, taker, reserve)
+        least = min(least, packet_pool.available(network, taker))
+    return least
+
+
+@kernel
+def _borrow(network: Network, taker: int, reserve: int) -> None:
+    for giver in range(len(network.shards)):
+        spare = packet_pool.available(network, giver) - reserve
+        if giver != taker and spare > 0:
+            packet_pool.lend(network, giver, taker, spare // 2 + 1)
+
+
+@entry
+def apply_fault(state: transport_api.State, network: Network, now: int, kind: int, subject: int, value: int) -> None:
+    """Let one fault happen, between windows."""
+    fault_actions.apply(state, network, now, kind, subject, value)

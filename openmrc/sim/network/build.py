@@ -1,0 +1,345 @@
+"""A topology becomes the simulator's tables: `lay(topology, settings, ...) -> Network`.
+
+Links keep the numbers they have in the topology. Buffers and ECN thresholds are shares of a plane's bandwidth-delay
+product, as in UEC 1.0.3 pp. 418-419, or the buffers that the fabric gives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openmrc.core import rng
+from openmrc.core.rows import Table, table
+from openmrc.errors import ConfigError
+from openmrc.fabric.shape import PlaneShape
+from openmrc.fabric.topology import Kind, Topology
+from openmrc.sim.network import tables
+from openmrc.sim.network.domains import with_domains
+from openmrc.sim.network.graph_routes import Routes, routes_of
+from openmrc.sim.network.reach import Reach, link_delays, reaches
+from openmrc.sim.network.tables import BYTE_TIME_BITS, NONE, Network, Routing, Trimming
+from openmrc.units import NEVER
+
+Ints = NDArray[np.int64]
+
+_PS_PER_S_AND_BITS = 8 * 10**12
+_SMALLEST = 64  # bytes on the wire: bounds how many packets a window can bring
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkSettings:
+    """What switches do; sizes in bytes, thresholds as shares of the plane's bandwidth-delay product."""
+
+    mtu: int = 4096  # payload of a full packet
+    header: int = 64  # a data packet's bytes besides its payload, as htsim counts
+    control_size: int = 64  # acknowledgements and the like
+    trim_size: int = 64
+    routing: Routing = Routing.ENTROPY
+    trimming: Trimming = Trimming.EITHER
+    buffer_bdp: float = 1.0  # 0: the buffers of the fabric
+    last_hop_buffer_bdp: float = 1.0  # UEC: 1.5
+    control_buffer_bdp: float = 2.0  # trimmed headers and acknowledgements
+    ecn_low_bdp: float = 0.2
+    ecn_high_bdp: float = 0.8  # 0: no marking
+    ecn_last_hop: bool = True  # MRC turns it off on the link to the NIC
+    lossless: bool = False  # PFC: senders are paused, nothing is dropped or trimmed
+    pause_packets: int = 15  # full packets from one link above which its sender is paused (htsim's defaults)
+    resume_packets: int = 12
+    # Where routing and bonds, not the endpoints, deal with failures (sim.convergence); MRC's tables are static.
+    # An assumption. RFC 7938 §7.1 speaks of detection alone: milliseconds where a carrier is lost, less than a second
+    # with BFD, seconds by BGP's hold timer.
+    reroute_delay_us: float = 100_000.0
+    failover_delay_us: float = 100_000.0  # the most it takes: Linux's bonding.rst has "miimon" at 100 ms by default
+
+
+def lay(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 1, shards: int = 1) -> Network:
+    """Return the tables of a network with room for `hops` packets on their way; no flows yet.
+
+    Scale-up networks stand behind the fabric: their nodes and links have the numbers after its own.
+    """
+    plain, topology = topology, with_domains(topology)
+    ports = reaches(plain, settings.mtu, settings.header)
+    routes = None if plain.planes else routes_of(plain, settings.mtu)
+    lookahead = int(np.min(link_delays(topology)))
+    if lookahead <= 0:
+        raise ConfigError(f"{topology.fabric.name}: a link of 0 ns; every link needs a propagation delay above 0")
+    batch, arrivals = _batch_size(topology, lookahead), topology.links
+    network = Network(
+        hops=table(tables.Hop, hops),
+        channels=table(tables.Channel, topology.links * 2),
+        outgoing=table(tables.Outgoing, topology.links * 4),
+        ports=table(tables.Port, topology.links),
+        queues=table(tables.Queue, topology.links if settings.lossless else 1),
+        departures=table(tables.Departure, 2 * topology.links if settings.lossless else 1),
+        wires=table(tables.Wire, topology.links),
+        fates=table(tables.Fate, topology.links),
+        nodes=table(tables.Node, topology.nodes),
+        mails=table(tables.Mail, topology.nodes),
+        arrivals=table(tables.Arrival, arrivals),
+        nics=table(tables.Nic, topology.nics),
+        nic_ports=table(tables.NicPort, topology.nics * len(ports)),
+        scale_up_ports=table(tables.ScaleUpPort, topology.nics if topology.links > plain.links else 0),
+        routes=table(tables.Route, len(routes.first) if routes else 0),
+        ways=table(tables.Way, len(routes.links) if routes else 0),
+        flows=table(tables.Flow, 0),
+        releases=table(tables.Release, 0),
+        signals=table(tables.Signal, 0),
+        rules=table(tables.Rules, 1),
+        shards=table(tables.Shard, shards),
+        members=table(tables.Member, topology.nodes),
+        dues=table(tables.Due, batch * shards),
+        buckets=table(tables.Bucket, (2 * batch + 2) * shards),
+    )
+    _lay_rules(network, settings, len(ports), lookahead)
+    _lay_lists(network)
+    _lay_ports(network, topology, settings, _bdps(topology, ports), seed)
+    _lay_nodes(network, topology, seed)
+    if settings.lossless:
+        _lay_queues(network, topology, settings)
+    if routes:
+        _lay_routes(network, routes)
+        _lay_nics_by_links(network, plain, len(ports))
+    else:
+        _lay_nics(network, plain)
+    network.rules[0].first_scale_up = plain.links
+    if topology.links > plain.links:
+        _lay_domains(network, plain)
+    _lay_shards(network, topology, hops, batch)
+    return network
+
+
+def column(rows: Table[Any], name: str) -> NDArray[Any]:
+    """Return one field of every row as an array that writes through."""
+    return np.asarray(rows)[name]
+
+
+def _batch_size(topology: Topology, lookahead: int) -> int:
+    """Return how many packets can reach one node in a window at most."""
+    per_link = lookahead * (topology.link_rate / 8e12) / _SMALLEST + 4
+    at_nodes = np.bincount(topology.link_destination, weights=2 * per_link, minlength=topology.nodes)
+    return int(at_nodes.max()) + 1
+
+
+def _lay_rules(network: Network, settings: NetworkSettings, ports: int, lookahead: int) -> None:
+    rules = network.rules[0]
+    rules.planes = ports
+    rules.routing = settings.routing
+    rules.trim_size = settings.trim_size
+    rules.lookahead = lookahead
+    rules.control_size = settings.control_size
+    rules.header = settings.header
+    rules.lossless = settings.lossless
+
+
+def _lay_lists(network: Network) -> None:
+    for rows, names in (
+        (network.channels, ("head", "tail", "cursor")),
+        (network.outgoing, ("head", "tail")),
+        (network.nics, ("pending",)),
+        (network.fates, ("late", "last_late")),
+    ):
+        for name in names:
+            column(rows, name)[:] = NONE
+    column(network.nics, "wake")[:] = NEVER
+    column(network.nodes, "next_at")[:] = NEVER
+
+
+def _bdps(topology: Topology, ports: list[Reach]) -> NDArray[np.float64]:
+    """Return the bandwidth-delay product of every link (bytes): its own rate over the round trip of its plane."""
+    if not topology.planes:
+        return np.asarray(topology.link_rate * (ports[0].round_trip / _PS_PER_S_AND_BITS), np.float64)
+    products, rates = (
+        np.array(each)[topology.link_plane] for each in zip(*((p.bdp, p.rate) for p in ports), strict=True)
+    )
+    # A faster or slower link than the NIC's port keeps the time its buffer takes to drain.
+    return np.asarray(products * (topology.link_rate / rates), np.float64)
+
+
+def _lay_ports(
+    network: Network, topology: Topology, settings: NetworkSettings, bdp: NDArray[np.float64], seed: int
+) -> None:
+    ports, wires = network.ports, network.wires
+    last_hop = topology.link_destination < topology.nics
+    byte_time = (_PS_PER_S_AND_BITS << BYTE_TIME_BITS) // topology.link_rate
+    column(ports, "byte_time")[:] = byte_time
+    column(ports, "delay")[:] = link_delays(topology)
+    column(ports, "destination")[:] = topology.link_destination
+    column(ports, "last_hop")[:] = last_hop
+    column(ports, "trimming")[:] = settings.trimming
+    column(ports, "tail")[:] = NONE
+    column(ports, "random")[:] = _seeds(seed, 1, topology.links)
+    column(wires, "random")[:] = _seeds(seed, 2, topology.links)
+    packet = settings.mtu + settings.header
+    share = np.where(last_hop, settings.last_hop_buffer_bdp, settings.buffer_bdp)
+    buffers = np.ceil(bdp * share / packet) * packet if settings.buffer_bdp > 0 else topology.link_buffer
+    column(ports, "capacity")[:] = _drain_times(buffers, byte_time)
+    column(ports, "control_capacity")[:] = _drain_times(bdp * settings.control_buffer_bdp, byte_time)
+    for name in ("capacity", "control_capacity"):
+        column(ports, name)[topology.node_kind[topology.link_source] == Kind.NIC] = NEVER
+    marks = (settings.ecn_high_bdp > 0) & (settings.ecn_last_hop | ~last_hop)
+    marks &= topology.node_kind[topology.link_source] == Kind.SWITCH
+    column(wires, "ecn_low")[:] = np.where(marks, np.ceil(bdp * settings.ecn_low_bdp / packet) * packet, NONE)
+    column(wires, "ecn_high")[:] = np.where(marks, np.ceil(bdp * settings.ecn_high_bdp / packet) * packet, 0)
+
+
+def _lay_queues(network: Network, topology: Topology, settings: NetworkSettings) -> None:
+    """Give every port a real queue without limit; its marks are its own, not its wire's."""
+    queues, wires, ports = network.queues, network.wires, network.ports
+    packet = settings.mtu + settings.header
+    for name in ("head", "tail", "serving"):
+        column(queues, name)[:] = NONE
+    column(queues, "looks_at")[:] = NEVER
+    column(queues, "reverse")[:] = topology.link_reverse
+    column(queues, "pause_above")[:] = settings.pause_packets * packet
+    column(queues, "resume_below")[:] = settings.resume_packets * packet
+    for name in ("ecn_low", "ecn_high"):
+        column(queues, name)[:] = column(wires, name)
+    column(wires, "ecn_low")[:] = NONE
+    column(ports, "control_capacity")[:] = NEVER
+    counts = np.bincount(topology.link_source, minlength=topology.nodes)
+    column(network.nodes, "first_departure")[:] = 2 * (np.cumsum(counts) - counts)
+
+
+def _drain_times(buffers: NDArray[Any], byte_time: Ints) -> Ints:
+    """Return how long full buffers take to drain (ps); 0 bytes: no limit."""
+    times = buffers * (byte_time / (1 << BYTE_TIME_BITS))
+    return np.where(buffers > 0, times, NEVER).astype(np.int64)
+
+
+def _seeds(seed: int, stream: int, count: int) -> Ints:
+    """Return first states of as many generators, none of them 0 (splitmix64's mixer, Steele et al. 2014)."""
+    with np.errstate(over="ignore"):
+        value = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        value += np.uint64(rng.seeded(seed, stream)) << np.uint64(16)
+        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return ((value >> np.uint64(32)) | np.uint64(1)).astype(np.int64)
+
+
+def _lay_nodes(network: Network, topology: Topology, seed: int) -> None:
+    nodes = network.nodes
+    order = np.argsort(topology.link_destination, kind="stable")
+    counts = np.bincount(topology.link_destination, minlength=topology.nodes)
+    column(network.arrivals, "link")[:] = order
+    column(nodes, "first_in")[:] = np.cumsum(counts) - counts
+    column(nodes, "in_count")[:] = counts
+    column(nodes, "tier")[:] = topology.node_tier
+    column(nodes, "plane")[:] = topology.node_plane
+    column(nodes, "salt")[:] = _seeds(seed, 3, topology.nodes) >> 1
+    for shape in topology.planes:
+        _lay_plane(network, shape)
+
+
+def _lay_plane(network: Network, shape: PlaneShape) -> None:
+    """Write how the switches of a plane find the way: which index lies below, where the links down and up begin."""
+    t0, t1, t2 = (np.arange(count, dtype=np.int64) for count in (shape.t0_count, shape.t1_count, shape.t2_count))
+    tiers = (
+        (shape.first_t0, t0, t0, shape.host_down + 0 * t0, 1, 1, shape.fabric_up, shape.t0_up),
+        (shape.first_t1, t1, t1 // max(1, shape.t1_per_pod), _t1_down(shape, t1), shape.t0_up, shape.t0_bundle,
+         shape.core_up, shape.t1_up),
+        (shape.first_t2, t2, t2 // max(1, shape.t2_per_site), _t2_down(shape, t2), shape.t1_per_pod * shape.t1_up,
+         shape.t1_bundle, 0, 0),
+    )  # fmt: skip
+    for tier, (first, index, own, down, stride, bundle, up, ups) in enumerate(tiers):
+        here = slice(first, first + len(index))
+        if tier == shape.tiers - 1 and shape.long:
+            up, ups = shape.long_out, shape.long
+        column(network.nodes, "own")[here] = own
+        column(network.nodes, "down_base")[here] = down
+        column(network.nodes, "down_stride")[here] = stride
+        column(network.nodes, "down_bundle")[here] = bundle
+        column(network.nodes, "up_base")[here] = _up_base(shape, tier, index, up, ups)
+        column(network.nodes, "up_count")[here] = ups
+
+
+def _up_base(shape: PlaneShape, tier: int, index: Ints, up: int, ups: int) -> Ints:
+    if tier == shape.tiers - 1 and shape.long:  # the second site's switches send back over the twin links
+        far = index >= shape.top_per_site
+        back: Ints = shape.long_back + (index - shape.top_per_site) * ups
+        return np.where(far, back, shape.long_out + index * ups)
+    return up + index * ups
+
+
+def _t1_down(shape: PlaneShape, t1: Ints) -> Ints:
+    """Return the link from a T1 to the T0 of index 0, were it in its pod: offsets count T0s of the whole plane."""
+    first: Ints = shape.fabric_down + t1 % max(1, shape.t1_per_pod) * shape.t0_bundle
+    return first
+
+
+def _t2_down(shape: PlaneShape, t2: Ints) -> Ints:
+    row, position = np.divmod(t2 % max(1, shape.t2_per_site), max(1, shape.t1_per_pod))
+    first: Ints = shape.core_down + position * shape.t1_up + row * shape.t1_bundle
+    return first
+
+
+def _lay_nics(network: Network, topology: Topology) -> None:
+    nic = np.arange(topology.nics, dtype=np.int64)
+    column(network.nics, "ports")[:] = len(topology.planes)
+    for plane, shape in enumerate(topology.planes):
+        here = slice(plane, None, len(topology.planes))
+        t0 = shape.t0_of(nic)
+        column(network.nic_ports, "link")[here] = shape.host_up + nic
+        column(network.nic_ports, "t0")[here] = t0
+        column(network.nic_ports, "pod")[here] = shape.pod_of(t0)
+        column(network.nic_ports, "site")[here] = nic // shape.nics_per_site
+
+
+def _lay_routes(network: Network, routes: Routes) -> None:
+    for name in ("first", "count", "ways"):
+        column(network.routes, name)[:] = getattr(routes, name)
+    column(network.ways, "link")[:] = routes.links
+    network.rules[0].routed = len(routes.first) // len(network.nics)
+
+
+def _lay_nics_by_links(network: Network, topology: Topology, ports: int) -> None:
+    """Give every NIC the ports it has, in the order of its links."""
+    own = np.flatnonzero(topology.link_source < topology.nics)
+    place = topology.link_source[own].astype(np.int64) * ports + topology.link_port[own]
+    column(network.nic_ports, "free_at")[:] = NEVER
+    column(network.nic_ports, "free_at")[place] = 0
+    column(network.nic_ports, "link")[place] = own
+    column(network.nics, "ports")[:] = np.bincount(topology.link_source[own], minlength=topology.nics)
+
+
+def _lay_domains(network: Network, topology: Topology) -> None:
+    """Open the ports into the scale-up domains; their switches find a NIC by its number."""
+    nics = topology.nics
+    column(network.scale_up_ports, "link")[:] = topology.links + np.arange(nics)
+    for name in ("head", "tail"):
+        column(network.scale_up_ports, name)[:] = NONE
+    column(network.nodes, "down_base")[topology.nodes :] = topology.links + nics
+    column(network.nodes, "down_stride")[topology.nodes :] = 1
+    here = slice(topology.links, None)
+    for name in ("capacity", "control_capacity"):
+        column(network.ports, name)[here] = NEVER
+    column(network.wires, "ecn_low")[here] = NONE
+    if len(network.queues) > 1:
+        column(network.queues, "ecn_low")[here] = NONE
+
+
+def _lay_shards(network: Network, topology: Topology, hops: int, batch: int) -> None:
+    """Give each shard an equal run of the NICs and of every tier of every plane."""
+    count = len(network.shards)
+    shard_of = np.zeros(topology.nodes, dtype=np.int64)
+    group = topology.node_plane.astype(np.int64) * 4 + topology.node_tier
+    for kind in np.unique(group):
+        members = np.flatnonzero(group == kind)
+        shard_of[members] = np.arange(len(members)) * count // len(members)
+    order = np.argsort(shard_of, kind="stable")
+    sizes = np.bincount(shard_of, minlength=count)
+    shards = network.shards
+    column(network.members, "node")[:] = order
+    column(shards, "first_node")[:] = np.cumsum(sizes) - sizes
+    column(shards, "node_count")[:] = sizes
+    edges = np.arange(count + 1) * hops // count
+    column(shards, "fresh")[:] = edges[:-1]
+    column(shards, "fresh_end")[:] = edges[1:]
+    column(shards, "free")[:] = NONE
+    column(shards, "earliest")[:] = NEVER
+    column(shards, "batch_base")[:] = np.arange(count) * batch
+    column(shards, "batch_size")[:] = batch
+    column(shards, "bucket_base")[:] = np.arange(count) * (2 * batch + 2)

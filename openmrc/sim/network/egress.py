@@ -1,0 +1,141 @@
+"""The egress queue that needs no events: a packet's departure is known when it arrives.
+
+`busy_until` says how long the data ahead takes, so trimming and drops are decided on arrival and a packet costs one
+step. Control has strict priority. Exact: FIFO order of data, non-preemption, the buffer limit. Approximate, as data
+that waits has its departure fixed already: a control packet delays the data that comes after it instead of the data
+that waits, and the packet in service when it arrives is taken to be as long as the last one queued.
+
+ECN is decided by the receiver of the wire (`wire.collect`), from what the queue held when the packet left.
+"""
+
+from __future__ import annotations
+
+from openmrc.core import rng
+from openmrc.core.jit import kernel, rare_kernel
+from openmrc.sim.network import packet_pool
+from openmrc.sim.network.tables import BYTE_TIME_BITS, COUNT_MASK, NONE, Network, Service, Trimming
+from openmrc.wire.codes import Trim
+
+
+@kernel
+def enqueue(network: Network, shard: int, now: int, link: int, hop: int) -> None:
+    """Queue a packet on a link's port, or trim or drop it."""
+    if network.hops[hop].service == Service.DATA:
+        _enqueue_data(network, shard, now, link, hop)
+    else:
+        _enqueue_control(network, shard, now, link, hop)
+
+
+@kernel
+def backlog(network: Network, link: int, now: int) -> int:
+    """Return how long the data that waits on a port will take (ps)."""
+    return max(0, network.ports[link].busy_until - now)
+
+
+@kernel
+def _enqueue_data(network: Network, shard: int, now: int, link: int, hop: int) -> None:
+    port = network.ports[link]
+    row = network.hops[hop]
+    duration = (row.size * port.byte_time) >> BYTE_TIME_BITS
+    begin = max(now, port.busy_until)
+    if begin - now + duration > port.capacity:
+        _overflow(network, shard, now, link, hop)
+        return
+    port.peak = max(port.peak, begin - now)
+    begin = max(begin, port.control_until)
+    port.busy_until = begin + duration
+    port.last_time = duration
+    port.tail_begins = begin
+    port.queued_bytes = (port.queued_bytes + row.size) & COUNT_MASK
+    port.tail = hop
+    port.data_packets += 1
+    port.data_bytes += row.size
+    row.queued_bytes = port.queued_bytes
+    send(network, shard, now, link, hop, begin + duration)
+
+
+@kernel
+def _enqueue_control(network: Network, shard: int, now: int, link: int, hop: int) -> None:
+    port = network.ports[link]
+    duration = (network.hops[hop].size * port.byte_time) >> BYTE_TIME_BITS
+    begin = max(now, port.control_until)
+    if begin - now + duration > port.control_capacity:
+        _drop(network, shard, link, hop)
+        return
+    if port.busy_until > now:
+        if begin == now and port.last_time > 0:
+            begin += (port.busy_until - now) % port.last_time  # the packet in service is not preempted
+        port.busy_until += duration
+    port.control_until = begin + duration
+    port.control_packets += 1
+    send(network, shard, now, link, hop, begin + duration)
+
+
+@kernel
+def send(network: Network, shard: int, now: int, link: int, hop: int, departs: int) -> None:
+    """Put a packet on the wire: its last bit leaves the port at `departs`."""
+    row = network.hops[hop]
+    port = network.ports[link]
+    owner = network.shards[shard]
+    row.enqueued = now
+    row.arrives = departs + port.delay
+    row.next = NONE
+    owner.earliest = min(owner.earliest, row.arrives)
+    out = network.outgoing[(link * 2 + row.service) * 2 + owner.turn]
+    if out.tail == NONE:
+        out.head = hop
+    else:
+        network.hops[out.tail].next = hop
+    out.tail = hop
+    mail = network.mails[port.destination]
+    if owner.turn == 0:
+        mail.even = 1
+    else:
+        mail.odd = 1
+
+
+@rare_kernel
+def _overflow(network: Network, shard: int, now: int, link: int, hop: int) -> None:
+    """Trim a packet that meets a full queue, or one that waits in it, or drop it."""
+    port = network.ports[link]
+    if port.trimming == Trimming.NEVER or network.hops[hop].trimmable == 0:
+        _drop(network, shard, link, hop)
+        return
+    if port.trimming == Trimming.EITHER:
+        port.random = rng.following(port.random)
+        if rng.below(port.random, 2) == 1 and _tail_can_go(network, now, link, hop):
+            _exchange(network, port.tail, hop)
+    row = network.hops[hop]
+    row.trimmed = Trim.TRIMMED_LASTHOP if port.last_hop == 1 else Trim.TRIMMED
+    row.size = network.rules[0].trim_size
+    row.service = Service.CONTROL
+    port.trimmed += 1
+    _enqueue_control(network, shard, now, link, hop)
+
+
+@kernel
+def _tail_can_go(network: Network, now: int, link: int, hop: int) -> bool:
+    """Tell whether the last packet of the queue has not begun to leave and is as long as `hop`."""
+    port = network.ports[link]
+    tail = network.hops[port.tail]
+    return port.tail_begins > now and tail.size == network.hops[hop].size and tail.trimmable == 1
+
+
+@kernel
+def _exchange(network: Network, queued: int, other: int) -> None:
+    """Let `other` take the place of `queued`; the place keeps its times, so its reader sees nothing move."""
+    a, b = network.hops[queued], network.hops[other]
+    a.frame, b.frame = b.frame, a.frame
+    a.entropy, b.entropy = b.entropy, a.entropy
+    a.source, b.source = b.source, a.source
+    a.destination, b.destination = b.destination, a.destination
+    a.t0, b.t0 = b.t0, a.t0
+    a.pod, b.pod = b.pod, a.pod
+    a.site, b.site = b.site, a.site
+    a.marked, b.marked = b.marked, a.marked
+
+
+@kernel
+def _drop(network: Network, shard: int, link: int, hop: int) -> None:
+    network.ports[link].dropped += 1
+    packet_pool.release(network, shard, hop)

@@ -1,0 +1,121 @@
+"""What a fault does to packets on a link: lost, cut to their headers, doubled, late. Decided where they arrive.
+
+The words and their meaning are those of the live impairments (`openmrc.faults`); a packet that its transport does not
+let switches trim is lost where another is cut. A packet that is late waits here, in
+a list of its link ordered by time, so that jitter and `reorder` let others overtake it; a link that goes down takes
+the late ones with it. A copy is a packet of its own from here on: it fills queues and can be lost like any other.
+"""
+
+from __future__ import annotations
+
+from openmrc.core import rng
+from openmrc.core.jit import kernel
+from openmrc.faults import OVERTAKEN
+from openmrc.sim.network import transport_api
+from openmrc.sim.network.tables import NONE, Network, Service
+from openmrc.wire.codes import Trim
+
+LOST, TWICE, LATE, CUT = 1, 2, 4, 8  # of a packet
+CHANCES, HOLDS = 1, 2  # of Wire.impaired: something may happen to a packet; packets are held back
+ONE = 1 << 32  # a chance of 1
+_JITTER_STEPS = 1 << 16
+
+
+@kernel
+def decide(network: Network, link: int, hop: int) -> int:
+    """Return what happens to a packet, as a mask."""
+    row = network.fates[link]
+    packet = network.hops[hop]
+    if _happens(network, link, row.loss + int(row.byte_loss * packet.size * ONE)):
+        return LOST
+    fate = 0
+    if _happens(network, link, row.duplicate):
+        fate |= TWICE
+    if _happens(network, link, row.reorder):
+        fate |= LATE
+    has_payload = packet.service == Service.DATA and packet.size > network.rules[0].trim_size
+    if has_payload and _happens(network, link, row.trim):
+        fate |= CUT if packet.trimmable == 1 else LOST
+    return fate
+
+
+@kernel
+def _happens(network: Network, link: int, chance: int) -> bool:
+    if chance == 0:
+        return False
+    wire = network.wires[link]
+    wire.random = rng.following(wire.random)
+    return wire.random < chance
+
+
+@kernel
+def cut(network: Network, hop: int) -> None:
+    """Leave the headers of a packet, as a switch in mid-fabric does whose queue is full."""
+    row = network.hops[hop]
+    row.trimmed = Trim.TRIMMED
+    row.size = network.rules[0].trim_size
+    row.service = Service.CONTROL
+
+
+@kernel
+def double(state: transport_api.State, network: Network, hop: int, copy: int) -> None:
+    """Make a fresh packet row the twin of another, what its transport put into it included."""
+    one, other = network.hops[hop], network.hops[copy]
+    other.arrives = one.arrives
+    other.enqueued = one.enqueued
+    other.entropy = one.entropy
+    other.size = one.size
+    other.source = one.source
+    other.destination = one.destination
+    other.t0 = one.t0
+    other.link = one.link
+    other.pod = one.pod
+    other.site = one.site
+    other.plane = one.plane
+    other.service = one.service
+    other.trimmable = one.trimmable
+    other.trimmed = one.trimmed
+    other.marked = one.marked
+    transport_api.copy(state, one.frame, other.frame)
+
+
+@kernel
+def arrival(network: Network, link: int, hop: int, fate: int) -> int:
+    """Return when a packet arrives (ps), the link's delay and jitter and its own lateness included."""
+    row = network.fates[link]
+    at = network.hops[hop].arrives + row.delay
+    if row.jitter > 0:
+        wire = network.wires[link]
+        wire.random = rng.following(wire.random)
+        at += row.jitter // _JITTER_STEPS * rng.below(wire.random, _JITTER_STEPS)
+    return at + OVERTAKEN if fate & LATE != 0 else at
+
+
+@kernel
+def hold(network: Network, link: int, hop: int) -> None:
+    """Keep a packet until it is due, behind those that are due no later."""
+    row = network.fates[link]
+    at = network.hops[hop].arrives
+    network.wires[link].impaired |= HOLDS
+    before, after = NONE, row.late
+    if row.last_late != NONE and network.hops[row.last_late].arrives <= at:
+        before, after = row.last_late, NONE  # with the same delay for all this is where it belongs
+    while after != NONE and network.hops[after].arrives <= at:
+        before, after = after, network.hops[after].next
+    network.hops[hop].next = after
+    if before == NONE:
+        row.late = hop
+    else:
+        network.hops[before].next = hop
+    if after == NONE:
+        row.last_late = hop
+
+
+@kernel
+def let_go(network: Network, link: int) -> None:
+    """Take the first of the packets held back off the list."""
+    row = network.fates[link]
+    row.late = network.hops[row.late].next
+    if row.late == NONE:
+        row.last_late = NONE
+        network.wires[link].impaired &= ~HOLDS

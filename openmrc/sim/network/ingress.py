@@ -1,0 +1,260 @@
+"""The receiver's side of links: what arrives at a node in a window, in order of time; what was lost on the way; ECN.
+
+Marking looks at the bytes that a packet leaves behind in its queue. They are known here and nowhere earlier: whatever
+was queued before it left was sent in an earlier window, because a link takes at least a window to cross.
+"""
+
+from __future__ import annotations
+
+from openmrc.core import rng
+from openmrc.core.jit import kernel, rare_kernel
+from openmrc.sim.network import impairments, packet_pool, transport_api
+from openmrc.sim.network.tables import COUNT_MASK, NONE, Network, Service
+from openmrc.units import NEVER
+
+INDEX_BITS = 24  # of Due.key: order of collection
+INDEX_MASK = (1 << INDEX_BITS) - 1
+FEW = 24  # packets below which insertion alone sorts faster
+
+
+@rare_kernel
+def collect(state: transport_api.State, network: Network, shard: int, node: int, start: int, end: int) -> int:
+    """Gather the packets that reach a node before `end` into the shard's batch, sorted; return how many.
+
+    Sets the node's `next_at` to the earliest of those that stay.
+    """
+    row = network.nodes[node]
+    row.next_at = NEVER
+    _clear_mail(network, shard, node)
+    count = 0
+    for index in range(row.first_in, row.first_in + row.in_count):
+        link = network.arrivals[index].link
+        if network.wires[link].impaired & impairments.HOLDS != 0:
+            count = _take_late(network, shard, node, link, start, end, count)
+        count = _drain(state, network, shard, node, link, Service.CONTROL, start, end, count)
+        count = _drain(state, network, shard, node, link, Service.DATA, start, end, count)
+    _sort(network, shard, count, end - start)
+    return count
+
+
+@kernel
+def due(network: Network, shard: int, index: int) -> int:
+    """Return the hop at a place of the sorted batch."""
+    base = network.shards[shard].batch_base
+    return network.dues[base + (network.dues[base + index].key & INDEX_MASK)].hop
+
+
+@kernel
+def has_mail(network: Network, shard: int, node: int) -> bool:
+    """Tell whether something was sent to a node in the window before."""
+    if network.shards[shard].turn == 0:
+        return network.mails[node].odd == 1
+    return network.mails[node].even == 1
+
+
+@kernel
+def _clear_mail(network: Network, shard: int, node: int) -> None:
+    if network.shards[shard].turn == 0:
+        network.mails[node].odd = 0
+    else:
+        network.mails[node].even = 0
+
+
+@kernel
+def _join(network: Network, shard: int, channel: int) -> None:
+    """Append what was sent in the window before."""
+    out = network.outgoing[channel * 2 + 1 - network.shards[shard].turn]
+    if out.head == NONE:
+        return
+    row = network.channels[channel]
+    if row.tail == NONE:
+        row.head = out.head
+    else:
+        network.hops[row.tail].next = out.head
+    row.tail = out.tail
+    out.head = NONE
+    out.tail = NONE
+
+
+@kernel
+def _drain(
+    state: transport_api.State,
+    network: Network,
+    shard: int,
+    node: int,
+    link: int,
+    service: int,
+    start: int,
+    end: int,
+    count: int,
+) -> int:
+    """Take the due packets of one channel; return the new count of the batch."""
+    channel = link * 2 + service
+    _join(network, shard, channel)
+    row = network.channels[channel]
+    while row.head != NONE:
+        hop = row.head
+        arrives = network.hops[hop].arrives
+        if arrives >= end:
+            network.nodes[node].next_at = min(network.nodes[node].next_at, arrives)
+            break
+        if service == Service.DATA:
+            _mark(network, link, channel, hop)
+        row.head = network.hops[hop].next
+        if row.head == NONE:
+            row.tail = NONE
+        network.hops[hop].link = link
+        if network.wires[link].impaired != 0:
+            count = _suffer(state, network, shard, node, link, hop, start, end, count)
+        else:
+            count = _admit(network, shard, link, hop, start, count)
+    return count
+
+
+@kernel
+def _admit(network: Network, shard: int, link: int, hop: int, start: int, count: int) -> int:
+    """Put an arrival into the batch, unless the link broke while it was under way; return the new count."""
+    wire = network.wires[link]
+    row = network.hops[hop]
+    if row.enqueued < wire.alive_from:
+        _lose(network, shard, link, hop)
+        return count
+    wire.arrived += 1
+    wire.arrived_bytes += row.size
+    due = network.dues[network.shards[shard].batch_base + count]
+    due.key = ((row.arrives - start) << INDEX_BITS) | count
+    due.hop = hop
+    return count + 1
+
+
+@kernel
+def _lose(network: Network, shard: int, link: int, hop: int) -> None:
+    network.wires[link].lost += 1
+    packet_pool.release(network, shard, hop)
+
+
+@rare_kernel
+def _suffer(
+    state: transport_api.State,
+    network: Network,
+    shard: int,
+    node: int,
+    link: int,
+    hop: int,
+    start: int,
+    end: int,
+    count: int,
+) -> int:
+    """Let a packet on an impaired link meet its fate; return the new count of the batch."""
+    fate = impairments.decide(network, link, hop)
+    if fate & impairments.LOST != 0:
+        _lose(network, shard, link, hop)
+        return count
+    if fate & impairments.CUT != 0:
+        impairments.cut(network, hop)
+    if fate & impairments.TWICE != 0:
+        copy = packet_pool.allocate(network, shard)
+        if copy != NONE:
+            impairments.double(state, network, hop, copy)
+            count = _delay(network, shard, node, link, copy, fate, start, end, count)
+    return _delay(network, shard, node, link, hop, fate, start, end, count)
+
+
+@kernel
+def _delay(
+    network: Network, shard: int, node: int, link: int, hop: int, fate: int, start: int, end: int, count: int
+) -> int:
+    network.hops[hop].arrives = impairments.arrival(network, link, hop, fate)
+    if network.hops[hop].arrives < end:
+        return _admit(network, shard, link, hop, start, count)
+    impairments.hold(network, link, hop)
+    network.nodes[node].next_at = min(network.nodes[node].next_at, network.hops[hop].arrives)
+    return count
+
+
+@rare_kernel
+def _take_late(network: Network, shard: int, node: int, link: int, start: int, end: int, count: int) -> int:
+    """Take the packets of a link that were held back and are due; return the new count of the batch."""
+    most = network.shards[shard].batch_size // 2  # the other half is for what is in time
+    while True:
+        hop = network.fates[link].late
+        if hop == NONE:
+            return count
+        row = network.hops[hop]
+        if row.arrives >= end or count >= most:
+            network.nodes[node].next_at = min(network.nodes[node].next_at, max(row.arrives, end))
+            return count
+        impairments.let_go(network, link)
+        row.arrives = max(row.arrives, start)
+        count = _admit(network, shard, link, hop, start, count)
+
+
+@kernel
+def _mark(network: Network, link: int, channel: int, hop: int) -> None:
+    """Mark a data packet by what it left behind in the queue."""
+    wire = network.wires[link]
+    if wire.ecn_low < 0:
+        return
+    left = _left_behind(network, link, channel, hop)
+    if left <= wire.ecn_low:
+        return
+    if left < wire.ecn_high:
+        wire.random = rng.following(wire.random)
+        if rng.below(wire.random, wire.ecn_high - wire.ecn_low) >= left - wire.ecn_low:
+            return
+    network.hops[hop].marked = 1
+    wire.marked += 1
+
+
+@kernel
+def _left_behind(network: Network, link: int, channel: int, hop: int) -> int:
+    """Return the data bytes that waited on the port when `hop`, the channel's head, had left."""
+    row = network.channels[channel]
+    left_at = network.hops[hop].arrives - network.ports[link].delay
+    last = row.cursor if row.cursor != NONE else hop
+    following = network.hops[last].next
+    while following != NONE and network.hops[following].enqueued < left_at:
+        last = following
+        following = network.hops[last].next
+    row.cursor = last if last != hop else NONE
+    return (network.hops[last].queued_bytes - network.hops[hop].queued_bytes) & COUNT_MASK
+
+
+@kernel
+def _sort(network: Network, shard: int, count: int, window: int) -> None:
+    """Order the batch by time, then by order of collection."""
+    base = network.shards[shard].batch_base
+    if count > FEW:
+        _spread(network, shard, count, window)
+    for index in range(base + 1, base + count):
+        key = network.dues[index].key
+        place = index
+        while place > base and network.dues[place - 1].key > key:
+            network.dues[place].key = network.dues[place - 1].key
+            place -= 1
+        network.dues[place].key = key
+
+
+@rare_kernel
+def _spread(network: Network, shard: int, count: int, window: int) -> None:
+    """Bring the batch nearly into order: count how many fall into each part of the window, then place them."""
+    base, first = network.shards[shard].batch_base, network.shards[shard].bucket_base
+    shift = INDEX_BITS
+    while (window << INDEX_BITS) >> shift > count:
+        shift += 1
+    parts = ((window << INDEX_BITS) >> shift) + 1
+    for part in range(first, first + parts):
+        network.buckets[part].count = 0
+    for index in range(base, base + count):
+        network.buckets[first + (network.dues[index].key >> shift)].count += 1
+    total = 0
+    for part in range(first, first + parts):
+        here = network.buckets[part].count
+        network.buckets[part].count = total
+        total += here
+    for index in range(base, base + count):
+        bucket = network.buckets[first + (network.dues[index].key >> shift)]
+        network.dues[base + bucket.count].sorted = network.dues[index].key
+        bucket.count += 1
+    for index in range(base, base + count):
+        network.dues[index].key = network.dues[index].sorted

@@ -1,0 +1,56 @@
+"""Which path an EV names, and over which links the loop sends its packets: the same kernel, asked without sending."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from openmrc.core.jit import entry
+from openmrc.core.rows import table
+from openmrc.fabric.shape import IntOrInts, Ints, PlaneShape
+from openmrc.sim.network import switch
+from openmrc.sim.network.tables import Hop, Network, Service
+from openmrc.wire.layout import Matrix
+
+LONGEST = 8  # links of a path: up and down three tiers, and between two sites
+
+
+def choices(shape: PlaneShape, ev: IntOrInts) -> tuple[IntOrInts, IntOrInts, IntOrInts]:
+    """Return the T0's uplink, the T1's uplink and the long link that an EV names: each tier reads its digit."""
+    first, second = (1 << switch.T0_DIGIT) - 1, (1 << switch.T1_DIGIT) - 1
+    digits = (ev & first, ev >> switch.T0_DIGIT & second, ev >> (switch.T0_DIGIT + switch.T1_DIGIT))
+    uplink = digits[0] % max(1, shape.t0_up) if shape.tiers > 1 else 0 * ev
+    core = digits[1] % max(1, shape.t1_up) if shape.tiers > 2 else 0 * ev
+    return uplink, core, digits[shape.tiers - 1] % max(1, shape.long)
+
+
+def links_of(network: Network, source: Ints, destination: Ints, plane: Ints, ev: Ints) -> Matrix:
+    """Return a row for each packet: the links it takes, -1 behind the last."""
+    asked = np.stack([source, destination, plane, ev], axis=1).astype(np.int64)
+    links = np.full((len(asked), LONGEST), -1, np.int64)
+    _ask(network._replace(hops=table(Hop, 1)), asked, links)
+    return links
+
+
+@entry
+def _ask(network: Network, asked: Matrix, links: Matrix) -> None:
+    planes = network.rules[0].planes
+    hop = network.hops[0]
+    hop.service = Service.DATA.value
+    for index in range(len(asked)):
+        source, destination, plane = asked[index, 0], asked[index, 1], asked[index, 2]
+        target = network.nic_ports[destination * planes + plane]
+        hop.source = source
+        hop.destination = destination
+        hop.plane = plane
+        hop.entropy = asked[index, 3]
+        hop.t0 = target.t0
+        hop.pod = target.pod
+        hop.site = target.site
+        link = network.nic_ports[source * planes + plane].link
+        links[index, 0] = link
+        for place in range(1, LONGEST):
+            node = network.ports[link].destination
+            if node < len(network.nics):
+                break
+            link = switch.route(network, node, 0, 0)
+            links[index, place] = link

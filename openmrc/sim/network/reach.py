@@ -1,0 +1,76 @@
+"""How far a network reaches: the ports a NIC has, their rates, and the longest unloaded round trip."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openmrc.fabric.shape import PlaneShape
+from openmrc.fabric.topology import Topology
+
+Ints = NDArray[np.int64]
+
+_PS_PER_S_AND_BITS = 8 * 10**12
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What lies behind one port of a NIC."""
+
+    rate: int  # bit/s of the port; where NICs differ, the highest
+    round_trip: int  # ps of a full packet and its acknowledgement over the longest path
+
+    @property
+    def bdp(self) -> int:
+        """Return the bytes that fill the port over the round trip."""
+        return self.round_trip * self.rate // _PS_PER_S_AND_BITS
+
+
+def link_delays(topology: Topology) -> Ints:
+    """Return propagation and the forwarding latency at the far end, of every directed link (ps)."""
+    delays: Ints = topology.link_delay + topology.node_delay[topology.link_destination]
+    return delays
+
+
+def reaches(topology: Topology, mtu: int, header: int) -> list[Reach]:
+    """Return one entry a port of a NIC, in order."""
+    packet = mtu + 2 * header
+    if topology.planes:
+        rates = [int(topology.link_rate[shape.host_up]) for shape in topology.planes]
+        trips = [_round_trip(topology, shape, packet) for shape in topology.planes]
+        return [Reach(rate, trip) for rate, trip in zip(rates, trips, strict=True)]
+    from openmrc.sim.network.graph_routes import routes_of
+
+    trip = 2 * routes_of(topology, packet).longest
+    return [Reach(int(rate), trip) for rate in _port_rates(topology)]
+
+
+def nic_rate(topology: Topology) -> int:
+    """Return the rate of a NIC, all its ports together (bit/s); where NICs differ, each port at its highest."""
+    if topology.planes:
+        return sum(int(topology.link_rate[shape.host_up]) for shape in topology.planes)
+    return int(_port_rates(topology).sum())
+
+
+def _port_rates(topology: Topology) -> Ints:
+    own = topology.link_source < topology.nics
+    rates = np.zeros(int(topology.link_port[own].max()) + 1, np.int64)
+    np.maximum.at(rates, topology.link_port[own], topology.link_rate[own])
+    return rates
+
+
+def _round_trip(topology: Topology, shape: PlaneShape, packet: int) -> int:
+    """Return the round trip over a plane's longest path.
+
+    Twice the propagation and switching, plus the packet's time on each link at the NIC's rate, as htsim reckons.
+    """
+    ups = [shape.host_up, shape.fabric_up, shape.core_up][: shape.tiers]
+    delays = link_delays(topology)
+    one_way = sum(int(delays[up]) + int(delays[topology.link_reverse[up]]) for up in ups)
+    links = 2 * shape.tiers
+    if shape.long:
+        one_way += int(delays[shape.long_out])
+        links += 1
+    return 2 * one_way + links * (packet * _PS_PER_S_AND_BITS // int(topology.link_rate[shape.host_up]))

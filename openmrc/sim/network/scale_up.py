@@ -1,0 +1,84 @@
+"""The network inside a scale-up domain: every NIC's GPUs have a port to the domain's switch, and messages go in chunks.
+
+A port sends one message after the other, a chunk at a time; the switch stores and forwards chunks, and where several
+ports send to one its egress is a queue without limit. Nothing is lost, marked or paused, and no header is counted:
+`gbps` of the fabric is what payload gets. The receiver answers the last chunk, so that the sender knows. A message of
+S bytes that meets nobody has arrived after (S + CHUNK) / rate + latency, S a multiple of CHUNK.
+"""
+
+from __future__ import annotations
+
+from openmrc.core.jit import kernel, rare_kernel
+from openmrc.sim.network import egress, packet_pool
+from openmrc.sim.network.tables import NONE, Network, Service
+from openmrc.sim.workloads.traffic import Side
+from openmrc.units import NEVER
+
+CHUNK = 4096  # bytes; smaller ones cost time here and change a completion by less than a chunk's time
+
+
+@kernel
+def post(network: Network, nic: int, flow: int) -> None:
+    """Queue a message behind those of the same NIC."""
+    port = network.scale_up_ports[nic]
+    network.flows[flow].next = NONE
+    if port.head == NONE:
+        port.head = flow
+    else:
+        network.flows[port.tail].next = flow
+    port.tail = flow
+
+
+@rare_kernel
+def send(network: Network, shard: int, now: int, nic: int) -> int:
+    """Send chunks while the port is free; return when it will be so again (ps), NEVER: nothing waits."""
+    port = network.scale_up_ports[nic]
+    while port.head != NONE:
+        if port.free_at > now:
+            return port.free_at
+        hop = packet_pool.allocate(network, shard)
+        if hop == NONE:
+            return now + network.rules[0].lookahead
+        flow = port.head
+        message = network.flows[flow]
+        size = min(CHUNK, message.size - message.sent)
+        message.sent += size
+        if message.sent == message.size:
+            port.head = message.next
+        _launch(network, shard, now, nic, hop, flow, message.destination, size, Service.DATA.value)
+        port.free_at = network.ports[port.link].busy_until
+    return NEVER
+
+
+@rare_kernel
+def receive(network: Network, shard: int, now: int, nic: int, hop: int) -> int:
+    """Take a chunk or an answer; return 4 x flow + traffic.Side of a completion, or NONE."""
+    row = network.hops[hop]
+    flow = row.entropy
+    if row.service == Service.CONTROL:
+        return flow * 4 + Side.SENDER.value
+    message = network.flows[flow]
+    message.arrived += row.size
+    if message.arrived < message.size:
+        return NONE
+    answer = packet_pool.allocate(network, shard)
+    assert answer != NONE, "out of packet rows"
+    size = network.rules[0].control_size
+    _launch(network, shard, now, nic, answer, flow, message.source, size, Service.CONTROL.value)
+    return flow * 4 + Side.RECEIVER.value
+
+
+@kernel
+def _launch(
+    network: Network, shard: int, now: int, nic: int, hop: int, flow: int, destination: int, size: int, service: int
+) -> None:
+    row = network.hops[hop]
+    row.entropy = flow
+    row.source = nic
+    row.destination = destination
+    row.size = size
+    row.service = service
+    row.trimmable = 0
+    row.trimmed = 0
+    row.marked = 0
+    egress.enqueue(network, shard, now, network.scale_up_ports[nic].link, hop)

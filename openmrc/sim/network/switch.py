@@ -1,0 +1,113 @@
+"""A switch: for each packet the link it leaves on, by arithmetic over the plane's shape."""
+
+from __future__ import annotations
+
+from openmrc.core.jit import kernel, rare_kernel
+from openmrc.sim.network import egress, graph_routes, ingress, reroute, transport_api
+from openmrc.sim.network.tables import FIXED_PATH, NONE, Network, Routing
+
+T0_DIGIT = 12  # bits of an entropy that name the T0's uplink; above them the T1's, then the long link
+T1_DIGIT = 12
+_MASK = (1 << 32) - 1
+_AGAIN = 0x5BD1E995  # makes another hash of the same packet
+
+
+@rare_kernel
+def serve(state: transport_api.State, network: Network, shard: int, node: int, start: int, end: int) -> None:
+    """Forward everything that reaches the switch in the window."""
+    count = ingress.collect(state, network, shard, node, start, end)
+    for index in range(count):
+        hop = ingress.due(network, shard, index)
+        now = network.hops[hop].arrives
+        egress.enqueue(network, shard, now, route(network, node, now, hop), hop)
+    network.shards[shard].hops += count
+
+
+@kernel
+def route(network: Network, node: int, now: int, hop: int) -> int:
+    """Return the link on which a switch sends a packet on."""
+    row = network.nodes[node]
+    packet = network.hops[hop]
+    if network.rules[0].routed > 0 and row.plane != NONE:
+        hashed = mix(packet.entropy, packet.source * 65599 + packet.destination, row.salt)
+        return graph_routes.follow(network, node, now, hop, hashed)
+    if reroute.is_below(network, node, hop):
+        link = reroute.down_link(network, node, hop)
+        if row.down_bundle > 1:
+            # The link of a bundle is the same on the way down as on the way up: the tier below has chosen it.
+            link += choose(network, node, now, hop, link, row.down_bundle, row.tier - 1)
+        return link
+    return row.up_base + choose(network, node, now, hop, row.up_base, row.up_count, row.tier)
+
+
+@kernel
+def choose(network: Network, node: int, now: int, hop: int, first: int, count: int, tier: int) -> int:
+    """Return which of `count` equal links, from `first` on, a packet takes; its entropy may say so for a tier."""
+    row = network.nodes[node]
+    packet = network.hops[hop]
+    routing = network.rules[0].routing
+    if routing == Routing.ENTROPY:
+        return digit(packet.entropy, tier) % count
+    if routing == Routing.ADAPTIVE and packet.service == 1 and packet.entropy < FIXED_PATH:
+        return _least_busy(network, node, now, hop, first, count)
+    chosen = (mix(packet.entropy, packet.source * 65599 + packet.destination, row.salt) * count) >> 32
+    if network.rules[0].detours > 0 and not reroute.usable(network, node, hop, first + chosen):
+        return _rehashed(network, node, hop, first, count, chosen)
+    return chosen
+
+
+@rare_kernel
+def _rehashed(network: Network, node: int, hop: int, first: int, count: int, instead: int) -> int:
+    """Return one of the links that routing has left, by another hash; `instead` if there is none."""
+    left = 0
+    for index in range(count):
+        left += 1 if reroute.usable(network, node, hop, first + index) else 0
+    packet = network.hops[hop]
+    rank = (
+        mix(packet.entropy ^ _AGAIN, packet.source * 65599 + packet.destination, network.nodes[node].salt) * left
+    ) >> 32
+    for index in range(count):
+        if reroute.usable(network, node, hop, first + index):
+            if rank == 0:
+                return index
+            rank -= 1
+    return instead
+
+
+@kernel
+def digit(entropy: int, tier: int) -> int:
+    """Return the part of an entropy that a tier's switches read."""
+    if tier == 0:
+        return entropy & ((1 << T0_DIGIT) - 1)
+    if tier == 1:
+        return (entropy >> T0_DIGIT) & ((1 << T1_DIGIT) - 1)
+    return entropy >> (T0_DIGIT + T1_DIGIT)
+
+
+@kernel
+def mix(a: int, b: int, salt: int) -> int:
+    """Return a 32-bit hash (the finalizer of MurmurHash3, by Appleby, over a sum)."""
+    value = (a * 0x9E3779B1 + b * 0x85EBCA77 + salt * 0xC2B2AE3D) & _MASK
+    value ^= value >> 16
+    value = (value * 0x85EBCA6B) & _MASK
+    value ^= value >> 13
+    value = (value * 0xC2B2AE35) & _MASK
+    return value ^ (value >> 16)
+
+
+@kernel
+def _least_busy(network: Network, node: int, now: int, hop: int, first: int, count: int) -> int:
+    """Return the link with the shortest queue; among equals the first from a random one on."""
+    packet = network.hops[hop]
+    begin = mix(packet.entropy, packet.source, network.nodes[node].salt)
+    best, shortest = begin % count, -1
+    for step in range(count):
+        index = (begin + step) % count
+        if network.rules[0].detours > 0 and not reroute.usable(network, node, hop, first + index):
+            continue
+        waiting = egress.backlog(network, first + index, now)
+        if shortest < 0 or waiting < shortest:
+            best, shortest = index, waiting
+        if waiting == 0:
+            break
+    return best

@@ -1,0 +1,59 @@
+"""What became of a training job, and what a restart of it would cost.
+
+A job stops with the first of its connections that ends in error: a communicator that has met an asynchronous error can
+only be aborted, by all of its ranks (NCCL user guide, "Error handling and communicator abort"). It then begins again at
+its last checkpoint, with all GPUs. How often there is one and how long a restart takes says the scenario; neither can
+be simulated, so nothing is charged unless it does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from openmrc.sim.loop.failures import Failure
+from openmrc.sim.loop.run import Results
+from openmrc.sim.scenario.scenario import Restart
+from openmrc.sim.workloads.amounts import ps_of
+from openmrc.sim.workloads.joined import Work
+from openmrc.units import PS_PER_S, PS_PER_US
+
+S_PER_HOUR = 3600
+
+
+def told(work: Work, results: Results, gpus: int, restart: Restart | None) -> dict[str, Any]:
+    """Return whether and when the job stopped, and the cost of a restart where a scenario says what it takes."""
+    first = _first_error(work, results)
+    return {
+        "stopped": first is not None,
+        "at_us": first.at / PS_PER_US if first is not None else None,
+        "cause": first.cause if first is not None else None,
+        "restart": _cost(restart, gpus) if first is not None and restart is not None else None,
+    }
+
+
+def _first_error(work: Work, results: Results) -> Failure | None:
+    """Return the first connection in error of a workload that has steps."""
+    jobs = np.unique(work.workload[work.marks["step"]])
+    fatal = [each for each in results.failures if each.flow >= 0 and work.workload[each.flow] in jobs]
+    return min(fatal, key=lambda each: each.at, default=None)
+
+
+def _cost(restart: Restart, gpus: int) -> dict[str, float]:
+    """Return what all GPUs lose: the restart, and on average half of the work between two checkpoints."""
+    takes, redone = ps_of(restart.takes) / PS_PER_S, ps_of(restart.checkpoint_every) / PS_PER_S / 2
+    return {"takes_s": takes, "work_lost_s": redone, "gpu_hours": round(gpus * (takes + redone) / S_PER_HOUR, 3)}
+
+
+def words(job: dict[str, Any]) -> str:
+    """Return a job of a summary as a line."""
+    if not job["stopped"]:
+        return "goes on"
+    text = f"stops at {job['at_us']:,.4g} us, {job['cause']}"
+    return text + (f"; a restart costs {cost(job)}" if job["restart"] else "")
+
+
+def cost(job: dict[str, Any]) -> str:
+    """Return what a restart costs, as a cell: `-` where there is none, or nobody said what it takes."""
+    return f"{job['restart']['gpu_hours']:,.4g} GPU hours" if job["restart"] else "-"

@@ -1,0 +1,231 @@
+"""What network and transport looked like over time: counters of every plane and tier, queues, paths, windows.
+
+A `Recorder` is asked between windows. Without a fixed interval it starts fine and, each time it holds twice what a
+chart can show, forgets every second sample and goes on half as fine: so the length of a run need not be known. Around
+chosen moments - the faults - it is finer, and forgets nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openmrc.fabric.topology import LinkTier, Topology
+from openmrc.sim.network.tables import BYTE_TIME_BITS, Network
+from openmrc.units import NEVER
+
+Ints = NDArray[np.int64]
+
+KEPT = 256  # samples, without a fixed interval: up to twice as many, at least as many
+FINE = 96  # samples of a span around a fault
+FEW, LARGE = 24, 100_000  # the same in a fabric with more links than this, where a sample takes long
+
+COUNTERS = {  # of a group's links, since the beginning
+    "data_packets": ("ports", "data_packets"),
+    "data_bytes": ("ports", "data_bytes"),
+    "ecn_marked": ("wires", "marked"),
+    "lost": ("wires", "lost"),
+    "trimmed": ("ports", "trimmed"),
+    "dropped": ("ports", "dropped"),
+}
+GAUGES = ("queue_bytes", "queue_longest_ps")  # at the moment: all queues of the group together, and the longest
+
+
+@dataclass(frozen=True)
+class Group:
+    """Links of one plane that lead the same way between the same tiers."""
+
+    plane: int
+    tier: LinkTier
+    up: bool
+
+    @property
+    def name(self) -> str:
+        """Return such as `nic>t0`."""
+        lower, upper = {0: ("nic", "t0"), 1: ("t0", "t1"), 2: ("t1", "t2"), 3: ("site", "site")}[int(self.tier)]
+        return f"{lower}>{upper}" if self.up else f"{upper}>{lower}"
+
+
+@dataclass(frozen=True)
+class Span:
+    """A time in which samples are finer (ps), and the fault it is around."""
+
+    begin: int
+    fault: int
+    end: int
+
+
+@runtime_checkable
+class Observed(Protocol):
+    """A transport that tells of itself over time."""
+
+    def series(self, state: Any) -> dict[str, int]:
+        """Return totals since the beginning, and what is true at this moment, by name."""
+
+    def windows(self, state: Any, network: Network, flows: Ints) -> dict[str, NDArray[Any]]:
+        """Return what is true of some flows and their connections at this moment, by name."""
+
+
+@dataclass
+class Samples:
+    """A row per moment; columns of `values` are the groups, of `windows` the watched flows."""
+
+    groups: list[Group]
+    at: Ints  # ps
+    values: dict[str, Ints]  # COUNTERS and GAUGES: (moments, groups)
+    is_regular: NDArray[np.bool_]  # by moment: one of those that cover the whole run
+    flows: Ints  # one of each watched connection
+    series: dict[str, Ints]  # what the transport told: (moments,)
+    windows: dict[str, NDArray[Any]]  # of the flows' connections: (moments, flows)
+
+    def total(self, name: str) -> Ints:
+        """Return a counter over all groups."""
+        summed: Ints = self.values[name].sum(axis=1)
+        return summed
+
+    def rows(self, which: NDArray[Any]) -> Samples:
+        """Return some of the moments."""
+        return Samples(
+            self.groups,
+            self.at[which],
+            {name: values[which] for name, values in self.values.items()},
+            self.is_regular[which],
+            self.flows,
+            {name: values[which] for name, values in self.series.items()},
+            {name: values[which] for name, values in self.windows.items()},
+        )
+
+    @property
+    def overview(self) -> Samples:
+        """Return the moments that cover the whole run evenly."""
+        return self.rows(self.is_regular)
+
+    def within(self, span: Span) -> Samples:
+        """Return the moments of a span."""
+        return self.rows((self.at >= span.begin) & (self.at <= span.end))
+
+
+@dataclass
+class _Moment:
+    at: int
+    values: dict[str, Ints]
+    series: dict[str, int]
+    windows: dict[str, NDArray[Any]]
+
+
+@dataclass
+class Recorder:
+    """Takes samples, at most one an interval; finer in `spans`."""
+
+    topology: Topology
+    every: int = 0  # ps; 0: as fine as the chart can show
+    spans: Sequence[Span] = ()
+    transport: object = None  # asked if it is `Observed`
+    watched: Sequence[Ints] = ()  # connections whose windows are recorded: all flows of each
+    due: int = 0  # ps, the next sample
+    _interval: int = 0
+    _regular_due: int = 0
+    _regular: list[_Moment] = field(default_factory=list)
+    _fine: list[_Moment] = field(default_factory=list)
+    _groups: list[Group] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Find the runs of links that belong to one group; regular fabrics have a few, whatever their size."""
+        topology = self.topology
+        levels = topology.node_tier[topology.link_source], topology.node_tier[topology.link_destination]
+        up = (levels[0] < levels[1]) | ((levels[0] == levels[1]) & (topology.link_reverse > np.arange(topology.links)))
+        group = (topology.link_plane.astype(np.int64) * 4 + topology.link_tier) * 2 + up
+        self._starts = np.flatnonzero(np.diff(group, prepend=-1))
+        known, self._group_of_run = np.unique(group[self._starts], return_inverse=True)
+        self._groups = [Group(int(code) // 8, LinkTier(int(code) // 2 % 4), bool(code % 2)) for code in known]
+        self._interval = self.every or max(1, int(topology.link_delay.min()))
+
+    def take(self, now: int, network: Network, state: Any = None) -> None:
+        """Record this moment."""
+        moment = _Moment(now, self._of_network(now, network), {}, {})
+        if isinstance(self.transport, Observed):
+            moment.series = self.transport.series(state)
+            moment.windows = self.transport.windows(state, network, self._under_way(now, network))
+        if now >= self._regular_due:
+            self._regular.append(moment)
+            self._thin()
+            self._regular_due = now + self._interval
+        else:
+            self._fine.append(moment)
+        self.due = min(self._regular_due, self._fine_after(now))
+
+    def _of_network(self, now: int, network: Network) -> dict[str, Ints]:
+        taken = {name: self._sum(_column(network, *where)) for name, where in COUNTERS.items()}
+        backlog = np.maximum(0, _column(network, "ports", "busy_until") - now)
+        byte_time = _column(network, "ports", "byte_time")
+        taken["queue_bytes"] = self._sum((backlog << BYTE_TIME_BITS) // byte_time)
+        taken["queue_longest_ps"] = self._longest(backlog)
+        return taken
+
+    def _under_way(self, now: int, network: Network) -> Ints:
+        """Return the flow of each watched connection that its window is for: the oldest that is not done.
+
+        Between two of them it is the one before; transports that keep a window a message show there what it ended with.
+        """
+        started, ended, failed = (np.asarray(network.flows)[name] for name in ("posted_at", "sent_at", "failed_at"))
+        chosen = []
+        for flows in self.watched:
+            begun = flows[started[flows] <= now]
+            open_ = begun[(ended[begun] == NEVER) & (failed[begun] == NEVER)]
+            chosen.append(open_[np.argmin(started[open_])] if len(open_)
+                          else begun[np.argmax(started[begun])] if len(begun) else flows[0])  # fmt: skip
+        return np.array(chosen, np.int64)
+
+    def _thin(self) -> None:
+        if not self.every and len(self._regular) >= 2 * KEPT:
+            del self._regular[1::2]
+            self._interval *= 2
+
+    def _fine_after(self, now: int) -> int:
+        """Return when the next sample within a span is due (ps)."""
+        count = FINE if self.topology.links < LARGE else FEW
+        due = NEVER
+        for span in self.spans:
+            if now < span.begin:
+                due = min(due, span.begin)
+            elif now < span.end:
+                due = min(due, now + max(1, (span.end - span.begin) // count))
+        return due
+
+    def _sum(self, values: NDArray[Any]) -> Ints:
+        return self._grouped(np.add, values)
+
+    def _longest(self, values: NDArray[Any]) -> Ints:
+        return self._grouped(np.maximum, values)
+
+    def _grouped(self, how: np.ufunc, values: NDArray[Any]) -> Ints:
+        own = values[: self.topology.links]  # behind them lie the links of scale-up networks
+        runs = how.reduceat(own.astype(np.int64, copy=False), self._starts)
+        result = np.zeros(len(self._groups), np.int64)
+        how.at(result, self._group_of_run, runs)
+        return result
+
+    def samples(self) -> Samples:
+        """Return what was recorded, in order of time."""
+        regular = {moment.at for moment in self._regular}
+        moments = sorted([*self._regular, *self._fine], key=lambda moment: moment.at)
+        shape = (len(moments), len(self._groups))
+        last = moments[-1] if moments else _Moment(0, {}, {}, {})
+        return Samples(
+            groups=self._groups,
+            at=np.array([moment.at for moment in moments], np.int64),
+            values={name: np.array([moment.values[name] for moment in moments], np.int64).reshape(shape)
+                    for name in (*COUNTERS, *GAUGES)},
+            is_regular=np.array([moment.at in regular for moment in moments], np.bool_),
+            flows=np.array([flows[0] for flows in self.watched], np.int64),
+            series={name: np.array([moment.series[name] for moment in moments], np.int64) for name in last.series},
+            windows={name: np.array([moment.windows[name] for moment in moments]) for name in last.windows},
+        )  # fmt: skip
+
+
+def _column(network: Network, table: str, name: str) -> NDArray[Any]:
+    return np.asarray(getattr(network, table))[name]

@@ -1,0 +1,106 @@
+"""When routing and bonds take notice of a failure: what they add to the faults of a run.
+
+The switches of the baselines run a routing protocol, their NICs a bond. A cable that is dead in one direction or both
+(down, or losing everything) has left all routing tables `reroute_delay_us` later, with the way to a NIC at its end; it
+is back in them as long after it works again. A NIC whose own cable is down in both directions stops using that port
+`failover_delay_us` later. What does not last that long goes unnoticed, as carrier delays and dampening have it.
+
+MRC knows none of this: its switches' tables are static (arXiv 2605.04333), its NICs act by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from openmrc.fabric.topology import Kind, Topology
+from openmrc.sim.loop.fault_events import FaultKind, Faults, faults
+from openmrc.sim.network.build import NetworkSettings
+from openmrc.sim.network.tables import Routing
+from openmrc.sim.scenario.timeline import PORTS_PER_NIC
+from openmrc.units import NEVER, ps_from_us
+
+_EVERYTHING = 10**9  # LINK_LOSS of 100 %
+Change = tuple[int, int, bool]  # at, subject, is it dead now
+
+
+def converging(topology: Topology, broken: Faults, settings: NetworkSettings) -> Faults:
+    """Return the faults with the moments at which routing and bonds follow them."""
+    if settings.routing == Routing.ENTROPY or not len(broken.at):
+        return broken
+    added = [*_routes(topology, broken, ps_from_us(settings.reroute_delay_us))]
+    added += _bonds(broken, ps_from_us(settings.failover_delay_us))
+    columns = [(part.tolist()) for part in (broken.at, broken.kind, broken.subject, broken.value)]
+    for at, kind, subject in added:
+        for column, value in zip(columns, (at, int(kind), subject, 0), strict=True):
+            column.append(value)
+    return faults(*(np.array(column, np.int64) for column in columns))
+
+
+def _routes(topology: Topology, broken: Faults, delay: int) -> Iterator[tuple[int, FaultKind, int]]:
+    """Yield what leaves and enters the routing tables: both directions of a cable, or the NIC port at its end."""
+    for at, cable, dead in _lasting(_cables(topology, broken), delay):
+        reverse = int(topology.link_reverse[cable])
+        ports = [
+            int(topology.link_source[link]) * PORTS_PER_NIC + int(topology.link_port[link])
+            for link in (cable, reverse)
+            if topology.node_kind[topology.link_source[link]] == Kind.NIC
+        ]
+        for port in ports:
+            yield at, FaultKind.PORT_WITHDRAWN if dead else FaultKind.PORT_RESTORED, port
+        if not ports:
+            for link in (cable, reverse):
+                yield at, FaultKind.ROUTE_WITHDRAWN if dead else FaultKind.ROUTE_RESTORED, link
+
+
+def _cables(topology: Topology, broken: Faults) -> Iterator[Change]:
+    """Yield the moments at which a cable, named by its lower link, dies or comes back to life."""
+    down: set[int] = set()
+    silent: set[int] = set()
+    dead: set[int] = set()
+    for at, kind, link, value in _rows(broken):
+        match kind:
+            case FaultKind.LINK_DOWN:
+                down.add(link)
+            case FaultKind.LINK_UP:
+                down.discard(link)
+            case FaultKind.LINK_LOSS:
+                (silent.add if value >= _EVERYTHING else silent.discard)(link)
+            case _:
+                continue
+        reverse = int(topology.link_reverse[link])
+        cable = min(link, reverse)
+        is_dead = any(each in down or each in silent for each in (link, reverse))
+        if is_dead != (cable in dead):
+            (dead.add if is_dead else dead.discard)(cable)
+            yield at, cable, is_dead
+
+
+def _bonds(broken: Faults, delay: int) -> Iterator[tuple[int, FaultKind, int]]:
+    changes = (
+        (at, port, kind == FaultKind.PORT_DOWN)
+        for at, kind, port, _ in _rows(broken)
+        if kind in (FaultKind.PORT_DOWN, FaultKind.PORT_UP)
+    )
+    for at, port, gone in _lasting(changes, delay):
+        yield at, FaultKind.BOND_LEFT if gone else FaultKind.BOND_JOINED, port
+
+
+def _rows(broken: Faults) -> Iterator[tuple[int, int, int, int]]:
+    columns = (part.tolist() for part in (broken.at, broken.kind, broken.subject, broken.value))
+    return zip(*columns, strict=True)
+
+
+def _lasting(changes: Iterator[Change], delay: int) -> Iterator[Change]:
+    """Yield the changes that last for `delay` (ps), so much later; changes of a subject that are back are none."""
+    by_subject: dict[int, list[tuple[int, bool]]] = {}
+    for at, subject, state in changes:
+        by_subject.setdefault(subject, []).append((at, state))
+    for subject, series in by_subject.items():
+        known = False
+        for number, (at, state) in enumerate(series):
+            until = series[number + 1][0] if number + 1 < len(series) else NEVER
+            if until - at > delay and state != known:
+                known = state
+                yield at + delay, subject, state

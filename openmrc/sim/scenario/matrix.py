@@ -1,0 +1,185 @@
+"""Read htsim's `.cm` connection matrices (github.com/ultraethernet/uet-htsim): flows, triggers, failures.
+
+The format is line oriented; tokens are split on single spaces. A header (`Nodes`, `Connections`,
+`Triggers`, `Failures`, `#` comments) is followed by a body of `SRC->DST attribute value ...`,
+`trigger ...` and `failure ...` lines in any order. What htsim ignores or reads as something else is
+refused or warned of here: see `docs/simulator.md`.
+
+Files of a hundred megabytes are usual. They are read a megabyte at a time; within such a block the
+connection lines that differ in their digits only are converted together, all other lines one by one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openmrc.errors import ConfigError
+from openmrc.sim.scenario.matrix_line import COLUMNS, Failure, LineReader, Trigger, refuse
+
+BLOCK = 1 << 20  # bytes read at once
+LONGEST_LINE = 1 << 16  # bytes; a file without line ends must not be read whole
+SUSPICIOUS_START = 1_000_000  # htsim's generators write picoseconds where its UEC program reads microseconds
+FIRST_OWN_ID = 1_000_000_001  # where htsim starts numbering flows without `id`
+
+_SPACED = bytes(byte if chr(byte).isdigit() else 32 for byte in range(256))
+_NUMBER = re.compile(rb"\d+")
+_HUGE = re.compile(rb"\d{19}")
+_PLAIN = re.compile(rb"0->0(?: [a-z_]+ 0)+\r?")  # a connection line, each number written as 0
+_SHORTEST_LINE = len("0->1 start 0 size 1")
+
+
+class StartUnit(IntEnum):
+    """What a bare `start` number counts, in picoseconds."""
+
+    ps = 1
+    us = 1_000_000
+
+
+@dataclass
+class Matrix:
+    """What a file says, a column per attribute, a row per connection line in file order."""
+
+    path: str
+    hosts: int
+    triggers: dict[int, Trigger]
+    failures: list[Failure]
+    warnings: list[str]
+    source: NDArray[np.int64]
+    destination: NDArray[np.int64]
+    size: NDArray[np.int64]  # bytes
+    start: NDArray[np.int64]  # ps, or -1: by trigger
+    connection: NDArray[np.int64]  # id; rows of one id are messages of one connection
+    trigger: NDArray[np.int64]  # that starts the row, or 0
+    send_done: NDArray[np.int64]  # trigger activated when all is acknowledged, or 0
+    recv_done: NDArray[np.int64]  # trigger activated when all has arrived, or 0
+    line: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+def read(path: Path, start_unit: StartUnit = StartUnit.us) -> Matrix:
+    """Return the matrix of a `.cm` file; whatever is wrong is a ConfigError with file, line and value."""
+    lines = LineReader(str(path), int(start_unit))
+    try:
+        with path.open("rb") as file:
+            columns = _columns(file, lines)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    kept = {name: values for name, values in columns.items() if name not in ("message", "prio")}
+    matrix = Matrix(str(path), lines.header["Nodes"], lines.triggers, lines.failures, lines.warnings(), **kept)
+    _check(matrix, columns["message"])
+    matrix.warnings += _unit_warnings(matrix, start_unit)
+    return matrix
+
+
+def _columns(file: BinaryIO, lines: LineReader) -> dict[str, NDArray[np.int64]]:
+    """Fill columns of the length the header declares; concatenating at the end would need twice the memory."""
+    columns: dict[str, NDArray[np.int64]] = {}
+    filled = 0
+    for first, block in _blocks(file, lines.path):
+        part = by_shape(block, first, lines)
+        if not columns and "Connections" in lines.header:
+            longest = os.fstat(file.fileno()).st_size // _SHORTEST_LINE
+            columns = {name: np.empty(min(lines.header["Connections"], longest), np.int64) for name in COLUMNS}
+        for name, values in part.items():
+            fitting = values[: len(columns[name]) - filled]
+            columns[name][filled : filled + len(fitting)] = fitting
+        filled += len(part["source"])
+    lines.finish(filled)
+    return columns
+
+
+def _blocks(file: BinaryIO, path: str) -> Iterator[tuple[int, bytes]]:
+    """Yield (number of the first line, whole lines); the last line may lack its line end."""
+    line, rest = 1, b""
+    while chunk := file.read(BLOCK):
+        text = rest + chunk
+        end = text.rfind(b"\n") + 1
+        block, rest = text[:end], text[end:]
+        if len(rest) > LONGEST_LINE:
+            refuse(path, line + block.count(b"\n"), "line", rest[:40], f"at most {LONGEST_LINE} bytes")
+        if block:
+            yield line, block
+            line += block.count(b"\n")
+    if rest:
+        yield line, rest
+
+
+def by_shape(block: bytes, first: int, lines: LineReader) -> dict[str, NDArray[np.int64]]:
+    """Read whole lines, the first of which has number `first`; return the connections' columns in file order."""
+    if not lines.in_body or _HUGE.search(block):
+        return lines.read_block(block, first)
+    texts = block.removesuffix(b"\n").split(b"\n")
+    groups = _groups(block, texts)
+    parts = [_converted(shape, texts, rows, first, lines) for shape, rows in groups.items()]
+    joined = {name: np.concatenate([*(part[name] for part in parts), np.zeros(0, np.int64)]) for name in COLUMNS}
+    if len(parts) < 2:
+        return joined
+    order = np.argsort(joined["line"])
+    return {name: values[order] for name, values in joined.items()}
+
+
+def _groups(block: bytes, texts: list[bytes]) -> dict[bytes, list[int]]:
+    """Return the shapes of the lines and where each occurs; a block of one shape is recognised at once."""
+    head = _NUMBER.sub(b"0", texts[0])
+    if re.fullmatch(rb"(?:" + re.escape(head).replace(b"0", rb"\d+") + rb"\n)*+", block):
+        return {head: list(range(len(texts)))}
+    groups: dict[bytes, list[int]] = {}
+    for at, shape in enumerate(_NUMBER.sub(b"0", block).split(b"\n")):
+        groups.setdefault(shape, []).append(at)
+    groups.pop(b"", None)
+    return groups
+
+
+def _converted(
+    shape: bytes, texts: list[bytes], rows: list[int], first: int, lines: LineReader
+) -> dict[str, NDArray[np.int64]]:
+    numbers = np.asarray(rows) + first
+    if not _PLAIN.fullmatch(shape):
+        return lines.read_lines([texts[row] for row in rows], numbers)
+    names = lines.names(texts[rows[0]], int(numbers[0]))  # refuses what no line of this shape may be
+    digits = b" ".join([texts[row] for row in rows]).translate(_SPACED)
+    return lines.arranged(names, np.fromstring(digits, np.int64, sep=" ").reshape(-1, len(names)), numbers)
+
+
+def _check(matrix: Matrix, message: NDArray[np.int64]) -> None:
+    """Refuse what one line alone cannot show: ids used twice, messages of one id between different hosts."""
+    own = matrix.connection == 0
+    matrix.connection[own] = FIRST_OWN_ID + np.arange(int(own.sum()))
+    order = np.argsort(matrix.connection, kind="stable")
+    same = matrix.connection[order[1:]] == matrix.connection[order[:-1]]
+    before, again = order[:-1][same], order[1:][same]
+    for at in np.flatnonzero((message[again] < 0) | (message[before] < 0)):
+        row, earlier = again[at], matrix.line[before[at]]
+        _refuse_row(matrix, row, "id", matrix.connection[row], f"an id of its own (line {earlier} has it)")
+    moved = (matrix.source[again] != matrix.source[before]) | (matrix.destination[again] != matrix.destination[before])
+    for row in again[moved]:
+        pair = f"{matrix.source[row]}->{matrix.destination[row]}"
+        _refuse_row(matrix, row, "msg", pair, "the hosts of the other messages with this id")
+
+
+def _refuse_row(matrix: Matrix, row: int, what: str, value: object, expected: str) -> None:
+    refuse(matrix.path, int(matrix.line[row]), what, value, expected)
+
+
+def _unit_warnings(matrix: Matrix, unit: StartUnit) -> list[str]:
+    if unit is not StartUnit.us or not len(matrix):
+        return []
+    late = np.flatnonzero(matrix.start >= SUSPICIOUS_START * int(unit))
+    if not len(late):
+        return []
+    row = int(late[0])
+    return [
+        f"{matrix.path}:{matrix.line[row]}: start {matrix.start[row] // int(unit)} is read as microseconds; "
+        f"{len(late)} lines are at or over {SUSPICIOUS_START}. If the file counts picoseconds, use --cm-start-unit ps"
+    ]

@@ -1,0 +1,135 @@
+"""The transports a scenario can name, with their settings put where they belong.
+
+A setting is a field of the transport itself, of the engine or of the switches; each has its default and its reason
+beside it in the class that declares it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, get_type_hints
+
+import msgspec
+
+from openmrc.engine.params import Settings
+from openmrc.errors import ConfigError
+from openmrc.fabric.topology import Topology
+from openmrc.sim.loop import run as loop
+from openmrc.sim.loop.failures import Failure
+from openmrc.sim.network.build import NetworkSettings
+from openmrc.sim.network.tables import Network, Routing
+from openmrc.sim.scenario.scenario import Transport
+from openmrc.sim.transports import datagrams
+from openmrc.sim.transports.mrc.setup import MrcTransport, fitted
+from openmrc.sim.transports.roce.tables import Recovery
+from openmrc.sim.transports.roce.transport import RoceTransport, adaptive
+from openmrc.sim.transports.uet.tables import Spraying
+from openmrc.sim.transports.uet.transport import UetTransport
+from openmrc.sim.workloads.traffic import Traffic
+
+_OWN = ("settings", "network", "name", "spraying", "qps", "recovery", "spray", "capture")  # fields that hold the others
+
+
+@dataclass(frozen=True)
+class Datagrams:
+    """Messages without any feedback: what the network alone does, and a load that minds nobody."""
+
+    network: NetworkSettings
+    name: str = "datagrams"
+
+    def network_settings(self) -> NetworkSettings:
+        """Return what the switches do: ECMP by a random entropy."""
+        return self.network
+
+    def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> datagrams.Datagrams:
+        """Return the state."""
+        return datagrams.build(topology.nics, traffic.messages, len(network.hops), self.network.mtu, seed=seed)
+
+    def counters(self, state: datagrams.Datagrams) -> dict[str, Any]:
+        """Return how much arrived."""
+        return {"bytes_arrived": int(datagrams.arrived(state).sum())}
+
+    def failures(self, state: datagrams.Datagrams, network: Network) -> list[Failure]:
+        """Return nothing: nobody waits for an answer."""
+        return []
+
+
+def transport_of(wanted: Transport, topology: Topology) -> loop.Transport:
+    """Return the transport that a scenario asks for, with its settings."""
+    if wanted.load_balancing is not None and wanted.name != "uet":
+        raise ConfigError(f"transport: load_balancing: {wanted.load_balancing!r} is for uet, not for {wanted.name}")
+    if wanted.qps != 1 and not wanted.name.startswith("roce"):
+        raise ConfigError(f"transport: qps: {wanted.qps} is for roce; {wanted.name} has one queue pair a flow")
+    match wanted.name:
+        case "datagrams":
+            given = _Given(wanted)
+            return Datagrams(given.network(NetworkSettings(routing=Routing.HASH)))
+        case "mrc":
+            return _mrc(wanted, topology)
+        case "uet":
+            return _uet(wanted)
+        case "roce" | "roce_selective" | "roce_adaptive":
+            return _roce(wanted)
+
+
+def _mrc(wanted: Transport, topology: Topology) -> MrcTransport:
+    given = _Given(wanted, MrcTransport, Settings)
+    plain = MrcTransport()
+    network = given.network(plain.network)
+    engine = given.of(Settings)
+    settings = dataclasses.replace(fitted(topology, network, None), **engine) if engine else None
+    return dataclasses.replace(plain, network=network, settings=settings, **given.of(MrcTransport))
+
+
+def _uet(wanted: Transport) -> UetTransport:
+    given = _Given(wanted, UetTransport)
+    plain = UetTransport()
+    spraying = Spraying[wanted.load_balancing.upper()] if wanted.load_balancing else plain.spraying
+    network = given.network(plain.network)
+    return dataclasses.replace(plain, network=network, spraying=spraying, **given.of(UetTransport))
+
+
+def _roce(wanted: Transport) -> RoceTransport:
+    """Return RoCEv2 RC: go-back-N, selective repeat, or switches that route each packet by itself."""
+    given = _Given(wanted, RoceTransport)
+    plain = {
+        "roce": RoceTransport(),
+        "roce_selective": RoceTransport(recovery=Recovery.SELECTIVE),
+        "roce_adaptive": adaptive(),
+    }[wanted.name]
+    network = given.network(plain.network)
+    return dataclasses.replace(plain, network=network, qps=wanted.qps, name=wanted.name, **given.of(RoceTransport))
+
+
+class _Given:
+    """The settings of a scenario, sorted by the classes that declare them."""
+
+    def __init__(self, wanted: Transport, *kinds: type) -> None:
+        self._mtu = wanted.mtu
+        self._kinds = (*kinds, NetworkSettings)
+        self._values: dict[type, dict[str, Any]] = {kind: {} for kind in self._kinds}
+        for name, value in wanted.settings.items():
+            self._sort(wanted.name, name, value)
+
+    def _sort(self, transport: str, name: str, value: object) -> None:
+        for kind in self._kinds:
+            hints = get_type_hints(kind)
+            if name in hints and name not in (*_OWN, "mtu"):
+                try:
+                    self._values[kind][name] = msgspec.convert(value, hints[name])
+                except msgspec.ValidationError as error:
+                    raise ConfigError(f"transport: settings: {name}: {value!r}: {error}") from None
+                return
+        known = sorted(
+            field.name for kind in self._kinds for field in dataclasses.fields(kind) if field.name not in (*_OWN, "mtu")
+        )
+        raise ConfigError(f"transport: settings: {name!r} is unknown; {transport} knows {', '.join(known)}")
+
+    def of(self, kind: type) -> dict[str, Any]:
+        """Return the given fields of one class."""
+        return self._values[kind]
+
+    def network(self, plain: NetworkSettings) -> NetworkSettings:
+        """Return what switches do, the given fields replaced."""
+        return dataclasses.replace(plain, mtu=self._mtu, **self._values[NetworkSettings])

@@ -1,0 +1,94 @@
+"""What a `.cm` file's triggers mean: which flow's end starts which flow, as a plan.
+
+- oneshot: its activation starts all flows that name it; only one flow may activate it.
+- multishot: each activation starts the next flow that names it, in file order.
+- barrier: the activation number `count` starts all flows that name it.
+
+A flow that could never start (nobody activates its trigger, the barrier waits for more activations than there are,
+or flows wait for each other in a circle) is refused: htsim ends such a run as if all were well.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from openmrc.sim.scenario.matrix import Matrix
+from openmrc.sim.scenario.matrix_line import Trigger, refuse
+from openmrc.sim.workloads.joined import never_started
+from openmrc.sim.workloads.plan import Ids, Plan
+
+
+def plan_of(matrix: Matrix) -> Plan:
+    """Return the flows of a matrix, in file order, and the gates that its triggers are."""
+    made = Plan(matrix.hosts)
+    made.messages(matrix.source, matrix.destination, matrix.size, np.maximum(matrix.start, 0))
+    made.connect(matrix.connection)
+    _refuse_undeclared(matrix)
+    columns = [_ByValue(column) for column in (matrix.trigger, matrix.send_done, matrix.recv_done)]
+    for identity, trigger in matrix.triggers.items():
+        _add(made, matrix, identity, trigger, *(column.rows(identity) for column in columns))
+    _refuse_stuck(made, matrix)
+    return made
+
+
+def _refuse_undeclared(matrix: Matrix) -> None:
+    declared = np.array(sorted(matrix.triggers), np.int64)
+    for name in ("trigger", "send_done", "recv_done"):
+        column: Ids = getattr(matrix, name)
+        unknown = np.flatnonzero((column > 0) & ~np.isin(column, declared))
+        if len(unknown):
+            row = int(unknown[0])
+            refuse(matrix.path, int(matrix.line[row]), name, column[row], "a trigger that a trigger line declares")
+
+
+class _ByValue:
+    """Finds the rows that hold a value, without a pass over the column for each."""
+
+    def __init__(self, column: Ids) -> None:
+        self._order = np.argsort(column, kind="stable")
+        self._sorted = column[self._order]
+
+    def rows(self, value: int) -> Ids:
+        return self._order[slice(*np.searchsorted(self._sorted, [value, value + 1]))]
+
+
+def _add(made: Plan, matrix: Matrix, identity: int, trigger: Trigger, waiting: Ids, sent: Ids, received: Ids) -> None:
+    """Add the gates of one trigger: one for all its flows, or one for each in turn."""
+    activations = len(sent) + len(received)
+    _check(matrix, identity, trigger, len(waiting), activations)
+    if not len(waiting):
+        return
+    turns = range(len(waiting)) if trigger.kind == "multishot" else range(1)
+    for turn in turns:
+        gate = made.gate(turn + 1 if trigger.kind == "multishot" else trigger.count)
+        made.follow(sent, gate, acknowledged=True)
+        made.follow(received, gate)
+        made.follow(gate, waiting[turn : turn + 1] if trigger.kind == "multishot" else waiting)
+
+
+def _check(matrix: Matrix, identity: int, trigger: Trigger, waiting: int, activations: int) -> None:
+    shown = f"{trigger.kind} {identity}"
+    if not waiting or not activations:
+        what = "no flow is started by it" if activations else "no flow activates it"
+        if waiting:
+            refuse(matrix.path, trigger.line, shown, what, "a flow with send_done_trigger or recv_done_trigger")
+        matrix.warnings.append(f"{matrix.path}:{trigger.line}: {shown} does nothing: {what}")
+    elif trigger.kind == "oneshot" and activations > 1:
+        refuse(matrix.path, trigger.line, shown, f"activated by {activations} flows", "one flow that activates it")
+    elif trigger.kind == "barrier" and trigger.count > activations:
+        refuse(matrix.path, trigger.line, shown, f"count {trigger.count}", f"at most {activations}, the activations")
+    elif trigger.kind == "multishot" and waiting > activations:
+        refuse(matrix.path, trigger.line, shown, f"{waiting} flows", f"at most {activations}, the activations")
+    surplus = activations - (waiting if trigger.kind == "multishot" else trigger.count)
+    if waiting and surplus > 0:
+        matrix.warnings.append(f"{matrix.path}:{trigger.line}: {shown}: {surplus} activations more than needed")
+
+
+def _refuse_stuck(made: Plan, matrix: Matrix) -> None:
+    before, after, _ = made.edges()
+    stuck = never_started(made.count, before, after, made.nodes().need)
+    if len(stuck):
+        row = int(stuck[0])
+        flow = f"{matrix.source[row]}->{matrix.destination[row]} id {matrix.connection[row]}"
+        expected = f"no circle of triggers ({int((stuck < len(matrix)).sum())} flows wait in one)"
+        refuse(matrix.path, int(matrix.line[row]), "trigger", flow, expected)

@@ -1,0 +1,171 @@
+"""The transport without feedback: a message's packets leave at line rate and nobody acknowledges them.
+
+It measures the network alone, and serves as background traffic that takes no notice of congestion. A message is done
+at the sender when its last packet has left, at the receiver when all its bytes have arrived; what is lost is not sent
+again. Each packet takes the next port in turn and a random entropy, or the message's own if `fixed`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from openmrc.core import rng
+from openmrc.core.jit import kernel
+from openmrc.core.rows import Int, Int32, Table, table
+from openmrc.sim.network import transport_api
+from openmrc.sim.network.build import column
+from openmrc.sim.network.tables import NONE, Network, Service
+from openmrc.sim.workloads.traffic import Side
+from openmrc.units import NEVER
+
+
+class Source:
+    """What a NIC sends: messages one after the other."""
+
+    current: Int  # flow, or NONE
+    last: Int
+    random: Int
+    left: Int  # flow whose last packet has left, to be told, or NONE
+    arrived: Int  # flow that has arrived whole, to be told, or NONE
+
+
+class Transfer:
+    """How far a message is."""
+
+    sent: Int  # bytes
+    arrived: Int  # bytes
+    next: Int  # flow queued behind, or NONE
+
+
+class Content:
+    """What a packet says."""
+
+    flow: Int32
+    payload: Int32
+
+
+class Datagrams(NamedTuple):
+    """State of the transport."""
+
+    sources: Table[Source]
+    transfers: Table[Transfer]
+    contents: Table[Content]
+    rules: Table[DatagramRules]
+
+
+class DatagramRules:
+    """One row."""
+
+    mtu: Int
+    fixed: Int  # 1: all packets of a message on one entropy
+
+
+def build(nics: int, flows: int, hops: int, mtu: int = 4096, fixed: bool = False, seed: int = 1) -> Datagrams:
+    """Allocate the state."""
+    state = Datagrams(table(Source, nics), table(Transfer, flows), table(Content, hops), table(DatagramRules, 1))
+    for name in ("current", "last", "left", "arrived"):
+        column(state.sources, name)[:] = NONE
+    column(state.sources, "random")[:] = [rng.seeded(seed, nic) for nic in range(nics)]
+    column(state.transfers, "next")[:] = NONE
+    state.rules[0].mtu = mtu
+    state.rules[0].fixed = fixed
+    return state
+
+
+@transport_api.receive.variant(Datagrams)
+def _receive(state: Datagrams, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
+    row = network.hops[hop]
+    if row.trimmed != 0:
+        return
+    content = state.contents[row.frame]
+    transfer = state.transfers[content.flow]
+    transfer.arrived += content.payload
+    if transfer.arrived == network.flows[content.flow].size:
+        state.sources[nic].arrived = content.flow
+
+
+@transport_api.next_packet.variant(Datagrams)
+def _next_packet(state: Datagrams, network: Network, shard: int, now: int, nic: int, free_ports: int, hop: int) -> int:
+    source = state.sources[nic]
+    flow = source.current
+    if flow == NONE or free_ports == 0 or source.left != NONE:
+        return 0
+    rules = state.rules[0]
+    transfer = state.transfers[flow]
+    payload = min(rules.mtu, network.flows[flow].size - transfer.sent)
+    transfer.sent += payload
+    source.random = rng.following(source.random)
+    row = network.hops[hop]
+    content = state.contents[row.frame]
+    content.flow = flow
+    content.payload = payload
+    row.destination = network.flows[flow].destination
+    row.size = payload + network.rules[0].header
+    row.service = Service.DATA
+    row.trimmable = 1
+    row.entropy = flow if rules.fixed == 1 else source.random >> 2
+    row.plane = _lowest(free_ports)
+    if transfer.sent == network.flows[flow].size:
+        source.current = transfer.next
+        source.left = flow
+    return 1
+
+
+@kernel
+def _lowest(mask: int) -> int:
+    place = 0
+    while (mask >> place) & 1 == 0:
+        place += 1
+    return place
+
+
+@transport_api.next_deadline.variant(Datagrams)
+def _next_deadline(state: Datagrams, nic: int) -> int:
+    return NEVER if state.sources[nic].left == NONE else 0
+
+
+@transport_api.expire.variant(Datagrams)
+def _expire(state: Datagrams, now: int, nic: int) -> None:
+    return
+
+
+@transport_api.post.variant(Datagrams)
+def _post(state: Datagrams, network: Network, now: int, flow: int) -> int:
+    source = state.sources[network.flows[flow].source]
+    if source.current == NONE:
+        source.current = flow
+    else:
+        state.transfers[source.last].next = flow
+    source.last = flow
+    return 1
+
+
+@transport_api.next_done.variant(Datagrams)
+def _next_done(state: Datagrams, nic: int) -> int:
+    source = state.sources[nic]
+    if source.arrived != NONE:
+        done = source.arrived * 4 + Side.RECEIVER
+        source.arrived = NONE
+        return done
+    if source.left != NONE:
+        done = source.left * 4 + Side.SENDER
+        source.left = NONE
+        return done
+    return NONE
+
+
+@transport_api.copy.variant(Datagrams)
+def _copy(state: Datagrams, frame: int, into: int) -> None:
+    state.contents[into] = state.contents[frame]
+
+
+@transport_api.set_port.variant(Datagrams)
+def _set_port(state: Datagrams, now: int, nic: int, port: int, up: int) -> None:
+    return
+
+
+def arrived(state: Datagrams) -> Any:
+    """Return the bytes of every message that arrived."""
+    return np.array(column(state.transfers, "arrived"))

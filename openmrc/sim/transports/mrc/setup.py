@@ -1,0 +1,379 @@
+"""Sets up MRC for a traffic: an engine with a queue pair at both ends of every connection, brought to RTS.
+
+A connection carries data one way. Its source's queue pair has the full set of EVs; the twin at the destination only
+answers, so a few EVs a plane do. Windows are no longer than the connection's traffic, so that memory follows need.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openmrc.core import rng
+from openmrc.core.jit import entry, kernel
+from openmrc.core.rows import Int, Table, table
+from openmrc.engine import lifecycle, messages, paths, regions
+from openmrc.engine.build import MPR_UNIT, Layout, build
+from openmrc.engine.params import Settings
+from openmrc.engine.states import EvEvent, QpEvent, QpState
+from openmrc.engine.tables import Cause, Engine
+from openmrc.errors import ConfigError
+from openmrc.fabric.topology import Topology
+from openmrc.sim.loop.failures import Failure
+from openmrc.sim.network import graph_routes
+from openmrc.sim.network.build import NetworkSettings, column
+from openmrc.sim.network.reach import reaches
+from openmrc.sim.network.switch import T0_DIGIT, T1_DIGIT
+from openmrc.sim.network.tables import Network, Routing
+from openmrc.sim.transports.mrc.connections import Connections, connections
+from openmrc.sim.transports.mrc.frames import Frame
+from openmrc.sim.transports.mrc.tap import Capture, taps
+from openmrc.sim.transports.mrc.transport import R_KEY, Mrc, Tally
+from openmrc.sim.workloads.traffic import Traffic
+from openmrc.units import NEVER, PS_PER_US, ps_from_us, us_from_ps
+
+Ints = NDArray[np.int64]
+
+_PD = 1
+_COUNTERS = (
+    "sent_packets", "retransmitted", "timeouts", "inferred_losses", "spurious", "nacks_received", "sacks_received",
+    "trimmed_arrivals", "marked_arrivals", "duplicates", "sacks_sent", "probes_sent",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MrcTransport:
+    """MRC with the engine's defaults, fitted to the fabric. EVs are per queue pair, spread over its planes."""
+
+    settings: Settings | None = None  # None: base RTT and rate from the fabric
+    network: NetworkSettings = field(default_factory=lambda: NetworkSettings(ecn_last_hop=False))
+    evs: int = 128
+    reserve: float = 0.25  # share of EVs that wait for others to fail
+    timeout_us: float = 131.0
+    linear_count: int = 7
+    exponential_count: int = 7
+    capture: Capture = field(default_factory=Capture)
+    name: str = "mrc"
+
+    def network_settings(self) -> NetworkSettings:
+        """Return what MRC asks of switches: marks in mid-fabric only (arXiv 2605.04333)."""
+        return self.network
+
+    def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Mrc:
+        """Return the state, every queue pair ready to send."""
+        return _build(self, topology, traffic, network, seed)
+
+    def counters(self, state: Mrc) -> dict[str, Any]:
+        """Return totals of the queue pairs' counters, and the windows at this moment."""
+        totals: dict[str, Any] = {name: int(column(state.engine.qps, name).sum()) for name in _COUNTERS}
+        for name in Tally.__annotations__:
+            totals["qp_errors" if name == "qp_errors" else f"ev_{name}"] = int(column(state.tallies, name).sum())
+        windows = column(state.engine.peers, "cwnd")
+        totals["cwnd_mean"] = float(windows.mean()) if len(windows) else 0.0
+        return totals
+
+    def series(self, state: Mrc) -> dict[str, int]:
+        """Return EV transitions and port changes by cause, and how many EVs are out of use now."""
+        engine = state.engine
+        told = {name: int(column(state.tallies, name).sum()) for name in Tally.__annotations__}
+        told["evs_out"] = int((column(engine.qps, "ev_count") - column(engine.qps, "good_evs")).sum())
+        told["retransmitted"] = int(column(engine.qps, "retransmitted").sum())
+        return told
+
+    def windows(self, state: Mrc, network: Network, flows: Ints) -> dict[str, NDArray[Any]]:
+        """Return the window towards each flow's destination, what of it is used, and the round trip."""
+        qp = column(network.flows, "handle")[flows]
+        peer = column(state.engine.qps, "peer")[qp]
+        peers = state.engine.peers
+        return {
+            "cwnd_bytes": column(peers, "cwnd")[peer],
+            "inflight_bytes": column(peers, "inflight")[peer],
+            "srtt_us": column(peers, "srtt")[peer] / PS_PER_US,
+            "good_evs": column(state.engine.qps, "good_evs")[qp],
+        }
+
+    def failures(self, state: Mrc, network: Network) -> list[Failure]:
+        """Return the queue pairs in ERROR, with the path of the oldest packet that was never acknowledged."""
+        engine = state.engine
+        return [
+            _failure(engine, network, int(qp)) for qp in np.flatnonzero(column(engine.qps, "state") == QpState.ERROR)
+        ]
+
+
+def _failure(engine: Engine, network: Network, qp: int) -> Failure:
+    row = engine.qps[qp]
+    flows = np.flatnonzero((column(network.flows, "handle") == qp) & (column(network.flows, "failed_at") < NEVER))
+    at = column(network.flows, "failed_at")[flows]
+    waits = row.unack_psn < row.next_psn
+    ev = engine.evs[engine.sent[row.sent_base + (row.unack_psn & row.sent_mask)].ev]
+    return Failure(
+        cause=Cause(row.cause).name.lower().replace("_", " "),
+        nic=row.endpoint,
+        peer=engine.peers[row.peer].address,
+        flow=int(flows[np.argmin(at)]) if len(flows) else -1,
+        at=int(at.min()) if len(flows) else NEVER,
+        progressed_at=row.heard_at,
+        plane=ev.port if waits else -1,
+        ev=ev.value if waits else -1,
+    )
+
+
+def fitted(topology: Topology, network: NetworkSettings, settings: Settings | None) -> Settings:
+    """Return settings with the fabric's rate and longest round trip, unless given."""
+    if settings is not None:
+        return settings
+    ports = reaches(topology, network.mtu, network.header)
+    rate, longest = sum(port.rate for port in ports), max(port.round_trip for port in ports)
+    return Settings(
+        mtu=network.mtu, link_gbps=rate / 1e9, base_rtt_us=us_from_ps(longest), trimming=network.trimming > 0
+    )
+
+
+class Opening:
+    """How to bring up one queue pair; one row each."""
+
+    peer: Int
+    twin: Int  # row of the queue pair at the other end
+    mpr: Int  # ours
+    mpr_dest: Int
+    active: Int  # EVs a lane in rotation
+    receives: Int
+    ev_seed: Int
+    single_path: Int  # 1: an EV profile of one EV
+
+
+class Common:
+    """What all queue pairs share; one row."""
+
+    mtu: Int
+    timeout: Int  # ps
+    linear_count: Int
+    exponential_count: Int
+    trims: Int
+    routing: Int
+
+
+class Fan:
+    """The paths of one lane as choices: of the first tier, the second and the third; one row a port, or a lane."""
+
+    first: Int
+    second: Int
+    third: Int
+
+
+def _build(transport: MrcTransport, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Mrc:
+    plan = transport.network
+    settings = fitted(topology, plan, transport.settings)
+    wires = connections(traffic, settings.mtu)
+    if len(traffic.size) and int(traffic.size.max()) > messages.MAX_MESSAGE:
+        raise ConfigError(f"size {int(traffic.size.max())}: an MRC message has at most {messages.MAX_MESSAGE} bytes")
+    ends = _Ends(topology, wires)
+    planes = network.rules[0].planes
+    layout = _layout(transport, topology, wires, ends, planes)
+    engine = build(layout, settings, packets=len(network.shards), seed=seed)
+    openings, common = _openings(transport, planes, wires, ends, settings, network, seed)
+    fans = _fans(topology, network, wires, ends)
+    _open_peers(engine, ends)
+    _open_all(engine, openings, common, fans)
+    column(network.flows, "handle")[:] = np.append(ends.row_of_source, -1)[wires.of_message]
+    kept = taps(engine, topology.nics, transport.capture)
+    return Mrc(engine, table(Frame, len(network.hops)), table(Tally, topology.nics), kept)
+
+
+class _Ends:
+    """Both ends of every connection, ordered by the NIC they are at: the rows of queue pairs and peers."""
+
+    def __init__(self, topology: Topology, wires: Connections) -> None:
+        count = wires.count
+        at = np.concatenate([wires.source, wires.destination])
+        remote = np.concatenate([wires.destination, wires.source])
+        order = np.argsort(at, kind="stable")
+        row_of = np.empty(2 * count, dtype=np.int64)
+        row_of[order] = np.arange(2 * count)
+        self.connection = order % count  # by row
+        self.is_source = order < count
+        self.row_of_source, self.row_of_destination = row_of[:count], row_of[count:]
+        self.twin = row_of[(order + count) % (2 * count)] if count else order
+        self.qps = np.bincount(at, minlength=topology.nics)
+        pairs = at[order] * topology.nics + remote[order]
+        unique, self.peer = np.unique(pairs, return_inverse=True)
+        self.peers = np.bincount(unique // topology.nics, minlength=topology.nics)
+        self.peer_address = unique % topology.nics
+
+
+def _layout(transport: MrcTransport, topology: Topology, wires: Connections, ends: _Ends, planes: int) -> Layout:
+    mpr = _mprs(wires)[ends.connection]
+    source = ends.is_source
+    evs = max(1, transport.evs // planes)
+    return Layout(
+        endpoints=topology.nics,
+        ports=planes,
+        peers=ends.peers,
+        qps=ends.qps,
+        regions=1,
+        controls=64,
+        events=16,
+        sends=np.where(source, wires.messages[ends.connection], 1),
+        receives=np.where(source, 1, np.maximum(1, wires.watched[ends.connection])),
+        window=np.where(source, mpr * MPR_UNIT, 1),
+        tracked=np.where(source, 1, mpr * MPR_UNIT),
+        wimms=np.where(source | (wires.watched[ends.connection] == 0), 1, 32),
+        evs_per_lane=np.where(source, evs, min(evs, 2)),
+    )
+
+
+def _mprs(wires: Connections) -> Ints:
+    """Return each connection's window (unit 128 PSNs): 1,024 PSNs, or all it will ever send."""
+    units = np.clip(-(-wires.packets // MPR_UNIT), 1, 8)
+    return np.left_shift(1, np.ceil(np.log2(units)).astype(np.int64))
+
+
+def _openings(
+    transport: MrcTransport,
+    planes: int,
+    wires: Connections,
+    ends: _Ends,
+    settings: Settings,
+    network: Network,
+    seed: int,
+) -> tuple[Table[Opening], Table[Common]]:
+    rows, common = table(Opening, 2 * wires.count), table(Common, 1)
+    mpr = _mprs(wires)[ends.connection]
+    evs = max(1, transport.evs // planes)
+    active = max(1, evs - int(evs * transport.reserve))
+    column(rows, "peer")[:] = ends.peer
+    column(rows, "twin")[:] = ends.twin
+    column(rows, "mpr")[:] = column(rows, "mpr_dest")[:] = mpr
+    column(rows, "active")[:] = np.where(ends.is_source, active, min(evs, 2))
+    column(rows, "receives")[:] = np.where(ends.is_source, 0, wires.watched[ends.connection])
+    column(rows, "single_path")[:] = np.where(ends.is_source, wires.single_path[ends.connection], 0)
+    column(rows, "ev_seed")[:] = rng.seeded(seed, 7) ^ (np.arange(2 * wires.count) * 0x9E3779B1 & 0xFFFFFFFF)
+    one = common[0]
+    one.mtu = settings.mtu
+    one.timeout = ps_from_us(transport.timeout_us)
+    one.linear_count = transport.linear_count
+    one.exponential_count = transport.exponential_count
+    one.trims = int(settings.trimming)
+    one.routing = network.rules[0].routing
+    return rows, common
+
+
+def _fans(topology: Topology, network: Network, wires: Connections, ends: _Ends) -> Table[Fan]:
+    """Return the paths of every port of a regular fabric; of every lane of an irregular one."""
+    if topology.planes:
+        fans = table(Fan, len(topology.planes))
+        for row, shape in enumerate(topology.planes):
+            choices = [shape.t0_up, shape.t1_up, 0]
+            choices[shape.tiers - 1] = shape.long  # the highest tier chooses the link to the other site
+            fans[row].first, fans[row].second, fans[row].third = (max(1, count) for count in choices)
+        return fans
+    here = np.where(ends.is_source, wires.source[ends.connection], wires.destination[ends.connection])
+    there = np.where(ends.is_source, wires.destination[ends.connection], wires.source[ends.connection])
+    ways = graph_routes.ways_between(network, here, there, network.rules[0].planes)
+    fans = table(Fan, ways.size)
+    column(fans, "first")[:] = np.maximum(1, ways.ravel())
+    for name in ("second", "third"):
+        column(fans, name)[:] = 1
+    return fans
+
+
+def _open_peers(engine: Engine, ends: _Ends) -> None:
+    _open_peer_rows(engine, ends.peer_address)
+
+
+@entry
+def _open_peer_rows(engine: Engine, addresses: Ints) -> None:
+    for peer in range(len(addresses)):
+        lifecycle.open_peer(engine, 0, peer, addresses[peer])
+    for nic in range(len(engine.endpoints)):
+        regions.register(engine, nic, R_KEY, 0, 1 << 62, regions.Access.REMOTE_WRITE.value, _PD, 0)
+
+
+@entry
+def _open_all(engine: Engine, openings: Table[Opening], common: Table[Common], fans: Table[Fan]) -> None:
+    """Bring every queue pair to RTS."""
+    for qp in range(len(openings)):
+        _open(engine, openings, common, fans, qp)
+
+
+@kernel
+def _open(engine: Engine, openings: Table[Opening], common: Table[Common], fans: Table[Fan], qp: int) -> None:
+    opening = openings[qp]
+    shared = common[0]
+    row = engine.qps[qp]
+    row.peer = opening.peer
+    row.dest_qpn = engine.qps[opening.twin].qpn
+    row.pd = _PD
+    row.access = regions.Access.REMOTE_WRITE.value
+    row.path_mtu = shared.mtu
+    row.timeout = shared.timeout
+    row.linear_count = shared.linear_count
+    row.exponential_count = shared.exponential_count
+    row.mpr = opening.mpr
+    row.mpr_dest = opening.mpr_dest
+    row.max_wimm = 32
+    row.max_wimm_dest = 32
+    row.trim_nack_dest = shared.trims
+    _give_evs(engine, openings, common, fans, qp)
+    for event in (QpEvent.TO_INIT.value, QpEvent.TO_RTR.value, QpEvent.TO_RTS.value):
+        lifecycle.move(engine, 0, qp, event)
+    if opening.single_path == 1:
+        _keep_one_ev(engine, qp, opening.ev_seed)
+    for receive in range(opening.receives):
+        messages.post_receive(engine, qp, receive)
+
+
+@kernel
+def _keep_one_ev(engine: Engine, qp: int, seed: int) -> None:
+    """Deny all EVs but one: a queue pair on a single path, like a connection of TCP or plain RoCE beside MRC."""
+    row = engine.qps[qp]
+    lane = engine.lanes[row.lane_base + (rng.following(seed | 1) >> 8) % row.lane_count]
+    kept = lane.ev_base + engine.slots[lane.ev_base].ev
+    row.min_active_evs = 1
+    for ev in range(row.ev_base, row.ev_base + row.ev_count):
+        if ev != kept:
+            paths.happen(engine, 0, ev, EvEvent.DENY.value)
+
+
+@kernel
+def _give_evs(engine: Engine, openings: Table[Opening], common: Table[Common], fans: Table[Fan], qp: int) -> None:
+    """Give every lane a random subset of its paths, none twice as long as there are enough."""
+    row = engine.qps[qp]
+    shared = common[0]
+    random = openings[qp].ev_seed
+    for lane in range(row.lane_count):
+        random = rng.following(random | 1)
+        first = random
+        random = rng.following(random)
+        fan = fans[(qp * row.lane_count + lane) % len(fans)]  # a row a port: the same for every queue pair
+        paths_here = fan.first * fan.second * fan.third
+        stride = _coprime(random, paths_here)
+        for k in range(engine.lanes[row.lane_base + lane].total):
+            path = (first + k * stride) % paths_here
+            above = path // fan.first
+            value = path % fan.first | (above % fan.second) << T0_DIGIT | (above // fan.second) << (T0_DIGIT + T1_DIGIT)
+            if shared.routing != Routing.ENTROPY:
+                random = rng.following(random)
+                value = random
+            paths.set_ev(engine, qp, lane, k, value)
+    active = openings[qp].active
+    paths.begin(engine, 0, qp, active, max(1, active * row.lane_count // 4))
+
+
+@kernel
+def _coprime(random: int, count: int) -> int:
+    """Return a stride that visits all of `count` paths."""
+    stride = random % count | 1
+    while _common_divisor(stride, count) != 1:
+        stride += 2
+    return stride
+
+
+@kernel
+def _common_divisor(a: int, b: int) -> int:
+    while b != 0:
+        a, b = b, a % b
+    return a

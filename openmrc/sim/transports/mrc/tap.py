@@ -1,0 +1,139 @@
+"""Copies the packets of chosen NICs aside, as the engine wrote or saw them; `captures` makes frames of them.
+
+Each tapped NIC has rows of its own, so threads never meet and the copies are the same for any number of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from openmrc.core.jit import kernel, rare_kernel
+from openmrc.core.rows import Int, Int8, Table, table
+from openmrc.engine.control_tx import CONTEXT_MASK
+from openmrc.engine.queue_pairs import by_qpn
+from openmrc.engine.tables import NONE, Engine
+from openmrc.sim.network.tables import Network, Service
+from openmrc.wire.codec import as_matrix
+from openmrc.wire.codes import Opcode, TrafficClass
+from openmrc.wire.layout import COLUMN, Matrix
+
+_COLUMNS = len(COLUMN)
+
+
+class Tap:
+    """What is kept of one NIC's packets."""
+
+    first: Int  # row of `Taps.seen`
+    limit: Int  # rows; 0: this NIC is not watched
+    start: Int  # ps, nothing is kept before
+    count: Int  # rows filled
+    passed: Int  # packets that came when all rows were filled
+
+
+class Seen:
+    """When and how a packet was seen; what it says is in the same row of `Taps.kept`."""
+
+    at: Int  # ps: given to the port, or arrived with its last bit
+    outgoing: Int8
+
+
+class Taps(NamedTuple):
+    """Everything that is kept; without taps the loop asks no more than how many there are."""
+
+    taps: Table[Tap]  # a row a NIC, or none at all
+    seen: Table[Seen]
+    packets: Matrix  # the engine's, by shard
+    kept: Matrix
+
+
+@dataclass(frozen=True)
+class Capture:
+    """Which NICs are watched."""
+
+    nics: tuple[int, ...] = ()
+    limit: int = 0  # packets of each
+    start: int = 0  # ps, nothing is kept before
+
+
+def taps(engine: Engine, nics: int, capture: Capture) -> Taps:
+    """Allocate what a capture asks for, in a network of so many NICs."""
+    limit = capture.limit
+    rows = len(capture.nics) * limit
+    made = Taps(
+        taps=table(Tap, nics if rows else 0),
+        seen=table(Seen, rows),
+        packets=as_matrix(engine.packets),
+        kept=np.zeros((rows, _COLUMNS), np.int64),
+    )
+    for at, nic in enumerate(capture.nics if rows else ()):
+        tap = made.taps[nic]
+        tap.first, tap.limit, tap.start = at * limit, limit, capture.start
+    return made
+
+
+@rare_kernel
+def sent(tapped: Taps, shard: int, now: int, nic: int) -> None:
+    """Keep the shard's packet, which is about to leave."""
+    row = _claim(tapped, now, nic)
+    if row != NONE:
+        tapped.seen[row].at = now
+        tapped.seen[row].outgoing = 1
+        _copy(tapped, shard, row)
+
+
+@rare_kernel
+def arrived(tapped: Taps, engine: Engine, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
+    """Keep the shard's packet, which has arrived and not been given to the engine yet."""
+    row = _claim(tapped, now, nic)
+    if row != NONE:
+        tapped.seen[row].at = now
+        tapped.seen[row].outgoing = 0
+        _complete(engine, network, shard, nic, hop)
+        _copy(tapped, shard, row)
+
+
+@kernel
+def _claim(tapped: Taps, now: int, nic: int) -> int:
+    """Return the row for the NIC's next packet, or NONE."""
+    tap = tapped.taps[nic]
+    if tap.limit == 0 or now < tap.start:
+        return NONE
+    if tap.count == tap.limit:
+        tap.passed += 1
+        return NONE
+    tap.count += 1
+    return tap.first + tap.count - 1
+
+
+@kernel
+def _complete(engine: Engine, network: Network, shard: int, nic: int, hop: int) -> None:
+    """Fill in what a frame leaves out because no decision needs it, as the sender had it."""
+    packet = engine.packets[shard]
+    packet.destination = nic
+    packet.vendor_info = 0
+    packet.spdcid = 0
+    packet.dpdcid = 0
+    qp = by_qpn(engine, nic, packet.dest_qpn)
+    if qp != NONE:
+        packet.spdcid = engine.qps[qp].dest_qpn & CONTEXT_MASK
+        packet.dpdcid = packet.dest_qpn & CONTEXT_MASK
+    packet.traffic_class = _traffic_class(network, packet.opcode, packet.retransmitted, hop)
+
+
+@kernel
+def _traffic_class(network: Network, opcode: int, retransmitted: int, hop: int) -> int:
+    row = network.hops[hop]
+    if row.trimmable == 1:
+        return TrafficClass.TRIMMABLE_RETX.value if retransmitted == 1 else TrafficClass.TRIMMABLE.value
+    if opcode <= Opcode.WRITE_ONLY_IMM or row.service == Service.DATA:
+        return TrafficClass.NO_TRIM.value
+    return TrafficClass.CONTROL.value
+
+
+@kernel
+def _copy(tapped: Taps, shard: int, row: int) -> None:
+    for column in range(_COLUMNS):
+        tapped.kept[row, column] = tapped.packets[shard, column]

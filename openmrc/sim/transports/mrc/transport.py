@@ -1,0 +1,166 @@
+"""MRC in the simulator: the engine's own doors, and packets that travel as frames.
+
+Nothing of the protocol is here. A message is an RDMA write; it carries an immediate when its arrival releases others,
+because only a WriteIMM is reported at the receiver (MRC §6.1).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from openmrc.core.jit import kernel, rare_kernel
+from openmrc.core.rows import Int, Table
+from openmrc.engine import endpoint
+from openmrc.engine.messages import PostStatus
+from openmrc.engine.states import EvEvent
+from openmrc.engine.tables import NONE, CompletionKind, Engine, EventKind, WcStatus
+from openmrc.sim.network import transport_api
+from openmrc.sim.network.tables import Network, Service
+from openmrc.sim.transports.mrc import tap
+from openmrc.sim.transports.mrc.frames import Frame, pack, unpack
+from openmrc.sim.workloads.traffic import Side
+from openmrc.wire.codes import Opcode, TrafficClass
+
+R_KEY = 1  # of the one region that every NIC registers: all of its memory
+
+
+class Tally:
+    """What a NIC's endpoint has told of its paths, by cause (engine.states.EvEvent), and of its connections."""
+
+    lost: Int  # EVs given up because a packet vanished
+    always_skip: Int  # ... because the responder said so
+    probes_answered: Int  # EVs that came back
+    probe_marked: Int
+    least_bad: Int
+    local_ports: Int  # changes of its own ports
+    peer_ports: Int  # Port Status Updates that changed something
+    qp_errors: Int
+
+
+class Mrc(NamedTuple):
+    """State of the transport: the engine, and the packets on their way."""
+
+    engine: Engine
+    frames: Table[Frame]
+    tallies: Table[Tally]
+    tapped: tap.Taps
+
+
+@transport_api.receive.variant(Mrc)
+def _receive(state: Mrc, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
+    row = network.hops[hop]
+    engine = state.engine
+    unpack(state.frames, engine.packets, row.frame, shard)
+    packet = engine.packets[shard]
+    packet.entropy = row.entropy
+    packet.port = row.plane
+    packet.source = row.source
+    packet.marked = row.marked
+    packet.trimmed = row.trimmed
+    if len(state.tapped.taps) > 0:
+        tap.arrived(state.tapped, engine, network, shard, now, nic, hop)
+    endpoint.receive(engine, now, nic, shard)
+
+
+@transport_api.next_packet.variant(Mrc)
+def _next_packet(state: Mrc, network: Network, shard: int, now: int, nic: int, free_ports: int, hop: int) -> int:
+    engine = state.engine
+    if endpoint.next_packet(engine, now, nic, free_ports, shard) == 0:
+        return 0
+    if len(state.tapped.taps) > 0:
+        tap.sent(state.tapped, shard, now, nic)
+    packet = engine.packets[shard]
+    row = network.hops[hop]
+    pack(engine.packets, state.frames, shard, row.frame)
+    row.destination = packet.destination
+    row.entropy = packet.entropy
+    row.plane = packet.port
+    row.trimmable = 1 if TrafficClass.TRIMMABLE <= packet.traffic_class <= TrafficClass.TRIMMABLE_RETX else 0
+    if packet.opcode <= Opcode.WRITE_ONLY_IMM:
+        row.size = network.rules[0].header + packet.payload_length
+        row.service = Service.DATA
+    else:
+        row.size = network.rules[0].control_size
+        row.service = Service.CONTROL if packet.traffic_class == TrafficClass.CONTROL else Service.DATA
+    return 1
+
+
+@transport_api.next_deadline.variant(Mrc)
+def _next_deadline(state: Mrc, nic: int) -> int:
+    return endpoint.next_deadline(state.engine, nic)
+
+
+@transport_api.expire.variant(Mrc)
+def _expire(state: Mrc, now: int, nic: int) -> None:
+    endpoint.expire(state.engine, now, nic)
+
+
+@transport_api.post.variant(Mrc)
+def _post(state: Mrc, network: Network, now: int, flow: int) -> int:
+    row = network.flows[flow]
+    status = endpoint.post_write(state.engine, now, row.handle, flow, 0, row.size, 0, R_KEY, flow, row.watched, 0, 1)
+    return 0 if status == PostStatus.FULL else 1
+
+
+@transport_api.next_done.variant(Mrc)
+def _next_done(state: Mrc, nic: int) -> int:
+    while True:
+        done = endpoint.next_completion(state.engine, nic)
+        if done == NONE:
+            _count_events(state, nic)
+            return NONE
+        row = state.engine.completions[done]
+        good = row.status == WcStatus.SUCCESS
+        if row.kind == CompletionKind.SEND:
+            return row.wr_id * 4 + (Side.SENDER.value if good else Side.FAILED.value)
+        if good:  # else a posted receive that a failed connection gives back
+            return row.immediate * 4 + Side.RECEIVER.value
+
+
+@kernel
+def _count_events(state: Mrc, nic: int) -> None:
+    event = endpoint.next_event(state.engine, nic)
+    while event != NONE:
+        _count(state, nic, event)
+        event = endpoint.next_event(state.engine, nic)
+
+
+@rare_kernel
+def _count(state: Mrc, nic: int, event: int) -> None:
+    row = state.engine.events[event]
+    tally = state.tallies[nic]
+    match row.kind:
+        case EventKind.QP_ERROR:
+            tally.qp_errors += 1
+        case EventKind.LOCAL_PORTS:
+            tally.local_ports += 1
+        case EventKind.PEER_PORTS:
+            tally.peer_ports += 1
+        case EventKind.EV_STATE:
+            _count_cause(state, nic, row.cause)
+
+
+@kernel
+def _count_cause(state: Mrc, nic: int, cause: int) -> None:
+    tally = state.tallies[nic]
+    match cause:
+        case EvEvent.LOST:
+            tally.lost += 1
+        case EvEvent.SACK_ALWAYS_SKIP:
+            tally.always_skip += 1
+        case EvEvent.PROBES_ANSWERED:
+            tally.probes_answered += 1
+        case EvEvent.PROBE_MARKED:
+            tally.probe_marked += 1
+        case EvEvent.LEAST_BAD:
+            tally.least_bad += 1
+
+
+@transport_api.copy.variant(Mrc)
+def _copy(state: Mrc, frame: int, into: int) -> None:
+    state.frames[into] = state.frames[frame]
+
+
+@transport_api.set_port.variant(Mrc)
+def _set_port(state: Mrc, now: int, nic: int, port: int, up: int) -> None:
+    endpoint.set_port(state.engine, now, nic, port, up)

@@ -1,0 +1,97 @@
+"""The responding half of a RoCEv2 queue pair: in order only, or keeping what is out of order."""
+
+from __future__ import annotations
+
+from openmrc.core.jit import kernel
+from openmrc.sim.network.tables import Network
+from openmrc.sim.transports.roce.tables import NONE, Kind, Recovery, Roce
+
+CNP = 2
+ACKNOWLEDGE = 1
+
+
+@kernel
+def on_data(state: Roce, network: Network, now: int, nic: int, hop: int) -> None:
+    """Take a data packet; leave an ACK or NAK, and a CNP, where they are due."""
+    packet = network.hops[hop]
+    frame = state.frames[packet.frame]
+    if packet.marked == 1:
+        _notify(state, now, nic, frame.pair)
+    row = state.receivers[frame.pair]
+    selective = state.params[0].recovery == Recovery.SELECTIVE
+    if frame.psn < row.expected or (selective and _has(state, frame.pair, frame.psn)):
+        row.duplicates += 1
+        _answer(state, nic, frame.pair, frame.psn, Kind.ACK)
+    elif frame.psn == row.expected:
+        _advance(state, nic, packet.frame)
+    elif selective:
+        _keep(state, nic, packet.frame)
+    elif row.hole != row.expected:
+        row.hole = row.expected  # one NAK a hole
+        _answer(state, nic, frame.pair, frame.psn, Kind.NAK)
+
+
+@kernel
+def _advance(state: Roce, nic: int, frame: int) -> None:
+    """The packet that was expected."""
+    arrived = state.frames[frame]
+    row = state.receivers[arrived.pair]
+    packets = state.senders[arrived.pair].packets
+    row.expected += 1
+    row.highest = max(row.highest, arrived.psn)
+    while row.beyond > 0 and row.expected < packets and _has(state, arrived.pair, row.expected):
+        row.expected += 1
+        row.beyond -= 1
+    row.hole = NONE
+    row.since_ack += 1
+    if row.expected == packets:
+        _finish(state, nic, arrived.pair)
+    if row.since_ack >= state.params[0].ack_every or arrived.last == 1 or row.expected == packets:
+        _answer(state, nic, arrived.pair, arrived.psn, Kind.ACK)
+
+
+@kernel
+def _keep(state: Roce, nic: int, frame: int) -> None:
+    """A packet beyond a hole: kept; far enough beyond, the hole is a loss."""
+    arrived = state.frames[frame]
+    row = state.receivers[arrived.pair]
+    state.arrivals[state.senders[arrived.pair].first + arrived.psn].here = 1
+    row.beyond += 1
+    row.highest = max(row.highest, arrived.psn)
+    if row.hole != row.expected and row.highest - row.expected > state.params[0].reorder:
+        row.hole = row.expected
+        _answer(state, nic, arrived.pair, arrived.psn, Kind.NAK)
+
+
+@kernel
+def _has(state: Roce, pair: int, psn: int) -> bool:
+    return state.arrivals[state.senders[pair].first + psn].here == 1
+
+
+@kernel
+def _finish(state: Roce, nic: int, pair: int) -> None:
+    flow = state.senders[pair].flow
+    state.messages[flow].unreceived -= 1
+    if state.messages[flow].unreceived == 0:
+        state.nics[nic].received = flow
+
+
+@kernel
+def _notify(state: Roce, now: int, nic: int, pair: int) -> None:
+    """A marked packet: a CNP, if none was sent lately."""
+    row = state.receivers[pair]
+    if state.params[0].dcqcn == 1 and now >= row.cnp_at + state.params[0].cnp_interval:
+        row.cnp_at = now
+        node = state.nics[nic]
+        node.answer |= CNP
+        node.answer_to = pair
+
+
+@kernel
+def _answer(state: Roce, nic: int, pair: int, psn: int, kind: int) -> None:
+    node = state.nics[nic]
+    node.answer |= ACKNOWLEDGE
+    node.answer_to = pair
+    node.answer_kind = kind
+    node.answer_psn = psn
+    state.receivers[pair].since_ack = 0

@@ -1,0 +1,314 @@
+"""RoCEv2 RC as a transport: its doors, and how it is set up.
+
+A message is cut into as many slices as there are queue pairs between two NICs; each slice has one path, by ECMP over
+its own entropy, unless packets are routed one by one (`adaptive`). With several planes a queue pair keeps to one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openmrc.core import rng
+from openmrc.core.jit import kernel
+from openmrc.core.rows import table
+from openmrc.fabric.topology import Topology
+from openmrc.sim.loop.failures import Failure
+from openmrc.sim.network import reroute, transport_api
+from openmrc.sim.network.build import NetworkSettings, column
+from openmrc.sim.network.reach import reaches
+from openmrc.sim.network.tables import BYTE_TIME_BITS, NONE, Network, Routing, Service, Trimming
+from openmrc.sim.transports.roce import dcqcn, receiver, sender, tables
+from openmrc.sim.transports.roce.tables import Kind, Recovery, Roce
+from openmrc.sim.workloads.traffic import Side, Traffic
+from openmrc.units import NEVER, ps_from_us
+
+Ints = NDArray[np.int64]
+
+
+def _lossless() -> NetworkSettings:
+    return NetworkSettings(routing=Routing.HASH, trimming=Trimming.NEVER, lossless=True)
+
+
+@dataclass(frozen=True)
+class RoceTransport:
+    """RoCEv2 with PFC and DCQCN; constants of uet-htsim."""
+
+    network: NetworkSettings = field(default_factory=_lossless)
+    qps: int = 1  # queue pairs a message is spread over
+    recovery: Recovery = Recovery.GO_BACK_N
+    spray: bool = False  # per-packet adaptive routing needs out-of-order receivers: SELECTIVE
+    dcqcn: bool = True
+    reorder: int = 0  # packets; adaptive routing needs some
+    ack_every: int = 16
+    window: int = 4096  # packets
+    # An assumption in favour of RoCE: RC has 4.096 us * 2**n (IBTA volume 1, 12.7.34), and NCCL takes n = 20, 4.3 s.
+    timeout_us: float = 1000.0
+    # The most that RC allows (12.7.38), and NCCL's default. That a wait is twice the one before is an assumption too,
+    # after the adaptive retransmission of NVIDIA's NICs.
+    retries: int = 7
+    cnp_interval_us: float = 50.0
+    period_us: float = 55.0
+    byte_counter: int = 10_000_000
+    fast_steps: int = 5
+    gain: float = 1 / 256
+    additive_share: float = 1 / 20  # of the line rate
+    hyper_share: float = 1 / 10
+    name: str = "roce"
+
+    def network_settings(self) -> NetworkSettings:
+        """Return lossless ports with ECMP."""
+        return self.network
+
+    def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Roce:
+        """Return the state."""
+        return _build(self, topology, traffic, network, seed)
+
+    def counters(self, state: Roce) -> dict[str, Any]:
+        """Return totals over queue pairs."""
+        totals: dict[str, Any] = self.series(state)
+        totals["qp_errors"] = int(column(state.senders, "error").sum())
+        totals["sent_packets"] = int(column(state.senders, "highest").sum())
+        totals["duplicates"] = int(column(state.receivers, "duplicates").sum())
+        return totals
+
+    def series(self, state: Roce) -> dict[str, int]:
+        """Return what the NICs have counted so far."""
+        return {name: int(column(state.nics, name).sum()) for name in ("retransmitted", "timeouts", "naks", "cnps")}
+
+    def windows(self, state: Roce, network: Network, flows: Ints) -> dict[str, NDArray[Any]]:
+        """Return what DCQCN grants each message, and what of it is sent and not acknowledged; 0 when it is done."""
+        shown = [_shown(state, int(flow), self.network.mtu) for flow in flows]
+        rate, in_flight = np.array(shown, np.float64).reshape(len(flows), 2).T
+        return {"rate_gbps": rate / 1e9, "inflight_bytes": in_flight.astype(np.int64)}
+
+    def failures(self, state: Roce, network: Network) -> list[Failure]:
+        """Return the queue pairs whose retries are spent."""
+        return [_failure(state, network, int(pair)) for pair in np.flatnonzero(column(state.senders, "error"))]
+
+
+def _shown(state: Roce, flow: int, mtu: int) -> tuple[float, int]:
+    """Return rate (bit/s) and unacknowledged bytes of all queue pairs of a message that are not done."""
+    message = state.messages[flow]
+    rows = np.asarray(state.senders)[message.first : message.first + message.slices]
+    rows = rows[rows["begun"] == 1]
+    return float(rows["current"].sum()), int((rows["highest"] - rows["acked"]).sum()) * mtu
+
+
+def _failure(state: Roce, network: Network, pair: int) -> Failure:
+    row = state.senders[pair]
+    return Failure(
+        cause="retries spent",
+        nic=row.nic,
+        peer=row.destination,
+        flow=row.flow,
+        at=network.flows[row.flow].failed_at,
+        progressed_at=row.progressed_at,
+        plane=row.plane,
+        ev=row.entropy,
+    )
+
+
+def adaptive(qps: int = 1, dcqcn: bool = True) -> RoceTransport:
+    """Return RoCEv2 whose switches send each packet to the shortest queue, with receivers that take any order."""
+    network = NetworkSettings(routing=Routing.ADAPTIVE, trimming=Trimming.NEVER, lossless=True)
+    return RoceTransport(network=network, qps=qps, recovery=Recovery.SELECTIVE, spray=True, dcqcn=dcqcn, reorder=256)
+
+
+def _build(transport: RoceTransport, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Roce:
+    slices = _Slices(traffic, transport.qps, transport.network.mtu)
+    keeps = int(slices.packets.sum()) if transport.recovery == Recovery.SELECTIVE else 1
+    state = Roce(
+        params=table(tables.RoceParams, 1),
+        nics=table(tables.RoceNic, topology.nics),
+        senders=table(tables.RoceSender, len(slices.flow)),
+        receivers=table(tables.RoceReceiver, len(slices.flow)),
+        arrivals=table(tables.RoceArrival, keeps),
+        messages=table(tables.RoceMessage, traffic.messages),
+        frames=table(tables.RoceFrame, len(network.hops)),
+    )
+    for name in ("ready_tail", "timed_tail", "sent", "received", "failed"):
+        column(state.nics, name)[:] = NONE
+    for name in ("deadline", "send_at"):
+        column(state.nics, name)[:] = NEVER
+    column(state.nics, "random")[:] = [rng.seeded(seed, nic) for nic in range(topology.nics)]
+    _lay_pairs(state, slices, traffic, transport, network, seed)
+    _lay_params(state, transport, len(reaches(topology, transport.network.mtu, transport.network.header)))
+    return state
+
+
+class _Slices:
+    """Cuts messages into slices of whole packets, one a queue pair; small messages need fewer."""
+
+    def __init__(self, traffic: Traffic, qps: int, mtu: int) -> None:
+        packets = -(-traffic.size // mtu)
+        self.count = np.minimum(np.where(traffic.single_path == 1, 1, qps), packets)
+        self.first = np.cumsum(self.count) - self.count
+        self.flow = np.repeat(np.arange(traffic.messages), self.count)
+        index = np.arange(len(self.flow)) - self.first[self.flow]
+        whole, left = packets[self.flow] // self.count[self.flow], packets[self.flow] % self.count[self.flow]
+        self.packets = whole + (index < left)
+        is_last = index == self.count[self.flow] - 1
+        rest = traffic.size[self.flow] - (packets[self.flow] - 1) * mtu
+        self.last_payload = np.where(is_last, rest, mtu)
+        self.index = index
+
+
+def _lay_pairs(
+    state: Roce, slices: _Slices, traffic: Traffic, transport: RoceTransport, network: Network, seed: int
+) -> None:
+    senders, flow = state.senders, slices.flow
+    column(senders, "flow")[:] = flow
+    column(senders, "nic")[:] = traffic.source[flow]
+    column(senders, "destination")[:] = traffic.destination[flow]
+    column(senders, "first")[:] = np.cumsum(slices.packets) - slices.packets
+    column(senders, "packets")[:] = slices.packets
+    column(senders, "last_payload")[:] = slices.last_payload
+    column(senders, "resend")[:] = NONE
+    column(senders, "single_path")[:] = traffic.single_path[flow]
+    plane = (slices.index + flow) % column(network.nics, "ports")[traffic.source[flow]]
+    column(senders, "plane")[:] = plane
+    column(senders, "rate")[:] = _port_rates(network, traffic.source[flow], plane)
+    # One connection keeps its paths: the entropy is that of the two NICs and the queue pair, not of the message.
+    generator = np.random.default_rng(seed)
+    by_pair = traffic.source[flow] * 1_000_003 + traffic.destination[flow] * 4_099 + slices.index * 31
+    salt = int(generator.integers(1 << 30))
+    column(senders, "entropy")[:] = ((by_pair + salt) * 0x9E3779B1 >> 7) & 0x3FFFFFFF
+    for name in ("deadline", "alpha_at", "increase_at"):
+        column(senders, name)[:] = NEVER
+    column(state.receivers, "hole")[:] = NONE
+    column(state.receivers, "cnp_at")[:] = -(1 << 60)
+    for name in ("unsent", "unreceived", "slices"):
+        column(state.messages, name)[:] = slices.count
+    column(state.messages, "first")[:] = slices.first
+
+
+def _port_rates(network: Network, nic: Ints, port: Ints) -> NDArray[np.float64]:
+    """Return the rates of NICs' ports (bit/s)."""
+    link = column(network.nic_ports, "link")[nic * network.rules[0].planes + port]
+    rates: NDArray[np.float64] = (8e12 * (1 << BYTE_TIME_BITS)) / column(network.ports, "byte_time")[link]
+    return rates
+
+
+def _lay_params(state: Roce, transport: RoceTransport, planes: int) -> None:
+    row = state.params[0]
+    row.mtu, row.header = transport.network.mtu, transport.network.header
+    row.recovery = transport.recovery
+    row.reorder = transport.reorder
+    row.ack_every = transport.ack_every
+    row.window = transport.window
+    row.retransmit_after = ps_from_us(transport.timeout_us)
+    row.retries = transport.retries
+    row.spray = int(transport.spray)
+    row.planes = planes
+    row.dcqcn = int(transport.dcqcn)
+    row.cnp_interval = ps_from_us(transport.cnp_interval_us)
+    row.alpha_period = row.increase_period = ps_from_us(transport.period_us)
+    row.byte_counter = transport.byte_counter
+    row.fast_steps = transport.fast_steps
+    row.gain = transport.gain
+    row.additive = transport.additive_share
+    row.hyper = transport.hyper_share
+
+
+@transport_api.receive.variant(Roce)
+def _receive(state: Roce, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
+    frame = network.hops[hop].frame
+    match state.frames[frame].kind:
+        case Kind.DATA:
+            receiver.on_data(state, network, now, nic, hop)
+        case Kind.ACK:
+            sender.on_ack(state, now, nic, frame)
+        case Kind.NAK:
+            sender.on_nak(state, now, nic, frame)
+        case Kind.CNP:
+            _on_cnp(state, now, nic, state.frames[frame].pair)
+
+
+@kernel
+def _on_cnp(state: Roce, now: int, nic: int, pair: int) -> None:
+    if state.senders[pair].begun == 1:
+        dcqcn.on_cnp(state, now, pair)
+        sender.watch(state, nic, pair)
+
+
+@transport_api.next_packet.variant(Roce)
+def _next_packet(state: Roce, network: Network, shard: int, now: int, nic: int, free_ports: int, hop: int) -> int:
+    node = state.nics[nic]
+    if node.answer & receiver.CNP != 0:
+        node.answer &= ~receiver.CNP
+        _fill_answer(state, network, nic, hop, Kind.CNP)
+        return 1
+    if node.answer != 0:
+        node.answer = 0
+        _fill_answer(state, network, nic, hop, node.answer_kind)
+        return 1
+    if free_ports == 0:
+        node.send_at = NEVER  # asked again when a port is free
+        return 0
+    return sender.next_data(state, network, now, nic, free_ports, hop)
+
+
+@kernel
+def _fill_answer(state: Roce, network: Network, nic: int, hop: int, kind: int) -> None:
+    row = network.hops[hop]
+    pair = state.nics[nic].answer_to
+    sender = state.senders[pair]
+    frame = state.frames[row.frame]
+    frame.pair = pair
+    frame.kind = kind
+    frame.psn = state.receivers[pair].expected
+    row.destination = sender.nic
+    row.size = network.rules[0].control_size
+    row.service = Service.CONTROL
+    row.trimmable = 0
+    row.entropy = sender.entropy
+    row.plane = reroute.plane_for(network, nic, sender.nic, sender.plane, pair)
+
+
+@transport_api.next_deadline.variant(Roce)
+def _next_deadline(state: Roce, nic: int) -> int:
+    return min(state.nics[nic].deadline, state.nics[nic].send_at)
+
+
+@transport_api.expire.variant(Roce)
+def _expire(state: Roce, now: int, nic: int) -> None:
+    if state.nics[nic].deadline <= now:
+        sender.expire(state, now, nic)
+
+
+@transport_api.post.variant(Roce)
+def _post(state: Roce, network: Network, now: int, flow: int) -> int:
+    sender.post(state, now, network.flows[flow].source, flow)
+    return 1
+
+
+@transport_api.next_done.variant(Roce)
+def _next_done(state: Roce, nic: int) -> int:
+    node = state.nics[nic]
+    if node.received != NONE:
+        done = node.received * 4 + Side.RECEIVER.value
+        node.received = NONE
+        return done
+    if node.sent != NONE:
+        done = node.sent * 4 + Side.SENDER.value
+        node.sent = NONE
+        return done
+    if node.failed != NONE:
+        done = node.failed * 4 + Side.FAILED.value
+        node.failed = state.messages[node.failed].next_failed
+        return done
+    return NONE
+
+
+@transport_api.copy.variant(Roce)
+def _copy(state: Roce, frame: int, into: int) -> None:
+    state.frames[into] = state.frames[frame]
+
+
+@transport_api.set_port.variant(Roce)
+def _set_port(state: Roce, now: int, nic: int, port: int, up: int) -> None:
+    return

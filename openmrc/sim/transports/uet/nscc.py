@@ -1,0 +1,168 @@
+"""NSCC as UEC 1.0.3 §3.6.13 has it and uet-htsim runs it: the window of one connection."""
+
+from __future__ import annotations
+
+from openmrc.core.jit import kernel
+from openmrc.sim.transports.uet.tables import Uet
+
+FAST_DELAY = 1_000_000  # ps of queueing below which fast increase may run
+
+
+@kernel
+def begin(state: Uet, now: int, sender: int) -> None:
+    """Open the window: 1.5 bandwidth-delay products, at line rate from the start."""
+    row = state.senders[sender]
+    row.base_rtt = state.params[0].network_rtt
+    _fit_window(state, sender)
+    row.cwnd = row.max_cwnd
+    row.adjusted_at = now
+    row.eta_at = now
+    row.decreased_at = -(1 << 60)
+    row.qa_end = 0
+
+
+@kernel
+def on_ack(state: Uet, now: int, sender: int, newly: int, marked: int, rtt: int) -> None:
+    """Learn from `newly` received bytes; `rtt` in ps, 0: no valid sample."""
+    row = state.senders[sender]
+    params = state.params[0]
+    row.achieved += newly
+    row.received += newly
+    row.ignored += newly
+    delay = _sample(state, sender, marked, rtt)
+    if _quick_adapt(state, now, sender, marked, 0, delay):
+        return
+    if marked == 0 and delay < params.target:
+        _proportional(state, sender, newly, delay)
+    elif marked == 0:
+        row.increase += params.fair * newly
+        row.fast_bytes = 0
+        row.is_fast = 0
+    elif delay >= params.target:
+        _decrease(state, now, sender)
+    _clamp(state, sender)
+    _fulfil(state, now, sender)
+
+
+@kernel
+def on_nack(state: Uet, now: int, sender: int, size: int) -> None:
+    """A packet was trimmed."""
+    row = state.senders[sender]
+    params = state.params[0]
+    row.trim_seen = 1
+    row.ignored += size
+    _average(state, sender, params.network_rtt)
+    if not _quick_adapt(state, now, sender, 1, 1, int(row.average_delay)):
+        row.cwnd -= size
+        _clamp(state, sender)
+
+
+@kernel
+def on_timeout(state: Uet, sender: int, size: int) -> None:
+    """A packet was lost."""
+    row = state.senders[sender]
+    row.cwnd -= size
+    _clamp(state, sender)
+
+
+@kernel
+def _sample(state: Uet, sender: int, marked: int, rtt: int) -> int:
+    """Return the queueing delay (ps) of a round trip, after keeping base and average."""
+    row = state.senders[sender]
+    if rtt == 0:
+        return int(row.average_delay)
+    if rtt < row.base_rtt:
+        row.base_rtt = rtt
+        _fit_window(state, sender)
+    delay = rtt - row.base_rtt
+    # Delay without a mark is old congestion: it counts as little.
+    _average(state, sender, row.base_rtt // 4 if marked == 0 and delay > state.params[0].target else delay)
+    return delay
+
+
+@kernel
+def _average(state: Uet, sender: int, delay: int) -> None:
+    row = state.senders[sender]
+    weight = state.params[0].weight
+    row.average_delay = weight * delay + (1.0 - weight) * row.average_delay
+
+
+@kernel
+def _fit_window(state: Uet, sender: int) -> None:
+    row = state.senders[sender]
+    row.max_cwnd = 1.5 * row.base_rtt * (state.params[0].rate / 8e12)
+
+
+@kernel
+def _proportional(state: Uet, sender: int, newly: int, delay: int) -> None:
+    """Grow by the room below the target; once more than a window met no queue, grow faster."""
+    row = state.senders[sender]
+    params = state.params[0]
+    if delay < FAST_DELAY:
+        row.fast_bytes += newly
+        if row.is_fast == 1 or row.fast_bytes > row.cwnd:
+            row.is_fast = 1
+            row.cwnd += newly * params.fast_scale
+            return
+    else:
+        row.fast_bytes = 0
+        row.is_fast = 0
+    row.increase += params.alpha * newly * (params.target - delay)
+
+
+@kernel
+def _decrease(state: Uet, now: int, sender: int) -> None:
+    """Shrink by how far the average delay is above the target, once a round trip."""
+    row = state.senders[sender]
+    params = state.params[0]
+    row.fast_bytes = 0
+    row.is_fast = 0
+    if now - row.decreased_at <= row.base_rtt or row.average_delay <= params.target:
+        return
+    row.cwnd *= max(1.0 - params.gamma * (row.average_delay - params.target) / row.average_delay, 0.5)
+    row.decreased_at = now
+    row.decreases += 1
+
+
+@kernel
+def _fulfil(state: Uet, now: int, sender: int) -> None:
+    """Turn what was gathered into window."""
+    row = state.senders[sender]
+    params = state.params[0]
+    if row.received > params.adjust_bytes or now - row.adjusted_at > params.network_rtt:
+        row.cwnd += row.increase / row.cwnd
+        row.increase = 0.0
+        row.received = 0
+        row.adjusted_at = now
+    if now - row.eta_at > params.network_rtt:
+        row.cwnd += params.eta
+        row.eta_at = now
+    _clamp(state, sender)
+
+
+@kernel
+def _quick_adapt(state: Uet, now: int, sender: int, marked: int, lost: int, delay: int) -> bool:
+    """Once a period: fall to what got through when that was little and there was heavy congestion."""
+    row = state.senders[sender]
+    params = state.params[0]
+    if row.ignored < row.to_ignore and marked == 1:
+        return True
+    acted = False
+    if now > row.qa_end:
+        heavy = row.trim_seen == 1 or lost == 1 or delay > params.qa_threshold
+        if row.qa_end != 0 and heavy and row.achieved < int(row.max_cwnd) >> params.qa_gate:
+            row.cwnd = max(float(row.achieved), float(params.packet))
+            row.to_ignore = row.in_flight
+            row.ignored = 0
+            row.increase = 0.0
+            acted = True
+        row.trim_seen = 0
+        row.achieved = 0
+        row.qa_end = now + row.base_rtt + params.target
+    return acted
+
+
+@kernel
+def _clamp(state: Uet, sender: int) -> None:
+    row = state.senders[sender]
+    row.cwnd = min(max(row.cwnd, float(state.params[0].packet)), row.max_cwnd)

@@ -1,0 +1,315 @@
+"""The sending half of UET: what leaves next, and what acknowledgements, trims and silence mean for it."""
+
+from __future__ import annotations
+
+from openmrc.core.jit import kernel
+from openmrc.sim.network import reroute
+from openmrc.sim.network.tables import Network, Service
+from openmrc.sim.transports.uet import nscc, spraying
+from openmrc.sim.transports.uet.tables import NONE, Feedback, Kind, PacketState, Uet
+from openmrc.units import NEVER
+
+
+@kernel
+def post(state: Uet, now: int, nic: int, flow: int) -> None:
+    """Begin a message."""
+    nscc.begin(state, now, flow)
+    state.senders[flow].progressed_at = now
+    state.senders[flow].deadline = NEVER
+    _list(state, nic, flow)
+
+
+@kernel
+def next_data(state: Uet, network: Network, now: int, nic: int, free_ports: int, hop: int) -> int:
+    """Fill the next data packet, of the connections in turn; 0: none may leave."""
+    node = state.nics[nic]
+    waits = NONE  # the first connection whose ports are all busy
+    while node.ready_tail != NONE:
+        sender = state.senders[node.ready_tail].next_ready
+        psn = _next_psn(state, sender)
+        if psn == NONE or not _may_send(state, sender, psn):
+            _unlist_front(state, nic)
+            continue
+        if sender == waits:
+            return 0
+        node.ready_tail = sender
+        ports = free_ports & _ports(state, network, nic, sender)
+        if ports != 0:
+            _send(state, network, now, nic, sender, psn, ports, hop)
+            return 1
+        if waits == NONE:
+            waits = sender
+    return 0
+
+
+@kernel
+def _ports(state: Uet, network: Network, nic: int, sender: int) -> int:
+    """Return the mask of ports that a connection may use."""
+    row = state.senders[sender]
+    destination = network.flows[row.flow].destination
+    if row.single_path == 1:
+        return 1 << reroute.plane_for(network, nic, destination, row.plane, sender)
+    return reroute.open_ports(network, nic, destination)
+
+
+@kernel
+def on_ack(state: Uet, now: int, nic: int, frame: int) -> None:
+    """Take an acknowledgement."""
+    ack = state.frames[frame]
+    sender = ack.flow
+    row = state.senders[sender]
+    if row.error == 1:
+        return
+    row.progressed_at = now
+    rtt = _round_trip(state, now, frame)
+    newly = max(0, ack.received - row.reported)
+    row.reported += newly
+    row.in_flight = max(0, row.in_flight - newly)
+    while row.acked < ack.cumulative:
+        _acknowledge(state, sender, row.acked)
+        row.acked += 1
+    bits = ack.bitmap
+    psn = ack.base
+    while bits != 0 and psn < row.packets:
+        if bits & 1 == 1:
+            _acknowledge(state, sender, psn)
+        bits = (bits >> 1) & ((1 << 63) - 1)
+        psn += 1
+    spraying.learn(state, now, sender, ack.entropy, Feedback.MARKED if ack.marked == 1 else Feedback.GOOD)
+    nscc.on_ack(state, now, sender, newly, ack.marked, rtt)
+    if row.acked == row.packets:
+        state.nics[nic].sent = row.flow
+        row.deadline = NEVER
+        row.packets = -row.packets  # said once
+    else:
+        _list(state, nic, sender)
+
+
+@kernel
+def on_nack(state: Uet, now: int, nic: int, frame: int) -> None:
+    """Take the notice that a packet was trimmed: it goes again, at once."""
+    nack = state.frames[frame]
+    sender = nack.flow
+    row = state.senders[sender]
+    if nack.psn >= row.packets or row.error == 1:
+        return
+    row.progressed_at = now
+    packet = state.sent[row.first + nack.psn]
+    row.nacks += 1
+    if nack.last_hop == 0:
+        spraying.learn(state, now, sender, nack.entropy, Feedback.NACKED)
+    else:
+        spraying.learn(state, now, sender, nack.entropy, Feedback.MARKED if nack.marked == 1 else Feedback.GOOD)
+    if packet.state == PacketState.IN_FLIGHT:
+        _lose(state, sender, nack.psn)
+        nscc.on_nack(state, now, sender, packet.size)
+    _list(state, nic, sender)
+
+
+@kernel
+def expire(state: Uet, now: int, nic: int) -> None:
+    """Look at the NIC's connections whose oldest packet is overdue."""
+    node = state.nics[nic]
+    node.deadline = NEVER
+    if node.timed_tail == NONE:
+        return
+    before = node.timed_tail
+    last = before
+    while True:
+        sender = state.senders[before].next_timed
+        if state.senders[sender].deadline <= now:
+            if now - state.senders[sender].progressed_at >= state.params[0].give_up_after:
+                _fail(state, nic, sender)
+            else:
+                _on_silence(state, now, nic, sender)
+        done = state.senders[sender].deadline == NEVER
+        if done:
+            state.senders[before].next_timed = state.senders[sender].next_timed
+            state.senders[sender].timed = 0
+            if sender == before:
+                node.timed_tail = NONE
+                return
+            if sender == last:
+                node.timed_tail = before
+        else:
+            node.deadline = min(node.deadline, state.senders[sender].deadline)
+            before = sender
+        if sender == last:
+            return
+
+
+@kernel
+def _next_psn(state: Uet, sender: int) -> int:
+    """Return the oldest lost packet, else the next new one, else NONE."""
+    row = state.senders[sender]
+    if row.lost > 0:
+        while state.sent[row.first + row.lost_from].state != PacketState.LOST:
+            row.lost_from += 1
+        return row.lost_from
+    return row.next if row.next < row.packets else NONE
+
+
+@kernel
+def _may_send(state: Uet, sender: int, psn: int) -> bool:
+    row = state.senders[sender]
+    return row.in_flight + state.sent[row.first + psn].size <= row.cwnd
+
+
+@kernel
+def _send(state: Uet, network: Network, now: int, nic: int, sender: int, psn: int, free_ports: int, hop: int) -> None:
+    row = state.senders[sender]
+    packet = state.sent[row.first + psn]
+    is_repeat = packet.state == PacketState.LOST
+    if is_repeat:
+        row.lost -= 1
+        row.retransmitted += 1
+    else:
+        row.next += 1
+    packet.state = PacketState.IN_FLIGHT
+    packet.sent_at = now
+    packet.transmissions = min(packet.transmissions + 1, 100)
+    row.in_flight += packet.size
+    _watch(state, now, nic, sender)
+    hops = network.hops[hop]
+    frame = state.frames[hops.frame]
+    frame.flow = sender
+    frame.psn = psn
+    frame.kind = Kind.DATA
+    frame.payload = packet.size - state.params[0].header
+    frame.repeated = 1 if is_repeat else 0
+    closing = row.in_flight + state.params[0].packet > row.cwnd
+    frame.asks = 1 if is_repeat or closing or row.next == row.packets else 0
+    hops.destination = network.flows[row.flow].destination
+    hops.size = packet.size
+    hops.service = Service.DATA
+    hops.trimmable = 1
+    if row.single_path == 0:
+        row.entropy = spraying.choose(state, now, nic, sender)
+    hops.entropy = row.entropy
+    hops.plane = _plane(state, nic, free_ports)
+    if row.single_path == 0:
+        row.plane = hops.plane
+
+
+@kernel
+def _plane(state: Uet, nic: int, free_ports: int) -> int:
+    """Return the next free port in turn."""
+    node = state.nics[nic]
+    planes = state.params[0].planes
+    node.plane = (node.plane + 1) % planes
+    while (free_ports >> node.plane) & 1 == 0:
+        node.plane = (node.plane + 1) % planes
+    return node.plane
+
+
+@kernel
+def _round_trip(state: Uet, now: int, frame: int) -> int:
+    """Return the round trip of the packet that an acknowledgement answers (ps), 0 when it is not sure which copy."""
+    ack = state.frames[frame]
+    row = state.senders[ack.flow]
+    if ack.psn >= row.packets:
+        return 0
+    packet = state.sent[row.first + ack.psn]
+    if packet.state != PacketState.IN_FLIGHT or packet.transmissions != 1 + ack.repeated:
+        return 0
+    return now - packet.sent_at
+
+
+@kernel
+def _acknowledge(state: Uet, sender: int, psn: int) -> None:
+    row = state.senders[sender]
+    packet = state.sent[row.first + psn]
+    if packet.state == PacketState.LOST:
+        row.lost -= 1
+    packet.state = PacketState.ACKED
+
+
+@kernel
+def _lose(state: Uet, sender: int, psn: int) -> None:
+    row = state.senders[sender]
+    packet = state.sent[row.first + psn]
+    packet.state = PacketState.LOST
+    row.in_flight = max(0, row.in_flight - packet.size)
+    row.lost += 1
+    row.lost_from = min(row.lost_from, psn) if row.lost > 1 else psn
+
+
+@kernel
+def _on_silence(state: Uet, now: int, nic: int, sender: int) -> None:
+    """Send one overdue packet again; look again when the next is due."""
+    row = state.senders[sender]
+    patience = state.params[0].retransmit_after
+    row.deadline = NEVER
+    lost = NONE
+    for psn in range(row.acked, row.next):
+        packet = state.sent[row.first + psn]
+        if packet.state != PacketState.IN_FLIGHT:
+            continue
+        if lost == NONE and packet.sent_at + patience <= now:
+            lost = psn
+        else:
+            row.deadline = min(row.deadline, packet.sent_at + patience)
+    if lost != NONE:
+        row.timeouts += 1
+        _lose(state, sender, lost)
+        nscc.on_timeout(state, sender, state.sent[row.first + lost].size)
+        spraying.learn(state, now, sender, NONE, Feedback.TIMED_OUT)
+        _list(state, nic, sender)
+
+
+@kernel
+def _fail(state: Uet, nic: int, sender: int) -> None:
+    """Give a message up: the peer has been silent for too long."""
+    row = state.senders[sender]
+    row.error = 1
+    row.deadline = NEVER
+    row.lost = 0
+    row.next = row.packets
+    row.next_failed = state.nics[nic].failed
+    state.nics[nic].failed = row.flow
+
+
+@kernel
+def _watch(state: Uet, now: int, nic: int, sender: int) -> None:
+    """Make sure somebody looks when the packet just sent is overdue."""
+    node = state.nics[nic]
+    row = state.senders[sender]
+    if row.deadline == NEVER:
+        row.deadline = now + state.params[0].retransmit_after
+    node.deadline = min(node.deadline, row.deadline)
+    if row.timed == 1:
+        return
+    row.timed = 1
+    if node.timed_tail == NONE:
+        row.next_timed = sender
+    else:
+        row.next_timed = state.senders[node.timed_tail].next_timed
+        state.senders[node.timed_tail].next_timed = sender
+    node.timed_tail = sender
+
+
+@kernel
+def _list(state: Uet, nic: int, sender: int) -> None:
+    """Put a connection into the NIC's ring of those that may have something to send."""
+    row = state.senders[sender]
+    node = state.nics[nic]
+    if row.listed == 1:
+        return
+    row.listed = 1
+    if node.ready_tail == NONE:
+        row.next_ready = sender
+    else:
+        row.next_ready = state.senders[node.ready_tail].next_ready
+        state.senders[node.ready_tail].next_ready = sender
+    node.ready_tail = sender
+
+
+@kernel
+def _unlist_front(state: Uet, nic: int) -> None:
+    node = state.nics[nic]
+    front = state.senders[node.ready_tail].next_ready
+    state.senders[front].listed = 0
+    if front == node.ready_tail:
+        node.ready_tail = NONE
+    else:
+        state.senders[node.ready_tail].next_ready = state.senders[front].next_ready

@@ -1,0 +1,266 @@
+"""UET-style transport with NSCC and a choice of spraying: its doors, and how it is set up.
+
+A baseline to lay beside MRC, and beside uet-htsim's results. Left out of UET: receiver credits, RTS, the packet
+delivery context handshake, connection reuse (each message is a connection).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from openmrc.core import rng
+from openmrc.core.jit import kernel
+from openmrc.core.rows import table
+from openmrc.fabric.topology import Topology
+from openmrc.sim.loop.failures import Failure
+from openmrc.sim.network import reroute, transport_api
+from openmrc.sim.network.build import NetworkSettings, column
+from openmrc.sim.network.reach import reaches
+from openmrc.sim.network.tables import NONE, Network, Routing, Service, Trimming
+from openmrc.sim.transports.uet import receiver, sender, tables
+from openmrc.sim.transports.uet.tables import Kind, Spraying, Uet
+from openmrc.sim.workloads.traffic import Side, Traffic
+from openmrc.units import NEVER, PS_PER_MS, PS_PER_US, ps_from_us
+
+_REFERENCE_BDP = 150_000  # bytes: 100 Gb/s x 12 us, where UEC states NSCC's constants
+_REFERENCE_DELAY = 12 * PS_PER_US
+
+
+@dataclass(frozen=True)
+class UetTransport:
+    """UET with trimming; defaults are uet-htsim's."""
+
+    spraying: Spraying = Spraying.MIXED
+    network: NetworkSettings = field(default_factory=lambda: NetworkSettings(routing=Routing.HASH))
+    entropies: int = 64
+    ack_bytes: int = 16_384
+    give_up_us: float = 63_000.0  # a first timeout of 1 ms, doubled by each of 5 retries (UET PDS in the XDP2 project)
+    name: str = "uet"
+
+    def network_settings(self) -> NetworkSettings:
+        """Return ECMP by entropy, marks on every hop, buffers of one bandwidth-delay product."""
+        return self.network
+
+    def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Uet:
+        """Return the state."""
+        return _build(self, topology, traffic, network, seed)
+
+    def counters(self, state: Uet) -> dict[str, Any]:
+        """Return totals over connections."""
+        senders = {name: int(column(state.senders, name).sum()) for name in ("retransmitted", "timeouts", "nacks")}
+        new = int((column(state.sent, "transmissions") > 0).sum())
+        return {
+            "sent_packets": new,
+            **senders,
+            "qp_errors": int(column(state.senders, "error").sum()),
+            "decreases": int(column(state.senders, "decreases").sum()),
+            "duplicates": int(column(state.receivers, "duplicates").sum()),
+            "trimmed_arrivals": int(column(state.receivers, "trimmed").sum()),
+            "cwnd_mean": float(column(state.senders, "cwnd").mean()) if len(state.senders) else 0.0,
+        }
+
+    def series(self, state: Uet) -> dict[str, int]:
+        """Return what was sent again so far."""
+        return {"retransmitted": int(column(state.senders, "retransmitted").sum())}
+
+    def windows(self, state: Uet, network: Network, flows: Any) -> dict[str, Any]:
+        """Return each flow's window, and what of it is used."""
+        return {
+            "cwnd_bytes": column(state.senders, "cwnd")[flows],
+            "inflight_bytes": column(state.senders, "in_flight")[flows],
+        }
+
+    def failures(self, state: Uet, network: Network) -> list[Failure]:
+        """Return the connections given up."""
+        return [_failure(state, network, int(sender)) for sender in np.flatnonzero(column(state.senders, "error"))]
+
+
+def _failure(state: Uet, network: Network, sender: int) -> Failure:
+    row = state.senders[sender]
+    flow = network.flows[row.flow]
+    return Failure(
+        cause="retries spent",
+        nic=flow.source,
+        peer=flow.destination,
+        flow=row.flow,
+        at=flow.failed_at,
+        progressed_at=row.progressed_at,
+        plane=row.plane,
+        ev=row.entropy,
+    )
+
+
+def _build(transport: UetTransport, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Uet:
+    flows, nics, settings = traffic.messages, topology.nics, transport.network
+    packets = -(-traffic.size // settings.mtu)
+    state = Uet(
+        params=table(tables.UetParams, 1),
+        nics=table(tables.UetNic, nics),
+        senders=table(tables.Sender, flows),
+        receivers=table(tables.Receiver, flows),
+        sent=table(tables.SentPacket, int(packets.sum())),
+        arrivals=table(tables.Arrival, int(packets.sum())),
+        penalties=table(tables.Penalty, flows * transport.entropies),
+        good=table(tables.Entropy, flows * tables.GOOD_SLOTS),
+        fifo=table(tables.Entropy, flows * tables.FIFO_SLOTS),
+        answers=table(tables.UetFrame, nics),
+        frames=table(tables.UetFrame, len(network.hops)),
+    )
+    _lay_flows(state, transport, traffic, packets, network, seed)
+    for name in ("ready_tail", "timed_tail", "sent", "received", "failed"):
+        column(state.nics, name)[:] = NONE
+    column(state.nics, "deadline")[:] = NEVER
+    column(state.nics, "random")[:] = [rng.seeded(seed, nic) for nic in range(nics)]
+    _lay_params(state, transport, topology)
+    return state
+
+
+def _lay_single_paths(state: Uet, transport: UetTransport, traffic: Traffic, network: Network, seed: int) -> None:
+    """Draw the plane and the entropy of messages that have one path only."""
+    draw = np.random.default_rng([seed, 5])
+    column(state.senders, "single_path")[:] = traffic.single_path
+    column(state.senders, "plane")[:] = draw.integers(0, column(network.nics, "ports")[traffic.source])
+    column(state.senders, "entropy")[:] = draw.integers(0, transport.entropies, traffic.messages)
+
+
+def _lay_flows(
+    state: Uet, transport: UetTransport, traffic: Traffic, packets: Any, network: Network, seed: int
+) -> None:
+    flows, mtu = traffic.messages, transport.network.mtu
+    first = np.cumsum(packets) - packets
+    column(state.senders, "flow")[:] = np.arange(flows)
+    column(state.senders, "packets")[:] = packets
+    column(state.senders, "first")[:] = first
+    column(state.senders, "deadline")[:] = NEVER
+    column(state.senders, "cursor")[:] = transport.entropies  # the first pick begins a round
+    _lay_single_paths(state, transport, traffic, network, seed)
+    column(state.receivers, "highest")[:] = -1
+    sizes = column(state.sent, "size")
+    sizes[:] = mtu + transport.network.header
+    some = packets > 0
+    last = (first + packets - 1)[some]
+    sizes[last] = (traffic.size - (packets - 1) * mtu)[some] + transport.network.header
+
+
+def _lay_params(state: Uet, transport: UetTransport, topology: Topology) -> None:
+    """Write NSCC's constants: UEC 1.0.3 pp. 390-397, as uet-htsim evaluates them."""
+    network, row = transport.network, state.params[0]
+    ports = reaches(topology, network.mtu, network.header)
+    rate = sum(port.rate for port in ports)
+    row.network_rtt = max(port.round_trip for port in ports)
+    row.mtu, row.header, row.packet = network.mtu, network.header, network.mtu + network.header
+    row.rate = rate
+    row.target = int(row.network_rtt * (0.75 if network.trimming != Trimming.NEVER else 1.0))
+    scaling_a = row.network_rtt * rate / 8e12 / _REFERENCE_BDP
+    row.alpha = 4.0 * row.mtu * scaling_a * (row.target / _REFERENCE_DELAY) / row.target
+    row.fair = 5.0 * row.mtu * scaling_a
+    row.eta = 0.15 * row.mtu * scaling_a
+    row.fast_scale = 0.25 * scaling_a
+    row.gamma = 0.8
+    row.weight = 0.0125
+    row.adjust_bytes = 8 * row.packet
+    row.qa_gate = 3
+    row.qa_threshold = 4 * row.target
+    drain = max(port.bdp * 8 * 10**12 // port.rate for port in ports)
+    row.retransmit_after = 15 * PS_PER_US + 6 * drain
+    row.ack_bytes = transport.ack_bytes
+    row.spraying = transport.spraying
+    row.entropies = transport.entropies
+    row.freeze = 10 * PS_PER_MS
+    row.give_up_after = ps_from_us(transport.give_up_us)
+    row.planes = len(ports)
+
+
+@transport_api.receive.variant(Uet)
+def _receive(state: Uet, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
+    frame = network.hops[hop].frame
+    kind = state.frames[frame].kind
+    if kind == Kind.DATA:
+        receiver.on_data(state, network, nic, hop)
+    elif kind == Kind.ACK:
+        sender.on_ack(state, now, nic, frame)
+    else:
+        sender.on_nack(state, now, nic, frame)
+
+
+@transport_api.next_packet.variant(Uet)
+def _next_packet(state: Uet, network: Network, shard: int, now: int, nic: int, free_ports: int, hop: int) -> int:
+    if state.nics[nic].answer == 1:
+        state.nics[nic].answer = 0
+        _fill_answer(state, network, nic, hop)
+        return 1
+    if free_ports == 0:
+        return 0
+    return sender.next_data(state, network, now, nic, free_ports, hop)
+
+
+@kernel
+def _fill_answer(state: Uet, network: Network, nic: int, hop: int) -> None:
+    row = network.hops[hop]
+    answer = state.answers[nic]
+    frame = state.frames[row.frame]
+    frame.flow = answer.flow
+    frame.psn = answer.psn
+    frame.cumulative = answer.cumulative
+    frame.base = answer.base
+    frame.bitmap = answer.bitmap
+    frame.received = answer.received
+    frame.entropy = answer.entropy
+    frame.kind = answer.kind
+    frame.repeated = answer.repeated
+    frame.marked = answer.marked
+    frame.last_hop = answer.last_hop
+    row.destination = network.flows[answer.flow].source
+    row.size = network.rules[0].control_size
+    row.service = Service.CONTROL
+    row.trimmable = 0
+    row.entropy = answer.entropy
+    row.plane = reroute.plane_for(network, nic, row.destination, answer.plane, answer.flow)
+
+
+@transport_api.next_deadline.variant(Uet)
+def _next_deadline(state: Uet, nic: int) -> int:
+    return state.nics[nic].deadline
+
+
+@transport_api.expire.variant(Uet)
+def _expire(state: Uet, now: int, nic: int) -> None:
+    if state.nics[nic].deadline <= now:
+        sender.expire(state, now, nic)
+
+
+@transport_api.post.variant(Uet)
+def _post(state: Uet, network: Network, now: int, flow: int) -> int:
+    sender.post(state, now, network.flows[flow].source, flow)
+    return 1
+
+
+@transport_api.next_done.variant(Uet)
+def _next_done(state: Uet, nic: int) -> int:
+    node = state.nics[nic]
+    if node.received != NONE:
+        done = node.received * 4 + Side.RECEIVER.value
+        node.received = NONE
+        return done
+    if node.sent != NONE:
+        done = node.sent * 4 + Side.SENDER.value
+        node.sent = NONE
+        return done
+    if node.failed != NONE:
+        done = node.failed * 4 + Side.FAILED.value
+        node.failed = state.senders[node.failed].next_failed
+        return done
+    return NONE
+
+
+@transport_api.copy.variant(Uet)
+def _copy(state: Uet, frame: int, into: int) -> None:
+    state.frames[into] = state.frames[frame]
+
+
+@transport_api.set_port.variant(Uet)
+def _set_port(state: Uet, now: int, nic: int, port: int, up: int) -> None:
+    return

@@ -1,0 +1,120 @@
+"""Posting: places of a queue, the desk's ring, and what a reset overtakes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from openmrc.live.datapath.tables import COMMANDS
+from openmrc.verbs import ConnectionOptions, InvalidArgumentError, NoRoomError, QpState, RecvWr, SendWr
+from tests.live.pair import SMALL, joined
+
+DEPTH = 16
+
+
+def _options(depth: int = DEPTH) -> ConnectionOptions:
+    return ConnectionOptions(
+        mpr=4, max_wimm=16, max_recv_wr=DEPTH, max_send_wr=depth, timeout=12, linear_count=7, exponential_count=4
+    )
+
+
+def test_who_never_polls_loses_no_completion_and_overflows_nothing() -> None:
+    with joined(options=_options()) as pair:
+        end, target = pair.ends[0], pair.ends[0].remote.regions[0]
+        for number in range(20 * DEPTH):
+            if number % DEPTH == 0:
+                end.qp.drain(20)
+            end.qp.post_write(pair.regions[0][:8], target.addr, target.r_key, wr_id=number)
+        end.qp.drain(20)
+        assert [each.wr_id for each in end.send_cq.poll(1000)] == list(range(20 * DEPTH))
+
+
+def test_a_full_queue_refuses_and_what_was_posted_before_is_sent() -> None:
+    with joined(options=_options()) as pair:
+        end, target = pair.ends[0], pair.ends[0].remote.regions[0]
+        pair.contexts[1].impair("down: plane 0; down: plane 1")
+        write = SendWr(local=pair.regions[0][:8], remote_addr=target.addr, r_key=target.r_key)
+        with pytest.raises(NoRoomError, match=f"its send queue of {DEPTH} is full"):
+            end.qp.post_send([write] * (DEPTH + 3))
+        assert end.qp.outstanding() == DEPTH
+        pair.contexts[1].impair("clear: all")
+        end.qp.drain(20)
+        assert len(end.send_cq.poll(100)) == DEPTH
+
+
+def test_more_requests_than_lie_on_the_desk_go_in_order() -> None:
+    count = 2 * COMMANDS + 5
+    with joined(options=_options(count), attr=replace(SMALL, max_send_wr=count)) as pair:
+        end, target = pair.ends[0], pair.ends[0].remote.regions[0]
+        memory = pair.regions[0][:8]
+        end.qp.post_send(
+            SendWr(wr_id=number, local=memory, remote_addr=target.addr, r_key=target.r_key) for number in range(count)
+        )
+        end.qp.drain(20)
+        assert [each.wr_id for each in end.send_cq.poll(2 * count)] == list(range(count))
+
+
+def test_a_reset_takes_along_what_lies_on_the_desk() -> None:
+    with joined(options=_options()) as pair:
+        end, target = pair.ends[0], pair.ends[0].remote.regions[0]
+        write = SendWr(local=pair.regions[0][:8], remote_addr=target.addr, r_key=target.r_key)
+        end.qp.post_send([write] * DEPTH)
+        end.qp.modify(state=QpState.RESET)
+        assert end.qp.outstanding() == 0
+        with pytest.raises(InvalidArgumentError, match="posting to the send queue in RESET"):
+            end.qp.post_send(write)
+        with pytest.raises(InvalidArgumentError, match="posting to the receive queue in RESET"):
+            end.qp.post_recv(RecvWr())
+
+
+def test_receives_posted_in_error_complete_as_flushed() -> None:
+    with joined(options=_options()) as pair:
+        end = pair.ends[0]
+        end.qp.modify(state=QpState.ERROR)
+        for _ in range(5 * DEPTH):
+            end.qp.post_recv()
+        assert {each.ok for each in end.recv_cq.poll(1000)} == {False}
+
+
+def test_threads_that_post_to_one_queue_pair_each_get_theirs() -> None:
+    with joined(options=_options(128)) as pair:
+        end, target = pair.ends[0], pair.ends[0].remote.regions[0]
+
+        def post(first: int) -> None:
+            for number in range(first, first + 30):
+                end.qp.post_write(pair.regions[0][:8], target.addr, target.r_key, wr_id=number)
+
+        threads = [threading.Thread(target=post, args=(1000 * n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        end.qp.drain(20)
+        done = [each.wr_id for each in end.send_cq.poll(1000)]
+        assert sorted(done) == [1000 * n + k for n in range(4) for k in range(30)]
+        assert all([d for d in done if d // 1000 == n] == [1000 * n + k for k in range(30)] for n in range(4))
+
+
+def test_who_waits_with_a_bell_is_woken_by_every_completion() -> None:
+    with joined(options=_options()) as pair:
+        end, target = pair.ends[0], pair.ends[0].remote.regions[0]
+        for _ in range(300):
+            for _ in range(DEPTH):
+                end.qp.post_write(pair.regions[0][:8], target.addr, target.r_key)
+            done = 0
+            while done < DEPTH:
+                done += len(end.send_cq.wait(20))
+
+
+def test_the_longest_gap_is_the_time_without_data() -> None:
+    with joined() as pair:
+        end, target = pair.ends[0], pair.ends[0].remote.regions[0]
+        end.write(pair.regions[0][:8], target, timeout=20)
+        pair.contexts[1].longest_gap()
+        time.sleep(0.05)
+        end.write(pair.regions[0][:8], target, timeout=20)
+        assert pair.contexts[1].longest_gap() >= 0.05
+        assert pair.contexts[1].longest_gap() < 20

@@ -1,0 +1,51 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from openmrc.errors import TooBigError
+from openmrc.profiles.ev_format import EvExpansion, EvField, EvFormat, EvFormatMode
+from openmrc.profiles.ev_generation import generate
+from tests.profiles.test_ev_format import expansions
+
+
+@settings(deadline=None)
+@given(expansions(), st.integers(1, 300), st.integers(0, 2**32))
+def test_generated_evs_are_distinct_valid_and_within_bounds(expansion: EvExpansion, count: int, seed: int) -> None:
+    count = min(count, expansion.choices)
+    evs = generate(expansion, count, seed)
+    assert len(set(evs)) == count
+    assert len({expansion.expand(ev) for ev in evs}) == count
+    assert all(expansion.is_within_bounds(ev) for ev in evs)
+
+
+@given(expansions(), st.integers(0, 2**32))
+def test_one_more_than_the_bounds_allow_is_refused(expansion: EvExpansion, seed: int) -> None:
+    with pytest.raises(TooBigError, match="count") as caught:
+        generate(expansion, expansion.choices + 1, seed)
+    assert caught.value.needed == expansion.choices
+
+
+def small() -> EvExpansion:
+    field = EvField(16, 0x100, 3, 9, 0x0F0F & 0x0F)
+    return EvExpansion(EvFormat(EvFormatMode.STEV, (16, 16)), (field, field))
+
+
+def test_every_allowed_ev_comes_up_when_all_are_asked_for() -> None:
+    numbers = {tuple(small().numbers(ev)) for ev in generate(small(), 49, seed=1)}
+    assert numbers == {(first, second) for first in range(3, 10) for second in range(3, 10)}
+
+
+def test_the_seed_decides_and_a_longer_run_begins_like_a_shorter_one() -> None:
+    assert generate(small(), 20, seed=5)[:10] == generate(small(), 10, seed=5)
+    assert generate(small(), 20, seed=5) != generate(small(), 20, seed=6)
+
+
+def test_bounds_that_are_both_zero_leave_the_range_open() -> None:
+    expansion = EvExpansion(EvFormat(EvFormatMode.UDP, (16,)), (EvField(16, mask=0xF000),))
+    assert sorted(expansion.numbers(ev)[0] for ev in generate(expansion, 16, seed=1)) == list(range(16))
+
+
+def test_numbers_of_a_field_are_drawn_evenly() -> None:
+    expansion = EvExpansion(EvFormat(EvFormatMode.STEV, (32,)), (EvField(32, mask=0xFFFFFFFF),))
+    eighths = [expansion.numbers(ev)[0] >> 29 for ev in generate(expansion, 8000, seed=3)]
+    assert all(800 < eighths.count(eighth) < 1200 for eighth in range(8))
