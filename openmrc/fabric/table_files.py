@@ -41,8 +41,10 @@ def save(tables: Tables, path: Path) -> None:
 
 
 def load_tables(topology: Topology, path: Path) -> Tables:
-    """Read tables from an `.npz`, a switch's text file, or a folder of these."""
+    """Read tables from an `.npz`, a switch's text file, a folder of these, or what `mrc fabric build` wrote."""
     if path.is_dir():
+        if (path / "tables.npz").is_file():
+            return load_tables(topology, path / "tables.npz")
         files = sorted(path.glob("*.txt"))
         if not files:
             raise ConfigError(f"{path}: no tables here; expected SWITCH.txt files")

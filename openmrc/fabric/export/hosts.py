@@ -5,7 +5,7 @@
   .PORT.link, .PORT.network
                          systemd.link(5), systemd.network(5); networkd sends LLDP too, which the check of cables reads
   .sysctl                ip-sysctl and seg6-sysctl of the kernel's documentation
-  .tc                    queues of the NIC's own ports (tc(8)): control first
+  .tc                    queues of the NIC's own ports (tc-prio(8), tc-u32(8)): control first
   .NIC.json, .env        what openmrc endpoints read (`openmrc.apps.nic_file`): `MRC_NIC` names the first file
   .map.json              GPU to NIC to plane: port, T0, addresses
 
@@ -23,7 +23,8 @@ from typing import Any
 import yaml
 
 from openmrc.fabric.export.addresses import link_local, mac
-from openmrc.fabric.export.classes import CONTROL, class_of
+from openmrc.fabric.export.classes import CONTROL
+from openmrc.fabric.export.kernel import filters
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.paths import choices, path
 from openmrc.fabric.port_settings import DEFAULT_BUFFER, Dscp, queue_bytes
@@ -126,12 +127,8 @@ def _networkd(plan: UsidPlan, host: int, ports: list[tuple[int, int]], options: 
 def _queues(devices: list[str]) -> str:
     lines = []
     for device in devices:
-        lines.append(f"qdisc replace dev {device} root handle 1: prio bands 2 priomap {' '.join(['1'] * 16)}")
-        lines += [
-            f"filter replace dev {device} parent 1: protocol ipv6 pref {dscp + 1} handle 1 flower ip_tos {dscp << 2:#x}/0xfc classid 1:1"
-            for dscp, traffic in class_of(Dscp()).items()
-            if traffic == CONTROL
-        ]
+        lines.append(f"qdisc add dev {device} root handle 1: prio bands 2 priomap {' '.join(['1'] * 16)}")
+        lines += filters(device, Dscp(), {CONTROL: "1:1"})
     return "\n".join(lines) + "\n"
 
 

@@ -3,16 +3,17 @@
 The switch's own uSIDs hang on `sr0`, which has no cable, so no port that goes down takes them away; FRR insists on an
 interface of this name (zebra, `SEG6LOCAL` routes). It is one end of a veth pair, which every kernel has (ip-link(8)).
 
-Queues (tc(8), tc-prio(8), tc-flower(8), tc-red(8)): control first, data with marks, then everything else. The kernel
-does not trim: a full queue drops. The lab's ports trim by a program of their own (`openmrc.lab.port`).
+Queues (tc(8), tc-htb(8), tc-u32(8), tc-bfifo(8), tc-red(8)): control first, data with marks, then everything else. The
+kernel does not trim: a full queue drops. The lab's ports trim by a program of their own (`openmrc.lab.port`).
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from openmrc.fabric.export.classes import CONTROL, DATA, class_of
+from openmrc.fabric.export.classes import CONTROL, DATA, DATA_SHARE, OTHER, OTHER_SHARE, class_of
 from openmrc.fabric.export.view import Layout, PortLook, PortName, SwitchView
+from openmrc.fabric.port_settings import Dscp
 
 OWN = "sr0"
 _LINKS = f"link add {OWN} type veth peer name {OWN}-end\nlink set dev {OWN} up\nlink set dev {OWN}-end up\n"
@@ -23,8 +24,7 @@ SYSCTLS = (
     "net.ipv6.conf.all.accept_ra = 0",  # ip-sysctl: no routes but those written here
     "net.ipv6.conf.default.accept_ra = 0",
 )
-_BAND = {CONTROL: 1, DATA: 2}
-_OTHER_BAND = 3
+_CLASS = {CONTROL: 10, DATA: 20, OTHER: 30}
 _PACKET = 4242  # bytes: the longest MRC packet
 _IPV6_CLASS = 0xFC  # mask: a traffic class without its ECN bits
 
@@ -52,27 +52,42 @@ def sysctls(layout: Layout, name: PortName) -> str:
 
 @lru_cache(maxsize=64)
 def queues(layout: Layout, name: PortName) -> str:
-    """Return what `tc -batch` reads."""
+    """Return what `tc -batch` reads once, at boot."""
     return "".join(line + "\n" for port in layout.ports for line in _queues(port, name(port)))
 
 
 def _queues(port: PortLook, device: str) -> list[str]:
-    limit = port.settings.drop_above
-    lines = [f"qdisc replace dev {device} root handle 1: prio bands 3 priomap {' '.join(['2'] * 16)}"]
-    lines += [
-        f"filter replace dev {device} parent 1: protocol ipv6 pref {dscp + 1} handle 1 "
-        f"flower ip_tos {dscp << 2:#x}/{_IPV6_CLASS:#x} classid 1:{_BAND[traffic]}"
-        for dscp, traffic in class_of(port.settings.dscp).items()
-    ]
-    lines.append(f"qdisc replace dev {device} parent 1:1 handle 11: bfifo limit {limit}")
+    rate, limit = port.settings.rate, port.settings.drop_above
+    left = rate - rate // 2
+    shares = {CONTROL: rate // 2, DATA: left * DATA_SHARE // 100, OTHER: left * OTHER_SHARE // 100}
+    lines = [f"qdisc add dev {device} root handle 1: htb default {_CLASS[OTHER]}"]
+    lines.append(f"class add dev {device} parent 1: classid 1:1 htb rate {rate}bit ceil {rate}bit")
+    for priority, (traffic, share) in enumerate(shares.items()):
+        begin = f"class add dev {device} parent 1:1 classid 1:{_CLASS[traffic]}"
+        lines.append(f"{begin} htb rate {share}bit ceil {rate}bit prio {priority}")
+    lines.append(f"qdisc add dev {device} parent 1:{_CLASS[CONTROL]} handle 11: bfifo limit {limit}")
     lines.append(_data_queue(port, device))
-    return [*lines, f"qdisc replace dev {device} parent 1:{_OTHER_BAND} handle 13: bfifo limit {limit}"]
+    lines.append(f"qdisc add dev {device} parent 1:{_CLASS[OTHER]} handle 13: bfifo limit {limit}")
+    return [
+        *lines,
+        *filters(device, port.settings.dscp, {traffic: f"1:{_CLASS[traffic]}" for traffic in (CONTROL, DATA)}),
+    ]
+
+
+def filters(device: str, dscp: Dscp, into: dict[int, str]) -> list[str]:
+    """Return the lines that lead DSCPs to the classes of `into`."""
+    return [
+        f"filter add dev {device} parent 1: protocol ipv6 pref {value + 1} u32 "
+        f"match ip6 priority {value << 2:#x} {_IPV6_CLASS:#x} classid {into[traffic]}"
+        for value, traffic in class_of(dscp).items()
+        if traffic in into
+    ]
 
 
 def _data_queue(port: PortLook, device: str) -> str:
     """RED marks between two lengths; the probability at the upper one is all that tc-red(8) takes."""
     settings = port.settings
-    begin = f"qdisc replace dev {device} parent 1:2 handle 12:"
+    begin = f"qdisc add dev {device} parent 1:{_CLASS[DATA]} handle 12:"
     if not settings.mark_high:
         return f"{begin} bfifo limit {settings.drop_above}"
     burst = (2 * settings.mark_low + settings.mark_high) // (3 * _PACKET) + 1

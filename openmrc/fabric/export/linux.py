@@ -4,7 +4,7 @@
   .sysctl        forwarding and segment routing (ip-sysctl, seg6-sysctl of the kernel's documentation)
   .batch         addresses, neighbours and routes (ip-address(8), ip-neighbour(8), ip-route(8)); may be read again, and
                  has to be after a port was down: the kernel forgets what stood on it. uSIDs of the switch stay
-  .tc            queues (`kernel`)
+  .tc            queues, once (`kernel`)
   .netlink.json  RTM_NEWROUTE descriptions (linux/rtnetlink.h, linux/lwtunnel.h, linux/seg6_local.h)
 
 uN is seg6local End with the NEXT-C-SID flavour (RFC 9800; kernel 6.1 and up, iproute2 6.1 and up). A shifting downlink

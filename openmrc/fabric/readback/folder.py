@@ -83,8 +83,6 @@ class Folder:
             _merge(reading.planned, found if text == emitted[ending] else read(emitted[ending], "plan"))
         expected = self.endings & emitted.keys()
         reading.absent.extend(f"{switch.name}.{ending}" for ending in sorted(expected - own.keys()))
-        for ending in expected - own.keys():
-            _merge(reading.planned, format_of(self.target).readers[ending](emitted[ending], "plan"))
         return reading
 
 

@@ -68,15 +68,19 @@ class Installing:
         return self.switch.peer_identity(port) if self.switch.facing[port][0] < topology.nics else ""
 
     def _take(self, prefix: str, action: Action, port: int, why: str) -> None:
-        if why:
-            self.found.dead.append(f"{prefix} {action.name.lower()}: {why}")
-        elif (value := _upper(prefix)) is not None:
-            self.found.entries.append((value, action, port))
+        upper = _upper(prefix)
+        if why or upper is None:
+            self.found.dead.append(f"{prefix} {action.name.lower()}: {why or 'not a uSID of 48 bits'}")
+        else:
+            self.found.entries.append((upper, action, port))
 
 
 def _upper(prefix: str) -> int | None:
-    """Return the upper 48 bits of a /48; None for other lengths, which no carrier needs."""
-    network = network_of(prefix)
+    """Return the upper 48 bits of a /48; None for any other text."""
+    try:
+        network = ipaddress.IPv6Network(prefix)
+    except ValueError:
+        return None
     return int(network.network_address) >> 80 if network.prefixlen == 48 else None
 
 

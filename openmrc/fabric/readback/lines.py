@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from openmrc.fabric.readback.dump import Sections
 
-_COMMENT = ("!", "#")
+_COMMENT = ("!", "#", "frr version ")
 _ENDS = ("exit", "end", "Building configuration...", "Current configuration:")
 _DEFAULTS = re.compile(r" func-bits 16$")
 _OPENERS = re.compile(
@@ -33,11 +33,13 @@ def blocks(text: str) -> Sections:
     open_blocks: list[tuple[int, str]] = []
     for raw in text.splitlines():
         line = raw.strip()
-        if not line or line.startswith(_COMMENT) or line in _ENDS:
+        if not line or line.startswith(_COMMENT):
             continue
         depth = len(raw) - len(raw.lstrip())
         while open_blocks and open_blocks[-1][0] >= depth:
             open_blocks.pop()
+        if line in _ENDS:
+            continue
         if _OPENERS.match(line):
             open_blocks.append((depth, line))
         section = " / ".join(name for _, name in open_blocks) or "system"
@@ -93,7 +95,9 @@ def _cut(line: str) -> tuple[str, str]:
         item, _, value = line.partition(" handle ")
         return item, f"handle {value}"
     words = line.split(" ")
-    count = _BATCH_WORDS.get(words[0], len(words))
+    count = (
+        words.index("htb") if line.startswith("class ") and "htb" in words else _BATCH_WORDS.get(words[0], len(words))
+    )
     return " ".join(words[:count]), " ".join(words[count:])
 
 
@@ -112,9 +116,9 @@ def _put(found: Sections, section: str, item: str, value: str) -> None:
 
 
 def netlink(text: str) -> Sections:
-    """Read descriptions of netlink messages, one a line."""
+    """Read descriptions of netlink messages, one a line, each named by its destination."""
     found: Sections = {}
     for line in _statements(text):
-        destination, _, rest = line.partition('"dst_len"')
-        _put(found, "netlink", destination.rpartition('"RTA_DST": ')[2].strip(' ",'), rest)
+        destination = line.partition('"RTA_DST": "')[2].partition('"')[0]
+        _put(found, "netlink", destination, line)
     return found

@@ -1,7 +1,7 @@
 """Routes as a running system shows them: `ip -6 -j route`, FRR's `show ipv6 route json` and `.. srv6 sid json`.
 
 FRR's forms were taken from 10.3 and 10.7.1: routes are lists by prefix, their next hops have `seg6local` with an action
-(`End` in 10.3, `uN` and `uA` in 10.7); SIDs are by address without a length, with an object as `context` (10.7; 10.3
+(`End` in 10.3, `uN` and `uA` in 10.7), and no lengths where the kernel was told by another; SIDs are by address without a length, with an object as `context` (10.7; 10.3
 has no such command).
 """
 
@@ -97,7 +97,7 @@ def _of_sid(sid: dict[str, Any]) -> Row:
 
 def _of_route(route: dict[str, Any]) -> Row:
     hops = [hop for hop in route.get("nexthops", []) if isinstance(hop, dict)]
-    if route.get("protocol") != "static" or len(hops) != 1:
+    if route.get("protocol") not in ("static", "kernel") or len(hops) != 1:
         return {"action": f"{route.get('protocol')}, {len(hops)} next hops"}
     (hop,) = hops
     if not (route.get("installed") and hop.get("active")):
@@ -110,7 +110,8 @@ def _of_route(route: dict[str, Any]) -> Row:
         return {"action": "route", **interface, "via": str(hop.get("ip", ""))}
     lengths = local.get("sidStructure", {})
     taken = int(lengths.get("nodeLen", 0)) + int(lengths.get("funcLen", 0))
-    if (lengths.get("blockLen"), taken) != (BLOCK_BITS, USID_BITS):
+    unread = route.get("protocol") == "kernel" and not taken  # FRR does not take the lengths from the kernel
+    if not unread and (lengths.get("blockLen"), taken) != (BLOCK_BITS, USID_BITS):
         return {"action": f"seg6local {local.get('action')} {lengths.get('blockLen')}+{taken}"}
     action = _FRR_ACTIONS.get(str(local.get("action")), str(local.get("action")))
     return {"action": action, "on": interface["interface"]} if action == "un" else {"action": action, **interface}

@@ -11,7 +11,7 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.export.sonic import port_name
 from openmrc.fabric.export.view import SwitchView
 from openmrc.fabric.readback.dump import Matters, Row, Sections
-from openmrc.fabric.readback.forwarding import Forwarding, Installing, in_blocks, mtu_too_small, network_of
+from openmrc.fabric.readback.forwarding import Forwarding, Installing, in_blocks, mtu_too_small
 from openmrc.fabric.tables import Action
 
 _LINK = ("lanes", "speed", "fec", "admin_status")
@@ -125,7 +125,7 @@ def _locator(locator: Row | None, prefix: str, action: str) -> str:
     lengths = tuple(locator.get(key) for key in ("block_len", "node_len", "func_len", "arg_len"))
     if lengths != ("32", "16", "16", "0"):
         return f"its locator has lengths {lengths}"
-    if action == "uN" and network_of(f"{locator.get('prefix')}/48") != network_of(prefix):
+    if action == "uN" and f"{locator.get('prefix')}/48" != prefix:
         return f"it is not in its locator {locator.get('prefix')}"
     return "" if action in ("uN", "uA") else f"action {action}"
 

@@ -15,7 +15,6 @@ from openmrc.fabric.export.view import PortName, SwitchView, linux_port
 from openmrc.fabric.readback.dump import Matters, Sections
 from openmrc.fabric.readback.forwarding import Forwarding, Installing, in_blocks, mtu_too_small
 from openmrc.fabric.tables import Action
-from openmrc.fabric.usid import prefix_text
 
 _FRR_SIDS, _FRR_LOCATORS = "segment-routing / srv6 / static-sids", "segment-routing / srv6 / locators"
 _EOS_LOCATORS = "router srv6 / vrf default"
@@ -228,4 +227,4 @@ def _eos_locator(installing: Installing, block: str, value: str, why: str) -> No
     if match is None or len(parts) != 2:
         installing.found.dead.append(f"locator {value}")
         return
-    installing.own(prefix_text(int(parts[0], 16) << 16 | int(parts[1], 16), int(match.group(1), 16)), why)
+    installing.own(f"{block}:{int(match.group(1), 16):x}::/48", why)
