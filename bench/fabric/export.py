@@ -1,6 +1,6 @@
 """How long does it take to write every switch's configuration of 131,072 NICs on 8 planes, 6,144 switches?
 
-    python bench/fabric/export.py [TARGET ...]      # sonic frr cumulus linux eos hosts; all unless said (mark: 20 s each)
+    python bench/fabric/export.py [TARGET ...]   # sonic frr cumulus linux eos hosts; all unless said (mark: 20 s each)
 
 From the YAML file to the last file of a folder, which is removed again. A table goes to stdout, progress to stderr.
 """

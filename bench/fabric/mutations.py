@@ -3,9 +3,9 @@
     python bench/fabric/mutations.py [--count 1000] [--seed 1]     exit 1 when one is missed
 
 A damage takes a file of a small fabric's export to SONiC, FRR, Cumulus, Linux or EOS and removes a statement, changes a
-digit or a word of it, gives it to another statement, or empties a block. `mrc fabric diff` must name the switch and nothing else,
-and so must `mrc fabric verify --from`; a file that is no longer readable must be named by its path. `proof` counts the
-damages that also cost deliveries; the others are of settings (classes, descriptions, NTP ..).
+digit or a word of it, overwrites it with another statement, or removes several lines. `mrc fabric diff` must name the
+switch and nothing else, and so must `mrc fabric verify --from`; a file that is no longer readable must be named by its
+path. `proof broken` counts the damages that also cost deliveries; the others are of settings (classes, NTP ..).
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ FABRICS = (
     "name: two-tier\nhosts: {count: 12}\nplanes:\n  - {count: 2, host_gbps: 100, t0: {down: 4, up: 4}, t1: {}}\n",
     "name: bundles\nhosts: {count: 11}\nplanes:\n  - {host_gbps: 100, t0: {down: 4, up: 6, bundle: 2}, t1: {}}\n",
     "name: mixed\nhosts: {count: 8}\nplanes:\n  - {host_gbps: 200, t0: {down: 4, up: 2, up_gbps: 400}, t1: {}}\n",
-    "name: shifting\nhosts: {count: 9}\nplanes:\n  - {host_gbps: 100, t0: {down: 3, up: 2}, t1: {}}\nusid: {downlink: ua}\n",
+    "name: shifting\nhosts: {count: 9}\nplanes:\n  - {host_gbps: 100, t0: {down: 3, up: 2}, t1: {}}\n"
+    "usid: {downlink: ua}\n",
 )
 OPTIONS = Options(ntp=("10.0.0.1",), management="10.91.0.0/16", frr="10.7")
 
@@ -64,7 +65,11 @@ def damaged(lines: list[str], chance: random.Random) -> tuple[str, list[str]]:
 def is_statement(line: str) -> bool:
     """Tell whether a line says anything: comments, ends of blocks and the last command of NVUE do not."""
     line = line.strip()
-    return bool(line) and not line.startswith(("#", "!", "nv config", "frr version ")) and line not in ("exit", "end", "{", "}", "},")
+    return (
+        bool(line)
+        and not line.startswith(("#", "!", "nv config", "frr version "))
+        and line not in ("exit", "end", "{", "}", "},")
+    )
 
 
 def same(before: list[str], after: list[str]) -> bool:
@@ -79,7 +84,7 @@ def installed(plan: UsidPlan, folder: Path) -> tuple[list[Installed], bool]:
 
 
 def attempt(plan: UsidPlan, folder: Path, chance: random.Random) -> tuple[str, str, bool]:
-    """Damage one file and restore it; return what was done, how it was missed (empty: it was not), whether paths broke."""
+    """Damage one file and restore it; return what was done, how it was missed, if it was, and whether paths broke."""
     path = chance.choice(sorted(folder.iterdir()))
     text = path.read_text()
     while True:

@@ -31,7 +31,7 @@ def compare(
     found = formats.format_of(target)
     seen = view(plan, switch, options)
     difference = Difference(seen.name)
-    if formats.is_running(dump) or target == "linux" and dump.lstrip().startswith(("[", "{")):
+    if formats.is_running(dump) or (target == "linux" and dump.lstrip().startswith(("[", "{"))):
         formats.compare_running(difference, seen, target, formats.read_running(target, dump, source), next_hop)
         return difference
     ending = next(iter(TARGETS[target].emit(seen)))  # the configuration comes first

@@ -148,6 +148,6 @@ def warnings(switch: SwitchView) -> list[str]:
     ]
     if switch.options.trimming:
         told.append(
-            "trimming is left out: its commands are not public; 7060X6 trims from 4.35.1F on by an ingress traffic policy"
+            "trimming is left out: its commands are not public; 7060X6 trims by an ingress traffic policy (4.35.1F)"
         )
     return told

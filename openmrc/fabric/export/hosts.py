@@ -1,7 +1,7 @@
 """Hosts: everything a machine needs to send on every plane.
 
-  .netplan.yaml          MACs, MTU, addresses and routes (netplan reference: ethernets, `macaddress`, `link-local`, routes
-                         with `on-link`), or the same for systemd-networkd:
+  .netplan.yaml          MACs, MTU, addresses and routes (netplan reference: ethernets, `macaddress`, `link-local`,
+                         routes with `on-link`), or the same for systemd-networkd:
   .PORT.link, .PORT.network
                          systemd.link(5), systemd.network(5); networkd sends LLDP too, which the check of cables reads
   .sysctl                ip-sysctl and seg6-sysctl of the kernel's documentation
@@ -16,11 +16,11 @@ end (RFC 6040) may lose the DSCP mark of the outer header: endpoints that read m
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
-import yaml
+import msgspec
 
 from openmrc.fabric.export.addresses import link_local, mac
 from openmrc.fabric.export.classes import CONTROL
@@ -45,25 +45,46 @@ _TARGET_SHARE = 0.5  # of the fabric's queues, so that congestion control keeps 
 
 def emit_all(plan: UsidPlan, options: Options, hosts: Sequence[int] | None = None) -> Iterator[tuple[str, str]]:
     """Yield (file name, text) of all hosts, or of some."""
-    topology = plan.topology
-    for host in hosts if hosts is not None else range(topology.nics // topology.nics_per_host):
-        for ending, text in emit(plan, host, options).items():
-            yield f"h{host}.{ending}", text
+    for host in hosts if hosts is not None else every(plan):
+        yield from files_of(plan, host, options)
+
+
+def every(plan: UsidPlan) -> range:
+    """Return the numbers of all hosts."""
+    return range(plan.topology.nics // plan.topology.nics_per_host)
+
+
+def files_of(plan: UsidPlan, host: int, options: Options) -> Iterator[tuple[str, str]]:
+    """Yield (file name, text) of one host."""
+    for ending, text in emit(plan, host, options).items():
+        yield f"h{host}.{ending}", text
+
+
+class _Port(NamedTuple):
+    """Hold what there is to write of one port of a NIC."""
+
+    nic: int
+    plane: int
+    interface: str
+    mac: str
+    link_local: str
+    address: str
+    identity: str
+    block: str
+    t0: int
+    t0_port: int
+    gateway: str
 
 
 def emit(plan: UsidPlan, host: int, options: Options) -> dict[str, str]:
     """Return the files of one host, by ending."""
     topology = plan.topology
     nics = range(host * topology.nics_per_host, (host + 1) * topology.nics_per_host)
-    ports = [(nic, plane) for nic in nics for plane in range(len(plan.planes))]
-    files = (
-        _netplan(plan, host, ports, options)
-        if options.host_format == "netplan"
-        else _networkd(plan, host, ports, options)
-    )
+    ports = [_port(plan, host, nic, plane, options) for nic in nics for plane in range(len(plan.planes))]
+    files = _netplan(ports, options) if options.host_format == "netplan" else _networkd(ports, options)
     files["sysctl"] = "\n".join(_SYSCTLS) + "\n"
-    files["tc"] = _queues([_port(plan, host, nic, plane, options) for nic, plane in ports])
-    files["map.json"] = _json(_map(plan, host, list(nics), options))
+    files["tc"] = _queues(tuple(port.interface for port in ports))
+    files["map.json"] = _json(_map(plan, host, nics, ports))
     if topology.nics <= MOST_PAIRED:
         for nic in nics:
             files[f"{nic - nics[0]}.nic.json"] = _json(endpoint(plan, nic, options))
@@ -71,60 +92,52 @@ def emit(plan: UsidPlan, host: int, options: Options) -> dict[str, str]:
     return files
 
 
+def _port(plan: UsidPlan, host: int, nic: int, plane: int, options: Options) -> _Port:
+    topology, sids = plan.topology, plan.planes[plane]
+    t0 = sids.shape.first_t0 + sids.shape.t0_of(nic)
+    return _Port(
+        nic, plane, options.interface_of(host, nic - host * topology.nics_per_host, plane), mac(topology, plane, nic),
+        link_local(topology, plane, nic), plan.nic_address(plane, nic), plan.identity(plane, nic), block_text(sids.block),
+        t0, sids.shape.t0_port_of(nic), link_local(topology, plane, t0),
+    )  # fmt: skip
+
+
 def _json(what: Any) -> str:
-    return json.dumps(what, indent=2) + "\n"
+    return msgspec.json.format(msgspec.json.encode(what), indent=2).decode() + "\n"
 
 
-def _port(plan: UsidPlan, host: int, nic: int, plane: int, options: Options) -> str:
-    return options.interface_of(host, nic - host * plan.topology.nics_per_host, plane)
+def _netplan(ports: list[_Port], options: Options) -> dict[str, str]:
+    """Write YAML by hand: a library takes minutes for a large fabric."""
+    lines = ["network:", "  version: 2", "  renderer: networkd", "  ethernets:", "    lo:", "      addresses:"]
+    lines += [f"      - {address}/128" for port in ports for address in (port.address, port.identity)]
+    for port in ports:
+        lines += [
+            f'    {port.interface}:\n      macaddress: "{port.mac}"\n      mtu: {options.mtu}',
+            "      dhcp4: false\n      dhcp6: false\n      accept-ra: false\n      link-local: []",
+            f"      addresses:\n      - {port.link_local}/64\n      routes:",
+            f"      - to: {port.block}\n        via: {port.gateway}\n        on-link: true",
+        ]
+    return {"netplan.yaml": "\n".join(lines) + "\n"}
 
 
-def _gateway(plan: UsidPlan, nic: int, plane: int) -> str:
-    shape = plan.planes[plane].shape
-    return link_local(plan.topology, plane, shape.first_t0 + shape.t0_of(nic))
-
-
-def _own(plan: UsidPlan, nic: int, plane: int) -> list[str]:
-    return [f"{plan.nic_address(plane, nic)}/128", f"{plan.identity(plane, nic)}/128"]
-
-
-def _netplan(plan: UsidPlan, host: int, ports: list[tuple[int, int]], options: Options) -> dict[str, str]:
-    ethernets: dict[str, Any] = {"lo": {"addresses": [each for port in ports for each in _own(plan, *port)]}}
-    for nic, plane in ports:
-        ethernets[_port(plan, host, nic, plane, options)] = {
-            "macaddress": mac(plan.topology, plane, nic),
-            "mtu": options.mtu,
-            "dhcp4": False,
-            "dhcp6": False,
-            "accept-ra": False,
-            "link-local": [],
-            "addresses": [f"{link_local(plan.topology, plane, nic)}/64"],
-            "routes": [
-                {"to": block_text(plan.planes[plane].block), "via": _gateway(plan, nic, plane), "on-link": True}
-            ],
-        }
-    network = {"network": {"version": 2, "renderer": "networkd", "ethernets": ethernets}}
-    return {"netplan.yaml": yaml.safe_dump(network, sort_keys=False, width=120)}
-
-
-def _networkd(plan: UsidPlan, host: int, ports: list[tuple[int, int]], options: Options) -> dict[str, str]:
-    files = {"lo.network": "[Match]\nName=lo\n\n[Network]\nKeepConfiguration=yes\n"}
-    for nic, plane in ports:
-        files["lo.network"] += "".join(f"Address={each}\n" for each in _own(plan, nic, plane))
-        device = _port(plan, host, nic, plane, options)
-        files[f"{device}.link"] = (
-            f"[Match]\nOriginalName={device}\n\n"
-            f"[Link]\nMACAddress={mac(plan.topology, plane, nic)}\nMTUBytes={options.mtu}\n"
+def _networkd(ports: list[_Port], options: Options) -> dict[str, str]:
+    own = "".join(f"Address={address}/128\n" for port in ports for address in (port.address, port.identity))
+    files = {"lo.network": f"[Match]\nName=lo\n\n[Network]\nKeepConfiguration=yes\n{own}"}
+    for port in ports:
+        files[f"{port.interface}.link"] = (
+            f"[Match]\nOriginalName={port.interface}\n\n[Link]\nMACAddress={port.mac}\nMTUBytes={options.mtu}\n"
         )
-        files[f"{device}.network"] = (
-            f"[Match]\nName={device}\n\n[Network]\nLinkLocalAddressing=no\nIPv6AcceptRA=no\nDHCP=no\nLLDP=yes\nEmitLLDP=yes\n\n"
-            f"[Address]\nAddress={link_local(plan.topology, plane, nic)}/64\nDuplicateAddressDetection=none\n\n"
-            f"[Route]\nDestination={block_text(plan.planes[plane].block)}\nGateway={_gateway(plan, nic, plane)}\nGatewayOnLink=yes\n"
+        files[f"{port.interface}.network"] = (
+            f"[Match]\nName={port.interface}\n\n"
+            "[Network]\nLinkLocalAddressing=no\nIPv6AcceptRA=no\nDHCP=no\nLLDP=yes\nEmitLLDP=yes\n\n"
+            f"[Address]\nAddress={port.link_local}/64\nDuplicateAddressDetection=none\n\n"
+            f"[Route]\nDestination={port.block}\nGateway={port.gateway}\nGatewayOnLink=yes\n"
         )
     return files
 
 
-def _queues(devices: list[str]) -> str:
+@lru_cache(maxsize=4)  # most machines call their ports alike
+def _queues(devices: tuple[str, ...]) -> str:
     lines = []
     for device in devices:
         lines.append(f"qdisc add dev {device} root handle 1: prio bands 2 priomap {' '.join(['1'] * 16)}")
@@ -132,39 +145,28 @@ def _queues(devices: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _map(plan: UsidPlan, host: int, nics: list[int], options: Options) -> dict[str, Any]:
-    topology = plan.topology
+def _map(plan: UsidPlan, host: int, nics: range, ports: list[_Port]) -> dict[str, Any]:
+    name, gpus = plan.topology.name, plan.topology.gpus_per_nic
     return {
         "host": f"h{host}",
-        "gpus": [
-            {"gpu": gpu, "nic": topology.name(nics[0] + gpu // topology.gpus_per_nic)}
-            for gpu in range(len(nics) * topology.gpus_per_nic)
+        "gpus": [{"gpu": gpu, "nic": name(nics[gpu // gpus])} for gpu in range(len(nics) * gpus)],
+        "nics": [
+            {"nic": name(nic), "planes": [_place(plan, port) for port in ports if port.nic == nic]} for nic in nics
         ],
-        "nics": [{"nic": topology.name(nic), "planes": [_plane_of(plan, host, nic, plane, options) for plane in range(len(plan.planes))]} for nic in nics],
-    }  # fmt: skip
-
-
-def _plane_of(plan: UsidPlan, host: int, nic: int, plane: int, options: Options) -> dict[str, Any]:
-    shape = plan.planes[plane].shape
-    return {
-        "plane": plane,
-        "interface": _port(plan, host, nic, plane, options),
-        "mac": mac(plan.topology, plane, nic),
-        "address": plan.nic_address(plane, nic),
-        "identity": plan.identity(plane, nic),
-        "t0": plan.topology.name(shape.first_t0 + shape.t0_of(nic)),
-        "t0_port": shape.t0_port_of(nic),
     }
+
+
+def _place(plan: UsidPlan, port: _Port) -> dict[str, Any]:
+    named = ("plane", "interface", "mac", "address", "identity")
+    return {**{key: getattr(port, key) for key in named}, "t0": plan.topology.name(port.t0), "t0_port": port.t0_port}
 
 
 def endpoint(plan: UsidPlan, nic: int, options: Options) -> dict[str, Any]:
     """Return what an endpoint must know of its NIC, as `openmrc.apps.nic_file.NicFile` reads it."""
     topology, planes = plan.topology, range(len(plan.planes))
     rates = [round(plane.host_gbps * 1e9) for plane in topology.fabric.planes_one_by_one()]
-    slowest, buffer = (
-        min(rates),
-        min(int(topology.link_buffer[topology.link_buffer > 0].min(initial=DEFAULT_BUFFER)), DEFAULT_BUFFER),
-    )
+    slowest, buffers = min(rates), topology.link_buffer[topology.link_buffer > 0]
+    buffer = min(int(buffers.min(initial=DEFAULT_BUFFER)), DEFAULT_BUFFER)
     return {
         "name": topology.name(nic),
         "planes": [plan.nic_address(plane, nic) for plane in planes],
@@ -190,9 +192,7 @@ def warnings(plan: UsidPlan, options: Options) -> list[str]:
     """Say what is left to do."""
     told = [f"ports are called as --interface says ({options.interface}); give the names that your machines have"]
     if plan.topology.nics > MOST_PAIRED:
-        told.append(
-            f"no MRC_NIC files: each would name {plan.topology.nics - 1} other NICs; they are written up to {MOST_PAIRED}"
-        )
+        told.append(f"no MRC_NIC files: each would name {plan.topology.nics - 1} NICs; written up to {MOST_PAIRED}")
     if not all(sids.is_unique for sids in plan.planes):
         told.append("paths leave no room for what tells NICs apart: several NICs answer to one outer address")
     return told

@@ -47,16 +47,17 @@ class Options:
             _address("--ntp", server)
         if self.management:
             self._network()
-        self.interface_of(0, 0, 0)
+        self._check_interface()
 
     def interface_of(self, host: int, nic: int, plane: int) -> str:
         """Return the name of a host's port; `nic` counts within the host."""
+        return self.interface.format(host=host, nic=nic, plane=plane)
+
+    def _check_interface(self) -> None:
         fields = {name for _, name, _, _ in string.Formatter().parse(self.interface) if name is not None}
         if not fields <= {"host", "nic", "plane"} or not {"nic", "plane"} & fields:
-            raise ConfigError(
-                f"interface name {self.interface!r}: write {{nic}} and {{plane}}, such as enp{{nic}}s0f{{plane}}"
-            )
-        return self.interface.format(host=host, nic=nic, plane=plane)
+            example = "enp{nic}s0f{plane}"
+            raise ConfigError(f"interface name {self.interface!r}: write {{nic}} and {{plane}}, such as {example}")
 
     def management_address(self, index: int) -> tuple[str, str]:
         """Return (address with length, gateway) of the n-th machine."""

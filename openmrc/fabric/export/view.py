@@ -20,7 +20,6 @@ from openmrc.fabric.tables import Action, Tables, build_tables, switch_tables
 from openmrc.fabric.topology import LinkTier, Topology
 from openmrc.fabric.usid import UsidPlan, prefix_text
 
-
 _FEW = 8  # switches whose tables are faster built one by one
 
 
@@ -196,7 +195,7 @@ class Views:
         self.plan, self.options = plan, options
         self.texts = NodeTexts(plan)
         tables = build_tables(plan)
-        self._sorted = tables.rows(np.lexsort((tables.usid, tables.switch)))
+        self._sorted = tables.rows(np.argsort(tables.switch.astype(np.int64) << 16 | tables.usid, kind="stable"))
         nodes = np.arange(plan.topology.nodes + 1, dtype=np.int32)
         self._first = np.searchsorted(self._sorted.switch, nodes)
         plan.topology.outgoing()

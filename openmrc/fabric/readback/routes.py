@@ -1,8 +1,8 @@
 """Routes as a running system shows them: `ip -6 -j route`, FRR's `show ipv6 route json` and `.. srv6 sid json`.
 
-FRR's forms were taken from 10.3 and 10.7.1: routes are lists by prefix, their next hops have `seg6local` with an action
-(`End` in 10.3, `uN` and `uA` in 10.7), and no lengths where the kernel was told by another; SIDs are by address without a length, with an object as `context` (10.7; 10.3
-has no such command).
+FRR's forms were taken from 10.3 and 10.7.1. Routes are lists by prefix; their next hops have `seg6local` with an action
+(`End` in 10.3, `uN` and `uA` in 10.7), and no lengths where another told the kernel. SIDs are by address without a
+length, with an object as `context` (10.7; 10.3 has no such command).
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ def cumulus(switch: SwitchView, port_name: PortName, sections: Sections) -> Forw
     """Return what NVUE commands install."""
     installing = Installing(switch, port_name)
     _nvue_ports(installing, switch, sections)
-    router = {item: values for item, values in sections.get("router", {}).items()}
+    router = sections.get("router", {})
     disabled = "" if router.get("router segment-routing srv6 state") == ("enabled",) else "segment routing is disabled"
     for item, values in router.items():
         if match := re.match(r"router segment-routing static srv6-sid (\S+) behavior$", item):
@@ -198,7 +198,7 @@ def eos(switch: SwitchView, port_name: PortName, sections: Sections) -> Forwardi
     installing = Installing(switch, port_name)
     for name, number in installing.ports.items():
         section, slot = f"interface {name}", switch.layout.by_number[number].slot
-        here = {item: value for item, value in _values(sections, section)}
+        here = dict(_values(sections, section))
         wanted = {"shutdown": "no", "switchport": "no", "speed": f"{slot.speed}g-{slot.lanes}", "ipv6 enable": ""}
         if slot.fec:
             wanted["error-correction encoding"] = "reed-solomon"
