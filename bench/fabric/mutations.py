@@ -132,9 +132,8 @@ def main() -> int:
                 missed.append(f"{name}: {what}: {how}")
     for what, times in sorted(done.items()):
         print(f"{what:30} {times:5}")
-    print(
-        f"damages {asked.count}, named {asked.count - len(missed)}, proof broken {broke}, {time.perf_counter() - begun:.1f} s"
-    )
+    named, took = asked.count - len(missed), time.perf_counter() - begun
+    print(f"damages {asked.count}, named {named}, proof broken {broke}, {took:.1f} s")
     print("\n".join(missed[:20]))
     return 1 if missed else 0
 

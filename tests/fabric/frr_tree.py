@@ -33,11 +33,12 @@ def _fetch(suite: str, top: Path) -> None:
         (top / folder).mkdir(parents=True, exist_ok=True)
     (top / "status").touch()
     (top / "etc" / "sources.list").write_text(f"deb [signed-by={KEYRING}] {_archive()} {suite} main\n")
-    apt = [
-        "apt-get", "-qq", "-o", f"Dir::State={top}/state", "-o", f"Dir::State::status={top}/status", "-o", f"Dir::Cache={top}/cache",
-        "-o", f"Dir::Etc::sourcelist={top}/etc/sources.list", "-o", "Dir::Etc::sourceparts=-", "-o", "APT::Sandbox::User=root",
-        "-o", "Acquire::Languages=none",
-    ]  # fmt: skip
+    settings = (
+        f"Dir::State={top}/state", f"Dir::State::status={top}/status", f"Dir::Cache={top}/cache",
+        f"Dir::Etc::sourcelist={top}/etc/sources.list", "Dir::Etc::sourceparts=-", "APT::Sandbox::User=root",
+        "Acquire::Languages=none",
+    )  # fmt: skip
+    apt = ["apt-get", "-qq", *(word for setting in settings for word in ("-o", setting))]
     for words in (["update"], ["install", "-y", "--download-only", "--no-install-recommends", "frr"]):
         done = subprocess.run([*apt, *words], capture_output=True, text=True, timeout=240, check=False)
         if done.returncode:

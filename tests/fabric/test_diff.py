@@ -147,7 +147,7 @@ def test_config_db_in_other_words_is_the_same() -> None:
     assert against("sonic", json.dumps(tables, indent=4)).clean
 
 
-# Taken from FRR 10.3 (Debian trixie) and 10.7.1 (sid), shortened: `show ipv6 route json`, `show segment-routing srv6 sid json`
+# From FRR 10.3 (Debian trixie) and 10.7.1 (sid), shortened: `show ipv6 route json`, `show segment-routing srv6 sid json`
 def frr_route(prefix: str, hop: Tables, protocol: str = "static") -> Tables:
     shown = {
         "prefix": prefix,
@@ -287,7 +287,7 @@ def test_a_dump_that_cannot_be_read_is_refused(target: str, dump: str, said: str
 
 
 def test_a_folder_that_has_no_dumps_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no file of a switch of this fabric; expected such as p0-t0-00.json"):
+    with pytest.raises(ConfigError, match=r"no file of a switch of this fabric; expected such as p0-t0-00\.json"):
         list(compare_folder(MADE, tmp_path, Options()))
     with pytest.raises(ConfigError, match="not a folder"):
         list(compare_folder(MADE, tmp_path / "none", Options()))

@@ -18,11 +18,11 @@ import yaml
 from openmrc.errors import ConfigError
 from openmrc.fabric.description import load
 from openmrc.fabric.diff import compare
-from openmrc.fabric.export.targets import TARGETS, export, warnings
 from openmrc.fabric.export.addresses import link_local, mac
 from openmrc.fabric.export.bulk import write_all
 from openmrc.fabric.export.cages import Cages
 from openmrc.fabric.export.options import Options
+from openmrc.fabric.export.targets import TARGETS, export, warnings
 from openmrc.fabric.export.view import view
 from openmrc.fabric.tables import Action
 from openmrc.fabric.topology import build

@@ -1,4 +1,4 @@
-"""FRR itself, of two newer Debian suites: it takes the exported file, installs it, traffic flows, and `diff` reads it back."""
+"""FRR itself, of two newer Debian suites: it installs the exported file, traffic flows, and `diff` reads it back."""
 
 import shutil
 import subprocess

@@ -1,14 +1,17 @@
 """CONFIG_DB against the fields that SONiC's YANG models publish.
 
-No package carries the models, so this is a schema of ours: fields, values and references as in sonic-net/sonic-buildimage,
-`src/sonic-yang-models/yang-models` (master in 2026): sonic-port, sonic-interface, sonic-srv6, sonic-static-route, sonic-queue,
-sonic-scheduler, sonic-wred-profile, sonic-port-qos-map, sonic-buffer-*, sonic-trimming, sonic-device_metadata. `uA` with its
-`interface` and `adj` is of a later revision of sonic-srv6 than the first.
+No package carries the models, so this is a schema of ours: fields, values and references as in
+sonic-net/sonic-buildimage, `src/sonic-yang-models/yang-models` (master in 2026): sonic-port, sonic-interface,
+sonic-srv6, sonic-static-route, sonic-queue, sonic-scheduler, sonic-wred-profile, sonic-port-qos-map, sonic-buffer-*,
+sonic-trimming, sonic-device_metadata. `uA` with its `interface` and `adj` is of a later revision of sonic-srv6 than
+the first.
 """
 
 import ipaddress
 import json
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
@@ -29,7 +32,7 @@ class Table(NamedTuple):
     key: tuple[str, ...]
     fields: dict[str, str]
     mandatory: tuple[str, ...] = ()
-    refers: dict[str, str] = {}  # noqa: RUF012; field, or place in the key, -> table whose keys it has to be among
+    refers: Mapping[str, str] = MappingProxyType({})  # field, or place in the key -> table that has to know it
 
 
 PORT, NUMBER, DSCP = r"Ethernet\d+", r"\d+", r"([0-9]|[1-5][0-9]|6[0-3])"
@@ -37,7 +40,10 @@ MAC, IPV6 = r"([0-9a-f]{2}:){5}[0-9a-f]{2}", r"[0-9a-f:]+"
 MODELS = {
     "DEVICE_METADATA": Table(
         ("localhost",),
-        {"hostname": r"[a-z0-9-]{1,63}", "mac": MAC, "type": "LeafRouter|SpineRouter", "hwsku": ".{1,255}", "platform": ".{1,255}"},
+        {
+            "hostname": r"[a-z0-9-]{1,63}", "mac": MAC, "type": "LeafRouter|SpineRouter", "hwsku": ".{1,255}",
+            "platform": ".{1,255}",
+        },
     ),
     "FEATURE": Table(("bgp|lldp",), {"state": "enabled"}),
     "NTP_SERVER": Table((r"[0-9a-f.:]+",), {"resolve_as": r"[0-9a-f.:]+"}),
@@ -56,12 +62,18 @@ MODELS = {
     "NEIGH": Table((PORT, IPV6), {"neigh": MAC, "family": "IPv6"}, ("neigh",), {"0": "PORT"}),
     "SRV6_MY_LOCATORS": Table(
         ("[A-Za-z0-9]+",),
-        {"prefix": IPV6, "block_len": NUMBER, "node_len": NUMBER, "func_len": NUMBER, "arg_len": NUMBER, "vrf": "default"},
+        {
+            "prefix": IPV6, "block_len": NUMBER, "node_len": NUMBER, "func_len": NUMBER, "arg_len": NUMBER,
+            "vrf": "default",
+        },
         ("prefix",),
     ),
     "SRV6_MY_SIDS": Table(
         ("[A-Za-z0-9]+", r"[0-9a-f:]+/48"),
-        {"action": "uN|uA|uDT46", "decap_vrf": "default", "decap_dscp_mode": "uniform|pipe", "interface": PORT, "adj": IPV6},
+        {
+            "action": "uN|uA|uDT46", "decap_vrf": "default", "decap_dscp_mode": "uniform|pipe", "interface": PORT,
+            "adj": IPV6,
+        },
         ("action", "decap_dscp_mode"),
         {"0": "SRV6_MY_LOCATORS", "interface": "PORT"},
     ),
@@ -76,14 +88,17 @@ MODELS = {
     "TC_TO_DSCP_MAP": Table((r"\w{1,32}",), {"[0-7]": DSCP}),
     "PORT_QOS_MAP": Table(
         (PORT,), {"dscp_to_tc_map": ".+", "tc_to_queue_map": ".+", "tc_to_dscp_map": ".+"}, (),
-        {"0": "PORT", "dscp_to_tc_map": "DSCP_TO_TC_MAP", "tc_to_queue_map": "TC_TO_QUEUE_MAP", "tc_to_dscp_map": "TC_TO_DSCP_MAP"},
+        {
+            "0": "PORT", "dscp_to_tc_map": "DSCP_TO_TC_MAP", "tc_to_queue_map": "TC_TO_QUEUE_MAP",
+            "tc_to_dscp_map": "TC_TO_DSCP_MAP",
+        },
     ),
     "SCHEDULER": Table((".+",), {"type": "DWRR|WRR|STRICT", "weight": r"[1-9]\d?|100"}),
     "WRED_PROFILE": Table(
         (r"[a-zA-Z0-9][-a-zA-Z0-9_]{0,31}",),
         {
-            "ecn": "ecn_all", "wred_green_enable": "true|false", "green_min_threshold": NUMBER, "green_max_threshold": NUMBER,
-            "green_drop_probability": r"\d{1,2}|100",
+            "ecn": "ecn_all", "wred_green_enable": "true|false", "green_min_threshold": NUMBER,
+            "green_max_threshold": NUMBER, "green_drop_probability": r"\d{1,2}|100",
         },
     ),
     "QUEUE": Table(
@@ -97,7 +112,8 @@ MODELS = {
     ),
     "BUFFER_QUEUE": Table((PORT, "[0-7]"), {"profile": ".+"}, ("profile",), {"0": "PORT", "profile": "BUFFER_PROFILE"}),
     "SWITCH_TRIMMING": Table(
-        ("GLOBAL",), {"size": NUMBER, "dscp_value": f"{DSCP}|from-tc", "tc_value": "[0-7]", "queue_index": "[0-7]|dynamic"}
+        ("GLOBAL",),
+        {"size": NUMBER, "dscp_value": f"{DSCP}|from-tc", "tc_value": "[0-7]", "queue_index": "[0-7]|dynamic"},
     ),
 }  # fmt: skip
 
@@ -207,7 +223,8 @@ def test_ports_of_several_speeds_have_cages_lanes_and_fec_of_their_own() -> None
     )
     ports = {name: (row["speed"], row["lanes"], row["fec"]) for name, row in tables["PORT"].items()}
     assert ports == {
-        "Ethernet0": ("200000", "1,2", "rs"), "Ethernet2": ("200000", "3,4", "rs"), "Ethernet4": ("200000", "5,6", "rs"),
-        "Ethernet6": ("200000", "7,8", "rs"), "Ethernet8": ("400000", "9,10,11,12", "rs"), "Ethernet12": ("400000", "13,14,15,16", "rs"),
+        "Ethernet0": ("200000", "1,2", "rs"), "Ethernet2": ("200000", "3,4", "rs"),
+        "Ethernet4": ("200000", "5,6", "rs"), "Ethernet6": ("200000", "7,8", "rs"),
+        "Ethernet8": ("400000", "9,10,11,12", "rs"), "Ethernet12": ("400000", "13,14,15,16", "rs"),
     }  # fmt: skip
     assert tables["BREAKOUT_CFG"] == {"Ethernet0": {"brkout_mode": "4x200G"}, "Ethernet8": {"brkout_mode": "2x400G"}}

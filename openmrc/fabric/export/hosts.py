@@ -97,8 +97,8 @@ def _port(plan: UsidPlan, host: int, nic: int, plane: int, options: Options) -> 
     t0 = sids.shape.first_t0 + sids.shape.t0_of(nic)
     return _Port(
         nic, plane, options.interface_of(host, nic - host * topology.nics_per_host, plane), mac(topology, plane, nic),
-        link_local(topology, plane, nic), plan.nic_address(plane, nic), plan.identity(plane, nic), block_text(sids.block),
-        t0, sids.shape.t0_port_of(nic), link_local(topology, plane, t0),
+        link_local(topology, plane, nic), plan.nic_address(plane, nic), plan.identity(plane, nic),
+        block_text(sids.block), t0, sids.shape.t0_port_of(nic), link_local(topology, plane, t0),
     )  # fmt: skip
 
 
