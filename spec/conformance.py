@@ -101,8 +101,8 @@ def _row(clause: Clause, marks: dict[str, list[str]]) -> str:
     for test in shown_by(clause, marks):
         by_file[test.split("::")[0]] += 1
     shown = ", ".join(f"[{Path(path).stem}](../{path}) {count}" for path, count in sorted(by_file.items()))
-    told = clause.rule if clause.status in ("done", "ours") else f"{clause.rule} *{clause.reason}*"
-    return f"| {told} | {clause.section} | {clause.status} | {where} | {shown} |"
+    summary = clause.rule if clause.status in ("done", "ours") else f"{clause.rule} *{clause.reason}*"
+    return f"| {summary} | {clause.section} | {clause.status} | {where} | {shown} |"
 
 
 def shown_by(clause: Clause, marks: dict[str, list[str]]) -> list[str]:

@@ -28,7 +28,7 @@ MARK = 1.5e6
 
 def joined() -> Engine:
     """Return two endpoints with one queue pair each, connected."""
-    layout = Layout(endpoints=2, ports=PLANES, evs_per_lane=EVS, sends=16)
+    layout = Layout(endpoints=2, ports=PLANES, evs_per_rotation=EVS, sends=16)
     engine = build(layout, Settings(), packets=2)
     for number in range(2):
         node = engine.endpoints[number]
@@ -45,9 +45,9 @@ def joined() -> Engine:
         row.mpr = row.mpr_dest = 8
         row.max_wimm = row.max_wimm_dest = 32
         row.trim_nack_dest = 1
-        for lane in range(PLANES):
+        for rotation in range(PLANES):
             for k in range(EVS):
-                paths.set_ev(engine, node.qp_base, lane, k, lane << 8 | k)
+                paths.set_ev(engine, node.qp_base, rotation, k, rotation << 8 | k)
         paths.begin(engine, 0, node.qp_base, EVS - 8, PLANES)
         for event in (QpEvent.TO_INIT, QpEvent.TO_RTR, QpEvent.TO_RTS):
             lifecycle.move(engine, 0, node.qp_base, event)

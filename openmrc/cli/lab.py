@@ -94,7 +94,7 @@ def exec(
 
 @app.command()
 def fault(
-    words: Annotated[
+    terms: Annotated[
         str | None,
         typer.Argument(help='"down: p0-t1-01", "loss: 1%, on: h3 port 2", "at: 1s, for: 50ms, down: plane 0".'),
     ] = None,
@@ -110,12 +110,12 @@ def fault(
     from openmrc.faults import Schedule
     from openmrc.lab.faults import Breaker
 
-    if words is not None and schedule is not None:
+    if terms is not None and schedule is not None:
         raise ConfigError("fault: give words or --schedule, not both")
-    if words is None and schedule is None and not clear:
+    if terms is None and schedule is None and not clear:
         raise ConfigError('fault: say what, such as "down: p0-t1-01", or --schedule FILE, or --clear')
     breaker = Breaker(_chosen(name))
-    steps = Schedule.read(schedule) if schedule else Schedule.parse(words or "", "fault")
+    steps = Schedule.read(schedule) if schedule else Schedule.parse(terms or "", "fault")
     breaker.check(steps)
     if clear:
         breaker.clear()

@@ -101,7 +101,7 @@ def external(library: str | None, symbol: str, returns: str, *takes: str) -> Cal
     return call
 
 
-def pinning(sample: Any) -> tuple[Callable[[Any, int], None], Callable[[int], Any]]:
+def table_handle(sample: Any) -> tuple[Callable[[Any, int], None], Callable[[int], Any]]:
     """Return kernels `pin(value, address)` and `at(address)` for values of the type of `sample`.
 
     Passing fifty tables from Python takes 8 us. An entry that is called often takes instead the address of

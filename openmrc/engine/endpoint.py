@@ -49,7 +49,7 @@ def receive(engine: Engine, now: int, endpoint: int, packet: int) -> None:
         engine.endpoints[endpoint].wrong_source += 1
         return
     _count_arrival(engine, endpoint, packet)
-    row.heard_lane = arrived.port
+    row.heard_rotation = arrived.port
     row.heard_ports |= 1 << arrived.port
     opcode = arrived.opcode
     if opcode <= Opcode.WRITE_ONLY_IMM:

@@ -111,13 +111,13 @@ def _settle_cumulative(engine: Engine, now: int, qp: int, cack: int) -> None:
     if row.unack_psn > cack:
         return
     while row.unack_psn <= cack:
-        _settle(engine, now, qp, row.unack_psn)
+        _mark_delivered(engine, now, qp, row.unack_psn)
         row.unack_psn += 1
     row.highest_sacked = max(row.highest_sacked, cack)
     row.lost_cursor = max(row.lost_cursor, row.unack_psn)
     row.retries = 0
     if row.unack_psn == row.next_psn:
-        loss.release(engine, qp, row.inflight)  # whatever rounding left
+        loss.remove_in_flight(engine, qp, row.inflight)  # whatever rounding left
 
 
 @kernel
@@ -132,7 +132,7 @@ def _settle_bitmap(engine: Engine, now: int, qp: int, base: int, bitmap: int) ->
                 psn += 8
                 continue
             if bits & 1 == 1 and row.unack_psn <= psn < row.next_psn:
-                _settle(engine, now, qp, psn)
+                _mark_delivered(engine, now, qp, psn)
                 row.highest_sacked = max(row.highest_sacked, psn)
             bits >>= 1
             psn += 1
@@ -143,12 +143,12 @@ def _settle_trigger(engine: Engine, now: int, qp: int, psn: int) -> None:
     """Settle the packet whose arrival made the SACK due: its bit may lie outside the bitmap."""
     row = engine.qps[qp]
     if row.unack_psn <= psn < row.next_psn:
-        _settle(engine, now, qp, psn)
+        _mark_delivered(engine, now, qp, psn)
         row.highest_sacked = max(row.highest_sacked, psn)
 
 
 @kernel
-def _settle(engine: Engine, now: int, qp: int, psn: int) -> None:
+def _mark_delivered(engine: Engine, now: int, qp: int, psn: int) -> None:
     """Note that one packet has arrived."""
     row = engine.qps[qp]
     sent = engine.sent[row.sent_base + (psn & row.sent_mask)]
@@ -157,7 +157,9 @@ def _settle(engine: Engine, now: int, qp: int, psn: int) -> None:
     if sent.state == SentState.LOST:
         row.lost_count -= 1
         row.spurious += 1
-        loss.take(engine, qp, nominal_size(sent.payload))  # given back too early; the responder's count does it again
+        loss.add_in_flight(
+            engine, qp, nominal_size(sent.payload)
+        )  # given back too early; the responder's count does it again
     else:
         paths.on_acked(engine, sent.ev)
     # After a retransmission it is unknown which copy arrived, unless the last one cannot have yet.
@@ -174,7 +176,7 @@ def _newly_received(engine: Engine, qp: int, rcvd_bytes: int) -> int:
     if units <= 0:
         return 0
     row.rcvd_bytes_seen = rcvd_bytes
-    loss.release(engine, qp, units * RCVD_UNIT)
+    loss.remove_in_flight(engine, qp, units * RCVD_UNIT)
     return units * RCVD_UNIT
 
 

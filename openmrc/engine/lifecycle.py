@@ -125,8 +125,8 @@ def _begin_responder(engine: Engine, qp: int) -> None:
     row.received_packets = 0
     row.data_since_reverse = 0
     tracker.clear(engine, qp)
-    for index in range(row.stash_base, row.stash_base + row.stash_mask + 1):
-        engine.stash[index].present = 0
+    for index in range(row.pending_base, row.pending_base + row.pending_mask + 1):
+        engine.pending_immediates[index].present = 0
 
 
 @rare_kernel

@@ -98,11 +98,11 @@ def requeue(engine: Engine, qp: int, psn: int) -> None:
     sent.state = SentState.LOST
     row.lost_count += 1
     row.lost_cursor = min(row.lost_cursor, psn)
-    release(engine, qp, nominal_size(sent.payload))
+    remove_in_flight(engine, qp, nominal_size(sent.payload))
 
 
 @kernel
-def take(engine: Engine, qp: int, size: int) -> None:
+def add_in_flight(engine: Engine, qp: int, size: int) -> None:
     """Count `size` bytes as in flight; `release` is the way back."""
     row = engine.qps[qp]
     row.inflight += size
@@ -110,7 +110,7 @@ def take(engine: Engine, qp: int, size: int) -> None:
 
 
 @kernel
-def release(engine: Engine, qp: int, size: int) -> None:
+def remove_in_flight(engine: Engine, qp: int, size: int) -> None:
     """Take `size` bytes out of flight; the count never goes below zero."""
     row = engine.qps[qp]
     freed = min(size, row.inflight)

@@ -92,7 +92,7 @@ def _credit(engine: Engine, now: int, qp: int, ev: int, path_mark: int) -> None:
     if row.successes < params.probe_successes:
         paths.arm_probe(engine, qp, row.probe_at)
     elif path_mark == PathMark.SKIP_ONCE:
-        paths.happen(engine, now, ev, EvEvent.PROBE_MARKED)
+        paths.transition(engine, now, ev, EvEvent.PROBE_MARKED)
     else:
-        paths.happen(engine, now, ev, EvEvent.PROBES_ANSWERED)
-    paths.wake_lane(engine, now, row.lane)
+        paths.transition(engine, now, ev, EvEvent.PROBES_ANSWERED)
+    paths.wake_rotation(engine, now, row.rotation)

@@ -152,7 +152,7 @@ def _send_new(engine: Engine, now: int, qp: int, free_ports: int, packet: int) -
         row.packets_cut = 0
     row.sent_packets += 1
     row.sent_bytes += payload
-    _fly(engine, now, qp, psn, ev)
+    _record_sent(engine, now, qp, psn, ev)
     _fill(engine, now, qp, psn, packet, 0, _asks_for_ack(engine, qp))
     return True
 
@@ -169,7 +169,7 @@ def _resend(engine: Engine, now: int, qp: int, free_ports: int, packet: int) -> 
     row.lost_cursor = psn + 1
     row.retransmitted += 1
     engine.ports[engine.endpoints[row.endpoint].port_base + engine.evs[ev].port].retransmitted += 1
-    _fly(engine, now, qp, psn, ev)
+    _record_sent(engine, now, qp, psn, ev)
     _fill(engine, now, qp, psn, packet, 1, 1)
     return True
 
@@ -190,7 +190,7 @@ def _solicit(engine: Engine, now: int, qp: int, free_ports: int, packet: int) ->
 
 
 @kernel
-def _fly(engine: Engine, now: int, qp: int, psn: int, ev: int) -> None:
+def _record_sent(engine: Engine, now: int, qp: int, psn: int, ev: int) -> None:
     """Record a transmission and arm what watches over it."""
     row = engine.qps[qp]
     sent = engine.sent[row.sent_base + (psn & row.sent_mask)]
@@ -198,7 +198,7 @@ def _fly(engine: Engine, now: int, qp: int, psn: int, ev: int) -> None:
     sent.ev = ev
     sent.state = SentState.IN_FLIGHT
     sent.transmissions = min(sent.transmissions + 1, 100)
-    loss.take(engine, qp, nominal_size(sent.payload))
+    loss.add_in_flight(engine, qp, nominal_size(sent.payload))
     if row.ack_deadline == NEVER:
         row.ack_deadline = now + row.timeout
         timers.arm(engine, qp, row.ack_deadline)

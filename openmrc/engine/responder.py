@@ -118,7 +118,7 @@ def _on_new(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
             transport_acks.refuse(engine, now, qp, Syndrome.REMOTE_ACCESS_ERROR, Cause.ACCESS_VIOLATION)
             return
     if has_immediate:
-        immediates.stash(engine, qp, packet)
+        immediates.hold(engine, qp, packet)
     row.received_packets += 1
     row.received_bytes += nominal_size(arrived.payload_length)
     row.highest_received = max(row.highest_received, psn)

@@ -189,22 +189,22 @@ class QueuePair:
     trim_nack_dest: Int  # 1: the peer answers trimmed packets
     sq_signal_all: Int
     # Slices
-    lane_base: Int
-    lane_count: Int  # = ports of the endpoint
+    rotation_base: Int
+    rotation_count: Int  # = ports of the endpoint
     ev_base: Int
-    ev_count: Int  # of all lanes
+    ev_count: Int  # of all rotations
     message_base: Int
     message_mask: Int
     sent_base: Int
     sent_mask: Int
     tracker_base: Int  # words of 32 PSNs
     tracker_mask: Int  # PSNs - 1
-    stash_base: Int
-    stash_mask: Int
+    pending_base: Int
+    pending_mask: Int
     receive_base: Int
     receive_mask: Int
-    watch_base: Int
-    watch_mask: Int
+    mark_stats_base: Int
+    mark_stats_mask: Int
     # Requester
     first_psn: Int
     next_psn: Int  # the next new packet
@@ -223,7 +223,7 @@ class QueuePair:
     newest_delivered: Int  # ps, send time of the most recently sent packet known to have arrived
     solicit_psn: Int  # packet to repeat because a transport ACK is missing, or NONE
     retries: Int  # timeouts and refusals since the last progress
-    lane_cursor: Int
+    rotation_cursor: Int
     burst_ev: Int
     burst_left: Int
     good_evs: Int  # GOOD or SKIP
@@ -255,9 +255,9 @@ class QueuePair:
     expected_rqmsn: Int  # next WriteIMM to hand over
     receive_head: Int  # next posted receive to use
     receive_tail: Int
-    heard_lane: Int  # the lane on which the peer was heard last
+    heard_rotation: Int  # the rotation on which the peer was heard last
     heard_ports: Int  # mask: heard on since a control packet went back there
-    control_lane: Int  # the lane of the last control packet that was one's turn
+    control_rotation: Int  # the rotation of the last control packet that was one's turn
     reverse_cursor: Int
     data_since_reverse: Int  # packets since the last reverse probe
     # Counters
@@ -282,12 +282,12 @@ class QueuePair:
     malformed: Int  # well-formed on the wire, impossible in this connection
 
 
-class Lane:
+class PortRotation:
     """The EVs that one queue pair has on one port: a rotation of active ones and the reserve behind it."""
 
     qp: Int
     port: Int
-    ev_base: Int  # EVs, and slots, of this lane
+    ev_base: Int  # EVs, and slots, of this rotation
     total: Int  # active and reserve
     wanted: Int  # active, when all is well
     active: Int  # slots[0:active] are in rotation
@@ -300,9 +300,9 @@ class Lane:
 
 
 class Slot:
-    """One place in a lane's rotation."""
+    """One place in a rotation's rotation."""
 
-    ev: Int16  # offset from the lane's ev_base
+    ev: Int16  # offset from the rotation's ev_base
 
 
 class Ev:
@@ -314,9 +314,9 @@ class Ev:
     probe_at: Int  # ps
     probe_sent_at: Int  # ps
     probe_gap: Int  # ps to the probe after
-    lane: Int32
+    rotation: Int32
     probe_id: Int32  # of the probe that is out, or NONE
-    slot: Int16  # where in the lane's slots
+    slot: Int16  # where in the rotation's slots
     port: Int8
     state: Int8  # states.EvState
     losses: Int8  # since the last success
@@ -366,7 +366,7 @@ class Tracker:
     immediate: Int
 
 
-class Watch:
+class EvMarkStats:
     """What a responder counts of one EV, to judge its path persistently bad."""
 
     entropy: Int
@@ -375,7 +375,7 @@ class Watch:
     since: Int  # ps
 
 
-class Stash:
+class PendingImmediate:
     """A WriteIMM that waits for everything before it."""
 
     immediate: Int
@@ -453,14 +453,14 @@ class Engine(NamedTuple):
     ports: Table[Port]
     peers: Table[Peer]
     qps: Table[QueuePair]
-    lanes: Table[Lane]
+    rotations: Table[PortRotation]
     slots: Table[Slot]
     evs: Table[Ev]
     messages: Table[Message]
     sent: Table[Sent]
     tracker: Table[Tracker]
-    watches: Table[Watch]
-    stash: Table[Stash]
+    mark_stats: Table[EvMarkStats]
+    pending_immediates: Table[PendingImmediate]
     receives: Table[Receive]
     control: Table[Control]
     regions: Table[Region]

@@ -74,19 +74,19 @@ def _lines(topology: Topology, path: Path) -> list[_Line]:
     return parsed
 
 
-def _entry(words: list[str], where: str) -> tuple[int, int, int, int]:
+def _entry(tokens: list[str], where: str) -> tuple[int, int, int, int]:
     expected = "expected PREFIX un, or PREFIX route|ua PORT"
-    if len(words) not in (2, 3) or words[1] not in _WORDS or (len(words) == 2) != (words[1] == "un"):
-        raise ConfigError(f"{where}: {' '.join(words)!r}; {expected}")
+    if len(tokens) not in (2, 3) or tokens[1] not in _WORDS or (len(tokens) == 2) != (tokens[1] == "un"):
+        raise ConfigError(f"{where}: {' '.join(tokens)!r}; {expected}")
     try:
-        prefix = ipaddress.IPv6Network(words[0])
-        port = int(words[2]) if len(words) == 3 else -1
+        prefix = ipaddress.IPv6Network(tokens[0])
+        port = int(tokens[2]) if len(tokens) == 3 else -1
     except ValueError:
-        raise ConfigError(f"{where}: {' '.join(words)!r}; {expected}") from None
+        raise ConfigError(f"{where}: {' '.join(tokens)!r}; {expected}") from None
     if prefix.prefixlen != 48 or not 0 <= port + 1 <= 1 << 20:
-        raise ConfigError(f"{where}: {' '.join(words)!r}; prefixes are /48 and ports 0 and up")
+        raise ConfigError(f"{where}: {' '.join(tokens)!r}; prefixes are /48 and ports 0 and up")
     value = int(prefix.network_address) >> 80
-    return value >> 16, value & 0xFFFF, int(_WORDS[words[1]]), port
+    return value >> 16, value & 0xFFFF, int(_WORDS[tokens[1]]), port
 
 
 def _from_lines(topology: Topology, lines: list[_Line]) -> Tables:

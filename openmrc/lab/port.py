@@ -55,7 +55,7 @@ class PortSettings:
 
     def packed(self) -> bytes:
         """Return `struct configuration`."""
-        words = {
+        values = {
             "ns_per_byte": round(8 * _NS * _POINT / self.rate) if self.rate else 0,
             "mark_low": self._ns(self.mark_low),
             "mark_high": self._ns(self.mark_high),
@@ -70,8 +70,8 @@ class PortSettings:
             "overhead": WIRE_OVERHEAD,
             **{each.name: getattr(self.dscp, each.name) for each in fields(self.dscp)},
         }
-        wide = [words[name] for name in _WORDS64]
-        narrow = [words[name] for name in _WORDS32]
+        wide = [values[name] for name in _WORDS64]
+        narrow = [values[name] for name in _WORDS32]
         return struct.pack(f"={len(_WORDS64)}Q{len(_WORDS32)}I4x", *wide, *narrow)
 
     def _ns(self, size: int) -> int:

@@ -15,8 +15,8 @@ LAB = str(FABRICS / "lab.yaml")
 run = CliRunner().invoke
 
 
-def said(*words: str) -> dict[str, object]:
-    result = run(app, ["fabric", *words, "--json"])
+def said(*text: str) -> dict[str, object]:
+    result = run(app, ["fabric", *text, "--json"])
     assert result.exit_code == 0, result.output
     answer = json.loads(result.stdout)
     assert isinstance(answer, dict)

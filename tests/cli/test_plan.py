@@ -42,7 +42,7 @@ def test_a_bad_plan_is_refused_with_what_works() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("text", "said"),
     [
         (["--rails", "7"], "131072 NICs do not spread over 7 rails; 8 would work"),
         (["--switch", "50T"], "there are 25.6T, 51.2T, 102.4T"),
@@ -51,8 +51,8 @@ def test_a_bad_plan_is_refused_with_what_works() -> None:
         (["--cheapest", "--max-cost", "1"], "nearest is .* misses max-cost 1"),
     ],
 )
-def test_every_wish_that_cannot_be_is_answered_with_the_nearest_that_can(words: list[str], said: str) -> None:
-    result = run(app, ["plan", *words])
+def test_every_wish_that_cannot_be_is_answered_with_the_nearest_that_can(text: list[str], said: str) -> None:
+    result = run(app, ["plan", *text])
     assert isinstance(result.exception, ConfigError)
     assert re.search(said, str(result.exception))
 

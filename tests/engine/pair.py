@@ -31,7 +31,7 @@ R_KEY = 0x4242
 
 
 @dataclass(frozen=True)
-class Weather:
+class NetworkConditions:
     """What the network does to packets; shares in 0..1."""
 
     loss: float = 0.0
@@ -59,7 +59,7 @@ class Completion:
 class Pair:
     """The two endpoints, their memory, and the packets between them."""
 
-    weather: Weather = field(default_factory=Weather)
+    conditions: NetworkConditions = field(default_factory=NetworkConditions)
     seed: int = 1
     settings: Settings = field(default_factory=lambda: Settings(link_gbps=100.0, base_rtt_us=12.0))
     planes: int = 4
@@ -75,7 +75,9 @@ class Pair:
     filter: Callable[[Any, int], bool] | None = None  # sees each row before it flies; False drops it
 
     def __post_init__(self) -> None:
-        layout = Layout(endpoints=2, ports=self.planes, evs_per_lane=self.evs, sends=32, receives=32, wimms=self.wimms)
+        layout = Layout(
+            endpoints=2, ports=self.planes, evs_per_rotation=self.evs, sends=32, receives=32, wimms=self.wimms
+        )
         self.engine: Engine = build(layout, self.settings, packets=1, seed=self.seed)
         self.random = random.Random(self.seed)
         self.memory = [bytearray(self.random.randbytes(MEMORY)), bytearray(MEMORY)]
@@ -109,9 +111,9 @@ class Pair:
         row.trim_nack_dest = 1
         row.first_psn = 0xFFFFF0 if endpoint == 0 else 0  # wraps early
         row.expected_psn = 0 if endpoint == 0 else 0xFFFFF0
-        for lane in range(self.planes):
+        for rotation in range(self.planes):
             for k in range(self.evs):
-                paths.set_ev(engine, node.qp_base, lane, k, 0xC000 | lane << 8 | k)
+                paths.set_ev(engine, node.qp_base, rotation, k, 0xC000 | rotation << 8 | k)
         paths.begin(engine, 0, node.qp_base, self.active, self.min_active)
         for event in (QpEvent.TO_INIT, QpEvent.TO_RTR, QpEvent.TO_RTS):
             assert lifecycle.move(engine, 0, node.qp_base, event) == 1
@@ -196,18 +198,18 @@ class Pair:
         if self.filter is not None and not self.filter(row, endpoint):
             return
         draw = self.random.random
-        if draw() < self.weather.loss or draw() < self.weather.corrupt or self._is_silent(int(row["port"])):
+        if draw() < self.conditions.loss or draw() < self.conditions.corrupt or self._is_silent(int(row["port"])):
             return
-        if draw() < self.weather.mark:
+        if draw() < self.conditions.mark:
             row["marked"] = 1
-        if is_data and length and draw() < self.weather.trim:
+        if is_data and length and draw() < self.conditions.trim:
             row["trimmed"] = Trim.TRIMMED if draw() < 0.5 else Trim.TRIMMED_LASTHOP
-        for _ in range(2 if draw() < self.weather.duplicate else 1):
-            delay = (self.weather.delay_us + draw() * self.weather.jitter_us) * PS_PER_US
+        for _ in range(2 if draw() < self.conditions.duplicate else 1):
+            delay = (self.conditions.delay_us + draw() * self.conditions.jitter_us) * PS_PER_US
             self.fly(1 - endpoint, row.copy(), payload, self.now + int(delay))
 
     def _is_silent(self, plane: int) -> bool:
-        return any(p == plane and a * PS_PER_US <= self.now < b * PS_PER_US for p, a, b in self.weather.silences)
+        return any(p == plane and a * PS_PER_US <= self.now < b * PS_PER_US for p, a, b in self.conditions.silences)
 
     def _deliver(self) -> None:
         while self.flying and self.flying[0][0] <= self.now:

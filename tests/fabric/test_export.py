@@ -211,13 +211,13 @@ def test_what_is_changed_by_hand_in_the_kernel_is_told(namespace: str) -> None:
     made = plan("two-tier")
     node = made.topology.node_named("p1-t0-01")
     installed(made, node, namespace)
-    for words in (
+    for terms in (
         "route del fcbb:bb01:2001::/48",
         "route replace fcbb:bb01:2002::/48 via fe80::2:2 dev p5",
         "route add fcbb:bb01:2009::/48 via fe80::2:2 dev p5",
         "route add 2001:db8::/32 via fe80::2:2 dev p5",
     ):
-        as_root("ip", "-n", namespace, "-6", *words.split())
+        as_root("ip", "-n", namespace, "-6", *terms.split())
     dump = as_root("ip", "-n", namespace, "-6", "-j", "route", "show")
     found = compare(made, node, "linux", dump, namespace, Options())
     assert found.missing == ["fcbb:bb01:2001::/48 route p5"]

@@ -156,8 +156,8 @@ def test_python_and_c_agree_on_both_layouts() -> None:
     for struct, size in (("configuration", len(PortSettings(rate=1).packed())), ("state", PortCounters.SIZE)):
         body = re.search(rf"struct {struct} \{{(.*?)\n\}};", text, re.DOTALL)
         assert body is not None
-        words = re.findall(r"(__u64|__u32|struct bpf_spin_lock) \w+;", body[1])
-        assert sum(8 if word == "__u64" else 4 for word in words) == size
+        terms = re.findall(r"(__u64|__u32|struct bpf_spin_lock) \w+;", body[1])
+        assert sum(8 if word == "__u64" else 4 for word in terms) == size
 
 
 def test_the_shipped_object_is_what_the_source_compiles_to(tmp_path: Path) -> None:

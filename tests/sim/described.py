@@ -6,7 +6,7 @@ from openmrc.fabric.topology import Topology, build
 from openmrc.fabric.yaml_file import decode_text
 
 
-def laid(text: str) -> Topology:
+def topology_of(text: str) -> Topology:
     """Return a described fabric as arrays; whatever is wrong with it is a ConfigError."""
     fabric = decode_text(f"name: described\n{text}", Fabric, "described")
     check(fabric, "described")

@@ -115,10 +115,16 @@ def owned(engine: Engine, endpoint: int) -> dict[str, Any]:
     found["events"].append(range(node.event_base, node.event_base + node.event_mask + 1))
     for qp in range(node.qp_base, node.qp_base + node.qp_count):
         row = engine.qps[qp]
-        found["lanes"].append(range(row.lane_base, row.lane_base + row.lane_count))
+        found["rotations"].append(range(row.rotation_base, row.rotation_base + row.rotation_count))
         for name in ("evs", "slots"):
             found[name].append(range(row.ev_base, row.ev_base + row.ev_count))
-        rings = {"messages": "message", "sent": "sent", "stash": "stash", "receives": "receive", "watches": "watch"}
+        rings = {
+            "messages": "message",
+            "sent": "sent",
+            "pending_immediates": "pending",
+            "receives": "receive",
+            "mark_stats": "mark_stats",
+        }
         for name, ring in rings.items():
             base = getattr(row, f"{ring}_base")
             found[name].append(range(base, base + getattr(row, f"{ring}_mask") + 1))

@@ -71,20 +71,20 @@ def _read_json(dump: Any, source: str) -> list[Installed]:
         raise ConfigError(f"{source}: expected the object that FRR prints")
     found = []
     for key, value in dump.items():
-        told = value[0] if isinstance(value, list) and value else value
-        if not isinstance(told, dict):
+        entry = value[0] if isinstance(value, list) and value else value
+        if not isinstance(entry, dict):
             continue
-        if "behavior" in told:
-            action = _ACTIONS.get(str(told["behavior"]))
+        if "behavior" in entry:
+            action = _ACTIONS.get(str(entry["behavior"]))
             if action is not None:
-                found.append(Installed(normal_prefix(str(told.get("sid", key)), source), action, _interface(told)))
-        elif told.get("protocol") == "static" and "/" in key:
-            found.append(Installed(normal_prefix(key, source), Action.ROUTE, _interface(told)))
+                found.append(Installed(normal_prefix(str(entry.get("sid", key)), source), action, _interface(entry)))
+        elif entry.get("protocol") == "static" and "/" in key:
+            found.append(Installed(normal_prefix(key, source), Action.ROUTE, _interface(entry)))
     return found
 
 
-def _interface(told: dict[str, Any]) -> str:
-    for hop in [told, *told.get("nexthops", []), *told.get("context", [])]:
+def _interface(entry: dict[str, Any]) -> str:
+    for hop in [entry, *entry.get("nexthops", []), *entry.get("context", [])]:
         if isinstance(hop, dict):
             for key in ("interfaceName", "interface"):
                 if key in hop:

@@ -77,10 +77,10 @@ def _next_packet(state: Mrc, network: Network, shard: int, now: int, nic: int, f
     row.plane = packet.port
     row.trimmable = 1 if TrafficClass.TRIMMABLE <= packet.traffic_class <= TrafficClass.TRIMMABLE_RETX else 0
     if packet.opcode <= Opcode.WRITE_ONLY_IMM:
-        row.size = network.rules[0].header + packet.payload_length
+        row.size = network.config[0].header + packet.payload_length
         row.service = Service.DATA
     else:
-        row.size = network.rules[0].control_size
+        row.size = network.config[0].control_size
         row.service = Service.CONTROL if packet.traffic_class == TrafficClass.CONTROL else Service.DATA
     return 1
 
