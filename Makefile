@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: help setup demo test lint types warm bpf clean
+.PHONY: help setup demo test test-needs lint types warm wheel matrix coverage bpf clean
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -35,6 +35,18 @@ types: setup     ## strict type checking
 
 test: lint types warm  ## everything that must hold
 	@$(BIN)/pytest -n auto --dist worksteal
+
+test-needs: warm  ## the tests that need programs of others, or root
+	@$(BIN)/pytest -n auto --dist worksteal -m needs
+
+wheel: setup     ## build the wheel, install it into an empty environment, use it
+	@tests/wheel.sh $(BIN)/python
+
+matrix:          ## the fast part of the tests on every supported Python that is here
+	@tests/matrix.sh
+
+coverage: setup  ## statements that tests reach, interpreted, with a floor for each folder
+	@tests/coverage.sh $(BIN)
 
 BPF := openmrc/lab/bpf/port.bpf
 

@@ -72,8 +72,10 @@ def test_any_writable_buffer_can_be_registered(context: Context, buffer: object)
     assert not region.is_registered
 
 
+@pytest.mark.needs("torch")
 def test_a_cpu_tensor_can_be_registered(context: Context) -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     tensor = torch.zeros(4, dtype=torch.bfloat16)
     with context.alloc_pd().reg_mr(tensor) as region:
         assert (region.addr, region.length) == (tensor.data_ptr(), 8)

@@ -14,7 +14,9 @@ import pytest
 
 from openmrc.lab import namespaces
 from tests.cli.processes import mrc, run
-from tests.lab.conftest import fabric_file, remove, why_not
+from tests.lab.conftest import fabric_file, remove
+
+pytestmark = pytest.mark.needs("lab")
 
 NAME = f"c{os.getpid()}"
 
@@ -22,8 +24,6 @@ NAME = f"c{os.getpid()}"
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A lab that `mrc lab up` has made."""
-    if reason := why_not():
-        pytest.skip(reason)
     try:
         summary = said("lab", "up", fabric_file(tmp_path_factory.mktemp("lab"), NAME), "--json")
         assert (summary["name"], summary["ports"], summary["trimming"]) == (NAME, 2 * (2 * 4 + 2 * 4), True)

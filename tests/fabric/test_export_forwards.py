@@ -1,7 +1,6 @@
 """The Linux and containerlab exports in the kernel: one namespace a node, one datagram along each path."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -39,10 +38,6 @@ s.setsockopt(socket.IPPROTO_UDP, 101, 1)
 for address in sys.argv[1:]: s.sendto(address.encode(), (address, 4791))
 """
 
-needs_root = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and iproute2: makes network namespaces"
-)
-
 
 def run(*command: str, given: str | None = None) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, input=given)
@@ -74,8 +69,7 @@ def fabric(request: pytest.FixtureRequest) -> Iterator[tuple[UsidPlan, str]]:
             subprocess.run(["ip", "netns", "del", f"{mark}-{node}"], check=False, capture_output=True, timeout=60)
 
 
-@pytest.mark.root
-@needs_root
+@pytest.mark.needs("root", "ip")
 def test_the_kernel_delivers_a_datagram_on_every_path(fabric: tuple[UsidPlan, str]) -> None:
     made, mark = fabric
     shape = made.planes[0].shape
