@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from spec.reachability import reached
 
 ROOT = Path(__file__).parent.parent
@@ -45,11 +47,7 @@ class Clause:
 
 def read_clauses() -> list[Clause]:
     """Return the clauses in the order of the file."""
-    rows = tomllib.loads(CLAUSES.read_text(encoding="utf-8"))["clause"]
-    return [
-        Clause(**{key: tuple(value) if isinstance(value, list) else value for key, value in row.items()})
-        for row in rows
-    ]
+    return msgspec.convert(tomllib.loads(CLAUSES.read_text(encoding="utf-8"))["clause"], list[Clause])
 
 
 def marked_tests() -> dict[str, list[str]]:
