@@ -48,6 +48,7 @@ def has_mptcp() -> bool:
 
 
 NEEDS = {
+    "jit": Need(lambda: os.environ.get("NUMBA_DISABLE_JIT", "0") == "0", "unset NUMBA_DISABLE_JIT"),
     "root": Need(is_root, "run as root: the test makes network namespaces of its own"),
     "ip": Need(program("ip"), "apt install iproute2"),
     "lab": Need(has_lab, "run as root; `mrc doctor` says what this kernel lacks"),

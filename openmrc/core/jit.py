@@ -63,6 +63,9 @@ def rare_kernel(function: Callable[P, R]) -> Callable[P, R]:
 
 def entry(function: Callable[P, R]) -> Entry[P, R]:
     """Compile a function that Python calls; it runs without the GIL and is cached."""
+    if config.DISABLE_JIT:  # NUMBA_DISABLE_JIT=1: everything runs interpreted, for debuggers and coverage
+        function.py_func = function  # type: ignore[attr-defined]
+        return cast("Entry[P, R]", function)
     world = function.__module__.split(".")[1]
     outer, config.CACHE_DIR = config.CACHE_DIR, str(cache_dir(world, f"bounds checked: {config.BOUNDSCHECK}", _say))
     try:
