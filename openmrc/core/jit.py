@@ -63,7 +63,7 @@ def rare_kernel(function: Callable[P, R]) -> Callable[P, R]:
 
 def entry(function: Callable[P, R]) -> Entry[P, R]:
     """Compile a function that Python calls; it runs without the GIL and is cached."""
-    world = function.__module__.split(".")[1]
+    world = function.__module__.removeprefix("openmrc.").split(".")[0]
     outer, config.CACHE_DIR = config.CACHE_DIR, str(cache_dir(world, f"bounds checked: {config.BOUNDSCHECK}", _say))
     try:
         compiled = njit(cache=True, nogil=True, pipeline_class=EntryCompiler, **_OPTIONS)(function)
