@@ -8,6 +8,7 @@ from enum import IntEnum
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import completions, scheduler
+from openmrc.engine.queue_pairs import message_row
 from openmrc.engine.states import QpState
 from openmrc.engine.tables import CompletionKind, Engine, WcStatus
 
@@ -46,7 +47,7 @@ def post_write(
         return PostStatus.FULL
     if length < 0 or length > MAX_MESSAGE:
         return PostStatus.TOO_LONG
-    message = engine.messages[row.message_base + (row.message_tail & row.message_mask)]
+    message = message_row(engine, qp, row.message_tail)
     row.message_tail += 1
     message.wr_id = wr_id
     message.local = local
@@ -85,7 +86,7 @@ def post_receive(engine: Engine, qp: int, wr_id: int) -> int:
 def complete_oldest(engine: Engine, qp: int, status: int) -> None:
     """Take the oldest message off the send queue; failures are always told, successes when asked for."""
     row = engine.qps[qp]
-    message = engine.messages[row.message_base + (row.message_head & row.message_mask)]
+    message = message_row(engine, qp, row.message_head)
     row.message_head += 1
     row.message_current = max(row.message_current, row.message_head)
     if message.has_immediate == 1:

@@ -12,7 +12,10 @@ PSNs, MSNs and RQMSNs are kept as numbers that never wrap; only packets carry th
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from openmrc.core.rows import Float, Int, Int8, Int16, Int32, Table
 from openmrc.wire.packet import Packet
@@ -165,6 +168,16 @@ class Peer:
     decreases: Int
 
 
+class Deadline(IntEnum):
+    """The timers of a queue pair, in the order in which `deadlines` serves them."""
+
+    LOSS = 0  # a hole will have waited long enough: `loss.scan`
+    ACK = 1  # nothing was acknowledged for a timeout: `requester.on_timeout`, and one retry is spent
+    TAIL = 2  # acknowledgements stopped: `requester.on_tail` asks by a probe
+    PROBE = 3  # bad EVs: `probes.send_due`
+    REVERSE = 4  # control paths: `reverse.on_deadline`
+
+
 class QueuePair:
     """Both halves of one connection: the requester (MRC Table 7-4) and the responder (Table 7-5)."""
 
@@ -232,13 +245,8 @@ class QueuePair:
     listed: Int
     deficit: Int  # bytes that deficit round robin still owes
     heard_at: Int  # ps, last answer of the peer
-    # Deadlines, ps
-    deadline: Int  # the earliest of those below
-    ack_deadline: Int
-    loss_deadline: Int
-    tail_deadline: Int
-    probe_deadline: Int
-    reverse_deadline: Int
+    deadline: Int  # ps, no later than the earliest of `deadlines`
+    deadlines: Annotated[NDArray[np.int64], (np.int64, (len(Deadline),))]  # ps, by Deadline; NEVER: not armed
     # Responder
     expected_psn: Int  # ePSN = cack_psn + 1
     highest_received: Int

@@ -97,7 +97,7 @@ def differences(one: Engine, other: Engine, endpoint: int) -> Iterator[str]:
         mine, theirs = np.asarray(getattr(one, name))[rows], np.asarray(getattr(other, name))[rows]
         for column in mine.dtype.names:
             if column not in ADDRESSES.get(name, ()) and not np.array_equal(mine[column], theirs[column]):
-                at = int(np.flatnonzero(mine[column] != theirs[column])[0])
+                at = int(np.argwhere(mine[column] != theirs[column])[0][0])
                 yield f"{name}[{rows[at]}].{column}: {mine[column][at]} and {theirs[column][at]}"
 
 
