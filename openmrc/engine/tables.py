@@ -337,21 +337,26 @@ class Ev:
     probes: Int32
 
 
-class Message:
+class WriteRequest:
+    """An RDMA write to post (IBTA volume 1, 10.7); the world fills it."""
+
+    wr_id: Int  # comes back in the completion
+    local: Int  # address of the payload, for the world
+    length: Int  # bytes
+    va: Int  # address at the peer
+    r_key: Int
+    immediate: Int  # 32 bits
+    has_immediate: Int  # 1: a WriteIMM, it takes a posted receive of the peer
+    solicited: Int  # 1: the peer's completion is solicited
+    signaled: Int  # 1: a success is reported too
+
+
+class Message(WriteRequest):
     """A posted write, from post to completion."""
 
-    wr_id: Int
-    local: Int  # address of the payload, for the world
-    va: Int
-    r_key: Int
-    length: Int
-    immediate: Int
     first_psn: Int
     packets: Int
     rqmsn: Int
-    has_immediate: Int
-    solicited: Int
-    signaled: Int
     status: Int  # WcStatus once refused
 
 
