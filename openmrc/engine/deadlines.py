@@ -7,7 +7,7 @@ port changes that are not yet in effect.
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import loss, ports, probes, requester, retries, reverse, scheduler, timers
 from openmrc.engine.queue_pairs import receives_data
-from openmrc.engine.tables import Deadline, Engine
+from openmrc.engine.tables import DEADLINES, Deadline, Engine
 from openmrc.units import NEVER
 
 
@@ -34,7 +34,7 @@ def expire(engine: Engine, now: int, endpoint: int) -> None:
 def _expire_qp(engine: Engine, now: int, qp: int) -> None:
     row = engine.qps[qp]
     row.deadline = NEVER
-    for kind in range(len(Deadline)):
+    for kind in range(DEADLINES):
         if timers.due(engine, qp, kind) <= now:
             _serve(engine, now, qp, kind)
     if receives_data(row.state):

@@ -178,6 +178,9 @@ class Deadline(IntEnum):
     REVERSE = 4  # control paths: `reverse.on_deadline`
 
 
+DEADLINES = len(Deadline)
+
+
 class QueuePair:
     """Both halves of one connection: the requester (MRC Table 7-4) and the responder (Table 7-5)."""
 
@@ -246,7 +249,7 @@ class QueuePair:
     deficit: Int  # bytes that deficit round robin still owes
     heard_at: Int  # ps, last answer of the peer
     deadline: Int  # ps, no later than the earliest of `deadlines`
-    deadlines: Annotated[NDArray[np.int64], (np.int64, (len(Deadline),))]  # ps, by Deadline; NEVER: not armed
+    deadlines: Annotated[NDArray[np.int64], (np.int64, (DEADLINES,))]  # ps, by Deadline; NEVER: not armed
     # Responder
     expected_psn: Int  # ePSN = cack_psn + 1
     highest_received: Int

@@ -5,7 +5,7 @@ endpoint's no later than that of any queue pair; both may be early, so pushing a
 """
 
 from openmrc.core.jit import kernel
-from openmrc.engine.tables import Deadline, Engine
+from openmrc.engine.tables import DEADLINES, Engine
 from openmrc.units import NEVER
 
 
@@ -41,7 +41,7 @@ def disarm(engine: Engine, qp: int, kind: int) -> None:
 def disarm_all(engine: Engine, qp: int) -> None:
     """Stop every timer of a queue pair."""
     engine.qps[qp].deadline = NEVER
-    for kind in range(len(Deadline)):
+    for kind in range(DEADLINES):
         disarm(engine, qp, kind)
 
 
@@ -49,7 +49,7 @@ def disarm_all(engine: Engine, qp: int) -> None:
 def earliest(engine: Engine, qp: int) -> int:
     """Return the time (ps) of the timer that is due first, NEVER if none is armed."""
     at = NEVER
-    for kind in range(len(Deadline)):
+    for kind in range(DEADLINES):
         at = min(at, due(engine, qp, kind))
     return at
 
