@@ -26,7 +26,7 @@ def up(
 ) -> None:
     """Build hosts, switches and cables, with uSIDs, rates, marks and trims."""
     from openmrc.cli.outcome import stoppable
-    from openmrc.fabric.description import load
+    from openmrc.fabric.fabric_file import load
     from openmrc.lab import lifetime
 
     with stoppable():

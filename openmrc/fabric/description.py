@@ -1,6 +1,6 @@
 """A fabric as a person writes it: `fabric.yaml` decoded into typed, frozen structs.
 
-`load(path)` is the door. A regular fabric is a few numbers (`hosts` and `planes`); any other graph is a list of
+`fabric_file` reads it. A regular fabric is a few numbers (`hosts` and `planes`); any other graph is a list of
 `nodes` and `links`. What the numbers add up to is worked out in `shape`, what they look like as arrays in
 `topology`, what a switch is told in `tables`. The units stand in the field names; rates are per link and direction.
 
@@ -14,9 +14,6 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
-
-from openmrc.documents import read_text
-from openmrc.fabric.yaml_file import Where, decode_placed
 
 Count = Annotated[int, Meta(ge=1, le=1 << 22)]
 Amount = Annotated[int, Meta(ge=0, le=1 << 30)]
@@ -139,25 +136,6 @@ class Fabric(_Part, frozen=True, kw_only=True):
     def planes_one_by_one(self) -> tuple[Plane, ...]:
         """Return one entry a plane, groups of planes spelled out."""
         return tuple(plane for plane in self.planes for _ in range(plane.count))
-
-
-def load(path: str | Path) -> Fabric:
-    """Read a fabric from YAML (or an htsim `.topo` file, by its ending) and check that its numbers add up."""
-    return load_placed(path)[0]
-
-
-def load_placed(path: str | Path) -> tuple[Fabric, Where]:
-    """Read a fabric, and return beside it what tells the file and line of a place in it, for later complaints."""
-    from openmrc.fabric.shape import check
-
-    path = Path(path)
-    if path.suffix == ".topo":
-        from openmrc.fabric.htsim import read_topo
-
-        return read_topo(path), lambda place: str(path)
-    fabric, where = decode_placed(read_text(path), Fabric, str(path))
-    check(fabric, where)
-    return fabric, where
 
 
 def json_schema() -> dict[str, Any]:

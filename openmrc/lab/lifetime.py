@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from openmrc.errors import MrcError
-from openmrc.fabric.description import load_placed
-from openmrc.fabric.topology import build
+from openmrc.fabric.build import build
+from openmrc.fabric.fabric_file import load_placed
 from openmrc.fabric.usid import usid_plan
 from openmrc.lab import commands, kernel_maps, namespaces, nics, record
-from openmrc.lab.layout import MANAGEMENT, Lab, Port, lay_out
+from openmrc.lab.layout import MANAGEMENT, Lab, Port, plan_lab
 from openmrc.lab.namespaces import batch, namespace
 from openmrc.lab.port import OBJECT, QUEUE_MAP, SETTINGS_MAP
 
@@ -33,7 +33,7 @@ def up(fabric: Path, name: str | None = None, trimming: bool = True) -> record.R
     began = time.perf_counter()
     described, where = load_placed(fabric)
     name = namespaces.check_lab_name(name or described.name)
-    lab = lay_out(name, usid_plan(build(described), where))
+    lab = plan_lab(name, usid_plan(build(described), where))
     if not OBJECT.exists():
         raise MrcError(f"{OBJECT} is missing; `make bpf` compiles it")
     with _lock():

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from openmrc.errors import MrcError
-from openmrc.fabric.description import load
-from openmrc.fabric.topology import build
+from openmrc.fabric.build import build
+from openmrc.fabric.fabric_file import load
 from openmrc.fabric.usid import usid_plan
-from openmrc.lab.layout import Lab, lay_out
+from openmrc.lab.layout import Lab, plan_lab
 
 FOLDER = Path("/run/openmrc/lab")
 _FABRIC, _RECORD = "fabric", "record.json"
@@ -79,7 +79,7 @@ def read(name: str) -> Record:
 
 def plan(name: str, record: Record) -> Lab:
     """Return the plan of a lab that is up."""
-    return lay_out(name, usid_plan(build(load(folder(name) / record.fabric_file))))
+    return plan_lab(name, usid_plan(build(load(folder(name) / record.fabric_file))))
 
 
 def remove(name: str) -> None:
