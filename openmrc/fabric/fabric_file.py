@@ -1,8 +1,11 @@
-"""Read a fabric from a file: `fabric.yaml`, or an htsim `.topo` file by its ending."""
+"""Read a fabric from a file, `fabric.yaml` or an htsim `.topo` file by its ending, and write a `fabric.yaml`."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+import msgspec
+import yaml
 
 from openmrc.documents import read_text
 from openmrc.fabric.description import Fabric
@@ -24,3 +27,9 @@ def load_placed(path: str | Path) -> tuple[Fabric, Where]:
     fabric, where = decode_placed(read_text(path), Fabric, str(path))
     check(fabric, where)
     return fabric, where
+
+
+def save(fabric: Fabric, path: Path, about: str) -> None:
+    """Write a fabric as YAML, what it says by default left out; `about` becomes a comment above it."""
+    text = yaml.safe_dump(msgspec.to_builtins(fabric), sort_keys=False, default_flow_style=None, width=120)
+    path.write_text(f"# {about}\n{text}", encoding="utf-8")
