@@ -15,8 +15,9 @@ from openmrc.cli.fabric_profile import profile
 from openmrc.cli.fabric_schema import schema
 from openmrc.cli.fabric_show import show
 from openmrc.cli.fabric_verify import verify
+from openmrc.cli.outcome import JsonErrors
 
-app = typer.Typer(no_args_is_help=True, help="Build, prove, export and read back a fabric's tables.")
+app = typer.Typer(cls=JsonErrors, no_args_is_help=True, help="Build, prove, export and read back a fabric's tables.")
 for command in (
     build,
     show,

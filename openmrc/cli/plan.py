@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from openmrc.cli.outcome import JsonErrors
+
 if TYPE_CHECKING:
     from openmrc.fabric.availability import Forecast
     from openmrc.fabric.design import Design
     from openmrc.fabric.parts import Parts
 
-app = typer.Typer(help="Size a fabric: switches, optics, power, cost, blast radius, availability.")
+app = typer.Typer(cls=JsonErrors, help="Size a fabric: switches, optics, power, cost, blast radius, availability.")
 
 Gpus = Annotated[int, typer.Option("--gpus", min=1, help="NICs to connect; one NIC a GPU.")]
 Nic = Annotated[str, typer.Option("--nic", help="Rate of a NIC, such as 800G.")]

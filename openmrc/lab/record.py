@@ -38,6 +38,7 @@ class Record(msgspec.Struct, kw_only=True):
     build_s: float = 0.0
     maps: dict[str, PortMaps] = {}  # by NODE/INTERFACE
     down: list[str] = []  # cables that are pulled
+    was_down: list[str] = []  # cables that have been pulled since the lab came up, these too
     impairments: dict[int, dict[str, Any]] = {}  # by directed link: the words that are in force
 
 

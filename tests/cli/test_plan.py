@@ -104,3 +104,12 @@ def test_oversubscription_holds_for_every_design_and_is_printed() -> None:
     table = run(app, ["plan", "--gpus", "16384", "--oversubscription", "2"], env={"COLUMNS": "200"}).stdout
     assert "down : up at T0" in table
     assert "42:22 = 1.91" in table
+
+
+@pytest.mark.parametrize(
+    "words", [["--planes", "7"], ["availability", "--days", "0"], ["--cheapest", "--max-cost", "1"]]
+)
+def test_failures_are_objects_where_json_was_asked_for(words: list[str]) -> None:
+    result = run(app, ["plan", *words, "--json"])
+    assert isinstance(result.exception, ConfigError)
+    assert json.loads(result.stdout) == {"error": str(result.exception)}
