@@ -8,8 +8,11 @@ from __future__ import annotations
 import typer
 
 from openmrc.cli.fabric_build import build
+from openmrc.cli.fabric_cabled import cabled
+from openmrc.cli.fabric_cables import bom, cables, netbox, racks
 from openmrc.cli.fabric_diff import diff
 from openmrc.cli.fabric_export import export
+from openmrc.cli.fabric_grow import grow
 from openmrc.cli.fabric_path import path
 from openmrc.cli.fabric_profile import profile
 from openmrc.cli.fabric_schema import schema
@@ -26,6 +29,12 @@ for command in (
     profile,
     export,
     diff,
+    cables,
+    cabled,
+    racks,
+    bom,
+    netbox,
+    grow,
     schema,
 ):
     app.command()(command)
