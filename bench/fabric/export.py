@@ -12,11 +12,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from openmrc.fabric.description import load
+from openmrc.fabric.build import build
 from openmrc.fabric.export.archive import write
 from openmrc.fabric.export.targets import TARGETS, export
 from openmrc.fabric.export.view import Options
-from openmrc.fabric.topology import build
+from openmrc.fabric.fabric_file import load
 from openmrc.fabric.usid import usid_plan
 
 FABRIC = Path(__file__).parents[2] / "scenarios" / "fabrics" / "paper-131072.yaml"

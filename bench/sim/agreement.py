@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from bench._support.page import put
-from openmrc.fabric.description import load
-from openmrc.fabric.topology import build
+from openmrc.fabric.build import build
+from openmrc.fabric.fabric_file import load
 from openmrc.sim.loop.run import run
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.scenario.matrix import read

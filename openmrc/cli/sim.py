@@ -96,7 +96,7 @@ def _transport(name: TransportName, load_balancing: LoadBalancing | None, qps: i
 
 def _of_matrix(tm: Path, topo: Path, transport: Transport, unit: StartUnit, until: str) -> Scenario:
     """Return the scenario that --tm and --topo stand for."""
-    from openmrc.fabric.description import load
+    from openmrc.fabric.fabric_file import load
     from openmrc.sim.scenario.scenario import Matrix, Scenario
     from openmrc.sim.workloads.amounts import ps_of
 

@@ -41,11 +41,16 @@ def save(tables: Tables, path: Path) -> None:
 
 
 def load_tables(topology: Topology, path: Path) -> Tables:
-    """Read tables from an `.npz`, a switch's text file, or a folder of these."""
+    """Read tables from an `.npz`, a switch's text file, a folder of these, or one that `mrc fabric build` wrote.
+
+    Of such a folder the text files count, which may have been edited; `tables.npz` only where there are none.
+    """
+    if path.is_dir() and (path / "tables.npz").exists() and not (path / "switches").is_dir():
+        path = path / "tables.npz"
     if path.is_dir():
-        files = sorted(path.glob("*.txt"))
+        files = sorted((path / "switches" if (path / "switches").is_dir() else path).glob("*.txt"))
         if not files:
-            raise ConfigError(f"{path}: no tables here; expected SWITCH.txt files")
+            raise ConfigError(f"{path}: no tables here; expected SWITCH.txt files, or a folder of mrc fabric build")
         return _from_lines(topology, [line for file in files for line in _lines(topology, file)])
     if path.suffix == ".txt":
         return _from_lines(topology, _lines(topology, path))

@@ -108,6 +108,7 @@ class Breaker:
         gone = [self._cable_of[link] for link in links if self._cable_of[link].name in pulled]
         self._carriers(self._set_down, [cable for cable in _once(gone) if cable.name not in self.record.down])
         self.record.down = sorted(pulled)
+        self.record.was_down = sorted(pulled.union(self.record.was_down))
 
     def _set_rates(self, links: list[int]) -> None:
         lines: dict[str, list[str]] = {}

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from openmrc.errors import ConfigError
+from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric
-from openmrc.fabric.topology import build
 from openmrc.faults import Schedule
 from openmrc.lab.faults import Done
 from openmrc.lab.layout import Lab

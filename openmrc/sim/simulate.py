@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.errors import ConfigError
-from openmrc.fabric import topology as fabric_topology
+from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric
 from openmrc.fabric.topology import Topology
 from openmrc.sim.loop.fault_events import Faults
@@ -90,7 +90,7 @@ def prepare(scenario: Scenario) -> Prepared:
     """Build the fabric, plan the work and lay the faults on their links."""
     if not isinstance(scenario.fabric, Fabric):
         raise ConfigError(f"scenario {scenario.name}: fabric: {scenario.fabric!r} has not been loaded")
-    topology = fabric_topology.build(scenario.fabric)
+    topology = build(scenario.fabric)
     plans: list[tuple[str, Plan]] = []
     failures: list[Failure] = []
     warnings: list[str] = []

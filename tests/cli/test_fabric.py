@@ -166,3 +166,31 @@ def test_the_endpoint_expands_a_profile_to_the_paths_of_the_plan(tmp_path: Path,
     expected = {ipaddress.IPv6Address(str(each)).packed.hex()[:24] for each in paths}
     assert got <= expected
     assert got == expected or mode == "generated"
+
+
+def test_verify_takes_the_folder_that_build_wrote(tmp_path: Path) -> None:
+    said("build", LAB, "--out", str(tmp_path))
+    assert said("verify", LAB, "--tables", str(tmp_path))["proven"]
+    table = tmp_path / "switches" / "p2-t1-03.txt"
+    table.write_text(table.read_text().replace("1002::/48 route 2", "1002::/48 route 1"))
+    assert run(app, ["fabric", "verify", LAB, "--tables", str(tmp_path)]).exit_code == 1
+
+
+def test_verify_takes_a_folder_without_texts(tmp_path: Path) -> None:
+    said("build", LAB, "--out", str(tmp_path), "--no-text")
+    assert said("verify", LAB, "--tables", str(tmp_path))["proven"]
+
+
+def test_an_entry_that_no_path_uses_is_not_proven(tmp_path: Path) -> None:
+    said("build", LAB, "--out", str(tmp_path))
+    table = tmp_path / "switches" / "p0-t1-00.txt"
+    table.write_text(table.read_text() + "fcbb:bb00:4444::/48 route 1\n")
+    result = run(app, ["fabric", "verify", LAB, "--tables", str(tmp_path), "--json"])
+    answer = json.loads(result.stdout)
+    assert (result.exit_code, answer["proven"], answer["broken_count"], answer["unexpected_count"]) == (1, False, 0, 1)
+
+
+def test_failures_are_objects_where_json_was_asked_for() -> None:
+    result = run(app, ["fabric", "show", "nowhere.yaml", "--json"])
+    assert isinstance(result.exception, ConfigError)
+    assert json.loads(result.stdout) == {"error": str(result.exception)}

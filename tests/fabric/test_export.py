@@ -15,12 +15,12 @@ import pytest
 import yaml
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.description import load
+from openmrc.fabric.build import build
 from openmrc.fabric.diff import compare
 from openmrc.fabric.export.targets import TARGETS, export
 from openmrc.fabric.export.view import Options, link_local, view
+from openmrc.fabric.fabric_file import load
 from openmrc.fabric.tables import Action
-from openmrc.fabric.topology import build
 from openmrc.fabric.usid import UsidPlan, prefix_text, usid_plan
 from tests.fabric.small_fabrics import plan
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
+from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric
 from openmrc.fabric.export.targets import export
 from openmrc.fabric.export.view import Options
 from openmrc.fabric.paths import choices, path
-from openmrc.fabric.topology import build
 from openmrc.fabric.usid import UsidPlan, usid_plan
 from openmrc.fabric.yaml_file import decode_text
 

@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.description import Fabric, load
+from openmrc.fabric.build import build
+from openmrc.fabric.description import Fabric
+from openmrc.fabric.fabric_file import load
 from openmrc.fabric.shape import PlaneShape, ShapeColumn
-from openmrc.fabric.topology import Kind, LinkTier, Topology, build
+from openmrc.fabric.topology import Kind, LinkTier, Topology
 from openmrc.fabric.yaml_file import decode_text
 
 FABRICS = Path(__file__).parents[2] / "scenarios" / "fabrics"

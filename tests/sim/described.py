@@ -1,8 +1,9 @@
 """Fabrics as text, for tests that are about what a fabric says."""
 
+from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric
 from openmrc.fabric.shape import check
-from openmrc.fabric.topology import Topology, build
+from openmrc.fabric.topology import Topology
 from openmrc.fabric.yaml_file import decode_text
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.description import load
+from openmrc.fabric.fabric_file import load
 from openmrc.fabric.topology import Topology
 from openmrc.sim.loop import run as loop
 from openmrc.sim.loop.fault_events import FaultKind, faults

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from openmrc.errors import ConfigError, MrcError
-from openmrc.fabric.description import load
+from openmrc.fabric.build import build
+from openmrc.fabric.fabric_file import load
 from openmrc.fabric.tables import Action, Tables, build_tables
-from openmrc.fabric.topology import Topology, build
+from openmrc.fabric.topology import Topology
 from openmrc.fabric.usid import usid_plan
 from openmrc.sim.loop.run import World, prepare
 from openmrc.sim.results.table_check import check, flights_of

@@ -1,0 +1,60 @@
+"""What the commands of `mrc fabric` share: their arguments, reading a fabric, printing an answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from openmrc.fabric.usid import UsidPlan
+
+FabricFile = Annotated[Path, typer.Argument(metavar="FABRIC", help="fabric.yaml, or an htsim .topo file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+TableFile = Annotated[
+    Path | None,
+    typer.Option("--tables", help="Tables instead of the planned ones: .npz, SWITCH.txt or a folder."),
+]
+
+
+def load_topology(file: Path) -> Any:
+    """Read a fabric as arrays."""
+    from openmrc.fabric.build import build
+    from openmrc.fabric.fabric_file import load
+
+    return build(load(file))
+
+
+def load_plan(file: Path) -> UsidPlan:
+    """Read a fabric and number its uSIDs."""
+    from openmrc.fabric.build import build
+    from openmrc.fabric.fabric_file import load_placed
+    from openmrc.fabric.usid import usid_plan
+
+    fabric, where = load_placed(file)
+    return usid_plan(build(fabric), where)
+
+
+def load_tables(plan: UsidPlan, path: Path | None) -> Any:
+    """Read tables from disk; None where none are given."""
+    from openmrc.fabric import table_files
+
+    return table_files.load_tables(plan.topology, path) if path else None
+
+
+def answer(what: dict[str, Any], as_json: bool) -> None:
+    """Print as one JSON object, or as YAML, which reads well and is exact."""
+    if as_json:
+        typer.echo(object_text(what))
+        return
+    import yaml
+
+    typer.echo(yaml.safe_dump(what, sort_keys=False, width=120).rstrip())
+
+
+def object_text(what: dict[str, Any]) -> str:
+    """Write one JSON object on one line."""
+    import msgspec
+
+    return msgspec.json.encode(what).decode()

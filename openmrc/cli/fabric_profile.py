@@ -1,0 +1,27 @@
+"""`mrc fabric profile`: the EV profile of a pair of NICs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from openmrc.cli.fabric_files import FabricFile, Json, answer, load_plan
+
+
+def profile(
+    file: FabricFile,
+    source: Annotated[str, typer.Argument(help="NIC that sends.")],
+    destination: Annotated[str, typer.Argument(help="NIC that receives.")],
+    mode: Annotated[
+        Literal["explicit", "generated"], typer.Option(help="List EVs, or let the endpoint make them.")
+    ] = "explicit",
+    count: Annotated[int, typer.Option(min=1, help="EVs of an explicit profile.")] = 256,
+    as_json: Json = False,
+) -> None:
+    """Print the EV format and profile of a pair, as the endpoint reads them."""
+    from openmrc.fabric.profiles import profile as make
+
+    plan = load_plan(file)
+    name = plan.topology.node_named
+    answer(make(plan, name(source), name(destination), mode, count), as_json)
