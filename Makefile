@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: help setup demo test lint types warm bpf clean
+.PHONY: help setup demo test test-needs lint types warm docs wheel matrix coverage bpf clean
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -36,6 +36,21 @@ types: setup     ## strict type checking
 test: lint types warm  ## everything that must hold
 	@$(BIN)/pytest -n auto --dist worksteal
 
+test-needs: warm  ## the tests that need programs of others, or root
+	@$(BIN)/pytest -n auto --dist worksteal -m needs
+
+docs: setup      ## build the documentation site into site/, links checked
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q && echo "docs: open site/index.html"
+
+wheel: setup     ## build the wheel, install it into an empty environment, use it
+	@tests/wheel.sh $(BIN)/python
+
+matrix:          ## the fast part of the tests on every supported Python that is here
+	@tests/matrix.sh
+
+coverage: setup  ## statements that tests reach, interpreted, with a floor for each folder
+	@tests/coverage.sh $(BIN)
+
 BPF := openmrc/lab/bpf/port.bpf
 
 bpf: $(BPF).o    ## compile the lab's switch port; the object ships, so this is for those who change it (clang, libbpf-dev)
@@ -46,4 +61,4 @@ $(BPF).o: $(BPF).c
 	  -Wall -Werror -c $(<F) -o $(@F) && llvm-strip -g $(@F)
 
 clean:           ## remove the environment and caches of this folder
-	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build site *.egg-info

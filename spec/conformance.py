@@ -1,6 +1,6 @@
-"""Makes docs/conformance.md from clauses.toml and from the marks that tests carry.
+"""Write docs/conformance.md from clauses.toml, from the marks that tests carry, and from what users can reach.
 
-python spec/conformance.py [--check]
+python -m spec.conformance [--check]
 """
 
 from __future__ import annotations
@@ -8,15 +8,20 @@ from __future__ import annotations
 import ast
 import sys
 import tomllib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
+
+from spec.reachability import reached
 
 ROOT = Path(__file__).parent.parent
 CLAUSES = ROOT / "spec" / "clauses.toml"
 PAGE = ROOT / "docs" / "conformance.md"
 STATUSES = ("done", "partly", "left out", "ours")
+LIBRARY_ONLY = "library only"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,14 +37,17 @@ class Clause:
     tests: tuple[str, ...] = ()  # path::name
     reason: str = ""
 
+    @property
+    def shown_status(self) -> str:
+        """The status on the page: a rule whose code no command or public name reaches is in the library only."""
+        if self.code and not all(f"openmrc.{name}" in reached() for name in self.code):
+            return LIBRARY_ONLY if self.status == "done" else f"{self.status}, {LIBRARY_ONLY}"
+        return self.status
+
 
 def read_clauses() -> list[Clause]:
     """Return the clauses in the order of the file."""
-    rows = tomllib.loads(CLAUSES.read_text(encoding="utf-8"))["clause"]
-    return [
-        Clause(**{key: tuple(value) if isinstance(value, list) else value for key, value in row.items()})
-        for row in rows
-    ]
+    return msgspec.convert(tomllib.loads(CLAUSES.read_text(encoding="utf-8"))["clause"], list[Clause])
 
 
 def marked_tests() -> dict[str, list[str]]:
@@ -63,14 +71,21 @@ def find_tests(path: Path) -> Iterator[ast.FunctionDef]:
 def page(clauses: list[Clause], marks: dict[str, list[str]]) -> str:
     """Return the whole page."""
     ours = [clause for clause in clauses if clause.status == "ours"]
-    counts = ", ".join(f"{sum(c.status == status for c in clauses)} {status}" for status in STATUSES)
+    found = Counter(clause.shown_status for clause in clauses)
+    counts = ", ".join(f"{count} {status}" for status, count in found.most_common())
     lines = [
         "# Conformance",
         "",
-        "What OCP MRC 1.0 asks for, as far as public sources tell, rule by rule in our own words: where it stands",
-        "in `openmrc` and which tests show it. Sections are those that readers of the specification cite. Made from",
-        "`spec/clauses.toml` by `python spec/conformance.py`; a test refuses a page that is not current, a rule",
+        "The rules of OCP MRC 1.0, as far as public sources give them, in our own words: the code that implements each",
+        "and the tests that show it. Section numbers are those that readers of the specification cite. Generated from",
+        "`spec/clauses.toml` by `python -m spec.conformance`; a test refuses a page that is not current, a rule",
         "without a test, and a reference to code that does not exist.",
+        "",
+        "* **done**: a command or a public Python name reaches the code, and a test shows the rule.",
+        "* **library only**: code and test exist, but no command or public name reaches the code yet.",
+        "* **ours**: public sources are silent or disagree; the rule is our choice, with the reason below.",
+        "",
+        "Which code is reached is computed from the sources by `spec/reachability.py`; tests and benches do not count.",
         "",
         f"{len(clauses)} rules: {counts}.",
     ]
@@ -101,8 +116,8 @@ def _row(clause: Clause, marks: dict[str, list[str]]) -> str:
     for test in shown_by(clause, marks):
         by_file[test.split("::")[0]] += 1
     shown = ", ".join(f"[{Path(path).stem}](../{path}) {count}" for path, count in sorted(by_file.items()))
-    told = clause.rule if clause.status in ("done", "ours") else f"{clause.rule} *{clause.reason}*"
-    return f"| {told} | {clause.section} | {clause.status} | {where} | {shown} |"
+    summary = clause.rule if clause.status in ("done", "ours") else f"{clause.rule} *{clause.reason}*"
+    return f"| {summary} | {clause.section} | {clause.shown_status} | {where} | {shown} |"
 
 
 def shown_by(clause: Clause, marks: dict[str, list[str]]) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 from openmrc.documents import MOST_DEPTH, check_shape, parse_json, read_text
 from openmrc.errors import ConfigError
 from openmrc.fabric.description import Fabric
-from openmrc.fabric.description import load as load_fabric
+from openmrc.fabric.fabric_file import load as load_fabric
 from openmrc.fabric.parts import load_parts
 from openmrc.fabric.yaml_file import decode_text
 from openmrc.faults import Schedule

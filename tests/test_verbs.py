@@ -72,8 +72,10 @@ def test_any_writable_buffer_can_be_registered(context: Context, buffer: object)
     assert not region.is_registered
 
 
+@pytest.mark.needs("torch")
 def test_a_cpu_tensor_can_be_registered(context: Context) -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     tensor = torch.zeros(4, dtype=torch.bfloat16)
     with context.alloc_pd().reg_mr(tensor) as region:
         assert (region.addr, region.length) == (tensor.data_ptr(), 8)
@@ -158,7 +160,7 @@ def test_each_transition_names_the_attribute_it_lacks(qp: QueuePair, state: QpSt
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "text"),
     [
         ({"timeout": 25}, "0..24"),
         ({"linear_count": 8}, "0..7"),
@@ -172,9 +174,9 @@ def test_each_transition_names_the_attribute_it_lacks(qp: QueuePair, state: QpSt
         ({"hint": 7}, "QpHint"),
     ],
 )
-def test_wrong_attributes_are_refused_and_change_nothing(qp: QueuePair, fields: dict[str, object], words: str) -> None:
+def test_wrong_attributes_are_refused_and_change_nothing(qp: QueuePair, fields: dict[str, object], text: str) -> None:
     before = qp.query()
-    with pytest.raises(InvalidArgumentError, match=words):
+    with pytest.raises(InvalidArgumentError, match=text):
         qp.modify(**fields)
     assert qp.query() == before
 

@@ -16,7 +16,7 @@ import json
 from openmrc.engine.params import Settings
 from openmrc.engine.states import EvState
 from openmrc.units import PS_PER_MS
-from tests.engine.pair import Pair, Weather
+from tests.engine.pair import NetworkConditions, Pair
 
 PLANE = 1
 QUIET_FROM_US = 1_000_000
@@ -28,17 +28,17 @@ MARK_MS = 1000.0
 def recovery_ms(outage_s: float) -> float:
     """Return the milliseconds from the plane's return until all its values are in rotation."""
     returns_us = QUIET_FROM_US + int(outage_s * 1e6)
-    weather = Weather(silences=((PLANE, QUIET_FROM_US, returns_us),))
-    pair = Pair(weather=weather, settings=Settings(link_gbps=100.0, probe_interval_max_us=1e6), timeout_us=1000.0)
-    lane = pair.engine.lanes[pair.row(0).lane_base + PLANE]
+    conditions = NetworkConditions(silences=((PLANE, QUIET_FROM_US, returns_us),))
+    pair = Pair(conditions=conditions, settings=Settings(link_gbps=100.0, probe_interval_max_us=1e6), timeout_us=1000.0)
+    rotation = pair.engine.rotations[pair.row(0).rotation_base + PLANE]
     pair.run(until_us=QUIET_FROM_US)
-    while lane.active > 0:
+    while rotation.active > 0:
         pair.write(0, 0, 64 * pair.mtu, 0)
         pair.run(until_us=pair.now / 1e6 + 10_000, stop=pair.is_done)
     assert all(ev.state == EvState.ASSUMED_BAD for ev in pair.evs_of() if ev.port == PLANE)
     pair.run(until_us=returns_us)
     returned = pair.now
-    pair.run(until_us=returns_us + 1e8, stop=lambda: bool(lane.active == lane.wanted))
+    pair.run(until_us=returns_us + 1e8, stop=lambda: bool(rotation.active == rotation.wanted))
     return (pair.now - returned) / PS_PER_MS
 
 

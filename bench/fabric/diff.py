@@ -15,11 +15,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from openmrc.fabric.description import load
+from openmrc.fabric.build import build
 from openmrc.fabric.diff import compare_folder, read_folder, tables_of
 from openmrc.fabric.export.bulk import each, write_all
 from openmrc.fabric.export.options import Options
-from openmrc.fabric.topology import build
+from openmrc.fabric.fabric_file import load
 from openmrc.fabric.usid import UsidPlan, usid_plan
 from openmrc.fabric.verify import verify
 

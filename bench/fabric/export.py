@@ -12,11 +12,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from openmrc.fabric.description import load
+from openmrc.fabric.build import build
 from openmrc.fabric.export.bulk import write_all
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.export.targets import TARGETS
-from openmrc.fabric.topology import build
+from openmrc.fabric.fabric_file import load
 from openmrc.fabric.usid import usid_plan
 
 FABRIC = Path(__file__).parents[2] / "scenarios" / "fabrics" / "paper-131072.yaml"

@@ -20,12 +20,12 @@ from collections import Counter
 from pathlib import Path
 
 from openmrc.errors import ConfigError
+from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric
 from openmrc.fabric.diff import Installed, compare_folder, read_folder, tables_of
 from openmrc.fabric.export.bulk import write_all
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.export.targets import TARGETS
-from openmrc.fabric.topology import build
 from openmrc.fabric.usid import UsidPlan, usid_plan
 from openmrc.fabric.verify import verify
 from openmrc.fabric.yaml_file import decode_text

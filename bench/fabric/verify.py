@@ -12,10 +12,10 @@ import resource
 import time
 from pathlib import Path
 
-from openmrc.fabric.description import load
+from openmrc.fabric.build import build
 from openmrc.fabric.exhaustive import check_all
+from openmrc.fabric.fabric_file import load
 from openmrc.fabric.tables import build_tables
-from openmrc.fabric.topology import build
 from openmrc.fabric.usid import usid_plan
 from openmrc.fabric.verify import verify
 

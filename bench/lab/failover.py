@@ -56,14 +56,14 @@ def main() -> None:
 def report(breaker: Breaker, kind: str, pulls: int) -> None:
     places = cables_on_the_way(breaker)
     chosen = [places[number % len(places)] for number in range(pulls)]
-    words = [
+    text = [
         f"at: {1 + number * EVERY_S:.3f}s, for: {OUT_S}s, down: {place}" for number, (place, _) in enumerate(chosen)
     ]
     left: list[float] = []
     taken: list[int] = []
     pulled_at, taken_before = [0], [0]
 
-    def told(done: Done) -> None:
+    def on_done(done: Done) -> None:
         if done.change["down"]:
             pulled_at[0], taken_before[0] = done.monotonic_ns, stolen_ms()
             return
@@ -71,8 +71,8 @@ def report(breaker: Breaker, kind: str, pulls: int) -> None:
         last = max(counters(breaker.record, cable.lower).data_lost_at for cable in chosen[len(left)][1])
         left.append(max(0, last - pulled_at[0]) / _MS)
 
-    schedule, stolen = Schedule.parse("; ".join(words)), stolen_ms()
-    trial = stream(breaker, kind, SOURCE, DESTINATION, 3 + pulls * EVERY_S, lambda: breaker.run(schedule, told))
+    schedule, stolen = Schedule.parse("; ".join(text)), stolen_ms()
+    trial = stream(breaker, kind, SOURCE, DESTINATION, 3 + pulls * EVERY_S, lambda: breaker.run(schedule, on_done))
     steps = [step.monotonic_ns for step in trial.steps if step.change["down"]]
     out = round(OUT_S * 1e9)
     stall = [longest_gap_ms(trial.times, at, at + out) for at in steps]

@@ -104,10 +104,10 @@ def _measure(trimming: bool, rounds: int, kib: int) -> list[float]:
 
 
 def _listens() -> bool:
-    told = subprocess.run(
+    summary = subprocess.run(
         run.command_line(NAME, TARGET, ["cat", "/proc/net/tcp", "/proc/net/tcp6"]), capture_output=True, text=True
     ).stdout
-    return any(f":{PORT:04X} " in line and " 0A " in line for line in told.splitlines())
+    return any(f":{PORT:04X} " in line and " 0A " in line for line in summary.splitlines())
 
 
 def main() -> None:

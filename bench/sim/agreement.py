@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from bench._support.page import put
-from openmrc.fabric.description import load
-from openmrc.fabric.topology import build
+from openmrc.fabric.build import build
+from openmrc.fabric.fabric_file import load
 from openmrc.sim.loop.run import run
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.scenario.matrix import read
@@ -165,13 +165,13 @@ def _measured(chosen: list[Row], seeds: int) -> Iterator[dict[str, Any]]:
 def _words(lines: list[dict[str, Any]], seeds: int) -> Iterator[str]:
     """Yield what the docs say: the largest differences, and the table."""
     compared = [line for line in lines if "agrees" in line]
-    for words, mine in (
+    for terms, mine in (
         ("UET's transport", [line for line in compared if line["transport"] != "roce"]),
         ("RoCEv2 with PFC over ECMP", [line for line in compared if line["transport"] == "roce"]),
     ):
         last, mean = (max(abs(line[f"{what}_ratio"] - 1) for line in mine) for what in ("last", "mean"))
         agree = sum(line["agrees"] for line in mine)
-        yield f"{words}: {agree} of {len(mine)} rows agree; the largest differences are {100 * last:.1f} % in the last"
+        yield f"{terms}: {agree} of {len(mine)} rows agree; the largest differences are {100 * last:.1f} % in the last"
         yield f"and {100 * mean:.1f} % in the mean completion time."
         yield ""
     yield f"Ours is the mean over {seeds} seeds with the least and the most; *ratio* is ours over htsim's, of the last"

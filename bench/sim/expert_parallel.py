@@ -165,10 +165,10 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if options.table:
-        told = "\n".join(table([json.loads(line) for line in options.table.read_text().splitlines()]))
-        print(told)
+        summary = "\n".join(table([json.loads(line) for line in options.table.read_text().splitlines()]))
+        print(summary)
         if options.write:
-            put(PAGE, "expert_parallel", told)
+            put(PAGE, "expert_parallel", summary)
         return
     lines = []
     for case in [case for case in CASES if not options.only or case.name in options.only]:

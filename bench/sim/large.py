@@ -14,8 +14,8 @@ import time
 
 import numpy as np
 
+from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
-from openmrc.fabric.topology import build
 from openmrc.sim.loop.run import Progress, run
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.workloads.traffic import Traffic, traffic

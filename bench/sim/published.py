@@ -70,9 +70,9 @@ def run(name: str, **changes: Any) -> tuple[Run, dict[str, Any]]:
     return done, summary(done)
 
 
-def figure(told: dict[str, Any], path: str) -> float:
+def figure(result: dict[str, Any], path: str) -> float:
     """Return a figure of a summary by its dotted path."""
-    below: Any = told
+    below: Any = result
     for step in path.split("."):
         below = below[int(step)] if isinstance(below, list) else below[step]
     return float(below)
@@ -116,9 +116,9 @@ def listed(values: Iterable[float], places: Iterable[Any], unit: str, digits: in
 
 def point_to_point() -> Iterator[Row]:
     sizes = (1, 4, 16, 32)
-    told = [run("point-to-point", workloads=workloads("point-to-point", size=f"{size}MiB"))[1] for size in sizes]
+    result = [run("point-to-point", workloads=workloads("point-to-point", size=f"{size}MiB"))[1] for size in sizes]
     names = ("T0-local", "cross-T1")
-    rates = [[figure(one, f"workloads.{at}.flow_gbps.mean") for one in told] for at in range(2)]
+    rates = [[figure(one, f"workloads.{at}.flow_gbps.mean") for one in result] for at in range(2)]
     lines = [curve(sizes, mine, name) for mine, name in zip(rates, names, strict=True)]
     chart = Chart("One pair alone", "MiB written", "Gb/s", lines)
     for at, name in enumerate(names):
@@ -129,8 +129,8 @@ def point_to_point() -> Iterator[Row]:
 
 
 def latency() -> Iterator[Row]:
-    def added(told: dict[str, Any]) -> float:
-        return (figure(told, "workloads.1.fct_us.mean") - figure(told, "workloads.0.fct_us.mean")) / 2
+    def added(result: dict[str, Any]) -> float:
+        return (figure(result, "workloads.1.fct_us.mean") - figure(result, "workloads.0.fct_us.mean")) / 2
 
     tried = (0, 300, 600, 900)
     found = [
@@ -172,25 +172,25 @@ def cold_start() -> Iterator[Row]:
 
 
 def t1_reboot() -> Iterator[Row]:
-    def worst(told: dict[str, Any]) -> tuple[float, float]:
-        steps = np.sort(told["step_us"]["each"]) / np.median(told["step_us"]["each"])
+    def worst(result: dict[str, Any]) -> tuple[float, float]:
+        steps = np.sort(result["step_us"]["each"]) / np.median(result["step_us"]["each"])
         return 100 * (steps[-1] - 1), 100 * (steps[-2] - 1)
 
-    done, told = run("t1-reboot")
+    done, result = run("t1-reboot")
     sizes = (4, 16, 64)
     work: Any = of_file("t1-reboot").workloads[0]
     longer = []
     for size in sizes:
         ring = msgspec.structs.replace(work.collectives[0], size=f"{size}MiB")
         longer.append(worst(run("t1-reboot", workloads=workloads("t1-reboot", steps=4, collectives=(ring,)))[1])[0])
-    first, second = worst(told)
+    first, second = worst(result)
     charts = {
         "t1-reboot": Chart("A T1 is gone from 300 to 600 us", TIME, RATE, [over_time(done)]),
         "t1-reboot-size": Chart("The step it happens in", "MiB reduced in a step", "% longer", [curve(sizes, longer)]),
     }
     why = (
-        f"what is lost at that moment is paid once ({told['packets']['retransmitted']} packets repeated), whatever the "
-        f"length of the step, which in training is seconds: {listed(longer, sizes, 'MiB', 1)} % longer"
+        f"what is lost at that moment is paid once ({result['packets']['retransmitted']} packets repeated), whatever "
+        f"the length of the step, which in training is seconds: {listed(longer, sizes, 'MiB', 1)} % longer"
     )
     yield Row("6", "step in which a T1 dies, and the others", "throughput largely unaffected",
               f"{first:.0f} % longer, the others at most {second:.1f} %", second < 2, why, charts=charts)  # fmt: skip
@@ -213,7 +213,7 @@ def transceiver() -> Iterator[Row]:
         steps = [run("transceiver-glitch", workloads=works, faults=each)[1]["step_us"]["each"] for each in ((), down)]
         return 100 * (1 - sum(steps[0]) / sum(steps[1]))
 
-    done, told = run("transceiver-glitch")
+    done, result = run("transceiver-glitch")
     place, sizes = "4 host links of p1-t0-01", (4, 16, 64)
     half = [
         slower(size, {"at": "10us", "for": "50us", "every": "100us", "times": 100, "down": place}) for size in sizes
@@ -221,7 +221,7 @@ def transceiver() -> Iterator[Row]:
     gone = [slower(size, {"at": "10us", "down": place}) for size in sizes]
     shares = (25, 50, 75, 95, 100)
     found = [lower(faults=flaps(share)) for share in shares]
-    last = 100 * (told["step_us"]["each"][-1] / told["step_us"]["each"][0] - 1)
+    last = 100 * (result["step_us"]["each"][-1] / result["step_us"]["each"][0] - 1)
     charts = {
         "transceiver-glitch": Chart("Four cables of a T0 flap, from 300 to 1300 us", TIME, RATE, [over_time(done)]),
         "transceiver-share": Chart("Throughput while it lasts", "% of the time that the four cables are down",
@@ -269,8 +269,8 @@ def links_down() -> Iterator[Row]:
 
 
 def t0_failure() -> Iterator[Row]:
-    done, told = run("t0-failure")
-    rate = figure(told, "workloads.0.flow_gbps.mean")
+    done, result = run("t0-failure")
+    rate = figure(result, "workloads.0.flow_gbps.mean")
     chart = Chart("A T0 of eight dies at 20 us", TIME, RATE, [over_time(done)])
     yield Row("10", "one T0 of eight dead", "in proportion: 7/8 of 770 = 673 Gb/s", f"{rate:.0f} Gb/s",
               abs(rate / 673 - 1) < 0.03, "", rate / 673, {"t0-failure": chart})  # fmt: skip
@@ -322,8 +322,8 @@ def ring() -> Iterator[Row]:
     why = "of the same without loss. Published sizes reach 16 GiB; a step of ours is short beside the repair of a loss"
     yield Row("14", "MRC at 0.1 % loss on all planes, %", "little impact on large messages, more on small",
               listed(kept[0], sizes, "MiB"), kept[0][2] > 80 and kept[0][0] < kept[0][2], why)  # fmt: skip
-    told = [100 * a / roce[many] for a, many in zip(lossy, few, strict=True)]
-    yield Row("14", "RoCEv2 at 0.1 % loss, %", "collapses", listed(told, few, "QPs"), max(told) < 50,
+    result = [100 * a / roce[many] for a, many in zip(lossy, few, strict=True)]
+    yield Row("14", "RoCEv2 at 0.1 % loss, %", "collapses", listed(result, few, "QPs"), max(result) < 50,
               "of the same without loss; go-back-N, retransmission timeout 1 ms")  # fmt: skip
     bad_why = (
         "of the same without loss; every link loses 1 %, so a packet across T1 meets four chances. Small messages, "
@@ -347,9 +347,9 @@ def _ring_roce(qps: int, size: int, loss: tuple[Any, ...]) -> float:
     return _sent_gbps(run("ring-all-reduce-roce", workloads=work, faults=loss, transport=carried)[1])
 
 
-def _sent_gbps(told: dict[str, Any]) -> float:
+def _sent_gbps(result: dict[str, Any]) -> float:
     """Return what each NIC sends over the time until all have finished."""
-    return figure(told, "bytes") / figure(told, "hosts") * 8e-3 / figure(told, "last_finish_us")
+    return figure(result, "bytes") / figure(result, "hosts") * 8e-3 / figure(result, "last_finish_us")
 
 
 def all_to_all() -> Iterator[Row]:
@@ -401,7 +401,7 @@ def incast() -> Iterator[Row]:
     )
     seeds, sizes = range(1, 7), (8, 32)
     lines, rows = [], []
-    for label, number, transport, words, low, high in cases:
+    for label, number, transport, text, low, high in cases:
         rates = [sorted(_victim(transport, seed, size) for seed in seeds) for size in sizes]
         lines.append(curve(seeds, rates[-1], label))
         means = [float(np.mean(mine)) for mine in rates]
@@ -410,7 +410,7 @@ def incast() -> Iterator[Row]:
             why += "; headers leave 394"
         else:
             why += ". ECMP decides on which uplinks the victim meets the incast, a chance for each queue pair"
-        rows.append(Row(number, f"victim of a 7-to-1 incast, {label}", words,
+        rows.append(Row(number, f"victim of a 7-to-1 incast, {label}", text,
                         f"{means[-1]:.0f} Gb/s ({rates[-1][0]:.0f} to {rates[-1][-1]:.0f})", low <= means[-1] <= high,
                         why))  # fmt: skip
     rows[0].charts["incast-victim"] = Chart("The victim's rate", "seeds, slowest first", "Gb/s", lines)
@@ -419,8 +419,8 @@ def incast() -> Iterator[Row]:
 
 def _victim(transport: Transport, seed: int, size: int) -> float:
     works = workloads("incast-victim", size=f"{size}MiB")
-    told = run("incast-victim", transport=transport, seed=seed, workloads=works)[1]
-    return figure(told, "workloads.1.flow_gbps.mean")
+    result = run("incast-victim", transport=transport, seed=seed, workloads=works)[1]
+    return figure(result, "workloads.1.flow_gbps.mean")
 
 
 EXPERIMENTS: tuple[Callable[[], Iterator[Row]], ...] = (

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from openmrc.fabric.description import load
-from openmrc.fabric.topology import build
+from openmrc.fabric.build import build
+from openmrc.fabric.fabric_file import load
 from openmrc.sim.loop.run import run
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.tables import Trimming

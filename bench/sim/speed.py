@@ -17,8 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.fabric.description import Fabric, Hosts, Plane, Tier, load
-from openmrc.fabric.topology import Topology, build
+from openmrc.fabric.build import build
+from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
+from openmrc.fabric.fabric_file import load
+from openmrc.fabric.topology import Topology
 from openmrc.sim.loop.run import run
 from openmrc.sim.scenario.matrix import read
 from openmrc.sim.transports.mrc.setup import MrcTransport

@@ -61,11 +61,11 @@ def is_told(error: BaseException) -> bool:
 class Conversation:
     """One connection, its words, and one time-out for everything: seconds without progress."""
 
-    def __init__(self, connection: Connection, words: Any, timeout: float) -> None:
+    def __init__(self, connection: Connection, text: Any, timeout: float) -> None:
         """`words` is the union of the messages the peer may send; `Gave` is always among them."""
         self.connection = connection
         self.timeout = timeout
-        self._words = words | Gave
+        self._words = text | Gave
         self._inbox: collections.deque[Any] = collections.deque()
         self._end: PeerError | None = None  # why nothing more will be heard
 

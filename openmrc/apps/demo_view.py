@@ -129,9 +129,9 @@ def is_silent(outages: Sequence[Outage], plane: int, at: float) -> bool:
 def summary(result: DemoResult) -> Table:
     """Return what each plane carried."""
     table = Table(title=f"{size_text(result.bytes)} in {result.seconds:.2f} s, {result.gbps:.2f} Gb/s")
-    words = ("address", "EVs at the end", "back in use")
-    for name in ("plane", "address", "sent packets", "share", "retransmitted", "lost", *words[1:]):
-        table.add_column(name, justify="left" if name in words else "right")
+    terms = ("address", "EVs at the end", "back in use")
+    for name in ("plane", "address", "sent packets", "share", "retransmitted", "lost", *terms[1:]):
+        table.add_column(name, justify="left" if name in terms else "right")
     for each in result.planes:
         back = ", ".join(_returned(outage) for outage in result.outages if outage.plane == each.plane)
         evs = " ".join(f"{count} {state}" for state, count in each.evs.items())

@@ -12,7 +12,7 @@ from openmrc.documents import read_text
 from openmrc.engine.params import Settings
 from openmrc.errors import ConfigError
 from openmrc.faults import Schedule
-from openmrc.live.host.sockets import Ports
+from openmrc.live.host.sockets import Sockets
 from openmrc.live.host.tuning import settings_for
 from openmrc.verbs import ConnectionOptions, Context, ContextAttr, EvFormat
 
@@ -67,7 +67,7 @@ def _open(options: EndpointOptions) -> Context:
 
 def _settings(options: EndpointOptions, attr: ContextAttr) -> Settings:
     """Return the tuning that the context would choose, with another congestion control."""
-    ports = Ports(options.planes, attr)
+    ports = Sockets(options.planes, attr)
     try:
         usual = settings_for(ports, min(attr.mtu, ports.mtu))
     finally:
@@ -95,17 +95,17 @@ def connection_options(context: Context, mtu: int, max_send_wr: int = 128, max_r
     )
 
 
-def read_faults(words: str | None, schedule: Path | None) -> Schedule | None:
+def read_faults(text: str | None, schedule: Path | None) -> Schedule | None:
     """Return the schedule of `--impair "loss: 1%"` or of `--schedule FILE`."""
-    if words is not None and schedule is not None:
+    if text is not None and schedule is not None:
         raise ConfigError("--impair and --schedule: give one of them")
     if schedule is not None:
         return Schedule.read(schedule)
-    return Schedule.parse(words, "--impair") if words is not None else None
+    return Schedule.parse(text, "--impair") if text is not None else None
 
 
-def faults_text(words: str | None, schedule: Path | None) -> str | None:
+def faults_text(text: str | None, schedule: Path | None) -> str | None:
     """Return the same as text, after checking it, to be told to the peer."""
-    if read_faults(words, schedule) is None:
+    if read_faults(text, schedule) is None:
         return None
-    return words if schedule is None else read_text(schedule)
+    return text if schedule is None else read_text(schedule)

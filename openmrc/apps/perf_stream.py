@@ -38,7 +38,7 @@ class Lane:
     completed: int = 0
     granted: int = RECEIVES  # writes with immediate that the peer has, or had, receives for
     taken: int = 0  # immediates of the peer
-    told: int = 0  # of these, how many the peer knows of
+    reported: int = 0  # of these, how many the peer knows of
     group: int = field(init=False)  # writes to one completion
 
     def __post_init__(self) -> None:
@@ -170,8 +170,8 @@ class Stream:
             lane.connection.qp.post_recv(arrived)
             lane.taken += arrived
             self._progress_at = now
-            if lane.taken - lane.told >= RECEIVES // 4:
-                lane.told = lane.taken
+            if lane.taken - lane.reported >= RECEIVES // 4:
+                lane.reported = lane.taken
                 self._conversation.tell(Taken(lane.number, lane.taken))
 
     def _take_word(self, now: float) -> None:

@@ -84,11 +84,11 @@ def are_ours_to_choose(planes: str | None, device: str | None) -> bool:
 def is_this_machine(host: str) -> bool:
     """Whether the host's address is one of ours."""
     try:
-        told = {entry[4][0] for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+        summary = {entry[4][0] for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
     except OSError:
         return False
     ours = {each.address for each in interfaces()}
-    return any((address := ip_address(str(text).split("%")[0])).is_loopback or address in ours for text in told)
+    return any((address := ip_address(str(text).split("%")[0])).is_loopback or address in ours for text in summary)
 
 
 def _interfaces() -> list[str]:

@@ -50,6 +50,7 @@ def demo(
             _write_page(result, out)
         if result.ok and simulation:
             _simulate(result, out / "simulation", as_json)
+            _write_page(result, out)  # with a link to the simulation's report
     _report(result, as_json)
     if not result.ok:
         raise typer.Exit(1)
@@ -90,25 +91,25 @@ def _simulate(result: DemoResult, out: Path, as_json: bool) -> None:
     scenario = load(DEMO)
     typer.echo(f"now the simulator: {scenario.description}", err=as_json)
     done = simulate(scenario)
-    told = summary(done)
-    for note in write(done, scenario, told, out):
+    figures = summary(done)
+    for note in write(done, scenario, figures, out):
         typer.echo(f"note: {note}", err=True)
     result.simulation = Simulated(
-        nics=told["hosts"],
-        flows=told["flows"],
-        finished=told["finished"],
-        packets=told["packets"]["new"],
-        step_p50_us=told["step_us"]["p50"],
-        step_max_us=told["step_us"]["max"],
-        wall_s=told["wall_s"],
+        nics=figures["hosts"],
+        flows=figures["flows"],
+        finished=figures["finished"],
+        packets=figures["packets"]["new"],
+        step_p50_us=figures["step_us"]["p50"],
+        step_max_us=figures["step_us"]["max"],
+        wall_s=figures["wall_s"],
         report=str(out / "report.html"),
     )
-    if told["interrupted"]:
+    if figures["interrupted"]:
         raise KeyboardInterrupt
     if not done.is_complete:
         result.ok = False
         result.error = (
-            f"simulation: {told['finished']} of {told['flows']} flows finished; see {result.simulation.report}"
+            f"simulation: {figures['finished']} of {figures['flows']} flows finished; see {result.simulation.report}"
         )
 
 
@@ -138,9 +139,9 @@ def _report(result: DemoResult, as_json: bool) -> None:
         typer.echo(f"FAILED: {result.error}")
 
 
-def _report_simulation(told: Simulated) -> None:
+def _report_simulation(row: Simulated) -> None:
     typer.echo(
-        f"simulated {told.nics} NICs, {told.packets:,} packets in {told.wall_s:.1f} s: {told.finished:,} of "
-        f"{told.flows:,} flows finished, steps of {told.step_p50_us:.1f} us (median) to {told.step_max_us:.1f} us"
+        f"simulated {row.nics} NICs, {row.packets:,} packets in {row.wall_s:.1f} s: {row.finished:,} of "
+        f"{row.flows:,} flows finished, steps of {row.step_p50_us:.1f} us (median) to {row.step_max_us:.1f} us"
     )
-    typer.echo(f"report: {told.report}")
+    typer.echo(f"report: {row.report}")

@@ -8,15 +8,19 @@ from __future__ import annotations
 import typer
 
 from openmrc.cli.fabric_build import build
+from openmrc.cli.fabric_cabled import cabled
+from openmrc.cli.fabric_cables import bom, cables, netbox, racks
 from openmrc.cli.fabric_diff import diff
 from openmrc.cli.fabric_export import export
+from openmrc.cli.fabric_grow import grow
 from openmrc.cli.fabric_path import path
 from openmrc.cli.fabric_profile import profile
 from openmrc.cli.fabric_schema import schema
 from openmrc.cli.fabric_show import show
 from openmrc.cli.fabric_verify import verify
+from openmrc.cli.outcome import JsonErrors
 
-app = typer.Typer(no_args_is_help=True, help="Build, prove, export and read back a fabric's tables.")
+app = typer.Typer(cls=JsonErrors, no_args_is_help=True, help="Build, prove, export and read back a fabric's tables.")
 for command in (
     build,
     show,
@@ -25,6 +29,12 @@ for command in (
     profile,
     export,
     diff,
+    cables,
+    cabled,
+    racks,
+    bom,
+    netbox,
+    grow,
     schema,
 ):
     app.command()(command)

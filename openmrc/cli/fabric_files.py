@@ -20,16 +20,16 @@ TableFile = Annotated[
 
 def load_topology(file: Path) -> Any:
     """Read a fabric as arrays."""
-    from openmrc.fabric.description import load
-    from openmrc.fabric.topology import build
+    from openmrc.fabric.build import build
+    from openmrc.fabric.fabric_file import load
 
     return build(load(file))
 
 
 def load_plan(file: Path) -> UsidPlan:
     """Read a fabric and number its uSIDs."""
-    from openmrc.fabric.description import load_placed
-    from openmrc.fabric.topology import build
+    from openmrc.fabric.build import build
+    from openmrc.fabric.fabric_file import load_placed
     from openmrc.fabric.usid import usid_plan
 
     fabric, where = load_placed(file)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from openmrc.cli.outcome import JsonErrors
+
 if TYPE_CHECKING:
     from openmrc.lab.status import LabStatus
 
-app = typer.Typer(no_args_is_help=True, help="Run a real SRv6 fabric in namespaces of this machine (needs root).")
+app = typer.Typer(
+    cls=JsonErrors, no_args_is_help=True, help="Run a real SRv6 fabric in namespaces of this machine (needs root)."
+)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Name = Annotated[str | None, typer.Option("--lab", "-l", help="Which lab, where several are up.")]
@@ -26,11 +32,11 @@ def up(
 ) -> None:
     """Build hosts, switches and cables, with uSIDs, rates, marks and trims."""
     from openmrc.cli.outcome import stoppable
-    from openmrc.fabric.description import load
+    from openmrc.fabric.fabric_file import load
     from openmrc.lab import lifetime
 
-    with stoppable():
-        written = lifetime.up(fabric, name, trimming)
+    with stoppable(), _bar("namespaces") as progress:
+        written = lifetime.up(fabric, name, trimming, progress)
     called = name or load(fabric).name
     said = {"name": called, "ports": len(written.maps), "trimming": trimming, "wall_s": written.build_s}
     _say(said, as_json, f"lab {called} is up: {len(written.maps)} ports, {written.build_s:.2f} s")
@@ -94,7 +100,7 @@ def exec(
 
 @app.command()
 def fault(
-    words: Annotated[
+    terms: Annotated[
         str | None,
         typer.Argument(help='"down: p0-t1-01", "loss: 1%, on: h3 port 2", "at: 1s, for: 50ms, down: plane 0".'),
     ] = None,
@@ -110,12 +116,12 @@ def fault(
     from openmrc.faults import Schedule
     from openmrc.lab.faults import Breaker
 
-    if words is not None and schedule is not None:
+    if terms is not None and schedule is not None:
         raise ConfigError("fault: give words or --schedule, not both")
-    if words is None and schedule is None and not clear:
+    if terms is None and schedule is None and not clear:
         raise ConfigError('fault: say what, such as "down: p0-t1-01", or --schedule FILE, or --clear')
     breaker = Breaker(_chosen(name))
-    steps = Schedule.read(schedule) if schedule else Schedule.parse(words or "", "fault")
+    steps = Schedule.read(schedule) if schedule else Schedule.parse(terms or "", "fault")
     breaker.check(steps)
     if clear:
         breaker.clear()
@@ -158,6 +164,18 @@ def compare(
     _say({"pulled": pulled, "out_s": out_s, **comparison.facts(runs, absent)}, as_json, text)
 
 
+@contextmanager
+def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar on a terminal while a block lasts; the function that it yields moves it."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
 def _chosen(name: str | None) -> str:
     """Return the lab meant: the one named, or the only one."""
     from openmrc.errors import ConfigError
@@ -185,7 +203,7 @@ def _show_links(found: LabStatus, everything: bool) -> None:
     for link in found.links:
         if everything or link.packets or link.lost or not link.up:
             numbers = "".join(f"{getattr(link, name):>12}" for name in columns)
-            state = "up" if link.up else "DOWN"
+            state = link.state if link.up else link.state.upper()
             typer.echo(f"{link.name:<28}{numbers}{link.longest_queue_us:>10.0f}  {state}")
 
 
@@ -193,4 +211,5 @@ def _show_sids(found: LabStatus, everything: bool) -> None:
     typer.echo(f"\n{'switch':<14}{'uSID':<24}{'packets':>12}{'bytes':>14}{'errors':>10}")
     for sid in found.sids:
         if everything or sid.packets or sid.errors:
-            typer.echo(f"{sid.switch:<14}{sid.prefix:<24}{sid.packets:>12}{sid.bytes:>14}{sid.errors:>10}")
+            note = f"  {sid.note}" if sid.note else ""
+            typer.echo(f"{sid.switch:<14}{sid.prefix:<24}{sid.packets:>12}{sid.bytes:>14}{sid.errors:>10}{note}")

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from openmrc.errors import MrcError
 
@@ -57,6 +58,21 @@ def print_json(result: Any) -> None:
     import msgspec
 
     typer.echo(msgspec.json.encode(result).decode())
+
+
+class JsonErrors(TyperGroup):
+    """Commands that, asked for --json, answer a failure with an object that has `error`, and exit as they would."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        words = list(ctx.args)
+        asked = "--json" in words[: words.index("--") if "--" in words else None] or ctx.params.get("as_json")
+        try:
+            return super().invoke(ctx)
+        except MrcError as error:
+            if asked:
+                print_json({"error": str(error)})
+            raise
 
 
 def planes_of(

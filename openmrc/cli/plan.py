@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from openmrc.cli.outcome import JsonErrors
+
 if TYPE_CHECKING:
     from openmrc.fabric.availability import Forecast
     from openmrc.fabric.design import Design
     from openmrc.fabric.parts import Parts
 
-app = typer.Typer(help="Size a fabric: switches, optics, power, cost, blast radius, availability.")
+app = typer.Typer(cls=JsonErrors, help="Size a fabric: switches, optics, power, cost, blast radius, availability.")
 
 Gpus = Annotated[int, typer.Option("--gpus", min=1, help="NICs to connect; one NIC a GPU.")]
 Nic = Annotated[str, typer.Option("--nic", help="Rate of a NIC, such as 800G.")]
@@ -46,7 +48,9 @@ def plan(
         int | None,
         typer.Option(min=1, help="NICs a machine, for the rail-optimised design; 8, or fewer if they divide."),
     ] = None,
-    oversubscription: Annotated[float, typer.Option(min=1, help="Capacity down : up at T0.")] = 1,
+    oversubscription: Annotated[
+        float, typer.Option(min=1, help="Capacity down : up at T0, at most; the same for every design.")
+    ] = 1,
     parts: PartsFile = None,
     cheapest: Annotated[bool, typer.Option("--cheapest", help="Search all designs the parts allow.")] = False,
     max_hops: Annotated[int | None, typer.Option(help="Most switches on a path.")] = None,
@@ -54,6 +58,11 @@ def plan(
     max_watts: Annotated[float | None, typer.Option(help="Most power.")] = None,
     max_cost: Annotated[float | None, typer.Option(help="Most cost.")] = None,
     min_paths: Annotated[int | None, typer.Option(help="Fewest paths between two NICs.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the first design, or --design, as fabric.yaml here.")
+    ] = None,
+    chosen: Annotated[str | None, typer.Option("--design", help="Which design --out writes, by its name.")] = None,
+    nics_per_host: Annotated[int, typer.Option(min=1, help="NICs a machine in the file of --out.")] = 1,
     plot: Plot = None,
     as_json: Json = False,
 ) -> None:
@@ -79,10 +88,29 @@ def plan(
         from openmrc.fabric.plot import plot_designs
 
         plot_designs(designs, known, plot)
+    if out:
+        _write_fabric(_design_named(designs, chosen), out, nics_per_host)
+        said["out"] = str(out)
     if as_json:
         _print_json({"gpus": gpus, **said, "designs": [each.as_dict(known) for each in designs]})
     else:
         _print_table(designs, known)
+
+
+def _design_named(designs: list[Design], name: str | None) -> Design:
+    from openmrc.errors import ConfigError
+
+    found = next((each for each in designs if name in (None, each.name)), None)
+    if found is None:
+        raise ConfigError(f"--design: {name!r} is not among {', '.join(each.name for each in designs)}")
+    return found
+
+
+def _write_fabric(design: Design, out: Path, nics_per_host: int) -> None:
+    from openmrc.fabric.fabric_file import save
+
+    fabric = design.fabric(f"gpus-{design.nics}", nics_per_host)
+    save(fabric, out, f"{design.name}: {design.total_switches} switches of {design.switch.name}, from mrc plan")
 
 
 @app.command()
@@ -191,6 +219,7 @@ def _column(each: Design, parts: Parts) -> list[tuple[str, str]]:
         *((f"T{tier} switches", f"{tiers[tier]:,}") for tier in range(4)),
         ("switches", f"{each.total_switches:,}"),
         ("links", f"{each.links:,}"),
+        ("down : up at T0", _ratio(each)),
         ("optics", f"{each.optics:,}"),
         ("paths", f"{each.planes * each.network.paths:,}"),
         ("bisection, Tb/s", f"{each.bisection_tbps:,.0f}"),
@@ -200,6 +229,12 @@ def _column(each: Design, parts: Parts) -> list[tuple[str, str]]:
     rows += [(f"NIC loses by {_PARTS[part]}", f"{share:.3g} %") for part, share in loss.items()]
     of_fabric = each.fabric_loss_percent(parts.optic.gbps)
     return rows + [(f"fabric loses by {_PARTS[part]}", f"{share:.3g} %") for part, share in of_fabric.items()]
+
+
+def _ratio(each: Design) -> str:
+    """Write a T0's ports down and up, and their ratio."""
+    one = each.network
+    return f"{one.down}:{one.up} = {one.oversubscription:.3g}" if one.up else "nothing above"
 
 
 def _caption(designs: list[Design], parts: Parts) -> str:

@@ -96,7 +96,7 @@ def _transport(name: TransportName, load_balancing: LoadBalancing | None, qps: i
 
 def _of_matrix(tm: Path, topo: Path, transport: Transport, unit: StartUnit, until: str) -> Scenario:
     """Return the scenario that --tm and --topo stand for."""
-    from openmrc.fabric.description import load
+    from openmrc.fabric.fabric_file import load
     from openmrc.sim.scenario.scenario import Matrix, Scenario
     from openmrc.sim.workloads.amounts import ps_of
 
@@ -122,12 +122,12 @@ def _run(scenario: Scenario, threads: int, out: Path | None, as_json: bool) -> N
     finally:
         for listener in listeners:
             listener.close()
-    told = summary(done)
+    result = summary(done)
     if out is not None:
-        told["out"] = str(out)
-        told["warnings"] = told["warnings"] + write(done, scenario, told, out)
-    _print(told, as_json, lambda: show(told, str(out) if out else None))
-    if told["interrupted"]:
+        result["out"] = str(out)
+        result["warnings"] = result["warnings"] + write(done, scenario, result, out)
+    _print(result, as_json, lambda: show(result, str(out) if out else None))
+    if result["interrupted"]:
         raise typer.Exit(INTERRUPTED)
     if not done.is_complete:
         raise typer.Exit(1)
@@ -152,10 +152,18 @@ def sweep(
     with stoppable(lambda how: _how_to_go_on(how, points, folder, as_json)):
         results = report.run(points, folder, on, processes or os.cpu_count() or 1, _points_done)
     notes = report.write(plan, results, folder)
-    unfinished = sum(told["summary"]["finished"] < told["summary"]["flows"] for told in results if "summary" in told)
-    refused = sum("error" in told for told in results)
-    told = {"points": len(points), "unfinished": unfinished, "refused": refused, "out": str(folder), "warnings": notes}
-    _print(told, as_json, lambda: typer.echo(f"{len(points)} points, {unfinished} with unfinished flows, "
+    unfinished = sum(
+        result["summary"]["finished"] < result["summary"]["flows"] for result in results if "summary" in result
+    )
+    refused = sum("error" in result for result in results)
+    result = {
+        "points": len(points),
+        "unfinished": unfinished,
+        "refused": refused,
+        "out": str(folder),
+        "warnings": notes,
+    }
+    _print(result, as_json, lambda: typer.echo(f"{len(points)} points, {unfinished} with unfinished flows, "
                                              f"{refused} refused; written to {folder}"))  # fmt: skip
     if unfinished or refused:
         raise typer.Exit(1)
@@ -179,18 +187,18 @@ def compare(
     folder = out or Path("runs") / "-".join(dict.fromkeys(file.stem for file in files))
     with stoppable(lambda how: _how_to_go_on(how, points, folder, as_json)):
         results = report.run(points, folder, "processes", processes or os.cpu_count() or 1, _points_done)
-    told = compared(points, results)
-    (folder / "comparison.json").write_text(json_text(told))
-    _print(told | {"out": str(folder)}, as_json, lambda: show_comparison(told, str(folder)))
-    if told["unfinished"]:
+    result = compared(points, results)
+    (folder / "comparison.json").write_text(json_text(result))
+    _print(result | {"out": str(folder)}, as_json, lambda: show_comparison(result, str(folder)))
+    if result["unfinished"]:
         raise typer.Exit(1)
 
 
-def json_text(told: dict[str, Any]) -> str:
+def json_text(result: dict[str, Any]) -> str:
     """Return an object as a file holds it."""
     import json
 
-    return json.dumps(told, indent=1) + "\n"
+    return json.dumps(result, indent=1) + "\n"
 
 
 def _points_done(done: int, of: int) -> None:
@@ -219,10 +227,10 @@ def schema() -> None:
     typer.echo(schema_text(), nl=False)
 
 
-def _print(told: dict[str, Any], as_json: bool, show: Any) -> None:
+def _print(result: dict[str, Any], as_json: bool, show: Any) -> None:
     if not as_json:
         show()
         return
     import json
 
-    typer.echo(json.dumps(told))
+    typer.echo(json.dumps(result))

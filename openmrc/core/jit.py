@@ -4,21 +4,15 @@ A *kernel* is a plain Python function that compiled code may call; called from P
 plain Python, so tests, coverage and pdb see it. An *entry* is a function that Python calls and
 that is compiled, once, with everything it reaches; `entry.py_func` is its interpreted twin.
 
-Compiled entries are cached under a digest of every source file that holds kernels: Numba's own stamp
-looks at one file and would go on running old code after an edit elsewhere.
+Compiled entries are cached, see `cache`.
 """
 
 from __future__ import annotations
 
 import ctypes
-import functools
-import hashlib
-import os
-import shutil
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 import llvmlite.binding as llvm
@@ -27,6 +21,7 @@ from numba.core import config as _config
 from numba.core import event
 from numba.extending import intrinsic, overload, register_jitable
 
+from openmrc.core.cache import cache_dir
 from openmrc.core.linking import EntryCompiler, KernelCompiler
 
 P = ParamSpec("P")
@@ -44,9 +39,6 @@ _OPTIONS: Any = {"error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True
 # Not inlined must be said: a callee inherits what it does not say itself.
 _CALLED: Any = {**_OPTIONS, "forceinline": False, "pipeline_class": KernelCompiler}
 INLINED: Any = {**_CALLED, "forceinline": True}
-
-KEPT_CACHES = 4  # digests kept beside the current one: several checkouts may share a home directory
-COMPILED_FOLDERS = ("core", "wire", "engine", "live", "sim")  # where kernels may stand
 
 _entries: set[Any] = set()
 
@@ -70,8 +62,12 @@ def rare_kernel(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def entry(function: Callable[P, R]) -> Entry[P, R]:
-    """Compile a function that Python calls; it runs without the GIL and is cached by all sources."""
-    outer, config.CACHE_DIR = config.CACHE_DIR, str(cache_dir())
+    """Compile a function that Python calls; it runs without the GIL and is cached."""
+    if config.DISABLE_JIT:  # NUMBA_DISABLE_JIT=1: everything runs interpreted, for debuggers and coverage
+        function.py_func = function  # type: ignore[attr-defined]
+        return cast("Entry[P, R]", function)
+    world = function.__module__.removeprefix("openmrc.").split(".")[0]
+    outer, config.CACHE_DIR = config.CACHE_DIR, str(cache_dir(world, f"bounds checked: {config.BOUNDSCHECK}", _say))
     try:
         compiled = njit(cache=True, nogil=True, pipeline_class=EntryCompiler, **_OPTIONS)(function)
         _entries.add(compiled)
@@ -101,7 +97,7 @@ def external(library: str | None, symbol: str, returns: str, *takes: str) -> Cal
     return call
 
 
-def pinning(sample: Any) -> tuple[Callable[[Any, int], None], Callable[[int], Any]]:
+def table_handle(sample: Any) -> tuple[Callable[[Any, int], None], Callable[[int], Any]]:
     """Return kernels `pin(value, address)` and `at(address)` for values of the type of `sample`.
 
     Passing fifty tables from Python takes 8 us. An entry that is called often takes instead the address of
@@ -174,36 +170,6 @@ def generic(function: Callable[P, R]) -> Generic[P, R]:
     call.__name__, call.__doc__ = function.__name__, function.__doc__  # not `wraps`: Numba would read the signature
     call.variant = variant  # type: ignore[attr-defined]
     return cast("Generic[P, R]", call)
-
-
-@functools.cache
-def cache_dir() -> Path:
-    """Return the folder that holds compiled code for exactly these sources."""
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "openmrc"
-    folder = root / _digest()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        os.utime(folder)
-        _prune(root, keep=folder)
-    except OSError:  # a read-only home: Numba falls back to compiling in every process
-        pass
-    return folder
-
-
-def _digest() -> str:
-    package = Path(__file__).parent.parent
-    digest = hashlib.sha256(f"{sys.version} {config.BOUNDSCHECK}".encode())
-    for source in sorted(path for folder in COMPILED_FOLDERS for path in (package / folder).rglob("*.py")):
-        digest.update(source.relative_to(package).as_posix().encode())
-        digest.update(source.read_bytes())
-    digest.update((package / "units.py").read_bytes())
-    return digest.hexdigest()[:20]
-
-
-def _prune(root: Path, keep: Path) -> None:
-    others = sorted((path for path in root.iterdir() if path != keep), key=lambda path: -path.stat().st_mtime)
-    for old in others[KEPT_CACHES:]:
-        shutil.rmtree(old, ignore_errors=True)
 
 
 class _Announcer(event.Listener):  # type: ignore[misc,unused-ignore]

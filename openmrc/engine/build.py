@@ -47,8 +47,8 @@ class Layout:
     window: ArrayLike = 8 * MPR_UNIT
     tracked: ArrayLike = 8 * MPR_UNIT
     wimms: ArrayLike = 32
-    watched: ArrayLike = 1  # EVs a responder judges at a time, for ALWAYS_SKIP
-    evs_per_lane: ArrayLike = 8  # active and reserve
+    mark_rows: ArrayLike = 1  # EVs a responder judges at a time, for ALWAYS_SKIP
+    evs_per_rotation: ArrayLike = 8  # active and reserve
 
 
 def build(layout: Layout, settings: Settings, packets: int = 1, seed: int = 1) -> Engine:
@@ -57,8 +57,8 @@ def build(layout: Layout, settings: Settings, packets: int = 1, seed: int = 1) -
     peers = _spread(layout.peers, endpoint_count)
     qps = _spread(layout.qps, endpoint_count)
     qp_count = int(qps.sum())
-    lanes_per_qp = np.full(qp_count, layout.ports, dtype=np.int64)
-    evs = lanes_per_qp * _spread(layout.evs_per_lane, qp_count)
+    rotations_per_qp = np.full(qp_count, layout.ports, dtype=np.int64)
+    evs = rotations_per_qp * _spread(layout.evs_per_rotation, qp_count)
     completions = _completions(layout, qps)
 
     engine = Engine(
@@ -67,7 +67,7 @@ def build(layout: Layout, settings: Settings, packets: int = 1, seed: int = 1) -
         ports=table(tables.Port, endpoint_count * layout.ports),
         peers=table(tables.Peer, int(peers.sum())),
         qps=table(tables.QueuePair, qp_count),
-        lanes=table(tables.Lane, int(lanes_per_qp.sum())),
+        rotations=table(tables.PortRotation, int(rotations_per_qp.sum())),
         slots=table(tables.Slot, int(evs.sum())),
         evs=table(tables.Ev, int(evs.sum())),
         messages=table(tables.Message, int(_ring(layout.sends, qp_count).sum())),
@@ -75,8 +75,8 @@ def build(layout: Layout, settings: Settings, packets: int = 1, seed: int = 1) -
         tracker=table(
             tables.Tracker, int(np.maximum(_ring(layout.tracked, qp_count), TRACKER_WORD).sum()) // TRACKER_WORD
         ),
-        watches=table(tables.Watch, int(_ring(layout.watched, qp_count).sum())),
-        stash=table(tables.Stash, int(_ring(layout.wimms, qp_count).sum())),
+        mark_stats=table(tables.EvMarkStats, int(_ring(layout.mark_rows, qp_count).sum())),
+        pending_immediates=table(tables.PendingImmediate, int(_ring(layout.wimms, qp_count).sum())),
         receives=table(tables.Receive, int(_ring(layout.receives, qp_count).sum())),
         control=table(tables.Control, int(_ring(layout.controls, endpoint_count).sum())),
         regions=table(tables.Region, int(_spread(layout.regions, endpoint_count).sum())),
@@ -84,9 +84,9 @@ def build(layout: Layout, settings: Settings, packets: int = 1, seed: int = 1) -
         events=table(tables.Event, int(_ring(layout.events, endpoint_count).sum())),
         packets=table(Packet, packets),
     )
-    _lay_endpoints(engine, layout, peers, qps, completions, seed)
-    _lay_peers(engine, peers)
-    _lay_qps(engine, layout, qps, evs)
+    _init_endpoints(engine, layout, peers, qps, completions, seed)
+    _init_peers(engine, peers)
+    _init_qps(engine, layout, qps, evs)
     return engine
 
 
@@ -104,7 +104,7 @@ def _completions(layout: Layout, qps: Sizes) -> Sizes:
     return _powers_of_two(ends[edges[1:]] - ends[edges[:-1]])
 
 
-def _lay_endpoints(engine: Engine, layout: Layout, peers: Sizes, qps: Sizes, completions: Sizes, seed: int) -> None:
+def _init_endpoints(engine: Engine, layout: Layout, peers: Sizes, qps: Sizes, completions: Sizes, seed: int) -> None:
     rows = engine.endpoints
     count = layout.endpoints
     _put_slices(rows, "peer", peers)
@@ -123,7 +123,7 @@ def _lay_endpoints(engine: Engine, layout: Layout, peers: Sizes, qps: Sizes, com
         column(rows, name)[:] = NEVER
 
 
-def _lay_peers(engine: Engine, peers: Sizes) -> None:
+def _init_peers(engine: Engine, peers: Sizes) -> None:
     rows = engine.peers
     column(rows, "endpoint")[:] = np.repeat(np.arange(len(peers)), peers)
     column(rows, "address")[:] = NONE
@@ -132,7 +132,7 @@ def _lay_peers(engine: Engine, peers: Sizes) -> None:
     column(rows, "status_deadline")[:] = NEVER
 
 
-def _lay_qps(engine: Engine, layout: Layout, qps: Sizes, evs: Sizes) -> None:
+def _init_qps(engine: Engine, layout: Layout, qps: Sizes, evs: Sizes) -> None:
     rows = engine.qps
     count = int(qps.sum())
     owner = np.repeat(np.arange(len(qps)), qps)
@@ -141,31 +141,31 @@ def _lay_qps(engine: Engine, layout: Layout, qps: Sizes, evs: Sizes) -> None:
     column(rows, "qpn")[:] = slot + FIRST_USER_QPN
     column(rows, "peer")[:] = NONE
     column(rows, "next_ready")[:] = NONE
-    for name in ("", "ack_", "loss_", "tail_", "probe_", "reverse_"):
-        column(rows, f"{name}deadline")[:] = NEVER
-    _put_slices(rows, "lane", np.full(count, layout.ports, dtype=np.int64))
+    for name in ("deadline", "deadlines"):
+        column(rows, name)[:] = NEVER
+    _put_slices(rows, "rotation", np.full(count, layout.ports, dtype=np.int64))
     _put_slices(rows, "ev", evs)
     _put_rings(rows, "message", _ring(layout.sends, count))
     _put_rings(rows, "sent", _ring(layout.window, count))
-    _put_rings(rows, "stash", _ring(layout.wimms, count))
+    _put_rings(rows, "pending", _ring(layout.wimms, count))
     _put_rings(rows, "receive", _ring(layout.receives, count))
-    _put_rings(rows, "watch", _ring(layout.watched, count))
+    _put_rings(rows, "mark_stats", _ring(layout.mark_rows, count))
     tracked = np.maximum(_ring(layout.tracked, count), TRACKER_WORD)
     column(rows, "tracker_base")[:] = _starts(tracked // TRACKER_WORD)
     column(rows, "tracker_mask")[:] = tracked - 1
-    _lay_lanes(engine, layout, evs)
+    _init_rotations(engine, layout, evs)
 
 
-def _lay_lanes(engine: Engine, layout: Layout, evs: Sizes) -> None:
-    rows = engine.lanes
-    per_lane = np.repeat(evs // layout.ports, layout.ports)
+def _init_rotations(engine: Engine, layout: Layout, evs: Sizes) -> None:
+    rows = engine.rotations
+    per_rotation = np.repeat(evs // layout.ports, layout.ports)
     column(rows, "qp")[:] = np.repeat(np.arange(len(evs)), layout.ports)
     column(rows, "port")[:] = np.tile(np.arange(layout.ports), len(evs))
-    column(rows, "ev_base")[:] = _starts(per_lane)
+    column(rows, "ev_base")[:] = _starts(per_rotation)
     column(rows, "reverse")[:] = column(rows, "ev_base")
-    column(rows, "total")[:] = per_lane
-    column(engine.evs, "lane")[:] = np.repeat(np.arange(len(rows)), per_lane)
-    column(engine.evs, "port")[:] = np.repeat(column(rows, "port"), per_lane)
+    column(rows, "total")[:] = per_rotation
+    column(engine.evs, "rotation")[:] = np.repeat(np.arange(len(rows)), per_rotation)
+    column(engine.evs, "port")[:] = np.repeat(column(rows, "port"), per_rotation)
 
 
 def _put_slices(rows: Table[Any], name: str, sizes: Sizes) -> None:

@@ -23,7 +23,7 @@ from openmrc.engine import (
 )
 from openmrc.engine.queue_pairs import by_qpn
 from openmrc.engine.states import QpState
-from openmrc.engine.tables import NONE, Engine
+from openmrc.engine.tables import NONE, Engine, WriteRequest
 from openmrc.wire.codes import ENDPOINT_QPN, Opcode
 from openmrc.wire.packet import NOWHERE
 
@@ -49,7 +49,7 @@ def receive(engine: Engine, now: int, endpoint: int, packet: int) -> None:
         engine.endpoints[endpoint].wrong_source += 1
         return
     _count_arrival(engine, endpoint, packet)
-    row.heard_lane = arrived.port
+    row.heard_rotation = arrived.port
     row.heard_ports |= 1 << arrived.port
     opcode = arrived.opcode
     if opcode <= Opcode.WRITE_ONLY_IMM:
@@ -117,24 +117,9 @@ def next_event(engine: Engine, endpoint: int) -> int:
 
 
 @kernel
-def post_write(
-    engine: Engine,
-    now: int,
-    qp: int,
-    wr_id: int,
-    local: int,
-    length: int,
-    va: int,
-    r_key: int,
-    immediate: int,
-    has_immediate: int,
-    solicited: int,
-    signaled: int,
-) -> int:
-    """Post an RDMA write of `length` bytes at `local` to the peer's `va`; return a messages.PostStatus."""
-    return messages.post_write(
-        engine, now, qp, wr_id, local, length, va, r_key, immediate, has_immediate, solicited, signaled
-    )
+def post_write(engine: Engine, now: int, qp: int, write: WriteRequest) -> int:
+    """Post an RDMA write; return a messages.PostStatus. The row may be used again at once."""
+    return messages.post_write(engine, now, qp, write)
 
 
 @kernel

@@ -29,7 +29,7 @@ def receive(engine: Engine, now: int, endpoint: int, packet: int) -> None:
             _answer(engine, endpoint, peer, packet, probe_id)
         case Opcode.ENDPOINT_RESPONSE:
             if probe_id >= ports.STATUS_PROBE_ID:
-                ports.on_told(engine, endpoint, probe_id)
+                ports.on_answer(engine, endpoint, probe_id)
             else:
                 reverse.on_answer(engine, endpoint, probe_id)
         case _:

@@ -15,18 +15,18 @@ def fits(engine: Engine, qp: int, packet: int) -> bool:
     row = engine.qps[qp]
     rqmsn = extend(engine.packets[packet].rqmsn, row.expected_rqmsn, MSN_BITS)
     ahead = rqmsn - row.expected_rqmsn
-    if ahead < 0 or ahead >= min(row.max_wimm_dest, row.stash_mask + 1):
+    if ahead < 0 or ahead >= min(row.max_wimm_dest, row.pending_mask + 1):
         return False
-    return engine.stash[row.stash_base + (rqmsn & row.stash_mask)].present == 0
+    return engine.pending_immediates[row.pending_base + (rqmsn & row.pending_mask)].present == 0
 
 
 @kernel
-def stash(engine: Engine, qp: int, packet: int) -> None:
+def hold(engine: Engine, qp: int, packet: int) -> None:
     """Put the immediate aside until its turn."""
     row = engine.qps[qp]
     arrived = engine.packets[packet]
     rqmsn = extend(arrived.rqmsn, row.expected_rqmsn, MSN_BITS)
-    waiting = engine.stash[row.stash_base + (rqmsn & row.stash_mask)]
+    waiting = engine.pending_immediates[row.pending_base + (rqmsn & row.pending_mask)]
     waiting.immediate = arrived.immediate
     waiting.length = arrived.dma_length
     waiting.solicited = arrived.solicited
@@ -37,14 +37,14 @@ def stash(engine: Engine, qp: int, packet: int) -> None:
 def is_next(engine: Engine, qp: int) -> bool:
     """Whether the immediate whose turn it is has arrived."""
     row = engine.qps[qp]
-    return engine.stash[row.stash_base + (row.expected_rqmsn & row.stash_mask)].present == 1
+    return engine.pending_immediates[row.pending_base + (row.expected_rqmsn & row.pending_mask)].present == 1
 
 
 @kernel
 def deliver(engine: Engine, qp: int) -> bool:
     """Hand the next immediate to a posted receive; False: none is posted."""
     row = engine.qps[qp]
-    waiting = engine.stash[row.stash_base + (row.expected_rqmsn & row.stash_mask)]
+    waiting = engine.pending_immediates[row.pending_base + (row.expected_rqmsn & row.pending_mask)]
     if row.receive_head == row.receive_tail:
         return False
     wr_id = engine.receives[row.receive_base + (row.receive_head & row.receive_mask)].wr_id

@@ -1,6 +1,6 @@
 """What the requester knows of each path, and how that decides which EVs are in rotation (MRC §9.3.1).
 
-A lane - the EVs of one queue pair on one port - is an array of slots: first the active ones, which
+A rotation - the EVs of one queue pair on one port - is an array of slots: first the active ones, which
 `spray` rotates through, then the reserve. A bad EV changes places with a good one of the reserve,
 of the same port, so that all planes stay equally loaded; with none left the rotation is one
 shorter. Probes (`probes`) bring bad EVs back, for as long as it takes.
@@ -9,19 +9,20 @@ shorter. Probes (`probes`) bring bad EVs back, for as long as it takes.
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import events, timers
+from openmrc.engine.queue_pairs import params_of
 from openmrc.engine.states import ILLEGAL, EvEvent, EvState, ev_after
-from openmrc.engine.tables import NONE, Engine, EventKind, Params
+from openmrc.engine.tables import NONE, Deadline, Engine, EventKind
 from openmrc.units import NEVER
 
 PROBE_ROUND_TRIPS = 10  # a bad EV is not probed more often than once in so many round trips
 
 
 @rare_kernel
-def set_ev(engine: Engine, qp: int, lane_index: int, k: int, value: int) -> None:
-    """Give the k-th EV of a lane its value, fresh and GOOD. Call `begin` when all are set."""
-    lane = engine.lanes[engine.qps[qp].lane_base + lane_index]
-    engine.slots[lane.ev_base + k].ev = k
-    ev = engine.evs[lane.ev_base + k]
+def set_ev(engine: Engine, qp: int, rotation_index: int, k: int, value: int) -> None:
+    """Give the k-th EV of a rotation its value, fresh and GOOD. Call `begin` when all are set."""
+    rotation = engine.rotations[engine.qps[qp].rotation_base + rotation_index]
+    engine.slots[rotation.ev_base + k].ev = k
+    ev = engine.evs[rotation.ev_base + k]
     ev.value = value
     ev.slot = k
     ev.state = EvState.GOOD
@@ -40,37 +41,37 @@ def set_ev(engine: Engine, qp: int, lane_index: int, k: int, value: int) -> None
 
 
 @rare_kernel
-def begin(engine: Engine, now: int, qp: int, active_per_lane: int, min_active: int) -> None:
-    """Put the first EVs of every lane into rotation, in random order; the others are the reserve."""
+def begin(engine: Engine, now: int, qp: int, active_per_rotation: int, min_active: int) -> None:
+    """Put the first EVs of every rotation into rotation, in random order; the others are the reserve."""
     row = engine.qps[qp]
     row.good_evs = row.ev_count
     row.min_active_evs = min_active
-    row.lane_cursor = row.qpn % row.lane_count
-    row.control_lane = row.lane_cursor
-    row.heard_lane = row.lane_cursor
+    row.rotation_cursor = row.qpn % row.rotation_count
+    row.control_rotation = row.rotation_cursor
+    row.heard_rotation = row.rotation_cursor
     row.heard_ports = 0
     row.burst_left = 0
-    row.probe_deadline = NEVER
-    for index in range(row.lane_base, row.lane_base + row.lane_count):
-        lane = engine.lanes[index]
-        lane.wanted = min(active_per_lane, lane.total)
-        lane.active = lane.wanted
-        lane.cursor = 0
-        lane.reverse = lane.ev_base
-        lane.reverse_ok = 1
-        lane.reverse_probe = 0
-        lane.risen_at = 0
+    timers.disarm(engine, qp, Deadline.PROBE)
+    for index in range(row.rotation_base, row.rotation_base + row.rotation_count):
+        rotation = engine.rotations[index]
+        rotation.wanted = min(active_per_rotation, rotation.total)
+        rotation.active = rotation.wanted
+        rotation.cursor = 0
+        rotation.reverse = rotation.ev_base
+        rotation.reverse_ok = 1
+        rotation.reverse_probe = 0
+        rotation.risen_at = 0
         shuffle(engine, row.endpoint, index)
 
 
 @kernel
-def shuffle(engine: Engine, endpoint: int, lane: int) -> None:
+def shuffle(engine: Engine, endpoint: int, rotation: int) -> None:
     """Put the rotation into a new random order (Fisher-Yates), so that connections do not march in step."""
-    row = engine.lanes[lane]
+    row = engine.rotations[rotation]
     node = engine.endpoints[endpoint]
     for position in range(row.active - 1, 0, -1):
         node.random = rng.following(node.random)
-        _swap(engine, lane, position, rng.below(node.random, position + 1))
+        _swap(engine, rotation, position, rng.below(node.random, position + 1))
 
 
 @kernel
@@ -80,21 +81,21 @@ def on_acked(engine: Engine, ev: int) -> None:
     row.acked += 1
     row.losses = 0
     if row.state == EvState.GOOD:
-        engine.lanes[row.lane].reverse = ev
+        engine.rotations[row.rotation].reverse = ev
 
 
 @kernel
 def on_marked(engine: Engine, now: int, ev: int, always: int) -> None:
     """The responder says the path is congested (SKIP_ONCE) or persistently bad (ALWAYS_SKIP)."""
     engine.evs[ev].marked += 1
-    happen(engine, now, ev, EvEvent.SACK_ALWAYS_SKIP if always == 1 else EvEvent.SACK_SKIP_ONCE)
+    transition(engine, now, ev, EvEvent.SACK_ALWAYS_SKIP if always == 1 else EvEvent.SACK_SKIP_ONCE)
 
 
 @kernel
 def on_trimmed(engine: Engine, now: int, ev: int) -> None:
     """A switch in mid-fabric cut a packet of this EV."""
     engine.evs[ev].trimmed += 1
-    happen(engine, now, ev, EvEvent.TRIMMED)
+    transition(engine, now, ev, EvEvent.TRIMMED)
 
 
 @rare_kernel
@@ -106,24 +107,24 @@ def on_lost(engine: Engine, now: int, ev: int, sent_at: int) -> None:
     """
     row = engine.evs[ev]
     row.lost += 1
-    lane = engine.lanes[row.lane]
-    if sent_at < max(row.restored_at, lane.risen_at) or not _port_works(engine, row.lane):
+    rotation = engine.rotations[row.rotation]
+    if sent_at < max(row.restored_at, rotation.risen_at) or not _port_works(engine, row.rotation):
         return
     row.losses += 1
-    if row.losses >= _params(engine, ev).loss_threshold:
+    if row.losses >= params_of(engine, rotation.qp).loss_threshold:
         row.losses = 0
-        happen(engine, now, ev, EvEvent.LOST)
+        transition(engine, now, ev, EvEvent.LOST)
 
 
 @kernel
-def _port_works(engine: Engine, lane: int) -> bool:
-    row = engine.lanes[lane]
+def _port_works(engine: Engine, rotation: int) -> bool:
+    row = engine.rotations[rotation]
     qp = engine.qps[row.qp]
     return (engine.endpoints[qp.endpoint].ports_up & engine.peers[qp.peer].ports_up) >> row.port & 1 == 1
 
 
 @kernel
-def happen(engine: Engine, now: int, ev: int, event: int) -> None:
+def transition(engine: Engine, now: int, ev: int, event: int) -> None:
     """Move an EV through the table and do what entering and leaving a state asks."""
     row = engine.evs[ev]
     before = row.state
@@ -134,7 +135,7 @@ def happen(engine: Engine, now: int, ev: int, event: int) -> None:
     was_usable = before <= EvState.SKIP
     is_usable = after <= EvState.SKIP
     if not (was_usable and is_usable):
-        _tell(engine, now, ev, event)
+        _notify(engine, now, ev, event)
     if was_usable and not is_usable:
         _retire(engine, now, ev)
     elif is_usable and not was_usable:
@@ -154,9 +155,9 @@ def find(engine: Engine, qp: int, value: int) -> int:
 
 
 @rare_kernel
-def wake_lane(engine: Engine, now: int, lane: int) -> None:
-    """Probe all bad EVs of a lane soon: something on this plane came back."""
-    row = engine.lanes[lane]
+def wake_rotation(engine: Engine, now: int, rotation: int) -> None:
+    """Probe all bad EVs of a rotation soon: something on this plane came back."""
+    row = engine.rotations[rotation]
     for ev in range(row.ev_base, row.ev_base + row.total):
         bad = engine.evs[ev]
         if bad.state == EvState.ASSUMED_BAD:
@@ -168,16 +169,14 @@ def wake_lane(engine: Engine, now: int, lane: int) -> None:
 @kernel
 def arm_probe(engine: Engine, qp: int, at: int) -> None:
     """Make sure bad EVs are looked at by `at` (ps)."""
-    row = engine.qps[qp]
-    row.probe_deadline = min(row.probe_deadline, at)
-    timers.arm(engine, qp, at)
+    timers.arm_by(engine, qp, Deadline.PROBE, at)
 
 
 @kernel
 def probe_interval(engine: Engine, qp: int) -> int:
     """Return the least time (ps) between two probes of one EV."""
     row = engine.qps[qp]
-    params = engine.params[engine.endpoints[row.endpoint].params]
+    params = params_of(engine, qp)
     return max(params.probe_interval, PROBE_ROUND_TRIPS * engine.peers[row.peer].srtt)
 
 
@@ -186,22 +185,22 @@ def _retire(engine: Engine, now: int, ev: int) -> None:
     row = engine.evs[ev]
     row.failed_at = now
     row.successes = 0
-    row.probe_gap = probe_interval(engine, engine.lanes[row.lane].qp)
+    row.probe_gap = probe_interval(engine, engine.rotations[row.rotation].qp)
     _schedule_probe(engine, now, ev)
-    lane = engine.lanes[row.lane]
-    if row.slot < lane.active:
-        spare = _spare(engine, row.lane)
+    rotation = engine.rotations[row.rotation]
+    if row.slot < rotation.active:
+        spare = _spare(engine, row.rotation)
         if spare != NONE:
-            _swap(engine, row.lane, row.slot, spare)
+            _swap(engine, row.rotation, row.slot, spare)
         else:
-            lane.active -= 1
-            _swap(engine, row.lane, row.slot, lane.active)
-    if lane.reverse == ev and lane.active > 0:
-        lane.reverse = lane.ev_base + engine.slots[lane.ev_base].ev
-    qp = engine.qps[lane.qp]
+            rotation.active -= 1
+            _swap(engine, row.rotation, row.slot, rotation.active)
+    if rotation.reverse == ev and rotation.active > 0:
+        rotation.reverse = rotation.ev_base + engine.slots[rotation.ev_base].ev
+    qp = engine.qps[rotation.qp]
     qp.good_evs -= 1
     if qp.good_evs < qp.min_active_evs:
-        _try_least_bad(engine, now, lane.qp, ev)
+        _try_least_bad(engine, now, rotation.qp, ev)
 
 
 @rare_kernel
@@ -210,11 +209,11 @@ def _restore(engine: Engine, now: int, ev: int) -> None:
     row.restored_at = now
     row.probe_at = NEVER
     row.losses = 0
-    lane = engine.lanes[row.lane]
-    engine.qps[lane.qp].good_evs += 1
-    if lane.active < lane.wanted:
-        _swap(engine, row.lane, row.slot, lane.active)
-        lane.active += 1
+    rotation = engine.rotations[row.rotation]
+    engine.qps[rotation.qp].good_evs += 1
+    if rotation.active < rotation.wanted:
+        _swap(engine, row.rotation, row.slot, rotation.active)
+        rotation.active += 1
 
 
 @rare_kernel
@@ -234,7 +233,7 @@ def _try_least_bad(engine: Engine, now: int, qp: int, but: int) -> None:
         best = but
     engine.evs[best].state = ev_after(EvState.ASSUMED_BAD, EvEvent.LEAST_BAD)
     _restore(engine, now, best)
-    _tell(engine, now, best, EvEvent.LEAST_BAD)
+    _notify(engine, now, best, EvEvent.LEAST_BAD)
 
 
 @rare_kernel
@@ -244,13 +243,13 @@ def _schedule_probe(engine: Engine, now: int, ev: int) -> None:
     row.probe_id = NONE
     if row.state == EvState.ASSUMED_BAD:
         row.probe_at = now + row.probe_gap
-        arm_probe(engine, engine.lanes[row.lane].qp, row.probe_at)
+        arm_probe(engine, engine.rotations[row.rotation].qp, row.probe_at)
 
 
 @kernel
-def _spare(engine: Engine, lane: int) -> int:
-    """Return the position of a GOOD EV in the lane's reserve, or NONE."""
-    row = engine.lanes[lane]
+def _spare(engine: Engine, rotation: int) -> int:
+    """Return the position of a GOOD EV in the rotation's reserve, or NONE."""
+    row = engine.rotations[rotation]
     for position in range(row.active, row.total):
         if engine.evs[row.ev_base + engine.slots[row.ev_base + position].ev].state <= EvState.SKIP:
             return position
@@ -258,8 +257,8 @@ def _spare(engine: Engine, lane: int) -> int:
 
 
 @kernel
-def _swap(engine: Engine, lane: int, a: int, b: int) -> None:
-    base = engine.lanes[lane].ev_base
+def _swap(engine: Engine, rotation: int, a: int, b: int) -> None:
+    base = engine.rotations[rotation].ev_base
     first = engine.slots[base + a].ev
     second = engine.slots[base + b].ev
     engine.slots[base + a].ev = second
@@ -269,15 +268,10 @@ def _swap(engine: Engine, lane: int, a: int, b: int) -> None:
 
 
 @rare_kernel
-def _tell(engine: Engine, now: int, ev: int, event: int) -> None:
+def _notify(engine: Engine, now: int, ev: int, event: int) -> None:
     row = engine.evs[ev]
-    qp = engine.lanes[row.lane].qp
+    qp = engine.rotations[row.rotation].qp
     queue_pair = engine.qps[qp]
     events.push(
         engine, now, queue_pair.endpoint, EventKind.EV_STATE, qp, queue_pair.peer, row.port, row.value, row.state, event
     )
-
-
-@kernel
-def _params(engine: Engine, ev: int) -> Params:
-    return engine.params[engine.endpoints[engine.qps[engine.lanes[engine.evs[ev].lane].qp].endpoint].params]

@@ -7,7 +7,7 @@ and 10 round trips on different planes, then at a steady interval.
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import control_queue, events, paths, scheduler, timers
-from openmrc.engine.queue_pairs import receives_data
+from openmrc.engine.queue_pairs import params_of_peer, receives_data
 from openmrc.engine.tables import NONE, Engine, EventKind
 from openmrc.units import NEVER
 from openmrc.wire.codes import EndpointOp, Opcode
@@ -46,7 +46,7 @@ def apply_local(engine: Engine, now: int, endpoint: int) -> None:
         if _live_qp(engine, endpoint, peer) != NONE:
             _begin_telling(engine, now, peer)
             scheduler.wake_peer(engine, peer)
-    _wake_lanes(engine, now, endpoint, NONE, risen)
+    _wake_rotations(engine, now, endpoint, NONE, risen)
 
 
 @rare_kernel
@@ -68,7 +68,7 @@ def set_remote(engine: Engine, now: int, endpoint: int, peer: int, mask: int) ->
     row.ports_up = ports_up
     events.push(engine, now, endpoint, EventKind.PEER_PORTS, NONE, peer, NONE, 0, ports_up, 0)
     scheduler.wake_peer(engine, peer)
-    _wake_lanes(engine, now, endpoint, peer, risen)
+    _wake_rotations(engine, now, endpoint, peer, risen)
 
 
 @rare_kernel
@@ -91,14 +91,14 @@ def tell(engine: Engine, now: int, peer: int) -> None:
         waiting.reason = EndpointOp.PORT_STATUS_UPDATE
         waiting.mask = node.ports_up << 1
         waiting.port = port
-        waiting.entropy = engine.evs[engine.lanes[engine.qps[qp].lane_base + port].reverse].value
+        waiting.entropy = engine.evs[engine.rotations[engine.qps[qp].rotation_base + port].reverse].value
     row.status_attempts += 1
     row.status_deadline = now + _gap(engine, peer)
     timers.arm_endpoint(engine, row.endpoint, row.status_deadline)
 
 
 @rare_kernel
-def on_told(engine: Engine, endpoint: int, probe_id: int) -> None:
+def on_answer(engine: Engine, endpoint: int, probe_id: int) -> None:
     """A peer has answered a Port Status Update."""
     node = engine.endpoints[endpoint]
     index = probe_id & _PEER_MASK
@@ -123,7 +123,7 @@ def _gap(engine: Engine, peer: int) -> int:
         return round_trip
     if row.status_attempts == 2:
         return 9 * round_trip
-    return engine.params[engine.endpoints[row.endpoint].params].port_status_interval
+    return params_of_peer(engine, peer).port_status_interval
 
 
 @kernel
@@ -151,7 +151,7 @@ def _live_qp(engine: Engine, endpoint: int, peer: int) -> int:
 
 
 @rare_kernel
-def _wake_lanes(engine: Engine, now: int, endpoint: int, peer: int, risen: int) -> None:
+def _wake_rotations(engine: Engine, now: int, endpoint: int, peer: int, risen: int) -> None:
     """Note that ports came back, of one peer's queue pairs or of all, and probe their bad EVs."""
     node = engine.endpoints[endpoint]
     if risen == 0:
@@ -159,7 +159,7 @@ def _wake_lanes(engine: Engine, now: int, endpoint: int, peer: int, risen: int) 
     for qp in range(node.qp_base, node.qp_base + node.qp_count):
         row = engine.qps[qp]
         if receives_data(row.state) and (peer == NONE or row.peer == peer):
-            for lane in range(row.lane_base, row.lane_base + row.lane_count):
-                if (risen >> engine.lanes[lane].port) & 1 == 1:
-                    engine.lanes[lane].risen_at = now
-                    paths.wake_lane(engine, now, lane)
+            for rotation in range(row.rotation_base, row.rotation_base + row.rotation_count):
+                if (risen >> engine.rotations[rotation].port) & 1 == 1:
+                    engine.rotations[rotation].risen_at = now
+                    paths.wake_rotation(engine, now, rotation)

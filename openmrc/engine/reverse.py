@@ -1,52 +1,51 @@
 """The reverse path: a responder with nothing to send tests its control paths by EV probes (MRC §6.5.2, §7.4.7).
 
-One probe at a time, over the lanes in turn, each on a random EV. An answer makes that EV the lane's
-reverse EV; silence until the lane's next turn makes control packets prefer other lanes.
+One probe at a time, over the rotations in turn, each on a random EV. An answer makes that EV the rotation's
+reverse EV; silence until the rotation's next turn makes control packets prefer other rotations.
 """
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import control_queue, spray, timers
-from openmrc.engine.tables import NONE, Engine
-from openmrc.units import NEVER
+from openmrc.engine.queue_pairs import params_of
+from openmrc.engine.tables import NONE, Deadline, Engine
 from openmrc.wire.codes import EndpointOp, Opcode
 
-_LANE_BITS = 4  # of a probe_id: which lane; the other 12 name the queue pair
+_LANE_BITS = 4  # of a probe_id: which rotation; the other 12 name the queue pair
 MAX_QPS = 0xF00  # queue pairs of an endpoint beyond this many do not probe: their ids belong to port status
 
 
 @rare_kernel
 def on_deadline(engine: Engine, now: int, qp: int) -> None:
-    """Probe the next lane, if data came in and none went out since the last time."""
+    """Probe the next rotation, if data came in and none went out since the last time."""
     row = engine.qps[qp]
-    row.reverse_deadline = NEVER
+    timers.disarm(engine, qp, Deadline.REVERSE)
     received = row.data_since_reverse
     row.data_since_reverse = 0
     if received == 0:
         return  # idle: the next data packet arms the deadline again
     if row.unack_psn == row.next_psn:
         _probe(engine, qp)
-    interval = engine.params[engine.endpoints[row.endpoint].params].reverse_probe_interval
-    row.reverse_deadline = now + max(interval, engine.peers[row.peer].base_rtt)
-    timers.arm(engine, qp, row.reverse_deadline)
+    interval = params_of(engine, qp).reverse_probe_interval
+    timers.arm(engine, qp, Deadline.REVERSE, now + max(interval, engine.peers[row.peer].base_rtt))
 
 
 @rare_kernel
 def on_answer(engine: Engine, endpoint: int, probe_id: int) -> None:
-    """An EV probe was answered: its EV serves the lane's control packets now."""
+    """An EV probe was answered: its EV serves the rotation's control packets now."""
     node = engine.endpoints[endpoint]
     index = probe_id >> _LANE_BITS
     if index >= min(node.qp_count, MAX_QPS):
         return
     row = engine.qps[node.qp_base + index]
     number = probe_id & ((1 << _LANE_BITS) - 1)
-    if number >= row.lane_count:
+    if number >= row.rotation_count:
         return
-    lane = engine.lanes[row.lane_base + number]
-    if lane.reverse_probe == 1:
-        lane.reverse_probe = 0
-        lane.reverse_ok = 1
-        lane.reverse = lane.reverse_candidate
+    rotation = engine.rotations[row.rotation_base + number]
+    if rotation.reverse_probe == 1:
+        rotation.reverse_probe = 0
+        rotation.reverse_ok = 1
+        rotation.reverse = rotation.reverse_candidate
 
 
 @kernel
@@ -55,20 +54,20 @@ def _probe(engine: Engine, qp: int) -> None:
     node = engine.endpoints[row.endpoint]
     if qp - node.qp_base >= MAX_QPS:
         return
-    row.reverse_cursor = (row.reverse_cursor + 1) % row.lane_count
-    lane = engine.lanes[row.lane_base + row.reverse_cursor]
-    if (spray.working_ports(engine, qp) >> lane.port) & 1 == 0:
+    row.reverse_cursor = (row.reverse_cursor + 1) % row.rotation_count
+    rotation = engine.rotations[row.rotation_base + row.reverse_cursor]
+    if (spray.working_ports(engine, qp) >> rotation.port) & 1 == 0:
         return
-    if lane.reverse_probe == 1:
-        lane.reverse_ok = 0
+    if rotation.reverse_probe == 1:
+        rotation.reverse_ok = 0
     index = control_queue.claim(engine, row.endpoint, Opcode.ENDPOINT_REQUEST, NONE, row.peer)
     if index == NONE:
         return
     node.random = rng.following(node.random)
-    lane.reverse_candidate = lane.ev_base + rng.below(node.random, lane.total)
-    lane.reverse_probe = 1
+    rotation.reverse_candidate = rotation.ev_base + rng.below(node.random, rotation.total)
+    rotation.reverse_probe = 1
     waiting = engine.control[index]
     waiting.psn = ((qp - node.qp_base) << _LANE_BITS) | row.reverse_cursor
     waiting.reason = EndpointOp.EV_PROBE
-    waiting.port = lane.port
-    waiting.entropy = engine.evs[lane.reverse_candidate].value
+    waiting.port = rotation.port
+    waiting.entropy = engine.evs[rotation.reverse_candidate].value

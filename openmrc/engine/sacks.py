@@ -8,6 +8,7 @@ fresh as can be, and plain ones that wait are one.
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import PSN_BITS, RCVD_BYTES_BITS
 from openmrc.engine import control_queue, tracker
+from openmrc.engine.queue_pairs import params_of
 from openmrc.engine.tables import NONE, Engine
 from openmrc.wire.codes import Opcode, PathMark
 
@@ -21,7 +22,7 @@ _INT16_MAX = (1 << 15) - 1
 def on_arrival(engine: Engine, now: int, qp: int, packet: int, psn: int, is_new: int) -> None:
     """Decide whether this arrival, already recorded, makes a SACK due."""
     row = engine.qps[qp]
-    params = engine.params[engine.endpoints[row.endpoint].params]
+    params = params_of(engine, qp)
     arrived = engine.packets[packet]
     row.sack_count += max(arrived.payload_length, params.sack_minimum)
     if arrived.ack_request == 1 and row.ooo_count > 0:
@@ -84,7 +85,7 @@ def fill(engine: Engine, index: int, packet: int) -> None:
     """Write the fields of a SACK from its trigger and from what the responder knows now."""
     waiting = engine.control[index]
     row = engine.qps[waiting.qp]
-    params = engine.params[engine.endpoints[row.endpoint].params]
+    params = params_of(engine, waiting.qp)
     out = engine.packets[packet]
     cack = row.expected_psn - 1
     base = _bitmap_base(row.lowest_unsacked, row.expected_psn, row.highest_received)
@@ -113,10 +114,10 @@ def fill(engine: Engine, index: int, packet: int) -> None:
 @rare_kernel
 def _queue_rest(engine: Engine, index: int) -> None:
     """Queue another SACK: more has arrived beyond a hole than one bitmap says, and silence would mean lost."""
-    told = engine.control[index]
-    qp, entropy = told.qp, told.entropy
-    psn = told.psn if told.reason == 0 else engine.qps[qp].expected_psn - 1
-    retransmitted, tx_timestamp, unit = told.retransmitted, told.tx_timestamp, told.timestamp_unit
+    request = engine.control[index]
+    qp, entropy = request.qp, request.entropy
+    psn = request.psn if request.reason == 0 else engine.qps[qp].expected_psn - 1
+    retransmitted, tx_timestamp, unit = request.retransmitted, request.tx_timestamp, request.timestamp_unit
     row = engine.qps[qp]
     following = control_queue.claim(engine, row.endpoint, Opcode.SACK, qp, row.peer)
     if following == NONE:
@@ -143,22 +144,22 @@ def _bitmap_base(lowest_unsacked: int, expected: int, highest: int) -> int:
 def _judge(engine: Engine, now: int, qp: int, entropy: int, marked: int) -> int:
     """Return SKIP_ONCE, or ALWAYS_SKIP once nearly all of an EV's recent packets came marked."""
     row = engine.qps[qp]
-    params = engine.params[engine.endpoints[row.endpoint].params]
+    params = params_of(engine, qp)
     if params.always_skip_packets == 0:
         return PathMark.SKIP_ONCE.value
-    watch = engine.watches[row.watch_base + (entropy & row.watch_mask)]
-    if watch.entropy != entropy or watch.packets >= 4 * params.always_skip_packets:
-        watch.entropy = entropy
-        watch.packets = 0
-        watch.marked = 0
-        watch.since = now
-    watch.packets += 1
-    watch.marked += marked
-    long_enough = now - watch.since >= 4 * engine.peers[row.peer].base_rtt
-    often = watch.marked * 100 > params.always_skip_percent * watch.packets
-    if watch.packets >= params.always_skip_packets and long_enough and often:
-        watch.packets = 0
-        watch.marked = 0
-        watch.since = now
+    stats = engine.mark_stats[row.mark_stats_base + (entropy & row.mark_stats_mask)]
+    if stats.entropy != entropy or stats.packets >= 4 * params.always_skip_packets:
+        stats.entropy = entropy
+        stats.packets = 0
+        stats.marked = 0
+        stats.since = now
+    stats.packets += 1
+    stats.marked += marked
+    long_enough = now - stats.since >= 4 * engine.peers[row.peer].base_rtt
+    often = stats.marked * 100 > params.always_skip_percent * stats.packets
+    if stats.packets >= params.always_skip_packets and long_enough and often:
+        stats.packets = 0
+        stats.marked = 0
+        stats.since = now
         return PathMark.ALWAYS_SKIP.value
     return PathMark.SKIP_ONCE.value

@@ -12,7 +12,10 @@ PSNs, MSNs and RQMSNs are kept as numbers that never wrap; only packets carry th
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from openmrc.core.rows import Float, Int, Int8, Int16, Int32, Table
 from openmrc.wire.packet import Packet
@@ -165,6 +168,19 @@ class Peer:
     decreases: Int
 
 
+class Deadline(IntEnum):
+    """The timers of a queue pair, in the order in which `deadlines` serves them."""
+
+    LOSS = 0  # a hole will have waited long enough: `loss.scan`
+    ACK = 1  # nothing was acknowledged for a timeout: `requester.on_timeout`, and one retry is spent
+    TAIL = 2  # acknowledgements stopped: `requester.on_tail` asks by a probe
+    PROBE = 3  # bad EVs: `probes.send_due`
+    REVERSE = 4  # control paths: `reverse.on_deadline`
+
+
+DEADLINES = len(Deadline)
+
+
 class QueuePair:
     """Both halves of one connection: the requester (MRC Table 7-4) and the responder (Table 7-5)."""
 
@@ -189,22 +205,22 @@ class QueuePair:
     trim_nack_dest: Int  # 1: the peer answers trimmed packets
     sq_signal_all: Int
     # Slices
-    lane_base: Int
-    lane_count: Int  # = ports of the endpoint
+    rotation_base: Int
+    rotation_count: Int  # = ports of the endpoint
     ev_base: Int
-    ev_count: Int  # of all lanes
+    ev_count: Int  # of all rotations
     message_base: Int
     message_mask: Int
     sent_base: Int
     sent_mask: Int
     tracker_base: Int  # words of 32 PSNs
     tracker_mask: Int  # PSNs - 1
-    stash_base: Int
-    stash_mask: Int
+    pending_base: Int
+    pending_mask: Int
     receive_base: Int
     receive_mask: Int
-    watch_base: Int
-    watch_mask: Int
+    mark_stats_base: Int
+    mark_stats_mask: Int
     # Requester
     first_psn: Int
     next_psn: Int  # the next new packet
@@ -223,7 +239,7 @@ class QueuePair:
     newest_delivered: Int  # ps, send time of the most recently sent packet known to have arrived
     solicit_psn: Int  # packet to repeat because a transport ACK is missing, or NONE
     retries: Int  # timeouts and refusals since the last progress
-    lane_cursor: Int
+    rotation_cursor: Int
     burst_ev: Int
     burst_left: Int
     good_evs: Int  # GOOD or SKIP
@@ -232,13 +248,8 @@ class QueuePair:
     listed: Int
     deficit: Int  # bytes that deficit round robin still owes
     heard_at: Int  # ps, last answer of the peer
-    # Deadlines, ps
-    deadline: Int  # the earliest of those below
-    ack_deadline: Int
-    loss_deadline: Int
-    tail_deadline: Int
-    probe_deadline: Int
-    reverse_deadline: Int
+    deadline: Int  # ps, no later than the earliest of `deadlines`
+    deadlines: Annotated[NDArray[np.int64], (np.int64, (DEADLINES,))]  # ps, by Deadline; NEVER: not armed
     # Responder
     expected_psn: Int  # ePSN = cack_psn + 1
     highest_received: Int
@@ -255,9 +266,9 @@ class QueuePair:
     expected_rqmsn: Int  # next WriteIMM to hand over
     receive_head: Int  # next posted receive to use
     receive_tail: Int
-    heard_lane: Int  # the lane on which the peer was heard last
+    heard_rotation: Int  # the rotation on which the peer was heard last
     heard_ports: Int  # mask: heard on since a control packet went back there
-    control_lane: Int  # the lane of the last control packet that was one's turn
+    control_rotation: Int  # the rotation of the last control packet that was one's turn
     reverse_cursor: Int
     data_since_reverse: Int  # packets since the last reverse probe
     # Counters
@@ -282,12 +293,12 @@ class QueuePair:
     malformed: Int  # well-formed on the wire, impossible in this connection
 
 
-class Lane:
+class PortRotation:
     """The EVs that one queue pair has on one port: a rotation of active ones and the reserve behind it."""
 
     qp: Int
     port: Int
-    ev_base: Int  # EVs, and slots, of this lane
+    ev_base: Int  # EVs, and slots, of this rotation
     total: Int  # active and reserve
     wanted: Int  # active, when all is well
     active: Int  # slots[0:active] are in rotation
@@ -300,9 +311,9 @@ class Lane:
 
 
 class Slot:
-    """One place in a lane's rotation."""
+    """One place in a rotation's rotation."""
 
-    ev: Int16  # offset from the lane's ev_base
+    ev: Int16  # offset from the rotation's ev_base
 
 
 class Ev:
@@ -314,9 +325,9 @@ class Ev:
     probe_at: Int  # ps
     probe_sent_at: Int  # ps
     probe_gap: Int  # ps to the probe after
-    lane: Int32
+    rotation: Int32
     probe_id: Int32  # of the probe that is out, or NONE
-    slot: Int16  # where in the lane's slots
+    slot: Int16  # where in the rotation's slots
     port: Int8
     state: Int8  # states.EvState
     losses: Int8  # since the last success
@@ -329,21 +340,26 @@ class Ev:
     probes: Int32
 
 
-class Message:
+class WriteRequest:
+    """An RDMA write to post (IBTA volume 1, 10.7); the world fills it."""
+
+    wr_id: Int  # comes back in the completion
+    local: Int  # address of the payload, for the world
+    length: Int  # bytes
+    va: Int  # address at the peer
+    r_key: Int
+    immediate: Int  # 32 bits
+    has_immediate: Int  # 1: a WriteIMM, it takes a posted receive of the peer
+    solicited: Int  # 1: the peer's completion is solicited
+    signaled: Int  # 1: a success is reported too
+
+
+class Message(WriteRequest):
     """A posted write, from post to completion."""
 
-    wr_id: Int
-    local: Int  # address of the payload, for the world
-    va: Int
-    r_key: Int
-    length: Int
-    immediate: Int
     first_psn: Int
     packets: Int
     rqmsn: Int
-    has_immediate: Int
-    solicited: Int
-    signaled: Int
     status: Int  # WcStatus once refused
 
 
@@ -366,7 +382,7 @@ class Tracker:
     immediate: Int
 
 
-class Watch:
+class EvMarkStats:
     """What a responder counts of one EV, to judge its path persistently bad."""
 
     entropy: Int
@@ -375,7 +391,7 @@ class Watch:
     since: Int  # ps
 
 
-class Stash:
+class PendingImmediate:
     """A WriteIMM that waits for everything before it."""
 
     immediate: Int
@@ -453,14 +469,14 @@ class Engine(NamedTuple):
     ports: Table[Port]
     peers: Table[Peer]
     qps: Table[QueuePair]
-    lanes: Table[Lane]
+    rotations: Table[PortRotation]
     slots: Table[Slot]
     evs: Table[Ev]
     messages: Table[Message]
     sent: Table[Sent]
     tracker: Table[Tracker]
-    watches: Table[Watch]
-    stash: Table[Stash]
+    mark_stats: Table[EvMarkStats]
+    pending_immediates: Table[PendingImmediate]
     receives: Table[Receive]
     control: Table[Control]
     regions: Table[Region]

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.design import MOST_TIERS, Design, capacity, design
+from openmrc.fabric.clos import MOST_TIERS, capacity
+from openmrc.fabric.design import Design, design
 from openmrc.fabric.parts import Parts, Switch
 
 PLANES = (1, 2, 4, 8, 16)
@@ -40,25 +41,34 @@ def rails_of(gpus: int, wanted: int | None) -> int:
 def compared(
     wish: Wish, planes: int, switch: Switch, parts: Parts, rails: int = 1, oversubscription: float = 1
 ) -> list[Design]:
-    """Return the multi-plane design first, then what it is compared with.
+    """Return the multi-plane design first, then what it is compared with, all with the same oversubscription at T0.
 
     The single-plane fat tree is shown in three tiers always. Where fewer do, it is shown in these as well; where three
     cannot hold all NICs, it is counted as separate islands, the basis of the published ratios, and in four tiers, as
     one network.
     """
-    base = (wish.gpus, wish.nic_gbps, switch, parts)
-    many = design(f"{planes}-plane", *base, planes=planes, oversubscription=oversubscription)
-    three = design("single-plane-3-tier", *base, tiers=3)
-    fewest = next((k for k in (1, 2) if capacity(three.network.radix, k) >= wish.gpus), 3)
-    designs = [many]
+    radix = switch.radix(wish.nic_gbps)
+
+    def holds(tiers: int, nics: int) -> bool:
+        return capacity(radix, tiers, oversubscription) >= nics
+
+    def planned(name: str, planes: int = 1, rails: int = 1, tiers: int | None = None) -> Design:
+        return design(
+            name, wish.gpus, wish.nic_gbps, switch, parts,
+            planes=planes, rails=rails, tiers=tiers, oversubscription=oversubscription,
+        )  # fmt: skip
+
+    designs = [planned(f"{planes}-plane", planes)]
+    fewest = next((tiers for tiers in (1, 2) if holds(tiers, wish.gpus)), 3)
+    three = planned("single-plane-3-tier", tiers=3)
     if planes > 1 and fewest < 3:
-        designs.append(design(f"single-plane-{fewest}-tier", *base, tiers=fewest))
-    if planes > 1 or many.tiers != 3:
+        designs.append(planned(f"single-plane-{fewest}-tier", tiers=fewest))
+    if planes > 1 or designs[0].tiers != 3:
         designs.append(three)
-    if three.islands > 1 and capacity(three.network.radix, 4) >= wish.gpus:
-        designs.append(design("single-plane-4-tier", *base, tiers=4))
-    if rails > 1 and wish.gpus % rails == 0 and capacity(three.network.radix, MOST_TIERS) * rails >= wish.gpus:
-        designs.append(design(f"rail-optimised-{rails}", *base, rails=rails))
+    if three.islands > 1 and holds(4, wish.gpus):
+        designs.append(planned("single-plane-4-tier", tiers=4))
+    if rails > 1 and wish.gpus % rails == 0 and holds(MOST_TIERS, -(-wish.gpus // rails)):
+        designs.append(planned(f"rail-optimised-{rails}", rails=rails))
     return designs
 
 

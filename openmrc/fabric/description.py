@@ -1,6 +1,6 @@
 """A fabric as a person writes it: `fabric.yaml` decoded into typed, frozen structs.
 
-`load(path)` is the door. A regular fabric is a few numbers (`hosts` and `planes`); any other graph is a list of
+`fabric_file` reads it. A regular fabric is a few numbers (`hosts` and `planes`); any other graph is a list of
 `nodes` and `links`. What the numbers add up to is worked out in `shape`, what they look like as arrays in
 `topology`, what a switch is told in `tables`. The units stand in the field names; rates are per link and direction.
 
@@ -15,12 +15,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from openmrc.documents import read_text
-from openmrc.fabric.yaml_file import Where, decode_placed
-
 Count = Annotated[int, Meta(ge=1, le=1 << 22)]
 Amount = Annotated[int, Meta(ge=0, le=1 << 30)]
 Gbps = Annotated[float, Meta(gt=0, le=1e6)]
+Metres = Annotated[float, Meta(gt=0, le=1e6)]
 Sid = Annotated[int, Meta(ge=1, le=0xFFFF)]
 
 SCHEMA_FILE = Path(__file__).with_name("fabric.schema.json")
@@ -98,6 +96,43 @@ class Usid(_Part, frozen=True, kw_only=True):
     downlink: Literal["route", "ua"] = "route"  # ua shifts once more on the last hop and takes one uSID more
 
 
+class Reach(_Part, frozen=True, kw_only=True):
+    """Name the transceivers that carry up to a length; lanes and rate are put before and behind the name."""
+
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9+]+$")]
+    up_to_m: Metres
+
+
+class Plant(_Part, frozen=True, kw_only=True):
+    """Describe racks, floor and cages: where things stand, and which cables and transceivers they take.
+
+    Machines and switches have racks of their own. Network racks stand in the middle rows, machines on both sides.
+    """
+
+    rack_units: Count = 48
+    hosts_per_rack: Count = 8
+    host_units: Count = 4  # height of a machine
+    switches_per_rack: Count = 16
+    switch_units: Count = 2
+    racks_per_row: Count = 64
+    rack_pitch_m: Metres = 0.6  # between centres of racks in a row
+    row_pitch_m: Metres = 3.0  # between centres of rows
+    slack_m: Metres = 1.0  # at each end, beyond the way up to the trays above the racks
+    lengths_m: tuple[Metres, ...] = (1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 40, 50, 75, 100, 150, 200, 300, 500)
+    # IEEE 802.3 gives DR 500 m, FR 2 km, LR 10 km and ER 40 km; OIF 400ZR 120 km.
+    optics: tuple[Reach, ...] = (
+        Reach(name="DR", up_to_m=500),
+        Reach(name="FR", up_to_m=2000),
+        Reach(name="LR", up_to_m=10_000),
+        Reach(name="ER", up_to_m=40_000),
+        Reach(name="ZR", up_to_m=120_000),
+    )
+    copper_m: Annotated[float, Meta(ge=0, le=10)] = 0  # up to here passive copper, without transceivers
+    cages: Count = 64  # of a switch model: 64 of 8 lanes of 100G are 51.2T
+    lanes: Literal[1, 2, 4, 8] = 8  # of a cage
+    lane_gbps: Gbps = 100
+
+
 class Node(_Part, frozen=True, kw_only=True):
     """Name one node of an irregular fabric."""
 
@@ -128,6 +163,7 @@ class Fabric(_Part, frozen=True, kw_only=True):
     sites: Sites | None = None
     scale_up: ScaleUp | None = None
     usid: Usid = Usid()
+    plant: Plant = Plant()
     nodes: tuple[Node, ...] = ()
     links: tuple[Link, ...] = ()
 
@@ -139,25 +175,6 @@ class Fabric(_Part, frozen=True, kw_only=True):
     def planes_one_by_one(self) -> tuple[Plane, ...]:
         """Return one entry a plane, groups of planes spelled out."""
         return tuple(plane for plane in self.planes for _ in range(plane.count))
-
-
-def load(path: str | Path) -> Fabric:
-    """Read a fabric from YAML (or an htsim `.topo` file, by its ending) and check that its numbers add up."""
-    return load_placed(path)[0]
-
-
-def load_placed(path: str | Path) -> tuple[Fabric, Where]:
-    """Read a fabric, and return beside it what tells the file and line of a place in it, for later complaints."""
-    from openmrc.fabric.shape import check
-
-    path = Path(path)
-    if path.suffix == ".topo":
-        from openmrc.fabric.htsim import read_topo
-
-        return read_topo(path), lambda place: str(path)
-    fabric, where = decode_placed(read_text(path), Fabric, str(path))
-    check(fabric, where)
-    return fabric, where
 
 
 def json_schema() -> dict[str, Any]:

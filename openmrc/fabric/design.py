@@ -1,11 +1,10 @@
 """One way to connect N NICs: how many tiers, switches, links and optics, and what each failure takes away.
 
-A design is `planes` x `rails` x `islands` equal Clos networks. Planes: every NIC has a port in each, of 1/planes of
-its rate. Rails: each network has one NIC of every machine; the others are reached through the machine's own
-scale-up network. Islands: networks that are not joined, counted where one network cannot hold all NICs.
+A design is `planes` x `rails` x `islands` equal Clos networks (`clos`). Planes: every NIC has a port in each, of
+1/planes of its rate. Rails: each network has one NIC of every machine; the others are reached through the machine's
+own scale-up network. Islands: networks that are not joined, counted where one network cannot hold all NICs.
 
-Folded-Clos arithmetic, radix R: T0 splits its ports by the oversubscription, middle tiers half and half, the top
-tier has all ports down. k tiers hold `down0 * (R/2)**(k-2) * R` NICs, and a path crosses 2k - 1 switches.
+A path crosses 2k - 1 switches of k tiers.
 """
 
 from __future__ import annotations
@@ -14,24 +13,14 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from openmrc.errors import ConfigError
+from openmrc.fabric.build import build
+from openmrc.fabric.clos import MOST_BUILT_TIERS, MOST_TIERS, Network, capacity, network
+from openmrc.fabric.description import Fabric, Hosts
 from openmrc.fabric.parts import Parts, Switch
-
-MOST_TIERS = 4
-
-
-@dataclass(frozen=True)
-class Network:
-    """Count one Clos network of `ports` NIC ports."""
-
-    ports: int
-    radix: int
-    tiers: int
-    down: int  # of a T0
-    up: int
-    switches: tuple[int, ...]  # a tier
-    links: tuple[int, ...]  # hosts, then between tiers
-    paths: int
+from openmrc.fabric.usid import usid_plan, usid_with_room
 
 
 @dataclass(frozen=True)
@@ -45,7 +34,6 @@ class Design:
     rails: int
     islands: int
     switch: Switch
-    oversubscription: float
     network: Network
     optics: int
     fibres: int
@@ -55,6 +43,11 @@ class Design:
     @property
     def tiers(self) -> int:
         return self.network.tiers
+
+    @property
+    def oversubscription(self) -> float:
+        """Return capacity down : up of a T0 as built, which is at most what was asked."""
+        return self.network.oversubscription
 
     @property
     def max_hops(self) -> int:
@@ -76,7 +69,7 @@ class Design:
     @property
     def bisection_tbps(self) -> float:
         """Return the capacity between two halves of the NICs, one direction (of each island)."""
-        return self.nics / self.islands / 2 * self.nic_gbps / 1000 / self.oversubscription
+        return self.nics / self.islands / 2 * self.nic_gbps / 1000 / max(1.0, self.oversubscription)
 
     def loss_percent(self) -> dict[str, float]:
         """Return what one failure takes from a NIC under it.
@@ -87,8 +80,7 @@ class Design:
         plane = 100 / self.planes
         reachable = self.network.up if self.tiers > 1 else 1
         between = 100 / reachable if self.tiers > 1 else 0.0
-        spines = min(reachable, self.network.switches[1]) if self.tiers > 1 else 1
-        t1 = 100 / spines if self.tiers > 1 else 0.0
+        t1 = 100 / self.network.spines if self.tiers > 1 else 0.0
         return {
             "nic_link": plane,
             "nic_port": plane,
@@ -117,6 +109,23 @@ class Design:
             "plane": 100 / self.planes,
         }
 
+    def fabric(self, name: str, nics_per_host: int = 1) -> Fabric:
+        """Return the fabric that builds exactly this design; refuse what is not one fabric."""
+        alone = f"{self.name}: its {self.rails * self.islands} networks are not joined, so each is a fabric of its own"
+        if self.network.plane is None:
+            raise ConfigError(f"{self.name}: a fabric file has at most {MOST_BUILT_TIERS} tiers, this has {self.tiers}")
+        if self.rails * self.islands > 1:
+            raise ConfigError(f"{alone}; plan one with --gpus {self.network.ports}")
+        if self.nics % nics_per_host:
+            near = max(nics_per_host, self.nics // nics_per_host * nics_per_host)
+            raise ConfigError(f"{self.nics} NICs do not fill machines of {nics_per_host}; {near} would")
+        hosts = Hosts(count=self.nics // nics_per_host, nics=nics_per_host)
+        planes = (msgspec.structs.replace(self.network.plane, count=self.planes),)
+        fabric = Fabric(name=name, hosts=hosts, planes=planes)
+        fabric = msgspec.structs.replace(fabric, usid=usid_with_room(build(fabric)))
+        usid_plan(build(fabric))  # refuses what could be drawn, but not numbered
+        return fabric
+
     def as_dict(self, parts: Parts) -> dict[str, Any]:
         """Return the design as `--json` prints it."""
         counts = [self.networks * count for count in self.network.switches] + [0] * MOST_TIERS
@@ -134,7 +143,7 @@ class Design:
             "max_hops": self.max_hops,
             "t0_down": self.network.down,
             "t0_up": self.network.up,
-            "oversubscription": self.oversubscription,
+            "oversubscription": round(self.oversubscription, 4),
             "switches": {
                 "t0": counts[0], "t1": counts[1], "t2": counts[2], "t3": counts[3], "total": self.total_switches,
             },
@@ -147,41 +156,6 @@ class Design:
             "loss_percent": self.loss_percent(),
             "fabric_loss_percent": self.fabric_loss_percent(parts.optic.gbps),
         }  # fmt: skip
-
-
-def capacity(radix: int, tiers: int, oversubscription: float = 1) -> int:
-    """Count the NIC ports one network can have."""
-    if tiers == 1:
-        return radix
-    held = t0_split(radix, oversubscription)[0] * radix
-    for _ in range(tiers - 2):
-        held *= radix // 2
-    return held
-
-
-def t0_split(radix: int, oversubscription: float = 1) -> tuple[int, int]:
-    """Return a T0's (ports down, ports up)."""
-    up = max(1, int(radix / (1 + oversubscription) + 1e-9))
-    return radix - up, up
-
-
-def network(ports: int, radix: int, tiers: int, oversubscription: float = 1) -> Network:
-    """Count one network; `ports` must fit."""
-    if tiers == 1:
-        return Network(ports, radix, 1, radix, 0, (1,), (ports,), 1)
-    down, up = t0_split(radix, oversubscription)
-    t0 = math.ceil(ports / down)
-    switches, links, below = [t0], [ports], t0 * up
-    for tier in range(1, tiers):
-        top = tier == tiers - 1
-        count = math.ceil(below / (radix if top else radix // 2))
-        if top and tiers == 2:
-            count = next(spines for spines in range(count, up + 1) if up % spines == 0)  # equal bundles
-        switches.append(count)
-        links.append(below)
-        below = count * (radix // 2)
-    paths = up * math.prod([radix // 2] * (tiers - 2))
-    return Network(ports, radix, tiers, down, up, tuple(switches), tuple(links), paths)
 
 
 def design(
@@ -208,8 +182,8 @@ def design(
             raise ConfigError(f"{nics} NICs need more than {MOST_TIERS} tiers of radix {radix}; {most} would fit")
         tiers = fits[0]
     islands = math.ceil(ports / capacity(radix, tiers, oversubscription))
-    one = network(math.ceil(ports / islands), radix, tiers, oversubscription)
-    return _priced(name, nics, nic_gbps, switch, parts, one, (planes, rails, islands), oversubscription)
+    one = network(math.ceil(ports / islands), radix, tiers, nic_gbps / planes, oversubscription)
+    return _priced(name, nics, nic_gbps, switch, parts, one, (planes, rails, islands))
 
 
 def _radix(nic_gbps: float, planes: int, switch: Switch) -> int:
@@ -239,7 +213,6 @@ def _priced(
     parts: Parts,
     one: Network,
     copies: tuple[int, int, int],
-    oversubscription: float,
 ) -> Design:
     """Add optics, power and cost."""
     planes, rails, islands = copies
@@ -256,7 +229,7 @@ def _priced(
     switches = networks * sum(one.switches)
     return Design(
         name=name, nics=nics, nic_gbps=nic_gbps, planes=planes, rails=rails, islands=islands, switch=switch,
-        oversubscription=oversubscription, network=one, optics=optics, fibres=fibres,
+        network=one, optics=optics, fibres=fibres,
         watts=switches * switch.watts + optics * parts.optic.watts,
         cost=switches * switch.cost + optics * parts.optic.cost + fibres * parts.fibre.cost,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from openmrc.units import PS_PER_NS
 
 
 def build_graph(fabric: Fabric) -> Topology:
-    """Lay the nodes (NICs first, else in the file's order) and both directions of each link; names are good."""
+    """Fill in the nodes (NICs first, else in the file's order) and both directions of each link; names are good."""
     check(fabric, fabric.name)
     nodes = sorted(fabric.nodes, key=lambda node: node.kind != "nic")  # stable: the file's order otherwise
     number = {node.name: index for index, node in enumerate(nodes)}
@@ -19,14 +19,14 @@ def build_graph(fabric: Fabric) -> Topology:
     nics = sum(node.kind == "nic" for node in nodes)
     base = blank(fabric, (), nics, len(nodes), 2 * len(cables))
     topology = Topology(**{**vars(base), "names": tuple(node.name for node in nodes), "_out": []})
-    _lay_nodes(topology, fabric, number)
+    _init_nodes(topology, fabric, number)
     used = [0] * len(nodes)
     for index, cable in enumerate(cables):
-        _lay_cable(topology, index, cable, number, used)
+        _init_cable(topology, index, cable, number, used)
     return topology
 
 
-def _lay_nodes(topology: Topology, fabric: Fabric, number: dict[str, int]) -> None:
+def _init_nodes(topology: Topology, fabric: Fabric, number: dict[str, int]) -> None:
     seen: Counter[tuple[int, int]] = Counter()
     for node in fabric.nodes:
         if node.kind == "nic":
@@ -39,7 +39,7 @@ def _lay_nodes(topology: Topology, fabric: Fabric, number: dict[str, int]) -> No
         seen[node.plane, node.tier] += 1
 
 
-def _lay_cable(topology: Topology, index: int, cable: Link, number: dict[str, int], used: list[int]) -> None:
+def _init_cable(topology: Topology, index: int, cable: Link, number: dict[str, int], used: list[int]) -> None:
     ends = [number[cable.a], number[cable.b]]
     tiers = sorted(int(topology.node_tier[end]) for end in ends)
     for way in (0, 1):

@@ -82,12 +82,12 @@ def _sections(text: str, source: str) -> tuple[Section, dict[int, Section]]:
 
 
 def _pair(raw: str, line: int, source: str) -> tuple[str, int]:
-    words = raw.split()
-    if len(words) != 2:
+    tokens = raw.split()
+    if len(tokens) != 2:
         raise ConfigError(f"{source}:{line}: {raw.strip()!r}; expected KEY NUMBER")
-    if not words[1].isdigit() or len(words[1]) > 18:
-        raise ConfigError(f"{source}:{line}: {words[0]} {words[1]!r}; expected a whole number, 0 or more")
-    return words[0].lower(), int(words[1])
+    if not tokens[1].isdigit() or len(tokens[1]) > 18:
+        raise ConfigError(f"{source}:{line}: {tokens[0]} {tokens[1]!r}; expected a whole number, 0 or more")
+    return tokens[0].lower(), int(tokens[1])
 
 
 def _header(header: Section, key: str, source: str) -> int:

@@ -69,9 +69,9 @@ def profile(plan: UsidPlan, source: int, destination: int, mode: Mode, count: in
         evs: list[str] = []
     else:
         ways = spread(plan, source, destination, count)
-        words = [_words(plan, source, destination, way) for way in ways]
-        fields = _fields(words)
-        evs = [_hex(fields, word) for word in words]
+        sid_lists = [_words(plan, source, destination, way) for way in ways]
+        fields = _fields(sid_lists)
+        evs = [_hex(fields, word) for word in sid_lists]
     body: dict[str, Any] = {"mode": mode, "fields": [field.as_dict() for field in fields]}
     if mode == "explicit":
         body["evs"] = evs
@@ -83,9 +83,9 @@ def template(plan: UsidPlan, source: int, destination: int) -> dict[str, Any]:
     """Return what all paths between two NICs share, plane by plane, the choices of an EV marked as x."""
     planes = []
     for sids in plan.planes:
-        words = [_words(plan, source, destination, way) for way in choices(sids.shape, source, destination)]
-        fields = _fields(words)
-        planes.append({"plane": sids.shape.plane, "paths": len(words), "template": _pattern(fields)})
+        sid_lists = [_words(plan, source, destination, way) for way in choices(sids.shape, source, destination)]
+        fields = _fields(sid_lists)
+        planes.append({"plane": sids.shape.plane, "paths": len(sid_lists), "template": _pattern(fields)})
     return {"source": plan.topology.name(source), "destination": plan.topology.name(destination), "planes": planes}
 
 
@@ -93,12 +93,12 @@ def _words(plan: UsidPlan, source: int, destination: int, way: Choice) -> list[i
     return [plan.planes[way.plane].block, *path(plan, source, destination, way).sids]
 
 
-def _fields(words: list[list[int]]) -> list[Field]:
+def _fields(sid_lists: list[list[int]]) -> list[Field]:
     """Split each field into the bits all paths share and those that differ."""
-    if len({len(word) for word in words}) > 1:
+    if len({len(word) for word in sid_lists}) > 1:
         raise ConfigError("paths of different planes differ in length here; one profile cannot hold them")
     fields = []
-    for index, values in enumerate(zip(*words, strict=True)):
+    for index, values in enumerate(zip(*sid_lists, strict=True)):
         mask = 0
         for value in values:
             mask |= value ^ values[0]
@@ -112,9 +112,9 @@ def _generated(plan: UsidPlan, source: int, destination: int) -> tuple[list[Fiel
     everything = [way for sids in plan.planes for way in choices(sids.shape, source, destination)]
     columns = sorted({way.uplink for way in everything})
     for ways in (everything, [way for way in everything if way.uplink == columns[source % len(columns)]]):
-        words = [_words(plan, source, destination, way) for way in ways]
-        fields = _fields(words)
-        if _is_product(fields, words):
+        sid_lists = [_words(plan, source, destination, way) for way in ways]
+        fields = _fields(sid_lists)
+        if _is_product(fields, sid_lists):
             return fields, ways
     raise ConfigError(
         "these paths are not all combinations of independent fields (planes or bundles differ), "
@@ -122,12 +122,12 @@ def _generated(plan: UsidPlan, source: int, destination: int) -> tuple[list[Fiel
     )
 
 
-def _is_product(fields: list[Field], words: list[list[int]]) -> bool:
+def _is_product(fields: list[Field], sid_lists: list[list[int]]) -> bool:
     """Tell whether every combination of the fields' numbers, 0 to the largest, is one of the addresses."""
     size = 1
     for field in fields:
         size *= field.most + 1
-    return size == len({tuple(word) for word in words})
+    return size == len({tuple(word) for word in sid_lists})
 
 
 def _hex(fields: list[Field], word: list[int]) -> str:

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.fabric.build import link_facts
 from openmrc.fabric.paths import EvNumbers, path
 from openmrc.fabric.table_files import entry_text
 from openmrc.fabric.tables import Tables, build_tables, switch_tables
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.topology import LinkTier, Topology
 from openmrc.fabric.usid import DEEPEST, UsidPlan, address_text, block_text
 from openmrc.fabric.walk import Cabling, Fate, Lookup, walk
 
@@ -57,6 +56,19 @@ def node_facts(plan: UsidPlan, name: str) -> dict[str, Any]:
         own = switch_tables(plan, node)
         facts["entries"] = [entry_text(own, row) for row in range(len(own))]
     return facts
+
+
+def link_facts(topology: Topology, link: int) -> dict[str, Any]:
+    """Return the attributes of a directed link."""
+    return {
+        "port": int(topology.link_port[link]),
+        "to": topology.name(int(topology.link_destination[link])),
+        "to_port": int(topology.link_port[topology.link_reverse[link]]),
+        "gbps": int(topology.link_rate[link]) / 1e9,
+        "delay_ns": int(topology.link_delay[link]) / 1000,
+        "buffer_kb": int(topology.link_buffer[link]) / 1024,
+        "kind": LinkTier(int(topology.link_tier[link])).name.lower(),
+    }
 
 
 def path_facts(plan: UsidPlan, source: str, destination: str, ev: int, tables: Tables | None) -> dict[str, Any]:

@@ -41,13 +41,16 @@ def save(tables: Tables, path: Path) -> None:
 
 
 def load_tables(topology: Topology, path: Path) -> Tables:
-    """Read tables from an `.npz`, a switch's text file, a folder of these, or what `mrc fabric build` wrote."""
+    """Read tables from an `.npz`, a switch's text file, a folder of these, or one that `mrc fabric build` wrote.
+
+    Of such a folder the text files count, which may have been edited; `tables.npz` only where there are none.
+    """
+    if path.is_dir() and (path / "tables.npz").exists() and not (path / "switches").is_dir():
+        path = path / "tables.npz"
     if path.is_dir():
-        if (path / "tables.npz").is_file():
-            return load_tables(topology, path / "tables.npz")
-        files = sorted(path.glob("*.txt"))
+        files = sorted((path / "switches" if (path / "switches").is_dir() else path).glob("*.txt"))
         if not files:
-            raise ConfigError(f"{path}: no tables here; expected SWITCH.txt files")
+            raise ConfigError(f"{path}: no tables here; expected SWITCH.txt files, or a folder of mrc fabric build")
         return _from_lines(topology, [line for file in files for line in _lines(topology, file)])
     if path.suffix == ".txt":
         return _from_lines(topology, _lines(topology, path))
@@ -76,19 +79,19 @@ def _lines(topology: Topology, path: Path) -> list[_Line]:
     return parsed
 
 
-def _entry(words: list[str], where: str) -> tuple[int, int, int, int]:
+def _entry(tokens: list[str], where: str) -> tuple[int, int, int, int]:
     expected = "expected PREFIX un, or PREFIX route|ua PORT"
-    if len(words) not in (2, 3) or words[1] not in _WORDS or (len(words) == 2) != (words[1] == "un"):
-        raise ConfigError(f"{where}: {' '.join(words)!r}; {expected}")
+    if len(tokens) not in (2, 3) or tokens[1] not in _WORDS or (len(tokens) == 2) != (tokens[1] == "un"):
+        raise ConfigError(f"{where}: {' '.join(tokens)!r}; {expected}")
     try:
-        prefix = ipaddress.IPv6Network(words[0])
-        port = int(words[2]) if len(words) == 3 else -1
+        prefix = ipaddress.IPv6Network(tokens[0])
+        port = int(tokens[2]) if len(tokens) == 3 else -1
     except ValueError:
-        raise ConfigError(f"{where}: {' '.join(words)!r}; {expected}") from None
+        raise ConfigError(f"{where}: {' '.join(tokens)!r}; {expected}") from None
     if prefix.prefixlen != 48 or not 0 <= port + 1 <= 1 << 20:
-        raise ConfigError(f"{where}: {' '.join(words)!r}; prefixes are /48 and ports 0 and up")
+        raise ConfigError(f"{where}: {' '.join(tokens)!r}; prefixes are /48 and ports 0 and up")
     value = int(prefix.network_address) >> 80
-    return value >> 16, value & 0xFFFF, int(_WORDS[words[1]]), port
+    return value >> 16, value & 0xFFFF, int(_WORDS[tokens[1]]), port
 
 
 def _from_lines(topology: Topology, lines: list[_Line]) -> Tables:

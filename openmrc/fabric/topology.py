@@ -1,12 +1,11 @@
 """A fabric as arrays: what the simulator, the tables and the proof read.
 
-`build(fabric) -> Topology`. Node numbers: NICs first (NIC k of host h is node h * nics_per_host + k), then plane by
+`build.build(fabric)` makes it. Node numbers: NICs first (NIC k of host h is node h * nics_per_host + k), then plane by
 plane the T0s, T1s and T2s. Port p of a NIC is plane p. Switch ports count from 0: those towards the hosts, then those
 up, then long links. Links are directed; `link_reverse[link]` is the other direction of the same cable.
 
-In a regular fabric `planes[p]` (a `PlaneShape`) gives every node, link and port by arithmetic, and `shape_rows`
-holds the same numbers for compiled code. An irregular fabric has no shapes (`planes == ()`); follow `first_out` and
-`out_links`, which list each node's links by port.
+In a regular fabric `planes[p]` (a `PlaneShape`) gives every node, link and port by arithmetic. An
+irregular fabric has no shapes (`planes == ()`); follow `first_out` and `out_links`, which list each node's links by port.
 
 Units: rates bit/s, delays ps, buffers bytes (0: no limit). `link_delay` is propagation, `node_delay` the forwarding
 latency of a switch; serialisation is the reader's.
@@ -22,15 +21,13 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.description import Fabric, Plane, Tier
-from openmrc.fabric.shape import Ints, PlaneShape, plane_shapes, shape_rows
-from openmrc.units import PS_PER_NS, PS_PER_US
+from openmrc.fabric.description import Fabric
+from openmrc.fabric.shape import Ints, PlaneShape
 
 Int8s = npt.NDArray[np.int8]
 Int16s = npt.NDArray[np.int16]
 Int32s = npt.NDArray[np.int32]
 
-_KB = 1024
 _SWITCH_NAME = re.compile(r"^p(\d+)-t([012])-(\d+)$")
 _NIC_NAME = re.compile(r"^h(\d+)(?:-n(\d+))?$")
 
@@ -92,10 +89,6 @@ class Topology:
         hosts = self.fabric.hosts
         return (hosts.gpus or hosts.nics) // hosts.nics if hosts else 1
 
-    def shape_rows(self) -> Ints:
-        """Return the planes' shapes for compiled code, columns as in `ShapeColumn`."""
-        return shape_rows(self.planes)
-
     def scale_up_domain(self) -> Ints:
         """Return the scale-up domain of each NIC's first GPU; -1 everywhere when there are none."""
         scale_up = self.fabric.scale_up
@@ -143,47 +136,13 @@ class Topology:
         switches = f"{self.name(self.nics)} to {self.name(self.nodes - 1)}" if self.nodes > self.nics else "none"
         raise ConfigError(f"no node is called {name!r}; NICs are {first} to {last}, switches {switches}")
 
-    def link_named(self, name: str) -> int:
-        """Return the first directed link of a name `A>B`."""
-        ends = name.split(">")
-        if len(ends) != 2:
-            raise ConfigError(f"{name!r} is not a link; write it SOURCE>DESTINATION, such as {self.link_name(0)}")
-        source, destination = self.node_named(ends[0]), self.node_named(ends[1])
-        first, out = self.outgoing()
-        for link in out[first[source] : first[source + 1]]:
-            if self.link_destination[link] == destination:
-                return int(link)
-        raise ConfigError(f"{name!r}: no link joins these two")
-
     def link_name(self, link: int) -> str:
         """Return `SOURCE>DESTINATION` of a directed link."""
         return f"{self.name(int(self.link_source[link]))}>{self.name(int(self.link_destination[link]))}"
 
 
-def build(fabric: Fabric) -> Topology:
-    """Turn a description into arrays."""
-    if not fabric.is_regular:
-        from openmrc.fabric.graph import build_graph
-
-        return build_graph(fabric)
-    shapes = plane_shapes(fabric)
-    nics = shapes[0].nics
-    nodes = nics + sum(shape.switches for shape in shapes)
-    links = shapes[-1].long_back + shapes[-1].long * shapes[-1].top_per_site
-    topology = blank(fabric, shapes, nics, nodes, links)
-    for shape, plane in zip(shapes, fabric.planes_one_by_one(), strict=True):
-        _lay_nodes(topology, shape, plane)
-        _lay_host_links(topology, shape, plane)
-        if shape.tiers > 1:
-            _lay_fabric_links(topology, shape, plane)
-        if shape.tiers > 2:
-            _lay_core_links(topology, shape, plane)
-        if shape.long:
-            _lay_long_links(topology, shape)
-    return topology
-
-
 def blank(fabric: Fabric, shapes: tuple[PlaneShape, ...], nics: int, nodes: int, links: int) -> Topology:
+    """Return a topology whose nodes and links are still to be filled in."""
     return Topology(
         fabric=fabric,
         planes=shapes,
@@ -203,103 +162,3 @@ def blank(fabric: Fabric, shapes: tuple[PlaneShape, ...], nics: int, nodes: int,
         link_tier=np.empty(links, dtype=np.int8),
         link_reverse=np.empty(links, dtype=np.int32),
     )
-
-
-def _lay_nodes(topology: Topology, shape: PlaneShape, plane: Plane) -> None:
-    tiers = (
-        (shape.first_t0, shape.t0_count, plane.t0),
-        (shape.first_t1, shape.t1_count, plane.t1),
-        (shape.first_t2, shape.t2_count, plane.t2),
-    )
-    for tier, (first, count, described) in enumerate(tiers):
-        if not count or described is None:
-            continue
-        here = slice(first, first + count)
-        topology.node_kind[here] = Kind.SWITCH
-        topology.node_tier[here] = tier
-        topology.node_plane[here] = shape.plane
-        topology.node_index[here] = np.arange(count)
-        topology.node_delay[here] = described.switch_ns * PS_PER_NS
-
-
-@dataclass(frozen=True)
-class _Cable:
-    """Say what the two directions of a set of cables have in common."""
-
-    tier: LinkTier
-    gbps: float
-    delay: int  # ps
-    buffer_forth: int  # bytes, at the source of the forward direction
-    buffer_back: int
-
-
-def _lay(
-    topology: Topology,
-    plane: int,
-    first: tuple[int, int],
-    ends: tuple[Ints, Ints],
-    ports: tuple[Ints, Ints],
-    cable: _Cable,
-) -> None:
-    """Write both directions of a set of cables: from ends[0] to ends[1] at first[0], back at first[1]."""
-    size = len(ends[0])
-    for way in (0, 1):
-        here = slice(first[way], first[way] + size)
-        topology.link_source[here] = ends[way]
-        topology.link_destination[here] = ends[1 - way]
-        topology.link_port[here] = ports[way]
-        topology.link_rate[here] = round(cable.gbps * 1e9)
-        topology.link_delay[here] = cable.delay
-        topology.link_buffer[here] = cable.buffer_back if way else cable.buffer_forth
-        topology.link_plane[here] = plane
-        topology.link_tier[here] = cable.tier
-        topology.link_reverse[here] = np.arange(first[1 - way], first[1 - way] + size)
-
-
-def _lay_host_links(topology: Topology, shape: PlaneShape, plane: Plane) -> None:
-    nic = np.arange(shape.nics, dtype=np.int64)
-    ends = (nic, shape.first_t0 + shape.t0_of(nic))
-    ports = (np.full_like(nic, shape.plane), shape.t0_port_of(nic))
-    buffers = (plane.nic_buffer_kb * _KB, plane.t0.buffer_kb * _KB)
-    cable = _Cable(LinkTier.HOST, plane.host_gbps, plane.host_link_ns * PS_PER_NS, *buffers)
-    _lay(topology, shape.plane, (shape.host_up, shape.host_down), ends, ports, cable)
-
-
-def _lay_fabric_links(topology: Topology, shape: PlaneShape, plane: Plane) -> None:
-    t0, up = np.divmod(np.arange(shape.t0_count * shape.t0_up, dtype=np.int64), shape.t0_up)
-    ends = (shape.first_t0 + t0, shape.first_t1 + shape.t1_above(t0, up))
-    ports = (shape.t0_down + up, shape.place_in_pod(t0) * shape.t0_bundle + up % shape.t0_bundle)
-    cable = _between(LinkTier.FABRIC, fabric_gbps(plane), plane.t0, plane.t1)
-    _lay(topology, shape.plane, (shape.fabric_up, shape.fabric_down), ends, ports, cable)
-
-
-def _lay_core_links(topology: Topology, shape: PlaneShape, plane: Plane) -> None:
-    assert plane.t1 is not None
-    t1, up = np.divmod(np.arange(shape.t1_count * shape.t1_up, dtype=np.int64), shape.t1_up)
-    ends = (shape.first_t1 + t1, shape.first_t2 + shape.t2_above(t1, up))
-    pod_in_site = t1 // shape.t1_per_pod % shape.pods_per_site
-    ports = (shape.t1_down + up, pod_in_site * shape.t1_bundle + up % shape.t1_bundle)
-    cable = _between(LinkTier.CORE, plane.t1.up_gbps or fabric_gbps(plane), plane.t1, plane.t2)
-    _lay(topology, shape.plane, (shape.core_up, shape.core_down), ends, ports, cable)
-
-
-def _lay_long_links(topology: Topology, shape: PlaneShape) -> None:
-    sites = topology.fabric.sites
-    assert sites is not None
-    first = (shape.first_t0, shape.first_t1, shape.first_t2)[shape.tiers - 1]
-    below = (shape.t0_down, shape.t1_down, shape.t2_down)[shape.tiers - 1]
-    top, link = np.divmod(np.arange(shape.top_per_site * shape.long, dtype=np.int64), shape.long)
-    ends = (first + top, first + shape.top_per_site + top)
-    buffers = (sites.buffer_kb * _KB, sites.buffer_kb * _KB)
-    cable = _Cable(LinkTier.LONG, sites.gbps, round(sites.link_us * PS_PER_US), *buffers)
-    _lay(topology, shape.plane, (shape.long_out, shape.long_back), ends, (below + link, below + link), cable)
-
-
-def _between(tier: LinkTier, gbps: float, lower: Tier, upper: Tier | None) -> _Cable:
-    assert upper is not None
-    return _Cable(tier, gbps, lower.up_link_ns * PS_PER_NS, lower.buffer_kb * _KB, upper.buffer_kb * _KB)
-
-
-def fabric_gbps(plane: Plane) -> float:
-    """Return the rate of a link between T0 and T1."""
-    return plane.t0.up_gbps or plane.host_gbps

@@ -21,7 +21,10 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 
+import msgspec
+
 from openmrc.errors import ConfigError
+from openmrc.fabric.description import Usid
 from openmrc.fabric.shape import IntOrInts, PlaneShape, finder
 from openmrc.fabric.topology import Topology
 from openmrc.fabric.yaml_file import Where
@@ -239,23 +242,47 @@ def _check_depth(plane: PlaneSids, where: Where) -> None:
 
 def _check_ranges(plane: PlaneSids, where: Where) -> None:
     """Refuse ranges that run into each other: a uSID would stand for two things."""
+    found = _overlap(plane)
+    if found is None:
+        return
+    (name, first, count), (above, start) = found
+    what = "the end of 16 bits" if above == "end" else f"usid.{above} = {start:#06x}"
+    at = f"{where(f'$.usid.{name}')}: plane {plane.shape.plane}"
+    needs = f"usid.{name} = {first:#06x} needs {count} values and runs into {what}"
+    raise ConfigError(f"{at}: duplicate uSIDs: {needs}; {_ranges_that_work(plane)}")
+
+
+def _overlap(plane: PlaneSids) -> tuple[tuple[str, int, int], tuple[str, int]] | None:
+    """Return the first range, by value, that runs into the next, and that one's name and first value."""
     used = sorted(plane.ranges(), key=lambda each: each[1])
-    for (name, first, count), (above, start, _) in zip(used, [*used[1:], ("end", 0x10000, 0)], strict=True):
-        if first + count <= start:
-            continue
-        what = "the end of 16 bits" if above == "end" else f"usid.{above} = {start:#06x}"
-        at = f"{where(f'$.usid.{name}')}: plane {plane.shape.plane}"
-        needs = f"usid.{name} = {first:#06x} needs {count} values and runs into {what}"
-        raise ConfigError(f"{at}: duplicate uSIDs: {needs}; {_ranges_that_work(plane)}")
+    for each, (above, start, _) in zip(used, [*used[1:], ("end", 0x10000, 0)], strict=True):
+        if each[1] + each[2] > start:
+            return each, (above, start)
+    return None
 
 
 def _ranges_that_work(plane: PlaneSids) -> str:
-    """Suggest ranges that fit, each starting at a digit of its own where there is room."""
-    start, said = 0x1000, []
-    for name, _, count in sorted(plane.ranges(), key=lambda each: ("t0", "t1", "t2", "nic", "host").index(each[0])):
-        said.append(f"{name}: {start:#06x}")
-        start += -(-count // 0x1000) * 0x1000
-    if start > 0x10000:
+    starts = _starts(plane)
+    if starts is None:
         shape = plane.shape
         return f"{shape.nics} NICs are too many for one plane's uSIDs; more planes of fewer, bigger T0s would work"
-    return "would work: " + ", ".join(said)
+    return "would work: " + ", ".join(f"{name}: {start:#06x}" for name, start in starts.items())
+
+
+def _starts(plane: PlaneSids) -> dict[str, int] | None:
+    """Return first values that keep the ranges apart, each at a digit of its own; None if 16 bits are too few."""
+    start, starts = 0x1000, {}
+    for name, _, count in sorted(plane.ranges(), key=lambda each: ("t0", "t1", "t2", "nic", "host").index(each[0])):
+        starts[name] = start
+        start += -(-count // 0x1000) * 0x1000
+    return starts if start <= 0x10000 else None
+
+
+def usid_with_room(topology: Topology) -> Usid:
+    """Return a fabric's uSID layout with the ranges moved where one of them needs more room than it has."""
+    usid = topology.fabric.usid
+    planes = [_plane(topology, shape, 0) for shape in topology.planes]
+    if all(_overlap(plane) is None for plane in planes):
+        return usid
+    largest = max(planes, key=lambda plane: sum(count for _, _, count in plane.ranges()))
+    return msgspec.structs.replace(usid, **(_starts(largest) or {}))

@@ -118,11 +118,11 @@ class _Findings:
         return int((~self.used).sum())
 
     def unexpected(self) -> list[dict[str, Any]]:
-        def told(row: int) -> dict[str, Any]:
+        def describe(row: int) -> dict[str, Any]:
             switch = self.plan.topology.name(int(self.tables.switch[row]))
             return {"switch": switch, "entry": entry_text(self.tables, row)}
 
-        return [told(int(row)) for row in np.flatnonzero(~self.used)[:MOST_LISTED]]
+        return [describe(int(row)) for row in np.flatnonzero(~self.used)[:MOST_LISTED]]
 
     def _step(self, proof: PlaneProof, name: str, at: int) -> dict[str, Any]:
         reading, sids = proof.readings[name], proof.sids
@@ -139,7 +139,7 @@ class _Findings:
         said.update(self._cost(proof, without(sids.shape, sids, name, cell)))
         example = self._example(proof, name, cell)
         if example is not None:
-            said.update(self._tell(example, proof))
+            said.update(self._describe(example, proof))
         return said
 
     def _stray(self, proof: PlaneProof, nic: int) -> dict[str, Any]:
@@ -186,7 +186,7 @@ class _Findings:
                     return way
         return None
 
-    def _tell(self, way: Path, proof: PlaneProof) -> dict[str, Any]:
+    def _describe(self, way: Path, proof: PlaneProof) -> dict[str, Any]:
         """Send one packet and say what becomes of it."""
         topology = self.plan.topology
         name = topology.name

@@ -32,7 +32,7 @@ SYSCTLS = {
 
 
 def cables(lab: Lab) -> list[str]:
-    """Return the lines that lay every cable, to run outside."""
+    """Return the lines that make every cable, to run outside."""
     return [
         f"link add name {lower.interface} netns {namespace(lab.name, lower.node)} mtu {MTU} address {lower.mac} "
         f"type veth peer name {upper.interface} netns {namespace(lab.name, upper.node)} mtu {MTU} address {upper.mac}"

@@ -64,7 +64,7 @@ class Breaker:
                     raise ConfigError(f"{step.source}: a lab cannot {word}; it can {', '.join(POSSIBLE)}")
             links_at(self.lab.topology, step.where)
 
-    def run(self, schedule: Schedule, told: Callable[[Done], None] = lambda done: None) -> list[Done]:
+    def run(self, schedule: Schedule, on_done: Callable[[Done], None] = lambda done: None) -> list[Done]:
         """Carry out a schedule from now on and return when its last step is done."""
         self.check(schedule)
         began, done = time.monotonic(), []
@@ -72,7 +72,7 @@ class Breaker:
             due = step.at / PS_PER_S
             time.sleep(max(0.0, began + due - time.monotonic()))
             done.append(self.apply(step, began))
-            told(done[-1])
+            on_done(done[-1])
         return done
 
     def apply(self, step: Step, began: float | None = None) -> Done:
@@ -109,6 +109,7 @@ class Breaker:
         gone = [self._cable_of[link] for link in links if self._cable_of[link].name in pulled]
         self._carriers(self._set_down, [cable for cable in _once(gone) if cable.name not in self.record.down])
         self.record.down = sorted(pulled)
+        self.record.was_down = sorted(pulled.union(self.record.was_down))
 
     def _set_rates(self, links: list[int]) -> None:
         lines: dict[str, list[str]] = {}

@@ -29,8 +29,8 @@ def maps_of(program: int) -> dict[str, int]:
         numbers = (ctypes.c_uint32 * _MOST_MAPS)()
         asked = bytearray(_PROGRAM_INFO)
         struct.pack_into("=IQ", asked, _PROGRAM_MAPS_AT, _MOST_MAPS, ctypes.addressof(numbers))
-        told = _info(descriptor, asked)
-        count = struct.unpack_from("=I", told, _PROGRAM_MAPS_AT)[0]
+        info = _info(descriptor, asked)
+        count = struct.unpack_from("=I", info, _PROGRAM_MAPS_AT)[0]
         return {_name_of(numbers[index]): int(numbers[index]) for index in range(min(count, _MOST_MAPS))}
 
 
@@ -65,8 +65,8 @@ def _opened(command: int, number: int) -> Iterator[int]:
 
 def _name_of(number: int) -> str:
     with _opened(_MAP_BY_ID, number) as descriptor:
-        told = _info(descriptor, bytearray(_MAP_INFO))
-    return bytes(told[_MAP_NAME_AT : _MAP_NAME_AT + _NAME]).split(b"\0")[0].decode()
+        info = _info(descriptor, bytearray(_MAP_INFO))
+    return bytes(info[_MAP_NAME_AT : _MAP_NAME_AT + _NAME]).split(b"\0")[0].decode()
 
 
 def _info(descriptor: int, asked: bytearray) -> bytearray:

@@ -122,7 +122,7 @@ class Lab:
         return sids.nic or sids.host + sids.shape.t0_port_of(nic)
 
 
-def lay_out(name: str, plan: UsidPlan) -> Lab:
+def plan_lab(name: str, plan: UsidPlan) -> Lab:
     """Plan a lab; refuse a fabric that does not fit one machine or one address."""
     topology = plan.topology
     if topology.nodes > MOST_NODES:

@@ -14,26 +14,37 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from openmrc.errors import MrcError
-from openmrc.fabric.description import load_placed
-from openmrc.fabric.topology import build
+from openmrc.fabric.build import build
+from openmrc.fabric.fabric_file import load_placed
 from openmrc.fabric.usid import usid_plan
 from openmrc.lab import commands, kernel_maps, namespaces, nics, record
-from openmrc.lab.layout import MANAGEMENT, Lab, Port, lay_out
+from openmrc.lab.layout import MANAGEMENT, Lab, Port, plan_lab
 from openmrc.lab.namespaces import batch, namespace
 from openmrc.lab.port import OBJECT, QUEUE_MAP, SETTINGS_MAP, packed
+from openmrc.lab.room import check_room
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 _SIGNALLED = 128  # exit codes as shells tell them
 _AT_ONCE = 4  # namespaces worked on side by side: the kernel's locks allow no more to be gained
 
+Progress = Callable[[int, int], None]
 
-def up(fabric: Path, name: str | None = None, trimming: bool = True) -> record.Record:
-    """Build a lab from a fabric file; after a failure nothing is left of it."""
+
+def _silent(done: int, total: int) -> None:
+    """Show nothing."""
+
+
+def up(fabric: Path, name: str | None = None, trimming: bool = True, progress: Progress = _silent) -> record.Record:
+    """Build a lab from a fabric file; after a failure nothing is left of it.
+
+    `progress` is called with the namespaces finished so far and all there will be.
+    """
     namespaces.require_root()
     began = time.perf_counter()
     described, where = load_placed(fabric)
     name = namespaces.check_lab_name(name or described.name)
-    lab = lay_out(name, usid_plan(build(described), where))
+    lab = plan_lab(name, usid_plan(build(described), where))
+    check_room(lab)
     if not OBJECT.exists():
         raise MrcError(f"{OBJECT} is missing; `make bpf` compiles it")
     with _lock():
@@ -41,7 +52,7 @@ def up(fabric: Path, name: str | None = None, trimming: bool = True) -> record.R
             raise MrcError(f"lab {name!r} is up already, or was left half-way; `mrc lab down {name}` removes it")
         written = record.begin(name, fabric, trimming)
         try:
-            _build(lab, written)
+            _build(lab, written, progress)
         except BaseException:
             _remove(name)
             raise
@@ -126,16 +137,18 @@ def _lock() -> Iterator[None]:
         yield
 
 
-def _build(lab: Lab, written: record.Record) -> None:
+def _build(lab: Lab, written: record.Record, progress: Progress) -> None:
     nodes = [*lab.nics(), *lab.switches(), MANAGEMENT]
     batch("ip", [f"netns add {namespace(lab.name, node)}" for node in nodes])
     for node in nodes:
         _set_sysctls(namespace(lab.name, node))
-    batch("ip", [*commands.cables(lab), *commands.management(lab)])
+    namespaces.link_batch([*commands.cables(lab), *commands.management(lab)])
     batch("ip", commands.of_management(lab), namespace(lab.name, MANAGEMENT))
     ports = commands.ports_by_node(lab)
-    for maps in _side_by_side(lambda number: _furnish(lab, number, ports), range(lab.topology.nodes)):
+    total = lab.topology.nodes
+    for done, maps in enumerate(_side_by_side(lambda number: _furnish(lab, number, ports), range(total)), start=1):
         written.maps.update(maps)
+        progress(done, total)
     _tell_ports(lab, written)
     _write_hosts(lab)
     for node, own in ports.items():
@@ -200,6 +213,7 @@ def _write_hosts(lab: Lab) -> None:
         (here / "hosts").write_text("\n".join(lines) + "\n", encoding="ascii")
 
 
-def _side_by_side(work: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
+def _side_by_side(work: Callable[[int], Any], items: Iterable[int]) -> Iterator[Any]:
+    """Yield the results in order, as they are there."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(work, items))
+        yield from pool.map(work, items)

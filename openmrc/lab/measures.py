@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +26,8 @@ class Measures:
     after_gbps: float  # from a second after it was back
     stall_ms: float  # longest time without an arrival from the pull to a second after the cable is back
     quiet_ms: float  # the same before the pull: what the machine does to it anyway
-    recover_ms: float  # until half of the rate before flows for 50 ms; -1: not while the cable was out
+    recover_ms: float  # from the first 50 ms below half of the rate before until 50 ms reach it; 0: never below;
+    # -1: not while the cable was out, or nothing flowed before
     reuse_ms: float  # after the cable is back, until nine tenths of the rate before; -1: not within the run
     missed_mbytes: float  # against going on as before, from the pull to a second after the cable is back
 
@@ -44,19 +46,37 @@ def measure(trial: Trial, pulled: int, back: int, end: int) -> Measures:
         after_gbps=round(trial.gbps(settled, end), 4),
         stall_ms=round(longest_gap_ms(trial.times, pulled, settled), 2),
         quiet_ms=round(longest_gap_ms(trial.times, trial.began, pulled), 2),
-        recover_ms=_reaches(trial, pulled, back, before / 2),
+        recover_ms=_recovers(trial, pulled, back, before / 2),
         reuse_ms=_reaches(trial, back, end, before * 0.9),
         missed_mbytes=round(max(0.0, expected - got) / 1e3, 3),
     )
 
 
+def _recovers(trial: Trial, pulled: int, back: int, gbps: float) -> float:
+    """Return the ms from the pull until the rate, once it has fallen, is reached again; -1 if it is not.
+
+    What is still counted as arriving just after the pull is no recovery: iperf3 spreads a tenth of a second evenly.
+    """
+    if gbps <= 0:
+        return -1.0
+    fell = next((at for at, rate in _windows(trial, pulled, back) if rate < gbps), None)
+    if fell is None:
+        return 0.0
+    reached = _reaches(trial, fell, back, gbps)
+    return reached if reached < 0 else round((fell - pulled) / 1e6 + reached, 2)
+
+
 def _reaches(trial: Trial, begin: int, end: int, gbps: float) -> float:
-    """Return the ms until 50 ms in a row carry a rate; -1 if none do."""
-    step = _BIN_NS // 10
-    for at in range(begin, end - _BIN_NS + 1, step):
-        if trial.gbps(at, at + _BIN_NS) >= gbps:
-            return round((at - begin) / 1e6, 2)
-    return -1.0
+    """Return the ms until 50 ms in a row carry a rate; -1 if none do, or if there is no rate to reach."""
+    reached = (at for at, rate in _windows(trial, begin, end) if rate >= gbps > 0)
+    at = next(reached, None)
+    return -1.0 if at is None else round((at - begin) / 1e6, 2)
+
+
+def _windows(trial: Trial, begin: int, end: int) -> Iterator[tuple[int, float]]:
+    """Yield the beginning (ns) and the rate (Gb/s) of every 50 ms within begin..end, 5 ms apart."""
+    for at in range(begin, end - _BIN_NS + 1, _BIN_NS // 10):
+        yield at, trial.gbps(at, at + _BIN_NS)
 
 
 def timeline(trial: Trial, origin: int, end: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import re
+import resource
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -25,10 +29,12 @@ NAMED = Path("/run/netns")
 FILES = Path("/etc/netns")  # `ip netns exec` lays what is here over /etc
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,23}")
 _CLONE_NEWNET = 0x40000000
+_SIOCETHTOOL, _ETHTOOL_GLINK = 0x8946, 0x0A  # linux/sockios.h, linux/ethtool.h
 _PATIENCE_FOR_PORTS = 10.0  # s
 _PATIENCE = 2.0  # s between asking processes to end and ending them
 _TRIES = 500
 _MEMORY_PAUSE = 0.002  # s
+_FILES_A_LINE, _OTHER_FILES = 2, 32  # open files of a line that names two namespaces, and of iproute2 itself
 _GENTLE = 19  # niceness
 _NO_MEMORY = "Cannot allocate memory"
 _FAILED = re.compile(r"Command failed -:(\d+)")  # iproute2 counts lines from 1
@@ -55,6 +61,11 @@ def of_lab(lab: str) -> list[str]:
 def labs() -> list[str]:
     """Return the labs that have namespaces now."""
     return sorted({path.name.split(".")[1] for path in NAMED.glob(f"{PREFIX}.*.*")})
+
+
+def count() -> int:
+    """Return how many namespaces have a name on this machine."""
+    return sum(1 for _ in NAMED.iterdir()) if NAMED.is_dir() else 0
 
 
 def require_root() -> None:
@@ -135,6 +146,33 @@ def batch(program: str, lines: Sequence[str], name: str | None = None, *, force:
     else:
         raise MrcError(f"{program} in {name or 'this namespace'}: out of memory at `{lines[0]}`")
     return printed
+
+
+def link_batch(lines: Sequence[str]) -> None:
+    """Run `ip` lines that name namespaces, in batches that stay below the limit of open files.
+
+    iproute2 opens a file for each namespace that a line names and keeps it to the end of the batch.
+    """
+    most = max(1, (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _OTHER_FILES) // _FILES_A_LINE)
+    for at in range(0, len(lines), most):
+        batch("ip", lines[at : at + most])
+
+
+def without_carrier(name: str, devices: Sequence[str]) -> list[str]:
+    """Return the ports of a namespace that are down, or whose other end is."""
+    with inside(name), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        return [device for device in devices if not _has_link(asking, device)]
+
+
+def _has_link(asking: socket.socket, device: str) -> bool:
+    """Ask the driver (linux/ethtool.h, ETHTOOL_GLINK); what `ip link` shows may be a second old."""
+    answer = ctypes.create_string_buffer(struct.pack("=II", _ETHTOOL_GLINK, 0), 8)
+    request = struct.pack("16sP16x", device.encode(), ctypes.addressof(answer))
+    try:
+        fcntl.ioctl(asking, _SIOCETHTOOL, request)
+    except OSError:  # the device is gone
+        return False
+    return bool(struct.unpack("=II", answer.raw)[1])
 
 
 def await_ports(name: str, devices: Sequence[str]) -> None:

@@ -28,7 +28,7 @@ def content(number: int) -> bytes:
     return _CONTENT.tobytes()
 
 
-def lay(memory: memoryview, number: int) -> None:
+def write_piece(memory: memoryview, number: int) -> None:
     """Write the piece of this number."""
     memory[:] = content(number)
 

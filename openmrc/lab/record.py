@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from openmrc.errors import MrcError
-from openmrc.fabric.description import load
-from openmrc.fabric.topology import build
+from openmrc.fabric.build import build
+from openmrc.fabric.fabric_file import load
 from openmrc.fabric.usid import usid_plan
-from openmrc.lab.layout import Lab, lay_out
+from openmrc.lab.layout import Lab, plan_lab
 
 FOLDER = Path("/run/openmrc/lab")
 _FABRIC, _RECORD = "fabric", "record.json"
@@ -38,6 +38,7 @@ class Record(msgspec.Struct, kw_only=True):
     build_s: float = 0.0
     maps: dict[str, PortMaps] = {}  # by NODE/INTERFACE
     down: list[str] = []  # cables that are pulled
+    was_down: list[str] = []  # cables that have been pulled since the lab came up, these too
     impairments: dict[int, dict[str, Any]] = {}  # by directed link: the words that are in force
 
 
@@ -79,7 +80,7 @@ def read(name: str) -> Record:
 
 def plan(name: str, record: Record) -> Lab:
     """Return the plan of a lab that is up."""
-    return lay_out(name, usid_plan(build(load(folder(name) / record.fabric_file))))
+    return plan_lab(name, usid_plan(build(load(folder(name) / record.fabric_file))))
 
 
 def remove(name: str) -> None:

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from openmrc.errors import ConfigError
+from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric
-from openmrc.fabric.topology import build
 from openmrc.faults import Schedule
 from openmrc.lab.faults import Done
 from openmrc.lab.layout import Lab
@@ -46,15 +46,15 @@ def stream(lab: Lab, source: str, destination: str, seconds: float, schedule: Sc
     """Simulate one stream that lasts about `seconds`; its times are nanoseconds from its beginning."""
     topology = build(_slow_to_forward(lab.topology.fabric))
     here, there = topology.node_named(source), topology.node_named(destination)
-    told = describe(lab, here, trimming=True)
-    count = max(1, int(seconds * told.link_gbps * 1e9 / 8 / PIECE))
+    described = describe(lab, here, trimming=True)
+    count = max(1, int(seconds * described.link_gbps * 1e9 / 8 / PIECE))
     plan = Plan(topology.nics)
     ids = plan.messages(np.full(count, here), there, PIECE)
     if count > OUTSTANDING:
         plan.follow(ids[:-OUTSTANDING], ids[OUTSTANDING:], acknowledged=True)
     plan.connect(0)
     settings: dict[str, bool | int | float | str] = {
-        "target_delay_us": told.target_delay_us,
+        "target_delay_us": described.target_delay_us,
         "trimming": True,
         "timestamp_unit": 1,
         "timeout_us": TIMEOUT_UNIT_US * (1 << ConnectionOptions().timeout),  # the simulator's is for 800 Gb/s

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from openmrc.lab import kernel_maps, namespaces, record
-from openmrc.lab.layout import Lab, Port
+from openmrc.lab.layout import Cable, Lab, Port
 from openmrc.lab.namespaces import namespace
 from openmrc.lab.port import PortCounters
+
+UNKNOWN = "unknown"  # stands for every destination that a switch knows no uSID for
 
 
 class LinkStatus(msgspec.Struct, kw_only=True):
@@ -22,6 +26,7 @@ class LinkStatus(msgspec.Struct, kw_only=True):
     tier: str
     interface: str  # at the source
     up: bool
+    state: str  # up, pulled (by a fault), or no carrier: set down at either end by someone else
     gbps: float
     packets: int
     bytes: int  # on the wire
@@ -43,6 +48,7 @@ class SidStatus(msgspec.Struct, kw_only=True):
     packets: int
     bytes: int
     errors: int  # of `unknown`: packets dropped for want of a uSID
+    note: str = ""  # of `unknown` with errors: where they may come from
 
 
 class LabStatus(msgspec.Struct, kw_only=True):
@@ -62,8 +68,9 @@ def status(name: str, with_sids: bool = True) -> LabStatus:
     namespaces.require_root()
     written = record.read(name)
     lab = record.plan(name, written)
+    dark = _without_carrier(lab)
     links = [
-        _link(lab, written, here, there, cable.plane, cable.tier.name.lower(), cable.name in written.down)
+        _link(written, here, there, cable, dark)
         for cable in lab.cables
         for here, there in ((cable.lower, cable.upper), (cable.upper, cable.lower))
     ]
@@ -74,8 +81,20 @@ def status(name: str, with_sids: bool = True) -> LabStatus:
         switches=lab.topology.nodes - lab.topology.nics,
         down=written.down,
         links=links,
-        sids=[sid for switch in lab.switches() for sid in _sids(lab, switch)] if with_sids else [],
+        sids=list(_all_sids(lab, written, dark)) if with_sids else [],
     )
+
+
+def _without_carrier(lab: Lab) -> set[tuple[str, str]]:
+    """Return (node, interface) of every port that has no carrier."""
+    ports: dict[str, list[str]] = defaultdict(list)
+    for port in lab.ports():
+        ports[port.node].append(port.interface)
+    return {
+        (node, device)
+        for node, devices in ports.items()
+        for device in namespaces.without_carrier(namespace(lab.name, node), devices)
+    }
 
 
 def counters(written: record.Record, port: Port) -> PortCounters:
@@ -83,16 +102,17 @@ def counters(written: record.Record, port: Port) -> PortCounters:
     return PortCounters.unpack(kernel_maps.read(written.maps[f"{port.node}/{port.interface}"].queue, PortCounters.SIZE))
 
 
-def _link(
-    lab: Lab, written: record.Record, here: Port, there: Port, plane: int, tier: str, is_down: bool
-) -> LinkStatus:
+def _link(written: record.Record, here: Port, there: Port, cable: Cable, dark: set[tuple[str, str]]) -> LinkStatus:
     counted = counters(written, here)
+    no_carrier = bool({(here.node, here.interface), (there.node, there.interface)} & dark)
+    state = "pulled" if cable.name in written.down else "no carrier" if no_carrier else "up"
     return LinkStatus(
         name=f"{here.node}>{there.node}",
-        plane=plane,
-        tier=tier,
+        plane=cable.plane,
+        tier=cable.tier.name.lower(),
         interface=here.interface,
-        up=not is_down,
+        up=state == "up",
+        state=state,
         gbps=here.rate / 1e9,
         packets=counted.packets,
         bytes=counted.wire_bytes,
@@ -106,11 +126,32 @@ def _link(
     )
 
 
+def _all_sids(lab: Lab, written: record.Record, dark: set[tuple[str, str]]) -> Iterator[SidStatus]:
+    cut: dict[str, set[str]] = defaultdict(set)  # ports whose routes are gone or have been
+    for node, device in dark:
+        cut[node].add(device)
+    for cable in lab.cables:
+        if cable.name in written.was_down:
+            cut[cable.upper.node].add(cable.upper.interface)
+    for switch in lab.switches():
+        for sid in _sids(lab, switch):
+            if sid.prefix == UNKNOWN and sid.errors:
+                sid.note = _origin(sorted(cut[switch]))
+            yield sid
+
+
+def _origin(cut: list[str]) -> str:
+    """Say where packets come from that a switch knows no uSID for."""
+    if cut:
+        return f"{', '.join(cut)} is or was without a cable, which takes the routes behind it away"
+    return "no cable was pulled here: carriers that name a uSID this switch does not have"
+
+
 def _sids(lab: Lab, switch: str) -> list[SidStatus]:
     return [
         SidStatus(
             switch=switch,
-            prefix="unknown" if route["dst"] == "default" else str(route["dst"]),
+            prefix=UNKNOWN if route["dst"] == "default" else str(route["dst"]),
             action=str(route.get("action", "")),
             packets=int(route.get("stats64", {}).get("packets", 0)),
             bytes=int(route.get("stats64", {}).get("bytes", 0)),

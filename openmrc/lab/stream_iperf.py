@@ -50,9 +50,9 @@ def send(address: str, port: int, seconds: float) -> None:
     """Send for a time as fast as the network takes it."""
     command = ["iperf3", "-c", address, "-p", str(port), "-t", str(max(1, math.ceil(seconds)))]  # whole seconds only
     with _started(command) as process:
-        told = process.communicate(timeout=seconds + _PATIENCE)[0]
+        output = process.communicate(timeout=seconds + _PATIENCE)[0]
     if process.returncode != 0:
-        raise MrcError(f"iperf3 -c: {' '.join(told.split())[-200:]}")
+        raise MrcError(f"iperf3 -c: {' '.join(output.split())[-200:]}")
 
 
 def _started(command: list[str]) -> subprocess.Popen[str]:

@@ -6,7 +6,7 @@ import mmap
 import time
 
 from openmrc.apps.endpoint import EndpointOptions, connection_options, open_endpoint
-from openmrc.lab.pieces import PIECE, Log, lay
+from openmrc.lab.pieces import PIECE, Log, write_piece
 from openmrc.verbs import Connection, Context, Listener, MemoryRegion, SendWr, connect
 
 SLOTS = 512  # pieces of the ring, and receives posted
@@ -99,7 +99,7 @@ def _post(connection: Connection, ring: MemoryRegion, first: int) -> None:
     for number in range(first, first + _POSTED):
         at = number % SLOTS * PIECE
         piece = slice(at, at + PIECE)
-        lay(memory[piece], number)
+        write_piece(memory[piece], number)
         is_last = number + 1 == first + _POSTED
         address = remote.addr + at
         requests.append(

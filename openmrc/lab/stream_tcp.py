@@ -6,7 +6,7 @@ import socket
 import time
 
 from openmrc.errors import MrcError
-from openmrc.lab.pieces import PIECE, Log, lay
+from openmrc.lab.pieces import PIECE, Log, write_piece
 
 IPPROTO_MPTCP = 262
 _END = (1 << 64) - 1
@@ -58,7 +58,7 @@ def send(kind: str, address: str, port: int, seconds: float) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         until, count = time.monotonic() + seconds, 0
         while time.monotonic() < until:
-            lay(piece, count)
+            write_piece(piece, count)
             connection.sendall(piece)
             count += 1
         connection.sendall(_END.to_bytes(8, "little") + count.to_bytes(8, "little"))

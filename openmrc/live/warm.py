@@ -8,8 +8,8 @@ import numpy as np
 
 from openmrc.live.api.attributes import ContextAttr
 from openmrc.live.datapath import event_loop
-from openmrc.live.host.runtime import Motor
-from openmrc.live.host.sockets import Ports
+from openmrc.live.host.runtime import EndpointRuntime
+from openmrc.live.host.sockets import Sockets
 from openmrc.live.host.tuning import settings_for
 
 
@@ -19,10 +19,10 @@ def warm() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    ports = Ports([f"127.0.0.1:{port}"], attr)
-    motor = Motor(ports, attr, settings_for(ports, ports.mtu), capturing=False)
+    ports = Sockets([f"127.0.0.1:{port}"], attr)
+    runtime = EndpointRuntime(ports, attr, settings_for(ports, ports.mtu), capturing=False)
     try:
-        motor.turn()
-        event_loop.collect(motor.at, np.zeros((1, 8), np.int64), 1)
+        runtime.iterate()
+        event_loop.collect(runtime.at, np.zeros((1, 8), np.int64), 1)
     finally:
-        motor.stop()
+        runtime.stop()

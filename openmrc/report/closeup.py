@@ -47,11 +47,11 @@ def _chart(title: str, unit: str, lines: list[Line], marks: list[Mark], steps: b
 def _told(samples: Samples) -> str:
     """Say in words what the counters did meanwhile."""
     lost, trimmed = (int(samples.total(name)[-1] - samples.total(name)[0]) for name in ("lost", "trimmed"))
-    words = [f"{lost:,} packets lost on links", f"{trimmed:,} trimmed"]
+    terms = [f"{lost:,} packets lost on links", f"{trimmed:,} trimmed"]
     again = samples.series.get("retransmitted")
     if again is not None:
-        words.append(f"{int(again[-1] - again[0]):,} sent again")
+        terms.append(f"{int(again[-1] - again[0]):,} sent again")
     out = samples.series.get("evs_out")
     if out is not None:
-        words.append(f"at most {int(out.max()):,} EVs out of use")
-    return f"In these {(samples.at[-1] - samples.at[0]) / PS_PER_US:,.4g} us: {', '.join(words)}."
+        terms.append(f"at most {int(out.max()):,} EVs out of use")
+    return f"In these {(samples.at[-1] - samples.at[0]) / PS_PER_US:,.4g} us: {', '.join(terms)}."

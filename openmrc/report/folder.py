@@ -31,11 +31,11 @@ from openmrc.wire.pcapng import PcapngWriter
 def write(run: Run, scenario: Scenario, summary: dict[str, Any], folder: Path) -> list[str]:
     """Write everything; return what could not be written and why, in words."""
     folder.mkdir(parents=True, exist_ok=True)
-    told = manifest(scenario, run.threads)
+    result = manifest(scenario, run.threads)
     _put(folder / "summary.json", json.dumps(summary, indent=1) + "\n")
-    _put(folder / "manifest.json", json.dumps(told, indent=1) + "\n")
+    _put(folder / "manifest.json", json.dumps(result, indent=1) + "\n")
     if scenario.report.html:
-        _put(folder / "report.html", report(run, summary, told, scenario.report.title))
+        _put(folder / "report.html", report(run, summary, result, scenario.report.title))
     return write_tables(run, folder) + write_captures(run, scenario, folder)
 
 
@@ -48,7 +48,7 @@ class Stream:
 
     def __call__(self, status: Status) -> None:
         """Append where the run stands."""
-        told = {
+        result = {
             "simulated_us": status.now / PS_PER_US,
             "packet_hops": status.hops,
             "done": status.finished,
@@ -56,7 +56,7 @@ class Stream:
             "share_of_bytes": round(status.share, 6),
             "wall_s": round(status.wall_s, 3),
         }
-        self._file.write(json.dumps(told) + "\n")
+        self._file.write(json.dumps(result) + "\n")
         self._file.flush()
 
     def close(self) -> None:

@@ -59,8 +59,8 @@ def tile(label: str, value: str, note: str = "", mood: str = "") -> str:
 
 def card(title: str, inside: str, note: str = "") -> str:
     """Return a framed chart with its title and what to see in it."""
-    words = f"<p>{escape(note)}</p>" if note else ""
-    return f'<div class="card"><h3>{escape(title)}</h3>{inside}{words}</div>'
+    terms = f"<p>{escape(note)}</p>" if note else ""
+    return f'<div class="card"><h3>{escape(title)}</h3>{inside}{terms}</div>'
 
 
 def rows(header: Sequence[str], body: Iterable[Sequence[str]], numeric: Sequence[int] = ()) -> str:

@@ -13,7 +13,7 @@ from openmrc.report import curves, svg
 from openmrc.report.closeup import closeups
 from openmrc.report.page import card, folded, page, rows, tile
 from openmrc.report.svg import Chart, Line, Mark
-from openmrc.sim.results.job import words
+from openmrc.sim.results.job import describe
 from openmrc.sim.results.results import Run
 from openmrc.units import NEVER, PS_PER_US
 
@@ -72,7 +72,9 @@ def _tiles(summary: dict[str, Any]) -> Iterator[str]:
             "step time, p99", number(step["p99"], " us"), f"p50 {number(step['p50'])}, max {number(step['max'])}"
         )
     if job := summary.get("job"):
-        yield tile("job", "stopped" if job["stopped"] else "goes on", words(job), "bad" if job["stopped"] else "good")
+        yield tile(
+            "job", "stopped" if job["stopped"] else "goes on", describe(job), "bad" if job["stopped"] else "good"
+        )
     yield tile("goodput", number(summary["goodput_gbps"]["total"], " Gb/s"), "all finished flows together")
     counts = summary["packets"]
     yield tile("retransmitted", f"{counts['retransmitted']:,}", f"of {counts['new']:,} packets")
@@ -171,18 +173,17 @@ def _events(summary: dict[str, Any]) -> str:
 
 
 def _errors(summary: dict[str, Any]) -> str:
-    told = summary["errors"]
-    causes = ", ".join(f"{count:,} {cause}" for cause, count in told["by_cause"].items())
-    note = (
-        f"<p class='bad'>{told['queue_pairs']:,} connections: {escape(causes)}; {summary['failed']:,} flows failed</p>"
-    )
+    errors = summary["errors"]
+    causes = ", ".join(f"{count:,} {cause}" for cause, count in errors["by_cause"].items())
+    connections = f"{errors['queue_pairs']:,} connections: {escape(causes)}"
+    note = f"<p class='bad'>{connections}; {summary['failed']:,} flows failed</p>"
     body = [
         (
             one["nic"], one["peer"], "" if one["flow"] is None else str(one["flow"]), one["cause"],
             number(one["at_us"]), "" if one["plane"] is None else f"{one['plane']}, {one['ev']}",
             "never" if one["last_progress_us"] is None else number(one["last_progress_us"]),
         )
-        for one in told["first"]
+        for one in errors["first"]
     ]  # fmt: skip
     header = ("at", "peer", "flow", "cause", "at us", "plane, EV of the oldest packet", "peer last heard, us")
     return note + rows(header, body, numeric=(2, 4, 6))
@@ -204,8 +205,8 @@ def _flattened(prefix: str, counters: dict[str, Any]) -> Iterator[tuple[str, str
         if isinstance(value, dict):
             yield from _flattened(f"{prefix}{name} ", value)
         elif isinstance(value, (int, float, str)):
-            words = f"{prefix}{name}".replace("_", " ")
-            yield words, f"{value:,}" if isinstance(value, int) else str(value)
+            text = f"{prefix}{name}".replace("_", " ")
+            yield text, f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _slowest(summary: dict[str, Any]) -> str:
@@ -238,8 +239,8 @@ def _published(summary: dict[str, Any], published: list[dict[str, Any]]) -> str:
         ours = figure(summary, each.get("of", ""))
         theirs = each.get("value")
         off = _off(ours, theirs, each.get("within_percent")) if ours is not None and theirs else ""
-        words = each.get("words", "")
-        body.append((each["what"], number(theirs, f" {each.get('unit', '')}") if theirs is not None else words,
+        text = each.get("words", "")
+        body.append((each["what"], number(theirs, f" {each.get('unit', '')}") if theirs is not None else text,
                      number(ours, f" {each.get('unit', '')}"), off, each["source"]))  # fmt: skip
     return rows(("what", "published", "simulated", "off by", "source"), body, numeric=(1, 2, 3))
 

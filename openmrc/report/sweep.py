@@ -36,10 +36,10 @@ def run(points: list[Point], folder: Path, on: str, processes: int, notice: Noti
     notice(done, len(points))
     spread = _on_ray(missing) if on == "ray" else _here(missing, processes)
     with closing(spread):  # whatever ends this early ends the runs under way
-        for point, told in spread:
-            if told.get("summary", {}).get("interrupted"):
+        for point, result in spread:
+            if result.get("summary", {}).get("interrupted"):
                 raise KeyboardInterrupt  # where it ran; it is still to be done
-            keep(told, point.result(folder))
+            keep(result, point.result(folder))
             done += 1
             notice(done, len(points))
     return [json.loads(point.result(folder).read_text()) for point in points]
@@ -94,7 +94,7 @@ def _on_ray(points: list[Point]) -> Generator[Done, None, None]:
 
 def write(sweep: Sweep, results: list[Told], folder: Path) -> list[str]:
     """Write `results.json`, `results.parquet` and `report.html`; return what could not be, in words."""
-    table = [flat(told) for told in results]
+    table = [flat(point) for point in results]
     (folder / "results.json").write_text(json.dumps(table, indent=1) + "\n")
     (folder / "report.html").write_text(_page(sweep, results))
     try:
@@ -108,7 +108,7 @@ def write(sweep: Sweep, results: list[Told], folder: Path) -> list[str]:
 def _page(sweep: Sweep, results: list[Told]) -> str:
     shown = ("fct_us.mean", "fct_us.p99", "last_finish_us", "goodput_gbps.total", "packets.retransmitted")
     header = (*sweep.vary, "finished", *shown)
-    body = [_row(sweep, told, shown) for told in results]
+    body = [_row(sweep, point, shown) for point in results]
     parts = [f"<h1>{len(results)} runs of {sweep.scenario}</h1>"]
     if sweep.plot is not None:
         parts.append(_plot(sweep, results))
@@ -117,12 +117,17 @@ def _page(sweep: Sweep, results: list[Told]) -> str:
     return page(f"sweep of {sweep.scenario}", parts)
 
 
-def _row(sweep: Sweep, told: Told, shown: tuple[str, ...]) -> list[str]:
-    summary = told.get("summary")
+def _row(sweep: Sweep, point: Told, shown: tuple[str, ...]) -> list[str]:
+    summary = point.get("summary")
     if summary is None:
-        return [*(str(told["values"][name]) for name in sweep.vary), "refused", told["error"], *[""] * (len(shown) - 1)]
+        return [
+            *(str(point["values"][name]) for name in sweep.vary),
+            "refused",
+            point["error"],
+            *[""] * (len(shown) - 1),
+        ]
     finished = f"{summary['finished']:,} of {summary['flows']:,}"
-    return [*(str(told["values"][name]) for name in sweep.vary), finished,
+    return [*(str(point["values"][name]) for name in sweep.vary), finished,
             *(number(figure(summary, name)) for name in shown)]  # fmt: skip
 
 
@@ -132,8 +137,8 @@ def _plot(sweep: Sweep, results: list[Told]) -> str:
     places, legend = _places(sweep.vary[plot.x])
     lines = []
     for group in sweep.vary[plot.by] if plot.by else [""]:
-        mine = [told for told in results if "summary" in told and (not plot.by or told["values"][plot.by] == group)]
-        found = [(places[_named(told["values"][plot.x])], figure(told["summary"], plot.y)) for told in mine]
+        mine = [point for point in results if "summary" in point and (not plot.by or point["values"][plot.by] == group)]
+        found = [(places[_named(point["values"][plot.x])], figure(point["summary"], plot.y)) for point in mine]
         means = _means([(x, y) for x, y in found if y is not None])
         if len(means[0]):
             lines.append(svg.Line(f"{plot.by} {_named(group)}" if plot.by else plot.y, *means))

@@ -74,13 +74,13 @@ def show(summary: dict[str, Any], out: str | None) -> None:
 
 def errors(summary: dict[str, Any], most: int = 3) -> Iterator[str]:
     """Yield what to say of connections in error: how many by cause, and the first few."""
-    told = summary["errors"]
-    if not told["queue_pairs"]:
+    result = summary["errors"]
+    if not result["queue_pairs"]:
         return
-    causes = ", ".join(f"{count:,} {cause}" for cause, count in told["by_cause"].items())
-    yield f"{told['queue_pairs']:,} connections in error ({causes}); {summary['failed']:,} flows failed"
-    for one in told["first"][:most]:
-        yield f"  {failures.words(one)}"
+    causes = ", ".join(f"{count:,} {cause}" for cause, count in result["by_cause"].items())
+    yield f"{result['queue_pairs']:,} connections in error ({causes}); {summary['failed']:,} flows failed"
+    for one in result["first"][:most]:
+        yield f"  {failures.describe(one)}"
 
 
 def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
@@ -89,7 +89,7 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     found.append(("completion time, us", _spread(fct)))
     if "step_us" in summary:
         found.append(("step time, us", _spread(summary["step_us"])))
-        found.append(("job", job.words(summary["job"])))
+        found.append(("job", job.describe(summary["job"])))
     found += [
         ("last finish", number(summary["last_finish_us"], " us")),
         ("goodput", number(summary["goodput_gbps"]["total"], " Gb/s")),
@@ -117,20 +117,20 @@ def _rate(summary: dict[str, Any]) -> float:
     return float(summary["packet_hops"]) / 1e6 / max(1e-9, float(summary["wall_s"]))
 
 
-def show_comparison(told: dict[str, Any], out: str) -> None:
+def show_comparison(result: dict[str, Any], out: str) -> None:
     """Print scenarios side by side: step times with and without faults, and the bottom line."""
     console = Console(highlight=False)
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("")
-    for row in told["scenarios"]:
+    for row in result["scenarios"]:
         table.add_column(row["name"], justify="right")
-    for name, values in _compared(told["scenarios"]):
+    for name, values in _compared(result["scenarios"]):
         table.add_row(name, *values)
     console.print(table)
-    for row in told["scenarios"]:
+    for row in result["scenarios"]:
         for problem in errors(row):
             console.print(f"[red]{row['name']}: {problem}[/]", soft_wrap=True)
-    for difference in told["differences"]:
+    for difference in result["differences"]:
         console.print(f"[yellow]not alike:[/] {difference}", soft_wrap=True)
     console.print(f"written to {out}", soft_wrap=True)
 

@@ -40,9 +40,9 @@ def points_of(files: Sequence[Path]) -> list[Point]:
 
 def compared(points: list[Point], results: list[Told]) -> Told:
     """Return the comparison of results in the order of their points."""
-    for told in results:
-        if "error" in told:
-            raise ConfigError(f"{told['values']['file']}: {told['error']}")
+    for summary in results:
+        if "error" in summary:
+            raise ConfigError(f"{summary['values']['file']}: {summary['error']}")
     pairs = list(zip(points[::2], results[::2], results[1::2], strict=True))
     rows = [_row(point, broken["summary"], healthy["summary"]) for point, broken, healthy in pairs]
     scenarios = [point.scenario for point, _, _ in pairs]

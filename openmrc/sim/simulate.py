@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.errors import ConfigError
-from openmrc.fabric import topology as fabric_topology
+from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric
 from openmrc.fabric.topology import Topology
 from openmrc.sim.loop.fault_events import Faults
@@ -90,7 +90,7 @@ def prepare(scenario: Scenario) -> Prepared:
     """Build the fabric, plan the work and lay the faults on their links."""
     if not isinstance(scenario.fabric, Fabric):
         raise ConfigError(f"scenario {scenario.name}: fabric: {scenario.fabric!r} has not been loaded")
-    topology = fabric_topology.build(scenario.fabric)
+    topology = build(scenario.fabric)
     plans: list[tuple[str, Plan]] = []
     failures: list[Failure] = []
     warnings: list[str] = []
@@ -106,9 +106,9 @@ def prepare(scenario: Scenario) -> Prepared:
     work = joined(plans)
     if work.traffic.single_path.any() and scenario.transport.name == "datagrams":
         warnings.append("single_path: datagrams spray these messages like all others")
-    words = schedule(scenario)
-    broken = timeline.columns(topology, words, scenario.seed, failures)
-    return Prepared(topology, work, broken, timeline.events(words), warnings)
+    text = schedule(scenario)
+    broken = timeline.columns(topology, text, scenario.seed, failures)
+    return Prepared(topology, work, broken, timeline.events(text), warnings)
 
 
 def _matrix(workload: Matrix, topology: Topology) -> matrix.Matrix:
@@ -240,7 +240,7 @@ class _Announcer:
     """Tells, now and then, where the run stands."""
 
     def __init__(self, prepared: Prepared, network: NetworkSettings, tell: Tell) -> None:
-        self._tell = tell
+        self._report = tell
         self._begun = time.monotonic()
         self._next = self._begun
         self._to_nics = np.flatnonzero(prepared.topology.link_destination < prepared.topology.nics)
@@ -255,4 +255,4 @@ class _Announcer:
         arrived = float(column(world.network.ports, "data_bytes")[self._to_nics].sum())
         hops, finished = (int(column(world.network.shards, name).sum()) for name in ("hops", "finished"))
         of = len(world.network.flows)
-        self._tell(Status(world.now, hops, finished, of, arrived / self._bytes, wall - self._begun))
+        self._report(Status(world.now, hops, finished, of, arrived / self._bytes, wall - self._begun))

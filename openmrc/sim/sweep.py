@@ -123,28 +123,28 @@ def _below(tree: Any, step: str, name: str, path: Path) -> Any:
 def run_point(encoded: bytes, values: dict[str, Any]) -> dict[str, Any]:
     """Run one point in whatever process this is, and return its result."""
     scenario = msgspec.json.decode(encoded, type=Scenario)
-    told: dict[str, Any] = {"values": values}
+    reported: dict[str, Any] = {"values": values}
     try:
         done = simulate(scenario)
-        told["summary"] = summary(done)
+        reported["summary"] = summary(done)
     except ConfigError as error:  # this point cannot be; the others can
-        told["error"] = str(error)
-    return told
+        reported["error"] = str(error)
+    return reported
 
 
-def keep(told: Mapping[str, Any], path: Path) -> None:
+def keep(reported: Mapping[str, Any], path: Path) -> None:
     """Write a result under another name, then rename it, so that a file that exists is whole."""
     draft = path.with_suffix(".part")
-    draft.write_text(json.dumps(told))
+    draft.write_text(json.dumps(reported))
     draft.replace(path)
 
 
-def flat(told: Mapping[str, Any]) -> dict[str, Any]:
+def flat(reported: Mapping[str, Any]) -> dict[str, Any]:
     """Return a result as one row: values varied, and every plain number of the summary by its dotted path."""
     row: dict[str, Any] = {name: value if isinstance(value, (int, float, str)) else json.dumps(value) for name, value in
-           told["values"].items()}  # fmt: skip
-    row["error"] = told.get("error")
-    return row | dict(_leaves("", told.get("summary", {})))
+           reported["values"].items()}  # fmt: skip
+    row["error"] = reported.get("error")
+    return row | dict(_leaves("", reported.get("summary", {})))
 
 
 def _leaves(prefix: str, tree: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

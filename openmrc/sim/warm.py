@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
-from openmrc.fabric.topology import build
 from openmrc.sim.loop.run import run
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.workloads.traffic import traffic

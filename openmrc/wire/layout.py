@@ -66,10 +66,10 @@ def _pieces(headers: tuple[Header, ...]) -> Iterator[Piece]:
 
 def _writer(name: str, headers: tuple[Header, ...]) -> list[str]:
     """Return the code of a function that writes these headers at the address `to`."""
-    words: dict[int, list[str]] = {byte: [] for byte in range(0, length(headers), 4)}
+    text: dict[int, list[str]] = {byte: [] for byte in range(0, length(headers), 4)}
     for piece in _pieces(headers):
-        words[piece.byte].append(piece.code)
-    lines = [f"    store_be32(to + {byte}, {' | '.join(pieces or ['0'])})" for byte, pieces in words.items()]
+        text[piece.byte].append(piece.code)
+    lines = [f"    store_be32(to + {byte}, {' | '.join(pieces or ['0'])})" for byte, pieces in text.items()]
     return [f"def {name}(to, row):", *lines]
 
 

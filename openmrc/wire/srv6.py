@@ -78,8 +78,8 @@ class SegmentRoutingHeader:
 
     def emit(self) -> bytes:
         """Return the header without TLVs."""
-        words = self.length // 8 - 1
-        start = bytes([self.protocol, words, _ROUTING_TYPE_SRH, self.segments_left, len(self.segments) - 1, self.flags])
+        text = self.length // 8 - 1
+        start = bytes([self.protocol, text, _ROUTING_TYPE_SRH, self.segments_left, len(self.segments) - 1, self.flags])
         return start + self.tag.to_bytes(2, "big") + b"".join(segment.packed for segment in self.segments)
 
 

@@ -15,8 +15,8 @@ LAB = str(FABRICS / "lab.yaml")
 run = CliRunner().invoke
 
 
-def said(*words: str) -> dict[str, object]:
-    result = run(app, ["fabric", *words, "--json"])
+def said(*text: str) -> dict[str, object]:
+    result = run(app, ["fabric", *text, "--json"])
     assert result.exit_code == 0, result.output
     answer = json.loads(result.stdout)
     assert isinstance(answer, dict)
@@ -201,11 +201,6 @@ def test_what_is_installed_is_proven_from_a_folder(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_verify_takes_what_build_wrote(tmp_path: Path) -> None:
-    said("build", LAB, "--out", str(tmp_path))
-    assert said("verify", LAB, "--tables", str(tmp_path))["proven"]
-
-
 def test_one_host_is_printed() -> None:
     result = run(
         app, ["fabric", "export", LAB, "--to", "hosts", "--host", "h3", "--interface", "enp{nic}s0f{plane}", "--json"]
@@ -222,3 +217,31 @@ def test_ports_that_no_cage_has_are_refused() -> None:
     result = run(app, ["fabric", "export", LAB, "--to", "eos", "--switch", "p0-t0-00", "--cages", "1", "--lanes", "4"])
     assert isinstance(result.exception, ConfigError)
     assert "8 ports need 2 cages of 4 x 100G; the switch has 1" in str(result.exception)
+
+
+def test_verify_takes_the_folder_that_build_wrote(tmp_path: Path) -> None:
+    said("build", LAB, "--out", str(tmp_path))
+    assert said("verify", LAB, "--tables", str(tmp_path))["proven"]
+    table = tmp_path / "switches" / "p2-t1-03.txt"
+    table.write_text(table.read_text().replace("1002::/48 route 2", "1002::/48 route 1"))
+    assert run(app, ["fabric", "verify", LAB, "--tables", str(tmp_path)]).exit_code == 1
+
+
+def test_verify_takes_a_folder_without_texts(tmp_path: Path) -> None:
+    said("build", LAB, "--out", str(tmp_path), "--no-text")
+    assert said("verify", LAB, "--tables", str(tmp_path))["proven"]
+
+
+def test_an_entry_that_no_path_uses_is_not_proven(tmp_path: Path) -> None:
+    said("build", LAB, "--out", str(tmp_path))
+    table = tmp_path / "switches" / "p0-t1-00.txt"
+    table.write_text(table.read_text() + "fcbb:bb00:4444::/48 route 1\n")
+    result = run(app, ["fabric", "verify", LAB, "--tables", str(tmp_path), "--json"])
+    answer = json.loads(result.stdout)
+    assert (result.exit_code, answer["proven"], answer["broken_count"], answer["unexpected_count"]) == (1, False, 0, 1)
+
+
+def test_failures_are_objects_where_json_was_asked_for() -> None:
+    result = run(app, ["fabric", "show", "nowhere.yaml", "--json"])
+    assert isinstance(result.exception, ConfigError)
+    assert json.loads(result.stdout) == {"error": str(result.exception)}

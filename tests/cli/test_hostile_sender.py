@@ -47,8 +47,8 @@ class Hostile:
         while True:
             try:
                 self.conversation.hear(object)
-            except GaveUpError as told:
-                reason = str(told)
+            except GaveUpError as error:
+                reason = str(error)
                 break
         self.close()
         return reason

@@ -14,7 +14,9 @@ import pytest
 
 from openmrc.lab import namespaces
 from tests.cli.processes import mrc, run
-from tests.lab.conftest import fabric_file, remove, why_not
+from tests.lab.conftest import fabric_file, remove
+
+pytestmark = pytest.mark.needs("lab")
 
 NAME = f"c{os.getpid()}"
 
@@ -22,11 +24,9 @@ NAME = f"c{os.getpid()}"
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A lab that `mrc lab up` has made."""
-    if reason := why_not():
-        pytest.skip(reason)
     try:
-        told = said("lab", "up", fabric_file(tmp_path_factory.mktemp("lab"), NAME), "--json")
-        assert (told["name"], told["ports"], told["trimming"]) == (NAME, 2 * (2 * 4 + 2 * 4), True)
+        summary = said("lab", "up", fabric_file(tmp_path_factory.mktemp("lab"), NAME), "--json")
+        assert (summary["name"], summary["ports"], summary["trimming"]) == (NAME, 2 * (2 * 4 + 2 * 4), True)
         yield NAME
     finally:
         remove(NAME)
@@ -58,8 +58,8 @@ def test_exec_runs_as_the_host_and_hands_its_exit_code_on(lab: str) -> None:
 
 
 def test_faults_show_in_the_status_until_they_are_cleared(lab: str) -> None:
-    told = said("lab", "fault", "--lab", lab, "down: h0 port 1; at: 50ms, loss: 1%, on: plane 0", "--json")
-    assert [step["where"] for step in told["steps"]] == ["h0 port 1", "plane 0"]
+    summary = said("lab", "fault", "--lab", lab, "down: h0 port 1; at: 50ms, loss: 1%, on: plane 0", "--json")
+    assert [step["where"] for step in summary["steps"]] == ["h0 port 1", "plane 0"]
     links = said("lab", "status", lab, "--json")["links"]
     assert sorted(link["name"] for link in links if not link["up"]) == ["h0>p1-t0-00", "p1-t0-00>h0"]
     assert said("lab", "fault", "--lab", lab, "--clear", "--json")["down"] == []
@@ -81,12 +81,12 @@ def test_schedules_come_from_files_and_wrong_words_are_refused_by_name(lab: str,
 
 def test_compare_tells_each_transport_and_draws_them(lab: str, tmp_path: Path) -> None:
     picture = tmp_path / "compare.png"
-    told = said(
+    summary = said(
         "lab", "compare", "h0", "h3", "--lab", lab, "--out", "0.3", "--kinds", "mrc,tcp", "--plot", picture, "--json"
     )
-    assert [each["kind"] for each in told["runs"]] == ["mrc", "tcp"]
-    assert all(each["whole"] and each["before_gbps"] > 0 for each in told["runs"])
-    assert told["absent"] == {}
+    assert [each["kind"] for each in summary["runs"]] == ["mrc", "tcp"]
+    assert all(each["whole"] and each["before_gbps"] > 0 for each in summary["runs"])
+    assert summary["absent"] == {}
     assert picture.read_bytes().startswith(b"\x89PNG")
     code, _, err = run("lab", "compare", "--lab", lab, "--kinds", "quic")
     assert code == 1
@@ -117,3 +117,10 @@ def test_down_removes_it_and_what_runs_in_it(lab: str) -> None:
     code, _, err = run("lab", "down", lab)
     assert code == 1
     assert f"no lab called '{lab}'" in err
+
+
+def test_failures_are_objects_where_json_was_asked_for() -> None:
+    for words in (["up", "nowhere.yaml"], ["down", "nobody"], ["status", "nobody"], ["fault", "--lab", "nobody"]):
+        code, out, err = run("lab", *words, "--json")
+        assert code == 1
+        assert err == f"mrc: {json.loads(out)['error']}\n"

@@ -1,5 +1,6 @@
 import json
 import re
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -42,7 +43,7 @@ def test_a_bad_plan_is_refused_with_what_works() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("text", "said"),
     [
         (["--rails", "7"], "131072 NICs do not spread over 7 rails; 8 would work"),
         (["--switch", "50T"], "there are 25.6T, 51.2T, 102.4T"),
@@ -51,8 +52,8 @@ def test_a_bad_plan_is_refused_with_what_works() -> None:
         (["--cheapest", "--max-cost", "1"], "nearest is .* misses max-cost 1"),
     ],
 )
-def test_every_wish_that_cannot_be_is_answered_with_the_nearest_that_can(words: list[str], said: str) -> None:
-    result = run(app, ["plan", *words])
+def test_every_wish_that_cannot_be_is_answered_with_the_nearest_that_can(text: list[str], said: str) -> None:
+    result = run(app, ["plan", *text])
     assert isinstance(result.exception, ConfigError)
     assert re.search(said, str(result.exception))
 
@@ -71,3 +72,44 @@ def test_availability_compares_two_worlds() -> None:
     assert [each["transport"] for each in said["forecasts"]] == ["mrc", "roce"]
     assert said["seed"] == 5
     assert all(0 < each["network_goodput"] <= 1 for each in said["forecasts"])
+
+
+def test_the_file_that_is_written_builds_what_was_planned(tmp_path: Path) -> None:
+    out = tmp_path / "fabric.yaml"
+    result = run(app, ["plan", "--gpus", "1024", "--planes", "4", "--nics-per-host", "8", "--out", str(out), "--json"])
+    planned = json.loads(result.stdout)["designs"][0]
+    shown = json.loads(run(app, ["fabric", "show", str(out), "--json"]).stdout)
+    assert (shown["switches"], shown["links"]) == (planned["switches"]["total"], planned["links"])
+    assert (shown["nics"], shown["nics_per_host"]) == (1024, 8)
+    assert json.loads(run(app, ["fabric", "verify", str(out), "--json"]).stdout)["proven"]
+
+
+def test_any_design_can_be_written(tmp_path: Path) -> None:
+    out = tmp_path / "fabric.yaml"
+    words = ["plan", "--gpus", "4096", "--out", str(out), "--design", "single-plane-3-tier", "--json"]
+    planned = {each["name"]: each for each in json.loads(run(app, words).stdout)["designs"]}["single-plane-3-tier"]
+    shown = json.loads(run(app, ["fabric", "show", str(out), "--json"]).stdout)
+    assert [shown["planes"][0][tier] for tier in ("t0", "t1", "t2")] == [
+        planned["switches"][tier] for tier in ("t0", "t1", "t2")
+    ]
+    result = run(app, ["plan", "--out", str(out), "--design", "ring"])
+    assert "'ring' is not among 8-plane, single-plane-3-tier" in str(result.exception)
+
+
+def test_oversubscription_holds_for_every_design_and_is_printed() -> None:
+    said = json.loads(run(app, ["plan", "--gpus", "16384", "--oversubscription", "2", "--json"]).stdout)
+    ratios = {each["name"]: each["oversubscription"] for each in said["designs"]}
+    assert len(ratios) > 2
+    assert all(1.85 < ratio <= 2 for ratio in ratios.values()), ratios
+    table = run(app, ["plan", "--gpus", "16384", "--oversubscription", "2"], env={"COLUMNS": "200"}).stdout
+    assert "down : up at T0" in table
+    assert "42:22 = 1.91" in table
+
+
+@pytest.mark.parametrize(
+    "words", [["--planes", "7"], ["availability", "--days", "0"], ["--cheapest", "--max-cost", "1"]]
+)
+def test_failures_are_objects_where_json_was_asked_for(words: list[str]) -> None:
+    result = run(app, ["plan", *words, "--json"])
+    assert isinstance(result.exception, ConfigError)
+    assert json.loads(result.stdout) == {"error": str(result.exception)}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, cast
 
+import pytest
+
 from openmrc.core.jit import entry, kernel, rare_kernel
 from openmrc.core.rows import Int, Table, table
 
@@ -49,6 +51,7 @@ def test_kernels_are_reached_through_each_other_in_any_order() -> None:
         assert compiled.counters[0].total == interpreted.counters[0].total
 
 
+@pytest.mark.needs("jit")
 def test_a_rare_kernel_is_called_also_where_inlined_kernels_reach_it() -> None:
     add(State(table(Counter, 1)), 1)
     (overload,) = cast(Any, add).overloads.values()

@@ -30,9 +30,9 @@ def test_low_bits_and_a_near_number_give_the_number_back(near: int, bits: int, d
 @given(a=NUMBERS, b=NUMBERS, bits=BITS)
 def test_distance_is_the_difference_on_the_ring(a: int, b: int, bits: int) -> None:
     ring, half = 1 << bits, 1 << (bits - 1)
-    told = distance(a, b, bits)
-    assert -half <= told < half
-    assert (told - (a - b)) % ring == 0
+    summary = distance(a, b, bits)
+    assert -half <= summary < half
+    assert (summary - (a - b)) % ring == 0
 
 
 def test_the_point_opposite_counts_as_behind() -> None:

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from openmrc.core.rows import table
 from openmrc.engine import endpoint as kernels
 from openmrc.engine import lifecycle, paths, regions
 from openmrc.engine.build import Layout, build
 from openmrc.engine.params import Settings
 from openmrc.engine.states import QpEvent, QpState
-from openmrc.engine.tables import NONE, CompletionKind, Engine
+from openmrc.engine.tables import NONE, CompletionKind, Engine, WriteRequest
 from openmrc.units import PS_PER_MS, PS_PER_S, PS_PER_US
 from openmrc.wire.codes import Opcode, Trim
 from openmrc.wire.packet import NOWHERE
@@ -31,7 +32,7 @@ R_KEY = 0x4242
 
 
 @dataclass(frozen=True)
-class Weather:
+class NetworkConditions:
     """What the network does to packets; shares in 0..1."""
 
     loss: float = 0.0
@@ -59,7 +60,7 @@ class Completion:
 class Pair:
     """The two endpoints, their memory, and the packets between them."""
 
-    weather: Weather = field(default_factory=Weather)
+    conditions: NetworkConditions = field(default_factory=NetworkConditions)
     seed: int = 1
     settings: Settings = field(default_factory=lambda: Settings(link_gbps=100.0, base_rtt_us=12.0))
     planes: int = 4
@@ -75,8 +76,11 @@ class Pair:
     filter: Callable[[Any, int], bool] | None = None  # sees each row before it flies; False drops it
 
     def __post_init__(self) -> None:
-        layout = Layout(endpoints=2, ports=self.planes, evs_per_lane=self.evs, sends=32, receives=32, wimms=self.wimms)
+        layout = Layout(
+            endpoints=2, ports=self.planes, evs_per_rotation=self.evs, sends=32, receives=32, wimms=self.wimms
+        )
         self.engine: Engine = build(layout, self.settings, packets=1, seed=self.seed)
+        self.request = table(WriteRequest, 1)
         self.random = random.Random(self.seed)
         self.memory = [bytearray(self.random.randbytes(MEMORY)), bytearray(MEMORY)]
         self.now = 0
@@ -109,9 +113,9 @@ class Pair:
         row.trim_nack_dest = 1
         row.first_psn = 0xFFFFF0 if endpoint == 0 else 0  # wraps early
         row.expected_psn = 0 if endpoint == 0 else 0xFFFFF0
-        for lane in range(self.planes):
+        for rotation in range(self.planes):
             for k in range(self.evs):
-                paths.set_ev(engine, node.qp_base, lane, k, 0xC000 | lane << 8 | k)
+                paths.set_ev(engine, node.qp_base, rotation, k, 0xC000 | rotation << 8 | k)
         paths.begin(engine, 0, node.qp_base, self.active, self.min_active)
         for event in (QpEvent.TO_INIT, QpEvent.TO_RTR, QpEvent.TO_RTS):
             assert lifecycle.move(engine, 0, node.qp_base, event) == 1
@@ -120,9 +124,11 @@ class Pair:
 
     def write(self, wr_id: int, local: int, length: int, offset: int, immediate: int = -1, endpoint: int = 0) -> int:
         """Post a write of `length` bytes at `local` to `offset` in the peer's region."""
-        return self._door(
-            Door.POST_WRITE, self.qp(endpoint), wr_id, R_KEY, local, length, REGION_VA + offset, immediate
-        )
+        row = self.request[0]
+        row.wr_id, row.local, row.length = wr_id, local, length
+        row.va, row.r_key, row.signaled = REGION_VA + offset, R_KEY, 1
+        row.immediate, row.has_immediate = max(immediate, 0), int(immediate >= 0)
+        return self._door(Door.POST_WRITE, self.qp(endpoint))
 
     def receive(self, wr_id: int, endpoint: int = 1) -> int:
         return kernels.post_receive(self.engine, self.qp(endpoint), wr_id)
@@ -196,18 +202,18 @@ class Pair:
         if self.filter is not None and not self.filter(row, endpoint):
             return
         draw = self.random.random
-        if draw() < self.weather.loss or draw() < self.weather.corrupt or self._is_silent(int(row["port"])):
+        if draw() < self.conditions.loss or draw() < self.conditions.corrupt or self._is_silent(int(row["port"])):
             return
-        if draw() < self.weather.mark:
+        if draw() < self.conditions.mark:
             row["marked"] = 1
-        if is_data and length and draw() < self.weather.trim:
+        if is_data and length and draw() < self.conditions.trim:
             row["trimmed"] = Trim.TRIMMED if draw() < 0.5 else Trim.TRIMMED_LASTHOP
-        for _ in range(2 if draw() < self.weather.duplicate else 1):
-            delay = (self.weather.delay_us + draw() * self.weather.jitter_us) * PS_PER_US
+        for _ in range(2 if draw() < self.conditions.duplicate else 1):
+            delay = (self.conditions.delay_us + draw() * self.conditions.jitter_us) * PS_PER_US
             self.fly(1 - endpoint, row.copy(), payload, self.now + int(delay))
 
     def _is_silent(self, plane: int) -> bool:
-        return any(p == plane and a * PS_PER_US <= self.now < b * PS_PER_US for p, a, b in self.weather.silences)
+        return any(p == plane and a * PS_PER_US <= self.now < b * PS_PER_US for p, a, b in self.conditions.silences)
 
     def _deliver(self) -> None:
         while self.flying and self.flying[0][0] <= self.now:
@@ -231,19 +237,9 @@ class Pair:
             c = self.engine.completions[row]
             self.completions.append(Completion(endpoint, c.kind, c.wr_id, c.status, c.length, c.immediate, self.now))
 
-    def _door(
-        self,
-        door: int,
-        subject: int,
-        packet: int = 0,
-        ports: int = 0,
-        local: int = 0,
-        length: int = 0,
-        va: int = 0,
-        immediate: int = -1,
-    ) -> int:
+    def _door(self, door: int, subject: int, packet: int = 0, ports: int = 0) -> int:
         function = open_door if self.compiled else open_door.py_func
-        return function(self.engine, int(door), self.now, subject, packet, ports, local, length, va, immediate)
+        return function(self.engine, self.request, int(door), self.now, subject, packet, ports)
 
     # Verdicts
 

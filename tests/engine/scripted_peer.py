@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from openmrc.core.rows import table
 from openmrc.engine import clock, lifecycle, paths, regions
 from openmrc.engine import endpoint as doors
 from openmrc.engine.build import Layout, build
 from openmrc.engine.params import Settings
 from openmrc.engine.states import QpEvent
-from openmrc.engine.tables import NONE, Engine
+from openmrc.engine.tables import NONE, Engine, WriteRequest
 from openmrc.units import PS_PER_US
 from openmrc.wire.codes import EndpointOp, NackReason, Opcode, Syndrome
 from openmrc.wire.packet import NOWHERE
@@ -40,7 +41,7 @@ def us(count: float) -> int:
 
 def data(psn: int, **fields: Any) -> dict[str, Any]:
     """A whole message of one packet; PSN n writes at n MTUs into the region."""
-    told = {
+    summary = {
         "opcode": Opcode.WRITE_ONLY,
         "psn": psn & 0xFFFFFF,
         "msn": psn & 0xFFFF,
@@ -52,7 +53,7 @@ def data(psn: int, **fields: Any) -> dict[str, Any]:
         "timestamped": 1,
         "tx_timestamp": 77,
     }
-    return {**told, **fields}
+    return {**summary, **fields}
 
 
 def write_imm(psn: int, rqmsn: int, immediate: int = 0, **fields: Any) -> dict[str, Any]:
@@ -65,7 +66,7 @@ def sack(cack: int, above: tuple[int, ...] = (), trigger: int | None = None, **f
     bitmap = sum(1 << (psn - cack - 1) for psn in above)
     bitmap -= (bitmap >> 63) << 64  # the pattern is signed
     newest = max(above, default=cack)
-    told = {
+    summary = {
         "opcode": Opcode.SACK,
         "cack_psn": cack & 0xFFFFFF,
         "sack_offset": 1,
@@ -73,7 +74,7 @@ def sack(cack: int, above: tuple[int, ...] = (), trigger: int | None = None, **f
         "ack_psn_offset": (newest if trigger is None else trigger) - cack,
         "ooo_count": len(above),
     }
-    return {**told, **fields}
+    return {**summary, **fields}
 
 
 def nack(psn: int, reason: NackReason, entropy: int = 0) -> dict[str, Any]:
@@ -139,7 +140,7 @@ class Endpoint:
     def __post_init__(self) -> None:
         layout: dict[str, Any] = {
             "ports": self.planes,
-            "evs_per_lane": self.evs,
+            "evs_per_rotation": self.evs,
             "qps": len(self.peer_of),
             "peers": 1 + max(self.peer_of),
             "wimms": 4,
@@ -171,9 +172,9 @@ class Endpoint:
         row.expected_psn = self.expected_psn
         for name, value in self.attributes.items():
             setattr(row, name, value)
-        for lane in range(self.planes):
+        for rotation in range(self.planes):
             for k in range(self.evs):
-                paths.set_ev(self.engine, qp, lane, k, entropy_of(lane, k))
+                paths.set_ev(self.engine, qp, rotation, k, entropy_of(rotation, k))
         paths.begin(self.engine, self.now, qp, self.active, self.min_active)
         for event in (QpEvent.TO_INIT, QpEvent.TO_RTR, QpEvent.TO_RTS):
             if event <= self.until:
@@ -202,19 +203,19 @@ class Endpoint:
     def evs_in_state(self, state: int) -> list[int]:
         return [ev.value for ev in self.engine.evs if ev.state == state]
 
-    def rotation(self, lane: int = 0) -> set[int]:
-        """The entropy values in rotation on one lane."""
-        row = self.engine.lanes[lane]
+    def rotation(self, rotation: int = 0) -> set[int]:
+        """The entropy values in rotation on one rotation."""
+        row = self.engine.rotations[rotation]
         slots = [self.engine.slots[row.ev_base + position].ev for position in range(row.active)]
         return {self.engine.evs[row.ev_base + slot].value for slot in slots}
 
     # Commands
 
     def write(self, length: int = MTU, immediate: int | None = None, qp: int = 0, wr_id: int = 0) -> int:
-        has_immediate = int(immediate is not None)
-        return doors.post_write(
-            self.engine, self.now, qp, wr_id, 0x9000, length, 0xAA00, 0x77, immediate or 0, has_immediate, 0, 1
-        )
+        row = table(WriteRequest, 1)[0]
+        row.wr_id, row.local, row.length, row.va, row.r_key, row.signaled = wr_id, 0x9000, length, 0xAA00, 0x77, 1
+        row.immediate, row.has_immediate = immediate or 0, int(immediate is not None)
+        return doors.post_write(self.engine, self.now, qp, row)
 
     def set_port(self, port: int, up: int) -> None:
         doors.set_port(self.engine, self.now, 0, port, up)
@@ -238,8 +239,8 @@ class Endpoint:
         row = np.asarray(self.engine.packets)
         row[0] = 0
         sent = clock.stamp(self.now - us(12), 0)  # an answer has taken one round trip, unless the test says otherwise
-        told = {"dest_qpn": QPN, "source": source, "port": port, "tx_timestamp": sent, **packet}
-        for name, value in told.items():
+        summary = {"dest_qpn": QPN, "source": source, "port": port, "tx_timestamp": sent, **packet}
+        for name, value in summary.items():
             row[name][0] = int(value)
         return row
 
@@ -251,8 +252,8 @@ class Endpoint:
             assert Opcode(packet.opcode) == opcode
         if at_us is not None:
             assert self.now == us(at_us), f"sent at {self.now / PS_PER_US} us"
-        told = {name: getattr(packet, name) for name in fields}
-        assert told == {name: int(value) for name, value in fields.items()}
+        summary = {name: getattr(packet, name) for name in fields}
+        assert summary == {name: int(value) for name, value in fields.items()}
         return packet
 
     def sends_nothing(self, until_us: float | None = None) -> None:
@@ -301,11 +302,11 @@ class Endpoint:
         raise AssertionError("an endpoint that never stops sending")
 
 
-def entropy_of(lane: int, k: int) -> int:
-    return 0xC000 | lane << 8 | k
+def entropy_of(rotation: int, k: int) -> int:
+    return 0xC000 | rotation << 8 | k
 
 
-def lane_of(entropy: int) -> int:
+def rotation_of(entropy: int) -> int:
     return (entropy >> 8) & 0xF
 
 

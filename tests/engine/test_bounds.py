@@ -8,21 +8,26 @@ import sys
 from pathlib import Path
 
 STORM = """
-from tests.engine.pair import Pair, Weather
+from tests.engine.pair import Pair, NetworkConditions
 from tests.engine.test_storms import judge, storm
 plan = [(0, True), (1, False), (257, True), (6000, True), (5000, False)]
 for seed in range(6):
-    weather = Weather(loss=0.1, duplicate=0.1, mark=0.2, trim=0.1, jitter_us=30.0, silences=((seed % 4, 0, 5000),))
-    pair = Pair(weather=weather, seed=seed, compiled=True)
+    conditions = NetworkConditions(
+        loss=0.1, duplicate=0.1, mark=0.2, trim=0.1, jitter_us=30.0, silences=((seed % 4, 0, 5000),)
+    )
+    pair = Pair(conditions=conditions, seed=seed, compiled=True)
     judge(pair, plan, storm(pair, plan))
 print("sound")
 """
 
 
 def test_compiled_code_that_checks_bounds_finds_none_broken() -> None:
-    told = {**os.environ, "NUMBA_BOUNDSCHECK": "1"}  # part of the cache's digest, so such code has a folder of its own
+    summary = {
+        **os.environ,
+        "NUMBA_BOUNDSCHECK": "1",
+    }  # part of the cache's digest, so such code has a folder of its own
     root = Path(__file__).parents[2]
     run = subprocess.run(  # its own process: the setting is read when Numba is imported
-        [sys.executable, "-c", STORM], cwd=root, env=told, capture_output=True, text=True, timeout=600
+        [sys.executable, "-c", STORM], cwd=root, env=summary, capture_output=True, text=True, timeout=600
     )
     assert run.stdout == "sound\n", run.stderr[-2000:]

@@ -11,7 +11,7 @@ from openmrc.engine.params import Settings
 from openmrc.engine.states import EvState, QpState
 from openmrc.engine.tables import Cause, EventKind, WcStatus
 from openmrc.wire.codes import Opcode, Trim
-from tests.engine.pair import REGION_AT, Pair, Weather
+from tests.engine.pair import REGION_AT, NetworkConditions, Pair
 
 WRITES = range(Opcode.WRITE_FIRST, Opcode.WRITE_ONLY_IMM + 1)
 
@@ -178,18 +178,23 @@ def test_port_that_fails_in_the_middle_is_left_by_both_sides_and_used_again() ->
 
 @pytest.mark.clause("ev-lost")
 def test_silent_plane_is_left_within_tens_of_microseconds() -> None:
-    quiet_from, told = 1000, []
+    quiet_from, summary = 1000, []
 
     def look(row: Any, endpoint: int) -> bool:
         if int(row["opcode"]) in WRITES and pair.now >= quiet_from * 1e6 and int(row["port"]) == 1:
-            told.append(pair.now)
+            summary.append(pair.now)
         return True
 
     settings = Settings(link_gbps=10.0, base_rtt_us=12.0, algorithm="uet-1.0-nscc", mtu=256)
-    pair = Pair(filter=look, settings=settings, weather=Weather(silences=((1, quiet_from, 10**9),)), timeout_us=5000.0)
+    pair = Pair(
+        filter=look,
+        settings=settings,
+        conditions=NetworkConditions(silences=((1, quiet_from, 10**9),)),
+        timeout_us=5000.0,
+    )
     pair.run(until_us=quiet_from)
     pair.write(1, 0, 500_000, 0)
     pair.run(until_us=5e6, stop=pair.is_done)
     assert pair.is_done()
-    assert told[-1] - told[0] < 150e6
+    assert summary[-1] - summary[0] < 150e6
     assert pair.row(0).timeouts == 0

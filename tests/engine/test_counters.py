@@ -7,14 +7,14 @@ from collections import Counter
 import pytest
 
 from openmrc.wire.codes import Opcode
-from tests.engine.pair import Pair, Weather
+from tests.engine.pair import NetworkConditions, Pair
 
-WEATHER = Weather(loss=0.05, duplicate=0.05, mark=0.1, trim=0.05, jitter_us=20.0)
+WEATHER = NetworkConditions(loss=0.05, duplicate=0.05, mark=0.1, trim=0.05, jitter_us=20.0)
 
 
 @pytest.fixture(scope="module")
 def pair() -> Pair:
-    pair = Pair(weather=WEATHER, seed=11, exponential=25)
+    pair = Pair(conditions=WEATHER, seed=11, exponential=25)
     for wr_id in range(16):
         pair.receive(wr_id)
         assert pair.write(wr_id, 0, 9000, wr_id * 10_000, immediate=wr_id) == 0

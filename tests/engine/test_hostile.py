@@ -22,7 +22,9 @@ PSN = st.one_of(NEAR.map(lambda n: n & 0xFFFFFF), st.integers(0, 0xFFFFFF))
 U16 = st.one_of(st.integers(0, 40), st.integers(0, 0xFFFF))
 I16 = st.one_of(st.integers(-70, 70), st.integers(-(1 << 15), (1 << 15) - 1))
 BIT = st.integers(0, 1)
-EV = st.one_of(st.sampled_from([entropy_of(lane, k) for lane in range(4) for k in range(4)]), st.integers(0, 2**32 - 1))
+EV = st.one_of(
+    st.sampled_from([entropy_of(rotation, k) for rotation in range(4) for k in range(4)]), st.integers(0, 2**32 - 1)
+)
 SIGNED = st.one_of(st.integers(-(1 << 63), (1 << 63) - 1), st.integers(0, 255))
 
 ROWS = st.fixed_dictionaries(
@@ -74,8 +76,8 @@ STEPS = st.lists(st.tuples(ROWS, st.sampled_from([0.0, 1.0, 50.0, 3000.0]), st.i
 def test_no_packet_breaks_an_endpoint(
     steps: list[tuple[dict[str, Any], float, int]], trimming: int, always: int, dynamic: int
 ) -> None:
-    told = Settings(link_gbps=100.0, trimming=bool(trimming), always_skip_packets=always, refuse_out_of_window=True)
-    endpoint = Endpoint(settings=told, attributes={"dynamic_mpr": dynamic}, layout={"watched": 2, "controls": 16})
+    summary = Settings(link_gbps=100.0, trimming=bool(trimming), always_skip_packets=always, refuse_out_of_window=True)
+    endpoint = Endpoint(settings=summary, attributes={"dynamic_mpr": dynamic}, layout={"mark_rows": 2, "controls": 16})
     for wr_id in range(8):
         endpoint.write(3 * MTU, immediate=wr_id if wr_id % 2 else None, wr_id=wr_id)
         doors.post_receive(endpoint.engine, 0, wr_id)
@@ -129,18 +131,18 @@ def check_state(endpoint: Endpoint) -> None:
     window = range(row.expected_psn, row.expected_psn + tracked_psns(endpoint.engine, 0))
     if row.state == QpState.RTS and row.dynamic_mpr == 0:
         assert row.ooo_count == sum(tracker.has(endpoint.engine, 0, psn) for psn in window)
-    check_lanes(endpoint)
+    check_rotations(endpoint)
 
 
-def check_lanes(endpoint: Endpoint) -> None:
+def check_rotations(endpoint: Endpoint) -> None:
     """Every value has one slot, the rotation holds usable ones only, and the count of those is right."""
-    for lane in endpoint.engine.lanes:
-        slots = [endpoint.engine.slots[lane.ev_base + position].ev for position in range(lane.total)]
-        assert sorted(slots) == list(range(lane.total))
+    for rotation in endpoint.engine.rotations:
+        slots = [endpoint.engine.slots[rotation.ev_base + position].ev for position in range(rotation.total)]
+        assert sorted(slots) == list(range(rotation.total))
         for position, slot in enumerate(slots):
-            ev = endpoint.engine.evs[lane.ev_base + slot]
+            ev = endpoint.engine.evs[rotation.ev_base + slot]
             assert ev.slot == position
-            assert position >= lane.active or ev.state <= EvState.SKIP
+            assert position >= rotation.active or ev.state <= EvState.SKIP
     assert endpoint.qp().good_evs == sum(ev.state <= EvState.SKIP for ev in endpoint.engine.evs)
 
 

@@ -9,32 +9,32 @@ import pytest
 from openmrc.engine import paths
 from openmrc.engine.states import EvEvent, EvState
 from openmrc.wire.codes import Opcode
-from tests.engine.scripted_peer import MTU, Endpoint, entropy_of, lane_of, only, probe_answer, sack, steady, us
+from tests.engine.scripted_peer import MTU, Endpoint, entropy_of, only, probe_answer, rotation_of, sack, steady, us
 
 SECOND = 1e6  # us
 
 
 def probing(**changes: float) -> Endpoint:
-    told = {"probe_interval_us": 1000.0, "probe_interval_max_us": SECOND, **changes}
-    return Endpoint(settings=steady(**told))
+    summary = {"probe_interval_us": 1000.0, "probe_interval_max_us": SECOND, **changes}
+    return Endpoint(settings=steady(**summary))
 
 
 def fail(endpoint: Endpoint, value: int) -> int:
     """Lose an EV now."""
     ev = endpoint.ev_row(value)
-    paths.happen(endpoint.engine, endpoint.now, ev, EvEvent.LOST)
+    paths.transition(endpoint.engine, endpoint.now, ev, EvEvent.LOST)
     return ev
 
 
 @pytest.mark.clause("ev-replacement")
 def test_bad_value_is_replaced_from_the_reserve_of_the_same_plane() -> None:
     endpoint = Endpoint()
-    before = [endpoint.rotation(lane) for lane in range(4)]
+    before = [endpoint.rotation(rotation) for rotation in range(4)]
     reserve = ({entropy_of(2, k) for k in range(4)} - before[2]).pop()
     gone = sorted(before[2])[0]
     fail(endpoint, gone)
     assert endpoint.rotation(2) == before[2] - {gone} | {reserve}
-    assert [endpoint.rotation(lane) for lane in (0, 1, 3)] == [before[lane] for lane in (0, 1, 3)]
+    assert [endpoint.rotation(rotation) for rotation in (0, 1, 3)] == [before[rotation] for rotation in (0, 1, 3)]
 
 
 @pytest.mark.clause("ev-replacement")
@@ -44,8 +44,8 @@ def test_rotation_is_one_shorter_when_the_reserve_of_the_plane_is_spent_and_plan
         fail(endpoint, entropy_of(1, k))
     assert endpoint.rotation(1) == {entropy_of(1, 2), entropy_of(1, 3)}
     endpoint.write(40 * MTU)
-    shares = [lane_of(packet.entropy) for packet in endpoint.all_sent()]
-    assert [shares.count(lane) for lane in range(4)] == [10] * 4
+    shares = [rotation_of(packet.entropy) for packet in endpoint.all_sent()]
+    assert [shares.count(rotation) for rotation in range(4)] == [10] * 4
 
 
 @pytest.mark.clause("ev-replacement")
@@ -54,7 +54,7 @@ def test_value_that_comes_back_fills_the_rotation_or_joins_the_reserve() -> None
     for k in range(2):
         fail(endpoint, entropy_of(0, k))
     for k, size in ((0, 3), (1, 3)):
-        paths.happen(endpoint.engine, 0, endpoint.ev_row(entropy_of(0, k)), EvEvent.PROBES_ANSWERED)
+        paths.transition(endpoint.engine, 0, endpoint.ev_row(entropy_of(0, k)), EvEvent.PROBES_ANSWERED)
         assert len(endpoint.rotation(0)) == size
     assert endpoint.qp().good_evs == 16
 
@@ -62,13 +62,13 @@ def test_value_that_comes_back_fills_the_rotation_or_joins_the_reserve() -> None
 @pytest.mark.clause("ev-no-data-on-bad")
 def test_data_never_travels_on_a_bad_or_denied_value() -> None:
     endpoint = Endpoint()
-    bad = {entropy_of(lane, k) for lane in range(4) for k in (0, 3)}
+    bad = {entropy_of(rotation, k) for rotation in range(4) for k in (0, 3)}
     for value in bad:
         fail(endpoint, value)
-    paths.happen(endpoint.engine, 0, endpoint.ev_row(entropy_of(0, 1)), EvEvent.DENY)
+    paths.transition(endpoint.engine, 0, endpoint.ev_row(entropy_of(0, 1)), EvEvent.DENY)
     endpoint.write(100 * MTU)
     used = {packet.entropy for packet in endpoint.all_sent()}
-    assert used == {entropy_of(lane, k) for lane in range(4) for k in (1, 2)} - {entropy_of(0, 1)}
+    assert used == {entropy_of(rotation, k) for rotation in range(4) for k in (1, 2)} - {entropy_of(0, 1)}
 
 
 @pytest.mark.clause("ev-min-active")
@@ -95,7 +95,7 @@ def test_losses_of_packets_sent_before_a_value_came_back_say_nothing_new() -> No
     endpoint = Endpoint(planes=1, evs=2, active=2)
     ev = fail(endpoint, entropy_of(0, 0))
     endpoint.now = us(50)
-    paths.happen(endpoint.engine, endpoint.now, ev, EvEvent.PROBES_ANSWERED)
+    paths.transition(endpoint.engine, endpoint.now, ev, EvEvent.PROBES_ANSWERED)
     paths.on_lost(endpoint.engine, us(60), ev, us(49))
     assert endpoint.engine.evs[ev].state == EvState.GOOD
     paths.on_lost(endpoint.engine, us(60), ev, us(51))
@@ -155,9 +155,9 @@ def test_silence_between_answers_starts_the_count_again() -> None:
 @pytest.mark.clause("probe-late")
 def test_late_answer_is_ignored() -> None:
     endpoint = Endpoint(settings=steady(probe_interval_us=1000.0, probe_successes=1), evs=32, active=32)
-    for lane in range(4):
+    for rotation in range(4):
         for k in range(8):
-            fail(endpoint, entropy_of(lane, k))
+            fail(endpoint, entropy_of(rotation, k))
     endpoint.waits(1000)
     early = {packet.entropy: packet.probe_id for packet in only(endpoint.all_sent(), Opcode.PROBE)}
     endpoint.waits(2000)
@@ -188,12 +188,12 @@ def test_first_answer_has_all_bad_values_of_the_plane_probed_soon() -> None:
     endpoint.all_sent()
     asked = endpoint.sends(Opcode.PROBE)
     rest = only(endpoint.all_sent(), Opcode.PROBE)
-    first = next(packet for packet in (asked, *rest) if lane_of(packet.entropy) == 1)
+    first = next(packet for packet in (asked, *rest) if rotation_of(packet.entropy) == 1)
     endpoint.receives(probe_answer(first.probe_id, -1))
     heard = endpoint.now
     soon = [endpoint.sends(Opcode.PROBE) for _ in range(3)]
     assert endpoint.now - heard <= us(1001)
-    assert {lane_of(packet.entropy) for packet in soon} == {1}
+    assert {rotation_of(packet.entropy) for packet in soon} == {1}
 
 
 @pytest.mark.clause("probe-port-down")
@@ -223,7 +223,7 @@ def test_acknowledged_value_serves_the_control_packets_of_its_plane() -> None:
     endpoint.write(4 * MTU)
     newest = endpoint.all_sent()[-1]
     endpoint.receives(sack(3))
-    lane = endpoint.engine.lanes[0]
-    assert endpoint.engine.evs[lane.reverse].value == newest.entropy
+    rotation = endpoint.engine.rotations[0]
+    assert endpoint.engine.evs[rotation.reverse].value == newest.entropy
     fail(endpoint, newest.entropy)
-    assert endpoint.engine.evs[lane.reverse].state == EvState.GOOD
+    assert endpoint.engine.evs[rotation.reverse].state == EvState.GOOD

@@ -17,10 +17,10 @@ from tests.engine.scripted_peer import (
     Endpoint,
     data,
     entropy_of,
-    lane_of,
     only,
     request,
     response,
+    rotation_of,
     steady,
     us,
 )
@@ -38,7 +38,7 @@ def data_ports(endpoint: Endpoint, packets: int = 40) -> set[int]:
 def test_port_that_is_down_carries_nothing_at_once_and_its_values_keep_their_states() -> None:
     endpoint = Endpoint()
     for k, event in ((0, EvEvent.TRIMMED), (1, EvEvent.LOST), (2, EvEvent.DENY)):
-        paths.happen(endpoint.engine, 0, endpoint.ev_row(entropy_of(2, k)), event)
+        paths.transition(endpoint.engine, 0, endpoint.ev_row(entropy_of(2, k)), event)
     before = [ev.state for ev in endpoint.engine.evs]
     endpoint.set_port(2, 0)
     assert data_ports(endpoint) == {0, 1, 3}
@@ -54,8 +54,8 @@ def test_port_changes_are_told_as_events_once() -> None:
     endpoint = Endpoint()
     for up in (0, 0, 1):
         endpoint.set_port(1, up)
-    told = [event for event in endpoint.events() if event.kind == EventKind.LOCAL_PORTS]
-    assert [event.state for event in told] == [0b1101, 0b1111]
+    summary = [event for event in endpoint.events() if event.kind == EventKind.LOCAL_PORTS]
+    assert [event.state for event in summary] == [0b1101, 0b1111]
 
 
 @pytest.mark.clause("port-remap-delay")
@@ -105,11 +105,11 @@ def test_connection_whose_packets_cannot_leave_ends_by_its_retry_budget() -> Non
 
 def updates(endpoint: Endpoint, count: int) -> list[tuple[float, SimpleNamespace]]:
     """The next updates and when they were sent, in us."""
-    told = []
+    summary = []
     for _ in range(count):
         packet = endpoint.sends(Opcode.ENDPOINT_REQUEST, endpoint_op=UPDATE)
-        told.append((endpoint.now / us(1), packet))
-    return told
+        summary.append((endpoint.now / us(1), packet))
+    return summary
 
 
 @pytest.mark.clause("port-status-schedule")
@@ -117,14 +117,14 @@ def updates(endpoint: Endpoint, count: int) -> list[tuple[float, SimpleNamespace
 def test_update_is_sent_at_0_1_and_10_round_trips_then_steadily_on_different_planes(down: int) -> None:
     endpoint = Endpoint()
     endpoint.set_port(down, 0)
-    told = updates(endpoint, 6)
-    assert [at for at, _ in told] == [0, RTT, 10 * RTT, 10 * RTT + 1e5, 10 * RTT + 2e5, 10 * RTT + 3e5]
-    planes = [packet.port for _, packet in told]
+    summary = updates(endpoint, 6)
+    assert [at for at, _ in summary] == [0, RTT, 10 * RTT, 10 * RTT + 1e5, 10 * RTT + 2e5, 10 * RTT + 3e5]
+    planes = [packet.port for _, packet in summary]
     assert down not in planes
     assert len(set(planes[:3])) == 3
     mask = 0b11110 & ~(2 << down)
-    assert {packet.port_status_mask for _, packet in told} == {mask}, "bit n is port n, from 1"
-    assert {(packet.dest_qpn, packet.destination) for _, packet in told} == {(2, PEER)}
+    assert {packet.port_status_mask for _, packet in summary} == {mask}, "bit n is port n, from 1"
+    assert {(packet.dest_qpn, packet.destination) for _, packet in summary} == {(2, PEER)}
 
 
 @pytest.mark.clause("port-status-schedule")
@@ -162,8 +162,8 @@ def test_port_that_is_down_at_the_peer_carries_nothing() -> None:
     endpoint = Endpoint()
     endpoint.receives(request(UPDATE, 0xF000, port_status_mask=0b10110))
     assert data_ports(endpoint) == {0, 1, 3}
-    told = [event for event in endpoint.events() if event.kind == EventKind.PEER_PORTS]
-    assert [event.state for event in told] == [0b1011]
+    summary = [event for event in endpoint.events() if event.kind == EventKind.PEER_PORTS]
+    assert [event.state for event in summary] == [0b1011]
     endpoint.receives(request(UPDATE, 0xF000, port_status_mask=0b11110))
     assert data_ports(endpoint) == {0, 1, 2, 3}
 
@@ -269,8 +269,8 @@ def test_answered_probe_makes_its_value_the_reverse_value_of_the_plane() -> None
         endpoint.receives(data(psn), at_us=psn * 100 + 50)
         for packet in only(endpoint.all_sent(), Opcode.ENDPOINT_REQUEST):
             endpoint.receives(response(EV_PROBE, packet.psn), port=packet.port)
-            lane = endpoint.engine.lanes[packet.port]
-            assert endpoint.engine.evs[lane.reverse].value == packet.entropy
+            rotation = endpoint.engine.rotations[packet.port]
+            assert endpoint.engine.evs[rotation.reverse].value == packet.entropy
             seen.add(packet.entropy)
     assert len(seen) > 8, "they are random"
 
@@ -286,7 +286,7 @@ def test_control_packets_prefer_planes_whose_probe_was_answered() -> None:
     for psn in range(20, 40):
         endpoint.receives(data(psn, ack_request=1))
     answers = [packet for packet in endpoint.all_sent() if packet.opcode != Opcode.ENDPOINT_REQUEST]
-    assert {lane_of(packet.entropy) for packet in answers} <= {0, 1, 3}
+    assert {rotation_of(packet.entropy) for packet in answers} <= {0, 1, 3}
 
 
 @pytest.mark.clause("reverse-probe")

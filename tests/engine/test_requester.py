@@ -20,11 +20,11 @@ from tests.engine.scripted_peer import (
     ack,
     data,
     entropy_of,
-    lane_of,
     nack,
     only,
     probe_answer,
     psns,
+    rotation_of,
     sack,
     steady,
 )
@@ -180,7 +180,7 @@ def test_retransmission_would_rather_take_a_skipped_path_than_the_same_again() -
         endpoint.write((7 + seed % 2) * MTU)
         first = endpoint.all_sent()[2]
         other = entropy_of(0, 1 - (first.entropy & 1))
-        paths.happen(endpoint.engine, 0, endpoint.ev_row(other), EvEvent.TRIMMED)
+        paths.transition(endpoint.engine, 0, endpoint.ev_row(other), EvEvent.TRIMMED)
         endpoint.receives(nack(2, NackReason.NO_PKT_BUFFER, first.entropy))
         endpoint.sends(psn=2, entropy=other)
 
@@ -425,11 +425,11 @@ def test_sack_that_was_overtaken_does_not_change_the_window() -> None:
 
 @pytest.mark.clause("dynamic-mpr")
 def test_window_in_a_sack_means_nothing_when_it_was_not_agreed_or_is_zero() -> None:
-    for agreed, told in ((0, 1), (1, 0)):
+    for agreed, summary in ((0, 1), (1, 0)):
         endpoint = Endpoint(attributes={"mpr_dest": 2, "dynamic_mpr": agreed})
         endpoint.write(300 * MTU)
         endpoint.all_sent()
-        endpoint.receives(sack(99, mpr=told))
+        endpoint.receives(sack(99, mpr=summary))
         assert len(endpoint.all_sent()) == 44
 
 
@@ -489,7 +489,7 @@ def test_missing_transport_ack_is_asked_for_while_probes_of_a_bad_path_are_answe
     endpoint = Endpoint(settings=steady(probe_interval_us=100.0, probe_interval_max_us=100.0, probe_successes=100))
     endpoint.write(MTU)
     endpoint.all_sent()
-    paths.happen(endpoint.engine, 0, 0, EvEvent.LOST)
+    paths.transition(endpoint.engine, 0, 0, EvEvent.LOST)
     endpoint.receives(sack(0), at_us=12)
     while endpoint.now < 999e6:
         asked = endpoint.sends()
@@ -670,8 +670,8 @@ def test_burst_keeps_packets_on_one_value_so_that_sockets_can_batch_them() -> No
     endpoint.write(16 * MTU)
     entropies = [packet.entropy for packet in endpoint.all_sent()]
     assert [len(set(entropies[at : at + 4])) for at in range(0, 16, 4)] == [1] * 4
-    assert [lane_of(entropies[at]) for at in range(0, 16, 4)] == sorted(
-        {0, 1, 2, 3}, key=lambda lane: (lane - lane_of(entropies[0])) % 4
+    assert [rotation_of(entropies[at]) for at in range(0, 16, 4)] == sorted(
+        {0, 1, 2, 3}, key=lambda rotation: (rotation - rotation_of(entropies[0])) % 4
     )
 
 

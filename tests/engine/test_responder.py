@@ -279,10 +279,10 @@ def test_receives_may_be_posted_before_the_connection_sends_and_not_in_reset() -
 
 @pytest.mark.clause("dynamic-mpr")
 def test_sack_tells_the_window_only_when_both_sides_agreed_that_it_may_change() -> None:
-    for agreed, told in ((0, 0), (1, 8)):
+    for agreed, summary in ((0, 0), (1, 8)):
         endpoint = Endpoint(attributes={"dynamic_mpr": agreed})
         endpoint.receives(data(0))
-        endpoint.sends(Opcode.SACK, mpr=told)
+        endpoint.sends(Opcode.SACK, mpr=summary)
 
 
 @pytest.mark.clause("dynamic-mpr")

@@ -114,8 +114,8 @@ def test_refusal_ends_the_connection_with_its_status(syndrome: Syndrome, cause: 
     endpoint.all_sent()
     endpoint.receives(ack(1, syndrome))
     assert (endpoint.qp().state, endpoint.qp().cause) == (QpState.ERROR, cause)
-    told = [(c.wr_id, c.status) for c in endpoint.completions()]
-    assert told == [(0, WcStatus.SUCCESS), (1, status), (2, WcStatus.WR_FLUSH_ERR)]
+    summary = [(c.wr_id, c.status) for c in endpoint.completions()]
+    assert summary == [(0, WcStatus.SUCCESS), (1, status), (2, WcStatus.WR_FLUSH_ERR)]
 
 
 @pytest.mark.clause("error-status")
@@ -170,9 +170,9 @@ def test_everything_posted_is_flushed_on_error_and_so_is_what_is_posted_later() 
     assert lifecycle.move(endpoint.engine, 0, 0, QpEvent.FAIL) == 1
     endpoint.write(wr_id=2)
     doors.post_receive(endpoint.engine, 0, 12)
-    told = [(c.kind, c.wr_id, c.status) for c in endpoint.completions()]
+    summary = [(c.kind, c.wr_id, c.status) for c in endpoint.completions()]
     flushed = WcStatus.WR_FLUSH_ERR
-    assert told == [
+    assert summary == [
         *((CompletionKind.SEND, wr_id, flushed) for wr_id in range(2)),
         *((CompletionKind.RECEIVE, 10 + wr_id, flushed) for wr_id in range(2)),
         (CompletionKind.SEND, 2, flushed),

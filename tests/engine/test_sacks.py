@@ -81,10 +81,10 @@ def test_every_marked_packet_has_a_sack_of_its_own() -> None:
     endpoint = started()
     for psn in (1, 2):
         endpoint.receives(middle(psn, marked=1, entropy=0xE700 + psn))
-    told = endpoint.all_sent()
-    assert [packet.reflected_entropy for packet in told] == [0xE701, 0xE702]
-    assert [packet.cack_psn for packet in told] == [2, 2], "what has arrived is as fresh as can be"
-    assert [packet.ack_psn_offset for packet in told] == [-1, 0]
+    summary = endpoint.all_sent()
+    assert [packet.reflected_entropy for packet in summary] == [0xE701, 0xE702]
+    assert [packet.cack_psn for packet in summary] == [2, 2], "what has arrived is as fresh as can be"
+    assert [packet.ack_psn_offset for packet in summary] == [-1, 0]
 
 
 @pytest.mark.clause("sack-trigger-retransmission")
@@ -151,12 +151,12 @@ def test_reports_go_on_from_the_oldest_not_yet_reported_until_they_reach_the_new
     for psn in range(2, 202):
         endpoint.receives(middle(psn))
     endpoint.receives(probe(0))
-    told = [bits(packet) for packet in only(endpoint.all_sent(), Opcode.SACK)]
-    assert told[0] == list(range(2, 65))
-    assert told[1] == list(range(65, 129))
-    assert told[2] == list(range(129, 193))
-    assert told[3] == list(range(138, 202)), "the last map ends with the newest"
-    assert len(told) == 4
+    summary = [bits(packet) for packet in only(endpoint.all_sent(), Opcode.SACK)]
+    assert summary[0] == list(range(2, 65))
+    assert summary[1] == list(range(65, 129))
+    assert summary[2] == list(range(129, 193))
+    assert summary[3] == list(range(138, 202)), "the last map ends with the newest"
+    assert len(summary) == 4
 
 
 @pytest.mark.clause("sack-say-again")
@@ -167,8 +167,8 @@ def test_probe_makes_the_responder_say_everything_again() -> None:
     endpoint.receives(probe(0))
     endpoint.all_sent()
     endpoint.receives(probe(1))
-    told = {psn for packet in only(endpoint.all_sent(), Opcode.SACK) for psn in bits(packet)}
-    assert told == set(range(2, 150)), "the SACKs that said it may have been lost"
+    summary = {psn for packet in only(endpoint.all_sent(), Opcode.SACK) for psn in bits(packet)}
+    assert summary == set(range(2, 150)), "the SACKs that said it may have been lost"
 
 
 @pytest.mark.clause("sack-bitmap-base")

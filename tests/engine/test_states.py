@@ -54,7 +54,7 @@ def test_entropy_value_moves_as_the_table_says_and_not_otherwise(pair: tuple[EvS
     endpoint = Endpoint()
     ev = put(endpoint, state)
     counted = endpoint.qp().good_evs
-    paths.happen(endpoint.engine, 0, ev, event)
+    paths.transition(endpoint.engine, 0, ev, event)
     following = EV_TRANSITIONS.get(pair, state)
     assert endpoint.engine.evs[ev].state == following
     assert ev_after(state, event) == EV_TRANSITIONS.get(pair, ILLEGAL)
@@ -107,7 +107,7 @@ def put(endpoint: Endpoint, state: EvState) -> int:
     """Bring the EV row 0 to a state through the table."""
     events = {EvState.SKIP: EvEvent.TRIMMED, EvState.ASSUMED_BAD: EvEvent.LOST, EvState.DENIED: EvEvent.DENY}
     if state in events:
-        paths.happen(endpoint.engine, 0, 0, events[state])
+        paths.transition(endpoint.engine, 0, 0, events[state])
     assert endpoint.engine.evs[0].state == state
     return 0
 
@@ -182,13 +182,13 @@ def test_the_unassigned_mark_counts_as_always_skip(story: tuple[Endpoint, Any, A
 def test_value_is_assumed_bad_when_its_packet_vanished(before: EvState, story: tuple[Endpoint, Any, Any]) -> None:
     endpoint, packet, ev = story
     if before == EvState.SKIP:
-        paths.happen(endpoint.engine, endpoint.now, packet_ev(endpoint, packet), EvEvent.TRIMMED)
+        paths.transition(endpoint.engine, endpoint.now, packet_ev(endpoint, packet), EvEvent.TRIMMED)
     assert ev.state == before
     lose(endpoint, packet)
     assert ev.state == EvState.ASSUMED_BAD
     assert ev.lost == 1
-    told = [event for event in endpoint.events() if event.kind == EventKind.EV_STATE]
-    assert [(event.entropy, event.state, event.cause) for event in told] == [
+    summary = [event for event in endpoint.events() if event.kind == EventKind.EV_STATE]
+    assert [(event.entropy, event.state, event.cause) for event in summary] == [
         (packet.entropy, EvState.ASSUMED_BAD, EvEvent.LOST)
     ]
 
@@ -220,7 +220,7 @@ def test_an_arrival_between_two_losses_starts_the_count_again() -> None:
 @pytest.mark.clause("ev-skip-restored")
 def test_skipped_value_is_good_again_when_the_rotation_has_passed_it() -> None:
     endpoint = Endpoint(planes=1, evs=3, active=3)
-    paths.happen(endpoint.engine, 0, 1, EvEvent.TRIMMED)
+    paths.transition(endpoint.engine, 0, 1, EvEvent.TRIMMED)
     skipped = endpoint.engine.evs[1]
     endpoint.write(5 * 256)
     rotation = [packet.entropy for packet in endpoint.all_sent()]
@@ -260,11 +260,11 @@ def test_bad_value_stays_bad_when_its_probe_says_always_skip(story: tuple[Endpoi
 def test_the_value_that_failed_longest_ago_returns_when_too_few_are_left() -> None:
     endpoint = Endpoint(planes=1, evs=4, active=4, min_active=2)
     for at, ev in ((10, 3), (20, 1), (30, 0)):
-        paths.happen(endpoint.engine, at, ev, EvEvent.LOST)
+        paths.transition(endpoint.engine, at, ev, EvEvent.LOST)
     bad, good = EvState.ASSUMED_BAD, EvState.GOOD
     assert [ev.state for ev in endpoint.engine.evs] == [bad, bad, good, good]
-    told = [(event.entropy & 0xF, event.state, event.cause) for event in endpoint.events()]
-    assert told == [
+    summary = [(event.entropy & 0xF, event.state, event.cause) for event in endpoint.events()]
+    assert summary == [
         (3, bad, EvEvent.LOST),
         (1, bad, EvEvent.LOST),
         (0, bad, EvEvent.LOST),
@@ -275,12 +275,12 @@ def test_the_value_that_failed_longest_ago_returns_when_too_few_are_left() -> No
 @pytest.mark.clause("ev-denied")
 def test_denied_value_never_returns_by_itself_however_few_are_left() -> None:
     endpoint = Endpoint(planes=1, evs=2, active=2, min_active=2)
-    paths.happen(endpoint.engine, 0, 0, EvEvent.DENY)
+    paths.transition(endpoint.engine, 0, 0, EvEvent.DENY)
     assert endpoint.engine.evs[0].state == EvState.DENIED
     endpoint.write(6 * 256)
     assert {packet.entropy & 0xF for packet in endpoint.all_sent()} == {1}
     endpoint.sends_nothing(until_us=900)
-    paths.happen(endpoint.engine, 0, 0, EvEvent.ALLOW)
+    paths.transition(endpoint.engine, 0, 0, EvEvent.ALLOW)
     assert endpoint.rotation() == {0xC000, 0xC001}
 
 
@@ -289,7 +289,7 @@ def test_denied_value_ignores_the_answer_to_an_earlier_probe(story: tuple[Endpoi
     endpoint, packet, ev = story
     lose(endpoint, packet)
     asked = next(p for p in drained(endpoint) if p.opcode == Opcode.PROBE)
-    paths.happen(endpoint.engine, endpoint.now, endpoint.ev_row(packet.entropy), EvEvent.DENY)
+    paths.transition(endpoint.engine, endpoint.now, endpoint.ev_row(packet.entropy), EvEvent.DENY)
     endpoint.receives(probe_answer(asked.probe_id, -1))
     assert ev.state == EvState.DENIED
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from openmrc.engine.params import Settings
 from openmrc.engine.states import QpState
 from openmrc.engine.tables import Cause, WcStatus
-from tests.engine.pair import MEMORY, REGION_AT, Pair, Weather
+from tests.engine.pair import MEMORY, REGION_AT, NetworkConditions, Pair
 
 SHARES = st.sampled_from([0.0, 0.0, 0.01, 0.1, 0.3])
 SILENCES = st.lists(
@@ -18,8 +18,8 @@ SILENCES = st.lists(
 
 
 @st.composite
-def weathers(draw: st.DrawFn) -> Weather:
-    return Weather(
+def weathers(draw: st.DrawFn) -> NetworkConditions:
+    return NetworkConditions(
         loss=draw(SHARES),
         duplicate=draw(SHARES),
         corrupt=draw(st.sampled_from([0.0, 0.02])),
@@ -83,21 +83,21 @@ def _nothing_outside(pair: Pair, spots: list[tuple[int, int, int]]) -> None:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(weather=weathers(), plan=writes(), seed=st.integers(0, 1 << 30), trimming=st.booleans())
+@given(conditions=weathers(), plan=writes(), seed=st.integers(0, 1 << 30), trimming=st.booleans())
 def test_every_byte_arrives_once_or_the_connection_says_why(
-    weather: Weather, plan: list[tuple[int, bool]], seed: int, trimming: bool
+    conditions: NetworkConditions, plan: list[tuple[int, bool]], seed: int, trimming: bool
 ) -> None:
-    pair = Pair(weather=weather, seed=seed, settings=Settings(link_gbps=100.0, trimming=trimming))
+    pair = Pair(conditions=conditions, seed=seed, settings=Settings(link_gbps=100.0, trimming=trimming))
     spots = storm(pair, plan)
     judge(pair, plan, spots)
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
-@given(weather=weathers(), plan=writes(), seed=st.integers(0, 1 << 30))
+@given(conditions=weathers(), plan=writes(), seed=st.integers(0, 1 << 30))
 def test_compiled_and_interpreted_engines_end_in_the_same_state(
-    weather: Weather, plan: list[tuple[int, bool]], seed: int
+    conditions: NetworkConditions, plan: list[tuple[int, bool]], seed: int
 ) -> None:
-    twins = [Pair(weather=weather, seed=seed, compiled=compiled) for compiled in (False, True)]
+    twins = [Pair(conditions=conditions, seed=seed, compiled=compiled) for compiled in (False, True)]
     for pair in twins:
         storm(pair, plan)
     assert twins[0].diary == twins[1].diary
@@ -106,17 +106,17 @@ def test_compiled_and_interpreted_engines_end_in_the_same_state(
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
-    weather = Weather(loss=0.1, duplicate=0.05, mark=0.1, trim=0.1, jitter_us=30.0)
+    conditions = NetworkConditions(loss=0.1, duplicate=0.05, mark=0.1, trim=0.1, jitter_us=30.0)
     diaries = []
     for _ in range(2):
-        pair = Pair(weather=weather, seed=7)
+        pair = Pair(conditions=conditions, seed=7)
         storm(pair, [(5000, True), (3000, False), (1, True)])
         diaries.append(pair.diary)
     assert diaries[0] == diaries[1]
 
 
 def test_a_dead_network_ends_in_error_with_the_reason() -> None:
-    pair = Pair(weather=Weather(silences=tuple((plane, 0, 10**9) for plane in range(4))))
+    pair = Pair(conditions=NetworkConditions(silences=tuple((plane, 0, 10**9) for plane in range(4))))
     spots = storm(pair, [(1000, False), (1000, True)])
     judge(pair, [(1000, False), (1000, True)], spots)
     assert pair.row(0).state == QpState.ERROR

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 import pytest
 import yaml
 
+from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.export.targets import export
 from openmrc.fabric.paths import choices, path
-from openmrc.fabric.topology import build
 from openmrc.fabric.usid import UsidPlan, usid_plan
 from openmrc.fabric.yaml_file import decode_text
 

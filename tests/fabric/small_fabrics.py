@@ -1,8 +1,8 @@
 """Fabrics small enough to try everything, each with a feature of its own."""
 
+from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric
 from openmrc.fabric.shape import check
-from openmrc.fabric.topology import build
 from openmrc.fabric.usid import UsidPlan, usid_plan
 from openmrc.fabric.yaml_file import decode_text
 

@@ -4,9 +4,10 @@ import msgspec
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.description import SCHEMA_FILE, Fabric, load, schema_text
+from openmrc.fabric.build import build
+from openmrc.fabric.description import SCHEMA_FILE, Fabric, schema_text
+from openmrc.fabric.fabric_file import load
 from openmrc.fabric.shape import check
-from openmrc.fabric.topology import build
 from openmrc.fabric.yaml_file import decode_placed
 
 FABRICS = sorted((Path(__file__).parents[2] / "scenarios" / "fabrics").glob("*.yaml"))

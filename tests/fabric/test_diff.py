@@ -147,7 +147,7 @@ def test_config_db_in_other_words_is_the_same() -> None:
     assert against("sonic", json.dumps(tables, indent=4)).clean
 
 
-# From FRR 10.3 (Debian trixie) and 10.7.1 (sid), shortened: `show ipv6 route json`, `show segment-routing srv6 sid json`
+# From FRR 10.3 (trixie) and 10.7.1 (sid), shortened: `show ipv6 route json`, `show segment-routing srv6 sid json`
 def frr_route(prefix: str, hop: Tables, protocol: str = "static") -> Tables:
     shown = {
         "prefix": prefix,

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.description import load
+from openmrc.fabric.build import build
 from openmrc.fabric.diff import compare
 from openmrc.fabric.export.addresses import link_local, mac
 from openmrc.fabric.export.bulk import write_all
@@ -24,8 +24,8 @@ from openmrc.fabric.export.cages import Cages
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.export.targets import TARGETS, export, warnings
 from openmrc.fabric.export.view import view
+from openmrc.fabric.fabric_file import load
 from openmrc.fabric.tables import Action
-from openmrc.fabric.topology import build
 from openmrc.fabric.usid import UsidPlan, prefix_text, usid_plan
 from tests.fabric.small_fabrics import plan
 

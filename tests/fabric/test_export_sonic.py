@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric
 from openmrc.fabric.export.cages import Cages
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.export.targets import export
-from openmrc.fabric.topology import build
 from openmrc.fabric.usid import usid_plan
 from openmrc.fabric.yaml_file import decode_text
 from tests.fabric.small_fabrics import SMALL, plan

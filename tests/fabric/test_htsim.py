@@ -1,8 +1,8 @@
 import pytest
 
 from openmrc.errors import ConfigError
+from openmrc.fabric.build import build
 from openmrc.fabric.htsim import parse_topo
-from openmrc.fabric.topology import build
 
 LEAF_SPINE = """# comment
 Nodes 128

@@ -24,8 +24,8 @@ def deposit(value: int, mask: int) -> int:
 
 
 def address(fields: list[dict[str, int]], numbers: list[int]) -> str:
-    words = [field["init_val"] | deposit(number, field["mask"]) for field, number in zip(fields, numbers, strict=True)]
-    return address_text(words[0], words[1:])
+    text = [field["init_val"] | deposit(number, field["mask"]) for field, number in zip(fields, numbers, strict=True)]
+    return address_text(text[0], text[1:])
 
 
 def expanded(body: dict[str, Any]) -> list[str]:

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.description import Fabric, load_placed
+from openmrc.fabric.build import build
+from openmrc.fabric.description import Fabric
+from openmrc.fabric.fabric_file import load_placed
 from openmrc.fabric.paths import Choice, EvNumbers, choices, path
 from openmrc.fabric.tables import Action, build_tables, switch_tables
-from openmrc.fabric.topology import build
 from openmrc.fabric.usid import UsidPlan, address_text, parse_block, usid_plan
 from openmrc.fabric.yaml_file import decode_text
 from tests.fabric.small_fabrics import SMALL, plan

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openmrc.fabric.description import load
+from openmrc.fabric.build import build
 from openmrc.fabric.exhaustive import check_all
+from openmrc.fabric.fabric_file import load
 from openmrc.fabric.table_files import load_tables, save, switch_text
 from openmrc.fabric.tables import Action, Tables, build_tables, join
-from openmrc.fabric.topology import build
 from openmrc.fabric.usid import UsidPlan, usid_plan
 from openmrc.fabric.verify import Verdict, verify
 from tests.fabric.small_fabrics import SMALL, plan

@@ -2,17 +2,13 @@
 
 from ipaddress import ip_address
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from ..wire.packets import framed, messages, repeatable
-
-pytest.importorskip("scapy", reason="scapy is not installed")
-
 from scapy.contrib.roce import BTH
 from scapy.layers.inet import IP, UDP
 from scapy.layers.inet6 import IPv6
+
+from ..wire.packets import framed, messages, repeatable
 
 
 @repeatable

@@ -1,6 +1,5 @@
 """What Wireshark reads in our captures, with its own dissectors and with our plugin."""
 
-import shutil
 import subprocess
 from ipaddress import ip_address
 
@@ -16,7 +15,7 @@ from openmrc.wire.wireshark import filter_name
 
 from ..wire.packets import framed
 
-pytestmark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
+pytestmark = pytest.mark.needs("tshark")
 
 PLUGIN = ("-X", f"lua_script:{PLUGIN_FILE}")
 NOW = 1_700_000_000_123_456_789

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from openmrc.lab import lifetime, namespaces, record
-from openmrc.lab.doctor import examine
 from openmrc.lab.layout import Lab
+from tests.needs import require
 
 FABRIC = """
 name: {name}
@@ -23,18 +23,9 @@ planes:
 """
 
 
-def why_not() -> str:
-    """Return why no lab can be made here; empty if one can."""
-    if os.geteuid() != 0:
-        return "a lab needs root"
-    missing = [each.name for each in examine().findings if each.needed and not each.met]
-    return f"a lab needs {', '.join(missing)}" if missing else ""
-
-
 @pytest.fixture(scope="session")
 def lab_rights() -> None:
-    if reason := why_not():
-        pytest.skip(reason)
+    require("lab")
 
 
 def fabric_file(folder: Path, name: str, planes: int = 2, more: str = "") -> Path:

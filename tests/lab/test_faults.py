@@ -28,8 +28,8 @@ def breaker(lab: Lab):  # type: ignore[no-untyped-def]
         await_ports(namespace(lab.name, node), own)
 
 
-def do(breaker: Breaker, words: str) -> None:
-    breaker.run(Schedule.parse(words))
+def do(breaker: Breaker, terms: str) -> None:
+    breaker.run(Schedule.parse(terms))
 
 
 def crossing(lab: Lab, plane: int, uplink: int, count: int = 20, source: int = 0, destination: int = 3) -> int:
@@ -75,10 +75,10 @@ def test_a_cable_that_is_back_has_all_its_routes_again(lab: Lab, breaker: Breake
 
 
 @pytest.mark.parametrize(
-    ("words", "cables"), [("down: p1-t0-01", 4), ("down: p1-t1-00", 2), ("down: plane 1", 8), ("down: h2 port 1", 1)]
+    ("terms", "cables"), [("down: p1-t0-01", 4), ("down: p1-t1-00", 2), ("down: plane 1", 8), ("down: h2 port 1", 1)]
 )
-def test_switches_planes_and_ports_go_down_by_name(lab: Lab, breaker: Breaker, words: str, cables: int) -> None:
-    do(breaker, words)
+def test_switches_planes_and_ports_go_down_by_name(lab: Lab, breaker: Breaker, terms: str, cables: int) -> None:
+    do(breaker, terms)
     assert len(record.read(lab.name).down) == cables
     assert sum(not link.up for link in status.status(lab.name, with_sids=False).links) == 2 * cables
 
@@ -128,7 +128,7 @@ def test_faults_are_remembered_by_the_next_command(lab: Lab, breaker: Breaker) -
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("terms", "says"),
     [
         ("delay: 1ms", "a lab cannot delay; it can down, loss, trim, corruption, rate"),
         ("down: p9-t0-00", "no node is called 'p9-t0-00'"),
@@ -137,8 +137,8 @@ def test_faults_are_remembered_by_the_next_command(lab: Lab, breaker: Breaker) -
     ],
 )
 def test_what_a_lab_cannot_do_is_refused_before_anything_is_done(
-    lab: Lab, breaker: Breaker, words: str, says: str
+    lab: Lab, breaker: Breaker, terms: str, says: str
 ) -> None:
     with pytest.raises(ConfigError, match=says):
-        do(breaker, words)
+        do(breaker, terms)
     assert record.read(lab.name).impairments == {}

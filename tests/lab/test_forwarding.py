@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -22,19 +21,17 @@ FROM, TO = 0, 3
 PORT = 4791
 
 
-@pytest.fixture(params=["offload", "no offload"])
+@pytest.fixture(params=["offload", pytest.param("no offload", marks=pytest.mark.needs("ethtool"))])
 def offload(lab: Lab, request: pytest.FixtureRequest) -> Iterator[None]:
     """Checksums left to hardware that does not exist hide wrong ones; without offload every one is looked at."""
     if request.param == "no offload":
-        if shutil.which("ethtool") is None and not shutil.which("/usr/sbin/ethtool"):
-            pytest.skip("turning checksum offload off needs ethtool")
-        _set_offload(lab, "off")
+        set_offload(lab, "off")
     yield
     if request.param == "no offload":
-        _set_offload(lab, "on")
+        set_offload(lab, "on")
 
 
-def _set_offload(lab: Lab, state: str) -> None:
+def set_offload(lab: Lab, state: str) -> None:
     for port in lab.ports():
         where = namespace(lab.name, port.node)
         subprocess.run(
@@ -82,9 +79,8 @@ def test_switches_have_installed_exactly_what_was_planned(lab: Lab) -> None:
         assert found.same == found.planned > 0
 
 
+@pytest.mark.needs("tshark")
 def test_each_switch_takes_its_usid_off(lab: Lab) -> None:
-    if shutil.which("tshark") is None:
-        pytest.skip("reading a capture needs tshark")
     way = lab.ways(1, FROM, TO)[1]
     taken = path(lab.plan, FROM, TO, way)
     carrier = lab.carrier(FROM, TO, way)

@@ -134,6 +134,27 @@ def test_a_lab_that_cannot_be_finished_leaves_nothing(
     assert traces(lab_name) == []
 
 
+UP_WITH_FEW_FILES = """
+import resource, sys
+from pathlib import Path
+from openmrc.lab import lifetime
+resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48))
+lifetime.up(Path(sys.argv[1]))
+"""
+
+
+def test_a_lab_of_more_cables_than_files_may_be_open_comes_up(lab_name: str, tmp_path: Path) -> None:
+    fabric = fabric_file(tmp_path, lab_name, planes=4)  # 32 cables; iproute2 opens two files for each
+    subprocess.run([sys.executable, "-c", UP_WITH_FEW_FILES, fabric], check=True)
+    assert len(record.read(lab_name).maps) == 64
+
+
+def test_progress_is_told_to_the_last_namespace(lab_name: str, tmp_path: Path) -> None:
+    summary: list[tuple[int, int]] = []
+    lifetime.up(fabric_file(tmp_path, lab_name, planes=1), progress=lambda done, total: summary.append((done, total)))
+    assert summary == [(done, 8) for done in range(1, 9)]
+
+
 def test_a_name_is_taken_once(lab_name: str, tmp_path: Path) -> None:
     path = fabric_file(tmp_path, lab_name, planes=1)
     lifetime.up(path)

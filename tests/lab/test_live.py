@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-import shutil
 import subprocess
 import sys
 import time
@@ -20,7 +19,7 @@ from openmrc.lab.faults import Breaker, Done
 from openmrc.lab.layout import Lab
 from openmrc.lab.trial import stream
 from tests.lab.conftest import fabric_file
-from tests.lab.test_forwarding import _set_offload
+from tests.lab.test_forwarding import set_offload
 
 MRC = [sys.executable, "-m", "openmrc.cli.main"]
 _LONGEST = 300.0  # s; an engine may have to be compiled first
@@ -76,12 +75,13 @@ def test_a_file_arrives_whole_over_all_paths(lab: Lab, tmp_path: Path) -> None:
             assert new.packets - old.packets > 100, new.name
 
 
+@pytest.mark.needs("ethtool")
 def test_a_file_arrives_whole_without_checksum_offload(lab: Lab, tmp_path: Path) -> None:
-    _set_offload(lab, "off")
+    set_offload(lab, "off")
     try:
         assert send_file(lab, tmp_path, 1 << 20)["ok"] is True
     finally:
-        _set_offload(lab, "on")
+        set_offload(lab, "on")
 
 
 def test_a_file_arrives_whole_where_the_last_hop_shifts_too(lab_name: str, tmp_path: Path) -> None:
@@ -114,12 +114,15 @@ def test_not_a_byte_is_lost_under_a_random_schedule(lab: Lab, breaker: Breaker) 
         assert trial.is_whole, schedule
 
 
-@pytest.mark.parametrize("kind", ["tcp", "mptcp", "iperf3"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "tcp",
+        pytest.param("mptcp", marks=pytest.mark.needs("mptcp")),
+        pytest.param("iperf3", marks=pytest.mark.needs("iperf3")),
+    ],
+)
 def test_the_kernels_transports_cross_the_same_paths(lab: Lab, breaker: Breaker, kind: str) -> None:
-    if kind == "mptcp" and not Path("/proc/sys/net/mptcp/enabled").exists():
-        pytest.skip("this kernel has no MPTCP")
-    if kind == "iperf3" and shutil.which("iperf3") is None:
-        pytest.skip("iperf3 is not installed")
     trial = stream(breaker, kind, "h0", "h3", 0.5, list)
     assert trial.is_whole
     assert len(trial.times) > 50

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from openmrc.lab.pieces import PIECE, is_whole, lay, longest_gap_ms
+from openmrc.lab.pieces import PIECE, is_whole, longest_gap_ms, write_piece
 
 
 @pytest.mark.parametrize("packet", [1024, 2048, 4096])
 @pytest.mark.parametrize("place", [0, 3, -1])
 def test_a_packet_that_was_never_written_is_noticed_where_another_piece_lay_before(packet: int, place: int) -> None:
     memory, fresh = memoryview(bytearray(PIECE)), memoryview(bytearray(PIECE))
-    lay(memory, 7)
+    write_piece(memory, 7)
     assert is_whole(memory, 7)
-    lay(fresh, 519)
+    write_piece(fresh, 519)
     missing = range(0, PIECE, packet)[place]
     for at in range(0, PIECE, packet):
         if at != missing:
@@ -27,7 +27,7 @@ def test_a_packet_that_was_never_written_is_noticed_where_another_piece_lay_befo
 @pytest.mark.parametrize("at", [0, 8, 1023, PIECE - 1])
 def test_a_changed_byte_is_noticed(at: int) -> None:
     memory = memoryview(bytearray(PIECE))
-    lay(memory, 1)
+    write_piece(memory, 1)
     memory[at] ^= 1
     assert not is_whole(memory, 1)
 

@@ -17,6 +17,7 @@ from openmrc.lab import kernel_maps
 from openmrc.lab.namespaces import await_ports, batch
 from openmrc.lab.port import OBJECT, QUEUE_MAP, SETTINGS_MAP, SOURCE, PortCounters, packed
 from tests.lab.sockets import Datagram, drain, mark, udp
+from tests.needs import REASON
 
 MBIT = 10**6
 CONTROL, TRIMMABLE, TRIMMED, TRIMMED_LAST_HOP = 46, 4, 12, 16
@@ -157,18 +158,18 @@ def test_python_and_c_agree_on_both_layouts() -> None:
     for struct, size in (("configuration", len(packed(PortSettings(rate=1)))), ("state", PortCounters.SIZE)):
         body = re.search(rf"struct {struct} \{{(.*?)\n\}};", text, re.DOTALL)
         assert body is not None
-        words = re.findall(r"(__u64|__u32|struct bpf_spin_lock) \w+;", body[1])
-        assert sum(8 if word == "__u64" else 4 for word in words) == size
+        terms = re.findall(r"(__u64|__u32|struct bpf_spin_lock) \w+;", body[1])
+        assert sum(8 if word == "__u64" else 4 for word in terms) == size
 
 
+@pytest.mark.needs("clang", "llvm-strip", "libbpf")
 def test_the_shipped_object_is_what_the_source_compiles_to(tmp_path: Path) -> None:
-    clang, strip = shutil.which("clang"), shutil.which("llvm-strip")
-    if clang is None or strip is None or not Path("/usr/include/bpf/bpf_helpers.h").exists():
-        pytest.skip("compiling the port's program needs clang, llvm-strip and libbpf's headers")
     shipped_by = re.search(rb"clang (\d+)\0", OBJECT.read_bytes())
-    here = re.search(rb"clang version (\d+)", subprocess.run([clang, "--version"], capture_output=True).stdout)
+    here = re.search(rb"clang version (\d+)", subprocess.run(["clang", "--version"], capture_output=True).stdout)
     if shipped_by and here and shipped_by[1] != here[1]:
-        pytest.skip(f"the shipped object was compiled by clang {shipped_by[1].decode()}, here is {here[1].decode()}")
+        pytest.skip(
+            f"{REASON}clang {shipped_by[1].decode()}, which compiled the shipped object; here is {here[1].decode()}"
+        )
     copy = tmp_path / "openmrc" / "lab" / "bpf"
     copy.mkdir(parents=True)
     shutil.copy(SOURCE, copy)

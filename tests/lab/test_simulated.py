@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from openmrc.fabric.description import load
-from openmrc.fabric.topology import build
+from openmrc.fabric.build import build
+from openmrc.fabric.fabric_file import load
 from openmrc.fabric.usid import usid_plan
 from openmrc.faults import Schedule
-from openmrc.lab.layout import lay_out
+from openmrc.lab.layout import plan_lab
 from openmrc.lab.pieces import longest_gap_ms
 from openmrc.lab.simulated import stream
 from tests.lab.conftest import fabric_file
@@ -17,7 +17,7 @@ MS = 1_000_000
 
 
 def test_the_simulated_stream_loses_nothing_and_goes_on_over_the_other_plane(tmp_path: Path) -> None:
-    lab = lay_out("twin", usid_plan(build(load(fabric_file(tmp_path, "twin")))))
+    lab = plan_lab("twin", usid_plan(build(load(fabric_file(tmp_path, "twin")))))
     trial = stream(lab, "h0", "h3", 0.6, Schedule.parse("at: 200ms, for: 200ms, down: h0 port 0"))
     pulled, back = (step.monotonic_ns for step in trial.steps)
     assert (pulled, back) == (200 * MS, 400 * MS)

@@ -68,7 +68,7 @@ def test_other_formats_carry_the_entropy_value_elsewhere(form: EvFormat) -> None
 
 
 @pytest.mark.parametrize(
-    "words",
+    "terms",
     [
         "loss: 5%",
         "delay: 300us",
@@ -81,14 +81,14 @@ def test_other_formats_carry_the_entropy_value_elsewhere(form: EvFormat) -> None
         "down: plane 1",
     ],
 )
-def test_bytes_survive_every_impairment(words: str) -> None:
-    with joined(faults=words) as pair:
+def test_bytes_survive_every_impairment(terms: str) -> None:
+    with joined(faults=terms) as pair:
         target = pair.ends[0].remote.regions[0]
         for turn in range(4):
             fill(pair.regions[0], turn)
             pair.ends[0].write(pair.regions[0], target, timeout=20)
             assert pair.regions[1].bytes.tobytes() == pair.regions[0].bytes.tobytes()
-        if "delay" not in words and "rate" not in words:
+        if "delay" not in terms and "rate" not in terms:
             assert sum(each.impaired for each in pair.contexts[1].plane_counters()) > 0
 
 

@@ -56,11 +56,11 @@ def quiet(done: int, of: int) -> None: ...
 def test_ray_and_processes_leave_the_same(points: list[Point], tmp_path: Path) -> None:
     here, there = (report.run(points, tmp_path / on, on, 1, quiet) for on in ("processes", "ray"))
     for one, other in zip(here, there, strict=True):
-        for told in (one, other):
+        for summary in (one, other):
             for name in NEVER_THE_SAME:
-                del told["summary"][name]
+                del summary["summary"][name]
         assert one == other
-    assert [told["values"]["until"] for told in there] == ["1us", "1ms"] * 2
+    assert [summary["values"]["until"] for summary in there] == ["1us", "1ms"] * 2
     assert {path.suffix for path in (tmp_path / "ray" / "points").iterdir()} == {".json"}
 
 
@@ -82,8 +82,8 @@ def test_a_result_that_is_cut_off_while_it_is_written_does_not_exist(
 def test_a_run_that_was_interrupted_where_it_ran_is_still_to_be_done(
     points: list[Point], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = {"values": {}, "summary": {"interrupted": True}}
-    monkeypatch.setattr(report, "run_point", lambda *_: told)
+    summary = {"values": {}, "summary": {"interrupted": True}}
+    monkeypatch.setattr(report, "run_point", lambda *_: summary)
     with pytest.raises(KeyboardInterrupt):
         report.run(points, tmp_path / "out", "ray", 1, quiet)
     assert report.count_done(points, tmp_path / "out") == 0

@@ -47,15 +47,15 @@ def test_a_comparison_runs_each_with_and_without_its_faults(tmp_path: Path) -> N
     )
     code, out, _ = invoke(str(one), str(other), "--out", str(tmp_path / "out"), "--processes", "1", "--json")
     assert code == 0
-    told = json.loads(out)
-    better, worse = told["scenarios"]
+    reported = json.loads(out)
+    better, worse = reported["scenarios"]
     assert (better["name"], worse["name"]) == ("steps", "worse")
     assert better["without_faults"] == worse["without_faults"]
     assert 0 < better["gpu_time_lost_percent"] < worse["gpu_time_lost_percent"] < 100
     took, needed = sum(better["steps"]["each"]), 3 * better["without_faults"]["mean"]
     assert better["gpu_time_lost_percent"] == pytest.approx(100 * (1 - needed / took), abs=0.01)
-    assert told["differences"] == ["times of faults"]
-    assert json.loads((tmp_path / "out" / "comparison.json").read_text())["scenarios"] == told["scenarios"]
+    assert reported["differences"] == ["times of faults"]
+    assert json.loads((tmp_path / "out" / "comparison.json").read_text())["scenarios"] == reported["scenarios"]
     again, text, _ = invoke(str(one), str(other), "--out", str(tmp_path / "out"), "--processes", "1")
     assert again == 0
     assert "GPU time lost" in text
@@ -99,26 +99,26 @@ until: 100ms
 def test_a_host_cut_off_ends_the_job_with_errors_in_summary_terminal_and_report(tmp_path: Path) -> None:
     scenario = load(written(tmp_path, "cut.yaml", CUT_OFF))
     run = simulate(scenario)
-    told = summary(run)
-    assert told["step_us"]["finished"] == 0
-    assert told["failed"] > 0
-    assert told["errors"]["queue_pairs"] == sum(told["errors"]["by_cause"].values()) > 0
-    assert set(told["errors"]["by_cause"]) == {"retries spent"}
-    for one in told["errors"]["first"]:
+    reported = summary(run)
+    assert reported["step_us"]["finished"] == 0
+    assert reported["failed"] > 0
+    assert reported["errors"]["queue_pairs"] == sum(reported["errors"]["by_cause"].values()) > 0
+    assert set(reported["errors"]["by_cause"]) == {"retries spent"}
+    for one in reported["errors"]["first"]:
         assert "h5" in (one["nic"], one["peer"])
         assert one["flow"] is not None
         assert one["at_us"] > 12
         assert one["plane"] in (0, 1)
         assert one["ev"].startswith("0x")
-    first = told["errors"]["first"][0]
-    assert told["job"] == {"stopped": True, "at_us": first["at_us"], "cause": "retries spent", "restart": None}
-    lines = list(errors(told))
-    assert lines[0].startswith(f"{told['errors']['queue_pairs']} connections in error")
+    first = reported["errors"]["first"][0]
+    assert reported["job"] == {"stopped": True, "at_us": first["at_us"], "cause": "retries spent", "restart": None}
+    lines = list(errors(reported))
+    assert lines[0].startswith(f"{reported['errors']['queue_pairs']} connections in error")
     assert "retries spent at" in lines[1]
-    page = report(run, told, {})
+    page = report(run, reported, {})
     assert "<h2>Connections in error</h2>" in page
     assert page.count("retries spent") > 1
-    json.dumps(told)
+    json.dumps(reported)
 
 
 RESTART = "restart: {checkpoint_every: 1200s, takes: 300s}\n"
@@ -129,11 +129,11 @@ def test_a_job_that_stops_pays_what_its_scenario_says_a_restart_takes(
 ) -> None:
     cut = CUT_OFF.replace("{count: 16}", "{count: 16, gpus: 2}") + RESTART
     run = simulate(load(written(tmp_path, "cut.yaml", cut)))
-    told = summary(run)
+    reported = summary(run)
     # 16 NICs with 2 GPUs each lose the restart and half of what lies between two checkpoints.
-    assert told["job"]["restart"] == {"takes_s": 300, "work_lost_s": 600, "gpu_hours": 32 * 900 / 3600}
-    assert "a restart costs 8 GPU hours" in report(run, told, {})
-    show(told, None)
+    assert reported["job"]["restart"] == {"takes_s": 300, "work_lost_s": 600, "gpu_hours": 32 * 900 / 3600}
+    assert "a restart costs 8 GPU hours" in report(run, reported, {})
+    show(reported, None)
     assert "a restart costs 8 GPU hours" in " ".join(capsys.readouterr().out.split())
 
 
@@ -143,9 +143,9 @@ def test_a_comparison_says_whose_job_stops_and_what_a_restart_costs(tmp_path: Pa
     arguments = (str(healthy), str(stops), "--out", str(tmp_path / "out"), "--processes", "1")
     code, out, _ = invoke(*arguments, "--json")
     assert code == 1
-    told = json.loads(out)
-    assert [row["job"]["stopped"] for row in told["scenarios"]] == [False, True]
-    assert "cost of a restart" in told["differences"]
+    reported = json.loads(out)
+    assert [row["job"]["stopped"] for row in reported["scenarios"]] == [False, True]
+    assert "cost of a restart" in reported["differences"]
     _, text, _ = invoke(*arguments)
     (job,) = (line.split() for line in text.splitlines() if line.startswith("job"))
     assert job == ["job", "goes", "on", "stops"]
@@ -155,16 +155,16 @@ def test_a_comparison_says_whose_job_stops_and_what_a_restart_costs(tmp_path: Pa
 
 def test_a_connection_of_other_traffic_does_not_stop_the_job(tmp_path: Path) -> None:
     beside = CUT_OFF.replace("at: 12us", "at: 5ms").replace("faults:", "  - {kind: permutation, size: 200MB}\nfaults:")
-    told = summary(simulate(load(written(tmp_path, "beside.yaml", beside))))
-    assert told["step_us"]["finished"] == 2
-    assert told["failed"] > 0
-    assert not told["job"]["stopped"]
+    reported = summary(simulate(load(written(tmp_path, "beside.yaml", beside))))
+    assert reported["step_us"]["finished"] == 2
+    assert reported["failed"] > 0
+    assert not reported["job"]["stopped"]
 
 
 def test_a_healthy_run_speaks_of_no_errors(tmp_path: Path) -> None:
     run = simulate(load(written(tmp_path, "one.yaml", STEPS)))
-    told = summary(run)
-    assert told["job"] == {"stopped": False, "at_us": None, "cause": None, "restart": None}
-    assert told["errors"] == {"queue_pairs": 0, "by_cause": {}, "first": []}
-    assert list(errors(told)) == []
-    assert "Connections in error" not in report(run, told, {})
+    reported = summary(run)
+    assert reported["job"] == {"stopped": False, "at_us": None, "cause": None, "restart": None}
+    assert reported["errors"] == {"queue_pairs": 0, "by_cause": {}, "first": []}
+    assert list(errors(reported)) == []
+    assert "Connections in error" not in report(run, reported, {})

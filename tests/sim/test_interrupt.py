@@ -44,18 +44,19 @@ def test_sigint_leaves_whole_files_that_say_interrupted(threads: int, tmp_path: 
     finally:
         process.kill()
     assert process.returncode == 130, stderr.decode()
-    told = json.loads(stdout)
-    assert told == json.loads((out / "summary.json").read_text()) | {"warnings": told["warnings"]}
-    assert told["interrupted"]
-    assert (told["flows"], told["finished"]) == (16, 0)
-    assert told["simulated_us"] >= lines[-1]["simulated_us"]
-    assert told["packet_hops"] >= lines[-1]["packet_hops"] > 0
+    summary = json.loads(stdout)
+    assert summary == json.loads((out / "summary.json").read_text()) | {"warnings": summary["warnings"]}
+    assert summary["interrupted"]
+    assert (summary["flows"], summary["finished"]) == (16, 0)
+    assert summary["simulated_us"] >= lines[-1]["simulated_us"]
+    assert summary["packet_hops"] >= lines[-1]["packet_hops"] > 0
     assert json.loads((out / "manifest.json").read_text())["scenario"]["name"] == "long"
     assert "</html>" in (out / "report.html").read_text()
     with (out / "h3.pcapng").open("rb") as file:
-        (captured,) = told["captures"]
+        (captured,) = summary["captures"]
         assert 0 < sum(1 for _ in read_frames(file)) == captured["packets"] <= captured["limit"] == 500
-    polars = pytest.importorskip("polars")
+    import polars
+
     for name in ("samples", "flows", "paths", "windows"):
         assert polars.read_parquet(out / f"{name}.parquet").height > 0
     assert not list(out.glob("*.part"))

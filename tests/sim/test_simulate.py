@@ -45,32 +45,32 @@ def run(scenario: Scenario) -> Run:
 
 
 @pytest.fixture(scope="module")
-def told(run: Run) -> dict[str, object]:
+def reported(run: Run) -> dict[str, object]:
     return summary(run)
 
 
-def test_every_flow_is_accounted_for(run: Run, told: dict[str, object]) -> None:
-    assert told["flows"] == told["finished"] == 2 * 30 * 16 + 16
+def test_every_flow_is_accounted_for(run: Run, reported: dict[str, object]) -> None:
+    assert reported["flows"] == reported["finished"] == 2 * 30 * 16 + 16
     assert run.is_complete
-    assert [each["flows"] for each in told["workloads"]] == [960, 16]  # type: ignore[attr-defined]
+    assert [each["flows"] for each in reported["workloads"]] == [960, 16]  # type: ignore[attr-defined]
 
 
-def test_the_summary_has_what_programs_rely_on(told: dict[str, object]) -> None:
-    assert set(NEEDED) <= set(told)
-    assert set(told["fct_us"]) == {"mean", "p50", "p99", "max"}  # type: ignore[call-overload]
-    assert {"new", "retransmitted", "trimmed", "dropped", "ecn_marked"} <= set(told["packets"])  # type: ignore[call-overload]
-    json.dumps(told)
+def test_the_summary_has_what_programs_rely_on(reported: dict[str, object]) -> None:
+    assert set(NEEDED) <= set(reported)
+    assert set(reported["fct_us"]) == {"mean", "p50", "p99", "max"}  # type: ignore[call-overload]
+    assert {"new", "retransmitted", "trimmed", "dropped", "ecn_marked"} <= set(reported["packets"])  # type: ignore[call-overload]
+    json.dumps(reported)
 
 
-def test_steps_contain_their_computation_and_end_in_order(run: Run, told: dict[str, object]) -> None:
+def test_steps_contain_their_computation_and_end_in_order(run: Run, reported: dict[str, object]) -> None:
     ends = run.results.finished[run.work.marks["step"]]
     assert (np.diff(ends) > 10 * PS_PER_US).all()
-    assert figure(told, "step_us.each.0") == pytest.approx(int(ends[0]) / PS_PER_US, abs=1e-3)
+    assert figure(reported, "step_us.each.0") == pytest.approx(int(ends[0]) / PS_PER_US, abs=1e-3)
 
 
-def test_planes_together_carry_all_payload(run: Run, told: dict[str, object]) -> None:
-    carried = sum(told["goodput_gbps"]["plane"]) * run.span / 8e3  # type: ignore[index]
-    assert carried == pytest.approx(told["bytes"], rel=0.05)  # short last packets have the header of whole ones
+def test_planes_together_carry_all_payload(run: Run, reported: dict[str, object]) -> None:
+    carried = sum(reported["goodput_gbps"]["plane"]) * run.span / 8e3  # type: ignore[index]
+    assert carried == pytest.approx(reported["bytes"], rel=0.05)  # short last packets have the header of whole ones
 
 
 def test_samples_end_with_the_totals(run: Run) -> None:
@@ -83,9 +83,9 @@ def test_samples_end_with_the_totals(run: Run) -> None:
 
 def test_long_runs_keep_a_bounded_number_of_samples(run: Run) -> None:
     recorder = Recorder(run.topology)
-    from openmrc.sim.network.build import NetworkSettings, lay
+    from openmrc.sim.network.build import NetworkSettings, build
 
-    network = lay(run.topology, NetworkSettings(), hops=64)
+    network = build(run.topology, NetworkSettings(), hops=64)
     for now in range(0, 5000 * PS_PER_US, PS_PER_US):
         if now >= recorder.due:
             recorder.take(now, network)
@@ -95,16 +95,16 @@ def test_long_runs_keep_a_bounded_number_of_samples(run: Run) -> None:
 
 
 def test_the_folder_holds_summary_manifest_tables_and_page(
-    run: Run, scenario: Scenario, told: dict[str, object], tmp_path: Path
+    run: Run, scenario: Scenario, reported: dict[str, object], tmp_path: Path
 ) -> None:
     polars = pytest.importorskip("polars")
-    assert write(run, scenario, told, tmp_path) == []
+    assert write(run, scenario, reported, tmp_path) == []
     assert json.loads((tmp_path / "summary.json").read_text())["finished"] == 976
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     assert manifest["scenario"]["fabric"]["hosts"]["count"] == 16
     flows = polars.read_parquet(tmp_path / "flows.parquet")
     assert flows.height == 976
-    assert flows["fct_us"].max() == told["fct_us"]["max"]  # type: ignore[index]
+    assert flows["fct_us"].max() == reported["fct_us"]["max"]  # type: ignore[index]
     samples = polars.read_parquet(tmp_path / "samples.parquet")
     assert samples.height == len(run.samples.at) * len(run.samples.groups)
     page = (tmp_path / "report.html").read_text()
@@ -127,10 +127,10 @@ def test_ctrl_c_leaves_what_had_happened_until_then(scenario: Scenario, tmp_path
         raise KeyboardInterrupt
 
     run = simulate(scenario, tell=press)
-    told = summary(run)
-    assert told["interrupted"]
-    assert told["finished"] < told["flows"]
-    write(run, scenario, told, tmp_path)
+    reported = summary(run)
+    assert reported["interrupted"]
+    assert reported["finished"] < reported["flows"]
+    write(run, scenario, reported, tmp_path)
     assert json.loads((tmp_path / "summary.json").read_text())["interrupted"]
     assert "<svg" in (tmp_path / "report.html").read_text()
 
@@ -167,10 +167,10 @@ def test_run_prints_one_json_object_and_nothing_else(scenario: Scenario, tmp_pat
 def test_an_unfinished_run_exits_with_1_and_says_how_many(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(STEPS.replace("until: 5ms", "until: 20us"))
     code, out, _ = invoke("run", str(tmp_path / "s.yaml"), "--json", "--out", str(tmp_path / "out"))
-    told = json.loads(out)
+    reported = json.loads(out)
     assert code == 1
-    assert 0 < told["finished"] < told["flows"]
-    assert told["slowest"][0]["fct_us"] is None
+    assert 0 < reported["finished"] < reported["flows"]
+    assert reported["slowest"][0]["fct_us"] is None
 
 
 def test_run_needs_a_scenario_or_a_matrix_with_its_fabric(tmp_path: Path) -> None:
@@ -195,7 +195,8 @@ def test_settings_that_no_one_knows_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_sweep_runs_every_combination_once(tmp_path: Path) -> None:
-    polars = pytest.importorskip("polars")
+    import polars
+
     (tmp_path / "s.yaml").write_text(STEPS)
     (tmp_path / "sweep.yaml").write_text(
         "scenario: s.yaml\nvary: {workloads.1.size: [10KB, 20KB], seed: [1, 2]}\n"
@@ -231,15 +232,15 @@ def test_a_sweep_that_cannot_be_is_refused_before_anything_runs(tmp_path: Path, 
     assert not (tmp_path / "out").exists()
 
 
-def test_a_published_figure_stands_beside_ours_with_what_they_may_differ(run: Run, told: dict[str, object]) -> None:
+def test_a_published_figure_stands_beside_ours_with_what_they_may_differ(run: Run, reported: dict[str, object]) -> None:
     from openmrc.report.simulation import report
 
-    ours = figure(told, "fct_us.max")
+    ours = figure(reported, "fct_us.max")
     assert ours is not None
     published = [
         {"what": "near", "value": ours * 1.01, "of": "fct_us.max", "within_percent": 2, "source": "someone"},
         {"what": "far", "value": ours * 2, "of": "fct_us.max", "within_percent": 2, "source": "someone"},
     ]
-    page = report(run, told, {"published": published})
+    page = report(run, reported, {"published": published})
     assert "-1.0 % (within 2 %: yes)" in page
     assert "-50.0 % (within 2 %: no)" in page

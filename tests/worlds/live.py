@@ -24,8 +24,8 @@ from openmrc.live.datapath import event_loop, receive, submission, table_handles
 from openmrc.live.datapath.libc import BOTH_CONTROLS, IP_TOS, IPPROTO_IP, MessageHeader
 from openmrc.live.datapath.tables import BATCH, COMMANDS, PORT_VALUES
 from openmrc.live.host.addresses import PlaneAddress
-from openmrc.live.host.peers import Remotes
-from openmrc.live.host.runtime import Motor
+from openmrc.live.host.peers import Peers
+from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.objects import nic
 from openmrc.live.objects.context import Context
 from openmrc.wire.codes import CONGESTED, DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, UDP_PORT, Trim
@@ -33,7 +33,7 @@ from openmrc.wire.entropy import Placement
 from openmrc.wire.icrc import PREFIX_WORDS, flow, is_intact, prefix, seal, trailer_length
 from openmrc.wire.layout import ICRC_LENGTH
 from openmrc.wire.packet import NOWHERE
-from tests.worlds.schedule import Recorder, Schedule, copied, headers_of, is_whole, length_of
+from tests.worlds.schedule import REQUEST, Recorder, Schedule, copied, headers_of, is_whole, length_of
 
 HEADER_WORDS = len(MessageHeader.__annotations__)
 MEMORY = 1 << 20  # bytes of a replayed endpoint's own memory, read and written
@@ -62,7 +62,7 @@ class Kernel:
         self.arriving: tuple[bytes, bytes, int] | None = None  # body, sockaddr of its sender, type of service
         self.sent: list[Datagram] = []
 
-    def monotonic(self, words: Any) -> int:
+    def monotonic(self, text: Any) -> int:
         return self.now
 
     def receive_messages(self, descriptor: int, at: int, count: int, flags: int, timeout: int) -> int:
@@ -75,8 +75,8 @@ class Kernel:
         ctypes.memmove(_words(header[2], 2)[0], body, len(body))
         control = (ctypes.c_int64 * 3).from_address(header[4])
         control[0], control[1], control[2] = 17, IPPROTO_IP | IP_TOS << 32, tos
-        told = (ctypes.c_int64 * HEADER_WORDS).from_address(at)
-        told[5], told[7] = 24, len(body)
+        summary = (ctypes.c_int64 * HEADER_WORDS).from_address(at)
+        summary[5], summary[7] = 24, len(body)
         return 1
 
     def send_messages(self, descriptor: int, at: int, count: int, flags: int) -> int:
@@ -130,21 +130,21 @@ class LiveEndpoint:
         evs = sorted({int(value) for value in np.asarray(before.evs)["value"]})
         assert evs[-1] < PORT_VALUES
         self.nic = number
-        self.ports = FakePorts(number, planes, evs)
+        self.sockets = FakePorts(number, planes, evs)
         attr = ContextAttr(evs_per_plane=len(evs), max_peers=len(before.endpoints))
-        self.motor = Motor(self.ports, attr, Settings(), capturing=False)  # type: ignore[arg-type]
-        self.wires = self.motor.wires
-        self.wires.nic[0].endpoint = number
-        self.engine = copied(before)._replace(packets=self.motor.engine.packets)
+        self.runtime = EndpointRuntime(self.sockets, attr, Settings(), capturing=False)  # type: ignore[arg-type]
+        self.datapath = self.runtime.datapath
+        self.datapath.nic[0].endpoint = number
+        self.engine = copied(before)._replace(packets=self.runtime.engine.packets)
         self.memory = np.random.default_rng(number).integers(0, 256, MEMORY, np.uint8)
         self.region = np.zeros(MEMORY, np.uint8)
         np.asarray(self.engine.regions)["local"][node.region_base : node.region_base + node.region_count] = (
             self.region.ctypes.data
         )
-        remotes = Remotes(self.motor, len(before.endpoints), None)
+        peers = Peers(self.runtime, len(before.endpoints), None)
         for peer in range(len(before.endpoints)):
             planes_of = tuple(str(address(peer, plane)) for plane in range(planes))
-            remotes._note(PeerAddress(planes=planes_of), peer)
+            peers._note(PeerAddress(planes=planes_of), peer)
         self.kernel = Kernel()
         self.masks: list[int] = []
         for module in (event_loop, transmit):
@@ -157,10 +157,10 @@ class LiveEndpoint:
         """Let ports be free as they were: which port can take a packet is the world's to say, not the engine's."""
         return int(doors.next_packet(engine, now, endpoint, self.masks.pop(0), packet))
 
-    def turn(self, now: int, ready: int = 0, batch: int = 0, looks: bool = False) -> None:
+    def iterate(self, now: int, ready: int = 0, batch: int = 0, looks: bool = False) -> None:
         self.kernel.now = now
-        self.wires.nic[0].sleeps_until = 1
-        event_loop._turn(self.engine, self.wires, ready, batch, looks)
+        self.datapath.nic[0].sleeps_until = 1
+        event_loop._iterate(self.engine, self.datapath, ready, batch, looks)
 
     def receive(self, now: int, packet: dict[str, int]) -> None:
         """Let a datagram arrive, sealed as the live sender seals it."""
@@ -174,10 +174,10 @@ class LiveEndpoint:
         dscp = DSCP[packet["traffic_class"]] if is_whole(packet) else TRIM_DSCP[Trim(packet["trimmed"])]
         tos = dscp << 2 | (CONGESTED if packet["marked"] else ECT0)
         self.kernel.arriving = (body, name, tos)
-        refused = self.wires.planes[plane].refused
-        self.turn(now, ready=1 << plane)
+        refused = self.datapath.planes[plane].refused
+        self.iterate(now, ready=1 << plane)
         assert self.kernel.arriving is None
-        assert self.wires.planes[plane].refused == refused, "the live world refused the packet"
+        assert self.datapath.planes[plane].refused == refused, "the live world refused the packet"
         arrived = self.engine.packets[0]
         if arrived.payload != NOWHERE and arrived.payload_length > 0:
             place = arrived.payload - self.region.ctypes.data
@@ -195,12 +195,12 @@ class LiveEndpoint:
         """Take a turn that asks for as many packets as there are masks; return what left."""
         self.masks = list(masks)
         self.kernel.sent = []
-        self.turn(now, batch=len(masks))
+        self.iterate(now, batch=len(masks))
         return self.kernel.sent
 
     def check(self, datagram: Datagram, wanted: dict[str, int]) -> None:
         """Compare a datagram with the packet that the other world's engine emitted."""
-        plane, ev = self.ports.sender(datagram.descriptor)
+        plane, ev = self.sockets.sender(datagram.descriptor)
         assert (plane, ev) == (wanted["port"], wanted["entropy"])
         assert datagram.name == address(wanted["destination"], plane).packed(0)
         assert datagram.tos == DSCP[wanted["traffic_class"]] << 2 | ECT0
@@ -220,15 +220,15 @@ class LiveEndpoint:
 
     def post(self, now: int, given: dict[str, int]) -> bool:
         """Lay a write on the desk; return whether the engine took it."""
-        nic = self.wires.nic[0]
-        row = self.wires.commands[nic.posted & COMMANDS - 1]
+        nic = self.datapath.nic[0]
+        row = self.datapath.commands[nic.posted & COMMANDS - 1]
         row.is_receive = 0
-        for name in ("qp", *Recorder.POST):
+        for name in ("qp", *REQUEST):
             setattr(row, name, given[name])
         row.local = self.memory.ctypes.data + given["local"]
         nic.posted += 1
         tail = self.engine.qps[given["qp"]].message_tail
-        self.turn(now)
+        self.iterate(now)
         return bool(self.engine.qps[given["qp"]].message_tail > tail)
 
     def taken(self, door: str) -> dict[str, int]:
@@ -239,9 +239,9 @@ class LiveEndpoint:
             if completions
             else ("kind", "qp", "port", "entropy", "state", "cause")
         )
-        memory = np.zeros(2 * table_handles.PIN_BYTES, np.uint8)
+        memory = np.zeros(2 * table_handles.HANDLE_BYTES, np.uint8)
         at = memory.ctypes.data
-        table_handles._pin.py_func(self.engine, self.wires, at)
+        table_handles._store.py_func(self.engine, self.datapath, at)
         take = event_loop.collect.py_func if completions else event_loop.take_events.py_func
         assert take(at, rows, 1) == 1, f"no {door}"
         return dict(zip(names, rows[0].tolist(), strict=False))
@@ -273,10 +273,10 @@ def replay(schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> LiveEndpoint:
                     for datagram in left:
                         world.check(datagram, next(by_order))
                 case "expire":
-                    world.turn(step.now, looks=True)
+                    world.iterate(step.now, looks=True)
                 case "next_completion" | "next_event":
-                    told = world.taken(step.door)
-                    assert told == {name: step.answer[name] for name in told}, f"step {at}"
+                    summary = world.taken(step.door)
+                    assert summary == {name: step.answer[name] for name in summary}, f"step {at}"
                 case "post_write":
                     assert world.post(step.now, step.given) == (step.answer == PostStatus.OK)
                 case "set_port":
@@ -298,8 +298,8 @@ DOORS = {
 def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let endpoints that are opened from now on run as plain Python."""
     for module, name in (
-        (table_handles, "_pin"),
-        (event_loop, "drive"),
+        (table_handles, "_store"),
+        (event_loop, "run"),
         (event_loop, "take_events"),
         (event_loop, "collect"),
     ):
@@ -308,18 +308,18 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def record(contexts: Sequence[Context], during: Callable[[], None]) -> list[Schedule]:
     """Return what running endpoints, on real sockets, were asked while `during` ran."""
-    motors = [context.nic._motor for context in contexts]
+    motors = [context.nic._runtime for context in contexts]
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         with ExitStack() as inside:
-            for motor in motors:
-                inside.enter_context(motor.inside())
+            for runtime in motors:
+                inside.enter_context(runtime.locked())
             recorders: list[Recorder] = []
-            for motor in motors:  # each passes on what it is asked to the one before
-                recorders.append(Recorder(recorders[-1] if recorders else doors, motor.engine, 0))
+            for runtime in motors:  # each passes on what it is asked to the one before
+                recorders.append(Recorder(recorders[-1] if recorders else doors, runtime.engine, 0))
             for module, names in DOORS.items():
                 for name in names:
                     patch.setattr(module, name, getattr(recorders[-1], name))
         during()
-        for motor in motors:
-            stack.enter_context(motor.inside())
+        for runtime in motors:
+            stack.enter_context(runtime.locked())
         return [recorder.close() for recorder in recorders]

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from openmrc.core.rows import table
-from openmrc.engine.tables import Engine
+from openmrc.engine.tables import Engine, WriteRequest
 from openmrc.wire.codec import as_matrix, datagram_length, encode
 from openmrc.wire.codes import Trim
 from openmrc.wire.layout import COLUMN, LONGEST_HEADER
 from openmrc.wire.packet import Packet
 
 RING_SLACK = ("packets",)  # tables that belong to the world
+REQUEST = tuple(WriteRequest.__annotations__)
 ADDRESSES = {"messages": ("local",), "regions": ("local",)}  # fields that hold a world's own addresses
 
 
@@ -97,7 +98,7 @@ def differences(one: Engine, other: Engine, endpoint: int) -> Iterator[str]:
         mine, theirs = np.asarray(getattr(one, name))[rows], np.asarray(getattr(other, name))[rows]
         for column in mine.dtype.names:
             if column not in ADDRESSES.get(name, ()) and not np.array_equal(mine[column], theirs[column]):
-                at = int(np.flatnonzero(mine[column] != theirs[column])[0])
+                at = int(np.argwhere(mine[column] != theirs[column])[0][0])
                 yield f"{name}[{rows[at]}].{column}: {mine[column][at]} and {theirs[column][at]}"
 
 
@@ -115,10 +116,16 @@ def owned(engine: Engine, endpoint: int) -> dict[str, Any]:
     found["events"].append(range(node.event_base, node.event_base + node.event_mask + 1))
     for qp in range(node.qp_base, node.qp_base + node.qp_count):
         row = engine.qps[qp]
-        found["lanes"].append(range(row.lane_base, row.lane_base + row.lane_count))
+        found["rotations"].append(range(row.rotation_base, row.rotation_base + row.rotation_count))
         for name in ("evs", "slots"):
             found[name].append(range(row.ev_base, row.ev_base + row.ev_count))
-        rings = {"messages": "message", "sent": "sent", "stash": "stash", "receives": "receive", "watches": "watch"}
+        rings = {
+            "messages": "message",
+            "sent": "sent",
+            "pending_immediates": "pending",
+            "receives": "receive",
+            "mark_stats": "mark_stats",
+        }
         for name, ring in rings.items():
             base = getattr(row, f"{ring}_base")
             found[name].append(range(base, base + getattr(row, f"{ring}_mask") + 1))
@@ -180,12 +187,10 @@ class Recorder:
             self._note("next_event", -1, {}, columns_of(engine.events, row))
         return row
 
-    POST = ("wr_id", "local", "length", "va", "r_key", "immediate", "has_immediate", "solicited", "signaled")
-
-    def post_write(self, engine: Engine, now: int, qp: int, *given: int) -> int:
-        status: int = self._doors.post_write(engine, now, qp, *given)
+    def post_write(self, engine: Engine, now: int, qp: int, write: WriteRequest) -> int:
+        status: int = self._doors.post_write(engine, now, qp, write)
         if self._is_our_qp(engine, qp):
-            self._note("post_write", now, {"qp": qp, **dict(zip(self.POST, given, strict=True))}, int(status))
+            self._note("post_write", now, {"qp": qp, **{name: getattr(write, name) for name in REQUEST}}, int(status))
         return status
 
     def post_receive(self, engine: Engine, qp: int, wr_id: int) -> int:

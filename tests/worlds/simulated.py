@@ -10,14 +10,14 @@ import pytest
 
 from openmrc.core.rows import table
 from openmrc.engine import endpoint as doors
-from openmrc.engine.tables import NONE
+from openmrc.engine.tables import NONE, WriteRequest
 from openmrc.fabric.topology import Topology
 from openmrc.sim.loop import window
 from openmrc.sim.loop.fault_events import Faults
 from openmrc.sim.loop.run import prepare
-from openmrc.sim.network.build import lay
+from openmrc.sim.network.build import build
 from openmrc.sim.network.tables import Network
-from openmrc.sim.transports.mrc import transport
+from openmrc.sim.transports.mrc import transport as mrc
 from openmrc.sim.transports.mrc.frames import Frame, pack, unpack
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.mrc.tap import Capture, taps
@@ -25,7 +25,7 @@ from openmrc.sim.workloads.traffic import Traffic
 from openmrc.units import NEVER
 from openmrc.wire.packet import Packet
 from tests.sim.small import leaf_spine
-from tests.worlds.schedule import Recorder, Schedule, as_rows, columns_of, copied, decision
+from tests.worlds.schedule import REQUEST, Recorder, Schedule, as_rows, columns_of, copied, decision
 
 GARBAGE = 0x5A5A5A5A  # in every column that a frame must bring back
 NETWORKS = ("marked", "trimmed")  # what switches write
@@ -59,9 +59,9 @@ def record(
         for name in ("run_window", "deliver_signals", "level", "apply_fault"):
             interpreted: Callable[..., object] = getattr(window, name).py_func
             patch.setattr(window, name, interpreted)
-        patch.setattr(transport, "endpoint", recorder)
-        patch.setattr(transport, "pack", note_and_pack)
-        patch.setattr(transport, "unpack", unpack_and_recall)
+        patch.setattr(mrc, "endpoint", recorder)
+        patch.setattr(mrc, "pack", note_and_pack)
+        patch.setattr(mrc, "unpack", unpack_and_recall)
         world.run(NEVER, lambda: None)
     return recorder.close()
 
@@ -72,11 +72,10 @@ class SimulatedEndpoint:
     def __init__(self, schedule: Schedule) -> None:
         self.endpoint = schedule.endpoint
         self.engine = copied(schedule.before)._replace(packets=table(Packet, 1))
-        self.network: Network = lay(leaf_spine(hosts=8, down=4), MrcTransport().network, hops=1)
+        self.network: Network = build(leaf_spine(hosts=8, down=4), MrcTransport().network, hops=1)
         nics = len(self.engine.endpoints)
-        self.state = transport.Mrc(
-            self.engine, table(Frame, 1), table(transport.Tally, nics), taps(self.engine, nics, Capture())
-        )
+        kept = taps(self.engine, nics, Capture())
+        self.state = mrc.Mrc(self.engine, table(Frame, 1), table(mrc.Tally, nics), kept, table(WriteRequest, nics))
 
     def receive(self, now: int, packet: dict[str, int]) -> None:
         pack(as_rows(packet), self.state.frames, 0, 0)
@@ -85,10 +84,10 @@ class SimulatedEndpoint:
         hop.frame = 0
         hop.entropy, hop.plane, hop.source = packet["entropy"], packet["port"], packet["source"]
         hop.marked, hop.trimmed = packet["marked"], packet["trimmed"]
-        transport._receive(self.state, self.network, 0, now, self.endpoint, 0)
+        mrc._receive(self.state, self.network, 0, now, self.endpoint, 0)
 
     def next_packet(self, now: int, free_ports: int) -> dict[str, int] | None:
-        if transport._next_packet(self.state, self.network, 0, now, self.endpoint, free_ports, 0) == 0:
+        if mrc._next_packet(self.state, self.network, 0, now, self.endpoint, free_ports, 0) == 0:
             return None
         sent, arrives = columns_of(self.engine.packets, 0), table(Packet, 1)
         unpack(self.state.frames, arrives, 0, 0)
@@ -99,7 +98,7 @@ class SimulatedEndpoint:
         return out | travels | {name: sent[name] for name in left_out}
 
     def expire(self, now: int) -> None:
-        transport._expire(self.state, now, self.endpoint)
+        mrc._expire(self.state, now, self.endpoint)
 
 
 def replay(schedule: Schedule) -> SimulatedEndpoint:
@@ -124,13 +123,14 @@ def replay(schedule: Schedule) -> SimulatedEndpoint:
                 rows = engine.completions if step.door == "next_completion" else engine.events
                 assert columns_of(rows, row) == step.answer, f"step {number}"
             case "post_write":
-                given = step.given
-                posted = doors.post_write(engine, step.now, given["qp"], *(given[name] for name in Recorder.POST))
-                assert posted == step.answer
+                write = table(WriteRequest, 1)[0]
+                for name in REQUEST:
+                    setattr(write, name, step.given[name])
+                assert doors.post_write(engine, step.now, step.given["qp"], write) == step.answer
             case "post_receive":
                 assert doors.post_receive(engine, step.given["qp"], step.given["wr_id"]) == step.answer
             case "set_port":
-                transport._set_port(world.state, step.now, world.endpoint, step.given["port"], step.given["up"])
+                mrc._set_port(world.state, step.now, world.endpoint, step.given["port"], step.given["up"])
             case _:
                 raise AssertionError(step.door)
     return world

@@ -1,14 +1,14 @@
 """The loop of an endpoint, compiled as one: commands, arrivals, deadlines, departures, sleep.
 
-The endpoint's thread calls `drive` and stays in it, and never needs the interpreter's lock: what only
-Python can do, another thread does when its bell rings. Users' threads lay requests on the desk; while
+The endpoint's thread calls `run` and stays in it, and never needs the interpreter's lock: what only
+Python can do, another thread does when its notifier rings. Users' threads lay requests on the desk; while
 the endpoint's thread is awake its next turn takes them, while it sleeps the user's thread takes a turn
 itself, so what it posts leaves at once. A pair of mutexes keeps turns apart: whoever wants in next
 holds the first while waiting for the second, so a busy thread cannot starve the others.
 
 A user's thread that waits for a completion while little is going on waits at the sockets itself: an
 answer then wakes one thread, not two in a row. It holds a lease on the sockets that outlasts its
-wait a little, for a program that asks again at once; the endpoint's thread sleeps on its bell
+wait a little, for a program that asks again at once; the endpoint's thread sleeps on its notifier
 meanwhile, and looks when the lease ends. When traffic picks up the lease ends at once.
 """
 
@@ -20,8 +20,8 @@ from openmrc.core.jit import entry, kernel
 from openmrc.engine.endpoint import expire, next_deadline, next_event
 from openmrc.engine.tables import NONE, Engine
 from openmrc.live.datapath import impair, receive, submission, table_handles, transmit
-from openmrc.live.datapath.libc import POLL_BYTES, lock, monotonic, read_bell, ring_bell, unlock, wait_for
-from openmrc.live.datapath.tables import ARRIVALS, WORDS_OF_A_MUTEX, Wires
+from openmrc.live.datapath.libc import POLL_BYTES, drain_eventfd, lock, monotonic, signal_eventfd, unlock, wait_for
+from openmrc.live.datapath.tables import ARRIVALS, WORDS_OF_A_MUTEX, DataPath
 from openmrc.units import NEVER, PS_PER_NS, PS_PER_S, PS_PER_US
 from openmrc.wire.layout import Matrix
 
@@ -39,15 +39,15 @@ LEASE = 1000 * PS_PER_US  # how long sockets may stay unattended after a wait
 
 
 class Mode(IntEnum):
-    """How long a thread stays in `drive`."""
+    """How long a thread stays in `run`."""
 
-    TURN = 0  # one turn
+    ITERATE = 0  # one turn
     STAY = 1  # the endpoint's thread: until it shall stop
     WAIT = 2  # a user's thread: until there is a completion
     POST = 3  # hand in requests, and take a turn if no other thread is awake to take it
 
 
-# What `drive` returns
+# What `run` returns
 DONE = 0
 STOPPED = 1
 COMPLETED = 2  # WAIT: a completion can be collected
@@ -55,71 +55,71 @@ NOTHING = 3  # WAIT: none, or this is not the time to wait at the sockets
 
 
 @entry
-def drive(at: int, mode: int, what: int) -> int:
+def run(at: int, mode: int, what: int) -> int:
     """Take turns as `mode` says; return one of the constants above.
 
     `at` is where the tables are pinned, `what` until when (ps) to WAIT at most, or how many requests to POST.
     """
     engine = table_handles.engine_at(at)
-    wires = table_handles.wires_at(at)
-    nic = wires.nic[0]
+    datapath = table_handles.datapath_at(at)
+    nic = datapath.nic[0]
     looks = mode == Mode.STAY or mode == Mode.WAIT
     ready = ALL_READY if looks else 0
-    if mode == Mode.POST and submission.hand_in(wires, what):
+    if mode == Mode.POST and submission.submit(datapath, what):
         return DONE
-    if mode == Mode.WAIT and not _may_wait(wires):
+    if mode == Mode.WAIT and not _may_wait(datapath):
         return NOTHING
     while nic.stop == 0:
-        enter(wires)
+        acquire(datapath)
         if mode == Mode.STAY:
             nic.sleeps_until = 0
-            nic.turns += 1
-        ready = _turn(engine, wires, ready, _batch(wires, mode), looks)
-        verdict = _verdict(engine, wires, mode, what)
+            nic.iterations += 1
+        ready = _iterate(engine, datapath, ready, _batch(datapath, mode), looks)
+        verdict = _verdict(engine, datapath, mode, what)
         due = nic.wake_at
         if mode == Mode.STAY and nic.leased_until > nic.now:
             due = min(due, nic.now + LEASE)
         is_late = due + SLACK < nic.sleeps_until
         if mode == Mode.STAY:
-            due = submission.fall_asleep(wires, due)
-        leave(wires)
+            due = submission.try_sleep(datapath, due)
+        release(datapath)
         if mode != Mode.STAY and is_late and verdict >= 0:
-            ring_bell(nic.bell, 1)
+            signal_eventfd(nic.wake_fd, 1)
         if verdict >= 0:
             return verdict
-        ready |= _sleep(wires, mode, min(due, what) if mode == Mode.WAIT else due, ready)
+        ready |= _sleep(datapath, mode, min(due, what) if mode == Mode.WAIT else due, ready)
     return STOPPED
 
 
 @kernel
-def _batch(wires: Wires, mode: int) -> int:
+def _batch(datapath: DataPath, mode: int) -> int:
     """Return how many packets this turn may send; a user's thread leaves them to the other one while that is at it."""
     if mode == Mode.STAY:
         return SEND_BATCH
-    return USER_BATCH if wires.nic[0].sleeps_until != 0 else 0
+    return USER_BATCH if datapath.nic[0].sleeps_until != 0 else 0
 
 
 @kernel
-def _may_wait(wires: Wires) -> bool:
+def _may_wait(datapath: DataPath) -> bool:
     """Whether a user's thread may wait at the sockets now; if so, it has the lease."""
-    nic = wires.nic[0]
-    enter(wires)
+    nic = datapath.nic[0]
+    acquire(datapath)
     may = nic.waiting == 0 and nic.handled <= QUIET and nic.sleeps_until != 0
     if may:
         nic.waiting = 1
         nic.leased_until = NEVER
-    leave(wires)
+    release(datapath)
     return may
 
 
 @kernel
-def _verdict(engine: Engine, wires: Wires, mode: int, until: int) -> int:
-    """Return what `drive` returns now, or GO_ON."""
-    nic = wires.nic[0]
-    if nic.called == 0 and _wants_python(engine, wires):
+def _verdict(engine: Engine, datapath: DataPath, mode: int, until: int) -> int:
+    """Return what `run` returns now, or GO_ON."""
+    nic = datapath.nic[0]
+    if nic.called == 0 and _wants_python(engine, datapath):
         nic.called = 1
-        ring_bell(nic.python_bell, 1)
-    if mode == Mode.TURN or mode == Mode.POST:
+        signal_eventfd(nic.python_wake_fd, 1)
+    if mode == Mode.ITERATE or mode == Mode.POST:
         return DONE
     if mode == Mode.STAY:
         return GO_ON
@@ -137,40 +137,40 @@ def _verdict(engine: Engine, wires: Wires, mode: int, until: int) -> int:
 
 
 @kernel
-def _wants_python(engine: Engine, wires: Wires) -> bool:
+def _wants_python(engine: Engine, datapath: DataPath) -> bool:
     """Whether there are events to tell, impairments to change, or half a buffer of captured packets to write."""
-    nic = wires.nic[0]
+    nic = datapath.nic[0]
     node = engine.endpoints[nic.endpoint]
     if node.event_tail != node.event_head or nic.step_at <= nic.now:
         return True
-    return nic.capturing == 1 and 2 * (nic.capture_tail - nic.capture_head) > len(wires.captured)
+    return nic.capturing == 1 and 2 * (nic.capture_tail - nic.capture_head) > len(datapath.captured)
 
 
 @kernel
-def enter(wires: Wires) -> None:
+def acquire(datapath: DataPath) -> None:
     """Wait for one's turn."""
-    nic = wires.nic[0]
+    nic = datapath.nic[0]
     lock(nic.mutex_at)
     lock(nic.mutex_at + WORDS_OF_A_MUTEX)
     unlock(nic.mutex_at)
 
 
 @kernel
-def leave(wires: Wires) -> None:
+def release(datapath: DataPath) -> None:
     """Let the next one in."""
-    unlock(wires.nic[0].mutex_at + WORDS_OF_A_MUTEX)
+    unlock(datapath.nic[0].mutex_at + WORDS_OF_A_MUTEX)
 
 
 @entry
 def take_events(at: int, rows: Matrix, limit: int) -> int:
     """Move the engine's events into `rows` (kind, qp, port, entropy, state, cause); return how many."""
     engine = table_handles.engine_at(at)
-    wires = table_handles.wires_at(at)
-    enter(wires)
-    wires.nic[0].called = 0
+    datapath = table_handles.datapath_at(at)
+    acquire(datapath)
+    datapath.nic[0].called = 0
     count = 0
     while count < limit:
-        index = next_event(engine, wires.nic[0].endpoint)
+        index = next_event(engine, datapath.nic[0].endpoint)
         if index == NONE:
             break
         event = engine.events[index]
@@ -182,25 +182,25 @@ def take_events(at: int, rows: Matrix, limit: int) -> int:
         row[4] = event.state
         row[5] = event.cause
         count += 1
-    leave(wires)
+    release(datapath)
     return count
 
 
 @entry
 def collect(at: int, rows: Matrix, limit: int) -> int:
     """Move completions into `rows` (columns as of `desk.take`); return how many."""
-    return submission.take(table_handles.engine_at(at), table_handles.wires_at(at), rows, limit)
+    return submission.take_completions(table_handles.engine_at(at), table_handles.datapath_at(at), rows, limit)
 
 
 @kernel
-def _turn(engine: Engine, wires: Wires, ready: int, batch: int, looks: bool) -> int:
+def _iterate(engine: Engine, datapath: DataPath, ready: int, batch: int, looks: bool) -> int:
     """Post, take what has arrived on the ready planes, send what there is; return the planes that may have more.
 
     Deadlines are served by who `looks` only, and after every plane was asked: what is missing may lie in a socket.
     """
-    nic = wires.nic[0]
-    nic.now = monotonic(wires.clock[0])
-    submission.take_requests(engine, wires)
+    nic = datapath.nic[0]
+    nic.now = monotonic(datapath.clock[0])
+    submission.process_requests(engine, datapath)
     left = 0
     nic.handled = 0
     due = next_deadline(engine, nic.endpoint)
@@ -209,30 +209,30 @@ def _turn(engine: Engine, wires: Wires, ready: int, batch: int, looks: bool) -> 
     for plane in range(nic.planes + 1):
         if plane == nic.planes:
             if nic.held > 0:
-                impair.release(wires)
-        elif (ready >> plane) & 1 == 1 and receive.take(wires, plane) == ARRIVALS:
+                impair.release(datapath)
+        elif (ready >> plane) & 1 == 1 and receive.take(datapath, plane) == ARRIVALS:
             left |= 1 << plane
         nic.handled += nic.trains
         if nic.trains > 0:
-            receive.deliver(engine, wires)
+            receive.deliver(engine, datapath)
     if looks and (left == 0 or nic.now - due >= BACKLOG):
         expire(engine, nic.now, nic.endpoint)
-    sent = transmit.send_waiting(engine, wires, batch)
+    sent = transmit.send_waiting(engine, datapath, batch)
     nic.handled += sent
-    submission.announce(engine, wires)
+    submission.publish_completions(engine, datapath)
     step_at = nic.step_at if nic.called == 0 else NEVER
-    due = min(next_deadline(engine, nic.endpoint), impair.next_release(wires), step_at)
+    due = min(next_deadline(engine, nic.endpoint), impair.next_release(datapath), step_at)
     nic.wake_at = 0 if sent >= batch else due
     return left
 
 
 @kernel
-def _sleep(wires: Wires, mode: int, due: int, ready: int) -> int:
-    """Sleep until a socket is readable, the thread's bell rings, or `due` (ps) has come; return the readable planes.
+def _sleep(datapath: DataPath, mode: int, due: int, ready: int) -> int:
+    """Sleep until a socket is readable, the thread is woken, or `due` (ps) has come; return the readable planes.
 
-    A waiter sleeps on the sockets, the endpoint's thread on its bell too, or on nothing else while they are leased.
+    A waiter sleeps on the sockets, the endpoint's thread on its eventfd too, or on nothing else while they are leased.
     """
-    nic = wires.nic[0]
+    nic = datapath.nic[0]
     row = CLOCK_OF_WAITER if mode == Mode.WAIT else CLOCK_OF_THREAD
     first = nic.planes + 1 if mode == Mode.WAIT else 0
     count = nic.planes
@@ -243,20 +243,20 @@ def _sleep(wires: Wires, mode: int, due: int, ready: int) -> int:
             count = 1
     wait = 0
     if nic.busy_poll == 0 and ready == 0 and due > 0:
-        wait = min(max(due - monotonic(wires.clock[row]), 0), _LONGEST_SLEEP * PS_PER_S)
+        wait = min(max(due - monotonic(datapath.clock[row]), 0), _LONGEST_SLEEP * PS_PER_S)
     if wait > 0:
         nic.sleeps += 1
-    wires.clock[row, 0] = wait // PS_PER_S
-    wires.clock[row, 1] = wait % PS_PER_S // PS_PER_NS
+    datapath.clock[row, 0] = wait // PS_PER_S
+    datapath.clock[row, 1] = wait % PS_PER_S // PS_PER_NS
     readable = 0
-    if wait_for(nic.poll_at + first * POLL_BYTES, count, wires.clock.ctypes.data + row * CLOCK_BYTES, 0) > 0:
+    if wait_for(nic.poll_at + first * POLL_BYTES, count, datapath.clock.ctypes.data + row * CLOCK_BYTES, 0) > 0:
         for index in range(count):
-            if wires.poll[first + index].events >> 16:
+            if datapath.poll[first + index].events >> 16:
                 readable |= 1 << index
     if mode == Mode.WAIT:
         return readable
     if count == 1:
-        readable <<= nic.planes  # only the bell was asked
+        readable <<= nic.planes  # only the notifier was asked
     if (readable >> nic.planes) & 1 == 1:
-        read_bell(nic.bell, wires.clock.ctypes.data + SCRATCH_OF_THREAD * CLOCK_BYTES)
+        drain_eventfd(nic.wake_fd, datapath.clock.ctypes.data + SCRATCH_OF_THREAD * CLOCK_BYTES)
     return readable & ((1 << nic.planes) - 1)

@@ -1,7 +1,7 @@
 """What impairments do to an arriving packet: lost, late, doubled, cut, spoilt.
 
 Decided under the engine, in the compiled path, by a generator of each plane: a plane without
-impairments pays one comparison, a loss rate one random number a packet. Packets that have to wait
+impairments pays one comparison, a loss rate one random peer a packet. Packets that have to wait
 are copied into a heap ordered by time; when that is full, they are lost, as in a switch.
 """
 
@@ -11,10 +11,10 @@ from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.faults import OVERTAKEN
 from openmrc.live.datapath.libc import copy
-from openmrc.live.datapath.tables import FRAME, HELD_AT, Wires
+from openmrc.live.datapath.tables import FRAME, HELD_AT, DataPath
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_S
 
-LOST, LATE, TWICE, SPOILT, CUT = 1, 2, 4, 8, 16
+LOSE, REORDER, DUPLICATE, CORRUPT, TRIM = 1, 2, 4, 8, 16
 SHARE_ONE = 1 << 31  # a share of 1
 TRIMMED_LENGTH = 36  # bytes kept: BTH, METH, TSETH and RETH
 LONGEST_QUEUE = 50 * PS_PER_MS  # of a limited rate; what comes then is dropped, as by a switch
@@ -23,89 +23,89 @@ _OVERHEAD = 46 + 24  # bytes of Ethernet, IP, UDP and gap that a rate counts, ro
 
 
 @kernel
-def decide(wires: Wires, plane: int) -> int:
+def decide(datapath: DataPath, plane: int) -> int:
     """Return what happens to the next packet of an impaired plane, as a mask."""
-    row = wires.planes[plane]
-    if row.down == 1 or _chance(wires, plane, row.loss):
+    row = datapath.planes[plane]
+    if row.down == 1 or _chance(datapath, plane, row.loss):
         row.taken += 1
-        return LOST
-    fate = 0
-    if _chance(wires, plane, row.corruption):
-        fate |= SPOILT
-    if _chance(wires, plane, row.duplicate):
-        fate |= TWICE
-    if _chance(wires, plane, row.reorder):
-        fate |= LATE
-    if _chance(wires, plane, row.trim):
-        fate |= CUT
-    if fate:
+        return LOSE
+    actions = 0
+    if _chance(datapath, plane, row.corruption):
+        actions |= CORRUPT
+    if _chance(datapath, plane, row.duplicate):
+        actions |= DUPLICATE
+    if _chance(datapath, plane, row.reorder):
+        actions |= REORDER
+    if _chance(datapath, plane, row.trim):
+        actions |= TRIM
+    if actions:
         row.taken += 1
-    return fate
+    return actions
 
 
 @kernel
-def _chance(wires: Wires, plane: int, share: int) -> bool:
+def _chance(datapath: DataPath, plane: int, share: int) -> bool:
     if share == 0:
         return False
-    row = wires.planes[plane]
+    row = datapath.planes[plane]
     row.random = rng.following(row.random)
     return row.random >> 1 < share
 
 
 @kernel
-def spoil(wires: Wires, plane: int, at: int, size: int) -> None:
+def corrupt(datapath: DataPath, plane: int, at: int, size: int) -> None:
     """Turn one bit over, anywhere in the packet."""
-    row = wires.planes[plane]
+    row = datapath.planes[plane]
     row.random = rng.following(row.random)
     bit = rng.below(row.random, size * 8)
-    wires.staging[at + bit // 8] ^= 1 << (bit & 7)
+    datapath.staging[at + bit // 8] ^= 1 << (bit & 7)
 
 
 @rare_kernel
-def befall(wires: Wires, train: int) -> None:
+def apply(datapath: DataPath, train: int) -> None:
     """Take the last train apart and put what is left of it, packet by packet, in its place or aside."""
-    nic = wires.nic[0]
-    whole = wires.trains[train]
+    nic = datapath.nic[0]
+    whole = datapath.trains[train]
     at, end, segment, tos = whole.at, whole.at + whole.length, whole.segment, whole.tos
-    plane, number, port, ev = whole.plane, whole.number, whole.port, whole.entropy
+    plane, peer, port, ev = whole.plane, whole.peer, whole.port, whole.entropy
     nic.trains = train
     while at < end:
         size = min(segment, end - at)
-        fate = decide(wires, plane)
-        if fate & SPOILT != 0:
-            spoil(wires, plane, at, size)
-        for _ in range(0 if fate & LOST != 0 else 2 if fate & TWICE != 0 else 1):
-            if nic.trains == len(wires.trains):
-                wires.planes[plane].taken += 1
+        actions = decide(datapath, plane)
+        if actions & CORRUPT != 0:
+            corrupt(datapath, plane, at, size)
+        for _ in range(0 if actions & LOSE != 0 else 2 if actions & DUPLICATE != 0 else 1):
+            if nic.trains == len(datapath.trains):
+                datapath.planes[plane].taken += 1
                 continue
-            row = wires.trains[nic.trains]
+            row = datapath.trains[nic.trains]
             row.at = at
             row.length = size
             row.segment = size
             row.plane = plane
-            row.number = number
+            row.peer = peer
             row.port = port
             row.entropy = ev
             row.tos = tos
-            row.cut = 1 if fate & CUT != 0 else 0
-            if wires.planes[plane].slow == 1 or fate & LATE != 0:
-                _hold(wires, nic.trains, fate)
+            row.cut = 1 if actions & TRIM != 0 else 0
+            if datapath.planes[plane].slow == 1 or actions & REORDER != 0:
+                _hold(datapath, nic.trains, actions)
             else:
                 nic.trains += 1
         at += size
 
 
 @kernel
-def _hold(wires: Wires, train: int, fate: int) -> None:
+def _hold(datapath: DataPath, train: int, actions: int) -> None:
     """Put a packet aside until it is due."""
-    nic = wires.nic[0]
-    packet = wires.trains[train]
-    row = wires.planes[packet.plane]
+    nic = datapath.nic[0]
+    packet = datapath.trains[train]
+    row = datapath.planes[packet.plane]
     release = nic.now + row.delay
     if row.jitter > 0:
         row.random = rng.following(row.random)
         release += row.jitter // JITTER_STEPS * rng.below(row.random, JITTER_STEPS)
-    if fate & LATE != 0:
+    if actions & REORDER != 0:
         release += OVERTAKEN
     if row.rate > 0:
         begin = max(row.free_at, nic.now)
@@ -114,42 +114,42 @@ def _hold(wires: Wires, train: int, fate: int) -> None:
             return
         row.free_at = begin + (packet.length + _OVERHEAD) * 8 * PS_PER_S // row.rate
         release += row.free_at - nic.now
-    if nic.held == len(wires.frames) or packet.length > FRAME:
+    if nic.held == len(datapath.frames) or packet.length > FRAME:
         row.taken += 1
         return
-    slot = wires.free_frames[len(wires.frames) - 1 - nic.held, 0]
-    frame = wires.frames[slot]
+    slot = datapath.free_frames[len(datapath.frames) - 1 - nic.held, 0]
+    frame = datapath.frames[slot]
     frame.plane = packet.plane
-    frame.number = packet.number
+    frame.peer = packet.peer
     frame.port = packet.port
     frame.entropy = packet.entropy
     frame.tos = packet.tos
     frame.cut = packet.cut
     frame.length = packet.length
-    base = wires.staging.ctypes.data
+    base = datapath.staging.ctypes.data
     copy(base + HELD_AT + slot * FRAME, base + packet.at, packet.length)
-    _push(wires, release, slot)
+    _push(datapath, release, slot)
 
 
 @rare_kernel
-def release(wires: Wires) -> None:
+def release(datapath: DataPath) -> None:
     """Line up for the engine what was held back and is due."""
-    nic = wires.nic[0]
-    while nic.held > 0 and wires.heap[0].release <= nic.now and nic.trains < len(wires.trains):
-        slot = wires.heap[0].slot
+    nic = datapath.nic[0]
+    while nic.held > 0 and datapath.heap[0].release <= nic.now and nic.trains < len(datapath.trains):
+        slot = datapath.heap[0].slot
         nic.held -= 1
-        last = wires.heap[nic.held]
-        _sink(wires, last.release, last.order, last.slot)
+        last = datapath.heap[nic.held]
+        _sink(datapath, last.release, last.order, last.slot)
         # Free at once: nothing is held back again before the engine has seen it.
-        wires.free_frames[len(wires.frames) - 1 - nic.held, 0] = slot
-        frame = wires.frames[slot]
-        row = wires.trains[nic.trains]
+        datapath.free_frames[len(datapath.frames) - 1 - nic.held, 0] = slot
+        frame = datapath.frames[slot]
+        row = datapath.trains[nic.trains]
         nic.trains += 1
         row.at = HELD_AT + slot * FRAME
         row.length = frame.length
         row.segment = frame.length
         row.plane = frame.plane
-        row.number = frame.number
+        row.peer = frame.peer
         row.port = frame.port
         row.entropy = frame.entropy
         row.tos = frame.tos
@@ -157,51 +157,51 @@ def release(wires: Wires) -> None:
 
 
 @kernel
-def next_release(wires: Wires) -> int:
+def next_release(datapath: DataPath) -> int:
     """Return when the next held packet is due (ps), or NEVER."""
-    return wires.heap[0].release if wires.nic[0].held > 0 else NEVER
+    return datapath.heap[0].release if datapath.nic[0].held > 0 else NEVER
 
 
 @kernel
-def _push(wires: Wires, release: int, slot: int) -> None:
-    nic = wires.nic[0]
+def _push(datapath: DataPath, release: int, slot: int) -> None:
+    nic = datapath.nic[0]
     at = nic.held
     nic.held += 1
     nic.held_order += 1
-    while at > 0 and wires.heap[(at - 1) // 2].release > release:
-        above = wires.heap[(at - 1) // 2]
-        _put(wires, at, above.release, above.order, above.slot)
+    while at > 0 and datapath.heap[(at - 1) // 2].release > release:
+        above = datapath.heap[(at - 1) // 2]
+        _put(datapath, at, above.release, above.order, above.slot)
         at = (at - 1) // 2
-    _put(wires, at, release, nic.held_order, slot)
+    _put(datapath, at, release, nic.held_order, slot)
 
 
 @kernel
-def _sink(wires: Wires, release: int, order: int, slot: int) -> None:
-    held = wires.nic[0].held
+def _sink(datapath: DataPath, release: int, order: int, slot: int) -> None:
+    held = datapath.nic[0].held
     at = 0
     while True:
         child = 2 * at + 1
         if child >= held:
             break
-        if child + 1 < held and _precedes(wires, child + 1, child):
+        if child + 1 < held and _precedes(datapath, child + 1, child):
             child += 1
-        below = wires.heap[child]
+        below = datapath.heap[child]
         if below.release > release or (below.release == release and below.order > order):
             break
-        _put(wires, at, below.release, below.order, below.slot)
+        _put(datapath, at, below.release, below.order, below.slot)
         at = child
-    _put(wires, at, release, order, slot)
+    _put(datapath, at, release, order, slot)
 
 
 @kernel
-def _precedes(wires: Wires, a: int, b: int) -> bool:
-    first, second = wires.heap[a], wires.heap[b]
+def _precedes(datapath: DataPath, a: int, b: int) -> bool:
+    first, second = datapath.heap[a], datapath.heap[b]
     return first.release < second.release or (first.release == second.release and first.order < second.order)
 
 
 @kernel
-def _put(wires: Wires, at: int, release: int, order: int, slot: int) -> None:
-    row = wires.heap[at]
+def _put(datapath: DataPath, at: int, release: int, order: int, slot: int) -> None:
+    row = datapath.heap[at]
     row.release = release
     row.order = order
     row.slot = slot

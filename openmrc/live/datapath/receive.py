@@ -26,7 +26,7 @@ from openmrc.live.datapath.libc import (
     copy,
     receive_messages,
 )
-from openmrc.live.datapath.tables import ARRIVALS, CONTROL_WORDS, DATAGRAM, IN, NAME_BYTES, Wires
+from openmrc.live.datapath.tables import ARRIVALS, CONTROL_WORDS, DATAGRAM, IN, NAME_BYTES, DataPath
 from openmrc.wire import codec, icrc
 from openmrc.wire.codes import CONGESTED, Trim, WireStatus
 from openmrc.wire.entropy import entropy
@@ -46,30 +46,30 @@ AHEAD = 12  # lines of the next packet that are asked for early
 
 
 @kernel
-def take(wires: Wires, plane: int) -> int:
+def take(datapath: DataPath, plane: int) -> int:
     """Line up what one plane's socket has; return how many datagrams there were, ARRIVALS if there may be more."""
-    nic = wires.nic[0]
+    nic = datapath.nic[0]
     for index in range(ARRIVALS):
-        arrival = wires.arrivals[index]
+        arrival = datapath.arrivals[index]
         arrival.name_length = NAME_BYTES
         arrival.control_length = CONTROL_WORDS * 8
         arrival.flags = 0
         arrival.length = 0
-    count = receive_messages(wires.planes[plane].descriptor, nic.arrivals_at, ARRIVALS, MSG_DONTWAIT, 0)
+    count = receive_messages(datapath.planes[plane].descriptor, nic.arrivals_at, ARRIVALS, MSG_DONTWAIT, 0)
     for index in range(count):
-        _on_datagram(wires, plane, index)
+        _on_datagram(datapath, plane, index)
     return max(count, 0)
 
 
 @kernel
-def _on_datagram(wires: Wires, plane: int, index: int) -> None:
-    row = wires.planes[plane]
-    arrival = wires.arrivals[index]
+def _on_datagram(datapath: DataPath, plane: int, index: int) -> None:
+    row = datapath.planes[plane]
+    arrival = datapath.arrivals[index]
     length = arrival.length
     segment = length
     tos = 0
     label = 0
-    words = wires.arrival_controls[index]
+    words = datapath.arrival_controls[index]
     at = 0
     end = min(arrival.control_length // 8, CONTROL_WORDS)
     while at + 2 < end + 1 and words[at] >= _CONTROL_HEADER:
@@ -83,126 +83,126 @@ def _on_datagram(wires: Wires, plane: int, index: int) -> None:
         elif kind == _DROPS:
             row.kernel_drops = words[at + 2] & 0xFFFFFFFF
         at += (words[at] + 7) // 8
-    name = wires.arrival_names[index]
+    name = datapath.arrival_names[index]
     port = (name[0] >> 24 & 0xFF) | (name[0] >> 8 & 0xFF00)
-    number = _who(wires, plane, name[0], name[1], name[2], port)
-    if number == NONE or segment <= 0 or length <= 0:
-        wires.nic[0].unknown_source += 1
+    peer = _who(datapath, plane, name[0], name[1], name[2], port)
+    if peer == NONE or segment <= 0 or length <= 0:
+        datapath.nic[0].unknown_source += 1
         row.refused += 1
         return
-    nic = wires.nic[0]
-    train = wires.trains[nic.trains]
+    nic = datapath.nic[0]
+    train = datapath.trains[nic.trains]
     train.at = index * DATAGRAM
     train.length = length
     train.segment = segment
     train.plane = plane
-    train.number = number
+    train.peer = peer
     train.port = port
     train.entropy = entropy(nic.placement, port, label)
     train.tos = tos
     train.cut = 0
     nic.trains += 1
     if row.impaired == 1:
-        impair.befall(wires, nic.trains - 1)
+        impair.apply(datapath, nic.trains - 1)
 
 
 @kernel
-def deliver(engine: Engine, wires: Wires) -> None:
+def deliver(engine: Engine, datapath: DataPath) -> None:
     """Hand everything that is lined up to the engine, packet by packet."""
-    nic = wires.nic[0]
+    nic = datapath.nic[0]
     for index in range(nic.trains):
-        train = wires.trains[index]
+        train = datapath.trains[index]
         at, end = train.at, train.at + train.length
         while at < end:
             length = min(train.segment, end - at)
-            _prefetch(wires, index, at + length)
-            _deliver(engine, wires, index, at, length)
+            _prefetch(datapath, index, at + length)
+            _deliver(engine, datapath, index, at, length)
             at += length
     nic.trains = 0
 
 
 @kernel
-def _prefetch(wires: Wires, index: int, at: int) -> None:
+def _prefetch(datapath: DataPath, index: int, at: int) -> None:
     """Have the beginning of the next packet on its way while this one is dealt with; the machine fetches what follows.
 
     Two cores that share work through the kernel leave it in the farthest cache: without this the
     first look at each packet was a third of what checking it costs.
     """
-    train = wires.trains[index]
-    if at >= train.at + train.length and index + 1 < wires.nic[0].trains:
-        at = wires.trains[index + 1].at
-    place = wires.staging.ctypes.data + at
+    train = datapath.trains[index]
+    if at >= train.at + train.length and index + 1 < datapath.nic[0].trains:
+        at = datapath.trains[index + 1].at
+    place = datapath.staging.ctypes.data + at
     for line in range(AHEAD):
         prefetch(place + line * LINE)
 
 
 @kernel
-def _deliver(engine: Engine, wires: Wires, index: int, at: int, length: int) -> None:
+def _deliver(engine: Engine, datapath: DataPath, index: int, at: int, length: int) -> None:
     """Hand one packet to the engine, if it is one, and its payload to where the engine says."""
-    nic = wires.nic[0]
-    train = wires.trains[index]
-    row = wires.planes[train.plane]
+    nic = datapath.nic[0]
+    train = datapath.trains[index]
+    row = datapath.planes[train.plane]
     packet = engine.packets[IN]
     packet.entropy = train.entropy
     packet.port = train.plane
-    packet.source = train.number
+    packet.source = train.peer
     packet.marked = 1 if train.tos & 3 == CONGESTED else 0
-    packet.trimmed = wires.trims[train.tos >> 2, 0]
+    packet.trimmed = datapath.trims[train.tos >> 2, 0]
     if train.cut == 1:
         packet.trimmed = Trim.TRIMMED
         length = min(length, impair.TRIMMED_LENGTH)
     row.arrived += 1
     if nic.capturing == 1:
-        capture.arrived(wires, index, at, length)
-    if codec.decode(wires.staging, at, length, wires.matrix, IN) != WireStatus.OK:
+        capture.arrived(datapath, index, at, length)
+    if codec.decode(datapath.staging, at, length, datapath.matrix, IN) != WireStatus.OK:
         row.refused += 1
-    elif packet.trimmed == Trim.WHOLE and not _is_intact(wires, index, at, length):
+    elif packet.trimmed == Trim.WHOLE and not _is_intact(datapath, index, at, length):
         row.refused += 1
         row.bad_icrc += 1
     else:
         receive(engine, nic.now, nic.endpoint, IN)
         if packet.payload != NOWHERE and packet.payload_length > 0:
-            begin = at + codec.header_length(wires.matrix, IN)
-            copy(packet.payload, wires.staging.ctypes.data + begin, packet.payload_length)
+            begin = at + codec.header_length(datapath.matrix, IN)
+            copy(packet.payload, datapath.staging.ctypes.data + begin, packet.payload_length)
             nic.longest_gap = max(nic.longest_gap, nic.now - nic.placed_at)
             nic.placed_at = nic.now
 
 
 @kernel
-def _is_intact(wires: Wires, index: int, at: int, length: int) -> bool:
-    train = wires.trains[index]
-    flow = 2 * (train.number * wires.nic[0].planes + train.plane) + 1
-    bth = wires.staging.ctypes.data + at
-    crc = icrc.prefix(wires.flows[flow], wires.prefixes[flow], train.port, length, bth)
-    return icrc.is_intact(crc, wires.staging, at, length)
+def _is_intact(datapath: DataPath, index: int, at: int, length: int) -> bool:
+    train = datapath.trains[index]
+    flow = 2 * (train.peer * datapath.nic[0].planes + train.plane) + 1
+    bth = datapath.staging.ctypes.data + at
+    crc = icrc.prefix(datapath.flows[flow], datapath.prefixes[flow], train.port, length, bth)
+    return icrc.is_intact(crc, datapath.staging, at, length)
 
 
 @kernel
-def _who(wires: Wires, plane: int, first: int, second: int, third: int, port: int) -> int:
-    """Return the number of the NIC behind a source address, or NONE; the exact port is asked before any port."""
+def _who(datapath: DataPath, plane: int, first: int, second: int, third: int, port: int) -> int:
+    """Return the peer of the NIC behind a source address, or NONE; the exact port is asked before any port."""
     if first & 0xFFFF == _INET:
         high, low = 0, first >> 32 & 0xFFFFFFFF
     else:
         high, low = second, third
-    number = find_source(wires, plane, high, low, port)
-    return number if number != NONE else find_source(wires, plane, high, low, 0)
+    peer = find_source(datapath, plane, high, low, port)
+    return peer if peer != NONE else find_source(datapath, plane, high, low, 0)
 
 
 @kernel
-def find_source(wires: Wires, plane: int, high: int, low: int, port: int) -> int:
-    """Return the number noted for this address and port on this plane, or NONE."""
-    slot = source_slot(wires, plane, high, low, port)
-    return wires.sources[slot].number if wires.sources[slot].used == 1 else NONE
+def find_source(datapath: DataPath, plane: int, high: int, low: int, port: int) -> int:
+    """Return the peer noted for this address and port on this plane, or NONE."""
+    slot = source_slot(datapath, plane, high, low, port)
+    return datapath.sources[slot].peer if datapath.sources[slot].used == 1 else NONE
 
 
 @kernel
-def source_slot(wires: Wires, plane: int, high: int, low: int, port: int) -> int:
+def source_slot(datapath: DataPath, plane: int, high: int, low: int, port: int) -> int:
     """Return the slot where this source is, or would go."""
-    mask = len(wires.sources) - 1
+    mask = len(datapath.sources) - 1
     mixed = (low ^ low >> 31 ^ high ^ high >> 31 ^ port << 5 ^ plane) & _LOW31
     slot = (mixed * _HASH >> 7) & mask
     while True:
-        row = wires.sources[slot]
+        row = datapath.sources[slot]
         if row.used == 0 or (row.low == low and row.high == high and row.port == port and row.plane == plane):
             return slot
         slot = (slot + 1) & mask

@@ -7,33 +7,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.core.jit import entry, kernel, pinning
+from openmrc.core.jit import entry, kernel, table_handle
 from openmrc.engine.build import Layout, build
 from openmrc.engine.params import Settings
 from openmrc.engine.tables import Engine
-from openmrc.live.datapath.tables import Wires, address_of, wires
+from openmrc.live.datapath.tables import DataPath, address_of, build_datapath
 
-PIN_BYTES = 1 << 13  # of each of the two; a table takes 56
+HANDLE_BYTES = 1 << 13  # of each of the two; a table takes 56
 _SAMPLE = build(Layout(ports=1, controls=1, events=1, sends=1, receives=1), Settings())
 
-_pin_engine, engine_at = pinning(_SAMPLE)
-_pin_wires, _wires_at = pinning(wires(_SAMPLE, 1, 1, 1, 1, 0, 0))
+_store_engine, engine_at = table_handle(_SAMPLE)
+_store_datapath, _datapath_at = table_handle(build_datapath(_SAMPLE, 1, 1, 1, 1, 0, 0))
 
 
 @kernel
-def wires_at(address: int) -> Any:
+def datapath_at(address: int) -> Any:
     """Return the tables of the sockets that are pinned with the engine at `address`."""
-    return _wires_at(address + PIN_BYTES)
+    return _datapath_at(address + HANDLE_BYTES)
 
 
-def pinned(engine: Engine, tables: Wires) -> NDArray[np.uint8]:
+def store(engine: Engine, tables: DataPath) -> NDArray[np.uint8]:
     """Return memory in which both are pinned; its address is what entries take. Keep it, and them, alive."""
-    memory = np.zeros(2 * PIN_BYTES, np.uint8)
-    _pin(engine, tables, address_of(memory))
+    memory = np.zeros(2 * HANDLE_BYTES, np.uint8)
+    _store(engine, tables, address_of(memory))
     return memory
 
 
 @entry
-def _pin(engine: Engine, tables: Wires, address: int) -> None:
-    _pin_engine(engine, address)
-    _pin_wires(tables, address + PIN_BYTES)
+def _store(engine: Engine, tables: DataPath, address: int) -> None:
+    _store_engine(engine, address)
+    _store_datapath(tables, address + HANDLE_BYTES)

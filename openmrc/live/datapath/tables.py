@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.core.rows import Int, Int32, Table, table
-from openmrc.engine.tables import Engine
+from openmrc.engine.tables import Engine, WriteRequest
 from openmrc.live.datapath.libc import MUTEX_WORDS, IoVector, MessageHeader, SendControl
 from openmrc.wire.codec import Bytes, as_matrix
 from openmrc.wire.icrc import FLOW_LENGTH, PREFIX_WORDS
@@ -51,8 +51,8 @@ class Nic:
     handled: Int  # packets sent and pieces that arrived in the last turn
     waiting: Int  # 1: a user's thread waits at the sockets
     leased_until: Int  # ps, the endpoint's thread leaves the sockets alone until then
-    bell: Int  # descriptor that wakes the thread
-    python_bell: Int  # descriptor that wakes the thread that runs Python
+    wake_fd: Int  # descriptor that wakes the thread
+    python_wake_fd: Int  # descriptor that wakes the thread that runs Python
     called: Int  # 1: it has rung and was not answered yet
     announced: Int  # completions that users may see, as the engine's tail counts
     posted: Int  # requests laid on the desk so far
@@ -88,7 +88,7 @@ class Nic:
     # Counters
     placed_at: Int  # ps, when data last landed in memory
     longest_gap: Int  # ps between two times, since it was last asked for
-    turns: Int
+    iterations: Int
     sleeps: Int
     unknown_source: Int
     capture_head: Int
@@ -134,8 +134,8 @@ class Sender:
     port: Int  # UDP source port
 
 
-class Remote:
-    """One plane of a remote NIC; row = number of the NIC x planes + plane."""
+class Peer:
+    """One plane of a remote NIC; row = peer of the NIC x planes + plane."""
 
     name_length: Int  # bytes of its sockaddr; 0: not known
 
@@ -148,7 +148,7 @@ class Source:
     low: Int
     plane: Int
     port: Int  # 0: any
-    number: Int
+    peer: Int
 
 
 class Train:
@@ -158,7 +158,7 @@ class Train:
     length: Int  # bytes, all together
     segment: Int  # bytes of each
     plane: Int
-    number: Int  # of the NIC that sent them
+    peer: Int  # of the NIC that sent them
     port: Int  # UDP source port
     entropy: Int
     tos: Int
@@ -177,7 +177,7 @@ class Frame:
     """What was known of a held packet beside its bytes."""
 
     plane: Int
-    number: Int
+    peer: Int
     port: Int
     entropy: Int
     tos: Int
@@ -185,23 +185,14 @@ class Frame:
     length: Int
 
 
-class Command:
-    """A write or a receive to post."""
+class Command(WriteRequest):
+    """A write or a receive to post; of a receive only `wr_id` counts."""
 
     is_receive: Int
     qp: Int
-    wr_id: Int
-    local: Int
-    length: Int
-    va: Int
-    r_key: Int
-    immediate: Int
-    has_immediate: Int
-    solicited: Int
-    signaled: Int
 
 
-class Bell:
+class Notifier:
     """A completion queue as the data path knows it."""
 
     descriptor: Int
@@ -221,20 +212,20 @@ class Captured:
     at: Int  # ps
     plane: Int
     outgoing: Int
-    number: Int
+    peer: Int
     port: Int
     tos: Int
     length: Int
 
 
-class Wires(NamedTuple):
+class DataPath(NamedTuple):
     """All of it."""
 
     nic: Table[Nic]
     planes: Table[Plane]
     senders: Table[Sender]
     sender_of: NDArray[np.int16]  # plane, low half of the entropy value -> sender
-    remotes: Table[Remote]
+    peers: Table[Peer]
     names: Matrix  # sockaddr of each remote, for each of the plane's sending sockets
     flows: NDArray[np.uint8]  # of each remote: outgoing, incoming
     prefixes: Matrix  # of each flow: what `icrc.prefix` remembers
@@ -257,8 +248,8 @@ class Wires(NamedTuple):
     frames: Table[Frame]
     free_frames: Matrix
     commands: Table[Command]
-    bells: Table[Bell]
-    bell_of: Matrix  # qp x 2 + kind -> bell, or NONE
+    notifiers: Table[Notifier]
+    notifier_of: Matrix  # qp x 2 + kind -> bell, or NONE
     poll: Table[PollSlot]
     captured: Table[Captured]
     captured_bytes: Bytes
@@ -267,19 +258,21 @@ class Wires(NamedTuple):
     clock: Matrix
 
 
-def wires(engine: Engine, planes: int, senders: int, numbers: int, bells: int, held: int, captured: int) -> Wires:
+def build_datapath(
+    engine: Engine, planes: int, senders: int, max_peers: int, notifiers: int, held: int, captured: int
+) -> DataPath:
     """Allocate for so many planes, sending sockets, remote NICs, completion queues, and packets held or captured."""
-    remotes = numbers * planes
-    return Wires(
+    peers = max_peers * planes
+    return DataPath(
         nic=table(Nic, 1),
         planes=table(Plane, planes),
         senders=table(Sender, senders),
         sender_of=np.zeros((planes, PORT_VALUES), np.int16),
-        remotes=table(Remote, remotes),
-        names=np.zeros((remotes * (senders // planes), NAME_WORDS), np.int64),
-        flows=np.zeros((2 * remotes, FLOW_LENGTH), np.uint8),
-        prefixes=np.zeros((2 * remotes, PREFIX_WORDS), np.int64),
-        sources=table(Source, _power_of_two(8 * remotes * (senders // planes + 1))),
+        peers=table(Peer, peers),
+        names=np.zeros((peers * (senders // planes), NAME_WORDS), np.int64),
+        flows=np.zeros((2 * peers, FLOW_LENGTH), np.uint8),
+        prefixes=np.zeros((2 * peers, PREFIX_WORDS), np.int64),
+        sources=table(Source, _power_of_two(8 * peers * (senders // planes + 1))),
         traffic=np.zeros((4, 1), np.int64),
         trims=np.zeros((64, 1), np.int64),
         matrix=as_matrix(engine.packets),
@@ -297,8 +290,8 @@ def wires(engine: Engine, planes: int, senders: int, numbers: int, bells: int, h
         frames=table(Frame, held),
         free_frames=np.arange(held, dtype=np.int64).reshape(-1, 1),
         commands=table(Command, COMMANDS),
-        bells=table(Bell, bells),
-        bell_of=np.full((len(engine.qps) * 2, 1), -1, np.int64),
+        notifiers=table(Notifier, notifiers),
+        notifier_of=np.full((len(engine.qps) * 2, 1), -1, np.int64),
         poll=table(PollSlot, 2 * planes + 2),  # the thread's planes and its bell, a waiter's planes, a stalled socket
         captured=table(Captured, max(captured, 1)),
         captured_bytes=np.zeros(max(captured, 1) * FRAME, np.uint8),

@@ -25,14 +25,14 @@ class PlaneAddress:
         host, port = _split(text.strip())
         host, _, zone = host.partition("%")
         try:
-            number = int(port) if port else UDP_PORT
+            peer = int(port) if port else UDP_PORT
             scope = socket.if_nametoindex(zone) if zone else 0
             address = ip_address(host)
         except (ValueError, OSError) as error:
             raise ConfigError(f"{field}: {text!r} is not an IP address, with a port or without: {error}") from error
-        if not 1 <= number <= 65535:
-            raise ConfigError(f"{field}: {text!r} has port {number}, allowed are 1 to 65535")
-        return PlaneAddress(address, number, scope)
+        if not 1 <= peer <= 65535:
+            raise ConfigError(f"{field}: {text!r} has port {peer}, allowed are 1 to 65535")
+        return PlaneAddress(address, peer, scope)
 
     @property
     def family(self) -> socket.AddressFamily:
@@ -41,8 +41,8 @@ class PlaneAddress:
 
     def socket_name(self, port: int | None = None) -> tuple[str, int] | tuple[str, int, int, int]:
         """Return what Python's sockets take; with another port if one is given."""
-        number = self.port if port is None else port
-        return (str(self.ip), number) if self.ip.version == 4 else (str(self.ip), number, 0, self.scope)
+        peer = self.port if port is None else port
+        return (str(self.ip), peer) if self.ip.version == 4 else (str(self.ip), peer, 0, self.scope)
 
     def packed(self, flow_label: int = 0) -> bytes:
         """Return a `struct sockaddr`."""
@@ -51,7 +51,7 @@ class PlaneAddress:
             return head + self.ip.packed + bytes(8)
         return head + struct.pack("!I", flow_label) + self.ip.packed + struct.pack("=I", self.scope)
 
-    def words(self) -> tuple[int, int]:
+    def halves(self) -> tuple[int, int]:
         """Return the address as the data path reads it from a sockaddr: two signed words."""
         if self.ip.version == 4:
             return 0, int.from_bytes(self.ip.packed, "little")

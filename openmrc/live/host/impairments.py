@@ -5,7 +5,7 @@ from __future__ import annotations
 from openmrc.core import rng
 from openmrc.faults import Impairment, Schedule, Step
 from openmrc.live.datapath.impair import SHARE_ONE
-from openmrc.live.host.runtime import Motor
+from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.units import NEVER
 
 _BITS = 8 * 4200  # of a full packet on the wire; one wrong bit loses it
@@ -14,15 +14,15 @@ _BITS = 8 * 4200  # of a full packet on the wire; one wrong bit loses it
 class Impairments:
     """What each plane suffers now, and the steps that are still to come."""
 
-    def __init__(self, motor: Motor, seed: int) -> None:
-        self._motor = motor
+    def __init__(self, runtime: EndpointRuntime, seed: int) -> None:
+        self._runtime = runtime
         self._waiting: list[tuple[int, Step]] = []
-        self._now = [Impairment() for _ in motor.ports.addresses]
+        self._now = [Impairment() for _ in runtime.sockets.addresses]
         for plane in range(len(self._now)):
-            motor.wires.planes[plane].random = rng.seeded(seed, plane)
+            runtime.datapath.planes[plane].random = rng.seeded(seed, plane)
 
     def begin(self, schedule: Schedule, now: int) -> None:
-        """Add the steps of a schedule whose time 0 is `now` (ps). Call inside the motor."""
+        """Add the steps of a schedule whose time 0 is `now` (ps). Call inside the runtime."""
         for step in schedule.steps:
             step.planes(len(self._now))  # refuses unknown places before anything is done
         self._waiting += [(now + step.at, step) for step in schedule.steps]
@@ -30,16 +30,16 @@ class Impairments:
         self.advance(now)
 
     def advance(self, now: int) -> None:
-        """Do the steps that are due and note when the next one is. Call inside the motor."""
+        """Do the steps that are due and note when the next one is. Call inside the runtime."""
         while self._waiting and self._waiting[0][0] <= now:
             _, step = self._waiting.pop(0)
             for plane in step.planes(len(self._now)):
                 self._now[plane] = step.applied_to(self._now[plane])
                 self._apply(plane)
-        self._motor.nic.step_at = self._waiting[0][0] if self._waiting else NEVER
+        self._runtime.nic.step_at = self._waiting[0][0] if self._waiting else NEVER
 
     def _apply(self, plane: int) -> None:
-        impairment, row = self._now[plane], self._motor.wires.planes[plane]
+        impairment, row = self._now[plane], self._runtime.datapath.planes[plane]
         row.down = impairment.down
         row.delay = impairment.delay
         row.jitter = impairment.jitter

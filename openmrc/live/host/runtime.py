@@ -23,30 +23,30 @@ from openmrc.live.datapath.tables import (
     NAME_BYTES,
     PORT_VALUES,
     address_of,
-    wires,
+    build_datapath,
 )
 from openmrc.live.host import scheduling
-from openmrc.live.host.sockets import Ports, type_of_service_kind
+from openmrc.live.host.sockets import Sockets, type_of_service_kind
 from openmrc.live.host.tuning import TRAIN_BYTES
 from openmrc.units import NEVER, PS_PER_NS
 from openmrc.wire.codes import DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, Trim
 
-MAX_BELLS = 256
+MAX_NOTIFIERS = 256
 HELD = 4096  # packets that impairments can hold back
 REST_SECONDS = 0.002  # between two looks at what only Python can do: events in a burst cost one awakening, not one each
 CAPTURED = 2048  # packets between two writes of a capture file
 CLOSE_SECONDS = 5.0
-_TURN, _STAY, _WAIT, _POST = (int(mode) for mode in event_loop.Mode)  # plain numbers: an enum costs 30 us a call
+_ITERATE, _STAY, _WAIT, _POST = (int(mode) for mode in event_loop.Mode)  # plain numbers: an enum costs 30 us a call
 
 
-class Motor:
-    """Compiled state and the thread in it. `inside` is how Python touches either."""
+class EndpointRuntime:
+    """Compiled state and the thread in it. `locked` is how Python touches either."""
 
-    def __init__(self, ports: Ports, attr: ContextAttr, settings: Settings, capturing: bool) -> None:
+    def __init__(self, sockets: Sockets, attr: ContextAttr, settings: Settings, capturing: bool) -> None:
         """Allocate everything; `start` sets it going."""
         check()
-        planes = len(ports.addresses)
-        self.ports = ports
+        planes = len(sockets.addresses)
+        self.sockets = sockets
         layout = Layout(
             ports=planes,
             peers=attr.max_peers,
@@ -59,31 +59,31 @@ class Motor:
             window=attr.max_mpr * 128,
             tracked=attr.max_mpr * 128,
             wimms=attr.max_wimm,
-            evs_per_lane=attr.evs_per_plane,
+            evs_per_rotation=attr.evs_per_plane,
         )
         self.engine = build(layout, settings, packets=2, seed=attr.seed or time.time_ns() & 0x7FFFFFFF)
-        self.wires = wires(
+        self.datapath = build_datapath(
             self.engine,
             planes,
             planes * attr.evs_per_plane,
             attr.max_peers,
-            MAX_BELLS,
+            MAX_NOTIFIERS,
             HELD,
             CAPTURED if capturing else 0,
         )
-        self.nic = self.wires.nic[0]
-        self._pin = table_handles.pinned(self.engine, self.wires)
-        self.at = address_of(self._pin)
-        self.bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._python_bell = os.eventfd(0, os.EFD_CLOEXEC)
-        self._thread = threading.Thread(target=self._live, name="openmrc endpoint", daemon=True)
-        self._helper = threading.Thread(target=self._help, name="openmrc events", daemon=True)
+        self.nic = self.datapath.nic[0]
+        self._handle_memory = table_handles.store(self.engine, self.datapath)
+        self.at = address_of(self._handle_memory)
+        self.wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._python_wake_fd = os.eventfd(0, os.EFD_CLOEXEC)
+        self._thread = threading.Thread(target=self._run_loop, name="openmrc endpoint", daemon=True)
+        self._helper = threading.Thread(target=self._run_python, name="openmrc events", daemon=True)
         self._python: Callable[[], None] = lambda: None
         self.error: BaseException | None = None
         self.is_stopped = False
-        self._lay_nic(attr, capturing)
-        self._lay_sockets()
-        self._lay_arenas()
+        self._init_nic(attr, capturing)
+        self._init_sockets()
+        self._init_arenas()
 
     def start(self, python: Callable[[], None]) -> None:
         """Begin; `python` is called in a thread of its own whenever there is something only Python can do."""
@@ -98,79 +98,79 @@ class Motor:
         self.is_stopped = True
         self.nic.stop = 1
         threads = [thread for thread in (self._thread, self._helper) if thread.ident is not None]
-        for bell in (self.bell, self._python_bell):
-            os.eventfd_write(bell, 1)
+        for descriptor in (self.wake_fd, self._python_wake_fd):
+            os.eventfd_write(descriptor, 1)
         for thread in threads:
             if thread is not threading.current_thread():
                 thread.join(CLOSE_SECONDS)
-        self.ports.close()
+        self.sockets.close()
         if not any(thread.is_alive() for thread in threads):
-            os.close(self.bell)
-            os.close(self._python_bell)
+            os.close(self.wake_fd)
+            os.close(self._python_wake_fd)
 
-    def turn(self) -> None:
+    def iterate(self) -> None:
         """Take one turn in this thread: take what was posted, send what may leave."""
-        event_loop.drive(self.at, _TURN, 0)
+        event_loop.run(self.at, _ITERATE, 0)
 
     def post(self, count: int) -> None:
         """Hand in so many requests that lie on the desk."""
-        event_loop.drive(self.at, _POST, count)
+        event_loop.run(self.at, _POST, count)
 
     def wait(self, seconds: float) -> bool:
         """Wait at the sockets in this thread for a completion, at most so long; False: there is none."""
         if self.nic.sleeps_until == 0 or self.nic.handled > event_loop.QUIET:
             return False  # a look before the call: it costs several microseconds
         until = (time.monotonic_ns() + int(seconds * 1e9)) * PS_PER_NS
-        return event_loop.drive(self.at, _WAIT, until) == event_loop.COMPLETED
+        return event_loop.run(self.at, _WAIT, until) == event_loop.COMPLETED
 
     @contextlib.contextmanager
-    def inside(self) -> Iterator[int]:
+    def locked(self) -> Iterator[int]:
         """Keep everyone else out and yield the time (ps); afterwards what became due is sent."""
-        event_loop.enter(self.wires)
+        event_loop.acquire(self.datapath)
         try:
             self.nic.now = time.monotonic_ns() * PS_PER_NS
             yield self.nic.now
         finally:
-            event_loop.leave(self.wires)
+            event_loop.release(self.datapath)
         if not self.is_stopped:
-            self.turn()
+            self.iterate()
 
-    def _live(self) -> None:
+    def _run_loop(self) -> None:
         scheduling.ask_for_short_slices()
         try:
-            event_loop.drive(self.at, _STAY, 0)
+            event_loop.run(self.at, _STAY, 0)
         except BaseException as error:  # whatever it was, whoever waits must learn of it
             self.error = error
             self.nic.stop = 1
         finally:
-            os.eventfd_write(self._python_bell, 1)
+            os.eventfd_write(self._python_wake_fd, 1)
 
-    def _help(self) -> None:
-        """Run what only Python can, whenever the bell rings; the endpoint's thread never waits for it."""
+    def _run_python(self) -> None:
+        """Run what only Python can, whenever the notifier rings; the endpoint's thread never waits for it."""
         try:
             while self.nic.stop == 0:
-                os.eventfd_read(self._python_bell)
+                os.eventfd_read(self._python_wake_fd)
                 self._python()
                 if self.nic.capturing == 0:
                     time.sleep(REST_SECONDS)
         except BaseException as error:
             self.error = error
             self.nic.stop = 1
-            os.eventfd_write(self.bell, 1)
+            os.eventfd_write(self.wake_fd, 1)
         finally:
             self._python()
 
-    def _lay_nic(self, attr: ContextAttr, capturing: bool) -> None:
-        nic, tables = self.nic, self.wires
-        nic.planes = len(self.ports.addresses)
+    def _init_nic(self, attr: ContextAttr, capturing: bool) -> None:
+        nic, tables = self.nic, self.datapath
+        nic.planes = len(self.sockets.addresses)
         nic.evs = attr.evs_per_plane
-        nic.placement = self.ports.placement
-        nic.segmentation = self.ports.segmentation
+        nic.placement = self.sockets.placement
+        nic.segmentation = self.sockets.segmentation
         nic.train_bytes = TRAIN_BYTES
         nic.busy_poll = attr.busy_poll
         nic.capturing = capturing
-        nic.bell = self.bell
-        nic.python_bell = self._python_bell
+        nic.wake_fd = self.wake_fd
+        nic.python_wake_fd = self._python_wake_fd
         nic.step_at = NEVER
         nic.messages_at = address_of(tables.messages)
         nic.vectors_at = address_of(tables.vectors)
@@ -184,8 +184,8 @@ class Motor:
         tables.trims[DSCP_TRIMMED, 0] = Trim.TRIMMED
         tables.trims[DSCP_TRIMMED_LASTHOP, 0] = Trim.TRIMMED_LASTHOP
 
-    def _lay_sockets(self) -> None:
-        tables, ports = self.wires, self.ports
+    def _init_sockets(self) -> None:
+        tables, ports = self.datapath, self.sockets
         for plane, receiver in enumerate(ports.receivers):
             tables.planes[plane].descriptor = receiver.fileno()
             tables.planes[plane].random = plane + 1
@@ -202,12 +202,12 @@ class Motor:
                 tables.senders[index].plane = plane
                 tables.senders[index].port = ports.source_ports[plane][k]
                 tables.sender_of[plane, values[k] & 0xFFFF] = index
-        tables.poll[self.nic.planes].descriptor = self.bell
+        tables.poll[self.nic.planes].descriptor = self.wake_fd
         tables.poll[self.nic.planes].events = POLLIN
 
-    def _lay_arenas(self) -> None:
-        tables = self.wires
-        level, kind = type_of_service_kind(self.ports.addresses[0])
+    def _init_arenas(self) -> None:
+        tables = self.datapath
+        level, kind = type_of_service_kind(self.sockets.addresses[0])
         for index in range(MESSAGES):
             control = tables.controls[index]
             control.tos_length = 16 + 4

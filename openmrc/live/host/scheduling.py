@@ -21,9 +21,9 @@ def ask_for_short_slices() -> bool:
 
     A thread that was given a real-time policy keeps that: it runs at once anyway.
     """
-    number = _SYSCALL.get(platform.machine())
-    if number is None or os.sched_getscheduler(0) != os.SCHED_OTHER:
+    peer = _SYSCALL.get(platform.machine())
+    if peer is None or os.sched_getscheduler(0) != os.SCHED_OTHER:
         return False
     nice = os.getpriority(os.PRIO_PROCESS, 0)
     attributes = struct.pack("=IIQiIQQQ", _SIZE, os.SCHED_OTHER, 0, nice, 0, SLICE_NS, 0, 0)
-    return int(ctypes.CDLL(None).syscall(number, 0, attributes, 0)) == 0
+    return int(ctypes.CDLL(None).syscall(peer, 0, attributes, 0)) == 0

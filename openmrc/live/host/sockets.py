@@ -43,7 +43,7 @@ MTUS = (4096, 2048, 1024, 512, 256)
 CarrierOf = Callable[[str, int, int], str]  # (remote plane address, plane, EV) -> address that leads there
 
 
-class Ports:
+class Sockets:
     """The sockets of all planes."""
 
     def __init__(self, planes: Sequence[str], attr: ContextAttr) -> None:
@@ -118,10 +118,10 @@ class Ports:
         for step in range(_PORTS_TRIED):
             if len(self.senders[plane]) == self.attr.evs_per_plane:
                 return
-            number = tried[(first + step) % _PORTS_TRIED]
+            peer = tried[(first + step) % _PORTS_TRIED]
             sender = self._socket(address)
             try:
-                sender.bind(address.socket_name(number))
+                sender.bind(address.socket_name(peer))
             except OSError as error:
                 sender.close()
                 if error.errno != errno.EADDRINUSE:
@@ -130,7 +130,7 @@ class Ports:
             sender.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)  # nobody writes there
             _ask_send_buffer(sender, self.attr.receive_buffer)
             self.senders[plane].append(sender)
-            self.source_ports[plane].append(number)
+            self.source_ports[plane].append(peer)
         raise ConfigError(f"planes: plane {plane} ({address}) has no {self.attr.evs_per_plane} free source ports")
 
     def _socket(self, address: PlaneAddress) -> socket.socket:

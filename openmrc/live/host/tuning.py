@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from openmrc.engine.params import Settings
-from openmrc.live.api.attributes import ContextAttr
 from openmrc.live.datapath.tables import TRAIN
-from openmrc.live.host.sockets import Ports
+from openmrc.live.host.sockets import Sockets
 from openmrc.wire.layout import LONGEST_HEADER
 
 TRAIN_BYTES = 65_000  # bytes of one UDP_SEGMENT message; the kernel takes 65,507 over IPv4
 
 
-def settings_for(ports: Ports, mtu: int) -> Settings:
+def settings_for(sockets: Sockets, mtu: int) -> Settings:
     """Return the engine's tuning for these sockets.
 
     A train of packets on one EV is one message, and two go in one system call: an EV is kept that long.
@@ -19,7 +18,7 @@ def settings_for(ports: Ports, mtu: int) -> Settings:
     tens of microseconds of scheduling, not of wire; thousands, when a processor is busy elsewhere. Where
     nothing is trimmed a lost packet may have met a full buffer: a path is left when two are lost in a row.
     """
-    train = min(TRAIN, TRAIN_BYTES // (mtu + LONGEST_HEADER + 8)) if ports.segmentation else TRAIN // 4
+    train = min(TRAIN, TRAIN_BYTES // (mtu + LONGEST_HEADER + 8)) if sockets.segmentation else TRAIN // 4
     return Settings(
         mtu=mtu,
         link_gbps=100.0,
@@ -36,8 +35,3 @@ def settings_for(ports: Ports, mtu: int) -> Settings:
         max_cwnd=3 << 20,
         target_delay_us=2_000.0,
     )
-
-
-def window(attr: ContextAttr) -> int:
-    """Return the PSNs that may be outstanding on one queue pair."""
-    return attr.max_mpr * 128

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from openmrc.live.objects.context import Context
 
 
-class Bell:
+class Notifier:
     """A file descriptor that becomes readable when rung, for select, asyncio and waiting threads."""
 
     def __init__(self) -> None:
         self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def fileno(self) -> int:
-        """Return the descriptor; it belongs to the bell."""
+        """Return the descriptor; it belongs to the notifier."""
         return self._fd
 
     def ring(self) -> None:
@@ -75,7 +75,7 @@ class CompletionChannel:
     def __init__(self, context: Context) -> None:
         """`Context.create_comp_channel` is the way to get one."""
         self.context = context
-        self._bell = Bell()
+        self._bell = Notifier()
         self._announced: collections.deque[CompletionQueue] = collections.deque()
         self.users = 0
 
@@ -128,7 +128,7 @@ class CompletionQueue:
         self.channel = channel
         self.users = 0  # queue pairs
         self._ready: collections.deque[WorkCompletion] = collections.deque()
-        self._bell = Bell()
+        self._bell = Notifier()
         self.bell_index = context.nic.add_cq(self)
         self._unacknowledged = 0
         self._lock = threading.Lock()
@@ -202,7 +202,7 @@ class CompletionQueue:
         self.destroy()
 
     def put(self, completion: WorkCompletion) -> None:
-        """Append a completion; the data path has rung the bell already, if it was armed."""
+        """Append a completion; the data path has rung the notifier already, if it was armed."""
         self._ready.append(completion)
 
     def wake(self) -> None:

@@ -23,7 +23,7 @@ from openmrc.live.api.attributes import (
 )
 from openmrc.live.api.errors import DeadlineError, InvalidArgumentError
 from openmrc.live.host.sockets import CarrierOf
-from openmrc.live.objects.completion import Bell, CompletionChannel, CompletionQueue, until_readable
+from openmrc.live.objects.completion import CompletionChannel, CompletionQueue, Notifier, until_readable
 from openmrc.live.objects.memory import ProtectionDomain
 from openmrc.live.objects.nic import Nic
 from openmrc.live.objects.queue_pair import QpHint, QueuePair
@@ -62,7 +62,7 @@ class Context:
         self._hints: set[QpHint] = set()
         self._domains = 0
         self._events: collections.deque[AsyncEvent] = collections.deque(maxlen=4096)
-        self._event_bell = Bell()
+        self._event_bell = Notifier()
         self._unacknowledged = 0
         self.nic.start()
 
@@ -78,7 +78,7 @@ class Context:
 
     def describe(self) -> str:
         """Return one line: the planes, their addresses and what the sockets can do."""
-        return self.nic.ports.describe()
+        return self.nic.sockets.describe()
 
     def progress(self) -> str:
         """Return one line for errors: each queue pair's peer, state, paths and last progress."""

@@ -123,10 +123,10 @@ class RegionSlice:
 class ProtectionDomain:
     """Which queue pairs may reach which memory regions (ibv_pd): both are made in one domain."""
 
-    def __init__(self, context: Context, number: int) -> None:
+    def __init__(self, context: Context, peer: int) -> None:
         """`Context.alloc_pd` is the way to get one."""
         self.context = context
-        self.number = number
+        self.peer = peer
 
     def reg_mr(self, buffer: Any, access: Access = Access.REMOTE_WRITE) -> MemoryRegion:
         """Register a writable buffer; ENOMEM if the context's `max_mr` are used up."""

@@ -1,6 +1,6 @@
 """The NIC in software as verbs objects see it: what was registered, connected and posted is noted here.
 
-What happens to packets is not: that is the motor's compiled loop.
+What happens to packets is not: that is the runtime's compiled loop.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from openmrc.live.api.attributes import (
 from openmrc.live.api.errors import ClosedError, NoRoomError
 from openmrc.live.datapath import event_loop
 from openmrc.live.host.impairments import Impairments
-from openmrc.live.host.peers import Remotes
+from openmrc.live.host.peers import Peers
 from openmrc.live.host.recording import Recording
-from openmrc.live.host.runtime import MAX_BELLS, Motor
-from openmrc.live.host.sockets import CarrierOf, Ports
+from openmrc.live.host.runtime import MAX_NOTIFIERS, EndpointRuntime
+from openmrc.live.host.sockets import CarrierOf, Sockets
 from openmrc.live.host.tuning import settings_for
 from openmrc.live.objects import report
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from openmrc.live.objects.queue_pair import QueuePair
 
 _ACTIVE_SHARE = 4  # of so many EVs of a plane, one is the reserve
-# Looked up once: to make a member of an enumeration from its number takes longer than the rest of a completion.
+# Looked up once: to make a member of an enumeration from its peer takes longer than the rest of a completion.
 _SEND = int(CompletionKind.SEND)
 _STATUS = {int(status): status for status in WcStatus}
 _WRITE, _RECEIVED = WcOpcode.RDMA_WRITE, WcOpcode.RECV_RDMA_WITH_IMM
@@ -70,7 +70,7 @@ _WAIT_SECONDS = 0.05  # in compiled code at a time: signals are handled in betwe
 
 
 class Nic:
-    """One software NIC: the motor and everything that was made on it."""
+    """One software NIC: the runtime and everything that was made on it."""
 
     def __init__(
         self,
@@ -84,34 +84,34 @@ class Nic:
     ) -> None:
         self._context = weakref.proxy(context)
         self._attr = attr
-        self.ports = Ports(planes, attr)
-        self._mtu = min(attr.mtu, self.ports.mtu)
+        self.sockets = Sockets(planes, attr)
+        self._mtu = min(attr.mtu, self.sockets.mtu)
         try:
-            tuning = settings or settings_for(self.ports, self._mtu)
-            self._motor = Motor(self.ports, attr, tuning, capture is not None)
-            self._remotes = Remotes(self._motor, attr.max_peers, carrier_of)
-            self._impairments = Impairments(self._motor, attr.seed)
-            self._recording = Recording(capture, self._motor, self._remotes) if capture is not None else None
+            tuning = settings or settings_for(self.sockets, self._mtu)
+            self._runtime = EndpointRuntime(self.sockets, attr, tuning, capture is not None)
+            self._peers = Peers(self._runtime, attr.max_peers, carrier_of)
+            self._impairments = Impairments(self._runtime, attr.seed)
+            self._recording = Recording(capture, self._runtime, self._peers) if capture is not None else None
             if schedule is not None:
                 self.impair(schedule)
         except BaseException:
-            self.ports.close()
+            self.sockets.close()
             raise
         self._regions: dict[int, MemoryRegion] = {}
         self._keys = itertools.count(random.SystemRandom().randrange(1, 1 << 31))
         self._qps: list[QueuePair | None] = [None] * attr.max_qp
-        self._bells: list[weakref.ref[CompletionQueue] | None] = [None] * MAX_BELLS
-        self._posting = Posting(self._motor, self._is_registered, self.collect)
+        self._notifiers: list[weakref.ref[CompletionQueue] | None] = [None] * MAX_NOTIFIERS
+        self._posting = Posting(self._runtime, self._is_registered, self.collect)
         self._collecting = threading.Lock()
         # Fields of rows as arrays: `item` takes a tenth of the time of a row's attribute.
-        self._announced = column(self._motor.wires.nic, "announced").item
-        self._completion_head = column(self._motor.engine.endpoints, "completion_head").item
-        self._qpn = column(self._motor.engine.qps, "qpn").item
+        self._announced = column(self._runtime.datapath.nic, "announced").item
+        self._completion_head = column(self._runtime.engine.endpoints, "completion_head").item
+        self._qpn = column(self._runtime.engine.qps, "qpn").item
         self._rows = np.zeros((_COLLECTED, 8), np.int64)
         self._events = np.zeros((_COLLECTED, 6), np.int64)
         self.device = self._device()
         self.address = PeerAddress(
-            planes=self.device.planes, source_ports=tuple(tuple(ports) for ports in self.ports.source_ports)
+            planes=self.device.planes, source_ports=tuple(tuple(ports) for ports in self.sockets.source_ports)
         )
 
     # The whole
@@ -119,65 +119,65 @@ class Nic:
     @property
     def is_closed(self) -> bool:
         """Whether nothing works any more: closed, or the thread died."""
-        return self._motor.is_stopped or self._motor.error is not None
+        return self._runtime.is_stopped or self._runtime.error is not None
 
     def start(self) -> None:
         """Set the thread going."""
-        self._motor.start(self._on_bell)
+        self._runtime.start(self._run_python_work)
 
     def close(self) -> None:
         """End everything; who waits is woken."""
-        if self._motor.is_stopped:
+        if self._runtime.is_stopped:
             return
-        self._motor.stop()
+        self._runtime.stop()
         if self._recording is not None:
             self._recording.close()
-        for known in self._bells:
+        for known in self._notifiers:
             cq = known() if known is not None else None
             if cq is not None:
                 cq.wake()
 
     def progress(self) -> str:
         """Return what each connected queue pair is at, for errors."""
-        if self._motor.error is not None:
-            return f"the endpoint's thread has died: {self._motor.error!r}"
+        if self._runtime.error is not None:
+            return f"the endpoint's thread has died: {self._runtime.error!r}"
         lines = [self.describe(qp) for qp in self._qps if qp is not None and self.qp_state(qp.row) != QpState.RESET]
         return "; ".join(lines) or "no queue pair is connected"
 
     def impair(self, schedule: Schedule) -> None:
         """Begin a schedule of impairments now."""
-        with self._motor.inside() as now:
+        with self._runtime.locked() as now:
             self._impairments.begin(schedule, now)
 
     def set_plane(self, plane: int, up: bool) -> None:
         """Tell the engine about one of our ports."""
-        if not 0 <= plane < len(self.ports.addresses):
-            raise InvalidArgumentError(f"plane: {plane} is not in 0..{len(self.ports.addresses) - 1}")
-        with self._motor.inside() as now:
-            set_port(self._motor.engine, now, 0, plane, int(up))
+        if not 0 <= plane < len(self.sockets.addresses):
+            raise InvalidArgumentError(f"plane: {plane} is not in 0..{len(self.sockets.addresses) - 1}")
+        with self._runtime.locked() as now:
+            set_port(self._runtime.engine, now, 0, plane, int(up))
 
     def longest_gap(self) -> float:
         """Return the longest time (s) between two arrivals of data since this was last asked, and begin anew."""
-        with self._motor.inside() as now:
-            nic = self._motor.nic
+        with self._runtime.locked() as now:
+            nic = self._runtime.nic
             gap = max(nic.longest_gap, now - nic.placed_at)
             nic.longest_gap, nic.placed_at = 0, now
         return gap / PS_PER_S
 
     def plane_counters(self) -> list[PlaneCounters]:
         """Return what each plane has carried."""
-        return report.plane_counters(self._motor)
+        return report.plane_counters(self._runtime)
 
     # Memory
 
     def register(self, region: MemoryRegion) -> int:
         """Make a region known to the engine and return its key."""
         self._check_open()
-        with self._motor.inside():
+        with self._runtime.locked():
             key = next(key for key in self._keys if key & 0xFFFFFFFF not in self._regions and key & 0xFFFFFFFF)
             key &= 0xFFFFFFFF
             row = regions.register(
-                self._motor.engine, 0, key, region.addr, region.length, region.access, region.pd.number, region.addr
+                self._runtime.engine, 0, key, region.addr, region.length, region.access, region.pd.peer, region.addr
             )
             if row == NONE:
                 raise NoRoomError(f"max_mr: all {self._attr.max_mr} memory regions are in use")
@@ -189,8 +189,8 @@ class Nic:
         with self._posting.lock:
             if not self.is_closed and any(self._posting.reads_from(qp, region) for qp in self._qps if qp is not None):
                 raise BusyError(f"memory region {region.key:#x}: posted writes still read from it")
-            with self._motor.inside():
-                regions.deregister(self._motor.engine, 0, region.key)
+            with self._runtime.locked():
+                regions.deregister(self._runtime.engine, 0, region.key)
                 self._regions.pop(region.key, None)
 
     def check_domain_is_free(self, pd: ProtectionDomain) -> None:
@@ -213,12 +213,12 @@ class Nic:
             raise InvalidArgumentError(
                 f"protocol_version: {init.protocol_version:#b} lacks version 1 ({PROTOCOL_V1:#b})"
             )
-        with self._motor.inside():
+        with self._runtime.locked():
             row = next((row for row, taken in enumerate(self._qps) if taken is None), None)
             if row is None:
                 raise NoRoomError(f"max_qp: all {attr.max_qp} queue pairs are in use")
             for kind, cq in ((CompletionKind.SEND, init.send_cq), (CompletionKind.RECEIVE, init.recv_cq)):
-                self._motor.wires.bell_of[2 * row + kind, 0] = cq.bell_index
+                self._runtime.datapath.notifier_of[2 * row + kind, 0] = cq.bell_index
             self._qps[row] = qp
         return row
 
@@ -229,16 +229,16 @@ class Nic:
             return
         self._disconnect(qp)
         self.collect()
-        with self._motor.inside():
+        with self._runtime.locked():
             self._qps[qp.row] = None
 
     def qpn(self, row: int) -> int:
-        """Return the number of a queue pair; it changes with every RESET."""
+        """Return the peer of a queue pair; it changes with every RESET."""
         return int(self._qpn(row))
 
     def qp_state(self, row: int) -> QpState:
         """Return where a queue pair stands."""
-        return QpState(self._motor.engine.qps[row].state)
+        return QpState(self._runtime.engine.qps[row].state)
 
     def first_psn(self, qp: QueuePair) -> int:
         """Return a random first PSN."""
@@ -246,7 +246,7 @@ class Nic:
 
     def set_attributes(self, qp: QueuePair, attr: QpAttr) -> None:
         """Change attributes that count from now on."""
-        with self._motor.inside():
+        with self._runtime.locked():
             self._write_attributes(qp, attr)
 
     def move(self, qp: QueuePair, attr: QpAttr, event: QpEvent) -> None:
@@ -255,18 +255,18 @@ class Nic:
         if event == QpEvent.TO_RESET:
             self._disconnect(qp)
             return
-        with self._motor.inside() as now:
+        with self._runtime.locked() as now:
             self._write_attributes(qp, attr)
-            row = self._motor.engine.qps[qp.row]
+            row = self._runtime.engine.qps[qp.row]
             if event == QpEvent.TO_RTR and attr.remote is not None:
-                row.peer = self._remotes.take(attr.remote, now)
+                row.peer = self._peers.take(attr.remote, now)
                 row.expected_psn = attr.rq_psn or 0
-                self._lay_paths(qp.row, now)
+                self._init_paths(qp.row, now)
             if event == QpEvent.TO_RTS and row.state == QpState.RTR:
                 row.first_psn = attr.sq_psn or 0
             if event == QpEvent.FAIL:
-                lifecycle.fail(self._motor.engine, now, qp.row, Cause.LOCAL)
-            elif lifecycle.move(self._motor.engine, now, qp.row, event) == 0:
+                lifecycle.fail(self._runtime.engine, now, qp.row, Cause.LOCAL)
+            elif lifecycle.move(self._runtime.engine, now, qp.row, event) == 0:
                 raise InvalidArgumentError(f"state: no transition {event.name} from {QpState(row.state).name}")
 
     # Posting and completing
@@ -296,31 +296,31 @@ class Nic:
         return time.monotonic() < deadline
 
     def add_cq(self, cq: CompletionQueue) -> int:
-        """Note a completion queue and return the number of its bell."""
+        """Note a completion queue and return the peer of its notifier."""
         self._check_open()
-        with self._motor.inside():
-            for index, known in enumerate(self._bells):
+        with self._runtime.locked():
+            for index, known in enumerate(self._notifiers):
                 if known is None or known() is None:
-                    self._bells[index] = weakref.ref(cq)
-                    bell = self._motor.wires.bells[index]
-                    bell.descriptor, bell.armed = cq.fileno(), 0
+                    self._notifiers[index] = weakref.ref(cq)
+                    notifier = self._runtime.datapath.notifiers[index]
+                    notifier.descriptor, notifier.armed = cq.fileno(), 0
                     return index
-        raise NoRoomError(f"completion queues: all {MAX_BELLS} are in use")
+        raise NoRoomError(f"completion queues: all {MAX_NOTIFIERS} are in use")
 
     def drop_cq(self, index: int) -> None:
         """Forget a completion queue."""
         if not self.is_closed:
-            with self._motor.inside():
-                self._motor.wires.bells[index].armed = 0
-                self._bells[index] = None
+            with self._runtime.locked():
+                self._runtime.datapath.notifiers[index].armed = 0
+                self._notifiers[index] = None
 
     def wait(self, seconds: float) -> bool:
         """Wait at the sockets in this thread, if little is going on; False: there is no completion, sleep elsewhere."""
-        return self._motor.wait(min(seconds, _WAIT_SECONDS))
+        return self._runtime.wait(min(seconds, _WAIT_SECONDS))
 
     def arm(self, index: int, armed: int) -> None:
-        """Ask for the bell: 0 no, 1 at the next completion, 2 at the next solicited one; collect what was before it."""
-        self._motor.wires.bells[index].armed = armed
+        """Arm a notifier: 0 off, 1 for the next completion, 2 for the next solicited one; collect what came before."""
+        self._runtime.datapath.notifiers[index].armed = armed
         self._take_completions()  # at the desk's mutex either we see a completion, or its announcement sees us
 
     def collect(self) -> None:
@@ -331,7 +331,7 @@ class Nic:
     def _take_completions(self) -> None:
         with self._collecting:
             while True:
-                count = event_loop.collect(self._motor.at, self._rows, _COLLECTED)
+                count = event_loop.collect(self._runtime.at, self._rows, _COLLECTED)
                 for row in self._rows[:count].tolist():
                     self._complete(row)
                 if count < _COLLECTED:
@@ -341,15 +341,15 @@ class Nic:
 
     def qp_counters(self, row: int) -> QpCounters:
         """Return what a queue pair has done."""
-        return report.qp_counters(self._motor, row)
+        return report.qp_counters(self._runtime, row)
 
     def ev_states(self, row: int) -> list[EvStatus]:
         """Return what a queue pair thinks of its paths."""
-        return report.ev_states(self._motor, row)
+        return report.ev_states(self._runtime, row)
 
     def describe(self, qp: QueuePair) -> str:
         """Return one line about a queue pair."""
-        return report.describe(self._motor, qp.row, self._remotes.address(int(self._motor.engine.qps[qp.row].peer)))
+        return report.describe(self._runtime, qp.row, self._peers.address(int(self._runtime.engine.qps[qp.row].peer)))
 
     # Inside
 
@@ -369,40 +369,40 @@ class Nic:
             max_send_wr=attr.max_send_wr,
             max_recv_wr=attr.max_recv_wr,
             max_mtu=self._mtu,
-            planes=tuple(str(address) for address in self.ports.addresses),
+            planes=tuple(str(address) for address in self.sockets.addresses),
             ev_format=attr.ev_format,
             evs_per_plane=attr.evs_per_plane,
-            segmentation=self.ports.segmentation,
+            segmentation=self.sockets.segmentation,
         )
 
     def _check_open(self) -> None:
-        if self._motor.error is not None:
-            raise ClosedError(f"context: the endpoint's thread has died: {self._motor.error!r}")
-        if self._motor.is_stopped:
+        if self._runtime.error is not None:
+            raise ClosedError(f"context: the endpoint's thread has died: {self._runtime.error!r}")
+        if self._runtime.is_stopped:
             raise ClosedError("context: it was closed")
 
-    def _on_bell(self) -> None:
+    def _run_python_work(self) -> None:
         """Do what compiled code cannot: tell events, change impairments, write captured packets, wake who waits."""
         while True:
-            count = event_loop.take_events(self._motor.at, self._events, len(self._events))
+            count = event_loop.take_events(self._runtime.at, self._events, len(self._events))
             for row in self._events[:count].tolist():
                 self._context.tell(report.event(row, self._qps))
             if count < len(self._events):
                 break
-        if self._motor.nic.step_at <= time.monotonic_ns() * PS_PER_NS:
-            with self._motor.inside() as now:
+        if self._runtime.nic.step_at <= time.monotonic_ns() * PS_PER_NS:
+            with self._runtime.locked() as now:
                 self._impairments.advance(now)
         if self._recording is not None:
             self._recording.drain()
-        if self._motor.error is not None:
-            for known in self._bells:
+        if self._runtime.error is not None:
+            for known in self._notifiers:
                 cq = known() if known is not None else None
                 if cq is not None:
                     cq.wake()
 
     def _write_attributes(self, qp: QueuePair, attr: QpAttr) -> None:
-        row = self._motor.engine.qps[qp.row]
-        row.pd = qp.pd.number
+        row = self._runtime.engine.qps[qp.row]
+        row.pd = qp.pd.peer
         row.sq_signal_all = int(qp.init.sq_sig_all)
         row.trim_nack_dest = int(not (attr.cap or QpCap(0)) & QpCap.TRIM_NACK_DEST_UNSUPPORTED)
         row.dynamic_mpr = int(bool((attr.cap or QpCap(0)) & QpCap.DYNAMIC_MPR))
@@ -424,26 +424,26 @@ class Nic:
             if value is not None:
                 setattr(row, name, int(value))
 
-    def _lay_paths(self, qp: int, now: int) -> None:
+    def _init_paths(self, qp: int, now: int) -> None:
         per_plane = self._attr.evs_per_plane
         active = max(1, per_plane - per_plane // _ACTIVE_SHARE)
-        for plane in range(len(self.ports.addresses)):
-            for k, value in enumerate(self.ports.evs(plane)):
-                paths.set_ev(self._motor.engine, qp, plane, k, value)
-        paths.begin(self._motor.engine, now, qp, active, 1)
+        for plane in range(len(self.sockets.addresses)):
+            for k, value in enumerate(self.sockets.evs(plane)):
+                paths.set_ev(self._runtime.engine, qp, plane, k, value)
+        paths.begin(self._runtime.engine, now, qp, active, 1)
 
     def _disconnect(self, qp: QueuePair) -> None:
         with self._posting.lock:
             self._posting.settle()  # what was posted before goes with the rest
-            with self._motor.inside() as now:
-                row = self._motor.engine.qps[qp.row]
+            with self._runtime.locked() as now:
+                row = self._runtime.engine.qps[qp.row]
                 peer = int(row.peer)
-                lifecycle.move(self._motor.engine, now, qp.row, QpEvent.TO_RESET)
+                lifecycle.move(self._runtime.engine, now, qp.row, QpEvent.TO_RESET)
                 row.peer = NONE
                 qp.sends.clear()
                 qp.receives.clear()
                 if peer != NONE:
-                    self._remotes.give_back(peer)
+                    self._peers.give_back(peer)
 
     def _is_registered(self, region: MemoryRegion) -> bool:
         return self._regions.get(region.key) is region

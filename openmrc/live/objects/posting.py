@@ -15,7 +15,7 @@ from openmrc.engine.states import QpState
 from openmrc.live.api.attributes import RecvWr, SendWr
 from openmrc.live.api.errors import InvalidArgumentError, NoRoomError
 from openmrc.live.datapath.tables import COMMANDS
-from openmrc.live.host.runtime import Motor
+from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.objects.memory import MemoryRegion, RegionSlice
 
 if TYPE_CHECKING:
@@ -46,17 +46,17 @@ class Posting:
     """The way of requests to the endpoint's thread."""
 
     def __init__(
-        self, motor: Motor, is_registered: Callable[[MemoryRegion], bool], collect: Callable[[], None]
+        self, runtime: EndpointRuntime, is_registered: Callable[[MemoryRegion], bool], collect: Callable[[], None]
     ) -> None:
         """`collect` takes completions out of the engine's ring."""
         self.lock = threading.Lock()  # who holds it is the only one who posts
         self._laid = 0  # requests that lie on the desk and are not handed in yet
-        self._motor = motor
+        self._runtime = runtime
         self._is_registered = is_registered
         self._collect = collect
-        self._commands = np.asarray(motor.wires.commands)
+        self._commands = np.asarray(runtime.datapath.commands)
         # Fields of rows as arrays: `item` takes a tenth of the time of a row's attribute.
-        qps, nic = motor.engine.qps, motor.wires.nic
+        qps, nic = runtime.engine.qps, runtime.datapath.nic
         self._state = column(qps, "state").item
         self._message_head = column(qps, "message_head").item
         self._receive_head = column(qps, "receive_head").item
@@ -88,7 +88,7 @@ class Posting:
             try:
                 for request in requests:
                     self._make_room(qp, qp.receives, self._receive_head)
-                    row = (1, qp.row, _signed(request.wr_id), 0, 0, 0, 0, 0, 0, 0, 0)
+                    row = (_signed(request.wr_id), 0, 0, 0, 0, 0, 0, 0, 0, 1, qp.row)
                     self._commands[self._place()] = row
                     qp.receives.posted += 1
                     self._laid += 1
@@ -106,7 +106,7 @@ class Posting:
 
     def settle(self) -> None:
         """Have everything that was posted taken, and everything that completed announced."""
-        self._motor.turn()
+        self._runtime.iterate()
 
     def _make_room(self, qp: QueuePair, ring: Ring, head: Callable[[int], int]) -> None:
         """See to a place in the queue and one on the desk."""
@@ -131,7 +131,7 @@ class Posting:
     def _hand_in(self) -> None:
         count, self._laid = self._laid, 0
         if count:
-            self._motor.post(count)
+            self._runtime.post(count)
 
     def _forget_read(self, qp: QueuePair) -> None:
         slices = qp.sends.slices
@@ -165,8 +165,6 @@ def _write(qp: int, request: SendWr, part: RegionSlice) -> tuple[int, ...]:
     """Return a write in the order of Command's fields: one assignment takes a third of the time of eleven."""
     immediate = request.immediate
     return (
-        0,
-        qp,
         _signed(request.wr_id),
         part.region.addr + part.offset,
         part.length,
@@ -176,6 +174,8 @@ def _write(qp: int, request: SendWr, part: RegionSlice) -> tuple[int, ...]:
         immediate is not None,
         request.solicited,
         request.signaled,
+        0,
+        qp,
     )
 
 

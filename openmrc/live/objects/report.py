@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING
 from openmrc.engine.states import EvEvent, EvState, QpState
 from openmrc.engine.tables import NONE, Cause, EventKind
 from openmrc.live.api.attributes import AsyncEvent, AsyncEventKind, EvStatus, PeerAddress, PlaneCounters, QpCounters
-from openmrc.live.host.runtime import Motor
+from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.units import PS_PER_MS, PS_PER_NS, us_from_ps
 
 if TYPE_CHECKING:
     from openmrc.live.objects.queue_pair import QueuePair
 
 
-def plane_counters(motor: Motor) -> list[PlaneCounters]:
+def plane_counters(runtime: EndpointRuntime) -> list[PlaneCounters]:
     """Return what each plane has carried."""
     counters = []
-    for plane, address in enumerate(motor.ports.addresses):
-        port, wire = motor.engine.ports[plane], motor.wires.planes[plane]
+    for plane, address in enumerate(runtime.sockets.addresses):
+        port, wire = runtime.engine.ports[plane], runtime.datapath.planes[plane]
         counters.append(
             PlaneCounters(
                 plane=plane,
                 address=str(address),
-                up=bool(motor.engine.endpoints[0].ports_up >> plane & 1),
+                up=bool(runtime.engine.endpoints[0].ports_up >> plane & 1),
                 sent_packets=port.sent_packets,
                 sent_bytes=port.sent_bytes,
                 received_packets=port.received_packets,
@@ -46,10 +46,10 @@ def plane_counters(motor: Motor) -> list[PlaneCounters]:
     return counters
 
 
-def qp_counters(motor: Motor, qp: int) -> QpCounters:
+def qp_counters(runtime: EndpointRuntime, qp: int) -> QpCounters:
     """Return what a queue pair has done."""
-    row = motor.engine.qps[qp]
-    peer = motor.engine.peers[row.peer] if row.peer != NONE else None
+    row = runtime.engine.qps[qp]
+    peer = runtime.engine.peers[row.peer] if row.peer != NONE else None
     names = set(QpCounters.__dataclass_fields__) - {"cwnd", "srtt_us"}
     return QpCounters(
         **{name: getattr(row, name) for name in names},
@@ -58,18 +58,18 @@ def qp_counters(motor: Motor, qp: int) -> QpCounters:
     )
 
 
-def ev_states(motor: Motor, qp: int) -> list[EvStatus]:
+def ev_states(runtime: EndpointRuntime, qp: int) -> list[EvStatus]:
     """Return what a queue pair thinks of each of its entropy values."""
-    row = motor.engine.qps[qp]
+    row = runtime.engine.qps[qp]
     states = []
     for index in range(row.ev_base, row.ev_base + row.ev_count):
-        ev = motor.engine.evs[index]
+        ev = runtime.engine.evs[index]
         states.append(
             EvStatus(
                 plane=ev.port,
                 ev=ev.value,
                 state=EvState(ev.state),
-                active=ev.slot < motor.engine.lanes[ev.lane].active,
+                active=ev.slot < runtime.engine.rotations[ev.rotation].active,
                 sent=ev.sent,
                 acked=ev.acked,
                 lost=ev.lost,
@@ -81,9 +81,9 @@ def ev_states(motor: Motor, qp: int) -> list[EvStatus]:
     return states
 
 
-def describe(motor: Motor, qp: int, remote: PeerAddress | None) -> str:
+def describe(runtime: EndpointRuntime, qp: int, remote: PeerAddress | None) -> str:
     """Return one line: who, in which state, how far, how long ago it was heard, and which paths are bad."""
-    row = motor.engine.qps[qp]
+    row = runtime.engine.qps[qp]
     who = "/".join(remote.planes) if remote is not None else "nobody"
     text = f"queue pair {row.qpn:#x} to {who}: {QpState(row.state).name}"
     if row.state == QpState.ERROR:
@@ -92,16 +92,16 @@ def describe(motor: Motor, qp: int, remote: PeerAddress | None) -> str:
     text += f", {row.message_tail - row.message_head} writes open, {row.retries} retries"
     if row.heard_at > 0:
         text += f", peer last heard {(time.monotonic_ns() * PS_PER_NS - row.heard_at) / PS_PER_MS:.1f} ms ago"
-    return f"{text}; {_paths(motor, qp)}"
+    return f"{text}; {_paths(runtime, qp)}"
 
 
-def _paths(motor: Motor, qp: int) -> str:
-    ports = motor.engine.endpoints[0].ports_up
+def _paths(runtime: EndpointRuntime, qp: int) -> str:
+    ports = runtime.engine.endpoints[0].ports_up
     bad: dict[int, list[str]] = {}
-    for ev in ev_states(motor, qp):
+    for ev in ev_states(runtime, qp):
         if ev.state not in (EvState.GOOD, EvState.SKIP):
             bad.setdefault(ev.plane, []).append(f"EV {ev.ev:#x} {ev.state.name}")
-    down = [f"plane {plane} (port down)" for plane in range(len(motor.ports.addresses)) if not ports >> plane & 1]
+    down = [f"plane {plane} (port down)" for plane in range(len(runtime.sockets.addresses)) if not ports >> plane & 1]
     parts = [*down, *(f"plane {plane}: {', '.join(evs)}" for plane, evs in bad.items())]
     return "; ".join(parts) or "all EVs of all planes good"
 
@@ -110,15 +110,15 @@ def event(row: Sequence[int], qps: Sequence[QueuePair | None]) -> AsyncEvent:
     """Return an engine's event (a row of `drive.take_events`) for the application."""
     kind, index, port, entropy, what, why = row
     qp = qps[index] if index != NONE else None
-    number = qp.qpn if qp is not None else None
+    peer = qp.qpn if qp is not None else None
     match kind:
         case EventKind.EV_STATE:
             state, cause = EvState(what), EvEvent(why).name
             text = f"plane {port} EV {entropy:#x}: {state.name} ({cause})"
-            return AsyncEvent(AsyncEventKind.EV_STATE, number, port, entropy, state, text=text)
+            return AsyncEvent(AsyncEventKind.EV_STATE, peer, port, entropy, state, text=text)
         case EventKind.QP_ERROR:
             reason = Cause(what)
-            return AsyncEvent(AsyncEventKind.QP_FATAL, number, cause=reason, text=f"queue pair in ERROR: {reason.name}")
+            return AsyncEvent(AsyncEventKind.QP_FATAL, peer, cause=reason, text=f"queue pair in ERROR: {reason.name}")
         case EventKind.LOCAL_PORTS:
             return AsyncEvent(AsyncEventKind.PORT_ACTIVE, port_mask=what, text=f"our ports: {what:#b}")
         case _:

@@ -27,7 +27,7 @@ class Failure:
     ev: int  # its entropy; -1
 
 
-def told(failures: Sequence[Failure], topology: Topology) -> dict[str, Any]:
+def summarize(failures: Sequence[Failure], topology: Topology) -> dict[str, Any]:
     """Return failures as a summary has them: how many by cause, and the first of them in full."""
     causes = Counter(failure.cause for failure in failures)
     first = sorted(failures, key=lambda failure: (failure.at, failure.nic, failure.peer))[:SHOWN]
@@ -51,7 +51,7 @@ def _one(failure: Failure, topology: Topology) -> dict[str, Any]:
     }
 
 
-def words(one: dict[str, Any]) -> str:
+def describe(one: dict[str, Any]) -> str:
     """Return one failure of a summary as a line."""
     where = f", plane {one['plane']}, EV {one['ev']}" if one["plane"] is not None else ""
     flow = f" (flow {one['flow']})" if one["flow"] is not None else ""

@@ -20,7 +20,7 @@ def apply(state: transport_api.State, network: Network, now: int, kind: int, sub
             network.wires[subject].alive_from = NEVER
         case FaultKind.LINK_UP:
             network.wires[subject].alive_from = now
-            if network.rules[0].lossless == 1:
+            if network.config[0].lossless == 1:
                 _forget_pause(network, now, subject)
         case FaultKind.LINK_RATE:
             _set_rate(network, subject, value)
@@ -100,14 +100,14 @@ def _set_port(state: transport_api.State, network: Network, now: int, subject: i
 def _withdraw(network: Network, link: int, gone: int) -> None:
     """Take a link out of the routing tables, or back."""
     port = network.ports[link]
-    network.rules[0].detours += gone - port.withdrawn
+    network.config[0].detours += gone - port.withdrawn
     port.withdrawn = gone
 
 
 @kernel
 def _avoid(network: Network, kind: int, subject: int) -> None:
     """Let routing, or the NIC's own bond, avoid a port or take it back."""
-    port = network.nic_ports[subject // PORTS_PER_NIC * network.rules[0].planes + subject % PORTS_PER_NIC]
+    port = network.nic_ports[subject // PORTS_PER_NIC * network.config[0].planes + subject % PORTS_PER_NIC]
     before = port.left + port.withdrawn
     match kind:
         case FaultKind.BOND_LEFT:
@@ -118,4 +118,4 @@ def _avoid(network: Network, kind: int, subject: int) -> None:
             port.withdrawn = 1
         case FaultKind.PORT_RESTORED:
             port.withdrawn = 0
-    network.rules[0].detours += port.left + port.withdrawn - before
+    network.config[0].detours += port.left + port.withdrawn - before

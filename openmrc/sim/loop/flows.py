@@ -49,7 +49,7 @@ def _start(state: transport_api.State, network: Network, shard: int, now: int, n
             row.pending = message.next
             message.posted_at = now
         else:
-            message.start = now + network.rules[0].lookahead  # the send queue is full: try again
+            message.start = now + network.config[0].lookahead  # the send queue is full: try again
             row.pending = message.next
             insert(network, nic, flow)
 
@@ -84,20 +84,20 @@ def _complete(network: Network, shard: int, now: int, nic: int, flow: int, side:
 def _release(network: Network, shard: int, now: int, nic: int, flow: int, delay: int) -> None:
     """Let a message go, here or - by a signal between windows - on another NIC."""
     if network.flows[flow].source == nic:
-        let_go(network, flow, now + delay)
+        release(network, flow, now + delay)
         return
     owner = network.shards[shard]
     if owner.signals == owner.signal_size:
         owner.signals_lost += 1
         return
     signal = network.signals[owner.signal_base + owner.signals]
-    signal.at = now + max(delay, network.rules[0].lookahead)
+    signal.at = now + max(delay, network.config[0].lookahead)
     signal.flow = flow
     owner.signals += 1
 
 
 @rare_kernel
-def let_go(network: Network, flow: int, at: int) -> None:
+def release(network: Network, flow: int, at: int) -> None:
     """Count one release of a message; the last one lets it start."""
     message = network.flows[flow]
     message.waits -= 1

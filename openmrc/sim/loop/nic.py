@@ -42,7 +42,7 @@ def _arrival(network: Network, shard: int, index: int, count: int) -> int:
 def _take(state: transport_api.State, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
     if pfc.is_pause(network, hop):
         _pause(network, now, nic, hop)
-    elif network.hops[hop].link >= network.rules[0].first_scale_up:
+    elif network.hops[hop].link >= network.config[0].first_scale_up:
         flows.settle_scale_up(network, shard, now, nic, hop)
     else:
         transport_api.receive(state, network, shard, now, nic, hop)
@@ -53,7 +53,7 @@ def _take(state: transport_api.State, network: Network, shard: int, now: int, ni
 def _pause(network: Network, now: int, nic: int, hop: int) -> None:
     """Stop sending data on a port, or go on."""
     link = network.queues[network.hops[hop].link].reverse
-    planes = network.rules[0].planes
+    planes = network.config[0].planes
     for plane in range(planes):
         port = network.nic_ports[nic * planes + plane]
         if port.link == link:
@@ -76,12 +76,12 @@ def _work(state: transport_api.State, network: Network, shard: int, now: int, ni
 @kernel
 def _send(state: transport_api.State, network: Network, shard: int, now: int, nic: int) -> int:
     """Send until the transport has nothing for the free ports; return when the next port gets free (ps)."""
-    planes = network.rules[0].planes
+    planes = network.config[0].planes
     while True:
         free, free_at = _free_ports(network, now, nic, planes)
         hop = packet_pool.allocate(network, shard)
         if hop == NONE:
-            return free_at if free == 0 else now + network.rules[0].lookahead
+            return free_at if free == 0 else now + network.config[0].lookahead
         if transport_api.next_packet(state, network, shard, now, nic, free, hop) == 0:
             network.shards[shard].allocated -= 1
             network.shards[shard].released -= 1
@@ -110,7 +110,7 @@ def _launch(network: Network, shard: int, now: int, nic: int, hop: int, planes: 
     row.source = nic
     row.marked = 0
     row.trimmed = 0
-    if network.rules[0].routed == 0:
+    if network.config[0].routed == 0:
         target = network.nic_ports[row.destination * planes + row.plane]
         row.t0 = target.t0
         row.pod = target.pod

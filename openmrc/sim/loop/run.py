@@ -21,7 +21,7 @@ from openmrc.sim.loop import window
 from openmrc.sim.loop.failures import Failure
 from openmrc.sim.loop.fault_events import Faults, faults
 from openmrc.sim.network import tables
-from openmrc.sim.network.build import NetworkSettings, column, lay
+from openmrc.sim.network.build import NetworkSettings, build, column
 from openmrc.sim.network.domains import inside, outside
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.network.scale_up import CHUNK
@@ -106,7 +106,7 @@ class World:
 
     def run(self, until: int, watch: Callable[[], None]) -> None:
         """Go from window to window until every flow is done, nothing is left to happen, or `until` (ps)."""
-        lookahead = self.network.rules[0].lookahead
+        lookahead = self.network.config[0].lookahead
         reserve = _reserve(self.network)
         nodes, shards = self.network.nodes, self.network.shards
         self.now = max(self.now, min(int(column(nodes, "next_at").min()), int(column(shards, "earliest").min())))
@@ -168,12 +168,11 @@ def prepare(
     """Lay out everything a run needs."""
     settings = network or transport.network_settings()
     hops = _hops_needed(topology, traffic, settings)
-    laid = lay(topology, settings, hops, seed, shards=threads)
-    laid = with_flows(laid, traffic)
+    built = with_flows(build(topology, settings, hops, seed, shards=threads), traffic)
     stays = inside(topology, traffic) if scale_up else np.zeros(traffic.messages, np.bool_)
-    column(laid.flows, "inside")[:] = stays
-    state = transport.build(topology, outside(traffic, stays), laid, seed)
-    return World(laid, state, broken or faults(), threads, topology.links)
+    column(built.flows, "inside")[:] = stays
+    state = transport.build(topology, outside(traffic, stays), built, seed)
+    return World(built, state, broken or faults(), threads, topology.links)
 
 
 def run(

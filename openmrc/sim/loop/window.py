@@ -25,7 +25,7 @@ def run_window(state: transport_api.State, network: Network, shard: int, turn: i
         if row.next_at < end or ingress.has_mail(network, shard, node):
             if row.tier == NONE:
                 nic.serve(state, network, shard, node, start, end)
-            elif network.rules[0].lossless == 1 and row.plane != NONE:  # scale-up switches have no plane
+            elif network.config[0].lossless == 1 and row.plane != NONE:  # scale-up switches have no plane
                 pfc.serve(state, network, shard, node, start, end)
             else:
                 switch.serve(state, network, shard, node, start, end)
@@ -41,7 +41,7 @@ def deliver_signals(network: Network) -> int:
         owner = network.shards[shard]
         for index in range(owner.signal_base, owner.signal_base + owner.signals):
             signal = network.signals[index]
-            flows.let_go(network, signal.flow, signal.at)
+            flows.release(network, signal.flow, signal.at)
             earliest = min(earliest, max(signal.at, network.flows[signal.flow].start))
         owner.signals = 0
     return earliest

@@ -1,4 +1,4 @@
-"""A topology becomes the simulator's tables: `lay(topology, settings, ...) -> Network`.
+"""A topology becomes the simulator's tables: `build(topology, settings, ...) -> Network`.
 
 Links keep the numbers they have in the topology. Buffers and ECN thresholds are shares of a plane's bandwidth-delay
 product, as in UEC 1.0.3 pp. 418-419, or the buffers that the fabric gives.
@@ -56,7 +56,7 @@ class NetworkSettings:
     failover_delay_us: float = 100_000.0  # the most it takes: Linux's bonding.rst has "miimon" at 100 ms by default
 
 
-def lay(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 1, shards: int = 1) -> Network:
+def build(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 1, shards: int = 1) -> Network:
     """Return the tables of a network with room for `hops` packets on their way; no flows yet.
 
     Scale-up networks stand behind the fabric: their nodes and links have the numbers after its own.
@@ -79,36 +79,36 @@ def lay(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 1,
         fates=table(tables.Fate, topology.links),
         nodes=table(tables.Node, topology.nodes),
         mails=table(tables.Mail, topology.nodes),
-        arrivals=table(tables.Arrival, arrivals),
+        in_links=table(tables.InLink, arrivals),
         nics=table(tables.Nic, topology.nics),
         nic_ports=table(tables.NicPort, topology.nics * len(ports)),
         scale_up_ports=table(tables.ScaleUpPort, topology.nics if topology.links > plain.links else 0),
         routes=table(tables.Route, len(routes.first) if routes else 0),
-        ways=table(tables.Way, len(routes.links) if routes else 0),
+        next_hops=table(tables.NextHop, len(routes.links) if routes else 0),
         flows=table(tables.Flow, 0),
         releases=table(tables.Release, 0),
         signals=table(tables.Signal, 0),
-        rules=table(tables.Rules, 1),
+        config=table(tables.NetworkConfig, 1),
         shards=table(tables.Shard, shards),
         members=table(tables.Member, topology.nodes),
-        dues=table(tables.Due, batch * shards),
+        batch=table(tables.BatchEntry, batch * shards),
         buckets=table(tables.Bucket, (2 * batch + 2) * shards),
     )
-    _lay_rules(network, settings, len(ports), lookahead)
-    _lay_lists(network)
-    _lay_ports(network, topology, settings, _bdps(topology, ports), seed)
-    _lay_nodes(network, topology, seed)
+    _init_rules(network, settings, len(ports), lookahead)
+    _init_lists(network)
+    _init_ports(network, topology, settings, _bdps(topology, ports), seed)
+    _init_nodes(network, topology, seed)
     if settings.lossless:
-        _lay_queues(network, topology, settings)
+        _init_queues(network, topology, settings)
     if routes:
-        _lay_routes(network, routes)
-        _lay_nics_by_links(network, plain, len(ports))
+        _init_routes(network, routes)
+        _init_nics_by_links(network, plain, len(ports))
     else:
-        _lay_nics(network, plain)
-    network.rules[0].first_scale_up = plain.links
+        _init_nics(network, plain)
+    network.config[0].first_scale_up = plain.links
     if topology.links > plain.links:
-        _lay_domains(network, plain)
-    _lay_shards(network, topology, hops, batch)
+        _init_domains(network, plain)
+    _init_shards(network, topology, hops, batch)
     return network
 
 
@@ -124,8 +124,8 @@ def _batch_size(topology: Topology, lookahead: int) -> int:
     return int(at_nodes.max()) + 1
 
 
-def _lay_rules(network: Network, settings: NetworkSettings, ports: int, lookahead: int) -> None:
-    rules = network.rules[0]
+def _init_rules(network: Network, settings: NetworkSettings, ports: int, lookahead: int) -> None:
+    rules = network.config[0]
     rules.planes = ports
     rules.routing = settings.routing
     rules.trim_size = settings.trim_size
@@ -135,7 +135,7 @@ def _lay_rules(network: Network, settings: NetworkSettings, ports: int, lookahea
     rules.lossless = settings.lossless
 
 
-def _lay_lists(network: Network) -> None:
+def _init_lists(network: Network) -> None:
     for rows, names in (
         (network.channels, ("head", "tail", "cursor")),
         (network.outgoing, ("head", "tail")),
@@ -159,7 +159,7 @@ def _bdps(topology: Topology, ports: list[Reach]) -> NDArray[np.float64]:
     return np.asarray(products * (topology.link_rate / rates), np.float64)
 
 
-def _lay_ports(
+def _init_ports(
     network: Network, topology: Topology, settings: NetworkSettings, bdp: NDArray[np.float64], seed: int
 ) -> None:
     ports, wires = network.ports, network.wires
@@ -186,7 +186,7 @@ def _lay_ports(
     column(wires, "ecn_high")[:] = np.where(marks, np.ceil(bdp * settings.ecn_high_bdp / packet) * packet, 0)
 
 
-def _lay_queues(network: Network, topology: Topology, settings: NetworkSettings) -> None:
+def _init_queues(network: Network, topology: Topology, settings: NetworkSettings) -> None:
     """Give every port a real queue without limit; its marks are its own, not its wire's."""
     queues, wires, ports = network.queues, network.wires, network.ports
     packet = settings.mtu + settings.header
@@ -220,21 +220,21 @@ def _seeds(seed: int, stream: int, count: int) -> Ints:
     return ((value >> np.uint64(32)) | np.uint64(1)).astype(np.int64)
 
 
-def _lay_nodes(network: Network, topology: Topology, seed: int) -> None:
+def _init_nodes(network: Network, topology: Topology, seed: int) -> None:
     nodes = network.nodes
     order = np.argsort(topology.link_destination, kind="stable")
     counts = np.bincount(topology.link_destination, minlength=topology.nodes)
-    column(network.arrivals, "link")[:] = order
+    column(network.in_links, "link")[:] = order
     column(nodes, "first_in")[:] = np.cumsum(counts) - counts
     column(nodes, "in_count")[:] = counts
     column(nodes, "tier")[:] = topology.node_tier
     column(nodes, "plane")[:] = topology.node_plane
     column(nodes, "salt")[:] = _seeds(seed, 3, topology.nodes) >> 1
     for shape in topology.planes:
-        _lay_plane(network, shape)
+        _init_plane(network, shape)
 
 
-def _lay_plane(network: Network, shape: PlaneShape) -> None:
+def _init_plane(network: Network, shape: PlaneShape) -> None:
     """Write how the switches of a plane find the way: which index lies below, where the links down and up begin."""
     t0, t1, t2 = (np.arange(count, dtype=np.int64) for count in (shape.t0_count, shape.t1_count, shape.t2_count))
     tiers = (
@@ -276,7 +276,7 @@ def _t2_down(shape: PlaneShape, t2: Ints) -> Ints:
     return first
 
 
-def _lay_nics(network: Network, topology: Topology) -> None:
+def _init_nics(network: Network, topology: Topology) -> None:
     nic = np.arange(topology.nics, dtype=np.int64)
     column(network.nics, "ports")[:] = len(topology.planes)
     for plane, shape in enumerate(topology.planes):
@@ -288,14 +288,14 @@ def _lay_nics(network: Network, topology: Topology) -> None:
         column(network.nic_ports, "site")[here] = nic // shape.nics_per_site
 
 
-def _lay_routes(network: Network, routes: Routes) -> None:
+def _init_routes(network: Network, routes: Routes) -> None:
     for name in ("first", "count", "ways"):
         column(network.routes, name)[:] = getattr(routes, name)
-    column(network.ways, "link")[:] = routes.links
-    network.rules[0].routed = len(routes.first) // len(network.nics)
+    column(network.next_hops, "link")[:] = routes.links
+    network.config[0].routed = len(routes.first) // len(network.nics)
 
 
-def _lay_nics_by_links(network: Network, topology: Topology, ports: int) -> None:
+def _init_nics_by_links(network: Network, topology: Topology, ports: int) -> None:
     """Give every NIC the ports it has, in the order of its links."""
     own = np.flatnonzero(topology.link_source < topology.nics)
     place = topology.link_source[own].astype(np.int64) * ports + topology.link_port[own]
@@ -305,7 +305,7 @@ def _lay_nics_by_links(network: Network, topology: Topology, ports: int) -> None
     column(network.nics, "ports")[:] = np.bincount(topology.link_source[own], minlength=topology.nics)
 
 
-def _lay_domains(network: Network, topology: Topology) -> None:
+def _init_domains(network: Network, topology: Topology) -> None:
     """Open the ports into the scale-up domains; their switches find a NIC by its number."""
     nics = topology.nics
     column(network.scale_up_ports, "link")[:] = topology.links + np.arange(nics)
@@ -321,7 +321,7 @@ def _lay_domains(network: Network, topology: Topology) -> None:
         column(network.queues, "ecn_low")[here] = NONE
 
 
-def _lay_shards(network: Network, topology: Topology, hops: int, batch: int) -> None:
+def _init_shards(network: Network, topology: Topology, hops: int, batch: int) -> None:
     """Give each shard an equal run of the NICs and of every tier of every plane."""
     count = len(network.shards)
     shard_of = np.zeros(topology.nodes, dtype=np.int64)

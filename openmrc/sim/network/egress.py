@@ -107,7 +107,7 @@ def _overflow(network: Network, shard: int, now: int, link: int, hop: int) -> No
             _exchange(network, port.tail, hop)
     row = network.hops[hop]
     row.trimmed = Trim.TRIMMED_LASTHOP if port.last_hop == 1 else Trim.TRIMMED
-    row.size = network.rules[0].trim_size
+    row.size = network.config[0].trim_size
     row.service = Service.CONTROL
     port.trimmed += 1
     _enqueue_control(network, shard, now, link, hop)

@@ -29,7 +29,7 @@ MOST_ROUTES = 1 << 24  # switches x NICs; 200 MB of routes
 
 @dataclass(frozen=True)
 class Routes:
-    """The columns of `tables.Route` and `tables.Way`, and the ways from NICs' ports."""
+    """The columns of `tables.Route` and `tables.NextHop`, and the ways from NICs' ports."""
 
     first: Ints
     count: Ints
@@ -114,7 +114,7 @@ def ways_between(network: Network, source: Ints, destination: Ints, ports: int) 
     nics = len(network.nics)
     link = np.asarray(network.nic_ports)["link"].reshape(nics, ports)[source]
     first = np.asarray(network.ports)["destination"][link]
-    row = destination[:, None] * network.rules[0].routed + first - nics
+    row = destination[:, None] * network.config[0].routed + first - nics
     ways = np.asarray(network.routes)["ways"][np.where(first >= nics, row, 0)]
     own = np.asarray(network.nics)["ports"][source]
     reaches: Ints = np.where(first >= nics, ways, 1) * (np.arange(ports) < own[:, None])
@@ -126,13 +126,13 @@ def follow(network: Network, node: int, now: int, hop: int, hashed: int) -> int:
     """Return the link on which a switch sends a packet on; `hashed` are 32 bits for ECMP."""
     packet = network.hops[hop]
     route = network.routes[_row(network, node, packet.destination)]
-    routing = network.rules[0].routing
+    routing = network.config[0].routing
     if routing == Routing.ENTROPY:
         return _numbered(network, route, hop)
     if routing == Routing.ADAPTIVE and packet.service == Service.DATA and packet.entropy < FIXED_PATH:
         return _least_busy(network, route, now, hashed, packet.destination)
-    link = network.ways[route.first + ((hashed * route.count) >> 32)].link
-    if network.rules[0].detours > 0 and not _is_open(network, link, packet.destination):
+    link = network.next_hops[route.first + ((hashed * route.count) >> 32)].link
+    if network.config[0].detours > 0 and not _is_open(network, link, packet.destination):
         return _rehashed(network, route, packet.destination, hashed, link)
     return link
 
@@ -147,7 +147,7 @@ def _is_open(network: Network, link: int, destination: int) -> bool:
         return True
     route = network.routes[_row(network, following, destination)]
     for index in range(route.first, route.first + route.count):
-        if network.ports[network.ways[index].link].withdrawn == 0:
+        if network.ports[network.next_hops[index].link].withdrawn == 0:
             return True
     return False
 
@@ -157,10 +157,10 @@ def _rehashed(network: Network, route: Route, destination: int, hashed: int, ins
     """Return one of the links that routing has left; `instead` if there is none."""
     left = 0
     for index in range(route.first, route.first + route.count):
-        left += 1 if _is_open(network, network.ways[index].link, destination) else 0
+        left += 1 if _is_open(network, network.next_hops[index].link, destination) else 0
     rank = hashed % max(1, left)
     for index in range(route.first, route.first + route.count):
-        link = network.ways[index].link
+        link = network.next_hops[index].link
         if _is_open(network, link, destination):
             if rank == 0:
                 return link
@@ -170,7 +170,7 @@ def _rehashed(network: Network, route: Route, destination: int, hashed: int, ins
 
 @kernel
 def _row(network: Network, node: int, destination: int) -> int:
-    return destination * network.rules[0].routed + node - len(network.nics)
+    return destination * network.config[0].routed + node - len(network.nics)
 
 
 @kernel
@@ -180,7 +180,7 @@ def _numbered(network: Network, route: Route, hop: int) -> int:
     number = packet.t0 % route.ways
     link = 0
     for index in range(route.first, route.first + route.count):
-        link = network.ways[index].link
+        link = network.next_hops[index].link
         following = network.ports[link].destination
         ways = 1
         if following != packet.destination:
@@ -195,10 +195,10 @@ def _numbered(network: Network, route: Route, hop: int) -> int:
 @kernel
 def _least_busy(network: Network, route: Route, now: int, begin: int, destination: int) -> int:
     """Return the link with the shortest queue; among equals the first from a random one on."""
-    best, shortest = network.ways[route.first + begin % route.count].link, -1
+    best, shortest = network.next_hops[route.first + begin % route.count].link, -1
     for step in range(route.count):
-        link = network.ways[route.first + (begin + step) % route.count].link
-        if network.rules[0].detours > 0 and not _is_open(network, link, destination):
+        link = network.next_hops[route.first + (begin + step) % route.count].link
+        if network.config[0].detours > 0 and not _is_open(network, link, destination):
             continue
         waiting = egress.backlog(network, link, now)
         if shortest < 0 or waiting < shortest:

@@ -33,7 +33,7 @@ def decide(network: Network, link: int, hop: int) -> int:
         fate |= TWICE
     if _happens(network, link, row.reorder):
         fate |= LATE
-    has_payload = packet.service == Service.DATA and packet.size > network.rules[0].trim_size
+    has_payload = packet.service == Service.DATA and packet.size > network.config[0].trim_size
     if has_payload and _happens(network, link, row.trim):
         fate |= CUT if packet.trimmable == 1 else LOST
     return fate
@@ -53,7 +53,7 @@ def cut(network: Network, hop: int) -> None:
     """Leave the headers of a packet, as a switch in mid-fabric does whose queue is full."""
     row = network.hops[hop]
     row.trimmed = Trim.TRIMMED
-    row.size = network.rules[0].trim_size
+    row.size = network.config[0].trim_size
     row.service = Service.CONTROL
 
 
@@ -112,7 +112,7 @@ def hold(network: Network, link: int, hop: int) -> None:
 
 
 @kernel
-def let_go(network: Network, link: int) -> None:
+def pop_delayed(network: Network, link: int) -> None:
     """Take the first of the packets held back off the list."""
     row = network.fates[link]
     row.late = network.hops[row.late].next

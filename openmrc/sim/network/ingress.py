@@ -12,7 +12,7 @@ from openmrc.sim.network import impairments, packet_pool, transport_api
 from openmrc.sim.network.tables import COUNT_MASK, NONE, Network, Service
 from openmrc.units import NEVER
 
-INDEX_BITS = 24  # of Due.key: order of collection
+INDEX_BITS = 24  # of BatchEntry.key: order of collection
 INDEX_MASK = (1 << INDEX_BITS) - 1
 FEW = 24  # packets below which insertion alone sorts faster
 
@@ -28,7 +28,7 @@ def collect(state: transport_api.State, network: Network, shard: int, node: int,
     _clear_mail(network, shard, node)
     count = 0
     for index in range(row.first_in, row.first_in + row.in_count):
-        link = network.arrivals[index].link
+        link = network.in_links[index].link
         if network.wires[link].impaired & impairments.HOLDS != 0:
             count = _take_late(network, shard, node, link, start, end, count)
         count = _drain(state, network, shard, node, link, Service.CONTROL, start, end, count)
@@ -41,7 +41,7 @@ def collect(state: transport_api.State, network: Network, shard: int, node: int,
 def due(network: Network, shard: int, index: int) -> int:
     """Return the hop at a place of the sorted batch."""
     base = network.shards[shard].batch_base
-    return network.dues[base + (network.dues[base + index].key & INDEX_MASK)].hop
+    return network.batch[base + (network.batch[base + index].key & INDEX_MASK)].hop
 
 
 @kernel
@@ -121,7 +121,7 @@ def _admit(network: Network, shard: int, link: int, hop: int, start: int, count:
         return count
     wire.arrived += 1
     wire.arrived_bytes += row.size
-    due = network.dues[network.shards[shard].batch_base + count]
+    due = network.batch[network.shards[shard].batch_base + count]
     due.key = ((row.arrives - start) << INDEX_BITS) | count
     due.hop = hop
     return count + 1
@@ -184,7 +184,7 @@ def _take_late(network: Network, shard: int, node: int, link: int, start: int, e
         if row.arrives >= end or count >= most:
             network.nodes[node].next_at = min(network.nodes[node].next_at, max(row.arrives, end))
             return count
-        impairments.let_go(network, link)
+        impairments.pop_delayed(network, link)
         row.arrives = max(row.arrives, start)
         count = _admit(network, shard, link, hop, start, count)
 
@@ -227,12 +227,12 @@ def _sort(network: Network, shard: int, count: int, window: int) -> None:
     if count > FEW:
         _spread(network, shard, count, window)
     for index in range(base + 1, base + count):
-        key = network.dues[index].key
+        key = network.batch[index].key
         place = index
-        while place > base and network.dues[place - 1].key > key:
-            network.dues[place].key = network.dues[place - 1].key
+        while place > base and network.batch[place - 1].key > key:
+            network.batch[place].key = network.batch[place - 1].key
             place -= 1
-        network.dues[place].key = key
+        network.batch[place].key = key
 
 
 @rare_kernel
@@ -246,15 +246,15 @@ def _spread(network: Network, shard: int, count: int, window: int) -> None:
     for part in range(first, first + parts):
         network.buckets[part].count = 0
     for index in range(base, base + count):
-        network.buckets[first + (network.dues[index].key >> shift)].count += 1
+        network.buckets[first + (network.batch[index].key >> shift)].count += 1
     total = 0
     for part in range(first, first + parts):
         here = network.buckets[part].count
         network.buckets[part].count = total
         total += here
     for index in range(base, base + count):
-        bucket = network.buckets[first + (network.dues[index].key >> shift)]
-        network.dues[base + bucket.count].sorted = network.dues[index].key
+        bucket = network.buckets[first + (network.batch[index].key >> shift)]
+        network.batch[base + bucket.count].sorted = network.batch[index].key
         bucket.count += 1
     for index in range(base, base + count):
-        network.dues[index].key = network.dues[index].sorted
+        network.batch[index].key = network.batch[index].sorted

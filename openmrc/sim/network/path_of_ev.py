@@ -33,7 +33,7 @@ def links_of(network: Network, source: Ints, destination: Ints, plane: Ints, ev:
 
 @entry
 def _ask(network: Network, asked: Matrix, links: Matrix) -> None:
-    planes = network.rules[0].planes
+    planes = network.config[0].planes
     hop = network.hops[0]
     hop.service = Service.DATA.value
     for index in range(len(asked)):

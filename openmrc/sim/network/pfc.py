@@ -185,7 +185,7 @@ def _count_in(network: Network, shard: int, now: int, link: int, size: int) -> N
         came.pausing = 1
         came.pauses += 1
         came.paused_at = now
-        _tell(network, shard, now, link, PAUSE)
+        _notify(network, shard, now, link, PAUSE)
 
 
 @kernel
@@ -194,11 +194,11 @@ def _count_out(network: Network, shard: int, now: int, link: int, size: int) -> 
     came.held -= size
     if came.held < came.resume_below and came.pausing == 1:
         came.pausing = 0
-        _tell(network, shard, now, link, RESUME)
+        _notify(network, shard, now, link, RESUME)
 
 
 @rare_kernel
-def _tell(network: Network, shard: int, now: int, link: int, what: int) -> None:
+def _notify(network: Network, shard: int, now: int, link: int, what: int) -> None:
     """Send PAUSE or RESUME against the direction of a link."""
     hop = packet_pool.allocate(network, shard)
     assert hop != NONE, "out of packet rows"

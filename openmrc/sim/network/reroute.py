@@ -88,15 +88,15 @@ def open_ports(network: Network, nic: int, destination: int) -> int:
 
     A NIC's bond leaves a port of its own that is down; of the far one it learns as routing does.
     """
-    planes, own = network.rules[0].planes, network.nics[nic].ports
+    planes, own = network.config[0].planes, network.nics[nic].ports
     every = (1 << own) - 1
-    if network.rules[0].detours == 0:
+    if network.config[0].detours == 0:
         return every
     found = 0
     for plane in range(own):
         ours, theirs = network.nic_ports[nic * planes + plane], network.nic_ports[destination * planes + plane]
         # In an irregular fabric any port leads to any: which of the far NIC's is out is the switches' affair.
-        reaches = theirs.withdrawn == 0 or network.rules[0].routed > 0
+        reaches = theirs.withdrawn == 0 or network.config[0].routed > 0
         if ours.left == 0 and ours.withdrawn == 0 and reaches:
             found |= 1 << plane
     return found if found != 0 else every
@@ -106,9 +106,9 @@ def open_ports(network: Network, nic: int, destination: int) -> int:
 def plane_for(network: Network, nic: int, destination: int, plane: int, turn: int) -> int:
     """Return the plane of a connection that prefers `plane`: another, by its `turn`, while that one is out."""
     mask = open_ports(network, nic, destination)
-    if (mask >> plane) & 1 == 1 or network.rules[0].detours == 0:
+    if (mask >> plane) & 1 == 1 or network.config[0].detours == 0:
         return plane
-    planes = network.rules[0].planes
+    planes = network.config[0].planes
     left = 0
     for other in range(planes):
         left += (mask >> other) & 1

@@ -38,7 +38,7 @@ def send(network: Network, shard: int, now: int, nic: int) -> int:
             return port.free_at
         hop = packet_pool.allocate(network, shard)
         if hop == NONE:
-            return now + network.rules[0].lookahead
+            return now + network.config[0].lookahead
         flow = port.head
         message = network.flows[flow]
         size = min(CHUNK, message.size - message.sent)
@@ -63,7 +63,7 @@ def receive(network: Network, shard: int, now: int, nic: int, hop: int) -> int:
         return NONE
     answer = packet_pool.allocate(network, shard)
     assert answer != NONE, "out of packet rows"
-    size = network.rules[0].control_size
+    size = network.config[0].control_size
     _launch(network, shard, now, nic, answer, flow, message.source, size, Service.CONTROL.value)
     return flow * 4 + Side.RECEIVER.value
 

@@ -28,7 +28,7 @@ def route(network: Network, node: int, now: int, hop: int) -> int:
     """Return the link on which a switch sends a packet on."""
     row = network.nodes[node]
     packet = network.hops[hop]
-    if network.rules[0].routed > 0 and row.plane != NONE:
+    if network.config[0].routed > 0 and row.plane != NONE:
         hashed = mix(packet.entropy, packet.source * 65599 + packet.destination, row.salt)
         return graph_routes.follow(network, node, now, hop, hashed)
     if reroute.is_below(network, node, hop):
@@ -45,13 +45,13 @@ def choose(network: Network, node: int, now: int, hop: int, first: int, count: i
     """Return which of `count` equal links, from `first` on, a packet takes; its entropy may say so for a tier."""
     row = network.nodes[node]
     packet = network.hops[hop]
-    routing = network.rules[0].routing
+    routing = network.config[0].routing
     if routing == Routing.ENTROPY:
         return digit(packet.entropy, tier) % count
     if routing == Routing.ADAPTIVE and packet.service == 1 and packet.entropy < FIXED_PATH:
         return _least_busy(network, node, now, hop, first, count)
     chosen = (mix(packet.entropy, packet.source * 65599 + packet.destination, row.salt) * count) >> 32
-    if network.rules[0].detours > 0 and not reroute.usable(network, node, hop, first + chosen):
+    if network.config[0].detours > 0 and not reroute.usable(network, node, hop, first + chosen):
         return _rehashed(network, node, hop, first, count, chosen)
     return chosen
 
@@ -103,7 +103,7 @@ def _least_busy(network: Network, node: int, now: int, hop: int, first: int, cou
     best, shortest = begin % count, -1
     for step in range(count):
         index = (begin + step) % count
-        if network.rules[0].detours > 0 and not reroute.usable(network, node, hop, first + index):
+        if network.config[0].detours > 0 and not reroute.usable(network, node, hop, first + index):
             continue
         waiting = egress.backlog(network, first + index, now)
         if shortest < 0 or waiting < shortest:

@@ -155,7 +155,7 @@ class Node:
     """A NIC or a switch: who sends to it, and how a switch finds the way."""
 
     next_at: Int  # ps, nothing that has been sent to it wants it earlier
-    first_in: Int32  # in Network.arrivals
+    first_in: Int32  # in Network.in_links
     in_count: Int32
     own: Int32  # index, pod or site that lies below
     down_base: Int32  # link
@@ -177,7 +177,7 @@ class Mail:
     odd: Int8
 
 
-class Arrival:
+class InLink:
     """One of the links that lead to a node."""
 
     link: Int32
@@ -216,12 +216,12 @@ class ScaleUpPort:
 class Route:
     """The shortest ways from a switch to a NIC, in an irregular fabric."""
 
-    first: Int32  # in Network.ways
+    first: Int32  # in Network.next_hops
     count: Int32  # links to begin with
     ways: Int32  # different ways from here on, at most 2**31 - 1
 
 
-class Way:
+class NextHop:
     """A link on a shortest way."""
 
     link: Int32
@@ -295,7 +295,7 @@ class Member:
     node: Int32
 
 
-class Due:
+class BatchEntry:
     """A packet to handle in this window."""
 
     key: Int  # time since the window's start, then order of collection
@@ -309,7 +309,7 @@ class Bucket:
     count: Int32
 
 
-class Rules:
+class NetworkConfig:
     """What holds everywhere in the network; one row."""
 
     planes: Int
@@ -337,20 +337,20 @@ class Network(NamedTuple):
     fates: Table[Fate]
     nodes: Table[Node]
     mails: Table[Mail]
-    arrivals: Table[Arrival]
+    in_links: Table[InLink]
     nics: Table[Nic]
     nic_ports: Table[NicPort]
     scale_up_ports: Table[ScaleUpPort]  # none where there are no domains
     routes: Table[Route]  # destination x switches + switch
-    ways: Table[Way]
+    next_hops: Table[NextHop]
     flows: Table[Flow]
     releases: Table[Release]
     signals: Table[Signal]
     shards: Table[Shard]
     members: Table[Member]
-    dues: Table[Due]
+    batch: Table[BatchEntry]
     buckets: Table[Bucket]
-    rules: Table[Rules]
+    config: Table[NetworkConfig]
 
 
 class Routing(IntEnum):

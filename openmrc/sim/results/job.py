@@ -22,7 +22,7 @@ from openmrc.units import PS_PER_S, PS_PER_US
 S_PER_HOUR = 3600
 
 
-def told(work: Work, results: Results, gpus: int, restart: Restart | None) -> dict[str, Any]:
+def outcome(work: Work, results: Results, gpus: int, restart: Restart | None) -> dict[str, Any]:
     """Return whether and when the job stopped, and the cost of a restart where a scenario says what it takes."""
     first = _first_error(work, results)
     return {
@@ -46,7 +46,7 @@ def _cost(restart: Restart, gpus: int) -> dict[str, float]:
     return {"takes_s": takes, "work_lost_s": redone, "gpu_hours": round(gpus * (takes + redone) / S_PER_HOUR, 3)}
 
 
-def words(job: dict[str, Any]) -> str:
+def describe(job: dict[str, Any]) -> str:
     """Return a job of a summary as a line."""
     if not job["stopped"]:
         return "goes on"

@@ -75,7 +75,7 @@ def summary(run: Run) -> dict[str, Any]:
     """Return the summary, ready to be written as JSON."""
     flows, finished = run.work.moving, run.results.finished
     done = finished[flows] < NEVER
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "name": run.name,
         "transport": run.transport,
         "hosts": run.topology.nics,
@@ -94,23 +94,23 @@ def summary(run: Run) -> dict[str, Any]:
         "queue_us": _queues(run),
         "workloads": [_workload(run, number) for number in range(len(run.work.names))],
         "marks_us": {name: [_us_or_none(int(finished[node])) for node in ids] for name, ids in run.work.marks.items()},
-        "errors": failures.told(run.results.failures, run.topology),
+        "errors": failures.summarize(run.results.failures, run.topology),
         "slowest": _slowest(run),
         "transport_counters": plain(run.results.counters),
         "events": [{"at_us": _us(event.at), "what": event.text} for event in run.events],
         "warnings": run.warnings,
     }
     if "step" in run.work.marks:
-        told["step_us"] = step_times(run)
+        result["step_us"] = step_times(run)
         gpus = run.topology.nics * run.topology.gpus_per_nic
-        told["job"] = job.told(run.work, run.results, gpus, run.restart)
+        result["job"] = job.outcome(run.work, run.results, gpus, run.restart)
     if run.inside is not None:
-        told["scale_up"] = scale_up(run, run.inside)
+        result["scale_up"] = scale_up(run, run.inside)
     if run.captured is not None:
-        told["captures"] = [_captured(run, run.captured, nic) for nic in run.capture.nics]
+        result["captures"] = [_captured(run, run.captured, nic) for nic in run.capture.nics]
     if run.tables is not None:
-        told["tables_checked"] = asdict(run.tables)
-    return told | machine(run)
+        result["tables_checked"] = asdict(run.tables)
+    return result | machine(run)
 
 
 def machine(run: Run) -> dict[str, Any]:

@@ -52,8 +52,8 @@ class Flights:
 
 def flights_of(engine: Engine) -> Flights:
     """Return the EVs of every queue pair, from its NIC to its peer."""
-    lane = column(engine.evs, "lane").astype(np.int64)
-    qp = column(engine.lanes, "qp")[lane]
+    rotation = column(engine.evs, "rotation").astype(np.int64)
+    qp = column(engine.rotations, "qp")[rotation]
     peer = column(engine.qps, "peer")[qp]
     return Flights(
         source=column(engine.qps, "endpoint")[qp].astype(np.int64),
@@ -65,7 +65,7 @@ def flights_of(engine: Engine) -> Flights:
 
 def check(topology: Topology, network: Network, flights: Flights, tables: Tables | None = None) -> TableCheck:
     """Compare; raise an MrcError that names switch, entry and EV of the first difference."""
-    if network.rules[0].routing != Routing.ENTROPY:
+    if network.config[0].routing != Routing.ENTROPY:
         raise ConfigError("check_tables: this transport's switches choose by hash or load; uSID tables have no say")
     plan = usid_plan(topology)
     checker = _Checker(plan, build_tables(plan) if tables is None else tables, network)

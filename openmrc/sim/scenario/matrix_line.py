@@ -237,16 +237,16 @@ class LineReader:
     ) -> tuple[dict[str, str], list[str]]:
         """Split the tokens after the first into name-value pairs and bare words."""
         given: dict[str, str] = {}
-        words: list[str] = []
+        terms: list[str] = []
         rest = iter(tokens[1:])
         for token in rest:
             if token in bare:
-                words.append(token)
+                terms.append(token)
             elif token in valued and token not in given:
                 given[token] = next(rest, "")
             else:
                 refuse(self.path, number, tokens[0], token, f"each of {', '.join(valued + bare)} at most once")
-        return given, words
+        return given, terms
 
     def _integer(self, text: str, number: int, what: str, lowest: int, largest: int) -> int:
         if not _INTEGER.fullmatch(text) or not lowest <= int(text) <= largest:

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.description import Fabric
-from openmrc.fabric.description import load as load_fabric
+from openmrc.fabric.fabric_file import load as load_fabric
 from openmrc.fabric.shape import check
 from openmrc.fabric.yaml_file import decode
 from openmrc.faults import Schedule

@@ -102,7 +102,7 @@ def _next_packet(state: Datagrams, network: Network, shard: int, now: int, nic: 
     content.flow = flow
     content.payload = payload
     row.destination = network.flows[flow].destination
-    row.size = payload + network.rules[0].header
+    row.size = payload + network.config[0].header
     row.service = Service.DATA
     row.trimmable = 1
     row.entropy = flow if rules.fixed == 1 else source.random >> 2

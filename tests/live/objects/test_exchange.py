@@ -50,7 +50,7 @@ def test_what_one_side_tells_the_other_hears(channels: tuple[Channel, Channel]) 
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "text"),
     [
         ({"planes": ["192.0.2.1"], "source_ports": [[1]]}, "plane count: here 2, there 1"),
         ({"path_mtu": 1024}, "path MTU: here 4096, there 1024"),
@@ -59,8 +59,8 @@ def test_what_one_side_tells_the_other_hears(channels: tuple[Channel, Channel]) 
         ({"dynamic_mpr": True}, "dynamic MPR: here False, there True"),
     ],
 )
-def test_a_mismatch_shows_both_values(changes: dict[str, object], words: str) -> None:
-    with pytest.raises(ExchangeError, match=words):
+def test_a_mismatch_shows_both_values(changes: dict[str, object], text: str) -> None:
+    with pytest.raises(ExchangeError, match=text):
         check_offers(offer(), offer(**changes), "the peer")
 
 

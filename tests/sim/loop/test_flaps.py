@@ -32,11 +32,11 @@ def rates(topology: Topology, results: Results, nic: int, begin: int, end: int) 
 def test_ports_of_a_nic_that_flapped_are_used_again_by_both_sides_at_once(gone: str) -> None:
     topology = leaf_spine(hosts=8, planes=PLANES, gbps=100)
     starts = (40, 40, 40) if gone == "all at once" else (40, 50, 60)
-    words = "; ".join(
+    text = "; ".join(
         f"at: {start}us, for: 20us, every: 50us, times: 4, down: h0 port {port}" for port, start in enumerate(starts)
     )
     flows = traffic([0, 5], [5, 0], 20_000_000)
-    faults = columns(topology, Schedule.parse(words), 1)
+    faults = columns(topology, Schedule.parse(text), 1)
     results = run(topology, flows, MrcTransport(evs=64), broken=faults, sample=10 * PS_PER_US, until=20 * PS_PER_MS)
     assert (results.finished < NEVER).all()
     assert results.links["lost"].sum() > 50
@@ -48,8 +48,8 @@ def test_ports_of_a_nic_that_flapped_are_used_again_by_both_sides_at_once(gone: 
 
 def test_paths_over_a_cable_that_flapped_come_back_by_their_probes() -> None:
     topology = leaf_spine(hosts=8, planes=2, gbps=100)
-    words = "at: 20us, for: 50us, every: 100us, times: 5, down: p0-t0-00<>p0-t1-01"
-    faults = columns(topology, Schedule.parse(words), 1)
+    text = "at: 20us, for: 50us, every: 100us, times: 5, down: p0-t0-00<>p0-t1-01"
+    faults = columns(topology, Schedule.parse(text), 1)
     flows = traffic([0, 5] * 2, [5, 0] * 2, 5_000_000, start=np.repeat([0, 20 * PS_PER_MS], 2))
     bad: dict[int, int] = {}
 

@@ -224,9 +224,9 @@ def test_littles_law_holds_on_every_queue_of_a_long_run(monkeypatch: pytest.Monk
         world.run(now, lambda: None)
         present += at_ports(world, now)
     assert packets.min() > 50  # no link was idle
-    seen, told = present * step / now, stays / now
-    assert seen == pytest.approx(told, rel=0.05, abs=0.005)
-    assert told.max() > 1
+    seen, summary = present * step / now, stays / now
+    assert seen == pytest.approx(summary, rel=0.05, abs=0.005)
+    assert summary.max() > 1
 
 
 def at_ports(world: World, now: int) -> np.ndarray:

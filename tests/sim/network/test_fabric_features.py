@@ -14,7 +14,7 @@ from openmrc.sim.transports.roce.transport import RoceTransport
 from openmrc.sim.transports.uet.transport import UetTransport
 from openmrc.sim.workloads.traffic import Side, traffic
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_S
-from tests.sim.described import laid
+from tests.sim.described import topology_of
 from tests.sim.small import Blast, shifted
 
 TALL = """
@@ -33,7 +33,7 @@ def gbps(result: Results, size: int) -> float:
 
 
 def test_latency_is_that_of_every_tier_on_the_way() -> None:
-    topology = laid(TALL)
+    topology = topology_of(TALL)
     result = run(topology, traffic([0, 0, 0], [1, 2, 11], 4096, [0, 10**9, 2 * 10**9]), Blast())
     one, byte = 4160, 80
     same_t0 = 2 * 70_000 + 500_000 + 2 * one * byte
@@ -43,7 +43,7 @@ def test_latency_is_that_of_every_tier_on_the_way() -> None:
 
 
 def test_planes_of_different_speeds_carry_in_proportion() -> None:
-    topology = laid(
+    topology = topology_of(
         "hosts: {count: 8}\nplanes:\n"
         "  - {host_gbps: 50, t0: {down: 4, up: 4}, t1: {}}\n"
         "  - {host_gbps: 200, t0: {down: 4, up: 4}, t1: {}}\n"
@@ -58,7 +58,7 @@ def test_planes_of_different_speeds_carry_in_proportion() -> None:
 
 
 def test_single_path_senders_use_the_rate_of_the_plane_they_are_on() -> None:
-    topology = laid(
+    topology = topology_of(
         "hosts: {count: 8}\nplanes:\n"
         "  - {host_gbps: 50, t0: {down: 4, up: 4}, t1: {}}\n"
         "  - {host_gbps: 200, t0: {down: 4, up: 4}, t1: {}}\n"
@@ -71,7 +71,7 @@ def test_single_path_senders_use_the_rate_of_the_plane_they_are_on() -> None:
 
 
 def test_several_nics_a_host_work_at_once_and_rails_lead_to_their_t0() -> None:
-    topology = laid(
+    topology = topology_of(
         "hosts: {count: 4, nics: 4, attach: rail}\nplanes: [{host_gbps: 100, t0: {down: 4, up: 4}, t1: {}}]\n"
     )
     size = 1_000_000
@@ -90,7 +90,7 @@ def test_several_nics_a_host_work_at_once_and_rails_lead_to_their_t0() -> None:
     ids=["two-tiers", "one-switch", "three-tiers"],
 )
 def test_two_sites_use_every_long_link(text: str, far: int) -> None:
-    topology = laid(text + "sites: {links: 3, gbps: 100, link_us: 20}\n")
+    topology = topology_of(text + "sites: {links: 3, gbps: 100, link_us: 20}\n")
     result = run(topology, shifted(8, 1_000_000, by=far), MrcTransport(evs=64), until=50 * PS_PER_MS)
     assert (result.finished < NEVER).all()
     carried = result.links["data_packets"][topology.link_tier == LinkTier.LONG]
@@ -99,7 +99,7 @@ def test_two_sites_use_every_long_link(text: str, far: int) -> None:
 
 
 def test_a_long_link_takes_its_time_once() -> None:
-    topology = laid(
+    topology = topology_of(
         "hosts: {count: 4}\nplanes: [{host_gbps: 100, host_link_ns: 50, t0: {down: 2, switch_ns: 600}}]\n"
         "sites: {links: 1, gbps: 400, link_us: 250}\n"
     )
@@ -109,7 +109,7 @@ def test_a_long_link_takes_its_time_once() -> None:
 
 @pytest.mark.parametrize("up", ["oversubscription: 2", "up: 2, up_gbps: 100"])
 def test_oversubscription_halves_what_crosses_the_fabric(up: str) -> None:
-    topology = laid(f"hosts: {{count: 8}}\nplanes: [{{host_gbps: 100, t0: {{down: 4, {up}}}, t1: {{}}}}]\n")
+    topology = topology_of(f"hosts: {{count: 8}}\nplanes: [{{host_gbps: 100, t0: {{down: 4, {up}}}, t1: {{}}}}]\n")
     size = 2_000_000
     across = run(topology, shifted(8, size, by=4), MrcTransport(evs=8))
     within = run(topology, traffic([0, 1, 2, 3], [1, 2, 3, 0], size), MrcTransport(evs=8))
@@ -118,13 +118,15 @@ def test_oversubscription_halves_what_crosses_the_fabric(up: str) -> None:
 
 
 def test_faster_uplinks_carry_as_much_with_fewer() -> None:
-    topology = laid("hosts: {count: 8}\nplanes: [{host_gbps: 100, t0: {down: 4, up: 1, up_gbps: 400}, t1: {}}]\n")
+    topology = topology_of(
+        "hosts: {count: 8}\nplanes: [{host_gbps: 100, t0: {down: 4, up: 1, up_gbps: 400}, t1: {}}]\n"
+    )
     result = run(topology, shifted(8, 2_000_000, by=4), MrcTransport(evs=8))
     assert gbps(result, 2_000_000) > 85
 
 
 def test_all_links_of_a_bundle_carry_both_up_and_down() -> None:
-    topology = laid("hosts: {count: 8}\nplanes: [{host_gbps: 100, t0: {down: 4, up: 4, bundle: 2}, t1: {}}]\n")
+    topology = topology_of("hosts: {count: 8}\nplanes: [{host_gbps: 100, t0: {down: 4, up: 4, bundle: 2}, t1: {}}]\n")
     result = run(topology, shifted(8, 2_000_000, by=4), MrcTransport(evs=16))
     carried = result.links["data_packets"][topology.link_tier == LinkTier.FABRIC]
     assert carried.min() > 0.7 * carried.mean()
@@ -132,7 +134,7 @@ def test_all_links_of_a_bundle_carry_both_up_and_down() -> None:
 
 
 def test_the_fabrics_buffers_bound_the_queues_of_their_tier() -> None:
-    topology = laid(
+    topology = topology_of(
         "hosts: {count: 16}\nplanes: [{host_gbps: 100, t0: {down: 4, up: 1, buffer_kb: 32}, t1: {buffer_kb: 64}}]\n"
     )
     settings = NetworkSettings(routing=Routing.HASH, trimming=Trimming.NEVER, buffer_bdp=0)
@@ -146,7 +148,7 @@ def test_the_fabrics_buffers_bound_the_queues_of_their_tier() -> None:
 
 
 def test_nothing_is_dropped_where_a_buffer_has_no_limit() -> None:
-    topology = laid(
+    topology = topology_of(
         "hosts: {count: 8}\nplanes: [{host_gbps: 100, t0: {down: 4, up: 1, buffer_kb: 0}, t1: {buffer_kb: 0}}]\n"
     )
     result = run(topology, shifted(8, 400_000, by=4), Blast())
@@ -158,7 +160,7 @@ def test_nothing_is_dropped_where_a_buffer_has_no_limit() -> None:
     "transport", [MrcTransport(evs=8), UetTransport(), RoceTransport()], ids=["mrc", "uet", "roce"]
 )
 def test_every_transport_crosses_sites_and_unlike_planes(transport: object) -> None:
-    topology = laid(
+    topology = topology_of(
         "hosts: {count: 8, nics: 2, attach: rail}\nplanes:\n"
         "  - {host_gbps: 100, t0: {down: 4, up: 2}, t1: {}}\n"
         "  - {host_gbps: 50, t0: {down: 2, oversubscription: 2, up_gbps: 50}, t1: {}}\n"

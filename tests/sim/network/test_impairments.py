@@ -24,14 +24,14 @@ PACKETS = 50
 SIZE = PACKETS * 4096
 
 
-def broken(topology: Topology, words: str, seed: int = 1) -> Faults:
-    return columns(topology, Schedule.parse(words), seed)
+def broken(topology: Topology, text: str, seed: int = 1) -> Faults:
+    return columns(topology, Schedule.parse(text), seed)
 
 
-def one_way(words: str = "", on: str = "h0>p0-t0-00", at: str = "0s", transport: Transport | None = None) -> Results:
+def one_way(text: str = "", on: str = "h0>p0-t0-00", at: str = "0s", transport: Transport | None = None) -> Results:
     """One message from h0 to h1, under the same T0, with a fault on one direction of h0's cable."""
     topology = leaf_spine(hosts=4, down=2)
-    faults = broken(topology, f"at: {at}, {words}, on: {on}") if words else None
+    faults = broken(topology, f"at: {at}, {text}, on: {on}") if text else None
     return run(topology, traffic([0], [1], SIZE), transport or Blast(), broken=faults, until=40 * PS_PER_MS)
 
 
@@ -96,12 +96,12 @@ def test_trimmed_packets_are_headers_and_those_that_may_not_be_trimmed_are_lost(
 
 def test_loss_and_bit_errors_strike_one_direction() -> None:
     topology = leaf_spine(hosts=4, down=2)
-    for words in ("loss: 40%", "corruption: 40%", "bit_errors: 1e-5"):
-        lossy = one_way(words)
+    for text in ("loss: 40%", "corruption: 40%", "bit_errors: 1e-5"):
+        lossy = one_way(text)
         up = int(topology.planes[0].host_up)
-        assert 0.2 * PACKETS < lossy.links["lost"][up] < 0.6 * PACKETS, words
+        assert 0.2 * PACKETS < lossy.links["lost"][up] < 0.6 * PACKETS, text
         assert lossy.links["lost"].sum() == lossy.links["lost"][up]
-        assert one_way(words, on="p0-t0-00>h0").links["lost"].sum() == 0
+        assert one_way(text, on="p0-t0-00>h0").links["lost"].sum() == 0
 
 
 def test_bit_errors_strike_short_packets_less() -> None:
@@ -128,8 +128,8 @@ def test_a_rate_takes_effect_when_it_is_set_and_ends() -> None:
 
 def test_a_link_that_goes_down_takes_what_is_late_with_it() -> None:
     topology = leaf_spine(hosts=4, down=2)
-    words = "delay: 300us, on: h0>p0-t0-00; at: 100us, for: 50us, down: h0>p0-t0-00"
-    results = run(topology, traffic([0], [1], SIZE), Blast(), broken=broken(topology, words), until=5 * PS_PER_MS)
+    text = "delay: 300us, on: h0>p0-t0-00; at: 100us, for: 50us, down: h0>p0-t0-00"
+    results = run(topology, traffic([0], [1], SIZE), Blast(), broken=broken(topology, text), until=5 * PS_PER_MS)
     assert results.links["lost"].sum() == PACKETS
     assert results.received[0] == NEVER
 
@@ -161,8 +161,8 @@ def test_every_word_is_known_here() -> None:
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_every_transport_gets_through_every_word_at_once(transport: Transport) -> None:
     topology = leaf_spine(hosts=8, down=4)
-    words = ", ".join(f"{word}: {value}" for word, value in EVERY_WORD.items())
-    results = run(topology, shifted(8, 200_000, by=5), transport, broken=broken(topology, words), until=400 * PS_PER_MS)
+    text = ", ".join(f"{word}: {value}" for word, value in EVERY_WORD.items())
+    results = run(topology, shifted(8, 200_000, by=5), transport, broken=broken(topology, text), until=400 * PS_PER_MS)
     assert (results.finished < NEVER).all()
     assert results.links["lost"].sum() > 0
 
@@ -172,8 +172,10 @@ def test_the_same_seed_gives_the_same_run_under_every_word(word: str) -> None:
     topology = leaf_spine(hosts=8, down=4)
 
     def once(threads: int) -> tuple[bytes, int]:
-        told = broken(topology, f"{word}: {EVERY_WORD[word]}")
-        results = run(topology, shifted(8, 60_000, by=5), Blast(), broken=told, threads=threads, until=10 * PS_PER_MS)
+        summary = broken(topology, f"{word}: {EVERY_WORD[word]}")
+        results = run(
+            topology, shifted(8, 60_000, by=5), Blast(), broken=summary, threads=threads, until=10 * PS_PER_MS
+        )
         return results.received.tobytes(), int(results.links["arrived"].sum())
 
     assert once(1) == once(2)
@@ -182,7 +184,7 @@ def test_the_same_seed_gives_the_same_run_under_every_word(word: str) -> None:
 def test_no_packet_row_is_lost_whatever_happens() -> None:
     """Rows given out and taken back are equal in the end: nothing is forgotten in a list of late packets."""
     topology = leaf_spine(hosts=8, down=4)
-    words = "duplicate: 50%, reorder: 20%, jitter: 50us, delay: 10us, trim: 10%, loss: 10%"
+    text = "duplicate: 50%, reorder: 20%, jitter: 50us, delay: 10us, trim: 10%, loss: 10%"
     settings = NetworkSettings(buffer_bdp=1, trimming=Trimming.EITHER)
     last: list[tuple[int, int]] = []
 
@@ -191,5 +193,5 @@ def test_no_packet_row_is_lost_whatever_happens() -> None:
         last[:] = [tuple(int(np.asarray(shards)[name].sum()) for name in ("allocated", "released"))]  # type: ignore[list-item]
 
     transport = Blast(settings)
-    run(topology, shifted(8, 300_000, by=3), transport, broken=broken(topology, words), observe=look)
+    run(topology, shifted(8, 300_000, by=3), transport, broken=broken(topology, text), observe=look)
     assert last[0][0] == last[0][1] > 0

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.description import load
+from openmrc.fabric.fabric_file import load
 from openmrc.fabric.topology import Topology
 from openmrc.sim.loop import run as loop
 from openmrc.sim.loop.fault_events import FaultKind, faults
 from openmrc.sim.loop.run import run
 from openmrc.sim.network import graph_routes
-from openmrc.sim.network.build import NetworkSettings, column, lay
+from openmrc.sim.network.build import NetworkSettings, build, column
 from openmrc.sim.network.tables import Network, Routing, Trimming
 from openmrc.sim.scenario.scenario import Scenario, Transport
 from openmrc.sim.simulate import simulate
@@ -28,10 +28,10 @@ from openmrc.sim.transports.uet.transport import UetTransport
 from openmrc.sim.workloads.permutation import Permutation
 from openmrc.sim.workloads.traffic import Side, traffic
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_US
-from tests.sim.described import laid
+from tests.sim.described import topology_of
 from tests.sim.small import Blast
 
-SHIPPED = Path(__file__).parents[2] / "scenarios" / "fabrics" / "irregular.yaml"
+SHIPPED = Path(__file__).parents[3] / "scenarios" / "fabrics" / "irregular.yaml"
 SELECTIVE = RoceTransport(recovery=Recovery.SELECTIVE, qps=2)
 TRANSPORTS: list[loop.Transport] = [MrcTransport(evs=16), UetTransport(), RoceTransport(), SELECTIVE, adaptive()]
 IDS = ["mrc", "uet", "roce", "roce-selective", "roce-adaptive"]
@@ -70,7 +70,7 @@ def test_one_flow_alone_takes_the_time_of_its_closed_form(transport: loop.Transp
     packets, byte = 40, 80  # ps at 100 Gb/s
     # A release at the receiver makes its completion known.
     work = traffic([0, 1], [1, 0], [packets * 4096, 4096], releases=([0], [1], [0], [int(Side.RECEIVER)]))
-    result = run(laid(CHAIN), work, transport)
+    result = run(topology_of(CHAIN), work, transport)
     arrived = ONE_WAY + (packets + 2) * 4160 * byte
     assert result.received[0] == arrived == result.started[1]
     answered = arrived + ONE_WAY + 3 * 64 * byte
@@ -79,7 +79,7 @@ def test_one_flow_alone_takes_the_time_of_its_closed_form(transport: loop.Transp
 
 @pytest.mark.parametrize("transport", TRANSPORTS, ids=IDS)
 def test_the_shipped_irregular_fabric_runs_with_every_transport(transport: loop.Transport) -> None:
-    topology = laid(SHIPPED.read_text().split("name: irregular")[1])
+    topology = topology_of(SHIPPED.read_text().split("name: irregular")[1])
     result = run(topology, traffic([0, 1], [1, 0], 400_000), transport, until=20 * PS_PER_MS)
     assert (result.finished < NEVER).all()
     # The two short 40G cables are all that the fewest hops allow; the way by `middle` has one more.
@@ -101,7 +101,7 @@ def test_a_scenario_on_an_irregular_fabric_runs_from_its_file(name: str) -> None
 
 @pytest.mark.parametrize("transport", TRANSPORTS, ids=IDS)
 def test_nics_with_unlike_numbers_of_ports_talk_to_each_other(transport: loop.Transport) -> None:
-    topology = laid(UNLIKE)
+    topology = topology_of(UNLIKE)
     pairs = list(itertools.permutations(range(3), 2))
     work = traffic([pair[0] for pair in pairs], [pair[1] for pair in pairs], 300_000)
     result = run(topology, work, transport, until=50 * PS_PER_MS)
@@ -110,7 +110,7 @@ def test_nics_with_unlike_numbers_of_ports_talk_to_each_other(transport: loop.Tr
 
 
 def test_mrc_spreads_over_all_ports_and_ways_alike() -> None:
-    topology = laid(UNLIKE)
+    topology = topology_of(UNLIKE)
     result = run(topology, traffic([0], [1], 4_000_000), MrcTransport(evs=16))
     busy = result.links["data_packets"][result.links["data_packets"] > 0]
     assert len(busy) == 6  # two ports, two cables, two last links
@@ -120,7 +120,7 @@ def test_mrc_spreads_over_all_ports_and_ways_alike() -> None:
 
 
 def test_mrc_goes_on_over_the_port_that_is_left() -> None:
-    topology = laid(UNLIKE)
+    topology = topology_of(UNLIKE)
     first, out = topology.outgoing()
     cable = int(out[first[0]])
     both = [cable, int(topology.link_reverse[cable])]
@@ -176,8 +176,8 @@ def test_the_numbers_of_ways_name_every_shortest_way_once(graph: tuple[int, list
     text += "".join(f"  - {{name: s{at}, kind: switch}}\n" for at in range(switches))
     text += f"links:\n  - {{a: n0, b: s0, gbps: 100}}\n  - {{a: n1, b: s{home}, gbps: 100}}\n"
     text += "".join(f"  - {{a: s{a}, b: s{b}, gbps: 100}}\n" for a, b in cables)
-    topology = laid(text)
-    network = lay(topology, NetworkSettings(), hops=2)
+    topology = topology_of(text)
+    network = build(topology, NetworkSettings(), hops=2)
     column(network.nodes, "salt")[:] = 1
     count = int(graph_routes.ways_between(network, np.array([0]), np.array([1]), 1)[0, 0])
     ways = [walked(network, topology, 0, 1, number) for number in range(count)]
@@ -188,7 +188,7 @@ def test_the_numbers_of_ways_name_every_shortest_way_once(graph: tuple[int, list
 
 def test_ecmp_spreads_flows_over_equal_ways() -> None:
     network = NetworkSettings(routing=Routing.HASH, trimming=Trimming.NEVER, buffer_bdp=0)
-    topology = laid(UNLIKE)
+    topology = topology_of(UNLIKE)
     result = run(topology, traffic([0], [1], 2_000_000), Blast(network))
     cables = [link for link in range(topology.links) if topology.link_name(link) == "s>t"]
     carried = result.links["data_packets"][cables]
@@ -212,4 +212,4 @@ def test_ecmp_spreads_flows_over_equal_ways() -> None:
 )
 def test_a_graph_that_cannot_be_simulated_is_refused(text: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        lay(laid(text), NetworkSettings(), hops=64)
+        build(topology_of(text), NetworkSettings(), hops=64)

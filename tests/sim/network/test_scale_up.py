@@ -23,7 +23,7 @@ from openmrc.sim.workloads.hierarchical import HierarchicalAllReduce
 from openmrc.sim.workloads.joined import joined
 from openmrc.sim.workloads.traffic import Side, Traffic, traffic
 from openmrc.units import NEVER, PS_PER_S, PS_PER_US
-from tests.sim.described import laid
+from tests.sim.described import topology_of
 from tests.sim.small import Blast
 
 LATENCY = PS_PER_US
@@ -33,7 +33,7 @@ BYTE = 8 * PS_PER_S // RATE
 
 def racks(hosts: int = 4, nics: int = 2, gpus: int = 2, domain: int = 4, gbps: float = 800) -> Topology:
     """Machines of `nics` NICs and `gpus` GPUs, `domain` GPUs a rack, on two planes under one switch each."""
-    return laid(
+    return topology_of(
         f"hosts: {{count: {hosts}, nics: {nics}, gpus: {gpus}}}\n"
         f"planes: [{{count: 2, host_gbps: 100, t0: {{down: {hosts * nics}}}}}]\n"
         f"scale_up: {{gpus: {domain}, gbps: {gbps}, latency_ns: 1000}}\n"
@@ -104,7 +104,7 @@ def test_several_gpus_behind_a_nic_have_the_rate_of_all() -> None:
 
 
 def test_an_irregular_fabric_can_have_domains() -> None:
-    topology = laid(
+    topology = topology_of(
         "nodes: [{name: a, kind: nic}, {name: b, kind: nic}, {name: s, kind: switch}]\n"
         "links: [{a: a, b: s, gbps: 100}, {a: b, b: s, gbps: 100}]\n"
         "scale_up: {gpus: 2, gbps: 800, latency_ns: 1000}\n"
@@ -172,8 +172,8 @@ def test_a_scenario_carries_a_domains_messages_inside_unless_told_otherwise_and_
     inside = simulate(scenario)
     assert inside.is_complete
     assert inside.results.scale_up_bytes.sum() > 6 * 8 * (1 << 18)
-    told = summary(inside)
-    moved = told["scale_up"]
+    reported = summary(inside)
+    moved = reported["scale_up"]
     assert moved["domains"] == 2
     stays = inside.work.traffic.source // 4 == inside.work.traffic.destination // 4
     flows = np.flatnonzero(stays & (inside.work.traffic.size > 0))
@@ -182,14 +182,14 @@ def test_a_scenario_carries_a_domains_messages_inside_unless_told_otherwise_and_
     answers = inside.results.scale_up_bytes.sum() - moved["bytes"]
     assert moved["arrived_bytes"] - moved["bytes"] == answers == 64 * moved["flows"]
     assert moved["goodput_gbps"] == pytest.approx(moved["bytes"] * 8e3 / inside.span, rel=1e-5)
-    assert 0 < moved["fct_us"]["mean"] <= moved["fct_us"]["max"] < told["fct_us"]["max"]
-    page = report(inside, told, {})
+    assert 0 < moved["fct_us"]["mean"] <= moved["fct_us"]["max"] < reported["fct_us"]["max"]
+    page = report(inside, reported, {})
     assert "inside scale-up domains: bytes" in page
     assert f"{moved['bytes']:,}" in page
-    show(told, None)
+    show(reported, None)
     assert f"inside domains 48 of 48 flows, {moved['bytes']:,} bytes" in " ".join(capsys.readouterr().out.split())
 
     outside = simulate(msgspec.structs.replace(scenario, transport=Transport(scale_up=False)))
-    told = summary(outside)
-    assert "scale_up" not in told
-    assert "inside scale-up domains" not in report(outside, told, {})
+    reported = summary(outside)
+    assert "scale_up" not in reported
+    assert "inside scale-up domains" not in report(outside, reported, {})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -191,7 +190,7 @@ def test_other_transports_have_no_mrc_packets(tmp_path: Path) -> None:
         simulate(replace_struct(made, transport=replace_struct(made.transport, name="uet", settings={})))
 
 
-@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
+@pytest.mark.needs("tshark")
 def test_wireshark_reads_times_planes_and_base_headers(run: Run, folder: Path) -> None:
     names = ("frame.interface_name", "frame.time_epoch", "infiniband.bth.opcode", "infiniband.bth.psn", "frame.len")
     fields = [part for name in names for part in ("-e", name)]

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from openmrc.errors import ConfigError, MrcError
-from openmrc.fabric.description import load
+from openmrc.fabric.build import build
+from openmrc.fabric.fabric_file import load
 from openmrc.fabric.tables import Action, Tables, build_tables
-from openmrc.fabric.topology import Topology, build
+from openmrc.fabric.topology import Topology
 from openmrc.fabric.usid import usid_plan
 from openmrc.sim.loop.run import World, prepare
 from openmrc.sim.results.table_check import check, flights_of
@@ -20,7 +21,7 @@ from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.workloads.traffic import traffic
 from tests.sim.small import leaf_spine, three_tiers
 
-FABRICS = Path(__file__).parents[2] / "scenarios" / "fabrics"
+FABRICS = Path(__file__).parents[3] / "scenarios" / "fabrics"
 
 
 def world_of(topology: Topology) -> World:
@@ -90,10 +91,10 @@ def test_a_run_says_how_many_it_checked(tmp_path: Path, capsys: pytest.CaptureFi
     from openmrc.sim.results.results import summary
 
     (tmp_path / "s.yaml").write_text(STEPS)
-    told = summary(simulate(load_scenario(tmp_path / "s.yaml")))
-    assert told["tables_checked"]["pairs"] == 32  # data one way, what answers it the other
-    assert told["tables_checked"]["evs"] == 16 * (16 + 4)
-    show(told, None)
+    result = summary(simulate(load_scenario(tmp_path / "s.yaml")))
+    assert result["tables_checked"]["pairs"] == 32  # data one way, what answers it the other
+    assert result["tables_checked"]["evs"] == 16 * (16 + 4)
+    show(result, None)
     assert "320 EVs of 32 pairs of NICs" in capsys.readouterr().out.replace("\n", " ")
 
 

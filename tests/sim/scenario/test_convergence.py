@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric, Hosts, Plane, Sites, Tier
-from openmrc.fabric.topology import Topology, build
+from openmrc.fabric.topology import Topology
 from openmrc.faults import Schedule
 from openmrc.sim.loop.fault_events import FaultKind, Faults
 from openmrc.sim.loop.run import Results, Transport, run
@@ -26,8 +27,8 @@ from tests.sim.small import leaf_spine, shifted, three_tiers
 ROUTED = NetworkSettings(routing=Routing.HASH, reroute_delay_us=20, failover_delay_us=10)
 
 
-def told(topology: Topology, words: str, settings: NetworkSettings = ROUTED) -> Faults:
-    return converging(topology, columns(topology, Schedule.parse(words), 1), settings)
+def faults_of(topology: Topology, text: str, settings: NetworkSettings = ROUTED) -> Faults:
+    return converging(topology, columns(topology, Schedule.parse(text), 1), settings)
 
 
 def moments(faults: Faults, kind: FaultKind) -> list[int]:
@@ -35,26 +36,26 @@ def moments(faults: Faults, kind: FaultKind) -> list[int]:
 
 
 def test_routing_follows_a_cable_by_its_delay_both_ways() -> None:
-    faults = told(leaf_spine(), "at: 10us, for: 100us, down: p0-t0-00<>p0-t1-01")
+    faults = faults_of(leaf_spine(), "at: 10us, for: 100us, down: p0-t0-00<>p0-t1-01")
     assert moments(faults, FaultKind.ROUTE_WITHDRAWN) == [30]
     assert moments(faults, FaultKind.ROUTE_RESTORED) == [130]
     assert (faults.kind == FaultKind.ROUTE_WITHDRAWN).sum() == 2
 
 
-@pytest.mark.parametrize("words", ["down: p0-t0-00>p0-t1-01", "loss: 100%, on: p0-t0-00>p0-t1-01"])
-def test_routing_sees_one_dead_direction_and_silence_as_its_hellos_do(words: str) -> None:
-    faults = told(leaf_spine(), f"at: 10us, {words}")
+@pytest.mark.parametrize("text", ["down: p0-t0-00>p0-t1-01", "loss: 100%, on: p0-t0-00>p0-t1-01"])
+def test_routing_sees_one_dead_direction_and_silence_as_its_hellos_do(text: str) -> None:
+    faults = faults_of(leaf_spine(), f"at: 10us, {text}")
     assert (faults.kind == FaultKind.ROUTE_WITHDRAWN).sum() == 2
 
 
-@pytest.mark.parametrize("words", ["loss: 99%", "for: 8us, every: 30us, times: 9, down: plane 0", "rate: 1Gbps"])
-def test_routing_does_not_see_grey_losses_and_short_flaps(words: str) -> None:
-    faults = told(leaf_spine(), f"at: 10us, {words}")
+@pytest.mark.parametrize("text", ["loss: 99%", "for: 8us, every: 30us, times: 9, down: plane 0", "rate: 1Gbps"])
+def test_routing_does_not_see_grey_losses_and_short_flaps(text: str) -> None:
+    faults = faults_of(leaf_spine(), f"at: 10us, {text}")
     assert not (faults.kind >= FaultKind.ROUTE_WITHDRAWN).any()
 
 
 def test_a_nic_s_cable_is_left_by_its_bond_and_withdrawn_by_routing() -> None:
-    faults = told(leaf_spine(planes=2), "at: 10us, for: 100us, down: h3 port 1")
+    faults = faults_of(leaf_spine(planes=2), "at: 10us, for: 100us, down: h3 port 1")
     kinds = {int(kind): int(at) // PS_PER_US for at, kind, subject in zip(
         faults.at, faults.kind, faults.subject, strict=True) if subject == 3 * 64 + 1}  # fmt: skip
     assert kinds[FaultKind.BOND_LEFT] == 20
@@ -65,14 +66,14 @@ def test_a_nic_s_cable_is_left_by_its_bond_and_withdrawn_by_routing() -> None:
 
 
 def test_mrc_s_tables_are_static() -> None:
-    faults = told(leaf_spine(), "at: 10us, down: p0-t0-00<>p0-t1-01", MrcTransport().network_settings())
+    faults = faults_of(leaf_spine(), "at: 10us, down: p0-t0-00<>p0-t1-01", MrcTransport().network_settings())
     assert not (faults.kind >= FaultKind.ROUTE_WITHDRAWN).any()
 
 
-def after_convergence(transport: Transport, topology: Topology, words: str, flows: Traffic) -> Results:
+def after_convergence(transport: Transport, topology: Topology, text: str, flows: Traffic) -> Results:
     """Faults from the beginning, flows that start when routing has settled."""
     settings = transport.network_settings()
-    faults = converging(topology, columns(topology, Schedule.parse(words), 1), settings)
+    faults = converging(topology, columns(topology, Schedule.parse(text), 1), settings)
     return run(topology, flows, transport, broken=faults, until=300 * PS_PER_MS)
 
 
@@ -96,8 +97,8 @@ def test_nothing_goes_where_routing_has_withdrawn_a_link(transport: Transport) -
     """A T1 without its link to the T0 of the receivers is left out by every sender's T0, not only by its neighbour."""
     topology = leaf_spine(hosts=16)
     flows = shifted(16, 400_000, by=4, start=LATER)
-    words = "down: p0-t0-02<>p0-t1-01; down: p0-t0-03<>p0-t1-00"
-    results = after_convergence(transport, topology, words, flows)
+    text = "down: p0-t0-02<>p0-t1-01; down: p0-t0-03<>p0-t1-00"
+    results = after_convergence(transport, topology, text, flows)
     assert (results.finished < NEVER).all()
     assert results.links["lost"].sum() == 0
     assert results.counters["timeouts"] == 0
@@ -124,8 +125,8 @@ def test_a_link_that_is_back_is_used_again(transport: Transport) -> None:
 def test_three_tiers_find_the_way_around_a_pod_s_lost_links() -> None:
     topology = three_tiers()
     transport = UetTransport(network=ROUTED)
-    words = "down: p0-t1-00<>p0-t2-00; down: p0-t0-07<>p0-t1-06"
-    results = after_convergence(transport, topology, words, shifted(16, 100_000, by=8, start=LATER))
+    text = "down: p0-t1-00<>p0-t2-00; down: p0-t0-07<>p0-t1-06"
+    results = after_convergence(transport, topology, text, shifted(16, 100_000, by=8, start=LATER))
     assert results.links["lost"].sum() == 0
     assert (results.finished < NEVER).all()
 
@@ -137,8 +138,8 @@ def test_two_sites_find_the_way_around_a_lost_long_link() -> None:
     )
     long = [link for link in range(topology.links) if topology.link_name(link).count("t1") > 1]
     assert long
-    words = f"down: {topology.link_name(long[0]).replace('>', '<>')}"
-    results = after_convergence(UetTransport(network=ROUTED), topology, words, shifted(16, 50_000, 8, LATER))
+    text = f"down: {topology.link_name(long[0]).replace('>', '<>')}"
+    results = after_convergence(UetTransport(network=ROUTED), topology, text, shifted(16, 50_000, 8, LATER))
     assert results.links["lost"].sum() == 0
     assert (results.finished < NEVER).all()
 
@@ -166,9 +167,9 @@ def test_a_bond_goes_on_with_the_ports_that_are_left(transport: Transport, place
 @pytest.mark.parametrize("transport", BASELINES)
 def test_a_bond_takes_its_port_back(transport: Transport) -> None:
     topology = leaf_spine(hosts=8, planes=2)
-    words = "for: 100us, down: h3 port 0; for: 100us, down: h4 port 1"
+    text = "for: 100us, down: h3 port 0; for: 100us, down: h4 port 1"
     settings = transport.network_settings()
-    faults = converging(topology, columns(topology, Schedule.parse(words), 1), settings)
+    faults = converging(topology, columns(topology, Schedule.parse(text), 1), settings)
     flows = shifted(8, 400_000, 4, 200 * PS_PER_US)
     results = run(topology, flows, transport, broken=faults, until=300 * PS_PER_MS)
     healthy = run(topology, flows, transport, until=300 * PS_PER_MS)

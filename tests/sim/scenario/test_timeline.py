@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from openmrc.errors import ConfigError
+from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
-from openmrc.fabric.topology import Topology, build
+from openmrc.fabric.topology import Topology
 from openmrc.faults import Schedule
 from openmrc.sim.loop.fault_events import FaultKind, Faults
 from openmrc.sim.scenario.fault_targets import links_at
@@ -19,8 +20,8 @@ def topology() -> Topology:
     return build(Fabric(name="sixteen", hosts=Hosts(count=16), planes=(plane,)))
 
 
-def told(topology: Topology, words: str, seed: int = 1) -> Faults:
-    return columns(topology, Schedule.parse(words), seed)
+def faults_of(topology: Topology, terms: str, seed: int = 1) -> Faults:
+    return columns(topology, Schedule.parse(terms), seed)
 
 
 def of_kind(faults: Faults, kind: FaultKind) -> list[tuple[int, int]]:
@@ -50,7 +51,7 @@ def test_drawn_links_are_distinct_and_the_seed_s(topology: Topology) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("terms", "says"),
     [
         ("down: plane 2", "planes are 0..1"),
         ("down: h99", "NICs are h0 to h15"),
@@ -64,63 +65,63 @@ def test_drawn_links_are_distinct_and_the_seed_s(topology: Topology) -> None:
         ("down: plane 0, for: 3s, every: 2s, times: 4", "not longer than"),
     ],
 )
-def test_wrong_words_are_refused_with_the_step(topology: Topology, words: str, says: str) -> None:
+def test_wrong_words_are_refused_with_the_step(topology: Topology, terms: str, says: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        told(topology, words)
+        faults_of(topology, terms)
     assert says in str(raised.value)
     assert "step 1" in str(raised.value)
 
 
 def test_a_plane_takes_all_its_links_and_ports_down_and_up(topology: Topology) -> None:
-    faults = told(topology, "at: 2us, for: 3us, down: plane 1")
+    faults = faults_of(topology, "at: 2us, for: 3us, down: plane 1")
     assert len(of_kind(faults, FaultKind.LINK_DOWN)) == len(of_kind(faults, FaultKind.LINK_UP)) == 64
     assert of_kind(faults, FaultKind.PORT_DOWN) == [(2_000_000, nic * 64 + 1) for nic in range(16)]
     assert of_kind(faults, FaultKind.PORT_UP) == [(5_000_000, nic * 64 + 1) for nic in range(16)]
 
 
 def test_a_dead_t0_takes_the_ports_of_its_nics_with_it(topology: Topology) -> None:
-    faults = told(topology, "down: p0-t0-01")
+    faults = faults_of(topology, "down: p0-t0-01")
     assert [subject for _, subject in of_kind(faults, FaultKind.PORT_DOWN)] == [nic * 64 for nic in range(4, 8)]
 
 
 def test_a_t1_reboot_tells_no_nic(topology: Topology) -> None:
-    faults = told(topology, "at: 1us, for: 1us, down: p0-t1-01")
+    faults = faults_of(topology, "at: 1us, for: 1us, down: p0-t1-01")
     assert len(of_kind(faults, FaultKind.LINK_DOWN)) == 8
     assert not of_kind(faults, FaultKind.PORT_DOWN)
 
 
 def test_one_direction_down_tells_nobody_until_the_other_follows(topology: Topology) -> None:
-    assert not of_kind(told(topology, "down: h3>p0-t0-00"), FaultKind.PORT_DOWN)
-    both = told(topology, "down: h3>p0-t0-00; at: 1us, down: p0-t0-00>h3")
+    assert not of_kind(faults_of(topology, "down: h3>p0-t0-00"), FaultKind.PORT_DOWN)
+    both = faults_of(topology, "down: h3>p0-t0-00; at: 1us, down: p0-t0-00>h3")
     assert of_kind(both, FaultKind.PORT_DOWN) == [(1_000_000, 3 * 64)]
 
 
 def test_what_is_down_already_is_not_taken_down_again(topology: Topology) -> None:
-    faults = told(topology, "down: h3 port 0; at: 1us, down: plane 0; at: 2us, up: plane 0")
+    faults = faults_of(topology, "down: h3 port 0; at: 1us, down: plane 0; at: 2us, up: plane 0")
     downs, ups = of_kind(faults, FaultKind.LINK_DOWN), of_kind(faults, FaultKind.LINK_UP)
     assert len({link for _, link in downs}) == len(downs) == len(ups) == 64
     assert len(of_kind(faults, FaultKind.PORT_DOWN)) == 16
 
 
 def test_a_flap_repeats(topology: Topology) -> None:
-    faults = told(topology, "at: 1us, for: 1us, every: 3us, times: 3, down: p0-t0-00<>p0-t1-01")
+    faults = faults_of(topology, "at: 1us, for: 1us, every: 3us, times: 3, down: p0-t0-00<>p0-t1-01")
     downs = [at for at, _ in of_kind(faults, FaultKind.LINK_DOWN)]
     assert downs == [1_000_000] * 2 + [4_000_000] * 2 + [7_000_000] * 2
 
 
 def test_loss_and_corruption_add_up_to_one_loss(topology: Topology) -> None:
-    faults = told(topology, "loss: 10%, corruption: 50%, on: h3>p0-t0-00")
+    faults = faults_of(topology, "loss: 10%, corruption: 50%, on: h3>p0-t0-00")
     lossy = faults.kind == FaultKind.LINK_LOSS
     assert faults.value[lossy][-1] == 550_000_000
 
 
 def test_a_rate_never_exceeds_the_links_own_and_comes_back(topology: Topology) -> None:
-    faults = told(topology, "rate: 25Gbps, on: h3 port 0, for: 2us; at: 5us, rate: 900Gbps, on: h4 port 0")
+    faults = faults_of(topology, "rate: 25Gbps, on: h3 port 0, for: 2us; at: 5us, rate: 900Gbps, on: h4 port 0")
     assert faults.value.tolist() == [25 * 10**9] * 2 + [100 * 10**9] * 2
 
 
 def test_bit_errors_are_counted_in_parts_of_10_to_the_18(topology: Topology) -> None:
-    faults = told(topology, "bit_errors: 1e-12, on: h3>p0-t0-00")
+    faults = faults_of(topology, "bit_errors: 1e-12, on: h3>p0-t0-00")
     assert (faults.kind[0], faults.value[0]) == (FaultKind.LINK_BIT_ERRORS, 1_000_000)
 
 
@@ -133,7 +134,7 @@ def test_a_matrix_failure_is_an_up_link_dead_from_the_beginning(topology: Topolo
 
 
 def test_faults_are_in_order_of_time(topology: Topology) -> None:
-    faults = told(topology, "at: 9us, down: plane 0; at: 1us, for: 20us, loss: 1%; at: 3us, rate: 1Gbps")
+    faults = faults_of(topology, "at: 9us, down: plane 0; at: 1us, for: 20us, loss: 1%; at: 3us, rate: 1Gbps")
     assert (np.diff(faults.at) >= 0).all()
 
 

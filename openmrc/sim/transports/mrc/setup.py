@@ -19,7 +19,7 @@ from openmrc.engine import lifecycle, messages, paths, regions
 from openmrc.engine.build import MPR_UNIT, Layout, build
 from openmrc.engine.params import Settings
 from openmrc.engine.states import EvEvent, QpEvent, QpState
-from openmrc.engine.tables import Cause, Engine
+from openmrc.engine.tables import Cause, Engine, WriteRequest
 from openmrc.errors import ConfigError
 from openmrc.fabric.topology import Topology
 from openmrc.sim.loop.failures import Failure
@@ -78,10 +78,10 @@ class MrcTransport:
     def series(self, state: Mrc) -> dict[str, int]:
         """Return EV transitions and port changes by cause, and how many EVs are out of use now."""
         engine = state.engine
-        told = {name: int(column(state.tallies, name).sum()) for name in Tally.__annotations__}
-        told["evs_out"] = int((column(engine.qps, "ev_count") - column(engine.qps, "good_evs")).sum())
-        told["retransmitted"] = int(column(engine.qps, "retransmitted").sum())
-        return told
+        summary = {name: int(column(state.tallies, name).sum()) for name in Tally.__annotations__}
+        summary["evs_out"] = int((column(engine.qps, "ev_count") - column(engine.qps, "good_evs")).sum())
+        summary["retransmitted"] = int(column(engine.qps, "retransmitted").sum())
+        return summary
 
     def windows(self, state: Mrc, network: Network, flows: Ints) -> dict[str, NDArray[Any]]:
         """Return the window towards each flow's destination, what of it is used, and the round trip."""
@@ -139,7 +139,7 @@ class Opening:
     twin: Int  # row of the queue pair at the other end
     mpr: Int  # ours
     mpr_dest: Int
-    active: Int  # EVs a lane in rotation
+    active: Int  # EVs a rotation in rotation
     receives: Int
     ev_seed: Int
     single_path: Int  # 1: an EV profile of one EV
@@ -157,7 +157,7 @@ class Common:
 
 
 class Fan:
-    """The paths of one lane as choices: of the first tier, the second and the third; one row a port, or a lane."""
+    """The paths of one rotation as choices of the first, second and third tier; one row a port, or a rotation."""
 
     first: Int
     second: Int
@@ -171,7 +171,7 @@ def _build(transport: MrcTransport, topology: Topology, traffic: Traffic, networ
     if len(traffic.size) and int(traffic.size.max()) > messages.MAX_MESSAGE:
         raise ConfigError(f"size {int(traffic.size.max())}: an MRC message has at most {messages.MAX_MESSAGE} bytes")
     ends = _Ends(topology, wires)
-    planes = network.rules[0].planes
+    planes = network.config[0].planes
     layout = _layout(transport, topology, wires, ends, planes)
     engine = build(layout, settings, packets=len(network.shards), seed=seed)
     openings, common = _openings(transport, planes, wires, ends, settings, network, seed)
@@ -180,7 +180,9 @@ def _build(transport: MrcTransport, topology: Topology, traffic: Traffic, networ
     _open_all(engine, openings, common, fans)
     column(network.flows, "handle")[:] = np.append(ends.row_of_source, -1)[wires.of_message]
     kept = taps(engine, topology.nics, transport.capture)
-    return Mrc(engine, table(Frame, len(network.hops)), table(Tally, topology.nics), kept)
+    return Mrc(
+        engine, table(Frame, len(network.hops)), table(Tally, topology.nics), kept, table(WriteRequest, topology.nics)
+    )
 
 
 class _Ends:
@@ -221,7 +223,7 @@ def _layout(transport: MrcTransport, topology: Topology, wires: Connections, end
         window=np.where(source, mpr * MPR_UNIT, 1),
         tracked=np.where(source, 1, mpr * MPR_UNIT),
         wimms=np.where(source | (wires.watched[ends.connection] == 0), 1, 32),
-        evs_per_lane=np.where(source, evs, min(evs, 2)),
+        evs_per_rotation=np.where(source, evs, min(evs, 2)),
     )
 
 
@@ -257,12 +259,12 @@ def _openings(
     one.linear_count = transport.linear_count
     one.exponential_count = transport.exponential_count
     one.trims = int(settings.trimming)
-    one.routing = network.rules[0].routing
+    one.routing = network.config[0].routing
     return rows, common
 
 
 def _fans(topology: Topology, network: Network, wires: Connections, ends: _Ends) -> Table[Fan]:
-    """Return the paths of every port of a regular fabric; of every lane of an irregular one."""
+    """Return the paths of every port of a regular fabric; of every rotation of an irregular one."""
     if topology.planes:
         fans = table(Fan, len(topology.planes))
         for row, shape in enumerate(topology.planes):
@@ -272,7 +274,7 @@ def _fans(topology: Topology, network: Network, wires: Connections, ends: _Ends)
         return fans
     here = np.where(ends.is_source, wires.source[ends.connection], wires.destination[ends.connection])
     there = np.where(ends.is_source, wires.destination[ends.connection], wires.source[ends.connection])
-    ways = graph_routes.ways_between(network, here, there, network.rules[0].planes)
+    ways = graph_routes.ways_between(network, here, there, network.config[0].planes)
     fans = table(Fan, ways.size)
     column(fans, "first")[:] = np.maximum(1, ways.ravel())
     for name in ("second", "third"):
@@ -330,37 +332,37 @@ def _open(engine: Engine, openings: Table[Opening], common: Table[Common], fans:
 def _keep_one_ev(engine: Engine, qp: int, seed: int) -> None:
     """Deny all EVs but one: a queue pair on a single path, like a connection of TCP or plain RoCE beside MRC."""
     row = engine.qps[qp]
-    lane = engine.lanes[row.lane_base + (rng.following(seed | 1) >> 8) % row.lane_count]
-    kept = lane.ev_base + engine.slots[lane.ev_base].ev
+    rotation = engine.rotations[row.rotation_base + (rng.following(seed | 1) >> 8) % row.rotation_count]
+    kept = rotation.ev_base + engine.slots[rotation.ev_base].ev
     row.min_active_evs = 1
     for ev in range(row.ev_base, row.ev_base + row.ev_count):
         if ev != kept:
-            paths.happen(engine, 0, ev, EvEvent.DENY.value)
+            paths.transition(engine, 0, ev, EvEvent.DENY.value)
 
 
 @kernel
 def _give_evs(engine: Engine, openings: Table[Opening], common: Table[Common], fans: Table[Fan], qp: int) -> None:
-    """Give every lane a random subset of its paths, none twice as long as there are enough."""
+    """Give every rotation a random subset of its paths, none twice as long as there are enough."""
     row = engine.qps[qp]
     shared = common[0]
     random = openings[qp].ev_seed
-    for lane in range(row.lane_count):
+    for rotation in range(row.rotation_count):
         random = rng.following(random | 1)
         first = random
         random = rng.following(random)
-        fan = fans[(qp * row.lane_count + lane) % len(fans)]  # a row a port: the same for every queue pair
+        fan = fans[(qp * row.rotation_count + rotation) % len(fans)]  # a row a port: the same for every queue pair
         paths_here = fan.first * fan.second * fan.third
         stride = _coprime(random, paths_here)
-        for k in range(engine.lanes[row.lane_base + lane].total):
+        for k in range(engine.rotations[row.rotation_base + rotation].total):
             path = (first + k * stride) % paths_here
             above = path // fan.first
             value = path % fan.first | (above % fan.second) << T0_DIGIT | (above // fan.second) << (T0_DIGIT + T1_DIGIT)
             if shared.routing != Routing.ENTROPY:
                 random = rng.following(random)
                 value = random
-            paths.set_ev(engine, qp, lane, k, value)
+            paths.set_ev(engine, qp, rotation, k, value)
     active = openings[qp].active
-    paths.begin(engine, 0, qp, active, max(1, active * row.lane_count // 4))
+    paths.begin(engine, 0, qp, active, max(1, active * row.rotation_count // 4))
 
 
 @kernel

@@ -135,8 +135,8 @@ def _build(transport: RoceTransport, topology: Topology, traffic: Traffic, netwo
     for name in ("deadline", "send_at"):
         column(state.nics, name)[:] = NEVER
     column(state.nics, "random")[:] = [rng.seeded(seed, nic) for nic in range(topology.nics)]
-    _lay_pairs(state, slices, traffic, transport, network, seed)
-    _lay_params(state, transport, len(reaches(topology, transport.network.mtu, transport.network.header)))
+    _init_pairs(state, slices, traffic, transport, network, seed)
+    _init_params(state, transport, len(reaches(topology, transport.network.mtu, transport.network.header)))
     return state
 
 
@@ -157,7 +157,7 @@ class _Slices:
         self.index = index
 
 
-def _lay_pairs(
+def _init_pairs(
     state: Roce, slices: _Slices, traffic: Traffic, transport: RoceTransport, network: Network, seed: int
 ) -> None:
     senders, flow = state.senders, slices.flow
@@ -188,12 +188,12 @@ def _lay_pairs(
 
 def _port_rates(network: Network, nic: Ints, port: Ints) -> NDArray[np.float64]:
     """Return the rates of NICs' ports (bit/s)."""
-    link = column(network.nic_ports, "link")[nic * network.rules[0].planes + port]
+    link = column(network.nic_ports, "link")[nic * network.config[0].planes + port]
     rates: NDArray[np.float64] = (8e12 * (1 << BYTE_TIME_BITS)) / column(network.ports, "byte_time")[link]
     return rates
 
 
-def _lay_params(state: Roce, transport: RoceTransport, planes: int) -> None:
+def _init_params(state: Roce, transport: RoceTransport, planes: int) -> None:
     row = state.params[0]
     row.mtu, row.header = transport.network.mtu, transport.network.header
     row.recovery = transport.recovery
@@ -262,7 +262,7 @@ def _fill_answer(state: Roce, network: Network, nic: int, hop: int, kind: int) -
     frame.kind = kind
     frame.psn = state.receivers[pair].expected
     row.destination = sender.nic
-    row.size = network.rules[0].control_size
+    row.size = network.config[0].control_size
     row.service = Service.CONTROL
     row.trimmable = 0
     row.entropy = sender.entropy

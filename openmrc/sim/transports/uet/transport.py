@@ -109,16 +109,16 @@ def _build(transport: UetTransport, topology: Topology, traffic: Traffic, networ
         answers=table(tables.UetFrame, nics),
         frames=table(tables.UetFrame, len(network.hops)),
     )
-    _lay_flows(state, transport, traffic, packets, network, seed)
+    _init_flows(state, transport, traffic, packets, network, seed)
     for name in ("ready_tail", "timed_tail", "sent", "received", "failed"):
         column(state.nics, name)[:] = NONE
     column(state.nics, "deadline")[:] = NEVER
     column(state.nics, "random")[:] = [rng.seeded(seed, nic) for nic in range(nics)]
-    _lay_params(state, transport, topology)
+    _init_params(state, transport, topology)
     return state
 
 
-def _lay_single_paths(state: Uet, transport: UetTransport, traffic: Traffic, network: Network, seed: int) -> None:
+def _init_single_paths(state: Uet, transport: UetTransport, traffic: Traffic, network: Network, seed: int) -> None:
     """Draw the plane and the entropy of messages that have one path only."""
     draw = np.random.default_rng([seed, 5])
     column(state.senders, "single_path")[:] = traffic.single_path
@@ -126,7 +126,7 @@ def _lay_single_paths(state: Uet, transport: UetTransport, traffic: Traffic, net
     column(state.senders, "entropy")[:] = draw.integers(0, transport.entropies, traffic.messages)
 
 
-def _lay_flows(
+def _init_flows(
     state: Uet, transport: UetTransport, traffic: Traffic, packets: Any, network: Network, seed: int
 ) -> None:
     flows, mtu = traffic.messages, transport.network.mtu
@@ -136,7 +136,7 @@ def _lay_flows(
     column(state.senders, "first")[:] = first
     column(state.senders, "deadline")[:] = NEVER
     column(state.senders, "cursor")[:] = transport.entropies  # the first pick begins a round
-    _lay_single_paths(state, transport, traffic, network, seed)
+    _init_single_paths(state, transport, traffic, network, seed)
     column(state.receivers, "highest")[:] = -1
     sizes = column(state.sent, "size")
     sizes[:] = mtu + transport.network.header
@@ -145,7 +145,7 @@ def _lay_flows(
     sizes[last] = (traffic.size - (packets - 1) * mtu)[some] + transport.network.header
 
 
-def _lay_params(state: Uet, transport: UetTransport, topology: Topology) -> None:
+def _init_params(state: Uet, transport: UetTransport, topology: Topology) -> None:
     """Write NSCC's constants: UEC 1.0.3 pp. 390-397, as uet-htsim evaluates them."""
     network, row = transport.network, state.params[0]
     ports = reaches(topology, network.mtu, network.header)
@@ -214,7 +214,7 @@ def _fill_answer(state: Uet, network: Network, nic: int, hop: int) -> None:
     frame.marked = answer.marked
     frame.last_hop = answer.last_hop
     row.destination = network.flows[answer.flow].source
-    row.size = network.rules[0].control_size
+    row.size = network.config[0].control_size
     row.service = Service.CONTROL
     row.trimmable = 0
     row.entropy = answer.entropy

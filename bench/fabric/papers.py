@@ -1,0 +1,59 @@
+"""How long do the papers of 131,072 NICs on 8 planes take: the list of all cables, and the proof of its growth?
+
+    python bench/fabric/papers.py
+
+From the YAML files to the last byte written; the smaller fabric has three quarters of the machines.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+import msgspec
+
+from openmrc.fabric.build import build
+from openmrc.fabric.cables import csv_blocks, list_cables
+from openmrc.fabric.fabric_file import load, save
+from openmrc.fabric.grow import grow
+from openmrc.fabric.usid import UsidPlan, usid_plan
+
+FABRIC = Path(__file__).parents[2] / "scenarios" / "fabrics" / "paper-131072.yaml"
+MARK_S = 10.0
+
+
+def measure_cables(folder: Path) -> None:
+    """Write all cables as CSV."""
+    began = time.perf_counter()
+    cables = list_cables(build(load(FABRIC)))
+    with (folder / "cables.csv").open("w") as stream:
+        size = sum(stream.write(block) for block in csv_blocks(cables, "sonic"))
+    report(f"cables: {len(cables):,} cables, {size / 1e6:.0f} MB", began)
+
+
+def measure_growth(folder: Path) -> None:
+    """Compare the fabric with one of three quarters of its machines."""
+    whole = load(FABRIC)
+    assert whole.hosts is not None
+    fewer = msgspec.structs.replace(whole.hosts, count=whole.hosts.count * 3 // 4)
+    save(msgspec.structs.replace(whole, hosts=fewer), folder / "old.yaml", "three quarters")
+    began = time.perf_counter()
+    found = grow(plan(folder / "old.yaml"), plan(FABRIC))
+    added = f"{found.nics:,} NICs and {sum(found.cables.values()):,} cables added"
+    report(f"grow: {added}, {sum(found.changes.values())} changes", began)
+
+
+def plan(path: Path) -> UsidPlan:
+    return usid_plan(build(load(path)))
+
+
+def report(what: str, began: float) -> None:
+    took = time.perf_counter() - began
+    print(f"{what}: {took:.1f} s, {took / MARK_S:.2f} of the mark of {MARK_S:g} s")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        measure_cables(Path(name))
+        measure_growth(Path(name))

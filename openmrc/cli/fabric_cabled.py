@@ -1,0 +1,46 @@
+"""`mrc fabric cabled`: are the cables plugged as planned, by what LLDP heard?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from openmrc.cli.fabric_files import FabricFile, Json, answer, load_topology
+
+
+def cabled(
+    file: FabricFile,
+    lldp: Annotated[list[Path], typer.Option("--lldp", help="Folder of NODE.json, or such a file; may be repeated.")],
+    as_json: Json = False,
+) -> None:
+    """Compare LLDP dumps of lldpctl, SONiC or NVUE with the plan; exit 1 if a cable is wrong, swapped or missing."""
+    import msgspec
+
+    from openmrc.documents import MOST_DUMP_BYTES, read_text
+    from openmrc.fabric.cabled import check_cabling
+    from openmrc.fabric.lldp import read_neighbours
+
+    dumps = {path.stem: read_neighbours(read_text(path, MOST_DUMP_BYTES), str(path)) for path in _dumps(lldp)}
+    report = check_cabling(load_topology(file), dumps)
+    said = {"cables": report.cables, "right": report.right, **report.counts(), "unchecked": report.unchecked}
+    answer({"clean": report.is_clean, **said, "findings": msgspec.to_builtins(report.findings)}, as_json)
+    if not report.is_clean:
+        raise typer.Exit(1)
+
+
+def _dumps(paths: list[Path]) -> list[Path]:
+    from openmrc.errors import ConfigError
+
+    found: list[Path] = []
+    for path in paths:
+        inside = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        if not inside:
+            raise ConfigError(f"--lldp: {path}: no NODE.json here, such as p0-t0-00.json of `lldpctl -f json`")
+        found += inside
+    name, count = max(Counter(path.stem for path in found).items(), key=lambda each: each[1])
+    if count > 1:
+        raise ConfigError(f"--lldp: {count} dumps of {name!r}; one is enough")
+    return found

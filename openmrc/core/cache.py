@@ -1,0 +1,112 @@
+"""Where compiled code is cached, and under which key.
+
+Numba's own stamp looks at one file and would go on running old code after an edit elsewhere. Here the key is a digest
+of every source that can be part of an entry: all files with kernels that its package may import, and what they import.
+A change in the simulator therefore compiles nothing of the live endpoint again, and a change in a file without
+kernels compiles nothing at all.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+import shutil
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent.parent
+SHARED_FOLDERS = ("core", "wire", "engine")  # whose kernels every world compiles
+WORLDS = ("live", "sim")
+KEPT_DAYS = 14  # unused that long, a folder is removed; several checkouts may share a home directory
+
+_KERNELS = re.compile(r"^from openmrc\.core\.(jit|memory) import", re.MULTILINE)
+_IMPORT = re.compile(r"^\s*from (openmrc[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
+_NAME = re.compile(r"\w+")
+
+
+@functools.cache
+def cache_dir(world: str, flags: str, say: Callable[[str], None]) -> Path:
+    """Return the writable folder for compiled code of exactly these sources.
+
+    `world` is the package of the entry below `openmrc`, `flags` whatever else changes the code. Where the user's
+    cache cannot be written, compiled code goes to a private folder of the temporary directory, and `say` says so.
+    """
+    key = _digest(world, flags)
+    preferred = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "openmrc"
+    try:
+        return _use(preferred, key)
+    except OSError as error:
+        fallback = Path(tempfile.gettempdir()) / f"openmrc-{os.getuid()}"
+        say(f"openmrc: {preferred}: {error.strerror}; compiled code goes to {fallback} (set XDG_CACHE_HOME to change)")
+    try:
+        _make_private(fallback)
+        return _use(fallback, key)
+    except OSError:
+        return Path(tempfile.mkdtemp(prefix="openmrc-"))
+
+
+def _use(root: Path, key: str) -> Path:
+    folder = root / key
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        os.utime(folder)
+    _prune(root)
+    return folder
+
+
+def _make_private(folder: Path) -> None:
+    """Make a folder that only this user can write: the cache holds code."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise PermissionError(f"{folder} belongs to another user or can be written by others")
+
+
+def _prune(root: Path) -> None:
+    oldest = time.time() - KEPT_DAYS * 86_400
+    for folder in root.iterdir():
+        if folder.is_dir() and folder.stat().st_mtime < oldest:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _digest(world: str, flags: str) -> str:
+    digest = hashlib.sha256(f"{sys.version} {flags}".encode())
+    for source in sorted(sources(world)):
+        digest.update(source.relative_to(PACKAGE).as_posix().encode())
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:20]
+
+
+def sources(world: str) -> set[Path]:
+    """Return the files whose code, constants or rows can be part of an entry of `world`."""
+    folders = (*SHARED_FOLDERS, *({world} if world in WORLDS else WORLDS))
+    waiting = [path for folder in folders for path in (PACKAGE / folder).rglob("*.py") if _KERNELS.search(_text(path))]
+    found = {PACKAGE / "core" / "jit.py", PACKAGE / "core" / "linking.py"}
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.add(path)
+            waiting.extend(_imported(path))
+    return found
+
+
+@functools.cache
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def _imported(path: Path) -> list[Path]:
+    """Return the files of ours that `path` imports, as modules or names out of them."""
+    names = (
+        f"{module}.{name}"
+        for module, listed in _IMPORT.findall(_text(path))
+        for name in ("", *_NAME.findall(listed.split("#")[0]))
+    )
+    candidates = (PACKAGE.joinpath(*name.rstrip(".").split(".")[1:]).with_suffix(".py") for name in names)
+    return [each for each in candidates if each.is_file()]

@@ -1,0 +1,66 @@
+"""What a lab takes from the machine, and the refusal, before anything is made, of one that does not fit.
+
+Memory was measured on kernel 6.18 with two processors: 80 KB a namespace, 53 KB a cable before its queues and
+programs, 1.9 KB a path of a plain address (a next hop with encapsulation). Paths grow with the square of the NICs, so
+they decide. The limits are MemAvailable of /proc/meminfo and user.max_net_namespaces.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from openmrc.errors import ConfigError
+from openmrc.fabric.shape import PlaneShape
+from openmrc.lab import namespaces
+from openmrc.lab.layout import Lab
+
+_NODE_KB, _CABLE_KB, _PATH_KB = 100, 150, 2
+_MEMORY = Path("/proc/meminfo")
+_MOST_NAMESPACES = Path("/proc/sys/user/max_net_namespaces")
+
+
+def check_room(lab: Lab) -> None:
+    """Refuse a lab that needs more memory or namespaces than there are."""
+    nodes, free = lab.topology.nodes + 1, _namespaces_free()
+    if nodes > free:
+        raise ConfigError(
+            f"{lab.name}: {nodes} namespaces are needed, {free} are left of user.max_net_namespaces; "
+            "`sysctl -w user.max_net_namespaces=N` raises it"
+        )
+    need, available = needed_kb(lab), _available_kb()
+    if need > available:
+        fits = int(lab.topology.nics * math.sqrt(available / need))
+        raise ConfigError(
+            f"{lab.name}: about {need / 1e6:.1f} GB are needed for {tunnel_paths(lab):,} paths between "
+            f"{lab.topology.nics} NICs, {available / 1e6:.1f} GB are available; about {fits} NICs would fit"
+        )
+
+
+def needed_kb(lab: Lab) -> int:
+    """Return about how much memory the kernel will take."""
+    return _NODE_KB * lab.topology.nodes + _CABLE_KB * len(lab.cables) + _PATH_KB * tunnel_paths(lab)
+
+
+def tunnel_paths(lab: Lab) -> int:
+    """Count the next hops of all NICs' routes to each other's plain addresses."""
+    return sum(_paths_of(shape) for shape in lab.topology.planes)
+
+
+def _paths_of(shape: PlaneShape) -> int:
+    under = np.bincount(shape.t0_of(np.arange(shape.nics, dtype=np.int64)))
+    near = int((under * (under - 1)).sum())  # ordered pairs under one T0: one path
+    return near + (shape.nics * (shape.nics - 1) - near) * shape.paths
+
+
+def _available_kb() -> int:
+    for line in _MEMORY.read_text("ascii").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1])
+    return 1 << 60  # a kernel that does not say
+
+
+def _namespaces_free() -> int:
+    return int(_MOST_NAMESPACES.read_text("ascii")) - namespaces.count()

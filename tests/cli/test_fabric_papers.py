@@ -1,0 +1,119 @@
+"""`mrc fabric cables`, `bom`, `racks`, `netbox`, `cabled` and `grow` as a person uses them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from openmrc.cli.main import app
+from openmrc.errors import ConfigError
+from openmrc.fabric.build import build
+from openmrc.fabric.fabric_file import load
+from tests.fabric.lldp_dumps import as_sonic, exchange, heard, plugged
+
+FABRICS = Path(__file__).parents[2] / "scenarios" / "fabrics"
+LAB = str(FABRICS / "lab.yaml")
+CABLES = 128  # 16 machines on 4 planes, 4 T0 with 4 uplinks on each
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app, ["fabric", *map(str, words)])
+
+
+def said(*words: object, code: int = 0) -> dict[str, Any]:
+    result = run(*words, "--json")
+    assert result.exit_code == code, result.output
+    answer: dict[str, Any] = json.loads(result.stdout)
+    return answer
+
+
+def test_cables_are_printed_or_written(tmp_path: Path) -> None:
+    printed = run("cables", LAB, "--names", "cumulus").stdout
+    assert len(list(csv.DictReader(printed.splitlines()))) == CABLES
+    summary = said("cables", LAB, "--names", "cumulus", "--out", tmp_path / "cables.csv")
+    assert (tmp_path / "cables.csv").read_text() == printed
+    assert (summary["cables"], sum(summary["by_length_m"].values()), summary["bytes"]) == (CABLES, CABLES, len(printed))
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    result = run("cables", LAB, "--out", tmp_path / "no" / "cables.csv")
+    assert isinstance(result.exception, ConfigError)
+    assert "cannot be written: No such file or directory" in str(result.exception)
+
+
+def test_the_bill_is_csv_or_objects(tmp_path: Path) -> None:
+    rows = list(csv.DictReader(run("bom", LAB).stdout.splitlines()))
+    assert {row["part"] for row in rows} == {"machine", "NIC", "switch", "transceiver", "cable", "rack"}
+    items = said("bom", LAB, "--out", tmp_path / "bom.csv")["items"]
+    assert [str(item["count"]) for item in items] == [row["count"] for row in rows]
+    assert (tmp_path / "bom.csv").read_text() == run("bom", LAB).stdout
+
+
+def test_racks_are_drawn(tmp_path: Path) -> None:
+    assert "p0-t0-00" in run("racks", LAB, "p0-t0-r01").stdout
+    summary = said("racks", LAB, "--out", tmp_path / "racks")
+    assert summary["racks"] == len({row["rack"] for row in csv.DictReader((tmp_path / "racks" / "racks.csv").open())})
+    assert len(list((tmp_path / "racks").glob("*.svg"))) == summary["rows"]
+    assert "give a rack, or --out FOLDER" in str(run("racks", LAB).exception)
+
+
+def test_netbox_files_are_written(tmp_path: Path) -> None:
+    summary = said("netbox", LAB, "--out", tmp_path / "netbox", "--site", "berlin")
+    assert sorted(summary["files"]) == sorted(path.name for path in (tmp_path / "netbox").iterdir())
+    assert (tmp_path / "netbox" / "1-sites.csv").read_text().splitlines()[1] == "berlin,berlin,planned"
+
+
+@pytest.fixture
+def dumps(tmp_path: Path) -> Path:
+    topology = build(load(LAB))
+    folder = tmp_path / "dumps"
+    folder.mkdir()
+    for name, lines in heard(topology, plugged(topology)).items():
+        (folder / f"{name}.json").write_text(as_sonic(lines))
+    return folder
+
+
+def test_right_cables_are_clean(dumps: Path) -> None:
+    summary = said("cabled", LAB, "--lldp", dumps)
+    assert (summary["clean"], summary["cables"], summary["right"], summary["findings"]) == (True, CABLES, CABLES, [])
+
+
+def test_swapped_cables_end_with_1_and_say_what_to_do(dumps: Path) -> None:
+    topology = build(load(LAB))
+    cables, t0 = plugged(topology), topology.node_named("p1-t0-02")
+    exchange(cables, (t0, 4), (t0, 6))
+    for name, lines in heard(topology, cables).items():
+        (dumps / f"{name}.json").write_text(as_sonic(lines))
+    summary = said("cabled", LAB, "--lldp", dumps, code=1)
+    assert (summary["swapped"], summary["right"]) == (1, CABLES - 2)
+    assert summary["findings"][0]["remedy"].startswith("exchange the plugs at p1-t")
+
+
+def test_dumps_that_are_none_are_refused(dumps: Path, tmp_path: Path) -> None:
+    assert "no NODE.json here" in str(run("cabled", LAB, "--lldp", tmp_path).exception)
+    again = run("cabled", LAB, "--lldp", dumps, "--lldp", dumps / "p0-t0-00.json")
+    assert "2 dumps of 'p0-t0-00'" in str(again.exception)
+
+
+def test_growth_says_what_is_added_and_lists_the_cables(tmp_path: Path) -> None:
+    larger = tmp_path / "larger.yaml"
+    larger.write_text(Path(LAB).read_text().replace("count: 16", "count: 18"))
+    summary = said("grow", LAB, larger, "--cables", tmp_path / "added.csv")
+    assert (summary["unchanged"], summary["added"]["nics"], summary["changes"]) == (True, 2, {})
+    rows = list(csv.DictReader((tmp_path / "added.csv").open()))
+    assert len(rows) == sum(summary["added"]["cables"].values()) == 4 * (2 + 4)
+    assert {row["a_node"] for row in rows if row["kind"] == "host"} == {"h16", "h17"}
+
+
+def test_growth_that_changes_something_ends_with_1(tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(Path(LAB).read_text().replace("down: 4", "down: 8"))
+    summary = said("grow", LAB, other, code=1)
+    assert summary["changes"]["cable"] > 0
+    assert not summary["unchanged"]

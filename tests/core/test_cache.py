@@ -1,0 +1,87 @@
+"""Where compiled code goes, and what makes it compile again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from openmrc.core import cache
+from openmrc.core.cache import PACKAGE, cache_dir, sources
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    cache_dir.cache_clear()
+
+
+def test_each_world_depends_on_the_engine_and_on_itself_alone() -> None:
+    live, sim = sources("live"), sources("sim")
+    shared = {PACKAGE / "engine" / "requester.py", PACKAGE / "units.py", PACKAGE / "wire" / "codes.py"}
+    assert shared <= live & sim
+    assert PACKAGE / "live" / "datapath" / "receive.py" in live - sim
+    assert PACKAGE / "sim" / "network" / "egress.py" in sim - live
+
+
+def test_files_without_kernels_that_none_imports_change_nothing() -> None:
+    assert PACKAGE / "sim" / "results" / "results.py" not in sources("sim")
+    assert PACKAGE / "live" / "objects" / "exchange.py" not in sources("live")
+
+
+def test_every_file_with_kernels_counts() -> None:
+    marks = ("@kernel\n", "@rare_kernel\n", "@entry\n")
+    with_kernels = {path for path in PACKAGE.rglob("*.py") if any(mark in path.read_text() for mark in marks)}
+    assert with_kernels - {PACKAGE / "core" / "jit.py"} <= sources("live") | sources("sim")
+
+
+def test_an_unwritable_cache_is_replaced_by_a_private_folder_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
+    monkeypatch.setattr(cache.tempfile, "gettempdir", lambda: str(tmp_path))
+    lines: list[str] = []
+    folder = cache_dir("live", "", lines.append)
+    assert folder.parent == tmp_path / f"openmrc-{os.getuid()}"
+    assert folder.parent.stat().st_mode & 0o077 == 0
+    assert str(blocked) in lines[0]
+    assert "XDG_CACHE_HOME" in lines[0]
+
+
+def test_a_folder_that_others_can_write_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    (tmp_path / f"openmrc-{os.getuid()}").mkdir(mode=0o777)
+    (tmp_path / f"openmrc-{os.getuid()}").chmod(0o777)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
+    monkeypatch.setattr(cache.tempfile, "gettempdir", lambda: str(tmp_path))
+    folder = cache_dir("live", "", lambda line: None)
+    assert folder.parent != tmp_path / f"openmrc-{os.getuid()}"
+
+
+def test_an_empty_cache_variable_means_the_default(tmp_path: Path) -> None:
+    program = "from openmrc.core.cache import cache_dir; print(cache_dir('live', '', print))"
+    environment = {**os.environ, "XDG_CACHE_HOME": "", "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert Path(done.stdout.strip()).parent == tmp_path / ".cache" / "openmrc"
+    assert not (tmp_path / "numba").exists()
+
+
+def test_a_module_run_as_a_program_may_have_entries(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from openmrc.core.jit import entry\n\n\n"
+        "@entry\ndef twice(n: int) -> int:\n    return 2 * n\n\n\n"
+        "print(twice(21))\n"
+    )
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "42"

@@ -1,0 +1,55 @@
+"""The documentation builds into a site, and no link in it or in the files beside it leads nowhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)|<img[^>]* src=\"([^\"]+)\"")
+HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+def links(page: Path) -> list[str]:
+    return ["".join(found) for found in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8")))]
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub and MkDocs make them."""
+    titles = HEADING.findall(FENCE.sub("", page.read_text(encoding="utf-8")))
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in links(page):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{link}: no such file"
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), f"{link}: no such heading"
+
+
+def test_every_page_of_the_documentation_is_in_the_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    decisions = (ROOT / "docs" / "decisions" / "index.md").read_text(encoding="utf-8")
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        name = page.relative_to(ROOT / "docs").as_posix()
+        assert name in navigation or page.name in decisions, name
+
+
+def test_the_site_builds(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "-q", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "openmrc.verbs.connect" in (tmp_path / "site" / "api" / "verbs.html").read_text(encoding="utf-8")
+    pages = [page.read_text(encoding="utf-8") for page in (tmp_path / "site").rglob("*.html")]
+    assert not any(re.search(r'(src|href)="(https?:)?//[^"]+\.(js|css|woff2?)"', page) for page in pages)

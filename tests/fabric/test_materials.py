@@ -1,0 +1,63 @@
+import csv
+import io
+
+import pytest
+
+from openmrc.fabric.build import build
+from openmrc.fabric.cables import list_cables
+from openmrc.fabric.design import design
+from openmrc.fabric.materials import Item, bill, csv_text
+from openmrc.fabric.parts import load_parts
+from tests.fabric.small_fabrics import fabric
+
+PARTS = load_parts()
+
+
+def planned(nics: int, planes: int, tiers: int | None = None) -> tuple[list[Item], int, int]:
+    """Return the bill of a planned fabric, and the optics and switches of its plan."""
+    plan = design("x", nics, 800, PARTS.switch(51.2), PARTS, planes=planes, tiers=tiers)
+    items = bill(list_cables(build(plan.fabric("x"))), PARTS)
+    return items, plan.optics, plan.total_switches
+
+
+def total(items: list[Item], part: str) -> int:
+    return sum(item.count for item in items if item.part == part)
+
+
+@pytest.mark.parametrize(("nics", "planes", "tiers"), [(4096, 8, None), (16_384, 4, None), (4096, 1, 3), (1024, 2, 2)])
+def test_the_bill_has_the_switches_and_transceivers_of_the_plan(nics: int, planes: int, tiers: int | None) -> None:
+    items, optics, switches = planned(nics, planes, tiers)
+    assert total(items, "transceiver") == optics
+    assert total(items, "switch") == switches
+    assert total(items, "NIC") == nics
+
+
+def test_unsplit_cages_take_straight_cables_and_split_ones_legs() -> None:
+    items, _, _ = planned(4096, 1, 3)
+    assert {item.description for item in items if item.part == "cable"} == {"800G straight, fibre, DR"}
+    items, _, _ = planned(4096, 8)
+    legs = [item for item in items if item.part == "cable" and "leg" in item.description]
+    assert sum(item.count for item in legs) >= 8 * 4096
+
+
+def test_a_bundle_that_fills_two_cages_is_one_cable() -> None:
+    items, _, _ = planned(1024, 8)  # T0 and T1 joined by bundles of 128 of 100G: 16 whole cages
+    straight = [item for item in items if item.part == "cable" and item.description.startswith("800G straight")]
+    assert sum(item.count for item in straight) == 8 * 4 * 256 // 8
+
+
+def test_prices_are_those_of_the_parts_where_there_are_any() -> None:
+    items, _, _ = planned(4096, 8)
+    switch = next(item for item in items if item.part == "switch")
+    assert (switch.watts_each, switch.cost_each) == (PARTS.switch(51.2).watts, PARTS.switch(51.2).cost)
+    other = bill(list_cables(build(fabric("two-sites"))), PARTS)
+    assert next(item for item in other if item.description == "800G-FR8").cost_each is None
+
+
+def test_the_csv_has_sums() -> None:
+    items, _, _ = planned(4096, 8)
+    rows = list(csv.DictReader(io.StringIO(csv_text(items))))
+    assert len(rows) == len(items)
+    for row in rows:
+        if row["cost_each"]:
+            assert float(row["cost"]) == pytest.approx(float(row["cost_each"]) * int(row["count"]))

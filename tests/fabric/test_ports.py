@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+
+from openmrc.errors import ConfigError
+from openmrc.fabric.build import build
+from openmrc.fabric.description import Fabric, Hosts, Plane, Plant, Tier
+from openmrc.fabric.ports import check_scheme, place_ports
+from openmrc.fabric.topology import Topology
+
+
+def topology(hosts: int, plant: Plant | None = None, up_gbps: float | None = None) -> Topology:
+    plane = Plane(count=8, host_gbps=100, t0=Tier(down=16, up=4, up_gbps=up_gbps), t1=Tier())
+    return build(Fabric(name="x", hosts=Hosts(count=hosts), planes=(plane,), plant=plant or Plant()))
+
+
+def test_eight_planes_of_a_nic_share_one_cage() -> None:
+    ports = place_ports(topology(16))
+    slots = [ports.slots[int(ports.index(np.array([0]), np.array([plane]))[0])] for plane in range(8)]
+    assert {slot.cage for slot in slots} == {0}
+    assert [slot.part for slot in slots] == list(range(8))
+
+
+def test_a_port_without_cable_keeps_its_place() -> None:
+    full, part = (place_ports(topology(hosts)) for hosts in (16, 3))
+    uplink = np.array([16])
+    found = []
+    for ports in (full, part):
+        t0 = np.array([ports.topology.planes[0].first_t0])
+        found.append(ports.slots[int(ports.index(t0, uplink)[0])])
+    assert found[0] == found[1]
+    assert found[0].cage == 2
+
+
+def test_faster_uplinks_begin_a_new_cage() -> None:
+    ports = place_ports(topology(16, up_gbps=400))
+    t0 = np.array([ports.topology.planes[0].first_t0])
+    slots = [ports.slots[int(ports.index(t0, np.array([port]))[0])] for port in range(20)]
+    assert [slot.cage for slot in slots[14:]] == [1, 1, 2, 2, 3, 3]
+    assert [slot.speed for slot in slots[15:17]] == [100, 400]
+
+
+def test_more_ports_than_cages_are_refused() -> None:
+    with pytest.raises(ConfigError, match="need 3 cages"):
+        place_ports(topology(16, Plant(cages=2)))
+
+
+def test_names_are_those_of_the_system() -> None:
+    ports = place_ports(topology(16))
+    begin = int(ports.first[ports.model[ports.topology.planes[0].first_t0]])
+    names = {scheme: ports.names(scheme)[begin + 9] for scheme in ("linux", "sonic", "cumulus", "eos")}
+    assert names == {"linux": "p9", "sonic": "Ethernet9", "cumulus": "swp2s1", "eos": "Ethernet2/2"}
+    assert ports.names("sonic")[0] == "mrc0p0"
+    with pytest.raises(ConfigError, match="--names 'junos'; linux, sonic, cumulus, eos are known"):
+        check_scheme("junos")

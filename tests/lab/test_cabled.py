@@ -1,0 +1,84 @@
+"""Cables checked by what a real LLDP daemon hears on every switch of a lab."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from openmrc.fabric.cabled import Report, check_cabling
+from openmrc.fabric.lldp import read_neighbours
+from openmrc.faults import Schedule
+from openmrc.lab import run
+from openmrc.lab.faults import Breaker
+from openmrc.lab.layout import Lab
+
+_PATIENCE = 60.0  # s
+
+
+@pytest.fixture
+def daemons(lab: Lab) -> Iterator[Path]:
+    """An lldpd on every node, its control socket at NODE in the folder."""
+    if shutil.which("lldpd") is None:
+        pytest.skip("lldpd is not installed")
+    with tempfile.TemporaryDirectory(prefix="openmrc-lldp-") as name:
+        os.chmod(name, 0o755)  # lldpd gives its rights up
+        yield from _running(lab, Path(name))
+
+
+def _running(lab: Lab, folder: Path) -> Iterator[Path]:
+    started = []
+    try:
+        for node in [*lab.nics(), *lab.switches()]:
+            command = ["lldpd", "-d", "-I", "p*", "-u", str(folder / node)]
+            started.append(run.start(lab.name, node, command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        for node in [*lab.nics(), *lab.switches()]:
+            _configure(folder / node, "system", "hostname", node)
+            _configure(folder / node, "lldp", "tx-interval", "1")
+        yield folder
+    finally:
+        for process in started:
+            process.terminate()
+        for process in started:
+            process.wait(_PATIENCE)
+
+
+def _configure(control: Path, *words: str) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    command = ["lldpcli", "-u", str(control), "configure", *words]
+    while subprocess.run(command, capture_output=True, check=False).returncode:
+        assert time.monotonic() < deadline, f"{control.name}: lldpd does not answer"
+        time.sleep(0.1)
+
+
+def listen(lab: Lab, folder: Path) -> Report:
+    """Check the cables by what all switches hear now."""
+    dumps = {}
+    for switch in lab.switches():
+        command = ["lldpctl", "-u", str(folder / switch), "-f", "json"]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        dumps[switch] = read_neighbours(text, switch)
+    return check_cabling(lab.topology, dumps)
+
+
+def test_what_lldpd_hears_is_what_was_planned_until_a_cable_is_pulled(lab: Lab, daemons: Path) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while (report := listen(lab, daemons)).findings and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert (report.right, report.unchecked, report.findings) == (lab.topology.links // 2, 0, [])
+    breaker = Breaker(lab.name)
+    try:
+        breaker.run(Schedule.parse("down: p0-t0-00<>p0-t1-01", "test"))
+        while not (report := listen(lab, daemons)).findings and time.monotonic() < deadline:
+            time.sleep(0.5)
+    finally:
+        breaker.clear()
+    assert [(each.kind, each.port, each.expected) for each in report.findings] == [
+        ("missing", "p0-t0-00:3", "p0-t1-01:0")
+    ]

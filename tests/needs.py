@@ -1,0 +1,77 @@
+"""What tests need of the machine beyond Python: each says it with `@pytest.mark.needs(...)` or `require(...)`.
+
+What is missing is skipped with a reason, and listed with a remedy at the end of the run.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something of the machine, and how to get it."""
+
+    is_met: Callable[[], bool]
+    remedy: str
+
+
+def program(name: str) -> Callable[[], bool]:
+    return lambda: shutil.which(name) is not None
+
+
+def module(name: str) -> Callable[[], bool]:
+    return lambda: importlib.util.find_spec(name) is not None
+
+
+def is_root() -> bool:
+    return os.geteuid() == 0
+
+
+@functools.cache
+def has_lab() -> bool:
+    """Whether this kernel can run a lab, all programs and rights included."""
+    from openmrc.lab.doctor import examine
+
+    return is_root() and all(each.met for each in examine().findings if each.needed)
+
+
+def has_mptcp() -> bool:
+    return os.path.exists("/proc/sys/net/mptcp/enabled")
+
+
+NEEDS = {
+    "jit": Need(lambda: os.environ.get("NUMBA_DISABLE_JIT", "0") == "0", "unset NUMBA_DISABLE_JIT"),
+    "root": Need(is_root, "run as root: the test makes network namespaces of its own"),
+    "ip": Need(program("ip"), "apt install iproute2"),
+    "lab": Need(has_lab, "run as root; `mrc doctor` says what this kernel lacks"),
+    "mptcp": Need(has_mptcp, "a kernel with MPTCP"),
+    "nft": Need(program("nft"), "apt install nftables"),
+    "ethtool": Need(program("ethtool"), "apt install ethtool"),
+    "iperf3": Need(program("iperf3"), "apt install iperf3"),
+    "tshark": Need(program("tshark"), "apt install tshark"),
+    "vtysh": Need(program("vtysh"), "apt install frr"),
+    "clang": Need(program("clang"), "apt install clang llvm libbpf-dev"),
+    "libbpf": Need(lambda: os.path.exists("/usr/include/bpf/bpf_helpers.h"), "apt install libbpf-dev"),
+    "llvm-strip": Need(program("llvm-strip"), "apt install llvm"),
+    "torch": Need(module("torch"), "pip install 'openmrc[torch]'"),
+}
+REASON = "this machine lacks "
+
+
+def missing(*names: str) -> list[str]:
+    """Return which of the needs this machine does not meet."""
+    return [name for name in names if not NEEDS[name].is_met()]
+
+
+def require(*names: str) -> None:
+    """Skip the running test, or all that share the running fixture, unless every need is met."""
+    if lacking := missing(*names):
+        pytest.skip(REASON + ", ".join(lacking))

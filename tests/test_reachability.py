@@ -1,0 +1,25 @@
+"""What counts as reached: commands and public names, never tests."""
+
+from __future__ import annotations
+
+from spec.reachability import functions, reached
+
+
+def test_what_a_command_runs_is_reached() -> None:
+    for name in (
+        "cli.perf.perf",
+        "engine.requester.next_packet",
+        "live.datapath.event_loop.run",
+        "sim.loop.window.run_window",
+    ):
+        assert f"openmrc.{name}" in reached(), name
+
+
+def test_variants_of_a_generic_kernel_are_reached_through_it() -> None:
+    assert "openmrc.sim.transports.mrc.transport._receive" in reached()
+
+
+def test_what_only_tests_call_is_not_reached() -> None:
+    names = set(functions())
+    for name in ("profiles.ev_array.EvArray.apply", "profiles.ev_spread.spread"):
+        assert f"openmrc.{name}" in names - reached(), name

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Build the wheel, install it into an empty environment away from the checkout, move a file with it, import all of it.
+set -euo pipefail
+python=$(realpath -s "$1")
+root=$PWD
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"$python" -m pip wheel --disable-pip-version-check -q --no-deps --wheel-dir "$work" "$root"
+"$python" -m venv "$work/venv"
+"$work/venv/bin/python" -m pip install --disable-pip-version-check -q -c "$root/constraints.txt" "$work"/openmrc-*.whl
+cd "$work"
+venv/bin/python -m openmrc.warm
+venv/bin/mrc demo --size 64MiB
+venv/bin/python - <<'PROGRAM'
+"""Import every module that needs no extra."""
+import importlib
+import pkgutil
+
+import openmrc
+
+EXTRAS = {"matplotlib", "polars", "pyroute2", "ray", "starlette", "torch", "uvicorn"}
+count = 0
+for module in pkgutil.walk_packages(openmrc.__path__, "openmrc."):
+    try:
+        importlib.import_module(module.name)
+        count += 1
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in EXTRAS:
+            raise
+print(f"wheel: {count} modules imported")
+PROGRAM
