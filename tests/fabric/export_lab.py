@@ -1,13 +1,11 @@
 """A tiny exported fabric in namespaces of the kernel, and datagrams that try its paths."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
 import yaml
 
 from openmrc.fabric.build import build
@@ -41,9 +39,6 @@ s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
 s.setsockopt(socket.IPPROTO_UDP, 101, 1)
 for address in sys.argv[1:]: s.sendto(address.encode(), (address, 4791))
 """
-needs_root = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and iproute2: makes network namespaces"
-)
 
 
 def run(*command: str, given: str | None = None) -> str:

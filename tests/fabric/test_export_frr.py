@@ -13,10 +13,10 @@ from openmrc.fabric.diff import compare
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.export.targets import export
 from openmrc.fabric.usid import UsidPlan
-from tests.fabric.export_lab import containers, delivered, load, namespaces, needs_root, run, tiny
+from tests.fabric.export_lab import containers, delivered, load, namespaces, run, tiny
 from tests.fabric.frr_tree import frr_tree
 
-pytestmark = [pytest.mark.root, needs_root]
+pytestmark = pytest.mark.needs("root", "ip", "apt-get", "keyring")
 DAEMONS = ("mgmtd", "zebra", "staticd")
 BUNDLED = "usid: {downlink: ua}"
 

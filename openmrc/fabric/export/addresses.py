@@ -1,7 +1,7 @@
 """The MAC and the link-local address of every node, the same on every target.
 
 A node has one MAC, locally administered: 02, plane, tier, then its number within the tier. All its ports use it, and
-its link-local address is what IPv6 makes of the MAC (RFC 4291, appendix A), which SONiC cannot be notes to change.
+its link-local address is what IPv6 makes of the MAC (RFC 4291, appendix A), which SONiC cannot be told to change.
 Where addresses can be set, they are set to the same, so that systems of different makers fit together:
 
   02:00:20:00:00:05   fe80::20ff:fe00:5        plane 0, T1 5
