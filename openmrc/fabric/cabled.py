@@ -120,14 +120,14 @@ class _Check:
 
     def _wrong(self, wrong: dict[int, int]) -> Iterator[Finding]:
         """Tell each wrong cable once, and two that should change places as one."""
-        told: set[int] = set()
+        reported: set[int] = set()
         for here, there in wrong.items():
-            if here in told or there in told:
+            if here in reported or there in reported:
                 continue
-            told |= {here, there}
+            reported |= {here, there}
             meant, rival = int(self.planned[here]), int(self.planned[there])  # whom `there` should hear
             if rival >= 0 and self.heard[rival] == meant:
-                told |= {rival, meant}
+                reported |= {rival, meant}
                 yield self._finding("swapped", (here, rival), (meant, there), (there, meant),
                                     f"exchange the plugs at {self._port(there)} and {self._port(meant)}")  # fmt: skip
             else:
@@ -143,12 +143,12 @@ class _Check:
 
     def _missing(self) -> Iterator[Finding]:
         """Tell each silent cable once; a port that is empty as its plug is elsewhere goes with that finding."""
-        told: set[int] = set()
+        reported: set[int] = set()
         for here in np.flatnonzero((self.heard == _NOTHING) & (self.planned >= 0)).tolist():
             other = int(self.planned[here])
-            if here in told or here in self.emptied:
+            if here in reported or here in self.emptied:
                 continue
-            told |= {here, other}
+            reported |= {here, other}
             one_way = self.heard[other] == here
             found = f"nothing, though {self._port(other)} hears it" if one_way else "nothing"
             yield Finding("missing", self._port(here), self._port(other), found)

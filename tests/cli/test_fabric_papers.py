@@ -36,9 +36,9 @@ def said(*words: object, code: int = 0) -> dict[str, Any]:
 def test_cables_are_printed_or_written(tmp_path: Path) -> None:
     printed = run("cables", LAB, "--names", "cumulus").stdout
     assert len(list(csv.DictReader(printed.splitlines()))) == CABLES
-    told = said("cables", LAB, "--names", "cumulus", "--out", tmp_path / "cables.csv")
+    summary = said("cables", LAB, "--names", "cumulus", "--out", tmp_path / "cables.csv")
     assert (tmp_path / "cables.csv").read_text() == printed
-    assert (told["cables"], sum(told["by_length_m"].values()), told["bytes"]) == (CABLES, CABLES, len(printed))
+    assert (summary["cables"], sum(summary["by_length_m"].values()), summary["bytes"]) == (CABLES, CABLES, len(printed))
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
@@ -57,15 +57,15 @@ def test_the_bill_is_csv_or_objects(tmp_path: Path) -> None:
 
 def test_racks_are_drawn(tmp_path: Path) -> None:
     assert "p0-t0-00" in run("racks", LAB, "p0-t0-r01").stdout
-    told = said("racks", LAB, "--out", tmp_path / "racks")
-    assert told["racks"] == len({row["rack"] for row in csv.DictReader((tmp_path / "racks" / "racks.csv").open())})
-    assert len(list((tmp_path / "racks").glob("*.svg"))) == told["rows"]
+    summary = said("racks", LAB, "--out", tmp_path / "racks")
+    assert summary["racks"] == len({row["rack"] for row in csv.DictReader((tmp_path / "racks" / "racks.csv").open())})
+    assert len(list((tmp_path / "racks").glob("*.svg"))) == summary["rows"]
     assert "give a rack, or --out FOLDER" in str(run("racks", LAB).exception)
 
 
 def test_netbox_files_are_written(tmp_path: Path) -> None:
-    told = said("netbox", LAB, "--out", tmp_path / "netbox", "--site", "berlin")
-    assert sorted(told["files"]) == sorted(path.name for path in (tmp_path / "netbox").iterdir())
+    summary = said("netbox", LAB, "--out", tmp_path / "netbox", "--site", "berlin")
+    assert sorted(summary["files"]) == sorted(path.name for path in (tmp_path / "netbox").iterdir())
     assert (tmp_path / "netbox" / "1-sites.csv").read_text().splitlines()[1] == "berlin,berlin,planned"
 
 
@@ -80,8 +80,8 @@ def dumps(tmp_path: Path) -> Path:
 
 
 def test_right_cables_are_clean(dumps: Path) -> None:
-    told = said("cabled", LAB, "--lldp", dumps)
-    assert (told["clean"], told["cables"], told["right"], told["findings"]) == (True, CABLES, CABLES, [])
+    summary = said("cabled", LAB, "--lldp", dumps)
+    assert (summary["clean"], summary["cables"], summary["right"], summary["findings"]) == (True, CABLES, CABLES, [])
 
 
 def test_swapped_cables_end_with_1_and_say_what_to_do(dumps: Path) -> None:
@@ -90,9 +90,9 @@ def test_swapped_cables_end_with_1_and_say_what_to_do(dumps: Path) -> None:
     exchange(cables, (t0, 4), (t0, 6))
     for name, lines in heard(topology, cables).items():
         (dumps / f"{name}.json").write_text(as_sonic(lines))
-    told = said("cabled", LAB, "--lldp", dumps, code=1)
-    assert (told["swapped"], told["right"]) == (1, CABLES - 2)
-    assert told["findings"][0]["remedy"].startswith("exchange the plugs at p1-t")
+    summary = said("cabled", LAB, "--lldp", dumps, code=1)
+    assert (summary["swapped"], summary["right"]) == (1, CABLES - 2)
+    assert summary["findings"][0]["remedy"].startswith("exchange the plugs at p1-t")
 
 
 def test_dumps_that_are_none_are_refused(dumps: Path, tmp_path: Path) -> None:
@@ -104,16 +104,16 @@ def test_dumps_that_are_none_are_refused(dumps: Path, tmp_path: Path) -> None:
 def test_growth_says_what_is_added_and_lists_the_cables(tmp_path: Path) -> None:
     larger = tmp_path / "larger.yaml"
     larger.write_text(Path(LAB).read_text().replace("count: 16", "count: 18"))
-    told = said("grow", LAB, larger, "--cables", tmp_path / "added.csv")
-    assert (told["unchanged"], told["added"]["nics"], told["changes"]) == (True, 2, {})
+    summary = said("grow", LAB, larger, "--cables", tmp_path / "added.csv")
+    assert (summary["unchanged"], summary["added"]["nics"], summary["changes"]) == (True, 2, {})
     rows = list(csv.DictReader((tmp_path / "added.csv").open()))
-    assert len(rows) == sum(told["added"]["cables"].values()) == 4 * (2 + 4)
+    assert len(rows) == sum(summary["added"]["cables"].values()) == 4 * (2 + 4)
     assert {row["a_node"] for row in rows if row["kind"] == "host"} == {"h16", "h17"}
 
 
 def test_growth_that_changes_something_ends_with_1(tmp_path: Path) -> None:
     other = tmp_path / "other.yaml"
     other.write_text(Path(LAB).read_text().replace("down: 4", "down: 8"))
-    told = said("grow", LAB, other, code=1)
-    assert told["changes"]["cable"] > 0
-    assert not told["unchanged"]
+    summary = said("grow", LAB, other, code=1)
+    assert summary["changes"]["cable"] > 0
+    assert not summary["unchanged"]
