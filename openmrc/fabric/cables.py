@@ -10,7 +10,7 @@ A cage holds one transceiver, which must reach as far as the longest of its cabl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.placement import Placement, device_name, place
+from openmrc.fabric.placement import Place, Placement, device_name, place
 from openmrc.fabric.ports import Ports, place_ports
 from openmrc.fabric.shape import Ints
 from openmrc.fabric.topology import LinkTier, Topology
@@ -80,9 +80,9 @@ def module_name(gbps: int, medium: str, lanes: int) -> str:
     return f"{gbps}G-{medium}" if medium == "DAC" else f"{gbps}G-{medium}{lanes}"
 
 
-def list_cables(topology: Topology, only: Ints | None = None) -> Cables:
-    """Work out the cables of a fabric; `only` are the directed links to list, of those from A to B."""
-    placement, ports = place(topology), place_ports(topology)
+def list_cables(topology: Topology, only: Ints | None = None, given: Mapping[str, Place] | None = None) -> Cables:
+    """Work out the cables of a fabric; `only` are the directed links to list, `given` the places of some devices."""
+    placement, ports = place(topology, given), place_ports(topology)
     link = np.flatnonzero(topology.link_reverse > np.arange(topology.links))
     here, there = topology.link_source[link].astype(np.int64), topology.link_destination[link].astype(np.int64)
     long = topology.link_tier[link] == LinkTier.LONG
