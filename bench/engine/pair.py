@@ -13,16 +13,18 @@ import json
 import time
 
 from openmrc.core.jit import entry
+from openmrc.core.rows import Table, table
 from openmrc.engine import endpoint, lifecycle, paths, regions
 from openmrc.engine.build import Layout, build
 from openmrc.engine.params import Settings
 from openmrc.engine.states import QpEvent
-from openmrc.engine.tables import NONE, Engine
+from openmrc.engine.tables import NONE, Engine, WriteRequest
 from openmrc.units import PS_PER_US
 
 PLANES = 4
 EVS = 32
 MESSAGE = 1 << 20
+R_KEY = 7
 MARK = 1.5e6
 
 
@@ -33,7 +35,7 @@ def joined() -> Engine:
     for number in range(2):
         node = engine.endpoints[number]
         lifecycle.open_peer(engine, 0, node.peer_base, 1 - number)
-        regions.register(engine, number, 7, 0, 1 << 40, regions.Access.REMOTE_WRITE, 1, 0)
+        regions.register(engine, number, R_KEY, 0, 1 << 40, regions.Access.REMOTE_WRITE, 1, 0)
         row = engine.qps[node.qp_base]
         row.peer = node.peer_base
         row.dest_qpn = row.qpn
@@ -55,7 +57,7 @@ def joined() -> Engine:
 
 
 @entry
-def exchange(engine: Engine, messages: int) -> int:
+def exchange(engine: Engine, write: Table[WriteRequest], messages: int) -> int:
     """Write `messages` times and return the control packets that took."""
     now = 0
     done = 0
@@ -63,7 +65,7 @@ def exchange(engine: Engine, messages: int) -> int:
     control = 0
     ports = (1 << PLANES) - 1
     while done < messages:
-        while posted < messages and endpoint.post_write(engine, now, 0, posted, 0, MESSAGE, 0, 7, 0, 0, 0, 1) == 0:
+        while posted < messages and endpoint.post_write(engine, now, 0, write[0]) == 0:
             posted += 1
         now += 41_000  # one 4 KiB packet at 800 Gb/s
         if endpoint.next_packet(engine, now, 0, ports, 0) == 1:
@@ -81,8 +83,10 @@ def exchange(engine: Engine, messages: int) -> int:
 def measure(messages: int) -> dict[str, float]:
     """Return the figures of one run."""
     engine = joined()
+    write = table(WriteRequest, 1)
+    write[0].length, write[0].r_key, write[0].signaled = MESSAGE, R_KEY, 1
     began = time.perf_counter()
-    control = exchange(engine, messages)
+    control = exchange(engine, write, messages)
     seconds = time.perf_counter() - began
     sent = engine.qps[0].sent_packets
     return {

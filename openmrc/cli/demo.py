@@ -50,6 +50,7 @@ def demo(
             _write_page(result, out)
         if result.ok and simulation:
             _simulate(result, out / "simulation", as_json)
+            _write_page(result, out)  # with a link to the simulation's report
     _report(result, as_json)
     if not result.ok:
         raise typer.Exit(1)

@@ -66,7 +66,7 @@ def entry(function: Callable[P, R]) -> Entry[P, R]:
     if config.DISABLE_JIT:  # NUMBA_DISABLE_JIT=1: everything runs interpreted, for debuggers and coverage
         function.py_func = function  # type: ignore[attr-defined]
         return cast("Entry[P, R]", function)
-    world = function.__module__.split(".")[1]
+    world = function.__module__.removeprefix("openmrc.").split(".")[0]
     outer, config.CACHE_DIR = config.CACHE_DIR, str(cache_dir(world, f"bounds checked: {config.BOUNDSCHECK}", _say))
     try:
         compiled = njit(cache=True, nogil=True, pipeline_class=EntryCompiler, **_OPTIONS)(function)

@@ -3,7 +3,8 @@
 A row type is a class of annotated fields; `table(Row, count)` allocates that many zeroed records.
 `table[i]` is a *view*: assignment writes through, both compiled and interpreted. Integers are
 always signed. `Int` is the default; the narrower kinds exist for bulk tables only, where memory
-traffic decides speed, and read back as plain `int` all the same.
+traffic decides speed, and read back as plain `int` all the same. A field may hold several numbers:
+`Annotated[NDArray[np.int64], (np.int64, (count,))]`.
 
 This file knows nothing of protocols.
 """
@@ -41,11 +42,18 @@ def _field(name: str, convert: Callable[[Any], Any]) -> property:
     return property(lambda self: convert(get(self, name)), lambda self, value: put(self, name, value))
 
 
+def _reader(kind: np.dtype[Any]) -> Callable[[Any], Any]:
+    """Return what makes plain Python of a field; a field of several numbers stays an array that writes through."""
+    if kind.subdtype is not None:
+        return lambda value: value
+    return float if kind == np.float64 else int
+
+
 def dtype_of(row: type) -> np.dtype[Any]:
     """Return the dtype whose scalars read `row`'s annotated fields as attributes."""
     hints = {name: get_args(hint)[1] for name, hint in get_type_hints(row, include_extras=True).items()}
     layout = np.dtype(list(hints.items()), align=True)
-    fields = {name: _field(name, float if kind is np.float64 else int) for name, kind in hints.items()}
+    fields = {name: _field(name, _reader(layout[name])) for name in hints}
     scalar = type(row.__name__, (np.void,), fields)
     return np.dtype((scalar, layout))
 

@@ -141,8 +141,8 @@ def _init_qps(engine: Engine, layout: Layout, qps: Sizes, evs: Sizes) -> None:
     column(rows, "qpn")[:] = slot + FIRST_USER_QPN
     column(rows, "peer")[:] = NONE
     column(rows, "next_ready")[:] = NONE
-    for name in ("", "ack_", "loss_", "tail_", "probe_", "reverse_"):
-        column(rows, f"{name}deadline")[:] = NEVER
+    for name in ("deadline", "deadlines"):
+        column(rows, name)[:] = NEVER
     _put_slices(rows, "rotation", np.full(count, layout.ports, dtype=np.int64))
     _put_slices(rows, "ev", evs)
     _put_rings(rows, "message", _ring(layout.sends, count))

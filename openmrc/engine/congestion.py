@@ -6,6 +6,7 @@ A second algorithm is one more file with the same `on_*` functions and one more 
 from openmrc.core.jit import kernel
 from openmrc.engine import nscc
 from openmrc.engine.params import Algorithm
+from openmrc.engine.queue_pairs import params_of_peer
 from openmrc.engine.tables import Engine
 
 
@@ -55,14 +56,14 @@ def loss_delay(engine: Engine, peer: int) -> int:
     given a queue of the fabric's longest round trip (UEC 1.0.3 pp. 418-419), so near neighbours wait for that too.
     """
     row = engine.peers[peer]
-    params = engine.params[engine.endpoints[row.endpoint].params]
+    params = params_of_peer(engine, peer)
     patience = max(row.srtt, row.base_rtt) + max(4 * row.rttvar, params.base_rtt)
     return max(patience, params.loss_delay_floor)
 
 
 @kernel
 def _algorithm(engine: Engine, peer: int) -> int:
-    return engine.params[engine.endpoints[engine.peers[peer].endpoint].params].algorithm
+    return params_of_peer(engine, peer).algorithm
 
 
 @kernel

@@ -2,6 +2,7 @@
 
 from openmrc.core.jit import kernel
 from openmrc.engine import clock, control_queue, nacks, sacks, spray, transport_acks
+from openmrc.engine.queue_pairs import params_of
 from openmrc.engine.requester import send_on
 from openmrc.engine.states import QpState
 from openmrc.engine.tables import NONE, Engine
@@ -83,7 +84,7 @@ def _outlives(opcode: int, reason: int) -> bool:
 @kernel
 def _fill_probe(engine: Engine, now: int, qp: int, index: int, packet: int) -> None:
     out = engine.packets[packet]
-    params = engine.params[engine.endpoints[engine.qps[qp].endpoint].params]
+    params = params_of(engine, qp)
     out.probe_id = engine.control[index].psn
     out.tx_timestamp = clock.stamp(now, params.timestamp_unit)
     out.timestamp_unit = params.timestamp_unit

@@ -1,20 +1,13 @@
-"""What time makes due: every deadline of the engine, on one screen.
+"""Serves every deadline of an endpoint that has come, and finds the next.
 
-| deadline | of | when it has come |
-|---|---|---|
-| ack | queue pair | `requester.on_timeout`, and one retry is spent |
-| loss | queue pair | `loss.scan`: holes that waited long enough |
-| tail | queue pair | `requester.on_tail`: ask by a probe |
-| probe | queue pair | `probes.send_due`: bad EVs |
-| reverse | queue pair | `reverse.on_deadline`: control paths |
-| status | peer | `ports.tell`: Port Status Update |
-| remap | endpoint | `ports.apply_local` |
+The timers of a queue pair are those of `Deadline`. A peer has one, for Port Status Updates; the endpoint has one, for
+port changes that are not yet in effect.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine import loss, ports, probes, requester, retries, reverse, scheduler
-from openmrc.engine.states import QpState
-from openmrc.engine.tables import Engine
+from openmrc.engine import loss, ports, probes, requester, retries, reverse, scheduler, timers
+from openmrc.engine.queue_pairs import receives_data
+from openmrc.engine.tables import DEADLINES, Deadline, Engine
 from openmrc.units import NEVER
 
 
@@ -41,19 +34,26 @@ def expire(engine: Engine, now: int, endpoint: int) -> None:
 def _expire_qp(engine: Engine, now: int, qp: int) -> None:
     row = engine.qps[qp]
     row.deadline = NEVER
-    if row.loss_deadline <= now:
-        loss.scan(engine, now, qp)
-    if row.ack_deadline <= now:
-        _on_ack_deadline(engine, now, qp)
-    if row.tail_deadline <= now:
-        requester.on_tail(engine, now, qp)
-    if row.probe_deadline <= now:
-        probes.send_due(engine, now, qp)
-    if row.reverse_deadline <= now:
-        reverse.on_deadline(engine, now, qp)
-    if row.state == QpState.RTS or row.state == QpState.RTR:
-        own = min(min(row.ack_deadline, row.loss_deadline), min(row.tail_deadline, row.probe_deadline))
-        row.deadline = min(own, row.reverse_deadline)
+    for kind in range(DEADLINES):
+        if timers.due(engine, qp, kind) <= now:
+            _serve(engine, now, qp, kind)
+    if receives_data(row.state):
+        row.deadline = timers.earliest(engine, qp)
+
+
+@kernel
+def _serve(engine: Engine, now: int, qp: int, kind: int) -> None:
+    match kind:
+        case Deadline.LOSS:
+            loss.scan(engine, now, qp)
+        case Deadline.ACK:
+            _on_ack_deadline(engine, now, qp)
+        case Deadline.TAIL:
+            requester.on_tail(engine, now, qp)
+        case Deadline.PROBE:
+            probes.send_due(engine, now, qp)
+        case Deadline.REVERSE:
+            reverse.on_deadline(engine, now, qp)
 
 
 @kernel

@@ -23,7 +23,7 @@ from openmrc.engine import (
 )
 from openmrc.engine.queue_pairs import by_qpn
 from openmrc.engine.states import QpState
-from openmrc.engine.tables import NONE, Engine
+from openmrc.engine.tables import NONE, Engine, WriteRequest
 from openmrc.wire.codes import ENDPOINT_QPN, Opcode
 from openmrc.wire.packet import NOWHERE
 
@@ -117,24 +117,9 @@ def next_event(engine: Engine, endpoint: int) -> int:
 
 
 @kernel
-def post_write(
-    engine: Engine,
-    now: int,
-    qp: int,
-    wr_id: int,
-    local: int,
-    length: int,
-    va: int,
-    r_key: int,
-    immediate: int,
-    has_immediate: int,
-    solicited: int,
-    signaled: int,
-) -> int:
-    """Post an RDMA write of `length` bytes at `local` to the peer's `va`; return a messages.PostStatus."""
-    return messages.post_write(
-        engine, now, qp, wr_id, local, length, va, r_key, immediate, has_immediate, solicited, signaled
-    )
+def post_write(engine: Engine, now: int, qp: int, write: WriteRequest) -> int:
+    """Post an RDMA write; return a messages.PostStatus. The row may be used again at once."""
+    return messages.post_write(engine, now, qp, write)
 
 
 @kernel

@@ -3,7 +3,7 @@
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import PSN_BITS, RCVD_BYTES_BITS, distance, extend
 from openmrc.engine import clock, congestion, lifecycle, loss, messages, paths, probes, retries, scheduler
-from openmrc.engine.queue_pairs import nominal_size
+from openmrc.engine.queue_pairs import message_row, nominal_size, params_of, sent_row
 from openmrc.engine.sacks import RCVD_UNIT
 from openmrc.engine.states import NackAction, nack_action
 from openmrc.engine.tables import NONE, Cause, Engine, SentState, WcStatus
@@ -59,7 +59,7 @@ def on_nack(engine: Engine, now: int, qp: int, packet: int) -> None:
     if action == 0 or psn < row.unack_psn or psn >= row.next_psn:
         row.malformed += 1
         return
-    sent = engine.sent[row.sent_base + (psn & row.sent_mask)]
+    sent = sent_row(engine, qp, psn)
     if sent.state != SentState.IN_FLIGHT:
         return
     if action & NackAction.SKIP_PATH != 0 and engine.evs[sent.ev].value == arrived.reflected_entropy:
@@ -82,7 +82,7 @@ def on_acknowledge(engine: Engine, now: int, qp: int, packet: int) -> None:
         return
     row.heard_at = now
     while row.message_head < count:
-        message = engine.messages[row.message_base + (row.message_head & row.message_mask)]
+        message = message_row(engine, qp, row.message_head)
         # A message that is complete over there has arrived; its SACK may have been lost.
         _settle_cumulative(engine, now, qp, message.first_psn + message.packets - 1)
         messages.complete_oldest(engine, qp, WcStatus.SUCCESS)
@@ -151,7 +151,7 @@ def _settle_trigger(engine: Engine, now: int, qp: int, psn: int) -> None:
 def _mark_delivered(engine: Engine, now: int, qp: int, psn: int) -> None:
     """Note that one packet has arrived."""
     row = engine.qps[qp]
-    sent = engine.sent[row.sent_base + (psn & row.sent_mask)]
+    sent = sent_row(engine, qp, psn)
     if sent.state == SentState.ACKED:
         return
     if sent.state == SentState.LOST:
@@ -188,10 +188,10 @@ def _round_trip(engine: Engine, now: int, qp: int, packet: int, cack: int) -> in
     psn = cack + arrived.ack_psn_offset
     if arrived.is_probe_answer == 1 or psn >= row.next_psn or psn < row.next_psn - row.sent_mask - 1:
         return 0
-    sent = engine.sent[row.sent_base + (psn & row.sent_mask)]
+    sent = sent_row(engine, qp, psn)
     if sent.transmissions != 1 + arrived.retransmitted or sent.state == SentState.FREE:
         return 0
-    unit = engine.params[engine.endpoints[row.endpoint].params].timestamp_unit
+    unit = params_of(engine, qp).timestamp_unit
     if not clock.is_unambiguous(now - sent.sent_at, unit):
         return 0
     return max(clock.elapsed(now, arrived.tx_timestamp, unit), 1)
@@ -204,7 +204,7 @@ def _blame_path(engine: Engine, now: int, qp: int, packet: int, cack: int) -> No
     psn = cack + arrived.ack_psn_offset
     ev = NONE
     if row.next_psn - row.sent_mask - 1 <= psn < row.next_psn:
-        ev = engine.sent[row.sent_base + (psn & row.sent_mask)].ev
+        ev = sent_row(engine, qp, psn).ev
     if ev < row.ev_base or ev >= row.ev_base + row.ev_count or engine.evs[ev].value != arrived.reflected_entropy:
         ev = paths.find(engine, qp, arrived.reflected_entropy)
     if ev != NONE:

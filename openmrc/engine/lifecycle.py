@@ -1,7 +1,7 @@
 """The life of a queue pair: RESET, INIT, RTR, RTS, ERROR, and what entering each of them does."""
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine import congestion, events, messages, ports, scheduler, tracker
+from openmrc.engine import congestion, events, messages, ports, scheduler, timers, tracker
 from openmrc.engine.queue_pairs import QPN_SLOT_BITS
 from openmrc.engine.states import ILLEGAL, QpEvent, QpState, qp_after
 from openmrc.engine.tables import NONE, Cause, Engine, EventKind, SentState, WcStatus
@@ -98,12 +98,7 @@ def _quiet(engine: Engine, qp: int) -> None:
     row.inflight = 0
     row.lost_count = 0
     row.solicit_psn = NONE
-    row.deadline = NEVER
-    row.ack_deadline = NEVER
-    row.loss_deadline = NEVER
-    row.tail_deadline = NEVER
-    row.probe_deadline = NEVER
-    row.reverse_deadline = NEVER
+    timers.disarm_all(engine, qp)
 
 
 @rare_kernel

@@ -7,8 +7,8 @@ enough behind, because then a hole may be plain reordering under congestion.
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import congestion, paths, scheduler, timers
-from openmrc.engine.queue_pairs import nominal_size
-from openmrc.engine.tables import Engine, SentState
+from openmrc.engine.queue_pairs import nominal_size, params_of, sent_row
+from openmrc.engine.tables import Deadline, Engine, SentState
 from openmrc.units import NEVER
 
 
@@ -21,12 +21,10 @@ def on_evidence(engine: Engine, now: int, qp: int) -> None:
     """
     row = engine.qps[qp]
     if row.unack_psn == row.next_psn:
-        row.loss_deadline = NEVER
-    elif row.loss_deadline == NEVER and row.highest_sacked > row.unack_psn:
-        first = engine.sent[row.sent_base + (row.unack_psn & row.sent_mask)]
-        row.loss_deadline = first.sent_at + congestion.loss_delay(engine, row.peer)
-    if row.loss_deadline != NEVER:
-        timers.arm(engine, qp, row.loss_deadline)
+        timers.disarm(engine, qp, Deadline.LOSS)
+    elif row.highest_sacked > row.unack_psn and timers.due(engine, qp, Deadline.LOSS) == NEVER:
+        first = sent_row(engine, qp, row.unack_psn)
+        timers.arm(engine, qp, Deadline.LOSS, first.sent_at + congestion.loss_delay(engine, row.peer))
 
 
 @rare_kernel
@@ -37,7 +35,7 @@ def scan(engine: Engine, now: int, qp: int) -> None:
     following = NEVER
     psn = row.unack_psn
     while psn < row.next_psn:
-        sent = engine.sent[row.sent_base + (psn & row.sent_mask)]
+        sent = sent_row(engine, qp, psn)
         if sent.state == SentState.IN_FLIGHT:
             if sent.sent_at > row.newest_delivered:
                 if psn > row.highest_sacked:
@@ -50,8 +48,7 @@ def scan(engine: Engine, now: int, qp: int) -> None:
                 else:
                     following = min(following, due)
         psn += 1
-    row.loss_deadline = following
-    timers.arm(engine, qp, following)
+    timers.arm(engine, qp, Deadline.LOSS, following)
     scheduler.wake(engine, qp)
 
 
@@ -59,22 +56,21 @@ def scan(engine: Engine, now: int, qp: int) -> None:
 def on_silence(engine: Engine, now: int, qp: int, patience: int) -> int:
     """Declare lost what was sent `patience` ps ago or earlier; return how many.
 
-    The rest keeps its time: the earliest becomes the next `ack_deadline`. Without any it is looked at
+    The rest keeps its time: the earliest becomes the next ACK deadline. Without any it is looked at
     again all the same: what waits to be repeated may be acknowledged late, and its transport ACK lost.
     """
     row = engine.qps[qp]
     lost = 0
     following = NEVER
     for psn in range(row.unack_psn, row.next_psn):
-        sent = engine.sent[row.sent_base + (psn & row.sent_mask)]
+        sent = sent_row(engine, qp, psn)
         if sent.state == SentState.IN_FLIGHT:
             if sent.sent_at + patience <= now:
                 declare(engine, now, qp, psn)
                 lost += 1
             else:
                 following = min(following, sent.sent_at + patience)
-    row.ack_deadline = following if following != NEVER else now + patience
-    timers.arm(engine, qp, row.ack_deadline)
+    timers.arm(engine, qp, Deadline.ACK, following if following != NEVER else now + patience)
     return lost
 
 
@@ -82,7 +78,7 @@ def on_silence(engine: Engine, now: int, qp: int, patience: int) -> int:
 def declare(engine: Engine, now: int, qp: int, psn: int) -> None:
     """Queue one packet for retransmission because it vanished: its path takes the blame."""
     row = engine.qps[qp]
-    sent = engine.sent[row.sent_base + (psn & row.sent_mask)]
+    sent = sent_row(engine, qp, psn)
     size = nominal_size(sent.payload)
     engine.ports[engine.endpoints[row.endpoint].port_base + engine.evs[sent.ev].port].lost += 1
     requeue(engine, qp, psn)
@@ -94,7 +90,7 @@ def declare(engine: Engine, now: int, qp: int, psn: int) -> None:
 def requeue(engine: Engine, qp: int, psn: int) -> None:
     """Take a packet out of flight and queue it for retransmission."""
     row = engine.qps[qp]
-    sent = engine.sent[row.sent_base + (psn & row.sent_mask)]
+    sent = sent_row(engine, qp, psn)
     sent.state = SentState.LOST
     row.lost_count += 1
     row.lost_cursor = min(row.lost_cursor, psn)
@@ -122,7 +118,7 @@ def remove_in_flight(engine: Engine, qp: int, size: int) -> None:
 def _patience(engine: Engine, qp: int, psn: int, delay: int) -> int:
     """Return how long (ps) this hole may wait: twice as long when too little lies above it and nothing is trimmed."""
     row = engine.qps[qp]
-    params = engine.params[engine.endpoints[row.endpoint].params]
+    params = params_of(engine, qp)
     if params.trimming == 1:
         return delay
     window = int(engine.peers[row.peer].cwnd) // (2 * nominal_size(row.path_mtu))

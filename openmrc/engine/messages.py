@@ -8,8 +8,9 @@ from enum import IntEnum
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import completions, scheduler
+from openmrc.engine.queue_pairs import message_row
 from openmrc.engine.states import QpState
-from openmrc.engine.tables import CompletionKind, Engine, WcStatus
+from openmrc.engine.tables import CompletionKind, Engine, WcStatus, WriteRequest
 
 MAX_MESSAGE = (1 << 31) - 1  # bytes, the most an InfiniBand message may have
 
@@ -24,40 +25,27 @@ class PostStatus(IntEnum):
 
 
 @kernel
-def post_write(
-    engine: Engine,
-    now: int,
-    qp: int,
-    wr_id: int,
-    local: int,
-    length: int,
-    va: int,
-    r_key: int,
-    immediate: int,
-    has_immediate: int,
-    solicited: int,
-    signaled: int,
-) -> int:
+def post_write(engine: Engine, now: int, qp: int, write: WriteRequest) -> int:
     """Append a write to the send queue."""
     row = engine.qps[qp]
     if row.state != QpState.RTS and row.state != QpState.ERROR:
         return PostStatus.WRONG_STATE
     if row.message_tail - row.message_head > row.message_mask:
         return PostStatus.FULL
-    if length < 0 or length > MAX_MESSAGE:
+    if write.length < 0 or write.length > MAX_MESSAGE:
         return PostStatus.TOO_LONG
-    message = engine.messages[row.message_base + (row.message_tail & row.message_mask)]
+    message = message_row(engine, qp, row.message_tail)
     row.message_tail += 1
-    message.wr_id = wr_id
-    message.local = local
-    message.va = va
-    message.r_key = r_key
-    message.length = length
-    message.immediate = immediate
-    message.has_immediate = has_immediate
-    message.solicited = solicited
-    message.signaled = signaled | row.sq_signal_all
-    message.packets = max(1, (length + row.path_mtu - 1) // row.path_mtu)
+    message.wr_id = write.wr_id
+    message.local = write.local
+    message.length = write.length
+    message.va = write.va
+    message.r_key = write.r_key
+    message.immediate = write.immediate
+    message.has_immediate = write.has_immediate
+    message.solicited = write.solicited
+    message.signaled = write.signaled | row.sq_signal_all
+    message.packets = max(1, (write.length + row.path_mtu - 1) // row.path_mtu)
     message.status = WcStatus.SUCCESS
     if row.state == QpState.ERROR:
         flush(engine, qp, WcStatus.WR_FLUSH_ERR)
@@ -85,7 +73,7 @@ def post_receive(engine: Engine, qp: int, wr_id: int) -> int:
 def complete_oldest(engine: Engine, qp: int, status: int) -> None:
     """Take the oldest message off the send queue; failures are always told, successes when asked for."""
     row = engine.qps[qp]
-    message = engine.messages[row.message_base + (row.message_head & row.message_mask)]
+    message = message_row(engine, qp, row.message_head)
     row.message_head += 1
     row.message_current = max(row.message_current, row.message_head)
     if message.has_immediate == 1:

@@ -7,6 +7,7 @@ sets the window to what did.
 """
 
 from openmrc.core.jit import kernel
+from openmrc.engine.queue_pairs import params_of_peer
 from openmrc.engine.tables import Engine, Params, Peer
 
 DELAY_WEIGHT = 0.0125  # of a sample in the average delay
@@ -17,7 +18,7 @@ BLAMELESS_SHARE = 0.25  # of the base RTT: what a long delay without a mark coun
 def begin(engine: Engine, now: int, peer: int) -> None:
     """Reset to the state of a new connection: line rate."""
     row = engine.peers[peer]
-    params = _params(engine, peer)
+    params = params_of_peer(engine, peer)
     row.base_rtt = params.base_rtt
     _size_window(row, params)
     row.cwnd = row.max_cwnd if params.initial_cwnd == 0 else float(params.initial_cwnd)
@@ -43,7 +44,7 @@ def begin(engine: Engine, now: int, peer: int) -> None:
 def on_ack(engine: Engine, now: int, peer: int, size: int, marked: int, rtt: int, penalty: int, restore: int) -> None:
     """Take `size` newly received bytes, the ECN mark and an RTT sample (ps, 0: none)."""
     row = engine.peers[peer]
-    params = _params(engine, peer)
+    params = params_of_peer(engine, peer)
     row.achieved += size
     row.received += size
     row.bytes_ignored += size
@@ -59,7 +60,7 @@ def on_ack(engine: Engine, now: int, peer: int, size: int, marked: int, rtt: int
 def on_nack(engine: Engine, now: int, peer: int, size: int) -> None:
     """A packet was trimmed: a full queue somewhere, worth one more round trip of delay."""
     row = engine.peers[peer]
-    params = _params(engine, peer)
+    params = params_of_peer(engine, peer)
     row.bytes_ignored += size
     _feed_average(row, row.base_rtt + params.base_rtt)
     if not _quick_adapt(row, params, now, 1, 1, row.base_rtt):
@@ -72,7 +73,7 @@ def on_loss(engine: Engine, now: int, peer: int, size: int) -> None:
     """A packet vanished: one packet less (UEC 1.0.3; MRC Table 8-2 OnInferredLoss)."""
     row = engine.peers[peer]
     row.cwnd -= size
-    _clamp(row, _params(engine, peer))
+    _clamp(row, params_of_peer(engine, peer))
 
 
 @kernel
@@ -204,8 +205,3 @@ def _size_window(row: Peer, params: Params) -> None:
 @kernel
 def _clamp(row: Peer, params: Params) -> None:
     row.cwnd = max(min(row.cwnd, row.max_cwnd), float(params.min_cwnd))
-
-
-@kernel
-def _params(engine: Engine, peer: int) -> Params:
-    return engine.params[engine.endpoints[engine.peers[peer].endpoint].params]

@@ -9,8 +9,9 @@ shorter. Probes (`probes`) bring bad EVs back, for as long as it takes.
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import events, timers
+from openmrc.engine.queue_pairs import params_of
 from openmrc.engine.states import ILLEGAL, EvEvent, EvState, ev_after
-from openmrc.engine.tables import NONE, Engine, EventKind, Params
+from openmrc.engine.tables import NONE, Deadline, Engine, EventKind
 from openmrc.units import NEVER
 
 PROBE_ROUND_TRIPS = 10  # a bad EV is not probed more often than once in so many round trips
@@ -50,7 +51,7 @@ def begin(engine: Engine, now: int, qp: int, active_per_rotation: int, min_activ
     row.heard_rotation = row.rotation_cursor
     row.heard_ports = 0
     row.burst_left = 0
-    row.probe_deadline = NEVER
+    timers.disarm(engine, qp, Deadline.PROBE)
     for index in range(row.rotation_base, row.rotation_base + row.rotation_count):
         rotation = engine.rotations[index]
         rotation.wanted = min(active_per_rotation, rotation.total)
@@ -110,7 +111,7 @@ def on_lost(engine: Engine, now: int, ev: int, sent_at: int) -> None:
     if sent_at < max(row.restored_at, rotation.risen_at) or not _port_works(engine, row.rotation):
         return
     row.losses += 1
-    if row.losses >= _params(engine, ev).loss_threshold:
+    if row.losses >= params_of(engine, rotation.qp).loss_threshold:
         row.losses = 0
         transition(engine, now, ev, EvEvent.LOST)
 
@@ -168,16 +169,14 @@ def wake_rotation(engine: Engine, now: int, rotation: int) -> None:
 @kernel
 def arm_probe(engine: Engine, qp: int, at: int) -> None:
     """Make sure bad EVs are looked at by `at` (ps)."""
-    row = engine.qps[qp]
-    row.probe_deadline = min(row.probe_deadline, at)
-    timers.arm(engine, qp, at)
+    timers.arm_by(engine, qp, Deadline.PROBE, at)
 
 
 @kernel
 def probe_interval(engine: Engine, qp: int) -> int:
     """Return the least time (ps) between two probes of one EV."""
     row = engine.qps[qp]
-    params = engine.params[engine.endpoints[row.endpoint].params]
+    params = params_of(engine, qp)
     return max(params.probe_interval, PROBE_ROUND_TRIPS * engine.peers[row.peer].srtt)
 
 
@@ -276,8 +275,3 @@ def _notify(engine: Engine, now: int, ev: int, event: int) -> None:
     events.push(
         engine, now, queue_pair.endpoint, EventKind.EV_STATE, qp, queue_pair.peer, row.port, row.value, row.state, event
     )
-
-
-@kernel
-def _params(engine: Engine, ev: int) -> Params:
-    return engine.params[engine.endpoints[engine.qps[engine.rotations[engine.evs[ev].rotation].qp].endpoint].params]

@@ -7,7 +7,7 @@ and 10 round trips on different planes, then at a steady interval.
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import control_queue, events, paths, scheduler, timers
-from openmrc.engine.queue_pairs import receives_data
+from openmrc.engine.queue_pairs import params_of_peer, receives_data
 from openmrc.engine.tables import NONE, Engine, EventKind
 from openmrc.units import NEVER
 from openmrc.wire.codes import EndpointOp, Opcode
@@ -123,7 +123,7 @@ def _gap(engine: Engine, peer: int) -> int:
         return round_trip
     if row.status_attempts == 2:
         return 9 * round_trip
-    return engine.params[engine.endpoints[row.endpoint].params].port_status_interval
+    return params_of_peer(engine, peer).port_status_interval
 
 
 @kernel

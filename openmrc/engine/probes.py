@@ -5,9 +5,10 @@ and is never retransmitted: silence is the answer "no".
 """
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine import control_queue, paths, spray
+from openmrc.engine import control_queue, paths, spray, timers
+from openmrc.engine.queue_pairs import params_of
 from openmrc.engine.states import EvEvent, EvState
-from openmrc.engine.tables import NONE, Engine
+from openmrc.engine.tables import NONE, Deadline, Engine
 from openmrc.units import NEVER
 from openmrc.wire.codes import Opcode, PathMark
 
@@ -21,7 +22,7 @@ MAX_EVS = 1 << _EV_BITS
 def send_due(engine: Engine, now: int, qp: int) -> None:
     """Probe every bad EV whose time has come; silence, or a port that is down, doubles the gap."""
     row = engine.qps[qp]
-    params = engine.params[engine.endpoints[row.endpoint].params]
+    params = params_of(engine, qp)
     working = spray.working_ports(engine, qp)
     following = NEVER
     for ev in range(row.ev_base, row.ev_base + row.ev_count):
@@ -37,8 +38,7 @@ def send_due(engine: Engine, now: int, qp: int) -> None:
                 send(engine, now, qp, ev)
             bad.probe_at = now + bad.probe_gap
         following = min(following, bad.probe_at)
-    row.probe_deadline = NEVER
-    paths.arm_probe(engine, qp, following)
+    timers.arm(engine, qp, Deadline.PROBE, following)
 
 
 @rare_kernel
@@ -74,7 +74,7 @@ def on_answer(engine: Engine, now: int, qp: int, packet: int) -> None:
     row.probes_answered += 1
     row.newest_delivered = max(row.newest_delivered, answered.probe_sent_at)
     if row.unack_psn < row.next_psn:
-        row.loss_deadline = min(row.loss_deadline, now)
+        timers.arm_by(engine, qp, Deadline.LOSS, now)
     if answered.state == EvState.ASSUMED_BAD:
         _credit(engine, now, qp, ev, arrived.path_mark)
 
@@ -82,7 +82,7 @@ def on_answer(engine: Engine, now: int, qp: int, packet: int) -> None:
 @kernel
 def _credit(engine: Engine, now: int, qp: int, ev: int, path_mark: int) -> None:
     row = engine.evs[ev]
-    params = engine.params[engine.endpoints[engine.qps[qp].endpoint].params]
+    params = params_of(engine, qp)
     if path_mark >= PathMark.ALWAYS_SKIP:
         row.successes = 0
         return

@@ -4,7 +4,7 @@ from openmrc.core.jit import kernel
 from openmrc.engine.build import MPR_UNIT
 from openmrc.engine.params import NOMINAL_OVERHEAD
 from openmrc.engine.states import QpState
-from openmrc.engine.tables import NONE, Engine
+from openmrc.engine.tables import NONE, Engine, Message, Params, Sent
 from openmrc.wire.codes import FIRST_USER_QPN
 
 QPN_SLOT_BITS = 16  # the low bits of a QPN find the row; the high ones tell its incarnations apart
@@ -23,6 +23,32 @@ def by_qpn(engine: Engine, endpoint: int, qpn: int) -> int:
     if engine.qps[qp].qpn != qpn or engine.qps[qp].state == QpState.RESET:
         return NONE
     return qp
+
+
+@kernel
+def params_of(engine: Engine, qp: int) -> Params:
+    """Return the tunables of the endpoint that a queue pair belongs to."""
+    return engine.params[engine.endpoints[engine.qps[qp].endpoint].params]
+
+
+@kernel
+def params_of_peer(engine: Engine, peer: int) -> Params:
+    """Return the tunables of the endpoint that a peer belongs to."""
+    return engine.params[engine.endpoints[engine.peers[peer].endpoint].params]
+
+
+@kernel
+def sent_row(engine: Engine, qp: int, psn: int) -> Sent:
+    """Return what the requester remembers of a PSN; valid from the lowest unacknowledged one to the newest sent."""
+    row = engine.qps[qp]
+    return engine.sent[row.sent_base + (psn & row.sent_mask)]
+
+
+@kernel
+def message_row(engine: Engine, qp: int, number: int) -> Message:
+    """Return a write of the send queue by its number: from `message_head` on, counted since the queue pair's RTS."""
+    row = engine.qps[qp]
+    return engine.messages[row.message_base + (number & row.message_mask)]
 
 
 @kernel
@@ -66,5 +92,5 @@ def has_new(engine: Engine, qp: int) -> bool:
         return False
     if row.packets_cut > 0:
         return True
-    message = engine.messages[row.message_base + (row.message_current & row.message_mask)]
+    message = message_row(engine, qp, row.message_current)
     return message.has_immediate == 0 or row.wimm_next - row.wimm_done < row.max_wimm

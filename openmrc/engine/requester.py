@@ -7,8 +7,16 @@ path (QPCC) hold for both.
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import MSN_BITS, PSN_BITS
 from openmrc.engine import clock, congestion, feedback, loss, probes, scheduler, spray, timers
-from openmrc.engine.queue_pairs import has_new, nominal_size, wants_to_send, window_end
-from openmrc.engine.tables import NONE, Engine, SentState
+from openmrc.engine.queue_pairs import (
+    has_new,
+    message_row,
+    nominal_size,
+    params_of,
+    sent_row,
+    wants_to_send,
+    window_end,
+)
+from openmrc.engine.tables import NONE, Deadline, Engine, SentState
 from openmrc.units import NEVER
 from openmrc.wire.codes import Opcode, TrafficClass
 
@@ -86,7 +94,7 @@ def _repeats(engine: Engine, qp: int, free_ports: int) -> bool:
     row = engine.qps[qp]
     if row.lost_count == 0:
         return False
-    sent = engine.sent[row.sent_base + (_oldest_lost(engine, qp) & row.sent_mask)]
+    sent = sent_row(engine, qp, _oldest_lost(engine, qp))
     others = spray.other_ports(engine, qp, sent.ev)
     return others == 0 or others & free_ports != 0 or not has_new(engine, qp)
 
@@ -96,23 +104,17 @@ def _next_size(engine: Engine, qp: int, repeats: bool) -> int:
     """Return the nominal size of the packet `_send` would send."""
     row = engine.qps[qp]
     if row.solicit_psn != NONE:
-        return nominal_size(_sent(engine, qp, row.solicit_psn))
+        return nominal_size(sent_row(engine, qp, row.solicit_psn).payload)
     if repeats:
-        return nominal_size(_sent(engine, qp, _oldest_lost(engine, qp)))
-    message = engine.messages[row.message_base + (row.message_current & row.message_mask)]
+        return nominal_size(sent_row(engine, qp, _oldest_lost(engine, qp)).payload)
+    message = message_row(engine, qp, row.message_current)
     return nominal_size(min(row.path_mtu, message.length - row.packets_cut * row.path_mtu))
-
-
-@kernel
-def _sent(engine: Engine, qp: int, psn: int) -> int:
-    row = engine.qps[qp]
-    return engine.sent[row.sent_base + (psn & row.sent_mask)].payload
 
 
 @kernel
 def _oldest_lost(engine: Engine, qp: int) -> int:
     row = engine.qps[qp]
-    while engine.sent[row.sent_base + (row.lost_cursor & row.sent_mask)].state != SentState.LOST:
+    while sent_row(engine, qp, row.lost_cursor).state != SentState.LOST:
         row.lost_cursor += 1
     return row.lost_cursor
 
@@ -141,7 +143,7 @@ def _send_new(engine: Engine, now: int, qp: int, free_ports: int, packet: int) -
         row.wimm_next += message.has_immediate
     payload = min(row.path_mtu, message.length - row.packets_cut * row.path_mtu)
     psn = row.next_psn
-    sent = engine.sent[row.sent_base + (psn & row.sent_mask)]
+    sent = sent_row(engine, qp, psn)
     sent.message = slot
     sent.payload = payload
     sent.transmissions = 0
@@ -161,7 +163,7 @@ def _send_new(engine: Engine, now: int, qp: int, free_ports: int, packet: int) -
 def _resend(engine: Engine, now: int, qp: int, free_ports: int, packet: int) -> bool:
     row = engine.qps[qp]
     psn = _oldest_lost(engine, qp)
-    sent = engine.sent[row.sent_base + (psn & row.sent_mask)]
+    sent = sent_row(engine, qp, psn)
     ev = spray.choose(engine, now, qp, free_ports, sent.ev)
     if ev == NONE or psn >= window_end(engine, qp):
         return False
@@ -184,7 +186,7 @@ def _solicit(engine: Engine, now: int, qp: int, free_ports: int, packet: int) ->
     psn = row.solicit_psn
     row.solicit_psn = NONE
     row.retransmitted += 1
-    engine.sent[row.sent_base + (psn & row.sent_mask)].ev = ev
+    sent_row(engine, qp, psn).ev = ev
     _fill(engine, now, qp, psn, packet, 1, 1)
     return True
 
@@ -193,18 +195,16 @@ def _solicit(engine: Engine, now: int, qp: int, free_ports: int, packet: int) ->
 def _record_sent(engine: Engine, now: int, qp: int, psn: int, ev: int) -> None:
     """Record a transmission and arm what watches over it."""
     row = engine.qps[qp]
-    sent = engine.sent[row.sent_base + (psn & row.sent_mask)]
+    sent = sent_row(engine, qp, psn)
     sent.sent_at = now
     sent.ev = ev
     sent.state = SentState.IN_FLIGHT
     sent.transmissions = min(sent.transmissions + 1, 100)
     loss.add_in_flight(engine, qp, nominal_size(sent.payload))
-    if row.ack_deadline == NEVER:
-        row.ack_deadline = now + row.timeout
-        timers.arm(engine, qp, row.ack_deadline)
-    if row.tail_deadline == NEVER and engine.params[engine.endpoints[row.endpoint].params].tail_probe == 1:
-        row.tail_deadline = now + congestion.loss_delay(engine, row.peer)
-        timers.arm(engine, qp, row.tail_deadline)
+    if timers.due(engine, qp, Deadline.ACK) == NEVER:
+        timers.arm(engine, qp, Deadline.ACK, now + row.timeout)
+    if timers.due(engine, qp, Deadline.TAIL) == NEVER and params_of(engine, qp).tail_probe == 1:
+        timers.arm(engine, qp, Deadline.TAIL, now + congestion.loss_delay(engine, row.peer))
 
 
 @kernel
@@ -220,9 +220,9 @@ def _asks_for_ack(engine: Engine, qp: int) -> int:
 def _fill(engine: Engine, now: int, qp: int, psn: int, packet: int, is_repeat: int, ack_request: int) -> None:
     """Write the header fields of one data packet."""
     row = engine.qps[qp]
-    sent = engine.sent[row.sent_base + (psn & row.sent_mask)]
+    sent = sent_row(engine, qp, psn)
     message = engine.messages[row.message_base + sent.message]
-    params = engine.params[engine.endpoints[row.endpoint].params]
+    params = params_of(engine, qp)
     index = psn - message.first_psn
     out = engine.packets[packet]
     out.opcode = _opcode(index, message.packets, message.has_immediate)
@@ -292,7 +292,7 @@ def on_tail(engine: Engine, now: int, qp: int) -> None:
     port with many others sends, and is answered, seldom.
     """
     row = engine.qps[qp]
-    row.tail_deadline = NEVER
+    timers.disarm(engine, qp, Deadline.TAIL)
     if row.message_head == row.message_current and row.unack_psn == row.next_psn:
         return
     delay = congestion.loss_delay(engine, row.peer)
@@ -305,8 +305,7 @@ def on_tail(engine: Engine, now: int, qp: int) -> None:
         else:
             _solicit_ack(engine, qp)
         quiet_since = now
-    row.tail_deadline = quiet_since + delay
-    timers.arm(engine, qp, row.tail_deadline)
+    timers.arm(engine, qp, Deadline.TAIL, quiet_since + delay)
 
 
 @kernel
@@ -320,7 +319,7 @@ def _probe(engine: Engine, now: int, qp: int) -> None:
 def _last_sent(engine: Engine, qp: int) -> int:
     """Return when the newest packet left last (ps)."""
     row = engine.qps[qp]
-    return engine.sent[row.sent_base + ((row.next_psn - 1) & row.sent_mask)].sent_at
+    return sent_row(engine, qp, row.next_psn - 1).sent_at
 
 
 @kernel
@@ -339,15 +338,13 @@ def on_timeout(engine: Engine, now: int, qp: int, patience: int) -> int:
         lost = loss.on_silence(engine, now, qp, patience)
         is_cut_off = row.lost_count > 0 and spray.working_ports(engine, qp) == 0
         return int(lost > 0 or is_cut_off)
-    row.ack_deadline = NEVER
+    timers.disarm(engine, qp, Deadline.ACK)
     if row.message_head == row.message_current:
         return 0
     # Since the last packet, not the last answer: probes of bad paths go on being answered.
     if _last_sent(engine, qp) + patience > now:
-        row.ack_deadline = _last_sent(engine, qp) + patience
-        timers.arm(engine, qp, row.ack_deadline)
+        timers.arm(engine, qp, Deadline.ACK, _last_sent(engine, qp) + patience)
         return 0
     _solicit_ack(engine, qp)
-    row.ack_deadline = now + patience
-    timers.arm(engine, qp, row.ack_deadline)
+    timers.arm(engine, qp, Deadline.ACK, now + patience)
     return 1

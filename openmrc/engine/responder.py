@@ -8,9 +8,9 @@ from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import PSN_BITS, extend
 from openmrc.engine import immediates, nacks, regions, sacks, timers, tracker, transport_acks
 from openmrc.engine.build import MPR_UNIT
-from openmrc.engine.queue_pairs import nominal_size, receives_data, tracked_psns
+from openmrc.engine.queue_pairs import nominal_size, params_of, receives_data, tracked_psns
 from openmrc.engine.states import QpState
-from openmrc.engine.tables import Cause, Engine
+from openmrc.engine.tables import Cause, Deadline, Engine
 from openmrc.units import NEVER
 from openmrc.wire.codes import NackReason, Opcode, Syndrome, Trim
 from openmrc.wire.packet import NOWHERE
@@ -89,7 +89,7 @@ def _on_out_of_window(engine: Engine, qp: int, packet: int, psn: int) -> None:
     row.out_of_window += 1
     if psn < row.expected_psn + row.mpr * MPR_UNIT:  # we allowed it, and cannot track so many
         nacks.queue(engine, qp, packet, psn, NackReason.NO_BITMAP)
-    elif engine.params[engine.endpoints[row.endpoint].params].refuse_out_of_window == 1:
+    elif params_of(engine, qp).refuse_out_of_window == 1:
         nacks.queue(engine, qp, packet, psn, NackReason.PSN_OOR_WINDOW)
 
 
@@ -161,8 +161,7 @@ def _watch_reverse(engine: Engine, now: int, qp: int) -> None:
     """Keep the deadline of the reverse probe while data comes in."""
     row = engine.qps[qp]
     row.data_since_reverse += 1
-    if row.reverse_deadline == NEVER:
-        interval = engine.params[engine.endpoints[row.endpoint].params].reverse_probe_interval
+    if timers.due(engine, qp, Deadline.REVERSE) == NEVER:
+        interval = params_of(engine, qp).reverse_probe_interval
         if interval > 0:
-            row.reverse_deadline = now + max(interval, engine.peers[row.peer].base_rtt)
-            timers.arm(engine, qp, row.reverse_deadline)
+            timers.arm(engine, qp, Deadline.REVERSE, now + max(interval, engine.peers[row.peer].base_rtt))

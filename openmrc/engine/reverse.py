@@ -7,8 +7,8 @@ reverse EV; silence until the rotation's next turn makes control packets prefer 
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import control_queue, spray, timers
-from openmrc.engine.tables import NONE, Engine
-from openmrc.units import NEVER
+from openmrc.engine.queue_pairs import params_of
+from openmrc.engine.tables import NONE, Deadline, Engine
 from openmrc.wire.codes import EndpointOp, Opcode
 
 _LANE_BITS = 4  # of a probe_id: which rotation; the other 12 name the queue pair
@@ -19,16 +19,15 @@ MAX_QPS = 0xF00  # queue pairs of an endpoint beyond this many do not probe: the
 def on_deadline(engine: Engine, now: int, qp: int) -> None:
     """Probe the next rotation, if data came in and none went out since the last time."""
     row = engine.qps[qp]
-    row.reverse_deadline = NEVER
+    timers.disarm(engine, qp, Deadline.REVERSE)
     received = row.data_since_reverse
     row.data_since_reverse = 0
     if received == 0:
         return  # idle: the next data packet arms the deadline again
     if row.unack_psn == row.next_psn:
         _probe(engine, qp)
-    interval = engine.params[engine.endpoints[row.endpoint].params].reverse_probe_interval
-    row.reverse_deadline = now + max(interval, engine.peers[row.peer].base_rtt)
-    timers.arm(engine, qp, row.reverse_deadline)
+    interval = params_of(engine, qp).reverse_probe_interval
+    timers.arm(engine, qp, Deadline.REVERSE, now + max(interval, engine.peers[row.peer].base_rtt))
 
 
 @rare_kernel

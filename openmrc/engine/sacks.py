@@ -8,6 +8,7 @@ fresh as can be, and plain ones that wait are one.
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import PSN_BITS, RCVD_BYTES_BITS
 from openmrc.engine import control_queue, tracker
+from openmrc.engine.queue_pairs import params_of
 from openmrc.engine.tables import NONE, Engine
 from openmrc.wire.codes import Opcode, PathMark
 
@@ -21,7 +22,7 @@ _INT16_MAX = (1 << 15) - 1
 def on_arrival(engine: Engine, now: int, qp: int, packet: int, psn: int, is_new: int) -> None:
     """Decide whether this arrival, already recorded, makes a SACK due."""
     row = engine.qps[qp]
-    params = engine.params[engine.endpoints[row.endpoint].params]
+    params = params_of(engine, qp)
     arrived = engine.packets[packet]
     row.sack_count += max(arrived.payload_length, params.sack_minimum)
     if arrived.ack_request == 1 and row.ooo_count > 0:
@@ -84,7 +85,7 @@ def fill(engine: Engine, index: int, packet: int) -> None:
     """Write the fields of a SACK from its trigger and from what the responder knows now."""
     waiting = engine.control[index]
     row = engine.qps[waiting.qp]
-    params = engine.params[engine.endpoints[row.endpoint].params]
+    params = params_of(engine, waiting.qp)
     out = engine.packets[packet]
     cack = row.expected_psn - 1
     base = _bitmap_base(row.lowest_unsacked, row.expected_psn, row.highest_received)
@@ -143,7 +144,7 @@ def _bitmap_base(lowest_unsacked: int, expected: int, highest: int) -> int:
 def _judge(engine: Engine, now: int, qp: int, entropy: int, marked: int) -> int:
     """Return SKIP_ONCE, or ALWAYS_SKIP once nearly all of an EV's recent packets came marked."""
     row = engine.qps[qp]
-    params = engine.params[engine.endpoints[row.endpoint].params]
+    params = params_of(engine, qp)
     if params.always_skip_packets == 0:
         return PathMark.SKIP_ONCE.value
     stats = engine.mark_stats[row.mark_stats_base + (entropy & row.mark_stats_mask)]

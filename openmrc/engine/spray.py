@@ -7,6 +7,7 @@ nothing else (MRC §9.3.1, §9.3.2).
 
 from openmrc.core.jit import kernel
 from openmrc.engine import paths
+from openmrc.engine.queue_pairs import params_of
 from openmrc.engine.states import EvEvent, EvState
 from openmrc.engine.tables import NONE, Engine
 
@@ -32,7 +33,7 @@ def choose(engine: Engine, now: int, qp: int, free_ports: int, avoid: int) -> in
         ev = _next_rotation(engine, now, qp, rotations, NONE)
     if ev != NONE:
         row.burst_ev = ev
-        row.burst_left = engine.params[engine.endpoints[row.endpoint].params].ev_burst - 1
+        row.burst_left = params_of(engine, qp).ev_burst - 1
     return ev
 
 

@@ -12,7 +12,10 @@ PSNs, MSNs and RQMSNs are kept as numbers that never wrap; only packets carry th
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from openmrc.core.rows import Float, Int, Int8, Int16, Int32, Table
 from openmrc.wire.packet import Packet
@@ -165,6 +168,19 @@ class Peer:
     decreases: Int
 
 
+class Deadline(IntEnum):
+    """The timers of a queue pair, in the order in which `deadlines` serves them."""
+
+    LOSS = 0  # a hole will have waited long enough: `loss.scan`
+    ACK = 1  # nothing was acknowledged for a timeout: `requester.on_timeout`, and one retry is spent
+    TAIL = 2  # acknowledgements stopped: `requester.on_tail` asks by a probe
+    PROBE = 3  # bad EVs: `probes.send_due`
+    REVERSE = 4  # control paths: `reverse.on_deadline`
+
+
+DEADLINES = len(Deadline)
+
+
 class QueuePair:
     """Both halves of one connection: the requester (MRC Table 7-4) and the responder (Table 7-5)."""
 
@@ -232,13 +248,8 @@ class QueuePair:
     listed: Int
     deficit: Int  # bytes that deficit round robin still owes
     heard_at: Int  # ps, last answer of the peer
-    # Deadlines, ps
-    deadline: Int  # the earliest of those below
-    ack_deadline: Int
-    loss_deadline: Int
-    tail_deadline: Int
-    probe_deadline: Int
-    reverse_deadline: Int
+    deadline: Int  # ps, no later than the earliest of `deadlines`
+    deadlines: Annotated[NDArray[np.int64], (np.int64, (DEADLINES,))]  # ps, by Deadline; NEVER: not armed
     # Responder
     expected_psn: Int  # ePSN = cack_psn + 1
     highest_received: Int
@@ -329,21 +340,26 @@ class Ev:
     probes: Int32
 
 
-class Message:
+class WriteRequest:
+    """An RDMA write to post (IBTA volume 1, 10.7); the world fills it."""
+
+    wr_id: Int  # comes back in the completion
+    local: Int  # address of the payload, for the world
+    length: Int  # bytes
+    va: Int  # address at the peer
+    r_key: Int
+    immediate: Int  # 32 bits
+    has_immediate: Int  # 1: a WriteIMM, it takes a posted receive of the peer
+    solicited: Int  # 1: the peer's completion is solicited
+    signaled: Int  # 1: a success is reported too
+
+
+class Message(WriteRequest):
     """A posted write, from post to completion."""
 
-    wr_id: Int
-    local: Int  # address of the payload, for the world
-    va: Int
-    r_key: Int
-    length: Int
-    immediate: Int
     first_psn: Int
     packets: Int
     rqmsn: Int
-    has_immediate: Int
-    solicited: Int
-    signaled: Int
     status: Int  # WcStatus once refused
 
 

@@ -1,24 +1,61 @@
-"""Deadlines: who wants to be woken when. What is then done stands in `deadlines`.
+"""Timers: who wants to be woken when. `deadlines` serves them.
 
-Rows keep the earliest of their own deadlines; the endpoint keeps a bound that is never late and
-may be early, so pushing a deadline back costs nothing.
+A queue pair has one timer of each kind in `Deadline`. Its `deadline` is no later than the earliest of them, and the
+endpoint's no later than that of any queue pair; both may be early, so pushing a timer back costs nothing.
 """
 
 from openmrc.core.jit import kernel
-from openmrc.engine.tables import Engine
+from openmrc.engine.tables import DEADLINES, Engine
+from openmrc.units import NEVER
 
 
 @kernel
-def arm(engine: Engine, qp: int, at: int) -> None:
-    """Make sure the queue pair is looked at by `at` (ps)."""
+def due(engine: Engine, qp: int, kind: int) -> int:
+    """Return the time (ps) of a timer, NEVER if it is not armed."""
+    return int(engine.qps[qp].deadlines[kind])
+
+
+@kernel
+def arm(engine: Engine, qp: int, kind: int, at: int) -> None:
+    """Set a timer to `at` (ps), whatever it was; NEVER disarms it."""
     row = engine.qps[qp]
+    row.deadlines[kind] = at
     if at < row.deadline:
         row.deadline = at
         arm_endpoint(engine, row.endpoint, at)
 
 
 @kernel
+def arm_by(engine: Engine, qp: int, kind: int, at: int) -> None:
+    """Set a timer to `at` (ps), unless it is armed for an earlier time."""
+    arm(engine, qp, kind, min(due(engine, qp, kind), at))
+
+
+@kernel
+def disarm(engine: Engine, qp: int, kind: int) -> None:
+    """Stop a timer."""
+    engine.qps[qp].deadlines[kind] = NEVER
+
+
+@kernel
+def disarm_all(engine: Engine, qp: int) -> None:
+    """Stop every timer of a queue pair."""
+    engine.qps[qp].deadline = NEVER
+    for kind in range(DEADLINES):
+        disarm(engine, qp, kind)
+
+
+@kernel
+def earliest(engine: Engine, qp: int) -> int:
+    """Return the time (ps) of the timer that is due first, NEVER if none is armed."""
+    at = NEVER
+    for kind in range(DEADLINES):
+        at = min(at, due(engine, qp, kind))
+    return at
+
+
+@kernel
 def arm_endpoint(engine: Engine, endpoint: int, at: int) -> None:
-    """Make sure the endpoint is looked at by `at` (ps)."""
+    """Make sure that the endpoint is looked at by `at` (ps)."""
     if at < engine.endpoints[endpoint].deadline:
         engine.endpoints[endpoint].deadline = at

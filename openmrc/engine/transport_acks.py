@@ -5,6 +5,7 @@ They count completed messages, or refuse: a refusal ends the connection on both 
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import control_queue, lifecycle
+from openmrc.engine.queue_pairs import params_of
 from openmrc.engine.tables import NONE, Engine
 from openmrc.wire.codes import Opcode, Syndrome
 
@@ -17,7 +18,7 @@ def on_arrival(engine: Engine, qp: int, packet: int, completed: int) -> None:
     row = engine.qps[qp]
     row.since_ack += 1
     asked = engine.packets[packet].ack_request == 1 and row.ooo_count == 0
-    every = engine.params[engine.endpoints[row.endpoint].params].ack_every
+    every = params_of(engine, qp).ack_every
     if completed > 0 or asked or row.since_ack >= every:
         queue(engine, qp)
 

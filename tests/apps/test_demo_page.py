@@ -1,6 +1,6 @@
 from xml.etree import ElementTree
 
-from openmrc.apps.demo_page import drawing, page
+from openmrc.apps.demo_page import TOP, drawing, page, robust_most
 from openmrc.apps.demo_story import DemoResult, Outage
 from openmrc.apps.demo_view import is_silent, schedule_lines, timeline
 from openmrc.apps.shares import PlaneShare
@@ -25,14 +25,14 @@ def result() -> DemoResult:
     return DemoResult(ok=True, bytes=10, sha256="ab", planes=[plane(0), plane(1)], samples=samples, outages=outages)
 
 
-def test_the_drawing_shades_the_silence_where_it_was() -> None:
+def test_the_drawing_marks_the_outage_where_it_was() -> None:
     root = ElementTree.fromstring(drawing(result()))
     (shade,) = root.iter(f"{NAME}rect")
-    assert abs(float(shade.attrib["width"]) - 0.3 * 900) < 1
+    assert abs(float(shade.attrib["width"]) - 0.3 * 840) < 1
     assert len(list(root.iter(f"{NAME}path"))) == 3
 
 
-def test_a_failure_is_told_on_the_page_and_its_text_escaped() -> None:
+def test_a_failure_is_on_the_page_and_its_text_escaped() -> None:
     failed = result()
     failed.ok, failed.error = False, "no <b>answer</b>"
     assert "FAILED: no &lt;b&gt;answer&lt;/b&gt;" in page(failed)
@@ -50,3 +50,24 @@ def test_a_plane_without_an_end_to_its_silence_stays_silent() -> None:
     assert is_silent([Outage(plane=0, down=1.0, up=None)], 0, 99.0)
     assert not is_silent([Outage(plane=0, down=1.0, up=None)], 1, 99.0)
     assert schedule_lines([]) == ["nothing happens"]
+
+
+def test_one_outlier_does_not_flatten_the_rest() -> None:
+    rates = [1.0] * 99 + [50.0]
+    assert robust_most(rates) < 2
+    assert robust_most([]) == 1.0
+
+
+def test_a_rate_above_the_scale_stays_inside_its_strip() -> None:
+    shown = result()
+    shown.samples[-1].gbps = 1000.0
+    root = ElementTree.fromstring(drawing(shown))
+    points = " ".join(path.attrib["d"] for path in root.iter(f"{NAME}path")).split()
+    assert min(float(point.split(",")[1]) for point in points if "," in point) >= TOP
+
+
+def test_the_table_says_when_a_plane_was_back_in_use() -> None:
+    shown = result()
+    shown.outages[0].returned_ms = 120.0
+    assert "after 120 ms" in page(shown)
+    assert "never down" in page(shown)

@@ -73,3 +73,15 @@ def test_an_empty_cache_variable_means_the_default(tmp_path: Path) -> None:
     )
     assert Path(done.stdout.strip()).parent == tmp_path / ".cache" / "openmrc"
     assert not (tmp_path / "numba").exists()
+
+
+def test_a_module_run_as_a_program_may_have_entries(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from openmrc.core.jit import entry\n\n\n"
+        "@entry\ndef twice(n: int) -> int:\n    return 2 * n\n\n\n"
+        "print(twice(21))\n"
+    )
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "42"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from openmrc.core.jit import entry
 from openmrc.core.rows import Float, Int, Int8, Int16, Int32, Table, dtype_of, table
@@ -15,6 +18,19 @@ class Thing:
     short: Int16
     middle: Int32
     share: Float
+
+
+class Group:
+    first: Int
+    several: Annotated[NDArray[np.int64], (np.int64, (3,))]
+
+
+@entry
+def rotate(groups: Table[Group], index: int) -> int:
+    group = groups[index]
+    for k in range(3):
+        group.several[k] += (k + 1) * group.first
+    return int(group.several[2])
 
 
 @entry
@@ -38,6 +54,17 @@ def test_compiled_and_interpreted_code_touch_a_row_alike() -> None:
     first, second = table(Thing, 2), table(Thing, 2)
     assert touch(first, 1) == touch.py_func(second, 1) == 1005
     assert np.array_equal(np.asarray(first), np.asarray(second))
+
+
+def test_field_of_several_numbers_writes_through_compiled_and_interpreted() -> None:
+    first, second = table(Group, 2), table(Group, 2)
+    for groups in (first, second):
+        groups[1].first = 5
+        groups[1].several[2] = 1
+    assert rotate(first, 1) == rotate.py_func(second, 1) == 16
+    assert np.array_equal(np.asarray(first), np.asarray(second))
+    assert list(np.asarray(first)["several"][1]) == [5, 10, 16]
+    assert not np.asarray(first)["several"][0].any()
 
 
 def test_fields_read_as_plain_python_numbers() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from enum import IntEnum
 
 from openmrc.core.jit import entry
+from openmrc.core.rows import Table
 from openmrc.engine import endpoint as doors
-from openmrc.engine.tables import Engine
+from openmrc.engine.tables import Engine, WriteRequest
 
 
 class Door(IntEnum):
@@ -19,16 +20,7 @@ class Door(IntEnum):
 
 @entry
 def open_door(
-    engine: Engine,
-    door: int,
-    now: int,
-    subject: int,
-    packet: int,
-    ports: int,
-    local: int,
-    length: int,
-    va: int,
-    immediate: int,
+    engine: Engine, write: Table[WriteRequest], door: int, now: int, subject: int, packet: int, ports: int
 ) -> int:
     """Call one door; what a door does not need is 0."""
     if door == Door.RECEIVE:
@@ -38,10 +30,7 @@ def open_door(
     elif door == Door.EXPIRE:
         doors.expire(engine, now, subject)
     elif door == Door.POST_WRITE:
-        has_immediate = 1 if immediate >= 0 else 0
-        return doors.post_write(
-            engine, now, subject, packet, local, length, va, ports, max(immediate, 0), has_immediate, 0, 1
-        )
+        return doors.post_write(engine, now, subject, write[0])
     else:
         doors.set_port(engine, now, subject, packet, ports)
     return 0

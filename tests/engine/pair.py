@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from openmrc.core.rows import table
 from openmrc.engine import endpoint as kernels
 from openmrc.engine import lifecycle, paths, regions
 from openmrc.engine.build import Layout, build
 from openmrc.engine.params import Settings
 from openmrc.engine.states import QpEvent, QpState
-from openmrc.engine.tables import NONE, CompletionKind, Engine
+from openmrc.engine.tables import NONE, CompletionKind, Engine, WriteRequest
 from openmrc.units import PS_PER_MS, PS_PER_S, PS_PER_US
 from openmrc.wire.codes import Opcode, Trim
 from openmrc.wire.packet import NOWHERE
@@ -79,6 +80,7 @@ class Pair:
             endpoints=2, ports=self.planes, evs_per_rotation=self.evs, sends=32, receives=32, wimms=self.wimms
         )
         self.engine: Engine = build(layout, self.settings, packets=1, seed=self.seed)
+        self.request = table(WriteRequest, 1)
         self.random = random.Random(self.seed)
         self.memory = [bytearray(self.random.randbytes(MEMORY)), bytearray(MEMORY)]
         self.now = 0
@@ -122,9 +124,11 @@ class Pair:
 
     def write(self, wr_id: int, local: int, length: int, offset: int, immediate: int = -1, endpoint: int = 0) -> int:
         """Post a write of `length` bytes at `local` to `offset` in the peer's region."""
-        return self._door(
-            Door.POST_WRITE, self.qp(endpoint), wr_id, R_KEY, local, length, REGION_VA + offset, immediate
-        )
+        row = self.request[0]
+        row.wr_id, row.local, row.length = wr_id, local, length
+        row.va, row.r_key, row.signaled = REGION_VA + offset, R_KEY, 1
+        row.immediate, row.has_immediate = max(immediate, 0), int(immediate >= 0)
+        return self._door(Door.POST_WRITE, self.qp(endpoint))
 
     def receive(self, wr_id: int, endpoint: int = 1) -> int:
         return kernels.post_receive(self.engine, self.qp(endpoint), wr_id)
@@ -233,19 +237,9 @@ class Pair:
             c = self.engine.completions[row]
             self.completions.append(Completion(endpoint, c.kind, c.wr_id, c.status, c.length, c.immediate, self.now))
 
-    def _door(
-        self,
-        door: int,
-        subject: int,
-        packet: int = 0,
-        ports: int = 0,
-        local: int = 0,
-        length: int = 0,
-        va: int = 0,
-        immediate: int = -1,
-    ) -> int:
+    def _door(self, door: int, subject: int, packet: int = 0, ports: int = 0) -> int:
         function = open_door if self.compiled else open_door.py_func
-        return function(self.engine, int(door), self.now, subject, packet, ports, local, length, va, immediate)
+        return function(self.engine, self.request, int(door), self.now, subject, packet, ports)
 
     # Verdicts
 

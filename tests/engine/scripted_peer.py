@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from openmrc.core.rows import table
 from openmrc.engine import clock, lifecycle, paths, regions
 from openmrc.engine import endpoint as doors
 from openmrc.engine.build import Layout, build
 from openmrc.engine.params import Settings
 from openmrc.engine.states import QpEvent
-from openmrc.engine.tables import NONE, Engine
+from openmrc.engine.tables import NONE, Engine, WriteRequest
 from openmrc.units import PS_PER_US
 from openmrc.wire.codes import EndpointOp, NackReason, Opcode, Syndrome
 from openmrc.wire.packet import NOWHERE
@@ -211,10 +212,10 @@ class Endpoint:
     # Commands
 
     def write(self, length: int = MTU, immediate: int | None = None, qp: int = 0, wr_id: int = 0) -> int:
-        has_immediate = int(immediate is not None)
-        return doors.post_write(
-            self.engine, self.now, qp, wr_id, 0x9000, length, 0xAA00, 0x77, immediate or 0, has_immediate, 0, 1
-        )
+        row = table(WriteRequest, 1)[0]
+        row.wr_id, row.local, row.length, row.va, row.r_key, row.signaled = wr_id, 0x9000, length, 0xAA00, 0x77, 1
+        row.immediate, row.has_immediate = immediate or 0, int(immediate is not None)
+        return doors.post_write(self.engine, self.now, qp, row)
 
     def set_port(self, port: int, up: int) -> None:
         doors.set_port(self.engine, self.now, 0, port, up)

@@ -33,7 +33,7 @@ from openmrc.wire.entropy import Placement
 from openmrc.wire.icrc import PREFIX_WORDS, flow, is_intact, prefix, seal, trailer_length
 from openmrc.wire.layout import ICRC_LENGTH
 from openmrc.wire.packet import NOWHERE
-from tests.worlds.schedule import Recorder, Schedule, copied, headers_of, is_whole, length_of
+from tests.worlds.schedule import REQUEST, Recorder, Schedule, copied, headers_of, is_whole, length_of
 
 HEADER_WORDS = len(MessageHeader.__annotations__)
 MEMORY = 1 << 20  # bytes of a replayed endpoint's own memory, read and written
@@ -223,7 +223,7 @@ class LiveEndpoint:
         nic = self.datapath.nic[0]
         row = self.datapath.commands[nic.posted & COMMANDS - 1]
         row.is_receive = 0
-        for name in ("qp", *Recorder.POST):
+        for name in ("qp", *REQUEST):
             setattr(row, name, given[name])
         row.local = self.memory.ctypes.data + given["local"]
         nic.posted += 1

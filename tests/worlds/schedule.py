@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from openmrc.core.rows import table
-from openmrc.engine.tables import Engine
+from openmrc.engine.tables import Engine, WriteRequest
 from openmrc.wire.codec import as_matrix, datagram_length, encode
 from openmrc.wire.codes import Trim
 from openmrc.wire.layout import COLUMN, LONGEST_HEADER
 from openmrc.wire.packet import Packet
 
 RING_SLACK = ("packets",)  # tables that belong to the world
+REQUEST = tuple(WriteRequest.__annotations__)
 ADDRESSES = {"messages": ("local",), "regions": ("local",)}  # fields that hold a world's own addresses
 
 
@@ -97,7 +98,7 @@ def differences(one: Engine, other: Engine, endpoint: int) -> Iterator[str]:
         mine, theirs = np.asarray(getattr(one, name))[rows], np.asarray(getattr(other, name))[rows]
         for column in mine.dtype.names:
             if column not in ADDRESSES.get(name, ()) and not np.array_equal(mine[column], theirs[column]):
-                at = int(np.flatnonzero(mine[column] != theirs[column])[0])
+                at = int(np.argwhere(mine[column] != theirs[column])[0][0])
                 yield f"{name}[{rows[at]}].{column}: {mine[column][at]} and {theirs[column][at]}"
 
 
@@ -186,12 +187,10 @@ class Recorder:
             self._note("next_event", -1, {}, columns_of(engine.events, row))
         return row
 
-    POST = ("wr_id", "local", "length", "va", "r_key", "immediate", "has_immediate", "solicited", "signaled")
-
-    def post_write(self, engine: Engine, now: int, qp: int, *given: int) -> int:
-        status: int = self._doors.post_write(engine, now, qp, *given)
+    def post_write(self, engine: Engine, now: int, qp: int, write: WriteRequest) -> int:
+        status: int = self._doors.post_write(engine, now, qp, write)
         if self._is_our_qp(engine, qp):
-            self._note("post_write", now, {"qp": qp, **dict(zip(self.POST, given, strict=True))}, int(status))
+            self._note("post_write", now, {"qp": qp, **{name: getattr(write, name) for name in REQUEST}}, int(status))
         return status
 
     def post_receive(self, engine: Engine, qp: int, wr_id: int) -> int:

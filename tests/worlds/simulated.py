@@ -10,7 +10,7 @@ import pytest
 
 from openmrc.core.rows import table
 from openmrc.engine import endpoint as doors
-from openmrc.engine.tables import NONE
+from openmrc.engine.tables import NONE, WriteRequest
 from openmrc.fabric.topology import Topology
 from openmrc.sim.loop import window
 from openmrc.sim.loop.fault_events import Faults
@@ -25,7 +25,7 @@ from openmrc.sim.workloads.traffic import Traffic
 from openmrc.units import NEVER
 from openmrc.wire.packet import Packet
 from tests.sim.small import leaf_spine
-from tests.worlds.schedule import Recorder, Schedule, as_rows, columns_of, copied, decision
+from tests.worlds.schedule import REQUEST, Recorder, Schedule, as_rows, columns_of, copied, decision
 
 GARBAGE = 0x5A5A5A5A  # in every column that a frame must bring back
 NETWORKS = ("marked", "trimmed")  # what switches write
@@ -74,7 +74,8 @@ class SimulatedEndpoint:
         self.engine = copied(schedule.before)._replace(packets=table(Packet, 1))
         self.network: Network = build(leaf_spine(hosts=8, down=4), MrcTransport().network, hops=1)
         nics = len(self.engine.endpoints)
-        self.state = mrc.Mrc(self.engine, table(Frame, 1), table(mrc.Tally, nics), taps(self.engine, nics, Capture()))
+        kept = taps(self.engine, nics, Capture())
+        self.state = mrc.Mrc(self.engine, table(Frame, 1), table(mrc.Tally, nics), kept, table(WriteRequest, nics))
 
     def receive(self, now: int, packet: dict[str, int]) -> None:
         pack(as_rows(packet), self.state.frames, 0, 0)
@@ -122,9 +123,10 @@ def replay(schedule: Schedule) -> SimulatedEndpoint:
                 rows = engine.completions if step.door == "next_completion" else engine.events
                 assert columns_of(rows, row) == step.answer, f"step {number}"
             case "post_write":
-                given = step.given
-                posted = doors.post_write(engine, step.now, given["qp"], *(given[name] for name in Recorder.POST))
-                assert posted == step.answer
+                write = table(WriteRequest, 1)[0]
+                for name in REQUEST:
+                    setattr(write, name, step.given[name])
+                assert doors.post_write(engine, step.now, step.given["qp"], write) == step.answer
             case "post_receive":
                 assert doors.post_receive(engine, step.given["qp"], step.given["wr_id"]) == step.answer
             case "set_port":

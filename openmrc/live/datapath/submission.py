@@ -57,20 +57,7 @@ def process_requests(engine: Engine, datapath: DataPath) -> None:
         if row.is_receive == 1:
             post_receive(engine, row.qp, row.wr_id)
         else:
-            post_write(
-                engine,
-                nic.now,
-                row.qp,
-                row.wr_id,
-                row.local,
-                row.length,
-                row.va,
-                row.r_key,
-                row.immediate,
-                row.has_immediate,
-                row.solicited,
-                row.signaled,
-            )
+            post_write(engine, nic.now, row.qp, row)
     nic.taken = end
 
 

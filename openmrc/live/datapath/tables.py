@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.core.rows import Int, Int32, Table, table
-from openmrc.engine.tables import Engine
+from openmrc.engine.tables import Engine, WriteRequest
 from openmrc.live.datapath.libc import MUTEX_WORDS, IoVector, MessageHeader, SendControl
 from openmrc.wire.codec import Bytes, as_matrix
 from openmrc.wire.icrc import FLOW_LENGTH, PREFIX_WORDS
@@ -185,20 +185,11 @@ class Frame:
     length: Int
 
 
-class Command:
-    """A write or a receive to post."""
+class Command(WriteRequest):
+    """A write or a receive to post; of a receive only `wr_id` counts."""
 
     is_receive: Int
     qp: Int
-    wr_id: Int
-    local: Int
-    length: Int
-    va: Int
-    r_key: Int
-    immediate: Int
-    has_immediate: Int
-    solicited: Int
-    signaled: Int
 
 
 class Notifier:

@@ -88,7 +88,7 @@ class Posting:
             try:
                 for request in requests:
                     self._make_room(qp, qp.receives, self._receive_head)
-                    row = (1, qp.row, _signed(request.wr_id), 0, 0, 0, 0, 0, 0, 0, 0)
+                    row = (_signed(request.wr_id), 0, 0, 0, 0, 0, 0, 0, 0, 1, qp.row)
                     self._commands[self._place()] = row
                     qp.receives.posted += 1
                     self._laid += 1
@@ -165,8 +165,6 @@ def _write(qp: int, request: SendWr, part: RegionSlice) -> tuple[int, ...]:
     """Return a write in the order of Command's fields: one assignment takes a third of the time of eleven."""
     immediate = request.immediate
     return (
-        0,
-        qp,
         _signed(request.wr_id),
         part.region.addr + part.offset,
         part.length,
@@ -176,6 +174,8 @@ def _write(qp: int, request: SendWr, part: RegionSlice) -> tuple[int, ...]:
         immediate is not None,
         request.solicited,
         request.signaled,
+        0,
+        qp,
     )
 
 

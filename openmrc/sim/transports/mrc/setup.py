@@ -19,7 +19,7 @@ from openmrc.engine import lifecycle, messages, paths, regions
 from openmrc.engine.build import MPR_UNIT, Layout, build
 from openmrc.engine.params import Settings
 from openmrc.engine.states import EvEvent, QpEvent, QpState
-from openmrc.engine.tables import Cause, Engine
+from openmrc.engine.tables import Cause, Engine, WriteRequest
 from openmrc.errors import ConfigError
 from openmrc.fabric.topology import Topology
 from openmrc.sim.loop.failures import Failure
@@ -180,7 +180,9 @@ def _build(transport: MrcTransport, topology: Topology, traffic: Traffic, networ
     _open_all(engine, openings, common, fans)
     column(network.flows, "handle")[:] = np.append(ends.row_of_source, -1)[wires.of_message]
     kept = taps(engine, topology.nics, transport.capture)
-    return Mrc(engine, table(Frame, len(network.hops)), table(Tally, topology.nics), kept)
+    return Mrc(
+        engine, table(Frame, len(network.hops)), table(Tally, topology.nics), kept, table(WriteRequest, topology.nics)
+    )
 
 
 class _Ends:

@@ -13,7 +13,7 @@ from openmrc.core.rows import Int, Table
 from openmrc.engine import endpoint
 from openmrc.engine.messages import PostStatus
 from openmrc.engine.states import EvEvent
-from openmrc.engine.tables import NONE, CompletionKind, Engine, EventKind, WcStatus
+from openmrc.engine.tables import NONE, CompletionKind, Engine, EventKind, WcStatus, WriteRequest
 from openmrc.sim.network import transport_api
 from openmrc.sim.network.tables import Network, Service
 from openmrc.sim.transports.mrc import tap
@@ -44,6 +44,7 @@ class Mrc(NamedTuple):
     frames: Table[Frame]
     tallies: Table[Tally]
     tapped: tap.Taps
+    writes: Table[WriteRequest]  # by NIC: what it posts next
 
 
 @transport_api.receive.variant(Mrc)
@@ -98,7 +99,14 @@ def _expire(state: Mrc, now: int, nic: int) -> None:
 @transport_api.post.variant(Mrc)
 def _post(state: Mrc, network: Network, now: int, flow: int) -> int:
     row = network.flows[flow]
-    status = endpoint.post_write(state.engine, now, row.handle, flow, 0, row.size, 0, R_KEY, flow, row.watched, 0, 1)
+    write = state.writes[row.source]
+    write.wr_id = flow
+    write.length = row.size
+    write.r_key = R_KEY
+    write.immediate = flow
+    write.has_immediate = row.watched
+    write.signaled = 1
+    status = endpoint.post_write(state.engine, now, row.handle, write)
     return 0 if status == PostStatus.FULL else 1
 
 
