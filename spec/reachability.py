@@ -20,7 +20,16 @@ PACKAGE = Path(__file__).parent.parent / "openmrc"
 
 # Names that programs of users start from: the command line and the modules of the public Python API.
 ROOT_FUNCTIONS = ("openmrc.cli.main.main", "openmrc.warm.main")
-ROOT_MODULES = ("openmrc", "openmrc.verbs", "openmrc.train", "openmrc.train.group", "openmrc.train.torch_backend")
+ROOT_MODULES = (
+    "openmrc",
+    "openmrc.verbs",
+    "openmrc.wire.message",
+    "openmrc.wire.srv6",
+    "openmrc.wire.capture",
+    "openmrc.train",
+    "openmrc.train.group",
+    "openmrc.train.torch_backend",
+)
 
 _LAZY = re.compile(r"(?P<module>[\w.]+):(?P<name>\w+)$")  # "module:function", how the command line names its commands
 _BUILTINS = frozenset(dir(builtins))

@@ -53,10 +53,6 @@ class PingPong:
         self._remote = self._connection.remote.regions[0]
         self._size = size
 
-    def prepare(self) -> None:
-        """Post the receives, before the peer may write."""
-        self._connection.qp.post_recv(RECEIVES)
-
     def serve(self, iterations: int, duration: float) -> list[float]:
         """Write first, take the answer; return the round trips in microseconds."""
         times: list[float] = []

@@ -46,13 +46,6 @@ class SecondProcess:
         """Its process number."""
         return self._process.pid
 
-    def output(self) -> bytes:
-        """Wait until it ends and return what it printed."""
-        try:
-            return self._process.communicate(timeout=END_SECONDS)[0]
-        except subprocess.TimeoutExpired:
-            raise PeerError(f"{self._name}: did not end within {END_SECONDS:g} s") from None
-
     def end(self) -> None:
         """Stop it, gently if it listens to that."""
         if self._process.poll() is None:

@@ -19,7 +19,6 @@ import dataclasses
 import difflib
 import re
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import TypeVar
 
 import numpy as np
@@ -154,44 +153,6 @@ class PlaneShape:
         pod, position = t1 // self.t1_per_pod, t1 % self.t1_per_pod
         site = pod // self.pods_per_site
         return site * self.t2_per_site + uplink // self.t1_bundle * self.t1_per_pod + position
-
-
-class ShapeColumn(IntEnum):
-    """Name the columns of `shape_rows`, the form compiled code reads."""
-
-    PLANE = 0
-    TIERS = 1
-    SITES = 2
-    NICS = 3
-    NICS_PER_HOST = 4
-    RAIL = 5
-    T0_DOWN = 6
-    T0_UP = 7
-    T0_BUNDLE = 8
-    T0_PER_POD = 9
-    PODS_PER_SITE = 10
-    T0_PER_SITE = 11
-    T1_PER_POD = 12
-    T1_UP = 13
-    T1_BUNDLE = 14
-    T2_PER_SITE = 15
-    LONG = 16
-    FIRST_T0 = 17
-    FIRST_T1 = 18
-    FIRST_T2 = 19
-    HOST_UP = 20
-    HOST_DOWN = 21
-    FABRIC_UP = 22
-    FABRIC_DOWN = 23
-    CORE_UP = 24
-    CORE_DOWN = 25
-    LONG_OUT = 26
-    LONG_BACK = 27
-
-
-def shape_rows(shapes: tuple[PlaneShape, ...]) -> Ints:
-    """Return one int64 row a plane, columns as in `ShapeColumn`."""
-    return np.array([dataclasses.astuple(shape) for shape in shapes], dtype=np.int64).reshape(-1, len(ShapeColumn))
 
 
 def check(fabric: Fabric, source: str | Where = "fabric") -> None:

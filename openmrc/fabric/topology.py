@@ -4,9 +4,8 @@
 plane the T0s, T1s and T2s. Port p of a NIC is plane p. Switch ports count from 0: those towards the hosts, then those
 up, then long links. Links are directed; `link_reverse[link]` is the other direction of the same cable.
 
-In a regular fabric `planes[p]` (a `PlaneShape`) gives every node, link and port by arithmetic, and `shape_rows`
-holds the same numbers for compiled code. An irregular fabric has no shapes (`planes == ()`); follow `first_out` and
-`out_links`, which list each node's links by port.
+In a regular fabric `planes[p]` (a `PlaneShape`) gives every node, link and port by arithmetic. An
+irregular fabric has no shapes (`planes == ()`); follow `first_out` and `out_links`, which list each node's links by port.
 
 Units: rates bit/s, delays ps, buffers bytes (0: no limit). `link_delay` is propagation, `node_delay` the forwarding
 latency of a switch; serialisation is the reader's.
@@ -23,7 +22,7 @@ import numpy.typing as npt
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.description import Fabric
-from openmrc.fabric.shape import Ints, PlaneShape, shape_rows
+from openmrc.fabric.shape import Ints, PlaneShape
 
 Int8s = npt.NDArray[np.int8]
 Int16s = npt.NDArray[np.int16]
@@ -90,10 +89,6 @@ class Topology:
         hosts = self.fabric.hosts
         return (hosts.gpus or hosts.nics) // hosts.nics if hosts else 1
 
-    def shape_rows(self) -> Ints:
-        """Return the planes' shapes for compiled code, columns as in `ShapeColumn`."""
-        return shape_rows(self.planes)
-
     def scale_up_domain(self) -> Ints:
         """Return the scale-up domain of each NIC's first GPU; -1 everywhere when there are none."""
         scale_up = self.fabric.scale_up
@@ -140,18 +135,6 @@ class Topology:
         first, last = self.name(0), self.name(self.nics - 1)
         switches = f"{self.name(self.nics)} to {self.name(self.nodes - 1)}" if self.nodes > self.nics else "none"
         raise ConfigError(f"no node is called {name!r}; NICs are {first} to {last}, switches {switches}")
-
-    def link_named(self, name: str) -> int:
-        """Return the first directed link of a name `A>B`."""
-        ends = name.split(">")
-        if len(ends) != 2:
-            raise ConfigError(f"{name!r} is not a link; write it SOURCE>DESTINATION, such as {self.link_name(0)}")
-        source, destination = self.node_named(ends[0]), self.node_named(ends[1])
-        first, out = self.outgoing()
-        for link in out[first[source] : first[source + 1]]:
-            if self.link_destination[link] == destination:
-                return int(link)
-        raise ConfigError(f"{name!r}: no link joins these two")
 
     def link_name(self, link: int) -> str:
         """Return `SOURCE>DESTINATION` of a directed link."""

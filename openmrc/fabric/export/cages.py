@@ -77,7 +77,8 @@ def slots(gbps: Iterable[float], cages: Cages) -> list[Slot]:
         found.append(Slot(cage, part, parts, cages.lanes // parts, speed))
     if cage >= cages.count:
         raise ConfigError(
-            f"{len(found)} ports need {cage + 1} cages of {cages.lanes} x {cages.lane_gbps:g}G; the switch has {cages.count}"
+            f"{len(found)} ports need {cage + 1} cages of {cages.lanes} x {cages.lane_gbps:g}G; "
+            f"the switch has {cages.count}"
         )
     if cages.breakout:
         _check_fits(found, cages)
@@ -100,7 +101,8 @@ def _check_fits(found: list[Slot], cages: Cages) -> None:
     if fastest.speed > fastest.lanes * cages.lane_gbps:
         works = cages.lanes // _lanes(fastest.speed, cages)
         raise ConfigError(
-            f"breakout {cages.breakout} leaves {fastest.lanes} lanes of {cages.lane_gbps:g}G for a port of {fastest.speed}G; {works} would work"
+            f"breakout {cages.breakout} leaves {fastest.lanes} lanes of {cages.lane_gbps:g}G for a port of "
+            f"{fastest.speed}G; {works} would work"
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from openmrc.engine.params import Settings
-from openmrc.live.api.attributes import ContextAttr
 from openmrc.live.datapath.tables import TRAIN
 from openmrc.live.host.sockets import Sockets
 from openmrc.wire.layout import LONGEST_HEADER
@@ -36,8 +35,3 @@ def settings_for(sockets: Sockets, mtu: int) -> Settings:
         max_cwnd=3 << 20,
         target_delay_us=2_000.0,
     )
-
-
-def window(attr: ContextAttr) -> int:
-    """Return the PSNs that may be outstanding on one queue pair."""
-    return attr.max_mpr * 128
