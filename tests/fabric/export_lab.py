@@ -1,7 +1,6 @@
 """A tiny exported fabric in namespaces of the kernel, and datagrams that try its paths."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -41,9 +40,7 @@ s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
 s.setsockopt(socket.IPPROTO_UDP, 101, 1)
 for address in sys.argv[1:]: s.sendto(address.encode(), (address, 4791))
 """
-needs_root = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and iproute2: makes network namespaces"
-)
+needs_root = pytest.mark.needs("root", "ip")
 
 
 def run(*command: str, given: str | None = None) -> str:

@@ -7,7 +7,6 @@ import ipaddress
 import json
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -187,7 +186,7 @@ def test_addresses_of_management_are_numbered() -> None:
         assert line in text
 
 
-@pytest.mark.skipif(shutil.which("vtysh") is None, reason="needs vtysh, FRR's own parser (Debian package frr)")
+@pytest.mark.needs("vtysh")
 @pytest.mark.parametrize(("name", "switch"), [*CASES, ("shifting-downlinks", "p0-t0-01")])
 def test_the_parser_of_this_debian_s_frr_takes_the_file_for_its_version(name: str, switch: str, tmp_path: Path) -> None:
     found = {file.split(".", 1)[1]: text for file, text in files(name, switch, "frr", Options(frr="8.4")).items()}
@@ -204,9 +203,7 @@ def as_root(*command: str, given: str | None = None) -> str:
     return done.stdout
 
 
-needs_root = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and iproute2: makes a network namespace"
-)
+needs_root = pytest.mark.needs("root", "ip")
 
 
 @pytest.fixture
@@ -235,7 +232,6 @@ def installed(made: UsidPlan, switch: int, namespace: str) -> str:
     return as_root("ip", "-n", namespace, "-6", "-j", "route", "show")
 
 
-@pytest.mark.root
 @needs_root
 @pytest.mark.parametrize(("name", "switch"), [*CASES, ("shifting-downlinks", "p0-t0-01"), ("bundles", "p0-t1-00")])
 def test_iproute2_loads_the_linux_export_and_shows_it_back(name: str, switch: str, namespace: str) -> None:
@@ -247,7 +243,6 @@ def test_iproute2_loads_the_linux_export_and_shows_it_back(name: str, switch: st
     assert found.same == len(view(made, node).entries)
 
 
-@pytest.mark.root
 @needs_root
 def test_what_is_changed_by_hand_in_the_kernel_is_told(namespace: str) -> None:
     made = plan("two-tier")

@@ -9,7 +9,7 @@ from openmrc.fabric.export.options import Options
 from openmrc.fabric.usid import UsidPlan
 from tests.fabric.export_lab import containers, delivered, load, namespaces, needs_root, nodes_of, run, tiny
 
-pytestmark = [pytest.mark.root, needs_root]
+pytestmark = needs_root
 
 
 @pytest.fixture(params=["route", "ua"])

@@ -16,7 +16,7 @@ from openmrc.fabric.usid import UsidPlan
 from tests.fabric.export_lab import containers, delivered, load, namespaces, needs_root, run, tiny
 from tests.fabric.frr_tree import frr_tree
 
-pytestmark = [pytest.mark.root, needs_root]
+pytestmark = needs_root
 DAEMONS = ("mgmtd", "zebra", "staticd")
 BUNDLED = "usid: {downlink: ua}"
 
