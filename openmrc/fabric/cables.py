@@ -54,12 +54,9 @@ class Cables:
 
     def ends(self) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
         """Return (nodes, ports) of the A ends and of the B ends."""
-        topology, back = self.topology, self.topology.link_reverse[self.link]
-        nodes = topology.link_source[self.link].astype(np.int64), topology.link_destination[self.link].astype(np.int64)
-        return (nodes[0], topology.link_port[self.link].astype(np.int64)), (
-            nodes[1],
-            topology.link_port[back].astype(np.int64),
-        )
+        a, b = ((self.topology.link_source[link], self.topology.link_port[link])
+                for link in (self.link, self.topology.link_reverse[self.link]))  # fmt: skip
+        return (a[0].astype(np.int64), a[1].astype(np.int64)), (b[0].astype(np.int64), b[1].astype(np.int64))
 
     def slots(self) -> tuple[Ints, Ints]:
         """Return the numbers of both ends' slots."""
@@ -100,6 +97,8 @@ def list_cables(topology: Topology, only: Ints | None = None, given: Mapping[str
 
 def _classes(metres: npt.NDArray[np.float64], lengths: Sequence[float]) -> Ints:
     """Round lengths up to the next class, in millimetres so that classes may be fractions of a metre."""
+    if not lengths:
+        raise ConfigError("plant.lengths_m: give at least one length")
     known = np.array(sorted(lengths))
     beyond = np.ceil(metres / 100) * 100
     at = np.searchsorted(known, metres - 1e-9)
