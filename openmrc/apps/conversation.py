@@ -1,7 +1,9 @@
 """What both ends of an application do over a connection: check who is there, talk, and wait without hanging.
 
-Data goes over the queue pair, words over the TCP channel beside it. Every wait watches both, so that
-a peer that gave up or died is noticed at once, and has a deadline for the peer that fell silent.
+Data goes over the queue pair, messages over the TCP channel beside it. Every wait watches both, so
+that a peer that gave up or died is noticed at once, and has a deadline for a peer that is silent.
+Unread messages hold `MOST_UNREAD` bytes at most: beyond that the channel is not read, and TCP stops
+the peer.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from openmrc.errors import MrcError, PeerError
+from openmrc.live.objects.exchange import printable
 from openmrc.verbs import CompletionQueue, Connection, DeadlineError, ExchangeError, WorkCompletion
 
 Wanted = TypeVar("Wanted")
 LAST_WORDS_SECONDS = 0.5  # for why the peer stopped, when it has stopped
-VERSION = 1  # of the words that both sides of an application speak
+VERSION = 1  # of the messages that both sides of an application send
+MOST_UNREAD = 1 << 20  # bytes
 
 
 class Note(msgspec.Struct, forbid_unknown_fields=True):
@@ -66,7 +70,8 @@ class Conversation:
         self.connection = connection
         self.timeout = timeout
         self._words = text | Gave
-        self._inbox: collections.deque[Any] = collections.deque()
+        self._inbox: collections.deque[tuple[Any, int]] = collections.deque()  # messages and their bytes
+        self._unread = 0  # bytes
         self._end: PeerError | None = None  # why nothing more will be heard
 
     @property
@@ -100,7 +105,8 @@ class Conversation:
             self._listen(self.timeout if timeout is None else timeout)
         if not self._inbox:
             raise self._end or self.lost("said nothing")
-        message = self._inbox.popleft()
+        message, size = self._inbox.popleft()
+        self._unread -= size
         if not isinstance(message, kind):
             raise self.lost(f"said {type(message).__name__} instead of {getattr(kind, '__name__', kind)}")
         return message
@@ -147,7 +153,8 @@ class Conversation:
         for cq in cqs:
             poller.register(cq.fileno(), select.POLLIN)
         channel = self.connection.channel.fileno()
-        poller.register(channel, select.POLLIN)
+        if self._unread < MOST_UNREAD:
+            poller.register(channel, select.POLLIN)
         return any(fd == channel for fd, _ in poller.poll(seconds * 1000))
 
     def _listen(self, seconds: float) -> None:
@@ -155,14 +162,15 @@ class Conversation:
         if self._end is not None:
             return
         try:
-            message = self.connection.hear(self._words, timeout=seconds)
+            message, size = self.connection.channel.hear_sized(self._words, timeout=seconds)
         except (ExchangeError, DeadlineError) as error:
             self._end = PeerError(f"{error}; {self.connection.describe()}")
             return
         if isinstance(message, Gave):
-            self._end = GaveUpError(f"{self.peer} gave up: {message.reason}")
+            self._end = GaveUpError(f"{self.peer} gave up: {printable(message.reason)}")
             return
-        self._inbox.append(message)
+        self._inbox.append((message, size))
+        self._unread += size
 
     def _good(self, completions: list[WorkCompletion]) -> list[WorkCompletion]:
         for each in completions:

@@ -107,6 +107,7 @@ class Sender:
                 note=Note("send"),
                 timeout=min(self.options.timeout, 10.0),
                 remote_planes=self.options.remote,
+                token=self.options.token,
             )
             with connection:
                 self._serve(connection, begin)

@@ -26,6 +26,7 @@ from openmrc.live.datapath.libc import (
     copy,
     receive_messages,
 )
+from openmrc.live.datapath.sources import ANY_PORT, find_source
 from openmrc.live.datapath.tables import ARRIVALS, CONTROL_WORDS, DATAGRAM, IN, NAME_BYTES, DataPath
 from openmrc.wire import codec, icrc
 from openmrc.wire.codes import CONGESTED, Trim, WireStatus
@@ -39,8 +40,6 @@ _FLOW = IPPROTO_IPV6 | IPV6_FLOWINFO << 32
 _DROPS = SOL_SOCKET | SO_RXQ_OVFL << 32
 _CONTROL_HEADER = 16  # bytes of a struct cmsghdr
 _INET = 2
-_HASH = 0x01000193
-_LOW31 = 0x7FFFFFFF
 LINE = 64  # bytes of a cache line
 AHEAD = 12  # lines of the next packet that are asked for early
 
@@ -179,30 +178,10 @@ def _is_intact(datapath: DataPath, index: int, at: int, length: int) -> bool:
 
 @kernel
 def _who(datapath: DataPath, plane: int, first: int, second: int, third: int, port: int) -> int:
-    """Return the peer of the NIC behind a source address, or NONE; the exact port is asked before any port."""
+    """Return the peer behind a source address, or NONE; an entry for the exact port wins over one for any port."""
     if first & 0xFFFF == _INET:
         high, low = 0, first >> 32 & 0xFFFFFFFF
     else:
         high, low = second, third
     peer = find_source(datapath, plane, high, low, port)
-    return peer if peer != NONE else find_source(datapath, plane, high, low, 0)
-
-
-@kernel
-def find_source(datapath: DataPath, plane: int, high: int, low: int, port: int) -> int:
-    """Return the peer noted for this address and port on this plane, or NONE."""
-    slot = source_slot(datapath, plane, high, low, port)
-    return datapath.sources[slot].peer if datapath.sources[slot].used == 1 else NONE
-
-
-@kernel
-def source_slot(datapath: DataPath, plane: int, high: int, low: int, port: int) -> int:
-    """Return the slot where this source is, or would go."""
-    mask = len(datapath.sources) - 1
-    mixed = (low ^ low >> 31 ^ high ^ high >> 31 ^ port << 5 ^ plane) & _LOW31
-    slot = (mixed * _HASH >> 7) & mask
-    while True:
-        row = datapath.sources[slot]
-        if row.used == 0 or (row.low == low and row.high == high and row.port == port and row.plane == plane):
-            return slot
-        slot = (slot + 1) & mask
+    return peer if peer != NONE else find_source(datapath, plane, high, low, ANY_PORT)
