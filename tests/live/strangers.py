@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from openmrc.live.objects.exchange import Channel, dial
-from openmrc.live.objects.handshake import framed
+from openmrc.live.objects.handshake import Handshake, Role, framed
 from openmrc.verbs import ConnectionOptions
 
 
@@ -39,6 +39,11 @@ def say(port: int, what: bytes) -> bytes:
         except (BrokenPipeError, ConnectionResetError):
             pass
         return heard
+
+
+def impostor(token: str) -> bytes:
+    """Return the greeting of a listener that holds another token."""
+    return Handshake(Role.LISTENER, token.encode()).outgoing()
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """The server against strangers: nothing that one of them does keeps a peer out, or holds more than its share."""
 
+import contextlib
 import socket
 import threading
 import time
@@ -74,10 +75,8 @@ def test_a_flood_holds_no_more_than_its_bound(server: Server) -> None:
     for _ in range(4 * MOST):
         sock = socket.create_connection(("127.0.0.1", server.port))
         sock.setblocking(False)
-        try:
+        with contextlib.suppress(OSError):
             sock.send(begun)
-        except OSError:
-            pass
         held.append(sock)
     a_peer_is_served(server)
     guests = list(server._guests.values())
@@ -105,7 +104,7 @@ def test_a_wrong_token_is_reported_and_named_when_nobody_else_comes() -> None:
         with pytest.raises(ExchangeError, match=why):
             dial("127.0.0.1", server.port, time.monotonic() + 20, token)
     strangers.reset(server.port)
-    with pytest.raises(DeadlineError, match="turned away: 127.0.0.1.*another token"):
+    with pytest.raises(DeadlineError, match=r"turned away: 127\.0\.0\.1.*another token"):
         server.accept(time.monotonic() + 1.0)
     assert len(refusals) == 2
     server.close()
@@ -164,9 +163,9 @@ def test_all_addresses_are_not_loopback() -> None:
 
 
 def test_an_address_that_cannot_be_had_is_named() -> None:
-    with pytest.raises(ConfigError, match="192.0.2.1"):
+    with pytest.raises(ConfigError, match=r"192\.0\.2\.1"):
         Server(["127.0.0.1", "192.0.2.1"], 0)
     held = Server(["127.0.0.1"], 0)
-    with pytest.raises(ConfigError, match=f"127.0.0.1, TCP port {held.port}"):
+    with pytest.raises(ConfigError, match=rf"127\.0\.0\.1, TCP port {held.port}"):
         Server(["127.0.0.1"], held.port)
     held.close()
