@@ -37,6 +37,11 @@ MARK = 0.2
 GET_TAG, TAG_BYTES = 0x10, 16  # EVP_CTRL_AEAD_GET_TAG
 U64 = np.uint64
 INITIAL = (U64(0x736F6D6570736575), U64(0x646F72616E646F6D), U64(0x6C7967656E657261), U64(0x7465646279746573))
+CRYPTO = ctypes.util.find_library("crypto") or "libcrypto.so.3"
+begin = external(CRYPTO, "EVP_EncryptInit_ex", "int32", "int64", "int64", "int64", "int64", "int64")
+update = external(CRYPTO, "EVP_EncryptUpdate", "int32", "int64", "int64", "int64", "int64", "int32")
+finish = external(CRYPTO, "EVP_EncryptFinal_ex", "int32", "int64", "int64", "int64")
+control = external(CRYPTO, "EVP_CIPHER_CTX_ctrl", "int32", "int64", "int32", "int32", "int64")
 Words = NDArray[np.uint64]
 State = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
 
@@ -88,35 +93,34 @@ def siphash_many(words: Words, tags: Words, compress: int, finish: int, count: i
         tags[0] = siphash(words, KEY[0] + U64(number), KEY[1], compress, finish)
 
 
+@entry
+def gmac_many(context: int, memory: int, data: int, length: int, count: int) -> int:
+    """Compute the GMAC of a packet `count` times; `memory` has room for nonce, rest and tag."""
+    done = 0
+    for _ in range(count):
+        begin(context, 0, 0, 0, memory)  # another nonce
+        update(context, 0, memory + 16, data, length)
+        finish(context, memory + 24, memory + 16)
+        done += control(context, GET_TAG, TAG_BYTES, memory + 32)
+    return done
+
+
 def gmac(packet: NDArray[np.uint8]) -> Callable[[int], Any]:
-    """Return what computes the GMAC of a packet so many times, calling OpenSSL from compiled code."""
-    name = ctypes.util.find_library("crypto")
-    if name is None:
-        raise FileNotFoundError("libcrypto: it is not installed")
-    library = ctypes.CDLL(name)
+    """Return what computes the GMAC of a packet so many times; it equals that of `cryptography`."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    library = ctypes.CDLL(CRYPTO)
     for function in (library.EVP_CIPHER_CTX_new, library.EVP_aes_128_gcm):
         function.restype = ctypes.c_void_p
     library.EVP_EncryptInit_ex.argtypes = [ctypes.c_void_p] * 5
     context = library.EVP_CIPHER_CTX_new()
     memory = np.zeros(64, np.uint8)
     at = memory.ctypes.data
-    library.EVP_EncryptInit_ex(context, library.EVP_aes_128_gcm(), None, at, at)
-    begin = external(name, "EVP_EncryptInit_ex", "int32", "int64", "int64", "int64", "int64", "int64")
-    update = external(name, "EVP_EncryptUpdate", "int32", "int64", "int64", "int64", "int64", "int32")
-    finish = external(name, "EVP_EncryptFinal_ex", "int32", "int64", "int64", "int64")
-    control = external(name, "EVP_CIPHER_CTX_ctrl", "int32", "int64", "int32", "int32", "int64")
-
-    @entry
-    def many(context: int, memory: int, data: int, length: int, count: int) -> int:
-        done = 0
-        for _ in range(count):
-            begin(context, 0, 0, 0, memory)  # another nonce
-            update(context, 0, memory + 16, data, length)
-            finish(context, memory + 24, memory + 16)
-            done += control(context, GET_TAG, TAG_BYTES, memory + 32)
-        return done
-
-    return lambda count: many(context, memory.ctypes.data, packet.ctypes.data, len(packet), count)
+    library.EVP_EncryptInit_ex(context, library.EVP_aes_128_gcm(), None, at, at)  # a key of zeros
+    gmac_many(context, at, packet.ctypes.data, len(packet), 1)
+    if memory[32 : 32 + TAG_BYTES].tobytes() != AESGCM(bytes(16)).encrypt(bytes(12), b"", packet.tobytes()):
+        raise ArithmeticError("GMAC: OpenSSL and cryptography differ")
+    return lambda count: gmac_many(context, at, packet.ctypes.data, len(packet), count)
 
 
 @entry

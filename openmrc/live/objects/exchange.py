@@ -135,11 +135,6 @@ class Channel:
         self.name = f"{socket.gethostname()}/{os.getpid()}"
 
     @property
-    def is_authenticated(self) -> bool:
-        """Whether both sides have proved that they hold the same token."""
-        return self._seals is not None
-
-    @property
     def is_local(self) -> bool:
         """Whether the peer is on this machine, as its address says."""
         try:
