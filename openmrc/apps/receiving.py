@@ -1,4 +1,4 @@
-"""The receiving end of a transfer: pieces leave the ring into a nameless file that gets its name when all is right.
+"""The receiving end of a transfer: pieces go from the ring into a nameless file that gets its name once verified.
 
 A file is written as a temporary in the target folder, opened by folder descriptor without following
 links, and without a name where the file system can do that. When size and SHA-256 agree it is linked to
@@ -50,7 +50,7 @@ MOST_FILES = 100_000
 
 @dataclass(frozen=True)
 class Acceptance:
-    """What a receiver lets in."""
+    """What a receiver accepts."""
 
     out: Path
     force: bool = False  # existing files may be replaced
@@ -209,7 +209,7 @@ class Receiver:
         self._waiting += [(each.immediate or 0, each.byte_len) for each in arrived]
 
     def _give_back(self) -> None:
-        """Tell how many pieces are taken and make room for as many completions."""
+        """Return credits for the pieces taken and post as many receives."""
         count = self._taken - self._given
         if count == 0:
             return

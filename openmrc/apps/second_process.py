@@ -1,4 +1,4 @@
-"""The other end on the same machine: this program once more, as a process of its own."""
+"""The other end on the same machine: this program again, in a process of its own."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SecondProcess:
         return self._process.pid
 
     def end(self) -> None:
-        """Stop it, gently if it listens to that."""
+        """Terminate it; kill it if it does not end within 2 s."""
         if self._process.poll() is None:
             self._process.terminate()
             try:

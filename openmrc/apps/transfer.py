@@ -1,4 +1,4 @@
-"""What `mrc send` and `mrc recv` say to each other, and how a file travels.
+"""The messages between `mrc send` and `mrc recv`, and how a file travels.
 
 The receiver registers a ring of slots. The sender announces all files; the receiver checks names,
 sizes and room before the first byte and says Welcome, or gives up with the reason. Then each file

@@ -310,7 +310,7 @@ def test_a_stranger_without_the_token_never_sees_an_address_or_a_key() -> None:
 
 
 def test_a_listener_without_the_token_never_sees_an_address_or_a_key() -> None:
-    impostor, told = socket.create_server(("127.0.0.1", 0)), []
+    impostor, heard = socket.create_server(("127.0.0.1", 0)), []
 
     def be_impostor() -> None:
         sock, _ = impostor.accept()
@@ -318,7 +318,7 @@ def test_a_listener_without_the_token_never_sees_an_address_or_a_key() -> None:
             sock.settimeout(20)
             sock.sendall(strangers.impostor("x" * 16))
             while part := sock.recv(1 << 12):
-                told.append(part)
+                heard.append(part)
 
     thread = threading.Thread(target=be_impostor)
     thread.start()
@@ -326,8 +326,8 @@ def test_a_listener_without_the_token_never_sees_an_address_or_a_key() -> None:
         with pytest.raises(PeerError):
             connect(context, "127.0.0.1", impostor.getsockname()[1], regions=[region], token=TOKEN, timeout=2)
         thread.join(20)
-        assert b"r_key" not in b"".join(told)
-        assert str(region.addr).encode() not in b"".join(told)
+        assert b"r_key" not in b"".join(heard)
+        assert str(region.addr).encode() not in b"".join(heard)
     impostor.close()
 
 

@@ -46,7 +46,7 @@ AHEAD = 12  # lines of the next packet that are asked for early
 
 @kernel
 def take(datapath: DataPath, plane: int) -> int:
-    """Line up what one plane's socket has; return how many datagrams there were, ARRIVALS if there may be more."""
+    """Receive what one plane's socket has; return the number of datagrams, ARRIVALS if there may be more."""
     nic = datapath.nic[0]
     for index in range(ARRIVALS):
         arrival = datapath.arrivals[index]
@@ -107,7 +107,7 @@ def _on_datagram(datapath: DataPath, plane: int, index: int) -> None:
 
 @kernel
 def deliver(engine: Engine, datapath: DataPath) -> None:
-    """Hand everything that is lined up to the engine, packet by packet."""
+    """Hand everything received to the engine, packet by packet."""
     nic = datapath.nic[0]
     for index in range(nic.trains):
         train = datapath.trains[index]
@@ -122,7 +122,7 @@ def deliver(engine: Engine, datapath: DataPath) -> None:
 
 @kernel
 def _prefetch(datapath: DataPath, index: int, at: int) -> None:
-    """Have the beginning of the next packet on its way while this one is dealt with; the machine fetches what follows.
+    """Prefetch the beginning of the next packet while this one is handled; the processor fetches what follows.
 
     Two cores that share work through the kernel leave it in the farthest cache: without this the
     first look at each packet was a third of what checking it costs.
@@ -137,7 +137,7 @@ def _prefetch(datapath: DataPath, index: int, at: int) -> None:
 
 @kernel
 def _deliver(engine: Engine, datapath: DataPath, index: int, at: int, length: int) -> None:
-    """Hand one packet to the engine, if it is one, and its payload to where the engine says."""
+    """Check one packet, hand it to the engine, and copy its payload to where the engine says."""
     nic = datapath.nic[0]
     train = datapath.trains[index]
     row = datapath.planes[train.plane]
