@@ -179,7 +179,7 @@ class Conversation:
         return completions
 
     def _failed(self, completion: WorkCompletion) -> PeerError:
-        """Return the error for a failed completion: the peer's own reason if it gave up, which may still be on its way."""
+        """Return the error for a failed completion; if the peer gave up, its reason, which may still be on its way."""
         self._listen(LAST_WORDS_SECONDS)
         if isinstance(self._end, GaveUpError):
             return self._end
