@@ -129,7 +129,7 @@ class Conversation:
     def wait(
         self, cqs: Sequence[CompletionQueue], seconds: float, most: int = 64, or_word: bool = False
     ) -> list[list[WorkCompletion]]:
-        """Wait for completions, at most so long; all lists are empty if none came, or, with `or_word`, a message did."""
+        """Wait for completions, at most so long; all lists are empty if none, or with `or_word` a message, came."""
         deadline = time.monotonic() + seconds
         while True:
             for cq in cqs:

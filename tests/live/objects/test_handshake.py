@@ -20,7 +20,7 @@ TOKEN = b"a token of both sides"
 
 
 def exchange(dialler: Handshake, listener: Handshake) -> Iterator[tuple[Role, bytes]]:
-    """Carry bytes to and fro until nobody says anything; yield what each side sends before it is delivered."""
+    """Carry bytes between both until nobody sends any; yield what each side sends before it is delivered."""
     while True:
         said = dialler.outgoing(), listener.outgoing()
         if not any(said):
