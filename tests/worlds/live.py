@@ -144,7 +144,7 @@ class LiveEndpoint:
         peers = Peers(self.runtime, len(before.endpoints), None)
         for peer in range(len(before.endpoints)):
             planes_of = tuple(str(address(peer, plane)) for plane in range(planes))
-            peers._note(PeerAddress(planes=planes_of), peer)
+            peers.store(peers.prepare(PeerAddress(planes=planes_of)), peer)
         self.kernel = Kernel()
         self.masks: list[int] = []
         for module in (event_loop, transmit):
