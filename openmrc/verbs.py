@@ -11,6 +11,7 @@ writes - `RDMA_WRITE`, `RDMA_WRITE_WITH_IMM` - and knows nothing else.
 
 `connect` and `Listener` do what every program does: exchange attributes over TCP and walk a queue
 pair from RESET to RTS. Programs that want it otherwise do that themselves with `QueuePair.modify`.
+A `Listener` that other machines can reach has a token, its own or a fresh one, that `connect` must give.
 
 Refused calls raise a `VerbsError` with its `errno`. Waits take a time-out in seconds and end in a
 `DeadlineError` that names peer, planes, EVs and the last progress. What the network did to a posted
@@ -57,10 +58,12 @@ from openmrc.live.api.errors import (
 from openmrc.live.objects.completion import CompletionChannel, CompletionQueue
 from openmrc.live.objects.connection import Connection, Listener, Remote, RemoteRegion, connect, connect_async
 from openmrc.live.objects.context import Context, query_version
+from openmrc.live.objects.handshake import NO_TOKEN
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain, RegionSlice
 from openmrc.live.objects.queue_pair import QpHint, QueuePair
 
 __all__ = [
+    "NO_TOKEN",
     "Access",
     "AsyncEvent",
     "AsyncEventKind",

@@ -187,7 +187,9 @@ class Story:
         return SecondProcess([*arguments, *(["--impair", faults] if faults else [])])
 
     def _transfer(self, context: Context, receiver: SecondProcess, faults: Schedule | None) -> TransferOptions:
-        return TransferOptions(receiver.port, 30.0, faults=faults, connection=connection_options(context, 0))
+        return TransferOptions(
+            receiver.port, 30.0, token=receiver.token, faults=faults, connection=connection_options(context, 0)
+        )
 
     def _tidy(self, folder: Path) -> None:
         for name in ("sample.bin", "data.bin"):

@@ -17,9 +17,9 @@ def _option(kind: Any, help_text: str, **limits: Any) -> Any:
 
 
 _OPTIONS: dict[str, tuple[Any, Any]] = {
-    "cages": (_option(int, "Cages of a switch.", min=1), 64),
-    "lanes": (_option(int, "Lanes of a cage: 1, 2, 4 or 8."), 8),
-    "lane_gbps": (_option(float, "Speed of a lane, Gb/s."), 100.0),
+    "cages": (_option(int | None, "Cages of a switch; unless given, as `plant` of the fabric says.", min=1), None),
+    "lanes": (_option(int | None, "Lanes of a cage: 1, 2, 4 or 8; unless given, as `plant` says."), None),
+    "lane_gbps": (_option(float | None, "Speed of a lane, Gb/s; unless given, as `plant` says."), None),
     "breakout": (_option(int, "Ports of every cage; 0: what the ports' speeds leave room for.", min=0), 0),
     "image": (_option(str, "SONiC: current, or old, which knows no uA."), "current"),
     "frr": (_option(str, "FRR: 8.4, 10.3 or 10.7."), "10.7"),
@@ -57,7 +57,12 @@ def with_export_options(command: Callable[..., None]) -> Callable[..., None]:
 def _made(given: dict[str, Any]) -> Any:
     from openmrc.fabric.export.cages import Cages
     from openmrc.fabric.export.options import Options
+    from openmrc.fabric.fabric_file import load
 
     names = ("image", "frr", "mtu", "trimming", "management", "hwsku", "platform", "interface", "host_format")
-    cages = Cages(given["cages"], given["lanes"], given["lane_gbps"], given["breakout"])
+    plant = load(given["file"]).plant
+    count, lanes, speed = (
+        getattr(plant, name) if given[name] is None else given[name] for name in ("cages", "lanes", "lane_gbps")
+    )
+    cages = Cages(count, lanes, speed, given["breakout"])
     return Options(cages=cages, ntp=tuple(given["ntp"]), **{name: given[name] for name in names})

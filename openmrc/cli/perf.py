@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from openmrc.cli import access_options
 from openmrc.cli import transfer_options as options
 from openmrc.errors import ConfigError
 
@@ -43,6 +44,10 @@ def perf(
     min_size: Annotated[str, typer.Option("--min-size", help="Least size of -a.")] = "2",
     factor: Annotated[int, typer.Option("--step-factor", min=2, help="From size to size of -a.")] = 2,
     warmup: Annotated[int, typer.Option("-w", "--warmup-iters", min=0, help="Writes before measuring.")] = 0,
+    bind: access_options.Bind = None,
+    token: access_options.Token = None,
+    token_file: access_options.TokenFile = None,
+    no_token: access_options.NoToken = False,
     planes: options.Planes = None,
     remote: options.Remote = None,
     loopback: Annotated[bool, typer.Option("--loopback", help="Start the server too, as a second process.")] = False,
@@ -104,6 +109,7 @@ def perf(
         endpoint=endpoint,
         plan=plan,
         port=port,
+        access=access_options.listening_access(bind, token, token_file, no_token),
         remote=theirs,
         timeout=timeout,
         in_gbits=in_gbits,
@@ -123,7 +129,8 @@ def perf(
 
 
 def _sizes(size: str | None, least: str, factor: int, all_sizes: bool, latency: bool) -> list[int]:
-    from openmrc.apps.perf_session import LARGEST_SIZE, sizes_from
+    from openmrc.apps.perf_session import sizes_from
+    from openmrc.apps.perf_words import LARGEST_SIZE
     from openmrc.apps.sizes import size_bytes
 
     default = str(_MOST) if all_sizes else "2" if latency else "65536"

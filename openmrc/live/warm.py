@@ -7,7 +7,7 @@ import socket
 import numpy as np
 
 from openmrc.live.api.attributes import ContextAttr
-from openmrc.live.datapath import event_loop
+from openmrc.live.datapath import event_loop, sources
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.host.sockets import Sockets
 from openmrc.live.host.tuning import settings_for
@@ -24,5 +24,8 @@ def warm() -> None:
     try:
         runtime.iterate()
         event_loop.collect(runtime.at, np.zeros((1, 8), np.int64), 1)
+        none = np.zeros((1, sources.COLUMNS), np.int64)
+        sources.insert(runtime.at, none, 0, 0)
+        sources.remove(runtime.at, none, 0)
     finally:
         runtime.stop()

@@ -96,12 +96,22 @@ class Layout:
 @lru_cache(maxsize=256)
 def _looks(layout: Layout) -> tuple[PortLook, ...]:
     found = []
-    places = iter(slots((run.rate / 1e9 for run in layout.runs for _ in range(run.ports)), layout.cages))
+    places = slots(_rates(layout.runs), layout.cages)
     for run in layout.runs:
         settings = switch_port(run.rate, run.buffer, run.tier == LinkTier.HOST, layout.trimming)
         for number in range(run.first, run.first + run.ports):
-            found.append(PortLook(number, run.tier, next(places), settings))
+            found.append(PortLook(number, run.tier, places[number], settings))
     return tuple(found)
+
+
+def _rates(runs: tuple[Run, ...]) -> Iterator[float]:
+    """Yield the rate of every port in Gb/s; one without a cable keeps its place, at the rate of those before it."""
+    after = 0
+    before = runs[0].rate
+    for run in runs:
+        yield from [before / 1e9] * (run.first - after)
+        yield from [run.rate / 1e9] * run.ports
+        after, before = run.first + run.ports, run.rate
 
 
 _ACTIONS = {int(action): action for action in Action}

@@ -91,6 +91,7 @@ class Nic:
     iterations: Int
     sleeps: Int
     unknown_source: Int
+    source_key: Int  # secret start of the source table's hash, 31 bits
     capture_head: Int
     capture_tail: Int
     capture_lost: Int

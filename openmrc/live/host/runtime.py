@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -61,7 +62,7 @@ class EndpointRuntime:
             wimms=attr.max_wimm,
             evs_per_rotation=attr.evs_per_plane,
         )
-        self.engine = build(layout, settings, packets=2, seed=attr.seed or time.time_ns() & 0x7FFFFFFF)
+        self.engine = build(layout, settings, packets=2, seed=attr.seed or secrets.randbits(31))
         self.datapath = build_datapath(
             self.engine,
             planes,
@@ -163,6 +164,7 @@ class EndpointRuntime:
     def _init_nic(self, attr: ContextAttr, capturing: bool) -> None:
         nic, tables = self.nic, self.datapath
         nic.planes = len(self.sockets.addresses)
+        nic.source_key = secrets.randbits(31)
         nic.evs = attr.evs_per_plane
         nic.placement = self.sockets.placement
         nic.segmentation = self.sockets.segmentation

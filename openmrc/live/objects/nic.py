@@ -5,8 +5,6 @@ What happens to packets is not: that is the runtime's compiled loop.
 
 from __future__ import annotations
 
-import itertools
-import random
 import threading
 import time
 import weakref
@@ -44,6 +42,7 @@ from openmrc.live.api.attributes import (
 from openmrc.live.api.errors import ClosedError, NoRoomError
 from openmrc.live.datapath import event_loop
 from openmrc.live.host.impairments import Impairments
+from openmrc.live.host.numbers import QueuePairNumbers, RegionKeys
 from openmrc.live.host.peers import Peers
 from openmrc.live.host.recording import Recording
 from openmrc.live.host.runtime import MAX_NOTIFIERS, EndpointRuntime
@@ -98,7 +97,8 @@ class Nic:
             self.sockets.close()
             raise
         self._regions: dict[int, MemoryRegion] = {}
-        self._keys = itertools.count(random.SystemRandom().randrange(1, 1 << 31))
+        self._keys = RegionKeys(attr.max_mr)
+        self._qp_numbers = QueuePairNumbers(self._runtime.engine)
         self._qps: list[QueuePair | None] = [None] * attr.max_qp
         self._notifiers: list[weakref.ref[CompletionQueue] | None] = [None] * MAX_NOTIFIERS
         self._posting = Posting(self._runtime, self._is_registered, self.collect)
@@ -174,13 +174,12 @@ class Nic:
         """Make a region known to the engine and return its key."""
         self._check_open()
         with self._runtime.locked():
-            key = next(key for key in self._keys if key & 0xFFFFFFFF not in self._regions and key & 0xFFFFFFFF)
-            key &= 0xFFFFFFFF
-            row = regions.register(
+            key = self._keys.draw()
+            if key == 0:
+                raise NoRoomError(f"max_mr: all {self._attr.max_mr} memory regions are in use")
+            regions.register(
                 self._runtime.engine, 0, key, region.addr, region.length, region.access, region.pd.peer, region.addr
             )
-            if row == NONE:
-                raise NoRoomError(f"max_mr: all {self._attr.max_mr} memory regions are in use")
             self._regions[key] = region
         return key
 
@@ -191,7 +190,8 @@ class Nic:
                 raise BusyError(f"memory region {region.key:#x}: posted writes still read from it")
             with self._runtime.locked():
                 regions.deregister(self._runtime.engine, 0, region.key)
-                self._regions.pop(region.key, None)
+                if self._regions.pop(region.key, None) is not None:
+                    self._keys.give_back(region.key)
 
     def check_domain_is_free(self, pd: ProtectionDomain) -> None:
         """Raise EBUSY while regions or queue pairs are in the domain."""
@@ -240,10 +240,6 @@ class Nic:
         """Return where a queue pair stands."""
         return QpState(self._runtime.engine.qps[row].state)
 
-    def first_psn(self, qp: QueuePair) -> int:
-        """Return a random first PSN."""
-        return random.SystemRandom().randrange(1 << 24)
-
     def set_attributes(self, qp: QueuePair, attr: QpAttr) -> None:
         """Change attributes that count from now on."""
         with self._runtime.locked():
@@ -255,11 +251,12 @@ class Nic:
         if event == QpEvent.TO_RESET:
             self._disconnect(qp)
             return
+        remote = self._peers.prepare(attr.remote) if event == QpEvent.TO_RTR and attr.remote is not None else None
         with self._runtime.locked() as now:
             self._write_attributes(qp, attr)
             row = self._runtime.engine.qps[qp.row]
-            if event == QpEvent.TO_RTR and attr.remote is not None:
-                row.peer = self._peers.take(attr.remote, now)
+            if remote is not None:
+                row.peer = self._peers.take(remote, now)
                 row.expected_psn = attr.rq_psn or 0
                 self._init_paths(qp.row, now)
             if event == QpEvent.TO_RTS and row.state == QpState.RTR:
@@ -439,6 +436,7 @@ class Nic:
                 row = self._runtime.engine.qps[qp.row]
                 peer = int(row.peer)
                 lifecycle.move(self._runtime.engine, now, qp.row, QpEvent.TO_RESET)
+                self._qp_numbers.renew(qp.row)
                 row.peer = NONE
                 qp.sends.clear()
                 qp.receives.clear()
