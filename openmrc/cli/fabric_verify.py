@@ -58,10 +58,11 @@ def verify(
 
 
 def _installed(plan: UsidPlan, folder: Path, options: Any, of: str | None) -> list[Installed]:
+    from openmrc.apps.forks import fork_each
     from openmrc.fabric.diff import read_folder
 
     switches = plan.topology.nodes - plan.topology.nics
-    return list(tracked(read_folder(plan, folder, options, of), "reading", switches))
+    return list(tracked(read_folder(plan, folder, options, of, fork_each), "reading", switches))
 
 
 def _tables(plan: UsidPlan, found: list[Installed]) -> Any:
