@@ -46,8 +46,8 @@ class Router:
                 "--log",
                 f"file:/run/frr/{self.space}/{daemon}.log",
             ]
-            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}  # a daemon keeps what it inherits
-            subprocess.run([*self._prefix, *words], **quiet, timeout=60, check=True)
+            command, quiet = [*self._prefix, *words], subprocess.DEVNULL  # a daemon keeps what it inherits
+            subprocess.run(command, stdout=quiet, stderr=quiet, timeout=60, check=True)
         said = self._inside("/usr/bin/vtysh", "-N", self.space, "-f", f"/etc/frr/{self.space}/frr.conf")
         assert "Unknown command" not in said, said
 

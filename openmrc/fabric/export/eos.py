@@ -143,11 +143,11 @@ def _routes(switch: SwitchView) -> list[str]:
 
 def warnings(switch: SwitchView) -> list[str]:
     """Say what EOS needs, and what is left out."""
-    told = [
+    lines = [
         "SRv6 uN needs EOS 4.34.2F on 7060X6, 4.35.1F on 7280R3; a small part of the words is from AVD's data model"
     ]
     if switch.options.trimming:
-        told.append(
+        lines.append(
             "trimming is left out: its commands are not public; 7060X6 trims by an ingress traffic policy (4.35.1F)"
         )
-    return told
+    return lines

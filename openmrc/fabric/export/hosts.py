@@ -190,9 +190,9 @@ def _carriers(plan: UsidPlan, nic: int, plane: int) -> dict[str, list[str]]:
 
 def warnings(plan: UsidPlan, options: Options) -> list[str]:
     """Say what is left to do."""
-    told = [f"ports are called as --interface says ({options.interface}); give the names that your machines have"]
+    lines = [f"ports are called as --interface says ({options.interface}); give the names that your machines have"]
     if plan.topology.nics > MOST_PAIRED:
-        told.append(f"no MRC_NIC files: each would name {plan.topology.nics - 1} NICs; written up to {MOST_PAIRED}")
+        lines.append(f"no MRC_NIC files: each would name {plan.topology.nics - 1} NICs; written up to {MOST_PAIRED}")
     if not all(sids.is_unique for sids in plan.planes):
-        told.append("paths leave no room for what tells NICs apart: several NICs answer to one outer address")
-    return told
+        lines.append("paths leave no room for what tells NICs apart: several NICs answer to one outer address")
+    return lines
