@@ -1,10 +1,8 @@
-"""Compile the loop of the live endpoint, by taking one turn of it on loopback sockets."""
+"""Compile the event loop of the live endpoint, by one iteration on loopback sockets."""
 
 from __future__ import annotations
 
 import socket
-
-import numpy as np
 
 from openmrc.live.api.attributes import ContextAttr
 from openmrc.live.datapath import event_loop
@@ -23,6 +21,7 @@ def warm() -> None:
     runtime = EndpointRuntime(ports, attr, settings_for(ports, ports.mtu), capturing=False)
     try:
         runtime.iterate()
-        event_loop.collect(runtime.at, np.zeros((1, 8), np.int64), 1)
+        event_loop.available(runtime.at, 0)
+        event_loop.take_events(runtime.at)
     finally:
         runtime.stop()
