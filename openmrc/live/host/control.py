@@ -16,6 +16,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 P = ParamSpec("P")
 R = TypeVar("R")
+STOP_SECONDS = 5.0
 UNDO_SECONDS = 1.0  # how long an interrupted caller waits for its operation, so that it can undo it
 
 
@@ -59,20 +60,27 @@ class ControlThread:
     def __init__(self) -> None:
         self._operations: queue.SimpleQueue[Operation | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="openmrc control", daemon=True)
+        self._is_running = False  # not `is_alive`: in Python 3.11 an exception in it corrupts the thread's state
 
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
+        self._is_running = True
 
-    def stop(self, seconds: float) -> None:
-        """End the thread; returns when it is gone, or after so many seconds."""
+    def stop(self) -> None:
+        """End the thread; returns when it is gone, or after a few seconds."""
+        self._is_running = False
         self._operations.put(None)
         if self._thread.ident is not None and self._thread is not threading.current_thread():
-            self._thread.join(seconds)
+            self._thread.join(STOP_SECONDS)
+
+    def abandon(self) -> None:
+        """Run operations in their callers' threads: in the child of a fork this one does not exist."""
+        self._is_running = False
 
     def call(self, call: Callable[[], R]) -> R:
         """Return what `call` returns, made where no signal interrupts it."""
-        if threading.current_thread() is not threading.main_thread() or not self._thread.is_alive():
+        if threading.current_thread() is not threading.main_thread() or not self._is_running:
             return call()
         operation = Operation(call)
         self._operations.put(operation)

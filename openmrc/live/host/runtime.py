@@ -116,7 +116,6 @@ class EndpointRuntime:
         for thread in threads:
             if thread is not threading.current_thread():
                 thread.join(CLOSE_SECONDS)
-        self.control.stop(CLOSE_SECONDS)
         self.sockets.close()
         if not any(thread.is_alive() for thread in threads):
             os.close(self.wake_fd)
@@ -127,6 +126,7 @@ class EndpointRuntime:
         self.is_stopped = True
         self.error = ClosedError("context: it was opened before this process was forked; open one here")
         self.is_abandoned = True
+        self.control.abandon()
         self.sockets.close()
         os.close(self.wake_fd)
         os.close(self._python_wake_fd)

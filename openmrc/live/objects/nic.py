@@ -133,7 +133,11 @@ class Nic:
         _open_nics.add(self)
 
     def close(self) -> None:
-        """End everything, and wake the calls that wait."""
+        """End everything, and wake the calls that wait; an interrupted call closes all the same."""
+        self.control.call(self._close)
+        self.control.stop()
+
+    def _close(self) -> None:
         if self._runtime.is_stopped:
             return
         self._runtime.stop()

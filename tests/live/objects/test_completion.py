@@ -179,10 +179,10 @@ def test_a_queue_that_gets_more_than_it_holds_is_an_event_and_unusable() -> None
         qp = loopback_qp(pair, cq)
         qp.post_recv(4)
         assert len(cq.poll()) == 4
-        context.poll_async_events()
         qp.post_recv(5)
-        event = context.get_async_event(20)
-        assert (event.kind, event.cq) == (AsyncEventKind.CQ_ERR, cq)
+        while (event := context.get_async_event(20)).kind != AsyncEventKind.CQ_ERR:
+            pass
+        assert event.cq is cq
         with pytest.raises(OverrunError, match="more than 4"):
             cq.poll()
         with pytest.raises(OverrunError):

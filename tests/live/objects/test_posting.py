@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import sys
 import threading
 import time
@@ -56,8 +57,11 @@ def test_an_interrupted_post_leaves_nothing_that_was_not_submitted(pair: Pair, s
 
     def trace(frame: FrameType, event: str, argument: object) -> object:
         nonlocal left
-        if frame.f_code.co_filename == posting.__file__:
-            left -= event == "line"
+        text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+        # Trace functions run at steps where signal handlers do not: while a `with` is left, and at a bare `try`.
+        is_step = event == "line" and text != "try:" and not text.startswith("with ")
+        if frame.f_code.co_filename == posting.__file__ and is_step:
+            left -= 1
             if left == 0:
                 raise InterruptError
         return trace
@@ -121,7 +125,7 @@ def test_receives_posted_in_error_complete_as_flushed() -> None:
         end.qp.modify(state=QpState.ERROR)
         for _ in range(5 * DEPTH):
             end.qp.post_recv()
-        assert {each.ok for each in end.recv_cq.poll(1000)} == {False}
+            assert [each.ok for each in end.recv_cq.wait(20)] == [False]
 
 
 def test_threads_that_post_to_one_queue_pair_each_get_theirs() -> None:
