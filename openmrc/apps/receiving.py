@@ -41,7 +41,7 @@ from openmrc.apps.transfer import (
     Welcome,
     anonymous_memory,
 )
-from openmrc.errors import ConfigError, MrcError, PeerError
+from openmrc.errors import MrcError, PeerError, UsageError
 from openmrc.verbs import Connection, Context, Listener, MemoryRegion
 
 MOST_FILES = 100_000
@@ -209,9 +209,9 @@ class Receiver:
 def check_folder(path: Path) -> None:
     """Refuse a target that is no folder we may write to; ConfigError."""
     if not path.is_dir():
-        raise ConfigError(f"--out: {path}: is no folder")
+        raise UsageError(f"--out: {path}: is no folder")
     if not os.access(path, os.W_OK | os.X_OK):
-        raise ConfigError(f"--out: {path}: may not be written to")
+        raise UsageError(f"--out: {path}: may not be written to")
 
 
 def check_entries(entries: Sequence[Entry], acceptance: Acceptance) -> None:
@@ -244,7 +244,7 @@ class TargetFolder:
         try:
             self.descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise ConfigError(f"--out: {self.path}: {error.strerror}") from None
+            raise UsageError(f"--out: {self.path}: {error.strerror}") from None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -13,7 +13,7 @@ from types import TracebackType
 
 from openmrc.errors import PeerError
 
-START_SECONDS = 120.0  # a first start compiles the engine
+START_SECONDS = 600.0  # a first start may compile the engine, on a busy machine
 END_SECONDS = 10.0
 
 

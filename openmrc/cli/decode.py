@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from openmrc.errors import ConfigError, WireError
+from openmrc.errors import ConfigError, UsageError, WireError
 
 if TYPE_CHECKING:
     from openmrc.wire.capture import Datagram, Dissected
@@ -43,9 +43,9 @@ def decode(
     up on stderr. The exit code is 1 if nothing could be read.
     """
     if [capture, hex_digits, lua].count(None) != 2:
-        raise ConfigError("decode: give one of FILE, --hex HEX and --lua PATH")
+        raise UsageError("decode: give one of FILE, --hex HEX and --lua PATH")
     if ev_format not in PLACEMENTS:
-        raise ConfigError(f"--ev-format: {ev_format!r} is not one of {', '.join(PLACEMENTS)}")
+        raise UsageError(f"--ev-format: {ev_format!r} is not one of {', '.join(PLACEMENTS)}")
     if lua is not None:
         _write_plugin(lua)
     elif hex_digits is not None:
@@ -80,7 +80,7 @@ def _bytes_of(digits: str) -> bytes:
         return bytes.fromhex(cleaned)
     except ValueError:
         allowed = "allowed are pairs of hexadecimal digits, spaces and colons"
-        raise ConfigError(f"--hex: {digits[:40]!r} is no packet: {allowed}") from None
+        raise UsageError(f"--hex: {digits[:40]!r} is no packet: {allowed}") from None
 
 
 def _decode_file(

@@ -23,12 +23,12 @@ def diff(
     """Print what is missing, extra or wrong on a switch; exit 1 when anything is."""
     import msgspec
 
-    from openmrc.errors import ConfigError
+    from openmrc.errors import UsageError
     from openmrc.fabric.diff import compare
     from openmrc.fabric.export.view import Options
 
     if (dump is None) == (namespace is None):
-        raise ConfigError("give a dump file or --netns NAME, one of the two")
+        raise UsageError("give a dump file or --netns NAME, one of the two")
     plan = load_plan(file)
     text = _dump_of(namespace) if namespace else _read(dump)
     source = f"namespace {namespace}" if namespace else str(dump)

@@ -27,7 +27,7 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write the switches' configurations; how far it is goes to stderr."""
-    from openmrc.errors import ConfigError
+    from openmrc.errors import UsageError
     from openmrc.fabric.export.targets import export as write
     from openmrc.fabric.export.targets import files_of
     from openmrc.fabric.export.view import Options
@@ -35,7 +35,7 @@ def export(
     plan = load_plan(file)
     switches = [plan.topology.node_named(name) for name in switch] if switch else None
     if out is None and to != "containerlab" and (switches is None or len(switches) > 1):
-        raise ConfigError("give --out FOLDER or --out FILE.tar, or --switch NAME once to print one switch")
+        raise UsageError("give --out FOLDER or --out FILE.tar, or --switch NAME once to print one switch")
     files = write(plan, to, Options(breakout, lanes, image), switches)
     if out is None:
         texts = dict(files)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from openmrc.cli import transfer_options as options
-from openmrc.errors import ConfigError
+from openmrc.errors import UsageError
 
 _MOST = 1 << 23  # bytes; where perftest's --all ends
 
@@ -73,9 +73,9 @@ def perf(
     from openmrc.cli.perf_run import Command
 
     if loopback and host is not None:
-        raise ConfigError("--loopback starts its own server: leave HOST out")
+        raise UsageError("--loopback starts its own server: leave HOST out")
     if tos:
-        raise ConfigError(f"--tos: {tos}: the endpoint marks each packet by what it is, data or control; only 0 works")
+        raise UsageError(f"--tos: {tos}: the endpoint marks each packet by what it is, data or control; only 0 works")
     is_client = loopback or host is not None
     if not is_client and (impair is not None or schedule is not None):
         given = read_faults(impair, schedule)
@@ -137,5 +137,5 @@ def _only(planes: tuple[str, ...], number: int) -> tuple[str, ...]:
 
     known = planes or tuple(str(each.address) for each in find_planes(MAX_PLANES))
     if number > len(known):
-        raise ConfigError(f"--ib-port: there are planes 1 to {len(known)}, not {number}")
+        raise UsageError(f"--ib-port: there are planes 1 to {len(known)}, not {number}")
     return (known[number - 1],)

@@ -98,11 +98,11 @@ def plan(
 
 
 def _design_named(designs: list[Design], name: str | None) -> Design:
-    from openmrc.errors import ConfigError
+    from openmrc.errors import UsageError
 
     found = next((each for each in designs if name in (None, each.name)), None)
     if found is None:
-        raise ConfigError(f"--design: {name!r} is not among {', '.join(each.name for each in designs)}")
+        raise UsageError(f"--design: {name!r} is not among {', '.join(each.name for each in designs)}")
     return found
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from openmrc.cli import transfer_options as options
-from openmrc.errors import ConfigError
+from openmrc.errors import UsageError
 
 if TYPE_CHECKING:
     from openmrc.apps.sending import Sender
@@ -40,7 +40,7 @@ def send(
     from openmrc.cli.outcome import planes_of, stoppable
 
     if len(what) < 2:
-        raise ConfigError("send: give at least one FILE, and last the HOST")
+        raise UsageError("send: give at least one FILE, and last the HOST")
     *files, host = what
     chosen = sources([Path(file) for file in files])
     ours, theirs = planes_of(planes, remote, host)

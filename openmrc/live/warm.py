@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 
 from openmrc.live.api.attributes import ContextAttr
-from openmrc.live.datapath import event_loop
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.host.sockets import Sockets
 from openmrc.live.host.tuning import settings_for
@@ -20,8 +19,6 @@ def warm() -> None:
     ports = Sockets([f"127.0.0.1:{port}"], attr)
     runtime = EndpointRuntime(ports, attr, settings_for(ports, ports.mtu), capturing=False)
     try:
-        runtime.iterate()
-        event_loop.available(runtime.at, 0)
-        event_loop.take_events(runtime.at)
+        runtime.compile()
     finally:
         runtime.stop()

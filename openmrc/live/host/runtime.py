@@ -100,9 +100,16 @@ class EndpointRuntime:
     def start(self, python: Callable[[], None]) -> None:
         """Start the threads; `python` is called in one of its own whenever there is work that needs Python."""
         self._python = python
+        self.compile()
         self._thread.start()
         self._helper.start()
         self.control.start()
+
+    def compile(self) -> None:
+        """Compile every entry, or load it from the cache: nothing that is timed shall wait for that."""
+        self.iterate()
+        event_loop.available(self.at, 0)
+        event_loop.take_events(self.at)
 
     def stop(self) -> None:
         """End the threads and close the sockets; returns when they are gone, or after a few seconds."""
