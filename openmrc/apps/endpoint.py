@@ -12,6 +12,7 @@ from openmrc.documents import read_text
 from openmrc.engine.params import Settings
 from openmrc.errors import ConfigError, UsageError
 from openmrc.faults import Schedule
+from openmrc.live.api.attributes import INFINITE_RETRIES
 from openmrc.live.host.sockets import Sockets
 from openmrc.live.host.tuning import settings_for
 from openmrc.verbs import ConnectionOptions, Context, ContextAttr, EvFormat
@@ -88,11 +89,18 @@ def open_described(nic: NicFile, options: EndpointOptions) -> Context:
     )
 
 
-def connection_options(context: Context, mtu: int, max_send_wr: int = 128, max_recv_wr: int = 256) -> ConnectionOptions:
-    """Return what to ask of a connection; both sides must end up with the same path MTU."""
-    return ConnectionOptions(
+def connection_options(
+    context: Context, mtu: int, timeout: float = 0.0, *, max_send_wr: int = 128, max_recv_wr: int = 256
+) -> ConnectionOptions:
+    """Return what to ask of a connection; both sides must end up with the same path MTU.
+
+    Its retry budget lasts `timeout` seconds at least: a peer that is suspended for less is waited for.
+    """
+    options = ConnectionOptions(
         path_mtu=mtu or context.query_device().max_mtu, max_send_wr=max_send_wr, max_recv_wr=max_recv_wr
     )
+    counts = range(options.exponential_count, INFINITE_RETRIES + 1)
+    return next(each for count in counts if (each := replace(options, exponential_count=count)).give_up_s >= timeout)
 
 
 def read_faults(text: str | None, schedule: Path | None) -> Schedule | None:

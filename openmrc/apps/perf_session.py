@@ -27,6 +27,7 @@ CLIENT, SERVER, FURTHER = "perf client", "perf server", "perf queue pair"
 LARGEST_SIZE = 1 << 30
 MOST_QUEUE_PAIRS = 64
 WITHOUT_END = 1 << 62
+MOST_OUTSTANDING = 64 << 20  # bytes of each queue pair, in a timed run
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Session:
                 each,
                 region,
                 start.size,
-                self.plan.depth,
+                self._depth(start),
                 self.plan.immediate,
                 start.iterations if not start.duration else WITHOUT_END,
             )
@@ -99,6 +100,12 @@ class Session:
             stop=self.options.stop,
             on_interval=None if warm else lambda interval: self._on_interval(start.size, interval),
         )
+
+    def _depth(self, start: Start) -> int:
+        """Return how many writes are outstanding: a timed run ends when they have completed, so few large ones."""
+        if not start.duration:
+            return self.plan.depth
+        return min(self.plan.depth, max(1, MOST_OUTSTANDING // start.size))
 
     def note_end(self) -> None:
         """Keep what the counters say."""

@@ -206,12 +206,14 @@ class Receiver:
         connection.qp.post_write(self._credit, remote.addr, remote.r_key, immediate=self._taken % COUNT, signaled=False)
 
 
-def check_folder(path: Path) -> None:
-    """Refuse a target that is no folder we may write to; ConfigError."""
-    if not path.is_dir():
-        raise UsageError(f"--out: {path}: is no folder")
+def make_folder(path: Path) -> None:
+    """Create the target folder if it does not exist; UsageError if that fails or nobody can write to it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--out: {path}: cannot be created: {error.strerror}") from None
     if not os.access(path, os.W_OK | os.X_OK):
-        raise UsageError(f"--out: {path}: may not be written to")
+        raise UsageError(f"--out: {path}: permission denied")
 
 
 def check_entries(entries: Sequence[Entry], acceptance: Acceptance) -> None:

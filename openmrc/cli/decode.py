@@ -207,7 +207,7 @@ def _print(entry: dict[str, Any], as_json: bool, title: str) -> None:
                 branch.add(Text(f"{name:<16} {_shown(name, item)}"))
         elif key not in ("frame", "time_ns", "interface"):
             tree.add(Text(f"{key}: {_shown(key, value)}", style="red" if key == "error" else ""))
-    Console(highlight=False, soft_wrap=True).print(tree)
+    Console(highlight=False, markup=False, soft_wrap=True).print(tree)
 
 
 _IN_HEX = ("opcode", "p_key", "dqp", "va", "r_key", "entropy", "ev", "icrc", "sack_bitmap", "syndrome", "immediate")

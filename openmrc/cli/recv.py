@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def recv(
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder for the files.")] = Path(),
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="DIR", help="Folder for the files; created if missing.")
+    ] = Path(),
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
     max_size: Annotated[str | None, typer.Option("--max-size", help="Most bytes of one transfer, such as 10G.")] = None,
     once: Annotated[bool, typer.Option("--once", help="End after one transfer.")] = False,
@@ -46,20 +48,20 @@ def recv(
     from openmrc.apps.endpoint import EndpointOptions, connection_options, open_endpoint, read_faults
     from openmrc.apps.listening import announce_port
     from openmrc.apps.planes import are_ours_to_choose
-    from openmrc.apps.receiving import Acceptance, check_folder
+    from openmrc.apps.receiving import Acceptance, make_folder
     from openmrc.apps.sizes import size_bytes
     from openmrc.apps.transfer import TransferOptions
     from openmrc.cli.outcome import planes_of, stoppable
     from openmrc.verbs import Listener
 
-    check_folder(out)
+    make_folder(out)
     limit = size_bytes(max_size, "--max-size") if max_size is not None else None
     ours, theirs = planes_of(planes, remote, None)
     faults = read_faults(impair, schedule)
     endpoint = EndpointOptions(ours, are_ours_to_choose(planes, None), ev_format, mtu, capture=capture)
     with stoppable(), open_endpoint(endpoint) as context, Listener(context, host, port) as listener:
         asked = TransferOptions(
-            port, timeout, remote=theirs, faults=faults, connection=connection_options(context, mtu)
+            port, timeout, remote=theirs, faults=faults, connection=connection_options(context, mtu, timeout)
         )
         if not quiet:
             typer.echo(f"{context.describe()}; waiting on TCP port {listener.port}", err=True)

@@ -48,8 +48,8 @@ def send(
     endpoint = EndpointOptions(ours, are_ours_to_choose(planes, None), ev_format, mtu, capture=capture)
     with stoppable(), open_endpoint(endpoint) as context:
         if not quiet:
-            typer.echo(context.describe(), err=True)
-        asked = connection_options(context, mtu)
+            typer.echo(f"{context.describe()}; waiting for mrc recv at {host}, TCP port {port}", err=True)
+        asked = connection_options(context, mtu, timeout)
         transfer = TransferOptions(port, timeout, remote=theirs, faults=faults, connection=asked)
         sender = Sender(context, chosen, transfer)
         error: BaseException | None = None
