@@ -6,12 +6,16 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
 from openmrc.errors import MrcError, UsageError
+
+if TYPE_CHECKING:
+    from openmrc.apps.endpoint import EndpointOptions
+    from openmrc.verbs import CaptureReport, Context
 
 USAGE = 2
 INTERRUPTED, TERMINATED = 130, 143  # 128 + signal, as shells tell it
@@ -123,6 +127,28 @@ class JsonErrors(TyperGroup):
             if asked:
                 print_json({"error": str(error)})
             raise
+
+
+@contextmanager
+def opened(options: EndpointOptions) -> Iterator[Context]:
+    """Open an endpoint for the block; afterwards report on stderr what became of its capture file."""
+    from openmrc.apps.endpoint import open_endpoint
+
+    with open_endpoint(options) as context:
+        try:
+            yield context
+        finally:
+            context.close()
+            report = context.capture_report()
+            if report is not None:
+                typer.echo(f"mrc: {_capture_text(report)}", err=True)
+
+
+def _capture_text(report: CaptureReport) -> str:
+    if report.is_complete:
+        return f"{report.path}: all {report.packets} packets"
+    why = f": {report.error}" if report.error else ": the file was too slow"
+    return f"{report.path}: {report.packets} packets, {report.lost} are missing{why}"
 
 
 def planes_of(

@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 import msgspec
 import typer
 
-from openmrc.apps.endpoint import EndpointOptions, connection_options, open_endpoint
+from openmrc.apps.endpoint import EndpointOptions, connection_options
 from openmrc.apps.listening import ESTABLISH_SECONDS, announce_port, await_peer
 from openmrc.apps.perf_report import Findings, Run, header, line, plane_lines, report, second_line
 from openmrc.apps.perf_session import Client, Server, SessionOptions
 from openmrc.apps.perf_words import Plan
 from openmrc.apps.planes import free_address
 from openmrc.apps.second_process import SecondProcess
-from openmrc.cli.outcome import error_text, stoppable
+from openmrc.cli.outcome import error_text, opened, stoppable
 from openmrc.cli.perf_options import Output
 from openmrc.errors import MrcError
 from openmrc.verbs import Context, Listener
@@ -40,17 +40,17 @@ class Command:
 
     def client(self, host: str) -> None:
         """Measure against a server elsewhere."""
-        with stoppable(), open_endpoint(self.endpoint) as context:
+        with stoppable(), opened(self.endpoint) as context:
             self._measure(context, host, self.port)
 
     def both(self) -> None:
         """Start a server as a second process and measure against it."""
-        with stoppable(), open_endpoint(self.endpoint) as context, SecondProcess(self._server_arguments()) as server:
+        with stoppable(), opened(self.endpoint) as context, SecondProcess(self._server_arguments()) as server:
             self._measure(context, "127.0.0.1", server.port)
 
     def server(self) -> None:
         """Wait for one client and do what it asks."""
-        with stoppable(), open_endpoint(self.endpoint) as context, Listener(context, "", self.port) as listener:
+        with stoppable(), opened(self.endpoint) as context, Listener(context, "", self.port) as listener:
             self._say(f"{context.describe()}; waiting for a client on TCP port {listener.port}")
             announce_port(listener, self.ready_fd)
             await_peer(listener, STARTED_SECONDS if self.ready_fd is not None else None)

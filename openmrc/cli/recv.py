@@ -45,13 +45,13 @@ def recv(
     Serves one sender after the other until Ctrl-C, --once or --count. With --json one object a line for each.
     The exit code is 1 if a transfer failed.
     """
-    from openmrc.apps.endpoint import EndpointOptions, connection_options, open_endpoint, read_faults
+    from openmrc.apps.endpoint import EndpointOptions, connection_options, read_faults
     from openmrc.apps.listening import announce_port
     from openmrc.apps.planes import are_ours_to_choose
     from openmrc.apps.receiving import Acceptance, make_folder
     from openmrc.apps.sizes import size_bytes
     from openmrc.apps.transfer import TransferOptions
-    from openmrc.cli.outcome import planes_of, stoppable
+    from openmrc.cli.outcome import opened, planes_of, stoppable
     from openmrc.verbs import Listener
 
     make_folder(out)
@@ -59,7 +59,7 @@ def recv(
     ours, theirs = planes_of(planes, remote, None)
     faults = read_faults(impair, schedule)
     endpoint = EndpointOptions(ours, are_ours_to_choose(planes, None), ev_format, mtu, capture=capture)
-    with stoppable(), open_endpoint(endpoint) as context, Listener(context, host, port) as listener:
+    with stoppable(), opened(endpoint) as context, Listener(context, host, port) as listener:
         asked = TransferOptions(
             port, timeout, remote=theirs, faults=faults, connection=connection_options(context, mtu, timeout)
         )

@@ -32,12 +32,12 @@ def send(
 
     Files travel under their last name. Nothing is resumed: a transfer that fails is to be started again.
     """
-    from openmrc.apps.endpoint import EndpointOptions, connection_options, open_endpoint, read_faults
+    from openmrc.apps.endpoint import EndpointOptions, connection_options, read_faults
     from openmrc.apps.planes import are_ours_to_choose
     from openmrc.apps.progress_bar import showing
     from openmrc.apps.sending import Sender, sources
     from openmrc.apps.transfer import TransferOptions
-    from openmrc.cli.outcome import planes_of, stoppable
+    from openmrc.cli.outcome import opened, planes_of, stoppable
 
     if len(what) < 2:
         raise UsageError("send: give at least one FILE, and last the HOST")
@@ -46,7 +46,7 @@ def send(
     ours, theirs = planes_of(planes, remote, host)
     faults = read_faults(impair, schedule)
     endpoint = EndpointOptions(ours, are_ours_to_choose(planes, None), ev_format, mtu, capture=capture)
-    with stoppable(), open_endpoint(endpoint) as context:
+    with stoppable(), opened(endpoint) as context:
         if not quiet:
             typer.echo(f"{context.describe()}; waiting for mrc recv at {host}, TCP port {port}", err=True)
         asked = connection_options(context, mtu, timeout)

@@ -71,6 +71,10 @@ class Connection:
         self.channel = channel
         self.remote: Remote
 
+    def __repr__(self) -> str:
+        peer = self.remote.name if hasattr(self, "remote") else self.channel.peer
+        return f"<Connection to {peer}, {self.qp!r}>"
+
     def write(
         self,
         local: MemoryRegion | RegionSlice,
@@ -81,8 +85,10 @@ class Connection:
     ) -> WorkCompletion:
         """Write `local` to the start of `remote` and wait until it is there. For one at a time; more: `qp.post_send`.
 
-        Raises ExchangeError if the write fails, DeadlineError if it is not done after `timeout` seconds.
+        Raises InvalidArgumentError if `remote` is too small, ExchangeError if the write fails, DeadlineError if it is
+        not done after `timeout` seconds.
         """
+        _check_fits(local, remote)
         self.qp.post_write(local, remote.addr, remote.r_key, immediate=immediate)
         return self._good(self.send_cq.wait(timeout, 1)[0])
 
@@ -95,6 +101,7 @@ class Connection:
         timeout: float,
     ) -> WorkCompletion:
         """Write as `write` does, letting the event loop run."""
+        _check_fits(local, remote)
         self.qp.post_write(local, remote.addr, remote.r_key, immediate=immediate)
         return self._good((await self.send_cq.wait_async(timeout, 1))[0])
 
@@ -136,6 +143,11 @@ class Connection:
         return completion
 
 
+def _check_fits(local: MemoryRegion | RegionSlice, remote: RemoteRegion) -> None:
+    if local.length > remote.length:
+        raise InvalidArgumentError(f"remote: {remote.length} bytes, too small for a write of {local.length}")
+
+
 def connect(
     context: Context,
     host: str,
@@ -173,6 +185,9 @@ class Listener:
         self.context = context
         self._server = Server(host, port)
         self.port = self._server.port
+
+    def __repr__(self) -> str:
+        return f"<Listener on TCP port {self.port}>"
 
     def accept(
         self,
