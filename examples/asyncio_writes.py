@@ -41,7 +41,7 @@ async def main() -> None:
             takers = [receive(listener, there) for _ in range(PEERS)]
             senders = [send(here, number + 1, listener.port) for number in range(PEERS)]
             results = await asyncio.gather(*takers, *senders)
-    print("immediates", sorted(results[:PEERS]))
+    print("immediates", sorted(each for each in results if each is not None))
 
 
 asyncio.run(main())

@@ -19,23 +19,24 @@ if sys.argv[1:] == ["serve"]:
         with listener.accept(regions=[region], timeout=60) as peer:
             peer.qp.post_recv(ROWS)
             peer.barrier(timeout=60)  # the receives are posted
-            sums = {}
+            sums: dict[int, float] = {}
             while len(sums) < ROWS:
                 for completion in peer.recv_cq.wait(timeout=60):
-                    sums[completion.immediate] = array[completion.immediate].sum()
+                    row = completion.immediate or 0
+                    sums[row] = array[row].sum()
             print(f"{ROWS} rows of {COLUMNS}, the sum of all is {sum(sums.values()):.0f}")
 else:
     with Context([f"127.0.{plane}.3" for plane in range(4)]) as context:
         array = np.ones((ROWS, COLUMNS), np.float32)
         region = context.alloc_pd().reg_mr(array)
-        row = array[0].nbytes
+        size = array[0].nbytes
         with connect(context, "127.0.0.4", 18601, regions=[region], timeout=60) as peer:
             target = peer.remote.regions[0]
             peer.barrier(timeout=60)
             peer.qp.post_send(
                 SendWr(
-                    local=region[number * row : (number + 1) * row],
-                    remote_addr=target.addr + number * row,
+                    local=region[number * size : (number + 1) * size],
+                    remote_addr=target.addr + number * size,
                     r_key=target.r_key,
                     immediate=number,
                 )

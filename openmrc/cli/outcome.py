@@ -60,20 +60,26 @@ def error_text(error: BaseException) -> str:
 
 
 class _Watched:
-    """A stream that knows whether anything was written to it."""
+    """A stream that knows whether anything was written to it, or to the bytes under it."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
-        self.is_used = False
+        self._below = _Watched(stream.buffer) if hasattr(stream, "buffer") else None
+        self._is_used = False
 
-    def write(self, text: str) -> int:
+    @property
+    def is_used(self) -> bool:
+        """Whether anything was written."""
+        return self._is_used or (self._below is not None and self._below.is_used)
+
+    def write(self, data: Any) -> Any:
         """Write, and note it."""
-        self.is_used = True
-        written: int = self._stream.write(text)
+        written = self._stream.write(data)
+        self._is_used = self._is_used or len(data) > 0
         return written
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        return self._below if name == "buffer" and self._below is not None else getattr(self._stream, name)
 
 
 @contextmanager
@@ -84,7 +90,8 @@ def json_errors(arguments: Sequence[str]) -> Iterator[None]:
     if not {"--json", "--out_json"} & set(words):
         yield
         return
-    before, sys.stdout = sys.stdout, watched = sys.stdout, _Watched(sys.stdout)
+    before, watched = sys.stdout, _Watched(sys.stdout)
+    sys.stdout = watched  # type: ignore[assignment]
     try:
         yield
     except BaseException as error:
