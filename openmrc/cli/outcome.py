@@ -91,7 +91,7 @@ def json_errors(arguments: Sequence[str]) -> Iterator[None]:
         yield
         return
     before, watched = sys.stdout, _Watched(sys.stdout)
-    sys.stdout = watched  # type: ignore[assignment]
+    sys.stdout = watched
     try:
         yield
     except BaseException as error:
