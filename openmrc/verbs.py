@@ -9,7 +9,8 @@ memory regions, completion queues and queue pairs. Queue pairs do `RDMA_WRITE` a
             peer.write(region, peer.remote.regions[0], timeout=5)
 
 `connect` and `Listener` exchange attributes over TCP and take a queue pair from RESET to RTS. Programs with another
-way to exchange attributes use `QueuePair.modify`.
+way to exchange attributes use `QueuePair.modify`. A `Listener` that other machines can reach has a token, its own or a
+fresh one, that `connect` must give.
 
 Refused calls raise a `VerbsError` with its `errno`. Waits take a time-out in seconds, infinity included, and end in a
 `DeadlineError` that names peer, planes, EVs and the last progress. The outcome of a posted request is the status of its
@@ -58,10 +59,12 @@ from openmrc.live.api.errors import (
 from openmrc.live.objects.completion import CompletionChannel, CompletionQueue
 from openmrc.live.objects.connection import Connection, Listener, Remote, RemoteRegion, connect, connect_async
 from openmrc.live.objects.context import Context, query_version
+from openmrc.live.objects.handshake import NO_TOKEN
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain, RegionSlice
 from openmrc.live.objects.queue_pair import QpHint, QueuePair
 
 __all__ = [
+    "NO_TOKEN",
     "Access",
     "AsyncEvent",
     "AsyncEventKind",

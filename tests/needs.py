@@ -56,6 +56,7 @@ NEEDS = {
     "nft": Need(program("nft"), "apt install nftables"),
     "ethtool": Need(program("ethtool"), "apt install ethtool"),
     "iperf3": Need(program("iperf3"), "apt install iperf3"),
+    "lldpd": Need(program("lldpd"), "apt install lldpd"),
     "tshark": Need(program("tshark"), "apt install tshark"),
     "vtysh": Need(program("vtysh"), "apt install frr"),
     "clang": Need(program("clang"), "apt install clang llvm libbpf-dev"),

@@ -3,6 +3,7 @@ import errno
 import mmap
 import select
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -174,7 +175,7 @@ def test_each_transition_names_the_attribute_it_lacks(qp: QueuePair, state: QpSt
         ({"hint": 7}, "QpHint"),
     ],
 )
-def test_wrong_attributes_are_refused_and_change_nothing(qp: QueuePair, fields: dict[str, object], text: str) -> None:
+def test_wrong_attributes_are_refused_and_change_nothing(qp: QueuePair, fields: dict[str, Any], text: str) -> None:
     before = qp.query()
     with pytest.raises(InvalidArgumentError, match=text):
         qp.modify(**fields)

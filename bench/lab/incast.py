@@ -30,11 +30,11 @@ ROUND_S = 0.15  # much longer than the writes of a round take together
 def receive() -> None:
     """Be the one that all write to."""
     from openmrc.apps.endpoint import EndpointOptions, connection_options, open_endpoint
-    from openmrc.verbs import Listener
+    from openmrc.verbs import NO_TOKEN, Listener
 
     with open_endpoint(EndpointOptions(max_qp=SENDERS)) as context:
         memory = context.alloc_pd().reg_mr(bytearray(LARGEST * SENDERS))
-        with Listener(context, port=PORT) as listener:
+        with Listener(context, "", PORT, token=NO_TOKEN) as listener:  # a network of its own, without strangers
             asked = connection_options(context, 0)
             peers = [listener.accept(regions=[memory], options=asked, timeout=180) for _ in range(SENDERS)]
             begin = time.monotonic() + 0.5

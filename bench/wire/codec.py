@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from ipaddress import ip_address
 
 import numpy as np
 
 from openmrc.core.jit import entry
 from openmrc.core.rows import Table, table
-from openmrc.wire.codec import Bytes, as_matrix, decode, encode
+from openmrc.wire.codec import Bytes, Words, as_matrix, decode, encode
 from openmrc.wire.codes import Opcode
-from openmrc.wire.icrc import PREFIX_WORDS, Words, flow, is_intact, prefix, seal, trailer_length
+from openmrc.wire.icrc import PREFIX_WORDS, flow, is_intact, prefix, seal, trailer_length
 from openmrc.wire.layout import Matrix
 from openmrc.wire.packet import Packet
 
@@ -95,13 +96,13 @@ def main() -> None:
         buffer = np.zeros(2 * MTU, np.uint8)
         header = encode(packets, 0, buffer, 0)
         whole = header + payload_length + 4
-        out = best_ns(lambda count, p=packets, b=buffer: encode_many(p, b, count))
-        back = best_ns(lambda count, p=packets, b=buffer, n=whole: decode_many(p, b, n, count))
+        out = best_ns(partial(encode_many, packets, buffer))
+        back = best_ns(partial(decode_many, packets, buffer, whole))
         print(f"{opcode.name:<14} {header:>3} B of headers  encode {out:6.1f} ns  decode {back:6.1f} ns")
         row, payload = flow(ip_address("fd00::1"), ip_address("fd00::2")), np.zeros(payload_length, np.uint8)
         known = np.zeros(PREFIX_WORDS, np.int64)
-        sealing = best_ns(lambda c, r=row, k=known, b=buffer, h=header, p=payload: seal_many(r, k, b, h, p, c))
-        checking = best_ns(lambda c, r=row, k=known, b=buffer, n=whole: check_many(r, k, b, n, c))
+        sealing = best_ns(partial(seal_many, row, known, buffer, header, payload))
+        checking = best_ns(partial(check_many, row, known, buffer, whole))
         print(f"{'':<14} {payload_length:>4} B of payload  seal {sealing:7.1f} ns  check {checking:6.1f} ns")
 
 

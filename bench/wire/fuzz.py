@@ -18,6 +18,7 @@ import time
 import traceback
 from collections import Counter
 from ipaddress import ip_address
+from typing import Literal
 
 import numpy as np
 
@@ -104,7 +105,7 @@ def any_file(rng: random.Random) -> bytes:
         for data in frames:
             writer.write(rng.randrange(2), rng.getrandbits(63), data, rng.choice(("", "comment")))
         return file.getvalue()
-    order = rng.choice(("little", "big"))
+    order: Literal["little", "big"] = rng.choice(("little", "big"))
     magic = rng.choice((0xA1B2C3D4, 0xA1B23C4D))
     head = b"".join(n.to_bytes(size, order) for n, size in ((magic, 4), (2, 2), (4, 2), (0, 8), (65535, 4), (101, 4)))
     records = (b"".join(n.to_bytes(4, order) for n in (1, 2, len(data), len(data))) + data for data in frames)

@@ -1,7 +1,9 @@
-"""What both ends of an application do over a connection: check who is there, talk, and wait without hanging.
+"""The two ends of an application over a connection: check the peer, exchange messages, wait without hanging.
 
-Data goes over the queue pair, words over the TCP channel beside it. Every wait watches both, so that
-a peer that gave up or died is noticed at once, and has a deadline for the peer that fell silent.
+Data goes over the queue pair, messages over the TCP channel beside it. Every wait watches both, so
+that a peer that gave up or died is noticed at once, and has a deadline for a peer that is silent.
+Unread messages hold `MOST_UNREAD` bytes at most: beyond that the channel is not read, and TCP stops
+the peer.
 """
 
 from __future__ import annotations
@@ -15,15 +17,17 @@ from typing import Any, TypeVar
 import msgspec
 
 from openmrc.errors import MrcError, PeerError
+from openmrc.live.objects.exchange import printable
 from openmrc.verbs import CompletionQueue, Connection, DeadlineError, ExchangeError, WorkCompletion
 
 Wanted = TypeVar("Wanted")
-LAST_WORDS_SECONDS = 0.5  # for why the peer stopped, when it has stopped
-VERSION = 1  # of the words that both sides of an application speak
+LAST_WORDS_SECONDS = 0.5  # to read why a peer that stopped has stopped
+VERSION = 1  # of the messages that both sides of an application send
+MOST_UNREAD = 1 << 20  # bytes
 
 
 class Note(msgspec.Struct, forbid_unknown_fields=True):
-    """What each side says about itself when they meet."""
+    """What each side sends about its program along with its offer."""
 
     role: str
     version: int = VERSION
@@ -35,13 +39,13 @@ class GaveUpError(PeerError):
 
 
 class Gave(msgspec.Struct, tag="gave_up", forbid_unknown_fields=True):
-    """The last word of a side that gave up."""
+    """The last message of a side that gives up."""
 
     reason: str
 
 
 def check_note(note: Any, role: str, peer: str) -> Note:
-    """Return the peer's note; ExchangeError with both values if it is somebody else."""
+    """Return the peer's note; ExchangeError with both values if it is another program or version."""
     try:
         theirs = msgspec.convert(note, Note)
     except msgspec.ValidationError as error:
@@ -54,20 +58,21 @@ def check_note(note: Any, role: str, peer: str) -> Note:
 
 
 def is_told(error: BaseException) -> bool:
-    """Whether the peer knows of this already, because it was the one who said it."""
+    """Whether the peer knows of this error already, because it reported it."""
     return isinstance(error, GaveUpError)
 
 
 class Conversation:
-    """One connection, its words, and one time-out for everything: seconds without progress."""
+    """One connection, its messages, and one time-out for everything: seconds without progress."""
 
     def __init__(self, connection: Connection, text: Any, timeout: float) -> None:
-        """`words` is the union of the messages the peer may send; `Gave` is always among them."""
+        """`text` is the union of the messages the peer may send; `Gave` is always among them."""
         self.connection = connection
         self.timeout = timeout
         self._words = text | Gave
-        self._inbox: collections.deque[Any] = collections.deque()
-        self._end: PeerError | None = None  # why nothing more will be heard
+        self._inbox: collections.deque[tuple[Any, int]] = collections.deque()  # messages and their bytes
+        self._unread = 0  # bytes
+        self._end: PeerError | None = None  # why nothing more will come
 
     @property
     def peer(self) -> str:
@@ -75,7 +80,7 @@ class Conversation:
         return f"{self.connection.remote.name} at {self.connection.channel.peer}"
 
     def tell(self, message: Any) -> None:
-        """Send a word; if the peer has given up, its reason is what is raised."""
+        """Send a message; if the peer has given up, raise its reason."""
         try:
             self.connection.tell(message)
         except ExchangeError as error:
@@ -84,29 +89,30 @@ class Conversation:
             raise self._end from error
 
     def give_up(self, reason: str) -> None:
-        """Tell the peer why we stop, and let it read that; the peer may be gone already."""
+        """Send the reason for stopping and let the peer read it; the peer may be gone already."""
         deadline = time.monotonic() + LAST_WORDS_SECONDS
         try:
             self.connection.tell(Gave(reason[:1000]))
-            # Closing with unread words would make the kernel discard ours (RFC 1122 4.2.2.13).
+            # Closing with unread messages would make the kernel discard ours (RFC 1122 4.2.2.13).
             while (left := deadline - time.monotonic()) > 0:
                 self.connection.hear(Any, timeout=left)
         except MrcError:
             return
 
     def hear(self, kind: type[Wanted] | tuple[type[Wanted], ...], timeout: float | None = None) -> Wanted:
-        """Return the peer's next word, which must be of this kind."""
+        """Return the peer's next message, which must be of this kind."""
         if not self._inbox:
             self._listen(self.timeout if timeout is None else timeout)
         if not self._inbox:
             raise self._end or self.lost("said nothing")
-        message = self._inbox.popleft()
+        message, size = self._inbox.popleft()
+        self._unread -= size
         if not isinstance(message, kind):
             raise self.lost(f"said {type(message).__name__} instead of {getattr(kind, '__name__', kind)}")
         return message
 
     def has_word(self) -> bool:
-        """Whether a word has arrived."""
+        """Whether a message has arrived."""
         return bool(self._inbox)
 
     def completions(self, cq: CompletionQueue, most: int = 64) -> list[WorkCompletion]:
@@ -123,7 +129,7 @@ class Conversation:
     def wait(
         self, cqs: Sequence[CompletionQueue], seconds: float, most: int = 64, or_word: bool = False
     ) -> list[list[WorkCompletion]]:
-        """Wait for completions, at most so long; all lists are empty if none came, or, with `or_word`, a word did."""
+        """Wait for completions, at most so long; all lists are empty if none, or with `or_word` a message, came."""
         deadline = time.monotonic() + seconds
         while True:
             for cq in cqs:
@@ -142,27 +148,29 @@ class Conversation:
         return self._good(cq.poll(most))
 
     def _sleep(self, cqs: Sequence[CompletionQueue], seconds: float) -> bool:
-        """Sleep until something happens; return whether the peer has said something, or is gone."""
+        """Sleep until a completion or a message arrives; return whether the channel is readable."""
         poller = select.poll()
         for cq in cqs:
             poller.register(cq.fileno(), select.POLLIN)
         channel = self.connection.channel.fileno()
-        poller.register(channel, select.POLLIN)
+        if self._unread < MOST_UNREAD:
+            poller.register(channel, select.POLLIN)
         return any(fd == channel for fd, _ in poller.poll(seconds * 1000))
 
     def _listen(self, seconds: float) -> None:
-        """Take the peer's next word into the inbox, or note that there will be none."""
+        """Read the peer's next message into the inbox, or note that there will be none."""
         if self._end is not None:
             return
         try:
-            message = self.connection.hear(self._words, timeout=seconds)
+            message, size = self.connection.channel.hear_sized(self._words, timeout=seconds)
         except (ExchangeError, DeadlineError) as error:
             self._end = PeerError(f"{error}; {self.connection.describe()}")
             return
         if isinstance(message, Gave):
-            self._end = GaveUpError(f"{self.peer} gave up: {message.reason}")
+            self._end = GaveUpError(f"{self.peer} gave up: {printable(message.reason)}")
             return
-        self._inbox.append(message)
+        self._inbox.append((message, size))
+        self._unread += size
 
     def _good(self, completions: list[WorkCompletion]) -> list[WorkCompletion]:
         for each in completions:
@@ -171,7 +179,7 @@ class Conversation:
         return completions
 
     def _failed(self, completion: WorkCompletion) -> PeerError:
-        """A peer that gave up has said why, and its word may still be on its way."""
+        """Return the error for a failed completion; if the peer gave up, its reason, which may still be on its way."""
         self._listen(LAST_WORDS_SECONDS)
         if isinstance(self._end, GaveUpError):
             return self._end

@@ -208,7 +208,7 @@ class Story:
 
     def _transfer(self, context: Context, receiver: SecondProcess, faults: Schedule | None) -> TransferOptions:
         asked = connection_options(context, 0, TIMEOUT)
-        return TransferOptions(receiver.port, TIMEOUT, faults=faults, connection=asked)
+        return TransferOptions(receiver.port, TIMEOUT, token=receiver.token, faults=faults, connection=asked)
 
     def _tidy(self, folder: Path) -> None:
         for name in ("sample.bin", "data.bin"):

@@ -28,7 +28,7 @@ class EndpointOptions:
     """What all commands that open sockets have in common."""
 
     planes: tuple[str, ...] = ()  # local addresses; empty: of the interfaces
-    movable: bool = False  # where a port is taken, another one does as well
+    movable: bool = False  # where a port is taken, another one may be used
     ev_format: str = "udp"
     mtu: int = 0  # bytes; 0: the largest that all planes take
     max_qp: int = 8
@@ -53,7 +53,7 @@ def open_endpoint(options: EndpointOptions) -> Context:
             planes = tuple(map(free_address, options.planes)) if options.movable else options.planes
             return _open(replace(options, planes=planes))
         except ConfigError as error:
-            # Between our look and our bind another process may have taken the port.
+            # Between looking and binding another process may have taken the port.
             taken = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
             if not taken or not options.movable or attempt == ATTEMPTS - 1:
                 raise
@@ -118,7 +118,7 @@ def read_faults(text: str | None, schedule: Path | None) -> Schedule | None:
 
 
 def faults_text(text: str | None, schedule: Path | None) -> str | None:
-    """Return the same as text, after checking it, to be told to the peer."""
+    """Return the same as text for the peer, after checking it."""
     if read_faults(text, schedule) is None:
         return None
     return text if schedule is None else read_text(schedule)

@@ -1,18 +1,47 @@
-"""Waiting for peers: as long as it takes, in steps that a signal can end."""
+"""Waiting for the peer that a command wants, as long as it takes, in steps that a signal can end."""
 
 from __future__ import annotations
 
 import os
 import select
 import time
+from collections.abc import Callable
 
-from openmrc.verbs import DeadlineError, Listener
+from openmrc.apps.access import Access
+from openmrc.apps.conversation import Conversation, Note, check_note
+from openmrc.errors import PeerError
+from openmrc.verbs import Connection, Context, DeadlineError, ExchangeError, Listener
 
 ESTABLISH_SECONDS = 10.0  # for a peer that has connected to become ready
+REPORT_SECONDS = 1.0  # between two lines about peers that were turned away: a port scan must not fill a log
+
+
+class Refusals:
+    """Reports peers that were turned away, one line a second at most."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._quiet_until = 0.0
+        self._unsaid = 0
+
+    def __call__(self, why: str) -> None:
+        """Report one."""
+        now = time.monotonic()
+        if now < self._quiet_until:
+            self._unsaid += 1
+            return
+        more = f" (and {self._unsaid} more before)" if self._unsaid else ""
+        self._quiet_until, self._unsaid = now + REPORT_SECONDS, 0
+        self._say(f"turned away {why}{more}")
+
+
+def open_listener(context: Context, port: int, access: Access, refusals: Refusals) -> Listener:
+    """Listen as the options say."""
+    return Listener(context, access.hosts, port, token=access.token, on_refusal=refusals)
 
 
 def await_peer(listener: Listener, wait: float | None = None) -> None:
-    """Return when a peer is at the door; DeadlineError after `wait` seconds, if given."""
+    """Return when a peer waits to be accepted; DeadlineError after `wait` seconds, if given."""
     deadline = None if wait is None else time.monotonic() + wait
     poller = select.poll()
     poller.register(listener.fileno(), select.POLLIN)
@@ -24,8 +53,41 @@ def await_peer(listener: Listener, wait: float | None = None) -> None:
             return
 
 
+def next_peer(
+    listener: Listener, accept: Callable[[], Connection], role: str, wait: float | None, refusals: Refusals
+) -> tuple[Connection, Note]:
+    """Return the next connection whose program is `role` and that offers memory, with its note.
+
+    Others are told why not, and the wait goes on; DeadlineError after `wait` seconds, if given.
+    """
+    deadline = None if wait is None else time.monotonic() + wait
+    while True:
+        await_peer(listener, None if deadline is None else max(deadline - time.monotonic(), 0.0))
+        try:
+            connection = accept()
+        except (ExchangeError, DeadlineError) as error:
+            refusals(str(error))
+            continue
+        try:
+            note = check_note(connection.remote.note, role, connection.channel.peer)
+            connection.remote.region()
+            return connection, note
+        except PeerError as error:
+            refusals(str(error))
+            turn_away(connection, str(error))
+        except BaseException:
+            connection.close()
+            raise
+
+
+def turn_away(connection: Connection, why: str) -> None:
+    """Tell a peer why it is not served, and close."""
+    with connection:
+        Conversation(connection, str, ESTABLISH_SECONDS).give_up(why)
+
+
 def announce_port(listener: Listener, descriptor: int | None) -> None:
-    """Tell the process that started this one which TCP port listens, on a descriptor it gave."""
+    """Write the TCP port to a descriptor that the process which started this one waits on."""
     if descriptor is not None:
         os.write(descriptor, f"{listener.port}\n".encode())
         os.close(descriptor)

@@ -12,19 +12,19 @@ from typing import Any
 import msgspec
 
 from openmrc.apps.conversation import Conversation, Note, check_note, is_told
+from openmrc.apps.listening import Refusals, next_peer, turn_away
 from openmrc.apps.perf_pingpong import PingPong, distribution
 from openmrc.apps.perf_report import Findings, Run, Second
 from openmrc.apps.perf_stream import RECEIVES, Interval, Lane, Stream
-from openmrc.apps.perf_words import Bye, Carried, Done, Plan, Ready, Start, Test, Tick, Words
+from openmrc.apps.perf_words import LARGEST_SIZE, Bye, Carried, Done, Plan, Ready, Start, Test, Tick, Words
 from openmrc.apps.shares import Meter, ev_counts
 from openmrc.apps.sizes import gbps
 from openmrc.apps.transfer import anonymous_memory
 from openmrc.errors import PeerError
 from openmrc.faults import Schedule
-from openmrc.verbs import Connection, ConnectionOptions, Context, Listener, MemoryRegion, connect
+from openmrc.verbs import NO_TOKEN, Connection, ConnectionOptions, Context, Listener, MemoryRegion, connect
 
 CLIENT, SERVER, FURTHER = "perf client", "perf server", "perf queue pair"
-LARGEST_SIZE = 1 << 30
 MOST_QUEUE_PAIRS = 64
 WITHOUT_END = 1 << 62
 MOST_OUTSTANDING = 64 << 20  # bytes of each queue pair, in a timed run
@@ -37,6 +37,7 @@ class SessionOptions:
     port: int
     timeout: float  # s without progress
     remote: tuple[str, ...] = ()
+    token: str = NO_TOKEN  # the server's
     wait: float = 10.0  # s to meet
     on_second: Callable[[Second], None] | None = None
     on_run: Callable[[Run], None] | None = None
@@ -162,9 +163,11 @@ class Client(Session):
                 note=Note(FURTHER if number else CLIENT, plan=None if number else msgspec.to_builtins(self.plan)),
                 timeout=self.options.wait,
                 remote_planes=self.options.remote,
+                token=self.options.token,
             )
             self.connections.append(stack.enter_context(connection))
             check_note(connection.remote.note, SERVER, connection.channel.peer)
+            connection.remote.region(max(self.plan.sizes))
         self.conversation = Conversation(self.connections[0], Words, self.options.timeout)
 
     def _run_all(self, region: MemoryRegion) -> None:
@@ -201,12 +204,12 @@ class Client(Session):
 class Server(Session):
     """The end that does what the client says."""
 
-    def run(self, listener: Listener) -> None:
-        """Take the client at the door and do every run it asks for."""
+    def run(self, listener: Listener, wait: float | None, refusals: Refusals) -> None:
+        """Wait for a client, at most `wait` seconds if given, and do every run it asks for."""
         with ExitStack() as stack:
             region = stack.enter_context(self.pd.reg_mr(anonymous_memory(LARGEST_SIZE)))
             try:
-                self._meet(listener, region, stack)
+                self._meet(listener, region, stack, wait, refusals)
                 self._run_all(region)
             except BaseException as error:
                 if self.connections and not is_told(error):
@@ -217,25 +220,37 @@ class Server(Session):
                 for each in self.connections:
                     each.qp.destroy()
 
-    def _meet(self, listener: Listener, region: MemoryRegion, stack: ExitStack) -> None:
-        first = self._accept(listener, region, stack)
-        self.conversation = Conversation(first, Words, self.options.timeout)
-        note = check_note(first.remote.note, CLIENT, first.channel.peer)
-        self.findings.plan = checked(note.plan, first.channel.peer)
-        while len(self.connections) < self.plan.queue_pairs:
-            further = self._accept(listener, region, stack)
-            check_note(further.remote.note, FURTHER, further.channel.peer)
+    def _meet(
+        self, listener: Listener, region: MemoryRegion, stack: ExitStack, wait: float | None, refusals: Refusals
+    ) -> None:
+        def accept() -> Connection:
+            return self._accept(listener, region)
 
-    def _accept(self, listener: Listener, region: MemoryRegion, stack: ExitStack) -> Connection:
-        connection = listener.accept(
+        while not self.connections:
+            first, note = next_peer(listener, accept, CLIENT, wait, refusals)
+            try:
+                self.findings.plan = checked(note.plan, first.channel.peer)
+            except PeerError as error:
+                refusals(str(error))
+                turn_away(first, str(error))
+                continue
+            self.connections.append(stack.enter_context(first))
+        self.conversation = Conversation(first, Words, self.options.timeout)
+        while len(self.connections) < self.plan.queue_pairs:
+            further, _ = next_peer(listener, accept, FURTHER, self.options.wait, refusals)
+            if further.remote.name != first.remote.name:
+                turn_away(further, f"busy with {first.remote.name}")
+                continue
+            self.connections.append(stack.enter_context(further))
+
+    def _accept(self, listener: Listener, region: MemoryRegion) -> Connection:
+        return listener.accept(
             regions=[region],
             options=self.asked,
             note=Note(SERVER),
             timeout=self.options.wait,
             remote_planes=self.options.remote,
         )
-        self.connections.append(stack.enter_context(connection))
-        return connection
 
     def _run_all(self, region: MemoryRegion) -> None:
         self.begin()

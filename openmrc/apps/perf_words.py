@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from openmrc.apps.shares import PlaneShare
+
+LARGEST_SIZE = 1 << 30  # bytes of one write
+Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
+Seconds = Annotated[float, Meta(ge=0)]
 
 
 class Test(Enum):
@@ -20,11 +26,11 @@ class Plan(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What the client wants; it travels with the first queue pair's attributes."""
 
     test: Test = Test.BANDWIDTH
-    sizes: list[int]  # bytes of one write, one run each
-    iterations: int = 5000  # of each queue pair; 0: as long as `duration` says
-    duration: float = 0.0  # s; 0: as many as `iterations` says; infinite: until interrupted
-    warmup: int = 0  # iterations
-    depth: int = 128  # writes outstanding on a queue pair
+    sizes: Annotated[list[int], Meta(max_length=64)]  # bytes of one write, one run each
+    iterations: Count = 5000  # of each queue pair; 0: as long as `duration` says
+    duration: Seconds = 0.0  # s; 0: as many as `iterations` says; infinite: until interrupted
+    warmup: Count = 0  # iterations
+    depth: Annotated[int, Meta(ge=1, le=256)] = 128  # writes outstanding on a queue pair
     queue_pairs: int = 1
     both_ways: bool = False
     immediate: bool = False
@@ -34,9 +40,9 @@ class Plan(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 class Start(msgspec.Struct, tag="start", forbid_unknown_fields=True):
     """Client: a run of writes of this size follows."""
 
-    size: int
-    iterations: int
-    duration: float
+    size: Annotated[int, Meta(ge=1, le=LARGEST_SIZE)]
+    iterations: Count
+    duration: Seconds
 
 
 class Ready(msgspec.Struct, tag="ready", forbid_unknown_fields=True):
@@ -46,23 +52,23 @@ class Ready(msgspec.Struct, tag="ready", forbid_unknown_fields=True):
 class Tick(msgspec.Struct, tag="tick", forbid_unknown_fields=True):
     """Either: we are alive, and have sent this much."""
 
-    bytes: int
+    bytes: Count
 
 
 class Taken(msgspec.Struct, tag="taken", forbid_unknown_fields=True):
     """Either: how many writes with immediate of a queue pair have been taken, and replaced by new receives."""
 
-    lane: int
-    count: int
+    lane: Count
+    count: Count
 
 
 class Done(msgspec.Struct, tag="done", forbid_unknown_fields=True):
     """Either: all of our writes have completed."""
 
-    iterations: int
-    bytes: int
-    seconds: float
-    peak_bps: float
+    iterations: Count
+    bytes: Count
+    seconds: Seconds
+    peak_bps: Annotated[float, Meta(ge=0)]
 
 
 class Carried(msgspec.Struct, tag="carried", forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""The receiving end of a transfer: pieces leave the ring into a nameless file that gets its name when all is right.
+"""The receiving end of a transfer: pieces go from the ring into a nameless file that gets its name once verified.
 
 A file is written as a temporary in the target folder, opened by folder descriptor without following
 links, and without a name where the file system can do that. When size and SHA-256 agree it is linked to
@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from openmrc.apps.conversation import Conversation, Note, check_note, is_told
+from openmrc.apps.conversation import Conversation, Note, is_told
+from openmrc.apps.listening import ESTABLISH_SECONDS, Refusals, next_peer
 from openmrc.apps.names import check_names
 from openmrc.apps.shares import Meter, PlaneShare
 from openmrc.apps.sizes import gbps, size_text
@@ -49,7 +50,7 @@ MOST_FILES = 100_000
 
 @dataclass(frozen=True)
 class Acceptance:
-    """What a receiver lets in."""
+    """What a receiver accepts."""
 
     out: Path
     force: bool = False  # existing files may be replaced
@@ -75,20 +76,34 @@ class Receiver:
         self._given = 0  # pieces whose slot was given back
         self._waiting: collections.deque[tuple[int, int]] = collections.deque()  # arrived pieces: number, bytes
 
-    def serve(self, listener: Listener, timeout: float) -> None:
-        """Take the next peer and everything it sends; PeerError or MrcError tells what went wrong."""
-        ring_bytes = self.options.slot * self.options.slots
-        self._ring = memoryview(anonymous_memory(ring_bytes))
-        with self._pd.reg_mr(self._ring) as ring:
-            connection = listener.accept(
-                regions=[ring],
+    def meet(self, listener: Listener, wait: float | None, refusals: Refusals) -> None:
+        """Wait for a sender; DeadlineError after `wait` seconds, if given. Others are turned away."""
+        self._ring = memoryview(anonymous_memory(self.options.slot * self.options.slots))
+        self._region = self._pd.reg_mr(self._ring)
+
+        def accept() -> Connection:
+            return listener.accept(
+                regions=[self._region],
                 options=self.options.connection,
                 note=Note("recv", plan=Ring(self.options.slot, self.options.slots)),
-                timeout=timeout,
+                timeout=ESTABLISH_SECONDS,
                 remote_planes=self.options.remote,
             )
-            with connection, self._pd.reg_mr(anonymous_memory(CREDIT_BYTES)) as credit:
-                self._converse(connection, credit)
+
+        try:
+            self._connection, _ = next_peer(listener, accept, "send", wait, refusals)
+        except BaseException:
+            self._region.dereg()
+            raise
+
+    def serve(self) -> None:
+        """Receive everything that the sender brings; PeerError or MrcError says what went wrong."""
+        with (
+            self._region,
+            self._connection as connection,
+            self._pd.reg_mr(anonymous_memory(CREDIT_BYTES)) as credit,
+        ):
+            self._converse(connection, credit)
 
     def result(self, error: str | None) -> TransferResult:
         """Return how it went so far."""
@@ -112,7 +127,6 @@ class Receiver:
         self.peer = self.conversation.peer
         self._credit = credit
         try:
-            check_note(connection.remote.note, "send", connection.channel.peer)
             connection.qp.post_recv(self.options.slots)
             self._receive(self._welcome())
         except BaseException as error:
@@ -195,7 +209,7 @@ class Receiver:
         self._waiting += [(each.immediate or 0, each.byte_len) for each in arrived]
 
     def _give_back(self) -> None:
-        """Tell how many pieces are taken and make room for as many completions."""
+        """Return credits for the pieces taken and post as many receives."""
         count = self._taken - self._given
         if count == 0:
             return

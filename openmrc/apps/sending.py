@@ -115,6 +115,7 @@ class Sender:
                 note=Note("send"),
                 timeout=min(self.options.timeout, 10.0),
                 remote_planes=self.options.remote,
+                token=self.options.token,
             )
             with connection:
                 self._serve(connection, begin, settle)
@@ -232,7 +233,7 @@ class Sender:
             self._take_completions()
 
     def _take_completions(self, or_word: bool = False) -> None:
-        """Wait for slots of ours that are read and for slots that are given back; with `or_word` also for a word."""
+        """Wait for slots of ours that are read and for slots that are given back; with `or_word` also for a message."""
         connection = self.conversation.connection
         cqs = (connection.send_cq, connection.recv_cq)
         if or_word:
@@ -255,7 +256,7 @@ class Sender:
         self.progress.done = max(self.progress.done, self._credited)
 
     def _confirm(self, until: int) -> None:
-        """Take confirmations until the file with this index has one."""
+        """Read confirmations until the file with this index has one."""
         while len(self.stored) <= until or (self.conversation.has_word() and len(self.stored) < len(self.files)):
             stored = self._next_word(Stored)
             file = self.files[len(self.stored)]
@@ -270,7 +271,7 @@ class Sender:
         self.finished = self._next_word(Finished)
 
     def _next_word(self, kind: type[Word]) -> Word:
-        """Return the receiver's next word, taking completions meanwhile; data that moves counts as progress."""
+        """Return the receiver's next message, taking completions meanwhile; data that moves counts as progress."""
         before = None
         while not self.conversation.has_word() and before != (self._read, self._taken):
             before = self._read, self._taken

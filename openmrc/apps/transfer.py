@@ -1,4 +1,4 @@
-"""What `mrc send` and `mrc recv` say to each other, and how a file travels.
+"""The messages between `mrc send` and `mrc recv`, and how a file travels.
 
 The receiver registers a ring of slots. The sender announces all files; the receiver checks names,
 sizes and room before the first byte and says Welcome, or gives up with the reason. Then each file
@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import mmap
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import msgspec
 
 from openmrc.apps.shares import PlaneShare
 from openmrc.apps.sizes import size_text
 from openmrc.faults import Schedule
-from openmrc.verbs import ConnectionOptions
+from openmrc.verbs import NO_TOKEN, ConnectionOptions
 
 DEFAULT_PORT = 18516  # beside that of `mrc perf`, so that both may run
 SLOT = 1 << 20  # bytes; the unit of the goodput mark, a few hundred packets
@@ -30,6 +31,8 @@ FILES_IN_FLIGHT = 64  # sent, and not yet confirmed
 FILES_A_WORD = 1000  # so that an announcement fits the channel's frames
 COUNT = 1 << 32  # immediates have 32 bits
 CREDIT_BYTES = 8  # payload of a write that gives slots back; the immediate says all
+
+Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
 
 class Entry(msgspec.Struct, forbid_unknown_fields=True):
@@ -56,14 +59,14 @@ class Digest(msgspec.Struct, tag="digest", forbid_unknown_fields=True):
     """Sender: the SHA-256 of what was read from the file, in hexadecimal digits."""
 
     index: int
-    sha256: str
+    sha256: Sha256
 
 
 class Stored(msgspec.Struct, tag="stored", forbid_unknown_fields=True):
     """Receiver: the file has its name; what was written has this SHA-256."""
 
     index: int
-    sha256: str
+    sha256: Sha256
 
 
 class Finished(msgspec.Struct, tag="finished", forbid_unknown_fields=True):
@@ -122,7 +125,8 @@ class TransferOptions:
     timeout: float = 30.0  # s without progress
     slot: int = SLOT
     slots: int = SLOTS
-    remote: tuple[str, ...] = ()  # addresses of the peer's planes; empty: as it tells
+    remote: tuple[str, ...] = ()  # addresses of the peer's planes; empty: those it names
+    token: str = NO_TOKEN  # the receiver's
     faults: Schedule | None = None  # of what arrives here; its times count from the first byte
     connection: ConnectionOptions = field(default_factory=lambda: ConnectionOptions(max_recv_wr=256))
 

@@ -12,6 +12,7 @@ from openmrc.errors import ConfigError, UsageError, WireError
 
 if TYPE_CHECKING:
     from openmrc.wire.capture import Datagram, Dissected
+    from openmrc.wire.carriers import CarrierPlane
     from openmrc.wire.message import WireCounters
     from openmrc.wire.pcapng import Frame
 
@@ -36,6 +37,10 @@ def decode(
     ] = None,
     limit: Annotated[int | None, typer.Option(help="stop after this many packets", min=1)] = None,
     lua: Annotated[Path | None, typer.Option(metavar="PATH", help="write the Wireshark plugin there, and stop")] = None,
+    fabric: Annotated[
+        Path | None,
+        typer.Option(metavar="FABRIC", help="with --lua: show carriers as its switches and ports"),
+    ] = None,
 ) -> None:
     """Read MRC packets from a capture file or from hexadecimal digits.
 
@@ -44,21 +49,30 @@ def decode(
     """
     if [capture, hex_digits, lua].count(None) != 2:
         raise UsageError("decode: give one of FILE, --hex HEX and --lua PATH")
+    if fabric is not None and lua is None:
+        raise UsageError("decode: --fabric goes with --lua PATH")
     if ev_format not in PLACEMENTS:
         raise UsageError(f"--ev-format: {ev_format!r} is not one of {', '.join(PLACEMENTS)}")
     if lua is not None:
-        _write_plugin(lua)
+        _write_plugin(lua, fabric)
     elif hex_digits is not None:
         _decode_hex(hex_digits, as_json, trimmed, icrc)
     elif capture is not None:
         _decode_file(capture, as_json, tuple(port or ()), ev_format, frozenset(trimmed_dscp or ()), limit)
 
 
-def _write_plugin(path: Path) -> None:
+def _write_plugin(path: Path, fabric: Path | None) -> None:
     from openmrc.wire.wireshark import plugin
 
-    path.write_text(plugin())
+    path.write_text(plugin(_carriers(fabric) if fabric else ()))
     typer.echo(f"wrote {path}; Wireshark loads it from its personal Lua plugin folder", err=True)
+
+
+def _carriers(fabric: Path) -> tuple[CarrierPlane, ...]:
+    from openmrc.cli.fabric_files import load_plan
+    from openmrc.fabric.carriers import carrier_planes
+
+    return carrier_planes(load_plan(fabric))
 
 
 def _decode_hex(digits: str, as_json: bool, trimmed: bool, icrc: bool | None) -> None:

@@ -13,8 +13,12 @@ from openmrc.cli.fabric_files import FabricFile, Json, answer, load_topology
 
 if TYPE_CHECKING:
     from openmrc.fabric.cables import Cables
+    from openmrc.fabric.placement import Place
 
 Names = Annotated[str, typer.Option("--names", help="Interface names of switches: linux, sonic, cumulus or eos.")]
+PlacesFile = Annotated[
+    Path | None, typer.Option("--places", help="CSV of device,rack,unit[,row,position] for what stands elsewhere.")
+]
 PartsFile = Annotated[Path | None, typer.Option("--parts", help="Parts file instead of the built-in one.")]
 
 
@@ -22,6 +26,7 @@ def cables(
     file: FabricFile,
     out: Annotated[Path | None, typer.Option("--out", help="CSV file to write [default: print].")] = None,
     names: Names = "sonic",
+    places: PlacesFile = None,
     as_json: Json = False,
 ) -> None:
     """List every cable: both ends with rack, cage and lane, label, length class and transceivers."""
@@ -30,7 +35,7 @@ def cables(
 
     start = time.perf_counter()
     scheme = check_scheme(names)
-    found = _cables_of(file)
+    found = _cables_of(file, places)
     blocks = csv_blocks(found, scheme)
     if out is None and not as_json:
         _print_blocks(blocks)
@@ -43,6 +48,7 @@ def bom(
     file: FabricFile,
     out: Annotated[Path | None, typer.Option("--out", help="CSV file to write [default: print].")] = None,
     parts: PartsFile = None,
+    places: PlacesFile = None,
     as_json: Json = False,
 ) -> None:
     """Count what is to be ordered: switches, transceivers, cables by kind and length, racks."""
@@ -51,7 +57,7 @@ def bom(
     from openmrc.fabric.materials import bill, csv_text
     from openmrc.fabric.parts import load_parts
 
-    items = bill(_cables_of(file), load_parts(parts))
+    items = bill(_cables_of(file, places), load_parts(parts))
     if out:
         write_blocks(out, [csv_text(items)])
     if as_json:
@@ -66,6 +72,7 @@ def racks(
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for elevations: one SVG a row of racks, and racks.csv.")
     ] = None,
+    places: PlacesFile = None,
     as_json: Json = False,
 ) -> None:
     """Show what stands where: a rack's elevation, or those of all racks as SVG and CSV."""
@@ -75,7 +82,7 @@ def racks(
 
     if (rack is None) == (out is None):
         raise UsageError("racks: give a rack, or --out FOLDER for all of them")
-    placement = place(load_topology(file))
+    placement = place(load_topology(file), given_places(places))
     if rack is not None:
         drawn = elevations.text(placement, rack)
         answer({"rack": rack, "elevation": drawn}, True) if as_json else typer.echo(drawn)
@@ -92,6 +99,7 @@ def netbox(
     out: Annotated[Path, typer.Option("--out", help="Folder to write to.")],
     site: Annotated[str, typer.Option("--site", help="Name of the site in NetBox.")] = "fabric",
     names: Names = "sonic",
+    places: PlacesFile = None,
     as_json: Json = False,
 ) -> None:
     """Write files for NetBox's importers: sites, racks, device types, devices, interfaces and cables."""
@@ -100,16 +108,23 @@ def netbox(
 
     start = time.perf_counter()
     scheme = check_scheme(names)
-    found = _cables_of(file)
+    found = _cables_of(file, places)
     out.mkdir(parents=True, exist_ok=True)
     sizes = {name: write_blocks(out / name, blocks) for name, blocks in files(found, scheme, site)}
     answer({"out": str(out), "files": sizes, "wall_s": _since(start)}, as_json)
 
 
-def _cables_of(file: Path) -> Cables:
+def _cables_of(file: Path, places: Path | None) -> Cables:
     from openmrc.fabric.cables import list_cables
 
-    return list_cables(load_topology(file))
+    return list_cables(load_topology(file), given=given_places(places))
+
+
+def given_places(path: Path | None) -> dict[str, Place] | None:
+    """Read a file of places; None where none is given."""
+    from openmrc.fabric.places_file import read_places
+
+    return read_places(path) if path else None
 
 
 def _lengths(found: Cables) -> dict[str, Any]:

@@ -3,39 +3,99 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from openmrc.cli.fabric_export import tracked
 from openmrc.cli.fabric_files import FabricFile, Json, answer, load_plan
+from openmrc.cli.fabric_options import with_export_options
+
+if TYPE_CHECKING:
+    from openmrc.fabric.export.options import Options
+    from openmrc.fabric.readback.dump import Difference
+    from openmrc.fabric.usid import UsidPlan
+
+_MOST_TOLD = 20  # switches that are shown in full
 
 
+@with_export_options
 def diff(
     file: FabricFile,
-    switch: Annotated[str, typer.Argument(help="Switch the dump is of.")],
-    dump: Annotated[Path | None, typer.Argument(help="`ip -6 -j route`, CONFIG_DB JSON, FRR text or JSON.")] = None,
-    of: Annotated[str, typer.Option("--of", help="linux, sonic or frr: what wrote the dump.")] = "linux",
+    what: Annotated[str, typer.Argument(metavar="SWITCH|FOLDER", help="Switch the dump is of, or a folder of dumps.")],
+    options: Any,
+    dump: Annotated[Path | None, typer.Argument(help="`ip -6 -j route`, a configuration, FRR's JSON.")] = None,
+    of: Annotated[
+        str | None, typer.Option("--of", help="linux, sonic, frr, cumulus or eos; of a folder, told by its files.")
+    ] = None,
     namespace: Annotated[str | None, typer.Option("--netns", help="Ask this network namespace instead.")] = None,
-    breakout: Annotated[int, typer.Option(min=1, help="Ports a cage, for port names.")] = 1,
-    lanes: Annotated[int, typer.Option(min=1, help="Lanes a cage, for port names.")] = 8,
+    next_hop: Annotated[
+        str | None, typer.Option("--next-hop", help="Next hop of all routes; fe80::1 in a lab.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print what is missing, extra or wrong on a switch; exit 1 when anything is."""
+    """Print what is missing, extra or wrong on a switch, or on all; exit 1 when anything is."""
     import msgspec
 
     from openmrc.errors import UsageError
     from openmrc.fabric.diff import compare
-    from openmrc.fabric.export.view import Options
 
-    if (dump is None) == (namespace is None):
-        raise UsageError("give a dump file or --netns NAME, one of the two")
     plan = load_plan(file)
+    if Path(what).is_dir() and dump is None and namespace is None:
+        _whole(plan, Path(what), options, of, as_json)
+        return
+    if (dump is None) == (namespace is None):
+        raise UsageError("give a folder, or a switch and a dump file or --netns NAME, one of the two")
     text = _dump_of(namespace) if namespace else _read(dump)
     source = f"namespace {namespace}" if namespace else str(dump)
-    found = compare(plan, plan.topology.node_named(switch), of, text, source, Options(breakout, lanes))
+    found = compare(plan, plan.topology.node_named(what), of or "linux", text, source, options, next_hop)
     answer({"clean": found.clean, **msgspec.to_builtins(found)}, as_json)
     if not found.clean:
         raise typer.Exit(1)
+
+
+def _whole(plan: UsidPlan, folder: Path, options: Options, of: str | None, as_json: bool) -> None:
+    from openmrc.fabric.diff import compare_folder
+
+    switches = plan.topology.nodes - plan.topology.nics
+    found = list(tracked(compare_folder(plan, folder, options, of), "comparing", switches))
+    differing = [each for each in found if not each.clean]
+    said = {"clean": not differing, "switches": len(found), "differing": len(differing)}
+    if as_json:
+        answer({**said, "items": sum(each.planned for each in found), "differences": details(differing)}, True)
+    else:
+        show(differing)
+        answer(said, False)
+    if differing:
+        raise typer.Exit(1)
+
+
+def details(differing: list[Difference]) -> list[dict[str, Any]]:
+    """Return everything that differs, by switch."""
+    import msgspec
+
+    return [msgspec.to_builtins(each) for each in differing]
+
+
+def show(differing: list[Difference]) -> None:
+    """Print a table of the switches that differ, and under it what differs on the first of them."""
+    if not differing:
+        return
+    width = max(len(each.switch) for each in differing)
+    typer.echo(f"{'switch':{width}}  missing  extra  wrong")
+    for each in differing:
+        typer.echo(f"{each.switch:{width}}  {len(each.missing):7}  {len(each.extra):5}  {len(each.wrong):5}")
+    for each in differing[:_MOST_TOLD]:
+        typer.echo(f"\n{each.switch}")
+        for line in each.missing:
+            typer.echo(f"  missing    {line}")
+        for line in each.extra:
+            typer.echo(f"  extra      {line}")
+        for pair in each.wrong:
+            typer.echo(f"  planned    {pair['planned']}\n  installed  {pair['installed']}")
+    if len(differing) > _MOST_TOLD:
+        typer.echo(f"\n{len(differing) - _MOST_TOLD} more switches differ; --json has all")
+    typer.echo()
 
 
 def _read(path: Path | None) -> str:

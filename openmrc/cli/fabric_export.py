@@ -3,59 +3,91 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from openmrc.cli.fabric_files import FabricFile, Json, answer, load_plan, object_text
+from openmrc.cli.fabric_options import with_export_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from openmrc.fabric.export.options import Options
+    from openmrc.fabric.usid import UsidPlan
+
+_PRINTED_WHOLE = "containerlab"  # small, and one file refers to the others
 
 
+@with_export_options
 def export(
     file: FabricFile,
-    to: Annotated[str, typer.Option("--to", help="sonic, frr, cumulus, linux, eos (experimental) or containerlab.")],
+    to: Annotated[str, typer.Option("--to", help="sonic, frr, cumulus, linux, eos, hosts or containerlab.")],
+    options: Any,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder, .tar or .tar.gz to write to; else print (one switch).")
+        Path | None, typer.Option("--out", help="Folder, .tar or .tar.gz to write to; else print (one switch or host).")
     ] = None,
     switch: Annotated[list[str] | None, typer.Option("--switch", help="Only this switch; may be repeated.")] = None,
-    breakout: Annotated[int, typer.Option(min=1, help="Ports a cage, for port names.")] = 1,
-    lanes: Annotated[int, typer.Option(min=1, help="Lanes a cage, for port names.")] = 8,
-    image: Annotated[str, typer.Option(help="old: a SONiC that knows no uA.")] = "current",
+    host: Annotated[list[str] | None, typer.Option("--host", help="Only this host; may be repeated.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write the switches' configurations; how far it is goes to stderr."""
+    """Write everything from power-on to traffic; progress and warnings go to stderr."""
     from openmrc.errors import UsageError
     from openmrc.fabric.export.targets import export as write
-    from openmrc.fabric.export.targets import files_of
-    from openmrc.fabric.export.view import Options
+    from openmrc.fabric.export.targets import warnings
 
     plan = load_plan(file)
-    switches = [plan.topology.node_named(name) for name in switch] if switch else None
-    if out is None and to != "containerlab" and (switches is None or len(switches) > 1):
-        raise UsageError("give --out FOLDER or --out FILE.tar, or --switch NAME once to print one switch")
-    files = write(plan, to, Options(breakout, lanes, image), switches)
+    nodes = _hosts(plan, host) if to == "hosts" else _switches(plan, switch)
+    if out is None and to != _PRINTED_WHOLE and (nodes is None or len(nodes) > 1):
+        raise UsageError("give --out FOLDER or --out FILE.tar, or --switch (--host) NAME once to print one")
+    told = warnings(plan, to, options)
     if out is None:
-        texts = dict(files)
+        texts = dict(write(plan, to, options, nodes))
         headed = (f"# file {name}\n{text}" if len(texts) > 1 else text for name, text in texts.items())
         typer.echo(object_text(texts) if as_json else "".join(headed), nl=as_json)
+        _warn(told)
         return
     start = time.perf_counter()
-    total = files_of(to) * len(switches or range(plan.topology.nics, plan.topology.nodes))
-    sizes = _written(files, out, None if to == "containerlab" else total)
-    took = time.perf_counter() - start
-    answer({"to": to, "out": str(out), "files": len(sizes), "bytes": sum(sizes), "wall_s": round(took, 3)}, as_json)
+    sizes = _written(plan, to, options, out, nodes)
+    took = round(time.perf_counter() - start, 3)
+    if not as_json:
+        _warn(told)
+    said = {"to": to, "out": str(out), "files": len(sizes), "bytes": sum(sizes), "wall_s": took}
+    answer({**said, "warnings": told} if as_json else said, as_json)
 
 
-def _written(files: Iterator[tuple[str, str]], out: Path, total: int | None) -> list[int]:
+def _warn(told: list[str]) -> None:
+    for line in told:
+        typer.echo(f"mrc: note: {line}", err=True)
+
+
+def _switches(plan: UsidPlan, names: list[str] | None) -> list[int] | None:
+    return [plan.topology.node_named(name) for name in names] if names else None
+
+
+def _hosts(plan: UsidPlan, names: list[str] | None) -> list[int] | None:
+    """Return the numbers of hosts by their names, such as h3, or by one of their NICs', such as h3-n1."""
+    if not names:
+        return None
+    return [
+        plan.topology.node_named(name if plan.topology.nics_per_host == 1 or "-" in name else f"{name}-n0")
+        // plan.topology.nics_per_host
+        for name in names
+    ]
+
+
+def _written(plan: UsidPlan, to: str, options: Options, out: Path, nodes: list[int] | None) -> list[int]:
     """Write exported files; a second and more of it shows a bar on a terminal."""
+    from openmrc.fabric.export.bulk import write_all
+
+    total = None if to in ("hosts", "containerlab") else len(nodes or range(plan.topology.nics, plan.topology.nodes))
+    return [size for sizes in tracked(write_all(plan, to, options, out, nodes), "writing", total) for size in sizes]
+
+
+def tracked(items: Iterator[Any], what: str, total: int | None) -> Iterator[Any]:
+    """Show a bar while items come, on a terminal."""
     from rich.console import Console
     from rich.progress import track
 
-    from openmrc.fabric.export.archive import write
-
     console = Console(stderr=True)
-    shown = track(write(files, out), "writing", total, console=console, transient=True, disable=not console.is_terminal)
-    return list(shown)
+    return iter(track(items, what, total, console=console, transient=True, disable=not console.is_terminal))

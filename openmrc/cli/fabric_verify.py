@@ -1,32 +1,51 @@
-"""`mrc fabric verify`: prove a fabric's tables."""
+"""`mrc fabric verify`: prove a fabric's tables, planned, given or installed."""
 
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from openmrc.cli.fabric_diff import details, show
+from openmrc.cli.fabric_export import tracked
 from openmrc.cli.fabric_files import FabricFile, Json, TableFile, answer, load_plan, load_tables
+from openmrc.cli.fabric_options import with_export_options
+
+if TYPE_CHECKING:
+    from openmrc.fabric.diff import Installed
+    from openmrc.fabric.usid import UsidPlan
 
 
+@with_export_options
 def verify(
     file: FabricFile,
+    options: Any,
     tables: TableFile = None,
+    installed: Annotated[
+        Path | None, typer.Option("--from", help="Folder of dumps or configurations: prove what is installed.")
+    ] = None,
+    of: Annotated[str | None, typer.Option("--of", help="With --from: sonic, frr, cumulus, linux or eos.")] = None,
     max_entries: Annotated[int | None, typer.Option(min=1, help="Most entries a switch may have.")] = None,
     exhaustive: Annotated[bool, typer.Option("--exhaustive", help="Also try every path (slow).")] = False,
     as_json: Json = False,
 ) -> None:
-    """Prove that every EV of every pair of NICs is delivered on the path its name says."""
+    """Prove that every EV of every pair of NICs is delivered on the path its name says; exit 1 when not."""
     import msgspec
 
+    from openmrc.errors import ConfigError
     from openmrc.fabric.verify import verify as prove
 
+    if tables is not None and installed is not None:
+        raise ConfigError("--tables and --from: give one of them")
     start = time.perf_counter()
     plan = load_plan(file)
-    given = load_tables(plan, tables)
+    found = _installed(plan, installed, options, of) if installed is not None else None
+    given = _tables(plan, found) if found is not None else load_tables(plan, tables)
     verdict = prove(plan, given, max_entries)
-    said = {"proven": verdict.proven, **msgspec.to_builtins(verdict), "wall_s": time.perf_counter() - start}
+    said = {"proven": verdict.proven, **_of_dumps(found, as_json), **msgspec.to_builtins(verdict)}
+    said["wall_s"] = time.perf_counter() - start
     if exhaustive:
         from openmrc.fabric.exhaustive import check_all
         from openmrc.fabric.tables import build_tables
@@ -34,5 +53,34 @@ def verify(
         said["exhaustive"] = msgspec.to_builtins(check_all(plan, given or build_tables(plan)))
         said["exhaustive_wall_s"] = time.perf_counter() - start - said["wall_s"]
     answer(said, as_json)
-    if not verdict.proven:
+    if not verdict.proven or not said.get("clean", True):
         raise typer.Exit(1)
+
+
+def _installed(plan: UsidPlan, folder: Path, options: Any, of: str | None) -> list[Installed]:
+    from openmrc.fabric.diff import read_folder
+
+    switches = plan.topology.nodes - plan.topology.nics
+    return list(tracked(read_folder(plan, folder, options, of), "reading", switches))
+
+
+def _tables(plan: UsidPlan, found: list[Installed]) -> Any:
+    from openmrc.fabric.diff import tables_of
+
+    return tables_of(plan.topology, found)
+
+
+def _of_dumps(found: list[Installed] | None, as_json: bool) -> dict[str, Any]:
+    """Return what the dumps say beside their entries: what differs, and which entries do not work."""
+    if found is None:
+        return {}
+    differing = [each.difference for each in found if not each.difference.clean]
+    dead = {each.difference.switch: each.forwarding.dead for each in found if each.forwarding.dead}
+    if not as_json:
+        show(differing)
+    return {
+        "clean": not differing,
+        "differing": len(differing),
+        **({"differences": details(differing)} if as_json else {}),
+        "not_working": dead,
+    }

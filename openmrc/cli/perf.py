@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from openmrc.cli.access_options import Credentials
 from openmrc.cli.option_groups import with_groups
 from openmrc.cli.perf_options import HowMuch, Local, Network, Output, What
 from openmrc.errors import UsageError
@@ -24,6 +25,7 @@ def perf(
     local: Local,
     network: Network,
     output: Output,
+    credentials: Credentials,
     host: Host = None,
     port: Annotated[int, typer.Option("-p", "--port", min=0, max=65535, help="TCP port of the server.")] = 18515,
     loopback: Annotated[bool, typer.Option("--loopback", help="Start the server too, as a second process.")] = False,
@@ -50,6 +52,7 @@ def perf(
         endpoint=_endpoint(what, local, network, ours, planes, is_client),
         plan=_plan(what, how_much, network, is_client),
         port=port,
+        access=credentials.listening(),
         remote=theirs,
         timeout=local.timeout,
         output=output,

@@ -75,7 +75,8 @@ class HowMuch:
 
     def sizes(self, latency: bool) -> list[int]:
         """Return the sizes to measure."""
-        from openmrc.apps.perf_session import LARGEST_SIZE, sizes_from
+        from openmrc.apps.perf_session import sizes_from
+        from openmrc.apps.perf_words import LARGEST_SIZE
         from openmrc.apps.sizes import size_bytes
 
         default = str(LARGEST_OF_ALL) if self.all_sizes else "2" if latency else "65536"

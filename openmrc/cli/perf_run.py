@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 import msgspec
 import typer
 
+from openmrc.apps.access import Access, announcement
 from openmrc.apps.endpoint import EndpointOptions, connection_options
-from openmrc.apps.listening import ESTABLISH_SECONDS, announce_port, await_peer
+from openmrc.apps.listening import ESTABLISH_SECONDS, Refusals, announce_port, open_listener
 from openmrc.apps.perf_report import Findings, Run, header, line, plane_lines, report, second_line
 from openmrc.apps.perf_session import Client, Server, SessionOptions
 from openmrc.apps.perf_words import Plan
@@ -20,7 +21,8 @@ from openmrc.apps.second_process import SecondProcess
 from openmrc.cli.outcome import error_text, opened, stoppable
 from openmrc.cli.perf_options import Output
 from openmrc.errors import MrcError
-from openmrc.verbs import Context, Listener
+from openmrc.live.objects.connection import DEFAULT_PORT
+from openmrc.verbs import NO_TOKEN, Context, Listener
 
 STARTED_SECONDS = 120.0  # a server that another process started waits so long for it
 
@@ -32,6 +34,7 @@ class Command:
     endpoint: EndpointOptions
     plan: Plan
     port: int
+    access: Access
     remote: tuple[str, ...]
     timeout: float
     output: Output
@@ -41,34 +44,44 @@ class Command:
     def client(self, host: str) -> None:
         """Measure against a server elsewhere."""
         with stoppable(), opened(self.endpoint) as context:
-            self._measure(context, host, self.port)
+            self._measure(context, host, self.port, self.access.token or NO_TOKEN)
 
     def both(self) -> None:
         """Start a server as a second process and measure against it."""
         with stoppable(), opened(self.endpoint) as context, SecondProcess(self._server_arguments()) as server:
-            self._measure(context, "127.0.0.1", server.port)
+            self._measure(context, "127.0.0.1", server.port, server.token)
 
     def server(self) -> None:
         """Wait for one client and do what it asks."""
-        with stoppable(), opened(self.endpoint) as context, Listener(context, "", self.port) as listener:
+        refusals = Refusals(lambda line: typer.echo(f"mrc: {line}", err=True))
+        with (
+            stoppable(),
+            opened(self.endpoint) as context,
+            open_listener(context, self.port, self.access, refusals) as listener,
+        ):
             self._say(f"{context.describe()}; waiting for a client on TCP port {listener.port}")
-            announce_port(listener, self.ready_fd)
-            await_peer(listener, STARTED_SECONDS if self.ready_fd is not None else None)
+            self._announce(listener)
             asked = connection_options(
                 context, self.endpoint.mtu, self.timeout, max_send_wr=self.plan.depth, max_recv_wr=600
             )
             findings = Findings("server", self.plan, algorithm=self.endpoint.algorithm)
             session = Server(context, asked, self._session_options(findings, self.port), findings)
             with self._reporting(findings):
-                session.run(listener)
+                session.run(listener, STARTED_SECONDS if self.ready_fd is not None else None, refusals)
 
-    def _measure(self, context: Context, host: str, port: int) -> None:
+    def _announce(self, listener: Listener) -> None:
+        line = announcement(listener, self.access, "mrc perf", DEFAULT_PORT, "have this machine send and receive")
+        if line is not None:
+            typer.echo(f"mrc: {line}", err=True)
+        announce_port(listener, self.ready_fd)
+
+    def _measure(self, context: Context, host: str, port: int, token: str) -> None:
         self._say(context.describe())
         asked = connection_options(
             context, self.endpoint.mtu, self.timeout, max_send_wr=self.plan.depth, max_recv_wr=600
         )
         findings = Findings("client", self.plan, algorithm=self.endpoint.algorithm)
-        options = self._session_options(findings, port)
+        options = self._session_options(findings, port, token)
         if self.for_ever:
             signal.signal(signal.SIGINT, lambda *_: options.stop.set())
         with self._reporting(findings):
@@ -77,16 +90,17 @@ class Command:
     def _server_arguments(self) -> list[str]:
         ours = self.endpoint.planes
         planes = str(len(ours)) if self.endpoint.movable else ",".join(free_address(address) for address in ours)
-        arguments = ["perf", "--port", "0", "--planes", planes, "--quiet", "--json"]
+        arguments = ["perf", "--bind", "127.0.0.1", "--port", "0", "--planes", planes, "--quiet", "--json"]
         arguments += ["--format", self.endpoint.ev_format, "--cc", self.endpoint.algorithm]
         arguments += ["--tx-depth", str(self.plan.depth), "--qp", str(self.plan.queue_pairs)]
         return [*arguments, "--mtu", str(self.endpoint.mtu), "--timeout", str(self.timeout)]
 
-    def _session_options(self, findings: Findings, port: int) -> SessionOptions:
+    def _session_options(self, findings: Findings, port: int, token: str = NO_TOKEN) -> SessionOptions:
         return SessionOptions(
             port=port,
             timeout=self.timeout,
             remote=self.remote,
+            token=token,
             wait=ESTABLISH_SECONDS,
             on_second=None if self.output.quiet else lambda second: self._say(second_line(second)),
             on_run=None if self.output.as_json else self._print_run,

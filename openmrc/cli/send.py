@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from openmrc.cli import access_options
 from openmrc.cli import transfer_options as options
 from openmrc.errors import UsageError
 
@@ -24,6 +25,9 @@ def send(
     timeout: options.Timeout = 30.0,
     impair: options.Impair = None,
     schedule: options.Schedule = None,
+    token: access_options.Token = None,
+    token_file: access_options.TokenFile = None,
+    no_token: access_options.NoToken = False,
     capture: options.Capture = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -42,6 +46,7 @@ def send(
     if len(what) < 2:
         raise UsageError("send: give at least one FILE, and last the HOST")
     *files, host = what
+    shared = access_options.client_token(token, token_file, no_token)
     chosen = sources([Path(file) for file in files])
     ours, theirs = planes_of(planes, remote, host)
     faults = read_faults(impair, schedule)
@@ -50,7 +55,7 @@ def send(
         if not quiet:
             typer.echo(f"{context.describe()}; waiting for mrc recv at {host}, TCP port {port}", err=True)
         asked = connection_options(context, mtu, timeout)
-        transfer = TransferOptions(port, timeout, remote=theirs, faults=faults, connection=asked)
+        transfer = TransferOptions(port, timeout, remote=theirs, token=shared, faults=faults, connection=asked)
         sender = Sender(context, chosen, transfer)
         error: BaseException | None = None
         try:

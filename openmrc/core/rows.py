@@ -11,7 +11,7 @@ This file knows nothing of protocols.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Protocol, TypeVar, get_args, get_type_hints
 
 import numpy as np
@@ -32,6 +32,7 @@ class Table(Protocol[Row_co]):
     def __getitem__(self, index: int, /) -> Row_co: ...
     def __setitem__(self, index: int, row: Any, /) -> None: ...
     def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Row_co]: ...
 
 
 def _field(name: str, convert: Callable[[Any], Any]) -> property:

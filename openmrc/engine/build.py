@@ -118,6 +118,8 @@ def _init_endpoints(engine: Engine, layout: Layout, peers: Sizes, qps: Sizes, co
     column(rows, "random")[:] = [rng.seeded(seed, stream) for stream in range(count)]
     column(rows, "ports_up")[:] = (1 << layout.ports) - 1
     column(rows, "ports_wanted")[:] = (1 << layout.ports) - 1
+    # Never all ones, whatever stands above: QPN 0xFFFFFF means multicast.
+    column(rows, "qpn_slot_mask")[:] = _powers_of_two(qps + FIRST_USER_QPN + 1) - 1
     column(rows, "ready_tail")[:] = NONE
     for name in ("deadline", "remap_at"):
         column(rows, name)[:] = NEVER

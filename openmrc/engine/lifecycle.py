@@ -2,12 +2,10 @@
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import congestion, events, messages, ports, scheduler, timers, tracker
-from openmrc.engine.queue_pairs import QPN_SLOT_BITS
+from openmrc.engine.queue_pairs import QPN_MASK
 from openmrc.engine.states import ILLEGAL, QpEvent, QpState, qp_after
 from openmrc.engine.tables import NONE, Cause, Engine, EventKind, SentState, WcStatus
 from openmrc.units import NEVER
-
-_QPN_MASK = (1 << 24) - 1
 
 
 @rare_kernel
@@ -62,7 +60,7 @@ def reset(engine: Engine, qp: int) -> None:
     """Go to RESET: nothing completes, and the queue pair gets a new number so that stale packets miss it."""
     row = engine.qps[qp]
     if row.state != QpState.RESET:
-        row.qpn = (row.qpn + (1 << QPN_SLOT_BITS)) & _QPN_MASK
+        row.qpn = (row.qpn + engine.endpoints[row.endpoint].qpn_slot_mask + 1) & QPN_MASK
     scheduler.forget(engine, qp)
     _quiet(engine, qp)
     row.state = QpState.RESET

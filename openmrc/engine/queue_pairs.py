@@ -7,8 +7,7 @@ from openmrc.engine.states import QpState
 from openmrc.engine.tables import NONE, Engine, Message, Params, Sent
 from openmrc.wire.codes import FIRST_USER_QPN
 
-QPN_SLOT_BITS = 16  # the low bits of a QPN find the row; the high ones tell its incarnations apart
-QPN_SLOT_MASK = (1 << QPN_SLOT_BITS) - 1
+QPN_MASK = (1 << 24) - 1
 INFINITE_RETRIES = 25  # exponential_count that means for ever (mrc_qp_attr.retry)
 
 
@@ -16,7 +15,7 @@ INFINITE_RETRIES = 25  # exponential_count that means for ever (mrc_qp_attr.retr
 def by_qpn(engine: Engine, endpoint: int, qpn: int) -> int:
     """Return the row of a queue pair that is not in RESET, or NONE."""
     node = engine.endpoints[endpoint]
-    slot = (qpn & QPN_SLOT_MASK) - FIRST_USER_QPN
+    slot = (qpn & node.qpn_slot_mask) - FIRST_USER_QPN
     if slot < 0 or slot >= node.qp_count:
         return NONE
     qp = node.qp_base + slot

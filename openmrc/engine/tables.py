@@ -85,6 +85,7 @@ class Endpoint:
     peer_count: Int
     qp_base: Int
     qp_count: Int
+    qpn_slot_mask: Int  # bits of a QPN that find its row; the others tell incarnations apart
     region_base: Int
     region_count: Int
     control_base: Int

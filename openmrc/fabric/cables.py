@@ -10,7 +10,7 @@ A cage holds one transceiver, which must reach as far as the longest of its cabl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.placement import Placement, device_name, place
+from openmrc.fabric.placement import Place, Placement, device_name, place
 from openmrc.fabric.ports import Ports, place_ports
 from openmrc.fabric.shape import Ints
 from openmrc.fabric.topology import LinkTier, Topology
@@ -54,12 +54,9 @@ class Cables:
 
     def ends(self) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
         """Return (nodes, ports) of the A ends and of the B ends."""
-        topology, back = self.topology, self.topology.link_reverse[self.link]
-        nodes = topology.link_source[self.link].astype(np.int64), topology.link_destination[self.link].astype(np.int64)
-        return (nodes[0], topology.link_port[self.link].astype(np.int64)), (
-            nodes[1],
-            topology.link_port[back].astype(np.int64),
-        )
+        a, b = ((self.topology.link_source[link], self.topology.link_port[link])
+                for link in (self.link, self.topology.link_reverse[self.link]))  # fmt: skip
+        return (a[0].astype(np.int64), a[1].astype(np.int64)), (b[0].astype(np.int64), b[1].astype(np.int64))
 
     def slots(self) -> tuple[Ints, Ints]:
         """Return the numbers of both ends' slots."""
@@ -80,9 +77,9 @@ def module_name(gbps: int, medium: str, lanes: int) -> str:
     return f"{gbps}G-{medium}" if medium == "DAC" else f"{gbps}G-{medium}{lanes}"
 
 
-def list_cables(topology: Topology, only: Ints | None = None) -> Cables:
-    """Work out the cables of a fabric; `only` are the directed links to list, of those from A to B."""
-    placement, ports = place(topology), place_ports(topology)
+def list_cables(topology: Topology, only: Ints | None = None, given: Mapping[str, Place] | None = None) -> Cables:
+    """Work out the cables of a fabric; `only` are the directed links to list, `given` the places of some devices."""
+    placement, ports = place(topology, given), place_ports(topology)
     link = np.flatnonzero(topology.link_reverse > np.arange(topology.links))
     here, there = topology.link_source[link].astype(np.int64), topology.link_destination[link].astype(np.int64)
     long = topology.link_tier[link] == LinkTier.LONG
@@ -100,6 +97,8 @@ def list_cables(topology: Topology, only: Ints | None = None) -> Cables:
 
 def _classes(metres: npt.NDArray[np.float64], lengths: Sequence[float]) -> Ints:
     """Round lengths up to the next class, in millimetres so that classes may be fractions of a metre."""
+    if not lengths:
+        raise ConfigError("plant.lengths_m: give at least one length")
     known = np.array(sorted(lengths))
     beyond = np.ceil(metres / 100) * 100
     at = np.searchsorted(known, metres - 1e-9)

@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 from openmrc.errors import ConfigError
 from openmrc.fabric.placement import Placement, Rack
 
-COLUMNS = ("rack", "site", "row", "position", "unit", "units", "device", "kind")
+COLUMNS = ("device", "rack", "unit", "units", "kind", "site", "row", "position")
 _UNIT, _WIDTH, _GAP, _HEAD, _FOOT = 14, 92, 24, 32, 36  # pixels
 _ON_A_LINE = 16  # racks
 _FILL = {"machine": "#dfe8f3", "T0": "#cfe3d4", "T1": "#f3e3c7", "T2": "#ead3e2"}
@@ -44,7 +44,8 @@ def csv_lines(placement: Placement) -> Iterator[str]:
     yield ",".join(COLUMNS)
     for rack, devices in zip(placement.racks, mounted(placement), strict=True):
         for each in devices:
-            yield f"{rack.name},{rack.site},{rack.row},{rack.position},{each.unit},{each.units},{each.name},{each.kind}"
+            spot = f"{rack.site},{rack.row},{rack.position}"
+            yield f"{each.name},{rack.name},{each.unit},{each.units},{each.kind},{spot}"
 
 
 def text(placement: Placement, name: str) -> str:

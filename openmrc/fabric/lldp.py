@@ -98,8 +98,8 @@ def _from_nvue(document: dict[str, Any]) -> Iterator[Neighbour]:
 
 
 def _neighbour(interface: str, system: str, names: Iterable[str]) -> Neighbour:
-    reported = dict.fromkeys(name for name in names if name and not _MAC.match(name))
-    return Neighbour(interface, system, tuple(reported))
+    known = dict.fromkeys(name for name in names if name and not _MAC.match(name))
+    return Neighbour(interface, system, tuple(known))
 
 
 def _dict(value: Any) -> dict[str, Any]:

@@ -101,13 +101,13 @@ def _interfaces(cables: Cables, scheme: str) -> Iterator[str]:
     """Yield every port that has a cable."""
     yield "device,name,type,speed,enabled,description\n"
     names, speeds = cables.ports.namer(scheme), cables.ports.column("speed").tolist()
-    topology, (a, b) = cables.topology, cables.ends()
+    (a, b), (called, device) = cables.ends(), _called(cables)
     for (nodes, ports), slots, (others, other_ports) in zip((a, b), cables.slots(), (b, a), strict=True):
         for which in _blocks(len(nodes)):
             rows = zip(*(part[which].tolist() for part in (nodes, ports, slots, others, other_ports)), strict=True)
             yield "".join(
-                f"{device_name(topology, node)},{names(node, port, slot)},{_TYPES.get(speeds[slot], 'other')},"
-                f"{speeds[slot] * _KBPS},true,{topology.name(other)} port {other_port}\n"
+                f"{device[node]},{names(node, port, slot)},{_TYPES.get(speeds[slot], 'other')},"
+                f"{speeds[slot] * _KBPS},true,{called[other]} port {other_port}\n"
                 for node, port, slot, other, other_port in rows
             )
 
@@ -117,19 +117,26 @@ def _cables(cables: Cables, scheme: str) -> Iterator[str]:
         "side_a_device,side_a_type,side_a_name,side_b_device,side_b_type,side_b_name,"
         "type,status,label,length,length_unit\n"
     )
-    names, topology = cables.ports.namer(scheme), cables.topology
+    names, (called, device) = cables.ports.namer(scheme), _called(cables)
     (a, a_port), (b, b_port) = cables.ends()
     columns = (a, a_port, b, b_port, *cables.slots(), cables.medium, cables.length_mm)
     for which in _blocks(len(cables)):
         yield "".join(
-            f"{device_name(topology, a)},dcim.interface,{names(a, a_port, a_slot)},"
-            f"{device_name(topology, b)},dcim.interface,{names(b, b_port, b_slot)},"
+            f"{device[a]},dcim.interface,{names(a, a_port, a_slot)},"
+            f"{device[b]},dcim.interface,{names(b, b_port, b_slot)},"
             f"{'dac-passive' if medium == COPPER else 'smf-os2'},planned,"
-            f"{topology.name(a)}:{a_port}={topology.name(b)}:{b_port},{millimetres / 1000:g},m\n"
+            f"{called[a]}:{a_port}={called[b]}:{b_port},{millimetres / 1000:g},m\n"
             for a, a_port, b, b_port, a_slot, b_slot, medium, millimetres in zip(
                 *(column[which].tolist() for column in columns), strict=True
             )
         )
+
+
+def _called(cables: Cables) -> tuple[list[str], list[str]]:
+    """Return the names of all nodes, and of the devices that they are in."""
+    topology = cables.topology
+    nodes = range(topology.nodes)
+    return [topology.name(node) for node in nodes], [device_name(topology, node) for node in nodes]
 
 
 def _blocks(size: int) -> Iterator[slice]:

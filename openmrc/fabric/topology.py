@@ -4,8 +4,8 @@
 plane the T0s, T1s and T2s. Port p of a NIC is plane p. Switch ports count from 0: those towards the hosts, then those
 up, then long links. Links are directed; `link_reverse[link]` is the other direction of the same cable.
 
-In a regular fabric `planes[p]` (a `PlaneShape`) gives every node, link and port by arithmetic. An
-irregular fabric has no shapes (`planes == ()`); follow `first_out` and `out_links`, which list each node's links by port.
+In a regular fabric `planes[p]` (a `PlaneShape`) gives every node, link and port by arithmetic. An irregular fabric has
+no shapes (`planes == ()`); follow `first_out` and `out_links`, which list each node's links by port.
 
 Units: rates bit/s, delays ps, buffers bytes (0: no limit). `link_delay` is propagation, `node_delay` the forwarding
 latency of a switch; serialisation is the reader's.

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
+from openmrc.fabric.port_settings import PortSettings, switch_port
 from openmrc.fabric.tables import Action
 from openmrc.fabric.usid import block_text, prefix_text
-from openmrc.lab.layout import GATEWAY, MANAGEMENT, MANAGEMENT_BITS, MTU, Lab, Port, queue_bytes
+from openmrc.lab.layout import GATEWAY, MANAGEMENT, MANAGEMENT_BITS, MTU, Lab, Port
 from openmrc.lab.namespaces import namespace
-from openmrc.lab.port import OBJECT, WIRE_OVERHEAD, PortSettings
+from openmrc.lab.port import OBJECT, WIRE_OVERHEAD
 
 OWN = "sid"  # the interface that a switch's own uSIDs hang on: no cable, so no fault takes it away
 UNKNOWN = "::/0"
@@ -164,23 +165,10 @@ def rate_lines(verb: str, device: str, rate: int) -> list[str]:
 
 
 def settings(port: Port, trimming: bool) -> PortSettings:
-    """Return what a healthy port is told; a NIC's own port has no queue of a switch.
-
-    Marks begin at a fifth of the queue that is aimed at and are certain from four fifths on, as in UEC 1.0.3
-    pp. 418-419; none on the last hop, whose congestion is the receiver's and not the path's. A full buffer trims
-    what may be trimmed and drops the rest; without trimming it drops all, at the same length.
-    """
+    """Return what a healthy port is told; a NIC's own port has no queue of a switch."""
     if port.is_nic:
         return PortSettings(rate=port.rate)
-    queue = queue_bytes(port)
-    return PortSettings(
-        rate=port.rate,
-        mark_low=0 if port.is_last_hop else queue // 5,
-        mark_high=0 if port.is_last_hop else queue * 4 // 5,
-        trim_above=port.buffer if trimming else 0,
-        drop_above=port.buffer,
-        is_last_hop=port.is_last_hop,
-    )
+    return switch_port(port.rate, port.buffer, port.is_last_hop, trimming)
 
 
 def ports_by_node(lab: Lab) -> dict[str, list[tuple[Port, str]]]:

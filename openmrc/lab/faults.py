@@ -21,6 +21,7 @@ from openmrc.faults import Impairment, Schedule, Step
 from openmrc.lab import commands, kernel_maps, namespaces, record
 from openmrc.lab.layout import Cable, Lab, Port
 from openmrc.lab.namespaces import batch, namespace
+from openmrc.lab.port import packed
 from openmrc.sim.scenario.fault_targets import links_at
 from openmrc.units import PS_PER_S
 
@@ -126,9 +127,10 @@ class Breaker:
 
     def _told(self, port: Port, impairment: Impairment) -> bytes:
         healthy = commands.settings(replace(port, rate=self._rate(port)), self.record.trimming)
-        return replace(
+        impaired = replace(
             healthy, down=impairment.down, loss=impairment.loss, trim=impairment.trim, corruption=impairment.corruption
-        ).packed()
+        )
+        return packed(impaired)
 
     def _carriers(self, change: Callable[[Iterable[Cable]], None], cables: list[Cable]) -> None:
         # The programs drop already, or still; the carrier may follow without taking processors from what is measured.

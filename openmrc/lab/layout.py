@@ -20,6 +20,7 @@ from ipaddress import IPv4Address
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.paths import Choice, choices, path
+from openmrc.fabric.port_settings import DEFAULT_BUFFER
 from openmrc.fabric.tables import Tables, build_tables
 from openmrc.fabric.topology import Kind, LinkTier, Topology
 from openmrc.fabric.usid import DEEPEST, UsidPlan
@@ -31,8 +32,6 @@ MANAGEMENT = "mgmt"
 _MANAGEMENT_NET = int(IPv4Address("10.91.0.0"))
 MANAGEMENT_BITS = 16
 MOST_NODES = 2000  # beyond, one machine would only measure itself
-DEFAULT_BUFFER = 256 << 10  # bytes of a port that says it has no limit
-_QUEUE_SHARE = 4  # the part of a port's buffer that queues are kept in by marks
 
 
 @dataclass(frozen=True)
@@ -160,8 +159,3 @@ def _port(topology: Topology, link: int) -> Port:
         is_nic=is_nic,
         is_last_hop=int(topology.node_kind[int(topology.link_destination[link])]) == Kind.NIC,
     )
-
-
-def queue_bytes(port: Port) -> int:
-    """Return the queue that marks and congestion control aim at; the rest of the buffer is for bursts."""
-    return port.buffer // _QUEUE_SHARE

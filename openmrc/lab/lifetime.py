@@ -20,7 +20,7 @@ from openmrc.fabric.usid import usid_plan
 from openmrc.lab import commands, kernel_maps, namespaces, nics, record
 from openmrc.lab.layout import MANAGEMENT, Lab, Port, plan_lab
 from openmrc.lab.namespaces import batch, namespace
-from openmrc.lab.port import OBJECT, QUEUE_MAP, SETTINGS_MAP
+from openmrc.lab.port import OBJECT, QUEUE_MAP, SETTINGS_MAP, packed
 from openmrc.lab.room import check_room
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -194,7 +194,7 @@ def _documents(text: str) -> list[Any]:
 def _tell_ports(lab: Lab, written: record.Record) -> None:
     for port in lab.ports():
         maps = written.maps[f"{port.node}/{port.interface}"]
-        kernel_maps.write(maps.settings, commands.settings(port, written.trimming).packed())
+        kernel_maps.write(maps.settings, packed(commands.settings(port, written.trimming)))
 
 
 def _set_sysctls(name: str) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 import msgspec
 
 from openmrc.apps.nic_file import NicFile
+from openmrc.fabric.port_settings import queue_bytes
 from openmrc.lab import record
-from openmrc.lab.layout import Lab, queue_bytes
+from openmrc.lab.layout import Lab
 
 _PACKET = 4096 + 150  # bytes of the longest packet with its headers
 SOFTWARE_US = 300.0  # of a round trip: two processes woken, eight forwarding steps; measured in an idle lab
@@ -34,7 +35,7 @@ def describe(lab: Lab, nic: int, trimming: bool) -> NicFile:
     own = [cable.lower for cable in lab.cables if cable.lower.node == name]
     others = [other for other in range(lab.topology.nics) if other != nic]
     slowest = min(port.rate for port in lab.ports())
-    queue = min(queue_bytes(port) for port in lab.ports() if not port.is_nic)
+    queue = min(queue_bytes(port.buffer) for port in lab.ports() if not port.is_nic)
     return NicFile(
         name=name,
         planes=[lab.address(plane, nic) for plane in planes],

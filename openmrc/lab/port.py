@@ -9,6 +9,8 @@ import struct
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from openmrc.fabric.port_settings import PortSettings
+
 OBJECT = Path(__file__).with_name("bpf") / "port.bpf.o"
 SOURCE = OBJECT.with_suffix(".c")
 SETTINGS_MAP, QUEUE_MAP = "settings", "queue"
@@ -25,57 +27,30 @@ _WORDS32 = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class Dscp:
-    """Number the classes of service; MRC leaves the numbers to the operator (section 3.12), these are common ones."""
+def packed(settings: PortSettings) -> bytes:
+    """Return `struct configuration`."""
+    words = {
+        "ns_per_byte": round(8 * _NS * _POINT / settings.rate) if settings.rate else 0,
+        "mark_low": _ns(settings, settings.mark_low),
+        "mark_high": _ns(settings, settings.mark_high),
+        "trim_above": _ns(settings, settings.trim_above),
+        "drop_above": _ns(settings, settings.drop_above),
+        "loss": round(settings.loss * SHARE_ONE),
+        "random_trim": round(settings.trim * SHARE_ONE),
+        "corruption": round(settings.corruption * SHARE_ONE),
+        "down": int(settings.down),
+        "last_hop": int(settings.is_last_hop),
+        "keep": settings.keep,
+        "overhead": WIRE_OVERHEAD,
+        **{each.name: getattr(settings.dscp, each.name) for each in fields(settings.dscp)},
+    }
+    wide = [words[name] for name in _WORDS64]
+    narrow = [words[name] for name in _WORDS32]
+    return struct.pack(f"={len(_WORDS64)}Q{len(_WORDS32)}I4x", *wide, *narrow)
 
-    control: int = 46
-    trimmable: int = 4
-    trimmable_again: int = 8
-    trimmed: int = 12
-    trimmed_last_hop: int = 16
 
-
-@dataclass(frozen=True, kw_only=True)
-class PortSettings:
-    """Say what a port does with packets: thresholds in bytes of queue, shares of packets 0 to 1."""
-
-    rate: int  # bit/s; 0: no virtual queue
-    mark_low: int = 0  # from here on some are marked,
-    mark_high: int = 0  # and from here on all; 0: none
-    trim_above: int = 0  # 0: never
-    drop_above: int = 0  # 0: never
-    is_last_hop: bool = False
-    keep: int = 64  # bytes after the IPv6 header: UDP 8, BTH 12, METH 4, TSETH 4, RETH 16, and 20 to spare
-    dscp: Dscp = Dscp()
-    down: bool = False
-    loss: float = 0.0
-    trim: float = 0.0
-    corruption: float = 0.0
-
-    def packed(self) -> bytes:
-        """Return `struct configuration`."""
-        values = {
-            "ns_per_byte": round(8 * _NS * _POINT / self.rate) if self.rate else 0,
-            "mark_low": self._ns(self.mark_low),
-            "mark_high": self._ns(self.mark_high),
-            "trim_above": self._ns(self.trim_above),
-            "drop_above": self._ns(self.drop_above),
-            "loss": round(self.loss * SHARE_ONE),
-            "random_trim": round(self.trim * SHARE_ONE),
-            "corruption": round(self.corruption * SHARE_ONE),
-            "down": int(self.down),
-            "last_hop": int(self.is_last_hop),
-            "keep": self.keep,
-            "overhead": WIRE_OVERHEAD,
-            **{each.name: getattr(self.dscp, each.name) for each in fields(self.dscp)},
-        }
-        wide = [values[name] for name in _WORDS64]
-        narrow = [values[name] for name in _WORDS32]
-        return struct.pack(f"={len(_WORDS64)}Q{len(_WORDS32)}I4x", *wide, *narrow)
-
-    def _ns(self, size: int) -> int:
-        return size * 8 * _NS // self.rate if self.rate else 0
+def _ns(settings: PortSettings, size: int) -> int:
+    return size * 8 * _NS // settings.rate if settings.rate else 0
 
 
 @dataclass(frozen=True)

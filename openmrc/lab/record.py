@@ -6,6 +6,8 @@ half-way is found by its record, and by its namespaces' names should the record 
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,10 @@ from openmrc.fabric.build import build
 from openmrc.fabric.fabric_file import load
 from openmrc.fabric.usid import usid_plan
 from openmrc.lab.layout import Lab, plan_lab
+from openmrc.live.objects.handshake import fresh_token
 
 FOLDER = Path("/run/openmrc/lab")
-_FABRIC, _RECORD = "fabric", "record.json"
+_FABRIC, _RECORD, _TOKEN = "fabric", "record.json", "token"
 
 
 class PortMaps(msgspec.Struct, frozen=True):
@@ -81,6 +84,19 @@ def read(name: str) -> Record:
 def plan(name: str, record: Record) -> Lab:
     """Return the plan of a lab that is up."""
     return plan_lab(name, usid_plan(build(load(folder(name) / record.fabric_file))))
+
+
+def token(name: str) -> str:
+    """Return the token that commands in a lab share, made when it is first asked for; only its owner can read it."""
+    path = folder(name) / _TOKEN
+    if not path.exists():
+        part = path.with_suffix(f".{os.getpid()}")
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "w", encoding="ascii") as file:
+            file.write(fresh_token())
+        with contextlib.suppress(FileExistsError):
+            path.hardlink_to(part)  # whole, and only the first
+        part.unlink()
+    return path.read_text("ascii")
 
 
 def remove(name: str) -> None:

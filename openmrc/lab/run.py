@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
+from openmrc.apps.access import ENVIRONMENT
 from openmrc.apps.nic_file import VARIABLE
 from openmrc.errors import MrcError
 from openmrc.lab import namespaces, nics, record
@@ -26,9 +27,10 @@ def command_line(lab: str, node: str, command: Sequence[str]) -> list[str]:
 
 
 def environment(lab: str, node: str) -> dict[str, str]:
-    """Return the environment of a command there: a NIC finds its file."""
+    """Return the environment of a command there: a NIC finds its file, and all share the lab's token."""
     path = nics.path_of(lab, node)
-    return {**os.environ, **({VARIABLE: str(path)} if path.exists() else {})}
+    described = {VARIABLE: str(path)} if path.exists() else {}
+    return {ENVIRONMENT: record.token(lab), **os.environ, **described}
 
 
 def start(

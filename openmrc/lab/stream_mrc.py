@@ -7,7 +7,7 @@ import time
 
 from openmrc.apps.endpoint import EndpointOptions, connection_options, open_endpoint
 from openmrc.lab.pieces import PIECE, Log, write_piece
-from openmrc.verbs import Connection, Context, Listener, MemoryRegion, SendWr, connect
+from openmrc.verbs import NO_TOKEN, Connection, Context, Listener, MemoryRegion, SendWr, connect
 
 SLOTS = 512  # pieces of the ring, and receives posted
 OUTSTANDING = 96  # pieces posted and not complete
@@ -22,7 +22,7 @@ def receive(port: int) -> Log:
     log = Log("mrc")
     with open_endpoint(EndpointOptions()) as context:
         ring = context.alloc_pd().reg_mr(mmap.mmap(-1, SLOTS * PIECE))
-        with Listener(context, port=port) as listener:
+        with Listener(context, "", port, token=NO_TOKEN) as listener:  # a network of its own, without strangers
             asked = connection_options(context, 0, max_recv_wr=SLOTS)
             with listener.accept(regions=[ring], options=asked, timeout=_OPENING) as connection:
                 connection.qp.post_recv(SLOTS)

@@ -173,6 +173,8 @@ local packets = {
   [222] = {name = "PROBE", has_payload = false, headers.bth, headers.peth},
 }
 local OPTIONAL = headers.tseth  -- only if BTH says so
+local planes = {  -- carriers: blocks of planes, ranges of uSIDs
+}
 
 local ev_port = ProtoField.uint16("mrc.ev.source_port", "EV half in the source port", base.HEX)
 local ev_label = ProtoField.uint16("mrc.ev.flow_label", "EV half in the flow label", base.HEX)
@@ -183,7 +185,12 @@ local payload_length = ProtoField.uint32("mrc.payload_length", "Payload length")
 local trimmed = ProtoField.bool("mrc.trimmed", "Ends early: trimmed by a switch, or cut by the capture")
 local icrc = ProtoField.uint32("infiniband.invariant.crc", "Invariant CRC", base.HEX)
 
-local fields = {ev_port, ev_label, ev_value, opcode_name, payload, payload_length, trimmed, icrc}
+local carrier = ProtoField.string("mrc.carrier", "Carrier")
+local carrier_plane = ProtoField.uint8("mrc.carrier.plane", "Plane")
+local carrier_hop = ProtoField.string("mrc.carrier.hop", "Hop")
+
+local fields = {ev_port, ev_label, ev_value, opcode_name, payload, payload_length, trimmed, icrc,
+  carrier, carrier_plane, carrier_hop}
 for _, header in pairs(headers) do
   for _, field in ipairs(header.fields) do
     fields[#fields + 1] = field.proto
@@ -208,6 +215,56 @@ local function add_ev(tree)
   local branch = tree:add(ev_value, value):set_generated()
   branch:add(ev_port, port):set_generated()
   branch:add(ev_label, label):set_generated()
+end
+
+local ipv6_destination = Field.new("ipv6.dst")
+
+-- Returns a switch's or port's name and what it is; nil for a uSID of no range.
+local function named(plane, usid)
+  for _, range in ipairs(plane) do
+    local offset = usid - range.first
+    if offset >= 0 and offset < range.values then
+      local index = math.floor(offset / range.outer) * range.outer_weight
+        + math.floor(offset % range.outer / range.inner) * range.inner_weight
+      if range.kind == "port" then
+        return "port " .. index, range.kind
+      elseif range.kind == "nic" then
+        return "NIC", range.kind
+      end
+      return string.format("p%d-%s-%0" .. range.digits .. "d", plane.number, range.kind, index), range.kind
+    end
+  end
+end
+
+-- The uSIDs still to be consumed: switches, then the port of the last; a T0 behind the port is the NIC's own.
+local function hops_of(plane, range)
+  local hops, last = {}, nil
+  for at = 4, 14, 2 do
+    local usid = range(at, 2):uint()
+    if usid == 0 then break end
+    local name, kind = named(plane, usid)
+    if last == "port" then
+      if #hops == 1 and kind == "t0" then hops[1] = hops[1] .. " of " .. name end
+      break
+    end
+    hops[#hops + 1] = name or string.format("0x%04x", usid)
+    last = kind
+  end
+  return hops
+end
+
+local function add_carrier(tree)
+  local all = {ipv6_destination()}
+  local range = #all > 0 and all[#all].range
+  local plane = range and planes[range(0, 4):uint()]
+  if not plane then return end
+  local hops = hops_of(plane, range)
+  local branch = tree:add(carrier, range, string.format("plane %d: %s", plane.number, table.concat(hops, " > ")))
+  branch:set_generated()
+  branch:add(carrier_plane, range(0, 4), plane.number):set_generated()
+  for _, hop in ipairs(hops) do
+    branch:add(carrier_hop, hop):set_generated()
+  end
 end
 
 local function value_of(field, bytes)
@@ -289,6 +346,7 @@ local function dissect(tvb, pinfo, tree, packet)
   local branch = tree:add(mrc, tvb())
   branch:add(opcode_name, tvb(0, 1), packet.name)
   add_ev(branch)
+  add_carrier(branch)
   local values, at, is_cut = add_headers(branch, packet, tvb())
   local length = add_end(branch, packet, tvb(), at, values.pad, is_cut or tvb:len() < tvb:reported_len())
   pinfo.cols.protocol = "MRC"

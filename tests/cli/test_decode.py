@@ -1,7 +1,10 @@
 import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from openmrc.cli.main import app
 from openmrc.errors import ConfigError
@@ -13,21 +16,23 @@ from openmrc.wire.wireshark import plugin
 
 from ..wire.packets import framed
 
+Capture = Callable[..., Path]  # frames -> a file that holds them
+
 SACK = compose(Opcode.SACK, bth={"psn": 1}, seth={"cack_psn": 4, "sack_offset": 1, "sack_bitmap": 2**64 - 2})
 WRITE = compose(Opcode.WRITE_ONLY, b"hello", bth={"psn": 2}, reth={"va": 2**63, "dmalen": 5})
 
 
-def run(*arguments):
+def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, ["decode", *map(str, arguments)])
 
 
-def lines(result):
+def lines(result: Result) -> list[dict[str, Any]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 @pytest.fixture
-def capture(tmp_path):
-    def write(*frames):
+def capture(tmp_path: Path) -> Capture:
+    def write(*frames: bytes) -> Path:
         path = tmp_path / "a.pcapng"
         with path.open("wb") as file:
             writer = PcapngWriter(file, ["plane0", "plane1"])
@@ -39,7 +44,7 @@ def capture(tmp_path):
 
 
 @pytest.mark.parametrize("has_icrc", [True, False])
-def test_hex_is_decoded_with_or_without_its_icrc(has_icrc):
+def test_hex_is_decoded_with_or_without_its_icrc(has_icrc: bool) -> None:
     digits = (SACK.emit() + (b"\1\2\3\4" if has_icrc else b"")).hex()
     (tree,) = lines(run("--hex", digits, "--json"))
     assert tree["seth"]["sack_bitmap"] == 2**64 - 2
@@ -47,37 +52,37 @@ def test_hex_is_decoded_with_or_without_its_icrc(has_icrc):
     assert tree["icrc_certain"] is True
 
 
-def test_hex_may_be_grouped():
+def test_hex_may_be_grouped() -> None:
     grouped = ":".join(f"{byte:02x}" for byte in SACK.emit())
     assert run("--hex", grouped, "--json").stdout == run("--hex", "0x" + SACK.emit().hex(" "), "--json").stdout
 
 
-def test_the_caller_may_know_better_than_the_length_does():
+def test_the_caller_may_know_better_than_the_length_does() -> None:
     data = compose(Opcode.WRITE_ONLY, bytes(8), reth={"dmalen": 8}).emit().hex()
     (with_icrc,), (without,) = lines(run("--hex", data, "--json", "--icrc")), lines(run("--hex", data, "--json"))
     assert (with_icrc["payload_length"], without["payload_length"]) == (4, 8)
 
 
-def test_a_tree_for_people_names_headers_fields_and_codes():
+def test_a_tree_for_people_names_headers_fields_and_codes() -> None:
     text = run("--hex", SACK.emit().hex()).stdout
     assert "seth" in text
     assert "220 (0xdc) SACK" in text
 
 
 @pytest.mark.parametrize(("digits", "text"), [("0a", "truncated"), ("04" + "00" * 30, "not an MRC opcode")])
-def test_a_packet_that_cannot_be_read_is_an_object_with_an_error(digits, text):
+def test_a_packet_that_cannot_be_read_is_an_object_with_an_error(digits: str, text: str) -> None:
     result = run("--hex", digits, "--json")
     assert result.exit_code == 1
     assert text in lines(result)[0]["error"]
 
 
-def test_what_is_no_hex_is_refused_by_name():
+def test_what_is_no_hex_is_refused_by_name() -> None:
     result = run("--hex", "zz")
     assert isinstance(result.exception, ConfigError)
     assert "'zz'" in str(result.exception)
 
 
-def test_a_capture_gives_one_object_per_packet(capture):
+def test_a_capture_gives_one_object_per_packet(capture: Capture) -> None:
     path = capture(framed(SACK, label=0x12345, traffic_class=0xB9), framed(WRITE, "10.0.0.1", "10.0.0.2"))
     result = run(path, "--json")
     sack, write = lines(result)
@@ -91,19 +96,19 @@ def test_a_capture_gives_one_object_per_packet(capture):
 
 
 @pytest.mark.parametrize(("form", "ev"), [("udp", 50_000), ("stev", 50_000 << 16 | 0x2345), ("srv6", 50_000 - 0xC000)])
-def test_the_ev_is_read_by_the_format_asked_for(capture, form, ev):
+def test_the_ev_is_read_by_the_format_asked_for(capture: Capture, form: str, ev: int) -> None:
     (tree,) = lines(run(capture(framed(SACK, label=0x12345)), "--json", "--ev-format", form))
     assert tree["ev"] == ev
 
 
-def test_the_outer_header_shows_the_path(capture):
+def test_the_outer_header_shows_the_path(capture: Capture) -> None:
     wrapped = srv6.encapsulate(framed(SACK), srv6.carrier([9]), [srv6.carrier([0x101, 0x201])])
     (tree,) = lines(run(capture(wrapped), "--json"))
     assert tree["srv6"]["usids"] == ["0101", "0201"]
     assert tree["icrc_ok"] is True
 
 
-def test_bad_packets_become_errors_and_are_counted(capture):
+def test_bad_packets_become_errors_and_are_counted(capture: Capture) -> None:
     flipped = bytearray(framed(WRITE))
     flipped[-1] ^= 1
     result = run(capture(framed(SACK), bytes(flipped), framed(SACK)[:-30], b"\x45", framed(SACK, to=53)), "--json")
@@ -119,7 +124,7 @@ def test_bad_packets_become_errors_and_are_counted(capture):
     assert result.exit_code == 0
 
 
-def test_a_file_that_ends_early_shows_what_came_before(capture):
+def test_a_file_that_ends_early_shows_what_came_before(capture: Capture) -> None:
     path = capture(framed(SACK), framed(SACK))
     path.write_bytes(path.read_bytes()[:-7])
     result = run(path, "--json")
@@ -128,13 +133,13 @@ def test_a_file_that_ends_early_shows_what_came_before(capture):
     assert result.exit_code == 0
 
 
-def test_the_limit_and_the_port_are_the_callers(capture):
+def test_the_limit_and_the_port_are_the_callers(capture: Capture) -> None:
     path = capture(framed(SACK, to=9999), framed(SACK, to=9999), framed(SACK))
     assert len(lines(run(path, "--json", "--port", 9999, "--limit", 1))) == 1
     assert len(lines(run(path, "--json", "--port", 9999))) == 2
 
 
-def test_nothing_to_read_is_a_failure(capture, tmp_path):
+def test_nothing_to_read_is_a_failure(capture: Capture, tmp_path: Path) -> None:
     assert run(capture(), "--json").exit_code == 1
     other = tmp_path / "other"
     other.write_bytes(b"GIF89a")
@@ -143,6 +148,6 @@ def test_nothing_to_read_is_a_failure(capture, tmp_path):
     assert isinstance(run().exception, ConfigError)
 
 
-def test_the_plugin_is_written_where_asked(tmp_path):
+def test_the_plugin_is_written_where_asked(tmp_path: Path) -> None:
     assert run("--lua", tmp_path / "mrc.lua").exit_code == 0
     assert (tmp_path / "mrc.lua").read_text() == plugin()

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from openmrc.cli.main import app
 from openmrc.errors import ConfigError
@@ -117,3 +116,12 @@ def test_growth_that_changes_something_ends_with_1(tmp_path: Path) -> None:
     summary = said("grow", LAB, other, code=1)
     assert summary["changes"]["cable"] > 0
     assert not summary["unchanged"]
+
+
+def test_exports_have_the_cages_of_the_plant(tmp_path: Path) -> None:
+    file = tmp_path / "fabric.yaml"
+    file.write_text(Path(LAB).read_text() + "plant: {cages: 64, lanes: 4, lane_gbps: 100}\n")
+    ports = run("export", file, "--to", "cumulus", "--switch", "p0-t0-00").stdout
+    assert "swp2s3" in ports
+    assert "swp1s4" not in ports
+    assert "swp1s7" in run("export", file, "--to", "cumulus", "--switch", "p0-t0-00", "--lanes", "8").stdout

@@ -1,6 +1,8 @@
 """What `mrc recv` does with a sender that does not play by the rules: one process serves all of them."""
 
+import contextlib
 import hashlib
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,9 @@ from openmrc.apps.conversation import Conversation, GaveUpError, Note
 from openmrc.apps.endpoint import EndpointOptions, open_endpoint
 from openmrc.apps.planes import Side, loopback_planes
 from openmrc.apps.transfer import Announce, Digest, Entry, Stored, TransferResult, Welcome, anonymous_memory
+from openmrc.errors import PeerError
 from openmrc.verbs import ConnectionOptions, Context, MemoryRegion, connect
+from tests.live import strangers
 
 from .processes import receiving
 
@@ -140,6 +144,71 @@ def test_a_piece_out_of_turn_or_too_long_ends_the_transfer(
     assert f"sent piece {piece} of {length} bytes" in hostile.refusal()
     assert not outcome(receiver).ok
     assert not (out / "odd").exists()
+
+
+STRANGERS = {
+    "resets the connection": strangers.reset,
+    "hangs up": strangers.vanish,
+    "speaks HTTP": lambda port: strangers.say(port, b"GET / HTTP/1.1\r\n\r\n"),
+    "names too few source ports": lambda port: turned_away(port, source_ports=[]),
+    "names 3,000 source ports": lambda port: turned_away(port, source_ports=[list(range(1, 3001))]),
+    "names a port of 70 bits": lambda port: turned_away(port, source_ports=[[1 << 70]]),
+    "offers no memory": lambda port: turned_away(port, regions=[], note=msgspec.to_builtins(Note("send"))),
+    "is another program": lambda port: turned_away(port, note={"role": "perf client", "version": 1, "plan": None}),
+    "has no note": lambda port: turned_away(port),
+    "has another MTU": lambda port: turned_away(port, path_mtu=256),
+}
+
+
+def turned_away(port: int, **changes: object) -> None:
+    options = ConnectionOptions(max_recv_wr=256)
+    channel = strangers.greet(port, strangers.offer(options, **changes))
+    heard = []
+    with contextlib.suppress(PeerError):
+        while True:
+            heard.append(channel.hear(timeout=20))
+            if heard[-1] == "ready":
+                channel.tell("ready")
+    channel.close()
+
+
+@pytest.mark.parametrize("stranger", STRANGERS)
+def test_a_stranger_is_turned_away_and_counts_as_no_transfer(
+    receiver: tuple[subprocess.Popen[bytes], int], stranger: str
+) -> None:
+    STRANGERS[stranger](receiver[1])
+    assert receiver[0].poll() is None
+
+
+def test_silent_connections_keep_no_sender_waiting(
+    context: Context, receiver: tuple[subprocess.Popen[bytes], int]
+) -> None:
+    with strangers.silent(receiver[1], 100):
+        hostile = Hostile(context, receiver[1])
+    hostile.announce(Entry("..", 13))
+    assert "is no file name" in hostile.refusal()
+    assert "is no file name" in (outcome(receiver).error or "")
+
+
+def test_a_sender_that_talks_without_end_is_not_kept(
+    hostile: Hostile, receiver: tuple[subprocess.Popen[bytes], int]
+) -> None:
+    hostile.announce(Entry("talk", LIMIT))
+    hostile.conversation.hear(Welcome)
+    before = resident(receiver[0].pid)
+    announcement = Announce([Entry("x" * 200, 1)] * 1000)
+    with contextlib.suppress(PeerError):
+        for _ in range(300):
+            hostile.conversation.tell(announcement)
+    assert resident(receiver[0].pid) - before < 64 << 20
+    hostile.close()
+    assert not outcome(receiver).ok
+
+
+def resident(pid: int) -> int:
+    """Return the bytes of memory that a process holds."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_after_all_of_them_a_good_sender_is_served(

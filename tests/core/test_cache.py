@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from openmrc.core import cache
 from openmrc.core.cache import PACKAGE, cache_dir, sources
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +45,7 @@ def test_an_unwritable_cache_is_replaced_by_a_private_folder_and_said(
     blocked = tmp_path / "file"
     blocked.touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
-    monkeypatch.setattr(cache.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     lines: list[str] = []
     folder = cache_dir("live", "", lines.append)
     assert folder.parent == tmp_path / f"openmrc-{os.getuid()}"
@@ -60,7 +60,7 @@ def test_a_folder_that_others_can_write_is_not_trusted(tmp_path: Path, monkeypat
     (tmp_path / f"openmrc-{os.getuid()}").mkdir(mode=0o777)
     (tmp_path / f"openmrc-{os.getuid()}").chmod(0o777)
     monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
-    monkeypatch.setattr(cache.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     folder = cache_dir("live", "", lambda line: None)
     assert folder.parent != tmp_path / f"openmrc-{os.getuid()}"
 

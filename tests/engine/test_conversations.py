@@ -178,7 +178,8 @@ def test_port_that_fails_in_the_middle_is_left_by_both_sides_and_used_again() ->
 
 @pytest.mark.clause("ev-lost")
 def test_silent_plane_is_left_within_tens_of_microseconds() -> None:
-    quiet_from, summary = 1000, []
+    quiet_from = 1000
+    summary: list[Any] = []
 
     def look(row: Any, endpoint: int) -> bool:
         if int(row["opcode"]) in WRITES and pair.now >= quiet_from * 1e6 and int(row["port"]) == 1:

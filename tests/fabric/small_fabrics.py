@@ -19,6 +19,12 @@ hosts: {count: 11}
 planes:
   - {host_gbps: 100, t0: {down: 4, up: 6, bundle: 2}, t1: {}}
 """,
+    "bundled-twice": """
+name: bundled-twice
+hosts: {count: 8}
+planes:
+  - {host_gbps: 100, t0: {down: 4, up: 6, bundle: 3}, t1: {}}
+""",
     "three-tier": """
 name: three-tier
 hosts: {count: 20}

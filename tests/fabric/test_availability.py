@@ -30,7 +30,7 @@ def run(parts: Parts, transport: Transport, job: Job | None = None, trials: int 
 
 def test_a_fabric_that_never_fails_loses_nothing() -> None:
     for transport in ("mrc", "roce"):
-        found = run(only(), transport, trials=5)  # type: ignore[arg-type]
+        found = run(only(), transport, trials=5)
         assert found.goodput == found.network_goodput == 1
         assert found.network_stops == found.host_stops == 0
 

@@ -102,6 +102,19 @@ def test_a_cable_that_no_transceiver_reaches_is_refused() -> None:
         cables_of(Plant(optics=(Reach(name="SR", up_to_m=50),), lengths_m=(1,)))
 
 
+@pytest.mark.parametrize(
+    ("plant", "said"),
+    [
+        (Plant(lengths_m=()), "plant.lengths_m: give at least one length"),
+        (Plant(optics=()), "plant.optics: give at least one reach"),
+        (Plant(optics=(Reach(name="DR", up_to_m=500), Reach(name="SR", up_to_m=50))), "the shortest first"),
+    ],
+)
+def test_a_plant_without_cables_to_order_is_refused(plant: Plant, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        cables_of(plant)
+
+
 def test_some_cables_can_be_listed_alone() -> None:
     whole = cables_of(Plant())
     some = list_cables(whole.topology, whole.link[5:9])

@@ -1,76 +1,293 @@
+"""Reading back: what is told of dumps and configurations that are not as planned, and what a proof makes of them."""
+
 import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.diff import Difference, compare
-from openmrc.fabric.export.targets import export
-from openmrc.fabric.export.view import Options
-from tests.fabric.small_fabrics import plan
+from openmrc.fabric.diff import Difference, Installed, compare, compare_folder, read_folder, tables_of
+from openmrc.fabric.export.bulk import write_all
+from openmrc.fabric.export.options import Options
+from openmrc.fabric.export.targets import TARGETS, export
+from openmrc.fabric.verify import Verdict, verify
+from tests.fabric.small_fabrics import SMALL, plan
 
 MADE = plan("two-tier")
 SWITCH = MADE.topology.node_named("p0-t0-00")
+Tables = dict[str, Any]
 
 
-def exported(target: str) -> str:
-    return next(iter(dict(export(MADE, target, Options(), [SWITCH])).values()))
+def exported(target: str, ending: str = "") -> str:
+    files = dict(export(MADE, target, Options(), [SWITCH]))
+    return files[f"p0-t0-00.{ending}"] if ending else next(iter(files.values()))
 
 
 def against(target: str, dump: str) -> Difference:
     return compare(MADE, SWITCH, target, dump, "dump", Options())
 
 
-def test_a_missing_sid_and_a_wrong_interface_are_told_from_config_db() -> None:
-    tables = json.loads(exported("sonic"))
-    tables["SRV6_MY_SIDS"] = {}
+def proven(name: str, folder: Path) -> tuple[list[Installed], Verdict]:
+    made = plan(name)
+    found = list(read_folder(made, folder, Options()))
+    return found, verify(made, tables_of(made.topology, found))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", SMALL)
+def test_what_was_exported_reads_back_as_planned_and_is_proven(name: str, target: str, tmp_path: Path) -> None:
+    try:
+        list(write_all(plan(name), target, Options(), tmp_path))
+    except ConfigError:
+        assert (name, target) in (("shifting-downlinks", "cumulus"), ("shifting-downlinks", "eos"))
+        return
+    for file in tmp_path.iterdir():
+        file.write_text(file.read_text() + "\n")  # not the same bytes, so it is read
+    found, verdict = proven(name, tmp_path)
+    assert all(each.difference.clean for each in found)
+    assert all(each.difference.same == each.difference.planned > 0 for each in found)
+    assert not any(each.forwarding.dead or each.forwarding.silent for each in found)
+    assert verdict.proven
+
+
+def wrong_next_hop(tables: Tables) -> None:
+    tables["STATIC_ROUTE"]["default|fcbb:bb00:2001::/48"]["nexthop"] = "fe80::bad"
+
+
+def wrong_interface(tables: Tables) -> None:
     tables["STATIC_ROUTE"]["default|fcbb:bb00:e001::/48"]["ifname"] = "Ethernet0"
+
+
+def blackhole(tables: Tables) -> None:
+    tables["STATIC_ROUTE"]["default|fcbb:bb00:2001::/48"]["blackhole"] = "true"
+
+
+def no_locators(tables: Tables) -> None:
+    del tables["SRV6_MY_LOCATORS"]
+
+
+def another_mac(tables: Tables) -> None:
+    tables["DEVICE_METADATA"]["localhost"]["mac"] = "02:00:10:00:00:07"
+
+
+def port_down(tables: Tables) -> None:
+    tables["PORT"]["Ethernet5"]["admin_status"] = "down"
+
+
+def short_packets(tables: Tables) -> None:
+    tables["PORT"]["Ethernet5"]["mtu"] = "1500"
+
+
+def no_link_local(tables: Tables) -> None:
+    tables["INTERFACE"]["Ethernet5"]["ipv6_use_link_local_only"] = "disable"
+
+
+def pinned_elsewhere(tables: Tables) -> None:
+    tables["NEIGH"] = {"Ethernet5|fe80::20ff:fe00:1": {"neigh": "02:00:20:00:00:09", "family": "IPv6"}}
+
+
+def another_vrf(tables: Tables) -> None:
+    tables["STATIC_ROUTE"]["default|fcbb:bb00:2001::/48"]["nexthop-vrf"] = "Vrf1"
+
+
+BREAKING = (
+    wrong_next_hop, wrong_interface, blackhole, no_locators, another_mac, port_down, short_packets, no_link_local,
+    pinned_elsewhere, another_vrf,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", BREAKING)
+def test_config_db_that_does_not_forward_is_told_and_not_proven(
+    damage: Callable[[Tables], None], tmp_path: Path
+) -> None:
+    list(write_all(MADE, "sonic", Options(), tmp_path))
+    path = tmp_path / "p0-t0-00.json"
+    tables = json.loads(path.read_text())
+    damage(tables)
+    path.write_text(json.dumps(tables))
+    found, verdict = proven("two-tier", tmp_path)
+    assert [each.difference.switch for each in found if not each.difference.clean] == ["p0-t0-00"]
+    assert not verdict.proven
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "row", "said"),
+    [
+        (
+            "STATIC_ROUTE",
+            "default|FCBB:BB00:2001:0::/64",
+            {"nexthop": "fe80::1"},
+            "STATIC_ROUTE default|fcbb:bb00:2001::/64",
+        ),
+        ("SRV6_MY_LOCATORS", "OTHER", {"prefix": "fcbb:bb00:9::"}, "SRV6_MY_LOCATORS OTHER"),
+        ("INTERFACE", "Ethernet3|fe80::9/64", {}, "INTERFACE Ethernet3|fe80::9/64"),
+        ("VLAN_MEMBER", "Vlan2|Ethernet3", {}, "VLAN_MEMBER Vlan2|Ethernet3"),
+    ],
+)
+def test_rows_that_nobody_planned_are_told_where_they_forward(table: str, key: str, row: Tables, said: str) -> None:
+    tables = json.loads(exported("sonic"))
+    tables.setdefault(table, {})[key] = row
     tables["STATIC_ROUTE"]["default|10.0.0.0/8"] = {"nexthop": "10.0.0.1"}
+    tables["SYSLOG_SERVER"] = {"10.0.0.9": {}}
     found = against("sonic", json.dumps(tables))
-    assert found.missing == ["fcbb:bb00:1000::/48 un"]
-    assert found.wrong == [
-        {"planned": "fcbb:bb00:e001::/48 route Ethernet8", "installed": "fcbb:bb00:e001::/48 route Ethernet0"}
+    assert [line.partition(": ")[0] for line in found.extra] == [said]
+    assert found.ignored == 2
+
+
+def test_config_db_in_other_words_is_the_same() -> None:
+    """Upper case, numbers and defaults, as a switch may write them."""
+    tables = json.loads(exported("sonic"))
+    tables["STATIC_ROUTE"] = {key.replace("fcbb:bb00", "FCBB:BB00"): row for key, row in tables["STATIC_ROUTE"].items()}
+    for row in tables["STATIC_ROUTE"].values():
+        row["advertise"] = "false"
+    for row in tables["PORT"].values():
+        row["mtu"], row["dhcp_rate_limit"] = 9000, "300"
+    assert against("sonic", json.dumps(tables, indent=4)).clean
+
+
+# From FRR 10.3 (trixie) and 10.7.1 (sid), shortened: `show ipv6 route json`, `show segment-routing srv6 sid json`
+def frr_route(prefix: str, hop: Tables, protocol: str = "static") -> Tables:
+    shown = {
+        "prefix": prefix,
+        "prefixLen": 48,
+        "protocol": protocol,
+        "vrfName": "default",
+        "selected": True,
+        "distance": 1,
+    }
+    hop = {"flags": 3, "fib": True, "afi": "ipv6", "active": True, "weight": 1, **hop}
+    return {prefix: [{**shown, "installed": True, "table": 254, "nexthops": [hop]}]}
+
+
+def frr_seg6local(action: str) -> Tables:
+    lengths = {"blockLen": 32, "nodeLen": 16, "funcLen": 0, "argLen": 0}
+    local = {"seg6local": {"action": action, "sidStructure": lengths}, "seg6localContext": {}}
+    return {"directlyConnected": True, "interfaceIndex": 3, "interfaceName": "sr0", **local}
+
+
+SID = {
+    "fcbb:bb00:1000::": {
+        "sid": "fcbb:bb00:1000::", "behavior": "uN", "context": {}, "locator": "MRC", "allocationMode": "explicit",
+        "clients": [{"protocol": "static", "instance": 0}],
+    }
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("action", ["End", "uN"])
+def test_frr_s_routes_are_read(action: str) -> None:
+    routes = {
+        **frr_route("fcbb:bb00:1000::/48", frr_seg6local(action)),
+        **frr_route("fcbb:bb00:2000::/48", {"ip": "fe80::20ff:fe00:0", "interfaceName": "p4"}),
+        **frr_route("fcbb:bb00:2001::/48", {"ip": "fe80::20ff:fe00:7", "interfaceName": "p5"}),
+        **frr_route("fcbb:bb00:2002::/48", {"ip": "fe80::20ff:fe00:2", "interfaceName": "p6", "active": False}),
+        "fe80::/64": [{"prefix": "fe80::/64", "protocol": "connected", "nexthops": []}],
+    }
+    found = against("frr", json.dumps(routes))
+    assert found.same == 2
+    assert len(found.missing) == found.planned - 4
+    assert [pair["installed"] for pair in found.wrong] == [
+        "route fcbb:bb00:2001::/48: via fe80::20ff:fe00:7",
+        "route fcbb:bb00:2002::/48: action not installed",
+        "route fcbb:bb00:2002::/48: interface absent",
+        "route fcbb:bb00:2002::/48: via absent",
     ]
-    assert found.extra == []
 
 
-def test_a_route_that_should_be_the_switch_s_own_is_wrong() -> None:
+def test_frr_s_sids_are_read() -> None:
+    assert against("frr", json.dumps(SID)).clean
+    assert against("frr", json.dumps(SID)).planned == 1
+    wrong = json.loads(json.dumps(SID).replace("1000::", "1001::"))
+    found = against("frr", json.dumps(wrong))
+    assert (found.missing, found.extra) == (
+        ["sid fcbb:bb00:1000::/48: action un"],
+        ["sid fcbb:bb00:1001::/48: action un"],
+    )
+
+
+def test_a_route_that_should_be_the_switch_s_own_is_told_from_frr_s_configuration() -> None:
     text = exported("frr").replace("   sid fcbb:bb00:1000::/48 locator MRC behavior uN\n", "")
     found = against("frr", text + "ipv6 route fcbb:bb00:1000::/48 fe80::1 p0\n")
-    assert found.wrong == [{"planned": "fcbb:bb00:1000::/48 un", "installed": "fcbb:bb00:1000::/48 route p0"}]
+    assert found.missing == ["segment-routing / srv6 / static-sids sid fcbb:bb00:1000::/48: locator MRC behavior uN"]
+    assert found.extra == ["system ipv6 route fcbb:bb00:1000::/48: fe80::1 p0"]
 
 
-def test_an_entry_given_twice_is_extra() -> None:
+def test_a_prefix_routed_twice_is_wrong() -> None:
     text = exported("frr") + "ipv6 route fcbb:bb00:2000::/48 fe80::2:0 p5\n"
-    assert against("frr", text).extra == ["fcbb:bb00:2000::/48 route p5"]
-
-
-def test_frr_s_json_is_read() -> None:
-    sids = {"fcbb:bb00:1000::/48": {"sid": "fcbb:bb00:1000::/48", "behavior": "uN"}}
-    routes = {"fcbb:bb00:2000::/48": [{"protocol": "static", "nexthops": [{"interfaceName": "p4"}]}]}
-    found = against("frr", json.dumps({**sids, **routes, "fe80::/64": [{"protocol": "connected"}]}))
-    assert found.same == 2
-    assert len(found.missing) == found.planned - 2
-    assert not found.wrong
+    (pair,) = against("frr", text).wrong
+    assert pair["installed"] == "system ipv6 route fcbb:bb00:2000::/48: fe80::20ff:fe00:0 p4 and fe80::2:0 p5"
 
 
 def test_a_seg6local_route_of_another_format_is_wrong() -> None:
-    route = {"dst": "fcbb:bb00:1000::/48", "encap": "seg6local", "action": "End", "dev": "p0"}
-    found = against("linux", json.dumps([route]))
-    assert "without next-csid" in found.wrong[0]["installed"]
+    route = {"dst": "fcbb:bb00:1000::/48", "encap": "seg6local", "action": "End", "dev": "sr0"}
+    assert "without next-csid" in against("linux", json.dumps([route])).wrong[0]["installed"]
+
+
+def test_a_usid_that_a_port_could_take_away_is_wrong() -> None:
+    local = {"encap": "seg6local", "action": "End", "flavors": ["next-csid"], "lblen": 32, "nflen": 16}
+    found = against("linux", json.dumps([{"dst": "fcbb:bb00:1000::/48", **local, "dev": "p0"}]))
+    assert found.wrong[0]["installed"] == "route fcbb:bb00:1000::/48: action un, but on p0 instead of sr0"
+    assert against("linux", json.dumps([{"dst": "fcbb:bb00:1000::/48", **local, "dev": "sr0"}])).same == 1
+
+
+def test_a_switch_without_a_file_and_a_file_of_another_fabric_are_told(tmp_path: Path) -> None:
+    list(write_all(MADE, "frr", Options(), tmp_path))
+    (tmp_path / "p0-t1-01.conf").unlink()
+    for ending in ("conf", "links", "sysctl", "tc"):
+        (tmp_path / f"p1-t0-02.{ending}").unlink()
+    found = {each.switch: each.missing for each in compare_folder(MADE, tmp_path, Options()) if not each.clean}
+    assert found["p0-t1-01"] == ["file p0-t1-01.conf"]
+    assert found["p1-t0-02"] == [f"file p1-t0-02.{ending}" for ending in ("conf", "links", "sysctl", "tc")]
+    (tmp_path / "p7-t0-00.conf").write_text("")
+    with pytest.raises(ConfigError, match="p7-t0-00: no switches of this fabric"):
+        list(compare_folder(MADE, tmp_path, Options()))
+
+
+def test_routes_of_running_systems_can_be_proven(tmp_path: Path) -> None:
+    """One `ip -6 -j route` a switch, as the plan has it; then one with two ports changed over."""
+    for switch in range(MADE.topology.nics, MADE.topology.nodes):
+        (text,) = (text for name, text in export(MADE, "linux", Options(), [switch]) if name.endswith(".netlink.json"))
+        rows = [_shown(json.loads(line)) for line in text.splitlines()]
+        (tmp_path / f"{MADE.topology.name(switch)}.routes.json").write_text(json.dumps(rows))
+    found, verdict = proven("two-tier", tmp_path)
+    assert all(each.difference.clean for each in found)
+    assert verdict.proven
+    path = tmp_path / "p1-t1-02.routes.json"
+    path.write_text(path.read_text().replace('"dev": "p0"', '"dev": "p1"'))
+    found, verdict = proven("two-tier", tmp_path)
+    assert [each.difference.switch for each in found if not each.difference.clean] == ["p1-t1-02"]
+    assert {step["switch"] for step in verdict.broken} == {"p1-t1-02"}
+
+
+def _shown(message: Tables) -> Tables:
+    """Return a route as iproute2 shows it."""
+    route = {"dst": f"{message['RTA_DST']}/{message['dst_len']}", "dev": message["RTA_OIF"]}
+    if "RTA_GATEWAY" in message:
+        return {**route, "gateway": message["RTA_GATEWAY"]}
+    return {**route, "encap": "seg6local", "action": "End", "flavors": ["next-csid"], "lblen": 32, "nflen": 16}
 
 
 @pytest.mark.parametrize(
     ("target", "dump", "said"),
     [
-        ("linux", "not json", "dump:1: not JSON"),
+        ("linux", "[not json", "dump:1: not JSON"),
         ("linux", "{}", "expected the list"),
         ("linux", '[{"dst": "nowhere"}]', "'nowhere' is not an IPv6 prefix"),
-        ("sonic", "[]", "expected CONFIG_DB"),
-        ("sonic", '{"SRV6_MY_SIDS": {"MRC": {}}}', "expected LOCATOR"),
-        ("frr", "sid fcbb::/48 locator MRC behavior uX", "behavior 'uX'; uN and uA"),
-        ("eos", "", "linux, sonic|sonic, frr, linux can"),
+        ("sonic", "no", "dump: not JSON"),
+        ("sonic", '"text"', "expected CONFIG_DB"),
+        ("sonic", '{"SRV6_MY_SIDS": {"MRC": 1}}', "expected an object of fields"),
+        ("sonic", '{"PORT": []}', "expected an object of rows"),
+        ("junos", "", "sonic, frr, cumulus, linux, eos can"),
     ],
 )
 def test_a_dump_that_cannot_be_read_is_refused(target: str, dump: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         against(target, dump)
+
+
+def test_a_folder_that_has_no_dumps_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no file of a switch of this fabric; expected such as p0-t0-00\.json"):
+        list(compare_folder(MADE, tmp_path, Options()))
+    with pytest.raises(ConfigError, match="not a folder"):
+        list(compare_folder(MADE, tmp_path / "none", Options()))

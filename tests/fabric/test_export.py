@@ -17,8 +17,12 @@ import yaml
 from openmrc.errors import ConfigError
 from openmrc.fabric.build import build
 from openmrc.fabric.diff import compare
-from openmrc.fabric.export.targets import TARGETS, export
-from openmrc.fabric.export.view import Options, link_local, view
+from openmrc.fabric.export.addresses import link_local, mac
+from openmrc.fabric.export.bulk import write_all
+from openmrc.fabric.export.cages import Cages
+from openmrc.fabric.export.options import Options
+from openmrc.fabric.export.targets import TARGETS, export, warnings
+from openmrc.fabric.export.view import view
 from openmrc.fabric.fabric_file import load
 from openmrc.fabric.tables import Action
 from openmrc.fabric.usid import UsidPlan, prefix_text, usid_plan
@@ -28,7 +32,7 @@ FABRICS = Path(__file__).parents[2] / "scenarios" / "fabrics"
 GOLDEN = Path(__file__).parent / "golden"
 CASES = [("two-tier", "p1-t0-01"), ("two-tier", "p0-t1-02"), ("three-tier", "p0-t2-01"), ("two-sites", "p0-t1-01")]
 EVERYWHERE = [(name, switch, target) for name, switch in CASES for target in TARGETS]
-SHIFTING = [("shifting-downlinks", "p0-t0-01", target) for target in ("sonic", "frr", "linux", "eos")]
+SHIFTING = [("shifting-downlinks", "p0-t0-01", target) for target in ("sonic", "frr", "linux")]
 
 
 def files(name: str, switch: str, target: str, options: Options | None = None) -> dict[str, str]:
@@ -65,15 +69,22 @@ def test_the_containerlab_topology_wires_every_cable_once() -> None:
     assert all(end.split(":")[0] in topology["nodes"] for end in ends)
 
 
-@pytest.mark.parametrize("target", ["sonic", "frr"])
-@pytest.mark.parametrize("name", ["two-tier", "three-tier", "two-sites", "bundles", "shifting-downlinks"])
-def test_what_was_exported_reads_back_as_planned(name: str, target: str) -> None:
-    made = plan(name)
-    for switch in range(made.topology.nics, made.topology.nodes):
-        (text,) = dict(export(made, target, Options(), [switch])).values()
-        found = compare(made, switch, target, text, "dump", Options())
-        assert found.clean
-        assert found.same == found.planned == len(view(made, switch).entries)
+def test_the_containerlab_topology_has_what_the_schema_knows() -> None:
+    """Fields and kinds of containerlab's `schemas/clab.schema.json`, the part that is used here."""
+    found = dict(export(plan("two-tier"), "containerlab", Options()))
+    described = yaml.safe_load(found["two-tier.clab.yml"])
+    assert set(described) == {"name", "topology"}
+    assert set(described["topology"]) == {"defaults", "nodes", "links"}
+    assert described["topology"]["defaults"].keys() == {"image", "kind"}
+    assert described["topology"]["defaults"]["kind"] == "linux"
+    for node in described["topology"]["nodes"].values():
+        assert node.keys() == {"binds", "exec"}
+        assert len(set(node["binds"])) == len(node["binds"]) == len(node["exec"]) > 0
+        assert all(bind.split(":")[0] in found for bind in node["binds"])
+    for link in described["topology"]["links"]:
+        assert link.keys() == {"endpoints"}
+        assert all(re.fullmatch(r"\S+:\S+", end) for end in link["endpoints"])
+        assert len(link["endpoints"]) == 2
 
 
 def test_all_switches_export_as_each_alone() -> None:
@@ -81,16 +92,6 @@ def test_all_switches_export_as_each_alone() -> None:
     switches = range(made.topology.nics, made.topology.nodes)
     together = dict(export(made, "frr", Options()))
     assert together == {name: text for each in switches for name, text in export(made, "frr", Options(), [each])}
-
-
-def test_sonic_has_what_its_daemon_insists_on() -> None:
-    (text,) = files("two-tier", "p1-t0-01", "sonic").values()
-    tables = json.loads(text)
-    for key, sid in tables["SRV6_MY_SIDS"].items():
-        locator, prefix = key.split("|")
-        assert prefix.startswith(tables["SRV6_MY_LOCATORS"][locator]["prefix"].rstrip(":"))
-        assert "decap_dscp_mode" in sid
-    assert all("/" not in locator["prefix"] for locator in tables["SRV6_MY_LOCATORS"].values())
 
 
 def test_an_old_sonic_is_not_given_what_it_does_not_know() -> None:
@@ -104,25 +105,40 @@ def test_cumulus_is_not_given_a_format_it_does_not_document() -> None:
         files("shifting-downlinks", "p0-t0-00", "cumulus")
 
 
-def test_eos_says_that_it_is_experimental() -> None:
-    (text,) = files("two-tier", "p0-t0-00", "eos").values()
-    assert text.startswith("! EXPERIMENTAL")
+def test_eos_takes_its_prefixes_from_a_domain_and_a_usid() -> None:
+    (text,) = files("bundles", "p0-t0-01", "eos").values()
+    assert "router srv6\n   vrf default\n      micro-segment domain MRC\n         block fcbb:bb00::/32\n" in text
+    assert "      locator MRC1\n         prefix micro-segment domain MRC end usid 0x1003\n" in text
+    with pytest.raises(ConfigError, match="EOS's uA is not documented in public"):
+        files("shifting-downlinks", "p0-t0-00", "eos")
 
 
-def test_split_cages_name_their_parts() -> None:
-    options = Options(breakout=8)
-    names = {target: [TARGETS[target].port_name(port, options) for port in (0, 1, 8)] for target in TARGETS}
-    assert names["sonic"] == ["Ethernet0", "Ethernet1", "Ethernet8"]
-    assert names["cumulus"] == ["swp1s0", "swp1s1", "swp2s0"]
-    assert names["eos"] == ["Ethernet1/1", "Ethernet1/2", "Ethernet2/1"]
+@pytest.mark.parametrize(
+    ("version", "sids", "left"),
+    [("8.4", 0, 3), ("10.3", 1, 2), ("10.7", 3, 0)],
+)
+def test_frr_is_given_what_its_version_installs_and_the_kernel_the_rest(version: str, sids: int, left: int) -> None:
+    found = {
+        name.split(".", 1)[1]: text
+        for name, text in files("bundled-twice", "p0-t0-01", "frr", Options(frr=version)).items()
+    }
+    assert found["conf"].count("behavior uN") == sids
+    assert found.get("batch", "").count("action End flavors next-csid") == left
+    assert "link add sr0 type veth" in found["links"]
 
 
 @pytest.mark.parametrize(
     ("target", "options", "said"),
     [
-        ("junos", Options(), "sonic, frr, cumulus, linux, eos, containerlab are known"),
-        ("sonic", Options(breakout=3), "8 lanes do not divide into 3 ports; 1, 2, 4, 8 would work"),
+        ("junos", Options(), "sonic, frr, cumulus, linux, eos, containerlab, hosts are known"),
+        ("sonic", Options(cages=Cages(breakout=3)), "8 lanes do not divide into 3 ports; 1, 2, 4, 8 would work"),
         ("sonic", Options(image="ancient"), "current or old"),
+        ("frr", Options(frr="9.1"), "8.4 or 10.3 or 10.7"),
+        ("sonic", Options(mtu=1500), "MRC needs 4242 at 4 KiB"),
+        ("sonic", Options(ntp=("time",)), "expected an IP address"),
+        ("eos", Options(management="10.0.0.0/30"), "too few for 2 machines"),
+        ("sonic", Options(cages=Cages(count=0)), "both above 0"),
+        ("linux", Options(interface="eth"), "write {nic} and {plane}"),
     ],
 )
 def test_a_wrong_export_is_refused(target: str, options: Options, said: str) -> None:
@@ -135,34 +151,59 @@ def test_a_nic_has_no_switch_configuration() -> None:
         view(plan("two-tier"), 3)
 
 
-def test_no_two_ports_share_a_mac_address() -> None:
-    made = plan("three-tier")
-    found: list[str] = []
-    for switch in range(made.topology.nics, made.topology.nodes):
-        for port in view(made, switch).ports:
-            found += [port.mac] if port.peer else []
-            found += [port.peer_mac] if port.peer_identity else []
-    assert len(set(found)) == len(found) == made.topology.links
+def test_no_two_nodes_of_a_plane_share_an_address() -> None:
+    for name in ("three-tier", "unlike-planes"):
+        topology = plan(name).topology
+        for plane in range(len(topology.planes)):
+            nodes = [node for node in range(topology.nodes) if topology.node_plane[node] in (-1, plane)]
+            assert len({mac(topology, plane, node) for node in nodes}) == len(nodes)
+            assert len({link_local(topology, plane, node) for node in nodes}) == len(nodes)
+
+
+def test_many_processes_write_what_one_does(tmp_path: Path) -> None:
+    made = usid_plan(build(load(FABRICS / "gpus-1024.yaml")))
+    sizes = [size for some in write_all(made, "linux", Options(), tmp_path) for size in some]
+    one_by_one = dict(export(made, "linux", Options()))
+    assert {file.name: file.read_text() for file in tmp_path.iterdir()} == one_by_one
+    assert sizes == [len(text) for text in one_by_one.values()]
+
+
+@pytest.mark.parametrize("target", [*TARGETS, "hosts", "containerlab"])
+def test_every_target_says_what_it_needs(target: str) -> None:
+    assert warnings(plan("two-tier"), target, Options())
+    trimming = any("trim" in line for line in warnings(plan("two-tier"), target, Options()))
+    assert trimming == (target in TARGETS)
+
+
+def test_addresses_of_management_are_numbered() -> None:
+    options = Options(management="10.91.0.0/24", ntp=("10.91.0.1",))
+    for target, line in (
+        ("sonic", '"eth0|10.91.0.4/24": {"gwaddr": "10.91.0.1"}'),
+        ("cumulus", "nv set interface eth0 ip address 10.91.0.4/24"),
+        ("eos", "   ip address 10.91.0.4/24"),
+    ):
+        (text,) = files("two-tier", "p0-t0-02", target, options).values()
+        assert line in text
 
 
 @pytest.mark.needs("vtysh")
 @pytest.mark.parametrize(("name", "switch"), [*CASES, ("shifting-downlinks", "p0-t0-01")])
-def test_frr_s_own_parser_takes_what_its_version_knows(name: str, switch: str, tmp_path: Path) -> None:
-    (text,) = files(name, switch, "frr").values()
+def test_the_parser_of_this_debian_s_frr_takes_the_file_for_its_version(name: str, switch: str, tmp_path: Path) -> None:
+    found = {file.split(".", 1)[1]: text for file, text in files(name, switch, "frr", Options(frr="8.4")).items()}
     path = tmp_path / "frr.conf"
-    path.write_text(text)
+    path.write_text(found["conf"])
     done = subprocess.run(["vtysh", "-C", "-f", str(path)], capture_output=True, text=True, timeout=60, check=False)
-    unknown = re.findall(r"Unknown command\[\d+\]: +(.*)", done.stdout + done.stderr)
-    # 8.4 has locators, but neither block lengths nor uSIDs nor static SIDs; 10.3 knows all
-    newer = re.compile(r"prefix \S+ block-len|behavior usid|static-sids|sid \S+ locator|encapsulation|source-address")
-    assert [line for line in unknown if not newer.match(line)] == []
-    assert "ipv6 route" not in (done.stdout + done.stderr)
+    assert "Unknown command" not in done.stdout + done.stderr
+    assert done.returncode == 0
 
 
 def as_root(*command: str, given: str | None = None) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, input=given)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
     return done.stdout
+
+
+needs_root = pytest.mark.needs("root", "ip")
 
 
 @pytest.fixture
@@ -177,17 +218,21 @@ def namespace() -> Iterator[str]:
 
 def installed(made: UsidPlan, switch: int, namespace: str) -> str:
     """Load the Linux export of a switch into a namespace with its ports, and return what iproute2 then shows."""
-    ports = [port for port in view(made, switch).ports if port.peer]
-    making = [f"link add p{port.number} type veth peer name q{port.number}" for port in ports]
-    making += [f"link set q{port.number} up" for port in ports]
+    numbers = [port.number for port in view(made, switch).layout.ports]
+    making = [f"link add p{number} type veth peer name q{number}" for number in numbers]
+    making += [f"link set q{number} up" for number in numbers]
     as_root("ip", "-n", namespace, "-batch", "-", given="\n".join(making) + "\n")
     made_of = {file.split(".", 1)[1]: text for file, text in export(made, "linux", Options(), [switch])}
+    as_root("ip", "-n", namespace, "-batch", "-", given=made_of["links"])
     as_root("ip", "netns", "exec", namespace, "sysctl", "-q", "-p", "-", given=made_of["sysctl"])
-    as_root("ip", "-n", namespace, "-6", "-batch", "-", given=made_of["batch"])
+    for _ in range(2):  # it may be read again
+        as_root("ip", "-n", namespace, "-6", "-batch", "-", given=made_of["batch"])
+    marking = [line for line in made_of["tc"].splitlines() if " red " not in line]  # not every kernel has RED
+    as_root("ip", "netns", "exec", namespace, "tc", "-batch", "-", given="\n".join(marking) + "\n")
     return as_root("ip", "-n", namespace, "-6", "-j", "route", "show")
 
 
-@pytest.mark.needs("root", "ip")
+@needs_root
 @pytest.mark.parametrize(("name", "switch"), [*CASES, ("shifting-downlinks", "p0-t0-01"), ("bundles", "p0-t1-00")])
 def test_iproute2_loads_the_linux_export_and_shows_it_back(name: str, switch: str, namespace: str) -> None:
     made = plan(name)
@@ -198,23 +243,34 @@ def test_iproute2_loads_the_linux_export_and_shows_it_back(name: str, switch: st
     assert found.same == len(view(made, node).entries)
 
 
-@pytest.mark.needs("root", "ip")
+@needs_root
 def test_what_is_changed_by_hand_in_the_kernel_is_told(namespace: str) -> None:
     made = plan("two-tier")
     node = made.topology.node_named("p1-t0-01")
     installed(made, node, namespace)
-    for terms in (
+    for words in (
         "route del fcbb:bb01:2001::/48",
-        "route replace fcbb:bb01:2002::/48 via fe80::2:2 dev p5",
+        "route replace fcbb:bb01:2002::/48 via fe80::1:20ff:fe00:2 dev p5",
+        "route replace fcbb:bb01:2003::/48 via fe80::bad dev p7",
         "route add fcbb:bb01:2009::/48 via fe80::2:2 dev p5",
         "route add 2001:db8::/32 via fe80::2:2 dev p5",
+        "route add blackhole fcbb:bb01:e000:1::/64",
     ):
-        as_root("ip", "-n", namespace, "-6", *terms.split())
+        as_root("ip", "-n", namespace, "-6", *words.split())
     dump = as_root("ip", "-n", namespace, "-6", "-j", "route", "show")
     found = compare(made, node, "linux", dump, namespace, Options())
-    assert found.missing == ["fcbb:bb01:2001::/48 route p5"]
-    assert found.extra == ["fcbb:bb01:2009::/48 route p5"]
-    assert found.wrong == [{"planned": "fcbb:bb01:2002::/48 route p6", "installed": "fcbb:bb01:2002::/48 route p5"}]
+    assert found.missing == ["route fcbb:bb01:2001::/48: action route, interface p5, via fe80::1:20ff:fe00:1"]
+    assert found.extra == [
+        "route fcbb:bb01:2009::/48: action route, interface p5, via fe80::2:2",
+        "route fcbb:bb01:e000:1::/64: action blackhole",
+    ]
+    assert found.wrong == [
+        {"planned": f"route fcbb:bb01:{usid}::/48: {before}", "installed": f"route fcbb:bb01:{usid}::/48: {after}"}
+        for usid, before, after in (
+            ("2002", "interface p6", "interface p5"),
+            ("2003", "via fe80::1:20ff:fe00:3", "via fe80::bad"),
+        )
+    ]
     assert found.ignored > 0
 
 
@@ -224,10 +280,12 @@ def test_netlink_says_what_the_batch_says() -> None:
         entries = view(plan(name), plan(name).topology.node_named(switch)).entries
         messages = [json.loads(line) for line in made_of["netlink.json"].splitlines()]
         assert len(messages) == len(entries)
-        for message, entry in zip(messages, entries, strict=True):
-            assert f"route replace {message['RTA_DST']}/{message['dst_len']} " in made_of["batch"]
-            assert ("RTA_GATEWAY" in message) == (entry.action == Action.ROUTE)
-            assert message.get("RTA_ENCAP", {}).get("SEG6_LOCAL_ACTION") == {1: 1, 2: None, 3: 2}[entry.action]
+        for message, (prefix, action, _) in zip(messages, entries, strict=True):
+            assert prefix == f"{message['RTA_DST']}/{message['dst_len']}"
+            (line,) = (line for line in made_of["batch"].splitlines() if line.startswith(f"route replace {prefix} "))
+            assert line.endswith(f" dev {message['RTA_OIF']}")
+            assert message.get("RTA_GATEWAY", "") == (line.split(" ")[4] if action == Action.ROUTE else "")
+            assert message.get("RTA_ENCAP", {}).get("SEG6_LOCAL_ACTION") == {1: 1, 2: None, 3: 2}[action]
 
 
 def test_addresses_are_in_the_usual_form() -> None:
@@ -236,8 +294,8 @@ def test_addresses_are_in_the_usual_form() -> None:
     made = usid_plan(topology)
     nodes = [0, 1, 65534, 65535, 65536, 131071, topology.nics, topology.nics + 1, topology.nodes - 1]
     for node in nodes:
-        assert link_local(topology, node) == str(ipaddress.IPv6Address(link_local(topology, node)))
         for plane in (0, 1, 7):
+            assert link_local(topology, plane, node) == str(ipaddress.IPv6Address(link_local(topology, plane, node)))
             if node < topology.nics:
                 value = (0xFD00 << 112) | (plane << 96) | (node + 1)
                 assert made.identity(plane, node) == str(ipaddress.IPv6Address(value))

@@ -4,8 +4,10 @@ import pytest
 from openmrc.errors import ConfigError
 from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric, Hosts, Plane, Plant, Tier
+from openmrc.fabric.export.view import view
 from openmrc.fabric.ports import check_scheme, place_ports
 from openmrc.fabric.topology import Topology
+from openmrc.fabric.usid import usid_plan
 
 
 def topology(hosts: int, plant: Plant | None = None, up_gbps: float | None = None) -> Topology:
@@ -52,3 +54,14 @@ def test_names_are_those_of_the_system() -> None:
     assert ports.names("sonic")[0] == "mrc0p0"
     with pytest.raises(ConfigError, match="--names 'junos'; linux, sonic, cumulus, eos are known"):
         check_scheme("junos")
+
+
+@pytest.mark.parametrize("hosts", [19, 35])
+@pytest.mark.parametrize("up_gbps", [None, 400])
+def test_exports_and_cable_list_put_a_port_into_the_same_cage(hosts: int, up_gbps: float | None) -> None:
+    built = topology(hosts, up_gbps=up_gbps)  # the last T0 has ports without a cable before its uplinks
+    plan, ports = usid_plan(built), place_ports(built)
+    for switch in range(built.nics, built.nodes):
+        for port in view(plan, switch).layout.ports:
+            slot = ports.slots[int(ports.index(np.array([switch]), np.array([port.number]))[0])]
+            assert port.slot == slot, f"{built.name(switch)} port {port.number}"

@@ -1,15 +1,17 @@
 """What Wireshark reads in our captures, with its own dissectors and with our plugin."""
 
 import subprocess
+from collections.abc import Sequence
 from ipaddress import ip_address
+from pathlib import Path
 
 import pytest
 
 from openmrc.wire import ip
 from openmrc.wire.codes import Opcode
 from openmrc.wire.documents import PLUGIN_FILE
-from openmrc.wire.headers import AETH, BTH, CC_STATE, HEADERS, IMMDT, RETH, STACKS, WITH_PAYLOAD, stack
-from openmrc.wire.message import compose
+from openmrc.wire.headers import AETH, BTH, CC_STATE, HEADERS, IMMDT, RETH, STACKS, WITH_PAYLOAD, Header, stack
+from openmrc.wire.message import Message, compose
 from openmrc.wire.pcapng import PcapngWriter
 from openmrc.wire.wireshark import filter_name
 
@@ -21,9 +23,9 @@ PLUGIN = ("-X", f"lua_script:{PLUGIN_FILE}")
 NOW = 1_700_000_000_123_456_789
 
 
-def sample(opcode):
+def sample(opcode: Opcode) -> Message:
     """Return a packet with a different value in every field."""
-    headers = {}
+    headers: dict[str, dict[str, int]] = {}
     for header in stack(opcode, True):
         free = [field for field in header.fields if field.sends is None and field.name not in ("opcode", "pad", "pr")]
         headers[header.name] = {
@@ -36,24 +38,24 @@ def sample(opcode):
 SAMPLES = [sample(opcode) for opcode in STACKS]
 
 
-def tshark(*arguments):
+def tshark(*arguments: object) -> str:
     done = subprocess.run(["tshark", *map(str, arguments)], capture_output=True, text=True, timeout=60, check=True)
     assert "Lua Error" not in done.stdout + done.stderr
     return done.stdout
 
 
-def rows(path, names, *arguments):
+def rows(path: Path, names: Sequence[str], *arguments: object) -> list[list[str]]:
     fields = [part for name in names for part in ("-e", name)]
     text = tshark(*arguments, "-r", path, "-T", "fields", *fields)
     return [line.split("\t") for line in text.splitlines()]
 
 
-def number(text):
-    return {"True": 1, "False": 0}.get(text) if text in ("True", "False") else int(text, 0)
+def number(text: str) -> int:
+    return int(text == "True") if text in ("True", "False") else int(text, 0)
 
 
 @pytest.fixture(scope="module")
-def capture(tmp_path_factory):
+def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tshark") / "all.pcapng"
     with path.open("wb") as file:
         writer = PcapngWriter(file, ["plane0", "plane1"])
@@ -62,13 +64,13 @@ def capture(tmp_path_factory):
     return path
 
 
-def test_wireshark_reads_interfaces_times_and_comments_of_our_captures(capture):
+def test_wireshark_reads_interfaces_times_and_comments_of_our_captures(capture: Path) -> None:
     found = rows(capture, ["frame.interface_name", "frame.time_epoch", "frame.comment"])
     assert found[1] == ["plane1", "1700000000.123456790", "packet 1"]
     assert len(found) == len(SAMPLES)
 
 
-def test_wireshark_alone_reads_bth_and_finds_the_udp_checksum_right(capture):
+def test_wireshark_alone_reads_bth_and_finds_the_udp_checksum_right(capture: Path) -> None:
     names = [filter_name(BTH, BTH.field(name)) for name in ("opcode", "se", "pad", "p_key", "dqp", "a", "psn")]
     found = rows(capture, [*names, "udp.checksum.status"], "-o", "udp.check_checksum:TRUE")
     for message, row in zip(SAMPLES, found, strict=True):
@@ -78,7 +80,7 @@ def test_wireshark_alone_reads_bth_and_finds_the_udp_checksum_right(capture):
 
 
 @pytest.mark.parametrize("header", HEADERS, ids=lambda header: header.name)
-def test_with_the_plugin_wireshark_reads_every_field_of_every_header(capture, header):
+def test_with_the_plugin_wireshark_reads_every_field_of_every_header(capture: Path, header: Header) -> None:
     found = rows(capture, [filter_name(header, field) for field in header.fields], *PLUGIN)
     for message, row in zip(SAMPLES, found, strict=True):
         part = [part for part in message.parts if part.header is header]
@@ -90,7 +92,7 @@ def test_with_the_plugin_wireshark_reads_every_field_of_every_header(capture, he
             assert [number(text) for text in row] == [part[0].values[field.name] for field in header.fields]
 
 
-def test_with_the_plugin_payload_icrc_and_ev_have_names(capture):
+def test_with_the_plugin_payload_icrc_and_ev_have_names(capture: Path) -> None:
     found = rows(capture, ["mrc.payload", "infiniband.invariant.crc", "mrc.ev.value", "_ws.col.Protocol"], *PLUGIN)
     for message, (payload, icrc, ev, protocol) in zip(SAMPLES, found, strict=True):
         assert payload == (message.payload.hex() or "")
@@ -98,7 +100,7 @@ def test_with_the_plugin_payload_icrc_and_ev_have_names(capture):
         assert (int(ev, 16), protocol) == (0x1234C350, "MRC")
 
 
-def test_filters_know_the_names(capture):
+def test_filters_know_the_names(capture: Path) -> None:
     wanted = "mrc.seth.cack_psn && infiniband.bth.opcode == 220"
     assert len(tshark(*PLUGIN, "-r", capture, "-Y", wanted).splitlines()) == 1
     assert len(tshark(*PLUGIN, "-r", capture, "-Y", "infiniband.reth.va").splitlines()) == len(WITH_PAYLOAD)
@@ -108,7 +110,7 @@ def test_filters_know_the_names(capture):
     }
 
 
-def test_a_negative_offset_and_an_unsigned_probe_id_are_told_apart(tmp_path):
+def test_a_negative_offset_and_an_unsigned_probe_id_are_told_apart(tmp_path: Path) -> None:
     offsets = [{"ack_psn_offset": -2}, {"ack_psn_offset": 0xFFFE, "pr": 1}]
     path = tmp_path / "a.pcapng"
     with path.open("wb") as file:
@@ -118,13 +120,13 @@ def test_a_negative_offset_and_an_unsigned_probe_id_are_told_apart(tmp_path):
     assert rows(path, ["mrc.seth.ack_psn_offset"], *PLUGIN) == [["-2"], ["65534"]]
 
 
-def roce_write(to=4791):
+def roce_write(to: int = 4791) -> bytes:
     """Return a RoCEv2 RC RDMA WRITE Only to address 9, which is none of MRC's."""
     body = bytes.fromhex("0a00ffff 00000012 00000007") + bytes.fromhex("0000000000000009 00000000 00000004") + bytes(8)
     return ip.datagram(ip_address("fd00::1"), ip_address("fd00::2"), 50_000, to, body)
 
 
-def test_the_plugin_hands_other_roce_traffic_to_the_built_in_dissector(tmp_path):
+def test_the_plugin_hands_other_roce_traffic_to_the_built_in_dissector(tmp_path: Path) -> None:
     path = tmp_path / "roce.pcapng"
     with path.open("wb") as file:
         PcapngWriter(file, ["plane0"]).write(0, NOW, roce_write())
@@ -135,7 +137,7 @@ def test_the_plugin_hands_other_roce_traffic_to_the_built_in_dissector(tmp_path)
     assert rows(path, ["mrc"], *PLUGIN) == [[""]]
 
 
-def test_the_plugin_takes_the_other_port_and_survives_short_and_unknown_packets(tmp_path):
+def test_the_plugin_takes_the_other_port_and_survives_short_and_unknown_packets(tmp_path: Path) -> None:
     path = tmp_path / "odd.pcapng"
     whole = framed(SAMPLES[0], to=4971)
     unknown = bytearray(framed(SAMPLES[0]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import tempfile
 import time
@@ -25,8 +24,6 @@ _PATIENCE = 60.0  # s
 @pytest.fixture
 def daemons(lab: Lab) -> Iterator[Path]:
     """An lldpd on every node, its control socket at NODE in the folder."""
-    if shutil.which("lldpd") is None:
-        pytest.skip("lldpd is not installed")
     with tempfile.TemporaryDirectory(prefix="openmrc-lldp-") as name:
         os.chmod(name, 0o755)  # lldpd gives its rights up
         yield from _running(lab, Path(name))
@@ -67,6 +64,7 @@ def listen(lab: Lab, folder: Path) -> Report:
     return check_cabling(lab.topology, dumps)
 
 
+@pytest.mark.needs("lldpd")
 def test_what_lldpd_hears_is_what_was_planned_until_a_cable_is_pulled(lab: Lab, daemons: Path) -> None:
     deadline = time.monotonic() + _PATIENCE
     while (report := listen(lab, daemons)).findings and time.monotonic() < deadline:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -109,7 +110,7 @@ def test_not_a_byte_is_lost_under_a_random_schedule(lab: Lab, breaker: Breaker) 
 
     for seed in range(3):
         schedule = random_schedule(lab, seed, seconds=0.5)
-        trial = stream(breaker, "mrc", "h0", "h3", 0.6, lambda schedule=schedule: breaker.run(schedule))
+        trial = stream(breaker, "mrc", "h0", "h3", 0.6, partial(breaker.run, schedule))
         breaker.clear()
         assert trial.is_whole, schedule
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from openmrc.fabric.port_settings import PortSettings
 from openmrc.lab import kernel_maps
 from openmrc.lab.namespaces import await_ports, batch
-from openmrc.lab.port import OBJECT, QUEUE_MAP, SETTINGS_MAP, SOURCE, PortCounters, PortSettings
+from openmrc.lab.port import OBJECT, QUEUE_MAP, SETTINGS_MAP, SOURCE, PortCounters, packed
 from tests.lab.sockets import Datagram, drain, mark, udp
 from tests.needs import REASON
 
@@ -33,7 +34,7 @@ class Cable:
     there: str
 
     def set(self, **fields: object) -> None:
-        kernel_maps.write(self.maps[SETTINGS_MAP], PortSettings(**fields).packed())  # type: ignore[arg-type]
+        kernel_maps.write(self.maps[SETTINGS_MAP], packed(PortSettings(**fields)))  # type: ignore[arg-type]
 
     def counters(self) -> PortCounters:
         return PortCounters.unpack(kernel_maps.read(self.maps[QUEUE_MAP], PortCounters.SIZE))
@@ -154,7 +155,7 @@ def test_losses_and_damage_come_at_their_share(cable: Cable) -> None:
 
 def test_python_and_c_agree_on_both_layouts() -> None:
     text = SOURCE.read_text()
-    for struct, size in (("configuration", len(PortSettings(rate=1).packed())), ("state", PortCounters.SIZE)):
+    for struct, size in (("configuration", len(packed(PortSettings(rate=1)))), ("state", PortCounters.SIZE)):
         body = re.search(rf"struct {struct} \{{(.*?)\n\}};", text, re.DOTALL)
         assert body is not None
         terms = re.findall(r"(__u64|__u32|struct bpf_spin_lock) \w+;", body[1])

@@ -1,5 +1,6 @@
 """Packets for the tests: any that is valid, and frames that carry them."""
 
+from collections.abc import Callable
 from ipaddress import ip_address
 
 import numpy as np
@@ -7,10 +8,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from openmrc.core.jit import entry
-from openmrc.core.rows import table
+from openmrc.core.rows import Table, table
 from openmrc.wire import ip
 from openmrc.wire.codec import Bytes, as_matrix, decode, encode
-from openmrc.wire.headers import BTH, STACKS, WITH_PAYLOAD, stack
+from openmrc.wire.codes import Opcode
+from openmrc.wire.headers import BTH, STACKS, WITH_PAYLOAD, Header, stack
 from openmrc.wire.icrc import icrc
 from openmrc.wire.layout import COLUMN, LONGEST_HEADER, Matrix
 from openmrc.wire.message import Message, compose
@@ -29,7 +31,7 @@ def compiled_decode(buffer: Bytes, at: int, length: int, packets: Matrix, index:
     return decode(buffer, at, length, packets, index)
 
 
-def row_of(opcode, **columns):
+def row_of(opcode: int, **columns: int) -> Table[Packet]:
     """Return a table of one packet."""
     packets = table(Packet, 1)
     packets[0].opcode = opcode
@@ -39,20 +41,28 @@ def row_of(opcode, **columns):
     return packets
 
 
-def encoded(packets, encoder=encode):
+def encoded(packets: Table[Packet], encoder: Callable[..., int] = encode) -> bytes:
     """Return the header bytes of the first packet of a table."""
     out = np.zeros(LONGEST_HEADER, np.uint8)
     return bytes(out[: encoder(as_matrix(packets), 0, out, 0)])
 
 
-def decoded(data, trimmed=0, decoder=decode):
+def decoded(data: bytes, trimmed: int = 0, decoder: Callable[..., int] = decode) -> tuple[int, Table[Packet]]:
     """Return (status, table of one packet) of a UDP payload."""
     packets = table(Packet, 1)
     packets[0].trimmed = trimmed
     return decoder(np.frombuffer(bytearray(data), np.uint8), 0, len(data), as_matrix(packets), 0), packets
 
 
-def framed(message, source="fd00::1", destination="fd00::2", port=50_000, label=0, traffic_class=0, to=4791):
+def framed(
+    message: Message,
+    source: str = "fd00::1",
+    destination: str = "fd00::2",
+    port: int = 50_000,
+    label: int = 0,
+    traffic_class: int = 0,
+    to: int = 4791,
+) -> bytes:
     """Return an IP packet that carries a message, with its ICRC."""
     body = message.emit()
     whole = ip.datagram(
@@ -73,7 +83,7 @@ def framed(message, source="fd00::1", destination="fd00::2", port=50_000, label=
 
 
 @st.composite
-def messages(draw, opcodes=tuple(STACKS)) -> Message:
+def messages(draw: st.DrawFn, opcodes: tuple[Opcode, ...] = tuple(STACKS)) -> Message:
     """Draw any packet with any value in every field that a sender may choose."""
     opcode = draw(st.sampled_from(opcodes))
     timestamped = draw(st.booleans())
@@ -84,8 +94,8 @@ def messages(draw, opcodes=tuple(STACKS)) -> Message:
 
 
 @st.composite
-def _values(draw, header):
-    values = {}
+def _values(draw: st.DrawFn, header: Header) -> dict[str, int]:
+    values: dict[str, int] = {}
     for field in header.fields:
         if field.sends is not None or (header is BTH and field.name in ("opcode", "pad", "ts")):
             continue
@@ -101,5 +111,5 @@ def _values(draw, header):
     return values
 
 
-def _edges(low, high):
+def _edges(low: int, high: int) -> st.SearchStrategy[int]:
     return st.one_of(st.sampled_from((low, high)), st.integers(low, high))

@@ -1,4 +1,5 @@
 from ipaddress import IPv6Address
+from typing import Any
 
 import pytest
 
@@ -15,13 +16,15 @@ WRITE = compose(Opcode.WRITE_ONLY, b"hello", bth={"ts": 1, "psn": 3}, reth={"dma
 SOURCE = IPv6Address("fd00::99")
 
 
-def frame(data, link_type=LinkType.RAW, original=None):
+def frame(data: bytes, link_type: int = LinkType.RAW, original: int | None = None) -> Frame:
     return Frame(1, 0, "plane0", link_type, data, original or len(data))
 
 
-def read(data, **about):
+def read(data: bytes, **about: Any) -> Any:
     captured = frame(data, **about)
-    return dissect(captured, find_datagram(captured))
+    datagram = find_datagram(captured)
+    assert datagram is not None
+    return dissect(captured, datagram)
 
 
 LINKS = {
@@ -34,43 +37,43 @@ LINKS = {
 
 
 @pytest.mark.parametrize("link", LINKS)
-def test_packets_are_found_behind_each_link_header(link):
+def test_packets_are_found_behind_each_link_header(link: LinkType) -> None:
     found = read(LINKS[link] + framed(WRITE), link_type=link)
     assert (found.icrc_ok, found.message.payload, found.message.bth.psn) == (True, b"hello", 3)
 
 
-def test_vlan_tags_and_ethernet_padding_are_no_part_of_the_packet():
+def test_vlan_tags_and_ethernet_padding_are_no_part_of_the_packet() -> None:
     data = bytes(12) + b"\x88\xa8\0\1\x81\0\0\2\x86\xdd" + framed(WRITE) + bytes(9)
     assert read(data, link_type=LinkType.ETHERNET).icrc_ok
 
 
-def test_ipv4_with_an_identification_that_the_sender_did_not_know():
+def test_ipv4_with_an_identification_that_the_sender_did_not_know() -> None:
     data = bytearray(framed(WRITE, "10.0.0.1", "10.0.0.2"))
     data[4:6] = b"\x12\x34"
     assert read(bytes(data)).icrc_ok
 
 
-def test_ecn_and_hop_limit_may_change_on_the_way():
+def test_ecn_and_hop_limit_may_change_on_the_way() -> None:
     data = bytearray(framed(WRITE))
     data[1], data[7] = 0x30, 3
     assert read(bytes(data)).icrc_ok
 
 
 @pytest.mark.parametrize("second", [[], [srv6.carrier([9])]])
-def test_the_inner_packet_is_found_inside_srv6(second):
+def test_the_inner_packet_is_found_inside_srv6(second: Any) -> None:
     data = srv6.encapsulate(framed(WRITE), SOURCE, [srv6.carrier([1, 2, 3]), *second])
     found = read(data)
     assert found.icrc_ok
     assert srv6.usids(found.datagram.outer[0].outer.destination) == (1, 2, 3)
 
 
-def test_a_path_as_destination_is_checked_by_what_is_left_at_its_end():
+def test_a_path_as_destination_is_checked_by_what_is_left_at_its_end() -> None:
     sealed = framed(WRITE, destination="fcbb:bbbb:3::")
     on_the_way = sealed[:24] + srv6.carrier([1, 2, 3]).packed + sealed[40:]
     assert read(on_the_way).icrc_ok
 
 
-def test_a_changed_payload_has_a_bad_icrc():
+def test_a_changed_payload_has_a_bad_icrc() -> None:
     data = bytearray(framed(WRITE))
     data[-6] ^= 1
     assert read(bytes(data)).icrc_ok is False
@@ -80,7 +83,7 @@ TRIMMED = 12 << 2
 
 
 @pytest.mark.parametrize("rewritten", [True, False])
-def test_a_trimmed_packet_is_told_by_its_dscp_whatever_its_lengths_say(rewritten):
+def test_a_trimmed_packet_is_told_by_its_dscp_whatever_its_lengths_say(rewritten: Any) -> None:
     whole = bytearray(framed(WRITE, traffic_class=TRIMMED)[: 40 + 8 + 20])
     if rewritten:
         whole[4:6] = whole[44:46] = (28).to_bytes(2, "big")
@@ -89,28 +92,30 @@ def test_a_trimmed_packet_is_told_by_its_dscp_whatever_its_lengths_say(rewritten
     assert found.message.tseth.ftype == 1
 
 
-def test_a_packet_shorter_than_its_lengths_is_trimmed_too():
+def test_a_packet_shorter_than_its_lengths_is_trimmed_too() -> None:
     assert read(framed(WRITE)[:80]).message.trimmed
 
 
-def test_a_whole_packet_in_the_class_of_trimmed_ones_is_whole():
+def test_a_whole_packet_in_the_class_of_trimmed_ones_is_whole() -> None:
     found = read(framed(WRITE, traffic_class=TRIMMED))
     assert (found.icrc_ok, found.message.trimmed) == (True, False)
 
 
-def test_a_packet_cut_by_the_capture_keeps_its_payload_length():
+def test_a_packet_cut_by_the_capture_keeps_its_payload_length() -> None:
     big = compose(Opcode.WRITE_MIDDLE, bytes(1001))
     whole = framed(big)
     found = read(whole[:128], original=len(whole))
     assert (found.payload_length, found.message.trimmed, found.icrc_ok) == (1001, False, None)
 
 
-def test_other_traffic_is_passed_over():
+def test_other_traffic_is_passed_over() -> None:
     assert find_datagram(frame(bytes(12) + b"\x08\x06" + bytes(28), LinkType.ETHERNET)) is None
     tcp = b"\x60" + bytes(5) + b"\x06" + bytes(33)
     assert find_datagram(frame(tcp)) is None
-    assert not is_mrc_port(find_datagram(frame(framed(WRITE, to=53))))
-    assert is_mrc_port(find_datagram(frame(framed(WRITE, to=4971))))
+    for port, is_ours in ((53, False), (4971, True)):
+        datagram = find_datagram(frame(framed(WRITE, to=port)))
+        assert datagram is not None
+        assert is_mrc_port(datagram) == is_ours
 
 
 @pytest.mark.parametrize(
@@ -124,12 +129,12 @@ def test_other_traffic_is_passed_over():
         (framed(WRITE)[:44], LinkType.RAW, Truncated),
     ],
 )
-def test_broken_frames_are_refused(data, link, error):
+def test_broken_frames_are_refused(data: bytes, link: LinkType, error: type[Exception]) -> None:
     with pytest.raises(error):
         find_datagram(frame(data, link))
 
 
-def test_headers_nested_without_end_are_refused():
+def test_headers_nested_without_end_are_refused() -> None:
     data = framed(WRITE)
     for _ in range(5):
         data = srv6.encapsulate(data, SOURCE, [srv6.carrier([1])])

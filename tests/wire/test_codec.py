@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -6,9 +8,9 @@ from hypothesis import strategies as st
 from openmrc.core.rows import table
 from openmrc.wire.codec import as_matrix, datagram_length, decode, encode, header_length
 from openmrc.wire.codes import Opcode, Trim, WireStatus
-from openmrc.wire.headers import STACKS, length, stack
+from openmrc.wire.headers import STACKS, Field, length, stack
 from openmrc.wire.layout import COLUMN, LONGEST_HEADER
-from openmrc.wire.message import parse
+from openmrc.wire.message import Message, parse
 from openmrc.wire.packet import Packet
 
 from .packets import compiled_decode, compiled_encode, decoded, encoded, messages, repeatable, row_of
@@ -23,7 +25,7 @@ FIELDS = [
 
 
 @pytest.mark.parametrize(("opcode", "header", "field"), FIELDS, ids=lambda item: getattr(item, "name", str(item)))
-def test_each_field_survives_the_wire_at_its_extremes(opcode, header, field):
+def test_each_field_survives_the_wire_at_its_extremes(opcode: Opcode, header: str, field: Field) -> None:
     top = (1 << field.width) - 1
     values = [0, 1, top] if not field.signed else [0, -1, -(1 << field.width - 1), top >> 1]
     for value in values:
@@ -38,7 +40,7 @@ def test_each_field_survives_the_wire_at_its_extremes(opcode, header, field):
 
 @repeatable
 @given(messages())
-def test_what_people_compose_is_what_the_data_path_reads_and_writes(message):
+def test_what_people_compose_is_what_the_data_path_reads_and_writes(message: Message) -> None:
     data = message.emit()
     status, packets = decoded(data + bytes(4))
     assert status == WireStatus.OK
@@ -51,7 +53,7 @@ def test_what_people_compose_is_what_the_data_path_reads_and_writes(message):
 
 @repeatable
 @given(messages(), st.integers(0, 40), st.binary(max_size=8))
-def test_compiled_and_interpreted_agree_on_any_damage(message, cut, noise):
+def test_compiled_and_interpreted_agree_on_any_damage(message: Message, cut: int, noise: bytes) -> None:
     data = bytearray((message.emit() + noise)[: 60 + len(noise)])
     data = data[: max(0, len(data) - cut)]
     for trim in (Trim.WHOLE, Trim.TRIMMED):
@@ -64,7 +66,7 @@ def test_compiled_and_interpreted_agree_on_any_damage(message, cut, noise):
 
 @repeatable
 @given(st.binary(max_size=64), st.sampled_from(tuple(Trim)), st.binary(min_size=64, max_size=64))
-def test_bytes_beyond_the_length_are_never_looked_at(data, trim, beyond):
+def test_bytes_beyond_the_length_are_never_looked_at(data: bytes, trim: int, beyond: bytes) -> None:
     short, packets = decoded(data, trim)
     buffer = np.frombuffer(bytearray(data + beyond), np.uint8)
     other = table(Packet, 1)
@@ -73,7 +75,7 @@ def test_bytes_beyond_the_length_are_never_looked_at(data, trim, beyond):
     assert (as_matrix(packets) == as_matrix(other)).all()
 
 
-def test_the_worked_example_of_a_sack():
+def test_the_worked_example_of_a_sack() -> None:
     # PSN 0-11 were sent, 5 and 8 lost: bits 1, 2, 4, 5, 6 from PSN 5 on
     sack = row_of(
         Opcode.SACK, dest_qpn=0x000102, cack_psn=4, sack_offset=1, sack_bitmap=0b1110110, ack_psn_offset=7, path_mark=1
@@ -87,7 +89,7 @@ def test_the_worked_example_of_a_sack():
     assert received == [6, 7, 9, 10, 11]
 
 
-def test_a_write_with_timestamp_and_immediate_byte_by_byte():
+def test_a_write_with_timestamp_and_immediate_byte_by_byte() -> None:
     write = row_of(
         Opcode.WRITE_ONLY_IMM,
         dest_qpn=0x0A0B0C,
@@ -111,7 +113,7 @@ def test_a_write_with_timestamp_and_immediate_byte_by_byte():
     )
 
 
-def test_control_packets_byte_by_byte():
+def test_control_packets_byte_by_byte() -> None:
     nack = row_of(
         Opcode.NACK,
         psn=1,
@@ -132,14 +134,14 @@ def test_control_packets_byte_by_byte():
     assert encoded(ack)[12:].hex() == "1f010203"
 
 
-def test_the_answer_to_a_probe_carries_a_probe_id_without_sign():
+def test_the_answer_to_a_probe_carries_a_probe_id_without_sign() -> None:
     data = encoded(row_of(Opcode.SACK, is_probe_answer=1, ack_psn_offset=0xFFF0))
     assert decoded(data + bytes(4))[1][0].ack_psn_offset == 0xFFF0
     data = encoded(row_of(Opcode.SACK, is_probe_answer=0, ack_psn_offset=-16))
     assert decoded(data + bytes(4))[1][0].ack_psn_offset == -16
 
 
-def test_columns_of_headers_that_are_not_there_become_zero():
+def test_columns_of_headers_that_are_not_there_become_zero() -> None:
     packets = table(Packet, 1)
     packets[0].va, packets[0].port, packets[0].source = 77, 3, 9
     data = encoded(row_of(Opcode.ACKNOWLEDGE, psn=5)) + bytes(4)
@@ -162,7 +164,7 @@ def test_columns_of_headers_that_are_not_there_become_zero():
         (lambda data: data, WireStatus.OK),
     ],
 )
-def test_damaged_packets_have_a_status_and_leave_the_row_alone(damage, status):
+def test_damaged_packets_have_a_status_and_leave_the_row_alone(damage: Any, status: Any) -> None:
     whole = encoded(row_of(Opcode.WRITE_ONLY, payload_length=1, timestamped=1)) + bytes(8)
     found, packets = decoded(damage(whole))
     assert found == status
@@ -170,7 +172,7 @@ def test_damaged_packets_have_a_status_and_leave_the_row_alone(damage, status):
 
 
 @pytest.mark.parametrize("kept", range(45))
-def test_a_trimmed_packet_is_read_as_far_as_it_goes_but_at_least_to_its_timestamp(kept):
+def test_a_trimmed_packet_is_read_as_far_as_it_goes_but_at_least_to_its_timestamp(kept: int) -> None:
     write = row_of(Opcode.WRITE_MIDDLE, psn=9, payload_length=4096, timestamped=1, tx_timestamp=7, va=-2, r_key=5)
     status, packets = decoded((encoded(write) + bytes(100))[:kept], Trim.TRIMMED)
     if kept < 20:
@@ -181,18 +183,18 @@ def test_a_trimmed_packet_is_read_as_far_as_it_goes_but_at_least_to_its_timestam
     assert row.r_key == (5 if kept >= 32 else 0)
 
 
-def test_nothing_is_written_for_an_opcode_that_is_none():
+def test_nothing_is_written_for_an_opcode_that_is_none() -> None:
     out = np.zeros(LONGEST_HEADER, np.uint8)
     for opcode in set(range(256)) - set(STACKS):
         assert encode(as_matrix(row_of(opcode)), 0, out, 0) == 0
     assert not out.any()
 
 
-def test_no_header_is_longer_than_the_room_callers_leave():
+def test_no_header_is_longer_than_the_room_callers_leave() -> None:
     assert max(length(stack(opcode, True)) for opcode in STACKS) == LONGEST_HEADER
 
 
-def test_the_columns_that_only_the_wire_fills_are_the_last_ones():
+def test_the_columns_that_only_the_wire_fills_are_the_last_ones() -> None:
     written = {field.column for headers in STACKS.values() for header in headers for field in header.fields}
     first = COLUMN["solicited"]
     assert {name for name in written if name and COLUMN[name] < first} == {"opcode", "dest_qpn", "psn"}

@@ -17,7 +17,7 @@ def there_and_back(placement: int, ev: int) -> int:
 
 @repeatable
 @given(st.sampled_from(tuple(Placement)), st.integers(0, 2**32 - 1))
-def test_an_ev_that_fits_comes_back_from_the_headers(placement, ev):
+def test_an_ev_that_fits_comes_back_from_the_headers(placement: Placement, ev: int) -> None:
     ev &= (1 << WIDTHS.get(placement, 32)) - 1
     assert there_and_back(int(placement), ev) == there_and_back.py_func(int(placement), ev) == ev
 
@@ -32,13 +32,13 @@ def test_an_ev_that_fits_comes_back_from_the_headers(placement, ev):
         (Placement.SRV6, 0xF344, 0),
     ],
 )
-def test_each_placement_puts_the_halves_where_it_says(placement, port, label):
+def test_each_placement_puts_the_halves_where_it_says(placement: Placement, port: int, label: int) -> None:
     assert (source_port(placement, 0x11223344), flow_label(placement, 0x11223344)) == (port, label)
 
 
-def test_over_ipv4_the_half_of_the_flow_label_is_zero():
+def test_over_ipv4_the_half_of_the_flow_label_is_zero() -> None:
     assert entropy(Placement.ECMP, source_port(Placement.ECMP, 0x11223344), 0) == 0x3344
 
 
-def test_the_upper_bits_of_a_flow_label_are_not_part_of_the_ev():
+def test_the_upper_bits_of_a_flow_label_are_not_part_of_the_ev() -> None:
     assert entropy(Placement.ECMP, 1, 0xF0002) == 0x20001

@@ -1,12 +1,12 @@
 import pytest
 
 from openmrc.wire.codes import MRC_OPCODE_GROUP, Opcode
-from openmrc.wire.headers import BTH, EETH, HEADERS, METH, NETH, SETH, STACKS, TSETH, length, stack
+from openmrc.wire.headers import BTH, EETH, HEADERS, METH, NETH, SETH, STACKS, TSETH, Header, length, stack
 from openmrc.wire.layout import COLUMN
 
 
 @pytest.mark.parametrize("header", HEADERS, ids=lambda header: header.name)
-def test_fields_stand_in_order_inside_the_header_and_do_not_overlap(header):
+def test_fields_stand_in_order_inside_the_header_and_do_not_overlap(header: Header) -> None:
     end = 0
     for field in header.fields:
         assert field.offset >= end, field.name
@@ -16,11 +16,11 @@ def test_fields_stand_in_order_inside_the_header_and_do_not_overlap(header):
 
 
 @pytest.mark.parametrize("header", HEADERS, ids=lambda header: header.name)
-def test_every_column_that_a_header_names_exists(header):
+def test_every_column_that_a_header_names_exists(header: Header) -> None:
     assert {field.column for field in header.fields if field.column} <= COLUMN.keys()
 
 
-def test_every_opcode_has_headers_and_stands_in_the_group():
+def test_every_opcode_has_headers_and_stands_in_the_group() -> None:
     assert set(STACKS) == set(Opcode)
     assert {opcode >> 5 for opcode in STACKS} == {MRC_OPCODE_GROUP}
 
@@ -39,11 +39,11 @@ def test_every_opcode_has_headers_and_stands_in_the_group():
         (Opcode.ENDPOINT_RESPONSE, False, 48),
     ],
 )
-def test_packets_are_as_long_as_the_tables_say(opcode, timestamped, bytes_expected):
+def test_packets_are_as_long_as_the_tables_say(opcode: Opcode, timestamped: bool, bytes_expected: int) -> None:
     assert length(stack(opcode, timestamped)) == bytes_expected
 
 
-def test_the_order_of_a_write_is_bth_meth_tseth_reth():
+def test_the_order_of_a_write_is_bth_meth_tseth_reth() -> None:
     assert [header.name for header in stack(Opcode.WRITE_LAST_IMM, True)] == ["bth", "meth", "tseth", "reth", "immdt"]
 
 
@@ -67,14 +67,14 @@ def test_the_order_of_a_write_is_bth_meth_tseth_reth():
         (METH, "msn", 2, 0xFFFF),
     ],
 )
-def test_a_field_is_at_its_byte_and_bits(header, field, byte, mask):
+def test_a_field_is_at_its_byte_and_bits(header: Header, field: str, byte: int, mask: int) -> None:
     place = header.field(field)
     bits = ((1 << place.width) - 1) << (header.size * 8 - place.offset - place.width)
     size = (mask.bit_length() + 7) // 8
     assert bits == mask << 8 * (header.size - byte - size)
 
 
-def test_places_read_like_the_tables():
+def test_places_read_like_the_tables() -> None:
     assert BTH.field("psn").bits == "9-11"
     assert BTH.field("a").bits == "8, bit 7"
     assert SETH.field("m").bits == "1, bits 6:5"

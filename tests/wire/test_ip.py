@@ -1,4 +1,4 @@
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 import pytest
 from hypothesis import given
@@ -9,12 +9,13 @@ from openmrc.wire.ip import IpHeader, UdpHeader, checksum, datagram, parse_ip, p
 
 from .packets import repeatable
 
+Address = IPv4Address | IPv6Address
 FOUR, SIX = (ip_address("10.0.0.1"), ip_address("10.0.0.2")), (ip_address("fd00::1"), ip_address("fd00::2"))
 
 
 @repeatable
 @given(st.sampled_from((FOUR, SIX)), st.integers(0, 255), st.integers(0, 2**20 - 1), st.integers(0, 65515))
-def test_ip_headers_come_back(addresses, traffic_class, label, length):
+def test_ip_headers_come_back(addresses: tuple[Address, Address], traffic_class: int, label: int, length: int) -> None:
     label = label if addresses is SIX else 0
     header = IpHeader(*addresses, length, traffic_class=traffic_class, flow_label=label, hop_limit=3)
     data = b"before" + header.emit()
@@ -23,14 +24,14 @@ def test_ip_headers_come_back(addresses, traffic_class, label, length):
 
 @repeatable
 @given(*[st.integers(0, 65535)] * 2, st.integers(8, 65535), st.integers(0, 65535))
-def test_udp_headers_come_back(source, destination, length, total):
+def test_udp_headers_come_back(source: int, destination: int, length: int, total: int) -> None:
     header = UdpHeader(source, destination, length, total)
     assert parse_udp(header.emit(), 0) == (header, 8)
 
 
 @pytest.mark.parametrize("addresses", [FOUR, SIX])
 @pytest.mark.parametrize("payload", [b"", b"odd", b"even"])
-def test_checksums_sum_to_ones(addresses, payload):
+def test_checksums_sum_to_ones(addresses: tuple[Address, Address], payload: bytes) -> None:
     data = datagram(*addresses, 1, 2, payload)
     header, udp_at = parse_ip(data)
     pseudo = (
@@ -53,12 +54,12 @@ def test_checksums_sum_to_ones(addresses, payload):
         (b"\x50" + bytes(39), Malformed, "neither IPv4 nor IPv6"),
     ],
 )
-def test_broken_ip_headers_are_refused(data, error, reason):
+def test_broken_ip_headers_are_refused(data: bytes, error: type[Exception], reason: str) -> None:
     with pytest.raises(error, match=reason):
         parse_ip(data)
 
 
-def test_broken_udp_headers_are_refused():
+def test_broken_udp_headers_are_refused() -> None:
     with pytest.raises(Truncated):
         parse_udp(bytes(7), 0)
     with pytest.raises(WireError, match="bad UDP length"):

@@ -1,20 +1,22 @@
 import contextlib
 import io
 import struct
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from openmrc.errors import Malformed, Truncated, WireError
-from openmrc.wire.pcapng import LONGEST_BLOCK, SNAPLEN, LinkType, PcapngWriter, read_frames
+from openmrc.wire.pcapng import LONGEST_BLOCK, SNAPLEN, Frame, LinkType, PcapngWriter, read_frames
 
 from .packets import repeatable
 
 NOW = 1_700_000_000_123_456_789
 
 
-def written(frames, interfaces=("plane0", "plane1"), **options):
+def written(frames: Sequence[Any], interfaces: Sequence[str] = ("plane0", "plane1"), **options: Any) -> bytes:
     file = io.BytesIO()
     writer = PcapngWriter(file, interfaces, **options)
     for frame in frames:
@@ -22,13 +24,13 @@ def written(frames, interfaces=("plane0", "plane1"), **options):
     return file.getvalue()
 
 
-def read(data):
+def read(data: bytes) -> list[Frame]:
     return list(read_frames(io.BytesIO(data)))
 
 
 @repeatable
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2**63), st.binary(max_size=40), st.text(max_size=9))))
-def test_frames_come_back_with_interface_and_nanoseconds(frames):
+def test_frames_come_back_with_interface_and_nanoseconds(frames: Any) -> None:
     found = read(written(frames, link_type=LinkType.ETHERNET))
     assert [(f"plane{i}", time, data) for i, time, data, _ in frames] == [
         (frame.interface, frame.time_ns, frame.data) for frame in found
@@ -37,14 +39,14 @@ def test_frames_come_back_with_interface_and_nanoseconds(frames):
     assert all(frame.link_type == LinkType.ETHERNET for frame in found)
 
 
-def test_a_frame_longer_than_the_snap_length_keeps_its_original_length():
+def test_a_frame_longer_than_the_snap_length_keeps_its_original_length() -> None:
     (frame,) = read(written([(0, NOW, bytes(SNAPLEN + 5))]))
     assert (len(frame.data), frame.original_length) == (SNAPLEN, SNAPLEN + 5)
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize(("magic", "tick"), [(0xA1B2C3D4, 1000), (0xA1B23C4D, 1)])
-def test_classic_pcap_in_both_byte_orders_and_resolutions(order, magic, tick):
+def test_classic_pcap_in_both_byte_orders_and_resolutions(order: str, magic: int, tick: int) -> None:
     data = struct.pack(order + "IHHiIII", magic, 2, 4, 0, 0, 65535, LinkType.RAW)
     data += struct.pack(order + "IIII", 1_700_000_000, 5, 3, 1500) + b"abc"
     (frame,) = read(data)
@@ -52,7 +54,7 @@ def test_classic_pcap_in_both_byte_orders_and_resolutions(order, magic, tick):
     assert frame.link_type == LinkType.RAW
 
 
-def block(kind, body, order=">"):
+def block(kind: int, body: bytes, order: str = ">") -> bytes:
     body += bytes(-len(body) % 4)
     length = len(body) + 12
     return struct.pack(order + "II", kind, length) + body + struct.pack(order + "I", length)
@@ -61,7 +63,7 @@ def block(kind, body, order=">"):
 SECTION = block(0x0A0D0D0A, struct.pack(">IHHq", 0x1A2B3C4D, 1, 0, -1))
 
 
-def test_big_endian_sections_binary_ticks_offsets_and_unknown_blocks():
+def test_big_endian_sections_binary_ticks_offsets_and_unknown_blocks() -> None:
     options = struct.pack(">HHB3x", 9, 1, 0x80 | 10) + struct.pack(">HHq", 14, 8, -1) + struct.pack(">HH", 0, 0)
     data = SECTION + block(1, struct.pack(">HHI", 1, 0, 0) + options) + block(0xBAD, b"whatever")
     data += block(6, struct.pack(">IIIII", 0, 0, 3 * 1024 + 512, 2, 2) + b"hi") + block(3, struct.pack(">I", 2) + b"yo")
@@ -96,14 +98,14 @@ GOOD = written([(0, NOW, b"abcd")])
         (struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 9, 1) + bytes(3), Truncated, "packet header"),
     ],
 )
-def test_damaged_files_are_refused_before_anything_is_allocated(data, error, text):
+def test_damaged_files_are_refused_before_anything_is_allocated(data: bytes, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         read(data)
 
 
 @repeatable
 @given(st.data())
-def test_any_damage_to_a_file_is_a_wire_error_or_frames(data):
+def test_any_damage_to_a_file_is_a_wire_error_or_frames(data: st.DataObject) -> None:
     damaged = bytearray(GOOD)
     for _ in range(data.draw(st.integers(1, 4))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))

@@ -30,7 +30,7 @@ from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.objects import nic
 from openmrc.live.objects.context import Context
 from openmrc.live.objects.records import Records
-from openmrc.wire.codes import CONGESTED, DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, UDP_PORT, Trim
+from openmrc.wire.codes import CONGESTED, DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, UDP_PORT, TrafficClass, Trim
 from openmrc.wire.entropy import Placement
 from openmrc.wire.icrc import PREFIX_WORDS, flow, is_intact, prefix, seal, trailer_length
 from openmrc.wire.layout import ICRC_LENGTH
@@ -150,7 +150,7 @@ class LiveEndpoint:
         peers = Peers(self.runtime, len(before.endpoints), None)
         for peer in range(len(before.endpoints)):
             planes_of = tuple(str(address(peer, plane)) for plane in range(planes))
-            peers._note(PeerAddress(planes=planes_of), peer)
+            peers.store(peers.prepare(PeerAddress(planes=planes_of)), peer)
         self.completions = Records(self.runtime, 0, 1 << 10, lambda row, qpn: "")
         self.datapath.cqs[0].channel = NONE
         self.datapath.cq_of[:] = 0
@@ -181,7 +181,7 @@ class LiveEndpoint:
         if is_whole(packet):
             body += self._sealed(packet, payload, flow(there.ip, here.ip, here.port))
         name = PlaneAddress(there.ip, packet["entropy"]).packed()
-        dscp = DSCP[packet["traffic_class"]] if is_whole(packet) else TRIM_DSCP[Trim(packet["trimmed"])]
+        dscp = DSCP[TrafficClass(packet["traffic_class"])] if is_whole(packet) else TRIM_DSCP[Trim(packet["trimmed"])]
         tos = dscp << 2 | (CONGESTED if packet["marked"] else ECT0)
         self.kernel.arriving = (body, name, tos)
         refused = self.datapath.planes[plane].refused
@@ -213,7 +213,7 @@ class LiveEndpoint:
         plane, ev = self.sockets.sender(datagram.descriptor)
         assert (plane, ev) == (wanted["port"], wanted["entropy"])
         assert datagram.name == address(wanted["destination"], plane).packed(0)
-        assert datagram.tos == DSCP[wanted["traffic_class"]] << 2 | ECT0
+        assert datagram.tos == DSCP[TrafficClass(wanted["traffic_class"])] << 2 | ECT0
         headers = headers_of(wanted)
         assert datagram.body[: len(headers)] == headers
         assert len(datagram.body) == length_of(wanted)

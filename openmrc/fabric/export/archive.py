@@ -9,7 +9,7 @@ from pathlib import Path
 
 from openmrc.errors import ConfigError
 
-_MODES = {".tar": "w", ".tgz": "w:gz", ".gz": "w:gz"}
+ARCHIVES = {".tar": "w", ".tgz": "w:gz", ".gz": "w:gz"}
 
 
 def write(files: Iterable[tuple[str, str]], out: Path) -> Iterator[int]:
@@ -18,9 +18,9 @@ def write(files: Iterable[tuple[str, str]], out: Path) -> Iterator[int]:
     Files in an archive have no date and no owner, so the same fabric makes the same archive (but for gzip's header).
     """
     try:
-        if out.suffix in _MODES:
+        if out.suffix in ARCHIVES:
             out.parent.mkdir(parents=True, exist_ok=True)
-            with tarfile.open(out, _MODES[out.suffix]) as archive:  # type: ignore[call-overload,unused-ignore]
+            with tarfile.open(out, ARCHIVES[out.suffix]) as archive:  # type: ignore[call-overload,unused-ignore]
                 for name, text in files:
                     member = tarfile.TarInfo(name)
                     member.size, member.mode = len(text.encode()), 0o644

@@ -76,10 +76,8 @@ def slots(gbps: Iterable[float], cages: Cages) -> list[Slot]:
         cage, before = cage + (part == 0), (speed, parts)
         found.append(Slot(cage, part, parts, cages.lanes // parts, speed))
     if cage >= cages.count:
-        raise ConfigError(
-            f"{len(found)} ports need {cage + 1} cages of {cages.lanes} x {cages.lane_gbps:g}G; "
-            f"the switch has {cages.count}"
-        )
+        need = f"{len(found)} ports need {cage + 1} cages of {cages.lanes} x {cages.lane_gbps:g}G"
+        raise ConfigError(f"{need}; the switch has {cages.count}")
     if cages.breakout:
         _check_fits(found, cages)
     return found
@@ -100,10 +98,8 @@ def _check_fits(found: list[Slot], cages: Cages) -> None:
     fastest = max(found, key=lambda slot: slot.speed)
     if fastest.speed > fastest.lanes * cages.lane_gbps:
         works = cages.lanes // _lanes(fastest.speed, cages)
-        raise ConfigError(
-            f"breakout {cages.breakout} leaves {fastest.lanes} lanes of {cages.lane_gbps:g}G for a port of "
-            f"{fastest.speed}G; {works} would work"
-        )
+        left = f"breakout {cages.breakout} leaves {fastest.lanes} lanes of {cages.lane_gbps:g}G"
+        raise ConfigError(f"{left} for a port of {fastest.speed}G; {works} would work")
 
 
 def sonic_port(slot: Slot) -> str:

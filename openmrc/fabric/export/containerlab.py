@@ -1,4 +1,9 @@
-"""containerlab: the whole fabric as one topology of Linux containers, each configured by the Linux export."""
+"""containerlab: the whole fabric as one topology of Linux containers, each configured by the Linux export.
+
+Fields: the topology file's reference ("Nodes": kind, image, binds, exec; "Links": endpoints), and its JSON schema
+`schemas/clab.schema.json`. The image has iproute2, tc and sysctl, which the usual small images have not; containers
+share the host's kernel, so that has to be 6.1 or newer.
+"""
 
 from __future__ import annotations
 
@@ -7,76 +12,78 @@ from typing import Any
 import yaml
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.export.linux import batch, sysctls
-from openmrc.fabric.export.view import Options, containerlab_port, link_local, mac, view
-from openmrc.fabric.tables import build_tables
+from openmrc.fabric.export.addresses import link_local, mac
+from openmrc.fabric.export.kernel import SYSCTLS
+from openmrc.fabric.export.linux import emit as linux_files
+from openmrc.fabric.export.options import Options
+from openmrc.fabric.export.view import containerlab_port, views
 from openmrc.fabric.topology import Topology
-from openmrc.fabric.usid import UsidPlan
+from openmrc.fabric.usid import UsidPlan, block_text
 
 MOST_NODES = 500
-IMAGE = "debian:stable-slim"  # any image with iproute2 6.1 or newer
+IMAGE = "nicolaka/netshoot:v0.13"  # Alpine 3.20: iproute2 6.9 with tc, sysctl, tcpdump, tshark
+_BOUND = ("links", "sysctl", "batch", "tc")
+_COMMANDS = {
+    "links": "ip -batch /mrc.links", "sysctl": "sysctl -p /mrc.sysctl", "batch": "ip -6 -batch /mrc.batch",
+    "tc": "tc -batch /mrc.tc",
+}  # fmt: skip
 
 
-def emit_all(plan: UsidPlan) -> dict[str, str]:
+def emit_all(plan: UsidPlan, options: Options) -> dict[str, str]:
     """Return the topology file and the files it binds."""
     topology = plan.topology
     if topology.nodes > MOST_NODES:
         raise ConfigError(f"{topology.nodes} containers are more than a host carries; {MOST_NODES} at most")
-    tables, files = build_tables(plan), {}
-    nodes: dict[str, Any] = {}
-    for node in range(topology.nodes):
-        name = topology.name(node)
-        if node < topology.nics:
-            files[f"{name}.batch"] = _nic_batch(plan, node)
-            files[f"{name}.sysctl"] = "net.ipv6.conf.all.seg6_enabled = 1\n"
-        else:
-            switch = view(plan, node, Options(), tables)
-            files[f"{name}.batch"] = batch(switch, containerlab_port)
-            files[f"{name}.sysctl"] = sysctls(switch, containerlab_port)
-        nodes[name] = {
-            "kind": "linux",
-            "binds": [f"{name}.batch:/mrc.batch:ro", f"{name}.sysctl:/mrc.sysctl:ro"],
-            "exec": ["sysctl -p /mrc.sysctl", "ip -6 -batch /mrc.batch"],
-        }
+    files: dict[str, dict[str, str]] = {
+        topology.name(nic): _nic_files(plan, nic, options) for nic in range(topology.nics)
+    }
+    for switch in views(plan, options):
+        made = linux_files(switch, containerlab_port)
+        files[switch.name] = {ending: made[ending] for ending in _BOUND}
     links = [
         {"endpoints": _ends(topology, link)} for link in range(topology.links) if link < topology.link_reverse[link]
     ]
     described = {
         "name": topology.fabric.name,
-        "topology": {"defaults": {"image": IMAGE}, "nodes": nodes, "links": links},
+        "topology": {
+            "defaults": {"image": IMAGE, "kind": "linux"},
+            "nodes": {name: _node(name, own) for name, own in files.items()},
+            "links": links,
+        },
     }
-    files[f"{topology.fabric.name}.clab.yml"] = yaml.safe_dump(described, sort_keys=False, width=120)
-    return files
+    text = yaml.safe_dump(described, sort_keys=False, width=120)
+    flat = {f"{name}.{ending}": text for name, own in files.items() for ending, text in own.items()}
+    return {**flat, f"{topology.fabric.name}.clab.yml": text}
+
+
+def _node(name: str, files: dict[str, str]) -> dict[str, Any]:
+    endings = [ending for ending in _BOUND if ending in files]
+    return {
+        "binds": [f"{name}.{ending}:/mrc.{ending}:ro" for ending in endings],
+        "exec": [_COMMANDS[ending] for ending in endings],
+    }
 
 
 def _ends(topology: Topology, link: int) -> list[str]:
     ends = []
     for each in (link, int(topology.link_reverse[link])):
-        port = containerlab_port(int(topology.link_port[each]), Options())
-        ends.append(f"{topology.name(int(topology.link_source[each]))}:{port}")
+        ends.append(f"{topology.name(int(topology.link_source[each]))}:eth{int(topology.link_port[each]) + 1}")
     return ends
 
 
-def _nic_batch(plan: UsidPlan, nic: int) -> str:
+def _nic_files(plan: UsidPlan, nic: int, options: Options) -> dict[str, str]:
     """A NIC sends its plane's block out of the plane's port and owns the last uSID in each."""
     topology = plan.topology
-    lines = [f"# {topology.name(nic)}"]
+    links, lines = [f"# {topology.name(nic)}"], [f"# {topology.name(nic)}"]
     for plane, sids in enumerate(plan.planes):
-        device = containerlab_port(plane, Options())
-        t0 = sids.shape.first_t0 + sids.shape.t0_of(nic)
-        gateway, port = link_local(topology, t0), sids.shape.t0_port_of(nic)
+        device = f"eth{plane + 1}"
+        gateway = link_local(topology, plane, sids.shape.first_t0 + sids.shape.t0_of(nic))
+        links.append(f"link set dev {device} address {mac(topology, plane, nic)} mtu {options.mtu} up")
         lines += [
-            f"link set dev {device} address {mac(topology, plane, nic, plane)} up",
-            f"address replace {link_local(topology, nic)}/64 dev {device} nodad",
-            f"neighbor replace {gateway} lladdr {mac(topology, plane, t0, port)} dev {device} nud permanent",
+            f"address replace {link_local(topology, plane, nic)}/64 dev {device} nodad",
             f"address replace {plan.nic_address(plane, nic)}/128 dev lo nodad",
             f"address replace {plan.identity(plane, nic)}/128 dev lo nodad",
-            f"route replace {_block(sids.block)} via {gateway} dev {device}",
+            f"route replace {block_text(sids.block)} via {gateway} dev {device}",
         ]
-    return "\n".join(lines) + "\n"
-
-
-def _block(block: int) -> str:
-    from openmrc.fabric.usid import block_text
-
-    return block_text(block)
+    sysctls = "\n".join(line for line in SYSCTLS if "forwarding" not in line) + "\n"
+    return {"links": "\n".join(links) + "\n", "sysctl": sysctls, "batch": "\n".join(lines) + "\n"}

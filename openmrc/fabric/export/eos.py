@@ -1,34 +1,153 @@
-"""Arista EOS. Experimental: no public reference of its uSID commands was found; see the head of the output."""
+"""Arista EOS: a configuration to be copied to startup-config or pasted into a session.
+
+Where each part comes from:
+  router srv6       TOI "SRv6 uN Support" (4.34.2F; 7060X6; 7280R3 from 4.35.1F with TCAM profile srv6-usid-f3216):
+                    `vrf default`, a micro-segment domain with its block, a locator for each uSID of the switch. The
+                    prefix follows from block and `end usid`. GIB is 0x1 to 0xdfff, where the tiers' ranges have to be
+  ipv6 route        user manual, "IPv6"; TOI "SRv6 uN": next hops may be link-local
+  interface         user manual, "Ethernet Ports": speed, error-correction encoding; "Data Transfer": mtu; "IPv6":
+                    `ipv6 address .. link-local`; AVD data model `ethernet_interfaces` for the same words
+  qos, tx-queue     user manual, "Quality of Service", Trident and Tomahawk: maps, `random-detect ecn`
+  lldp, ntp, Management1
+                    user manual, "LLDP", "System Clock and NTP", "Initial Configuration"
+
+The TOI of uA (4.35.0F) is not public in full: a shifting downlink is refused. So is no word of packet trimming (TOI of
+October 2025), which is left out with a warning. No EOS has loaded a file of ours.
+"""
 
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 
-from openmrc.fabric.export.view import SwitchView, eos_port
+from openmrc.errors import ConfigError
+from openmrc.fabric.export.cages import eos_port
+from openmrc.fabric.export.classes import CONTROL, DATA, DATA_SHARE, OTHER, OTHER_SHARE, QUEUE, class_of
+from openmrc.fabric.export.frr import locator_name
+from openmrc.fabric.export.view import Layout, PortLook, SwitchView
 from openmrc.fabric.tables import Action
 
-_HEAD = """! EXPERIMENTAL. The segment-routing part of this file follows second-hand descriptions of EOS
-! (router srv6, micro-segment domain, block, locator, end usid) and was never loaded into a switch.
-! Read it beside the manual of your release before use. Static routes are ordinary EOS.
-"""
+_LAST_GLOBAL = 0xDFFF  # of the GIB
+
+
+def port_name(port: PortLook) -> str:
+    """Name a port."""
+    return eos_port(port.slot)
 
 
 def emit(switch: SwitchView) -> dict[str, str]:
     """Return the configuration of one switch."""
-    lines = [f"hostname {switch.name}", "!", "ipv6 unicast-routing", "!"]
-    for port in switch.ports:
-        if port.peer:
-            lines += [f"interface {eos_port(port.number, switch.options)}", f"   description {port.peer}"]
-            lines += ["   no switchport", "   ipv6 enable", f"   ipv6 address {port.address}/64", "!"]
-    block = ipaddress.IPv6Network(switch.own[0]).supernet(new_prefix=32)
-    lines += ["router srv6", "   micro-segment domain MRC", f"      block {block}"]
-    for index, prefix in enumerate(switch.own):
-        lines += [f"      locator MRC{index or ''}", f"         prefix {prefix}", "         end usid"]
-    lines.append("!")
-    for entry in switch.entries:
-        device = eos_port(entry.port, switch.options) if entry.port >= 0 else ""
-        if entry.action == Action.UA:
-            lines.append(f"! no form known: {entry.prefix} uA {device}")
-        elif entry.action == Action.ROUTE:
-            lines.append(f"ipv6 route {entry.prefix} {device} {switch.port(entry.port).peer_address}")
-    return {"eos": _HEAD + "\n".join([*lines, "!", "end"]) + "\n"}
+    lines = [f"! {switch.name}: EOS 4.34.2F or later; written from public documents, never loaded into a switch"]
+    lines += [
+        f"hostname {switch.name}",
+        "!",
+        "lldp run",
+        *(f"ntp server {server}" for server in switch.options.ntp),
+        "!",
+    ]
+    lines += [*_management(switch), "ipv6 unicast-routing", "!", *_classes(switch.layout)]
+    names, texts, name = (
+        _names(switch.layout),
+        _interfaces(switch.layout, switch.options.mtu),
+        switch.texts.name,
+    )
+    for number, (node, port) in switch.facing.items():
+        lines.append(f"interface {names[number]}\n   description {name[node]} port {port}")
+        lines.append(f"{texts[number]}\n   ipv6 address {switch.address}/64 link-local\n!")
+    return {"eos": "\n".join([*lines, *_segment_routing(switch), *_routes(switch), "!", "end"]) + "\n"}
+
+
+def _management(switch: SwitchView) -> list[str]:
+    found = switch.management()
+    if not found:
+        return ["interface Management1", "   ip address dhcp", "!"]
+    family = "ipv6" if ":" in found[0] else "ip"
+    default = "::/0" if family == "ipv6" else "0.0.0.0/0"
+    return [
+        "interface Management1",
+        f"   {family} address {found[0]}",
+        "!",
+        f"{family} route {default} {found[1]}",
+        "!",
+    ]
+
+
+@lru_cache(maxsize=64)
+def _classes(layout: Layout) -> tuple[str, ...]:
+    lines = [
+        f"qos map dscp {dscp} to traffic-class {tc}" for dscp, tc in class_of(layout.ports[0].settings.dscp).items()
+    ]
+    lines += [f"qos map traffic-class {tc} to tx-queue {queue}" for tc, queue in QUEUE.items()]
+    return (*lines, "!")
+
+
+@lru_cache(maxsize=64)
+def _names(layout: Layout) -> dict[int, str]:
+    return {port.number: port_name(port) for port in layout.ports}
+
+
+@lru_cache(maxsize=64)
+def _interfaces(layout: Layout, mtu: int) -> dict[int, str]:
+    """Return each port's lines but for the addresses."""
+    return {port.number: "\n".join(_interface(port, mtu)) for port in layout.ports}
+
+
+def _interface(port: PortLook, mtu: int) -> list[str]:
+    slot, settings = port.slot, port.settings
+    lines = ["   no shutdown", f"   mtu {mtu}", f"   speed {slot.speed}g-{slot.lanes}"]
+    if slot.fec:
+        lines.append("   error-correction encoding reed-solomon")
+    lines += ["   no switchport", "   qos trust dscp", f"   tx-queue {QUEUE[CONTROL]}", "      priority strict", "   !"]
+    lines += [f"   tx-queue {QUEUE[DATA]}", "      no priority", f"      bandwidth percent {DATA_SHARE}"]
+    if settings.mark_high:
+        lines.append(
+            f"      random-detect ecn minimum-threshold {settings.mark_low} bytes maximum-threshold "
+            f"{settings.mark_high} bytes max-mark-probability 100 weight 0"
+        )
+    lines += [
+        "   !",
+        f"   tx-queue {QUEUE[OTHER]}",
+        "      no priority",
+        f"      bandwidth percent {OTHER_SHARE}",
+        "   !",
+    ]
+    return [*lines, "   ipv6 enable"]
+
+
+def _segment_routing(switch: SwitchView) -> list[str]:
+    own = [int(ipaddress.IPv6Network(prefix).network_address) >> 80 for prefix in switch.own]
+    block = ipaddress.IPv6Network((own[0] >> 16 << 96, 32))
+    lines = ["router srv6", "   vrf default", "      micro-segment domain MRC", f"         block {block}", "      !"]
+    for index, value in enumerate(own):
+        usid = value & 0xFFFF
+        if usid > _LAST_GLOBAL:
+            raise ConfigError(
+                f"{switch.name}: uSID {usid:#x}; EOS takes 0x1 to {_LAST_GLOBAL:#x}, see `usid` in the fabric"
+            )
+        lines.append(f"      locator {locator_name(index)}")
+        lines += [f"         prefix micro-segment domain MRC end usid {usid:#06x}", "      !"]
+    return [*lines, "   !", "!"]
+
+
+def _routes(switch: SwitchView) -> list[str]:
+    names, lines = _names(switch.layout), []
+    for prefix, action, port in switch.entries:
+        if action is Action.UA:
+            raise ConfigError(
+                f"{switch.name}: EOS's uA is not documented in public; use `usid.downlink: route` in the fabric"
+            )
+        if action is Action.ROUTE:
+            lines.append(f"ipv6 route {prefix} {names[port]} {switch.peer_address(port)}")
+    return lines
+
+
+def warnings(switch: SwitchView) -> list[str]:
+    """Say what EOS needs, and what is left out."""
+    told = [
+        "SRv6 uN needs EOS 4.34.2F on 7060X6, 4.35.1F on 7280R3; a small part of the words is from AVD's data model"
+    ]
+    if switch.options.trimming:
+        told.append(
+            "trimming is left out: its commands are not public; 7060X6 trims by an ingress traffic policy (4.35.1F)"
+        )
+    return told

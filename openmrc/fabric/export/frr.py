@@ -1,23 +1,28 @@
-"""FRR: locators, static SIDs and static routes (FRR user guide, zebra and static; 10.3 and up).
+"""FRR: addresses, static routes, locators and static SIDs for zebra, staticd and mgmtd.
 
-`block-len` is always written: left out, FRR takes 24. FRR's uN is End with the NEXT-C-SID flavour only. A switch with
-several uSIDs (parallel links) has a locator for each, since a uN must lie inside its locator.
+  .conf          the integrated configuration (FRR user guide: zebra, "Segment-Routing IPv6"; static, "SRv6 Static
+                 SIDs"; vtysh). `block-len` is always written: left out, FRR takes 24
+  .links, .sysctl, .tc
+                 what FRR does not do: the interface `sr0`, without which staticd installs no uN, MACs and MTU, sysctls,
+                 queues (`kernel`)
+  .batch         uSIDs that the version cannot install, for `ip -6 -batch` (ip-route(8), `linux`)
+
+What the versions know, found by running them: 8.4 has locators and routes but no static SIDs; 10.3 has uN, but
+installs the first of several only (parallel links), and no uA; 10.7 has all. A switch with several uSIDs has a locator
+for each, since a uN must lie inside its locator.
 """
 
 from __future__ import annotations
 
-import re
-from typing import Any
-
-from openmrc.documents import parse_json
-from openmrc.errors import ConfigError
-from openmrc.fabric.export.installed import Installed, normal_prefix
-from openmrc.fabric.export.view import SwitchView, linux_port
+from openmrc.fabric.export.kernel import links, queues, sysctls
+from openmrc.fabric.export.linux import adjacency, own_route
+from openmrc.fabric.export.view import Entry, PortLook, SwitchView, linux_port
 from openmrc.fabric.tables import Action
 
-_SID = re.compile(r"^sid (\S+) locator \S+ behavior (\S+)(?:.* interface (\S+))?")
-_ROUTE = re.compile(r"^ipv6 route (\S+) (\S+)(?: (\S+))?$")
-_ACTIONS = {"uN": Action.UN, "uA": Action.UA}
+
+def port_name(port: PortLook) -> str:
+    """Name a port."""
+    return linux_port(port)
 
 
 def locator_name(index: int) -> str:
@@ -26,67 +31,82 @@ def locator_name(index: int) -> str:
 
 
 def emit(switch: SwitchView) -> dict[str, str]:
-    """Return the integrated configuration of one switch."""
-    lines = ["frr version 10.4", "frr defaults datacenter", f"hostname {switch.name}", "!"]
-    for entry in switch.entries:
-        if entry.action == Action.ROUTE:
-            device = linux_port(entry.port, switch.options)
-            lines.append(f"ipv6 route {entry.prefix} {switch.port(entry.port).peer_address} {device}")
-    lines += ["!", "segment-routing", " srv6", "  locators"]
+    """Return the files of one switch, by ending."""
+    left = [line for entry in _for_kernel(switch) for line in _kernel_lines(switch, entry)]
+    files = {
+        "conf": _configuration(switch),
+        "links": links(switch, linux_port),
+        "sysctl": sysctls(switch.layout, linux_port),
+    }
+    files["tc"] = queues(switch.layout, linux_port)
+    if left:
+        files["batch"] = "\n".join([f"# {switch.name}: what FRR {switch.options.frr} does not install", *left]) + "\n"
+    return files
+
+
+def _for_kernel(switch: SwitchView) -> list[Entry]:
+    """Return the entries that the version does not install."""
+    own = [entry for entry in switch.entries if entry[1] is Action.UN]
+    shifting = [entry for entry in switch.entries if entry[1] is Action.UA]
+    return {"8.4": [*own, *shifting], "10.3": [*own[1:], *shifting], "10.7": []}[switch.options.frr]
+
+
+def _kernel_lines(switch: SwitchView, entry: Entry) -> list[str]:
+    prefix, action, port = entry
+    return [own_route(prefix)] if action is Action.UN else adjacency(switch, prefix, port, f"p{port}")
+
+
+def _configuration(switch: SwitchView) -> str:
+    own, name, address, facing = switch.address, switch.texts.name, switch.texts.address[switch.plane], switch.facing
+    lines = [f"frr version {switch.options.frr}", "frr defaults datacenter", f"hostname {switch.name}", "!"]
+    lines += [
+        f"ipv6 route {prefix} {address[facing[port][0]]} p{port}"
+        for prefix, action, port in switch.entries
+        if action is Action.ROUTE
+    ]
+    lines.append("!")
+    lines += [
+        f"interface p{number}\n description {name[node]} port {port}\n ipv6 address {own}/64\nexit\n!"
+        for number, (node, port) in facing.items()
+    ]
+    return "\n".join([*lines, *_segment_routing(switch), "end"]) + "\n"
+
+
+def _segment_routing(switch: SwitchView) -> list[str]:
+    version, left = switch.options.frr, _for_kernel(switch)
+    if version == "8.4":
+        return []
+    lines = ["segment-routing", " srv6", "  static-sids"]
+    lines += [
+        f"   sid {_sid(switch, entry)}"
+        for entry in switch.entries
+        if entry[1] is not Action.ROUTE and entry not in left
+    ]
+    lines += ["  exit", "  !", " exit", " !", " srv6", "  encapsulation", f"   source-address {switch.loopback}"]
+    lines += ["  exit", "  !", "  locators"]
     for index, prefix in enumerate(switch.own):
         lines += [f"   locator {locator_name(index)}", f"    prefix {prefix} block-len 32 node-len 16 func-bits 16"]
         lines += ["    behavior usid", "   exit", "   !"]
-    lines += ["  exit", "  !", "  static-sids"]
-    for index, prefix in enumerate(switch.own):
-        lines.append(f"   sid {prefix} locator {locator_name(index)} behavior uN")
-    for entry in switch.entries:
-        if entry.action == Action.UA:
-            where = f"interface {linux_port(entry.port, switch.options)} nexthop {switch.port(entry.port).peer_address}"
-            lines.append(f"   sid {entry.prefix} locator {locator_name(0)} behavior uA {where}")
-    lines += ["  exit", "  !", "  encapsulation", f"   source-address {switch.loopback}", "  exit", "  !"]
-    lines += [" exit", " !", "exit", "!", "end"]
-    return {"conf": "\n".join(lines) + "\n"}
+    return [*lines, "  exit", "  !", " exit", " !", "exit", "!"]
 
 
-def read(text: str, source: str) -> list[Installed]:
-    """Read a running configuration, or the JSON of `show segment-routing srv6 sid` or `show ipv6 route`."""
-    if text.lstrip().startswith(("{", "[")):
-        return _read_json(parse_json(text, source), source)
-    found = []
-    for line in (raw.strip() for raw in text.splitlines()):
-        if match := _SID.match(line):
-            action = _ACTIONS.get(match.group(2))
-            if action is None:
-                raise ConfigError(f"{source}: behavior {match.group(2)!r}; uN and uA are known")
-            found.append(Installed(normal_prefix(match.group(1), source), action, match.group(3) or ""))
-        elif match := _ROUTE.match(line):
-            prefix, gateway, device = match.groups()
-            found.append(Installed(normal_prefix(prefix, source), Action.ROUTE, device or gateway))
-    return found
+def _sid(switch: SwitchView, entry: Entry) -> str:
+    prefix, action, port = entry
+    if action is Action.UN:
+        return f"{prefix} locator {locator_name(switch.own.index(prefix))} behavior uN"
+    return f"{prefix} locator {locator_name(0)} behavior uA interface p{port} nexthop {switch.peer_address(port)}"
 
 
-def _read_json(dump: Any, source: str) -> list[Installed]:
-    """Take SIDs or routes, whichever the dump has; both are objects keyed by prefix."""
-    if not isinstance(dump, dict):
-        raise ConfigError(f"{source}: expected the object that FRR prints")
-    found = []
-    for key, value in dump.items():
-        entry = value[0] if isinstance(value, list) and value else value
-        if not isinstance(entry, dict):
-            continue
-        if "behavior" in entry:
-            action = _ACTIONS.get(str(entry["behavior"]))
-            if action is not None:
-                found.append(Installed(normal_prefix(str(entry.get("sid", key)), source), action, _interface(entry)))
-        elif entry.get("protocol") == "static" and "/" in key:
-            found.append(Installed(normal_prefix(key, source), Action.ROUTE, _interface(entry)))
-    return found
-
-
-def _interface(entry: dict[str, Any]) -> str:
-    for hop in [entry, *entry.get("nexthops", []), *entry.get("context", [])]:
-        if isinstance(hop, dict):
-            for key in ("interfaceName", "interface"):
-                if key in hop:
-                    return str(hop[key])
-    return ""
+def warnings(switch: SwitchView) -> list[str]:
+    """Say what the version lacks."""
+    version = switch.options.frr
+    told = [f"written for FRR {version}; run the .links file before FRR starts: staticd installs no uN without sr0"]
+    if version == "10.3" and len(switch.own) > 1:
+        told.append("FRR 10.3 installs one uN only; the uSIDs of parallel links are in the .batch file")
+    if version != "10.7" and any(action is Action.UA for _, action, _ in switch.entries):
+        told.append(f"FRR {version} has no uA; shifting downlinks are in the .batch file")
+    if version == "8.4":
+        told.append("FRR 8.4 has no static SIDs; all uSIDs of the switch are in the .batch file")
+    if switch.options.trimming:
+        told.append("the kernel's queues do not trim; full buffers drop")
+    return told

@@ -1,121 +1,124 @@
-"""Linux: an `ip -6 -batch` file, the sysctls it needs, and the same routes as netlink attributes.
+"""Linux: `ip -batch` files, sysctls, queues, and the routes as netlink attributes.
 
-uN is seg6local End with the NEXT-C-SID flavour (RFC 9800; kernel 6.1 and up). The route hangs on the first port that
-has a cable: setting that port administratively down takes the route away, losing its carrier does not. A shifting
-downlink is End.X towards the NIC's own address, which needs a route and a neighbour of its own.
-Attribute numbers: linux/seg6_local.h, linux/lwtunnel.h, linux/rtnetlink.h.
+  .links         once: the interface that uSIDs hang on; MAC and MTU of the ports (ip-link(8))
+  .sysctl        forwarding and segment routing (ip-sysctl, seg6-sysctl of the kernel's documentation)
+  .batch         addresses, neighbours and routes (ip-address(8), ip-neighbour(8), ip-route(8)); may be read again, and
+                 has to be after a port was down: the kernel forgets what stood on it. uSIDs of the switch stay
+  .tc            queues, once (`kernel`)
+  .netlink.json  RTM_NEWROUTE descriptions (linux/rtnetlink.h, linux/lwtunnel.h, linux/seg6_local.h)
+
+uN is seg6local End with the NEXT-C-SID flavour (RFC 9800; kernel 6.1 and up, iproute2 6.1 and up). A shifting downlink
+is End.X towards the NIC's own address, which needs a route and a neighbour of its own: End.X to a link-local address
+needs `oif`, which iproute2 6.1 does not know.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from functools import lru_cache
 
-from openmrc.documents import parse_json
-from openmrc.errors import ConfigError
-from openmrc.fabric.export.installed import Installed, normal_prefix
-from openmrc.fabric.export.view import Entry, PortName, SwitchView, linux_port
+from openmrc.fabric.export.kernel import OWN, links, queues, sysctls
+from openmrc.fabric.export.view import Layout, PortLook, PortName, SwitchView, linux_port
 from openmrc.fabric.tables import Action
 
 BLOCK_BITS, USID_BITS = 32, 16
-_FLAVOUR = f"flavors next-csid lblen {BLOCK_BITS} nflen {USID_BITS}"
+FLAVOUR = f"flavors next-csid lblen {BLOCK_BITS} nflen {USID_BITS}"
 _LWT_SEG6_LOCAL = 7  # LWTUNNEL_ENCAP_SEG6_LOCAL
 _END, _END_X = 1, 2  # SEG6_LOCAL_ACTION_END, _END_X
 _NEXT_CSID = 1 << 4  # bit of SEG6_LOCAL_FLV_OP_NEXT_CSID
+_FLAVOURS = {
+    "SEG6_LOCAL_FLV_OPERATION": _NEXT_CSID,
+    "SEG6_LOCAL_FLV_LCBLOCK_BITS": BLOCK_BITS,
+    "SEG6_LOCAL_FLV_LCNODE_FN_BITS": USID_BITS,
+}
+
+
+def port_name(port: PortLook) -> str:
+    """Name a port."""
+    return linux_port(port)
 
 
 def emit(switch: SwitchView, name: PortName = linux_port) -> dict[str, str]:
     """Return the files of one switch, by ending."""
-    return {"batch": batch(switch, name), "sysctl": sysctls(switch, name), "netlink.json": netlink(switch, name)}
+    return {
+        "links": links(switch, name),
+        "sysctl": sysctls(switch.layout, name),
+        "batch": batch(switch, name),
+        "tc": queues(switch.layout, name),
+        "netlink.json": netlink(switch, name),
+    }
 
 
 def batch(switch: SwitchView, name: PortName = linux_port) -> str:
     """Return what `ip -6 -batch` reads."""
-    lines = [f"# {switch.name}: ip -6 -batch THIS_FILE"]
-    for port in switch.ports:
-        if not port.peer:
-            continue
-        device = name(port.number, switch.options)
-        lines += [
-            f"# {device} to {port.peer} port {port.peer_port}",
-            f"link set dev {device} address {port.mac} up",
-            f"address replace {port.address}/64 dev {device} nodad",
-            f"neighbor replace {port.peer_address} lladdr {port.peer_mac} dev {device} nud permanent",
-        ]
-    lines += [line for entry in switch.entries for line in _route(switch, entry, name)]
-    return "\n".join(lines) + "\n"
-
-
-def _route(switch: SwitchView, entry: Entry, name: PortName) -> list[str]:
-    if entry.action == Action.UN:
-        device = name(_first_port(switch), switch.options)
-        return [f"route replace {entry.prefix} encap seg6local action End {_FLAVOUR} dev {device}"]
-    port, device = switch.port(entry.port), name(entry.port, switch.options)
-    if entry.action == Action.ROUTE:
-        return [f"route replace {entry.prefix} via {port.peer_address} dev {device}"]
-    return [
-        f"route replace {port.peer_identity}/128 dev {device}",
-        f"neighbor replace {port.peer_identity} lladdr {port.peer_mac} dev {device} nud permanent",
-        f"route replace {entry.prefix} encap seg6local action End.X nh6 {port.peer_identity} {_FLAVOUR} dev {device}",
+    names, node_name, address = _names(switch.layout, name), switch.texts.name, switch.address
+    lines = [f"# {switch.name}: ip -6 -batch THIS_FILE, again after a port was down"]
+    lines += [
+        f"# {names[number]} to {node_name[node]} port {port}\naddress replace {address}/64 dev {names[number]} nodad"
+        for number, (node, port) in switch.facing.items()
     ]
+    return "\n".join([*lines, *_routes(switch, names)]) + "\n"
 
 
-def _first_port(switch: SwitchView) -> int:
-    return next(port.number for port in switch.ports if port.peer)
+@lru_cache(maxsize=64)
+def _names(layout: Layout, name: PortName) -> dict[int, str]:
+    return {port.number: name(port) for port in layout.ports}
 
 
-def sysctls(switch: SwitchView, name: PortName = linux_port) -> str:
-    """Return what `sysctl -p` reads."""
-    lines = ["net.ipv6.conf.all.forwarding = 1", "net.ipv6.conf.all.seg6_enabled = 1"]
-    devices = (name(port.number, switch.options) for port in switch.ports if port.peer)
-    return "\n".join([*lines, *(f"net.ipv6.conf.{device}.seg6_enabled = 1" for device in devices)]) + "\n"
+def _routes(switch: SwitchView, names: dict[int, str]) -> list[str]:
+    lines, address, facing = [], switch.texts.address[switch.plane], switch.facing
+    for prefix, action, port in switch.entries:
+        if action is Action.ROUTE:
+            lines.append(f"route replace {prefix} via {address[facing[port][0]]} dev {names[port]}")
+        elif action is Action.UN:
+            lines.append(own_route(prefix))
+        else:
+            lines += adjacency(switch, prefix, port, names[port])
+    return lines
+
+
+def own_route(prefix: str) -> str:
+    """Return the line that installs a uSID of the switch itself."""
+    return f"route replace {prefix} encap seg6local action End {FLAVOUR} dev {OWN}"
+
+
+def adjacency(switch: SwitchView, prefix: str, port: int, device: str) -> list[str]:
+    """Return the lines that install a shifting downlink."""
+    there = switch.peer_identity(port)
+    return [
+        f"route replace {there}/128 dev {device}",
+        f"neighbor replace {there} lladdr {switch.peer_mac(port)} dev {device} nud permanent",
+        f"route replace {prefix} encap seg6local action End.X nh6 {there} {FLAVOUR} dev {device}",
+    ]
 
 
 def netlink(switch: SwitchView, name: PortName = linux_port) -> str:
     """Return one RTM_NEWROUTE description a line, for software that speaks netlink itself."""
-    lines = (json.dumps(message) for entry in switch.entries for message in [_message(switch, entry, name)])
-    return "\n".join(lines) + "\n"
+    names, address, facing = _names(switch.layout, name), switch.texts.address[switch.plane], switch.facing
+    lines = []
+    for prefix, action, port in switch.entries:
+        begin = (
+            f'{{"type": "RTM_NEWROUTE", "family": "AF_INET6", "RTA_DST": "{prefix[:-3]}", "dst_len": {prefix[-2:]}, '
+        )
+        if action is Action.ROUTE:
+            lines.append(f'{begin}"RTA_OIF": "{names[port]}", "RTA_GATEWAY": "{address[facing[port][0]]}"}}\n')
+        else:
+            device = OWN if action is Action.UN else names[port]
+            lines.append(f'{begin}"RTA_OIF": "{device}", {_encapsulation(switch, action, port)}}}\n')
+    return "".join(lines)
 
 
-def _message(switch: SwitchView, entry: Entry, name: PortName) -> dict[str, Any]:
-    address, length = entry.prefix.split("/")
-    number = _first_port(switch) if entry.action == Action.UN else entry.port
-    message: dict[str, Any] = {"type": "RTM_NEWROUTE", "family": "AF_INET6", "RTA_DST": address, "dst_len": int(length)}
-    message["RTA_OIF"] = name(number, switch.options)
-    if entry.action == Action.ROUTE:
-        return {**message, "RTA_GATEWAY": switch.port(entry.port).peer_address}
-    flavours = {
-        "SEG6_LOCAL_FLV_OPERATION": _NEXT_CSID,
-        "SEG6_LOCAL_FLV_LCBLOCK_BITS": BLOCK_BITS,
-        "SEG6_LOCAL_FLV_LCNODE_FN_BITS": USID_BITS,
-    }
-    encap: dict[str, Any] = {"SEG6_LOCAL_ACTION": _END if entry.action == Action.UN else _END_X}
-    if entry.action == Action.UA:
-        encap["SEG6_LOCAL_NH6"] = switch.port(entry.port).peer_identity
-    encap["SEG6_LOCAL_FLAVORS"] = flavours
-    return {**message, "RTA_ENCAP_TYPE": _LWT_SEG6_LOCAL, "RTA_ENCAP": encap}
+def _encapsulation(switch: SwitchView, action: Action, port: int) -> str:
+    encap: dict[str, object] = {"SEG6_LOCAL_ACTION": _END if action is Action.UN else _END_X}
+    if action is Action.UA:
+        encap["SEG6_LOCAL_NH6"] = switch.peer_identity(port)
+    encap["SEG6_LOCAL_FLAVORS"] = _FLAVOURS
+    return f'"RTA_ENCAP_TYPE": {_LWT_SEG6_LOCAL}, "RTA_ENCAP": {json.dumps(encap)}'
 
 
-def read(text: str, source: str) -> list[Installed]:
-    """Read what `ip -6 -j route show` prints; routes that are none of ours are left to the caller."""
-    routes = parse_json(text, source)
-    if not isinstance(routes, list):
-        raise ConfigError(f"{source}: expected the list that `ip -6 -j route show` prints")
-    return [_installed(route, source) for route in routes if _is_entry(route)]
-
-
-def _is_entry(route: Any) -> bool:
-    return isinstance(route, dict) and "dst" in route and route["dst"] != "default" and "type" not in route
-
-
-def _installed(route: dict[str, Any], source: str) -> Installed:
-    prefix, device = normal_prefix(str(route["dst"]), source), str(route.get("dev", ""))
-    if route.get("encap") != "seg6local":
-        return Installed(prefix, Action.ROUTE, device)
-    flavoured = "next-csid" in route.get("flavors", [])
-    lengths = (route.get("lblen", BLOCK_BITS), route.get("nflen", USID_BITS))
-    if not flavoured or lengths != (BLOCK_BITS, USID_BITS):
-        return Installed(prefix, Action.ROUTE, f"{device} (seg6local {route.get('action')} without next-csid 32+16)")
-    if route.get("action") == "End":
-        return Installed(prefix, Action.UN, "")
-    return Installed(prefix, Action.UA, device)
+def warnings(switch: SwitchView) -> list[str]:
+    """Say what Linux needs and does not do."""
+    told = ["uSIDs need kernel 6.1 and iproute2 6.1 or newer", "a port that was down needs its .batch again"]
+    if switch.options.trimming:
+        told.append("the kernel's queues do not trim; full buffers drop")
+    return told

@@ -1,86 +1,286 @@
-"""SONiC: CONFIG_DB tables (SONiC HLD "Static Configuration of SRv6", sonic-srv6 YANG, bgpcfgd).
+"""SONiC: one CONFIG_DB file a switch, for `config load` on a switch that has its factory configuration.
 
-The daemon wants the locator before its SIDs, a uN inside its locator's prefix, an interface for every uA, and logs an
-error for a SID without `decap_dscp_mode`. An `old` image is one whose YANG model lists uN and uDT46 only.
+Where each table comes from (sonic-net, `sonic-yang-models` on master in 2026 unless said):
+  DEVICE_METADATA       sonic-device_metadata.yang; orchagent gives every router interface this `mac`
+  MGMT_*, NTP*, FEATURE sonic-mgmt_interface, sonic-mgmt_port, sonic-ntp, sonic-feature; routes and SIDs are set by the
+                        `bgp` container (bgpcfgd, staticd), LLDP by `lldp`
+  PORT, BREAKOUT_CFG    sonic-port.yang, sonic-breakout_cfg.yang; lanes are numbered in the order of the cages from 1
+  INTERFACE             sonic-interface.yang; `ipv6_use_link_local_only`: one fe80:: prefix on several ports is refused
+                        by orchagent (`IntfsOrch::setIntf`), the address of the kernel, made from the MAC, is not
+  NEIGH                 sonic-neigh.yang; only behind ports with a uA, which waits for its neighbour (`Srv6Orch`); the
+                        hosts' export gives NICs these MACs. All else is found by neighbour discovery
+  SRV6_MY_LOCATORS,     sonic-srv6.yang and the HLD "Static Configuration of SRv6": locators before SIDs, a uN inside
+  SRV6_MY_SIDS          its locator, `decap_dscp_mode` on every SID
+  STATIC_ROUTE          sonic-static-route.yang, bgpcfgd
+  DSCP_TO_TC_MAP, TC_TO_QUEUE_MAP, TC_TO_DSCP_MAP, PORT_QOS_MAP, SCHEDULER, WRED_PROFILE, QUEUE
+                        the YANG models of these names; classes as in `classes`
+  BUFFER_*, SWITCH_TRIMMING
+                        sonic-buffer-*.yang, sonic-trimming.yang, and the sample of asymmetric DSCP in the HLD "SONiC
+                        Packet Trimming", section 2.6.4
+
+An `old` image is one whose YANG model lists uN and uDT46 only. Values are strings, as in the database.
 """
 
 from __future__ import annotations
 
-import ipaddress
-from typing import Any
+import json
+from functools import lru_cache
 
-import msgspec
-
-from openmrc.documents import parse_json
 from openmrc.errors import ConfigError
+from openmrc.fabric.export.cages import sonic_port
+from openmrc.fabric.export.classes import (
+    CONTROL,
+    DATA,
+    DATA_SHARE,
+    OTHER,
+    OTHER_SHARE,
+    QUEUE,
+    TRIMMED_HERE,
+    class_of,
+    trim_size,
+)
 from openmrc.fabric.export.frr import locator_name
-from openmrc.fabric.export.installed import Installed, normal_prefix
-from openmrc.fabric.export.view import SwitchView, sonic_port
+from openmrc.fabric.export.view import Layout, PortLook, SwitchView
+from openmrc.fabric.port_settings import Dscp
 from openmrc.fabric.tables import Action
+from openmrc.fabric.topology import LinkTier
 
-_ACTIONS = {"uN": Action.UN, "uA": Action.UA}
+Row = dict[str, str]
+_TRIM_LEAST = 128  # bytes: the HLD's sample
+_POOL = "egress_lossy_pool"
+_DECAPSULATION = {"decap_vrf": "default", "decap_dscp_mode": "uniform"}
+_DYNAMIC_TH = "3"  # as the HLD's sample: eight times what is free
+
+
+def port_name(port: PortLook) -> str:
+    """Name a port."""
+    return sonic_port(port.slot)
 
 
 def emit(switch: SwitchView) -> dict[str, str]:
     """Return CONFIG_DB of one switch."""
-    locators: dict[str, Any] = {}
-    sids: dict[str, Any] = {}
-    routes: dict[str, Any] = {}
-    neighbours: dict[str, Any] = {}
-    interfaces: dict[str, Any] = {}
-    for index, prefix in enumerate(switch.own):
-        address = str(ipaddress.IPv6Network(prefix).network_address)
-        lengths = {"block_len": "32", "node_len": "16", "func_len": "16", "arg_len": "0"}
-        locators[locator_name(index)] = {"prefix": address, **lengths, "vrf": "default"}
-        sids[f"{locator_name(index)}|{prefix}"] = {"action": "uN", "decap_vrf": "default", "decap_dscp_mode": "uniform"}
-    for port in switch.ports:
-        if port.peer:
-            device = sonic_port(port.number, switch.options)
-            interfaces[device] = {"ipv6_use_link_local_only": "enable"}
-            interfaces[f"{device}|{port.address}/64"] = {}
-            neighbours[f"{device}|{port.peer_address}"] = {"neigh": port.peer_mac, "family": "IPv6"}
-    for entry in switch.entries:
-        if entry.action == Action.UN:
-            continue
-        device, peer = sonic_port(entry.port, switch.options), switch.port(entry.port).peer_address
-        if entry.action == Action.UA:
-            sids[f"{locator_name(0)}|{entry.prefix}"] = _adjacency(switch, device, peer)
-        else:
-            routes[f"default|{entry.prefix}"] = {
-                "nexthop": peer, "ifname": device, "distance": "0", "nexthop-vrf": "default", "blackhole": "false",
-            }  # fmt: skip
-    tables = {
-        "INTERFACE": interfaces,
-        "NEIGH": neighbours,
-        "SRV6_MY_LOCATORS": locators,
-        "SRV6_MY_SIDS": sids,
-        "STATIC_ROUTE": routes,
+    layout, table = switch.layout, _rows_of(switch)
+    parts = [
+        _table("DEVICE_METADATA", [_row("localhost", _metadata(switch))]),
+        *_management(switch),
+        _table("PORT", table["PORT"]),
+        *_of_layout(layout),
+        *(
+            _table(name, table[name])
+            for name in ("NEIGH", "SRV6_MY_LOCATORS", "SRV6_MY_SIDS", "STATIC_ROUTE")
+            if table[name]
+        ),
+    ]
+    return {"json": "{\n" + ",\n".join(parts) + "\n}\n"}
+
+
+def _table(name: str, rows: list[str]) -> str:
+    return f'"{name}": {{\n  ' + ",\n  ".join(rows) + "\n}"
+
+
+def _row(key: str, fields: Row) -> str:
+    return f'"{key}": {json.dumps(fields)}'
+
+
+def _metadata(switch: SwitchView) -> Row:
+    options = switch.options
+    known = {"hwsku": options.hwsku, "platform": options.platform}
+    return {
+        "hostname": switch.name,
+        "mac": switch.mac,
+        "type": "LeafRouter" if switch.layout.has_hosts else "SpineRouter",
+        **{key: value for key, value in known.items() if value},
     }
-    return {"json": msgspec.json.format(msgspec.json.encode(tables), indent=2).decode() + "\n"}
 
 
-def _adjacency(switch: SwitchView, device: str, peer: str) -> dict[str, str]:
+def _management(switch: SwitchView) -> list[str]:
+    parts = [_table("FEATURE", [_row("bgp", {"state": "enabled"}), _row("lldp", {"state": "enabled"})])]
+    if switch.options.ntp:
+        parts.append(_table("NTP_SERVER", [_row(server, {"resolve_as": server}) for server in switch.options.ntp]))
+    if found := switch.management():
+        parts.append(_table("MGMT_PORT", [_row("eth0", {"alias": "eth0", "admin_status": "up"})]))
+        parts.append(_table("MGMT_INTERFACE", [_row(f"eth0|{found[0]}", {"gwaddr": found[1]})]))
+    return parts
+
+
+def _rows_of(switch: SwitchView) -> dict[str, list[str]]:
+    """Return the tables that differ from switch to switch."""
+    heads, name = _port_heads(switch.layout, switch.options.mtu), switch.texts.name
+    found = {
+        "PORT": [
+            f'{heads[number]}"description": "{name[node]} port {port}"}}'
+            for number, (node, port) in switch.facing.items()
+        ],
+        "STATIC_ROUTE": _routes(switch),
+    }
+    for table, rows in _segments(switch).items():
+        found[table] = [_row(key, fields) for key, fields in rows.items()]
+    return found
+
+
+def _routes(switch: SwitchView) -> list[str]:
+    names, address, facing = _names(switch.layout), switch.texts.address[switch.plane], switch.facing
+    return [
+        f'"default|{prefix}": {{"nexthop": "{address[facing[port][0]]}", "ifname": "{names[port]}", '
+        '"distance": "0", "nexthop-vrf": "default", "blackhole": "false"}'
+        for prefix, action, port in switch.entries
+        if action is Action.ROUTE
+    ]
+
+
+def _segments(switch: SwitchView) -> dict[str, dict[str, Row]]:
+    """Return locators, SIDs, and the neighbours that uAs wait for."""
+    names = _names(switch.layout)
+    locators, sids, neighbours = {}, {}, {}
+    for index, prefix in enumerate(switch.own):
+        lengths = {"block_len": "32", "node_len": "16", "func_len": "16", "arg_len": "0"}
+        locators[locator_name(index)] = {"prefix": prefix.removesuffix("/48"), **lengths, "vrf": "default"}
+        sids[f"{locator_name(index)}|{prefix}"] = {"action": "uN", **_DECAPSULATION}
+    for prefix, action, port in switch.entries:
+        if action is Action.UA:
+            sids[f"{locator_name(0)}|{prefix}"] = _adjacency(switch, names[port], port)
+            neighbours[f"{names[port]}|{switch.peer_address(port)}"] = {
+                "neigh": switch.peer_mac(port),
+                "family": "IPv6",
+            }
+    return {"NEIGH": neighbours, "SRV6_MY_LOCATORS": locators, "SRV6_MY_SIDS": sids}
+
+
+def _adjacency(switch: SwitchView, device: str, port: int) -> Row:
     if switch.options.image == "old":
         raise ConfigError(
             f"{switch.name}: an old SONiC image knows uN and uDT46, not uA; "
             "use `usid.downlink: route` in the fabric, or a current image (--image current)"
         )
-    return {"action": "uA", "decap_vrf": "default", "decap_dscp_mode": "uniform", "interface": device, "adj": peer}
+    return {"action": "uA", **_DECAPSULATION, "interface": device, "adj": switch.peer_address(port)}
 
 
-def read(text: str, source: str) -> list[Installed]:
-    """Read CONFIG_DB as `sonic-cfggen -d --print-data` or `config_db.json` has it."""
-    tables = parse_json(text, source)
-    if not isinstance(tables, dict):
-        raise ConfigError(f"{source}: expected CONFIG_DB, an object of tables")
-    found = []
-    for key, sid in dict(tables.get("SRV6_MY_SIDS", {})).items():
-        action = _ACTIONS.get(str(sid.get("action")))
-        if "|" not in key or action is None:
-            raise ConfigError(f"{source}: SRV6_MY_SIDS {key!r}: expected LOCATOR|PREFIX with action uN or uA")
-        found.append(Installed(normal_prefix(key.split("|")[1], source), action, str(sid.get("interface", ""))))
-    for key, route in dict(tables.get("STATIC_ROUTE", {})).items():
-        prefix = key.split("|")[-1]
-        if ":" in prefix:
-            found.append(Installed(normal_prefix(prefix, source), Action.ROUTE, str(route.get("ifname", ""))))
+@lru_cache(maxsize=64)
+def _names(layout: Layout) -> dict[int, str]:
+    return {port.number: port_name(port) for port in layout.ports}
+
+
+@lru_cache(maxsize=64)
+def _port_heads(layout: Layout, mtu: int) -> dict[int, str]:
+    """Return each port's row of PORT up to its description."""
+    heads = {}
+    for port in layout.ports:
+        slot = port.slot
+        lanes = ",".join(str(slot.first_lane + lane + 1) for lane in range(slot.lanes))
+        fields = {
+            "lanes": lanes, "alias": f"etp{slot.cage + 1}" + ("abcdefgh"[slot.part] if slot.parts > 1 else ""),
+            "index": str(slot.cage + 1), "speed": str(slot.speed * 1000), "fec": "rs" if slot.fec else "none",
+            "mtu": str(mtu), "admin_status": "up",
+        }  # fmt: skip
+        if slot.parts > 1:
+            fields["subport"] = str(slot.part + 1)
+        heads[port.number] = _row(port_name(port), fields)[:-1] + ", "
+    return heads
+
+
+@lru_cache(maxsize=64)
+def _of_layout(layout: Layout) -> tuple[str, ...]:
+    """Return the tables that all switches of a tier share."""
+    dscp = layout.ports[0].settings.dscp
+    names = _names(layout)
+    tables = {
+        "BREAKOUT_CFG": _breakouts(layout),
+        "INTERFACE": {name: {"ipv6_use_link_local_only": "enable"} for name in names.values()},
+        "DSCP_TO_TC_MAP": {"MRC": {str(each): str(class_of(dscp).get(each, OTHER)) for each in range(64)}},
+        "TC_TO_QUEUE_MAP": {"MRC": {str(tc): str(queue) for tc, queue in QUEUE.items()}},
+        **_trimming(layout, dscp),
+        "PORT_QOS_MAP": {names[port.number]: _maps(layout, port) for port in layout.ports},
+        "SCHEDULER": {
+            "MRC_CONTROL": {"type": "STRICT"},
+            "MRC_DATA": {"type": "DWRR", "weight": str(DATA_SHARE)},
+            "MRC_OTHER": {"type": "DWRR", "weight": str(OTHER_SHARE)},
+        },
+        "WRED_PROFILE": _marks(layout),
+        "QUEUE": _queues(layout),
+    }
+    return tuple(
+        _table(name, [_row(key, fields) for key, fields in rows.items()]) for name, rows in tables.items() if rows
+    )
+
+
+def _breakouts(layout: Layout) -> dict[str, Row]:
+    firsts = (port.slot for port in layout.ports if port.slot.part == 0)
+    return {sonic_port(slot): {"brkout_mode": f"{slot.parts}x{slot.speed}G"} for slot in firsts}
+
+
+def _maps(layout: Layout, port: PortLook) -> Row:
+    maps = {"dscp_to_tc_map": "MRC", "tc_to_queue_map": "MRC"}
+    if layout.trimming and layout.has_hosts:
+        maps["tc_to_dscp_map"] = "MRC_LAST_HOP" if port.tier == LinkTier.HOST else "MRC_FABRIC"
+    return maps
+
+
+def _trimming(layout: Layout, dscp: Dscp) -> dict[str, dict[str, Row]]:
+    """Return what makes full buffers trim; where hosts are, the DSCP of a trimmed packet depends on its port."""
+    if not layout.trimming:
+        return {}
+    trimming = {"size": str(trim_size(_TRIM_LEAST, layout.ports[0].settings.keep))}
+    tables: dict[str, dict[str, Row]] = {}
+    if layout.has_hosts:
+        trimming |= {"dscp_value": "from-tc", "tc_value": str(TRIMMED_HERE)}
+        last, before = str(dscp.trimmed_last_hop), str(dscp.trimmed)
+        tables["TC_TO_DSCP_MAP"] = {
+            "MRC_LAST_HOP": {str(TRIMMED_HERE): last},
+            "MRC_FABRIC": {str(TRIMMED_HERE): before},
+        }
+    else:
+        trimming["dscp_value"] = str(dscp.trimmed)
+    trimming["queue_index"] = str(QUEUE[TRIMMED_HERE])
+    profile = {"pool": _POOL, "size": "0", "dynamic_th": _DYNAMIC_TH, "packet_discard_action": "trim"}
+    return {
+        **tables,
+        "SWITCH_TRIMMING": {"GLOBAL": trimming},
+        "BUFFER_POOL": {_POOL: {"mode": "dynamic", "type": "egress"}},
+        "BUFFER_PROFILE": {"MRC_TRIM": profile},
+        "BUFFER_QUEUE": {f"{port_name(port)}|{QUEUE[DATA]}": {"profile": "MRC_TRIM"} for port in layout.ports},
+    }
+
+
+def _profile_name(port: PortLook) -> str:
+    return f"MRC_{port.settings.mark_low}_{port.settings.mark_high}"
+
+
+def _marks(layout: Layout) -> dict[str, Row]:
+    """Return a profile for each pair of thresholds: ECN for all that can be marked, no early drops."""
+    found = {}
+    for port in layout.ports:
+        if port.settings.mark_high:
+            low, high = str(port.settings.mark_low), str(port.settings.mark_high)
+            found[_profile_name(port)] = {
+                "ecn": "ecn_all", "wred_green_enable": "true", "green_min_threshold": low,
+                "green_max_threshold": high, "green_drop_probability": "100",
+            }  # fmt: skip
     return found
+
+
+def _queues(layout: Layout) -> dict[str, Row]:
+    found = {}
+    for port in layout.ports:
+        name = port_name(port)
+        found[f"{name}|{QUEUE[OTHER]}"] = {"scheduler": "MRC_OTHER"}
+        found[f"{name}|{QUEUE[DATA]}"] = {"scheduler": "MRC_DATA"}
+        if port.settings.mark_high:
+            found[f"{name}|{QUEUE[DATA]}"]["wred_profile"] = _profile_name(port)
+        found[f"{name}|{QUEUE[CONTROL]}"] = {"scheduler": "MRC_CONTROL"}
+    return found
+
+
+def warnings(switch: SwitchView) -> list[str]:
+    """Say what a SONiC may skip silently."""
+    told = [
+        "SRV6_MY_SIDS needs a release with the static SRv6 tables (202505 and later); uA needs a later YANG model",
+        "PORT lanes are numbered in the order of the cages; replace them by those of the platform's port_config.ini",
+    ]
+    if not switch.options.hwsku:
+        told.append("DEVICE_METADATA has no hwsku and platform; load the file on top of the factory configuration")
+    if switch.options.trimming:
+        told += [
+            "trimming: SONiC skips it in silence where STATE_DB SWITCH_CAPABILITY|switch says SWITCH_TRIMMING_CAPABLE "
+            "false; DSCP by class needs FROM_TC in PACKET_TRIMMING_DSCP_RESOLUTION_MODE",
+        ]
+    return told

@@ -2,80 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from openmrc.errors import ConfigError
-from openmrc.fabric.export import containerlab, cumulus, eos, frr, linux, sonic
-from openmrc.fabric.export.installed import Installed
-from openmrc.fabric.export.view import (
-    Options,
-    PortName,
-    SwitchView,
-    cumulus_port,
-    eos_port,
-    linux_port,
-    sonic_port,
-    view,
-)
-from openmrc.fabric.tables import build_tables
+from openmrc.fabric.export import containerlab, cumulus, eos, frr, hosts, linux, sonic
+from openmrc.fabric.export.cages import speed_of
+from openmrc.fabric.export.options import Options
+from openmrc.fabric.export.view import PortName, SwitchView, view, views
 from openmrc.fabric.usid import UsidPlan
 
 
 @dataclass(frozen=True)
 class Target:
-    """Hold how to write a switch's files, and to read back what it installed where that is known."""
+    """Hold how to write a switch's files."""
 
     emit: Callable[[SwitchView], dict[str, str]]
     port_name: PortName
-    read: Callable[[str, str], list[Installed]] | None = None
+    warnings: Callable[[SwitchView], list[str]]
+    has_speeds: bool = True  # whether ports are set to a speed
 
 
 TARGETS = {
-    "sonic": Target(sonic.emit, sonic_port, sonic.read),
-    "frr": Target(frr.emit, linux_port, frr.read),
-    "cumulus": Target(cumulus.emit, cumulus_port),
-    "linux": Target(linux.emit, linux_port, linux.read),
-    "eos": Target(eos.emit, eos_port),
+    "sonic": Target(sonic.emit, sonic.port_name, sonic.warnings),
+    "frr": Target(frr.emit, frr.port_name, frr.warnings, has_speeds=False),
+    "cumulus": Target(cumulus.emit, cumulus.port_name, cumulus.warnings),
+    "linux": Target(linux.emit, linux.port_name, linux.warnings, has_speeds=False),
+    "eos": Target(eos.emit, eos.port_name, eos.warnings),
 }
+WHOLE = ("containerlab", "hosts")  # written for the fabric, not by switch
 
 
 def export(
-    plan: UsidPlan, target: str, options: Options, switches: list[int] | None = None
+    plan: UsidPlan, target: str, options: Options, nodes: Sequence[int] | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Yield (file name, text) of all switches, or of some."""
+    """Yield (file name, text) of all switches or hosts, or of some (`nodes`: switches; hosts by their number)."""
+    check(target, options)
     if target == "containerlab":
-        yield from containerlab.emit_all(plan).items()
-        return
-    if target not in TARGETS:
-        raise ConfigError(f"cannot export to {target!r}; {', '.join([*TARGETS, 'containerlab'])} are known")
-    _check(options)
-    views = _all_views(plan, options) if switches is None else (view(plan, each, options) for each in switches)
-    for switch in views:
-        for ending, text in TARGETS[target].emit(switch).items():
-            yield f"{switch.name}.{ending}", text
+        yield from containerlab.emit_all(plan, options).items()
+    elif target == "hosts":
+        yield from hosts.emit_all(plan, options, nodes)
+    else:
+        for switch in views(plan, options, nodes):
+            yield from files_of(switch, target)
 
 
-def files_of(target: str) -> int:
-    """Return how many files a switch has; containerlab has one for all."""
-    return 3 if target == "linux" else 1
+def files_of(switch: SwitchView, target: str) -> Iterator[tuple[str, str]]:
+    """Yield (file name, text) of one switch."""
+    for ending, text in TARGETS[target].emit(switch).items():
+        yield f"{switch.name}.{ending}", text
 
 
-def _all_views(plan: UsidPlan, options: Options) -> Iterator[SwitchView]:
-    """View every switch; the tables are sorted once, or each view would search them all."""
-    tables = build_tables(plan)
-    order = np.argsort(tables.switch, kind="stable")
-    nodes = np.arange(plan.topology.nics, plan.topology.nodes + 1)
-    first = np.searchsorted(tables.switch[order], nodes)
-    for at, switch in enumerate(nodes[:-1]):
-        yield view(plan, int(switch), options, tables.rows(order[first[at] : first[at + 1]]))
+def check(target: str, options: Options) -> None:
+    """Refuse an unknown target and options that no target takes."""
+    if target not in TARGETS and target not in WHOLE:
+        raise ConfigError(f"cannot export to {target!r}; {', '.join([*TARGETS, *WHOLE])} are known")
+    options.check()
 
 
-def _check(options: Options) -> None:
-    if options.breakout < 1 or options.lanes % options.breakout:
-        works = ", ".join(str(parts) for parts in range(1, options.lanes + 1) if options.lanes % parts == 0)
-        raise ConfigError(f"{options.lanes} lanes do not divide into {options.breakout} ports; {works} would work")
-    if options.image not in ("current", "old"):
-        raise ConfigError(f"image {options.image!r}; current or old")
+def warnings(plan: UsidPlan, target: str, options: Options) -> list[str]:
+    """Say what the files need, what a platform may skip silently, and what was left out."""
+    check(target, options)
+    if target == "hosts":
+        return hosts.warnings(plan, options)
+    if target == "containerlab":
+        return ["containers use the host's kernel: 6.1 or newer, with seg6local, flower, prio and red"]
+    told: list[str] = []
+    for switch in _one_of_each_tier(plan, options):
+        told += TARGETS[target].warnings(switch)
+        if TARGETS[target].has_speeds:
+            told += _odd_speeds(switch)
+    return list(dict.fromkeys(told))
+
+
+def _one_of_each_tier(plan: UsidPlan, options: Options) -> Iterator[SwitchView]:
+    for shape in plan.topology.planes:
+        for first in (shape.first_t0, shape.first_t1, shape.first_t2)[: shape.tiers]:
+            yield view(plan, first, options)
+
+
+def _odd_speeds(switch: SwitchView) -> list[str]:
+    rates = {run.rate / 1e9 for run in switch.layout.runs}
+    return [
+        f"ports of {gbps:g}G are set to {speed_of(gbps)}G, which Ethernet has"
+        for gbps in rates
+        if speed_of(gbps) != gbps
+    ]

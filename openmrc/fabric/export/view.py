@@ -1,159 +1,253 @@
-"""One switch as its operating system will see it: ports with names and neighbours, uSIDs, entries.
-
-Every port of a node has the node's own link-local address, `fe80::` and the node's tier and index: `fe80::1:3` is
-T0 3, `fe80::2:5` T1 5, `fe80::e:...` a NIC. Planes share nothing, so they repeat the same addresses. MAC addresses are
-locally administered: 02, plane, tier and index, port.
-"""
+"""One switch as its operating system will see it: ports with names and neighbours, uSIDs, entries, settings."""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
+from typing import NamedTuple
+
+import numpy as np
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.shape import PlaneShape
-from openmrc.fabric.tables import Action, Tables, switch_tables
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.export.addresses import link_local, mac
+from openmrc.fabric.export.cages import Cages, Slot, slots
+from openmrc.fabric.export.options import Options
+from openmrc.fabric.port_settings import PortSettings, switch_port
+from openmrc.fabric.shape import Ints
+from openmrc.fabric.tables import Action, Tables, build_tables, switch_tables
+from openmrc.fabric.topology import LinkTier, Topology
 from openmrc.fabric.usid import UsidPlan, prefix_text
 
-_NIC_MARK = 0xE  # first digit of a NIC's addresses
+_FEW = 8  # switches whose tables are faster built one by one
+
+
+class NodeTexts:
+    """Make the name and the addresses of nodes, each once: a whole fabric asks for each hundreds of times."""
+
+    def __init__(self, plan: UsidPlan) -> None:
+        topology = plan.topology
+        self.name: dict[int, str] = _Made(topology.name)
+        self.address = [_Made(partial(link_local, topology, plane)) for plane in range(len(plan.planes))]
+        self.prefix = [_Made(partial(prefix_text, sids.block)) for sids in plan.planes]
+
+
+class _Made(dict[int, str]):
+    """Hold texts that are made when they are first asked for."""
+
+    def __init__(self, make: Callable[[int], str]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, key: int) -> str:
+        self[key] = text = self._make(key)
+        return text
+
+
+class Run(NamedTuple):
+    """Hold consecutive ports that are alike."""
+
+    first: int  # port number
+    ports: int
+    tier: LinkTier
+    rate: int  # bit/s
+    buffer: int  # bytes
+
+
+Facing = tuple[int, int]  # node and port at the other end of a cable
+Entry = tuple[str, Action, int]  # prefix, action, port (-1: none)
 
 
 @dataclass(frozen=True)
-class Options:
-    """Hold what differs between images and cages."""
-
-    breakout: int = 1  # ports a cage
-    lanes: int = 8  # a cage
-    image: str = "current"  # or old: a SONiC whose YANG model knows uN and uDT46 only
-
-
-@dataclass(frozen=True)
-class Port:
-    """Hold one port of a switch."""
+class PortLook:
+    """Hold what ports of equal place have in common on all switches of a tier."""
 
     number: int
-    peer: str
-    peer_port: int
-    address: str  # link-local
-    mac: str
-    peer_address: str
-    peer_mac: str
-    peer_identity: str  # a NIC's own address, else empty
-    gbps: float
+    tier: LinkTier
+    slot: Slot
+    settings: PortSettings
 
 
 @dataclass(frozen=True)
-class Entry:
-    """Hold one entry of a table."""
+class Layout:
+    """Hold the ports of a switch without their neighbours; switches of a tier share it, and text made from it."""
 
-    prefix: str
-    action: Action
-    port: int
+    runs: tuple[Run, ...]
+    cages: Cages
+    trimming: bool
+
+    @cached_property
+    def ports(self) -> tuple[PortLook, ...]:
+        """Return every port that has a cable."""
+        return _looks(self)
+
+    @cached_property
+    def by_number(self) -> dict[int, PortLook]:
+        """Return the ports by their numbers."""
+        return {port.number: port for port in self.ports}
+
+    @property
+    def has_hosts(self) -> bool:
+        """Tell whether packets leave the fabric here."""
+        return any(run.tier == LinkTier.HOST for run in self.runs)
+
+
+@lru_cache(maxsize=256)
+def _looks(layout: Layout) -> tuple[PortLook, ...]:
+    found = []
+    places = slots(_rates(layout.runs), layout.cages)
+    for run in layout.runs:
+        settings = switch_port(run.rate, run.buffer, run.tier == LinkTier.HOST, layout.trimming)
+        for number in range(run.first, run.first + run.ports):
+            found.append(PortLook(number, run.tier, places[number], settings))
+    return tuple(found)
+
+
+def _rates(runs: tuple[Run, ...]) -> Iterator[float]:
+    """Yield the rate of every port in Gb/s; one without a cable keeps its place, at the rate of those before it."""
+    after = 0
+    before = runs[0].rate
+    for run in runs:
+        yield from [before / 1e9] * (run.first - after)
+        yield from [run.rate / 1e9] * run.ports
+        after, before = run.first + run.ports, run.rate
+
+
+_ACTIONS = {int(action): action for action in Action}
 
 
 @dataclass(frozen=True)
 class SwitchView:
     """Hold what an exporter needs of one switch."""
 
-    name: str
+    plan: UsidPlan
+    texts: NodeTexts
+    node: int
     plane: int
     tier: int
-    ports: tuple[Port, ...]
-    entries: tuple[Entry, ...]
+    layout: Layout
+    facing: dict[int, Facing]  # by port number
+    entries: list[Entry]
     options: Options
+
+    @property
+    def name(self) -> str:
+        """Return the name of the switch."""
+        return self.texts.name[self.node]
 
     @property
     def own(self) -> list[str]:
         """Return the prefixes of the switch's own uSIDs."""
-        return [entry.prefix for entry in self.entries if entry.action == Action.UN]
+        return [prefix for prefix, action, _ in self.entries if action is Action.UN]
 
-    def port(self, number: int) -> Port:
-        return self.ports[number]
+    @property
+    def mac(self) -> str:
+        """Return the MAC of all ports."""
+        return mac(self.plan.topology, self.plane, self.node)
+
+    @property
+    def address(self) -> str:
+        """Return the link-local address of all ports."""
+        return self.texts.address[self.plane][self.node]
 
     @property
     def loopback(self) -> str:
         """Return an address of the switch itself, inside its first uSID."""
         return str(ipaddress.IPv6Network(self.own[0]).network_address + 1)
 
+    def peer(self, port: int) -> str:
+        """Return the name of the node behind a port."""
+        return self.texts.name[self.facing[port][0]]
 
-PortName = Callable[[int, Options], str]
+    def peer_address(self, port: int) -> str:
+        """Return the link-local address behind a port."""
+        return self.texts.address[self.plane][self.facing[port][0]]
+
+    def peer_mac(self, port: int) -> str:
+        """Return the MAC behind a port."""
+        return mac(self.plan.topology, self.plane, self.facing[port][0])
+
+    def peer_identity(self, port: int) -> str:
+        """Return the own address of the NIC behind a port."""
+        return self.plan.identity(self.plane, self.facing[port][0])
+
+    def management(self) -> tuple[str, str] | None:
+        """Return (address, gateway) of the management port; None: DHCP."""
+        return self.options.management_address(self.node - self.plan.topology.nics) if self.options.management else None
+
+
+PortName = Callable[[PortLook], str]
+
+
+def linux_port(port: PortLook) -> str:
+    """Name a port as Linux and FRR know it."""
+    return f"p{port.number}"
+
+
+def containerlab_port(port: PortLook) -> str:
+    """Name a port of a container; eth0 is its management port."""
+    return f"eth{port.number + 1}"
 
 
 def view(plan: UsidPlan, switch: int, options: Options | None = None, tables: Tables | None = None) -> SwitchView:
-    """Return one switch's view."""
-    topology = plan.topology
-    if switch < topology.nics:
-        raise ConfigError(f"{topology.name(switch)} is a NIC; exports are for switches")
-    shape = topology.planes[int(topology.node_plane[switch])]
+    """Return one switch's view; `tables` may hold others' entries too."""
+    if switch < plan.topology.nics:
+        raise ConfigError(f"{plan.topology.name(switch)} is a NIC; exports are for switches")
     own = tables.of(switch) if tables is not None else switch_tables(plan, switch)
+    return _view(plan, NodeTexts(plan), switch, options or Options(), own)
+
+
+class Views:
+    """View the switches of a fabric one by one; the tables are built and sorted once."""
+
+    def __init__(self, plan: UsidPlan, options: Options) -> None:
+        self.plan, self.options = plan, options
+        self.texts = NodeTexts(plan)
+        tables = build_tables(plan)
+        self._sorted = tables.rows(np.argsort(tables.switch.astype(np.int64) << 16 | tables.usid, kind="stable"))
+        nodes = np.arange(plan.topology.nodes + 1, dtype=np.int32)
+        self._first = np.searchsorted(self._sorted.switch, nodes)
+        plan.topology.outgoing()
+
+    def of(self, switch: int) -> SwitchView:
+        """View one switch."""
+        rows = slice(self._first[switch], self._first[switch + 1])
+        return _view(self.plan, self.texts, switch, self.options, self._sorted.rows(rows))
+
+
+def views(plan: UsidPlan, options: Options, switches: Sequence[int] | None = None) -> Iterator[SwitchView]:
+    """View all switches, or some."""
+    if switches is not None and len(switches) < _FEW:
+        return (view(plan, switch, options) for switch in switches)
+    every = Views(plan, options)
+    return (every.of(switch) for switch in switches or range(plan.topology.nics, plan.topology.nodes))
+
+
+def _view(plan: UsidPlan, texts: NodeTexts, switch: int, options: Options, own: Tables) -> SwitchView:
+    topology, plane = plan.topology, int(plan.topology.node_plane[switch])
     first, out = topology.outgoing()
-    links = [int(link) for link in out[first[switch] : first[switch + 1]]]
-    found = {int(topology.link_port[link]): _port(plan, shape, switch, link) for link in links}
-    gaps = [number for number in range(max(found) + 1) if number not in found]
-    found.update({number: Port(number, "", -1, "", "", "", "", "", 0) for number in gaps})
-    entries = tuple(
-        Entry(prefix_text(int(own.block[row]), int(own.usid[row])), Action(int(own.action[row])), int(own.port[row]))
-        for row in range(len(own))
-    )
-    ports = tuple(found[number] for number in sorted(found))
-    tier = int(topology.node_tier[switch])
-    return SwitchView(topology.name(switch), shape.plane, tier, ports, entries, options or Options())
-
-
-def _port(plan: UsidPlan, shape: PlaneShape, switch: int, link: int) -> Port:
-    topology = plan.topology
-    peer, back = int(topology.link_destination[link]), int(topology.link_reverse[link])
-    number, peer_port = int(topology.link_port[link]), int(topology.link_port[back])
-    return Port(
-        number=number, peer=topology.name(peer), peer_port=peer_port,
-        address=link_local(topology, switch), mac=mac(topology, shape.plane, switch, number),
-        peer_address=link_local(topology, peer), peer_mac=mac(topology, shape.plane, peer, peer_port),
-        peer_identity=plan.identity(shape.plane, peer) if peer < topology.nics else "",
-        gbps=int(topology.link_rate[link]) / 1e9,
+    links = out[first[switch] : first[switch + 1]]
+    back = topology.link_reverse[links]
+    facing = zip(topology.link_destination[links].tolist(), topology.link_port[back].tolist(), strict=True)
+    prefixes = map(texts.prefix[plane].__getitem__, own.usid.tolist())
+    actions = map(_ACTIONS.__getitem__, own.action.tolist())
+    return SwitchView(
+        plan=plan, texts=texts, node=switch, plane=plane, tier=int(topology.node_tier[switch]),
+        layout=Layout(_runs(topology, links), options.cages, options.trimming),
+        facing=dict(zip(topology.link_port[links].tolist(), facing, strict=True)),
+        entries=list(zip(prefixes, actions, own.port.tolist(), strict=True)), options=options,
     )  # fmt: skip
 
 
-def link_local(topology: Topology, node: int) -> str:
-    """Return the link-local address of all ports of a node, in the usual form (RFC 5952): an index has 16 bits."""
-    if node < topology.nics:
-        return f"fe80::{_NIC_MARK:x}:{node >> 16:x}:{node & 0xFFFF:x}"
-    tier, index = int(topology.node_tier[node]), int(topology.node_index[node])
-    return f"fe80::{tier + 1:x}:{index:x}"
-
-
-def mac(topology: Topology, plane: int, node: int, port: int) -> str:
-    """Return the MAC address of a port; a NIC has one port a plane."""
-    if node < topology.nics:
-        low = _NIC_MARK << 28 | node
-    else:
-        low = (int(topology.node_tier[node]) + 1) << 28 | int(topology.node_index[node]) << 16 | port
-    return (0x02 << 40 | plane << 32 | low).to_bytes(6, "big").hex(":")
-
-
-def linux_port(port: int, options: Options) -> str:
-    """Name a port as Linux and FRR know it."""
-    return f"p{port}"
-
-
-def sonic_port(port: int, options: Options) -> str:
-    """Name a port by its first lane."""
-    return f"Ethernet{port * options.lanes // options.breakout}"
-
-
-def cumulus_port(port: int, options: Options) -> str:
-    """Name a port by its cage, and its part of the cage where that is split."""
-    cage, part = divmod(port, options.breakout)
-    return f"swp{cage + 1}" if options.breakout == 1 else f"swp{cage + 1}s{part}"
-
-
-def eos_port(port: int, options: Options) -> str:
-    """Name a port by cage and part, both from 1."""
-    cage, part = divmod(port, options.breakout)
-    return f"Ethernet{cage + 1}/{part * options.lanes // options.breakout + 1}"
-
-
-def containerlab_port(port: int, options: Options) -> str:
-    """Name a port of a container; eth0 is its management port."""
-    return f"eth{port + 1}"
+def _runs(topology: Topology, links: Ints) -> tuple[Run, ...]:
+    """Join ports that are alike and follow each other; `links` are sorted by port."""
+    number = topology.link_port[links].astype(np.int64)
+    place = number - np.arange(len(links))  # the same while no number is left out
+    kind = np.stack([place, topology.link_tier[links], topology.link_rate[links], topology.link_buffer[links]])
+    begins = np.flatnonzero(np.any(np.diff(kind, axis=1, prepend=-1) != 0, axis=0))
+    ports = np.diff(begins, append=len(links))
+    return tuple(
+        Run(int(number[at]), int(count), LinkTier(kind[1, at]), int(kind[2, at]), int(kind[3, at]))
+        for at, count in zip(begins, ports, strict=True)
+    )

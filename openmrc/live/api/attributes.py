@@ -109,7 +109,7 @@ class ContextAttr:
     receive_buffer: int = 4 << 20  # bytes asked of the kernel for each plane's socket
     busy_poll: bool = False  # True: never sleep; costs a core, saves wake-ups
     segmentation: bool = True  # False: one datagram a packet, even where the kernel could do better
-    seed: int = 0  # of paths and impairments; 0: taken from the clock
+    seed: int = 0  # of paths and impairments; 0: random paths
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,10 +124,14 @@ class QpHintAttr:
 
 @dataclass(frozen=True, kw_only=True)
 class PeerAddress:
-    """Where a remote NIC is: one address for each plane, "192.0.2.1", "[2001:db8::1]:4791" and so on."""
+    """Where a remote NIC is: one address for each plane, "192.0.2.1", "[2001:db8::1]:4791" and so on.
+
+    Only packets from the named source ports are taken for its own; without names, from any port of its addresses.
+    """
 
     planes: tuple[str, ...]
     source_ports: tuple[tuple[int, ...], ...] = ()  # per plane; tells endpoints that share an address apart
+    any_source_port: bool = False  # other ports too: a translation on the way may change them
 
 
 @dataclass(frozen=True, kw_only=True)

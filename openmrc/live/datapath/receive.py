@@ -26,6 +26,7 @@ from openmrc.live.datapath.libc import (
     copy,
     receive_messages,
 )
+from openmrc.live.datapath.sources import ANY_PORT, find_source
 from openmrc.live.datapath.tables import ARRIVALS, CONTROL_WORDS, DATAGRAM, IN, NAME_BYTES, DataPath
 from openmrc.wire import codec, icrc
 from openmrc.wire.codes import CONGESTED, Trim, WireStatus
@@ -39,15 +40,13 @@ _FLOW = IPPROTO_IPV6 | IPV6_FLOWINFO << 32
 _DROPS = SOL_SOCKET | SO_RXQ_OVFL << 32
 _CONTROL_HEADER = 16  # bytes of a struct cmsghdr
 _INET = 2
-_HASH = 0x01000193
-_LOW31 = 0x7FFFFFFF
 LINE = 64  # bytes of a cache line
 AHEAD = 12  # lines of the next packet that are asked for early
 
 
 @kernel
 def take(datapath: DataPath, plane: int) -> int:
-    """Line up what one plane's socket has; return how many datagrams there were, ARRIVALS if there may be more."""
+    """Receive what one plane's socket has; return the number of datagrams, ARRIVALS if there may be more."""
     nic = datapath.nic[0]
     for index in range(ARRIVALS):
         arrival = datapath.arrivals[index]
@@ -108,7 +107,7 @@ def _on_datagram(datapath: DataPath, plane: int, index: int) -> None:
 
 @kernel
 def deliver(engine: Engine, datapath: DataPath) -> None:
-    """Hand everything that is lined up to the engine, packet by packet."""
+    """Hand everything received to the engine, packet by packet."""
     nic = datapath.nic[0]
     for index in range(nic.trains):
         train = datapath.trains[index]
@@ -123,7 +122,7 @@ def deliver(engine: Engine, datapath: DataPath) -> None:
 
 @kernel
 def _prefetch(datapath: DataPath, index: int, at: int) -> None:
-    """Have the beginning of the next packet on its way while this one is dealt with; the machine fetches what follows.
+    """Prefetch the beginning of the next packet while this one is handled; the processor fetches what follows.
 
     Two cores that share work through the kernel leave it in the farthest cache: without this the
     first look at each packet was a third of what checking it costs.
@@ -138,7 +137,7 @@ def _prefetch(datapath: DataPath, index: int, at: int) -> None:
 
 @kernel
 def _deliver(engine: Engine, datapath: DataPath, index: int, at: int, length: int) -> None:
-    """Hand one packet to the engine, if it is one, and its payload to where the engine says."""
+    """Check one packet, hand it to the engine, and copy its payload to where the engine says."""
     nic = datapath.nic[0]
     train = datapath.trains[index]
     row = datapath.planes[train.plane]
@@ -179,30 +178,10 @@ def _is_intact(datapath: DataPath, index: int, at: int, length: int) -> bool:
 
 @kernel
 def _who(datapath: DataPath, plane: int, first: int, second: int, third: int, port: int) -> int:
-    """Return the peer of the NIC behind a source address, or NONE; the exact port is asked before any port."""
+    """Return the peer behind a source address, or NONE; an entry for the exact port wins over one for any port."""
     if first & 0xFFFF == _INET:
         high, low = 0, first >> 32 & 0xFFFFFFFF
     else:
         high, low = second, third
     peer = find_source(datapath, plane, high, low, port)
-    return peer if peer != NONE else find_source(datapath, plane, high, low, 0)
-
-
-@kernel
-def find_source(datapath: DataPath, plane: int, high: int, low: int, port: int) -> int:
-    """Return the peer noted for this address and port on this plane, or NONE."""
-    slot = source_slot(datapath, plane, high, low, port)
-    return datapath.sources[slot].peer if datapath.sources[slot].used == 1 else NONE
-
-
-@kernel
-def source_slot(datapath: DataPath, plane: int, high: int, low: int, port: int) -> int:
-    """Return the slot where this source is, or would go."""
-    mask = len(datapath.sources) - 1
-    mixed = (low ^ low >> 31 ^ high ^ high >> 31 ^ port << 5 ^ plane) & _LOW31
-    slot = (mixed * _HASH >> 7) & mask
-    while True:
-        row = datapath.sources[slot]
-        if row.used == 0 or (row.low == low and row.high == high and row.port == port and row.plane == plane):
-            return slot
-        slot = (slot + 1) & mask
+    return peer if peer != NONE else find_source(datapath, plane, high, low, ANY_PORT)

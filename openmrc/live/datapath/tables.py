@@ -97,6 +97,7 @@ class Nic:
     iterations: Int
     sleeps: Int
     unknown_source: Int
+    source_key: Int  # secret start of the source table's hash, 31 bits
     # Capture: a ring of pcapng blocks
     capturing: Int
     capture_clock: Int  # ns since 1970 at the epoch

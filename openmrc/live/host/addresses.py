@@ -1,4 +1,4 @@
-"""Addresses of planes: how people write them, and how the kernel wants them."""
+"""Plane addresses: how people write them, and how the kernel takes them."""
 
 from __future__ import annotations
 
@@ -25,24 +25,29 @@ class PlaneAddress:
         host, port = _split(text.strip())
         host, _, zone = host.partition("%")
         try:
-            peer = int(port) if port else UDP_PORT
+            number = int(port) if port else UDP_PORT
             scope = socket.if_nametoindex(zone) if zone else 0
             address = ip_address(host)
         except (ValueError, OSError) as error:
             raise ConfigError(f"{field}: {text!r} is not an IP address, with a port or without: {error}") from error
-        if not 1 <= peer <= 65535:
-            raise ConfigError(f"{field}: {text!r} has port {peer}, allowed are 1 to 65535")
-        return PlaneAddress(address, peer, scope)
+        if not 1 <= number <= 65535:
+            raise ConfigError(f"{field}: {text!r} has port {number}, allowed are 1 to 65535")
+        return PlaneAddress(address, number, scope)
 
     @property
     def family(self) -> socket.AddressFamily:
         """AF_INET or AF_INET6."""
         return socket.AF_INET if self.ip.version == 4 else socket.AF_INET6
 
+    @property
+    def is_unicast(self) -> bool:
+        """Whether it can be the address of one host: not unspecified, multicast, or IPv4's limited broadcast."""
+        return not (self.ip.is_unspecified or self.ip.is_multicast or self.ip == IPv4Address("255.255.255.255"))
+
     def socket_name(self, port: int | None = None) -> tuple[str, int] | tuple[str, int, int, int]:
         """Return what Python's sockets take; with another port if one is given."""
-        peer = self.port if port is None else port
-        return (str(self.ip), peer) if self.ip.version == 4 else (str(self.ip), peer, 0, self.scope)
+        number = self.port if port is None else port
+        return (str(self.ip), number) if self.ip.version == 4 else (str(self.ip), number, 0, self.scope)
 
     def packed(self, flow_label: int = 0) -> bytes:
         """Return a `struct sockaddr`."""

@@ -1,94 +1,171 @@
-"""Remote NICs: how the data path reaches them, and how it knows who sent a datagram."""
+"""Remote NICs: how the data path reaches them, and how it tells who sent a datagram."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+from numpy.typing import NDArray
 
 from openmrc.engine import lifecycle
 from openmrc.engine.tables import NONE
+from openmrc.errors import InvalidArgumentError
 from openmrc.live.api.attributes import PeerAddress
-from openmrc.live.api.errors import NoRoomError
-from openmrc.live.datapath import receive
+from openmrc.live.api.errors import BusyError, NoRoomError
+from openmrc.live.datapath import sources
+from openmrc.live.datapath.tables import NAME_WORDS
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.host.sockets import CarrierOf
 from openmrc.wire.entropy import flow_label
 from openmrc.wire.icrc import flow
 
+_Key = tuple[tuple[PlaneAddress, ...], tuple[tuple[int, ...], ...], bool]
+
+
+@dataclass(frozen=True)
+class PeerRows:
+    """What the data path's tables hold of one remote NIC."""
+
+    address: PeerAddress
+    key: _Key  # equal for all spellings of one address
+    flows: NDArray[np.uint8]
+    names: NDArray[np.int64]
+    name_lengths: list[int]  # of each plane
+    sources: NDArray[np.int64]
+
 
 class Peers:
-    """The book of remote NICs: a peer for each, kept while a queue pair uses it."""
+    """The table of remote NICs: one entry for each, kept while a queue pair uses it."""
 
     def __init__(self, runtime: EndpointRuntime, most: int, carrier_of: CarrierOf | None) -> None:
         self._runtime = runtime
         self._carrier_of = carrier_of
-        self._numbers: dict[PeerAddress, int] = {}
+        self._numbers: dict[_Key, int] = {}
+        self._rows: list[PeerRows | None] = [None] * most
         self._users = [0] * most
+        self._free = list(range(most - 1, -1, -1))
+        # Every peer may fill the same share of the source table, and all together half of it.
+        self._source_share = len(runtime.datapath.sources) // 2 // most
 
     def address(self, peer: int) -> PeerAddress | None:
         """Return the address of a remote NIC, None if the peer is free."""
-        return next((address for address, each in self._numbers.items() if each == peer), None)
+        rows = self._rows[peer] if 0 <= peer < len(self._rows) else None
+        return rows.address if rows is not None else None
 
-    def take(self, address: PeerAddress, now: int) -> int:
-        """Return the peer of a remote NIC, noting it first if it is new. Call inside the runtime."""
-        peer = self._numbers.get(address)
-        if peer is None:
-            peer = next((free for free, users in enumerate(self._users) if users == 0), NONE)
-            if peer == NONE:
-                raise NoRoomError(f"max_peers: all {len(self._users)} are in use")
-            self._note(address, peer)
+    def prepare(self, address: PeerAddress) -> PeerRows:
+        """Compute everything that `take` stores, so that the loop lock is held for little.
+
+        ConfigError, InvalidArgumentError: an address that cannot be a peer of these planes.
+        """
+        planes = tuple(PlaneAddress.parse(text, f"remote, plane {plane}") for plane, text in enumerate(address.planes))
+        key = planes, address.source_ports, address.any_source_port
+        number = self._numbers.get(key, NONE)
+        known = self._rows[number] if number != NONE else None
+        if known is not None and known.key == key:
+            return known
+        self._check_planes(planes)
+        here = self._runtime.sockets.addresses
+        flows = [(flow(ours.ip, theirs.ip, theirs.port), flow(theirs.ip, ours.ip, ours.port))
+                 for ours, theirs in zip(here, planes, strict=True)]  # fmt: skip
+        names = [self._names(address, plane, there) for plane, there in enumerate(planes)]
+        packed = np.frombuffer(b"".join(name.ljust(32, b"\0") for plane in names for name in plane), np.int64)
+        return PeerRows(
+            address,
+            key,
+            np.stack([side for pair in flows for side in pair]),
+            packed.reshape(-1, NAME_WORDS),
+            [len(plane[0]) for plane in names],
+            self._source_rows(address, planes),
+        )
+
+    def take(self, rows: PeerRows, now: int) -> int:
+        """Return the number of a remote NIC, adding it first if it is new. Call with the loop lock held.
+
+        NoRoomError: all peers are in use. BusyError: another peer has one of its addresses.
+        """
+        peer = self._numbers.get(rows.key, NONE)
+        if peer == NONE:
+            peer = self._add(rows)
             lifecycle.open_peer(self._runtime.engine, now, self._runtime.engine.endpoints[0].peer_base + peer, peer)
-            self._numbers = {known: each for known, each in self._numbers.items() if each != peer}
-            self._numbers[address] = peer
         self._users[peer] += 1
         return peer
 
     def give_back(self, peer: int) -> None:
-        """Note that one queue pair less uses it. Call inside the runtime."""
+        """Count one user less, and remove the peer with its last. Call with the loop lock held."""
         self._users[peer] -= 1
-        if self._users[peer] == 0:
-            self._forget(peer)
-            self._numbers = {known: each for known, each in self._numbers.items() if each != peer}
+        rows = self._rows[peer]
+        if self._users[peer] > 0 or rows is None:
+            return
+        sources.remove(self._runtime.at, rows.sources, len(rows.sources))
+        nic = self._runtime.nic
+        for plane in range(nic.planes):
+            self._runtime.datapath.peers[peer * nic.planes + plane].name_length = 0
+        self._rows[peer] = None
+        del self._numbers[rows.key]
+        self._free.append(peer)
 
-    def _note(self, address: PeerAddress, peer: int) -> None:
-        tables, ports, nic = self._runtime.datapath, self._runtime.sockets, self._runtime.nic
-        for plane, text in enumerate(address.planes):
-            there = PlaneAddress.parse(text, f"remote, plane {plane}")
-            here = ports.addresses[plane]
-            index = peer * nic.planes + plane
-            tables.prefixes[2 * index : 2 * index + 2] = 0
-            tables.flows[2 * index] = flow(here.ip, there.ip, there.port)
-            tables.flows[2 * index + 1] = flow(there.ip, here.ip, here.port)
-            for k, value in enumerate(ports.evs(plane)):
-                target = there
-                if self._carrier_of is not None:
-                    target = PlaneAddress(PlaneAddress.parse(self._carrier_of(text, plane, value)).ip, there.port)
-                name = target.packed(flow_label(ports.placement, value))
-                tables.names[index * nic.evs + k] = np.frombuffer(name.ljust(32, b"\0"), np.int64)
-                tables.peers[index].name_length = len(name)
-            senders = address.source_ports[plane] if address.source_ports else ()
-            for port in (*senders, 0):
-                self._note_source(there, plane, port, peer)
+    def _add(self, rows: PeerRows) -> int:
+        if not self._free:
+            raise NoRoomError(f"max_peers: all {len(self._users)} are in use")
+        peer = self._free[-1]
+        self.store(rows, peer)
+        self._free.pop()
+        self._rows[peer] = rows
+        self._numbers[rows.key] = peer
+        return peer
 
-    def _note_source(self, there: PlaneAddress, plane: int, port: int, peer: int) -> None:
-        high, low = there.halves()
-        tables = self._runtime.datapath
-        row = tables.sources[receive.source_slot(tables, plane, high, low, port)]
-        if row.used == 1 and port == 0:
-            return  # another endpoint at the same address; the exact ports tell them apart
-        row.used, row.high, row.low, row.plane, row.port, row.peer = 1, high, low, plane, port, peer
+    def store(self, rows: PeerRows, peer: int) -> None:
+        """Write a peer's rows into the data path's tables; BusyError if one of its sources is another's."""
+        inserted = sources.insert(self._runtime.at, rows.sources, len(rows.sources), peer)
+        if inserted < len(rows.sources):
+            plane, port = (int(rows.sources[inserted, column]) for column in (sources.PLANE, sources.PORT))
+            what = f"source port {port}" if port != sources.ANY_PORT else "any source port"
+            raise BusyError(f"remote, plane {plane}: {rows.address.planes[plane]}, {what}: belongs to another peer")
+        tables, nic = self._runtime.datapath, self._runtime.nic
+        first, last = peer * nic.planes, (peer + 1) * nic.planes
+        np.asarray(tables.prefixes)[2 * first : 2 * last] = 0
+        np.asarray(tables.flows)[2 * first : 2 * last] = rows.flows
+        np.asarray(tables.names)[first * nic.evs : last * nic.evs] = rows.names
+        for plane, length in enumerate(rows.name_lengths):
+            tables.peers[first + plane].name_length = length
 
-    def _forget(self, peer: int) -> None:
-        """Take a remote out of the hash, by building it anew: open hashing knows no holes."""
-        tables = self._runtime.datapath
-        keep = [
-            (row["high"], row["low"], row["plane"], row["port"], row["peer"])
-            for row in np.asarray(tables.sources)
-            if row["used"] and row["peer"] != peer
+    def _check_planes(self, planes: tuple[PlaneAddress, ...]) -> None:
+        for plane, (ours, theirs) in enumerate(zip(self._runtime.sockets.addresses, planes, strict=True)):
+            if ours.ip.version != theirs.ip.version:
+                raise InvalidArgumentError(
+                    f"remote, plane {plane}: {theirs} is IPv{theirs.ip.version}, here is IPv{ours.ip.version} ({ours})"
+                )
+            if not theirs.is_unicast:
+                raise InvalidArgumentError(f"remote, plane {plane}: {theirs} is not the address of one host")
+
+    def _names(self, address: PeerAddress, plane: int, there: PlaneAddress) -> list[bytes]:
+        """Return the sockaddr of one plane for each of our entropy values."""
+        ports = self._runtime.sockets
+        if self._carrier_of is None:
+            return [there.packed(flow_label(ports.placement, value)) for value in ports.evs(plane)]
+        carriers = [
+            PlaneAddress.parse(self._carrier_of(address.planes[plane], plane, value)).ip for value in ports.evs(plane)
         ]
-        np.asarray(tables.sources)["used"] = 0
-        for high, low, plane, port, owner in keep:
-            row = tables.sources[receive.source_slot(tables, int(plane), int(high), int(low), int(port))]
-            row.used, row.high, row.low, row.plane, row.port, row.peer = 1, high, low, plane, port, owner
-        for plane in range(self._runtime.nic.planes):
-            tables.peers[peer * self._runtime.nic.planes + plane].name_length = 0
+        return [
+            PlaneAddress(carrier, there.port).packed(flow_label(ports.placement, value))
+            for carrier, value in zip(carriers, ports.evs(plane), strict=True)
+        ]
+
+    def _source_rows(self, address: PeerAddress, planes: tuple[PlaneAddress, ...]) -> NDArray[np.int64]:
+        """Return where its packets may come from: the source ports it named, or any."""
+        named = address.source_ports or ((),) * len(planes)
+        if len(named) != len(planes):
+            raise InvalidArgumentError(f"remote: source ports of {len(named)} planes, but {len(planes)} planes")
+        rows = []
+        for plane, (there, exact) in enumerate(zip(planes, named, strict=True)):
+            wrong = next((port for port in exact if not 1 <= port <= 65535), None)
+            if wrong is not None:
+                raise InvalidArgumentError(f"remote, plane {plane}: source port {wrong} is not in 1..65535")
+            ports = {*exact, sources.ANY_PORT} if address.any_source_port or not exact else set(exact)
+            rows += [(plane, *there.halves(), port) for port in sorted(ports)]
+        if len(rows) > self._source_share:
+            raise NoRoomError(
+                f"remote: {len(rows)} source ports, at most {self._source_share} of one peer fit here (evs_per_plane)"
+            )
+        return np.array(rows, np.int64).reshape(-1, sources.COLUMNS)

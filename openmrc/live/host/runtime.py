@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from openmrc.engine.build import Layout, build
 from openmrc.engine.params import Settings
 from openmrc.live.api.attributes import ContextAttr
 from openmrc.live.api.errors import ClosedError
-from openmrc.live.datapath import capture, event_loop, table_handles
+from openmrc.live.datapath import capture, event_loop, sources, table_handles
 from openmrc.live.datapath.libc import POLLIN, SOL_UDP, UDP_SEGMENT, check, control_kind
 from openmrc.live.datapath.tables import (
     ARRIVALS,
@@ -67,7 +68,7 @@ class EndpointRuntime:
             wimms=attr.max_wimm,
             evs_per_rotation=attr.evs_per_plane,
         )
-        self.engine = build(layout, settings, packets=2, seed=attr.seed or time.time_ns() & 0x7FFFFFFF)
+        self.engine = build(layout, settings, packets=2, seed=attr.seed or secrets.randbits(31))
         self.datapath = build_datapath(
             self.engine,
             planes,
@@ -110,6 +111,9 @@ class EndpointRuntime:
         self.iterate()
         event_loop.available(self.at, 0)
         event_loop.take_events(self.at)
+        none = np.zeros((1, sources.COLUMNS), np.int64)
+        sources.insert(self.at, none, 0, 0)
+        sources.remove(self.at, none, 0)
 
     def stop(self) -> None:
         """End the threads and close the sockets; returns when they are gone, or after a few seconds."""
@@ -202,6 +206,7 @@ class EndpointRuntime:
         nic, tables = self.nic, self.datapath
         nic.planes = len(self.sockets.addresses)
         nic.epoch = self.epoch
+        nic.source_key = secrets.randbits(31)
         nic.evs = attr.evs_per_plane
         nic.placement = self.sockets.placement
         nic.segmentation = self.sockets.segmentation

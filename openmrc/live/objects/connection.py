@@ -1,25 +1,52 @@
-"""Bringing a queue pair up with a peer: attributes over TCP, then RESET, INIT, RTR, RTS on both sides."""
+"""Bringing a queue pair up with a peer: attributes over TCP, then RESET, INIT, RTR, RTS on both sides.
+
+What a peer names is taken for its own only as far as it can be: addresses that belong to another
+connected peer are refused, and so are addresses of this machine named from another one.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
 from openmrc.engine.regions import Access
 from openmrc.engine.states import QpState
-from openmrc.live.api.attributes import ConnectionOptions, PeerAddress, QpCap, QpInitAttr, WorkCompletion
-from openmrc.live.api.errors import ExchangeError, InvalidArgumentError
+from openmrc.live.api.attributes import ConnectionOptions, PeerAddress, QpAttr, QpCap, QpInitAttr, WorkCompletion
+from openmrc.live.api.errors import (
+    BusyError,
+    ClosedError,
+    DeadlineError,
+    ExchangeError,
+    InvalidArgumentError,
+    NoRoomError,
+)
+from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.objects.context import Context
-from openmrc.live.objects.exchange import Channel, Offer, RegionOffer, Server, check_offers, dial
+from openmrc.live.objects.exchange import (
+    Channel,
+    MismatchError,
+    Offer,
+    Refusal,
+    RegionOffer,
+    check_offers,
+    decode_offer,
+    dial,
+    printable,
+)
+from openmrc.live.objects.handshake import NO_TOKEN, fresh_token, token_bytes
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain, RegionSlice
 from openmrc.live.objects.queue_pair import QueuePair
+from openmrc.live.objects.server import LOOPBACK, Arrival, Server
 
 Message = TypeVar("Message")
 DEFAULT_PORT = 18515  # as perftest and the OCP example
+READY_SECONDS = 5.0  # for a peer that has greeted to become ready
 
 
 @dataclass(frozen=True)
@@ -40,13 +67,20 @@ class RemoteRegion:
 
 @dataclass(frozen=True)
 class Remote:
-    """Who is at the other end, as it told us."""
+    """The other end, as it describes itself."""
 
     name: str  # host and process
     address: PeerAddress
     qpn: int
     regions: tuple[RemoteRegion, ...]
-    note: Any  # whatever its program said: anything JSON can say
+    note: Any  # what its program sent along: anything JSON can say
+
+    def region(self, least: int = 1) -> RemoteRegion:
+        """Return its first region; ExchangeError if it offers none, or less than `least` bytes."""
+        if not self.regions or self.regions[0].length < least:
+            offered = f"{self.regions[0].length} bytes" if self.regions else "no memory"
+            raise ExchangeError(f"{self.name}: offers {offered}, {least} bytes are needed")
+        return self.regions[0]
 
 
 class Connection:
@@ -83,7 +117,7 @@ class Connection:
         immediate: int | None = None,
         timeout: float,
     ) -> WorkCompletion:
-        """Write `local` to the start of `remote` and wait until it is there. For one at a time; more: `qp.post_send`.
+        """Write `local` to the start of `remote` and wait until it is there. One write at a time; more: `qp.post_send`.
 
         Raises InvalidArgumentError if `remote` is too small, ExchangeError if the write fails, DeadlineError if it is
         not done after `timeout` seconds.
@@ -106,7 +140,7 @@ class Connection:
         return self._good((await self.send_cq.wait_async(timeout, 1))[0])
 
     def tell(self, message: Any) -> None:
-        """Send something that JSON can say (also a msgspec Struct) over the TCP channel."""
+        """Send a message over the TCP channel: anything JSON can say, or a msgspec Struct."""
         self.channel.tell(message)
 
     def hear(self, kind: type[Message] | Any = Any, *, timeout: float) -> Message:
@@ -118,7 +152,7 @@ class Connection:
         """Wait until the peer has called it too."""
         self.tell("barrier")
         if self.hear(str, timeout=timeout) != "barrier":
-            raise ExchangeError(f"{self.remote.name}: said something else than that it is at the barrier")
+            raise ExchangeError(f"{self.remote.name}: sent another message while this side is at a barrier")
 
     def describe(self) -> str:
         """Return one line: peer, state, paths, last progress."""
@@ -158,18 +192,20 @@ def connect(
     options: ConnectionOptions | None = None,
     note: Any = None,
     remote_planes: Sequence[str] = (),
+    token: str = NO_TOKEN,
     timeout: float = 10.0,
 ) -> Connection:
-    """Meet the `Listener` at host and port and return a connection ready to write.
+    """Connect to the `Listener` at host and port and return a connection ready to write.
 
     `regions` are what the peer may write, in the order in which it will see them; they, or `pd`,
-    say which protection domain the queue pair is in. `remote_planes` are the peer's addresses as they
-    look from here, where that is not what it says itself. Tries until `timeout` while nobody listens.
+    decide the protection domain of the queue pair. `remote_planes` are the peer's addresses as they
+    look from here, where a translation on the way changes them. `token` is the listener's: both sides
+    prove that they hold it before either offers memory. Tries until `timeout` (s) while nobody listens.
     """
     deadline = time.monotonic() + timeout
-    channel = dial(host, port, deadline)
+    channel = dial(host, port, deadline, token)
     asked = _Asked(regions, pd, options or ConnectionOptions(), note, tuple(remote_planes))
-    return _establish(context, channel, asked, deadline)
+    return _establish(context, channel, asked, deadline, None)
 
 
 async def connect_async(context: Context, host: str, port: int = DEFAULT_PORT, **options: Any) -> Connection:
@@ -180,11 +216,39 @@ async def connect_async(context: Context, host: str, port: int = DEFAULT_PORT, *
 class Listener:
     """Waits on a TCP port for peers that call `connect`."""
 
-    def __init__(self, context: Context, host: str = "", port: int = DEFAULT_PORT) -> None:
-        """Listen on `host` (empty: all addresses); port 0 lets the kernel choose, see `port`."""
+    def __init__(
+        self,
+        context: Context,
+        host: str | Sequence[str] | None = None,
+        port: int = DEFAULT_PORT,
+        *,
+        token: str | None = None,
+        on_refusal: Callable[[str], None] | None = None,
+    ) -> None:
+        """Listen on `host`, or several; None: loopback and the context's planes, "": all addresses of this machine.
+
+        Port 0 lets the kernel choose, see `port`. Peers must hold `token`. None: where only this machine
+        can connect, none is needed; elsewhere a fresh one is made, see `token`. "" admits everybody.
+        `on_refusal` is called, in another thread, with why a peer that greeted was turned away.
+        """
         self.context = context
-        self._server = Server(host, port)
+        hosts = _default_hosts(context) if host is None else (host,) if isinstance(host, str) else tuple(host)
+        self._server = Server(hosts, port, on_refusal)
         self.port = self._server.port
+        self.hosts = self._server.hosts
+        if token is None:
+            token = NO_TOKEN if self.is_loopback else fresh_token()
+        self.token = token
+        try:
+            self._server.start(token_bytes(token))
+        except BaseException:
+            self._server.close()
+            raise
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect."""
+        return self._server.is_loopback
 
     def __repr__(self) -> str:
         return f"<Listener on TCP port {self.port}>"
@@ -199,14 +263,25 @@ class Listener:
         remote_planes: Sequence[str] = (),
         timeout: float,
     ) -> Connection:
-        """Wait for a peer and return a connection ready to write; arguments as of `connect`."""
+        """Wait for a peer and return a connection ready to write; arguments as of `connect`.
+
+        A peer that vanishes, stalls or breaks the protocol is turned away, and the wait goes on until `timeout` (s).
+        ExchangeError: a peer has come that wants other terms; it has been told.
+        """
         deadline = time.monotonic() + timeout
-        channel = self._server.accept(deadline)
         asked = _Asked(regions, pd, options or ConnectionOptions(), note, tuple(remote_planes))
-        return _establish(self.context, channel, asked, deadline)
+        while True:
+            arrival = self._server.accept(deadline)
+            try:
+                within = min(deadline, time.monotonic() + READY_SECONDS)
+                return _establish(self.context, arrival.channel, asked, within, arrival)
+            except MismatchError:
+                raise
+            except (ExchangeError, DeadlineError) as error:
+                self._server.note_refusal(str(error))
 
     def fileno(self) -> int:
-        """Return the listening socket's descriptor: readable when a peer is there."""
+        """Return a descriptor that is readable while a peer that has greeted waits to be accepted."""
         return self._server.fileno()
 
     async def accept_async(self, **options: Any) -> Connection:
@@ -235,15 +310,26 @@ class _Asked:
     remote_planes: tuple[str, ...]
 
 
-def _establish(context: Context, channel: Channel, asked: _Asked, deadline: float) -> Connection:
+def _default_hosts(context: Context) -> tuple[str, ...]:
+    """Return loopback and the addresses of the planes, each once."""
+    planes = (str(address.socket_name()[0]) for address in context.nic.sockets.addresses)
+    return tuple(dict.fromkeys((*LOOPBACK, *planes)))
+
+
+def _establish(
+    context: Context, channel: Channel, asked: _Asked, deadline: float, arrival: Arrival | None
+) -> Connection:
+    """Exchange offers and bring the queue pair up; with `arrival` the peer's offer is there already."""
     connection = None
     try:
+        theirs = decode_offer(arrival.offer, channel.peer) if arrival is not None else None
         domain = asked.pd or (asked.regions[0].pd if asked.regions else context.alloc_pd())
         connection = Connection(context, domain, asked.options, channel)
         ours = _offer(connection, asked.regions, asked.note)
         channel.tell(ours)
-        theirs = channel.hear(Offer, timeout=deadline - time.monotonic())
+        theirs = theirs or channel.hear_offer(timeout=deadline - time.monotonic())
         check_offers(ours, theirs, channel.peer)
+        _check_origin(context, theirs, channel)
         connection.remote = _remote(theirs, asked.remote_planes)
         _raise_to_rts(connection.qp, connection.remote, ours, theirs, asked.options)
         # Nobody writes before both can receive.
@@ -251,11 +337,33 @@ def _establish(context: Context, channel: Channel, asked: _Asked, deadline: floa
         if channel.hear(str, timeout=deadline - time.monotonic()) != "ready":
             raise ExchangeError(f"{channel.peer}: did not become ready")
         return connection
-    except BaseException:
+    except BaseException as error:
+        _refuse(channel, error)
         if connection is not None:
             connection.close()
         channel.close()
         raise
+
+
+def _refuse(channel: Channel, error: BaseException) -> None:
+    """Let the peer know why it does not get what it asked for, if that is for us to say."""
+    if isinstance(error, _Unfit | NoRoomError):
+        with contextlib.suppress(ExchangeError, ClosedError):
+            channel.tell(Refusal(str(error)))
+
+
+class _Unfit(ExchangeError):
+    """What the peer offers cannot be used here."""
+
+
+def _check_origin(context: Context, theirs: Offer, channel: Channel) -> None:
+    """Refuse loopback addresses from another machine: packets to them would go to programs on this one."""
+    if channel.is_local:
+        return
+    for plane, text in enumerate(theirs.planes):
+        ours = context.nic.sockets.addresses[plane]
+        if PlaneAddress.parse(text).ip.is_loopback and not ours.ip.is_loopback:
+            raise _Unfit(f"{channel.peer}: plane {plane}: there {text}, a loopback address; here {ours}")
 
 
 def _offer(connection: Connection, regions: Sequence[MemoryRegion], note: Any) -> Offer:
@@ -269,7 +377,7 @@ def _offer(connection: Connection, regions: Sequence[MemoryRegion], note: Any) -
         max_wimm=min(options.max_wimm, options.max_recv_wr),
         dynamic_mpr=options.dynamic_mpr,
         qpn=connection.qp.qpn,
-        psn=connection.context.nic.first_psn(connection.qp),
+        psn=secrets.randbits(24),
         regions=[RegionOffer(addr=region.addr, r_key=region.r_key, length=region.length) for region in regions],
         note=note,
     )
@@ -277,7 +385,9 @@ def _offer(connection: Connection, regions: Sequence[MemoryRegion], note: Any) -
 
 def _remote(offer: Offer, planes: tuple[str, ...]) -> Remote:
     address = PeerAddress(
-        planes=planes or tuple(offer.planes), source_ports=tuple(tuple(ports) for ports in offer.source_ports)
+        planes=planes or tuple(offer.planes),
+        source_ports=tuple(tuple(ports) for ports in offer.source_ports),
+        any_source_port=bool(planes),
     )
     regions = tuple(RemoteRegion(region.addr, region.r_key, region.length) for region in offer.regions)
     return Remote(offer.name, address, offer.qpn, regions, offer.note)
@@ -286,7 +396,7 @@ def _remote(offer: Offer, planes: tuple[str, ...]) -> Remote:
 def _raise_to_rts(qp: QueuePair, remote: Remote, ours: Offer, theirs: Offer, options: ConnectionOptions) -> None:
     hint = qp.context.create_qp_hint(options.hint)
     qp.modify(state=QpState.INIT, access_flags=Access.REMOTE_WRITE, hint=hint)
-    qp.modify(
+    rtr = QpAttr(
         state=QpState.RTR,
         remote=remote.address,
         dest_qpn=theirs.qpn,
@@ -297,6 +407,10 @@ def _raise_to_rts(qp: QueuePair, remote: Remote, ours: Offer, theirs: Offer, opt
         mpr_dest=theirs.mpr,
         cap=QpCap.DYNAMIC_MPR if ours.dynamic_mpr and theirs.dynamic_mpr else QpCap(0),
     )
+    try:
+        qp.modify(rtr)
+    except (BusyError, InvalidArgumentError, NoRoomError) as error:
+        raise _Unfit(f"{remote.name}: {printable(str(error))}") from error
     qp.modify(
         state=QpState.RTS,
         sq_psn=ours.psn,

@@ -1,75 +1,112 @@
 """The out-of-band exchange: two peers tell each other their attributes over TCP before the first packet.
 
-Frames are a length of four bytes, big-endian, then JSON of at most `LARGEST_FRAME` bytes. The first
-frame of each side is a greeting with the versions it speaks; nothing that follows is read before
-those agree. Every read and write has a deadline.
+What a peer says is decoded against types with ranges; nothing that was not checked reaches a table.
+Every read and write has a deadline, and every frame a largest size.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-import struct
+import threading
 import time
-from typing import Any
+from ipaddress import ip_address
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
+from openmrc.errors import ConfigError
 from openmrc.live.api.errors import ClosedError, DeadlineError, ExchangeError
+from openmrc.live.host.addresses import PlaneAddress
+from openmrc.live.objects.handshake import (
+    LARGEST_OFFER,
+    NO_TOKEN,
+    TAG_BYTES,
+    Frames,
+    Handshake,
+    Role,
+    framed,
+    token_bytes,
+)
 
-EXCHANGE_VERSION = 1
-WIRE_VERSIONS = 1  # bitmap as mrc_device_attr.protocol_version, bit 0: version 1
 LARGEST_FRAME = 1 << 20  # bytes
 MAX_PLANES = 16
+MAX_SOURCE_PORTS = 1024  # of one plane
 WRITE_SECONDS = 5.0  # a peer that does not read a frame for so long is stuck
-_LENGTH = struct.Struct(">I")
+LONGEST_TEXT = 1000  # characters of a peer's that are shown
+_REFUSAL = b'{"refused":'
+
+Port = Annotated[int, Meta(ge=1, le=65535)]
+Psn = Annotated[int, Meta(ge=0, lt=1 << 24)]
+Word = Annotated[int, Meta(ge=0, lt=1 << 32)]
+Address = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+PlaneText = Annotated[str, Meta(max_length=80)]
 
 
-class Greeting(msgspec.Struct, forbid_unknown_fields=False):
-    """The first frame: who speaks, and in which versions. Unknown fields are for later versions."""
-
-    openmrc: int  # EXCHANGE_VERSION
-    wire: int  # bitmap
-    name: str
+class MismatchError(ExchangeError):
+    """The peer speaks our protocol and wants other terms than we do."""
 
 
 class RegionOffer(msgspec.Struct, forbid_unknown_fields=True):
     """Memory that the peer may write."""
 
-    addr: int
-    r_key: int
-    length: int
+    addr: Address
+    r_key: Word
+    length: Address
 
 
 class Offer(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What one side brings into a connection."""
 
-    planes: list[str]
-    source_ports: list[list[int]]
-    ev_format: str
-    path_mtu: int
-    mpr: int  # unit 128 PSNs, granted to the receiver of this offer
-    max_wimm: int  # granted to the receiver of this offer
+    planes: Annotated[list[PlaneText], Meta(min_length=1, max_length=MAX_PLANES)]
+    source_ports: Annotated[
+        list[Annotated[list[Port], Meta(min_length=1, max_length=MAX_SOURCE_PORTS)]], Meta(max_length=MAX_PLANES)
+    ]
+    ev_format: Annotated[str, Meta(max_length=16)]
+    path_mtu: Annotated[int, Meta(ge=256, le=4096)]
+    mpr: Annotated[int, Meta(ge=1, le=255)]  # unit 128 PSNs, granted to the receiver of this offer
+    max_wimm: Annotated[int, Meta(ge=1, le=65535)]  # granted to the receiver of this offer
     dynamic_mpr: bool
-    qpn: int
-    psn: int  # the first that the sender of this offer will send
+    qpn: Annotated[int, Meta(ge=1, lt=1 << 24)]
+    psn: Psn  # the first that the sender of this offer will send
     regions: list[RegionOffer]
-    name: str = ""
+    name: Annotated[str, Meta(max_length=256)] = ""
     note: Any = None
 
 
+class Refusal(msgspec.Struct):
+    """Sent instead of what was expected: why there will be no connection."""
+
+    refused: str
+
+
+def decode_offer(body: bytes, peer: str) -> Offer:
+    """Return a peer's offer, checked by itself; ExchangeError names what is wrong with it."""
+    offer: Offer = _decoded(body, Offer, peer)
+    if len(offer.source_ports) != len(offer.planes):
+        raise ExchangeError(f"{peer}: names source ports of {len(offer.source_ports)} planes, of {len(offer.planes)}")
+    for plane, text in enumerate(offer.planes):
+        try:
+            address = PlaneAddress.parse(text, f"plane {plane}")
+        except ConfigError as error:
+            raise ExchangeError(f"{peer}: {printable(str(error))}") from error
+        if not address.is_unicast:
+            raise ExchangeError(f"{peer}: plane {plane}: {address} is not the address of one host")
+    offer.name = printable(offer.name)
+    return offer
+
+
 def check_offers(ours: Offer, theirs: Offer, peer: str) -> None:
-    """Raise an ExchangeError with both values of everything on which the two sides differ."""
+    """Raise a MismatchError with both values of everything on which the two sides differ."""
     here, there = _terms(ours), _terms(theirs)
     differing = [f"{term}: here {here[term]}, there {there[term]}" for term in here if here[term] != there[term]]
-    if not 1 <= len(theirs.planes) <= MAX_PLANES:
-        differing.append(f"plane count: there {len(theirs.planes)}, allowed are 1 to {MAX_PLANES}")
     if differing:
-        raise ExchangeError(f"{peer} does not fit: {'; '.join(differing)}")
+        raise MismatchError(f"{peer} does not fit: {printable('; '.join(differing))}")
 
 
 def _terms(offer: Offer) -> dict[str, object]:
-    """Return what both sides must say alike, in words for people."""
+    """Return the terms that must be equal on both sides, by their names in messages."""
     return {
         "plane count": len(offer.planes),
         "path MTU": offer.path_mtu,
@@ -79,22 +116,32 @@ def _terms(offer: Offer) -> dict[str, object]:
     }
 
 
-class Channel:
-    """One TCP connection that carries frames, greeted and checked."""
+def printable(text: str) -> str:
+    """Return a peer's text as it may be shown on a terminal: no control characters, not too long."""
+    shown = text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "..."
+    return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in shown)
 
-    def __init__(self, sock: socket.socket, deadline: float) -> None:
-        """Greet; ExchangeError if the versions do not fit, on both sides."""
+
+class Channel:
+    """One TCP connection that carries frames, after its handshake."""
+
+    def __init__(self, sock: socket.socket, peer: str, handshake: Handshake) -> None:
+        """`dial` and `Server.accept` are the ways to get one."""
         self._socket = sock
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        host, port = sock.getpeername()[:2]
-        self.peer = f"{host}:{port}"
+        self._seals = handshake.seals
+        self._frames = Frames(handshake.rest())
+        self._writing = threading.Lock()
+        self.peer = peer
         self.name = f"{socket.gethostname()}/{os.getpid()}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the peer is on this machine, as its address says."""
         try:
-            self.tell(Greeting(EXCHANGE_VERSION, WIRE_VERSIONS, self.name))
-            self._check(self.hear(Greeting, timeout=deadline - time.monotonic()))
-        except BaseException:
-            sock.close()
-            raise
+            here, there = (ip_address(str(name[0]).split("%")[0]) for name in self._names())
+        except OSError:
+            return False
+        return there == here or there.is_loopback
 
     def fileno(self) -> int:
         """Return the socket's descriptor: readable when the peer has said something, or is gone."""
@@ -105,105 +152,117 @@ class Channel:
         if isinstance(message, Offer):
             message.name = self.name
         body = msgspec.json.encode(message)
-        if len(body) > LARGEST_FRAME:
-            raise ExchangeError(f"message of {len(body)} bytes, at most {LARGEST_FRAME} are allowed")
+        largest = LARGEST_OFFER if isinstance(message, Offer) else LARGEST_FRAME
+        if len(body) > largest:
+            raise ExchangeError(f"message of {len(body)} bytes, at most {largest} are allowed")
         try:
-            self._socket.settimeout(WRITE_SECONDS)
-            self._socket.sendall(_LENGTH.pack(len(body)) + body)
+            with self._writing:  # the order of frames on the wire is the order of their tags
+                self._socket.settimeout(WRITE_SECONDS)
+                self._socket.sendall(framed(body, self._seals.ours if self._seals is not None else None))
         except OSError as error:
             raise self._broken(error) from error
 
     def hear(self, kind: Any = Any, *, timeout: float) -> Any:
         """Return the next message, checked against `kind`; DeadlineError after `timeout` seconds."""
+        return self.hear_sized(kind, timeout=timeout)[0]
+
+    def hear_sized(self, kind: Any, *, timeout: float) -> tuple[Any, int]:
+        """Return the next message and its bytes on the wire, for who keeps messages and counts what they hold."""
+        body = self.hear_body(LARGEST_FRAME, timeout=timeout)
+        return _decoded(body, kind, self.peer), len(body)
+
+    def hear_offer(self, *, timeout: float) -> Offer:
+        """Return the peer's offer, checked by itself."""
+        return decode_offer(self.hear_body(LARGEST_OFFER, timeout=timeout), self.peer)
+
+    def hear_body(self, largest: int, *, timeout: float) -> bytes:
+        """Return the bytes of the next message; ExchangeError if it says that the peer refuses to go on."""
         deadline = time.monotonic() + timeout
-        (length,) = _LENGTH.unpack(self._read(_LENGTH.size, deadline))
-        if length > LARGEST_FRAME:
-            raise ExchangeError(f"{self.peer}: announces {length} bytes, at most {LARGEST_FRAME} are allowed")
-        body = self._read(length, deadline)
-        try:
-            return msgspec.json.decode(body, type=kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise ExchangeError(f"{self.peer}: sent something else than expected: {error}") from error
+        tag_bytes = TAG_BYTES if self._seals is not None else 0
+        while missing := self._missing(largest, tag_bytes):
+            self._frames.feed(self._read(missing, deadline))
+        body, tag = self._frames.take(tag_bytes)
+        if self._seals is not None and not self._seals.theirs.matches(body, tag):
+            raise ExchangeError(f"{self.peer}: a frame has a wrong tag; somebody else has written it")
+        if body.startswith(_REFUSAL):
+            raise ExchangeError(f"{self.peer}: refused: {printable(_decoded(body, Refusal, self.peer).refused)}")
+        return body
 
     def close(self) -> None:
         """End the connection; what was told before still arrives."""
         self._socket.close()
 
-    def _read(self, length: int, deadline: float) -> bytes:
-        parts = bytearray()
-        while len(parts) < length:
-            left = deadline - time.monotonic()
-            try:
-                self._socket.settimeout(max(left, 0.001))
-                part = self._socket.recv(min(length - len(parts), 1 << 16))
-            except TimeoutError as error:
-                raise DeadlineError(
-                    f"{self.peer}: said nothing in time ({len(parts)} of {length} bytes of a frame arrived)"
-                ) from error
-            except OSError as error:
-                raise self._broken(error) from error
-            if not part:
-                raise ExchangeError(f"{self.peer}: closed the TCP channel")
-            parts += part
-        return bytes(parts)
+    def _missing(self, largest: int, tag_bytes: int) -> int:
+        try:
+            return self._frames.missing(largest, tag_bytes)
+        except ExchangeError as error:
+            raise ExchangeError(f"{self.peer}: {error}") from None
+
+    def _read(self, most: int, deadline: float) -> bytes:
+        try:
+            self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
+            part = self._socket.recv(min(most, 1 << 16))
+        except TimeoutError as error:
+            raise DeadlineError(f"{self.peer}: said nothing in time ({most} bytes of a frame are missing)") from error
+        except OSError as error:
+            raise self._broken(error) from error
+        if not part:
+            raise ExchangeError(f"{self.peer}: closed the TCP channel")
+        return part
+
+    def _names(self) -> tuple[Any, Any]:
+        return self._socket.getsockname(), self._socket.getpeername()
 
     def _broken(self, error: OSError) -> Exception:
         if self._socket.fileno() < 0:
             return ClosedError("TCP channel: it was closed here")
         return ExchangeError(f"{self.peer}: TCP channel broke: {error}")
 
-    def _check(self, theirs: Greeting) -> None:
-        if theirs.openmrc != EXCHANGE_VERSION or not theirs.wire & WIRE_VERSIONS:
-            raise ExchangeError(
-                f"{self.peer} does not fit: exchange version: here {EXCHANGE_VERSION}, there {theirs.openmrc}; "
-                f"wire versions: here {WIRE_VERSIONS:#b}, there {theirs.wire:#b}"
-            )
-        self.name_there = theirs.name
+
+def _decoded(body: bytes, kind: Any, peer: str) -> Any:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
+        raise ExchangeError(f"{peer}: sent something else than expected: {printable(str(error))}") from error
 
 
-class Server:
-    """A listening TCP socket."""
-
-    def __init__(self, host: str, port: int) -> None:
-        """Listen; an empty host means all addresses, IPv6 and IPv4 where both exist."""
-        if host:
-            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-            self._socket = socket.create_server((host, port), family=family)
-        elif socket.has_dualstack_ipv6():
-            self._socket = socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
-        else:
-            self._socket = socket.create_server(("", port))
-        self.port: int = self._socket.getsockname()[1]
-
-    def accept(self, deadline: float) -> Channel:
-        """Wait for a peer that greets properly; others are turned away while there is time."""
-        while True:
-            try:
-                self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
-                sock, _ = self._socket.accept()
-            except TimeoutError as error:
-                raise DeadlineError(f"nobody connected to TCP port {self.port} in time") from error
-            except OSError as error:
-                raise ClosedError(f"TCP port {self.port}: {error}") from error
-            return Channel(sock, deadline)
-
-    def fileno(self) -> int:
-        """Return the listening socket's descriptor."""
-        return self._socket.fileno()
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._socket.close()
-
-
-def dial(host: str, port: int, deadline: float) -> Channel:
-    """Connect to a `Server`; tries again until the deadline while nobody listens."""
+def dial(host: str, port: int, deadline: float, token: str = NO_TOKEN) -> Channel:
+    """Connect to a `Server` and greet it; tries again until the deadline (monotonic seconds) while nobody listens."""
+    key = token_bytes(token)
     pause = 0.02
     while True:
         try:
-            return Channel(socket.create_connection((host, port), max(deadline - time.monotonic(), 0.001)), deadline)
+            sock = socket.create_connection((host, port), max(deadline - time.monotonic(), 0.001))
         except OSError as error:
             if time.monotonic() + pause >= deadline:
                 raise DeadlineError(f"{host}:{port}: nobody answers: {error}") from error
             time.sleep(pause)
             pause = min(pause * 2, 0.5)
+            continue
+        try:
+            return _greet(sock, f"{host}:{port}", key, deadline)
+        except BaseException:
+            sock.close()
+            raise
+
+
+def _greet(sock: socket.socket, peer: str, token: bytes, deadline: float) -> Channel:
+    handshake = Handshake(Role.DIALLER, token)
+    try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while True:
+            sock.settimeout(WRITE_SECONDS)
+            sock.sendall(handshake.outgoing())
+            if handshake.is_done:
+                return Channel(sock, peer, handshake)
+            sock.settimeout(max(deadline - time.monotonic(), 0.001))
+            part = sock.recv(1 << 12)
+            if not part:
+                raise ExchangeError("closed the TCP channel")
+            handshake.feed(part)
+    except TimeoutError as error:
+        raise DeadlineError(f"{peer}: did not greet in time") from error
+    except OSError as error:
+        raise ExchangeError(f"{peer}: TCP channel broke: {error}") from error
+    except ExchangeError as error:
+        raise ExchangeError(f"{peer}: {error}") from None

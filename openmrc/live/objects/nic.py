@@ -5,9 +5,7 @@ Packets are the business of the runtime's compiled loop.
 
 from __future__ import annotations
 
-import itertools
 import os
-import random
 import threading
 import time
 import weakref
@@ -48,6 +46,7 @@ from openmrc.live.datapath import event_loop
 from openmrc.live.datapath.tables import RECORDS
 from openmrc.live.host.control import ControlThread, uninterrupted
 from openmrc.live.host.impairments import Impairments
+from openmrc.live.host.numbers import QueuePairNumbers, RegionKeys
 from openmrc.live.host.peers import Peers
 from openmrc.live.host.recording import Recording
 from openmrc.live.host.runtime import EndpointRuntime
@@ -106,7 +105,8 @@ class Nic:
             self._runtime.stop()
             raise
         self._regions: dict[int, MemoryRegion] = {}
-        self._keys = itertools.count(random.SystemRandom().randrange(1, 1 << 31))
+        self._keys = RegionKeys(attr.max_mr)
+        self._qp_numbers = QueuePairNumbers(self._runtime.engine)
         self._qps: list[QueuePair | None] = [None] * attr.max_qp
         self._cqs: dict[int, weakref.ref[CompletionQueue]] = {}
         self._free_cqs = list(reversed(range(len(self._runtime.datapath.cqs))))
@@ -200,13 +200,12 @@ class Nic:
         """Make a region known to the engine and set its key."""
         self._check_open()
         with self._runtime.locked():
-            key = next(key for key in self._keys if key & 0xFFFFFFFF not in self._regions and key & 0xFFFFFFFF)
-            key &= 0xFFFFFFFF
-            row = regions.register(
+            key = self._keys.draw()
+            if key == 0:
+                raise NoRoomError(f"max_mr: all {self._attr.max_mr} memory regions are in use")
+            regions.register(
                 self._runtime.engine, 0, key, region.addr, region.length, region.access, region.pd.number, region.addr
             )
-            if row == NONE:
-                raise NoRoomError(f"max_mr: all {self._attr.max_mr} memory regions are in use")
             self._regions[key] = region
             region.key = key
 
@@ -221,7 +220,8 @@ class Nic:
                 raise BusyError(f"memory region {region.key:#x}: posted writes still read from it")
             with self._runtime.locked():
                 regions.deregister(self._runtime.engine, 0, region.key)
-                self._regions.pop(region.key, None)
+                if self._regions.pop(region.key, None) is not None:
+                    self._keys.give_back(region.key)
                 region.key = 0
 
     def check_domain_is_free(self, pd: ProtectionDomain) -> None:
@@ -273,10 +273,6 @@ class Nic:
         """Return where a queue pair stands."""
         return QpState(self._runtime.engine.qps[row].state)
 
-    def first_psn(self, qp: QueuePair) -> int:
-        """Return a random first PSN."""
-        return random.SystemRandom().randrange(1 << 24)
-
     @uninterrupted
     def set_attributes(self, qp: QueuePair, attr: QpAttr) -> None:
         """Change attributes, without a transition."""
@@ -290,12 +286,13 @@ class Nic:
         if event == QpEvent.TO_RESET:
             self._disconnect(qp)
             return
+        remote = self._peers.prepare(attr.remote) if event == QpEvent.TO_RTR and attr.remote is not None else None
         with self._runtime.locked() as now:
             self._write_attributes(qp, attr)
             row = self._runtime.engine.qps[qp.row]
-            if event == QpEvent.TO_RTR and attr.remote is not None:
-                row.peer = self._peers.take(attr.remote, now)
-                if self._recording is not None:
+            if remote is not None:
+                row.peer = self._peers.take(remote, now)
+                if self._recording is not None and attr.remote is not None:
                     self._recording.add_peer(int(row.peer), attr.remote)
                 row.expected_psn = attr.rq_psn or 0
                 self._init_paths(qp.row, now)
@@ -504,6 +501,7 @@ class Nic:
                 row = self._runtime.engine.qps[qp.row]
                 peer = int(row.peer)
                 lifecycle.move(self._runtime.engine, now, qp.row, QpEvent.TO_RESET)
+                self._qp_numbers.renew(qp.row)
                 row.peer = NONE
                 self._queued[2 * qp.row : 2 * qp.row + 2] = 0
                 if peer != NONE:

@@ -14,7 +14,7 @@ from openmrc.engine.params import Settings
 from openmrc.engine.states import QpEvent
 from openmrc.engine.tables import NONE, CompletionKind
 from openmrc.live.api.attributes import ContextAttr, PeerAddress
-from openmrc.live.datapath import event_loop, receive, submission, table_handles, transmit
+from openmrc.live.datapath import event_loop, receive, sources, submission, table_handles, transmit
 from openmrc.live.datapath.tables import COMMANDS
 from openmrc.live.host.peers import Peers
 from openmrc.live.host.runtime import EndpointRuntime
@@ -37,6 +37,8 @@ class Endpoint:
             (event_loop, "run"),
             (event_loop, "take_events"),
             (event_loop, "available"),
+            (sources, "insert"),
+            (sources, "remove"),
         ):
             patch.setattr(module, name, getattr(getattr(module, name), "py_func", getattr(module, name)))
         self.kernel = Kernel()
@@ -62,7 +64,8 @@ class Endpoint:
 
     def _connect(self, planes: int) -> None:
         remote = PeerAddress(planes=tuple(str(address(THERE, plane)) for plane in range(planes)))
-        peer = Peers(self.runtime, 2, None).take(remote, self.now)
+        peers = Peers(self.runtime, 2, None)
+        peer = peers.take(peers.prepare(remote), self.now)
         row = self.engine.qps[0]
         row.access, row.pd, row.dest_qpn, row.path_mtu, row.peer = 2, 1, 9, 1024, peer
         row.max_wimm = row.max_wimm_dest = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from openmrc.engine.tables import NONE
-from openmrc.live.datapath import receive
+from openmrc.live.datapath import receive, sources
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.wire.codes import CONGESTED
 from tests.live.datapath.memory_kernel import EVS, THERE, Endpoint, endpoint
@@ -74,4 +74,4 @@ def test_an_empty_socket_gives_nothing() -> None:
 
 def test_an_unknown_address_finds_no_peer() -> None:
     with endpoint() as here:
-        assert receive.find_source(here.datapath, 0, 0, 12345, 1) == NONE
+        assert sources.find_source(here.datapath, 0, 0, 12345, 1) == NONE

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from openmrc.engine.tables import NONE
 from openmrc.live.datapath import submission
 from tests.live.datapath.memory_kernel import endpoint
@@ -28,11 +30,15 @@ def test_the_thread_does_not_sleep_while_requests_wait() -> None:
         assert here.nic.sleeps_until == 5
 
 
-def test_records_are_published_before_anyone_is_signalled() -> None:
+def test_records_are_published_before_anyone_is_signalled(monkeypatch: pytest.MonkeyPatch) -> None:
     with endpoint() as here:
-        seen = []
-        here._signal = lambda descriptor, count: seen.append((descriptor, here.records.ready()))  # type: ignore[method-assign]
-        submission.signal_eventfd = here._signal
+        seen: list[tuple[int, int]] = []
+
+        def signal(descriptor: int, count: int) -> int:
+            seen.append((descriptor, here.records.ready()))
+            return 0
+
+        monkeypatch.setattr(submission, "signal_eventfd", signal)
         here.records.arm(submission.ANY)
         here.records.wake_at_next()
         here.complete(1)

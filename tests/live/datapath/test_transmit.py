@@ -47,12 +47,12 @@ def test_a_batch_limits_what_one_iteration_sends_and_the_rest_is_due_at_once() -
 
 def test_packets_to_a_peer_without_an_address_are_errors_not_datagrams() -> None:
     with endpoint() as here:
-        for row in here.datapath.peers:  # type: ignore[attr-defined]
+        for row in here.datapath.peers:
             row.name_length = 0
         here.submit_write(4 * 1024)
         here.iterate()
         assert here.kernel.sent == []
-        assert sum(each.send_errors for each in here.datapath.planes) == 4  # type: ignore[attr-defined,misc]
+        assert sum(each.send_errors for each in here.datapath.planes) == 4
 
 
 def test_a_full_socket_is_waited_for_a_few_times_and_then_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +61,7 @@ def test_a_full_socket_is_waited_for_a_few_times_and_then_given_up(monkeypatch: 
         monkeypatch.setattr(transmit, "last_error", lambda words: EAGAIN)
         here.submit_write(1024)
         here.iterate()
-        plane = next(each for each in here.datapath.planes if each.send_errors)  # type: ignore[attr-defined]
+        plane = next(each for each in here.datapath.planes if each.send_errors)
         assert (plane.stalls, plane.send_errors, plane.last_error) == (3, 1, EAGAIN)
 
 

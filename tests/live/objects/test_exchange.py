@@ -1,14 +1,17 @@
+import json
 import socket
-import threading
 import time
 from collections.abc import Iterator
 
-import msgspec
 import pytest
 
 from openmrc.live.api.errors import DeadlineError, ExchangeError
 from openmrc.live.objects import exchange
-from openmrc.live.objects.exchange import Channel, Greeting, Offer, Server, check_offers, dial
+from openmrc.live.objects.exchange import Channel, MismatchError, Offer, check_offers, decode_offer, dial, printable
+from openmrc.live.objects.handshake import LARGEST_OFFER, framed
+from openmrc.live.objects.server import Server
+
+TOKEN = "a token of both sides"
 
 
 def offer(**changes: object) -> Offer:
@@ -27,26 +30,48 @@ def offer(**changes: object) -> Offer:
     return Offer(**{**fields, **changes})  # type: ignore[arg-type]
 
 
-@pytest.fixture
-def channels() -> Iterator[tuple[Channel, Channel]]:
-    server = Server("127.0.0.1", 0)
-    accepted: list[Channel] = []
-    thread = threading.Thread(target=lambda: accepted.append(server.accept(time.monotonic() + 5)))
-    thread.start()
-    ours = dial("127.0.0.1", server.port, time.monotonic() + 5)
-    thread.join()
-    yield ours, accepted[0]
-    for channel in (ours, accepted[0]):
+@pytest.fixture(params=["", TOKEN])
+def channels(request: pytest.FixtureRequest) -> Iterator[tuple[Channel, Channel]]:
+    server = Server(["127.0.0.1"], 0)
+    server.start(request.param.encode())
+    ours = dial("127.0.0.1", server.port, time.monotonic() + 5, request.param)
+    ours.tell(offer())
+    theirs = server.accept(time.monotonic() + 5).channel
+    yield ours, theirs
+    for channel in (ours, theirs):
         channel.close()
     server.close()
 
 
 def test_what_one_side_tells_the_other_hears(channels: tuple[Channel, Channel]) -> None:
     ours, theirs = channels
-    ours.tell(offer(note={"any": ["thing", 1]}))
-    heard = theirs.hear(Offer, timeout=5)
+    for number in range(3):
+        ours.tell({"any": ["thing", number]})
+        theirs.tell(number)
+    assert [theirs.hear(timeout=5)["any"][1] for _ in range(3)] == [0, 1, 2]
+    assert [ours.hear(int, timeout=5) for _ in range(3)] == [0, 1, 2]
+
+
+def test_an_offer_carries_the_name_and_the_note_of_its_program(channels: tuple[Channel, Channel]) -> None:
+    ours, theirs = channels
+    theirs.tell(offer(note={"any": ["thing", 1]}))
+    heard = ours.hear_offer(timeout=5)
     assert heard.note == {"any": ["thing", 1]}
-    assert heard.name == ours.name
+    assert heard.name == theirs.name
+
+
+def test_a_frame_written_by_somebody_else_is_noticed() -> None:
+    server = Server(["127.0.0.1"], 0)
+    server.start(TOKEN.encode())
+    ours = dial("127.0.0.1", server.port, time.monotonic() + 5, TOKEN)
+    ours.tell(offer())
+    theirs = server.accept(time.monotonic() + 5).channel
+    ours._socket.sendall((2).to_bytes(4, "big") + b"{}" + bytes(32))
+    with pytest.raises(ExchangeError, match="wrong tag"):
+        theirs.hear(timeout=5)
+    ours.close()
+    theirs.close()
+    server.close()
 
 
 @pytest.mark.parametrize(
@@ -60,18 +85,70 @@ def test_what_one_side_tells_the_other_hears(channels: tuple[Channel, Channel]) 
     ],
 )
 def test_a_mismatch_shows_both_values(changes: dict[str, object], text: str) -> None:
-    with pytest.raises(ExchangeError, match=text):
+    with pytest.raises(MismatchError, match=text):
         check_offers(offer(), offer(**changes), "the peer")
 
 
-def test_another_version_fails_at_once_with_both_versions() -> None:
-    server = Server("127.0.0.1", 0)
-    with socket.create_connection(("127.0.0.1", server.port)) as old:
-        body = msgspec.json.encode(Greeting(99, 2, "from the future"))
-        old.sendall(len(body).to_bytes(4, "big") + body)
-        with pytest.raises(ExchangeError, match=r"here 1, there 99.*here 0b1, there 0b10"):
-            server.accept(time.monotonic() + 5)
-    server.close()
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"planes": []},
+        {"planes": ["192.0.2.1"] * 17, "source_ports": [[1]] * 17},
+        {"planes": ["192.0.2.1", "not an address"]},
+        {"planes": ["192.0.2.1", "x" * 1000]},
+        {"planes": ["192.0.2.1", "192.0.2.2:0"]},
+        {"planes": ["192.0.2.1", f"192.0.2.2:{1 << 70}"]},
+        {"planes": ["192.0.2.1", "224.0.0.1"]},
+        {"planes": ["192.0.2.1", "255.255.255.255"]},
+        {"planes": ["192.0.2.1", "0.0.0.0"]},
+        {"planes": ["ff02::1", "::"]},
+        {"source_ports": [[1]]},
+        {"source_ports": []},
+        {"source_ports": [[1], []]},
+        {"source_ports": [[1], [0]]},
+        {"source_ports": [[1], [65536]]},
+        {"source_ports": [[1], [1 << 70]]},
+        {"source_ports": [[1], [-1]]},
+        {"source_ports": [[1], list(range(1, 3001))]},
+        {"path_mtu": 0},
+        {"path_mtu": 1 << 40},
+        {"mpr": 0},
+        {"mpr": 256},
+        {"max_wimm": 0},
+        {"max_wimm": 1 << 63},
+        {"qpn": 0},
+        {"qpn": 1 << 24},
+        {"psn": -1},
+        {"psn": 1 << 24},
+        {"regions": [{"addr": 1 << 64, "r_key": 1, "length": 1}]},
+        {"regions": [{"addr": -1, "r_key": 1, "length": 1}]},
+        {"regions": [{"addr": 1, "r_key": 1 << 32, "length": 1}]},
+        {"regions": [{"addr": 1, "r_key": 1, "length": -1}]},
+        {"regions": [{"addr": 1.5, "r_key": 1, "length": 1}]},
+        {"name": "x" * 257},
+        {"further": 1},
+    ],
+    ids=lambda changes: str(changes)[:60],
+)
+def test_an_offer_out_of_range_is_refused_before_anything_is_made_of_it(changes: dict[str, object]) -> None:
+    plain = json.loads(_encoded(offer())) | changes
+    with pytest.raises(ExchangeError, match="the peer"):
+        decode_offer(json.dumps(plain).encode(), "the peer")
+
+
+def test_text_of_a_peer_cannot_steer_a_terminal() -> None:
+    assert printable("a\x1b[2Jb\nc") == "a\\u001b[2Jb\\u000ac"
+    assert decode_offer(_encoded(offer(name="a\x1b]0;x\x07")), "the peer").name == "a\\u001b]0;x\\u0007"
+    assert len(printable("x" * 5000)) < 1100
+
+
+def _encoded(whole: Offer) -> bytes:
+    return exchange.msgspec.json.encode(whole)
+
+
+def test_an_offer_too_large_to_be_taken_is_refused_by_who_makes_it(channels: tuple[Channel, Channel]) -> None:
+    with pytest.raises(ExchangeError, match=f"at most {LARGEST_OFFER}"):
+        channels[0].tell(offer(note="x" * LARGEST_OFFER))
 
 
 def test_a_silent_peer_ends_in_an_error_that_names_it(channels: tuple[Channel, Channel]) -> None:
@@ -90,16 +167,17 @@ def test_a_peer_that_hangs_up_is_told_apart_from_a_silent_one(channels: tuple[Ch
 def test_a_length_beyond_the_limit_is_refused_before_anything_is_read(channels: tuple[Channel, Channel]) -> None:
     ours, theirs = channels
     theirs._socket.sendall((exchange.LARGEST_FRAME + 1).to_bytes(4, "big"))
-    with pytest.raises(ExchangeError, match="at most"):
+    with pytest.raises(ExchangeError, match=f"{ours.peer}.*at most"):
         ours.hear(timeout=5)
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b'{"qpn": "x"}', b"\xff\xfe", b"[" * 5000])
 def test_malformed_frames_give_one_typed_error(channels: tuple[Channel, Channel], body: bytes) -> None:
     ours, theirs = channels
-    theirs._socket.sendall(len(body).to_bytes(4, "big") + body)
+    seal = theirs._seals.ours if theirs._seals is not None else None
+    theirs._socket.sendall(framed(body, seal))
     with pytest.raises(ExchangeError, match="something else"):
-        ours.hear(Offer, timeout=5)
+        ours.hear_offer(timeout=5)
 
 
 def test_dialling_where_nobody_listens_ends_at_its_deadline() -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -55,7 +56,7 @@ def test_an_interrupted_post_leaves_nothing_that_was_not_submitted(pair: Pair, s
     """Interrupts before every line of `posting.py` in turn; the queue pair must stay usable, its memory free."""
     left = step
 
-    def trace(frame: FrameType, event: str, argument: object) -> object:
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
         nonlocal left
         text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
         # Trace functions run at steps where signal handlers do not: while a `with` is left, and at a bare `try`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from openmrc.errors import ConfigError
 from openmrc.report.folder import write_captures
 from openmrc.sim.results.results import Run, summary
-from openmrc.sim.scenario.scenario import Scenario, load
+from openmrc.sim.scenario.scenario import Scenario, Transport, load
 from openmrc.sim.simulate import simulate
 from openmrc.units import PS_PER_US
 from openmrc.wire.capture import Dissected, dissect, find_datagram
@@ -39,7 +39,10 @@ def scenario(path: Path, **changes: Any) -> Scenario:
     return replace_struct(load(path / "s.yaml"), **changes)
 
 
-def replace_struct(made: Scenario, **changes: Any) -> Scenario:
+Part = TypeVar("Part", Scenario, Transport)
+
+
+def replace_struct(made: Part, **changes: Any) -> Part:
     import msgspec
 
     return msgspec.structs.replace(made, **changes)

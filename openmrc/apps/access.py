@@ -1,0 +1,90 @@
+"""Who may connect to a command: where it listens, and the token that both sides must hold."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from openmrc.documents import read_text
+from openmrc.errors import CallError, ConfigError
+from openmrc.live.objects.handshake import token_bytes
+from openmrc.verbs import NO_TOKEN, Listener
+
+ENVIRONMENT = "MRC_TOKEN"
+EVERYWHERE = "all"
+MOST_BYTES = 4096  # of a token file
+
+
+@dataclass(frozen=True)
+class Access:
+    """What the options of a listening command say."""
+
+    hosts: tuple[str, ...] | None = None  # None: loopback and the planes' addresses
+    token: str | None = None  # None: a fresh one where other machines can connect; NO_TOKEN: none anywhere
+
+
+def hosts_of(bind: str | None) -> tuple[str, ...] | None:
+    """Return the addresses of `--bind`, None if it was not given."""
+    if bind is None:
+        return None
+    hosts = tuple(part.strip() for part in bind.split(","))
+    if not all(hosts):
+        raise ConfigError(f"--bind: {bind!r} has an empty address; '{EVERYWHERE}' means all of this machine")
+    return tuple("" if host == EVERYWHERE else host for host in hosts)
+
+
+def token_of(token: str | None, token_file: Path | None, no_token: bool) -> str | None:
+    """Return the token of the options, else of the environment; NO_TOKEN for `--no-token`, None if nothing is said."""
+    given = [name for name, said in (
+        ("--token", token is not None), ("--token-file", token_file is not None), ("--no-token", no_token)
+    ) if said]  # fmt: skip
+    if len(given) > 1:
+        raise ConfigError(f"{given[0]} and {given[1]}: give one of them")
+    if no_token:
+        return NO_TOKEN
+    if token is not None:
+        return _checked(token, "--token")
+    if token_file is not None:
+        return _checked(read_text(token_file, MOST_BYTES).strip(), f"--token-file: {token_file}")
+    inherited = os.environ.get(ENVIRONMENT)
+    return _checked(inherited, ENVIRONMENT) if inherited else None
+
+
+def announcement(listener: Listener, access: Access, command: str, default_port: int, grants: str) -> str | None:
+    """Return the line that a listening command prints: how to connect with a fresh token, or what is open to everybody.
+
+    `command` is what the other side runs, up to the host; `grants` says what whoever connects may do.
+    """
+    if listener.is_loopback:
+        return None
+    if not listener.token:
+        return f"--no-token: whoever reaches TCP port {listener.port} of this machine may {grants}"
+    if access.token is not None:
+        return None
+    port = "" if listener.port == default_port else f" --port {listener.port}"
+    return f"on the other side: {command} {_reachable(listener)}{port} --token {listener.token}"
+
+
+def _reachable(listener: Listener) -> str:
+    """Return an address at which other machines find us."""
+    planes = (str(address.ip) for address in listener.context.nic.sockets.addresses)
+    candidates = [host for host in (*listener.hosts, *planes) if not _is_wildcard(host) and not _is_local(host)]
+    return candidates[0] if candidates else os.uname().nodename
+
+
+def _is_wildcard(host: str) -> bool:
+    return host in ("::", "0.0.0.0")
+
+
+def _is_local(host: str) -> bool:
+    return host == "::1" or host.startswith("127.")
+
+
+def _checked(token: str, source: str) -> str:
+    try:
+        if not token_bytes(token):
+            raise ConfigError(f"{source}: the token is empty; --no-token does without")
+    except CallError as error:
+        raise ConfigError(f"{source}: {error}") from None
+    return token

@@ -1,0 +1,40 @@
+"""The MAC and the link-local address of every node, the same on every target.
+
+A node has one MAC, locally administered: 02, plane, tier, then its number within the tier. All its ports use it, and
+its link-local address is what IPv6 makes of the MAC (RFC 4291, appendix A), which SONiC cannot be told to change.
+Where addresses can be set, they are set to the same, so that systems of different makers fit together:
+
+  02:00:20:00:00:05   fe80::20ff:fe00:5        plane 0, T1 5
+  02:03:e0:01:ff:ff   fe80::3:e0ff:fe01:ffff   plane 3, NIC 131,071
+
+Planes share nothing, so a NIC is a different node in each.
+"""
+
+from __future__ import annotations
+
+from openmrc.fabric.topology import Topology
+
+_NIC_MARK = 0xE0
+_LOCAL = 0x02  # the bit that IPv6 turns over
+
+
+def mac(topology: Topology, plane: int, node: int) -> str:
+    """Return the MAC of a node in a plane."""
+    return f"{_LOCAL:02x}:{plane:02x}:{_mark(topology, node):02x}:" + _number(topology, node).to_bytes(3, "big").hex(
+        ":"
+    )
+
+
+def link_local(topology: Topology, plane: int, node: int) -> str:
+    """Return the link-local address of a node in a plane, in the usual form (RFC 5952)."""
+    number = _number(topology, node)
+    middle = f"{_mark(topology, node):x}ff:fe{number >> 16:02x}:{number & 0xFFFF:x}"
+    return f"fe80::{plane:x}:{middle}" if plane else f"fe80::{middle}"
+
+
+def _mark(topology: Topology, node: int) -> int:
+    return _NIC_MARK if node < topology.nics else (int(topology.node_tier[node]) + 1) << 4
+
+
+def _number(topology: Topology, node: int) -> int:
+    return node if node < topology.nics else int(topology.node_index[node])

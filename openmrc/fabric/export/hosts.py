@@ -1,0 +1,198 @@
+"""Hosts: everything a machine needs to send on every plane.
+
+  .netplan.yaml          MACs, MTU, addresses and routes (netplan reference: ethernets, `macaddress`, `link-local`,
+                         routes with `on-link`), or the same for systemd-networkd:
+  .PORT.link, .PORT.network
+                         systemd.link(5), systemd.network(5); networkd sends LLDP too, which the check of cables reads
+  .sysctl                ip-sysctl and seg6-sysctl of the kernel's documentation
+  .tc                    queues of the NIC's own ports (tc-prio(8), tc-u32(8)): control first
+  .NIC.json, .env        what openmrc endpoints read (`openmrc.apps.nic_file`): `MRC_NIC` names the first file
+  .map.json              GPU to NIC to plane: port, T0, addresses
+
+A NIC answers to its carriers' last words (`UsidPlan.nic_address`) and to its identity, on the loopback interface: the
+outer destination of an arriving packet is the former. Carriers leave by the route of their plane's block. A tunnel's
+end (RFC 6040) may lose the DSCP mark of the outer header: endpoints that read marks have to read the outer one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from openmrc.fabric.export.addresses import link_local, mac
+from openmrc.fabric.export.classes import CONTROL
+from openmrc.fabric.export.kernel import filters
+from openmrc.fabric.export.options import Options
+from openmrc.fabric.paths import choices, path
+from openmrc.fabric.port_settings import DEFAULT_BUFFER, Dscp, queue_bytes
+from openmrc.fabric.usid import UsidPlan, block_text
+
+MOST_PAIRED = 1024  # NICs; each file of an endpoint names every other NIC
+CONFIGURATION = "/etc/openmrc"  # where .NIC.json files go
+_SYSCTLS = (
+    "net.ipv6.conf.all.seg6_enabled = 1",
+    "net.ipv6.conf.default.seg6_enabled = 1",
+    "net.core.rmem_max = 67108864",  # bytes; socket buffers of the endpoint
+    "net.core.wmem_max = 67108864",
+)
+_PACKET = 4096 + 150  # bytes of the longest packet with its headers
+_HOST_US = 10.0  # of a round trip, in both hosts; an assumption, to be replaced by a measurement
+_TARGET_SHARE = 0.5  # of the fabric's queues, so that congestion control keeps below their marks
+
+
+def emit_all(plan: UsidPlan, options: Options, hosts: Sequence[int] | None = None) -> Iterator[tuple[str, str]]:
+    """Yield (file name, text) of all hosts, or of some."""
+    for host in hosts if hosts is not None else every(plan):
+        yield from files_of(plan, host, options)
+
+
+def every(plan: UsidPlan) -> range:
+    """Return the numbers of all hosts."""
+    return range(plan.topology.nics // plan.topology.nics_per_host)
+
+
+def files_of(plan: UsidPlan, host: int, options: Options) -> Iterator[tuple[str, str]]:
+    """Yield (file name, text) of one host."""
+    for ending, text in emit(plan, host, options).items():
+        yield f"h{host}.{ending}", text
+
+
+class _Port(NamedTuple):
+    """Hold what there is to write of one port of a NIC."""
+
+    nic: int
+    plane: int
+    interface: str
+    mac: str
+    link_local: str
+    address: str
+    identity: str
+    block: str
+    t0: int
+    t0_port: int
+    gateway: str
+
+
+def emit(plan: UsidPlan, host: int, options: Options) -> dict[str, str]:
+    """Return the files of one host, by ending."""
+    topology = plan.topology
+    nics = range(host * topology.nics_per_host, (host + 1) * topology.nics_per_host)
+    ports = [_port(plan, host, nic, plane, options) for nic in nics for plane in range(len(plan.planes))]
+    files = _netplan(ports, options) if options.host_format == "netplan" else _networkd(ports, options)
+    files["sysctl"] = "\n".join(_SYSCTLS) + "\n"
+    files["tc"] = _queues(tuple(port.interface for port in ports))
+    files["map.json"] = _json(_map(plan, host, nics, ports))
+    if topology.nics <= MOST_PAIRED:
+        for nic in nics:
+            files[f"{nic - nics[0]}.nic.json"] = _json(endpoint(plan, nic, options))
+        files["env"] = f"MRC_NIC={CONFIGURATION}/h{host}.0.nic.json\n"
+    return files
+
+
+def _port(plan: UsidPlan, host: int, nic: int, plane: int, options: Options) -> _Port:
+    topology, sids = plan.topology, plan.planes[plane]
+    t0 = sids.shape.first_t0 + sids.shape.t0_of(nic)
+    return _Port(
+        nic, plane, options.interface_of(host, nic - host * topology.nics_per_host, plane), mac(topology, plane, nic),
+        link_local(topology, plane, nic), plan.nic_address(plane, nic), plan.identity(plane, nic),
+        block_text(sids.block), t0, sids.shape.t0_port_of(nic), link_local(topology, plane, t0),
+    )  # fmt: skip
+
+
+def _json(what: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(what), indent=2).decode() + "\n"
+
+
+def _netplan(ports: list[_Port], options: Options) -> dict[str, str]:
+    """Write YAML by hand: a library takes minutes for a large fabric."""
+    lines = ["network:", "  version: 2", "  renderer: networkd", "  ethernets:", "    lo:", "      addresses:"]
+    lines += [f"      - {address}/128" for port in ports for address in (port.address, port.identity)]
+    for port in ports:
+        lines += [
+            f'    {port.interface}:\n      macaddress: "{port.mac}"\n      mtu: {options.mtu}',
+            "      dhcp4: false\n      dhcp6: false\n      accept-ra: false\n      link-local: []",
+            f"      addresses:\n      - {port.link_local}/64\n      routes:",
+            f"      - to: {port.block}\n        via: {port.gateway}\n        on-link: true",
+        ]
+    return {"netplan.yaml": "\n".join(lines) + "\n"}
+
+
+def _networkd(ports: list[_Port], options: Options) -> dict[str, str]:
+    own = "".join(f"Address={address}/128\n" for port in ports for address in (port.address, port.identity))
+    files = {"lo.network": f"[Match]\nName=lo\n\n[Network]\nKeepConfiguration=yes\n{own}"}
+    for port in ports:
+        files[f"{port.interface}.link"] = (
+            f"[Match]\nOriginalName={port.interface}\n\n[Link]\nMACAddress={port.mac}\nMTUBytes={options.mtu}\n"
+        )
+        files[f"{port.interface}.network"] = (
+            f"[Match]\nName={port.interface}\n\n"
+            "[Network]\nLinkLocalAddressing=no\nIPv6AcceptRA=no\nDHCP=no\nLLDP=yes\nEmitLLDP=yes\n\n"
+            f"[Address]\nAddress={port.link_local}/64\nDuplicateAddressDetection=none\n\n"
+            f"[Route]\nDestination={port.block}\nGateway={port.gateway}\nGatewayOnLink=yes\n"
+        )
+    return files
+
+
+@lru_cache(maxsize=4)  # most machines call their ports alike
+def _queues(devices: tuple[str, ...]) -> str:
+    lines = []
+    for device in devices:
+        lines.append(f"qdisc add dev {device} root handle 1: prio bands 2 priomap {' '.join(['1'] * 16)}")
+        lines += filters(device, Dscp(), {CONTROL: "1:1"})
+    return "\n".join(lines) + "\n"
+
+
+def _map(plan: UsidPlan, host: int, nics: range, ports: list[_Port]) -> dict[str, Any]:
+    name, gpus = plan.topology.name, plan.topology.gpus_per_nic
+    return {
+        "host": f"h{host}",
+        "gpus": [{"gpu": gpu, "nic": name(nics[gpu // gpus])} for gpu in range(len(nics) * gpus)],
+        "nics": [
+            {"nic": name(nic), "planes": [_place(plan, port) for port in ports if port.nic == nic]} for nic in nics
+        ],
+    }
+
+
+def _place(plan: UsidPlan, port: _Port) -> dict[str, Any]:
+    named = ("plane", "interface", "mac", "address", "identity")
+    return {**{key: getattr(port, key) for key in named}, "t0": plan.topology.name(port.t0), "t0_port": port.t0_port}
+
+
+def endpoint(plan: UsidPlan, nic: int, options: Options) -> dict[str, Any]:
+    """Return what an endpoint must know of its NIC, as `openmrc.apps.nic_file.NicFile` reads it."""
+    topology, planes = plan.topology, range(len(plan.planes))
+    rates = [round(plane.host_gbps * 1e9) for plane in topology.fabric.planes_one_by_one()]
+    slowest, buffers = min(rates), topology.link_buffer[topology.link_buffer > 0]
+    buffer = min(int(buffers.min(initial=DEFAULT_BUFFER)), DEFAULT_BUFFER)
+    return {
+        "name": topology.name(nic),
+        "planes": [plan.nic_address(plane, nic) for plane in planes],
+        "carriers": [_carriers(plan, nic, plane) for plane in planes],
+        "link_gbps": sum(rates) / 1e9,
+        "base_rtt_us": _PACKET * 8e6 / slowest + _HOST_US,
+        "target_delay_us": _TARGET_SHARE * queue_bytes(buffer) * 8e6 / slowest,
+        "trimming": options.trimming,
+    }
+
+
+def _carriers(plan: UsidPlan, nic: int, plane: int) -> dict[str, list[str]]:
+    """Return the addresses that lead to every other NIC, one a path."""
+    shape = plan.topology.planes[plane]
+    others = (other for other in range(plan.topology.nics) if other != nic)
+    return {
+        plan.nic_address(plane, other): [path(plan, nic, other, way).address for way in choices(shape, nic, other)]
+        for other in others
+    }
+
+
+def warnings(plan: UsidPlan, options: Options) -> list[str]:
+    """Say what is left to do."""
+    told = [f"ports are called as --interface says ({options.interface}); give the names that your machines have"]
+    if plan.topology.nics > MOST_PAIRED:
+        told.append(f"no MRC_NIC files: each would name {plan.topology.nics - 1} NICs; written up to {MOST_PAIRED}")
+    if not all(sids.is_unique for sids in plan.planes):
+        told.append("paths leave no room for what tells NICs apart: several NICs answer to one outer address")
+    return told

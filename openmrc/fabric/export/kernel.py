@@ -1,0 +1,97 @@
+"""What Linux needs beside routes, for the targets that stand on its kernel: an interface for uSIDs, sysctls, queues.
+
+The switch's own uSIDs hang on `sr0`, which has no cable, so no port that goes down takes them away; FRR insists on an
+interface of this name (zebra, `SEG6LOCAL` routes). It is one end of a veth pair, which every kernel has (ip-link(8)).
+
+Queues (tc(8), tc-htb(8), tc-u32(8), tc-bfifo(8), tc-red(8)): control first, data with marks, then everything else. The
+kernel does not trim: a full queue drops. The lab's ports trim by a program of their own (`openmrc.lab.port`).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from openmrc.fabric.export.classes import CONTROL, DATA, DATA_SHARE, OTHER, OTHER_SHARE, class_of
+from openmrc.fabric.export.view import Layout, PortLook, PortName, SwitchView
+from openmrc.fabric.port_settings import Dscp
+
+OWN = "sr0"
+_LINKS = f"link add {OWN} type veth peer name {OWN}-end\nlink set dev {OWN} up\nlink set dev {OWN}-end up\n"
+SYSCTLS = (
+    "net.ipv6.conf.all.forwarding = 1",  # ip-sysctl: route between ports
+    "net.ipv6.conf.all.seg6_enabled = 1",  # seg6-sysctl: accept packets with a segment routing header
+    "net.ipv6.conf.default.seg6_enabled = 1",
+    "net.ipv6.conf.all.accept_ra = 0",  # ip-sysctl: no routes but those written here
+    "net.ipv6.conf.default.accept_ra = 0",
+)
+_CLASS = {CONTROL: 10, DATA: 20, OTHER: 30}
+_PACKET = 4242  # bytes: the longest MRC packet
+_IPV6_CLASS = 0xFC  # mask: a traffic class without its ECN bits
+
+
+def links(switch: SwitchView, name: PortName) -> str:
+    """Return what `ip -batch` reads once, at boot."""
+    return f"# {switch.name}: ip -batch THIS_FILE, once\n" + _links(switch.layout, name, switch.options.mtu, switch.mac)
+
+
+def _links(layout: Layout, name: PortName, mtu: int, mac: str) -> str:
+    return _LINKS + "".join(f"{begin}{mac} mtu {mtu} up\n" for begin in _begins(layout, name))
+
+
+@lru_cache(maxsize=64)
+def _begins(layout: Layout, name: PortName) -> tuple[str, ...]:
+    return tuple(f"link set dev {name(port)} address " for port in layout.ports)
+
+
+@lru_cache(maxsize=64)
+def sysctls(layout: Layout, name: PortName) -> str:
+    """Return what `sysctl -p` reads after the links are there."""
+    own = (f"net.ipv6.conf.{name(port)}.seg6_enabled = 1" for port in layout.ports)
+    return "\n".join([*SYSCTLS, *own]) + "\n"
+
+
+@lru_cache(maxsize=64)
+def queues(layout: Layout, name: PortName) -> str:
+    """Return what `tc -batch` reads once, at boot."""
+    return "".join(line + "\n" for port in layout.ports for line in _queues(port, name(port)))
+
+
+def _queues(port: PortLook, device: str) -> list[str]:
+    rate, limit = port.settings.rate, port.settings.drop_above
+    left = rate - rate // 2
+    shares = {CONTROL: rate // 2, DATA: left * DATA_SHARE // 100, OTHER: left * OTHER_SHARE // 100}
+    lines = [f"qdisc add dev {device} root handle 1: htb default {_CLASS[OTHER]}"]
+    lines.append(f"class add dev {device} parent 1: classid 1:1 htb rate {rate}bit ceil {rate}bit")
+    for priority, (traffic, share) in enumerate(shares.items()):
+        begin = f"class add dev {device} parent 1:1 classid 1:{_CLASS[traffic]}"
+        lines.append(f"{begin} htb rate {share}bit ceil {rate}bit prio {priority}")
+    lines.append(f"qdisc add dev {device} parent 1:{_CLASS[CONTROL]} handle 11: bfifo limit {limit}")
+    lines.append(_data_queue(port, device))
+    lines.append(f"qdisc add dev {device} parent 1:{_CLASS[OTHER]} handle 13: bfifo limit {limit}")
+    return [
+        *lines,
+        *filters(device, port.settings.dscp, {traffic: f"1:{_CLASS[traffic]}" for traffic in (CONTROL, DATA)}),
+    ]
+
+
+def filters(device: str, dscp: Dscp, into: dict[int, str]) -> list[str]:
+    """Return the lines that lead DSCPs to the classes of `into`."""
+    return [
+        f"filter add dev {device} parent 1: protocol ipv6 pref {value + 1} u32 "
+        f"match ip6 priority {value << 2:#x} {_IPV6_CLASS:#x} classid {into[traffic]}"
+        for value, traffic in class_of(dscp).items()
+        if traffic in into
+    ]
+
+
+def _data_queue(port: PortLook, device: str) -> str:
+    """RED marks between two lengths; the probability at the upper one is all that tc-red(8) takes."""
+    settings = port.settings
+    begin = f"qdisc add dev {device} parent 1:{_CLASS[DATA]} handle 12:"
+    if not settings.mark_high:
+        return f"{begin} bfifo limit {settings.drop_above}"
+    burst = (2 * settings.mark_low + settings.mark_high) // (3 * _PACKET) + 1
+    return (
+        f"{begin} red limit {settings.drop_above} min {settings.mark_low} max {settings.mark_high} avpkt {_PACKET} "
+        f"burst {burst} bandwidth {settings.rate}bit probability 1.0 ecn"
+    )

@@ -1,0 +1,87 @@
+"""What differs between sites: cages, image versions, MTU, time, management addresses, names of host interfaces."""
+
+from __future__ import annotations
+
+import ipaddress
+import string
+from dataclasses import dataclass, field
+
+from openmrc.errors import ConfigError
+from openmrc.fabric.export.cages import Cages
+
+LEAST_MTU = 4242  # bytes: 4,096 of payload, and the headers of the longest MRC packet
+MOST_MTU = 9216  # sonic-port.yang, `mtu`
+FRR_VERSIONS = ("8.4", "10.3", "10.7")
+IMAGES = ("current", "old")
+HOST_FORMATS = ("netplan", "networkd")
+_FIRST_ADDRESS = 2  # of the management network; the gateway is 1
+
+
+@dataclass(frozen=True)
+class Options:
+    """Hold what an exporter cannot know from the fabric."""
+
+    cages: Cages = field(default_factory=Cages)
+    image: str = "current"  # or old: a SONiC whose YANG model knows uN and uDT46 only
+    frr: str = "10.7"
+    mtu: int = 9000  # bytes of IP packet
+    trimming: bool = True
+    ntp: tuple[str, ...] = ()
+    management: str = ""  # prefix; switches are numbered first, then hosts; empty: DHCP
+    hwsku: str = ""  # SONiC
+    platform: str = ""  # SONiC
+    interface: str = "mrc{nic}p{plane}"  # name of a host's port
+    host_format: str = "netplan"
+
+    def check(self) -> None:
+        """Refuse what no target takes."""
+        if not LEAST_MTU <= self.mtu <= MOST_MTU:
+            raise ConfigError(
+                f"MTU {self.mtu}: MRC needs {LEAST_MTU} at 4 KiB, switches take up to {MOST_MTU}; 9000 works"
+            )
+        _among("image", self.image, IMAGES)
+        _among("FRR", self.frr, FRR_VERSIONS)
+        _among("host format", self.host_format, HOST_FORMATS)
+        self.cages.check()
+        for server in self.ntp:
+            _address("--ntp", server)
+        if self.management:
+            self._network()
+        self._check_interface()
+
+    def interface_of(self, host: int, nic: int, plane: int) -> str:
+        """Return the name of a host's port; `nic` counts within the host."""
+        return self.interface.format(host=host, nic=nic, plane=plane)
+
+    def _check_interface(self) -> None:
+        fields = {name for _, name, _, _ in string.Formatter().parse(self.interface) if name is not None}
+        if not fields <= {"host", "nic", "plane"} or not {"nic", "plane"} & fields:
+            example = "enp{nic}s0f{plane}"
+            raise ConfigError(f"interface name {self.interface!r}: write {{nic}} and {{plane}}, such as {example}")
+
+    def management_address(self, index: int) -> tuple[str, str]:
+        """Return (address with length, gateway) of the n-th machine."""
+        network = self._network()
+        if index + _FIRST_ADDRESS >= network.num_addresses - 1:
+            raise ConfigError(
+                f"management network {network} has {network.num_addresses} addresses, too few for {index + 1} machines"
+            )
+        return f"{network[index + _FIRST_ADDRESS]}/{network.prefixlen}", str(network[1])
+
+    def _network(self) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+        try:
+            return ipaddress.ip_network(self.management)
+        except ValueError as error:
+            raise ConfigError(f"--management {self.management}: {error}; a prefix such as 10.91.0.0/16") from None
+
+
+def _among(what: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ConfigError(f"{what} {value!r}; {' or '.join(known)}")
+
+
+def _address(what: str, text: str) -> None:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        raise ConfigError(f"{what} {text!r}: expected an IP address") from None

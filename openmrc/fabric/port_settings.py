@@ -1,0 +1,64 @@
+"""What a switch port does with packets: the classes, the marks, the trimming. One answer for the lab and every export.
+
+Classes of service are DSCPs (MRC 1.0 section 3.12 leaves the numbers to the operator). A queue is aimed at a quarter
+of the port's buffer, so that the rest takes bursts; marks begin at a fifth of that queue and are certain from four
+fifths on (UEC 1.0.3 pp. 418-419). The last hop marks nothing: its congestion is the receiver's, not the path's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DEFAULT_BUFFER = 256 << 10  # bytes of a port that says it has no limit
+_QUEUE_SHARE = 4  # the part of a port's buffer that queues are kept in by marks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dscp:
+    """Number the classes of service; MRC leaves the numbers to the operator (section 3.12), these are common ones."""
+
+    control: int = 46
+    trimmable: int = 4
+    trimmable_again: int = 8
+    trimmed: int = 12
+    trimmed_last_hop: int = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class PortSettings:
+    """Say what a port does with packets: thresholds in bytes of queue, shares of packets 0 to 1."""
+
+    rate: int  # bit/s; 0: no virtual queue
+    mark_low: int = 0  # from here on some are marked,
+    mark_high: int = 0  # and from here on all; 0: none
+    trim_above: int = 0  # 0: never
+    drop_above: int = 0  # 0: never
+    is_last_hop: bool = False
+    keep: int = 64  # bytes after the IPv6 header: UDP 8, BTH 12, METH 4, TSETH 4, RETH 16, and 20 to spare
+    dscp: Dscp = Dscp()
+    down: bool = False
+    loss: float = 0.0
+    trim: float = 0.0
+    corruption: float = 0.0
+
+
+def queue_bytes(buffer: int) -> int:
+    """Return the queue that marks and congestion control aim at; `buffer` is the port's, in bytes."""
+    return buffer // _QUEUE_SHARE
+
+
+def switch_port(rate: int, buffer: int, is_last_hop: bool, trimming: bool) -> PortSettings:
+    """Return what a healthy switch port is told; `rate` in bit/s, `buffer` in bytes (0: no limit is known).
+
+    A full buffer trims what may be trimmed and drops the rest; without trimming it drops all, at the same length.
+    """
+    buffer = buffer or DEFAULT_BUFFER
+    queue = queue_bytes(buffer)
+    return PortSettings(
+        rate=rate,
+        mark_low=0 if is_last_hop else queue // 5,
+        mark_high=0 if is_last_hop else queue * 4 // 5,
+        trim_above=buffer if trimming else 0,
+        drop_above=buffer,
+        is_last_hop=is_last_hop,
+    )

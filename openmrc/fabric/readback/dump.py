@@ -1,0 +1,97 @@
+"""What a file says, as sections of named items, and how two such readings differ.
+
+An exported file and a dump of what runs are read by the same reader, and their sections compared: a table of CONFIG_DB,
+a block of a configuration, the routes of a kernel. An item is a row of fields, or the values of a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+Row = dict[str, str]
+Sections = dict[str, dict[str, Any]]  # section -> item -> Row, or tuple of the line's values
+Matters = Callable[[str, str], bool]  # (section, item) -> whether it counts that was not planned
+ROUTES, SIDS = "route", "sid"  # the sections of entries as a running system shows them
+_NOTHING = ("", "false", "0", "disable", "default", "none", "N/A")  # what a field says that is not used
+
+
+@dataclass
+class Difference:
+    """Hold what differs on one switch; items are written `SECTION ITEM: VALUE`."""
+
+    switch: str
+    planned: int = 0  # items
+    same: int = 0
+    missing: list[str] = field(default_factory=list)
+    extra: list[str] = field(default_factory=list)
+    wrong: list[dict[str, str]] = field(default_factory=list)
+    ignored: int = 0  # items that nobody planned, and that do not forward in the fabric
+
+    @property
+    def clean(self) -> bool:
+        return not (self.missing or self.extra or self.wrong)
+
+    @property
+    def count(self) -> int:
+        """Count what differs."""
+        return len(self.missing) + len(self.extra) + len(self.wrong)
+
+
+def compare(into: Difference, planned: Sections, found: Sections, matters: Matters) -> None:
+    """Add to `into` how `found` differs from `planned`; sections that neither has do not count."""
+    for section, items in planned.items():
+        here = found.get(section, {})
+        into.planned += len(items)
+        if here == items:
+            into.same += len(items)
+            continue
+        for item, value in items.items():
+            if item not in here:
+                into.missing.append(_text(section, item, value))
+            else:
+                _compare_item(into, (section, item), value, here[item], matters(section, item))
+    for section, items in found.items():
+        known = planned.get(section, {})
+        if items is not known and items != known:
+            _unplanned(into, section, items, known, matters)
+
+
+def _compare_item(into: Difference, name: tuple[str, str], planned: Any, found: Any, strict: bool) -> None:
+    differing = _differing(planned, found, strict)
+    if not differing:
+        into.same += 1
+        return
+    for before, after in differing:
+        into.wrong.append({"planned": _text(*name, before), "installed": _text(*name, after)})
+
+
+def _differing(planned: Any, found: Any, strict: bool) -> list[tuple[Any, Any]]:
+    if planned == found:
+        return []
+    if not (isinstance(planned, dict) and isinstance(found, dict)):
+        return [(planned, found)]
+    pairs = [({key: value}, {key: found.get(key, "")}) for key, value in planned.items() if found.get(key, "") != value]
+    if strict:
+        more = {key: value for key, value in found.items() if key not in planned and value not in _NOTHING}
+        pairs += [({key: ""}, {key: value}) for key, value in more.items()]
+    return pairs
+
+
+def _unplanned(into: Difference, section: str, items: dict[str, Any], known: dict[str, Any], matters: Matters) -> None:
+    for item, value in items.items():
+        if item in known:
+            continue
+        if matters(section, item):
+            into.extra.append(_text(section, item, value))
+        else:
+            into.ignored += 1
+
+
+def _text(section: str, item: str, value: Any) -> str:
+    if isinstance(value, dict):
+        said = ", ".join(f"{key} {text or 'absent'}" for key, text in value.items())
+    else:
+        said = " and ".join(value)
+    return f"{section} {item}{': ' if said.strip() else ''}{said}".strip()

@@ -1,0 +1,91 @@
+"""A folder of dumps or configurations, one or more files a switch: `SWITCH.ENDING`, as the export names them.
+
+Configurations keep the export's endings (`.json` for SONiC, `.conf` for FRR ..). What a running system shows may have
+any other ending, or stand in the place of the configuration: `ip -6 -j route`, FRR's JSON of routes and of SIDs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from openmrc.documents import MOST_DUMP_BYTES, read_text
+from openmrc.errors import ConfigError
+from openmrc.fabric.export.targets import TARGETS
+from openmrc.fabric.export.view import SwitchView
+from openmrc.fabric.readback.dump import Sections
+from openmrc.fabric.readback.formats import format_of, is_running, read_running
+from openmrc.fabric.topology import Topology
+
+_TELLING = {"nvue": "cumulus", "eos": "eos", "conf": "frr", "batch": "linux", "links": "linux"}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Hold what was read of one switch, beside what was planned for it."""
+
+    planned: Sections
+    configured: Sections
+    running: Sections
+    absent: list[str]  # files that other switches have and this one not
+
+
+class Folder:
+    """Find the files of each switch."""
+
+    def __init__(self, path: Path, topology: Topology, target: str | None = None) -> None:
+        if not path.is_dir():
+            raise ConfigError(f"{path}: not a folder of dumps, one or more files SWITCH.ENDING each")
+        self.path = path
+        self.files: dict[str, dict[str, Path]] = defaultdict(dict)
+        for file in sorted(path.iterdir()):
+            stem, _, ending = file.name.partition(".")
+            if file.is_file() and ending:
+                self.files[stem][ending] = file
+        self.names = {topology.name(node) for node in range(topology.nics, topology.nodes)}
+        if not self.names & self.files.keys():
+            raise ConfigError(
+                f"{path}: no file of a switch of this fabric; expected such as {topology.name(topology.nics)}.json"
+            )
+        self.target = target or self._told_by_files()
+        self.endings = {ending for name in self.names & self.files.keys() for ending in self.files[name]}
+
+    @property
+    def strangers(self) -> list[str]:
+        """Return files that look like a switch's, of none of this fabric."""
+        return sorted(stem for stem in self.files if stem not in self.names and stem[:1] == "p" and "-t" in stem)
+
+    def _told_by_files(self) -> str:
+        name = min(self.names & self.files.keys())
+        for ending, target in _TELLING.items():
+            if ending in self.files[name]:
+                return target
+        text = read_text(next(iter(self.files[name].values())), MOST_DUMP_BYTES)
+        if not is_running(text):
+            return "sonic"
+        return "linux" if text.lstrip().startswith("[") else "frr"
+
+    def read(self, switch: SwitchView) -> Reading:
+        """Read the files of a switch, and what was planned for each."""
+        emitted = TARGETS[self.target].emit(switch)
+        reading = Reading({}, {}, {}, [])
+        own = self.files.get(switch.name, {})
+        for ending, path in own.items():
+            text = read_text(path, MOST_DUMP_BYTES)
+            if ending not in emitted or is_running(text):
+                if is_running(text):
+                    _merge(reading.running, read_running(self.target, text, str(path)))
+                continue
+            read = format_of(self.target).readers[ending]
+            found = read(text, str(path))
+            _merge(reading.configured, found)
+            _merge(reading.planned, found if text == emitted[ending] else read(emitted[ending], "plan"))
+        expected = self.endings & emitted.keys()
+        reading.absent.extend(f"{switch.name}.{ending}" for ending in sorted(expected - own.keys()))
+        return reading
+
+
+def _merge(into: Sections, more: Sections) -> None:
+    for section, items in more.items():
+        into[section] = {**into[section], **items} if section in into else items

@@ -1,0 +1,102 @@
+"""Which file is what: from an ending and a first look to the reader, and to what was planned for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from openmrc.errors import ConfigError
+from openmrc.fabric.export import cumulus, eos, frr, linux
+from openmrc.fabric.export.targets import TARGETS
+from openmrc.fabric.export.view import SwitchView
+from openmrc.fabric.readback import lines, routes, sonic, statements
+from openmrc.fabric.readback.dump import ROUTES, SIDS, Difference, Matters, Sections, compare
+from openmrc.fabric.readback.forwarding import Forwarding
+
+Reader = Callable[[str, str], Sections]
+
+
+@dataclass(frozen=True)
+class Format:
+    """Hold how a target's files are read, and what their sections install."""
+
+    readers: dict[str, Reader]  # by ending, as the export writes them
+    matters: Callable[[SwitchView], Matters]
+    forwarding: Callable[[SwitchView, Sections], Forwarding]
+
+
+def _lines(read: Callable[[str], Sections]) -> Reader:
+    return lambda text, source: read(text)
+
+
+_KERNEL: dict[str, Reader] = {kind: _lines(lines.batch(kind)) for kind in ("links", "sysctl", "batch", "tc")}
+FORMATS = {
+    "sonic": Format({"json": sonic.read}, sonic.matters, sonic.forwarding),
+    "frr": Format(
+        {"conf": _lines(lines.blocks), **_KERNEL}, partial(statements.matters, port_name=frr.port_name), statements.frr
+    ),
+    "cumulus": Format(
+        {"nvue": _lines(lines.commands)},
+        partial(statements.matters, port_name=cumulus.port_name),
+        lambda switch, sections: statements.cumulus(switch, cumulus.port_name, sections),
+    ),
+    "linux": Format(
+        {**_KERNEL, "netlink.json": _lines(lines.netlink)},
+        partial(statements.matters, port_name=linux.port_name),
+        statements.linux,
+    ),
+    "eos": Format(
+        {"eos": _lines(lines.blocks)},
+        partial(statements.matters, port_name=eos.port_name),
+        lambda switch, sections: statements.eos(switch, eos.port_name, sections),
+    ),
+}
+_NORMAL = {"sonic": sonic.normal}
+
+
+def format_of(target: str) -> Format:
+    """Return a target's format; refuse an unknown one."""
+    if target not in FORMATS:
+        raise ConfigError(f"dumps of {target!r} cannot be read back; {', '.join(FORMATS)} can")
+    return FORMATS[target]
+
+
+def is_running(text: str) -> bool:
+    """Tell whether a text is JSON of routes or SIDs, rather than a configuration."""
+    begin = text.lstrip()[:4096]
+    return begin.startswith("[") or (
+        begin.startswith("{") and ('"behavior"' in begin or '"protocol"' in begin or begin.rstrip() == "{}")
+    )
+
+
+def read_running(target: str, text: str, source: str) -> Sections:
+    """Read routes or SIDs of a running system."""
+    return (
+        routes.read_kernel(text, source)
+        if target == "linux" or text.lstrip().startswith("[")
+        else routes.read_frr(text, source)
+    )
+
+
+def compare_running(
+    into: Difference, switch: SwitchView, target: str, found: Sections, next_hop: str | None = None
+) -> None:
+    """Add how routes or SIDs of a running system differ from the plan."""
+    name = TARGETS[target].port_name
+    planned = {section: rows for section, rows in routes.planned(switch, name, next_hop).items() if section in found}
+    compare(into, planned, routes.comparable(found, switch, name), routes.matters(switch))
+
+
+def compare_files(into: Difference, switch: SwitchView, target: str, planned: Sections, found: Sections) -> None:
+    """Add how a configuration differs from the planned one."""
+    normal = _NORMAL.get(target)
+    compare(into, planned, normal(found, planned) if normal else found, FORMATS[target].matters(switch))
+
+
+def forwarding(switch: SwitchView, target: str, configured: Sections, running: Sections) -> Forwarding:
+    """Return what is installed: as the running system shows it, else as the configuration says."""
+    if ROUTES in running or SIDS in running:
+        return routes.forwarding(switch, TARGETS[target].port_name, running)
+    normal = _NORMAL.get(target)
+    return FORMATS[target].forwarding(switch, normal(configured, {}) if normal else configured)

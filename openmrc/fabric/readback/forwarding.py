@@ -1,0 +1,111 @@
+"""What a switch does with packets, as read back: entries that work, and ports at which it can be reached.
+
+An entry works when everything it stands on is there: a route its port and the neighbour behind it, a uSID its locator.
+What does not work is left out, with the reason, so that a proof of these entries is a proof of what is installed.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from openmrc.errors import ConfigError
+from openmrc.fabric.export.options import LEAST_MTU
+from openmrc.fabric.export.view import PortName, SwitchView
+from openmrc.fabric.tables import Action
+
+UNKNOWN_PORT = 1 << 20  # of an entry that names a port the switch has not
+
+
+@dataclass
+class Forwarding:
+    """Hold the entries of a switch that work, and why others do not."""
+
+    entries: list[tuple[int, Action, int]] = field(default_factory=list)  # upper 48 bits of the prefix, action, port
+    silent: set[int] = field(default_factory=set)  # ports at which neighbours find no such address
+    dead: list[str] = field(default_factory=list)
+
+
+class Installing:
+    """Take entries as a dump has them, and keep what works."""
+
+    def __init__(self, switch: SwitchView, port_name: PortName) -> None:
+        self.switch = switch
+        self.found = Forwarding()
+        self._number = {port_name(port): port.number for port in switch.layout.ports}
+        self._down: dict[int, str] = {}
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """Return the port of each name."""
+        return self._number
+
+    def down(self, port: int, why: str) -> None:
+        """Note that a port carries nothing."""
+        self._down.setdefault(port, why)
+        self.found.silent.add(port)
+
+    def own(self, prefix: str, why: str = "") -> None:
+        """Take a uSID of the switch itself."""
+        self._take(prefix, Action.UN, -1, why)
+
+    def out(self, prefix: str, action: Action, interface: str, via: str | None, why: str = "") -> None:
+        """Take a route or a shifting downlink; `via` is the next hop's address, None where the dump tells none."""
+        port = self._number.get(interface, UNKNOWN_PORT)
+        if not why and port in self._down:
+            why = self._down[port]
+        if not why and port != UNKNOWN_PORT and via is not None and not self._is_peer(via, port):
+            why = f"next hop {via} is not behind {interface}"
+        self._take(prefix, action, port, why)
+
+    def _is_peer(self, via: str, port: int) -> bool:
+        return via in (self.switch.peer_address(port), self._identity(port))
+
+    def _identity(self, port: int) -> str:
+        topology = self.switch.plan.topology
+        return self.switch.peer_identity(port) if self.switch.facing[port][0] < topology.nics else ""
+
+    def _take(self, prefix: str, action: Action, port: int, why: str) -> None:
+        upper = _upper(prefix)
+        if why or upper is None:
+            self.found.dead.append(f"{prefix} {action.name.lower()}: {why or 'not a uSID of 48 bits'}")
+        else:
+            self.found.entries.append((upper, action, port))
+
+
+def _upper(prefix: str) -> int | None:
+    """Return the upper 48 bits of a /48; None for any other text."""
+    try:
+        network = ipaddress.IPv6Network(prefix)
+    except ValueError:
+        return None
+    return int(network.network_address) >> 80 if network.prefixlen == 48 else None
+
+
+def network_of(prefix: str, source: str = "dump") -> ipaddress.IPv6Network:
+    """Return a prefix, a bare address as /128; refuse what is none."""
+    try:
+        return ipaddress.IPv6Network(prefix, strict=False)
+    except ValueError:
+        raise ConfigError(f"{source}: {prefix!r} is not an IPv6 prefix") from None
+
+
+def in_blocks(switch: SwitchView) -> Callable[[str], bool]:
+    """Return what tells whether a prefix holds or lies in a uSID block of the fabric."""
+    blocks = [ipaddress.IPv6Network((sids.block << 96, 32)) for sids in switch.plan.planes]
+
+    def touches(prefix: str) -> bool:
+        try:
+            network = ipaddress.IPv6Network(prefix, strict=False)
+        except ValueError:
+            return False
+        return network.prefixlen > 0 and any(network.overlaps(block) for block in blocks)
+
+    return touches
+
+
+def mtu_too_small(value: Any) -> bool:
+    """Tell whether an MTU of a dump drops MRC packets."""
+    return not str(value).isdigit() or int(value) < LEAST_MTU

@@ -1,0 +1,158 @@
+"""Routes as a running system shows them: `ip -6 -j route`, FRR's `show ipv6 route json` and `.. srv6 sid json`.
+
+FRR's forms were taken from 10.3 and 10.7.1. Routes are lists by prefix; their next hops have `seg6local` with an action
+(`End` in 10.3, `uN` and `uA` in 10.7), and no lengths where another told the kernel. SIDs are by address without a
+length, with an object as `context` (10.7; 10.3 has no such command).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from openmrc.documents import parse_json
+from openmrc.errors import ConfigError
+from openmrc.fabric.export.kernel import OWN
+from openmrc.fabric.export.linux import BLOCK_BITS, USID_BITS
+from openmrc.fabric.export.view import PortName, SwitchView
+from openmrc.fabric.readback.dump import ROUTES, SIDS, Matters, Row, Sections
+from openmrc.fabric.readback.forwarding import Forwarding, Installing, in_blocks, network_of
+from openmrc.fabric.tables import Action
+
+_FRR_ACTIONS = {"End": "un", "uN": "un", "uA": "ua", "End.X": "ua", "End NEXT-CSID": "un", "End.X NEXT-CSID": "ua"}
+
+
+def planned(switch: SwitchView, port_name: PortName, next_hop: str | None = None) -> Sections:
+    """Return the routes that a switch should show; `next_hop` stands in for every neighbour's address."""
+    names = {port.number: port_name(port) for port in switch.layout.ports}
+    rows: dict[str, Any] = {}
+    for prefix, action, port in switch.entries:
+        rows[prefix] = {"action": action.name.lower()}
+        if action is not Action.UN:
+            rows[prefix]["interface"] = names[port]
+        if action is Action.ROUTE:
+            rows[prefix]["via"] = next_hop or switch.peer_address(port)
+    return {ROUTES: rows, SIDS: {prefix: row for prefix, row in rows.items() if row["action"] != "route"}}
+
+
+def read_kernel(text: str, source: str) -> Sections:
+    """Read what `ip -6 -j route show` prints."""
+    routes = parse_json(text, source)
+    if not isinstance(routes, list):
+        raise ConfigError(f"{source}: expected the list that `ip -6 -j route show` prints")
+    rows: dict[str, Any] = {}
+    for route in routes:
+        if isinstance(route, dict) and "dst" in route and route["dst"] != "default":
+            _note(rows, str(network_of(str(route["dst"]), source)), _of_kernel(route))
+    return {ROUTES: rows}
+
+
+def _of_kernel(route: dict[str, Any]) -> Row:
+    device = str(route.get("dev", ""))
+    if "type" in route and route["type"] != "unicast":
+        return {"action": str(route["type"])}
+    if route.get("encap") != "seg6local":
+        hop = {"via": str(route["gateway"])} if "gateway" in route else {}
+        return (
+            {"action": "route", "interface": device, **hop}
+            if "nexthops" not in route
+            else {"action": "several next hops"}
+        )
+    flavoured = "next-csid" in route.get("flavors", [])
+    if not flavoured or (route.get("lblen", BLOCK_BITS), route.get("nflen", USID_BITS)) != (BLOCK_BITS, USID_BITS):
+        return {"action": f"seg6local {route.get('action')} without next-csid 32+16", "interface": device}
+    if route.get("action") == "End":
+        return {"action": "un", "on": device}
+    return {"action": "ua", "interface": device}
+
+
+def read_frr(text: str, source: str) -> Sections:
+    """Read FRR's JSON of routes or SIDs, whichever it is."""
+    dump = parse_json(text, source)
+    if not isinstance(dump, dict):
+        raise ConfigError(f"{source}: expected the object that FRR prints")
+    rows: dict[str, Any] = {}
+    sids: dict[str, Any] = {}
+    for key, value in dump.items():
+        if isinstance(value, dict) and "behavior" in value:
+            _note(sids, str(network_of(_with_length(key), source)), _of_sid(value))
+        elif isinstance(value, list):
+            for route in value:
+                if isinstance(route, dict) and "protocol" in route:
+                    _note(rows, str(network_of(key, source)), _of_route(route))
+    return {**({SIDS: sids} if sids else {}), **({} if sids and not rows else {ROUTES: rows})}
+
+
+def _with_length(sid: str) -> str:
+    """A SID is shown without the length of its prefix: block and one uSID."""
+    return sid if "/" in sid else f"{sid}/{BLOCK_BITS + USID_BITS}"
+
+
+def _of_sid(sid: dict[str, Any]) -> Row:
+    behavior, context = str(sid["behavior"]), sid.get("context")
+    row = {"action": _FRR_ACTIONS.get(behavior, behavior)}
+    if isinstance(context, dict) and "interfaceName" in context:
+        row["interface"] = str(context["interfaceName"])
+    return row
+
+
+def _of_route(route: dict[str, Any]) -> Row:
+    hops = [hop for hop in route.get("nexthops", []) if isinstance(hop, dict)]
+    if route.get("protocol") not in ("static", "kernel") or len(hops) != 1:
+        return {"action": f"{route.get('protocol')}, {len(hops)} next hops"}
+    (hop,) = hops
+    if not (route.get("installed") and hop.get("active")):
+        return {"action": "not installed"}
+    if "blackhole" in hop or hop.get("unreachable") or hop.get("reject"):
+        return {"action": "blackhole"}
+    interface = {"interface": str(hop.get("interfaceName", ""))}
+    local = hop.get("seg6local")
+    if not isinstance(local, dict):
+        return {"action": "route", **interface, "via": str(hop.get("ip", ""))}
+    lengths = local.get("sidStructure", {})
+    taken = int(lengths.get("nodeLen", 0)) + int(lengths.get("funcLen", 0))
+    unread = route.get("protocol") == "kernel" and not taken  # FRR does not take the lengths from the kernel
+    if not unread and (lengths.get("blockLen"), taken) != (BLOCK_BITS, USID_BITS):
+        return {"action": f"seg6local {local.get('action')} {lengths.get('blockLen')}+{taken}"}
+    action = _FRR_ACTIONS.get(str(local.get("action")), str(local.get("action")))
+    return {"action": action, "on": interface["interface"]} if action == "un" else {"action": action, **interface}
+
+
+def _note(rows: dict[str, Any], prefix: str, row: Row) -> None:
+    """Note a route; of several for one prefix nobody knows which counts."""
+    rows[prefix] = (
+        {"action": f"{rows[prefix]['action']} and {row['action']}"} if prefix in rows and rows[prefix] != row else row
+    )
+
+
+def comparable(found: Sections, switch: SwitchView, port_name: PortName) -> Sections:
+    """Return routes as they compare: a uSID of the switch must not hang on a port."""
+    ports = {port_name(port) for port in switch.layout.ports}
+    return {section: {prefix: _shown(row, ports) for prefix, row in rows.items()} for section, rows in found.items()}
+
+
+def _shown(row: Row, ports: set[str]) -> Row:
+    shown = {key: value for key, value in row.items() if key != "on"}
+    return {**shown, "action": f"un, but on {row['on']} instead of {OWN}"} if row.get("on") in ports else shown
+
+
+def matters(switch: SwitchView) -> Matters:
+    """Return what tells whether a route that was not planned counts: those of the fabric's blocks do."""
+    touches, own = in_blocks(switch), f"{switch.loopback}/128"
+    return lambda section, prefix: prefix != own and touches(prefix)
+
+
+def forwarding(switch: SwitchView, port_name: PortName, found: Sections) -> Forwarding:
+    """Return what the routes install; a system that shows no more is taken to answer at all ports."""
+    installing = Installing(switch, port_name)
+    touches = in_blocks(switch)
+    for prefix, row in {**found.get(SIDS, {}), **found.get(ROUTES, {})}.items():
+        if touches(prefix):
+            action = row["action"]
+            if action == "un":
+                installing.own(prefix, f"it hangs on {row['on']}" if row.get("on") in installing.ports else "")
+            elif action in ("route", "ua"):
+                known = Action.ROUTE if action == "route" else Action.UA
+                installing.out(prefix, known, row.get("interface", ""), row.get("via"))
+            else:
+                installing.found.dead.append(f"{prefix}: {action}")
+    return installing.found

@@ -1,0 +1,147 @@
+"""CONFIG_DB read back, as `sonic-cfggen -d --print-data` or `config_db.json` has it."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+import msgspec
+
+from openmrc.errors import ConfigError
+from openmrc.fabric.export.sonic import port_name
+from openmrc.fabric.export.view import SwitchView
+from openmrc.fabric.readback.dump import Matters, Row, Sections
+from openmrc.fabric.readback.forwarding import Forwarding, Installing, in_blocks, mtu_too_small
+from openmrc.fabric.tables import Action
+
+_LINK = ("lanes", "speed", "fec", "admin_status")
+_BY_PREFIX = ("STATIC_ROUTE", "SRV6_MY_SIDS")
+_BY_PORT = ("INTERFACE", "NEIGH", "VLAN_MEMBER", "PORTCHANNEL_MEMBER", "QUEUE", "BUFFER_QUEUE", "PORT_QOS_MAP")
+_WHOLE = ("SRV6_MY_LOCATORS", "SWITCH_TRIMMING")
+
+
+def read(text: str, source: str) -> Sections:
+    """Read CONFIG_DB; keys of addresses are put into their usual form."""
+    try:
+        tables = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ConfigError(f"{source}: not JSON: {error}") from None
+    if not isinstance(tables, dict):
+        raise ConfigError(f"{source}: expected CONFIG_DB, an object of tables")
+    for name, rows in tables.items():
+        if not isinstance(rows, dict):
+            raise ConfigError(f"{source}: {name}: expected an object of rows")
+        for key, row in rows.items():
+            if not isinstance(row, dict):
+                raise ConfigError(f"{source}: {name} {key}: expected an object of fields")
+    return tables
+
+
+def normal(found: Sections, planned: Sections) -> Sections:
+    """Return tables with addresses in their usual form and numbers as strings; tables that are as planned stay."""
+    return {
+        name: rows if rows == planned.get(name) else {_key(key): _fields(row) for key, row in rows.items()}
+        for name, rows in found.items()
+    }
+
+
+def _key(key: str) -> str:
+    return "|".join(_usual(part) for part in key.split("|")) if ":" in key else key
+
+
+def _fields(row: Any) -> Row:
+    return {
+        key: _usual(value) if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in row.items()
+    }
+
+
+def _usual(text: str) -> str:
+    if text.count(":") < 2:
+        return text
+    try:
+        return str(ipaddress.IPv6Network(text) if "/" in text else ipaddress.IPv6Address(text))
+    except ValueError:
+        return text.lower()
+
+
+def matters(switch: SwitchView) -> Matters:
+    """Return what tells whether a row that was not planned forwards, or stops forwarding, in the fabric."""
+    touches, ports = in_blocks(switch), {port_name(port) for port in switch.layout.ports}
+
+    def rule(table: str, key: str) -> bool:
+        parts = key.split("|")
+        if table in _BY_PREFIX:
+            return touches(parts[-1])
+        return table in _WHOLE or (table in _BY_PORT and any(part in ports for part in parts))
+
+    return rule
+
+
+def forwarding(switch: SwitchView, tables: Sections) -> Forwarding:
+    """Return what the tables install."""
+    installing = Installing(switch, port_name)
+    _ports(installing, switch, tables)
+    for key, row in tables.get("SRV6_MY_SIDS", {}).items():
+        locator, _, prefix = key.partition("|")
+        why = _locator(tables.get("SRV6_MY_LOCATORS", {}).get(locator), prefix, str(row.get("action")))
+        if row.get("action") == "uN":
+            installing.own(prefix, why)
+        else:
+            device, via = str(row.get("interface", "")), str(row.get("adj", ""))
+            installing.out(prefix, Action.UA, device, via, why or _neighbour(switch, tables, installing, device, via))
+    for key, row in tables.get("STATIC_ROUTE", {}).items():
+        prefix = key.split("|")[-1]
+        if ":" in prefix and in_blocks(switch)(prefix):
+            device, via = str(row.get("ifname", "")), str(row.get("nexthop", ""))
+            why = _route(key, row) or _neighbour(switch, tables, installing, device, via)
+            installing.out(prefix, Action.ROUTE, device, via, why)
+    return installing.found
+
+
+def _ports(installing: Installing, switch: SwitchView, tables: Sections) -> None:
+    """Note ports that carry nothing, and ports at which the switch has another address than planned."""
+    planned = {port_name(port): port for port in switch.layout.ports}
+    mac = tables.get("DEVICE_METADATA", {}).get("localhost", {}).get("mac")
+    if mac != switch.mac:
+        installing.found.silent.update(switch.facing)
+    rows, interfaces = tables.get("PORT", {}), tables.get("INTERFACE", {})
+    for name, port in planned.items():
+        slot = port.slot
+        row, expected = rows.get(name, {}), (str(slot.speed * 1000), "rs" if slot.fec else "none", "up")
+        if tuple(row.get(key) for key in _LINK[1:]) != expected:
+            installing.down(port.number, f"port {name} is not at {slot.speed}G and up")
+        elif len(str(row.get("lanes", "")).split(",")) != slot.lanes:
+            installing.down(port.number, f"port {name} has not {slot.lanes} lanes")
+        elif mtu_too_small(row.get("mtu", "")):
+            installing.down(port.number, f"port {name}: MTU {row.get('mtu')}")
+        elif interfaces.get(name, {}).get("ipv6_use_link_local_only") != "enable":
+            installing.down(port.number, f"interface {name} has no link-local address")
+
+
+def _locator(locator: Row | None, prefix: str, action: str) -> str:
+    if locator is None:
+        return "its locator is missing"
+    lengths = tuple(locator.get(key) for key in ("block_len", "node_len", "func_len", "arg_len"))
+    if lengths != ("32", "16", "16", "0"):
+        return f"its locator has lengths {lengths}"
+    if action == "uN" and f"{locator.get('prefix')}/48" != prefix:
+        return f"it is not in its locator {locator.get('prefix')}"
+    return "" if action in ("uN", "uA") else f"action {action}"
+
+
+def _route(key: str, row: Row) -> str:
+    if row.get("blackhole", "false") != "false":
+        return "blackhole"
+    if key.split("|")[0] not in ("default", key) or row.get("nexthop-vrf", "default") != "default":
+        return "another VRF"
+    return ""
+
+
+def _neighbour(switch: SwitchView, tables: Sections, installing: Installing, device: str, via: str) -> str:
+    """A pinned neighbour must be the one that is there; where none is pinned, neighbour discovery finds it."""
+    pinned = tables.get("NEIGH", {}).get(f"{device}|{via}")
+    port = installing.ports.get(device)
+    if pinned is None or port is None or pinned.get("neigh") == switch.peer_mac(port):
+        return ""
+    return f"its neighbour is pinned to {pinned.get('neigh')}"

@@ -1,0 +1,58 @@
+"""Numbers that strangers must not guess: QPNs and R_Keys, drawn from the operating system's generator.
+
+A forged packet must name a QPN, a PSN in its window and, to reach memory, an R_Key. Some bits of
+the first and the last find their row in the engine at the first look; all others are random.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+import numpy as np
+
+from openmrc.engine.build import column
+from openmrc.engine.queue_pairs import QPN_MASK
+from openmrc.engine.tables import Engine
+
+_KEYS = 1 << 32
+
+
+class QueuePairNumbers:
+    """Draws the QPNs of an endpoint that has the engine for itself."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Give every queue pair a random number."""
+        self._numbers = column(engine.qps, "qpn")
+        self._step = int(engine.endpoints[0].qpn_slot_mask) + 1
+        self._choices = (QPN_MASK + 1) // self._step
+        drawn = np.array([secrets.randbelow(self._choices) for _ in self._numbers], np.int64)
+        self._numbers[:] += drawn * self._step
+
+    def renew(self, row: int) -> None:
+        """Give a queue pair in RESET another number than it has and than it had before its RESET."""
+        # RESET has moved it by one step; so many more never lead back to where it was.
+        further = secrets.randbelow(self._choices - 1)
+        self._numbers[row] = (self._numbers[row] + further * self._step) & QPN_MASK
+
+
+class RegionKeys:
+    """Draws the R_Keys of memory regions, so that each names the row that it takes."""
+
+    def __init__(self, regions: int) -> None:
+        """Begin with so many free rows."""
+        self._regions = regions
+        self._free = list(range(regions - 1, -1, -1))
+
+    def draw(self) -> int:
+        """Return a random key whose row is free, and take that row; 0 if all rows are taken."""
+        if not self._free:
+            return 0
+        row = self._free.pop()
+        key = 0
+        while key == 0:  # 0 means no region
+            key = secrets.randbelow(_KEYS // self._regions) * self._regions + row
+        return key
+
+    def give_back(self, key: int) -> None:
+        """Free the row of a key that `draw` returned."""
+        self._free.append(key % self._regions)

@@ -1,0 +1,304 @@
+"""A listening endpoint of the out-of-band exchange: many peers are greeted at once, by one thread.
+
+Whoever connects costs a socket and at most one small frame, for `GREETING_SECONDS`, and there are
+never more than `MOST` of them. When another one comes, the address with the most connections loses
+its oldest, so a flood from one place does not keep others out. Nothing that a stranger does ends
+the server: a connection that breaks, is silent, or does not hold the token is dropped.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import errno
+import os
+import select
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from openmrc.errors import ConfigError
+from openmrc.live.api.errors import ClosedError, DeadlineError, ExchangeError
+from openmrc.live.objects.exchange import Channel
+from openmrc.live.objects.handshake import LARGEST_OFFER, Handshake, Role
+
+ANYWHERE = ""  # a host: all addresses of this machine, IPv6 and IPv4
+LOOPBACK = ("127.0.0.1", "::1")
+GREETING_SECONDS = 3.0
+MOST = 64  # connections being greeted, and as many that wait to be accepted
+BUFFER = 1 << 16  # bytes of a socket's receive buffer
+_PORTS_TRIED = 16
+_REST_SECONDS = 0.05  # when the process has no descriptor left
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A peer that has greeted."""
+
+    channel: Channel
+    offer: bytes  # not decoded yet
+    host: str
+
+
+class _Guest:
+    """A connection that is being greeted."""
+
+    def __init__(self, sock: socket.socket, token: bytes) -> None:
+        name = sock.getpeername()
+        self.host = str(name[0])
+        self.peer = f"{self.host}:{name[1]}"
+        self.sock = sock
+        self.until = time.monotonic() + GREETING_SECONDS
+        self.handshake = Handshake(Role.LISTENER, token)
+        self.unsent = b""
+
+    def take(self) -> None:
+        """Go on with what has arrived; ExchangeError, OSError: this will be no connection."""
+        part = self.sock.recv(LARGEST_OFFER)
+        if not part:
+            raise ExchangeError("closed the TCP channel")
+        try:
+            self.handshake.feed(part)
+        finally:
+            self.send()
+
+    def send(self) -> None:
+        """Send what the handshake has to say; it is little, and fits an empty socket buffer."""
+        self.unsent += self.handshake.outgoing()
+        if self.unsent:
+            self.unsent = self.unsent[self.sock.send(self.unsent) :]
+
+
+class Server:
+    """Listening TCP sockets on one port of several addresses."""
+
+    def __init__(self, hosts: Sequence[str], port: int, on_refusal: Callable[[str], None] | None = None) -> None:
+        """Open the sockets; port 0 lets the kernel choose. ConfigError names the address that cannot be had.
+
+        `on_refusal` is called, in the server's thread, with why a peer that greeted was turned away.
+        """
+        self._sockets = _listen(hosts, port)
+        self._token = b""
+        self._on_refusal = on_refusal
+        self.port: int = self._sockets[0].getsockname()[1]
+        self.hosts = tuple(str(sock.getsockname()[0]) for sock in self._sockets)
+        self.last_refusal = ""
+        self._guests: dict[int, _Guest] = {}  # by descriptor, oldest first
+        self._arrivals: collections.deque[Arrival] = collections.deque()
+        self._arrived = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._stop = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._selector = selectors.DefaultSelector()
+        for sock in self._sockets:
+            self._selector.register(sock, selectors.EVENT_READ)
+        self._selector.register(self._stop, selectors.EVENT_READ)
+        self._thread = threading.Thread(target=self._run, name="openmrc greetings", daemon=True)
+
+    def start(self, token: bytes) -> None:
+        """Begin to greet; peers must hold `token` unless it is empty."""
+        self._token = token
+        self._thread.start()
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect."""
+        return all(is_loopback(host) for host in self.hosts)
+
+    def accept(self, deadline: float) -> Arrival:
+        """Return the next peer that has greeted; DeadlineError at `deadline` (monotonic seconds)."""
+        while True:
+            with self._lock:
+                if self._is_closed:
+                    raise ClosedError(f"TCP port {self.port}: the listener was closed")
+                if self._arrivals:
+                    return self._next_arrival()
+            left = deadline - time.monotonic()
+            if left <= 0:
+                turned_away = f"; the last one turned away: {self.last_refusal}" if self.last_refusal else ""
+                raise DeadlineError(f"nobody connected to TCP port {self.port} in time{turned_away}")
+            poller = select.poll()
+            poller.register(self._arrived, select.POLLIN)
+            poller.poll(left * 1000)
+
+    def note_refusal(self, why: str) -> None:
+        """Remember, and report, why a peer that greeted was turned away."""
+        self.last_refusal = why
+        if self._on_refusal is not None:
+            self._on_refusal(why)
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable while a peer that has greeted waits."""
+        return self._arrived
+
+    def close(self) -> None:
+        """Stop listening and drop who was not accepted."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        os.eventfd_write(self._stop, 1)
+        os.eventfd_write(self._arrived, 1)  # wakes those in `accept`
+        if self._thread.ident is None:
+            self._run()  # closes what is open
+        elif self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def __del__(self) -> None:
+        # Not earlier: a thread may still sleep on them, and the numbers would be given to other files.
+        for descriptor in (getattr(self, "_arrived", -1), getattr(self, "_stop", -1)):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _next_arrival(self) -> Arrival:
+        arrival = self._arrivals.popleft()
+        if not self._arrivals:
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self._arrived)
+        return arrival
+
+    def _run(self) -> None:
+        try:
+            while not self._is_closed:
+                self._turn(self._selector.select(self._seconds_to_next()))
+        finally:
+            for sock in (*self._sockets, *(guest.sock for guest in self._guests.values())):
+                sock.close()
+            for arrival in self._arrivals:
+                arrival.channel.close()
+            self._selector.close()
+
+    def _turn(self, ready: Iterable[tuple[selectors.SelectorKey, int]]) -> None:
+        for key, _ in ready:
+            guest = self._guests.get(key.fd)
+            if guest is not None:
+                self._serve(guest)
+            elif key.fd != self._stop:
+                self._admit(key.fileobj)  # type: ignore[arg-type]
+        now = time.monotonic()
+        for guest in [guest for guest in self._guests.values() if guest.until <= now]:
+            self._drop(guest)
+
+    def _seconds_to_next(self) -> float | None:
+        oldest = next(iter(self._guests.values()), None)
+        return None if oldest is None else max(oldest.until - time.monotonic(), 0.0)
+
+    def _admit(self, listening: socket.socket) -> None:
+        try:
+            sock, _ = listening.accept()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                self._drop_one()
+                time.sleep(_REST_SECONDS)
+            return
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            guest = _Guest(sock, self._token)
+            guest.send()
+        except OSError:  # reset already: a port scan does that
+            sock.close()
+            return
+        if len(self._guests) >= MOST:
+            self._drop_one()
+        self._guests[sock.fileno()] = guest
+        self._selector.register(sock, selectors.EVENT_READ)
+
+    def _serve(self, guest: _Guest) -> None:
+        try:
+            guest.take()
+        except BlockingIOError:
+            return
+        except ExchangeError as error:
+            self._drop(guest)
+            if guest.handshake.has_greeted:
+                self.note_refusal(f"{guest.peer}: {error}")
+            return
+        except OSError:
+            self._drop(guest)
+            return
+        if guest.handshake.is_done:
+            self._announce(guest)
+
+    def _announce(self, guest: _Guest) -> None:
+        """Let `accept` have a peer that has greeted."""
+        self._forget(guest)
+        arrival = Arrival(Channel(guest.sock, guest.peer, guest.handshake), guest.handshake.offer, guest.host)
+        with self._lock:
+            if len(self._arrivals) >= MOST:
+                surplus = _oldest_of_most([each.host for each in self._arrivals])
+                self._arrivals[surplus].channel.close()
+                del self._arrivals[surplus]
+            self._arrivals.append(arrival)
+            os.eventfd_write(self._arrived, 1)
+
+    def _drop_one(self) -> None:
+        guests = list(self._guests.values())
+        if guests:
+            self._drop(guests[_oldest_of_most([guest.host for guest in guests])])
+
+    def _drop(self, guest: _Guest) -> None:
+        self._forget(guest)
+        guest.sock.close()
+
+    def _forget(self, guest: _Guest) -> None:
+        del self._guests[guest.sock.fileno()]
+        self._selector.unregister(guest.sock)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address, without a port, is one that other machines cannot reach."""
+    return ip_address(host.split("%")[0]).is_loopback
+
+
+def _oldest_of_most(hosts: Sequence[str]) -> int:
+    """Return where the host that appears most often appears first."""
+    return hosts.index(collections.Counter(hosts).most_common(1)[0][0])
+
+
+def _listen(hosts: Sequence[str], port: int) -> list[socket.socket]:
+    """Open one socket for each host, all on the same port."""
+    for attempt in range(_PORTS_TRIED):
+        try:
+            return _listen_once(hosts, port)
+        except ConfigError as error:
+            taken = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
+            if port or not taken or attempt == _PORTS_TRIED - 1:
+                raise
+    raise AssertionError("at least one attempt is made")
+
+
+def _listen_once(hosts: Sequence[str], port: int) -> list[socket.socket]:
+    sockets: list[socket.socket] = []
+    try:
+        for host in hosts:
+            chosen = sockets[0].getsockname()[1] if sockets else port
+            try:
+                sockets.append(_listening(host, chosen))
+            except OSError as error:
+                if host == LOOPBACK[1] and len(hosts) > 1 and error.errno != errno.EADDRINUSE:
+                    continue  # a machine without IPv6
+                where = f"{host or 'all addresses'}, TCP port {chosen}"
+                raise ConfigError(f"cannot listen on {where}: {error.strerror or error}") from error
+    except BaseException:
+        for sock in sockets:
+            sock.close()
+        raise
+    return sockets
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    if host == ANYWHERE and socket.has_dualstack_ipv6():
+        sock = socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=MOST)
+    elif host == ANYWHERE:
+        sock = socket.create_server(("", port), backlog=MOST)
+    else:
+        family, _, _, _, name = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        sock = socket.create_server(name, family=family, backlog=MOST)
+    sock.setblocking(False)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)  # accepted sockets inherit it
+    return sock
