@@ -32,14 +32,14 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write everything from power-on to traffic; progress and warnings go to stderr."""
-    from openmrc.errors import ConfigError
+    from openmrc.errors import UsageError
     from openmrc.fabric.export.targets import export as write
     from openmrc.fabric.export.targets import warnings
 
     plan = load_plan(file)
     nodes = _hosts(plan, host) if to == "hosts" else _switches(plan, switch)
     if out is None and to != _PRINTED_WHOLE and (nodes is None or len(nodes) > 1):
-        raise ConfigError("give --out FOLDER or --out FILE.tar, or --switch (--host) NAME once to print one")
+        raise UsageError("give --out FOLDER or --out FILE.tar, or --switch (--host) NAME once to print one")
     lines = warnings(plan, to, options)
     if out is None:
         texts = dict(write(plan, to, options, nodes))
