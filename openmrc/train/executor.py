@@ -1,0 +1,293 @@
+"""The part of a group that does things: its links, the collectives under way, and what becomes of errors."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from openmrc.errors import MrcError
+from openmrc.train import mesh
+from openmrc.train.buffers import Blocks
+from openmrc.train.devices import open_context
+from openmrc.train.errors import (
+    AbortedError,
+    CollectiveError,
+    CollectiveTimeoutError,
+    RankLostError,
+)
+from openmrc.train.frames import HEADER, Frame, Kind, unpack
+from openmrc.train.link import Link, Signal
+from openmrc.train.point_to_point import P2P_WR, PointToPoint, Transfer
+from openmrc.train.program import Program
+from openmrc.train.progress import Progress
+from openmrc.train.run import Call, Run
+from openmrc.train.store import Store
+from openmrc.train.work import Work
+from openmrc.verbs import Context, QpState, WcOpcode, WorkCompletion
+
+log = logging.getLogger(__name__)
+CLOSE_SECONDS = 2.0
+_MOST_EARLY = 1024  # frames of one rank for collectives that have not begun here
+
+
+class Executor:
+    """Carries out the collectives, sends and receives of one rank in one group."""
+
+    def __init__(
+        self,
+        store: Store,
+        rank: int,
+        size: int,
+        name: str,
+        timeout: float,
+        planes: Sequence[str] | str | None,
+        context: Context | None,
+        faults: str | None,
+        timers: mesh.Timers,
+    ) -> None:
+        """Meet the other ranks; arguments as of `Group`."""
+        self.rank, self.size, self.name, self.timeout = rank, size, name, timeout
+        self._owns_context = context is None
+        self.context = context if context is not None else open_context(planes, max(size - 1, 1), faults)
+        self.error: CollectiveError | None = None
+        self._is_closed = False
+        self._sequences = itertools.count(1)
+        self._runs: collections.deque[Run] = collections.deque()  # the first is under way, the others wait
+        self._early: dict[int, list[tuple[Link, Frame, bytes]]] = {}  # frames of collectives that have not begun
+        self._early_chunks: collections.Counter[int] = collections.Counter()  # chunks of those, by rank
+        self._links: dict[int, Link] = {}
+        self._pd = self.context.alloc_pd()
+        self._cq = self.context.create_cq(4096)
+        self.progress = Progress(self._cq, self)
+        try:
+            deadline = time.monotonic() + timeout
+            prefix = f"mrc/{name}"
+            self._links = mesh.connect(self.context, self._pd, self._cq, store, prefix, rank, size, timers, deadline)
+        except BaseException:
+            self._free()
+            raise
+        self._by_qp = {link.qp.qpn: link for link in self._links.values()}
+        self._p2p = PointToPoint(self._links, self._pd, rank)
+
+    # From users' threads
+
+    def begin(
+        self,
+        call: Call,
+        program: Program,
+        spaces: dict[int, Blocks],
+        work: Work,
+        at_end: Callable[[], None] | None,
+    ) -> None:
+        """Begin a collective, behind those that have been begun before."""
+        with self.progress.lock:
+            self._check_open()
+            sequence = next(self._sequences)
+            run = Run(call, sequence, program, spaces, self.rank, self.size, self._pd, work, at_end)
+            self._runs.append(run)
+            if len(self._runs) == 1:
+                self._guarded(self._start_first)
+
+    def send(self, transfer: Transfer) -> None:
+        """Begin a send."""
+        with self.progress.lock:
+            self._check_open()
+            self._guarded(lambda: self._p2p.send(transfer))
+
+    def receive(self, transfer: Transfer) -> None:
+        """Begin a receive."""
+        with self.progress.lock:
+            self._check_open()
+            self._guarded(lambda: self._p2p.receive(transfer))
+
+    def abort(self, reason: str) -> None:
+        """End everything under way, here and at all ranks."""
+        with self.progress.lock:
+            if self.error is None:
+                self.on_error(AbortedError(f"rank {self.rank} aborted group {self.name}: {reason}"))
+
+    def close(self) -> None:
+        """Leave the group."""
+        if self._is_closed:
+            return
+        with self.progress.lock:
+            if self.error is None and not self.is_idle():
+                self.on_error(AbortedError(f"rank {self.rank} closed group {self.name} while calls were under way"))
+            if self.error is None:
+                for link in self._links.values():
+                    self._guarded(lambda link=link: link.send(Frame(Kind.BYE)))  # type: ignore[misc]
+        deadline = time.monotonic() + CLOSE_SECONDS
+        if self.error is None:
+            self.progress.until(lambda: self.error is not None or self._is_left(), deadline)
+        while time.monotonic() < deadline and any(self._is_sending(link) for link in self._links.values()):
+            time.sleep(0.001)
+        self._is_closed = True
+        self.error = self.error or AbortedError(f"group {self.name} is closed")
+        self.progress.close()
+        self._free()
+
+    # From the driver
+
+    def on_completions(self, completions: list[WorkCompletion]) -> None:
+        """Take completions, then send what has become possible."""
+        if self.error is not None:
+            return
+        for completion in completions:
+            link = self._by_qp.get(completion.qp_num)
+            if link is None:
+                continue
+            if not completion.ok:
+                self._on_failure(link, completion)
+                return
+            if completion.opcode == WcOpcode.RECV_RDMA_WITH_IMM:
+                self._on_signal(link, completion.immediate or 0)
+            elif completion.wr_id >= P2P_WR:
+                self._p2p.on_written(completion.wr_id - P2P_WR)
+            elif self._runs:
+                self._runs[0].on_acknowledged(link)
+            if self.error is not None:
+                return
+        self._advance()
+
+    def check(self) -> None:
+        """End everything if a collective takes too long."""
+        if self.error is not None:
+            return
+        now = time.monotonic()
+        if self._runs and now - self._runs[0].begun_at > self.timeout:
+            self.on_error(self._late(self._runs[0]))
+
+    def is_idle(self) -> bool:
+        """Whether nothing is under way."""
+        return self.error is not None or (not self._runs and self._p2p.is_idle)
+
+    def on_error(self, error: BaseException) -> None:
+        """End everything that is under way, and tell the others why."""
+        if self.error is not None:
+            return
+        if isinstance(error, CollectiveError):
+            self.error = error
+        else:
+            self.error = CollectiveError(f"rank {self.rank}, group {self.name}: {error}")
+            self.error.__cause__ = error
+        log.error("mrc: %s", self.error)
+        if not (isinstance(error, AbortedError) and error.is_from_peer):
+            text = f"{type(self.error).__name__}: {self.error}".encode()[:4096]
+            for link in self._links.values():
+                with suppress(MrcError):
+                    link.send(Frame(Kind.ABORT, length=len(text)), text)
+        runs, self._runs = list(self._runs), collections.deque()
+        transfers = self._p2p.under_way()
+        for run in runs:
+            run.work.finish(self.error)
+        for transfer in transfers:
+            transfer.work.finish(self.error)
+
+    # Inside
+
+    def _start_first(self) -> None:
+        """Begin collectives from the first in the queue on, until one has to wait."""
+        while self._runs:
+            run = self._runs[0]
+            run.begin(self._links)
+            for link, frame, data in self._early.pop(run.sequence, ()):
+                run.on_frame(link, frame, memoryview(data))
+            for rank in list(self._early_chunks):
+                while self._early_chunks[rank] and run.on_chunk(self._links[rank]):
+                    self._early_chunks[rank] -= 1
+            run.send()
+            if not self._finish_first():
+                return
+
+    def _finish_first(self) -> bool:
+        """End the first collective if it is done; return whether it was."""
+        if not self._runs or not self._runs[0].is_done:
+            return False
+        run = self._runs.popleft()
+        run.finish()
+        run.work.finish()
+        return True
+
+    def _advance(self) -> None:
+        for link in self._links.values():
+            if link.has_backlog:
+                link.send_backlog()
+        if self._runs:
+            self._runs[0].send()
+            if self._finish_first():
+                self._start_first()
+        for link in self._links.values():
+            link.return_credits()
+
+    def _on_signal(self, link: Link, immediate: int) -> None:
+        signal = link.on_signal(immediate)
+        if signal == Signal.FRAME:
+            slot = link.next_slot()
+            frame = unpack(slot)
+            self._on_frame(link, frame, slot[HEADER : HEADER + frame.length])
+            link.release_frame()
+        elif signal == Signal.CHUNK and not (self._runs and self._runs[0].on_chunk(link)):
+            self._early_chunks[link.rank] += 1
+
+    def _on_frame(self, link: Link, frame: Frame, data: memoryview) -> None:
+        if frame.kind == Kind.COLLECTIVE:
+            self._on_collective(link, frame, data)
+        elif frame.kind == Kind.ABORT:
+            text = bytes(data).decode(errors="replace")
+            self.on_error(AbortedError(f"rank {link.rank} ended group {self.name}: {text}", is_from_peer=True))
+        elif frame.kind == Kind.BYE:
+            link.said_bye = True
+        elif frame.kind in (Kind.WANTED, Kind.OFFERED, Kind.DELIVERED):
+            self._p2p.on_frame(link, frame, data)
+
+    def _on_collective(self, link: Link, frame: Frame, data: memoryview) -> None:
+        if self._runs and self._runs[0].sequence == frame.sequence:
+            self._runs[0].on_frame(link, frame, data)
+        elif not self._runs or frame.sequence > self._runs[0].sequence:
+            self._early.setdefault(frame.sequence, []).append((link, frame, bytes(data)))
+
+    def _on_failure(self, link: Link, completion: WorkCompletion) -> None:
+        run = self._runs[0] if self._runs else None
+        during = f"during collective {run.sequence}, {run.call.describe()} ({run.progress_text()})" if run else "idle"
+        self.on_error(
+            RankLostError(
+                f"rank {self.rank}: rank {link.rank} is lost, {during}: {completion.status.name}; {completion.error}"
+            )
+        )
+
+    def _late(self, run: Run) -> CollectiveTimeoutError:
+        late = ", ".join(f"rank {rank}: {self._links[rank].qp.describe()}" for rank in run.waiting_for())
+        return CollectiveTimeoutError(
+            f"rank {self.rank}: collective {run.sequence}, {run.call.describe()}, not done within {self.timeout:g} s "
+            f"({run.progress_text()}); waits for {late}"
+        )
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as error:
+            self.on_error(error)
+
+    def _check_open(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    def _is_left(self) -> bool:
+        return all(link.said_bye for link in self._links.values())
+
+    def _is_sending(self, link: Link) -> bool:
+        return link.qp.state == QpState.RTS and link.qp.outstanding() > 0
+
+    def _free(self) -> None:
+        """Give everything back; what still arrives is ignored."""
+        for link in self._links.values():
+            link.qp.destroy()
+            link.stage.region.dereg()
+        if self._owns_context:
+            self.context.close()
+        else:
+            self._cq.destroy()
