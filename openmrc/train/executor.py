@@ -90,7 +90,7 @@ class Executor:
             run = Run(call, sequence, program, spaces, self.rank, self.size, self._pd, work, at_end)
             self._runs.append(run)
             if len(self._runs) == 1:
-                self._guarded(self._start_first)
+                self._guarded(self._start)
 
     def send(self, transfer: Transfer) -> None:
         """Begin a send."""
@@ -189,8 +189,12 @@ class Executor:
 
     # Inside
 
+    def _start(self) -> None:
+        """Begin the first collective; what of it has come already may end it, and give back credits."""
+        self._start_first()
+        self._return_credits()
+
     def _start_first(self) -> None:
-        """Begin collectives from the first in the queue on, until one has to wait."""
         while self._runs:
             run = self._runs[0]
             run.begin(self._links)
@@ -213,6 +217,7 @@ class Executor:
         return True
 
     def _advance(self) -> None:
+        """Send what has become possible, and begin the next collective where one has ended."""
         for link in self._links.values():
             if link.has_backlog:
                 link.send_backlog()
@@ -220,6 +225,9 @@ class Executor:
             self._runs[0].send()
             if self._finish_first():
                 self._start_first()
+        self._return_credits()
+
+    def _return_credits(self) -> None:
         for link in self._links.values():
             link.return_credits()
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from openmrc.verbs import ProtectionDomain
 
 FRAMES = 32  # slots of a mailbox
-CHUNKS = 16  # slots of a stage
-CHUNK = 512 * 1024  # bytes of a chunk, at most
+CHUNKS = 8  # slots of a stage
+CHUNK = 1 << 20  # bytes of a chunk, at most
 RECEIVES = 256  # posted: FRAMES + CHUNKS, and credits that come alone
 _REPOST = 64  # receives posted again at a time
 _FRAME_CREDITS, _CHUNK_CREDITS = FRAMES // 4, CHUNKS // 4  # consumed, before a credit is sent alone

@@ -342,10 +342,9 @@ class Run:
     def _place(self, receive: Receive, chunk: int, arrived: Bytes) -> None:
         """Store or fold bytes that lie elsewhere."""
         blocks = self.spaces[receive.space]
-        begin = chunk * chunk_bytes(blocks.length(receive.block))
-        end = begin + len(arrived)
-        if not self.call.is_inline:
-            end = min(end, blocks.length(receive.block))
+        length = blocks.length(receive.block)
+        size = length if self.call.is_inline else chunk_bytes(length)
+        begin, end = chunk * size, min((chunk + 1) * size, length)
         out = blocks.view(receive.block, begin, end)
         if receive.reduces:
             own = self.spaces[Space.INPUT] if receive.before == NOTHING else blocks
