@@ -20,6 +20,10 @@ class RendezvousError(TrainError):
 class CollectiveError(TrainError):
     """A collective failed; the group is aborted, and every later call raises the same."""
 
+    def __init__(self, text: str, *, is_from_peer: bool = False) -> None:
+        super().__init__(text)
+        self.is_from_peer = is_from_peer  # another rank told us: it has told the others too
+
 
 class MismatchError(CollectiveError):
     """Two ranks called different collectives, or the same one with other sizes, types or roots."""
@@ -36,6 +40,16 @@ class CollectiveTimeoutError(CollectiveError, TimeoutError):
 class AbortedError(CollectiveError):
     """The group was aborted, here or by another rank, or closed while calls were waiting."""
 
-    def __init__(self, text: str, *, is_from_peer: bool = False) -> None:
-        super().__init__(text)
-        self.is_from_peer = is_from_peer  # another rank told us: it has told the others too
+
+_TOLD = {kind.__name__: kind for kind in (MismatchError, RankLostError, CollectiveTimeoutError, AbortedError)}
+
+
+def told(error: CollectiveError) -> str:
+    """Return an error as it is sent to other ranks."""
+    return f"{type(error).__name__}: {error}"
+
+
+def from_peer(rank: int, text: str) -> CollectiveError:
+    """Return the error that another rank told, of the same kind."""
+    name, _, rest = text.partition(": ")
+    return _TOLD.get(name, AbortedError)(f"{rest or text} (told by rank {rank})", is_from_peer=True)

@@ -18,20 +18,23 @@ from openmrc.train.errors import (
     CollectiveError,
     CollectiveTimeoutError,
     RankLostError,
+    from_peer,
+    told,
 )
 from openmrc.train.frames import HEADER, Frame, Kind, unpack
 from openmrc.train.link import Link, Signal
-from openmrc.train.point_to_point import P2P_WR, PointToPoint, Transfer
+from openmrc.train.point_to_point import ANY_SOURCE, P2P_WR, PointToPoint, Transfer
 from openmrc.train.program import Program
 from openmrc.train.progress import Progress
 from openmrc.train.run import Call, Run
 from openmrc.train.store import Store
+from openmrc.train.watchdog import Watchdog
 from openmrc.train.work import Work
 from openmrc.verbs import Context, QpState, WcOpcode, WorkCompletion
 
 log = logging.getLogger(__name__)
 CLOSE_SECONDS = 2.0
-_MOST_EARLY = 1024  # frames of one rank for collectives that have not begun here
+_LONGEST_TEXT = 4096  # bytes of an error that other ranks are told
 
 
 class Executor:
@@ -71,6 +74,7 @@ class Executor:
             self._free()
             raise
         self._by_qp = {link.qp.qpn: link for link in self._links.values()}
+        self._watchdog = Watchdog(timeout)
         self._p2p = PointToPoint(self._links, self._pd, rank)
 
     # From users' threads
@@ -97,12 +101,16 @@ class Executor:
         with self.progress.lock:
             self._check_open()
             self._guarded(lambda: self._p2p.send(transfer))
+            if self.error is not None:
+                transfer.work.finish(self.error)
 
     def receive(self, transfer: Transfer) -> None:
         """Begin a receive."""
         with self.progress.lock:
             self._check_open()
             self._guarded(lambda: self._p2p.receive(transfer))
+            if self.error is not None:
+                transfer.work.finish(self.error)
 
     def abort(self, reason: str) -> None:
         """End everything under way, here and at all ranks."""
@@ -154,12 +162,22 @@ class Executor:
         self._advance()
 
     def check(self) -> None:
-        """End everything if a collective takes too long."""
+        """Look after what waits: probe the ranks waited for, say what we are at, and end what takes too long."""
         if self.error is not None:
             return
         now = time.monotonic()
-        if self._runs and now - self._runs[0].begun_at > self.timeout:
-            self.on_error(self._late(self._runs[0]))
+        waited_for = self._waited_for()
+        for rank in self._watchdog.ranks_to_probe(now, waited_for):
+            self._links[rank].probe()
+        gone = next((rank for rank in waited_for if self._links[rank].has_left(now)), None)
+        if gone is not None:
+            self.on_error(RankLostError(f"rank {self.rank}: rank {gone} has closed group {self.name}, {self._during()}"))
+            return
+        if self._runs:
+            self._watch_run(self._runs[0], now)
+        late = next((each for each in self._p2p.under_way() if now - each.begun_at > self.timeout), None)
+        if late is not None and self.error is None:
+            self.on_error(self._late_transfer(late))
 
     def is_idle(self) -> bool:
         """Whether nothing is under way."""
@@ -175,11 +193,11 @@ class Executor:
             self.error = CollectiveError(f"rank {self.rank}, group {self.name}: {error}")
             self.error.__cause__ = error
         log.error("mrc: %s", self.error)
-        if not (isinstance(error, AbortedError) and error.is_from_peer):
-            text = f"{type(self.error).__name__}: {self.error}".encode()[:4096]
+        if not self.error.is_from_peer:
+            text = told(self.error).encode()[:_LONGEST_TEXT]
             for link in self._links.values():
-                with suppress(MrcError):
-                    link.send(Frame(Kind.ABORT, length=len(text)), text)
+                with suppress(MrcError):  # it may be the one that is lost
+                    link.abort(Frame(Kind.ABORT, length=len(text)), text)
         runs, self._runs = list(self._runs), collections.deque()
         transfers = self._p2p.under_way()
         for run in runs:
@@ -238,17 +256,20 @@ class Executor:
             frame = unpack(slot)
             self._on_frame(link, frame, slot[HEADER : HEADER + frame.length])
             link.release_frame()
+        elif signal == Signal.ABORT:
+            words = link.stage.last_words
+            text = bytes(words[HEADER : HEADER + min(unpack(words).length, _LONGEST_TEXT)])
+            self.on_error(from_peer(link.rank, text.decode(errors="replace")))
         elif signal == Signal.CHUNK and not (self._runs and self._runs[0].on_chunk(link)):
             self._early_chunks[link.rank] += 1
 
     def _on_frame(self, link: Link, frame: Frame, data: memoryview) -> None:
         if frame.kind == Kind.COLLECTIVE:
             self._on_collective(link, frame, data)
-        elif frame.kind == Kind.ABORT:
-            text = bytes(data).decode(errors="replace")
-            self.on_error(AbortedError(f"rank {link.rank} ended group {self.name}: {text}", is_from_peer=True))
+        elif frame.kind == Kind.STATE:
+            self._on_state(link, frame, data)
         elif frame.kind == Kind.BYE:
-            link.said_bye = True
+            link.bye_at = time.monotonic()
         elif frame.kind in (Kind.WANTED, Kind.OFFERED, Kind.DELIVERED):
             self._p2p.on_frame(link, frame, data)
 
@@ -259,20 +280,63 @@ class Executor:
             self._early.setdefault(frame.sequence, []).append((link, frame, bytes(data)))
 
     def _on_failure(self, link: Link, completion: WorkCompletion) -> None:
-        run = self._runs[0] if self._runs else None
-        during = f"during collective {run.sequence}, {run.call.describe()} ({run.progress_text()})" if run else "idle"
+        status = completion.status.name
         self.on_error(
             RankLostError(
-                f"rank {self.rank}: rank {link.rank} is lost, {during}: {completion.status.name}; {completion.error}"
+                f"rank {self.rank}: rank {link.rank} is lost, {self._during()}: {status}; {completion.error}"
             )
         )
 
+    def _during(self) -> str:
+        if self._runs:
+            run = self._runs[0]
+            return f"during collective {run.sequence}, {run.call.describe()} ({run.progress_text()})"
+        transfer = next(iter(self._p2p.under_way()), None)
+        if transfer is None:
+            return "while nothing was under way"
+        return f"during a {transfer.kind} of {transfer.length:,} bytes with tag {transfer.tag}"
+
+    def _waited_for(self) -> set[int]:
+        ranks = {transfer.peer for transfer in self._p2p.under_way()} - {ANY_SOURCE}
+        return ranks | set(self._runs[0].waiting_for() if self._runs else ())
+
+    def _watch_run(self, run: Run, now: float) -> None:
+        if now - run.begun_at > self.timeout:
+            self.on_error(self._late(run))
+        elif self._watchdog.shall_tell(run.sequence, now - run.begun_at):
+            self._tell_state(run)
+
+    def _tell_state(self, run: Run) -> None:
+        """Tell every rank which collective we are in: where another is in a different one, both learn it."""
+        text = f"waits for {_ranks_text(run.waiting_for())}; {run.progress_text()}".encode()
+        frame = run.call.frame(run.sequence, run.call.count, len(text))._replace(kind=Kind.STATE)
+        for link in self._links.values():
+            if link.can_send:
+                link.send(frame, text)
+
+    def _on_state(self, link: Link, frame: Frame, data: memoryview) -> None:
+        text = bytes(data).decode(errors="replace")
+        link.heard = f"in collective {frame.sequence}, {frame.describe()}, {text}"
+        if self._runs and self._runs[0].sequence == frame.sequence:
+            self._runs[0].check_fits(link, frame)
+
     def _late(self, run: Run) -> CollectiveTimeoutError:
-        late = ", ".join(f"rank {rank}: {self._links[rank].qp.describe()}" for rank in run.waiting_for())
+        late = "; ".join(self._rank_text(rank) for rank in run.waiting_for())
         return CollectiveTimeoutError(
             f"rank {self.rank}: collective {run.sequence}, {run.call.describe()}, not done within {self.timeout:g} s "
-            f"({run.progress_text()}); waits for {late}"
+            f"({run.progress_text()}); waits for {late or 'nobody'}"
         )
+
+    def _late_transfer(self, transfer: Transfer) -> CollectiveTimeoutError:
+        who = self._rank_text(transfer.peer) if transfer.peer != ANY_SOURCE else "any rank"
+        return CollectiveTimeoutError(
+            f"rank {self.rank}: {transfer.kind} of {transfer.length:,} bytes with tag {transfer.tag}, not done within "
+            f"{self.timeout:g} s; waits for {who}"
+        )
+
+    def _rank_text(self, rank: int) -> str:
+        link = self._links[rank]
+        return f"rank {rank} ({link.heard or 'which has not said what it is at'}; {link.qp.describe()})"
 
     def _guarded(self, step: Callable[[], None]) -> None:
         try:
@@ -285,7 +349,7 @@ class Executor:
             raise self.error
 
     def _is_left(self) -> bool:
-        return all(link.said_bye for link in self._links.values())
+        return all(link.bye_at for link in self._links.values())
 
     def _is_sending(self, link: Link) -> bool:
         return link.qp.state == QpState.RTS and link.qp.outstanding() > 0
@@ -299,3 +363,7 @@ class Executor:
             self.context.close()
         else:
             self._cq.destroy()
+
+
+def _ranks_text(ranks: Sequence[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}" if ranks else "no rank"

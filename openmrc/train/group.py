@@ -72,7 +72,7 @@ class Group:
         self.name = name
         self.timeout = timeout
         self._store: TcpStore | None = None  # that we made ourselves
-        self._executor = Executor(store, rank, size, name, timeout, planes, context, faults, timers or mesh.Timers())
+        self._executor = Executor(store, rank, size, name, timeout, planes, context, faults, timers or mesh.timers_for(timeout))
         self.context = self._executor.context
 
     @staticmethod
@@ -276,7 +276,7 @@ class Group:
         result, at_end = _contiguous(array, True)
         work = Work(self._executor.progress, array)
         peer = ANY_SOURCE if source is None else source
-        self._executor.receive(Transfer(0, peer, tag, Blocks.of_one(result, 1), work, at_end))
+        self._executor.receive(Transfer(0, peer, tag, Blocks.of_one(result, 1), work, at_end, "receive"))
         return self._awaited(work, async_op)
 
     # The end

@@ -1,7 +1,7 @@
 """A link: the queue pair to one other rank, its mailbox, and the credits that keep either from flooding the other.
 
 All messages are writes, those with an immediate also signals. The two upper bits of an immediate say which of
-the three kinds it is, the rest returns credits. Completions come in the order of posting, so the n-th frame is in
+the four kinds it is, the rest returns credits. Completions come in the order of posting, so the n-th frame is in
 slot n of the mailbox and the n-th staged chunk in slot n of the stage; no signal needs to say where.
 
 MRC has no receiver-not-ready: a write with immediate that finds no posted receive breaks the connection. So a
@@ -31,6 +31,7 @@ RECEIVES = 256  # posted: FRAMES + CHUNKS, and credits that come alone
 _REPOST = 64  # receives posted again at a time
 _FRAME_CREDITS, _CHUNK_CREDITS = FRAMES // 4, CHUNKS // 4  # consumed, before a credit is sent alone
 _MASK = (1 << 15) - 1
+_LEFT_SECONDS = 1.0
 SENDS = 256  # send queue
 _MOST_OPEN = SENDS - FRAMES - CHUNKS - 16  # writes without immediate under way
 
@@ -41,22 +42,25 @@ class Signal(IntEnum):
     FRAME = 0
     CHUNK = 1
     CREDIT = 2
+    ABORT = 3  # the group is broken: the slot behind the mailbox says why; needs no credit, and comes once
 
 
 class Stage:
     """Memory of one rank for one other: the mailbox, then the stage; the other's half of a link writes there."""
 
-    SIZE = FRAMES * SLOT + CHUNKS * CHUNK
+    LAST_WORDS = FRAMES * SLOT + CHUNKS * CHUNK  # where the slot for an abort begins
+    SIZE = LAST_WORDS + SLOT
 
     def __init__(self, pd: ProtectionDomain) -> None:
         # Pages that nobody writes cost nothing.
-        self.bytes: NDArray[np.uint8] = np.empty(self.SIZE + FRAMES * SLOT, np.uint8)
+        self.bytes: NDArray[np.uint8] = np.empty(self.SIZE + (FRAMES + 1) * SLOT, np.uint8)
         self.region = pd.reg_mr(self.bytes)
         view = self.bytes.data
         self.mailbox = [view[n * SLOT : (n + 1) * SLOT] for n in range(FRAMES)]
-        chunks = self.bytes[FRAMES * SLOT : self.SIZE]
+        chunks = self.bytes[FRAMES * SLOT : self.LAST_WORDS]
         self.chunks = [chunks[n * CHUNK : (n + 1) * CHUNK] for n in range(CHUNKS)]
-        self.outbox = [view[self.SIZE + n * SLOT : self.SIZE + (n + 1) * SLOT] for n in range(FRAMES)]
+        self.outbox = [view[self.SIZE + n * SLOT : self.SIZE + (n + 1) * SLOT] for n in range(FRAMES + 1)]
+        self.last_words = view[self.LAST_WORDS : self.SIZE]
 
 
 class Link:
@@ -67,7 +71,8 @@ class Link:
         self.rank = rank
         self.qp = qp
         self.stage = stage
-        self.said_bye = False
+        self.bye_at = 0.0  # monotonic seconds; when the other said that it leaves
+        self.heard = ""  # what the other last said that it is at
         self.chunk_bytes = 0  # payload of chunks posted so far
         self._address = self._key = 0
         self._backlog: collections.deque[tuple[Frame, bytes]] = collections.deque()
@@ -90,15 +95,38 @@ class Link:
         """Send a frame, now or when the other has room; `data` may be reused at once."""
         if len(data) > INLINE:
             raise ValueError(f"{len(data)} bytes in a frame, at most {INLINE}")
-        if self._backlog or self._frames_sent == self._frames_free or not self._has_room():
-            self._backlog.append((frame, bytes(data)))
-        else:
+        if self.can_send:
             self._put(frame, data)
+        else:
+            self._backlog.append((frame, bytes(data)))
 
     def send_backlog(self) -> None:
         """Send frames that had to wait."""
         while self._backlog and self._frames_sent != self._frames_free and self._has_room():
             self._put(*self._backlog.popleft())
+
+    def abort(self, frame: Frame, data: bytes) -> None:
+        """Tell the other that the group is broken, past all frames that wait for room."""
+        self._backlog.clear()
+        slot = self.stage.outbox[FRAMES]
+        frame.pack_into(slot)
+        slot[HEADER : HEADER + len(data)] = data
+        part = RegionSlice(self.stage.region, Stage.SIZE + FRAMES * SLOT, HEADER + len(data))
+        self._post(part, self._address + Stage.LAST_WORDS, self._key, Signal.ABORT)
+
+    def probe(self) -> None:
+        """Have the transport find out whether the other is there: a write of nothing, that it need not take notice of."""
+        if not self.qp.outstanding():
+            self.qp.post_write(self.stage.region[0:0], self._address, self._key, signaled=False)
+
+    def has_left(self, now: float) -> bool:
+        """Whether the other has left for good; what it sent before has long been here."""
+        return 0 < self.bye_at < now - _LEFT_SECONDS
+
+    @property
+    def can_send(self) -> bool:
+        """Whether a frame would leave now."""
+        return not self._backlog and self._frames_sent != self._frames_free and self._has_room()
 
     @property
     def has_backlog(self) -> bool:

@@ -22,6 +22,7 @@ from openmrc.train.link import RECEIVES, SENDS, Link, Stage
 from openmrc.train.store import Store
 from openmrc.verbs import (
     CompletionQueue,
+    ConnectionOptions,
     Context,
     PeerAddress,
     ProtectionDomain,
@@ -40,7 +41,20 @@ class Timers(msgspec.Struct, frozen=True):
 
     timeout: int = 14
     linear_count: int = 7
-    exponential_count: int = 7
+    exponential_count: int = 9
+
+    @property
+    def give_up_s(self) -> float:
+        """Seconds of silence on all planes after which a rank counts as lost."""
+        return ConnectionOptions(
+            timeout=self.timeout, linear_count=self.linear_count, exponential_count=self.exponential_count
+        ).give_up_s
+
+
+def timers_for(timeout: float) -> Timers:
+    """Return timers that ride out as much silence as half a group's time-out (s) allows, at most about 17 s."""
+    longest_first = (Timers(exponential_count=count) for count in range(9, -1, -1))
+    return next((timers for timers in longest_first if timers.give_up_s <= timeout / 2), Timers(exponential_count=0))
 
 
 class Place(msgspec.Struct, frozen=True):

@@ -7,8 +7,9 @@ in which they were called.
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from openmrc.train.buffers import Blocks
 from openmrc.train.errors import MismatchError
@@ -32,6 +33,8 @@ class Transfer:
     blocks: Blocks  # one block
     work: Work
     at_end: Callable[[], None] | None = None
+    kind: str = "send"
+    begun_at: float = field(default_factory=time.monotonic)
 
     @property
     def length(self) -> int:
@@ -161,6 +164,7 @@ class PointToPoint:
         done = Frame(Kind.DELIVERED, tag=frame.tag, sequence=frame.sequence, elements=transfer.length)
         if transfer.length != frame.elements:
             link.send(done)  # so that the receiver learns of it too
+            self._writing[transfer.number] = transfer
             raise MismatchError(self._lengths(self._rank, transfer.length, link.rank, transfer, frame.elements))
         if transfer.length <= INLINE:
             data = transfer.blocks.view(0, 0, transfer.length).data

@@ -68,7 +68,7 @@ class Call:
             and frame.root == self.root
             and frame.algorithm == self.algorithm
             and frame.is_inline == self.is_inline
-            and frame.elements == self.count
+            and (frame.elements == self.count or self.collective == Collective.ALL_TO_ALL)
         )
 
     def describe(self) -> str:
@@ -182,11 +182,7 @@ class Run:
 
     def on_frame(self, link: Link, frame: Frame, data: memoryview) -> None:
         """Take another rank's header, or the data of an inline collective."""
-        if not self.call.fits(frame):
-            raise MismatchError(
-                f"collective {self.sequence}: rank {link.rank} called {frame.describe()}, "
-                f"rank {self.rank} called {self.call.describe()}"
-            )
+        self.check_fits(link, frame)
         if not self.call.is_inline:
             self._take_targets(link, frame, data)
             return
@@ -200,6 +196,14 @@ class Run:
             return
         self._place(receive, 0, arrived)
         self._fold_waiting()
+
+    def check_fits(self, link: Link, frame: Frame) -> None:
+        """Raise a MismatchError if another rank's header says something else than our call."""
+        if not self.call.fits(frame):
+            raise MismatchError(
+                f"collective {self.sequence}: rank {link.rank} called {frame.describe()}, "
+                f"rank {self.rank} called {self.call.describe()}"
+            )
 
     def on_chunk(self, link: Link) -> bool:
         """Take a chunk; False: it belongs to a later collective."""
@@ -265,12 +269,17 @@ class Run:
         receives = self.program.receives.get(link.rank, ())
         stored = [receive for receive in receives if not receive.reduces]
         table = b"".join(_TARGET.pack(*self.spaces[receive.space].target(self.pd, receive.block)) for receive in stored)
-        link.send(self.call.frame(self.sequence, self.call.count, len(table)), table)
+        count = self.call.count
+        if self.call.collective == Collective.ALL_TO_ALL:  # each pair has a number of its own: what we expect
+            count = sum(self._receiving[link.rank].lengths) // self._element.itemsize
+        link.send(self.call.frame(self.sequence, count, len(table)), table)
 
     def _take_targets(self, link: Link, frame: Frame, data: memoryview) -> None:
         lane = self._sending.get(link.rank)
         expected = sum(send.is_stored for send in lane.sends) if lane is not None else 0
         self._check_length(link, len(data), expected * _TARGET.size)
+        if self.call.collective == Collective.ALL_TO_ALL and lane is not None:
+            self._check_share(link, frame.elements, sum(lane.lengths) // self._element.itemsize)
         if lane is not None:
             lane.targets = collections.deque(_TARGET.iter_unpack(data))
 
@@ -356,6 +365,13 @@ class Run:
         else:
             out[:] = arrived
         self._arrived[receive.arrival] += 1
+
+    def _check_share(self, link: Link, expected: int, given: int) -> None:
+        if expected != given:
+            raise MismatchError(
+                f"collective {self.sequence}, all_to_all: rank {self.rank} sends {given:,} elements to rank {link.rank}, "
+                f"which expects {expected:,}"
+            )
 
     def _check_length(self, link: Link, length: int, expected: int) -> None:
         if length != expected:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -44,11 +45,12 @@ def outcomes(size: int, program: Callable[[Group], Any], **options: Any) -> list
         except BaseException as error:
             results[rank] = error
 
-    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(size)]
+    threads = [threading.Thread(target=one, args=(rank,), daemon=True) for rank in range(size)]
     for thread in threads:
         thread.start()
+    deadline = time.monotonic() + 2 * TIMEOUT
     for thread in threads:
-        thread.join(3 * TIMEOUT)
+        thread.join(max(deadline - time.monotonic(), 0))
     store.close()
     assert not any(thread.is_alive() for thread in threads), "a rank hangs"
     return results
