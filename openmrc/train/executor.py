@@ -26,6 +26,7 @@ from openmrc.train.link import Link, Signal
 from openmrc.train.point_to_point import ANY_SOURCE, P2P_WR, PointToPoint, Transfer
 from openmrc.train.program import Program
 from openmrc.train.progress import Progress
+from openmrc.train.recorder import Recorder
 from openmrc.train.run import Call, Run
 from openmrc.train.store import Store
 from openmrc.train.watchdog import Watchdog
@@ -34,6 +35,7 @@ from openmrc.verbs import Context, QpState, WcOpcode, WorkCompletion
 
 log = logging.getLogger(__name__)
 CLOSE_SECONDS = 2.0
+_FAILED_CLOSE_SECONDS = 0.5  # for the others to learn why
 _LONGEST_TEXT = 4096  # bytes of an error that other ranks are told
 
 
@@ -66,6 +68,7 @@ class Executor:
         self._pd = self.context.alloc_pd()
         self._cq = self.context.create_cq(4096)
         self.progress = Progress(self._cq, self)
+        self.recorder = Recorder(name, rank, size, self.context)
         try:
             deadline = time.monotonic() + timeout
             prefix = f"mrc/{name}"
@@ -128,7 +131,7 @@ class Executor:
             if self.error is None:
                 for link in self._links.values():
                     self._guarded(lambda link=link: link.send(Frame(Kind.BYE)))  # type: ignore[misc]
-        deadline = time.monotonic() + CLOSE_SECONDS
+        deadline = time.monotonic() + (CLOSE_SECONDS if self.error is None else _FAILED_CLOSE_SECONDS)
         if self.error is None:
             self.progress.until(lambda: self.error is not None or self._is_left(), deadline)
         while time.monotonic() < deadline and any(self._is_sending(link) for link in self._links.values()):
@@ -171,7 +174,9 @@ class Executor:
             self._links[rank].probe()
         gone = next((rank for rank in waited_for if self._links[rank].has_left(now)), None)
         if gone is not None:
-            self.on_error(RankLostError(f"rank {self.rank}: rank {gone} has closed group {self.name}, {self._during()}"))
+            self.on_error(
+                RankLostError(f"rank {self.rank}: rank {gone} has closed group {self.name}, {self._during()}")
+            )
             return
         if self._runs:
             self._watch_run(self._runs[0], now)
@@ -201,9 +206,11 @@ class Executor:
         runs, self._runs = list(self._runs), collections.deque()
         transfers = self._p2p.under_way()
         for run in runs:
+            self.recorder.note(run, self._links, state=str(self.error))
             run.work.finish(self.error)
         for transfer in transfers:
             transfer.work.finish(self.error)
+        self.recorder.dump_on_error(str(self.error))
 
     # Inside
 
@@ -231,6 +238,7 @@ class Executor:
             return False
         run = self._runs.popleft()
         run.finish()
+        self.recorder.note(run, self._links)
         run.work.finish()
         return True
 
@@ -282,9 +290,7 @@ class Executor:
     def _on_failure(self, link: Link, completion: WorkCompletion) -> None:
         status = completion.status.name
         self.on_error(
-            RankLostError(
-                f"rank {self.rank}: rank {link.rank} is lost, {self._during()}: {status}; {completion.error}"
-            )
+            RankLostError(f"rank {self.rank}: rank {link.rank} is lost, {self._during()}: {status}; {completion.error}")
         )
 
     def _during(self) -> str:

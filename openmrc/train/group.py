@@ -32,6 +32,7 @@ from openmrc.train.executor import Executor
 from openmrc.train.frames import INLINE, REDUCING
 from openmrc.train.point_to_point import ANY_SOURCE, Transfer
 from openmrc.train.program import program_for
+from openmrc.train.recorder import Recorder
 from openmrc.train.reduction import NUMPY, DType, Op, check, divide, dtype_of, fold_of
 from openmrc.train.run import Call
 from openmrc.train.store import Store, TcpStore
@@ -72,7 +73,9 @@ class Group:
         self.name = name
         self.timeout = timeout
         self._store: TcpStore | None = None  # that we made ourselves
-        self._executor = Executor(store, rank, size, name, timeout, planes, context, faults, timers or mesh.timers_for(timeout))
+        self._executor = Executor(
+            store, rank, size, name, timeout, planes, context, faults, timers or mesh.timers_for(timeout)
+        )
         self.context = self._executor.context
 
     @staticmethod
@@ -278,6 +281,17 @@ class Group:
         peer = ANY_SOURCE if source is None else source
         self._executor.receive(Transfer(0, peer, tag, Blocks.of_one(result, 1), work, at_end, "receive"))
         return self._awaited(work, async_op)
+
+    # What happened
+
+    @property
+    def recorder(self) -> Recorder:
+        """The flight recorder of this rank."""
+        return self._executor.recorder
+
+    def step(self, number: int) -> None:
+        """Say that a step of the training begins: the recorder notes it with each collective."""
+        self._executor.recorder.step = number
 
     # The end
 

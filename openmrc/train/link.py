@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from openmrc.train.frames import HEADER, INLINE, SLOT, Frame
-from openmrc.verbs import MemoryRegion, QueuePair, RegionSlice, SendWr
+from openmrc.verbs import QueuePair, RegionSlice, SendWr
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -115,7 +115,7 @@ class Link:
         self._post(part, self._address + Stage.LAST_WORDS, self._key, Signal.ABORT)
 
     def probe(self) -> None:
-        """Have the transport find out whether the other is there: a write of nothing, that it need not take notice of."""
+        """Have the transport find out whether the other is there, by a write of nothing."""
         if not self.qp.outstanding():
             self.qp.post_write(self.stage.region[0:0], self._address, self._key, signaled=False)
 
@@ -223,6 +223,6 @@ class Link:
             wr_id=self.rank,
         )
 
-    def region_of(self, buffer: NDArray[np.uint8]) -> MemoryRegion:
-        """Register memory so that the other may write it and we may send it."""
-        return self.qp.pd.reg_mr(buffer)
+    def retransmitted(self) -> int:
+        """Return how many packets to the other were sent again."""
+        return self.qp.counters().retransmitted

@@ -148,6 +148,11 @@ class Run:
         self.work = work
         self.begun_at = 0.0
         self.queued_at = time.monotonic()
+        self.first_heard: dict[int, float] = {}  # by rank, monotonic seconds
+        self.last_heard: dict[int, float] = {}
+        self.total_bytes = sum(
+            spaces[receive.space].length(receive.block) for each in program.receives.values() for receive in each
+        )
         self._at_end = at_end
         self._fold: Fold = fold_of(call.op, call.dtype)
         self._element = NUMPY[call.dtype]
@@ -183,6 +188,7 @@ class Run:
     def on_frame(self, link: Link, frame: Frame, data: memoryview) -> None:
         """Take another rank's header, or the data of an inline collective."""
         self.check_fits(link, frame)
+        self.first_heard.setdefault(link.rank, time.monotonic())
         if not self.call.is_inline:
             self._take_targets(link, frame, data)
             return
@@ -210,6 +216,7 @@ class Run:
         lane = self._receiving.get(link.rank)
         if lane is None or lane.is_done:
             return False
+        self.last_heard[link.rank] = time.monotonic()
         receive, chunk = lane.receives[lane.index], lane.chunk
         length = lane.lengths[lane.index]
         lane.chunk += 1
@@ -255,13 +262,12 @@ class Run:
 
     def progress_text(self) -> str:
         """Return how far it is, for errors."""
-        total = sum(sum(lane.lengths) for lane in self._receiving.values())
         arrived = sum(
             sum(lane.lengths[: lane.index])
             + (lane.chunk * chunk_bytes(lane.lengths[lane.index]) if not lane.is_done else 0)
             for lane in self._receiving.values()
         )
-        return f"{arrived:,} of {total:,} bytes arrived"
+        return f"{arrived:,} of {self.total_bytes:,} bytes arrived"
 
     # Sending
 
@@ -369,8 +375,8 @@ class Run:
     def _check_share(self, link: Link, expected: int, given: int) -> None:
         if expected != given:
             raise MismatchError(
-                f"collective {self.sequence}, all_to_all: rank {self.rank} sends {given:,} elements to rank {link.rank}, "
-                f"which expects {expected:,}"
+                f"collective {self.sequence}, all_to_all: rank {self.rank} sends {given:,} elements "
+                f"to rank {link.rank}, which expects {expected:,}"
             )
 
     def _check_length(self, link: Link, length: int, expected: int) -> None:
