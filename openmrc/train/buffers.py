@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.verbs import MemoryRegion, ProtectionDomain, RegionSlice
+from openmrc.train.registrations import Registrations
+from openmrc.verbs import MemoryRegion, RegionSlice
 
 Bytes = NDArray[np.uint8]
 _ALIGNED = 16  # elements: where blocks begin, so that folds run on whole vectors
@@ -41,6 +42,7 @@ class Blocks:
         self._memory = memory
         self._places = places
         self._regions: list[MemoryRegion | None] = [None] * len(memory)
+        self._registrations: Registrations | None = None
 
     @staticmethod
     def of_flat(array: NDArray[Any], bounds: Sequence[int]) -> Blocks:
@@ -81,28 +83,29 @@ class Blocks:
         if place.ctypes.data != data.ctypes.data:
             place[:] = data
 
-    def part(self, pd: ProtectionDomain, block: int, begin: int, end: int) -> RegionSlice:
+    def part(self, memory: Registrations, block: int, begin: int, end: int) -> RegionSlice:
         """Return some bytes of a block, to be sent."""
         index, first, _ = self._places[block]
-        return RegionSlice(self._region(pd, index), first + begin, end - begin)
+        return RegionSlice(self._region(memory, index), first + begin, end - begin)
 
-    def target(self, pd: ProtectionDomain, block: int) -> tuple[int, int]:
+    def target(self, memory: Registrations, block: int) -> tuple[int, int]:
         """Return where a block is and its key, for a rank that shall write it; (0, 0) if it is empty."""
         if not self.length(block):
             return 0, 0
         index, first, _ = self._places[block]
-        region = self._region(pd, index)
+        region = self._region(memory, index)
         return region.addr + first, region.r_key
 
     def release(self) -> None:
-        """Take the memory back: no rank can write to it afterwards."""
+        """Give the registrations back: nothing reads or writes the memory any more."""
         for region in self._regions:
-            if region is not None:
-                region.dereg()
+            if region is not None and self._registrations is not None:
+                self._registrations.give_back(region)
         self._regions = [None] * len(self._memory)
 
-    def _region(self, pd: ProtectionDomain, index: int) -> MemoryRegion:
+    def _region(self, memory: Registrations, index: int) -> MemoryRegion:
         region = self._regions[index]
         if region is None:
-            region = self._regions[index] = pd.reg_mr(self._memory[index])
+            region = self._regions[index] = memory.take(self._memory[index])
+            self._registrations = memory
         return region

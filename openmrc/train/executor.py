@@ -27,6 +27,7 @@ from openmrc.train.point_to_point import ANY_SOURCE, P2P_WR, PointToPoint, Trans
 from openmrc.train.program import Program
 from openmrc.train.progress import Progress
 from openmrc.train.recorder import Recorder
+from openmrc.train.registrations import Registrations
 from openmrc.train.run import Call, Run
 from openmrc.train.store import Store
 from openmrc.train.watchdog import Watchdog
@@ -66,6 +67,7 @@ class Executor:
         self._early_chunks: collections.Counter[int] = collections.Counter()  # chunks of those, by rank
         self._links: dict[int, Link] = {}
         self._pd = self.context.alloc_pd()
+        self._memory = Registrations(self._pd)
         self._cq = self.context.create_cq(4096)
         self.progress = Progress(self._cq, self)
         self.recorder = Recorder(name, rank, size, self.context)
@@ -78,7 +80,7 @@ class Executor:
             raise
         self._by_qp = {link.qp.qpn: link for link in self._links.values()}
         self._watchdog = Watchdog(timeout)
-        self._p2p = PointToPoint(self._links, self._pd, rank)
+        self._p2p = PointToPoint(self._links, self._memory, rank)
 
     # From users' threads
 
@@ -94,7 +96,7 @@ class Executor:
         with self.progress.lock:
             self._check_open()
             sequence = next(self._sequences)
-            run = Run(call, sequence, program, spaces, self.rank, self.size, self._pd, work, at_end)
+            run = Run(call, sequence, program, spaces, self.rank, self.size, self._memory, work, at_end)
             self._runs.append(run)
             if len(self._runs) == 1:
                 self._guarded(self._start)

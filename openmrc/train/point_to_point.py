@@ -15,8 +15,9 @@ from openmrc.train.buffers import Blocks
 from openmrc.train.errors import MismatchError
 from openmrc.train.frames import INLINE, Frame, Kind
 from openmrc.train.link import Link
+from openmrc.train.registrations import Registrations
 from openmrc.train.work import Work
-from openmrc.verbs import ProtectionDomain, SendWr
+from openmrc.verbs import SendWr
 
 P2P_WR = 1 << 40  # added to the number of a send to make its `wr_id`
 _MOST_UNMATCHED = 65_536  # frames of one rank that nothing here matches
@@ -48,10 +49,10 @@ ANY_SOURCE = -1
 class PointToPoint:
     """The sends and receives of one group."""
 
-    def __init__(self, links: Mapping[int, Link], pd: ProtectionDomain, rank: int) -> None:
+    def __init__(self, links: Mapping[int, Link], memory: Registrations, rank: int) -> None:
         """Begin with none."""
         self._links = links
-        self._pd = pd
+        self._memory = memory
         self._rank = rank
         self._numbers = itertools.count(1)
         self._sends: dict[int, list[Transfer]] = {rank: [] for rank in links}  # nobody wants them yet
@@ -119,7 +120,7 @@ class PointToPoint:
     def _announce(self, transfer: Transfer) -> None:
         transfer.work.source = transfer.peer
         self._receives[transfer.number] = transfer
-        address, key = (0, 0) if transfer.length <= INLINE else transfer.blocks.target(self._pd, 0)
+        address, key = (0, 0) if transfer.length <= INLINE else transfer.blocks.target(self._memory, 0)
         frame = Frame(
             Kind.WANTED, tag=transfer.tag, sequence=transfer.number, elements=transfer.length, address=address, key=key
         )
@@ -179,7 +180,7 @@ class PointToPoint:
         begins = range(0, transfer.length, _LARGEST_WRITE)
         return [
             SendWr(
-                local=transfer.blocks.part(self._pd, 0, begin, min(begin + _LARGEST_WRITE, transfer.length)),
+                local=transfer.blocks.part(self._memory, 0, begin, min(begin + _LARGEST_WRITE, transfer.length)),
                 remote_addr=frame.address + begin,
                 r_key=frame.key,
                 signaled=begin == begins[-1],

@@ -18,12 +18,13 @@ from openmrc.train.frames import Frame, Kind, call_text
 from openmrc.train.link import CHUNK, Link
 from openmrc.train.program import Program, Receive, Send
 from openmrc.train.reduction import NUMPY, DType, Fold, Op, divide, fold_of
+from openmrc.train.registrations import Registrations
 from openmrc.train.work import Work
-from openmrc.verbs import ProtectionDomain, SendWr
+from openmrc.verbs import SendWr
 
 _TARGET = struct.Struct("<QI")
-_PIECES = 8  # chunks of a block, if it is not too large or too small for that
-_LEAST_CHUNK = 64 * 1024
+_PIECES = 4  # chunks of a block, if it is not too large or too small for that
+_LEAST_CHUNK = 256 * 1024
 
 
 def chunk_bytes(length: int) -> int:
@@ -133,7 +134,7 @@ class Run:
         spaces: Mapping[int, Blocks],
         rank: int,
         ranks: int,
-        pd: ProtectionDomain,
+        memory: Registrations,
         work: Work,
         at_end: Callable[[], None] | None = None,
     ) -> None:
@@ -144,7 +145,7 @@ class Run:
         self.spaces = spaces
         self.rank = rank
         self.ranks = ranks
-        self.pd = pd
+        self.memory = memory
         self.work = work
         self.begun_at = 0.0
         self.queued_at = time.monotonic()
@@ -274,7 +275,9 @@ class Run:
     def _announce(self, link: Link) -> None:
         receives = self.program.receives.get(link.rank, ())
         stored = [receive for receive in receives if not receive.reduces]
-        table = b"".join(_TARGET.pack(*self.spaces[receive.space].target(self.pd, receive.block)) for receive in stored)
+        table = b"".join(
+            _TARGET.pack(*self.spaces[receive.space].target(self.memory, receive.block)) for receive in stored
+        )
         count = self.call.count
         if self.call.collective == Collective.ALL_TO_ALL:  # each pair has a number of its own: what we expect
             count = sum(self._receiving[link.rank].lengths) // self._element.itemsize
@@ -315,7 +318,7 @@ class Run:
         size = chunk_bytes(length)
         begin, end = lane.chunk * size, min((lane.chunk + 1) * size, length)
         is_last = lane.index == lane.last and end == length
-        part = self.spaces[send.space].part(self.pd, send.block, begin, end)
+        part = self.spaces[send.space].part(self.memory, send.block, begin, end)
         lane.chunk += 1
         if end == length:
             lane.index, lane.chunk = lane.index + 1, 0
