@@ -34,8 +34,14 @@ def all_gather(ranks: int) -> Plan:
 
 def all_to_all(ranks: int) -> Plan:
     """Give block t of rank r's INPUT to rank t, as block r of its OUTPUT."""
-    source, target = _pairs(ranks)
-    return Plan(ranks, ranks, transfers(source, target, target, write=source, read_space=Space.INPUT))
+    return Plan(ranks, ranks, joined(*(exchange(ranks, ahead) for ahead in range(1, ranks))))
+
+
+def exchange(ranks: int, ahead: int) -> Transfers:
+    """Return one round of an all-to-all: every rank writes to the rank `ahead` of it, so receivers are hit evenly."""
+    source = np.arange(ranks)
+    target = (source + ahead) % ranks
+    return transfers(source, target, target, write=source, read_space=Space.INPUT)
 
 
 def broadcast(ranks: int) -> Plan:

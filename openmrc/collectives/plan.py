@@ -28,7 +28,7 @@ class Space(IntEnum):
 
 @dataclass(frozen=True)
 class Transfers:
-    """Columns, a row per transfer, in an order in which they can be carried out."""
+    """Columns, a row per transfer. Between two ranks transfers are in this order, and so are folds into one block."""
 
     source: Ids  # rank that writes
     target: Ids  # rank whose memory is written
@@ -75,8 +75,38 @@ def transfers(
 
 def joined(*parts: Transfers) -> Transfers:
     """Return the transfers of all parts, one part behind the other; `after` counts over all of them already."""
-    columns = (np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(Transfers))
+    none = np.zeros(0, np.int64)
+    columns = (np.concatenate([none, *(getattr(part, each.name) for part in parts)]) for each in fields(Transfers))
     return Transfers(*columns)
+
+
+def dependencies(part: Transfers) -> tuple[Ids, Ids]:
+    """Return (earlier, later): all pairs of transfers of which the later one waits until the earlier has arrived.
+
+    These are those that `after` names, and what is folded into the same block before them.
+    """
+    later, earlier = np.flatnonzero(part.after != NOTHING), part.after[part.after != NOTHING]
+    before = _folded_before(part)
+    pairs = [(earlier, later)]
+    while len(later):
+        earlier = np.where(part.reduces[earlier] == 1, before[earlier], NOTHING)
+        later, earlier = later[earlier != NOTHING], earlier[earlier != NOTHING]
+        pairs.append((earlier, later))
+    return np.concatenate([pair[0] for pair in pairs]), np.concatenate([pair[1] for pair in pairs])
+
+
+def _folded_before(part: Transfers) -> Ids:
+    """Return for each transfer the one that is folded into the same block just before it; NOTHING: none."""
+    before = np.full(len(part.source), NOTHING)
+    rows = np.flatnonzero(part.reduces == 1)
+    keys = (part.write[rows], part.write_space[rows], part.target[rows])
+    order = rows[np.lexsort((rows, *keys))]
+    if len(order) > 1:
+        same = np.ones(len(order) - 1, np.bool_)
+        for column in (part.write, part.write_space, part.target):
+            same &= column[order[1:]] == column[order[:-1]]
+        before[order[1:][same]] = order[:-1][same]
+    return before
 
 
 def rotated(plan: Plan, root: int) -> Plan:

@@ -12,19 +12,21 @@ import numpy as np
 from openmrc.collectives.plan import NOTHING, Ids, Plan, Space, Transfers, joined, transfers
 
 
-def all_reduce(ranks: int) -> Plan:
-    """Reduce n blocks over all ranks and leave the results at each."""
-    return Plan(ranks, ranks, joined(_scatter(ranks, Space.OUTPUT), _gather(ranks, ranks - 1)))
+def all_reduce(ranks: int, steps: int | None = None) -> Plan:
+    """Reduce n blocks over all ranks and leave the results at each; with `steps`, only so many of 2 (n - 1)."""
+    most = 2 * (ranks - 1) if steps is None else steps
+    half = min(most, ranks - 1)
+    return Plan(ranks, ranks, joined(_scatter(ranks, Space.OUTPUT, half), _gather(ranks, ranks - 1, most - half)))
 
 
 def reduce_scatter(ranks: int) -> Plan:
     """Reduce n blocks over all ranks and leave result r at rank r; sums on their way lie in SCRATCH."""
-    return Plan(ranks, ranks, _scatter(ranks, Space.SCRATCH))
+    return Plan(ranks, ranks, _scatter(ranks, Space.SCRATCH, ranks - 1))
 
 
 def all_gather(ranks: int) -> Plan:
     """Give every rank the blocks of all; rank r begins with block r in OUTPUT."""
-    return Plan(ranks, ranks, _gather(ranks, 0))
+    return Plan(ranks, ranks, _gather(ranks, 0, ranks - 1))
 
 
 def broadcast(ranks: int) -> Plan:
@@ -53,9 +55,9 @@ def reduce(ranks: int) -> Plan:
     )
 
 
-def _scatter(ranks: int, passing: Space) -> Transfers:
-    """Return n - 1 steps after which rank r holds the sum of block r; `passing` is where partial sums lie."""
-    step, rank = np.arange(ranks - 1)[:, None], np.arange(ranks)[None, :]
+def _scatter(ranks: int, passing: Space, steps: int) -> Transfers:
+    """Return steps, after n - 1 of which rank r holds the sum of block r; `passing` is where partial sums lie."""
+    step, rank = np.arange(steps)[:, None], np.arange(ranks)[None, :]
     last = step == ranks - 2
     return transfers(
         rank,
@@ -69,9 +71,9 @@ def _scatter(ranks: int, passing: Space) -> Transfers:
     )
 
 
-def _gather(ranks: int, steps_before: int) -> Transfers:
-    """Return n - 1 steps that spread block r from rank r, behind so many steps of the same ring."""
-    step, rank = np.arange(ranks - 1)[:, None], np.arange(ranks)[None, :]
+def _gather(ranks: int, steps_before: int, steps: int) -> Transfers:
+    """Return steps, n - 1 of which spread block r from rank r, behind so many steps of the same ring."""
+    step, rank = np.arange(steps)[:, None], np.arange(ranks)[None, :]
     return transfers(rank, (rank + 1) % ranks, (rank - step) % ranks, after=_before(ranks, step + steps_before, rank))
 
 

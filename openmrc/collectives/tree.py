@@ -24,11 +24,9 @@ def broadcast(ranks: int) -> Plan:
 
 
 def _up(ranks: int, passing: Space) -> Transfers:
-    """Return a row per rank but 0, the deepest first: row i is the way up of rank `ranks - 1 - i`."""
-    child = np.arange(ranks - 1, 0, -1)
-    parent = (child - 1) // 2
-    has_child = 2 * child + 1 < ranks
-    # A parent folds in its right child first; what follows waits for the left one, which is folded in last.
+    """Return a row per rank but 0: row `rank - 1` is its way up. `passing` is where sums on their way lie."""
+    child = np.arange(1, ranks)
+    parent, has_child = (child - 1) // 2, 2 * child + 1 < ranks
     return transfers(
         child,
         parent,
@@ -36,18 +34,19 @@ def _up(ranks: int, passing: Space) -> Transfers:
         read_space=np.where(has_child, passing, Space.INPUT),
         write_space=np.where(parent == 0, Space.OUTPUT, passing),
         reduces=1,
-        after=np.where(has_child, _row(ranks, 2 * child + 1), NOTHING),
-        completes=child == 1,
+        after=np.where(has_child, _last_child(ranks, child) - 1, NOTHING),
+        completes=child == _last_child(ranks, np.zeros_like(child)),
     )
 
 
 def _down(ranks: int, rows_before: int) -> Transfers:
-    """Return a row per rank but 0, the highest first, behind the way up if there is one."""
+    """Return a row per rank but 0, in their order, behind the way up if there is one."""
     child = np.arange(1, ranks)
     parent = (child - 1) // 2
-    from_root = _row(ranks, np.ones_like(parent)) if rows_before else np.full_like(parent, NOTHING)
+    from_root = _last_child(ranks, np.zeros_like(child)) - 1 if rows_before else np.full_like(parent, NOTHING)
     return transfers(parent, child, 0, after=np.where(parent == 0, from_root, rows_before + parent - 1))
 
 
-def _row(ranks: int, child: Ids) -> Ids:
-    return ranks - 1 - child
+def _last_child(ranks: int, rank: Ids) -> Ids:
+    """Return the child whose contribution a rank folds in last."""
+    return np.minimum(2 * rank + 2, ranks - 1)

@@ -1,6 +1,7 @@
 """Registered memory, kept for the next collective on the same array.
 
-To register and to forget takes two turns of the endpoint, which small collectives feel. A registration lives at most as long as the array that owns the memory, and is not what keeps it alive.
+To register and to forget takes two turns of the endpoint, which small collectives feel. A registration lives at
+most as long as the array that owns the memory, and is not what keeps it alive.
 """
 
 from __future__ import annotations
