@@ -79,9 +79,10 @@ def main() -> None:
     begun = time.monotonic()
     answers = run(options.ranks, many, options.schedules, options.seed)
     other = sum(not all(each) for each in zip(*(results for results, _ in answers), strict=True))
+    repeated = sum(count for _, count in answers)
     print(
-        f"{options.ranks} ranks, {options.schedules} schedules in {time.monotonic() - begun:.0f} s: "
-        f"{other} ended otherwise, {sum(repeated for _, repeated in answers):,} packets retransmitted: {'ok' if not other else 'missed'}"
+        f"{options.ranks} ranks, {options.schedules} schedules in {time.monotonic() - begun:.0f} s: {other} ended "
+        f"otherwise, {repeated:,} packets retransmitted: {'ok' if not other else 'missed'}"
     )
 
 

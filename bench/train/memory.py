@@ -37,9 +37,8 @@ def _resident() -> int:
 def main() -> None:
     """Print the largest of the ranks."""
     most = max(run(4, beyond))
-    print(
-        f"4 ranks: {most / 1e6:.0f} MB a rank beyond torch, mark {MARK / 1e6:.0f} MB: {'ok' if most <= MARK else 'missed'}"
-    )
+    verdict = "ok" if most <= MARK else "missed"
+    print(f"4 ranks: {most / 1e6:.0f} MB a rank beyond torch, mark {MARK / 1e6:.0f} MB: {verdict}")
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ class MrcBackend:
     def call(self, name: str, given: Array, out: Array, settings: Settings, asynchronous: bool) -> Callable[[], None]:
         """Begin a collective."""
         group, dtype, op, root = self._group, DTYPES[settings.dtype], OPS[settings.op], settings.root
-        later = {"dtype": dtype, "async_op": asynchronous}
+        later: dict[str, Any] = {"dtype": dtype, "async_op": asynchronous}
         match name:
             case "all_reduce":
                 return group.all_reduce(given, op, out=None if out is given else out, **later).wait
@@ -329,11 +329,18 @@ def summary(lines: Sequence[Line]) -> list[str]:
 
 def csv_of(lines: Sequence[Line]) -> str:
     """Return all lines as CSV."""
-    names = ["size", "count", "type", "redop", "root"]
+    names: list[Any] = ["size", "count", "type", "redop", "root"]
     names += [f"{side}_{name}" for side in ("oop", "ip") for name in ("time_us", "algbw", "busbw", "wrong")]
-    rows = [
-        [line.size, line.count, line.type, line.redop, line.root]
-        + [value for side in (line.out_of_place, line.in_place) for value in msgspec.structs.astuple(side)]
+    rows: list[list[Any]] = [
+        [
+            line.size,
+            line.count,
+            line.type,
+            line.redop,
+            line.root,
+            *_columns(line.out_of_place),
+            *_columns(line.in_place),
+        ]
         for line in lines
     ]
     return "\n".join(",".join("" if value is None else str(value) for value in row) for row in [names, *rows]) + "\n"
@@ -345,3 +352,7 @@ def _time(us: float) -> str:
 
 def _wrong(side: Result) -> str:
     return "N/A" if side.wrong is None else str(side.wrong)
+
+
+def _columns(side: Result) -> list[float | int | None]:
+    return [side.time_us, side.algbw, side.busbw, side.wrong]
