@@ -100,8 +100,8 @@ def _backend(job: Job, rank: int, size: int, address: str) -> Iterator[Any]:
 @contextmanager
 def _others(job: Job, ranks: int, address: str) -> Iterator[None]:
     """Start ranks 1 and up, and end them."""
-    told = msgspec.json.encode(job).decode()
-    command = [sys.executable, "-m", "openmrc.cli.collperf_run", told, address, str(ranks)]
+    text = msgspec.json.encode(job).decode()
+    command = [sys.executable, "-m", "openmrc.cli.collperf_run", text, address, str(ranks)]
     processes = [subprocess.Popen([*command, str(rank)], process_group=0) for rank in range(1, ranks)]
     try:
         yield

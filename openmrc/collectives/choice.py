@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 from functools import lru_cache
 
@@ -56,19 +57,33 @@ def choose(collective: Collective, ranks: int, size: int, inline: int) -> Algori
             return Algorithm.DIRECT
 
 
+_PLANS: dict[tuple[Collective, Algorithm], Callable[[int], Plan]] = {
+    (Collective.ALL_REDUCE, Algorithm.WHOLE): direct.all_reduce_whole,
+    (Collective.ALL_REDUCE, Algorithm.DIRECT): direct.all_reduce,
+    (Collective.ALL_REDUCE, Algorithm.RING): ring.all_reduce,
+    (Collective.ALL_REDUCE, Algorithm.TREE): tree.all_reduce,
+    (Collective.BARRIER, Algorithm.WHOLE): direct.all_reduce_whole,
+    (Collective.BARRIER, Algorithm.TREE): tree.all_reduce,
+    (Collective.REDUCE, Algorithm.DIRECT): direct.reduce,
+    (Collective.REDUCE, Algorithm.RING): ring.reduce,
+    (Collective.REDUCE, Algorithm.TREE): tree.reduce,
+    (Collective.BROADCAST, Algorithm.DIRECT): direct.broadcast,
+    (Collective.BROADCAST, Algorithm.RING): ring.broadcast,
+    (Collective.BROADCAST, Algorithm.TREE): tree.broadcast,
+    (Collective.ALL_GATHER, Algorithm.DIRECT): direct.all_gather,
+    (Collective.ALL_GATHER, Algorithm.RING): ring.all_gather,
+    (Collective.REDUCE_SCATTER, Algorithm.DIRECT): direct.reduce_scatter,
+    (Collective.REDUCE_SCATTER, Algorithm.RING): ring.reduce_scatter,
+    (Collective.ALL_TO_ALL, Algorithm.DIRECT): direct.all_to_all,
+}
+
+
 @lru_cache(maxsize=256)
 def plan_for(collective: Collective, algorithm: Algorithm, ranks: int, root: int = 0) -> Plan:
     """Return the plan; `root` counts for those that have one."""
-    match collective, algorithm:
-        case Collective.ALL_REDUCE | Collective.BARRIER, Algorithm.WHOLE:
-            return direct.all_reduce_whole(ranks)
-        case Collective.GATHER, _:
-            return direct.gather(ranks, root)
-        case Collective.SCATTER, _:
-            return direct.scatter(ranks, root)
-        case Collective.ALL_TO_ALL, _:
-            return direct.all_to_all(ranks)
-    family = {Algorithm.DIRECT: direct, Algorithm.RING: ring, Algorithm.TREE: tree}[algorithm]
-    name = Collective.ALL_REDUCE.name if collective == Collective.BARRIER else collective.name
-    plan: Plan = getattr(family, name.lower())(ranks)
+    if collective == Collective.GATHER:
+        return direct.gather(ranks, root)
+    if collective == Collective.SCATTER:
+        return direct.scatter(ranks, root)
+    plan = _PLANS[collective, algorithm](ranks)
     return rotated(plan, root) if root else plan

@@ -22,7 +22,7 @@ class CollectiveError(TrainError):
 
     def __init__(self, text: str, *, is_from_peer: bool = False) -> None:
         super().__init__(text)
-        self.is_from_peer = is_from_peer  # another rank told us: it has told the others too
+        self.is_from_peer = is_from_peer  # another rank reported it, to all others too
 
 
 class MismatchError(CollectiveError):
@@ -41,15 +41,15 @@ class AbortedError(CollectiveError):
     """The group was aborted, here or by another rank, or closed while calls were waiting."""
 
 
-_TOLD = {kind.__name__: kind for kind in (MismatchError, RankLostError, CollectiveTimeoutError, AbortedError)}
+_KINDS = {kind.__name__: kind for kind in (MismatchError, RankLostError, CollectiveTimeoutError, AbortedError)}
 
 
-def told(error: CollectiveError) -> str:
+def error_text(error: CollectiveError) -> str:
     """Return an error as it is sent to other ranks."""
     return f"{type(error).__name__}: {error}"
 
 
 def from_peer(rank: int, text: str) -> CollectiveError:
-    """Return the error that another rank told, of the same kind."""
+    """Return the error that another rank reported, of the same kind."""
     name, _, rest = text.partition(": ")
-    return _TOLD.get(name, AbortedError)(f"{rest or text} (told by rank {rank})", is_from_peer=True)
+    return _KINDS.get(name, AbortedError)(f"{rest or text} (reported by rank {rank})", is_from_peer=True)

@@ -18,8 +18,8 @@ from openmrc.train.errors import (
     CollectiveError,
     CollectiveTimeoutError,
     RankLostError,
+    error_text,
     from_peer,
-    told,
 )
 from openmrc.train.frames import HEADER, Frame, Kind, unpack
 from openmrc.train.link import Link, Signal
@@ -201,7 +201,7 @@ class Executor:
             self.error.__cause__ = error
         log.error("mrc: %s", self.error)
         if not self.error.is_from_peer:
-            text = told(self.error).encode()[:_LONGEST_TEXT]
+            text = error_text(self.error).encode()[:_LONGEST_TEXT]
             for link in self._links.values():
                 with suppress(MrcError):  # it may be the one that is lost
                     link.abort(Frame(Kind.ABORT, length=len(text)), text)
@@ -249,6 +249,7 @@ class Executor:
         for link in self._links.values():
             if link.has_backlog:
                 link.send_backlog()
+        self._p2p.write()
         if self._runs:
             self._runs[0].send()
             if self._finish_first():

@@ -6,6 +6,7 @@ in which they were called.
 
 from __future__ import annotations
 
+import collections
 import itertools
 import time
 from collections.abc import Callable, Mapping
@@ -21,7 +22,7 @@ from openmrc.verbs import SendWr
 
 P2P_WR = 1 << 40  # added to the number of a send to make its `wr_id`
 _MOST_UNMATCHED = 65_536  # frames of one rank that nothing here matches
-_LARGEST_WRITE = 1 << 30  # bytes
+_LARGEST_WRITE = 1 << 30  # bytes; of 2 GiB - 1 that a message may have
 
 
 @dataclass
@@ -61,6 +62,7 @@ class PointToPoint:
         self._any: list[Transfer] = []  # receives from any rank that no offer matches yet
         self._offered: list[tuple[int, int]] = []  # (rank, tag) that no receive matches yet
         self._ignored: dict[tuple[int, int], int] = {}  # offers to come that a receive has matched already
+        self._ready: collections.deque[tuple[Link, Transfer, Frame, Frame]] = collections.deque()  # wanted, not posted
         self._writing: dict[int, Transfer] = {}  # sends that the network still reads, by number
 
     @property
@@ -173,8 +175,18 @@ class PointToPoint:
             self._end(transfer)
             return
         self._writing[transfer.number] = transfer
-        link.qp.post_send(self._writes(transfer, frame))
-        link.send(done)
+        self._ready.append((link, transfer, frame, done))
+        self.write()
+
+    def write(self) -> None:
+        """Post the writes of sends that are wanted, as far as send queues have room."""
+        for _ in range(len(self._ready)):
+            link, transfer, frame, done = self._ready.popleft()
+            if link.can_write():
+                link.qp.post_send(self._writes(transfer, frame))
+                link.send(done)
+            else:
+                self._ready.append((link, transfer, frame, done))
 
     def _writes(self, transfer: Transfer, frame: Frame) -> list[SendWr]:
         begins = range(0, transfer.length, _LARGEST_WRITE)

@@ -193,6 +193,18 @@ def test_sends_and_receives_match_by_tag_whoever_comes_first():
     run(2, program)
 
 
+def test_more_sends_than_a_send_queue_holds_wait_for_room():
+    def program(group: Group):
+        arrays = [np.full(5000, n if group.rank == 0 else -1, np.int32) for n in range(600)]
+        call = group.send if group.rank == 0 else group.recv
+        works = [call(array, 1 - group.rank, async_op=True) for array in arrays]
+        for work in works:
+            work.wait()
+        assert all((array == n).all() for n, array in enumerate(arrays))
+
+    run(2, program)
+
+
 def test_a_receive_from_anyone_says_from_whom():
     def program(group: Group):
         if group.rank:
