@@ -12,6 +12,7 @@ from openmrc.errors import ConfigError
 from openmrc.train.recorder import Entry, Recording
 
 _LARGEST_FILE = 1 << 30  # bytes
+_WORTH_SHARE = 0.05  # of the time of the slowest collective, from which another one of the step is shown
 _LATE_SHARE = 0.5  # of the time of a collective, from which a late rank explains it
 
 
@@ -77,11 +78,21 @@ def cause_of(entry: Entry) -> tuple[str, str]:
     if entry.retransmitted:
         parts = [f"{count} packets to rank {rank} retransmitted" for rank, count in entry.retransmitted.items()]
         parts += [f"{count} lost on plane {plane}" for plane, count in entry.lost.items()]
-        return "network", "; ".join([*parts, *entry.bad_evs])
+        return "network", "; ".join([*parts, *_grouped(entry.bad_evs)])
     rank, last = max(entry.last.items(), key=lambda item: item[1], default=(None, 0.0))
     rate = entry.bytes / took / 1e9
     ending = f"; the last data came from rank {rank} after {last * 1e3:.1f} ms" if rank is not None else ""
     return "transfer", f"{entry.bytes:,} bytes received at {rate:.2f} GB/s, nothing retransmitted{ending}"
+
+
+def _grouped(bad_evs: Iterable[str]) -> list[str]:
+    """Return "plane 1 EV 0x1 ASSUMED_BAD" and its like as one text a plane and state."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for text in bad_evs:
+        plane, _, rest = text.partition(" EV ")
+        value, _, state = rest.partition(" ")
+        groups.setdefault((plane, state), []).append(value)
+    return [f"{plane} {state}: EV {', '.join(values)}" for (plane, state), values in groups.items()]
 
 
 def text_of(report: StepReport) -> list[str]:
@@ -99,6 +110,7 @@ def text_of(report: StepReport) -> list[str]:
 
 def _findings(recording: Recording, entries: Iterable[Entry], most: int) -> list[Finding]:
     slowest = sorted(entries, key=lambda entry: -entry.seconds)[:most]
+    slowest = [entry for entry in slowest if entry.seconds >= _WORTH_SHARE * slowest[0].seconds]
     findings = []
     for entry in slowest:
         usual = median(other.seconds for other in recording.entries if other.call == entry.call)

@@ -58,7 +58,7 @@ def test_lost_packets_are_named_with_their_plane():
     found = entry(retransmitted={3: 40}, lost={1: 40}, bad_evs=["plane 1 EV 0xc0de ASSUMED_BAD"], first={3: 0.001})
     cause, text = cause_of(found)
     assert cause == "network"
-    assert text == "40 packets to rank 3 retransmitted; 40 lost on plane 1; plane 1 EV 0xc0de ASSUMED_BAD"
+    assert text == "40 packets to rank 3 retransmitted; 40 lost on plane 1; plane 1 ASSUMED_BAD: EV 0xc0de"
 
 
 def test_an_error_writes_the_recorder_into_the_folder_that_is_named(tmp_path, monkeypatch):
