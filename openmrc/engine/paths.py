@@ -53,6 +53,7 @@ def begin(engine: Engine, now: int, qp: int, active_per_rotation: int, min_activ
     row.good_evs = row.ev_count
     row.min_active_evs = min_active
     row.rotation_cursor = rng.below(node.random, row.rotation_count)
+    row.round_ports = 0
     row.control_rotation = row.rotation_cursor
     row.heard_rotation = row.rotation_cursor
     row.heard_ports = 0
