@@ -20,6 +20,7 @@ from openmrc.fabric.topology import Topology
 from openmrc.sim.loop.failures import Failure
 from openmrc.sim.network import reroute, transport_api
 from openmrc.sim.network.build import NetworkSettings, column
+from openmrc.sim.network.ranges import ABOVE_ZERO, AT_LEAST_ZERO, refuse_outside
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.network.tables import BYTE_TIME_BITS, NONE, Network, Routing, Service, Trimming
 from openmrc.sim.transports.roce import dcqcn, receiver, sender, tables
@@ -59,6 +60,13 @@ class RoceTransport:
     additive_share: float = 1 / 20  # of the line rate
     hyper_share: float = 1 / 10
     name: str = "roce"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, naming the field."""
+        refuse_outside(self, qps=(1, 1 << 10), reorder=AT_LEAST_ZERO, ack_every=(1, 1 << 20), window=(1, 1 << 20))
+        refuse_outside(self, timeout_us=(1, 10**9), retries=(0, 32), period_us=ABOVE_ZERO, byte_counter=ABOVE_ZERO)
+        refuse_outside(self, cnp_interval_us=AT_LEAST_ZERO, fast_steps=AT_LEAST_ZERO, gain=(0, 1))
+        refuse_outside(self, additive_share=(0, 1), hyper_share=(0, 1))
 
     def network_settings(self) -> NetworkSettings:
         """Return lossless ports with ECMP."""
