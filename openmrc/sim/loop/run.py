@@ -90,6 +90,7 @@ class Results:
     failures: list[Failure] = field(default_factory=list)  # connections that ended in error
     samples: list[Sample] = field(default_factory=list)
     hops: int = 0
+    on_the_way: int = 0  # packets, when the run ended
     windows: int = 0
     setup_s: float = 0.0
     wall_s: float = 0.0
@@ -285,6 +286,7 @@ def _results(
         failures=transport.failures(world.state, network),
         samples=samples,
         hops=int(column(network.shards, "hops").sum()),
+        on_the_way=int((column(network.shards, "allocated") - column(network.shards, "released")).sum()),
         windows=world.windows,
         setup_s=setup_s,
         wall_s=wall_s,
