@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from bench._support.finished import all_finished
 from bench.sim.expert_parallel import PAPER, PLANES, SINGLE
 from openmrc.sim.results.results import Run
 from openmrc.sim.scenario.scenario import load
@@ -28,7 +29,6 @@ from openmrc.sim.workloads.all_to_all import AllToAll
 from openmrc.sim.workloads.families import Workload
 from openmrc.sim.workloads.incast import Incast
 from openmrc.sim.workloads.permutation import Permutation
-from openmrc.units import NEVER
 
 NICS = 1024
 COUNTERS = ("retransmitted", "spurious", "inferred_losses", "timeouts")
@@ -84,9 +84,7 @@ def measure(row: Row, file: str, seed: int) -> dict[str, Any]:
 def _times(run: Run, group: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Return when each group, or each flow, had its last acknowledgement (us)."""
     finished = run.results.finished[run.work.moving]
-    unfinished = int((finished >= NEVER).sum())
-    if unfinished:
-        raise SystemExit(f"{run.name}: {unfinished} of {len(finished)} flows did not finish")
+    all_finished(run.name, finished)
     if group == 1:
         return finished / 1e6
     times: np.ndarray[tuple[int], np.dtype[np.float64]] = finished.reshape(-1, NICS // group, group).max(axis=(0, 2))

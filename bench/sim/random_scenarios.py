@@ -77,7 +77,7 @@ def _transport(draw: random.Random) -> dict[str, Any]:
 def _workload(draw: random.Random, hosts: int) -> dict[str, Any]:
     size = draw.choice((1, 100, 4096, 5000, 40_000, 200_000))
     start = f"{draw.choice((0, 0, 3, 40))}us"
-    kind = draw.choice(("permutation", "incast", "all_to_all", "ring_all_reduce", "background", "outcast", "permutation"))
+    kind = draw.choice(("permutation", "incast", "all_to_all", "ring_all_reduce", "background", "outcast"))
     match kind:
         case "incast":
             return {"kind": kind, "size": size, "senders": draw.randint(1, hosts - 1), "start": start}

@@ -118,8 +118,8 @@ def _unused_ports(scenario: Scenario, topology: Topology) -> list[str]:
     if not wanted.name.startswith("roce") or wanted.qps >= ports:
         return []
     return [
-        f"transport: {wanted.name} keeps each queue pair on one port: a flow with {wanted.qps} uses {wanted.qps} of the "
-        f"NIC's {ports}; compare with qps: {ports}, or on a fabric with one plane of the NIC's whole rate"
+        f"transport: {wanted.name} keeps each queue pair on one port: a flow with {wanted.qps} uses {wanted.qps} of "
+        f"{ports}; compare with qps: {ports}, or on a fabric with one plane of the NIC's whole rate"
     ]
 
 

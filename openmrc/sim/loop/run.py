@@ -346,8 +346,8 @@ def _list_ready(network: Network, traffic: Traffic) -> None:
 def _hops_needed(topology: Topology, traffic: Traffic, settings: NetworkSettings) -> int:
     """Estimate the packets on their way: windows of 1.5 bandwidth-delay products, twice for what answers them.
 
-    The queues of a scale-up network have no limit: all of its chunks may wait. What is never used costs no memory; where
-    this is too few (small packets, long queues, delays), `World` makes room as it goes.
+    The queues of a scale-up network have no limit: all of its chunks may wait. What is never used costs no memory;
+    where this is too few (small packets, long queues, delays), `World` makes room as it goes.
     """
     ports = reaches(topology, settings.mtu, settings.header)
     per_nic = sum(3 * port.bdp // settings.mtu + 64 for port in ports)
@@ -359,7 +359,7 @@ def _hops_needed(topology: Topology, traffic: Traffic, settings: NetworkSettings
 def _reserve(network: Network) -> int:
     """Return how many packets a shard may send in one window, as far as can be foreseen.
 
-    Of a NIC, what its ports can send if packets are as small as the smallest message, and as many control packets again.
+    Of a NIC, what its ports can send in packets as small as the smallest message, and as many control packets again.
     """
     sizes = column(network.flows, "size")
     smallest = int(sizes[sizes > 0].min()) if (sizes > 0).any() else 0

@@ -85,9 +85,10 @@ def grown(network: Network, more: int) -> Network:
 def longer(rows: Table[Any], count: int) -> Table[Any]:
     """Return a table of `count` rows that begins with those of another."""
     before = np.asarray(rows)
-    made: Any = np.zeros(count, before.dtype)
+    made = np.zeros(count, before.dtype)
     made[: len(before)] = before
-    return made
+    grown_rows: Table[Any] = made
+    return grown_rows
 
 
 def _free_the_rest(network: Network, shard: int) -> None:

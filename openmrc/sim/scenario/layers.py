@@ -46,7 +46,8 @@ class Layers:
             self._base[links] = self.value[links] = value
             self._spells_here[links] = 0
             self._set_at[links] = self._changes
-        return links[self.value[links] != before]
+        changed: Ints = links[self.value[links] != before]
+        return changed
 
     def _end(self, number: int) -> None:
         """Take a spell away where it still counts; uncover the latest of the others, or the base."""

@@ -69,7 +69,7 @@ class _State:
         """Refuse a rate above that of every link of the place; of several kinds of links, the slower keep theirs."""
         rate, most = int(step.change.get("rate", 0)), int(self.topology.link_rate[links].max(initial=0))
         if rate > most:
-            raise ConfigError(f"rate {rate / 1e9:g} Gb/s: these links have {most / 1e9:g} Gb/s; a fault only slows down")
+            raise ConfigError(f"rate {rate / 1e9:g} Gb/s: these links have {most / 1e9:g} Gb/s; faults slow down")
 
     def _emit_word(self, at: int, word: str, links: Ints) -> None:
         value = self.words[word].value[links]
