@@ -182,7 +182,11 @@ def _newly_received(engine: Engine, qp: int, rcvd_bytes: int) -> int:
 
 @kernel
 def _round_trip(engine: Engine, now: int, qp: int, packet: int, cack: int) -> int:
-    """Return a valid RTT sample (ps) or 0: the trigger was sent once, or twice and says it was the second."""
+    """Return a valid RTT sample (ps) or 0.
+
+    Valid: the packet named was sent once, or twice and the SACK says it was the second, and the timestamp is its own.
+    A report that a trimmed packet asked for names the left edge, and the time of a header that overtook a full queue.
+    """
     row = engine.qps[qp]
     arrived = engine.packets[packet]
     psn = cack + arrived.ack_psn_offset
@@ -192,7 +196,7 @@ def _round_trip(engine: Engine, now: int, qp: int, packet: int, cack: int) -> in
     if sent.transmissions != 1 + arrived.retransmitted or sent.state == SentState.FREE:
         return 0
     unit = params_of(engine, qp).timestamp_unit
-    if not clock.is_unambiguous(now - sent.sent_at, unit):
+    if not clock.is_unambiguous(now - sent.sent_at, unit) or arrived.tx_timestamp != clock.stamp(sent.sent_at, unit):
         return 0
     return max(clock.elapsed(now, arrived.tx_timestamp, unit), 1)
 

@@ -371,10 +371,12 @@ def test_round_trip_is_measured_only_where_it_is_known_which_copy_arrived() -> N
     endpoint.write(3 * MTU)
     endpoint.all_sent()
     endpoint.receives(nack(1, NackReason.TRIMMED_LASTHOP), at_us=1)
-    endpoint.all_sent()
-    endpoint.receives(sack(-1, (1,), retransmitted=0), at_us=15)
+    stamp = endpoint.all_sent()[0].tx_timestamp
+    endpoint.receives(sack(-1, (1,), retransmitted=0, tx_timestamp=stamp), at_us=15)
     assert endpoint.peer().srtt == 0, "sent twice, and the answer does not say to which"
-    endpoint.receives(sack(-1, (1,), retransmitted=1), at_us=16)
+    endpoint.receives(sack(-1, (1,), retransmitted=1, tx_timestamp=stamp + 9), at_us=16)
+    assert endpoint.peer().srtt == 0, "the time of another packet, which asked for the report"
+    endpoint.receives(sack(-1, (1,), retransmitted=1, tx_timestamp=stamp), at_us=16)
     assert endpoint.peer().srtt > 0
     untimed = Endpoint()
     untimed.write(MTU)
