@@ -37,7 +37,7 @@ def diff(
     """Print what is missing, extra or wrong on a switch, or on all; exit 1 when anything is."""
     import msgspec
 
-    from openmrc.errors import ConfigError
+    from openmrc.errors import UsageError
     from openmrc.fabric.diff import compare
 
     plan = load_plan(file)
@@ -45,7 +45,7 @@ def diff(
         _whole(plan, Path(what), options, of, as_json)
         return
     if (dump is None) == (namespace is None):
-        raise ConfigError("give a folder, or a switch and a dump file or --netns NAME, one of the two")
+        raise UsageError("give a folder, or a switch and a dump file or --netns NAME, one of the two")
     text = _dump_of(namespace) if namespace else _read(dump)
     source = f"namespace {namespace}" if namespace else str(dump)
     found = compare(plan, plan.topology.node_named(what), of or "linux", text, source, options, next_hop)

@@ -32,7 +32,7 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write everything from power-on to traffic; progress and warnings go to stderr."""
-    from openmrc.errors import ConfigError
+    from openmrc.errors import UsageError
     from openmrc.fabric.export.targets import export as write
     from openmrc.fabric.export.targets import warnings
 

@@ -1,10 +1,12 @@
+from collections.abc import Sequence
+
 import pytest
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.export.cages import Cages, cumulus_port, eos_port, slots, sonic_port, speed_of
 
 
-def named(gbps: list[float], cages: Cages) -> list[tuple[str, str, str]]:
+def named(gbps: Sequence[float], cages: Cages) -> list[tuple[str, str, str]]:
     return [(sonic_port(slot), cumulus_port(slot), eos_port(slot)) for slot in slots(gbps, cages)]
 
 
