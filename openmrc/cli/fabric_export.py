@@ -39,7 +39,7 @@ def export(
     plan = load_plan(file)
     nodes = _hosts(plan, host) if to == "hosts" else _switches(plan, switch)
     if out is None and to != _PRINTED_WHOLE and (nodes is None or len(nodes) > 1):
-        raise ConfigError("give --out FOLDER or --out FILE.tar, or --switch (--host) NAME once to print one")
+        raise UsageError("give --out FOLDER or --out FILE.tar, or --switch (--host) NAME once to print one")
     notes = warnings(plan, to, options)
     if out is None:
         texts = dict(write(plan, to, options, nodes))
