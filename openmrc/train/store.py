@@ -5,6 +5,7 @@ Torch's stores have the same calls, so a group takes either.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from datetime import timedelta
@@ -12,9 +13,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from openmrc.live.objects.exchange import Channel, Server, dial
+from openmrc.live.objects.exchange import Channel, dial
+from openmrc.live.objects.handshake import token_bytes
+from openmrc.live.objects.server import Server
 from openmrc.train.errors import RendezvousError
-from openmrc.verbs import ClosedError, DeadlineError, ExchangeError
+from openmrc.verbs import NO_TOKEN, ClosedError, DeadlineError, ExchangeError
 
 _FOR_EVER = 1e9  # s
 _MOST_KEYS = 100_000
@@ -44,6 +47,12 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True):
     timeout: float = 0.0
 
 
+class _Hello(msgspec.Struct, forbid_unknown_fields=True):
+    """The first frame of a client, which a server of the exchange expects from whoever greets."""
+
+    store: bool = True
+
+
 class _Answer(msgspec.Struct, forbid_unknown_fields=True):
     value: bytes = b""
     amount: int = 0
@@ -54,12 +63,17 @@ class TcpStore:
     """A store that one process serves and all dial."""
 
     def __init__(self, host: str, port: int, *, serve: bool, timeout: float = 60.0) -> None:
-        """Serve on `host` and `port` if asked to (port 0: any, see `port`), and connect; `timeout` in seconds."""
+        """Serve on `host` and `port` if asked to (port 0: any, see `port`), and connect; `timeout` in seconds.
+
+        Ranks must hold the token in the environment variable MRC_TOKEN, if it is set.
+        """
+        token, host = os.environ.get("MRC_TOKEN", NO_TOKEN), host or "127.0.0.1"
         self.timeout = timeout
-        self._server = _StoreServer(host, port) if serve else None
+        self._server = _StoreServer(host, port, token) if serve else None
         self.port = self._server.port if self._server is not None else port
         try:
-            self._channel = dial(host or "localhost", self.port, time.monotonic() + timeout)
+            self._channel = dial(host, self.port, time.monotonic() + timeout, token)
+            self._channel.tell(_Hello())
         except BaseException:
             self.close()
             raise
@@ -100,8 +114,9 @@ class TcpStore:
 class _StoreServer:
     """The side that holds the values."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self._server = Server(host, port)
+    def __init__(self, host: str, port: int, token: str) -> None:
+        self._server = Server([host], port)
+        self._server.start(token_bytes(token))
         self.port = self._server.port
         self._values: dict[str, bytes] = {}
         self._changed = threading.Condition()
@@ -120,7 +135,7 @@ class _StoreServer:
     def _accept(self) -> None:
         while self._is_open:
             try:
-                channel = self._server.accept(time.monotonic() + 1.0)
+                channel = self._server.accept(time.monotonic() + 1.0).channel
             except DeadlineError:
                 continue
             except ExchangeError:
