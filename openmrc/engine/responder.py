@@ -108,15 +108,15 @@ def _on_new(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
     opcode = arrived.opcode
     has_immediate = opcode == Opcode.WRITE_LAST_IMM or opcode == Opcode.WRITE_ONLY_IMM
     if arrived.payload_length > row.path_mtu or arrived.payload_length > arrived.dma_length:
-        transport_acks.refuse(engine, now, qp, Syndrome.INVALID_REQUEST, Cause.ACCESS_VIOLATION)
+        transport_acks.refuse(engine, now, qp, psn, Syndrome.INVALID_REQUEST, Cause.ACCESS_VIOLATION)
         return
     if has_immediate and not immediates.fits(engine, qp, packet):
-        transport_acks.refuse(engine, now, qp, Syndrome.INVALID_REQUEST, Cause.WIMM_OVERFLOW)
+        transport_acks.refuse(engine, now, qp, psn, Syndrome.INVALID_REQUEST, Cause.WIMM_OVERFLOW)
         return
     if arrived.payload_length > 0:
         arrived.payload = regions.locate(engine, qp, arrived.r_key, arrived.va, arrived.payload_length)
         if arrived.payload == NOWHERE:
-            transport_acks.refuse(engine, now, qp, Syndrome.REMOTE_ACCESS_ERROR, Cause.ACCESS_VIOLATION)
+            transport_acks.refuse(engine, now, qp, psn, Syndrome.REMOTE_ACCESS_ERROR, Cause.ACCESS_VIOLATION)
             return
     if has_immediate:
         immediates.hold(engine, qp, packet)
@@ -129,7 +129,7 @@ def _on_new(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
         if completed == IMMEDIATE_MISSING:
             nacks.queue(engine, qp, packet, psn, NackReason.UNEXP_EVENT)
         cause = Cause.NO_RECEIVE if completed == RECEIVE_MISSING else Cause.UNEXPECTED_EVENT
-        transport_acks.refuse(engine, now, qp, Syndrome.REMOTE_OPERATIONAL_ERROR, cause)
+        transport_acks.refuse(engine, now, qp, psn, Syndrome.REMOTE_OPERATIONAL_ERROR, cause)
         return
     sacks.on_arrival(engine, now, qp, packet, psn, 1)
     transport_acks.on_arrival(engine, qp, packet, completed)

@@ -11,8 +11,8 @@ from openmrc.engine.queue_pairs import params_of
 from openmrc.engine.tables import NONE, Deadline, Engine
 from openmrc.wire.codes import EndpointOp, Opcode
 
-_LANE_BITS = 4  # of a probe_id: which rotation; the other 12 name the queue pair
-MAX_QPS = 0xF00  # queue pairs of an endpoint beyond this many do not probe: their ids belong to port status
+_ROTATION_BITS = 4  # of a probe_id: which rotation; the other 12 name the queue pair
+MAX_QPS = 0xE00  # queue pairs of an endpoint beyond this many do not probe: their ids belong to `ports`
 
 
 @rare_kernel
@@ -31,15 +31,15 @@ def on_deadline(engine: Engine, now: int, qp: int) -> None:
 
 
 @rare_kernel
-def on_answer(engine: Engine, endpoint: int, probe_id: int) -> None:
-    """An EV probe was answered: its EV serves the rotation's control packets now."""
-    node = engine.endpoints[endpoint]
-    index = probe_id >> _LANE_BITS
+def on_answer(engine: Engine, peer: int, probe_id: int) -> None:
+    """Take a peer's answer to an EV probe: its EV serves the rotation's control packets now."""
+    node = engine.endpoints[engine.peers[peer].endpoint]
+    index = probe_id >> _ROTATION_BITS
     if index >= min(node.qp_count, MAX_QPS):
         return
     row = engine.qps[node.qp_base + index]
-    number = probe_id & ((1 << _LANE_BITS) - 1)
-    if number >= row.rotation_count:
+    number = probe_id & ((1 << _ROTATION_BITS) - 1)
+    if row.peer != peer or number >= row.rotation_count:
         return
     rotation = engine.rotations[row.rotation_base + number]
     if rotation.reverse_probe == 1:
@@ -67,7 +67,7 @@ def _probe(engine: Engine, qp: int) -> None:
     rotation.reverse_candidate = rotation.ev_base + rng.below(node.random, rotation.total)
     rotation.reverse_probe = 1
     waiting = engine.control[index]
-    waiting.psn = ((qp - node.qp_base) << _LANE_BITS) | row.reverse_cursor
+    waiting.psn = ((qp - node.qp_base) << _ROTATION_BITS) | row.reverse_cursor
     waiting.reason = EndpointOp.EV_PROBE
     waiting.port = rotation.port
     waiting.entropy = engine.evs[rotation.reverse_candidate].value
