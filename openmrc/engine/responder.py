@@ -6,7 +6,7 @@ immediate fits. It says nothing about when a SACK or an ACK is due; `sacks` and 
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import PSN_BITS, extend
-from openmrc.engine import immediates, nacks, regions, sacks, timers, tracker, transport_acks
+from openmrc.engine import immediates, nacks, regions, reverse, sacks, timers, tracker, transport_acks
 from openmrc.engine.build import MPR_UNIT
 from openmrc.engine.queue_pairs import nominal_size, params_of, receives_data, tracked_psns
 from openmrc.engine.states import QpState
@@ -35,7 +35,7 @@ def on_data(engine: Engine, now: int, qp: int, packet: int) -> None:
     elif psn >= row.expected_psn + tracked_psns(engine, qp):
         _on_out_of_window(engine, qp, packet, psn)
     elif tracker.has(engine, qp, psn):
-        row.duplicates += 1
+        _on_duplicate(engine, now, qp)
         row.lowest_unsacked = min(row.lowest_unsacked, psn)  # the requester does not know: what told it was lost
         sacks.on_arrival(engine, now, qp, packet, psn, 0)
     elif arrived.trimmed != Trim.WHOLE:
@@ -50,6 +50,7 @@ def on_probe(engine: Engine, now: int, qp: int, packet: int) -> None:
     row = engine.qps[qp]
     if receives_data(row.state):
         row.lowest_unsacked = row.expected_psn  # SACKs may have been lost: say all of it again
+        reverse.on_doubt(engine, qp)
         sacks.queue_probe_answer(engine, qp, packet)
 
 
@@ -68,9 +69,17 @@ def _on_old(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
     if psn == row.expected_psn - (1 << (PSN_BITS - 1)):
         row.out_of_window += 1
         return
-    row.duplicates += 1
+    _on_duplicate(engine, now, qp)
     sacks.on_arrival(engine, now, qp, packet, psn, 0)
     transport_acks.queue(engine, qp)
+
+
+@kernel
+def _on_duplicate(engine: Engine, now: int, qp: int) -> None:
+    """The answer to the first copy may be lost: send the next one on another path, and go on probing such paths."""
+    engine.qps[qp].duplicates += 1
+    reverse.on_doubt(engine, qp)
+    _watch_reverse(engine, now, qp)
 
 
 @rare_kernel

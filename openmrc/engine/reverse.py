@@ -1,7 +1,8 @@
 """The reverse path: a responder with nothing to send tests its control paths by EV probes (MRC §6.5.2, §7.4.7).
 
 One probe at a time, over the rotations in turn, each on a random EV. An answer makes that EV the rotation's
-reverse EV; silence until the rotation's next turn makes control packets prefer other rotations.
+reverse EV; silence until the rotation's next turn makes control packets prefer other rotations. A duplicate or a
+reliability probe shows that answers may be lost: then the next control packets take other EVs at once.
 """
 
 from openmrc.core import rng
@@ -46,6 +47,29 @@ def on_answer(engine: Engine, peer: int, probe_id: int) -> None:
         rotation.reverse_probe = 0
         rotation.reverse_ok = 1
         rotation.reverse = rotation.reverse_candidate
+
+
+@rare_kernel
+def on_doubt(engine: Engine, qp: int) -> None:
+    """An answer may be lost: let the next ones take random EVs, on the planes that data came by or on any.
+
+    Random, because SACKs and transport ACKs that alternate over two planes would always meet the same one. Any plane at
+    every other time, because the planes that work here and those that work back may be different ones; what EV probes
+    have found is forgotten, because they need both.
+    """
+    row = engine.qps[qp]
+    node = engine.endpoints[row.endpoint]
+    node.random = rng.following(node.random)
+    row.control_rotation = rng.below(node.random, row.rotation_count)
+    if node.random & 1 == 1:
+        row.heard_ports = (1 << row.rotation_count) - 1
+    for index in range(row.rotation_base, row.rotation_base + row.rotation_count):
+        rotation = engine.rotations[index]
+        rotation.reverse_ok = 1
+        if rotation.active > 0:
+            node.random = rng.following(node.random)
+            position = rng.below(node.random, rotation.active)
+            rotation.reverse = rotation.ev_base + engine.slots[rotation.ev_base + position].ev
 
 
 @kernel
