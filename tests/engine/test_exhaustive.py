@@ -1,4 +1,4 @@
-"""Every run of a small world ends in delivery or in a reported error: the search of bench/engine/exhaustive.py, smaller."""
+"""Every run of a small world ends in delivery or in a reported error: bench/engine/exhaustive.py at a small depth."""
 
 from __future__ import annotations
 
