@@ -29,11 +29,10 @@ from openmrc.live.datapath.libc import (
 )
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.host.interfaces import find_planes, mtu_of
-from openmrc.wire.entropy import SRV6_PORT_BASE, Placement, entropy
+from openmrc.wire.entropy import PATHS_OF_A_PLANE, SRV6_PORT_BASE, Placement, entropy, on_plane
 
 MAX_PLANES = 16
 _PLACEMENTS = {EvFormat.UDP: Placement.UDP, EvFormat.STEV: Placement.STEV, EvFormat.SRV6: Placement.SRV6}
-_PORTS_TRIED = 4096
 _IP_RECVTOS, _IPV6_RECVTCLASS, _IP_MTU_DISCOVER, _IPV6_MTU_DISCOVER, _PMTUDISC_PROBE = 13, 66, 10, 23, 3
 _IPV6_FLOWINFO_SEND, _IPV6_FLOWINFO = 33, 11
 _SO_RCVBUFFORCE = 33
@@ -112,16 +111,14 @@ class Sockets:
         self._open_senders(plane, address)
 
     def _open_senders(self, plane: int, address: PlaneAddress) -> None:
-        tried = range(SRV6_PORT_BASE, SRV6_PORT_BASE + _PORTS_TRIED)
-        # Processes on one address would all try the same ports first.
-        first = os.getpid() * 67 % _PORTS_TRIED
-        for step in range(_PORTS_TRIED):
+        first = os.getpid() * 67  # processes on one address would otherwise all try the same ports first
+        for step in range(PATHS_OF_A_PLANE):
             if len(self.senders[plane]) == self.attr.evs_per_plane:
                 return
-            peer = tried[(first + step) % _PORTS_TRIED]
+            port = SRV6_PORT_BASE + on_plane(plane, (first + step) % PATHS_OF_A_PLANE)
             sender = self._socket(address)
             try:
-                sender.bind(address.socket_name(peer))
+                sender.bind(address.socket_name(port))
             except OSError as error:
                 sender.close()
                 if error.errno != errno.EADDRINUSE:
@@ -130,7 +127,7 @@ class Sockets:
             sender.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)  # nobody writes there
             _ask_send_buffer(sender, self.attr.receive_buffer)
             self.senders[plane].append(sender)
-            self.source_ports[plane].append(peer)
+            self.source_ports[plane].append(port)
         raise ConfigError(f"planes: plane {plane} ({address}) has no {self.attr.evs_per_plane} free source ports")
 
     def _socket(self, address: PlaneAddress) -> socket.socket:
