@@ -6,8 +6,9 @@ import socket
 
 import numpy as np
 
+from openmrc.engine.states import QpEvent
 from openmrc.live.api.attributes import ContextAttr
-from openmrc.live.datapath import event_loop, sources
+from openmrc.live.datapath import event_loop, operations, sources
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.host.sockets import Sockets
 from openmrc.live.host.tuning import settings_for
@@ -23,6 +24,8 @@ def warm() -> None:
     runtime = EndpointRuntime(ports, attr, settings_for(ports, ports.mtu), capturing=False)
     try:
         runtime.iterate()
+        operations.change(runtime.at, 0, operations.request())
+        operations.move(runtime.at, 0, int(QpEvent.TO_RESET), operations.request())
         event_loop.collect(runtime.at, np.zeros((1, 8), np.int64), 1)
         none = np.zeros((1, sources.COLUMNS), np.int64)
         sources.insert(runtime.at, none, 0, 0)

@@ -34,6 +34,7 @@ CONTROL_WORDS = 32  # control messages of one arrival
 COMMANDS = 256  # requests that may lie on the desk; a power of two
 WORDS_OF_A_MUTEX = 64  # bytes
 PORT_VALUES = 1 << 16
+LINK_NEWS = 8192  # words of four bytes; the kernel's announcements have at most 32 KiB
 NO_SENDER = -1
 
 
@@ -53,6 +54,10 @@ class Nic:
     leased_until: Int  # ps, the endpoint's thread leaves the sockets alone until then
     wake_fd: Int  # descriptor that wakes the thread
     python_wake_fd: Int  # descriptor that wakes the thread that runs Python
+    link_fd: Int  # descriptor on which rtnetlink announces changes; -1: none
+    link_news: Int  # 1: it is readable
+    links_changed: Int  # 1: Python shall look at links and addresses
+    overdue_since: Int  # ps, when a deadline was first seen to have come while arrivals wait; 0: none has
     called: Int  # 1: it has rung and was not answered yet
     announced: Int  # completions that users may see, as the engine's tail counts
     posted: Int  # requests laid on the desk so far
@@ -102,6 +107,8 @@ class Plane:
     """One plane's receiving socket, and what happens to what arrives there."""
 
     descriptor: Int
+    interface: Int  # index of the network interface; 0: not known
+    faults: Int  # link_state.Fault: why the plane does not work; 0: it does
     kernel_drops: Int
     refused: Int  # bytes that were no packet for us
     bad_icrc: Int
@@ -225,6 +232,7 @@ class DataPath(NamedTuple):
     nic: Table[Nic]
     planes: Table[Plane]
     senders: Table[Sender]
+    ev_values: Matrix  # plane, number of its sending socket -> entropy value
     sender_of: NDArray[np.int16]  # plane, low half of the entropy value -> sender
     peers: Table[Peer]
     names: Matrix  # sockaddr of each remote, for each of the plane's sending sockets
@@ -252,6 +260,7 @@ class DataPath(NamedTuple):
     notifiers: Table[Notifier]
     notifier_of: Matrix  # qp x 2 + kind -> bell, or NONE
     poll: Table[PollSlot]
+    link_news: NDArray[np.int32]  # announcements of rtnetlink
     captured: Table[Captured]
     captured_bytes: Bytes
     # words
@@ -268,6 +277,7 @@ def build_datapath(
         nic=table(Nic, 1),
         planes=table(Plane, planes),
         senders=table(Sender, senders),
+        ev_values=np.zeros((planes, senders // planes), np.int64),
         sender_of=np.zeros((planes, PORT_VALUES), np.int16),
         peers=table(Peer, peers),
         names=np.zeros((peers * (senders // planes), NAME_WORDS), np.int64),
@@ -293,7 +303,9 @@ def build_datapath(
         commands=table(Command, COMMANDS),
         notifiers=table(Notifier, notifiers),
         notifier_of=np.full((len(engine.qps) * 2, 1), -1, np.int64),
-        poll=table(PollSlot, 2 * planes + 2),  # the thread's planes and its bell, a waiter's planes, a stalled socket
+        # The thread's planes, its eventfd and rtnetlink; a waiter's planes; a stalled socket.
+        poll=table(PollSlot, 2 * planes + 3),
+        link_news=np.zeros(LINK_NEWS, np.int32),
         captured=table(Captured, max(captured, 1)),
         captured_bytes=np.zeros(max(captured, 1) * FRAME, np.uint8),
         mutex=np.zeros((3, MUTEX_WORDS), np.int64),

@@ -37,6 +37,7 @@ HELD = 4096  # packets that impairments can hold back
 REST_SECONDS = 0.002  # between two looks at what only Python can do: events in a burst cost one awakening, not one each
 CAPTURED = 2048  # packets between two writes of a capture file
 CLOSE_SECONDS = 5.0
+_NO_DESCRIPTOR = -1  # poll passes over it
 _ITERATE, _STAY, _WAIT, _POST = (int(mode) for mode in event_loop.Mode)  # plain numbers: an enum costs 30 us a call
 
 
@@ -136,6 +137,12 @@ class EndpointRuntime:
         if not self.is_stopped:
             self.iterate()
 
+    def watch_links(self, descriptor: int) -> None:
+        """Have the endpoint's thread read announcements of rtnetlink from this descriptor; call before `start`."""
+        slot = self.datapath.poll[self.nic.planes + 1]
+        slot.descriptor, slot.events = descriptor, POLLIN
+        self.nic.link_fd = descriptor
+
     def _run_loop(self) -> None:
         scheduling.ask_for_short_slices()
         try:
@@ -193,9 +200,10 @@ class EndpointRuntime:
             tables.planes[plane].random = plane + 1
             tables.poll[plane].descriptor = receiver.fileno()
             tables.poll[plane].events = POLLIN
-            tables.poll[self.nic.planes + 1 + plane].descriptor = receiver.fileno()
-            tables.poll[self.nic.planes + 1 + plane].events = POLLIN
+            tables.poll[self.nic.planes + event_loop.OWN_SLOTS + plane].descriptor = receiver.fileno()
+            tables.poll[self.nic.planes + event_loop.OWN_SLOTS + plane].events = POLLIN
             values = ports.evs(plane)
+            tables.ev_values[plane] = values
             # Answers carry the entropy value of what they answer, the peer's: one of our paths there must do.
             tables.sender_of[plane] = plane * self.nic.evs + np.arange(PORT_VALUES) % self.nic.evs
             for k, sender in enumerate(ports.senders[plane]):
@@ -206,6 +214,7 @@ class EndpointRuntime:
                 tables.sender_of[plane, values[k] & 0xFFFF] = index
         tables.poll[self.nic.planes].descriptor = self.wake_fd
         tables.poll[self.nic.planes].events = POLLIN
+        self.watch_links(_NO_DESCRIPTOR)
 
     def _init_arenas(self) -> None:
         tables = self.datapath

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openmrc.engine import lifecycle, paths, regions
+from openmrc.engine import regions
 from openmrc.engine.build import column
-from openmrc.engine.endpoint import set_port
 from openmrc.engine.params import Settings
 from openmrc.engine.queue_pairs import INFINITE_RETRIES
 from openmrc.engine.states import QpEvent, QpState
-from openmrc.engine.tables import NONE, Cause, CompletionKind, WcStatus
+from openmrc.engine.tables import NONE, CompletionKind, WcStatus
 from openmrc.errors import BusyError, InvalidArgumentError
 from openmrc.faults import Schedule
 from openmrc.live.api.attributes import (
@@ -40,8 +39,10 @@ from openmrc.live.api.attributes import (
     WorkCompletion,
 )
 from openmrc.live.api.errors import ClosedError, NoRoomError
-from openmrc.live.datapath import event_loop
+from openmrc.live.datapath import event_loop, operations
+from openmrc.live.datapath.link_state import Fault, set_fault
 from openmrc.live.host.impairments import Impairments
+from openmrc.live.host.link_watch import LinkWatch
 from openmrc.live.host.numbers import QueuePairNumbers, RegionKeys
 from openmrc.live.host.peers import Peers
 from openmrc.live.host.recording import Recording
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from openmrc.live.objects.context import Context
     from openmrc.live.objects.queue_pair import QueuePair
 
-_ACTIVE_SHARE = 4  # of so many EVs of a plane, one is the reserve
 # Looked up once: to make a member of an enumeration from its peer takes longer than the rest of a completion.
 _SEND = int(CompletionKind.SEND)
 _STATUS = {int(status): status for status in WcStatus}
@@ -88,6 +88,7 @@ class Nic:
         try:
             tuning = settings or settings_for(self.sockets, self._mtu)
             self._runtime = EndpointRuntime(self.sockets, attr, tuning, capture is not None)
+            self._link_watch = LinkWatch(self._runtime)
             self._peers = Peers(self._runtime, attr.max_peers, carrier_of)
             self._impairments = Impairments(self._runtime, attr.seed)
             self._recording = Recording(capture, self._runtime, self._peers) if capture is not None else None
@@ -130,6 +131,7 @@ class Nic:
         if self._runtime.is_stopped:
             return
         self._runtime.stop()
+        self._link_watch.close()
         if self._recording is not None:
             self._recording.close()
         for known in self._notifiers:
@@ -150,11 +152,12 @@ class Nic:
             self._impairments.begin(schedule, now)
 
     def set_plane(self, plane: int, up: bool) -> None:
-        """Tell the engine about one of our ports."""
+        """Switch one of our planes on or off; it is up while its interface works too."""
         if not 0 <= plane < len(self.sockets.addresses):
             raise InvalidArgumentError(f"plane: {plane} is not in 0..{len(self.sockets.addresses) - 1}")
         with self._runtime.locked() as now:
-            set_port(self._runtime.engine, now, 0, plane, int(up))
+            self._runtime.nic.now = now
+            set_fault(self._runtime.engine, self._runtime.datapath, plane, int(Fault.DISABLED), not up)
 
     def longest_gap(self) -> float:
         """Return the longest time (s) between two arrivals of data since this was last asked, and begin anew."""
@@ -242,8 +245,7 @@ class Nic:
 
     def set_attributes(self, qp: QueuePair, attr: QpAttr) -> None:
         """Change attributes that count from now on."""
-        with self._runtime.locked():
-            self._write_attributes(qp, attr)
+        operations.change(self._runtime.at, qp.row, operations.request(**self._attributes(qp, attr)))
 
     def move(self, qp: QueuePair, attr: QpAttr, event: QpEvent) -> None:
         """Change attributes and state together."""
@@ -251,20 +253,15 @@ class Nic:
         if event == QpEvent.TO_RESET:
             self._disconnect(qp)
             return
-        remote = self._peers.prepare(attr.remote) if event == QpEvent.TO_RTR and attr.remote is not None else None
-        with self._runtime.locked() as now:
-            self._write_attributes(qp, attr)
-            row = self._runtime.engine.qps[qp.row]
-            if remote is not None:
-                row.peer = self._peers.take(remote, now)
-                row.expected_psn = attr.rq_psn or 0
-                self._init_paths(qp.row, now)
-            if event == QpEvent.TO_RTS and row.state == QpState.RTR:
-                row.first_psn = attr.sq_psn or 0
-            if event == QpEvent.FAIL:
-                lifecycle.fail(self._runtime.engine, now, qp.row, Cause.LOCAL)
-            elif lifecycle.move(self._runtime.engine, now, qp.row, event) == 0:
-                raise InvalidArgumentError(f"state: no transition {event.name} from {QpState(row.state).name}")
+        attributes = self._attributes(qp, attr)
+        if event == QpEvent.TO_RTR and attr.remote is not None:
+            attributes["peer"] = self._take_peer(attr.remote)
+            attributes["expected_psn"] = attr.rq_psn or 0
+        if event == QpEvent.TO_RTS and self.qp_state(qp.row) == QpState.RTR:
+            attributes["first_psn"] = attr.sq_psn or 0
+        if operations.move(self._runtime.at, qp.row, int(event), operations.request(**attributes)) == 0:
+            raise InvalidArgumentError(f"state: no transition {event.name} from {self.qp_state(qp.row).name}")
+        self._runtime.iterate()
 
     # Posting and completing
 
@@ -386,6 +383,9 @@ class Nic:
                 self._context.tell(report.event(row, self._qps))
             if count < len(self._events):
                 break
+        if self._runtime.nic.links_changed == 1:
+            self._runtime.nic.links_changed = 0
+            self._link_watch.refresh()
         if self._runtime.nic.step_at <= time.monotonic_ns() * PS_PER_NS:
             with self._runtime.locked() as now:
                 self._impairments.advance(now)
@@ -397,13 +397,15 @@ class Nic:
                 if cq is not None:
                     cq.wake()
 
-    def _write_attributes(self, qp: QueuePair, attr: QpAttr) -> None:
-        row = self._runtime.engine.qps[qp.row]
-        row.pd = qp.pd.peer
-        row.sq_signal_all = int(qp.init.sq_sig_all)
-        row.trim_nack_dest = int(not (attr.cap or QpCap(0)) & QpCap.TRIM_NACK_DEST_UNSUPPORTED)
-        row.dynamic_mpr = int(bool((attr.cap or QpCap(0)) & QpCap.DYNAMIC_MPR))
-        plain = {
+    def _attributes(self, qp: QueuePair, attr: QpAttr) -> dict[str, int | None]:
+        """Return the engine's attributes of a queue pair; None stays as it is."""
+        cap = attr.cap or QpCap(0)
+        retries = attr.exponential_count
+        return {
+            "pd": qp.pd.peer,
+            "sq_signal_all": int(qp.init.sq_sig_all),
+            "trim_nack_dest": int(not cap & QpCap.TRIM_NACK_DEST_UNSUPPORTED),
+            "dynamic_mpr": int(bool(cap & QpCap.DYNAMIC_MPR)),
             "access": attr.access_flags,
             "dest_qpn": attr.dest_qpn,
             "path_mtu": attr.path_mtu,
@@ -413,34 +415,28 @@ class Nic:
             "mpr_dest": attr.mpr_dest,
             "timeout": None if attr.timeout is None else 1_024_000 << attr.timeout,
             "linear_count": attr.linear_count,
-            "exponential_count": None
-            if attr.exponential_count is None
-            else min(attr.exponential_count, INFINITE_RETRIES),
+            "exponential_count": None if retries is None else min(retries, INFINITE_RETRIES),
         }
-        for name, value in plain.items():
-            if value is not None:
-                setattr(row, name, int(value))
 
-    def _init_paths(self, qp: int, now: int) -> None:
-        per_plane = self._attr.evs_per_plane
-        active = max(1, per_plane - per_plane // _ACTIVE_SHARE)
-        for plane in range(len(self.sockets.addresses)):
-            for k, value in enumerate(self.sockets.evs(plane)):
-                paths.set_ev(self._runtime.engine, qp, plane, k, value)
-        paths.begin(self._runtime.engine, now, qp, active, 1)
+    def _take_peer(self, address: PeerAddress) -> int:
+        """Return the number of a remote NIC; a new one also shows by which interfaces our planes reach it."""
+        rows = self._peers.prepare(address)
+        if self._peers.is_new(rows):
+            for plane, destination in enumerate(self._peers.destinations(rows)):
+                self._link_watch.learn(plane, destination)
+        with self._runtime.locked() as now:
+            return self._peers.take(rows, now)
 
     def _disconnect(self, qp: QueuePair) -> None:
         with self._posting.lock:
             self._posting.settle()  # what was posted before goes with the rest
-            with self._runtime.locked() as now:
-                row = self._runtime.engine.qps[qp.row]
-                peer = int(row.peer)
-                lifecycle.move(self._runtime.engine, now, qp.row, QpEvent.TO_RESET)
-                self._qp_numbers.renew(qp.row)
-                row.peer = NONE
-                qp.sends.clear()
-                qp.receives.clear()
-                if peer != NONE:
+            peer = int(self._runtime.engine.qps[qp.row].peer)
+            operations.move(self._runtime.at, qp.row, int(QpEvent.TO_RESET), operations.request())
+            self._qp_numbers.renew(qp.row)
+            qp.sends.clear()
+            qp.receives.clear()
+            if peer != NONE:
+                with self._runtime.locked():
                     self._peers.give_back(peer)
 
     def _is_registered(self, region: MemoryRegion) -> bool:
