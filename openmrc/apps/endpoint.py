@@ -89,10 +89,8 @@ def open_described(nic: NicFile, options: EndpointOptions) -> Context:
 
 
 def connection_options(context: Context, mtu: int, max_send_wr: int = 128, max_recv_wr: int = 256) -> ConnectionOptions:
-    """Return what to ask of a connection; both sides must end up with the same path MTU."""
-    return ConnectionOptions(
-        path_mtu=mtu or context.query_device().max_mtu, max_send_wr=max_send_wr, max_recv_wr=max_recv_wr
-    )
+    """Return what to ask of a connection; of both sides' path MTUs the lesser is used."""
+    return ConnectionOptions(path_mtu=mtu, max_send_wr=max_send_wr, max_recv_wr=max_recv_wr)
 
 
 def read_faults(text: str | None, schedule: Path | None) -> Schedule | None:

@@ -226,7 +226,7 @@ def _ends_turn(engine: Engine, qp: int) -> bool:
     row = engine.qps[qp]
     if scheduler.burst(engine, qp) == 1 or engine.peers[row.peer].ready_count == 1:
         return False
-    size = nominal_size(_sent(engine, qp, row.next_psn - 1))
+    size = nominal_size(sent_row(engine, qp, row.next_psn - 1).payload)
     return bool(row.deficit - size < _next_size(engine, qp, False))
 
 

@@ -9,7 +9,7 @@ while it has such queue pairs and its window is open.
 """
 
 from openmrc.core.jit import kernel
-from openmrc.engine.queue_pairs import nominal_size, wants_to_send
+from openmrc.engine.queue_pairs import nominal_size, params_of, wants_to_send
 from openmrc.engine.tables import NONE, Engine
 
 
@@ -36,7 +36,7 @@ def wake(engine: Engine, qp: int) -> None:
 @kernel
 def burst(engine: Engine, qp: int) -> int:
     """Return the full-size packets that a queue pair may send in one turn."""
-    return engine.params[engine.endpoints[engine.qps[qp].endpoint].params].ev_burst
+    return params_of(engine, qp).ev_burst
 
 
 @kernel
