@@ -22,6 +22,7 @@ from bench._support.live_peers import Task, planes, run_pair
 
 MOST_MS, SETUP_SECONDS = 1.0, 2.0
 REGIONS, COUNT = 1000, 1000
+MPR = 32  # unit 128 PSNs, the default
 REST = 0.004  # s around an operation in which the flow is watched
 
 
@@ -30,8 +31,8 @@ def server(pipe: Pipe, task: Task) -> None:
     from bench._support.many_queue_pairs import context_attr, open_group
     from openmrc.verbs import Context, ContextAttr, Listener
 
-    base = context_attr(COUNT + 8, 256, 8)
-    attr = ContextAttr(max_qp=base.max_qp, max_peers=32, max_mr=REGIONS + 64, max_mpr=8)
+    base = context_attr(COUNT + 8, 256, MPR)
+    attr = ContextAttr(max_qp=base.max_qp, max_peers=32, max_mr=REGIONS + 64, max_mpr=MPR)
     with Context(planes(1), attr) as context, Listener(context, "127.0.0.1", 0) as listener:
         domain = context.alloc_pd()
         region = domain.reg_mr(bytearray(task.size * task.slots))
@@ -39,7 +40,7 @@ def server(pipe: Pipe, task: Task) -> None:
         pipe.send(listener.port)
         with listener.accept(regions=[region], timeout=300) as peer:
             began = time.monotonic()
-            group = open_group(context, peer, region, COUNT, 2, 8, 4096)
+            group = open_group(context, peer, region, COUNT, 2, MPR, 4096)
             setup = time.monotonic() - began
             group.close()
             peer.barrier(60)
@@ -102,18 +103,18 @@ def client(pipe: Pipe, task: Task) -> None:
     from bench._support.many_queue_pairs import context_attr, open_group
     from openmrc.verbs import Context, SendWr, connect
 
-    with Context(planes(0), context_attr(COUNT + 8, 256, 8)) as context:
+    with Context(planes(0), context_attr(COUNT + 8, 256, MPR)) as context:
         region = context.alloc_pd().reg_mr(bytearray(task.size))
         with connect(context, "127.0.0.1", pipe.recv(), regions=[region], timeout=300) as peer:
-            group = open_group(context, peer, region, COUNT, 2, 8, 4096)
+            group = open_group(context, peer, region, COUNT, 2, MPR, 4096)
             group.close()
             peer.barrier(60)
-            stopped = threading.Event()
-            threading.Thread(target=lambda: (peer.hear(str, timeout=300), stopped.set()), daemon=True).start()
+            listening = threading.Thread(target=lambda: peer.hear(str, timeout=300), daemon=True)
+            listening.start()
             target = peer.remote.regions[0]
             request = SendWr(local=region, remote_addr=target.addr, r_key=target.r_key)
             peer.qp.post_send([request] * 16)
-            while not stopped.is_set():
+            while listening.is_alive():
                 peer.qp.post_send([request] * len(peer.send_cq.wait(30)))
             peer.qp.drain(30)
             pipe.send(0)
