@@ -15,6 +15,10 @@ class ConfigError(MrcError):
     """A file or an option is wrong. The text names file, line or field, the value, and what is allowed."""
 
 
+class UsageError(ConfigError):
+    """An option or an argument of a command is wrong: exit code 2, as for options that do not exist."""
+
+
 class WireError(MrcError):
     """Bytes from the network or a capture that are not a well-formed packet."""
 

@@ -1,24 +1,23 @@
 """The application API: write into another process's memory over several network planes at once.
 
-The nouns are those of `mrc.h`, which are those of verbs: a `Context` is a device opened on its
-planes; it has protection domains, memory regions, completion queues and queue pairs. A queue pair
-writes - `RDMA_WRITE`, `RDMA_WRITE_WITH_IMM` - and knows nothing else.
+It is modelled on `mrc.h` and libibverbs: a `Context` is a device opened on its planes; it has protection domains,
+memory regions, completion queues and queue pairs. Queue pairs do `RDMA_WRITE` and `RDMA_WRITE_WITH_IMM`.
 
     with Context(planes=["127.0.0.1", "127.0.1.1"]) as context:
         region = context.alloc_pd().reg_mr(bytearray(1 << 20))
         with connect(context, "192.0.2.7", 18515, regions=[region], timeout=10) as peer:
             peer.write(region, peer.remote.regions[0], timeout=5)
 
-`connect` and `Listener` do what every program does: exchange attributes over TCP and walk a queue
-pair from RESET to RTS. Programs that want it otherwise do that themselves with `QueuePair.modify`.
-A `Listener` that other machines can reach has a token, its own or a fresh one, that `connect` must give.
+`connect` and `Listener` exchange attributes over TCP and take a queue pair from RESET to RTS. Programs with another
+way to exchange attributes use `QueuePair.modify`. A `Listener` that other machines can reach has a token, its own or a
+fresh one, that `connect` must give.
 
-Refused calls raise a `VerbsError` with its `errno`. Waits take a time-out in seconds and end in a
-`DeadlineError` that names peer, planes, EVs and the last progress. What the network did to a posted
-request is a status in its completion, not an exception.
+Refused calls raise a `VerbsError` with its `errno`. Waits take a time-out in seconds, infinity included, and end in a
+`DeadlineError` that names peer, planes, EVs and the last progress. The outcome of a posted request is the status of its
+completion, not an exception.
 
-All objects may be used from any thread. Waiting methods have an `async` twin with the same name and
-an `_async` suffix.
+All objects may be used from any thread, but not in the child of a fork. Waiting methods have an `async` twin with the
+same name and the suffix `_async`.
 """
 
 from openmrc.engine.regions import Access
@@ -27,6 +26,7 @@ from openmrc.engine.tables import WcStatus
 from openmrc.live.api.attributes import (
     AsyncEvent,
     AsyncEventKind,
+    CaptureReport,
     ConnectionOptions,
     ContextAttr,
     DeviceAttr,
@@ -53,6 +53,7 @@ from openmrc.live.api.errors import (
     ExchangeError,
     InvalidArgumentError,
     NoRoomError,
+    OverrunError,
     VerbsError,
 )
 from openmrc.live.objects.completion import CompletionChannel, CompletionQueue
@@ -69,6 +70,7 @@ __all__ = [
     "AsyncEventKind",
     "BusyError",
     "CallError",
+    "CaptureReport",
     "ClosedError",
     "CompletionChannel",
     "CompletionQueue",
@@ -87,6 +89,7 @@ __all__ = [
     "Listener",
     "MemoryRegion",
     "NoRoomError",
+    "OverrunError",
     "PeerAddress",
     "PlaneCounters",
     "ProtectionDomain",

@@ -1,4 +1,4 @@
-"""Compile what the commands need, once, so that nothing else waits for it: `python -m openmrc.warm`.
+"""Compile what the commands need, once, so that nothing else waits for it: `mrc warm`, `python -m openmrc.warm`.
 
 Each world compiles in a process of its own, side by side; what is compiled already costs a second.
 """
@@ -21,11 +21,16 @@ def main() -> None:
         importlib.import_module(sys.argv[1]).warm()
         return
     begun = time.monotonic()
+    compile_all()
+    sys.stderr.write(f"openmrc: the engine is ready ({time.monotonic() - begun:.0f} s)\n")
+
+
+def compile_all() -> None:
+    """Compile every world, side by side; MrcError if one fails."""
     running = {world: subprocess.Popen([sys.executable, "-m", "openmrc.warm", world]) for world in WORLDS}
     failed = [world for world, process in running.items() if process.wait() != 0]
     if failed:
         raise MrcError(f"{', '.join(failed)}: could not be compiled, see above")
-    sys.stderr.write(f"openmrc: the engine is ready ({time.monotonic() - begun:.0f} s)\n")
 
 
 if __name__ == "__main__":

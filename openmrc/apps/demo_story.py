@@ -1,13 +1,14 @@
-"""The story of `mrc demo`: a file moves between two processes while planes fall silent and return.
+"""The course of `mrc demo`: a file moves between two processes while planes go down and come back.
 
-A short sample tells how fast this machine is; the file is made so large, and the faults are timed so,
-that the whole takes about ten seconds anywhere.
+A short sample measures how fast this machine is; file size and fault times are chosen so that the demo takes about ten
+seconds anywhere.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,14 +18,14 @@ from openmrc.apps.endpoint import EndpointOptions, connection_options, open_endp
 from openmrc.apps.planes import Side, loopback_planes
 from openmrc.apps.second_process import SecondProcess
 from openmrc.apps.sending import Sender, sources
-from openmrc.apps.shares import PlaneShare
+from openmrc.apps.shares import PlaneShare, ev_counts
 from openmrc.apps.sizes import size_text
-from openmrc.apps.timeline import Sample, Sampler, returned_after
+from openmrc.apps.timeline import SAMPLE_SECONDS, Sample, Sampler, returned_after
 from openmrc.apps.transfer import TransferOptions, TransferResult
 from openmrc.errors import MrcError
 from openmrc.faults import Schedule
 from openmrc.units import PS_PER_S
-from openmrc.verbs import Context
+from openmrc.verbs import Connection, Context, EvState
 
 SAMPLE_BYTES = 64 << 20
 GOAL_SECONDS = 8.0
@@ -32,6 +33,9 @@ LEAST, MOST, STEP = 128 << 20, 2 << 30, 64 << 20  # bytes of the file
 LEAST_SIZE = 1 << 20  # bytes; of what may be asked for
 PIECE = 4 << 20  # bytes made at a time
 SEED = 1
+TIMEOUT = 30.0  # s without progress
+RETURN_SECONDS = 5.0  # for planes to come back into use after the last byte
+BAD = EvState.ASSUMED_BAD.name
 
 
 class Outage(msgspec.Struct, kw_only=True):
@@ -158,12 +162,18 @@ class Story:
             self.audience.on_begin(self)
             error: MrcError | None = None
             try:
-                sender.run("127.0.0.1", self.sampler.begin)
+                sender.run("127.0.0.1", self.sampler.begin, self._await_planes)
             except MrcError as caught:
                 error = caught
             finally:
                 self.sampler.end()
             self._judge(sender.result(str(error) if error else None), folder / path.name, digest)
+
+    def _await_planes(self, connection: Connection) -> None:
+        """Wait until every plane that came up again is in use, for a few seconds at most."""
+        deadline = time.monotonic() + RETURN_SECONDS
+        while time.monotonic() < deadline and unused_planes(ev_counts([connection.qp]), self.outages):
+            time.sleep(SAMPLE_SECONDS)
 
     def _judge(self, moved: TransferResult, copy: Path, digest: str) -> None:
         result = self.result
@@ -180,6 +190,16 @@ class Story:
             result.bytes, result.sha256 = copy.stat().st_size, file_digest(copy)
             result.ok = result.sha256 == digest and result.bytes == self.size
             result.error = None if result.ok else f"the copy has SHA-256 {result.sha256}, the file {digest}"
+        if result.ok:
+            self._check_planes([each.evs for each in moved.planes])
+
+    def _check_planes(self, evs: Sequence[dict[str, int]]) -> None:
+        """Fail the demo if a plane that came up again is not in use at the end."""
+        unused = unused_planes(evs, self.outages)
+        if unused:
+            named = "; ".join(f"plane {plane}: {evs[plane].get(BAD, 0)} EVs {BAD}" for plane in unused)
+            self.result.ok = False
+            self.result.error = f"the copy is right, but not all planes are back in use: {named}"
 
     def _receiver(self, folder: Path, faults: str | None) -> SecondProcess:
         arguments = ["recv", "--out", str(folder), "--once", "--force", "--quiet", "--json", "--port", "0"]
@@ -187,9 +207,8 @@ class Story:
         return SecondProcess([*arguments, *(["--impair", faults] if faults else [])])
 
     def _transfer(self, context: Context, receiver: SecondProcess, faults: Schedule | None) -> TransferOptions:
-        return TransferOptions(
-            receiver.port, 30.0, token=receiver.token, faults=faults, connection=connection_options(context, 0)
-        )
+        asked = connection_options(context, 0, TIMEOUT)
+        return TransferOptions(receiver.port, TIMEOUT, token=receiver.token, faults=faults, connection=asked)
 
     def _tidy(self, folder: Path) -> None:
         for name in ("sample.bin", "data.bin"):
@@ -225,6 +244,12 @@ def outages_of(schedule: Schedule, planes: int) -> list[Outage]:
             elif not step.change["down"] and last is not None:
                 last.up = at
     return found
+
+
+def unused_planes(evs: Sequence[dict[str, int]], outages: Sequence[Outage]) -> list[int]:
+    """Return the planes that came up again and still have EVs that are assumed bad; `evs` are counts by state."""
+    last = {each.plane: each for each in sorted(outages, key=lambda outage: outage.down)}
+    return [plane for plane, each in sorted(last.items()) if each.up is not None and evs[plane].get(BAD, 0)]
 
 
 def make_file(path: Path, size: int, seed: int, on_piece: Callable[[int, int], None] | None = None) -> str:

@@ -10,8 +10,9 @@ from openmrc.apps.nic_file import NicFile, from_environment
 from openmrc.apps.planes import free_address
 from openmrc.documents import read_text
 from openmrc.engine.params import Settings
-from openmrc.errors import ConfigError
+from openmrc.errors import ConfigError, UsageError
 from openmrc.faults import Schedule
+from openmrc.live.api.attributes import INFINITE_RETRIES
 from openmrc.live.host.sockets import Sockets
 from openmrc.live.host.tuning import settings_for
 from openmrc.verbs import ConnectionOptions, Context, ContextAttr, EvFormat
@@ -39,11 +40,11 @@ class EndpointOptions:
 def open_endpoint(options: EndpointOptions) -> Context:
     """Open the sockets and start the thread."""
     if options.ev_format not in FORMATS:
-        raise ConfigError(f"--format: {options.ev_format!r} is not one of {', '.join(FORMATS)}")
+        raise UsageError(f"--format: {options.ev_format!r} is not one of {', '.join(FORMATS)}")
     if options.algorithm not in ALGORITHMS:
-        raise ConfigError(f"--cc: {options.algorithm!r} is not one of {', '.join(ALGORITHMS)}")
+        raise UsageError(f"--cc: {options.algorithm!r} is not one of {', '.join(ALGORITHMS)}")
     if options.mtu not in (0, *MTUS):
-        raise ConfigError(f"--mtu: {options.mtu} is not one of {', '.join(map(str, MTUS))}")
+        raise UsageError(f"--mtu: {options.mtu} is not one of {', '.join(map(str, MTUS))}")
     nic = from_environment() if not options.planes else None
     if nic is not None:
         return open_described(nic, options)
@@ -88,18 +89,30 @@ def open_described(nic: NicFile, options: EndpointOptions) -> Context:
     )
 
 
-def connection_options(context: Context, mtu: int, max_send_wr: int = 128, max_recv_wr: int = 256) -> ConnectionOptions:
-    """Return what to ask of a connection; of both sides' path MTUs the lesser is used."""
-    return ConnectionOptions(path_mtu=mtu, max_send_wr=max_send_wr, max_recv_wr=max_recv_wr)
+def connection_options(
+    context: Context, mtu: int, timeout: float = 0.0, *, max_send_wr: int = 128, max_recv_wr: int = 256
+) -> ConnectionOptions:
+    """Return what to ask of a connection; of both sides' path MTUs the lesser is used.
+
+    Its retry budget lasts `timeout` seconds at least: a peer that is suspended for less is waited for.
+    """
+    options = ConnectionOptions(path_mtu=mtu, max_send_wr=max_send_wr, max_recv_wr=max_recv_wr)
+    counts = range(options.exponential_count, INFINITE_RETRIES + 1)
+    return next(each for count in counts if (each := replace(options, exponential_count=count)).give_up_s >= timeout)
 
 
 def read_faults(text: str | None, schedule: Path | None) -> Schedule | None:
     """Return the schedule of `--impair "loss: 1%"` or of `--schedule FILE`."""
     if text is not None and schedule is not None:
-        raise ConfigError("--impair and --schedule: give one of them")
+        raise UsageError("--impair and --schedule: give one of them")
     if schedule is not None:
         return Schedule.read(schedule)
-    return Schedule.parse(text, "--impair") if text is not None else None
+    if text is None:
+        return None
+    try:
+        return Schedule.parse(text, "--impair")
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
 
 
 def faults_text(text: str | None, schedule: Path | None) -> str | None:

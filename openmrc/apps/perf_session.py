@@ -27,6 +27,7 @@ from openmrc.verbs import NO_TOKEN, Connection, ConnectionOptions, Context, List
 CLIENT, SERVER, FURTHER = "perf client", "perf server", "perf queue pair"
 MOST_QUEUE_PAIRS = 64
 WITHOUT_END = 1 << 62
+MOST_OUTSTANDING = 64 << 20  # bytes of each queue pair, in a timed run
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Session:
                 each,
                 region,
                 start.size,
-                self.plan.depth,
+                self._depth(start),
                 self.plan.immediate,
                 start.iterations if not start.duration else WITHOUT_END,
             )
@@ -100,6 +101,12 @@ class Session:
             stop=self.options.stop,
             on_interval=None if warm else lambda interval: self._on_interval(start.size, interval),
         )
+
+    def _depth(self, start: Start) -> int:
+        """Return how many writes are outstanding: a timed run ends when they have completed, so few large ones."""
+        if not start.duration:
+            return self.plan.depth
+        return min(self.plan.depth, max(1, MOST_OUTSTANDING // start.size))
 
     def note_end(self) -> None:
         """Keep what the counters say."""

@@ -1,8 +1,8 @@
-"""Writes in a row, with many outstanding, in one direction or both: what the bandwidth test does.
+"""The bandwidth test: writes with many outstanding, in one direction or both.
 
-Both ends run the same loop. An end that does not send only takes immediates and waits for the
-other's Done. With immediates the sender counts receives: it never has more writes under way than
-the receiver has posted, and is told over TCP when there are new ones.
+Both ends run the same loop. An end that does not send takes immediates only and waits for the other's Done. With
+immediates the sender counts receives: it never has more writes outstanding than the receiver has posted, and learns of
+new ones over TCP.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ RECEIVES = 512  # posted on each queue pair in a test with immediates
 LARGE = 64 << 10  # bytes; from here on every write is signaled
 PEAK_SPAN = 0.010  # s, least span over which a peak rate is taken
 TICK = 1.0  # s
+LEAST_INTERVAL = 0.05  # s; what is left at the end of a run is reported too, unless it is shorter
 
 
 @dataclass
@@ -190,7 +191,8 @@ class Stream:
         self._note(now)
 
     def _note(self, now: float) -> None:
-        if self._on_interval is not None and self._sends:
+        """Report the interval that ends now; once this end is done there are none."""
+        if self._on_interval is not None and self._sends and self.done is None:
             span = Interval(self._interval_began - self._began, now - self._began, self._bytes - self._noted)
             self._on_interval(span)
         self._interval_began, self._noted = now, self._bytes
@@ -199,6 +201,8 @@ class Stream:
         now = time.perf_counter()
         seconds = now - self._began
         average = self._bytes * 8 / seconds if seconds else 0.0
+        if now - self._interval_began >= LEAST_INTERVAL:
+            self._note(now)
         iterations = sum(lane.completed for lane in self._lanes)
         self.done = Done(iterations, self._bytes, seconds, max(self._peak.bps, average))
         self._conversation.tell(self.done)

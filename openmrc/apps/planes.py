@@ -11,7 +11,7 @@ import socket
 from enum import Enum
 from ipaddress import ip_address
 
-from openmrc.errors import ConfigError
+from openmrc.errors import UsageError
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.host.interfaces import find_planes, interfaces
 from openmrc.live.host.sockets import MAX_PLANES
@@ -38,7 +38,7 @@ def local_planes(text: str | None, side: Side, host: str | None = None) -> list[
     if text.strip().isdigit():
         count = int(text)
         if not 1 <= count <= MAX_PLANES:
-            raise ConfigError(f"--planes: {count} planes, allowed are 1 to {MAX_PLANES}")
+            raise UsageError(f"--planes: {count} planes, allowed are 1 to {MAX_PLANES}")
         return loopback_planes(count, side)
     return [part for each in text.split(",") if (part := each.strip())]
 
@@ -55,9 +55,9 @@ def interface_planes(names: str, index: int) -> list[str]:
         found = [each for each in interfaces() if each.name == name]
         if not found:
             known = ", ".join(sorted({each.name for each in interfaces()}))
-            raise ConfigError(f"--ib-dev: no interface {name!r} with an address; there are {known}")
+            raise UsageError(f"--ib-dev: no interface {name!r} with an address; there are {known}")
         if index >= len(found):
-            raise ConfigError(f"--gid-index: {name} has addresses 0 to {len(found) - 1}, not {index}")
+            raise UsageError(f"--gid-index: {name} has addresses 0 to {len(found) - 1}, not {index}")
         chosen.append(str(PlaneAddress(found[index].address, scope=found[index].scope)))
     return chosen
 
@@ -73,7 +73,7 @@ def free_address(text: str) -> str:
             except OSError:
                 continue
             return str(PlaneAddress(address.ip, port, address.scope))
-    raise ConfigError(f"--planes: no free UDP port on {address.ip}")
+    raise UsageError(f"--planes: no free UDP port on {address.ip}")
 
 
 def are_ours_to_choose(planes: str | None, device: str | None) -> bool:

@@ -27,7 +27,7 @@ class _Bar(Progress):
 
     def __init__(self, moving: transfer.Progress, console: Console) -> None:
         super().__init__(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             DownloadColumn(binary_units=True),
             _Rate(),
@@ -49,7 +49,7 @@ class _Bar(Progress):
 @contextlib.contextmanager
 def showing(moving: transfer.Progress, quiet: bool) -> Iterator[None]:
     """Show how far `moving` is while the block runs."""
-    console = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False, markup=False)
     if quiet:
         yield
     elif console.is_terminal:

@@ -42,7 +42,7 @@ from openmrc.apps.transfer import (
     Welcome,
     anonymous_memory,
 )
-from openmrc.errors import ConfigError, MrcError, PeerError
+from openmrc.errors import MrcError, PeerError, UsageError
 from openmrc.verbs import Connection, Context, Listener, MemoryRegion
 
 MOST_FILES = 100_000
@@ -220,12 +220,14 @@ class Receiver:
         connection.qp.post_write(self._credit, remote.addr, remote.r_key, immediate=self._taken % COUNT, signaled=False)
 
 
-def check_folder(path: Path) -> None:
-    """Refuse a target that is no folder we may write to; ConfigError."""
-    if not path.is_dir():
-        raise ConfigError(f"--out: {path}: is no folder")
+def make_folder(path: Path) -> None:
+    """Create the target folder if it does not exist; UsageError if that fails or nobody can write to it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--out: {path}: cannot be created: {error.strerror}") from None
     if not os.access(path, os.W_OK | os.X_OK):
-        raise ConfigError(f"--out: {path}: may not be written to")
+        raise UsageError(f"--out: {path}: permission denied")
 
 
 def check_entries(entries: Sequence[Entry], acceptance: Acceptance) -> None:
@@ -258,7 +260,7 @@ class TargetFolder:
         try:
             self.descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise ConfigError(f"--out: {self.path}: {error.strerror}") from None
+            raise UsageError(f"--out: {self.path}: {error.strerror}") from None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -15,7 +15,7 @@ from openmrc.apps.access import ENVIRONMENT
 from openmrc.errors import PeerError
 from openmrc.live.objects.handshake import fresh_token
 
-START_SECONDS = 120.0  # a first start compiles the engine
+START_SECONDS = 600.0  # a first start may compile the engine, on a busy machine
 END_SECONDS = 10.0
 
 

@@ -95,8 +95,16 @@ class Sender:
         self._credited = 0  # bytes of those
         self._lengths: dict[int, int] = {}  # by piece
 
-    def run(self, host: str, begin: Callable[[Connection], Any] | None = None) -> None:
-        """Send everything and return when the receiver has stored it; `begin` is called before the first byte."""
+    def run(
+        self,
+        host: str,
+        begin: Callable[[Connection], Any] | None = None,
+        settle: Callable[[Connection], Any] | None = None,
+    ) -> None:
+        """Send everything and return when the receiver has stored it.
+
+        `begin` is called before the first byte, `settle` after the last one, while the connection is still up.
+        """
         with self._pd.reg_mr(anonymous_memory(CREDIT_BYTES)) as credit:
             connection = connect(
                 self.context,
@@ -110,7 +118,7 @@ class Sender:
                 token=self.options.token,
             )
             with connection:
-                self._serve(connection, begin)
+                self._serve(connection, begin, settle)
 
     def result(self, error: str | None) -> TransferResult:
         """Return how it went so far."""
@@ -129,7 +137,12 @@ class Sender:
             error=error,
         )
 
-    def _serve(self, connection: Connection, begin: Callable[[Connection], Any] | None) -> None:
+    def _serve(
+        self,
+        connection: Connection,
+        begin: Callable[[Connection], Any] | None,
+        settle: Callable[[Connection], Any] | None,
+    ) -> None:
         self.conversation = Conversation(connection, Welcome | Stored | Finished, self.options.timeout)
         self.peer = self.conversation.peer
         note = check_note(connection.remote.note, "recv", connection.channel.peer)
@@ -145,7 +158,11 @@ class Sender:
                     begin(connection)
                 self.began = time.monotonic()
                 for index, file in enumerate(self.files):
-                    self._send_file(ring, index, file)
+                    digest = self._send_file(ring, index, file)
+                    if settle is not None and index == len(self.files) - 1:
+                        settle(connection)
+                    self.conversation.tell(Digest(index, digest))
+                    self._confirm(index - FILES_IN_FLIGHT)
                 self._finish()
             except BaseException as error:
                 if not is_told(error):
@@ -174,7 +191,8 @@ class Sender:
             self.conversation.tell(Announce(entries[first:last], more=last < len(entries)))
         self.conversation.hear(Welcome)
 
-    def _send_file(self, ring: MemoryRegion, index: int, file: Source) -> None:
+    def _send_file(self, ring: MemoryRegion, index: int, file: Source) -> str:
+        """Send the pieces of a file and return its SHA-256."""
         self.progress.current = file.name
         digest = hashlib.sha256()
         with file.path.open("rb", buffering=0) as opened:
@@ -182,8 +200,7 @@ class Sender:
             while left:
                 left -= self._send_piece(ring, opened, min(left, self._slot), digest, file)
             self._check_unchanged(opened, file)
-        self.conversation.tell(Digest(index, digest.hexdigest()))
-        self._confirm(index - FILES_IN_FLIGHT)
+        return digest.hexdigest()
 
     def _send_piece(self, ring: MemoryRegion, opened: BinaryIO, length: int, digest: Any, file: Source) -> int:
         self._wait_for_slot()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from openmrc.errors import ConfigError
+from openmrc.errors import UsageError
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?\s*", re.IGNORECASE)
@@ -15,10 +15,10 @@ def size_bytes(text: str, option: str, least: int = 0, most: int = LARGEST) -> i
     """Return "4K" as 4096; suffixes are powers of 1024, as in perftest. ConfigError names the option."""
     match = _SIZE.fullmatch(text)
     if match is None:
-        raise ConfigError(f"{option}: {text!r} is not a size such as 65536, 64K or 1M")
+        raise UsageError(f"{option}: {text!r} is not a size such as 65536, 64K or 1M")
     size = round(float(match[1]) * _UNITS[match[2].upper()])
     if not least <= size <= most:
-        raise ConfigError(f"{option}: {text} is not in {size_text(least)} to {size_text(most)}")
+        raise UsageError(f"{option}: {text} is not in {size_text(least)} to {size_text(most)}")
     return size
 
 

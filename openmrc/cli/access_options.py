@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,6 +38,20 @@ TokenFile = Annotated[
 NoToken = Annotated[
     bool, typer.Option("--no-token", help="Do without: everybody who can connect may.", rich_help_panel=GROUP)
 ]
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """The four of them, as one group."""
+
+    bind: Bind = None
+    token: Token = None
+    token_file: TokenFile = None
+    no_token: NoToken = False
+
+    def listening(self) -> Access:
+        """Return what they say to a listening command."""
+        return listening_access(self.bind, self.token, self.token_file, self.no_token)
 
 
 def listening_access(bind: str | None, token: str | None, token_file: Path | None, no_token: bool) -> Access:

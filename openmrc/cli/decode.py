@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from openmrc.errors import ConfigError, WireError
+from openmrc.errors import ConfigError, UsageError, WireError
 
 if TYPE_CHECKING:
     from openmrc.wire.capture import Datagram, Dissected
@@ -48,11 +48,11 @@ def decode(
     up on stderr. The exit code is 1 if nothing could be read.
     """
     if [capture, hex_digits, lua].count(None) != 2:
-        raise ConfigError("decode: give one of FILE, --hex HEX and --lua PATH")
+        raise UsageError("decode: give one of FILE, --hex HEX and --lua PATH")
     if fabric is not None and lua is None:
-        raise ConfigError("decode: --fabric goes with --lua PATH")
+        raise UsageError("decode: --fabric goes with --lua PATH")
     if ev_format not in PLACEMENTS:
-        raise ConfigError(f"--ev-format: {ev_format!r} is not one of {', '.join(PLACEMENTS)}")
+        raise UsageError(f"--ev-format: {ev_format!r} is not one of {', '.join(PLACEMENTS)}")
     if lua is not None:
         _write_plugin(lua, fabric)
     elif hex_digits is not None:
@@ -94,7 +94,7 @@ def _bytes_of(digits: str) -> bytes:
         return bytes.fromhex(cleaned)
     except ValueError:
         allowed = "allowed are pairs of hexadecimal digits, spaces and colons"
-        raise ConfigError(f"--hex: {digits[:40]!r} is no packet: {allowed}") from None
+        raise UsageError(f"--hex: {digits[:40]!r} is no packet: {allowed}") from None
 
 
 def _decode_file(
@@ -221,7 +221,7 @@ def _print(entry: dict[str, Any], as_json: bool, title: str) -> None:
                 branch.add(Text(f"{name:<16} {_shown(name, item)}"))
         elif key not in ("frame", "time_ns", "interface"):
             tree.add(Text(f"{key}: {_shown(key, value)}", style="red" if key == "error" else ""))
-    Console(highlight=False, soft_wrap=True).print(tree)
+    Console(highlight=False, markup=False, soft_wrap=True).print(tree)
 
 
 _IN_HEX = ("opcode", "p_key", "dqp", "va", "r_key", "entropy", "ev", "icrc", "sack_bitmap", "syndrome", "immediate")

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from openmrc.apps.demo_story import DemoOptions, DemoResult, Simulated
 
 
-WIDTH = 110  # columns of the summary where there is no terminal
-
-
 def demo(
     size: Annotated[str | None, typer.Option("-s", "--size", help="Of the file (default: what moves in 8 s).")] = None,
     planes: Annotated[int, typer.Option("--planes", min=1, max=16, help="Planes, all on the loopback.")] = 4,
@@ -57,12 +54,11 @@ def demo(
 
 
 def _play(options: DemoOptions, as_json: bool) -> DemoResult:
-    from rich.console import Console
-
     from openmrc.apps.demo_story import Audience, Story
     from openmrc.apps.demo_view import View
+    from openmrc.apps.terminal import plain_console
 
-    with View(Console(stderr=as_json, highlight=False), quiet=as_json) as view:
+    with View(plain_console(stderr=as_json), quiet=as_json) as view:
         story = Story(options, Audience(view.say, view.on_file, view.on_begin, view.on_sample))
         try:
             return story.run()
@@ -119,24 +115,28 @@ def _report(result: DemoResult, as_json: bool) -> None:
 
         print_json(result)
         return
-    from rich.console import Console
-
     from openmrc.apps.demo_view import summary, timeline
+    from openmrc.apps.terminal import print_table
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = WIDTH
     if result.samples:
-        console.print(summary(result))
+        print_table(summary(result))
         typer.echo("\n".join(timeline(result)))
         typer.echo(f"page: {result.page}")
     if result.simulation is not None:
         _report_simulation(result.simulation)
     if result.ok:
         stall = f"{result.longest_stall_ms:.1f}"
-        typer.echo(f"OK {result.bytes} bytes, sha256 {result.sha256}, longest stall {stall} ms")
+        typer.echo(f"OK {result.bytes} bytes, sha256 {result.sha256}, longest stall {stall} ms, {_planes(result)}")
     else:
         typer.echo(f"FAILED: {result.error}")
+
+
+def _planes(result: DemoResult) -> str:
+    """Return which planes are in use at the end."""
+    down = sorted({each.plane for each in result.outages if each.up is None})
+    if not down:
+        return f"all {len(result.planes)} planes in use"
+    return f"down at the end, as scheduled: plane {', '.join(map(str, down))}"
 
 
 def _report_simulation(row: Simulated) -> None:

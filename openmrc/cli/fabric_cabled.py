@@ -32,7 +32,7 @@ def cabled(
 
 
 def _dumps(paths: list[Path]) -> list[Path]:
-    from openmrc.errors import ConfigError
+    from openmrc.errors import ConfigError, UsageError
 
     found: list[Path] = []
     for path in paths:
@@ -42,5 +42,5 @@ def _dumps(paths: list[Path]) -> list[Path]:
         found += inside
     name, count = max(Counter(path.stem for path in found).items(), key=lambda each: each[1])
     if count > 1:
-        raise ConfigError(f"--lldp: {count} dumps of {name!r}; one is enough")
+        raise UsageError(f"--lldp: {count} dumps of {name!r}; one is enough")
     return found

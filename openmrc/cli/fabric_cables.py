@@ -76,12 +76,12 @@ def racks(
     as_json: Json = False,
 ) -> None:
     """Show what stands where: a rack's elevation, or those of all racks as SVG and CSV."""
-    from openmrc.errors import ConfigError
+    from openmrc.errors import UsageError
     from openmrc.fabric import elevations
     from openmrc.fabric.placement import place
 
     if (rack is None) == (out is None):
-        raise ConfigError("racks: give a rack, or --out FOLDER for all of them")
+        raise UsageError("racks: give a rack, or --out FOLDER for all of them")
     placement = place(load_topology(file), given_places(places))
     if rack is not None:
         drawn = elevations.text(placement, rack)

@@ -112,14 +112,14 @@ def fault(
     """Break cables and mend them: at once, or as a schedule says; returns after its last step."""
     from dataclasses import asdict
 
-    from openmrc.errors import ConfigError
+    from openmrc.errors import UsageError
     from openmrc.faults import Schedule
     from openmrc.lab.faults import Breaker
 
     if terms is not None and schedule is not None:
-        raise ConfigError("fault: give words or --schedule, not both")
+        raise UsageError("fault: give words or --schedule, not both")
     if terms is None and schedule is None and not clear:
-        raise ConfigError('fault: say what, such as "down: p0-t1-01", or --schedule FILE, or --clear')
+        raise UsageError('fault: say what, such as "down: p0-t1-01", or --schedule FILE, or --clear')
     breaker = Breaker(_chosen(name))
     steps = Schedule.read(schedule) if schedule else Schedule.parse(terms or "", "fault")
     breaker.check(steps)

@@ -6,13 +6,15 @@ Subcommands are imported when they are called; the main help needs none of them.
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup
 
-from openmrc.errors import MrcError
+from openmrc.cli.outcome import USAGE, json_errors
+from openmrc.errors import MrcError, UsageError
 
 
 class Command(NamedTuple):
@@ -31,6 +33,10 @@ COMMANDS: dict[str, dict[str, Command]] = {
         "recv": Command("recv:recv", "Receive files, verified, and store them."),
         "perf": Command("perf:perf", "Measure bandwidth and latency between two processes."),
     },
+    "Train": {
+        "collperf": Command("collperf:collperf", "Measure and check collectives, with nccl-tests' flags and columns."),
+        "train": Command("train:app", "Ask why a step of a training was slow."),
+    },
     "Look inside": {
         "ev": Command("ev:app", "Entropy values: expand, generate and inspect profiles."),
         "decode": Command("decode:decode", "Read MRC packets from a capture file or from hexadecimal digits."),
@@ -39,6 +45,7 @@ COMMANDS: dict[str, dict[str, Command]] = {
         "plan": Command("plan:app", "Size a fabric: switches, optics, power, cost, blast radius, availability."),
         "fabric": Command("fabric:app", "Build, prove, export and read back a fabric's tables."),
         "lab": Command("lab:app", "Run a real SRv6 fabric in namespaces of this machine."),
+        "warm": Command("warm:warm", "Compile everything now, so that no first run waits for it."),
         "doctor": Command("doctor:doctor", "Say what this machine lacks for a lab, and how to get it."),
         "sim": Command("sim:app", "Simulate fabrics packet by packet, with failures."),
     },
@@ -61,6 +68,11 @@ class LazyGroup(TyperGroup):
             self.commands[cmd_name] = _load(cmd_name, found)
         return self.commands[cmd_name]
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; with --json a failure prints an object too."""
+        with json_errors(ctx.args):
+            return super().invoke(ctx)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands by section."""
         width = max(len(name) for section in COMMANDS.values() for name in section)
@@ -75,10 +87,28 @@ def _load(name: str, command: Command) -> Any:
     if isinstance(target, typer.Typer):
         loaded: Any = typer.main.get_group(target)
         loaded.name = name
-        return loaded
-    alone = typer.Typer(add_completion=False)
-    alone.command(name)(target)
-    return typer.main.get_command(alone)
+    else:
+        alone = typer.Typer(add_completion=False)
+        alone.command(name)(target)
+        loaded = typer.main.get_command(alone)
+    _escape_help(loaded)
+    return loaded
+
+
+_MARKUP = re.compile(r"(\\*)(\[[a-z#/@][^[]*?])")  # what rich takes for a tag
+
+
+def _escape_help(command: Any) -> None:
+    """Make rich show square brackets in help texts, which it takes for markup."""
+    for parameter in command.params:
+        parameter.help = _escaped(getattr(parameter, "help", None))
+    command.help = _escaped(command.help)
+    for each in getattr(command, "commands", {}).values():
+        _escape_help(each)
+
+
+def _escaped(text: str | None) -> str | None:
+    return _MARKUP.sub(r"\1\1\\\2", text) if text else text
 
 
 app = typer.Typer(
@@ -110,12 +140,12 @@ def mrc(
 
 
 def main() -> None:
-    """Run the command line; exit 1 with one line on stderr when the package reports an error."""
+    """Run the command line; an error of the package is one line on stderr, and exit code 2 for wrong usage, else 1."""
     try:
         app()
     except MrcError as error:
         typer.echo(f"mrc: {error}", err=True)
-        sys.exit(1)
+        sys.exit(USAGE if isinstance(error, UsageError) else 1)
 
 
 if __name__ == "__main__":

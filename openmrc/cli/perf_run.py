@@ -6,20 +6,20 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import msgspec
 import typer
 
 from openmrc.apps.access import Access, announcement
-from openmrc.apps.endpoint import EndpointOptions, connection_options, open_endpoint
+from openmrc.apps.endpoint import EndpointOptions, connection_options
 from openmrc.apps.listening import ESTABLISH_SECONDS, Refusals, announce_port, open_listener
 from openmrc.apps.perf_report import Findings, Run, header, line, plane_lines, report, second_line
 from openmrc.apps.perf_session import Client, Server, SessionOptions
 from openmrc.apps.perf_words import Plan
 from openmrc.apps.planes import free_address
 from openmrc.apps.second_process import SecondProcess
-from openmrc.cli.outcome import error_text, stoppable
+from openmrc.cli.outcome import error_text, opened, stoppable
+from openmrc.cli.perf_options import Output
 from openmrc.errors import MrcError
 from openmrc.live.objects.connection import DEFAULT_PORT
 from openmrc.verbs import NO_TOKEN, Context, Listener
@@ -37,22 +37,18 @@ class Command:
     access: Access
     remote: tuple[str, ...]
     timeout: float
-    in_gbits: bool
-    each_way: bool
-    as_json: bool
-    json_file: Path | None
-    quiet: bool
+    output: Output
     for_ever: bool
     ready_fd: int | None
 
     def client(self, host: str) -> None:
         """Measure against a server elsewhere."""
-        with stoppable(), open_endpoint(self.endpoint) as context:
+        with stoppable(), opened(self.endpoint) as context:
             self._measure(context, host, self.port, self.access.token or NO_TOKEN)
 
     def both(self) -> None:
         """Start a server as a second process and measure against it."""
-        with stoppable(), open_endpoint(self.endpoint) as context, SecondProcess(self._server_arguments()) as server:
+        with stoppable(), opened(self.endpoint) as context, SecondProcess(self._server_arguments()) as server:
             self._measure(context, "127.0.0.1", server.port, server.token)
 
     def server(self) -> None:
@@ -60,12 +56,14 @@ class Command:
         refusals = Refusals(lambda line: typer.echo(f"mrc: {line}", err=True))
         with (
             stoppable(),
-            open_endpoint(self.endpoint) as context,
+            opened(self.endpoint) as context,
             open_listener(context, self.port, self.access, refusals) as listener,
         ):
             self._say(f"{context.describe()}; waiting for a client on TCP port {listener.port}")
             self._announce(listener)
-            asked = connection_options(context, self.endpoint.mtu, self.plan.depth, 600)
+            asked = connection_options(
+                context, self.endpoint.mtu, self.timeout, max_send_wr=self.plan.depth, max_recv_wr=600
+            )
             findings = Findings("server", self.plan, algorithm=self.endpoint.algorithm)
             session = Server(context, asked, self._session_options(findings, self.port), findings)
             with self._reporting(findings):
@@ -79,7 +77,9 @@ class Command:
 
     def _measure(self, context: Context, host: str, port: int, token: str) -> None:
         self._say(context.describe())
-        asked = connection_options(context, self.endpoint.mtu, self.plan.depth, 600)
+        asked = connection_options(
+            context, self.endpoint.mtu, self.timeout, max_send_wr=self.plan.depth, max_recv_wr=600
+        )
         findings = Findings("client", self.plan, algorithm=self.endpoint.algorithm)
         options = self._session_options(findings, port, token)
         if self.for_ever:
@@ -102,23 +102,23 @@ class Command:
             remote=self.remote,
             token=token,
             wait=ESTABLISH_SECONDS,
-            on_second=None if self.quiet else lambda second: self._say(second_line(second)),
-            on_run=None if self.as_json else self._print_run,
-            on_start=None if self.as_json else lambda: self._print_header(findings),
+            on_second=None if self.output.quiet else lambda second: self._say(second_line(second)),
+            on_run=None if self.output.as_json else self._print_run,
+            on_start=None if self.output.as_json else lambda: self._print_header(findings),
         )
 
     def _say(self, text: str) -> None:
-        if not self.quiet:
+        if not self.output.quiet:
             typer.echo(text, err=True)
 
     def _print_header(self, findings: Findings) -> None:
-        typer.echo(header(findings.plan.test, self.in_gbits))
+        typer.echo(header(findings.plan.test, self.output.in_gbits))
 
     def _print_run(self, run: Run) -> None:
-        typer.echo(line(run, self.in_gbits))
-        if self.each_way and run.theirs is not None:
-            typer.echo(line(replace(run, theirs=None), self.in_gbits) + "  written here")
-            typer.echo(line(replace(run, ours=run.theirs, theirs=None), self.in_gbits) + "  written by the peer")
+        typer.echo(line(run, self.output.in_gbits))
+        if self.output.each_way and run.theirs is not None:
+            typer.echo(line(replace(run, theirs=None), self.output.in_gbits) + "  written here")
+            typer.echo(line(replace(run, ours=run.theirs, theirs=None), self.output.in_gbits) + "  written by the peer")
 
     @contextmanager
     def _reporting(self, findings: Findings) -> Iterator[None]:
@@ -132,13 +132,13 @@ class Command:
             self._report(findings, error_text(error) if error is not None else None)
 
     def _report(self, findings: Findings, error: str | None) -> None:
-        encoded = msgspec.json.encode(report(findings, self.in_gbits, error)).decode()
-        if self.as_json:
+        encoded = msgspec.json.encode(report(findings, self.output.in_gbits, error)).decode()
+        if self.output.as_json:
             typer.echo(encoded)
         elif findings.planes:
             typer.echo("\n".join(plane_lines(findings.planes)))
-        if self.json_file is not None:
+        if self.output.json_file is not None:
             try:
-                self.json_file.write_text(encoded + "\n", "utf-8")
+                self.output.json_file.write_text(encoded + "\n", "utf-8")
             except OSError as failure:
-                raise MrcError(f"--out_json_file: {self.json_file}: {failure.strerror}") from None
+                raise MrcError(f"--out_json_file: {self.output.json_file}: {failure.strerror}") from None

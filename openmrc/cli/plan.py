@@ -98,11 +98,11 @@ def plan(
 
 
 def _design_named(designs: list[Design], name: str | None) -> Design:
-    from openmrc.errors import ConfigError
+    from openmrc.errors import UsageError
 
     found = next((each for each in designs if name in (None, each.name)), None)
     if found is None:
-        raise ConfigError(f"--design: {name!r} is not among {', '.join(each.name for each in designs)}")
+        raise UsageError(f"--design: {name!r} is not among {', '.join(each.name for each in designs)}")
     return found
 
 
@@ -165,8 +165,9 @@ def availability(
 
 
 def _print_forecasts(found: list[Forecast]) -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from openmrc.apps.terminal import print_table
 
     table = Table(title=f"{found[0].gpus:,} GPUs, {found[0].days:g} days, mean of {found[0].trials} jobs")
     table.add_column("")
@@ -185,7 +186,7 @@ def _print_forecasts(found: list[Forecast]) -> None:
     )
     for said, field, factor in rows:
         table.add_row(said, *(f"{getattr(each, field) * factor:,.2f}" for each in found))
-    Console().print(table)
+    print_table(table)
 
 
 def _print_json(what: dict[str, Any]) -> None:
@@ -195,8 +196,9 @@ def _print_json(what: dict[str, Any]) -> None:
 
 
 def _print_table(designs: list[Design], parts: Parts) -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from openmrc.apps.terminal import print_table
 
     table = Table(title=f"{designs[0].nics:,} NICs of {designs[0].nic_gbps:g}G", caption=_caption(designs, parts))
     table.add_column("")
@@ -204,7 +206,7 @@ def _print_table(designs: list[Design], parts: Parts) -> None:
         table.add_column(each.name, justify="right", overflow="fold")
     for cells in zip(*(_column(each, parts) for each in designs[:6]), strict=True):
         table.add_row(cells[0][0], *(value for _, value in cells))
-    Console().print(table)
+    print_table(table)
 
 
 def _column(each: Design, parts: Parts) -> list[tuple[str, str]]:

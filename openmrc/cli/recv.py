@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def recv(
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder for the files.")] = Path(),
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="DIR", help="Folder for the files; created if missing.")
+    ] = Path(),
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
     max_size: Annotated[str | None, typer.Option("--max-size", help="Most bytes of one transfer, such as 10G.")] = None,
     once: Annotated[bool, typer.Option("--once", help="End after one transfer.")] = False,
@@ -49,15 +51,15 @@ def recv(
     The exit code is 1 if a transfer failed.
     """
     from openmrc.apps.access import announcement
-    from openmrc.apps.endpoint import EndpointOptions, connection_options, open_endpoint, read_faults
+    from openmrc.apps.endpoint import EndpointOptions, connection_options, read_faults
     from openmrc.apps.listening import Refusals, announce_port, open_listener
     from openmrc.apps.planes import are_ours_to_choose
-    from openmrc.apps.receiving import Acceptance, check_folder
+    from openmrc.apps.receiving import Acceptance, make_folder
     from openmrc.apps.sizes import size_bytes
     from openmrc.apps.transfer import DEFAULT_PORT, TransferOptions
-    from openmrc.cli.outcome import planes_of, stoppable
+    from openmrc.cli.outcome import opened, planes_of, stoppable
 
-    check_folder(out)
+    make_folder(out)
     access = access_options.listening_access(bind, token, token_file, no_token)
     refusals = Refusals(lambda line: typer.echo(f"mrc: {line}", err=True))
     limit = size_bytes(max_size, "--max-size") if max_size is not None else None
@@ -66,11 +68,11 @@ def recv(
     endpoint = EndpointOptions(ours, are_ours_to_choose(planes, None), ev_format, mtu, capture=capture)
     with (
         stoppable(),
-        open_endpoint(endpoint) as context,
+        opened(endpoint) as context,
         open_listener(context, port, access, refusals) as listener,
     ):
         asked = TransferOptions(
-            port, timeout, remote=theirs, faults=faults, connection=connection_options(context, mtu)
+            port, timeout, remote=theirs, faults=faults, connection=connection_options(context, mtu, timeout)
         )
         if not quiet:
             typer.echo(f"{context.describe()}; waiting on TCP port {listener.port}", err=True)

@@ -9,7 +9,7 @@ import typer
 
 from openmrc.cli import access_options
 from openmrc.cli import transfer_options as options
-from openmrc.errors import ConfigError
+from openmrc.errors import UsageError
 
 if TYPE_CHECKING:
     from openmrc.apps.sending import Sender
@@ -36,25 +36,25 @@ def send(
 
     Files travel under their last name. Nothing is resumed: a transfer that fails is to be started again.
     """
-    from openmrc.apps.endpoint import EndpointOptions, connection_options, open_endpoint, read_faults
+    from openmrc.apps.endpoint import EndpointOptions, connection_options, read_faults
     from openmrc.apps.planes import are_ours_to_choose
     from openmrc.apps.progress_bar import showing
     from openmrc.apps.sending import Sender, sources
     from openmrc.apps.transfer import TransferOptions
-    from openmrc.cli.outcome import planes_of, stoppable
+    from openmrc.cli.outcome import opened, planes_of, stoppable
 
     if len(what) < 2:
-        raise ConfigError("send: give at least one FILE, and last the HOST")
+        raise UsageError("send: give at least one FILE, and last the HOST")
     *files, host = what
     shared = access_options.client_token(token, token_file, no_token)
     chosen = sources([Path(file) for file in files])
     ours, theirs = planes_of(planes, remote, host)
     faults = read_faults(impair, schedule)
     endpoint = EndpointOptions(ours, are_ours_to_choose(planes, None), ev_format, mtu, capture=capture)
-    with stoppable(), open_endpoint(endpoint) as context:
+    with stoppable(), opened(endpoint) as context:
         if not quiet:
-            typer.echo(context.describe(), err=True)
-        asked = connection_options(context, mtu)
+            typer.echo(f"{context.describe()}; waiting for mrc recv at {host}, TCP port {port}", err=True)
+        asked = connection_options(context, mtu, timeout)
         transfer = TransferOptions(port, timeout, remote=theirs, token=shared, faults=faults, connection=asked)
         sender = Sender(context, chosen, transfer)
         error: BaseException | None = None

@@ -50,10 +50,10 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run one scenario; exit 1 if not every flow finished."""
-    from openmrc.errors import ConfigError
+    from openmrc.errors import UsageError
 
     if (scenario is None) == (tm is None) or (tm is not None and topo is None):
-        raise ConfigError("mrc sim run: expected SCENARIO.yaml, or --tm FILE.cm with --topo FILE")
+        raise UsageError("mrc sim run: expected SCENARIO.yaml, or --tm FILE.cm with --topo FILE")
     if scenario is not None:
         from openmrc.sim.scenario.scenario import load
 
@@ -68,7 +68,7 @@ def run(
         wanted = _of_matrix(cast("Path", tm), cast("Path", topo), carried, cm_start_unit, until)
     wanted = _changed(wanted, seed, capture, check_tables)
     if wanted.capture is not None and out is None:
-        raise ConfigError("--capture: give --out FOLDER, where the capture files go")
+        raise UsageError("--capture: give --out FOLDER, where the capture files go")
     _run(wanted, threads, out, as_json)
 
 

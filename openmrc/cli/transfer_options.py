@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+LONGEST_SECONDS = 1e6  # what the kernel's waits take
+
+
+def seconds(value: float | None) -> float | None:
+    """Return a number of seconds that every wait takes: infinity is eleven days."""
+    if value is not None and math.isnan(value):
+        raise typer.BadParameter("it is not a number")
+    return min(value, LONGEST_SECONDS) if value is not None else None
+
 
 Port = Annotated[int, typer.Option("-p", "--port", min=0, max=65535, help="TCP port on which the receiver listens.")]
 Planes = Annotated[
@@ -22,7 +33,10 @@ Remote = Annotated[
 ]
 Format = Annotated[str, typer.Option("--format", help="Where the entropy value travels: udp, stev or srv6.")]
 Mtu = Annotated[int, typer.Option("-m", "--mtu", help="Path MTU: 256 to 4096 (default: what all planes take).")]
-Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds without progress until giving up.")]
+Timeout = Annotated[
+    float,
+    typer.Option("--timeout", min=0.1, callback=seconds, help="Seconds without progress until giving up; inf: never."),
+]
 Impair = Annotated[
     str | None, typer.Option("--impair", metavar="WORDS", help='Impair what arrives here: "loss: 1%, delay: 200us".')
 ]

@@ -40,6 +40,8 @@ _OPTIONS: Any = {"error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True
 _CALLED: Any = {**_OPTIONS, "forceinline": False, "pipeline_class": KernelCompiler}
 INLINED: Any = {**_CALLED, "forceinline": True}
 
+LONG = ("run", "run_window")  # the entries that hold a whole engine
+
 _entries: set[Any] = set()
 
 
@@ -181,7 +183,8 @@ class _Announcer(event.Listener):  # type: ignore[misc,unused-ignore]
     def on_start(self, happening: Any) -> None:
         if happening.data["dispatcher"] in _entries:
             self._begun = time.monotonic()
-            _say(f"openmrc: compiling {_name(happening)} (once; cached afterwards) ...")
+            takes = ", about a minute" if _name(happening) in LONG else ""
+            _say(f"openmrc: compiling {_name(happening)} (once{takes}; cached afterwards) ...")
 
     def on_end(self, happening: Any) -> None:
         if happening.data["dispatcher"] in _entries:

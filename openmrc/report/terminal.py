@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from openmrc.apps.terminal import print_table
 from openmrc.report.simulation import number
 from openmrc.sim.loop import failures
 from openmrc.sim.results import job
@@ -57,19 +59,19 @@ def show(summary: dict[str, Any], out: str | None) -> None:
     console = Console(highlight=False)
     complete = summary["flows"] == summary["finished"]
     console.print(
-        f"[bold]{summary['name']}[/]: [{'green' if complete else 'red'}]{summary['finished']:,} of "
+        f"[bold]{escape(summary['name'])}[/]: [{'green' if complete else 'red'}]{summary['finished']:,} of "
         f"{summary['flows']:,} flows finished[/]" + (", interrupted" if summary["interrupted"] else "")
     )
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, value in _lines(summary):
         table.add_row(name, value)
-    console.print(table)
+    print_table(table)
     for problem in errors(summary):
-        console.print(f"[red]{problem}[/]", soft_wrap=True)
+        console.print(f"[red]{escape(problem)}[/]", soft_wrap=True)
     for warning in summary["warnings"]:
-        console.print(f"[yellow]warning:[/] {warning}", soft_wrap=True, markup=True)
+        console.print(f"[yellow]warning:[/] {escape(warning)}", soft_wrap=True)
     if out:
-        console.print(f"written to {out}", soft_wrap=True)
+        console.print(f"written to {escape(out)}", soft_wrap=True)
 
 
 def errors(summary: dict[str, Any], most: int = 3) -> Iterator[str]:
@@ -126,13 +128,13 @@ def show_comparison(result: dict[str, Any], out: str) -> None:
         table.add_column(row["name"], justify="right")
     for name, values in _compared(result["scenarios"]):
         table.add_row(name, *values)
-    console.print(table)
+    print_table(table)
     for row in result["scenarios"]:
         for problem in errors(row):
-            console.print(f"[red]{row['name']}: {problem}[/]", soft_wrap=True)
+            console.print(f"[red]{escape(row['name'])}: {escape(problem)}[/]", soft_wrap=True)
     for difference in result["differences"]:
-        console.print(f"[yellow]not alike:[/] {difference}", soft_wrap=True)
-    console.print(f"written to {out}", soft_wrap=True)
+        console.print(f"[yellow]not alike:[/] {escape(difference)}", soft_wrap=True)
+    console.print(f"written to {escape(out)}", soft_wrap=True)
 
 
 def _compared(rows: list[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]:

@@ -20,7 +20,7 @@ LONGEST_BLOCK = 1 << 20  # bytes; a frame is at most 64 KiB and a little, option
 SNAPLEN = 262_144  # bytes of one frame that are kept: tcpdump's default
 _NS = 10**9
 
-_SECTION, _INTERFACE, _SIMPLE, _ENHANCED = 0x0A0D0D0A, 1, 3, 6
+_SECTION, _INTERFACE, _SIMPLE, ENHANCED = 0x0A0D0D0A, 1, 3, 6  # block types
 _MAGIC = 0x1A2B3C4D
 _CLASSIC = {0xA1B2C3D4: 1000, 0xA1B23C4D: 1}  # magic -> ns per tick
 _COMMENT, _IF_NAME, _IF_TSRESOL, _IF_TSOFFSET = 1, 2, 9, 14
@@ -68,7 +68,7 @@ class PcapngWriter:
         lengths = _u32(len(kept)) + _u32(max(original_length, len(data)))
         head = _u32(interface) + _u32(time_ns >> 32) + _u32(time_ns & 0xFFFFFFFF) + lengths
         options = _option(_COMMENT, comment.encode()) + _option(0, b"") if comment else b""
-        self._write(_ENHANCED, head + _padded(kept) + options)
+        self._write(ENHANCED, head + _padded(kept) + options)
 
     def _write(self, kind: int, body: bytes) -> None:
         length = _u32(len(body) + 12)
@@ -155,9 +155,9 @@ class _PcapngReader:
                 body = self._body(kind)
                 if kind == _INTERFACE:
                     self._interfaces.append(self._interface(body))
-                elif kind in (_ENHANCED, _SIMPLE):
+                elif kind in (ENHANCED, _SIMPLE):
                     self._frames += 1
-                    yield self._enhanced(body) if kind == _ENHANCED else self._simple(body)
+                    yield self._enhanced(body) if kind == ENHANCED else self._simple(body)
             kind_bytes = self._source.take_or_end(4, "block")
 
     def _number(self, data: bytes) -> int:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.apps.receiving import Acceptance, TargetFolder, Temporary, check_entries, check_folder
+from openmrc.apps.receiving import Acceptance, TargetFolder, Temporary, check_entries, make_folder
 from openmrc.apps.transfer import Entry
 from openmrc.errors import ConfigError, MrcError, PeerError
 
@@ -92,5 +92,5 @@ def test_force_takes_existing_files_but_no_folders(tmp_path: Path) -> None:
 
 def test_a_target_that_is_no_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match="is no folder"):
-        check_folder(tmp_path / "file")
+    with pytest.raises(ConfigError, match="cannot be created: File exists"):
+        make_folder(tmp_path / "file")

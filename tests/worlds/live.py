@@ -1,6 +1,6 @@
 """The live side: record an endpoint behind real sockets, and replay a schedule through the live data path, in bytes.
 
-A replay runs `drive._turn` as it is. What it replaces is the kernel under it: the clock, recvmmsg and sendmmsg read and
+A replay runs `event_loop._iterate` as it is and replaces the kernel under it: the clock, recvmmsg and sendmmsg read and
 write the same structures in memory, with the schedule in the kernel's place.
 """
 
@@ -19,15 +19,17 @@ import pytest
 from openmrc.engine import endpoint as doors
 from openmrc.engine.messages import PostStatus
 from openmrc.engine.params import Settings
+from openmrc.engine.tables import NONE, Completion
 from openmrc.live.api.attributes import ContextAttr, PeerAddress
 from openmrc.live.datapath import event_loop, receive, submission, table_handles, transmit
 from openmrc.live.datapath.libc import BOTH_CONTROLS, IP_TOS, IPPROTO_IP, MessageHeader
-from openmrc.live.datapath.tables import BATCH, COMMANDS, PORT_VALUES
+from openmrc.live.datapath.tables import BATCH, COMMANDS, PORT_VALUES, EventRecord
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.host.peers import Peers
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.objects import nic
 from openmrc.live.objects.context import Context
+from openmrc.live.objects.records import Records
 from openmrc.wire.codes import CONGESTED, DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, UDP_PORT, TrafficClass, Trim
 from openmrc.wire.entropy import Placement
 from openmrc.wire.icrc import PREFIX_WORDS, flow, is_intact, prefix, seal, trailer_length
@@ -42,6 +44,10 @@ TRIM_DSCP = {Trim.TRIMMED: DSCP_TRIMMED, Trim.TRIMMED_LASTHOP: DSCP_TRIMMED_LAST
 
 def address(number: int, plane: int) -> PlaneAddress:
     return PlaneAddress.parse(f"10.{plane}.{number // 250}.{1 + number % 250}:{UDP_PORT}")
+
+
+def fields_of(row: type) -> list[str]:
+    return list(row.__annotations__)
 
 
 @dataclass
@@ -62,7 +68,7 @@ class Kernel:
         self.arriving: tuple[bytes, bytes, int] | None = None  # body, sockaddr of its sender, type of service
         self.sent: list[Datagram] = []
 
-    def monotonic(self, text: Any) -> int:
+    def monotonic(self, words: Any, epoch: int) -> int:
         return self.now
 
     def receive_messages(self, descriptor: int, at: int, count: int, flags: int, timeout: int) -> int:
@@ -145,6 +151,10 @@ class LiveEndpoint:
         for peer in range(len(before.endpoints)):
             planes_of = tuple(str(address(peer, plane)) for plane in range(planes))
             peers.store(peers.prepare(PeerAddress(planes=planes_of)), peer)
+        self.completions = Records(self.runtime, 0, 1 << 10, lambda row, qpn: "")
+        self.datapath.cqs[0].channel = NONE
+        self.datapath.cq_of[:] = 0
+        self.events: list[dict[str, int]] = []
         self.kernel = Kernel()
         self.masks: list[int] = []
         for module in (event_loop, transmit):
@@ -219,7 +229,7 @@ class LiveEndpoint:
         assert is_intact(crc, body, 0, len(body))
 
     def post(self, now: int, given: dict[str, int]) -> bool:
-        """Lay a write on the desk; return whether the engine took it."""
+        """Submit a write; return whether the engine took it."""
         nic = self.datapath.nic[0]
         row = self.datapath.commands[nic.posted & COMMANDS - 1]
         row.is_receive = 0
@@ -232,19 +242,22 @@ class LiveEndpoint:
         return bool(self.engine.qps[given["qp"]].message_tail > tail)
 
     def taken(self, door: str) -> dict[str, int]:
-        """Return the next completion or event as the live world's programs are given it."""
-        rows, completions = np.zeros((1, 8), np.int64), door == "next_completion"
-        names = (
-            ("kind", "qp", "wr_id", "status", "length", "immediate", "has_immediate", "solicited")
-            if completions
-            else ("kind", "qp", "port", "entropy", "state", "cause")
-        )
-        memory = np.zeros(2 * table_handles.HANDLE_BYTES, np.uint8)
-        at = memory.ctypes.data
-        table_handles._store.py_func(self.engine, self.datapath, at)
-        take = event_loop.collect.py_func if completions else event_loop.take_events.py_func
-        assert take(at, rows, 1) == 1, f"no {door}"
-        return dict(zip(names, rows[0].tolist(), strict=False))
+        """Return the next completion or event as the live world gives it to programs."""
+        if door == "next_completion":
+            record = self.completions.ring[self.datapath.cqs[0].taken & self.completions.mask]
+            assert self.completions.ready() > 0, "no completion"
+            self.completions.remove(1)
+            return {name: int(record[name]) for name in fields_of(Completion)}
+        handles = np.zeros(2 * table_handles.HANDLE_BYTES, np.uint8)
+        table_handles._store.py_func(self.engine, self.datapath, handles.ctypes.data)
+        if not self.events:
+            count = event_loop.take_events.py_func(handles.ctypes.data)
+            self.events = [
+                {name: getattr(self.datapath.event_records[index], name) for name in fields_of(EventRecord)}
+                for index in range(count)
+            ]
+        assert self.events, "no event"
+        return self.events.pop(0)
 
 
 def replay(schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> LiveEndpoint:
@@ -301,7 +314,7 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
         (table_handles, "_store"),
         (event_loop, "run"),
         (event_loop, "take_events"),
-        (event_loop, "collect"),
+        (event_loop, "available"),
     ):
         monkeypatch.setattr(module, name, getattr(module, name).py_func)
 

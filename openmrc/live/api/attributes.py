@@ -56,8 +56,9 @@ class EvFormat(IntEnum):
 
 
 class AsyncEventKind(IntEnum):
-    """What an asynchronous event tells; the first three are verbs', the others show the paths."""
+    """Kinds of asynchronous events; the first four as in verbs, the others show the paths."""
 
+    CQ_ERR = 0
     QP_FATAL = 1
     PORT_ACTIVE = 9
     PORT_ERR = 10
@@ -78,6 +79,8 @@ class DeviceAttr:
     cap: DeviceCap
     max_qp: int
     max_mr: int
+    max_cq: int
+    max_cqe: int  # per completion queue
     max_peers: int
     max_send_wr: int
     max_recv_wr: int
@@ -95,6 +98,7 @@ class ContextAttr:
     max_qp: int = 8
     max_peers: int = 8
     max_mr: int = 64
+    max_cq: int = 4096  # at least 2 x max_qp
     max_send_wr: int = 256  # per queue pair
     max_recv_wr: int = 1024  # per queue pair
     max_wimm: int = 256
@@ -211,10 +215,11 @@ class WorkCompletion(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class AsyncEvent:
-    """Something that happened beside the requests (mrc_async_event)."""
+    """Something that happened besides the requests (mrc_async_event)."""
 
     kind: AsyncEventKind
     qp_num: int | None = None
+    cq: Any = None  # the CompletionQueue that overran
     plane: int | None = None  # from 0
     ev: int | None = None
     ev_state: EvState | None = None
@@ -245,6 +250,21 @@ class PlaneCounters:
     send_stalls: int  # times the socket had no room
     send_errors: int  # packets that the kernel did not take, or that had no address
     kernel_drops: int  # datagrams the kernel dropped because the socket's buffer was full
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptureReport:
+    """What became of a context's capture file."""
+
+    path: str
+    packets: int  # in the file
+    lost: int  # not in the file: it could not keep up, or took no more
+    error: str | None  # why it took no more
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every packet is in the file."""
+        return self.lost == 0 and self.error is None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What the application API raises beyond the refusals of `openmrc.errors`: no room, closed, too late, no agreement."""
+"""Errors of the application API beyond those of `openmrc.errors`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ class NoRoomError(CallError):
     errno = _errno.ENOMEM
 
 
+class OverrunError(CallError):
+    """EOVERFLOW: a completion queue got more completions than it holds; some are lost."""
+
+    errno = _errno.EOVERFLOW
+
+
 class ClosedError(CallError):
     """ESHUTDOWN: the object, or its context, was closed."""
 
@@ -22,13 +28,13 @@ class ClosedError(CallError):
 
 
 class DeadlineError(PeerError):
-    """A wait has ended without what it waited for. The text names peer, planes, EVs and last progress."""
+    """A wait timed out. The text names peer, planes, EVs and last progress."""
 
     errno = _errno.ETIMEDOUT
 
 
 class ExchangeError(PeerError):
-    """The peers could not agree, or the channel between them broke. The text shows both sides' values."""
+    """The peers disagree, or the channel between them broke. The text shows both sides' values."""
 
     errno = _errno.EPROTO
 
@@ -41,5 +47,6 @@ __all__ = [
     "ExchangeError",
     "InvalidArgumentError",
     "NoRoomError",
+    "OverrunError",
     "VerbsError",
 ]

@@ -1,54 +1,167 @@
-"""Copies packets aside for a capture file; the file itself is written by Python, out of the way."""
+"""Packets for a capture file, written as pcapng blocks into a ring; a Python thread writes the ring to the file.
+
+When the ring fills up, the event loop waits for the file: a complete capture comes before speed. A file that takes
+nothing for `PATIENCE` is no longer waited for; packets that do not fit are then counted as lost.
+"""
 
 from __future__ import annotations
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine.tables import Engine
-from openmrc.live.datapath.libc import copy
-from openmrc.live.datapath.tables import FRAME, OUT, DataPath
+from openmrc.live.datapath.libc import copy, wait_for
+from openmrc.live.datapath.tables import CAPTURE_SLACK, FRAME, OUT, DataPath
+from openmrc.units import PS_PER_MS, PS_PER_NS, PS_PER_S
+from openmrc.wire.codec import Bytes
+from openmrc.wire.entropy import flow_label
+from openmrc.wire.ip import IPV4_LENGTH, IPV6_LENGTH, UDP_LENGTH
+from openmrc.wire.pcapng import ENHANCED
 
-NO_SLOT = -1
+NO_ROOM = -1
+RING = 64 << 20  # bytes
+WORTH = RING // 16  # bytes after which the file is written
+RESERVE = 4 << 20  # bytes that one iteration may need besides its arrivals ...
+RESERVE_OF_PLANE = 2 << 20  # ... and those of one plane: 16 datagrams of 64 KiB, and their headers
+PATIENCE = PS_PER_S  # without progress of the file
+PAUSE = PS_PER_MS
+BLOCK_HEADER, BLOCK_TRAILER = 28, 4  # bytes of an enhanced packet block (pcapng, section 4.3)
 
 
 @rare_kernel
 def outgoing(engine: Engine, datapath: DataPath, begin: int, headers: int, tail: int, port: int) -> None:
-    """Copy a packet that is about to leave: headers, payload, pad and ICRC."""
+    """Capture a packet that is about to leave: headers, payload, pad and ICRC."""
     out = engine.packets[OUT]
     length = headers + out.payload_length + tail
-    at = _claim(datapath, out.port, out.destination, port, datapath.traffic[out.traffic_class, 0], length, 1)
-    if at == NO_SLOT:
+    flow = 2 * (out.destination * datapath.nic[0].planes + out.port)
+    tos = datapath.traffic[out.traffic_class, 0]
+    at = _begin(datapath, flow, out.port, port, out.entropy, tos, length)
+    if at == NO_ROOM:
         return
-    memory = datapath.captured_bytes.ctypes.data + at
+    memory = datapath.captured.ctypes.data + at
     copy(memory, datapath.headers.ctypes.data + begin, headers)
     if out.payload_length > 0:
         copy(memory + headers, out.payload, out.payload_length)
     copy(memory + headers + out.payload_length, datapath.headers.ctypes.data + begin + headers, tail)
+    _end(datapath, at + length)
 
 
 @rare_kernel
 def arrived(datapath: DataPath, train: int, begin: int, length: int) -> None:
-    """Copy a packet that arrived, as the engine will see it."""
+    """Capture a packet that arrived, as the engine will see it."""
     row = datapath.trains[train]
-    at = _claim(datapath, row.plane, row.peer, row.port, row.tos, length, 0)
-    if at != NO_SLOT:
-        copy(datapath.captured_bytes.ctypes.data + at, datapath.staging.ctypes.data + begin, length)
+    flow = 2 * (row.peer * datapath.nic[0].planes + row.plane) + 1
+    at = _begin(datapath, flow, row.plane, row.port, row.entropy, row.tos, length)
+    if at != NO_ROOM:
+        copy(datapath.captured.ctypes.data + at, datapath.staging.ctypes.data + begin, length)
+        _end(datapath, at + length)
 
 
 @kernel
-def _claim(datapath: DataPath, plane: int, peer: int, port: int, tos: int, length: int, is_outgoing: int) -> int:
-    """Return where the bytes go, or NO_SLOT: the file does not keep up, or the packet is too long."""
+def is_worth_writing(datapath: DataPath) -> bool:
+    """Whether the ring holds enough for a write to the file."""
+    return bool(datapath.nic[0].capture_tail - datapath.nic[0].capture_head > WORTH)
+
+
+@rare_kernel
+def must_wait(datapath: DataPath) -> bool:
+    """Pause and return True while the ring may not hold what one iteration captures, unless the file is stuck."""
     nic = datapath.nic[0]
-    if nic.capture_tail - nic.capture_head >= len(datapath.captured) or length > FRAME:
+    free = RING - (nic.capture_tail - nic.capture_head)
+    if nic.capture_closed == 1 or free >= RESERVE + nic.planes * RESERVE_OF_PLANE:
+        nic.capture_waits_at = -1
+        return False
+    if nic.capture_waits_at != nic.capture_head:
+        nic.capture_waits_at = nic.capture_head
+        nic.capture_waits_since = nic.now
+    if nic.now - nic.capture_waits_since > PATIENCE:
+        return False
+    datapath.clock[0, 0] = 0
+    datapath.clock[0, 1] = PAUSE // PS_PER_NS
+    wait_for(0, 0, datapath.clock.ctypes.data, 0)
+    return True
+
+
+@kernel
+def _begin(datapath: DataPath, flow: int, plane: int, port: int, entropy: int, tos: int, length: int) -> int:
+    """Write all of a block but the UDP payload; return where that goes, or NO_ROOM."""
+    nic = datapath.nic[0]
+    ip = IPV6_LENGTH if datapath.frame_headers[flow, 0] >> 4 == 6 else IPV4_LENGTH
+    frame = ip + UDP_LENGTH + length
+    block = BLOCK_HEADER + (frame + 3 & ~3) + BLOCK_TRAILER
+    if nic.capture_closed == 1 or length > FRAME or nic.capture_tail - nic.capture_head + block > RING:
         nic.capture_lost += 1
-        return NO_SLOT
-    slot = nic.capture_tail % len(datapath.captured)
-    nic.capture_tail += 1
-    row = datapath.captured[slot]
-    row.at = nic.now
-    row.plane = plane
-    row.outgoing = is_outgoing
-    row.peer = peer
-    row.port = port
-    row.tos = tos
-    row.length = length
-    return slot * FRAME
+        return NO_ROOM
+    at = int(nic.capture_tail % RING)
+    time = nic.capture_clock + nic.now // PS_PER_NS
+    _put_little(datapath.captured, at, ENHANCED)
+    _put_little(datapath.captured, at + 4, block)
+    _put_little(datapath.captured, at + 8, plane)
+    _put_little(datapath.captured, at + 12, time >> 32)
+    _put_little(datapath.captured, at + 16, time)
+    _put_little(datapath.captured, at + 20, frame)
+    _put_little(datapath.captured, at + 24, frame)
+    _put_little(datapath.captured, at + block - 8, 0)  # the padding, before the payload covers what is not padding
+    _put_little(datapath.captured, at + block - 4, block)
+    _write_headers(datapath, at + BLOCK_HEADER, flow, ip, port, flow_label(nic.placement, entropy), tos, length)
+    return at + BLOCK_HEADER + ip + UDP_LENGTH
+
+
+@kernel
+def _write_headers(
+    datapath: DataPath, at: int, flow: int, ip: int, port: int, label: int, tos: int, length: int
+) -> None:
+    """Write the flow's IP and UDP headers, and into them what differs from packet to packet."""
+    frame = datapath.captured
+    base = datapath.frame_headers.ctypes.data + flow * datapath.frame_headers.shape[1]
+    copy(frame.ctypes.data + at, base, ip + UDP_LENGTH)
+    udp = UDP_LENGTH + length
+    if ip == IPV4_LENGTH:
+        frame[at + 1] = tos
+        _put_big(frame, at + 2, ip + udp)
+        _put_big(frame, at + 10, 0)
+        _put_big(frame, at + 10, _checksum(frame, at, ip))
+    else:
+        frame[at] = 6 << 4 | tos >> 4
+        frame[at + 1] = (tos & 15) << 4 | label >> 16
+        _put_big(frame, at + 2, label)
+        _put_big(frame, at + 4, udp)
+    _put_big(frame, at + ip, port)
+    _put_big(frame, at + ip + 4, udp)
+
+
+@kernel
+def _end(datapath: DataPath, end: int) -> None:
+    """Add the block whose payload ends at `end` to the ring, and wrap around what lies behind the ring."""
+    nic = datapath.nic[0]
+    begin = int(nic.capture_tail % RING)
+    block = (end - begin + 3 & ~3) + BLOCK_TRAILER
+    over = begin + block - RING
+    if over > 0:
+        memory = datapath.captured.ctypes.data
+        copy(memory, memory + RING, over)
+    nic.capture_packets += 1
+    nic.capture_tail += block
+
+
+@kernel
+def _checksum(data: Bytes, at: int, length: int) -> int:
+    """Return the Internet checksum of an IPv4 header (RFC 1071)."""
+    total = 0
+    for index in range(at, at + length, 2):
+        total += int(data[index]) << 8 | int(data[index + 1])
+    total = (total & 0xFFFF) + (total >> 16)
+    return (total & 0xFFFF) + (total >> 16) ^ 0xFFFF
+
+
+@kernel
+def _put_big(data: Bytes, at: int, value: int) -> None:
+    data[at] = value >> 8 & 0xFF
+    data[at + 1] = value & 0xFF
+
+
+@kernel
+def _put_little(data: Bytes, at: int, value: int) -> None:
+    for index in range(4):
+        data[at + index] = value >> 8 * index & 0xFF
+
+
+assert CAPTURE_SLACK >= BLOCK_HEADER + IPV6_LENGTH + UDP_LENGTH + FRAME + 3 + BLOCK_TRAILER

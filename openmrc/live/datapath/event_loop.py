@@ -1,15 +1,13 @@
-"""The loop of an endpoint, compiled as one: commands, arrivals, deadlines, departures, sleep.
+"""The event loop of an endpoint, compiled as one: requests, arrivals, deadlines, departures, sleep.
 
-The endpoint's thread calls `run` and stays in it, and never needs the interpreter's lock: what only
-Python can do, another thread does when its notifier rings. Users' threads lay requests on the desk; while
-the endpoint's thread is awake its next turn takes them, while it sleeps the user's thread takes a turn
-itself, so what it posts leaves at once. A pair of mutexes keeps turns apart: whoever wants in next
-holds the first while waiting for the second, so a busy thread cannot starve the others.
+The endpoint's thread calls `run` and stays in it without the interpreter's lock; what needs Python runs in another
+thread. User threads submit requests: while the endpoint's thread is awake its next iteration takes them, while it
+sleeps the user's thread iterates itself, so a request leaves at once. Two mutexes order the iterations: a thread holds
+the first while it waits for the second, so a busy thread cannot starve the others.
 
-A user's thread that waits for a completion while little is going on waits at the sockets itself: an
-answer then wakes one thread, not two in a row. It holds a lease on the sockets that outlasts its
-wait a little, for a program that asks again at once; the endpoint's thread sleeps on its notifier
-meanwhile, and looks when the lease ends. When traffic picks up the lease ends at once.
+A user's thread that waits for a completion while traffic is low waits at the sockets itself: an answer then wakes one
+thread, not two in turn. It leases the sockets for a little longer than its wait, because programs often wait again at
+once; the endpoint's thread sleeps on its eventfd meanwhile. When traffic picks up the lease ends at once.
 """
 
 from __future__ import annotations
@@ -19,21 +17,21 @@ from enum import IntEnum
 from openmrc.core.jit import entry, kernel
 from openmrc.engine.endpoint import expire, next_deadline, next_event
 from openmrc.engine.tables import NONE, Engine
-from openmrc.live.datapath import impair, link_state, receive, submission, table_handles, transmit
+from openmrc.live.datapath import capture, impair, link_state, receive, submission, table_handles, transmit
 from openmrc.live.datapath.libc import POLL_BYTES, drain_eventfd, lock, monotonic, signal_eventfd, unlock, wait_for
-from openmrc.live.datapath.tables import ARRIVALS, WORDS_OF_A_MUTEX, DataPath
+from openmrc.live.datapath.tables import ARRIVALS, LOOP_MUTEX, NEXT_MUTEX, RECORDS, DataPath
 from openmrc.units import NEVER, PS_PER_NS, PS_PER_S, PS_PER_US
-from openmrc.wire.layout import Matrix
 
 SEND_BATCH = 128  # packets sent before arrivals are looked at again
 USER_BATCH = 64  # packets that a user's thread sends
 OWN_SLOTS = 2  # descriptors that only the endpoint's thread polls: its eventfd, rtnetlink
-CLOCK_BYTES = 16  # a row of `clock`; row 0 is for whoever is in
+CLOCK_BYTES = 16  # a row of `clock`; row 0 belongs to the holder of the loop mutex
 CLOCK_OF_THREAD, SCRATCH_OF_THREAD, CLOCK_OF_WAITER = 1, 2, 3
 _LONGEST_SLEEP = 10_000  # s
 ALL_READY = (1 << 16) - 1
 GO_ON = -1
-QUIET = 4  # packets and pieces of one turn up to which little is going on
+LIFETIME = 50 * 86_400 * PS_PER_S  # an endpoint's clock stays below NEVER, 53 days
+QUIET = 4  # packets and trains of one iteration up to which traffic is low
 SLACK = 500 * PS_PER_US  # the endpoint's thread is not woken to be that much less late
 BACKLOG = 2000 * PS_PER_US  # how long deadlines wait for a backlog of arrivals to be read
 LEASE = 1000 * PS_PER_US  # how long sockets may stay unattended after a wait
@@ -42,24 +40,26 @@ LEASE = 1000 * PS_PER_US  # how long sockets may stay unattended after a wait
 class Mode(IntEnum):
     """How long a thread stays in `run`."""
 
-    ITERATE = 0  # one turn
-    STAY = 1  # the endpoint's thread: until it shall stop
-    WAIT = 2  # a user's thread: until there is a completion
-    POST = 3  # hand in requests, and take a turn if no other thread is awake to take it
+    ITERATE = 0  # one iteration
+    STAY = 1  # the endpoint's thread: until it is stopped
+    WAIT = 2  # a user's thread: until its completion queue has a completion
+    POST = 3  # submit requests, and iterate if no other thread is awake to do it
 
 
 # What `run` returns
 DONE = 0
 STOPPED = 1
-COMPLETED = 2  # WAIT: a completion can be collected
-NOTHING = 3  # WAIT: none, or this is not the time to wait at the sockets
+COMPLETED = 2  # WAIT: the completion queue has a completion
+NOTHING = 3  # WAIT: none, or traffic is too high to wait at the sockets
+EXPIRED = 4  # STAY: the endpoint is older than LIFETIME
 
 
 @entry
-def run(at: int, mode: int, what: int) -> int:
-    """Take turns as `mode` says; return one of the constants above.
+def run(at: int, mode: int, what: int, cq: int) -> int:
+    """Iterate as `mode` says; return one of the constants above.
 
-    `at` is where the tables are pinned, `what` until when (ps) to WAIT at most, or how many requests to POST.
+    `at` is the address of the table handles, `what` until when (ps) to WAIT at most, or how many requests to POST,
+    `cq` the completion queue to WAIT for.
     """
     engine = table_handles.engine_at(at)
     datapath = table_handles.datapath_at(at)
@@ -76,7 +76,7 @@ def run(at: int, mode: int, what: int) -> int:
             nic.sleeps_until = 0
             nic.iterations += 1
         ready = _iterate(engine, datapath, ready, _batch(datapath, mode), looks)
-        verdict = _verdict(engine, datapath, mode, what)
+        verdict = _verdict(engine, datapath, mode, what, cq)
         due = nic.wake_at
         if mode == Mode.STAY and nic.leased_until > nic.now:
             due = min(due, nic.now + LEASE)
@@ -94,7 +94,7 @@ def run(at: int, mode: int, what: int) -> int:
 
 @kernel
 def _batch(datapath: DataPath, mode: int) -> int:
-    """Return how many packets this turn may send; a user's thread leaves them to the other one while that is at it."""
+    """Return how many packets this iteration may send: none in a user's thread while the endpoint's thread is awake."""
     if mode == Mode.STAY:
         return SEND_BATCH
     return USER_BATCH if datapath.nic[0].sleeps_until != 0 else 0
@@ -114,7 +114,7 @@ def _may_wait(datapath: DataPath) -> bool:
 
 
 @kernel
-def _verdict(engine: Engine, datapath: DataPath, mode: int, until: int) -> int:
+def _verdict(engine: Engine, datapath: DataPath, mode: int, until: int, cq: int) -> int:
     """Return what `run` returns now, or GO_ON."""
     nic = datapath.nic[0]
     if nic.called == 0 and _wants_python(engine, datapath):
@@ -123,9 +123,8 @@ def _verdict(engine: Engine, datapath: DataPath, mode: int, until: int) -> int:
     if mode == Mode.ITERATE or mode == Mode.POST:
         return DONE
     if mode == Mode.STAY:
-        return GO_ON
-    node = engine.endpoints[nic.endpoint]
-    is_completed = node.completion_tail != node.completion_head
+        return EXPIRED if nic.now > LIFETIME else GO_ON
+    is_completed = datapath.cqs[cq].published != datapath.cqs[cq].taken
     is_busy = nic.handled > QUIET
     if not is_completed and not is_busy and nic.now < until:
         return GO_ON
@@ -139,70 +138,74 @@ def _verdict(engine: Engine, datapath: DataPath, mode: int, until: int) -> int:
 
 @kernel
 def _wants_python(engine: Engine, datapath: DataPath) -> bool:
-    """Whether Python has work: events, a step of the impairments, changed links, half a buffer of captured packets."""
+    """Whether Python has work: events, an overrun, a step of the impairments, changed links, captured packets."""
     nic = datapath.nic[0]
     node = engine.endpoints[nic.endpoint]
-    if node.event_tail != node.event_head or nic.step_at <= nic.now or nic.links_changed == 1:
+    if node.event_tail != node.event_head or nic.overruns > 0 or nic.step_at <= nic.now or nic.links_changed == 1:
         return True
-    return nic.capturing == 1 and 2 * (nic.capture_tail - nic.capture_head) > len(datapath.captured)
+    return nic.capturing == 1 and capture.is_worth_writing(datapath)
 
 
 @kernel
 def acquire(datapath: DataPath) -> None:
-    """Wait for one's turn."""
+    """Acquire the loop mutex; threads get it in turn."""
     nic = datapath.nic[0]
-    lock(nic.mutex_at)
-    lock(nic.mutex_at + WORDS_OF_A_MUTEX)
-    unlock(nic.mutex_at)
+    lock(nic.mutex_at + NEXT_MUTEX)
+    lock(nic.mutex_at + LOOP_MUTEX)
+    unlock(nic.mutex_at + NEXT_MUTEX)
 
 
 @kernel
 def release(datapath: DataPath) -> None:
-    """Let the next one in."""
-    unlock(datapath.nic[0].mutex_at + WORDS_OF_A_MUTEX)
+    """Release the loop mutex."""
+    unlock(datapath.nic[0].mutex_at + LOOP_MUTEX)
 
 
 @entry
-def take_events(at: int, rows: Matrix, limit: int) -> int:
-    """Move the engine's events into `rows` (kind, qp, port, entropy, state, cause); return how many."""
+def take_events(at: int) -> int:
+    """Move the engine's events to `event_records`; return how many, RECORDS if there may be more."""
     engine = table_handles.engine_at(at)
     datapath = table_handles.datapath_at(at)
     acquire(datapath)
     datapath.nic[0].called = 0
     count = 0
-    while count < limit:
+    while count < RECORDS:
         index = next_event(engine, datapath.nic[0].endpoint)
         if index == NONE:
             break
         event = engine.events[index]
-        row = rows[count]
-        row[0] = event.kind
-        row[1] = event.qp
-        row[2] = event.port
-        row[3] = event.entropy
-        row[4] = event.state
-        row[5] = event.cause
+        record = datapath.event_records[count]
+        record.kind = event.kind
+        record.qp = event.qp
+        record.port = event.port
+        record.entropy = event.entropy
+        record.state = event.state
+        record.cause = event.cause
         count += 1
     release(datapath)
     return count
 
 
 @entry
-def collect(at: int, rows: Matrix, limit: int) -> int:
-    """Move completions into `rows` (columns as of `desk.take`); return how many."""
-    return submission.take_completions(table_handles.engine_at(at), table_handles.datapath_at(at), rows, limit)
+def available(at: int, cq: int) -> int:
+    """Return how many records of a completion queue can be read."""
+    return submission.available(table_handles.datapath_at(at), cq)
 
 
 @kernel
 def _iterate(engine: Engine, datapath: DataPath, ready: int, batch: int, looks: bool) -> int:
-    """Post, take what has arrived on the ready planes, send what there is; return the planes that may have more.
+    """Process requests, receive from the ready planes, send; return the planes that may have more.
 
-    Deadlines are served by who `looks` only, and after every plane was asked: what is missing may lie in a socket.
+    Only a thread that `looks` at the sockets serves deadlines, after every plane: what is missing may lie in a socket.
     """
     nic = datapath.nic[0]
-    nic.now = monotonic(datapath.clock[0])
+    nic.now = monotonic(datapath.clock[0], nic.epoch)
     if nic.link_news == 1:
         link_state.read_news(engine, datapath)
+    if nic.capturing == 1 and capture.must_wait(datapath):
+        nic.handled = 0
+        nic.wake_at = nic.now
+        return 0  # sockets that are still readable are found by the next poll
     submission.process_requests(engine, datapath)
     left = 0
     nic.handled = 0
@@ -262,7 +265,7 @@ def _sleep(datapath: DataPath, mode: int, due: int, ready: int) -> int:
             count = OWN_SLOTS
     wait = 0
     if nic.busy_poll == 0 and ready == 0 and due > 0:
-        wait = min(max(due - monotonic(datapath.clock[row]), 0), _LONGEST_SLEEP * PS_PER_S)
+        wait = min(max(due - monotonic(datapath.clock[row], nic.epoch), 0), _LONGEST_SLEEP * PS_PER_S)
     if wait > 0:
         nic.sleeps += 1
     datapath.clock[row, 0] = wait // PS_PER_S

@@ -1,8 +1,7 @@
-"""What impairments do to an arriving packet: lost, late, doubled, cut, spoilt.
+"""Impairments of arriving packets: loss, delay, reordering, duplicates, trimming, corruption.
 
-Decided under the engine, in the compiled path, by a generator of each plane: a plane without
-impairments pays one comparison, a loss rate one random peer a packet. Packets that have to wait
-are copied into a heap ordered by time; when that is full, they are lost, as in a switch.
+Each plane has a random generator of its own. A plane without impairments costs one comparison, a loss rate one random
+number a packet. Delayed packets are copied into a heap ordered by time; when it is full they are lost, as in a switch.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from openmrc.units import NEVER, PS_PER_MS, PS_PER_S
 LOSE, REORDER, DUPLICATE, CORRUPT, TRIM = 1, 2, 4, 8, 16
 SHARE_ONE = 1 << 31  # a share of 1
 TRIMMED_LENGTH = 36  # bytes kept: BTH, METH, TSETH and RETH
-LONGEST_QUEUE = 50 * PS_PER_MS  # of a limited rate; what comes then is dropped, as by a switch
+LONGEST_QUEUE = 50 * PS_PER_MS  # of a limited rate; packets beyond it are dropped, as by a switch
 JITTER_STEPS = 1 << 16
 _OVERHEAD = 46 + 24  # bytes of Ethernet, IP, UDP and gap that a rate counts, roughly
 
 
 @kernel
 def decide(datapath: DataPath, plane: int) -> int:
-    """Return what happens to the next packet of an impaired plane, as a mask."""
+    """Return the impairments of the next packet of an impaired plane, as a mask."""
     row = datapath.planes[plane]
     if row.down == 1 or _chance(datapath, plane, row.loss):
         row.taken += 1
@@ -54,7 +53,7 @@ def _chance(datapath: DataPath, plane: int, share: int) -> bool:
 
 @kernel
 def corrupt(datapath: DataPath, plane: int, at: int, size: int) -> None:
-    """Turn one bit over, anywhere in the packet."""
+    """Flip one random bit of the packet."""
     row = datapath.planes[plane]
     row.random = rng.following(row.random)
     bit = rng.below(row.random, size * 8)
@@ -63,7 +62,7 @@ def corrupt(datapath: DataPath, plane: int, at: int, size: int) -> None:
 
 @rare_kernel
 def apply(datapath: DataPath, train: int) -> None:
-    """Take the last train apart and put what is left of it, packet by packet, in its place or aside."""
+    """Split the last train into packets, impair each, and line it up or hold it back."""
     nic = datapath.nic[0]
     whole = datapath.trains[train]
     at, end, segment, tos = whole.at, whole.at + whole.length, whole.segment, whole.tos
@@ -97,7 +96,7 @@ def apply(datapath: DataPath, train: int) -> None:
 
 @kernel
 def _hold(datapath: DataPath, train: int, actions: int) -> None:
-    """Put a packet aside until it is due."""
+    """Hold a packet back until it is due."""
     nic = datapath.nic[0]
     packet = datapath.trains[train]
     row = datapath.planes[packet.plane]
@@ -133,14 +132,14 @@ def _hold(datapath: DataPath, train: int, actions: int) -> None:
 
 @rare_kernel
 def release(datapath: DataPath) -> None:
-    """Line up for the engine what was held back and is due."""
+    """Line up held packets that are due for the engine."""
     nic = datapath.nic[0]
     while nic.held > 0 and datapath.heap[0].release <= nic.now and nic.trains < len(datapath.trains):
         slot = datapath.heap[0].slot
         nic.held -= 1
         last = datapath.heap[nic.held]
         _sink(datapath, last.release, last.order, last.slot)
-        # Free at once: nothing is held back again before the engine has seen it.
+        # Free at once: no packet is held back again before the engine has seen this one.
         datapath.free_frames[len(datapath.frames) - 1 - nic.held, 0] = slot
         frame = datapath.frames[slot]
         row = datapath.trains[nic.trains]

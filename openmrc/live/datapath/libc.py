@@ -1,7 +1,7 @@
-"""The few functions of the C library that the data path calls, and the structures they want.
+"""The functions of the C library that the data path calls, and their structures.
 
-All arguments are 64-bit: that is how they travel in registers on every 64-bit Linux. Structures are
-rows of 64-bit words, which is their layout where the byte order is little-endian; `check` says so.
+All arguments are 64-bit, as registers pass them on every 64-bit Linux. Structures are rows of 64-bit
+words, which is their layout on little-endian machines; `check` refuses others.
 """
 
 from __future__ import annotations
@@ -89,10 +89,13 @@ def control_kind(level: int, kind: int) -> int:
 
 
 @kernel
-def monotonic(words: Words) -> int:
-    """Return the time in ps; `words` has room for two."""
+def monotonic(words: Words, epoch: int) -> int:
+    """Return the time (ps) since `epoch` (s of CLOCK_MONOTONIC); `words` has room for two.
+
+    Picoseconds since boot would exceed 63 bits after 106 days.
+    """
     _read_clock(_CLOCK_MONOTONIC, words.ctypes.data)
-    return int(words[0]) * PS_PER_S + int(words[1]) * PS_PER_NS
+    return (int(words[0]) - epoch) * PS_PER_S + int(words[1]) * PS_PER_NS
 
 
 @kernel

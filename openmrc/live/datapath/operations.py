@@ -69,7 +69,7 @@ def move(at: int, qp: int, event: int, words: Words) -> int:
     engine = table_handles.engine_at(at)
     datapath = table_handles.datapath_at(at)
     event_loop.acquire(datapath)
-    now = monotonic(datapath.clock[0])
+    now = monotonic(datapath.clock[0], datapath.nic[0].epoch)
     datapath.nic[0].now = now
     _write(engine, qp, words)
     if event == QpEvent.TO_RTR and words[Attribute.PEER] != UNCHANGED:

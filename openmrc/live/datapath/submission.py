@@ -1,57 +1,59 @@
-"""The desk between users' threads and whoever takes a turn: requests are laid on it, completions taken from it.
+"""Submission and completion queues between user threads and the event loop.
 
-It has a mutex of its own, held for a few stores only. So a user's thread never waits for the end of
-a turn to post or to collect, and a turn never waits for Python. Requests lie in a ring: Python writes
-rows behind `posted`, `submit` moves `posted`, a turn moves `taken`. Completions stay in the engine's
-ring: a turn moves `announced`, `take` moves the ring's head.
+Requests lie in a ring: Python writes rows behind `posted`, `submit` moves `posted`, an iteration of the event loop
+moves `taken`. Completions go from the engine to the ring of their completion queue, where `published` counts what the
+data path wrote and `taken` what the application took. One mutex guards both, held for a few stores only: a user's
+thread never waits for the end of an iteration, and the event loop never waits for Python.
 """
 
 from __future__ import annotations
 
 from openmrc.core.jit import kernel
 from openmrc.engine.endpoint import next_completion, post_receive, post_write
-from openmrc.engine.tables import NONE, Engine
-from openmrc.live.datapath.libc import lock, signal_eventfd, unlock
-from openmrc.live.datapath.tables import COMMANDS, WORDS_OF_A_MUTEX, DataPath
-from openmrc.wire.layout import Matrix
+from openmrc.engine.tables import NONE, Completion, Engine
+from openmrc.live.datapath.libc import copy, lock, signal_eventfd, unlock
+from openmrc.live.datapath.tables import COMMANDS, QUEUES_MUTEX, RECORD_BYTES, DataPath
 
-_MUTEX = 2 * WORDS_OF_A_MUTEX  # its mutex is the third
+ANY, SOLICITED = 1, 2  # what a completion queue is armed for
 _RING = COMMANDS - 1
 
 
 @kernel
 def submit(datapath: DataPath, count: int) -> bool:
-    """Let the next turn see `count` more requests; return whether a thread is awake to take it."""
+    """Make `count` more requests visible to the event loop; return whether a thread is awake to take them."""
     nic = datapath.nic[0]
-    lock(nic.mutex_at + _MUTEX)
+    lock(nic.mutex_at + QUEUES_MUTEX)
+    for number in range(nic.posted, nic.posted + count):
+        row = datapath.commands[number & _RING]
+        datapath.queues[2 * row.qp + row.is_receive].posted += 1
     nic.posted += count
     is_awake = nic.sleeps_until == 0
-    unlock(nic.mutex_at + _MUTEX)
+    unlock(nic.mutex_at + QUEUES_MUTEX)
     return bool(is_awake)
 
 
 @kernel
 def try_sleep(datapath: DataPath, due: int) -> int:
-    """Note that the endpoint's thread sleeps until `due` (ps) and return that; 0 if there are requests meanwhile."""
+    """Note that the endpoint's thread sleeps until `due` (ps) and return that; 0 if requests arrived meanwhile."""
     nic = datapath.nic[0]
-    lock(nic.mutex_at + _MUTEX)
+    lock(nic.mutex_at + QUEUES_MUTEX)
     if nic.posted == nic.taken:
         nic.sleeps_until = due
     else:
         due = 0
-    unlock(nic.mutex_at + _MUTEX)
+    unlock(nic.mutex_at + QUEUES_MUTEX)
     return due
 
 
 @kernel
 def process_requests(engine: Engine, datapath: DataPath) -> None:
-    """Hand the engine what was posted. What a reset overtook vanishes, as all work of that queue pair did."""
+    """Hand submitted requests to the engine; it drops those of a queue pair that was reset meanwhile."""
     nic = datapath.nic[0]
     if nic.posted == nic.taken:
         return
-    lock(nic.mutex_at + _MUTEX)
+    lock(nic.mutex_at + QUEUES_MUTEX)
     end = nic.posted
-    unlock(nic.mutex_at + _MUTEX)
+    unlock(nic.mutex_at + QUEUES_MUTEX)
     for number in range(nic.taken, end):
         row = datapath.commands[number & _RING]
         if row.is_receive == 1:
@@ -63,42 +65,64 @@ def process_requests(engine: Engine, datapath: DataPath) -> None:
 
 @kernel
 def publish_completions(engine: Engine, datapath: DataPath) -> None:
-    """Let users see the completions of this turn, and ring the notifiers that are armed."""
+    """Move completions to the rings of their completion queues, and signal those who wait for them."""
     nic = datapath.nic[0]
     node = engine.endpoints[nic.endpoint]
-    if nic.announced == node.completion_tail:
+    if node.completion_tail == node.completion_head:
         return
-    lock(nic.mutex_at + _MUTEX)
-    for number in range(nic.announced, node.completion_tail):
-        done = engine.completions[node.completion_base + (number & node.completion_mask)]
-        index = datapath.notifier_of[2 * done.qp + done.kind, 0]
+    lock(nic.mutex_at + QUEUES_MUTEX)
+    while node.completion_tail != node.completion_head:
+        done = engine.completions[next_completion(engine, nic.endpoint)]
+        index = datapath.cq_of[2 * done.qp + done.kind, 0]
         if index != NONE:
-            notifier = datapath.notifiers[index]
-            if notifier.armed == 1 or (notifier.armed == 2 and (done.solicited == 1 or done.status != 0)):
-                notifier.armed = 0
-                signal_eventfd(notifier.descriptor, 1)
-    nic.announced = node.completion_tail
-    unlock(nic.mutex_at + _MUTEX)
+            _publish(datapath, index, done, engine.qps[done.qp].qpn)
+            _announce(datapath, index, done.solicited == 1 or done.status != 0)
+    unlock(nic.mutex_at + QUEUES_MUTEX)
 
 
 @kernel
-def take_completions(engine: Engine, datapath: DataPath, rows: Matrix, limit: int) -> int:
-    """Move completions into `rows` (kind, qp, wr_id, status, length, immediate, has_immediate, solicited)."""
+def _publish(datapath: DataPath, index: int, done: Completion, qpn: int) -> None:
+    """Append a record to a completion queue; a full queue loses it and is unusable from then on."""
+    cq = datapath.cqs[index]
+    if cq.overrun == 1 or cq.published - cq.taken >= cq.capacity:
+        datapath.nic[0].overruns += 1 - cq.overrun
+        cq.overrun = 1
+        return
+    record = datapath.record[0]
+    record.kind = done.kind
+    record.qp = done.qp
+    record.qpn = qpn
+    record.wr_id = done.wr_id
+    record.status = done.status
+    record.length = done.length
+    record.immediate = done.immediate
+    record.has_immediate = done.has_immediate
+    record.solicited = done.solicited
+    copy(cq.ring + (cq.published & cq.mask) * RECORD_BYTES, datapath.nic[0].record_at, RECORD_BYTES)
+    cq.published += 1
+
+
+@kernel
+def _announce(datapath: DataPath, index: int, is_solicited: bool) -> None:
+    """Signal a completion queue's descriptors. The record was published before: who wakes finds it."""
+    cq = datapath.cqs[index]
+    if cq.armed == ANY or (cq.armed == SOLICITED and is_solicited):
+        cq.armed = 0
+        cq.events += 1
+        signal_eventfd(cq.descriptor, 1)
+        if cq.channel != NONE:
+            signal_eventfd(cq.channel, 1)
+    if cq.sleeping == 1:
+        cq.sleeping = 0
+        signal_eventfd(cq.wakeup, 1)
+
+
+@kernel
+def available(datapath: DataPath, index: int) -> int:
+    """Return how many records of a completion queue can be read."""
     nic = datapath.nic[0]
-    node = engine.endpoints[nic.endpoint]
-    lock(nic.mutex_at + _MUTEX)
-    count = 0
-    while count < limit and node.completion_head < nic.announced:
-        done = engine.completions[next_completion(engine, nic.endpoint)]
-        row = rows[count]
-        row[0] = done.kind
-        row[1] = done.qp
-        row[2] = done.wr_id
-        row[3] = done.status
-        row[4] = done.length
-        row[5] = done.immediate
-        row[6] = done.has_immediate
-        row[7] = done.solicited
-        count += 1
-    unlock(nic.mutex_at + _MUTEX)
-    return count
+    cq = datapath.cqs[index]
+    lock(nic.mutex_at + QUEUES_MUTEX)  # the records must be visible to this thread too
+    count = cq.published - cq.taken
+    unlock(nic.mutex_at + QUEUES_MUTEX)
+    return int(count)

@@ -1,4 +1,4 @@
-"""Where an endpoint's tables stand in memory, so that calls from Python pass one number instead of fifty arrays."""
+"""Handles of an endpoint's tables in memory, so that calls from Python pass one number instead of fifty arrays."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _store_datapath, _datapath_at = table_handle(build_datapath(_SAMPLE, 1, 1, 1, 1,
 
 @kernel
 def datapath_at(address: int) -> Any:
-    """Return the tables of the sockets that are pinned with the engine at `address`."""
+    """Return the data path's tables that were stored with the engine at `address`."""
     return _datapath_at(address + HANDLE_BYTES)
 
 
 def store(engine: Engine, tables: DataPath) -> NDArray[np.uint8]:
-    """Return memory in which both are pinned; its address is what entries take. Keep it, and them, alive."""
+    """Return memory that holds the handles of both; entries take its address. Keep it, and the tables, alive."""
     memory = np.zeros(2 * HANDLE_BYTES, np.uint8)
     _store(engine, tables, address_of(memory))
     return memory

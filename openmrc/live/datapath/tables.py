@@ -1,7 +1,7 @@
 """The tables of the data path: sockets, remote addresses, arenas. Everything is allocated once, when a NIC opens.
 
-The engine's tables and these are all that compiled code touches. Addresses are memory addresses as
-integers; `NamedTuple` of arrays, so that an entry takes them in one argument.
+Compiled code touches these, the engine's tables, and the rings of completion queues. Addresses are memory addresses
+as integers; a `NamedTuple` of arrays, so that an entry takes them in one argument.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.core.rows import Int, Int32, Table, table
-from openmrc.engine.tables import Engine, WriteRequest
+from openmrc.engine.tables import NONE, Engine, WriteRequest
 from openmrc.live.datapath.libc import MUTEX_WORDS, IoVector, MessageHeader, SendControl
 from openmrc.wire.codec import Bytes, as_matrix
 from openmrc.wire.icrc import FLOW_LENGTH, PREFIX_WORDS
@@ -31,8 +31,12 @@ HEADROOM = LONGEST_HEADER + 8  # bytes of the arena that one packet takes at mos
 NAME_WORDS = 4
 NAME_BYTES = 32  # a sockaddr
 CONTROL_WORDS = 32  # control messages of one arrival
-COMMANDS = 256  # requests that may lie on the desk; a power of two
-WORDS_OF_A_MUTEX = 64  # bytes
+COMMANDS = 256  # requests that may wait for the event loop; a power of two
+RECORDS = 256  # events handed to Python in one call
+MUTEX_BYTES = 8 * MUTEX_WORDS
+NEXT_MUTEX, LOOP_MUTEX, QUEUES_MUTEX = (MUTEX_BYTES * place for place in range(3))  # bytes from `nic.mutex_at`
+FRAME_HEADERS = 48  # bytes: IPv6 and UDP
+CAPTURE_SLACK = DATAGRAM  # bytes behind the ring, for the block that wraps around
 PORT_VALUES = 1 << 16
 LINK_NEWS = 8192  # words of four bytes; the kernel's announcements have at most 32 KiB
 NO_SENDER = -1
@@ -43,13 +47,14 @@ class Nic:
 
     endpoint: Int  # of the engine
     planes: Int
-    now: Int  # ps, as last read
+    epoch: Int  # s of CLOCK_MONOTONIC at which the endpoint's time is 0
+    now: Int  # ps since the epoch, as last read
     sleeps_until: Int  # ps; 0: the thread is awake
     wake_at: Int  # ps, when something is due
     step_at: Int  # ps, when impairments change next
-    stop: Int  # 1: the thread shall return
+    stop: Int  # 1: the thread returns
     busy_poll: Int  # 1: it never sleeps
-    handled: Int  # packets sent and pieces that arrived in the last turn
+    handled: Int  # packets sent and trains received in the last iteration
     waiting: Int  # 1: a user's thread waits at the sockets
     leased_until: Int  # ps, the endpoint's thread leaves the sockets alone until then
     wake_fd: Int  # descriptor that wakes the thread
@@ -58,9 +63,9 @@ class Nic:
     link_news: Int  # 1: it is readable
     links_changed: Int  # 1: Python shall look at links and addresses
     overdue_since: Int  # ps, when a deadline was first seen to have come while arrivals wait; 0: none has
-    called: Int  # 1: it has rung and was not answered yet
-    announced: Int  # completions that users may see, as the engine's tail counts
-    posted: Int  # requests laid on the desk so far
+    called: Int  # 1: it was signalled and has not answered yet
+    overruns: Int  # completion queues that overflowed and were not reported yet
+    posted: Int  # requests submitted so far
     taken: Int  # of those, handed to the engine
     train_bytes: Int  # most bytes of one message
     segmentation: Int  # 1: UDP_SEGMENT works
@@ -73,6 +78,7 @@ class Nic:
     arrivals_at: Int
     poll_at: Int
     mutex_at: Int
+    record_at: Int
     # Being assembled for one call of sendmmsg
     messages: Int
     packets: Int
@@ -97,10 +103,16 @@ class Nic:
     sleeps: Int
     unknown_source: Int
     source_key: Int  # secret start of the source table's hash, 31 bits
-    capture_head: Int
-    capture_tail: Int
-    capture_lost: Int
+    # Capture: a ring of pcapng blocks
     capturing: Int
+    capture_clock: Int  # ns since 1970 at the epoch
+    capture_head: Int  # bytes written to the file
+    capture_tail: Int  # bytes of blocks in the ring, ever
+    capture_packets: Int
+    capture_lost: Int  # packets that are not in the file
+    capture_closed: Int  # 1: the file takes no more
+    capture_waits_at: Int  # value of capture_head since `capture_waits_since`
+    capture_waits_since: Int  # ps
 
 
 class Plane:
@@ -129,7 +141,7 @@ class Plane:
     trim: Int
     free_at: Int  # ps, when the limited rate has passed on all it took
     random: Int
-    taken: Int  # packets lost, cut or spoilt on purpose
+    taken: Int  # packets lost, trimmed or corrupted on purpose
     bypass_at: Int
     arrived: Int  # packets
 
@@ -149,7 +161,7 @@ class Peer:
 
 
 class Source:
-    """Whom a source address and port belong to; a slot of an open hash."""
+    """The peer that a source address and port belong to; a slot of an open hash table."""
 
     used: Int
     high: Int
@@ -160,7 +172,7 @@ class Source:
 
 
 class Train:
-    """Packets of one sender that lie in the staging area one behind the other, all but the last equally long."""
+    """Consecutive packets of one sender in the staging area, all but the last of equal length."""
 
     at: Int  # byte of the staging area
     length: Int  # bytes, all together
@@ -170,7 +182,7 @@ class Train:
     port: Int  # UDP source port
     entropy: Int
     tos: Int
-    cut: Int  # 1: an impairment takes the payload away
+    cut: Int  # 1: an impairment trims it
 
 
 class Held:
@@ -182,7 +194,7 @@ class Held:
 
 
 class Frame:
-    """What was known of a held packet beside its bytes."""
+    """What is known of a held packet besides its bytes."""
 
     plane: Int
     peer: Int
@@ -200,11 +212,55 @@ class Command(WriteRequest):
     qp: Int
 
 
-class Notifier:
-    """A completion queue as the data path knows it."""
+class PostQueue:
+    """One send or receive queue of a queue pair; row = queue pair x 2 + (0 send, 1 receive)."""
 
-    descriptor: Int
-    armed: Int  # 0 no, 1 any, 2 solicited only
+    posted: Int  # requests submitted since RESET
+
+
+class CompletionRecord:
+    """A completion in the ring of its completion queue."""
+
+    kind: Int  # CompletionKind
+    qp: Int  # row of the queue pair
+    qpn: Int  # its number when it completed
+    wr_id: Int
+    status: Int  # WcStatus
+    length: Int
+    immediate: Int
+    has_immediate: Int
+    solicited: Int
+
+
+RECORD_BYTES = 8 * len(CompletionRecord.__annotations__)
+
+
+class CompletionRing:
+    """A completion queue: the data path publishes records, the application takes them."""
+
+    ring: Int  # address of its records
+    mask: Int  # records of the ring - 1
+    capacity: Int  # completions that it holds
+    published: Int  # records ever written
+    taken: Int  # records ever taken
+    overrun: Int  # 1: a completion did not fit and was lost
+    descriptor: Int  # eventfd for `notify`
+    armed: Int  # 0 no, 1 for any completion, 2 for a solicited one
+    events: Int  # times that it was armed and signalled
+    channel: Int  # eventfd of its completion channel, or NONE
+    sleeping: Int  # 1: signal `wakeup` at the next completion
+    wakeup: Int  # eventfd for threads and tasks that wait
+
+
+class EventRecord:
+    """An event of the engine, for Python."""
+
+    kind: Int  # EventKind
+    qp: Int
+    port: Int
+    entropy: Int
+    state: Int
+    cause: Int
 
 
 class PollSlot:
@@ -214,20 +270,8 @@ class PollSlot:
     events: Int32  # events low, revents high
 
 
-class Captured:
-    """A packet for the capture file."""
-
-    at: Int  # ps
-    plane: Int
-    outgoing: Int
-    peer: Int
-    port: Int
-    tos: Int
-    length: Int
-
-
 class DataPath(NamedTuple):
-    """All of it."""
+    """All tables of the data path."""
 
     nic: Table[Nic]
     planes: Table[Plane]
@@ -257,21 +301,24 @@ class DataPath(NamedTuple):
     frames: Table[Frame]
     free_frames: Matrix
     commands: Table[Command]
-    notifiers: Table[Notifier]
-    notifier_of: Matrix  # qp x 2 + kind -> bell, or NONE
+    queues: Table[PostQueue]
+    record: Table[CompletionRecord]  # one row, being copied
+    cqs: Table[CompletionRing]
+    cq_of: Matrix  # queue pair x 2 + CompletionKind -> row of `cqs`, or NONE
+    event_records: Table[EventRecord]
     poll: Table[PollSlot]
     link_news: NDArray[np.int32]  # announcements of rtnetlink
-    captured: Table[Captured]
-    captured_bytes: Bytes
+    frame_headers: NDArray[np.uint8]  # of each flow: IP and UDP headers for captures
+    captured: Bytes
     # words
-    mutex: Matrix  # three of them: who is next, who is in, the desk
+    mutex: Matrix  # three: next in line, event loop, queues
     clock: Matrix
 
 
 def build_datapath(
-    engine: Engine, planes: int, senders: int, max_peers: int, notifiers: int, held: int, captured: int
+    engine: Engine, planes: int, senders: int, max_peers: int, cqs: int, held: int, captured: int
 ) -> DataPath:
-    """Allocate for so many planes, sending sockets, remote NICs, completion queues, and packets held or captured."""
+    """Allocate for so many planes, sending sockets, remote NICs, completion queues, held packets and captured bytes."""
     peers = max_peers * planes
     return DataPath(
         nic=table(Nic, 1),
@@ -301,13 +348,16 @@ def build_datapath(
         frames=table(Frame, held),
         free_frames=np.arange(held, dtype=np.int64).reshape(-1, 1),
         commands=table(Command, COMMANDS),
-        notifiers=table(Notifier, notifiers),
-        notifier_of=np.full((len(engine.qps) * 2, 1), -1, np.int64),
+        queues=table(PostQueue, 2 * len(engine.qps)),
+        record=table(CompletionRecord, 1),
+        cqs=table(CompletionRing, cqs),
+        cq_of=np.full((len(engine.qps) * 2, 1), NONE, np.int64),
+        event_records=table(EventRecord, RECORDS),
         # The thread's planes, its eventfd and rtnetlink; a waiter's planes; a stalled socket.
         poll=table(PollSlot, 2 * planes + 3),
         link_news=np.zeros(LINK_NEWS, np.int32),
-        captured=table(Captured, max(captured, 1)),
-        captured_bytes=np.zeros(max(captured, 1) * FRAME, np.uint8),
+        frame_headers=np.zeros((2 * peers if captured else 1, FRAME_HEADERS), np.uint8),
+        captured=np.zeros(captured + CAPTURE_SLACK if captured else 1, np.uint8),
         mutex=np.zeros((3, MUTEX_WORDS), np.int64),
         clock=np.zeros((4, 2), np.int64),
     )

@@ -182,7 +182,7 @@ def _flush(datapath: DataPath) -> None:
             else:
                 plane.send_errors += 1
                 done += 1
-        nic.now = monotonic(datapath.clock[0])
+        nic.now = monotonic(datapath.clock[0], nic.epoch)
     nic.messages = 0
     nic.packets = 0
     nic.vectors = 0

@@ -1,55 +1,105 @@
-"""Writes what the data path copied aside to a pcapng file, one interface per plane."""
+"""Writes the data path's captured packets to a pcapng file, one interface per plane."""
 
 from __future__ import annotations
 
-import time
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from openmrc.live.datapath.tables import FRAME
+from openmrc.errors import ConfigError
+from openmrc.live.api.attributes import CaptureReport, PeerAddress
+from openmrc.live.datapath.capture import RING
 from openmrc.live.host.addresses import PlaneAddress
-from openmrc.live.host.peers import Peers
 from openmrc.live.host.runtime import EndpointRuntime
-from openmrc.units import PS_PER_NS
 from openmrc.wire.ip import datagram
 from openmrc.wire.pcapng import PcapngWriter
+
+_LENGTH_AT = 4  # byte of a block at which its length stands
 
 
 class Recording:
     """An open capture file."""
 
-    def __init__(self, path: str | Path, runtime: EndpointRuntime, peers: Peers) -> None:
-        """Create the file; what it held before is gone."""
+    def __init__(self, path: str | Path, runtime: EndpointRuntime) -> None:
+        """Create the file, or empty it; ConfigError if that cannot be done."""
+        self.path = Path(path)
         self._runtime = runtime
-        self._peers = peers
-        self._file = open(path, "wb")  # noqa: SIM115  # lives as long as the NIC
+        self._ring = memoryview(np.asarray(runtime.datapath.captured).data)
+        self._lock = threading.Lock()
+        self._error: str | None = None
         names = [f"plane {plane} {address}" for plane, address in enumerate(runtime.sockets.addresses)]
-        self._writer = PcapngWriter(self._file, names)
-        self._clock = time.time_ns() - time.monotonic_ns()
+        try:
+            self._file = open(self.path, "wb", buffering=0)  # noqa: SIM115  # lives as long as the NIC
+            PcapngWriter(self._file, names)
+        except OSError as error:
+            raise ConfigError(f"capture: {self.path}: {error.strerror}") from error
+        self._preamble = self._file.tell()  # bytes before the first packet
+
+    def add_peer(self, peer: int, remote: PeerAddress) -> None:
+        """Prepare the IP and UDP headers of packets from and to a peer. Call inside the runtime."""
+        tables, sockets = self._runtime.datapath, self._runtime.sockets
+        for plane, text in enumerate(remote.planes):
+            here, there = sockets.addresses[plane], PlaneAddress.parse(text)
+            flow = 2 * (peer * len(sockets.addresses) + plane)
+            for row, source, target in ((flow, here, there), (flow + 1, there, here)):
+                headers = np.frombuffer(datagram(source.ip, target.ip, 0, target.port, b""), np.uint8)
+                tables.frame_headers[row, : len(headers)] = headers
 
     def drain(self) -> None:
-        """Write what has been copied since. Only one thread may call it at a time."""
-        nic, tables = self._runtime.nic, self._runtime.datapath
-        while nic.capture_head < nic.capture_tail:
-            slot = nic.capture_head % len(tables.captured)
-            self._write(slot)
-            nic.capture_head += 1
+        """Write what has been captured since; a file that takes no more ends the capture, nothing else."""
+        nic = self._runtime.nic
+        with self._lock:
+            if self._file.closed or nic.capture_closed == 1:
+                return
+            at, end = nic.capture_head, nic.capture_tail
+            try:
+                while at < end:
+                    begin = at % RING
+                    at += self._file.write(self._ring[begin : min(begin + end - at, RING)])
+                nic.capture_head = end
+            except OSError as error:
+                nic.capture_closed = 1
+                self._error = error.strerror
+                self._end_at_last_block(at)
 
     def close(self) -> None:
-        """Write the rest and end the file."""
-        if not self._file.closed:
-            self.drain()
-            self._file.close()
+        """Write the rest and close the file. Call when the event loop has ended."""
+        self.drain()
+        with self._lock:
+            if self._file.closed:
+                return
+            nic = self._runtime.nic
+            unwritten = sum(1 for _ in self._blocks())
+            nic.capture_packets -= unwritten
+            nic.capture_lost += unwritten
+            nic.capture_head = nic.capture_tail
+            try:
+                self._file.close()
+            except OSError as error:
+                self._error = self._error or error.strerror
 
-    def _write(self, slot: int) -> None:
-        row = self._runtime.datapath.captured[slot]
-        remote = self._peers.address(row.peer)
-        if remote is None:
-            return
-        here = self._runtime.sockets.addresses[row.plane]
-        there = PlaneAddress.parse(remote.planes[row.plane])
-        source, destination = (here, there) if row.outgoing else (there, here)
-        payload = np.asarray(self._runtime.datapath.captured_bytes)[slot * FRAME : slot * FRAME + row.length].tobytes()
-        frame = datagram(source.ip, destination.ip, row.port, destination.port, payload, traffic_class=row.tos)
-        self._writer.write(row.plane, self._clock + row.at // PS_PER_NS, frame)
+    def report(self) -> CaptureReport:
+        """Return how many packets are in the file, and how many are missing; final once the context is closed."""
+        nic = self._runtime.nic
+        return CaptureReport(path=str(self.path), packets=nic.capture_packets, lost=nic.capture_lost, error=self._error)
+
+    def _end_at_last_block(self, written: int) -> None:
+        """Cut off the block that the file took in part."""
+        nic = self._runtime.nic
+        for end in self._blocks():
+            if end > written:
+                break
+            nic.capture_head = end
+        with contextlib.suppress(OSError):  # a pipe cannot be shortened
+            os.ftruncate(self._file.fileno(), self._preamble + nic.capture_head)
+
+    def _blocks(self) -> Iterator[int]:
+        """Yield the end of each block in the ring."""
+        at, end = self._runtime.nic.capture_head, self._runtime.nic.capture_tail
+        while at < end:
+            at += int.from_bytes(bytes(self._ring[(at + _LENGTH_AT + byte) % RING] for byte in range(4)), "little")
+            yield at

@@ -1,4 +1,4 @@
-"""The engine with its tables of sockets, the mutexes around them, and the threads that keep it going."""
+"""The engine with its tables of sockets, the mutexes around them, and the threads that run them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ import numpy as np
 
 from openmrc.engine.build import Layout, build
 from openmrc.engine.params import Settings
+from openmrc.engine.states import QpEvent
 from openmrc.live.api.attributes import ContextAttr
-from openmrc.live.datapath import event_loop, table_handles
+from openmrc.live.api.errors import ClosedError
+from openmrc.live.datapath import event_loop, operations, sources, table_handles
 from openmrc.live.datapath.libc import POLLIN, SOL_UDP, UDP_SEGMENT, check, control_kind
 from openmrc.live.datapath.tables import (
     ARRIVALS,
@@ -27,26 +29,31 @@ from openmrc.live.datapath.tables import (
     build_datapath,
 )
 from openmrc.live.host import scheduling
+from openmrc.live.host.control import ControlThread
 from openmrc.live.host.sockets import Sockets, type_of_service_kind
 from openmrc.live.host.tuning import TRAIN_BYTES
-from openmrc.units import NEVER, PS_PER_NS
+from openmrc.units import NEVER, PS_PER_NS, PS_PER_S
 from openmrc.wire.codes import DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, Trim
 
-MAX_NOTIFIERS = 256
 HELD = 4096  # packets that impairments can hold back
-REST_SECONDS = 0.002  # between two looks at what only Python can do: events in a burst cost one awakening, not one each
-CAPTURED = 2048  # packets between two writes of a capture file
+REST_SECONDS = 0.002  # after work of the Python thread: a burst of events costs one wake-up, not one each
 CLOSE_SECONDS = 5.0
 _NO_DESCRIPTOR = -1  # poll passes over it
+HEAD_START = 1  # s: no time of the engine is 0, which means never
+NS_PER_S = 10**9
 _ITERATE, _STAY, _WAIT, _POST = (int(mode) for mode in event_loop.Mode)  # plain numbers: an enum costs 30 us a call
 
 
 class EndpointRuntime:
-    """Compiled state and the thread in it. `locked` is how Python touches either."""
+    """Compiled state and the thread that runs it; Python changes it within `locked` only.
+
+    In the main thread call `locked` from `uninterrupted` methods only (`openmrc.live.host.control`).
+    """
 
     def __init__(self, sockets: Sockets, attr: ContextAttr, settings: Settings, capturing: bool) -> None:
-        """Allocate everything; `start` sets it going."""
+        """Allocate everything; `start` starts the threads."""
         check()
+        self.epoch = int(time.monotonic()) - HEAD_START
         planes = len(sockets.addresses)
         self.sockets = sockets
         layout = Layout(
@@ -69,9 +76,9 @@ class EndpointRuntime:
             planes,
             planes * attr.evs_per_plane,
             attr.max_peers,
-            MAX_NOTIFIERS,
+            max(attr.max_cq, 2 * attr.max_qp),
             HELD,
-            CAPTURED if capturing else 0,
+            capture.RING if capturing else 0,
         )
         self.nic = self.datapath.nic[0]
         self._handle_memory = table_handles.store(self.engine, self.datapath)
@@ -81,20 +88,39 @@ class EndpointRuntime:
         self._thread = threading.Thread(target=self._run_loop, name="openmrc endpoint", daemon=True)
         self._helper = threading.Thread(target=self._run_python, name="openmrc events", daemon=True)
         self._python: Callable[[], None] = lambda: None
+        self.control = ControlThread()
         self.error: BaseException | None = None
         self.is_stopped = False
+        self.is_abandoned = False
         self._init_nic(attr, capturing)
         self._init_sockets()
         self._init_arenas()
 
+    def now(self) -> int:
+        """Return the endpoint's time (ps)."""
+        return (time.monotonic_ns() - self.epoch * NS_PER_S) * PS_PER_NS
+
     def start(self, python: Callable[[], None]) -> None:
-        """Begin; `python` is called in a thread of its own whenever there is something only Python can do."""
+        """Start the threads; `python` is called in one of its own whenever there is work that needs Python."""
         self._python = python
+        self.compile()
         self._thread.start()
         self._helper.start()
+        self.control.start()
+
+    def compile(self) -> None:
+        """Compile every entry, or load it from the cache: nothing that is timed shall wait for that."""
+        self.iterate()
+        event_loop.available(self.at, 0)
+        event_loop.take_events(self.at)
+        none = np.zeros((1, sources.COLUMNS), np.int64)
+        sources.insert(self.at, none, 0, 0)
+        sources.remove(self.at, none, 0)
+        operations.change(self.at, 0, operations.request())
+        operations.move(self.at, 0, int(QpEvent.TO_RESET), operations.request())
 
     def stop(self) -> None:
-        """End the threads and give back what the kernel gave; returns when they are gone, or after a few seconds."""
+        """End the threads and close the sockets; returns when they are gone, or after a few seconds."""
         if self.is_stopped:
             return
         self.is_stopped = True
@@ -110,27 +136,43 @@ class EndpointRuntime:
             os.close(self.wake_fd)
             os.close(self._python_wake_fd)
 
+    def abandon(self) -> None:
+        """Give up the runtime in the child of a fork: its threads are not here, its mutexes may be locked for ever."""
+        self.is_stopped = True
+        self.error = ClosedError("context: it was opened before this process was forked; open one here")
+        self.is_abandoned = True
+        self.control.abandon()
+        self.sockets.close()
+        os.close(self.wake_fd)
+        os.close(self._python_wake_fd)
+
+    def check_here(self) -> None:
+        """Raise ClosedError in the child of a fork: whatever takes a mutex there would hang."""
+        if self.is_abandoned and self.error is not None:
+            raise self.error
+
     def iterate(self) -> None:
-        """Take one turn in this thread: take what was posted, send what may leave."""
-        event_loop.run(self.at, _ITERATE, 0)
+        """Run one iteration in this thread: take requests, send what can leave."""
+        event_loop.run(self.at, _ITERATE, 0, 0)
 
     def post(self, count: int) -> None:
-        """Hand in so many requests that lie on the desk."""
-        event_loop.run(self.at, _POST, count)
+        """Submit so many requests of the command ring."""
+        event_loop.run(self.at, _POST, count, 0)
 
-    def wait(self, seconds: float) -> bool:
-        """Wait at the sockets in this thread for a completion, at most so long; False: there is none."""
+    def wait(self, cq: int, seconds: float) -> bool:
+        """Wait at the sockets in this thread for a completion of `cq`, at most so long; False: there is none."""
         if self.nic.sleeps_until == 0 or self.nic.handled > event_loop.QUIET:
             return False  # a look before the call: it costs several microseconds
-        until = (time.monotonic_ns() + int(seconds * 1e9)) * PS_PER_NS
-        return event_loop.run(self.at, _WAIT, until) == event_loop.COMPLETED
+        until = self.now() + int(seconds * PS_PER_S)
+        return event_loop.run(self.at, _WAIT, until, cq) == event_loop.COMPLETED
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[int]:
-        """Keep everyone else out and yield the time (ps); afterwards what became due is sent."""
+        """Hold the loop mutex and yield the time (ps); afterwards send what became due."""
+        self.check_here()
         event_loop.acquire(self.datapath)
         try:
-            self.nic.now = time.monotonic_ns() * PS_PER_NS
+            self.nic.now = self.now()
             yield self.nic.now
         finally:
             event_loop.release(self.datapath)
@@ -146,15 +188,17 @@ class EndpointRuntime:
     def _run_loop(self) -> None:
         scheduling.ask_for_short_slices()
         try:
-            event_loop.run(self.at, _STAY, 0)
-        except BaseException as error:  # whatever it was, whoever waits must learn of it
+            if event_loop.run(self.at, _STAY, 0, 0) == event_loop.EXPIRED:
+                days = event_loop.LIFETIME // (86_400 * PS_PER_S)
+                raise ClosedError(f"context: open for {days} days, the most that its clock counts; open a new one")
+        except BaseException as error:  # whatever it was, those who wait must see it
             self.error = error
             self.nic.stop = 1
         finally:
             os.eventfd_write(self._python_wake_fd, 1)
 
     def _run_python(self) -> None:
-        """Run what only Python can, whenever the notifier rings; the endpoint's thread never waits for it."""
+        """Do work that needs Python, whenever the data path signals it; the endpoint's thread never waits for it."""
         try:
             while self.nic.stop == 0:
                 os.eventfd_read(self._python_wake_fd)
@@ -171,6 +215,7 @@ class EndpointRuntime:
     def _init_nic(self, attr: ContextAttr, capturing: bool) -> None:
         nic, tables = self.nic, self.datapath
         nic.planes = len(self.sockets.addresses)
+        nic.epoch = self.epoch
         nic.source_key = secrets.randbits(31)
         nic.evs = attr.evs_per_plane
         nic.placement = self.sockets.placement
@@ -178,6 +223,7 @@ class EndpointRuntime:
         nic.train_bytes = TRAIN_BYTES
         nic.busy_poll = attr.busy_poll
         nic.capturing = capturing
+        nic.capture_clock = time.time_ns() - time.monotonic_ns() + self.epoch * NS_PER_S
         nic.wake_fd = self.wake_fd
         nic.python_wake_fd = self._python_wake_fd
         nic.step_at = NEVER
@@ -187,6 +233,7 @@ class EndpointRuntime:
         nic.arrivals_at = address_of(tables.arrivals)
         nic.poll_at = address_of(tables.poll)
         nic.mutex_at = address_of(tables.mutex)
+        nic.record_at = address_of(tables.record)
         self.engine.endpoints[0].address = attr.max_peers  # peers are 0 .. max_peers - 1
         for kind, dscp in DSCP.items():
             tables.traffic[kind, 0] = dscp << 2 | ECT0

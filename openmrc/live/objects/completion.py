@@ -1,25 +1,29 @@
-"""Completion queues and the channels that wake those who wait for them."""
+"""Completion queues and the channels that announce them."""
 
 from __future__ import annotations
 
 import asyncio
-import collections
+import contextlib
 import os
 import select
 import threading
 import time
+import weakref
+from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from openmrc.live.api.attributes import WorkCompletion
-from openmrc.live.api.errors import BusyError, ClosedError, DeadlineError
+from openmrc.live.api.errors import BusyError, ClosedError, DeadlineError, OverrunError
+from openmrc.live.api.waiting import deadline_after, is_over, seconds_until
+from openmrc.live.datapath.submission import ANY, SOLICITED
 
 if TYPE_CHECKING:
     from openmrc.live.objects.context import Context
 
 
 class Notifier:
-    """A file descriptor that becomes readable when rung, for select, asyncio and waiting threads."""
+    """A file descriptor that becomes readable when signalled, for select, asyncio and waiting threads."""
 
     def __init__(self) -> None:
         self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -28,45 +32,66 @@ class Notifier:
         """Return the descriptor; it belongs to the notifier."""
         return self._fd
 
-    def ring(self) -> None:
+    def signal(self) -> None:
         """Make the descriptor readable."""
         os.eventfd_write(self._fd, 1)
 
-    def silence(self) -> bool:
-        """Make it unreadable; return whether it had been rung."""
+    def clear(self) -> bool:
+        """Make it unreadable; return whether it was readable."""
         try:
             return os.eventfd_read(self._fd) > 0
         except BlockingIOError:
             return False
 
-    def wait(self, seconds: float) -> bool:
-        """Sleep until it is rung, at most so long; return whether it was, and silence it."""
+    def wait(self, seconds: float) -> None:
+        """Sleep until it is readable, at most so long, and clear it."""
         poller = select.poll()
         poller.register(self._fd, select.POLLIN)
-        return bool(poller.poll(max(seconds, 0) * 1000)) and self.silence()
+        poller.poll(seconds * 1000)
+        self.clear()
+
+    async def wait_async(self, seconds: float) -> None:
+        """Wait as `wait` does, letting the event loop run."""
+        await until_readable(self._fd, seconds)
+        self.clear()
 
     def __del__(self) -> None:
         # Not earlier: a thread may still sleep on it, and the number would be given to another file.
         os.close(self._fd)
 
 
+_readers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, list[asyncio.Future[None]]]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
 async def until_readable(fd: int, seconds: float) -> bool:
-    """Wait in the running event loop until `fd` is readable; return False if the time is over first."""
+    """Wait in the running event loop until `fd` is readable; return False if the time is over first.
+
+    Any number of tasks may wait for one descriptor, though a loop takes one reader for each only.
+    """
     loop = asyncio.get_running_loop()
-    rung: asyncio.Future[None] = loop.create_future()
-
-    def on_readable() -> None:
-        if not rung.done():
-            rung.set_result(None)
-
-    loop.add_reader(fd, on_readable)
+    waiting = _readers.setdefault(loop, {}).setdefault(fd, [])
+    readable: asyncio.Future[None] = loop.create_future()
+    waiting.append(readable)
+    if len(waiting) == 1:
+        loop.add_reader(fd, _wake_all, waiting)
     try:
-        await asyncio.wait_for(rung, max(seconds, 0))
+        await asyncio.wait_for(readable, max(seconds, 0))
         return True
     except TimeoutError:
         return False
     finally:
-        loop.remove_reader(fd)
+        waiting.remove(readable)
+        if not waiting:
+            loop.remove_reader(fd)
+            del _readers[loop][fd]
+
+
+def _wake_all(waiting: list[asyncio.Future[None]]) -> None:
+    for each in waiting:
+        if not each.done():
+            each.set_result(None)
 
 
 class CompletionChannel:
@@ -75,122 +100,193 @@ class CompletionChannel:
     def __init__(self, context: Context) -> None:
         """`Context.create_comp_channel` is the way to get one."""
         self.context = context
-        self._bell = Notifier()
-        self._announced: collections.deque[CompletionQueue] = collections.deque()
         self.users = 0
+        self._notifier = Notifier()
+        self._queues: list[CompletionQueue] = []
+        self._lock = threading.Lock()
+        context.nic.add_channel(self)
+
+    def __repr__(self) -> str:
+        return f"<CompletionChannel of {self.users} completion queues>"
 
     def fileno(self) -> int:
         """Return a descriptor that is readable while there are events; for select and asyncio."""
-        return self._bell.fileno()
+        return self._notifier.fileno()
 
     def get_event(self, timeout: float) -> CompletionQueue:
-        """Wait for an armed queue to announce itself; every event is to be acknowledged by `ack_cq_events`."""
-        deadline = time.monotonic() + timeout
-        while not self._announced:
-            if not self._bell.wait(deadline - time.monotonic()) and time.monotonic() >= deadline:
-                raise DeadlineError(f"no completion event within {timeout:g} s; {self.context.progress()}")
-        return self._taken()
+        """Wait for an armed queue to announce itself; acknowledge every event by `ack_cq_events`.
+
+        Raises DeadlineError after `timeout` seconds, ClosedError if the context is closed.
+        """
+        deadline = deadline_after(timeout)
+        while (announced := self._next()) is None:
+            self._check_wait(deadline, timeout)
+            self._notifier.wait(seconds_until(deadline))
+        return announced
 
     async def get_event_async(self, timeout: float) -> CompletionQueue:
         """Wait as `get_event` does, letting the event loop run."""
-        deadline = time.monotonic() + timeout
-        while not self._announced:
-            if not await until_readable(self.fileno(), deadline - time.monotonic()):
-                raise DeadlineError(f"no completion event within {timeout:g} s; {self.context.progress()}")
-            self._bell.silence()
-        return self._taken()
+        deadline = deadline_after(timeout)
+        while (announced := self._next()) is None:
+            self._check_wait(deadline, timeout)
+            await self._notifier.wait_async(seconds_until(deadline))
+        return announced
 
     def destroy(self) -> None:
         """Give the channel back; EBUSY while completion queues use it."""
         if self.users and not self.context.is_closed:
             raise BusyError(f"completion channel: {self.users} completion queues use it")
 
-    def _announce(self, cq: CompletionQueue) -> None:
-        self._announced.append(cq)
-        self._bell.ring()
+    def add(self, cq: CompletionQueue) -> None:
+        """Let a completion queue announce itself here."""
+        with self._lock:
+            self._queues.append(cq)
+            self.users += 1
 
-    def _taken(self) -> CompletionQueue:
-        self._bell.silence()
-        cq = self._announced.popleft()
-        if self._announced:
-            self._bell.ring()
-        return cq
+    def remove(self, cq: CompletionQueue) -> None:
+        """Forget a completion queue, and its events."""
+        with self._lock:
+            self._queues.remove(cq)
+            self.users -= 1
+
+    def wake(self) -> None:
+        """Make waiting calls look again: the context is closing."""
+        self._notifier.signal()
+
+    def _next(self) -> CompletionQueue | None:
+        """Return a queue that has announced itself, the one served longest ago first."""
+        self._notifier.clear()
+        with self._lock:
+            found = next((cq for cq in self._queues if cq.has_event()), None)
+            if found is None:
+                return None
+            found.take_event()
+            self._queues.remove(found)
+            self._queues.append(found)
+            if any(cq.has_event() for cq in self._queues):
+                self._notifier.signal()
+        return found
+
+    def _check_wait(self, deadline: float, timeout: float) -> None:
+        if self.context.is_closed:
+            raise ClosedError("completion channel: closed while waiting")
+        if is_over(deadline):
+            raise DeadlineError(f"no completion event within {timeout:g} s; {self.context.progress()}")
 
 
 class CompletionQueue:
-    """Where completions arrive, in order for each queue pair (ibv_cq)."""
+    """Where completions arrive, in order for each queue pair (ibv_cq).
+
+    It holds `cqe` completions. One more is an overrun, as in verbs: the queue can no longer be used, its queue pairs
+    go to ERROR, and the context reports the event CQ_ERR.
+    """
 
     def __init__(self, context: Context, cqe: int, cq_context: Any, channel: CompletionChannel | None) -> None:
         """`Context.create_cq` is the way to get one."""
         self.context = context
-        self.cqe = cqe  # completions asked for; it never overruns: send and receive queues bound what can be in it
+        self.cqe = cqe
         self.cq_context = cq_context
         self.channel = channel
         self.users = 0  # queue pairs
-        self._ready: collections.deque[WorkCompletion] = collections.deque()
-        self._bell = Notifier()
-        self.bell_index = context.nic.add_cq(self)
+        self.is_overrun = False  # and reported
+        self._sleepers = 0
+        self._events_taken = 0
         self._unacknowledged = 0
         self._lock = threading.Lock()
         self._is_open = True
+        self.row = context.nic.add_cq(self)
+        self._records = context.nic.records(self.row, cqe)
+        self._notifier: Notifier | None = None  # for `notify`
+        self._wakeup: Notifier | None = None  # for `wait` and `wait_async`
         if channel is not None:
-            channel.users += 1
+            channel.add(self)
+
+    def __repr__(self) -> str:
+        return f"<CompletionQueue of {self.cqe}, {self._records.ready()} ready, {self.users} queue pairs>"
+
+    @property
+    def notifier(self) -> Notifier:
+        """What the next completion after `notify` signals; opened when first needed, to save descriptors."""
+        with self._lock:
+            if self._notifier is None:
+                self._notifier = Notifier()
+                self._records.signal_armed(self._notifier.fileno())
+            return self._notifier
+
+    @property
+    def wakeup(self) -> Notifier:
+        """What the next completion signals while calls wait."""
+        with self._lock:
+            if self._wakeup is None:
+                self._wakeup = Notifier()
+                self._records.signal_sleeping(self._wakeup.fileno())
+            return self._wakeup
 
     def fileno(self) -> int:
         """Return a descriptor that becomes readable on the next completion after `notify`; `poll` afterwards."""
-        return self._bell.fileno()
+        return self.notifier.fileno()
 
     def poll(self, n: int = 16) -> list[WorkCompletion]:
         """Take at most `n` completions; returns at once, with an empty list if there is none."""
-        self.context.nic.collect()
-        taken: list[WorkCompletion] = []
-        ready = self._ready
-        while len(taken) < n:
-            try:
-                taken.append(ready.popleft())
-            except IndexError:
-                break
+        records = self._records
+        if not records.ready() and not records.is_overrun():
+            return []
+        with self._lock:
+            if records.is_overrun():
+                raise OverrunError(f"completion queue: more than {self.cqe} completions were not taken")
+            taken = records.read(n)
+            records.remove(len(taken))
         return taken
 
     def wait(self, timeout: float, n: int = 16) -> list[WorkCompletion]:
         """Sleep until there is a completion, then take at most `n`; DeadlineError after `timeout` seconds."""
-        deadline = time.monotonic() + timeout
-        while True:
-            taken = self.poll(n)
-            if taken:
-                return taken
-            self._sleep(deadline, timeout)
+        taken = self.poll(n)
+        if taken:
+            return taken
+        deadline = deadline_after(timeout)
+        with self._sleeping():
+            while not (taken := self.poll(n)):
+                if self.context.nic.wait(self.row, deadline - time.monotonic()):
+                    continue
+                self._prepare_sleep()
+                if not self._records.ready():
+                    self._check_wait(deadline, timeout)
+                    self.wakeup.wait(seconds_until(deadline))
+        return taken
 
     async def wait_async(self, timeout: float, n: int = 16) -> list[WorkCompletion]:
         """Wait as `wait` does, letting the event loop run."""
-        deadline = time.monotonic() + timeout
-        while True:
-            self.notify()
-            taken = self.poll(n)
-            if taken:
-                return taken
-            self._check_open()
-            if not await until_readable(self.fileno(), deadline - time.monotonic()):
-                raise DeadlineError(self._overdue(timeout))
-            self._bell.silence()
+        deadline = deadline_after(timeout)
+        with self._sleeping():
+            while not (taken := self.poll(n)):
+                self._prepare_sleep()
+                if not self._records.ready():
+                    self._check_wait(deadline, timeout)
+                    await self.wakeup.wait_async(seconds_until(deadline))
+        return taken
 
     def notify(self, solicited_only: bool = False) -> None:
-        """Arm: the next completion makes `fileno` readable and announces the queue on its channel, once."""
-        self._bell.silence()
-        self.context.nic.arm(self.bell_index, 2 if solicited_only else 1)
+        """Arm: the next completion makes `fileno` readable and announces the queue on its channel, once.
+
+        Completions that are there already do not: `poll` after arming.
+        """
+        self.notifier.clear()
+        self._records.arm(SOLICITED if solicited_only else ANY)
 
     def ack_cq_events(self, count: int) -> None:
         """Acknowledge events that `CompletionChannel.get_event` gave; `destroy` waits for all of them."""
         with self._lock:
+            if not 0 <= count <= self._unacknowledged:
+                raise ValueError(f"count: {count} events, but {self._unacknowledged} are not acknowledged")
             self._unacknowledged -= count
 
     def destroy(self, timeout: float = 5.0) -> None:
         """Give the queue back; EBUSY while queue pairs use it, or events stay unacknowledged for `timeout` seconds."""
         if self.users and not self.context.is_closed:
             raise BusyError(f"completion queue: {self.users} queue pairs use it")
-        deadline = time.monotonic() + timeout
+        deadline = deadline_after(timeout)
         while self._unacknowledged > 0 and not self.context.is_closed:
-            if time.monotonic() >= deadline:
+            if is_over(deadline):
                 raise BusyError(f"completion queue: {self._unacknowledged} events are not acknowledged")
             time.sleep(0.001)
         self._close()
@@ -201,37 +297,52 @@ class CompletionQueue:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.destroy()
 
-    def put(self, completion: WorkCompletion) -> None:
-        """Append a completion; the data path has rung the notifier already, if it was armed."""
-        self._ready.append(completion)
-
     def wake(self) -> None:
-        """Let whoever waits look again: the context is closing."""
-        self._bell.ring()
+        """Make waiting calls look again: the context is closing, or the queue overran."""
+        for each in (self._wakeup, self._notifier):
+            if each is not None:
+                each.signal()
 
-    def _sleep(self, deadline: float, timeout: float) -> None:
-        if self.context.nic.wait(deadline - time.monotonic()):
-            return
-        self.notify()
-        if self._ready:
-            return
-        self._check_open()
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise DeadlineError(self._overdue(timeout))
-        self._bell.wait(left)
+    def has_event(self) -> bool:
+        """Whether it announced itself since the last event that was taken."""
+        return self._records.events() != self._events_taken
 
-    def _check_open(self) -> None:
+    def take_event(self) -> None:
+        """Count one event as given to the application."""
+        with self._lock:
+            self._events_taken += 1
+            self._unacknowledged += 1
+
+    @contextlib.contextmanager
+    def _sleeping(self) -> Iterator[None]:
+        """Count a waiting call; the last completions of one that leaves must wake the next."""
+        with self._lock:
+            self._sleepers += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._sleepers -= 1
+            if self._sleepers:
+                self._records.wake_at_next()
+                if self._records.ready():
+                    self.wakeup.signal()
+
+    def _prepare_sleep(self) -> None:
+        """Have the next completion signal `wakeup`; look for completions after this, before sleeping."""
+        self.wakeup.clear()
+        self._records.wake_at_next()
+
+    def _check_wait(self, deadline: float, timeout: float) -> None:
         if not self._is_open or self.context.is_closed:
             raise ClosedError("completion queue: closed while waiting")
-
-    def _overdue(self, timeout: float) -> str:
-        return f"no completion within {timeout:g} s; {self.context.progress()}"
+        if is_over(deadline):
+            raise DeadlineError(f"no completion within {timeout:g} s; {self.context.progress()}")
 
     def _close(self) -> None:
         if self._is_open:
             self._is_open = False
-            self.context.nic.drop_cq(self.bell_index)
+            self.context.nic.drop_cq(self.row)
             if self.channel is not None:
-                self.channel.users -= 1
-            self._bell.ring()
+                self.channel.remove(self)
+            self.wake()

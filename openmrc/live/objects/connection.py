@@ -105,6 +105,10 @@ class Connection:
         self.channel = channel
         self.remote: Remote
 
+    def __repr__(self) -> str:
+        peer = self.remote.name if hasattr(self, "remote") else self.channel.peer
+        return f"<Connection to {peer}, {self.qp!r}>"
+
     def write(
         self,
         local: MemoryRegion | RegionSlice,
@@ -115,8 +119,10 @@ class Connection:
     ) -> WorkCompletion:
         """Write `local` to the start of `remote` and wait until it is there. One write at a time; more: `qp.post_send`.
 
-        Raises ExchangeError if the write fails, DeadlineError if it is not done after `timeout` seconds.
+        Raises InvalidArgumentError if `remote` is too small, ExchangeError if the write fails, DeadlineError if it is
+        not done after `timeout` seconds.
         """
+        _check_fits(local, remote)
         self.qp.post_write(local, remote.addr, remote.r_key, immediate=immediate)
         return self._good(self.send_cq.wait(timeout, 1)[0])
 
@@ -129,6 +135,7 @@ class Connection:
         timeout: float,
     ) -> WorkCompletion:
         """Write as `write` does, letting the event loop run."""
+        _check_fits(local, remote)
         self.qp.post_write(local, remote.addr, remote.r_key, immediate=immediate)
         return self._good((await self.send_cq.wait_async(timeout, 1))[0])
 
@@ -168,6 +175,11 @@ class Connection:
         if not completion.ok:
             raise ExchangeError(f"write failed: {completion.status.name}; {completion.error}")
         return completion
+
+
+def _check_fits(local: MemoryRegion | RegionSlice, remote: RemoteRegion) -> None:
+    if local.length > remote.length:
+        raise InvalidArgumentError(f"remote: {remote.length} bytes, too small for a write of {local.length}")
 
 
 def connect(
@@ -237,6 +249,9 @@ class Listener:
     def is_loopback(self) -> bool:
         """Whether only this machine can connect."""
         return self._server.is_loopback
+
+    def __repr__(self) -> str:
+        return f"<Listener on TCP port {self.port}>"
 
     def accept(
         self,

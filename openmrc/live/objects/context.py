@@ -1,10 +1,9 @@
-"""The context: a software NIC opened on its planes, and everything made from it."""
+"""The context: a software NIC opened on its planes, and everything created from it."""
 
 from __future__ import annotations
 
 import asyncio
 import collections
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +13,7 @@ from openmrc.engine.params import Settings
 from openmrc.faults import Schedule
 from openmrc.live.api.attributes import (
     AsyncEvent,
+    CaptureReport,
     ContextAttr,
     DeviceAttr,
     PeerAddress,
@@ -21,14 +21,16 @@ from openmrc.live.api.attributes import (
     QpHintAttr,
     QpInitAttr,
 )
-from openmrc.live.api.errors import DeadlineError, InvalidArgumentError
+from openmrc.live.api.errors import ClosedError, DeadlineError, InvalidArgumentError
+from openmrc.live.api.waiting import deadline_after, is_over, seconds_until
 from openmrc.live.host.sockets import CarrierOf
-from openmrc.live.objects.completion import CompletionChannel, CompletionQueue, Notifier, until_readable
+from openmrc.live.objects.completion import CompletionChannel, CompletionQueue, Notifier
 from openmrc.live.objects.memory import ProtectionDomain
 from openmrc.live.objects.nic import Nic
 from openmrc.live.objects.queue_pair import QpHint, QueuePair
 
-API_VERSION = (1, 0, 1)  # of mrc.h, whose nouns these are
+API_VERSION = (1, 0, 1)  # of mrc.h
+EVENTS_KEPT = 4096
 LAST_SUPPORTED_VERSION = (0, 0, 0)
 
 
@@ -39,7 +41,11 @@ def query_version() -> dict[str, int]:
 
 
 class Context:
-    """A device opened on 1 to 16 planes (mrc_context); owns one thread, which `close` ends."""
+    """A device opened on 1 to 16 planes (mrc_context); owns threads, which `close` ends.
+
+    A context belongs to the process that opened it: in the child of a fork every call raises ClosedError. Its clock
+    counts 50 days; after that calls raise ClosedError too.
+    """
 
     def __init__(
         self,
@@ -51,20 +57,30 @@ class Context:
         capture: str | Path | None = None,
         carrier_of: CarrierOf | None = None,
     ) -> None:
-        """Open sockets on `planes`: local addresses, "192.0.2.1" or "127.0.0.1:9001"; empty: of the interfaces.
+        """Open sockets on `planes`: local addresses, ["192.0.2.1", "127.0.0.1:9001"]; empty: of the interfaces.
 
         `settings` replaces the engine's tuning for sockets, `faults` is a schedule of impairments
         on what arrives here, `capture` a pcapng file to write every packet to. With the SRV6 format,
         `carrier_of(address, plane, ev)` returns the address that leads to a peer's address on a path.
         """
+        if isinstance(planes, str):
+            raise InvalidArgumentError(f"planes: {planes!r} is one string; give a list of addresses, [{planes!r}]")
         schedule = Schedule.parse(faults) if isinstance(faults, str) else faults
-        self.nic = Nic(self, tuple(planes), attr or ContextAttr(), settings, schedule, capture, carrier_of)
         self._hints: set[QpHint] = set()
         self._domains = 0
-        self._events: collections.deque[AsyncEvent] = collections.deque(maxlen=4096)
-        self._event_bell = Notifier()
+        self._events: collections.deque[AsyncEvent] = collections.deque(maxlen=EVENTS_KEPT)
+        self._notifier = Notifier()
         self._unacknowledged = 0
-        self.nic.start()
+        self.nic = Nic(self, tuple(planes), attr or ContextAttr(), settings, schedule, capture, carrier_of)
+        try:
+            self.nic.start()
+        except BaseException:
+            self.nic.close()
+            raise
+
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else "open"
+        return f"<Context {state} on {', '.join(self.nic.device.planes)}>"
 
     @property
     def is_closed(self) -> bool:
@@ -89,55 +105,53 @@ class Context:
         return self.nic.device
 
     def alloc_pd(self) -> ProtectionDomain:
-        """Make a protection domain."""
+        """Create a protection domain."""
         self._domains += 1
         return ProtectionDomain(self, self._domains)
 
     def create_comp_channel(self) -> CompletionChannel:
-        """Make a completion channel."""
+        """Create a completion channel."""
         return CompletionChannel(self)
 
     def create_cq(
         self, cqe: int = 4096, cq_context: Any = None, channel: CompletionChannel | None = None
     ) -> CompletionQueue:
-        """Make a completion queue that holds at least `cqe` completions."""
-        if cqe < 1:
-            raise InvalidArgumentError(f"cqe: {cqe} is below 1")
+        """Create a completion queue that holds `cqe` completions; EINVAL if that is not in 1..`max_cqe` of the device.
+
+        One that its queue pairs cannot overrun holds as many as their send and receive queues together.
+        """
         return CompletionQueue(self, cqe, cq_context, channel)
 
     def create_qp_hint(self, attr: QpHintAttr | None = None) -> QpHint:
-        """Make a hint that queue pairs can share."""
+        """Create a hint that queue pairs can share."""
         hint = QpHint(self, attr or QpHintAttr())
         self._hints.add(hint)
         return hint
 
     def create_qp(self, pd: ProtectionDomain, init: QpInitAttr) -> QueuePair:
-        """Make a queue pair in RESET; ENOMEM if the context's `max_qp` are used up."""
+        """Create a queue pair in RESET; ENOMEM if the context's `max_qp` are in use."""
         return QueuePair(pd, init)
 
     def get_async_event(self, timeout: float) -> AsyncEvent:
-        """Wait for an asynchronous event; each is to be acknowledged by `ack_async_event`."""
-        deadline = time.monotonic() + timeout
+        """Wait for an asynchronous event; acknowledge each by `ack_async_event`. DeadlineError after `timeout` s."""
+        deadline = deadline_after(timeout)
         while not self._events:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise DeadlineError(f"no asynchronous event within {timeout:g} s; {self.progress()}")
-            self._event_bell.wait(left)
+            self._check_wait(deadline, timeout)
+            self._notifier.wait(seconds_until(deadline))
         return self._taken_event()
 
     async def get_async_event_async(self, timeout: float) -> AsyncEvent:
         """Wait as `get_async_event` does, letting the event loop run."""
-        deadline = time.monotonic() + timeout
+        deadline = deadline_after(timeout)
         while not self._events:
-            if not await until_readable(self._event_bell.fileno(), deadline - time.monotonic()):
-                raise DeadlineError(f"no asynchronous event within {timeout:g} s; {self.progress()}")
-            self._event_bell.silence()
+            self._check_wait(deadline, timeout)
+            await self._notifier.wait_async(seconds_until(deadline))
         return self._taken_event()
 
     def poll_async_events(self) -> list[AsyncEvent]:
         """Take all asynchronous events at once, without waiting; they count as acknowledged."""
         taken = [self._events.popleft() for _ in range(len(self._events))]
-        self._event_bell.silence()
+        self._notifier.clear()
         return taken
 
     def ack_async_event(self, event: AsyncEvent) -> None:
@@ -145,26 +159,30 @@ class Context:
         self._unacknowledged -= 1
 
     def longest_gap(self) -> float:
-        """Return the longest time (s) in which no data landed in our memory since this was last asked.
+        """Return the longest time (s) without a data packet written to our memory, since the last call.
 
-        Counts every packet where it lands, in whatever order; completions wait for what was sent before them too.
+        Counts packets in any order of arrival; a completion waits for all packets sent before it too.
         """
         return self.nic.longest_gap()
 
     def plane_counters(self) -> list[PlaneCounters]:
-        """Return what each plane has carried so far."""
+        """Return the counters of each plane."""
         return self.nic.plane_counters()
 
+    def capture_report(self) -> CaptureReport | None:
+        """Return how complete the capture file is; None without one. Final once the context is closed."""
+        return self.nic.capture_report()
+
     def set_plane(self, plane: int, up: bool) -> None:
-        """Say that a local port works, or does not; peers are told by Port Status Updates."""
+        """Set a local port up or down; peers learn it from Port Status Updates."""
         self.nic.set_plane(plane, up)
 
     def impair(self, faults: Schedule | str) -> None:
-        """Impair what arrives here, from now on: the times of the schedule count from this call."""
+        """Impair arriving packets from now on: the times of the schedule count from this call."""
         self.nic.impair(Schedule.parse(faults) if isinstance(faults, str) else faults)
 
     def close(self) -> None:
-        """End the thread, give back sockets and memory; always returns. Calls that wait end in ClosedError."""
+        """End the threads, close sockets and capture; always returns. Calls that wait end in ClosedError."""
         self.nic.close()
 
     def __enter__(self) -> Context:
@@ -182,18 +200,28 @@ class Context:
         await asyncio.to_thread(self.close)
 
     def forget_hint(self, hint: QpHint) -> None:
-        """Note that a hint is gone."""
+        """Remove a hint."""
         self._hints.discard(hint)
 
-    def tell(self, event: AsyncEvent) -> None:
+    def report(self, event: AsyncEvent) -> None:
         """Append an asynchronous event; the oldest is dropped when nobody takes them."""
         self._events.append(event)
-        self._event_bell.ring()
+        self._notifier.signal()
+
+    def wake(self) -> None:
+        """Make calls that wait for events look again."""
+        self._notifier.signal()
+
+    def _check_wait(self, deadline: float, timeout: float) -> None:
+        if self.is_closed:
+            raise ClosedError("context: closed while waiting for an event")
+        if is_over(deadline):
+            raise DeadlineError(f"no asynchronous event within {timeout:g} s; {self.progress()}")
 
     def _taken_event(self) -> AsyncEvent:
-        self._event_bell.silence()
+        self._notifier.clear()
         event = self._events.popleft()
         self._unacknowledged += 1
         if self._events:
-            self._event_bell.ring()
+            self._notifier.signal()
         return event

@@ -1,7 +1,7 @@
-"""Memory regions: any writable buffer that lives in this process, given to peers under a key.
+"""Memory regions: writable buffers of this process that peers reach by a key.
 
-The engine checks key, bounds and rights for every packet; here is only the book of which buffer is
-where. A buffer is kept alive, and in place, until its region is deregistered.
+The engine checks key, bounds and rights of every packet. A buffer is kept alive, and in place, until its region is
+deregistered.
 """
 
 from __future__ import annotations
@@ -62,7 +62,15 @@ class MemoryRegion:
         if self.length == 0:
             raise InvalidArgumentError("buffer: it is empty")
         self.addr = int(self.bytes.ctypes.data)
-        self.key = pd.context.nic.register(self)
+        self.key = 0
+        try:
+            pd.context.nic.register(self)
+        except BaseException:
+            self.dereg()  # interrupted after it was registered
+            raise
+
+    def __repr__(self) -> str:
+        return f"<MemoryRegion {self.key:#x}, {self.length} bytes at {self.addr:#x}>"
 
     @property
     def l_key(self) -> int:
@@ -71,12 +79,12 @@ class MemoryRegion:
 
     @property
     def r_key(self) -> int:
-        """Key that peers must show."""
+        """Key that peers must present."""
         return self.key
 
     @property
     def is_registered(self) -> bool:
-        """Whether packets may still reach it."""
+        """Whether packets can still reach it."""
         return self.key != 0
 
     def __len__(self) -> int:
@@ -90,11 +98,10 @@ class MemoryRegion:
         return RegionSlice(self, start, max(stop - start, 0))
 
     def dereg(self) -> None:
-        """Take the memory back: nothing reads or writes it afterwards. EBUSY while posted writes read from it."""
+        """Deregister the memory: nothing reads or writes it afterwards. EBUSY while posted writes read from it."""
         if self.key == 0:
             return
         self.pd.context.nic.deregister(self)
-        self.key = 0
 
     def __enter__(self) -> MemoryRegion:
         return self
@@ -114,6 +121,9 @@ class RegionSlice:
         self.offset = offset
         self.length = length
 
+    def __repr__(self) -> str:
+        return f"<RegionSlice {self.offset}..{self.offset + self.length} of {self.region!r}>"
+
     @property
     def addr(self) -> int:
         """Address of its first byte."""
@@ -123,10 +133,13 @@ class RegionSlice:
 class ProtectionDomain:
     """Which queue pairs may reach which memory regions (ibv_pd): both are made in one domain."""
 
-    def __init__(self, context: Context, peer: int) -> None:
+    def __init__(self, context: Context, number: int) -> None:
         """`Context.alloc_pd` is the way to get one."""
         self.context = context
-        self.peer = peer
+        self.number = number
+
+    def __repr__(self) -> str:
+        return f"<ProtectionDomain {self.number}>"
 
     def reg_mr(self, buffer: Any, access: Access = Access.REMOTE_WRITE) -> MemoryRegion:
         """Register a writable buffer; ENOMEM if the context's `max_mr` are used up."""

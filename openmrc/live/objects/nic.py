@@ -1,10 +1,11 @@
-"""The NIC in software as verbs objects see it: what was registered, connected and posted is noted here.
+"""The NIC in software as verbs objects see it: what is registered, connected and posted.
 
-What happens to packets is not: that is the runtime's compiled loop.
+Packets are the business of the runtime's compiled loop.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import weakref
@@ -12,18 +13,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from openmrc.engine import regions
+from openmrc.engine import lifecycle, regions
 from openmrc.engine.build import column
 from openmrc.engine.params import Settings
 from openmrc.engine.queue_pairs import INFINITE_RETRIES
 from openmrc.engine.states import QpEvent, QpState
-from openmrc.engine.tables import NONE, CompletionKind, WcStatus
+from openmrc.engine.tables import NONE, Cause, CompletionKind
 from openmrc.errors import BusyError, InvalidArgumentError
 from openmrc.faults import Schedule
 from openmrc.live.api.attributes import (
     PROTOCOL_V1,
+    AsyncEvent,
+    AsyncEventKind,
+    CaptureReport,
     ContextAttr,
     DeviceAttr,
     DeviceCap,
@@ -35,36 +37,35 @@ from openmrc.live.api.attributes import (
     QpCounters,
     RecvWr,
     SendWr,
-    WcOpcode,
-    WorkCompletion,
 )
+from openmrc.live.api.checks import check_attributes
 from openmrc.live.api.errors import ClosedError, NoRoomError
+from openmrc.live.api.waiting import is_over
 from openmrc.live.datapath import event_loop, operations
 from openmrc.live.datapath.link_state import Fault, set_fault
+from openmrc.live.datapath.tables import RECORDS
+from openmrc.live.host.control import ControlThread, uninterrupted
 from openmrc.live.host.impairments import Impairments
 from openmrc.live.host.link_watch import LinkWatch
 from openmrc.live.host.numbers import QueuePairNumbers, RegionKeys
 from openmrc.live.host.peers import Peers
 from openmrc.live.host.recording import Recording
-from openmrc.live.host.runtime import MAX_NOTIFIERS, EndpointRuntime
+from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.host.sockets import CarrierOf, Sockets
 from openmrc.live.host.tuning import settings_for
 from openmrc.live.objects import report
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain
 from openmrc.live.objects.posting import Posting
-from openmrc.units import PS_PER_NS, PS_PER_S
+from openmrc.live.objects.records import Records
+from openmrc.units import PS_PER_S
 
 if TYPE_CHECKING:
-    from openmrc.live.objects.completion import CompletionQueue
+    from openmrc.live.objects.completion import CompletionChannel, CompletionQueue
     from openmrc.live.objects.context import Context
     from openmrc.live.objects.queue_pair import QueuePair
 
-# Looked up once: to make a member of an enumeration from its peer takes longer than the rest of a completion.
-_SEND = int(CompletionKind.SEND)
-_STATUS = {int(status): status for status in WcStatus}
-_WRITE, _RECEIVED = WcOpcode.RDMA_WRITE, WcOpcode.RECV_RDMA_WITH_IMM
-_COLLECTED = 256  # completions taken at once
-_POLL_SECONDS = 0.002  # between looks at a queue that is to drain
+LARGEST_CQ = 1 << 20  # completions
+_POLL_SECONDS = 0.002  # between looks at a send queue that is being drained
 _WAIT_SECONDS = 0.05  # in compiled code at a time: signals are handled in between
 
 
@@ -81,35 +82,40 @@ class Nic:
         capture: str | Path | None,
         carrier_of: CarrierOf | None,
     ) -> None:
+        check_attributes(attr)
         self._context = weakref.proxy(context)
         self._attr = attr
         self.sockets = Sockets(planes, attr)
         self._mtu = min(attr.mtu, self.sockets.mtu)
+        self._recording: Recording | None = None
         try:
             tuning = settings or settings_for(self.sockets, self._mtu)
             self._runtime = EndpointRuntime(self.sockets, attr, tuning, capture is not None)
+        except BaseException:
+            self.sockets.close()
+            raise
+        try:
             self._link_watch = LinkWatch(self._runtime)
             self._peers = Peers(self._runtime, attr.max_peers, carrier_of)
             self._impairments = Impairments(self._runtime, attr.seed)
-            self._recording = Recording(capture, self._runtime, self._peers) if capture is not None else None
             if schedule is not None:
                 self.impair(schedule)
+            if capture is not None:
+                self._recording = Recording(capture, self._runtime)
         except BaseException:
-            self.sockets.close()
+            self._runtime.stop()
             raise
         self._regions: dict[int, MemoryRegion] = {}
         self._keys = RegionKeys(attr.max_mr)
         self._qp_numbers = QueuePairNumbers(self._runtime.engine)
         self._qps: list[QueuePair | None] = [None] * attr.max_qp
-        self._notifiers: list[weakref.ref[CompletionQueue] | None] = [None] * MAX_NOTIFIERS
-        self._posting = Posting(self._runtime, self._is_registered, self.collect)
-        self._collecting = threading.Lock()
+        self._cqs: dict[int, weakref.ref[CompletionQueue]] = {}
+        self._free_cqs = list(reversed(range(len(self._runtime.datapath.cqs))))
+        self._channels: weakref.WeakSet[CompletionChannel] = weakref.WeakSet()
+        self._posting = Posting(self._runtime, self._is_registered)
         # Fields of rows as arrays: `item` takes a tenth of the time of a row's attribute.
-        self._announced = column(self._runtime.datapath.nic, "announced").item
-        self._completion_head = column(self._runtime.engine.endpoints, "completion_head").item
         self._qpn = column(self._runtime.engine.qps, "qpn").item
-        self._rows = np.zeros((_COLLECTED, 8), np.int64)
-        self._events = np.zeros((_COLLECTED, 6), np.int64)
+        self._queued = column(self._runtime.datapath.queues, "posted")
         self.device = self._device()
         self.address = PeerAddress(
             planes=self.device.planes, source_ports=tuple(tuple(ports) for ports in self.sockets.source_ports)
@@ -123,21 +129,37 @@ class Nic:
         return self._runtime.is_stopped or self._runtime.error is not None
 
     def start(self) -> None:
-        """Set the thread going."""
+        """Start the threads."""
         self._runtime.start(self._run_python_work)
+        _open_nics.add(self)
 
     def close(self) -> None:
-        """End everything; who waits is woken."""
+        """End everything, and wake the calls that wait; an interrupted call closes all the same."""
+        self.control.call(self._close)
+        self.control.stop()
+
+    def _close(self) -> None:
         if self._runtime.is_stopped:
             return
         self._runtime.stop()
         self._link_watch.close()
         if self._recording is not None:
             self._recording.close()
-        for known in self._notifiers:
-            cq = known() if known is not None else None
-            if cq is not None:
-                cq.wake()
+        self._wake_all()
+
+    def abandon(self) -> None:
+        """Become closed in the child of a fork, without a mutex or a thread of the parent."""
+        self._posting.lock = threading.Lock()
+        self._runtime.abandon()
+
+    @property
+    def control(self) -> ControlThread:
+        """The thread of the methods that are `uninterrupted`."""
+        return self._runtime.control
+
+    def capture_report(self) -> CaptureReport | None:
+        """Return what became of the capture file; None if there is none."""
+        return self._recording.report() if self._recording is not None else None
 
     def progress(self) -> str:
         """Return what each connected queue pair is at, for errors."""
@@ -146,11 +168,13 @@ class Nic:
         lines = [self.describe(qp) for qp in self._qps if qp is not None and self.qp_state(qp.row) != QpState.RESET]
         return "; ".join(lines) or "no queue pair is connected"
 
+    @uninterrupted
     def impair(self, schedule: Schedule) -> None:
         """Begin a schedule of impairments now."""
         with self._runtime.locked() as now:
             self._impairments.begin(schedule, now)
 
+    @uninterrupted
     def set_plane(self, plane: int, up: bool) -> None:
         """Switch one of our planes on or off; it is up while its interface works too."""
         if not 0 <= plane < len(self.sockets.addresses):
@@ -159,6 +183,7 @@ class Nic:
             self._runtime.nic.now = now
             set_fault(self._runtime.engine, self._runtime.datapath, plane, int(Fault.DISABLED), not up)
 
+    @uninterrupted
     def longest_gap(self) -> float:
         """Return the longest time (s) between two arrivals of data since this was last asked, and begin anew."""
         with self._runtime.locked() as now:
@@ -173,21 +198,26 @@ class Nic:
 
     # Memory
 
-    def register(self, region: MemoryRegion) -> int:
-        """Make a region known to the engine and return its key."""
+    @uninterrupted
+    def register(self, region: MemoryRegion) -> None:
+        """Make a region known to the engine and set its key."""
         self._check_open()
         with self._runtime.locked():
             key = self._keys.draw()
             if key == 0:
                 raise NoRoomError(f"max_mr: all {self._attr.max_mr} memory regions are in use")
             regions.register(
-                self._runtime.engine, 0, key, region.addr, region.length, region.access, region.pd.peer, region.addr
+                self._runtime.engine, 0, key, region.addr, region.length, region.access, region.pd.number, region.addr
             )
             self._regions[key] = region
-        return key
+            region.key = key
 
+    @uninterrupted
     def deregister(self, region: MemoryRegion) -> None:
         """Make the engine forget a region; EBUSY while posted writes read from it."""
+        if self._runtime.is_abandoned:
+            region.key = 0
+            return
         with self._posting.lock:
             if not self.is_closed and any(self._posting.reads_from(qp, region) for qp in self._qps if qp is not None):
                 raise BusyError(f"memory region {region.key:#x}: posted writes still read from it")
@@ -195,6 +225,7 @@ class Nic:
                 regions.deregister(self._runtime.engine, 0, region.key)
                 if self._regions.pop(region.key, None) is not None:
                     self._keys.give_back(region.key)
+                region.key = 0
 
     def check_domain_is_free(self, pd: ProtectionDomain) -> None:
         """Raise EBUSY while regions or queue pairs are in the domain."""
@@ -205,8 +236,9 @@ class Nic:
 
     # Queue pairs
 
-    def take_qp(self, qp: QueuePair) -> int:
-        """Note a new queue pair and return its row."""
+    @uninterrupted
+    def add_qp(self, qp: QueuePair) -> None:
+        """Give a new queue pair its row."""
         self._check_open()
         attr, init = self._attr, qp.init
         for name, limit in (("max_send_wr", attr.max_send_wr), ("max_recv_wr", attr.max_recv_wr)):
@@ -221,32 +253,35 @@ class Nic:
             if row is None:
                 raise NoRoomError(f"max_qp: all {attr.max_qp} queue pairs are in use")
             for kind, cq in ((CompletionKind.SEND, init.send_cq), (CompletionKind.RECEIVE, init.recv_cq)):
-                self._runtime.datapath.notifier_of[2 * row + kind, 0] = cq.bell_index
+                self._runtime.datapath.cq_of[2 * row + kind, 0] = cq.row
             self._qps[row] = qp
-        return row
+            qp.row = row
 
-    def give_back_qp(self, qp: QueuePair) -> None:
-        """Forget a queue pair; completions of it that nobody took vanish."""
+    @uninterrupted
+    def remove_qp(self, qp: QueuePair) -> None:
+        """Forget a queue pair; completions of it that were published stay in their queues."""
         if self.is_closed:
             self._qps[qp.row] = None
             return
         self._disconnect(qp)
-        self.collect()
         with self._runtime.locked():
             self._qps[qp.row] = None
+            self._runtime.datapath.cq_of[2 * qp.row : 2 * qp.row + 2, 0] = NONE
 
     def qpn(self, row: int) -> int:
-        """Return the peer of a queue pair; it changes with every RESET."""
+        """Return the number of a queue pair; it changes with every RESET."""
         return int(self._qpn(row))
 
     def qp_state(self, row: int) -> QpState:
         """Return where a queue pair stands."""
         return QpState(self._runtime.engine.qps[row].state)
 
+    @uninterrupted
     def set_attributes(self, qp: QueuePair, attr: QpAttr) -> None:
-        """Change attributes that count from now on."""
+        """Change attributes, without a transition."""
         operations.change(self._runtime.at, qp.row, operations.request(**self._attributes(qp, attr)))
 
+    @uninterrupted
     def move(self, qp: QueuePair, attr: QpAttr, event: QpEvent) -> None:
         """Change attributes and state together."""
         self._check_open()
@@ -280,56 +315,53 @@ class Nic:
         return self._posting.outstanding(qp)
 
     def settle(self) -> None:
-        """Have everything that was posted taken, and everything that completed announced."""
+        """Have every submitted request taken, and every completion published."""
+        self._runtime.check_here()
         self._posting.settle()
 
     def wait_for_progress(self, deadline: float) -> bool:
-        """Pause a little; return False when the deadline (monotonic seconds) has passed."""
+        """Pause a little; return False when the deadline (s of the monotonic clock) has passed."""
         self._check_open()
         time.sleep(_POLL_SECONDS)
-        return time.monotonic() < deadline
+        return not is_over(deadline)
 
+    @uninterrupted
     def add_cq(self, cq: CompletionQueue) -> int:
-        """Note a completion queue and return the peer of its notifier."""
+        """Return the row of a new completion queue."""
         self._check_open()
+        if not 1 <= cq.cqe <= LARGEST_CQ:
+            raise InvalidArgumentError(f"cqe: {cq.cqe} is not in 1..{LARGEST_CQ}")
         with self._runtime.locked():
-            for index, known in enumerate(self._notifiers):
-                if known is None or known() is None:
-                    self._notifiers[index] = weakref.ref(cq)
-                    notifier = self._runtime.datapath.notifiers[index]
-                    notifier.descriptor, notifier.armed = cq.fileno(), 0
-                    return index
-        raise NoRoomError(f"completion queues: all {MAX_NOTIFIERS} are in use")
+            self._free_cqs += [row for row, known in self._cqs.items() if known() is None]
+            self._cqs = {row: known for row, known in self._cqs.items() if known() is not None}
+            if not self._free_cqs:
+                raise NoRoomError(f"max_cq: all {len(self._cqs)} completion queues are in use")
+            row = self._free_cqs.pop()
+            self._cqs[row] = weakref.ref(cq)
+            self._runtime.datapath.cqs[row].channel = cq.channel.fileno() if cq.channel is not None else NONE
+        return row
 
-    def drop_cq(self, index: int) -> None:
+    def records(self, row: int, cqe: int) -> Records:
+        """Return the ring of a completion queue."""
+        return Records(self._runtime, row, cqe, self._error_of)
+
+    @uninterrupted
+    def drop_cq(self, row: int) -> None:
         """Forget a completion queue."""
         if not self.is_closed:
             with self._runtime.locked():
-                self._runtime.datapath.notifiers[index].armed = 0
-                self._notifiers[index] = None
+                self._cqs.pop(row, None)
+                self._free_cqs.append(row)
 
-    def wait(self, seconds: float) -> bool:
-        """Wait at the sockets in this thread, if little is going on; False: there is no completion, sleep elsewhere."""
-        return self._runtime.wait(min(seconds, _WAIT_SECONDS))
+    def add_channel(self, channel: CompletionChannel) -> None:
+        """Wake those who wait at a completion channel when the NIC is closed."""
+        self._check_open()
+        self._channels.add(channel)
 
-    def arm(self, index: int, armed: int) -> None:
-        """Arm a notifier: 0 off, 1 for the next completion, 2 for the next solicited one; collect what came before."""
-        self._runtime.datapath.notifiers[index].armed = armed
-        self._take_completions()  # at the desk's mutex either we see a completion, or its announcement sees us
-
-    def collect(self) -> None:
-        """Hand every completion that was announced to its queue."""
-        if self._announced(0) != self._completion_head(0):
-            self._take_completions()
-
-    def _take_completions(self) -> None:
-        with self._collecting:
-            while True:
-                count = event_loop.collect(self._runtime.at, self._rows, _COLLECTED)
-                for row in self._rows[:count].tolist():
-                    self._complete(row)
-                if count < _COLLECTED:
-                    return
+    def wait(self, cq: int, seconds: float) -> bool:
+        """Wait at the sockets in this thread while traffic is low; False: no completion, sleep elsewhere."""
+        self._runtime.check_here()
+        return self._runtime.wait(cq, min(seconds, _WAIT_SECONDS))
 
     # Reports
 
@@ -338,7 +370,7 @@ class Nic:
         return report.qp_counters(self._runtime, row)
 
     def ev_states(self, row: int) -> list[EvStatus]:
-        """Return what a queue pair thinks of its paths."""
+        """Return the state of each of a queue pair's EVs."""
         return report.ev_states(self._runtime, row)
 
     def describe(self, qp: QueuePair) -> str:
@@ -359,6 +391,8 @@ class Nic:
             cap=DeviceCap.TRIM_NACK | DeviceCap.DYNAMIC_MPR,
             max_qp=attr.max_qp,
             max_mr=attr.max_mr,
+            max_cq=len(self._runtime.datapath.cqs),
+            max_cqe=LARGEST_CQ,
             max_peers=attr.max_peers,
             max_send_wr=attr.max_send_wr,
             max_recv_wr=attr.max_recv_wr,
@@ -371,38 +405,67 @@ class Nic:
 
     def _check_open(self) -> None:
         if self._runtime.error is not None:
+            self._runtime.check_here()
             raise ClosedError(f"context: the endpoint's thread has died: {self._runtime.error!r}")
         if self._runtime.is_stopped:
             raise ClosedError("context: it was closed")
 
     def _run_python_work(self) -> None:
-        """Do what compiled code cannot: tell events, change impairments, write captured packets, wake who waits."""
+        """Do what compiled code cannot: report events, change impairments, write captured packets, wake waiters."""
         while True:
-            count = event_loop.take_events(self._runtime.at, self._events, len(self._events))
-            for row in self._events[:count].tolist():
-                self._context.tell(report.event(row, self._qps))
-            if count < len(self._events):
+            count = event_loop.take_events(self._runtime.at)
+            for index in range(count):
+                self._context.report(report.event(self._runtime.datapath.event_records[index], self._qps))
+            if count < RECORDS:
                 break
+        if self._runtime.nic.overruns:
+            self._fail_overrun_cqs()
         if self._runtime.nic.links_changed == 1:
             self._runtime.nic.links_changed = 0
             self._link_watch.refresh()
-        if self._runtime.nic.step_at <= time.monotonic_ns() * PS_PER_NS:
+        if self._runtime.nic.step_at <= self._runtime.now():
             with self._runtime.locked() as now:
                 self._impairments.advance(now)
         if self._recording is not None:
             self._recording.drain()
         if self._runtime.error is not None:
-            for known in self._notifiers:
-                cq = known() if known is not None else None
-                if cq is not None:
-                    cq.wake()
+            self._wake_all()
+
+    def _fail_overrun_cqs(self) -> None:
+        """Report completion queues that overran, and move their queue pairs to ERROR."""
+        with self._runtime.locked() as now:
+            self._runtime.nic.overruns = 0
+            failed = [
+                cq
+                for row, known in self._cqs.items()
+                if self._runtime.datapath.cqs[row].overrun and (cq := known()) is not None and not cq.is_overrun
+            ]
+            for cq in failed:
+                cq.is_overrun = True
+                for qp in self._qps:
+                    if qp is not None and cq in (qp.send_cq, qp.recv_cq) and qp.state != QpState.RESET:
+                        lifecycle.fail(self._runtime.engine, now, qp.row, Cause.LOCAL)
+        for cq in failed:
+            text = f"completion queue: more than {cq.cqe} completions were not taken"
+            self._context.report(AsyncEvent(AsyncEventKind.CQ_ERR, cq=cq, text=text))
+            cq.wake()
+
+    def _wake_all(self) -> None:
+        """Make every waiting call look again."""
+        for known in list(self._cqs.values()):
+            cq = known()
+            if cq is not None:
+                cq.wake()
+        for channel in self._channels:
+            channel.wake()
+        self._context.wake()
 
     def _attributes(self, qp: QueuePair, attr: QpAttr) -> dict[str, int | None]:
         """Return the engine's attributes of a queue pair; None stays as it is."""
         cap = attr.cap or QpCap(0)
         retries = attr.exponential_count
         return {
-            "pd": qp.pd.peer,
+            "pd": qp.pd.number,
             "sq_signal_all": int(qp.init.sq_sig_all),
             "trim_nack_dest": int(not cap & QpCap.TRIM_NACK_DEST_UNSUPPORTED),
             "dynamic_mpr": int(bool(cap & QpCap.DYNAMIC_MPR)),
@@ -425,16 +488,18 @@ class Nic:
             for plane, destination in enumerate(self._peers.destinations(rows)):
                 self._link_watch.learn(plane, destination)
         with self._runtime.locked() as now:
-            return self._peers.take(rows, now)
+            peer = self._peers.take(rows, now)
+        if self._recording is not None:
+            self._recording.add_peer(peer, address)
+        return peer
 
     def _disconnect(self, qp: QueuePair) -> None:
         with self._posting.lock:
-            self._posting.settle()  # what was posted before goes with the rest
+            self._posting.settle()  # requests that were posted before are dropped with the others
             peer = int(self._runtime.engine.qps[qp.row].peer)
             operations.move(self._runtime.at, qp.row, int(QpEvent.TO_RESET), operations.request())
             self._qp_numbers.renew(qp.row)
-            qp.sends.clear()
-            qp.receives.clear()
+            self._queued[2 * qp.row : 2 * qp.row + 2] = 0
             if peer != NONE:
                 with self._runtime.locked():
                     self._peers.give_back(peer)
@@ -442,20 +507,19 @@ class Nic:
     def _is_registered(self, region: MemoryRegion) -> bool:
         return self._regions.get(region.key) is region
 
-    def _complete(self, row: list[int]) -> None:
-        kind, index, wr_id, code, length, immediate, has_immediate, solicited = row
-        qp = self._qps[index]
-        if qp is None:
-            return
-        is_send = kind == _SEND
-        completion = WorkCompletion(
-            wr_id & 0xFFFFFFFFFFFFFFFF,
-            _STATUS[code],
-            _WRITE if is_send else _RECEIVED,
-            length,
-            immediate & 0xFFFFFFFF if has_immediate else None,
-            self._qpn(index),
-            solicited == 1,
-            "" if code == 0 else self.describe(qp),
-        )
-        (qp.send_cq if is_send else qp.recv_cq).put(completion)
+    def _error_of(self, row: int, qpn: int) -> str:
+        """Return one line about a queue pair, if it still has this number."""
+        qp = self._qps[row]
+        return self.describe(qp) if qp is not None and self.qpn(row) == qpn else ""
+
+
+_open_nics: weakref.WeakSet[Nic] = weakref.WeakSet()
+
+
+def _abandon_all() -> None:
+    for nic in _open_nics:
+        nic.abandon()
+    _open_nics.clear()
+
+
+os.register_at_fork(after_in_child=_abandon_all)

@@ -1,8 +1,11 @@
-"""Posting: requests are checked here, laid on the desk, and handed in together."""
+"""Posting: checks requests, writes them to the command ring and submits them together.
+
+Everything that counts is counted in one compiled call, `submit`: an exception between any two steps here leaves
+nothing behind that was not submitted.
+"""
 
 from __future__ import annotations
 
-import collections
 import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
@@ -24,42 +27,23 @@ if TYPE_CHECKING:
 _SIGN = 1 << 63
 _SENDS = frozenset({int(QpState.RTS), int(QpState.ERROR)})
 _RESET = int(QpState.RESET)
-
-
-class Ring:
-    """One queue of a queue pair, as the side that posts counts: how many, and how many places are free again."""
-
-    def __init__(self, depth: int) -> None:
-        """Begin empty with `depth` places."""
-        self.depth = depth
-        self.posted = 0
-        self.freed = 0
-        self.slices: collections.deque[RegionSlice] = collections.deque()  # what the oldest writes still read from
-
-    def clear(self) -> None:
-        """Forget everything: the queue pair was reset."""
-        self.posted = self.freed = 0
-        self.slices.clear()
+_SEND, _RECEIVE = 0, 1
 
 
 class Posting:
-    """The way of requests to the endpoint's thread."""
+    """The way of requests to the event loop."""
 
-    def __init__(
-        self, runtime: EndpointRuntime, is_registered: Callable[[MemoryRegion], bool], collect: Callable[[], None]
-    ) -> None:
-        """`collect` takes completions out of the engine's ring."""
-        self.lock = threading.Lock()  # who holds it is the only one who posts
-        self._laid = 0  # requests that lie on the desk and are not handed in yet
+    def __init__(self, runtime: EndpointRuntime, is_registered: Callable[[MemoryRegion], bool]) -> None:
+        self.lock = threading.Lock()  # its holder is the only thread that posts
         self._runtime = runtime
         self._is_registered = is_registered
-        self._collect = collect
         self._commands = np.asarray(runtime.datapath.commands)
         # Fields of rows as arrays: `item` takes a tenth of the time of a row's attribute.
         qps, nic = runtime.engine.qps, runtime.datapath.nic
         self._state = column(qps, "state").item
         self._message_head = column(qps, "message_head").item
         self._receive_head = column(qps, "receive_head").item
+        self._queued = column(runtime.datapath.queues, "posted").item
         self._posted = column(nic, "posted").item
         self._taken = column(nic, "taken").item
 
@@ -68,78 +52,45 @@ class Posting:
         with self.lock:
             if self._state(qp.row) not in _SENDS:
                 raise _wrong_state(qp, "send")
+            batch = _Batch(self, qp, _SEND, self._message_head)
             try:
                 for request in requests:
                     part = self._checked(qp, request)
-                    self._make_room(qp, qp.sends, self._message_head)
-                    self._commands[self._place()] = _write(qp.row, request, part)
-                    qp.sends.slices.append(part)
-                    qp.sends.posted += 1
-                    self._laid += 1
+                    number = batch.make_room()
+                    qp.sent_from[number % len(qp.sent_from)] = part
+                    batch.add(_write(qp.row, request, part))
             finally:
-                self._hand_in()
-            self._forget_read(qp)
+                batch.submit()
 
     def receive(self, qp: QueuePair, requests: Iterable[RecvWr]) -> None:
         """Post receives; the first refused one ends it."""
         with self.lock:
             if self._state(qp.row) == _RESET:
                 raise _wrong_state(qp, "receive")
+            batch = _Batch(self, qp, _RECEIVE, self._receive_head)
             try:
                 for request in requests:
-                    self._make_room(qp, qp.receives, self._receive_head)
-                    row = (_signed(request.wr_id), 0, 0, 0, 0, 0, 0, 0, 0, 1, qp.row)
-                    self._commands[self._place()] = row
-                    qp.receives.posted += 1
-                    self._laid += 1
+                    batch.make_room()
+                    batch.add((_signed(request.wr_id), 0, 0, 0, 0, 0, 0, 0, 0, 1, qp.row))
             finally:
-                self._hand_in()
+                batch.submit()
 
     def outstanding(self, qp: QueuePair) -> int:
         """Return how many posted writes have not completed."""
-        return int(qp.sends.posted - self._message_head(qp.row))
+        return int(self._queued(2 * qp.row) - self._message_head(qp.row))
 
     def reads_from(self, qp: QueuePair, region: MemoryRegion) -> bool:
         """Whether posted writes still read from a region."""
-        self._forget_read(qp)
-        return any(part.region is region for part in qp.sends.slices)
+        open_writes = range(self._message_head(qp.row), self._queued(2 * qp.row))
+        parts = (qp.sent_from[number % len(qp.sent_from)] for number in open_writes)
+        return any(part is not None and part.region is region for part in parts)
 
     def settle(self) -> None:
-        """Have everything that was posted taken, and everything that completed announced."""
+        """Have every submitted request taken, and every completion published."""
         self._runtime.iterate()
 
-    def _make_room(self, qp: QueuePair, ring: Ring, head: Callable[[int], int]) -> None:
-        """See to a place in the queue and one on the desk."""
-        if ring.posted - ring.freed >= ring.depth:
-            # Places are free when their completions have left the engine's ring too, so that it cannot overflow.
-            self._hand_in()
-            done = head(qp.row)
-            self.settle()
-            self._collect()
-            ring.freed = done
-            if ring.posted - ring.freed >= ring.depth:
-                kind = "send" if ring is qp.sends else "receive"
-                raise NoRoomError(f"queue pair {qp.qpn:#x}: its {kind} queue of {ring.depth} is full")
-        if self._posted(0) + self._laid - self._taken(0) >= COMMANDS:
-            self._hand_in()
-            self.settle()
-
-    def _place(self) -> int:
-        """Return the desk's row for the next request."""
-        return int(self._posted(0) + self._laid & COMMANDS - 1)
-
-    def _hand_in(self) -> None:
-        count, self._laid = self._laid, 0
-        if count:
-            self._runtime.post(count)
-
-    def _forget_read(self, qp: QueuePair) -> None:
-        slices = qp.sends.slices
-        for _ in range(len(slices) - self.outstanding(qp)):
-            slices.popleft()
-
     def _checked(self, qp: QueuePair, request: SendWr) -> RegionSlice:
-        """Return the memory that a write reads, if the write is as it should be."""
+        """Return the memory that a write reads; EINVAL if an argument is wrong."""
         local = request.local
         part = RegionSlice(local, 0, local.length) if isinstance(local, MemoryRegion) else local
         if not isinstance(part, RegionSlice):
@@ -157,8 +108,58 @@ class Posting:
         if request.immediate is not None and not 0 <= request.immediate < 1 << 32:
             raise InvalidArgumentError(f"immediate: {request.immediate} is not in 0..{(1 << 32) - 1}")
         if not 0 <= request.remote_addr < 1 << 64 or not 0 <= request.r_key < 1 << 32:
-            raise InvalidArgumentError(f"remote_addr, r_key: {request.remote_addr:#x}, {request.r_key:#x} do not fit")
+            raise InvalidArgumentError(
+                f"remote_addr, r_key: {request.remote_addr:#x}, {request.r_key:#x} are not 64 and 32 bits"
+            )
         return part
+
+
+class _Batch:
+    """Requests of one call that are in the command ring and not submitted yet. The caller holds the posting lock."""
+
+    def __init__(self, posting: Posting, qp: QueuePair, kind: int, head: Callable[[int], int]) -> None:
+        self._posting = posting
+        self._qp = qp
+        self._kind = kind
+        self._head = head
+        self._depth = qp.init.max_recv_wr if kind == _RECEIVE else qp.init.max_send_wr
+        self._count = 0
+        self._next = posting._queued(2 * qp.row + kind)  # number of the next request in its queue
+        self._place = posting._posted(0)  # number of its place in the command ring
+        self._queue_end = self._next  # first number that does not fit
+        self._ring_end = posting._taken(0) + COMMANDS  # first place that is not free
+
+    def make_room(self) -> int:
+        """Make sure that both queues have a free place; return the number of the next request. ENOMEM if full."""
+        if self._next >= self._queue_end:
+            self._queue_end = self._head(self._qp.row) + self._depth
+        if self._next >= self._queue_end:
+            self._settle()
+            self._queue_end = self._head(self._qp.row) + self._depth
+            if self._next >= self._queue_end:
+                kind = "receive" if self._kind == _RECEIVE else "send"
+                raise NoRoomError(f"queue pair {self._qp.qpn:#x}: its {kind} queue of {self._depth} is full")
+        if self._place >= self._ring_end:
+            self._settle()
+        return int(self._next)
+
+    def add(self, command: tuple[int, ...]) -> None:
+        """Write a request to the command ring."""
+        self._posting._commands[self._place & COMMANDS - 1] = command
+        self._place += 1
+        self._next += 1
+        self._count += 1
+
+    def submit(self) -> None:
+        """Make the requests visible to the event loop."""
+        count, self._count = self._count, 0
+        if count:
+            self._posting._runtime.post(count)
+
+    def _settle(self) -> None:
+        self.submit()
+        self._posting.settle()
+        self._ring_end = self._posting._taken(0) + COMMANDS
 
 
 def _write(qp: int, request: SendWr, part: RegionSlice) -> tuple[int, ...]:

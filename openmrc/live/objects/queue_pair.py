@@ -1,12 +1,8 @@
-"""Queue pairs: attributes checked as verbs check them, requests posted, states walked.
-
-What a transition needs is a table; what the engine does with it is the engine's.
-"""
+"""Queue pairs: checks attributes as verbs do, posts requests, changes states."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterable
 from dataclasses import replace
 from types import TracebackType
@@ -26,13 +22,14 @@ from openmrc.live.api.attributes import (
     SendWr,
 )
 from openmrc.live.api.errors import BusyError, DeadlineError, InvalidArgumentError
+from openmrc.live.api.waiting import deadline_after
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain, RegionSlice
-from openmrc.live.objects.posting import Ring
 
 if TYPE_CHECKING:
     from openmrc.live.objects.context import Context
 
 PSN_LIMIT = 1 << 24
+NO_ROW = -1
 NEEDED = {
     QpState.INIT: ("access_flags",),
     QpState.RTR: ("remote", "dest_qpn", "rq_psn", "path_mtu", "max_wimm_dest", "mpr_dest"),
@@ -61,7 +58,7 @@ RANGES = {
 
 
 class QpHint:
-    """What an application knows of its traffic, shared by queue pairs (mrc_qp_hint)."""
+    """Expected traffic of an application, shared by queue pairs (mrc_qp_hint)."""
 
     def __init__(self, context: Context, attr: QpHintAttr) -> None:
         """`Context.create_qp_hint` is the way to get one."""
@@ -102,30 +99,39 @@ class QueuePair:
         self.recv_cq = init.recv_cq
         self.qp_context = init.qp_context
         self.hint: QpHint | None = None
-        self.row = self.context.nic.take_qp(self)
-        self.sends, self.receives = Ring(init.max_send_wr), Ring(init.max_recv_wr)
+        self.row = NO_ROW
+        self.sent_from: list[RegionSlice | None] = [None] * init.max_send_wr  # what each open write reads, by number
         self._attr = QpAttr()
         self._lock = threading.Lock()
         self._is_destroyed = False
-        for cq in {init.send_cq, init.recv_cq}:
-            cq.users += 1
+        try:
+            self.context.nic.add_qp(self)
+            for cq in {init.send_cq, init.recv_cq}:
+                cq.users += 1
+        except BaseException:
+            if self.row != NO_ROW:  # interrupted
+                self.context.nic.remove_qp(self)
+            raise
+
+    def __repr__(self) -> str:
+        return f"<QueuePair {self.qpn:#x} {self.state.name}, {self.outstanding()} writes outstanding>"
 
     @property
     def qpn(self) -> int:
-        """Its number, as peers must name it; another one after every RESET."""
+        """Its number, which peers use; it changes with every RESET."""
         return self.context.nic.qpn(self.row)
 
     @property
     def state(self) -> QpState:
-        """Where it stands now."""
+        """Its state now."""
         return self.context.nic.qp_state(self.row)
 
     def query(self) -> tuple[QpAttr, QpInitAttr]:
-        """Return its attributes, as they are now, and those it was made with; allowed in any state."""
+        """Return its current attributes and those it was created with; allowed in any state."""
         return replace(self._attr, state=self.state, qpn=self.qpn), self.init
 
     def modify(self, attr: QpAttr | None = None, **fields: Any) -> None:
-        """Set attributes and, with `state`, move it; `modify(state=QpState.RTS, sq_psn=7, ...)` says the same.
+        """Set attributes and, with `state`, change the state; `modify(state=QpState.RTS, sq_psn=7, ...)` is the same.
 
         EINVAL names the attribute that is missing or wrong, or the transition that does not exist;
         nothing is changed then.
@@ -145,7 +151,7 @@ class QueuePair:
     def post_send(self, requests: SendWr | Iterable[SendWr]) -> None:
         """Post writes, in order. ENOMEM: the queue is full; EINVAL: the state or an argument does not allow it.
 
-        Of several requests those before the refused one are posted, as `bad_wr` tells in verbs.
+        Of several requests those before the refused one are posted, as with `bad_wr` in verbs.
         """
         self.context.nic.post_send(self, [requests] if isinstance(requests, SendWr) else list(requests))
 
@@ -185,7 +191,7 @@ class QueuePair:
 
     def drain(self, timeout: float) -> None:
         """Wait until every posted write has completed; DeadlineError after `timeout` seconds."""
-        deadline = time.monotonic() + timeout
+        deadline = deadline_after(timeout)
         while self.outstanding():
             if not self.context.nic.wait_for_progress(deadline):
                 raise DeadlineError(
@@ -194,11 +200,11 @@ class QueuePair:
         self.context.nic.settle()
 
     def counters(self) -> QpCounters:
-        """Return what it has done so far."""
+        """Return its counters since RESET."""
         return self.context.nic.qp_counters(self.row)
 
     def ev_states(self) -> list[EvStatus]:
-        """Return what it thinks of each of its entropy values."""
+        """Return the state and counters of each of its EVs."""
         return self.context.nic.ev_states(self.row)
 
     def describe(self) -> str:
@@ -211,7 +217,7 @@ class QueuePair:
             if self._is_destroyed:
                 return
             self._is_destroyed = True
-            self.context.nic.give_back_qp(self)
+            self.context.nic.remove_qp(self)
             self._take_hint(None)
             if self.hint is not None:
                 self.hint.users -= 1
@@ -233,7 +239,7 @@ class QueuePair:
         if wanted.state is None:
             return
         if qp_after(now, EVENTS[wanted.state]) == ILLEGAL:
-            raise InvalidArgumentError(f"state: {now.name} to {wanted.state.name} is no transition")
+            raise InvalidArgumentError(f"state: no transition from {now.name} to {wanted.state.name}")
         missing = [name for name in NEEDED[wanted.state] if getattr(wanted, name) is None]
         if missing and now != wanted.state:
             raise InvalidArgumentError(f"{now.name} to {wanted.state.name} needs {', '.join(missing)}")
@@ -263,7 +269,9 @@ def _check_ranges(attr: QpAttr, context: Context) -> None:
         allowed = [mtu for mtu in MTUS if mtu <= device.max_mtu]
         raise InvalidArgumentError(f"path_mtu: {attr.path_mtu} is not one of {allowed}")
     if attr.remote is not None and len(attr.remote.planes) != len(device.planes):
-        raise InvalidArgumentError(f"remote: {len(attr.remote.planes)} planes, here are {len(device.planes)}")
+        raise InvalidArgumentError(
+            f"remote: {len(attr.remote.planes)} planes, but this context has {len(device.planes)}"
+        )
     if attr.hint is not None and not isinstance(attr.hint, QpHint):
         raise InvalidArgumentError(f"hint: {attr.hint!r} is not a QpHint")
 

@@ -1,16 +1,16 @@
-"""What people and programs are told about a NIC: counters, paths, events, and the one line of an error."""
+"""Reports about a NIC: counters, paths, events, and the line about a queue pair in errors."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from openmrc.engine.states import EvEvent, EvState, QpState
 from openmrc.engine.tables import NONE, Cause, EventKind
 from openmrc.live.api.attributes import AsyncEvent, AsyncEventKind, EvStatus, PeerAddress, PlaneCounters, QpCounters
+from openmrc.live.datapath.tables import EventRecord
 from openmrc.live.host.runtime import EndpointRuntime
-from openmrc.units import PS_PER_MS, PS_PER_NS, us_from_ps
+from openmrc.units import PS_PER_MS, us_from_ps
 
 if TYPE_CHECKING:
     from openmrc.live.objects.queue_pair import QueuePair
@@ -47,7 +47,7 @@ def plane_counters(runtime: EndpointRuntime) -> list[PlaneCounters]:
 
 
 def qp_counters(runtime: EndpointRuntime, qp: int) -> QpCounters:
-    """Return what a queue pair has done."""
+    """Return the counters of a queue pair."""
     row = runtime.engine.qps[qp]
     peer = runtime.engine.peers[row.peer] if row.peer != NONE else None
     names = set(QpCounters.__dataclass_fields__) - {"cwnd", "srtt_us"}
@@ -59,7 +59,7 @@ def qp_counters(runtime: EndpointRuntime, qp: int) -> QpCounters:
 
 
 def ev_states(runtime: EndpointRuntime, qp: int) -> list[EvStatus]:
-    """Return what a queue pair thinks of each of its entropy values."""
+    """Return the state and counters of each of a queue pair's EVs."""
     row = runtime.engine.qps[qp]
     states = []
     for index in range(row.ev_base, row.ev_base + row.ev_count):
@@ -82,7 +82,7 @@ def ev_states(runtime: EndpointRuntime, qp: int) -> list[EvStatus]:
 
 
 def describe(runtime: EndpointRuntime, qp: int, remote: PeerAddress | None) -> str:
-    """Return one line: who, in which state, how far, how long ago it was heard, and which paths are bad."""
+    """Return one line: peer, state, progress, when the peer was last heard, and which paths are bad."""
     row = runtime.engine.qps[qp]
     who = "/".join(remote.planes) if remote is not None else "nobody"
     text = f"queue pair {row.qpn:#x} to {who}: {QpState(row.state).name}"
@@ -91,7 +91,7 @@ def describe(runtime: EndpointRuntime, qp: int, remote: PeerAddress | None) -> s
     text += f", {row.unack_psn - row.first_psn} of {row.next_psn - row.first_psn} packets acknowledged"
     text += f", {row.message_tail - row.message_head} writes open, {row.retries} retries"
     if row.heard_at > 0:
-        text += f", peer last heard {(time.monotonic_ns() * PS_PER_NS - row.heard_at) / PS_PER_MS:.1f} ms ago"
+        text += f", peer last heard {(runtime.now() - row.heard_at) / PS_PER_MS:.1f} ms ago"
     return f"{text}; {_paths(runtime, qp)}"
 
 
@@ -106,20 +106,22 @@ def _paths(runtime: EndpointRuntime, qp: int) -> str:
     return "; ".join(parts) or "all EVs of all planes good"
 
 
-def event(row: Sequence[int], qps: Sequence[QueuePair | None]) -> AsyncEvent:
-    """Return an engine's event (a row of `drive.take_events`) for the application."""
-    kind, index, port, entropy, what, why = row
-    qp = qps[index] if index != NONE else None
-    peer = qp.qpn if qp is not None else None
-    match kind:
+def event(record: EventRecord, qps: Sequence[QueuePair | None]) -> AsyncEvent:
+    """Return an event of the engine for the application."""
+    qp = qps[record.qp] if record.qp != NONE else None
+    number = qp.qpn if qp is not None else None
+    match record.kind:
         case EventKind.EV_STATE:
-            state, cause = EvState(what), EvEvent(why).name
-            text = f"plane {port} EV {entropy:#x}: {state.name} ({cause})"
-            return AsyncEvent(AsyncEventKind.EV_STATE, peer, port, entropy, state, text=text)
+            state, cause = EvState(record.state), EvEvent(record.cause).name
+            text = f"plane {record.port} EV {record.entropy:#x}: {state.name} ({cause})"
+            return AsyncEvent(AsyncEventKind.EV_STATE, number, None, record.port, record.entropy, state, text=text)
         case EventKind.QP_ERROR:
-            reason = Cause(what)
-            return AsyncEvent(AsyncEventKind.QP_FATAL, peer, cause=reason, text=f"queue pair in ERROR: {reason.name}")
+            reason = Cause(record.state)
+            return AsyncEvent(AsyncEventKind.QP_FATAL, number, cause=reason, text=f"queue pair in ERROR: {reason.name}")
         case EventKind.LOCAL_PORTS:
-            return AsyncEvent(AsyncEventKind.PORT_ACTIVE, port_mask=what, text=f"our ports: {what:#b}")
+            text = f"local ports: {record.state:#b}"
+            return AsyncEvent(AsyncEventKind.PORT_ACTIVE, port_mask=record.state, text=text)
         case _:
-            return AsyncEvent(AsyncEventKind.PEER_PORTS, port_mask=what, text=f"the peer's ports: {what:#b}")
+            return AsyncEvent(
+                AsyncEventKind.PEER_PORTS, port_mask=record.state, text=f"the peer's ports: {record.state:#b}"
+            )

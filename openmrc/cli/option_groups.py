@@ -1,0 +1,39 @@
+"""Commands whose options are dataclasses: one parameter a group instead of one an option."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import Any, get_type_hints
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command with each parameter that is a dataclass replaced by its fields, for typer to read."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, type[Any]] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}  # type: ignore[misc]
+
+    @functools.wraps(command)
+    def call(**given: Any) -> None:
+        made = {
+            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
+            for name, group in groups.items()
+        }
+        command(**given, **made)
+
+    parameters = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name not in groups:
+            parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        kinds = get_type_hints(groups[name], include_extras=True)
+        parameters += [
+            inspect.Parameter(
+                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=kinds[field.name]
+            )
+            for field in fields(groups[name])
+        ]
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call

@@ -1,0 +1,36 @@
+"""Ranges of the attributes of a context; a wrong one is refused by name before anything is opened."""
+
+from __future__ import annotations
+
+from openmrc.live.api.attributes import ContextAttr, EvFormat
+from openmrc.live.api.errors import InvalidArgumentError
+
+MTUS = (256, 512, 1024, 2048, 4096)
+RANGES = {
+    "max_qp": (1, 1 << 16),
+    "max_peers": (1, 1 << 12),
+    "max_mr": (1, 1 << 20),
+    "max_cq": (1, 1 << 17),
+    "max_send_wr": (1, 1 << 16),
+    "max_recv_wr": (1, 1 << 16),
+    "max_wimm": (1, 1 << 16),
+    "max_mpr": (1, 1 << 9),  # unit 128 PSNs
+    "evs_per_plane": (1, 1 << 10),
+    "receive_buffer": (1 << 12, 1 << 30),  # bytes
+    "seed": (0, (1 << 63) - 1),
+}
+
+
+def check_attributes(attr: ContextAttr) -> None:
+    """Raise EINVAL with the name, the value and the range of the first attribute that is wrong."""
+    for name, (least, most) in RANGES.items():
+        value = getattr(attr, name)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise InvalidArgumentError(f"{name}: {value!r} is not an integer")
+        if not least <= value <= most:
+            raise InvalidArgumentError(f"{name}: {value} is not in {least}..{most}")
+    if attr.mtu not in MTUS:
+        raise InvalidArgumentError(f"mtu: {attr.mtu!r} is not one of {', '.join(map(str, MTUS))}")
+    if not isinstance(attr.ev_format, EvFormat):
+        formats = ", ".join(f"EvFormat.{each.name}" for each in EvFormat)
+        raise InvalidArgumentError(f"ev_format: {attr.ev_format!r} is not one of {formats}")

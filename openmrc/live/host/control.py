@@ -1,0 +1,115 @@
+"""Control operations that no signal can cut in two.
+
+Python runs signal handlers in the main thread, between any two steps of it. An exception from one there would leave
+the loop mutex locked, or the engine's tables half changed. So the main thread has such work done by another thread,
+and only waits for it: a wait can be interrupted, the work completes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+
+P = ParamSpec("P")
+R = TypeVar("R")
+STOP_SECONDS = 5.0
+UNDO_SECONDS = 1.0  # how long an interrupted caller waits for its operation, so that it can undo it
+
+
+class Operation:
+    """A call, made in another thread."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+        self._over = threading.Lock()  # a lock is the only wait that takes no interpreted step after its wake-up
+        self._over.acquire()
+        self._is_over = False
+        self._result: Any = None
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        """Make the call and wake who waits for it."""
+        try:
+            self._result = self._call()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._is_over = True
+            self._over.release()
+
+    def wait(self) -> Any:
+        """Return what the call returned, or raise what it raised; an interruption leaves once the call is over."""
+        try:
+            self._over.acquire()
+        except BaseException:
+            if not self._is_over:
+                self._over.acquire(timeout=UNDO_SECONDS)
+            raise
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+class ControlThread:
+    """Runs operations of the main thread, in order."""
+
+    def __init__(self) -> None:
+        self._operations: queue.SimpleQueue[Operation | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="openmrc control", daemon=True)
+        self._is_running = False  # not `is_alive`: in Python 3.11 an exception in it corrupts the thread's state
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+        self._is_running = True
+
+    def stop(self) -> None:
+        """End the thread; returns when it is gone, or after a few seconds."""
+        self._is_running = False
+        self._operations.put(None)
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join(STOP_SECONDS)
+
+    def abandon(self) -> None:
+        """Run operations in their callers' threads: in the child of a fork this one does not exist."""
+        self._is_running = False
+
+    def call(self, call: Callable[[], R]) -> R:
+        """Return what `call` returns, made where no signal interrupts it."""
+        if threading.current_thread() is not threading.main_thread() or not self._is_running:
+            return call()
+        operation = Operation(call)
+        self._operations.put(operation)
+        result: R = operation.wait()
+        return result
+
+    def _run(self) -> None:
+        while (operation := self._operations.get()) is not None:
+            operation.run()
+        with contextlib.suppress(queue.Empty):  # submitted while the thread was being stopped
+            while (operation := self._operations.get_nowait()) is not None:
+                operation.run()
+
+
+class HasControl(Protocol):
+    """An object whose methods may be `uninterrupted`."""
+
+    @property
+    def control(self) -> ControlThread: ...
+
+
+Owner = TypeVar("Owner", bound=HasControl)
+
+
+def uninterrupted(method: Callable[Concatenate[Owner, P], R]) -> Callable[Concatenate[Owner, P], R]:
+    """Make a method that changes the endpoint run to its end, whatever signals arrive."""
+
+    @functools.wraps(method)
+    def call(self: Owner, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.control.call(functools.partial(method, self, *args, **kwargs))
+
+    return cast("Callable[Concatenate[Owner, P], R]", call)

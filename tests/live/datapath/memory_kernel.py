@@ -1,0 +1,113 @@
+"""One endpoint over the in-memory kernel of `tests.worlds.live`: no sockets, no clock, no threads, no compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from openmrc.engine import lifecycle, paths, regions
+from openmrc.engine.params import Settings
+from openmrc.engine.states import QpEvent
+from openmrc.engine.tables import NONE, CompletionKind
+from openmrc.live.api.attributes import ContextAttr, PeerAddress
+from openmrc.live.datapath import event_loop, receive, sources, submission, table_handles, transmit
+from openmrc.live.datapath.tables import COMMANDS
+from openmrc.live.host.peers import Peers
+from openmrc.live.host.runtime import EndpointRuntime
+from openmrc.live.objects.records import Records
+from openmrc.units import PS_PER_MS
+from tests.worlds.live import FakePorts, Kernel, address
+
+HERE, THERE = 0, 1
+EVS = [0xC000, 0xC001]
+SIZE = 1 << 16
+KEY = 7
+
+
+class Endpoint:
+    """Queue pair 0 in RTS towards a peer that does not exist, and everything it sends."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, capturing: bool = False, planes: int = 2) -> None:
+        for module, name in (
+            (table_handles, "_store"),
+            (event_loop, "run"),
+            (event_loop, "take_events"),
+            (event_loop, "available"),
+            (sources, "insert"),
+            (sources, "remove"),
+        ):
+            patch.setattr(module, name, getattr(getattr(module, name), "py_func", getattr(module, name)))
+        self.kernel = Kernel()
+        for module in (event_loop, transmit):
+            patch.setattr(module, "monotonic", self.kernel.monotonic)
+        patch.setattr(receive, "receive_messages", self.kernel.receive_messages)
+        patch.setattr(transmit, "send_messages", self.kernel.send_messages)
+        self.signals: list[int] = []
+        for module in (event_loop, submission):
+            patch.setattr(module, "signal_eventfd", self._signal)
+        attr = ContextAttr(evs_per_plane=len(EVS), max_qp=1, max_peers=2, max_send_wr=16, max_recv_wr=16, seed=1)
+        sockets: Any = FakePorts(HERE, planes, EVS)
+        self.sockets = sockets
+        self.runtime = EndpointRuntime(sockets, attr, Settings(), capturing)
+        self.engine, self.datapath, self.nic = self.runtime.engine, self.runtime.datapath, self.runtime.nic
+        self.memory = np.arange(SIZE, dtype=np.uint8)
+        self.records = Records(self.runtime, 0, 64, lambda row, qpn: "")
+        self.datapath.cqs[0].channel = NONE
+        self.datapath.cqs[0].descriptor, self.datapath.cqs[0].wakeup = 100, 101
+        self.datapath.cq_of[:] = 0
+        self.now = PS_PER_MS
+        self._connect(planes)
+
+    def _connect(self, planes: int) -> None:
+        remote = PeerAddress(planes=tuple(str(address(THERE, plane)) for plane in range(planes)))
+        peers = Peers(self.runtime, 2, None)
+        peer = peers.take(peers.prepare(remote), self.now)
+        row = self.engine.qps[0]
+        row.access, row.pd, row.dest_qpn, row.path_mtu, row.peer = 2, 1, 9, 1024, peer
+        row.max_wimm = row.max_wimm_dest = 4
+        row.mpr = row.mpr_dest = 4
+        row.timeout, row.linear_count, row.exponential_count = 10 * PS_PER_MS, 7, 7
+        regions.register(self.engine, 0, KEY, self.memory.ctypes.data, SIZE, 2, 1, self.memory.ctypes.data)
+        for event in (QpEvent.TO_INIT, QpEvent.TO_RTR, QpEvent.TO_RTS):
+            if event == QpEvent.TO_RTR:
+                for plane in range(planes):
+                    for k, ev in enumerate(EVS):
+                        paths.set_ev(self.engine, 0, plane, k, ev)
+                paths.begin(self.engine, self.now, 0, len(EVS), 1)
+            assert lifecycle.move(self.engine, self.now, 0, event)
+
+    def _signal(self, descriptor: int, count: int) -> int:
+        self.signals.append(descriptor)
+        return 0
+
+    def submit_write(self, length: int, wr_id: int = 1) -> bool:
+        """Submit a signaled write; return whether a thread is awake to take it."""
+        row = self.datapath.commands[self.nic.posted & COMMANDS - 1]
+        row.is_receive, row.qp, row.wr_id, row.length, row.r_key, row.signaled = 0, 0, wr_id, length, KEY, 1
+        row.local, row.va = self.memory.ctypes.data, self.memory.ctypes.data
+        row.immediate = row.has_immediate = row.solicited = 0
+        return bool(submission.submit(self.datapath, 1))
+
+    def iterate(self, ready: int = 0, batch: int = 64, looks: bool = False) -> int:
+        """Run one iteration; what it sends is in `kernel.sent`."""
+        self.kernel.now, self.kernel.sent = self.now, []
+        return int(event_loop._iterate(self.engine, self.datapath, ready, batch, looks))
+
+    def complete(self, wr_id: int, solicited: int = 0, status: int = 0) -> None:
+        """Let the engine report a send completion."""
+        node = self.engine.endpoints[0]
+        done = self.engine.completions[node.completion_base + (node.completion_tail & node.completion_mask)]
+        done.kind, done.qp, done.wr_id, done.status = int(CompletionKind.SEND), 0, wr_id, status
+        done.solicited, done.has_immediate = solicited, 0
+        node.completion_tail += 1
+
+
+@contextmanager
+def endpoint(**options: Any) -> Iterator[Endpoint]:
+    """Yield an endpoint, interpreted, over memory."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield Endpoint(patch, **options)

@@ -1,0 +1,77 @@
+"""From recvmmsg to the engine: who sent it, how it is cut, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from openmrc.engine.tables import NONE
+from openmrc.live.datapath import receive, sources
+from openmrc.live.host.addresses import PlaneAddress
+from openmrc.wire.codes import CONGESTED
+from tests.live.datapath.memory_kernel import EVS, THERE, Endpoint, endpoint
+from tests.worlds.live import address
+
+GARBAGE = bytes(range(64))
+
+
+def arrive(here: Endpoint, body: bytes, source: PlaneAddress | None = None, tos: int = 0, plane: int = 0) -> None:
+    """Let the plane's socket hand over one datagram, and take it."""
+    there = source or PlaneAddress(address(THERE, plane).ip, EVS[0])
+    here.kernel.arriving = (body, there.packed(), tos)
+    receive.take(here.datapath, plane)
+
+
+def test_a_known_source_gives_a_train_with_its_peer_plane_and_entropy_value() -> None:
+    with endpoint() as here:
+        arrive(here, GARBAGE, tos=CONGESTED, plane=1)
+        train = here.datapath.trains[0]
+        assert here.nic.trains == 1
+        assert (train.plane, train.peer, train.port, train.entropy) == (1, 0, EVS[0], EVS[0])
+        assert (train.length, train.segment, train.tos) == (64, 64, CONGESTED)
+
+
+@pytest.mark.parametrize("stranger", ["10.0.0.77:49152", "10.1.0.2:49152"])
+def test_a_source_that_is_no_peer_on_this_plane_is_refused(stranger: str) -> None:
+    with endpoint() as here:
+        arrive(here, GARBAGE, PlaneAddress.parse(stranger))
+        assert here.nic.trains == 0
+        assert (here.datapath.planes[0].refused, here.nic.unknown_source) == (1, 1)
+
+
+@pytest.mark.parametrize("body", [b"\0", GARBAGE, bytes(4096)])
+def test_bytes_that_are_no_packet_are_refused_and_reach_no_queue_pair(body: bytes) -> None:
+    with endpoint() as here:
+        arrive(here, body)
+        before = here.engine.qps[0].received_packets
+        receive.deliver(here.engine, here.datapath)
+        assert (here.datapath.planes[0].arrived, here.datapath.planes[0].refused) == (1, 1)
+        assert here.engine.qps[0].received_packets == before
+        assert here.nic.trains == 0
+
+
+def test_a_packet_with_a_wrong_icrc_is_counted_apart() -> None:
+    with endpoint() as here:
+        here.submit_write(64)
+        here.iterate()
+        arrive(here, here.kernel.sent[0].body)  # sealed for the way there, not for the way back
+        receive.deliver(here.engine, here.datapath)
+        assert here.datapath.planes[0].bad_icrc == 1
+
+
+def test_a_train_is_cut_into_packets_of_its_segment() -> None:
+    with endpoint() as here:
+        arrive(here, bytes(250))
+        here.datapath.trains[0].segment = 100
+        receive.deliver(here.engine, here.datapath)
+        assert here.datapath.planes[0].arrived == 3
+
+
+def test_an_empty_socket_gives_nothing() -> None:
+    with endpoint() as here:
+        assert receive.take(here.datapath, 0) == 0
+        assert here.nic.trains == 0
+
+
+def test_an_unknown_address_finds_no_peer() -> None:
+    with endpoint() as here:
+        assert sources.find_source(here.datapath, 0, 0, 12345, 1) == NONE

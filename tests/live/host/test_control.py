@@ -1,0 +1,142 @@
+"""Signals and forks at any moment: nothing hangs, nothing is half done."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from openmrc.live.host.control import ControlThread
+from openmrc.verbs import ClosedError, QpState
+from tests.live.pair import Pair, joined
+
+ROOT = Path(__file__).parents[3]
+
+INTERRUPTED = """
+import signal, threading, time
+from openmrc.verbs import Context
+from tests.live.pair import SMALL, addresses
+
+class Interrupt(BaseException): pass
+
+def handler(*_):
+    raise Interrupt
+
+with Context(addresses(0, 230, 1, 4), SMALL) as context:
+    pd = context.alloc_pd()
+    signal.signal(signal.SIGALRM, handler)
+    interrupted, until = 0, time.monotonic() + 3
+    while time.monotonic() < until:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.00002 + interrupted % 97 * 0.00001)
+            while True:
+                pd.reg_mr(bytearray(64)).dereg()
+                context.longest_gap()
+        except Interrupt:
+            interrupted += 1
+        for region in list(context.nic._regions.values()):
+            region.dereg()  # given to us, but we were interrupted before we could keep it
+    for _ in range(SMALL.max_mr):
+        pd.reg_mr(bytearray(8))
+    signal.setitimer(signal.ITIMER_REAL, 0.0001)
+    try:
+        context.close()
+        time.sleep(5)
+    except Interrupt:
+        pass
+print(interrupted, threading.active_count())
+"""
+
+
+def test_exceptions_of_signal_handlers_leave_no_mutex_locked_and_no_thread_behind() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    interrupted, threads = map(int, done.stdout.split())
+    assert interrupted > 100
+    assert threads == 1
+
+
+def test_an_operation_ends_although_who_called_it_was_interrupted() -> None:
+    control, over = ControlThread(), threading.Event()
+    control.start()
+
+    def operate() -> None:
+        time.sleep(0.2)
+        over.set()
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(KeyboardInterrupt):
+            control.call(operate)
+        assert over.is_set()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        control.stop()
+
+
+def test_what_an_operation_raises_reaches_its_caller() -> None:
+    control = ControlThread()
+    control.start()
+    with pytest.raises(ZeroDivisionError):
+        control.call(lambda: 1 // 0)
+    control.stop()
+    assert control.call(lambda: 7) == 7  # stopped: in the caller's thread
+
+
+def test_the_child_of_a_fork_is_refused_and_the_parent_goes_on() -> None:
+    with joined() as pair:
+        end, target = pair.ends[0], pair.ends[0].remote.regions[0]
+        for _ in range(10):
+            end.qp.post_write(pair.regions[0], target.addr, target.r_key)
+            child = os.fork()
+            if child == 0:
+                signal.alarm(10)
+                os._exit(_try_everything(pair))
+            _, status = os.waitpid(child, 0)
+            assert os.waitstatus_to_exitcode(status) == 0
+            end.send_cq.wait(20)
+            pair.regions[0].bytes[:] += 1
+            end.write(pair.regions[0], target, timeout=20)
+            assert pair.regions[1].bytes.tobytes() == pair.regions[0].bytes.tobytes()
+
+
+def _try_everything(pair: Pair) -> int:
+    """Return 0 if every call in the child raises ClosedError or does nothing."""
+    end, target = pair.ends[0], pair.ends[0].remote.regions[0]
+    region, context = pair.regions[0], pair.contexts[0]
+    context.poll_async_events()
+    calls: list[Callable[[], object]] = [
+        lambda: end.qp.post_write(region, target.addr, target.r_key),
+        lambda: end.qp.post_recv(),
+        lambda: end.send_cq.wait(5),
+        lambda: end.send_cq.notify(),
+        lambda: end.qp.modify(state=QpState.RESET),
+        lambda: region.pd.reg_mr(bytearray(8)),
+        lambda: context.create_cq(8),
+        lambda: context.set_plane(0, False),
+        lambda: context.get_async_event(5),
+        lambda: context.longest_gap(),
+    ]
+    for number, call in enumerate(calls):
+        try:
+            call()
+            return 10 + number
+        except ClosedError:
+            continue
+    end.qp.destroy()
+    region.dereg()
+    context.close()
+    return 0
