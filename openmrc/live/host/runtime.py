@@ -16,7 +16,7 @@ from openmrc.engine.params import Settings
 from openmrc.engine.states import QpEvent
 from openmrc.live.api.attributes import ContextAttr
 from openmrc.live.api.errors import ClosedError
-from openmrc.live.datapath import event_loop, operations, sources, table_handles
+from openmrc.live.datapath import capture, event_loop, operations, sources, table_handles
 from openmrc.live.datapath.libc import POLLIN, SOL_UDP, UDP_SEGMENT, check, control_kind
 from openmrc.live.datapath.tables import (
     ARRIVALS,
