@@ -32,6 +32,17 @@ def test_timeouts_are_linear_then_exponential_then_the_end() -> None:
 
 
 @pytest.mark.clause("timer-linear-exponential")
+def test_timeout_is_at_least_what_the_measured_round_trips_ask_for() -> None:
+    endpoint = Endpoint()
+    endpoint.peer().srtt, endpoint.peer().rttvar = round(2 * T) * 1_000_000, round(T / 4) * 1_000_000
+    endpoint.write()
+    endpoint.sends(Opcode.WRITE_ONLY, at_us=0, retransmitted=0)
+    endpoint.sends_nothing(until_us=3 * T - 1)
+    endpoint.sends(Opcode.WRITE_ONLY, at_us=3 * T, retransmitted=1)
+    assert endpoint.qp().timeouts == 1
+
+
+@pytest.mark.clause("timer-linear-exponential")
 def test_infinite_retries_go_on_at_the_longest_timeout() -> None:
     endpoint = Endpoint(attributes={"exponential_count": INFINITE_RETRIES, "linear_count": 0, "timeout": 10**12})
     endpoint.write()
