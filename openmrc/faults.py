@@ -62,6 +62,8 @@ class Step:
     change: Mapping[str, Any] = field(default_factory=dict)  # fields of Impairment with their new values
     lasts: int = 0  # ps; 0: until another step
     source: str = ""  # for errors: where it was written
+    spell: int = 0  # a step that lasts and the one that ends it have the same number above 0
+    ends: bool = False  # this step ends a spell: what held before holds again
 
     def applied_to(self, impairment: Impairment) -> Impairment:
         """Return the impairment after this step."""
@@ -107,7 +109,18 @@ class Schedule:
         if not isinstance(items, Sequence) or isinstance(items, str):
             raise ConfigError(f"{source}: {items!r} is not a list of steps")
         steps = [step for number, item in enumerate(items, 1) for step in _steps(item, f"{source}, step {number}")]
-        return Schedule(tuple(sorted(steps, key=lambda step: step.at)))
+        return Schedule(tuple(sorted(_with_spells(steps), key=lambda step: step.at)))
+
+
+def _with_spells(steps: Sequence[Step]) -> list[Step]:
+    """Number the steps that last; the one that ends a spell follows the one that begins it."""
+    made: list[Step] = []
+    for step in steps:
+        if step.ends:
+            made.append(replace(step, spell=made[-1].spell))
+        else:
+            made.append(replace(step, spell=len(made) + 1 if step.lasts else 0))
+    return made
 
 
 def _as_yaml(text: str) -> str:
@@ -130,7 +143,9 @@ def rate_bps(value: Any, source: str) -> int:
 
 
 def share(value: Any, source: str) -> float:
-    """Return "1%" or 0.01 as 0.01."""
+    """Return "1%" or 0.01 as 0.01; a bare 1 is refused, as it may be meant as either."""
+    if str(value).strip() in ("1", "1.0"):
+        raise ConfigError(f"{source}: {value!r} would be all packets; write 100%, or 1%")
     number = _quantity(value, {"%": 0.01, "": 1.0}, source, "a share such as 1% or 0.01")
     if not 0 <= number <= 1:
         raise ConfigError(f"{source}: {value!r} is not between 0 and 100%")
@@ -190,7 +205,7 @@ def _steps(item: Any, source: str) -> list[Step]:
     steps = [Step(at, where, change, lasts, source)]
     if lasts:
         undone = {word: getattr(Impairment(), word) for word in change}
-        steps.append(Step(at + lasts, where, undone, 0, source))
+        steps.append(Step(at + lasts, where, undone, 0, source, ends=True))
     return _repeated(steps, item, source)
 
 

@@ -1,4 +1,4 @@
-"""Units, told once: inside, time is integer picoseconds, size is bytes, rate is bits per second.
+"""Units. Inside, time is integer picoseconds, size is bytes, rate is bits per second.
 
 At the surface the unit stands in the name: `base_rtt_us`, `link_gbps`.
 """

@@ -59,6 +59,11 @@ NEEDS = {
     "lldpd": Need(program("lldpd"), "apt install lldpd"),
     "tshark": Need(program("tshark"), "apt install tshark"),
     "vtysh": Need(program("vtysh"), "apt install frr"),
+    "apt-get": Need(program("apt-get"), "a Debian: the test unpacks FRR of a newer suite"),
+    "keyring": Need(
+        lambda: os.path.exists("/usr/share/keyrings/debian-archive-keyring.gpg"), "apt install debian-archive-keyring"
+    ),
+    "netplan": Need(program("netplan"), "apt install netplan.io"),
     "clang": Need(program("clang"), "apt install clang llvm libbpf-dev"),
     "libbpf": Need(lambda: os.path.exists("/usr/include/bpf/bpf_helpers.h"), "apt install libbpf-dev"),
     "llvm-strip": Need(program("llvm-strip"), "apt install llvm"),

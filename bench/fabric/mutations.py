@@ -105,9 +105,9 @@ def _judged(plan: UsidPlan, folder: Path, path: Path) -> tuple[str, bool]:
         found, proven = installed(plan, folder)
     except ConfigError as error:
         return ("" if str(path) in str(error) else f"the error does not name {path.name}: {error}"), True
-    told = [each.difference.switch for each in found if not each.difference.clean]
-    if differing != [switch] or told != [switch]:
-        return f"{path.name}: diff names {differing or 'nothing'}, verify --from {told or 'nothing'}", not proven
+    verified = [each.difference.switch for each in found if not each.difference.clean]
+    if differing != [switch] or verified != [switch]:
+        return f"{path.name}: diff names {differing or 'nothing'}, verify --from {verified or 'nothing'}", not proven
     return "", not proven
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from bench._support.finished import all_finished
 from bench._support.page import put
 from openmrc.fabric.build import build
 from openmrc.fabric.fabric_file import load
@@ -29,7 +30,7 @@ from openmrc.sim.transports.roce.transport import RoceTransport
 from openmrc.sim.transports.uet.tables import Spraying
 from openmrc.sim.transports.uet.transport import UetTransport
 from openmrc.sim.workloads.traffic import Traffic, traffic
-from openmrc.units import NEVER, PS_PER_MS
+from openmrc.units import PS_PER_MS
 
 ROOT = Path(__file__).parents[2]
 CASES = ROOT / "tests" / "sim" / "cases"
@@ -100,8 +101,7 @@ def measure(fabric: str, matrix: str, transport: str, seeds: int) -> dict[str, f
     last, mean, trimmed, wall = [], [], [], []
     for seed in range(1, seeds + 1):
         results = run(topology, flows, transport_named(transport), seed=seed, until=100 * PS_PER_MS)
-        if (results.finished >= NEVER).any():
-            raise SystemExit(f"{fabric} {matrix} {transport} seed {seed}: not every flow finished")
+        all_finished(f"{fabric} {matrix} {transport} seed {seed}", results.finished)
         fct = (results.finished - results.started) / 1e6
         last.append(fct.max())
         mean.append(fct.mean())

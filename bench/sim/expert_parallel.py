@@ -23,13 +23,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from bench._support.finished import all_finished
 from bench._support.page import put
 from openmrc.sim.results.results import Run
 from openmrc.sim.scenario.scenario import Scenario, Transport, load
 from openmrc.sim.simulate import simulate
 from openmrc.sim.workloads.all_to_all import AllToAll
 from openmrc.sim.workloads.amounts import bytes_of
-from openmrc.units import NEVER, us_from_ps
+from openmrc.units import NEVER
 
 ROOT = Path(__file__).parents[2]
 PAPER, PAGE = ROOT / "scenarios" / "paper", ROOT / "docs" / "published.md"
@@ -106,10 +107,7 @@ def measure(case: Case, options: argparse.Namespace, seed: int) -> dict[str, Any
 def _group_times(run: Run, group: int, nics: int, placement: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Return when each group had its last acknowledgement (us); flows are in order of rounds, members by group."""
     finished = run.results.finished[run.work.moving]
-    if (finished >= NEVER).any():
-        raise SystemExit(
-            f"{run.name}: {int((finished >= NEVER).sum())} flows did not finish in {us_from_ps(run.results.now)} us"
-        )
+    all_finished(run.name, finished)
     by_group = finished.reshape(-1, nics // group, group)
     times: np.ndarray[tuple[int], np.dtype[np.float64]] = by_group.max(axis=(0, 2)) / 1e6
     return times

@@ -14,12 +14,13 @@ import time
 
 import numpy as np
 
+from bench._support.finished import all_finished
 from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
 from openmrc.sim.loop.run import Progress, run
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.workloads.traffic import Traffic, traffic
-from openmrc.units import NEVER, PS_PER_US, us_from_ps
+from openmrc.units import PS_PER_US, us_from_ps
 
 MIB = 1 << 20
 MARK_S, MARK_GB = 600.0, 16.0
@@ -58,12 +59,12 @@ def measure(nics: int, name: str, size: int, evs: int, threads: int, loud: bool)
     results = run(
         topology, flows, MrcTransport(evs=evs), threads=threads, until=2000 * PS_PER_US, progress=say if loud else None
     )
-    done = results.finished < NEVER
-    fct = results.finished[done] - results.started[done]
+    all_finished(f"{name} of {nics} NICs", results.finished)
+    fct = results.finished - results.started
     return {
         "nics": nics,
         "flows": flows.messages,
-        "finished": int(done.sum()),
+        "finished": len(fct),
         "fct_max_us": us_from_ps(int(fct.max())),
         "fct_mean_us": us_from_ps(int(fct.mean())),
         "hops": results.hops,

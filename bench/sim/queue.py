@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bench._support.finished import all_finished
 from openmrc.fabric.build import build
 from openmrc.fabric.fabric_file import load
 from openmrc.sim.loop.run import run
@@ -39,6 +40,7 @@ def measure(fabric: str, matrix: str, seeds: int) -> dict[str, float | str]:
         times = []
         for settings in (QUICK, REAL):
             results = run(topology, messages, MrcTransport(network=settings), seed=seed, until=50 * PS_PER_MS)
+            all_finished(f"{fabric} {matrix} seed {seed}", results.finished)
             fct = results.finished - results.started
             times.append((fct.max(), fct.mean(), results.links["peak"].max()))
         quick, real = times

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from bench._support.finished import all_finished
 from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
 from openmrc.fabric.fabric_file import load
@@ -26,7 +27,6 @@ from openmrc.sim.scenario.matrix import read
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.uet.transport import UetTransport
 from openmrc.sim.workloads.traffic import Traffic, traffic
-from openmrc.units import NEVER
 
 MARK_S = {1024: 1.0, 8192: 12.0}
 MARK_MB = {1024: 400.0, 8192: 1500.0}
@@ -54,12 +54,12 @@ def measure(topology: Topology, flows: Traffic, transport: Any, threads: int, ru
         if best is None or results.wall_s < best.wall_s:
             best = results
     assert best is not None
-    done = best.finished < NEVER
-    fct = (best.finished[done] - best.started[done]) / 1e6
+    all_finished(f"{topology.nics} NICs", best.finished)
+    fct = (best.finished - best.started) / 1e6
     return {
         "hosts": topology.nics,
         "threads": threads,
-        "finished": int(done.sum()),
+        "finished": len(fct),
         "flows": flows.messages,
         "fct_mean_us": float(fct.mean()),
         "fct_max_us": float(fct.max()),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from openmrc.fabric.readback.dump import Difference
     from openmrc.fabric.usid import UsidPlan
 
-_MOST_TOLD = 20  # switches that are shown in full
+_MOST_SHOWN = 20  # switches that are shown in full
 
 
 @with_export_options
@@ -26,7 +26,7 @@ def diff(
     options: Any,
     dump: Annotated[Path | None, typer.Argument(help="`ip -6 -j route`, a configuration, FRR's JSON.")] = None,
     of: Annotated[
-        str | None, typer.Option("--of", help="linux, sonic, frr, cumulus or eos; of a folder, told by its files.")
+        str | None, typer.Option("--of", help="linux, sonic, frr, cumulus or eos; of a folder, known by its files.")
     ] = None,
     namespace: Annotated[str | None, typer.Option("--netns", help="Ask this network namespace instead.")] = None,
     next_hop: Annotated[
@@ -85,7 +85,7 @@ def show(differing: list[Difference]) -> None:
     typer.echo(f"{'switch':{width}}  missing  extra  wrong")
     for each in differing:
         typer.echo(f"{each.switch:{width}}  {len(each.missing):7}  {len(each.extra):5}  {len(each.wrong):5}")
-    for each in differing[:_MOST_TOLD]:
+    for each in differing[:_MOST_SHOWN]:
         typer.echo(f"\n{each.switch}")
         for line in each.missing:
             typer.echo(f"  missing    {line}")
@@ -93,8 +93,8 @@ def show(differing: list[Difference]) -> None:
             typer.echo(f"  extra      {line}")
         for pair in each.wrong:
             typer.echo(f"  planned    {pair['planned']}\n  installed  {pair['installed']}")
-    if len(differing) > _MOST_TOLD:
-        typer.echo(f"\n{len(differing) - _MOST_TOLD} more switches differ; --json has all")
+    if len(differing) > _MOST_SHOWN:
+        typer.echo(f"\n{len(differing) - _MOST_SHOWN} more switches differ; --json has all")
     typer.echo()
 
 

@@ -40,24 +40,24 @@ def export(
     nodes = _hosts(plan, host) if to == "hosts" else _switches(plan, switch)
     if out is None and to != _PRINTED_WHOLE and (nodes is None or len(nodes) > 1):
         raise UsageError("give --out FOLDER or --out FILE.tar, or --switch (--host) NAME once to print one")
-    told = warnings(plan, to, options)
+    notes = warnings(plan, to, options)
     if out is None:
         texts = dict(write(plan, to, options, nodes))
         headed = (f"# file {name}\n{text}" if len(texts) > 1 else text for name, text in texts.items())
         typer.echo(object_text(texts) if as_json else "".join(headed), nl=as_json)
-        _warn(told)
+        _warn(notes)
         return
     start = time.perf_counter()
     sizes = _written(plan, to, options, out, nodes)
     took = round(time.perf_counter() - start, 3)
     if not as_json:
-        _warn(told)
+        _warn(notes)
     said = {"to": to, "out": str(out), "files": len(sizes), "bytes": sum(sizes), "wall_s": took}
-    answer({**said, "warnings": told} if as_json else said, as_json)
+    answer({**said, "warnings": notes} if as_json else said, as_json)
 
 
-def _warn(told: list[str]) -> None:
-    for line in told:
+def _warn(notes: list[str]) -> None:
+    for line in notes:
         typer.echo(f"mrc: note: {line}", err=True)
 
 

@@ -1,4 +1,4 @@
-"""The options of `mrc fabric export`, which `diff` and `verify --from` must be told again."""
+"""The options of `mrc fabric export`, which `diff` and `verify --from` must be given again."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def _of_dumps(found: list[Installed] | None, as_json: bool) -> dict[str, Any]:
     if found is None:
         return {}
     differing = [each.difference for each in found if not each.difference.clean]
-    dead = {each.difference.switch: each.forwarding.dead for each in found if each.forwarding.dead}
+    dead = {each.difference.switch: each.dead for each in found if each.dead}
     if not as_json:
         show(differing)
     return {

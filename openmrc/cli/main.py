@@ -33,6 +33,10 @@ COMMANDS: dict[str, dict[str, Command]] = {
         "recv": Command("recv:recv", "Receive files, verified, and store them."),
         "perf": Command("perf:perf", "Measure bandwidth and latency between two processes."),
     },
+    "Train": {
+        "collperf": Command("collperf:collperf", "Measure and check collectives, with nccl-tests' flags and columns."),
+        "train": Command("train:app", "Ask why a step of a training was slow."),
+    },
     "Look inside": {
         "ev": Command("ev:app", "Entropy values: expand, generate and inspect profiles."),
         "decode": Command("decode:decode", "Read MRC packets from a capture file or from hexadecimal digits."),

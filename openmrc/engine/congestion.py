@@ -22,7 +22,7 @@ def begin(engine: Engine, now: int, peer: int) -> None:
 def may_send(engine: Engine, peer: int, size: int) -> bool:
     """Whether `size` bytes fit the window; one packet always does when nothing is in flight."""
     row = engine.peers[peer]
-    return row.inflight == 0 or row.inflight + size <= row.cwnd or _algorithm(engine, peer) == Algorithm.NONE
+    return row.inflight <= 0 or row.inflight + size <= row.cwnd or _algorithm(engine, peer) == Algorithm.NONE
 
 
 @kernel

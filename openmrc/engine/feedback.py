@@ -33,6 +33,7 @@ def on_sack(engine: Engine, now: int, qp: int, packet: int) -> None:
     if arrived.is_probe_answer == 0:
         _settle_trigger(engine, now, qp, cack + arrived.ack_psn_offset)
     received = _newly_received(engine, qp, arrived.rcvd_bytes) if arrived.cc_type == NSCC_CC_TYPE else 0
+    _drop_residue(engine, qp)
     marked = int(arrived.path_mark != PathMark.NONE)
     penalty = arrived.rcv_cwnd_pen if arrived.cc_type == NSCC_CC_TYPE else 0
     congestion.on_ack(engine, now, row.peer, received, marked, rtt, penalty, arrived.restore_cwnd)
@@ -88,6 +89,7 @@ def on_acknowledge(engine: Engine, now: int, qp: int, packet: int) -> None:
         messages.complete_oldest(engine, qp, WcStatus.SUCCESS)
         row.solicit_psn = NONE  # what it would repeat may be overwritten by the next post
         row.retries = 0
+    _drop_residue(engine, qp)
     if arrived.syndrome != Syndrome.ACK:
         lifecycle.fail(engine, now, qp, _cause(arrived.syndrome))
         return
@@ -116,8 +118,6 @@ def _settle_cumulative(engine: Engine, now: int, qp: int, cack: int) -> None:
     row.highest_sacked = max(row.highest_sacked, cack)
     row.lost_cursor = max(row.lost_cursor, row.unack_psn)
     row.retries = 0
-    if row.unack_psn == row.next_psn:
-        loss.remove_in_flight(engine, qp, row.inflight)  # whatever rounding left
 
 
 @kernel
@@ -170,19 +170,35 @@ def _mark_delivered(engine: Engine, now: int, qp: int, psn: int) -> None:
 
 @kernel
 def _newly_received(engine: Engine, qp: int, rcvd_bytes: int) -> int:
-    """Return the bytes that left the network since the last SACK, and take them out of flight (MRC §8.4)."""
+    """Return the bytes that left the network since the last SACK, and take them out of flight (MRC §8.4).
+
+    No more than are in flight, rounding and packets declared lost allowed for: a count that leaps opens no window.
+    """
     row = engine.qps[qp]
     units = distance(rcvd_bytes, row.rcvd_bytes_seen, RCVD_BYTES_BITS)
     if units <= 0:
         return 0
     row.rcvd_bytes_seen = rcvd_bytes
-    loss.remove_in_flight(engine, qp, units * RCVD_UNIT)
+    most = row.inflight + RCVD_UNIT + row.lost_count * nominal_size(row.path_mtu)
+    loss.remove_in_flight(engine, qp, max(min(units * RCVD_UNIT, most), 0))
     return units * RCVD_UNIT
 
 
 @kernel
+def _drop_residue(engine: Engine, qp: int) -> None:
+    """Leave nothing in flight when all is acknowledged: reports may have been lost."""
+    row = engine.qps[qp]
+    if row.unack_psn == row.next_psn and row.inflight > 0:
+        loss.remove_in_flight(engine, qp, row.inflight)
+
+
+@kernel
 def _round_trip(engine: Engine, now: int, qp: int, packet: int, cack: int) -> int:
-    """Return a valid RTT sample (ps) or 0: the trigger was sent once, or twice and says it was the second."""
+    """Return a valid RTT sample (ps) or 0.
+
+    Valid: the packet named was sent once, or twice and the SACK says it was the second, and the timestamp is its own.
+    A report that a trimmed packet asked for names the left edge, and the time of a header that overtook a full queue.
+    """
     row = engine.qps[qp]
     arrived = engine.packets[packet]
     psn = cack + arrived.ack_psn_offset
@@ -192,7 +208,7 @@ def _round_trip(engine: Engine, now: int, qp: int, packet: int, cack: int) -> in
     if sent.transmissions != 1 + arrived.retransmitted or sent.state == SentState.FREE:
         return 0
     unit = params_of(engine, qp).timestamp_unit
-    if not clock.is_unambiguous(now - sent.sent_at, unit):
+    if not clock.is_unambiguous(now - sent.sent_at, unit) or arrived.tx_timestamp != clock.stamp(sent.sent_at, unit):
         return 0
     return max(clock.elapsed(now, arrived.tx_timestamp, unit), 1)
 

@@ -90,8 +90,7 @@ def _quiet(engine: Engine, qp: int) -> None:
     """Give back the bytes in flight and forget every deadline."""
     row = engine.qps[qp]
     if row.peer != NONE:
-        peer = engine.peers[row.peer]
-        peer.inflight = max(peer.inflight - row.inflight, 0)
+        engine.peers[row.peer].inflight -= row.inflight
         scheduler.wake_peer(engine, row.peer)
     row.inflight = 0
     row.lost_count = 0

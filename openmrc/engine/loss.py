@@ -99,7 +99,7 @@ def requeue(engine: Engine, qp: int, psn: int) -> None:
 
 @kernel
 def add_in_flight(engine: Engine, qp: int, size: int) -> None:
-    """Count `size` bytes as in flight; `release` is the way back."""
+    """Count `size` bytes as in flight; `remove_in_flight` is the way back."""
     row = engine.qps[qp]
     row.inflight += size
     engine.peers[row.peer].inflight += size
@@ -107,11 +107,14 @@ def add_in_flight(engine: Engine, qp: int, size: int) -> None:
 
 @kernel
 def remove_in_flight(engine: Engine, qp: int, size: int) -> None:
-    """Take `size` bytes out of flight; the count never goes below zero."""
+    """Take `size` bytes out of flight.
+
+    The count may fall below zero: SACKs round up, and count packets that were taken out as lost. It must not be cut
+    off there, or later packets would stay in flight for ever by as much.
+    """
     row = engine.qps[qp]
-    freed = min(size, row.inflight)
-    row.inflight -= freed
-    engine.peers[row.peer].inflight -= freed
+    row.inflight -= size
+    engine.peers[row.peer].inflight -= size
 
 
 @kernel

@@ -42,11 +42,18 @@ def set_ev(engine: Engine, qp: int, rotation_index: int, k: int, value: int) -> 
 
 @rare_kernel
 def begin(engine: Engine, now: int, qp: int, active_per_rotation: int, min_active: int) -> None:
-    """Put the first EVs of every rotation into rotation, in random order; the others are the reserve."""
+    """Put the first EVs of every rotation into rotation, in random order; the others are the reserve.
+
+    The first rotation is drawn as well: if it followed from the QPN, connections that many NICs open in one order
+    would all begin on the same plane and meet on the receivers' links.
+    """
     row = engine.qps[qp]
+    node = engine.endpoints[row.endpoint]
+    node.random = rng.following(node.random)
     row.good_evs = row.ev_count
     row.min_active_evs = min_active
-    row.rotation_cursor = row.qpn % row.rotation_count
+    row.rotation_cursor = rng.below(node.random, row.rotation_count)
+    row.round_ports = 0
     row.control_rotation = row.rotation_cursor
     row.heard_rotation = row.rotation_cursor
     row.heard_ports = 0

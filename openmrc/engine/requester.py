@@ -44,25 +44,36 @@ def on_answer(engine: Engine, now: int, qp: int, packet: int) -> None:
 
 @kernel
 def next_packet(engine: Engine, now: int, endpoint: int, free_ports: int, packet: int) -> int:
-    """Fill the next data packet and return 1; 0: none may leave now."""
+    """Fill the next data packet and return 1; 0: none may leave now.
+
+    Queue pairs that have not used a free port in their round come first; if there is none, any may use it again.
+    """
+    if _from_ready(engine, now, endpoint, free_ports, packet, False):
+        return 1
+    return int(_from_ready(engine, now, endpoint, free_ports, packet, True))
+
+
+@kernel
+def _from_ready(engine: Engine, now: int, endpoint: int, free_ports: int, packet: int, again: bool) -> bool:
+    """Serve the peers in turn until one has sent."""
     node = engine.endpoints[endpoint]
     for _ in range(node.ready_count):
         peer = scheduler.front_peer(engine, endpoint)
-        outcome = _from_peer(engine, now, peer, free_ports, packet)
+        outcome = _from_peer(engine, now, peer, free_ports, packet, again)
         if outcome == SENT:
             if engine.qps[scheduler.front_qp(engine, peer)].burst_left == 0:
                 scheduler.turn_peers(engine, endpoint)
-            return 1
+            return True
         if outcome == BLOCKED:
             scheduler.drop_front_peer(engine, endpoint)
         else:
             scheduler.turn_peers(engine, endpoint)
-    return 0
+    return False
 
 
 @kernel
-def _from_peer(engine: Engine, now: int, peer: int, free_ports: int, packet: int) -> int:
-    """Serve the queue pairs of one peer by deficit round robin."""
+def _from_peer(engine: Engine, now: int, peer: int, free_ports: int, packet: int, again: bool) -> int:
+    """Serve the queue pairs of one peer by deficit round robin; `again`: on ports of this round, too."""
     outcome = BLOCKED
     for _ in range(2 * engine.peers[peer].ready_count):
         qp = scheduler.front_qp(engine, peer)
@@ -80,7 +91,9 @@ def _from_peer(engine: Engine, now: int, peer: int, free_ports: int, packet: int
             row.deficit += nominal_size(row.path_mtu)
             scheduler.turn_qps(engine, peer)
             continue
-        if _send(engine, now, qp, free_ports, packet, repeats):
+        # What is repeated does not wait: it leaves on another port than before in any case.
+        offered = free_ports if again or repeats else spray.unused_ports(engine, qp, free_ports)
+        if _send(engine, now, qp, offered, packet, repeats):
             row.deficit = max(row.deficit - size, 0)
             return SENT
         outcome = NO_PATH

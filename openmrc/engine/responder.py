@@ -98,6 +98,7 @@ def _on_trimmed(engine: Engine, qp: int, packet: int, psn: int) -> None:
     engine.qps[qp].trimmed_arrivals += 1
     last_hop = engine.packets[packet].trimmed == Trim.TRIMMED_LASTHOP
     nacks.queue(engine, qp, packet, psn, NackReason.TRIMMED_LASTHOP if last_hop else NackReason.TRIMMED)
+    sacks.on_trimmed(engine, qp, packet)
 
 
 @kernel

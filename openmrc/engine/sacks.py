@@ -41,6 +41,17 @@ def on_arrival(engine: Engine, now: int, qp: int, packet: int, psn: int, is_new:
 
 
 @kernel
+def on_trimmed(engine: Engine, qp: int, packet: int) -> None:
+    """Report what has arrived when a trimmed packet asked for it; its NACK, which goes first, says nothing of others.
+
+    Without this, a sender whose last packet of a window is trimmed hears of the whole window only by its tail probe.
+    The SACK names the left edge, because the packet that made it due did not arrive.
+    """
+    if engine.packets[packet].ack_request == 1:
+        queue(engine, qp, packet, engine.qps[qp].expected_psn - 1, PathMark.NONE)
+
+
+@kernel
 def queue(engine: Engine, qp: int, packet: int, psn: int, mark: int) -> None:
     """Queue a SACK for this trigger, unless an unmarked one already waits to say the same."""
     row = engine.qps[qp]

@@ -32,9 +32,27 @@ def choose(engine: Engine, now: int, qp: int, free_ports: int, avoid: int) -> in
     if ev == NONE and avoid != NONE and (rotations >> engine.evs[avoid].port) & 1 == 1:
         ev = _next_rotation(engine, now, qp, rotations, NONE)
     if ev != NONE:
+        row.round_ports |= 1 << engine.evs[ev].port
         row.burst_ev = ev
         row.burst_left = params_of(engine, qp).ev_burst - 1
     return ev
+
+
+@kernel
+def unused_ports(engine: Engine, qp: int, free_ports: int) -> int:
+    """Return the free ports that the queue pair has not used in this round, a round being one use of each.
+
+    Ports and queue pairs both take turns. Without rounds, as many queue pairs as ports would each keep meeting one
+    port, and leave the others' planes idle towards their peer.
+    """
+    row = engine.qps[qp]
+    unused = working_ports(engine, qp) & ~row.round_ports
+    if unused == 0:
+        row.round_ports = 0
+        return free_ports
+    if row.burst_left > 0:
+        unused |= 1 << engine.evs[row.burst_ev].port
+    return free_ports & unused
 
 
 @kernel
@@ -108,6 +126,7 @@ def _next_rotation(engine: Engine, now: int, qp: int, eligible: int, avoid: int)
             ev = _next_in_rotation(engine, now, row.endpoint, rotation, avoid)
             if ev != NONE:
                 return ev
+            row.round_ports |= 1 << engine.rotations[rotation].port  # no EV to use: the round does not wait for it
     return NONE
 
 

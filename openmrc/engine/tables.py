@@ -241,6 +241,7 @@ class QueuePair:
     solicit_psn: Int  # packet to repeat because a transport ACK is missing, or NONE
     retries: Int  # timeouts and refusals since the last progress
     rotation_cursor: Int
+    round_ports: Int  # mask: used since all working ports had been used
     burst_ev: Int
     burst_left: Int
     good_evs: Int  # GOOD or SKIP

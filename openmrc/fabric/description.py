@@ -2,7 +2,7 @@
 
 `fabric_file` reads it. A regular fabric is a few numbers (`hosts` and `planes`); any other graph is a list of
 `nodes` and `links`. What the numbers add up to is worked out in `shape`, what they look like as arrays in
-`topology`, what a switch is told in `tables`. The units stand in the field names; rates are per link and direction.
+`topology`, what a switch installs in `tables`. The units stand in the field names; rates are per link and direction.
 
 The JSON Schema of this file is published as `fabric.schema.json` beside it.
 """

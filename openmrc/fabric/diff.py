@@ -16,7 +16,7 @@ from openmrc.fabric.export.view import SwitchView, Views, view
 from openmrc.fabric.readback import formats
 from openmrc.fabric.readback.dump import Difference
 from openmrc.fabric.readback.folder import Folder, Reading
-from openmrc.fabric.readback.forwarding import Forwarding
+from openmrc.fabric.shape import Ints
 from openmrc.fabric.tables import Tables
 from openmrc.fabric.topology import Topology
 from openmrc.fabric.usid import UsidPlan
@@ -47,7 +47,9 @@ class Installed:
 
     node: int
     difference: Difference
-    forwarding: Forwarding
+    entries: Ints  # rows of upper 48 bits of the prefix, action, port
+    silent: set[int]  # ports at which neighbours find nobody
+    dead: list[str]  # entries that do not work, and why
 
 
 def compare_folder(plan: UsidPlan, folder: Path, options: Options, target: str | None = None) -> Iterator[Difference]:
@@ -68,8 +70,9 @@ def read_folder(plan: UsidPlan, folder: Path, options: Options, target: str | No
     def of_switch(node: int) -> Installed:
         switch = views.of(node)
         reading = files.read(switch)
-        installed = formats.forwarding(switch, files.target, reading.configured, reading.running)
-        return Installed(node, _difference(switch, files, reading), installed)
+        found = formats.forwarding(switch, files.target, reading.planned, reading.configured, reading.running)
+        entries = np.array(found.entries, dtype=np.int64).reshape(-1, 3)
+        return Installed(node, _difference(switch, files, reading), entries, found.silent, found.dead)
 
     yield from each(of_switch, range(plan.topology.nics, plan.topology.nodes))
 
@@ -96,19 +99,19 @@ def _difference(switch: SwitchView, files: Folder, reading: Reading) -> Differen
 
 def tables_of(topology: Topology, installed: list[Installed]) -> Tables:
     """Return the entries that work: those towards a port at which nobody answers do not."""
-    silent = {(each.node, port) for each in installed for port in each.forwarding.silent}
-    cabling = _ends(topology, {each.node for each in installed if each.forwarding.silent}, silent)
-    rows = [
-        (each.node, upper >> 16, upper & 0xFFFF, int(action), port)
-        for each in installed
-        for upper, action, port in each.forwarding.entries
-        if (each.node, port) not in cabling
-    ]
-    columns = np.array(rows, dtype=np.int64).reshape(-1, 5).T
-    return Tables(
-        columns[0].astype(np.int32), columns[1].astype(np.uint32), columns[2].astype(np.uint16),
-        columns[3].astype(np.int8), columns[4].astype(np.int32),
+    silent = {(each.node, port) for each in installed for port in each.silent}
+    unanswered = _ends(topology, {node for node, _ in silent}, silent)
+    entries = np.concatenate([each.entries for each in installed])
+    switch = np.repeat([each.node for each in installed], [len(each.entries) for each in installed])
+    upper, action, port = entries.T
+    answered = np.ones(len(entries), dtype=bool)
+    for node, number in unanswered:
+        answered &= (switch != node) | (port != number)
+    every = Tables(
+        switch.astype(np.int32), (upper >> 16).astype(np.uint32), (upper & 0xFFFF).astype(np.uint16),
+        action.astype(np.int8), port.astype(np.int32),
     )  # fmt: skip
+    return every.rows(np.flatnonzero(answered))
 
 
 def _ends(topology: Topology, nodes: set[int], silent: set[tuple[int, int]]) -> set[tuple[int, int]]:

@@ -48,7 +48,7 @@ def queue_bytes(buffer: int) -> int:
 
 
 def switch_port(rate: int, buffer: int, is_last_hop: bool, trimming: bool) -> PortSettings:
-    """Return what a healthy switch port is told; `rate` in bit/s, `buffer` in bytes (0: no limit is known).
+    """Return the settings of a healthy switch port; `rate` in bit/s, `buffer` in bytes (0: no limit is known).
 
     A full buffer trims what may be trimmed and drops the rest; without trimming it drops all, at the same length.
     """

@@ -1,4 +1,4 @@
-"""What each switch is told, once: its own uSIDs, its neighbours' uSIDs, its downlinks. Nothing else is installed.
+"""The entries of each switch: its own uSIDs, its neighbours' uSIDs, its downlinks. Nothing else is installed.
 
 One entry is one /48: `block:usid::/48`.
   UN     the uSID is this switch's own: shift the stack and look up again

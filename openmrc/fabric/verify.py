@@ -26,7 +26,7 @@ from openmrc.fabric.tables import Action, Tables, build_tables
 from openmrc.fabric.usid import DEEPEST, UsidPlan, prefix_text
 from openmrc.fabric.walk import AMBIGUOUS, Cabling, Fate, walk
 
-MOST_LISTED = 100  # broken steps told in full; all are counted
+MOST_LISTED = 100  # broken steps listed in full; all are counted
 
 
 @dataclass(frozen=True)

@@ -106,9 +106,21 @@ def prepare(scenario: Scenario) -> Prepared:
     work = joined(plans)
     if work.traffic.single_path.any() and scenario.transport.name == "datagrams":
         warnings.append("single_path: datagrams spray these messages like all others")
+    warnings += _unused_ports(scenario, topology)
     text = schedule(scenario)
     broken = timeline.columns(topology, text, scenario.seed, failures)
     return Prepared(topology, work, broken, timeline.events(text), warnings)
+
+
+def _unused_ports(scenario: Scenario, topology: Topology) -> list[str]:
+    """Warn of a baseline whose flows cannot use all ports of their NIC, so that planes decide and not transports."""
+    wanted, ports = scenario.transport, int(topology.link_port[topology.link_source < topology.nics].max()) + 1
+    if not wanted.name.startswith("roce") or wanted.qps >= ports:
+        return []
+    return [
+        f"transport: {wanted.name} keeps each queue pair on one port: a flow with {wanted.qps} uses {wanted.qps} of "
+        f"{ports}; compare with qps: {ports}, or on a fabric with one plane of the NIC's whole rate"
+    ]
 
 
 def _matrix(workload: Matrix, topology: Topology) -> matrix.Matrix:

@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -146,7 +146,7 @@ def test_a_piece_out_of_turn_or_too_long_ends_the_transfer(
     assert not (out / "odd").exists()
 
 
-STRANGERS = {
+STRANGERS: dict[str, Callable[[int], object]] = {
     "resets the connection": strangers.reset,
     "hangs up": strangers.vanish,
     "speaks HTTP": lambda port: strangers.say(port, b"GET / HTTP/1.1\r\n\r\n"),

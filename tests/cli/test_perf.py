@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -106,7 +107,8 @@ def test_strangers_do_not_keep_a_server_from_its_client() -> None:
         for _ in range(5):
             strangers.reset(port)
             strangers.vanish(port)
-        for changes in ({"source_ports": []}, {"source_ports": [[1 << 70]]}, {"regions": []}, {}):
+        wrong: list[dict[str, Any]] = [{"source_ports": []}, {"source_ports": [[1 << 70]]}, {"regions": []}, {}]
+        for changes in wrong:
             channel = strangers.greet(port, strangers.offer(**changes))
             with contextlib.suppress(PeerError):
                 while channel.hear(timeout=20) != "ready":

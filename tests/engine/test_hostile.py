@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from openmrc.engine import endpoint as doors
 from openmrc.engine import tracker
 from openmrc.engine.params import Settings
-from openmrc.engine.queue_pairs import tracked_psns
+from openmrc.engine.queue_pairs import nominal_size, tracked_psns
 from openmrc.engine.states import EvState, QpState
 from openmrc.engine.tables import SentState
 from openmrc.wire.codes import Opcode
@@ -118,7 +118,8 @@ def check_state(endpoint: Endpoint) -> None:
     assert row.state in (QpState.RTS, QpState.ERROR)
     assert row.unack_psn <= row.next_psn <= row.unack_psn + row.sent_mask + 1
     assert row.message_head <= row.message_current <= row.message_tail
-    assert 0 <= row.inflight == endpoint.peer().inflight
+    most = (row.sent_mask + 1) * nominal_size(row.path_mtu)
+    assert -most <= row.inflight == endpoint.peer().inflight <= most, "below 0 as SACKs round up and count lost packets"
     assert endpoint.peer().cwnd >= 1
     if row.state == QpState.RTS:
         waiting = [

@@ -350,6 +350,28 @@ def test_in_flight_is_whole_after_packets_that_were_declared_lost_arrive_all_the
     assert endpoint.peer().inflight == endpoint.qp().inflight
 
 
+def test_what_a_sack_rounds_up_is_owed_by_the_next_packets() -> None:
+    endpoint = Endpoint(attributes={"timeout": 10**12})
+    size = nominal_size(MTU)
+    for count in range(1, 40):
+        endpoint.write(MTU)
+        endpoint.all_sent()
+        endpoint.write(MTU)
+        endpoint.all_sent()
+        endpoint.receives(sack(2 * count - 2, rcvd_bytes=-(-(2 * count - 1) * size // 256)))
+        assert size - 256 < endpoint.qp().inflight <= size, "one packet, never a residue on top"
+        endpoint.receives(sack(2 * count - 1, rcvd_bytes=-(-2 * count * size // 256)))
+        assert -256 < endpoint.qp().inflight == endpoint.peer().inflight <= 0
+
+
+def test_count_of_received_bytes_that_leaps_opens_no_window() -> None:
+    endpoint = Endpoint(attributes={"timeout": 10**12})
+    endpoint.write(4 * MTU)
+    endpoint.all_sent()
+    endpoint.receives(sack(0, rcvd_bytes=1 << 22))
+    assert endpoint.qp().inflight == -256
+
+
 @pytest.mark.clause("loss-delay-timestamps")
 def test_an_answer_that_is_faster_than_usual_does_not_make_the_sender_more_patient() -> None:
     endpoint = Endpoint(attributes={"timeout": 10**12})
@@ -371,10 +393,12 @@ def test_round_trip_is_measured_only_where_it_is_known_which_copy_arrived() -> N
     endpoint.write(3 * MTU)
     endpoint.all_sent()
     endpoint.receives(nack(1, NackReason.TRIMMED_LASTHOP), at_us=1)
-    endpoint.all_sent()
-    endpoint.receives(sack(-1, (1,), retransmitted=0), at_us=15)
+    stamp = endpoint.all_sent()[0].tx_timestamp
+    endpoint.receives(sack(-1, (1,), retransmitted=0, tx_timestamp=stamp), at_us=15)
     assert endpoint.peer().srtt == 0, "sent twice, and the answer does not say to which"
-    endpoint.receives(sack(-1, (1,), retransmitted=1), at_us=16)
+    endpoint.receives(sack(-1, (1,), retransmitted=1, tx_timestamp=stamp + 9), at_us=16)
+    assert endpoint.peer().srtt == 0, "the time of another packet, which asked for the report"
+    endpoint.receives(sack(-1, (1,), retransmitted=1, tx_timestamp=stamp), at_us=16)
     assert endpoint.peer().srtt > 0
     untimed = Endpoint()
     untimed.write(MTU)

@@ -198,11 +198,12 @@ def test_reset_gives_a_new_number_and_stale_packets_miss() -> None:
     assert lifecycle.move(endpoint.engine, 0, 0, QpEvent.TO_RESET) == 1
     assert endpoint.completions() == []
     endpoint.connect(0)
-    assert endpoint.qp().qpn == QPN + (1 << 16)
+    renewed = endpoint.qp().qpn
+    assert renewed == QPN + endpoint.node().qpn_slot_mask + 1
     endpoint.receives(data(0))
     endpoint.receives(sack(0))
     assert endpoint.node().unknown_qp == 2
-    endpoint.receives(data(0, dest_qpn=QPN + (1 << 16)))
+    endpoint.receives(data(0, dest_qpn=renewed))
     assert endpoint.qp().received_packets == 1
     assert endpoint.peer().inflight == 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from openmrc.engine.queue_pairs import nominal_size
-from openmrc.wire.codes import Opcode, PathMark, TrafficClass
+from openmrc.wire.codes import Opcode, PathMark, TrafficClass, Trim
 from tests.engine.scripted_peer import MTU, Endpoint, data, only, probe, steady, us
 
 QUIET = steady(sack_threshold=1 << 30, ack_every=1 << 30)  # bytes alone never make a report due
@@ -33,6 +33,21 @@ def test_sack_is_due_after_enough_bytes() -> None:
         endpoint.receives(middle(psn))
         due.append(len(endpoint.all_sent()))
     assert due == [0, 0, 0, 1, 0, 0, 0, 1], "4 x 256 bytes pass the threshold of 1000"
+
+
+@pytest.mark.clause("sack-trigger-request")
+def test_trimmed_packet_that_asks_draws_a_sack_behind_its_nack() -> None:
+    endpoint = started()
+    endpoint.receives(middle(1))
+    endpoint.receives(middle(3))
+    endpoint.sends_nothing()
+    endpoint.receives(middle(2, trimmed=Trim.TRIMMED_LASTHOP))
+    endpoint.sends(Opcode.NACK, nack_psn=2)
+    endpoint.sends_nothing()
+    endpoint.receives(middle(4, trimmed=Trim.TRIMMED_LASTHOP, ack_request=1))
+    endpoint.sends(Opcode.NACK, nack_psn=4)
+    report = endpoint.sends(Opcode.SACK, cack_psn=1, ack_psn_offset=0, rcvd_bytes=-(-3 * nominal_size(MTU) // 256))
+    assert report.sack_bitmap << report.sack_offset == 0b100, "PSN 3, not the one that was trimmed"
 
 
 @pytest.mark.clause("sack-trigger-bytes")

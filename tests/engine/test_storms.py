@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from openmrc.engine.params import Settings
+from openmrc.engine.sacks import RCVD_UNIT
 from openmrc.engine.states import QpState
 from openmrc.engine.tables import Cause, WcStatus
 from tests.engine.pair import MEMORY, REGION_AT, NetworkConditions, Pair
@@ -71,8 +72,7 @@ def judge(pair: Pair, plan: list[tuple[int, bool]], spots: list[tuple[int, int, 
     assert [c.immediate for c in immediates] == wanted[: len(immediates)], "immediates are in order, once"
     assert failed or len(immediates) == len(wanted)
     _nothing_outside(pair, spots)
-    assert pair.row(0).inflight == 0
-    assert pair.peer(0).inflight == 0
+    assert -RCVD_UNIT <= pair.row(0).inflight == pair.peer(0).inflight <= 0, "nothing, but for what SACKs round up"
 
 
 def _nothing_outside(pair: Pair, spots: list[tuple[int, int, int]]) -> None:

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
 import yaml
 
 from openmrc.fabric.build import build
@@ -40,7 +39,6 @@ s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
 s.setsockopt(socket.IPPROTO_UDP, 101, 1)
 for address in sys.argv[1:]: s.sendto(address.encode(), (address, 4791))
 """
-needs_root = pytest.mark.needs("root", "ip")
 
 
 def run(*command: str, given: str | None = None) -> str:

@@ -1,15 +1,17 @@
+from collections.abc import Sequence
+
 import pytest
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.export.cages import Cages, cumulus_port, eos_port, slots, sonic_port, speed_of
 
 
-def named(gbps: list[float], cages: Cages) -> list[tuple[str, str, str]]:
+def named(gbps: Sequence[float], cages: Cages) -> list[tuple[str, str, str]]:
     return [(sonic_port(slot), cumulus_port(slot), eos_port(slot)) for slot in slots(gbps, cages)]
 
 
 def test_ports_share_a_cage_by_their_speed() -> None:
-    assert named([100] * 2 + [400] * 2 + [800], Cages()) == [
+    assert named([100.0] * 2 + [400.0] * 2 + [800.0], Cages()) == [
         ("Ethernet0", "swp1s0", "Ethernet1/1"), ("Ethernet1", "swp1s1", "Ethernet1/2"),
         ("Ethernet8", "swp2s0", "Ethernet2/1"), ("Ethernet12", "swp2s1", "Ethernet2/5"),
         ("Ethernet16", "swp3", "Ethernet3/1"),

@@ -48,7 +48,7 @@ def test_what_was_exported_reads_back_as_planned_and_is_proven(name: str, target
     found, verdict = proven(name, tmp_path)
     assert all(each.difference.clean for each in found)
     assert all(each.difference.same == each.difference.planned > 0 for each in found)
-    assert not any(each.forwarding.dead or each.forwarding.silent for each in found)
+    assert not any(each.dead or each.silent for each in found)
     assert verdict.proven
 
 

@@ -203,9 +203,6 @@ def as_root(*command: str, given: str | None = None) -> str:
     return done.stdout
 
 
-needs_root = pytest.mark.needs("root", "ip")
-
-
 @pytest.fixture
 def namespace() -> Iterator[str]:
     name = f"mrcexp{os.getpid()}"
@@ -232,7 +229,7 @@ def installed(made: UsidPlan, switch: int, namespace: str) -> str:
     return as_root("ip", "-n", namespace, "-6", "-j", "route", "show")
 
 
-@needs_root
+@pytest.mark.needs("root", "ip")
 @pytest.mark.parametrize(("name", "switch"), [*CASES, ("shifting-downlinks", "p0-t0-01"), ("bundles", "p0-t1-00")])
 def test_iproute2_loads_the_linux_export_and_shows_it_back(name: str, switch: str, namespace: str) -> None:
     made = plan(name)
@@ -243,7 +240,7 @@ def test_iproute2_loads_the_linux_export_and_shows_it_back(name: str, switch: st
     assert found.same == len(view(made, node).entries)
 
 
-@needs_root
+@pytest.mark.needs("root", "ip")
 def test_what_is_changed_by_hand_in_the_kernel_is_told(namespace: str) -> None:
     made = plan("two-tier")
     node = made.topology.node_named("p1-t0-01")

@@ -7,9 +7,9 @@ import pytest
 from openmrc.fabric.diff import compare
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.usid import UsidPlan
-from tests.fabric.export_lab import containers, delivered, load, namespaces, needs_root, nodes_of, run, tiny
+from tests.fabric.export_lab import containers, delivered, load, namespaces, nodes_of, run, tiny
 
-pytestmark = needs_root
+pytestmark = pytest.mark.needs("root", "ip")
 
 
 @pytest.fixture(params=["route", "ua"])

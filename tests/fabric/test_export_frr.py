@@ -13,10 +13,10 @@ from openmrc.fabric.diff import compare
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.export.targets import export
 from openmrc.fabric.usid import UsidPlan
-from tests.fabric.export_lab import containers, delivered, load, namespaces, needs_root, run, tiny
+from tests.fabric.export_lab import containers, delivered, load, namespaces, run, tiny
 from tests.fabric.frr_tree import frr_tree
 
-pytestmark = needs_root
+pytestmark = pytest.mark.needs("root", "ip", "apt-get", "keyring")
 DAEMONS = ("mgmtd", "zebra", "staticd")
 BUNDLED = "usid: {downlink: ua}"
 
@@ -46,8 +46,10 @@ class Router:
                 "--log",
                 f"file:/run/frr/{self.space}/{daemon}.log",
             ]
-            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}  # a daemon keeps what it inherits
-            subprocess.run([*self._prefix, *words], **quiet, timeout=60, check=True)
+            # A daemon keeps the output it inherits, and whoever reads it would wait for its end.
+            subprocess.run(
+                [*self._prefix, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60, check=True
+            )
         said = self._inside("/usr/bin/vtysh", "-N", self.space, "-f", f"/etc/frr/{self.space}/frr.conf")
         assert "Unknown command" not in said, said
 

@@ -2,7 +2,6 @@
 
 import ipaddress
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -24,7 +23,7 @@ def files(name: str, host: int, options: Options | None = None) -> dict[str, str
     return {file.split(".", 1)[1]: text for file, text in found.items()}
 
 
-@pytest.mark.skipif(shutil.which("netplan") is None, reason="needs netplan (Debian package netplan.io)")
+@pytest.mark.needs("netplan")
 @pytest.mark.parametrize("name", ["two-tier", "unlike-planes", "shifting-downlinks"])
 def test_netplan_makes_networkd_files_of_it_that_say_what_ours_do(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "etc" / "netplan"

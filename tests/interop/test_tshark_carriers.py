@@ -1,6 +1,5 @@
 """What Wireshark shows of a carrier when our plugin knows the fabric."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from ..fabric.small_fabrics import plan
 from ..wire.packets import framed
 from .test_tshark import rows, sample
 
-pytestmark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
+pytestmark = pytest.mark.needs("tshark")
 MESSAGE = sample(next(iter(Opcode)))
 
 

@@ -187,10 +187,10 @@ def _segment_routing(switch: SwitchView) -> list[str]:
 
 def warnings(switch: SwitchView) -> list[str]:
     """Say which switches take this."""
-    told = ["segment routing needs Cumulus Linux 5.14 and Spectrum-4, in the default VRF"]
+    notes = ["segment routing needs Cumulus Linux 5.14 and Spectrum-4, in the default VRF"]
     if switch.options.trimming:
-        told.append(
+        notes.append(
             "trimming needs Spectrum-4 or later, Cumulus Linux 5.15 for a DSCP of its own on the last hop, one service "
             "port of the switch, and no NetQ WJH agent"
         )
-    return told
+    return notes

@@ -1,18 +1,18 @@
 """Arista EOS: a configuration to be copied to startup-config or pasted into a session.
 
 Where each part comes from:
-  router srv6       TOI "SRv6 uN Support" (4.34.2F; 7060X6; 7280R3 from 4.35.1F with TCAM profile srv6-usid-f3216):
-                    `vrf default`, a micro-segment domain with its block, a locator for each uSID of the switch. The
-                    prefix follows from block and `end usid`. GIB is 0x1 to 0xdfff, where the tiers' ranges have to be
-  ipv6 route        user manual, "IPv6"; TOI "SRv6 uN": next hops may be link-local
+  router srv6       Arista note "SRv6 uN Support" (4.34.2F; 7060X6; 7280R3 from 4.35.1F with TCAM profile
+                    srv6-usid-f3216): `vrf default`, a micro-segment domain with its block, a locator for each uSID of
+                    the switch. The prefix follows from block and `end usid`. GIB is 0x1 to 0xdfff, where the tiers' ranges have to be
+  ipv6 route        user manual, "IPv6"; the same note: next hops may be link-local
   interface         user manual, "Ethernet Ports": speed, error-correction encoding; "Data Transfer": mtu; "IPv6":
                     `ipv6 address .. link-local`; AVD data model `ethernet_interfaces` for the same words
   qos, tx-queue     user manual, "Quality of Service", Trident and Tomahawk: maps, `random-detect ecn`
   lldp, ntp, Management1
                     user manual, "LLDP", "System Clock and NTP", "Initial Configuration"
 
-The TOI of uA (4.35.0F) is not public in full: a shifting downlink is refused. So is no word of packet trimming (TOI of
-October 2025), which is left out with a warning. No EOS has loaded a file of ours.
+The note on uA (4.35.0F) is not public in full: a shifting downlink is refused. Neither is the note on packet trimming
+(October 2025): trimming is left out with a warning. No EOS has loaded a file of ours.
 """
 
 from __future__ import annotations
@@ -143,11 +143,11 @@ def _routes(switch: SwitchView) -> list[str]:
 
 def warnings(switch: SwitchView) -> list[str]:
     """Say what EOS needs, and what is left out."""
-    told = [
+    notes = [
         "SRv6 uN needs EOS 4.34.2F on 7060X6, 4.35.1F on 7280R3; a small part of the words is from AVD's data model"
     ]
     if switch.options.trimming:
-        told.append(
+        notes.append(
             "trimming is left out: its commands are not public; 7060X6 trims by an ingress traffic policy (4.35.1F)"
         )
-    return told
+    return notes

@@ -100,13 +100,13 @@ def _sid(switch: SwitchView, entry: Entry) -> str:
 def warnings(switch: SwitchView) -> list[str]:
     """Say what the version lacks."""
     version = switch.options.frr
-    told = [f"written for FRR {version}; run the .links file before FRR starts: staticd installs no uN without sr0"]
+    notes = [f"written for FRR {version}; run the .links file before FRR starts: staticd installs no uN without sr0"]
     if version == "10.3" and len(switch.own) > 1:
-        told.append("FRR 10.3 installs one uN only; the uSIDs of parallel links are in the .batch file")
+        notes.append("FRR 10.3 installs one uN only; the uSIDs of parallel links are in the .batch file")
     if version != "10.7" and any(action is Action.UA for _, action, _ in switch.entries):
-        told.append(f"FRR {version} has no uA; shifting downlinks are in the .batch file")
+        notes.append(f"FRR {version} has no uA; shifting downlinks are in the .batch file")
     if version == "8.4":
-        told.append("FRR 8.4 has no static SIDs; all uSIDs of the switch are in the .batch file")
+        notes.append("FRR 8.4 has no static SIDs; all uSIDs of the switch are in the .batch file")
     if switch.options.trimming:
-        told.append("the kernel's queues do not trim; full buffers drop")
-    return told
+        notes.append("the kernel's queues do not trim; full buffers drop")
+    return notes

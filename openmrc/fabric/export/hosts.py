@@ -60,6 +60,9 @@ def files_of(plan: UsidPlan, host: int, options: Options) -> Iterator[tuple[str,
         yield f"h{host}.{ending}", text
 
 
+_block = lru_cache(block_text)
+
+
 class _Port(NamedTuple):
     """Hold what there is to write of one port of a NIC."""
 
@@ -98,7 +101,7 @@ def _port(plan: UsidPlan, host: int, nic: int, plane: int, options: Options) -> 
     return _Port(
         nic, plane, options.interface_of(host, nic - host * topology.nics_per_host, plane), mac(topology, plane, nic),
         link_local(topology, plane, nic), plan.nic_address(plane, nic), plan.identity(plane, nic),
-        block_text(sids.block), t0, sids.shape.t0_port_of(nic), link_local(topology, plane, t0),
+        _block(sids.block), t0, sids.shape.t0_port_of(nic), link_local(topology, plane, t0),
     )  # fmt: skip
 
 
@@ -190,9 +193,9 @@ def _carriers(plan: UsidPlan, nic: int, plane: int) -> dict[str, list[str]]:
 
 def warnings(plan: UsidPlan, options: Options) -> list[str]:
     """Say what is left to do."""
-    told = [f"ports are called as --interface says ({options.interface}); give the names that your machines have"]
+    notes = [f"ports are called as --interface says ({options.interface}); give the names that your machines have"]
     if plan.topology.nics > MOST_PAIRED:
-        told.append(f"no MRC_NIC files: each would name {plan.topology.nics - 1} NICs; written up to {MOST_PAIRED}")
+        notes.append(f"no MRC_NIC files: each would name {plan.topology.nics - 1} NICs; written up to {MOST_PAIRED}")
     if not all(sids.is_unique for sids in plan.planes):
-        told.append("paths leave no room for what tells NICs apart: several NICs answer to one outer address")
-    return told
+        notes.append("paths leave no room for what tells NICs apart: several NICs answer to one outer address")
+    return notes

@@ -118,7 +118,7 @@ def _encapsulation(switch: SwitchView, action: Action, port: int) -> str:
 
 def warnings(switch: SwitchView) -> list[str]:
     """Say what Linux needs and does not do."""
-    told = ["uSIDs need kernel 6.1 and iproute2 6.1 or newer", "a port that was down needs its .batch again"]
+    notes = ["uSIDs need kernel 6.1 and iproute2 6.1 or newer", "a port that was down needs its .batch again"]
     if switch.options.trimming:
-        told.append("the kernel's queues do not trim; full buffers drop")
-    return told
+        notes.append("the kernel's queues do not trim; full buffers drop")
+    return notes

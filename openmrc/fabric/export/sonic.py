@@ -272,15 +272,15 @@ def _queues(layout: Layout) -> dict[str, Row]:
 
 def warnings(switch: SwitchView) -> list[str]:
     """Say what a SONiC may skip silently."""
-    told = [
+    notes = [
         "SRV6_MY_SIDS needs a release with the static SRv6 tables (202505 and later); uA needs a later YANG model",
         "PORT lanes are numbered in the order of the cages; replace them by those of the platform's port_config.ini",
     ]
     if not switch.options.hwsku:
-        told.append("DEVICE_METADATA has no hwsku and platform; load the file on top of the factory configuration")
+        notes.append("DEVICE_METADATA has no hwsku and platform; load the file on top of the factory configuration")
     if switch.options.trimming:
-        told += [
+        notes += [
             "trimming: SONiC skips it in silence where STATE_DB SWITCH_CAPABILITY|switch says SWITCH_TRIMMING_CAPABLE "
             "false; DSCP by class needs FROM_TC in PACKET_TRIMMING_DSCP_RESOLUTION_MODE",
         ]
-    return told
+    return notes

@@ -67,12 +67,12 @@ def warnings(plan: UsidPlan, target: str, options: Options) -> list[str]:
         return hosts.warnings(plan, options)
     if target == "containerlab":
         return ["containers use the host's kernel: 6.1 or newer, with seg6local, flower, prio and red"]
-    told: list[str] = []
+    notes: list[str] = []
     for switch in _one_of_each_tier(plan, options):
-        told += TARGETS[target].warnings(switch)
+        notes += TARGETS[target].warnings(switch)
         if TARGETS[target].has_speeds:
-            told += _odd_speeds(switch)
-    return list(dict.fromkeys(told))
+            notes += _odd_speeds(switch)
+    return list(dict.fromkeys(notes))
 
 
 def _one_of_each_tier(plan: UsidPlan, options: Options) -> Iterator[SwitchView]:

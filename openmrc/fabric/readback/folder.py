@@ -48,7 +48,7 @@ class Folder:
             raise ConfigError(
                 f"{path}: no file of a switch of this fabric; expected such as {topology.name(topology.nics)}.json"
             )
-        self.target = target or self._told_by_files()
+        self.target = target or self._target_of_files()
         self.endings = {ending for name in self.names & self.files.keys() for ending in self.files[name]}
 
     @property
@@ -56,7 +56,7 @@ class Folder:
         """Return files that look like a switch's, of none of this fabric."""
         return sorted(stem for stem in self.files if stem not in self.names and stem[:1] == "p" and "-t" in stem)
 
-    def _told_by_files(self) -> str:
+    def _target_of_files(self) -> str:
         name = min(self.names & self.files.keys())
         for ending, target in _TELLING.items():
             if ending in self.files[name]:

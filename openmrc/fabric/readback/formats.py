@@ -94,9 +94,11 @@ def compare_files(into: Difference, switch: SwitchView, target: str, planned: Se
     compare(into, planned, normal(found, planned) if normal else found, FORMATS[target].matters(switch))
 
 
-def forwarding(switch: SwitchView, target: str, configured: Sections, running: Sections) -> Forwarding:
+def forwarding(
+    switch: SwitchView, target: str, planned: Sections, configured: Sections, running: Sections
+) -> Forwarding:
     """Return what is installed: as the running system shows it, else as the configuration says."""
     if ROUTES in running or SIDS in running:
         return routes.forwarding(switch, TARGETS[target].port_name, running)
     normal = _NORMAL.get(target)
-    return FORMATS[target].forwarding(switch, normal(configured, {}) if normal else configured)
+    return FORMATS[target].forwarding(switch, normal(configured, planned) if normal else configured)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from typing import Any
 
 from openmrc.errors import ConfigError
@@ -23,7 +24,7 @@ UNKNOWN_PORT = 1 << 20  # of an entry that names a port the switch has not
 class Forwarding:
     """Hold the entries of a switch that work, and why others do not."""
 
-    entries: list[tuple[int, Action, int]] = field(default_factory=list)  # upper 48 bits of the prefix, action, port
+    entries: list[tuple[int, int, int]] = field(default_factory=list)  # upper 48 bits of the prefix, action, port
     silent: set[int] = field(default_factory=set)  # ports at which neighbours find no such address
     dead: list[str] = field(default_factory=list)
 
@@ -61,7 +62,7 @@ class Installing:
         self._take(prefix, action, port, why)
 
     def _is_peer(self, via: str, port: int) -> bool:
-        return via in (self.switch.peer_address(port), self._identity(port))
+        return via == self.switch.peer_address(port) or via == self._identity(port)
 
     def _identity(self, port: int) -> str:
         topology = self.switch.plan.topology
@@ -72,9 +73,10 @@ class Installing:
         if why or upper is None:
             self.found.dead.append(f"{prefix} {action.name.lower()}: {why or 'not a uSID of 48 bits'}")
         else:
-            self.found.entries.append((upper, action, port))
+            self.found.entries.append((upper, int(action), port))
 
 
+@lru_cache(maxsize=1 << 17)  # the same few prefixes stand on every switch
 def _upper(prefix: str) -> int | None:
     """Return the upper 48 bits of a /48; None for any other text."""
     try:
@@ -94,16 +96,17 @@ def network_of(prefix: str, source: str = "dump") -> ipaddress.IPv6Network:
 
 def in_blocks(switch: SwitchView) -> Callable[[str], bool]:
     """Return what tells whether a prefix holds or lies in a uSID block of the fabric."""
-    blocks = [ipaddress.IPv6Network((sids.block << 96, 32)) for sids in switch.plan.planes]
+    return partial(_touches, tuple(sids.block for sids in switch.plan.planes))
 
-    def touches(prefix: str) -> bool:
-        try:
-            network = ipaddress.IPv6Network(prefix, strict=False)
-        except ValueError:
-            return False
-        return network.prefixlen > 0 and any(network.overlaps(block) for block in blocks)
 
-    return touches
+@lru_cache(maxsize=1 << 17)
+def _touches(blocks: tuple[int, ...], prefix: str) -> bool:
+    try:
+        network = ipaddress.IPv6Network(prefix, strict=False)
+    except ValueError:
+        return False
+    own = (ipaddress.IPv6Network((block << 96, 32)) for block in blocks)
+    return network.prefixlen > 0 and any(network.overlaps(block) for block in own)
 
 
 def mtu_too_small(value: Any) -> bool:

@@ -1,7 +1,7 @@
 """Configurations of one statement a line: FRR, EOS, NVUE commands, and batches for ip, tc and sysctl.
 
 A line's item is its words up to what can be set; the rest is its value. What FRR leaves out because it is the default
-is left out here too. Blocks are told by their indentation, as both FRR and EOS print them.
+is left out here too. Blocks are known by their indentation, as both FRR and EOS print them.
 """
 
 from __future__ import annotations

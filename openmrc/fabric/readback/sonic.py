@@ -80,7 +80,7 @@ def matters(switch: SwitchView) -> Matters:
 
 def forwarding(switch: SwitchView, tables: Sections) -> Forwarding:
     """Return what the tables install."""
-    installing = Installing(switch, port_name)
+    installing, touches = Installing(switch, port_name), in_blocks(switch)
     _ports(installing, switch, tables)
     for key, row in tables.get("SRV6_MY_SIDS", {}).items():
         locator, _, prefix = key.partition("|")
@@ -92,7 +92,7 @@ def forwarding(switch: SwitchView, tables: Sections) -> Forwarding:
             installing.out(prefix, Action.UA, device, via, why or _neighbour(switch, tables, installing, device, via))
     for key, row in tables.get("STATIC_ROUTE", {}).items():
         prefix = key.split("|")[-1]
-        if ":" in prefix and in_blocks(switch)(prefix):
+        if ":" in prefix and touches(prefix):
             device, via = str(row.get("ifname", "")), str(row.get("nexthop", ""))
             why = _route(key, row) or _neighbour(switch, tables, installing, device, via)
             installing.out(prefix, Action.ROUTE, device, via, why)

@@ -1,6 +1,6 @@
 """Runs traffic over a network: `run(topology, traffic, transport, ...) -> Results`.
 
-The loop is Python over compiled windows: hundreds or thousands of them, each one call a shard on a pool of threads.
+The loop is Python over compiled windows, hundreds or thousands of them, each one call per shard on a thread pool.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.core.rows import table
-from openmrc.errors import MrcError
 from openmrc.fabric.topology import Topology
 from openmrc.sim.loop import window
 from openmrc.sim.loop.failures import Failure
 from openmrc.sim.loop.fault_events import Faults, faults
-from openmrc.sim.network import tables
+from openmrc.sim.network import packet_pool, tables
 from openmrc.sim.network.build import NetworkSettings, build, column
 from openmrc.sim.network.domains import inside, outside
 from openmrc.sim.network.reach import reaches
@@ -32,9 +31,15 @@ from openmrc.units import NEVER
 Ints = NDArray[np.int64]
 State = Any
 
+DRAIN_ROUND_TRIPS = 10  # of the fabric's longest: how long a run waits for packets on their way after its last flow
+UNACKNOWLEDGED = "datagrams"  # the transport whose senders never know what arrived
+
 
 class Transport(Protocol):
-    """What a transport brings: how the network is set for it, and its state."""
+    """A transport as the loop needs it: its settings of the network, and its state.
+
+    The state is a NamedTuple of tables; `frames` has a row for each of `Network.hops`.
+    """
 
     @property
     def name(self) -> str: ...
@@ -75,7 +80,7 @@ class Results:
     now: int  # ps, where it ended
     interrupted: bool
     started: Ints  # ps by flow, NEVER: did not
-    finished: Ints  # ps by flow: all acknowledged at the sender; NEVER
+    finished: Ints  # ps by flow: all acknowledged at the sender (datagrams: all arrived); NEVER
     received: Ints  # ps by flow: all in memory at the receiver; NEVER where nobody asked
     failed: Ints  # ps by flow: given up by its transport; NEVER
     links: dict[str, Ints]  # counters by link: data_packets, data_bytes, control_packets, trimmed, dropped, peak,
@@ -85,6 +90,7 @@ class Results:
     failures: list[Failure] = field(default_factory=list)  # connections that ended in error
     samples: list[Sample] = field(default_factory=list)
     hops: int = 0
+    on_the_way: int = 0  # packets, when the run ended
     windows: int = 0
     setup_s: float = 0.0
     wall_s: float = 0.0
@@ -103,11 +109,14 @@ class World:
     turn: int = 0
     windows: int = 0
     next_fault: int = 0
+    drain: int = NEVER  # ps after the last flow that packets on their way are waited for
+    flows_done_at: int = NEVER  # ps
 
     def run(self, until: int, watch: Callable[[], None]) -> None:
         """Go from window to window until every flow is done, nothing is left to happen, or `until` (ps)."""
         lookahead = self.network.config[0].lookahead
         reserve = _reserve(self.network)
+        self._make_room(reserve)
         nodes, shards = self.network.nodes, self.network.shards
         self.now = max(self.now, min(int(column(nodes, "next_at").min()), int(column(shards, "earliest").min())))
         with ThreadPoolExecutor(self.threads) as pool:
@@ -117,8 +126,7 @@ class World:
                 earliest = self._window(pool, end)
                 self.windows += 1
                 earliest = min(earliest, window.deliver_signals(self.network), self._next_fault_at())
-                if window.level(self.network, reserve) < reserve // 4:
-                    raise MrcError(f"out of packet rows at {self.now} ps; the run was laid out too small")
+                self._make_room(reserve)
                 over = self.is_done() or earliest >= NEVER
                 self.now = end if over else max(end, earliest)
                 watch()
@@ -126,11 +134,21 @@ class World:
                     return
 
     def is_done(self) -> bool:
-        """Tell whether every flow is done and no packet is left on its way."""
+        """Tell whether every flow is done, and no packet left on its way, or only such as probes that never end."""
         finished, allocated, released = (
             int(column(self.network.shards, name).sum()) for name in ("finished", "allocated", "released")
         )
-        return finished == len(self.network.flows) and allocated == released
+        if finished < len(self.network.flows):
+            return False
+        self.flows_done_at = min(self.flows_done_at, self.now)
+        return allocated == released or self.now - self.flows_done_at >= self.drain
+
+    def _make_room(self, reserve: int) -> None:
+        """Let every shard have rows for what it may send in the next window."""
+        if window.level(self.network, reserve) >= reserve // 2:
+            return
+        self.network = packet_pool.grown(self.network, reserve)
+        self.state = self.state._replace(frames=packet_pool.longer(self.state.frames, len(self.network.hops)))
 
     def _window(self, pool: ThreadPoolExecutor, end: int) -> int:
         shards = len(self.network.shards)
@@ -172,7 +190,11 @@ def prepare(
     stays = inside(topology, traffic) if scale_up else np.zeros(traffic.messages, np.bool_)
     column(built.flows, "inside")[:] = stays
     state = transport.build(topology, outside(traffic, stays), built, seed)
-    return World(built, state, broken or faults(), threads, topology.links)
+    drain = NEVER
+    if transport.name != UNACKNOWLEDGED:
+        longest = max(port.round_trip for port in reaches(topology, settings.mtu, settings.header))
+        drain = DRAIN_ROUND_TRIPS * int(longest)
+    return World(built, state, broken or faults(), threads, topology.links, drain=drain)
 
 
 def run(
@@ -255,7 +277,7 @@ def _results(
         now=world.now,
         interrupted=interrupted,
         started=column(network.flows, "posted_at").copy(),
-        finished=column(network.flows, "sent_at").copy(),
+        finished=_finished(network, transport),
         received=column(network.flows, "received_at").copy(),
         failed=column(network.flows, "failed_at").copy(),
         links=links,
@@ -264,10 +286,20 @@ def _results(
         failures=transport.failures(world.state, network),
         samples=samples,
         hops=int(column(network.shards, "hops").sum()),
+        on_the_way=int((column(network.shards, "allocated") - column(network.shards, "released")).sum()),
         windows=world.windows,
         setup_s=setup_s,
         wall_s=wall_s,
     )
+
+
+def _finished(network: Network, transport: Transport) -> Ints:
+    """Return when each flow was finished (ps): at its sender, or on arrival where no sender learns of that."""
+    sent: Ints = column(network.flows, "sent_at").copy()
+    if transport.name != UNACKNOWLEDGED:
+        return sent
+    crossed = (column(network.flows, "size") > 0) & (column(network.flows, "inside") == 0)
+    return np.where(crossed, column(network.flows, "received_at"), sent)
 
 
 def with_flows(network: Network, traffic: Traffic) -> Network:
@@ -312,9 +344,10 @@ def _list_ready(network: Network, traffic: Traffic) -> None:
 
 
 def _hops_needed(topology: Topology, traffic: Traffic, settings: NetworkSettings) -> int:
-    """Bound the packets on their way: windows of 1.5 bandwidth-delay products, twice for what answers them.
+    """Estimate the packets on their way: windows of 1.5 bandwidth-delay products, twice for what answers them.
 
-    The queues of a scale-up network have no limit: all of its chunks may wait. What is never used costs no memory.
+    The queues of a scale-up network have no limit: all of its chunks may wait. What is never used costs no memory;
+    where this is too few (small packets, long queues, delays), `World` makes room as it goes.
     """
     ports = reaches(topology, settings.mtu, settings.header)
     per_nic = sum(3 * port.bdp // settings.mtu + 64 for port in ports)
@@ -324,5 +357,14 @@ def _hops_needed(topology: Topology, traffic: Traffic, settings: NetworkSettings
 
 
 def _reserve(network: Network) -> int:
-    """Return how many packets a shard may send in one window, as far as can be foreseen."""
-    return len(network.nics) * 48 // len(network.shards) + 64
+    """Return how many packets a shard may send in one window, as far as can be foreseen.
+
+    Of a NIC, what its ports can send in packets as small as the smallest message, and as many control packets again.
+    """
+    sizes = column(network.flows, "size")
+    smallest = int(sizes[sizes > 0].min()) if (sizes > 0).any() else 0
+    packet = min(smallest, 4096) + network.config[0].header
+    links = column(network.nic_ports, "link")
+    byte_time = column(network.ports, "byte_time")[links].mean() / (1 << tables.BYTE_TIME_BITS)
+    fastest = int(network.config[0].planes * network.config[0].lookahead / (packet * byte_time))
+    return len(network.nics) * (48 + 2 * fastest) // len(network.shards) + 64

@@ -20,6 +20,7 @@ from openmrc.fabric.topology import Kind, Topology
 from openmrc.sim.network import tables
 from openmrc.sim.network.domains import with_domains
 from openmrc.sim.network.graph_routes import Routes, routes_of
+from openmrc.sim.network.ranges import AT_LEAST_ZERO, refuse_outside
 from openmrc.sim.network.reach import Reach, link_delays, reaches
 from openmrc.sim.network.tables import BYTE_TIME_BITS, NONE, Network, Routing, Trimming
 from openmrc.units import NEVER
@@ -54,6 +55,17 @@ class NetworkSettings:
     # with BFD, seconds by BGP's hold timer.
     reroute_delay_us: float = 100_000.0
     failover_delay_us: float = 100_000.0  # the most it takes: Linux's bonding.rst has "miimon" at 100 ms by default
+
+    def __post_init__(self) -> None:
+        """Refuse what no switch does, naming the field."""
+        for name in ("mtu", "control_size", "trim_size", "pause_packets"):
+            refuse_outside(self, **{name: (1, 1 << 20)})
+        for name in ("buffer_bdp", "last_hop_buffer_bdp", "control_buffer_bdp", "ecn_low_bdp", "ecn_high_bdp"):
+            refuse_outside(self, **{name: AT_LEAST_ZERO})
+        refuse_outside(self, header=(0, 1 << 20), resume_packets=(0, self.pause_packets))
+        refuse_outside(self, reroute_delay_us=AT_LEAST_ZERO, failover_delay_us=AT_LEAST_ZERO)
+        if self.ecn_high_bdp > 0 and self.ecn_low_bdp > self.ecn_high_bdp:
+            raise ConfigError(f"ecn_low_bdp: {self.ecn_low_bdp} is above ecn_high_bdp, {self.ecn_high_bdp}")
 
 
 def build(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 1, shards: int = 1) -> Network:

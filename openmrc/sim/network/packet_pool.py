@@ -1,9 +1,22 @@
-"""Rows for packets: each shard takes from its own list and gives back to its own, so threads never meet."""
+"""Rows for packets: each shard takes from its own list and gives back to its own, so threads never meet.
+
+How many are needed follows from what waits in queues, which a fault may lengthen without limit, so the pool grows
+between windows.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from openmrc.core.jit import kernel
+from openmrc.core.rows import Table
+from openmrc.errors import MrcError
+from openmrc.sim.network.build import column
 from openmrc.sim.network.tables import NONE, Network
+
+MOST = (1 << 31) - 1  # rows, as Hop.next counts them
 
 
 @kernel
@@ -52,3 +65,40 @@ def lend(network: Network, giver: int, taker: int, count: int) -> None:
         release(network, taker, hop)
         network.shards[giver].allocated -= 1
         network.shards[taker].released -= 1
+
+
+def grown(network: Network, more: int) -> Network:
+    """Return the network with at least `more` rows more for every shard; only between windows."""
+    shards, before = network.shards, len(network.hops)
+    each = max(more, before // len(shards))
+    after = before + each * len(shards)
+    if after > MOST:
+        raise MrcError(f"{before:,} packets are on their way at once, and {MOST:,} are the most that can be")
+    made = network._replace(hops=longer(network.hops, after))
+    for number in range(len(shards)):
+        _free_the_rest(made, number)
+        shards[number].fresh = before + number * each
+        shards[number].fresh_end = before + (number + 1) * each
+    return made
+
+
+def longer(rows: Table[Any], count: int) -> Table[Any]:
+    """Return a table of `count` rows that begins with those of another."""
+    before = np.asarray(rows)
+    made = np.zeros(count, before.dtype)
+    made[: len(before)] = before
+    grown_rows: Table[Any] = made
+    return grown_rows
+
+
+def _free_the_rest(network: Network, shard: int) -> None:
+    """Put a shard's rows that were never used on its list of free ones."""
+    owner = network.shards[shard]
+    left = np.arange(owner.fresh, owner.fresh_end)
+    if not len(left):
+        return
+    here = slice(owner.fresh, owner.fresh_end)
+    column(network.hops, "frame")[here] = left
+    column(network.hops, "next")[here] = np.append(left[1:], owner.free)
+    owner.free = int(left[0])
+    owner.free_count += len(left)

@@ -17,7 +17,7 @@ from openmrc.fabric.fabric_file import load as load_fabric
 from openmrc.fabric.shape import check
 from openmrc.fabric.yaml_file import decode
 from openmrc.faults import Schedule
-from openmrc.sim.workloads.amounts import Duration
+from openmrc.sim.workloads.amounts import Duration, ps_of
 from openmrc.sim.workloads.families import Workload
 from openmrc.sim.workloads.parameters import Parameters
 from openmrc.wire.pcapng import SNAPLEN
@@ -118,11 +118,19 @@ def load(path: str | Path) -> Scenario:
     path = Path(path)
     scenario = decode(path, Scenario)
     schedule(scenario, str(path))  # wrong words are refused now, not after the fabric is built
+    _refuse_no_time(scenario, path)
     return msgspec.structs.replace(
         scenario,
         fabric=_fabric(scenario, path),
         workloads=tuple(_placed(workload, path) for workload in scenario.workloads),
     )
+
+
+def _refuse_no_time(scenario: Scenario, path: Path) -> None:
+    """Refuse durations of 0 that would mean no run at all, or samples without end."""
+    for name, duration in (("until", scenario.until), ("sampling: every", scenario.sampling.every)):
+        if duration is not None and ps_of(duration) == 0:
+            raise ConfigError(f"{path}: {name}: {duration!r}: expected a time above 0")
 
 
 def _fabric(scenario: Scenario, path: Path) -> Fabric:

@@ -1,15 +1,18 @@
-"""A schedule in words becomes the columns of `sim.faults`.
+"""Turns a schedule of faults into the columns of `sim.loop.fault_events`.
 
-Each link keeps its state (down, loss, rate ...); a step sets some of it at a place, and what changed becomes a fault.
-So the last word counts, as in the live world: `up: plane 1` ends whatever had put a link of plane 1 down.
+Each link has a state (down, loss, rate ...). A step sets some of it at a place, and every change of the state becomes a
+fault. A step without an end counts until the next one without an end: `up: plane 1` ends whatever had put links of
+plane 1 down. A step that lasts (`for`) covers what was there, and uncovers it when it ends (`layers`), so a flap does
+not revive a link that another step has put down for good.
 
 A link that goes down loses what is queued and in flight. A NIC whose cable goes down in both directions learns of it
-at once, as from a lost carrier; one direction alone, or a loss of 100 %, nobody is told.
+at once, as from a lost carrier; it learns nothing of one direction alone, or of a loss of 100 %.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +22,7 @@ from openmrc.fabric.topology import Kind, Topology
 from openmrc.faults import Impairment, Schedule, Step
 from openmrc.sim.loop.fault_events import FaultKind, Faults, faults
 from openmrc.sim.scenario.fault_targets import links_at, uplinks
+from openmrc.sim.scenario.layers import Layers
 from openmrc.sim.scenario.matrix_line import Failure, refuse
 
 Ints = NDArray[np.int64]
@@ -43,73 +47,64 @@ class Event:
 
 
 class _State:
-    """What holds of every link at the moment, and the faults that led there."""
+    """The state of every link at the moment, and the faults that led there."""
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
-        self.down = np.zeros(topology.links, np.int64)
-        self.loss = np.zeros(topology.links)
-        self.corruption = np.zeros(topology.links)
-        self.bit_errors = np.zeros(topology.links)
-        self.others = {word: np.zeros(topology.links) for word in (*_CHANCES, *_TIMES)}
-        self.rate = topology.link_rate.astype(np.int64)
+        self.words = {word: Layers(topology.links) for word in Impairment.__dataclass_fields__}
         self.columns: list[tuple[Ints, Ints, Ints, Ints]] = []
 
-    def emit(self, at: int, kind: FaultKind, subject: Ints, value: Ints | int = 0) -> None:
-        shape = np.zeros(len(subject), np.int64)
-        self.columns.append((shape + at, shape + int(kind), subject, shape + value))
-
-    def apply(self, at: int, links: Ints, change: dict[str, float]) -> None:
-        if "rate" in change:
-            self._rate(at, links, int(change["rate"]))
-        if "bit_errors" in change:
-            self._set(at, links, self.bit_errors, change["bit_errors"], FaultKind.LINK_BIT_ERRORS, _PER_BIT_ERROR)
-        for word, kind in _CHANCES.items():
-            if word in change:
-                self._set(at, links, self.others[word], change[word], kind, _PER_LOSS)
-        for word, kind in _TIMES.items():
-            if word in change:
-                self._set(at, links, self.others[word], change[word], kind, 1)
-        for word in ("loss", "corruption"):
-            if word in change:
-                self._lossy(at, links, word, change[word])
-        if "down" in change:
-            self._down(at, links, bool(change["down"]))
-
-    def _rate(self, at: int, links: Ints, rate: int) -> None:
-        own = self.topology.link_rate[links]
-        wanted = np.minimum(rate, own) if rate else own
-        changed = links[wanted != self.rate[links]]
-        self.rate[links] = wanted
-        self.emit(at, FaultKind.LINK_RATE, changed, self.rate[changed])
-
-    def _set(self, at: int, links: Ints, state: NDArray[np.float64], value: float, kind: FaultKind, unit: int) -> None:
-        changed = links[state[links] != value]
-        state[links] = value
-        self.emit(at, kind, changed, round(value * unit))
-
-    def _lossy(self, at: int, links: Ints, word: str, share: float) -> None:
-        """Set loss or corruption: a corrupt packet is dropped by the next check, so both are losses here."""
-        before = self._lost(links)
-        getattr(self, word)[links] = share
+    def apply(self, step: Step, links: Ints) -> None:
+        """Change the links' state as a step says."""
+        self._refuse_rate(step, links)
+        lost, cut = self._lost(links), self._cut(links)
+        for word, value in step.change.items():
+            changed = self.words[word].after(links, float(value), step.spell, step.ends)
+            self._emit_word(step.at, word, changed)
         after = self._lost(links)
-        self.emit(at, FaultKind.LINK_LOSS, links[before != after], after[before != after])
+        self.emit(step.at, FaultKind.LINK_LOSS, links[lost != after], after[lost != after])
+        self._emit_ports(step.at, links, cut)
+
+    def _refuse_rate(self, step: Step, links: Ints) -> None:
+        """Refuse a rate above that of every link of the place; of several kinds of links, the slower keep theirs."""
+        rate, most = int(step.change.get("rate", 0)), int(self.topology.link_rate[links].max(initial=0))
+        if rate > most:
+            raise ConfigError(f"rate {rate / 1e9:g} Gb/s: these links have {most / 1e9:g} Gb/s; faults slow down")
+
+    def _emit_word(self, at: int, word: str, links: Ints) -> None:
+        value = self.words[word].value[links]
+        if word == "down":
+            for down, kind in ((1, FaultKind.LINK_DOWN), (0, FaultKind.LINK_UP)):
+                self.emit(at, kind, links[value == down])
+        elif word == "rate":
+            own = self.topology.link_rate[links]
+            self.emit(at, FaultKind.LINK_RATE, links, np.where(value > 0, np.minimum(value, own), own))
+        elif word == "bit_errors":
+            self.emit(at, FaultKind.LINK_BIT_ERRORS, links, np.rint(value * _PER_BIT_ERROR))
+        elif word in _CHANCES:
+            self.emit(at, _CHANCES[word], links, np.rint(value * _PER_LOSS))
+        elif word in _TIMES:
+            self.emit(at, _TIMES[word], links, value)
+
+    def _emit_ports(self, at: int, links: Ints, cut_before: Ints) -> None:
+        cut = self._cut(links)
+        for now, kind in ((1, FaultKind.PORT_DOWN), (0, FaultKind.PORT_UP)):
+            self.emit(at, kind, _ports(self.topology, links[(cut == now) & (cut != cut_before)]))
+
+    def emit(self, at: int, kind: FaultKind, subject: Ints, value: NDArray[Any] | int = 0) -> None:
+        """Add a fault of each subject."""
+        shape = np.zeros(len(subject), np.int64)
+        self.columns.append((shape + at, shape + int(kind), subject, shape + np.asarray(value).astype(np.int64)))
 
     def _lost(self, links: Ints) -> Ints:
-        kept = (1 - self.loss[links]) * (1 - self.corruption[links])
+        """Return the share of packets lost, in 1e-9: a corrupt packet is dropped by the next check."""
+        kept = (1 - self.words["loss"].value[links]) * (1 - self.words["corruption"].value[links])
         return np.rint((1 - kept) * _PER_LOSS).astype(np.int64)
 
-    def _down(self, at: int, links: Ints, down: bool) -> None:
-        changed = links[self.down[links] != down]
-        cut_before = self._cut(changed)
-        self.down[changed] = down
-        self.emit(at, FaultKind.LINK_DOWN if down else FaultKind.LINK_UP, changed)
-        ports = _ports(self.topology, changed[self._cut(changed) != cut_before])
-        self.emit(at, FaultKind.PORT_DOWN if down else FaultKind.PORT_UP, ports)
-
     def _cut(self, links: Ints) -> Ints:
-        """Tell which cables have both directions down."""
-        return self.down[links] & self.down[self.topology.link_reverse[links]]
+        """Return 1 for links whose cable has both directions down."""
+        down = self.words["down"].value
+        return (down[links] * down[self.topology.link_reverse[links]]).astype(np.int64)
 
 
 def _ports(topology: Topology, links: Ints) -> Ints:
@@ -125,13 +120,12 @@ def columns(
     """Return the faults of a schedule, and of the `failure` lines of a `.cm` file, in order of time."""
     state = _State(topology)
     for failure in failures or []:
-        state.apply(0, _failed(topology, failure, path), {"down": True})
+        state.apply(Step(0, "", {"down": True}), _failed(topology, failure, path))
     for step in schedule.steps:
         try:
-            links = links_at(topology, step.where, seed)
+            state.apply(step, links_at(topology, step.where, seed))
         except ConfigError as error:
             raise ConfigError(f"{step.source}: {step.where!r}: {error}") from None
-        state.apply(step.at, links, dict(step.change))
     parts = [np.concatenate([part[at] for part in state.columns] or [np.zeros(0, np.int64)]) for at in range(4)]
     return faults(*parts)
 

@@ -57,6 +57,14 @@ class Datagrams:
 
 def transport_of(wanted: Transport, topology: Topology) -> loop.Transport:
     """Return the transport that a scenario asks for, with its settings."""
+    try:
+        return _made(wanted, topology)
+    except ConfigError as error:
+        message = str(error)
+        raise ConfigError(message if message.startswith("transport:") else f"transport: settings: {message}") from None
+
+
+def _made(wanted: Transport, topology: Topology) -> loop.Transport:
     if wanted.load_balancing is not None and wanted.name != "uet":
         raise ConfigError(f"transport: load_balancing: {wanted.load_balancing!r} is for uet, not for {wanted.name}")
     if wanted.qps != 1 and not wanted.name.startswith("roce"):

@@ -1,4 +1,4 @@
-"""What a `.cm` file's triggers mean: which flow's end starts which flow, as a plan.
+"""The triggers of a `.cm` file as a plan: which flow's end starts which flow.
 
 - oneshot: its activation starts all flows that name it; only one flow may activate it.
 - multishot: each activation starts the next flow that names it, in file order.
@@ -19,7 +19,7 @@ from openmrc.sim.workloads.plan import Ids, Plan
 
 
 def plan_of(matrix: Matrix) -> Plan:
-    """Return the flows of a matrix, in file order, and the gates that its triggers are."""
+    """Return the flows of a matrix in file order, and the gates of its triggers."""
     made = Plan(matrix.hosts)
     made.messages(matrix.source, matrix.destination, matrix.size, np.maximum(matrix.start, 0))
     made.connect(matrix.connection)
@@ -42,7 +42,7 @@ def _refuse_undeclared(matrix: Matrix) -> None:
 
 
 class _ByValue:
-    """Finds the rows that hold a value, without a pass over the column for each."""
+    """Index of a column: the rows that hold a value."""
 
     def __init__(self, column: Ids) -> None:
         self._order = np.argsort(column, kind="stable")
@@ -53,10 +53,16 @@ class _ByValue:
 
 
 def _add(made: Plan, matrix: Matrix, identity: int, trigger: Trigger, waiting: Ids, sent: Ids, received: Ids) -> None:
-    """Add the gates of one trigger: one for all its flows, or one for each in turn."""
+    """Add the gates of one trigger: one for all its flows, or one for each in turn.
+
+    A single activation needs no gate, which would cost its signal two link latencies instead of none or one.
+    """
     activations = len(sent) + len(received)
     _check(matrix, identity, trigger, len(waiting), activations)
     if not len(waiting):
+        return
+    if activations == 1:
+        made.follow(np.concatenate([sent, received]), waiting, acknowledged=len(sent) == 1)
         return
     turns = range(len(waiting)) if trigger.kind == "multishot" else range(1)
     for turn in turns:

@@ -51,7 +51,7 @@ class Datagrams(NamedTuple):
 
     sources: Table[Source]
     transfers: Table[Transfer]
-    contents: Table[Content]
+    frames: Table[Content]
     rules: Table[DatagramRules]
 
 
@@ -79,7 +79,7 @@ def _receive(state: Datagrams, network: Network, shard: int, now: int, nic: int,
     row = network.hops[hop]
     if row.trimmed != 0:
         return
-    content = state.contents[row.frame]
+    content = state.frames[row.frame]
     transfer = state.transfers[content.flow]
     transfer.arrived += content.payload
     if transfer.arrived == network.flows[content.flow].size:
@@ -98,7 +98,7 @@ def _next_packet(state: Datagrams, network: Network, shard: int, now: int, nic: 
     transfer.sent += payload
     source.random = rng.following(source.random)
     row = network.hops[hop]
-    content = state.contents[row.frame]
+    content = state.frames[row.frame]
     content.flow = flow
     content.payload = payload
     row.destination = network.flows[flow].destination
@@ -158,7 +158,7 @@ def _next_done(state: Datagrams, nic: int) -> int:
 
 @transport_api.copy.variant(Datagrams)
 def _copy(state: Datagrams, frame: int, into: int) -> None:
-    state.contents[into] = state.contents[frame]
+    state.frames[into] = state.frames[frame]
 
 
 @transport_api.set_port.variant(Datagrams)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from openmrc.collectives import direct
 from openmrc.sim.workloads.amounts import Bytes, bytes_of, ps_of
 from openmrc.sim.workloads.groups import Placement, groups
 from openmrc.sim.workloads.parameters import Amount, Parameters
 from openmrc.sim.workloads.plan import Hosts, Ids, Plan
+from openmrc.sim.workloads.transfers import carry_out
 
 
 class AllToAll(Parameters, frozen=True, kw_only=True, tag="all_to_all"):
@@ -33,8 +35,9 @@ def plan(hosts: Hosts, parameters: AllToAll, seed: int) -> Plan:
 def exchange(made: Plan, members: Ids, size: int, start: int = 0, most: int = 0) -> Ids:
     """Add the messages of all rounds, or of `most`; return their ids, a row per round."""
     count = members.shape[1] - 1
+    ranks = members.shape[1]
     rounds = [
-        made.messages(members.ravel(), np.roll(members, -ahead, axis=1).ravel(), size, start)
+        carry_out(made, members, direct.exchange(ranks, ahead), [ranks], size, start).ravel()
         for ahead in range(1, 1 + min(count, most or count))
     ]
     return np.array(rounds)

@@ -6,12 +6,12 @@ Yuan, 2009). A host sends in step s what reached it in step s - 1.
 
 from __future__ import annotations
 
-import numpy as np
-
+from openmrc.collectives import ring
 from openmrc.sim.workloads.amounts import Bytes, bytes_of, ps_of
 from openmrc.sim.workloads.groups import Placement, groups
 from openmrc.sim.workloads.parameters import Amount, Parameters
 from openmrc.sim.workloads.plan import Hosts, Ids, Plan
+from openmrc.sim.workloads.transfers import carry_out
 
 
 class Ring(Parameters, frozen=True, kw_only=True):
@@ -47,14 +47,8 @@ def plan(hosts: Hosts, parameters: Ring, seed: int) -> Plan:
 
 def around(made: Plan, members: Ids, size: int, steps: int, start: int = 0) -> Ids:
     """Add `steps` steps of a ring through each row of `members`; return the ids, a row per step."""
-    piece = max(1, -(-size // members.shape[1]))
-    following = np.roll(members, -1, axis=1)
-    before: Ids | None = None
-    passed = []
-    for _ in range(steps):
-        ids = made.messages(members.ravel(), following.ravel(), piece, start)
-        if before is not None:  # what host r got from r - 1 it passes on
-            made.follow(np.roll(before.reshape(members.shape), 1, axis=1).ravel(), ids)
-        before = ids
-        passed.append(ids)
-    return np.array(passed)
+    ranks = members.shape[1]
+    piece = max(1, -(-size // ranks))
+    part = ring.all_reduce(ranks, steps).transfers
+    ids = carry_out(made, members, part, [ranks] * steps, piece, start)
+    return ids.reshape(len(members), steps, ranks).transpose(1, 0, 2).reshape(steps, members.size)

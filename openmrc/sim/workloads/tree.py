@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from openmrc.collectives import tree
 from openmrc.sim.workloads.amounts import Bytes, bytes_of, ps_of
 from openmrc.sim.workloads.groups import Placement, groups
 from openmrc.sim.workloads.parameters import Amount, Count, Parameters
 from openmrc.sim.workloads.plan import Hosts, Ids, Plan
+from openmrc.sim.workloads.transfers import carry_out
 
 
 class TreeAllReduce(Parameters, frozen=True, kw_only=True, tag="tree_all_reduce"):
@@ -35,14 +35,6 @@ def plan(hosts: Hosts, parameters: TreeAllReduce, seed: int) -> Plan:
 
 def _chunk(made: Plan, members: Ids, piece: int, start: int) -> Ids:
     """Add one chunk's way up and down; return the ids of the way up, a column per place but the root."""
-    below = np.arange(1, members.shape[1])
-    above = (below - 1) // 2
-    children, parents = members[:, below], members[:, above]
-    up = made.messages(children.ravel(), parents.ravel(), piece, start).reshape(children.shape)
-    down = made.messages(parents.ravel(), children.ravel(), piece, start).reshape(children.shape)
-    inner = above > 0  # whose parent is not the root: column above - 1 is the parent's own
-    made.follow(up[:, inner].ravel(), up[:, above[inner] - 1].ravel())
-    made.follow(down[:, above[inner] - 1].ravel(), down[:, inner].ravel())
-    for child in below[above == 0]:  # the root sends down what all its children have brought
-        made.follow(np.repeat(up[:, child - 1], int((above == 0).sum())), down[:, above == 0].ravel())
-    return up
+    ranks = members.shape[1]
+    ids = carry_out(made, members, tree.all_reduce(ranks).transfers, [ranks - 1, ranks - 1], piece, start)
+    return ids[:, : ranks - 1]

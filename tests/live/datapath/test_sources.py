@@ -1,5 +1,8 @@
 """The source table against a dictionary, over the worst addresses that somebody could choose."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,7 +10,7 @@ from hypothesis import strategies as st
 
 from openmrc.core.rows import table
 from openmrc.engine.tables import NONE
-from openmrc.live.datapath import sources
+from openmrc.live.datapath import sources, table_handles
 from openmrc.live.datapath.tables import Nic, Source
 
 SLOTS = 16
@@ -25,20 +28,20 @@ class Tables:
 @pytest.fixture
 def tables(monkeypatch: pytest.MonkeyPatch) -> Tables:
     made = Tables()
-    monkeypatch.setattr(sources.table_handles, "datapath_at", lambda at: made)
+    monkeypatch.setattr(table_handles, "datapath_at", lambda at: made)
     return made
 
 
-def insert(rows: list[tuple[int, ...]], peer: int) -> int:
+def insert(rows: Sequence[tuple[int, ...]], peer: int) -> int:
     found: int = interpreted(sources.insert)(0, np.array(rows, np.int64).reshape(-1, 4), len(rows), peer)
     return found
 
 
-def remove(rows: list[tuple[int, ...]]) -> None:
+def remove(rows: Sequence[tuple[int, ...]]) -> None:
     interpreted(sources.remove)(0, np.array(rows, np.int64).reshape(-1, 4), len(rows))
 
 
-def interpreted(entry: object) -> object:
+def interpreted(entry: Any) -> Any:
     return getattr(entry, "py_func", entry)
 
 
@@ -67,7 +70,7 @@ def test_the_table_remembers_what_a_dictionary_does(
 ) -> None:
     made, naive = Tables(key), dict[tuple[int, int, int, int], int]()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sources.table_handles, "datapath_at", lambda at: made)
+        patch.setattr(table_handles, "datapath_at", lambda at: made)
         for adds, row, peer in steps:
             if adds and len(naive) < SLOTS // 2:
                 taken = insert([row], peer) == 1

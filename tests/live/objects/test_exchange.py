@@ -3,6 +3,7 @@ import socket
 import time
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from openmrc.live.api.errors import DeadlineError, ExchangeError
@@ -143,7 +144,7 @@ def test_text_of_a_peer_cannot_steer_a_terminal() -> None:
 
 
 def _encoded(whole: Offer) -> bytes:
-    return exchange.msgspec.json.encode(whole)
+    return msgspec.json.encode(whole)
 
 
 def test_an_offer_too_large_to_be_taken_is_refused_by_who_makes_it(channels: tuple[Channel, Channel]) -> None:

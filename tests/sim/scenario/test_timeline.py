@@ -12,6 +12,7 @@ from openmrc.sim.loop.fault_events import FaultKind, Faults
 from openmrc.sim.scenario.fault_targets import links_at
 from openmrc.sim.scenario.matrix_line import Failure
 from openmrc.sim.scenario.timeline import columns, events
+from openmrc.units import PS_PER_US
 
 
 @pytest.fixture(scope="module")
@@ -115,9 +116,34 @@ def test_loss_and_corruption_add_up_to_one_loss(topology: Topology) -> None:
     assert faults.value[lossy][-1] == 550_000_000
 
 
-def test_a_rate_never_exceeds_the_links_own_and_comes_back(topology: Topology) -> None:
-    faults = faults_of(topology, "rate: 25Gbps, on: h3 port 0, for: 2us; at: 5us, rate: 900Gbps, on: h4 port 0")
+def test_a_rate_comes_back_and_one_above_the_links_own_is_refused(topology: Topology) -> None:
+    faults = faults_of(topology, "rate: 25Gbps, on: h3 port 0, for: 2us")
     assert faults.value.tolist() == [25 * 10**9] * 2 + [100 * 10**9] * 2
+    with pytest.raises(ConfigError, match="these links have 100 Gb/s"):
+        faults_of(topology, "rate: 900Gbps, on: h4 port 0")
+
+
+def test_a_flap_does_not_revive_what_another_fault_put_down_for_good(topology: Topology) -> None:
+    flaps = "at: 1us, for: 2us, every: 10us, times: 3, down: plane 0"
+    faults = faults_of(topology, f"at: 5us, down: h3 port 0; {flaps}")
+    cable = set(links_at(topology, "h3 port 0").tolist())
+    ups = [(at, link) for at, link in of_kind(faults, FaultKind.LINK_UP) if link in cable]
+    assert {at for at, _ in ups} == {3 * PS_PER_US}, "after the first flap only, which was before"
+    assert of_kind(faults, FaultKind.PORT_UP).count((13 * PS_PER_US, 3 * 64)) == 0
+
+
+def test_overlapping_spells_uncover_each_other_and_a_lasting_word_ends_them(topology: Topology) -> None:
+    terms = "loss: 1%, on: h3>p0-t0-00, for: 10us; at: 2us, loss: 5%, on: h3>p0-t0-00, for: 3us"
+    faults = faults_of(topology, terms)
+    assert (faults.at // PS_PER_US).tolist() == [0, 2, 5, 10]
+    assert faults.value.tolist() == [10**7, 5 * 10**7, 10**7, 0]
+    faults = faults_of(topology, f"{terms}; at: 4us, clear: h3>p0-t0-00")
+    assert (faults.at // PS_PER_US).tolist() == [0, 2, 4], "nothing comes back after it was cleared"
+
+
+def test_a_share_of_a_bare_one_is_refused_as_ambiguous(topology: Topology) -> None:
+    with pytest.raises(ConfigError, match="100%, or 1%"):
+        faults_of(topology, "loss: 1, on: plane 0")
 
 
 def test_bit_errors_are_counted_in_parts_of_10_to_the_18(topology: Topology) -> None:

@@ -18,6 +18,8 @@ from openmrc.core.rows import Int, Table, table
 from openmrc.engine import lifecycle, messages, paths, regions
 from openmrc.engine.build import MPR_UNIT, Layout, build
 from openmrc.engine.params import Settings
+from openmrc.engine.probes import MAX_EVS
+from openmrc.engine.queue_pairs import INFINITE_RETRIES
 from openmrc.engine.states import EvEvent, QpEvent, QpState
 from openmrc.engine.tables import Cause, Engine, WriteRequest
 from openmrc.errors import ConfigError
@@ -25,6 +27,7 @@ from openmrc.fabric.topology import Topology
 from openmrc.sim.loop.failures import Failure
 from openmrc.sim.network import graph_routes
 from openmrc.sim.network.build import NetworkSettings, column
+from openmrc.sim.network.ranges import refuse_outside
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.network.switch import T0_DIGIT, T1_DIGIT
 from openmrc.sim.network.tables import Network, Routing
@@ -58,6 +61,11 @@ class MrcTransport:
     capture: Capture = field(default_factory=Capture)
     name: str = "mrc"
 
+    def __post_init__(self) -> None:
+        """Refuse what no queue pair can have, naming the field."""
+        refuse_outside(self, evs=(1, MAX_EVS), reserve=(0, 0.99), timeout_us=(1, 10**9))
+        refuse_outside(self, linear_count=(0, 1 << 20), exponential_count=(0, INFINITE_RETRIES))
+
     def network_settings(self) -> NetworkSettings:
         """Return what MRC asks of switches: marks in mid-fabric only (arXiv 2605.04333)."""
         return self.network
@@ -90,7 +98,7 @@ class MrcTransport:
         peers = state.engine.peers
         return {
             "cwnd_bytes": column(peers, "cwnd")[peer],
-            "inflight_bytes": column(peers, "inflight")[peer],
+            "inflight_bytes": np.maximum(column(peers, "inflight")[peer], 0),
             "srtt_us": column(peers, "srtt")[peer] / PS_PER_US,
             "good_evs": column(state.engine.qps, "good_evs")[qp],
         }

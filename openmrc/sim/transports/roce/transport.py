@@ -1,7 +1,8 @@
 """RoCEv2 RC as a transport: its doors, and how it is set up.
 
 A message is cut into as many slices as there are queue pairs between two NICs; each slice has one path, by ECMP over
-its own entropy, unless packets are routed one by one (`adaptive`). With several planes a queue pair keeps to one.
+its own entropy, unless packets are routed one by one (`adaptive`). With several planes a queue pair keeps to one: the
+first of two NICs by a hash of the two, as a bond chooses, the others on the planes after it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from openmrc.fabric.topology import Topology
 from openmrc.sim.loop.failures import Failure
 from openmrc.sim.network import reroute, transport_api
 from openmrc.sim.network.build import NetworkSettings, column
+from openmrc.sim.network.ranges import ABOVE_ZERO, AT_LEAST_ZERO, refuse_outside
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.network.tables import BYTE_TIME_BITS, NONE, Network, Routing, Service, Trimming
 from openmrc.sim.transports.roce import dcqcn, receiver, sender, tables
@@ -58,6 +60,13 @@ class RoceTransport:
     additive_share: float = 1 / 20  # of the line rate
     hyper_share: float = 1 / 10
     name: str = "roce"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, naming the field."""
+        refuse_outside(self, qps=(1, 1 << 10), reorder=AT_LEAST_ZERO, ack_every=(1, 1 << 20), window=(1, 1 << 20))
+        refuse_outside(self, timeout_us=(1, 10**9), retries=(0, 32), period_us=ABOVE_ZERO, byte_counter=ABOVE_ZERO)
+        refuse_outside(self, cnp_interval_us=AT_LEAST_ZERO, fast_steps=AT_LEAST_ZERO, gain=(0, 1))
+        refuse_outside(self, additive_share=(0, 1), hyper_share=(0, 1))
 
     def network_settings(self) -> NetworkSettings:
         """Return lossless ports with ECMP."""
@@ -169,7 +178,8 @@ def _init_pairs(
     column(senders, "last_payload")[:] = slices.last_payload
     column(senders, "resend")[:] = NONE
     column(senders, "single_path")[:] = traffic.single_path[flow]
-    plane = (slices.index + flow) % column(network.nics, "ports")[traffic.source[flow]]
+    first_plane = _hashed(traffic.source[flow] * len(network.nics) + traffic.destination[flow], seed)
+    plane = (first_plane + slices.index) % column(network.nics, "ports")[traffic.source[flow]]
     column(senders, "plane")[:] = plane
     column(senders, "rate")[:] = _port_rates(network, traffic.source[flow], plane)
     # One connection keeps its paths: the entropy is that of the two NICs and the queue pair, not of the message.
@@ -184,6 +194,15 @@ def _init_pairs(
     for name in ("unsent", "unreceived", "slices"):
         column(state.messages, name)[:] = slices.count
     column(state.messages, "first")[:] = slices.first
+
+
+def _hashed(values: Ints, seed: int) -> Ints:
+    """Return a hash of each value in 0 .. 2**31 - 1 (splitmix64's mixer, Steele et al. 2014)."""
+    with np.errstate(over="ignore"):
+        mixed = (values.astype(np.uint64) + np.uint64(rng.seeded(seed, 9))) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (mixed >> np.uint64(33)).astype(np.int64)
 
 
 def _port_rates(network: Network, nic: Ints, port: Ints) -> NDArray[np.float64]:

@@ -18,6 +18,7 @@ from openmrc.fabric.topology import Topology
 from openmrc.sim.loop.failures import Failure
 from openmrc.sim.network import reroute, transport_api
 from openmrc.sim.network.build import NetworkSettings, column
+from openmrc.sim.network.ranges import refuse_outside
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.network.tables import NONE, Network, Routing, Service, Trimming
 from openmrc.sim.transports.uet import receiver, sender, tables
@@ -39,6 +40,10 @@ class UetTransport:
     ack_bytes: int = 16_384
     give_up_us: float = 63_000.0  # a first timeout of 1 ms, doubled by each of 5 retries (UET PDS in the XDP2 project)
     name: str = "uet"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, naming the field."""
+        refuse_outside(self, entropies=(1, 1 << 16), ack_bytes=(1, 1 << 30), give_up_us=(1, 10**9))
 
     def network_settings(self) -> NetworkSettings:
         """Return ECMP by entropy, marks on every hop, buffers of one bandwidth-delay product."""

@@ -1,0 +1,88 @@
+"""Direct exchanges: every rank writes straight to those who need the data, without a rank in between."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from openmrc.collectives.plan import NOTHING, Ids, Plan, Space, Transfers, joined, transfers
+
+
+def all_reduce(ranks: int) -> Plan:
+    """Reduce block r at rank r, then give it to all."""
+    scatter = _scatter(ranks)
+    source, target = _pairs(ranks)
+    # What a rank gives away waits for the contribution that it folds in last.
+    return Plan(ranks, ranks, joined(scatter, transfers(source, target, source, after=_last_into(scatter)[source])))
+
+
+def all_reduce_whole(ranks: int) -> Plan:
+    """Give every rank the whole input of all, in SCRATCH; each then folds all inputs in the order of ranks."""
+    source, target = _pairs(ranks)
+    return Plan(ranks, 1, transfers(source, target, 0, write=source, read_space=Space.INPUT, write_space=Space.SCRATCH))
+
+
+def reduce_scatter(ranks: int) -> Plan:
+    """Reduce block r at rank r."""
+    return Plan(ranks, ranks, _scatter(ranks))
+
+
+def all_gather(ranks: int) -> Plan:
+    """Give every rank the blocks of all; rank r begins with block r in OUTPUT."""
+    source, target = _pairs(ranks)
+    return Plan(ranks, ranks, transfers(source, target, source))
+
+
+def all_to_all(ranks: int) -> Plan:
+    """Give block t of rank r's INPUT to rank t, as block r of its OUTPUT."""
+    return Plan(ranks, ranks, joined(*(exchange(ranks, ahead) for ahead in range(1, ranks))))
+
+
+def exchange(ranks: int, ahead: int) -> Transfers:
+    """Return one round of an all-to-all: every rank writes to the rank `ahead` of it, so receivers are hit evenly."""
+    source = np.arange(ranks)
+    target = (source + ahead) % ranks
+    return transfers(source, target, target, write=source, read_space=Space.INPUT)
+
+
+def broadcast(ranks: int) -> Plan:
+    """Give the block of rank 0 to all."""
+    return Plan(ranks, 1, transfers(np.zeros(ranks - 1), np.arange(1, ranks), 0))
+
+
+def reduce(ranks: int) -> Plan:
+    """Reduce one block at rank 0, which folds in the others in their order."""
+    source = np.arange(1, ranks)
+    return Plan(ranks, 1, transfers(source, 0, 0, read_space=Space.INPUT, reduces=1, completes=source == ranks - 1))
+
+
+def gather(ranks: int, root: int) -> Plan:
+    """Give the root the INPUT of all; that of rank r is block r of its OUTPUT."""
+    source = np.delete(np.arange(ranks), root)
+    return Plan(ranks, ranks, transfers(source, root, 0, write=source, read_space=Space.INPUT))
+
+
+def scatter(ranks: int, root: int) -> Plan:
+    """Give block r of the root's INPUT to rank r, as its OUTPUT."""
+    target = np.delete(np.arange(ranks), root)
+    return Plan(ranks, ranks, transfers(root, target, target, write=0, read_space=Space.INPUT))
+
+
+def _pairs(ranks: int) -> tuple[Ids, Ids]:
+    """Return (source, target) of all pairs; rank r sends to r + 1, r + 2, ... so that receivers are hit evenly."""
+    ahead, rank = np.arange(1, ranks)[:, None], np.arange(ranks)[None, :]
+    return np.broadcast_to(rank, (ranks - 1, ranks)).ravel(), ((rank + ahead) % ranks).ravel()
+
+
+def _scatter(ranks: int) -> Transfers:
+    """Return block t's way from every rank to rank t; a rank folds in the ranks behind it from the nearest on."""
+    source, target = _pairs(ranks)
+    farthest = np.repeat(np.arange(1, ranks), ranks) == ranks - 1
+    return transfers(source, target, target, read_space=Space.INPUT, reduces=1, completes=farthest)
+
+
+def _last_into(part: Transfers) -> Ids:
+    """Return the row that completes the block of each rank."""
+    last = np.full(int(part.target.max(initial=NOTHING)) + 1, NOTHING)
+    rows = np.flatnonzero(part.completes)
+    last[part.target[rows]] = rows
+    return last

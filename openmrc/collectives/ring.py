@@ -1,0 +1,81 @@
+"""Rings: every rank passes blocks on to the next one.
+
+An all-reduce of n ranks is a reduce-scatter of n - 1 steps followed by an all-gather of n - 1 steps, each
+of 1/n of the data, which is the least that any algorithm can send (Patarasuk and Yuan, "Bandwidth optimal
+all-reduce algorithms for clusters of workstations", 2009). In step s a rank sends what reached it in step s - 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from openmrc.collectives.plan import NOTHING, Ids, Plan, Space, Transfers, joined, transfers
+
+
+def all_reduce(ranks: int, steps: int | None = None) -> Plan:
+    """Reduce n blocks over all ranks and leave the results at each; with `steps`, only so many of 2 (n - 1)."""
+    most = 2 * (ranks - 1) if steps is None else steps
+    half = min(most, ranks - 1)
+    return Plan(ranks, ranks, joined(_scatter(ranks, Space.OUTPUT, half), _gather(ranks, ranks - 1, most - half)))
+
+
+def reduce_scatter(ranks: int) -> Plan:
+    """Reduce n blocks over all ranks and leave result r at rank r; sums on their way lie in SCRATCH."""
+    return Plan(ranks, ranks, _scatter(ranks, Space.SCRATCH, ranks - 1))
+
+
+def all_gather(ranks: int) -> Plan:
+    """Give every rank the blocks of all; rank r begins with block r in OUTPUT."""
+    return Plan(ranks, ranks, _gather(ranks, 0, ranks - 1))
+
+
+def broadcast(ranks: int) -> Plan:
+    """Pass one block from rank 0 along the chain of ranks, chunk behind chunk."""
+    source = np.arange(ranks - 1)
+    return Plan(ranks, 1, transfers(source, source + 1, 0, after=source - 1))
+
+
+def reduce(ranks: int) -> Plan:
+    """Collect the sum along the chain that ends at rank 0, chunk behind chunk."""
+    step = np.arange(ranks - 1)
+    source, target = ranks - 1 - step, ranks - 2 - step
+    return Plan(
+        ranks,
+        1,
+        transfers(
+            source,
+            target,
+            0,
+            read_space=np.where(step == 0, Space.INPUT, Space.SCRATCH),
+            write_space=np.where(target == 0, Space.OUTPUT, Space.SCRATCH),
+            reduces=1,
+            after=step - 1,
+            completes=target == 0,
+        ),
+    )
+
+
+def _scatter(ranks: int, passing: Space, steps: int) -> Transfers:
+    """Return steps, after n - 1 of which rank r holds the sum of block r; `passing` is where partial sums lie."""
+    step, rank = np.arange(steps)[:, None], np.arange(ranks)[None, :]
+    last = step == ranks - 2
+    return transfers(
+        rank,
+        (rank + 1) % ranks,
+        (rank - step - 1) % ranks,
+        read_space=np.where(step == 0, Space.INPUT, passing),
+        write_space=np.where(last, Space.OUTPUT, passing),
+        reduces=1,
+        after=_before(ranks, step, rank),
+        completes=last,
+    )
+
+
+def _gather(ranks: int, steps_before: int, steps: int) -> Transfers:
+    """Return steps, n - 1 of which spread block r from rank r, behind so many steps of the same ring."""
+    step, rank = np.arange(steps)[:, None], np.arange(ranks)[None, :]
+    return transfers(rank, (rank + 1) % ranks, (rank - step) % ranks, after=_before(ranks, step + steps_before, rank))
+
+
+def _before(ranks: int, step: Ids, rank: Ids) -> Ids:
+    return np.where(step == 0, NOTHING, (step - 1) * ranks + (rank - 1) % ranks)

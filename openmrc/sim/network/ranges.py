@@ -1,0 +1,24 @@
+"""Ranges of settings: a value outside is refused before a run, where it would hang or mean something else."""
+
+from __future__ import annotations
+
+import math
+
+from openmrc.errors import ConfigError
+
+ABOVE_ZERO = (math.ulp(0.0), math.inf)
+AT_LEAST_ZERO = (0, math.inf)
+
+
+def refuse_outside(settings: object, **ranges: tuple[float, float]) -> None:
+    """Raise ConfigError for a field that is not between the two limits, both included, naming field and value."""
+    for name, (low, high) in ranges.items():
+        value = getattr(settings, name)
+        if not low <= value <= high:
+            raise ConfigError(f"{name}: {value} is not {_words(low, high)}")
+
+
+def _words(low: float, high: float) -> str:
+    if (low, high) == ABOVE_ZERO:
+        return "above 0"
+    return f"at least {low:g}" if high == math.inf else f"in {low:g}..{high:g}"

@@ -1,0 +1,49 @@
+"""The endpoint of a process: which planes it uses, and a context that is large enough for its groups."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+
+from openmrc.apps.planes import Side, free_address, local_planes
+from openmrc.errors import ConfigError
+from openmrc.live.host.interfaces import find_planes
+from openmrc.train.link import RECEIVES, SENDS
+from openmrc.verbs import Context, ContextAttr
+
+log = logging.getLogger(__name__)
+PLANES_VARIABLE = "MRC_PLANES"
+_TRIES = 8  # another process may take a port between our look and our call
+_MAX_PLANES = 16
+
+
+def choose_planes(planes: Sequence[str] | str | None) -> list[str]:
+    """Return the addresses to open: those given, those of MRC_PLANES ("4", "10.0.0.1,10.0.1.1"), or all found."""
+    if planes is None:
+        planes = os.environ.get(PLANES_VARIABLE) or None
+    if planes is None:
+        return [str(each.address) for each in find_planes(_MAX_PLANES)]
+    return local_planes(planes, Side.SERVER) if isinstance(planes, str) else list(planes)
+
+
+def open_context(planes: Sequence[str] | str | None, queue_pairs: int, faults: str | None = None) -> Context:
+    """Open a context for so many queue pairs, on ports that are free, and log in one line what was chosen."""
+    addresses = choose_planes(planes)
+    attr = ContextAttr(
+        max_qp=queue_pairs,
+        max_peers=queue_pairs,
+        max_mr=4096,
+        max_send_wr=SENDS,
+        max_recv_wr=RECEIVES,
+    )
+    for attempt in range(_TRIES):
+        try:
+            context = Context([free_address(address) for address in addresses], attr, faults=faults)
+        except ConfigError:
+            if attempt == _TRIES - 1:
+                raise
+            continue
+        log.info("mrc: %s", context.describe())
+        return context
+    raise AssertionError

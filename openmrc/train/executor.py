@@ -1,0 +1,378 @@
+"""The part of a group that does things: its links, the collectives under way, and what becomes of errors."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from openmrc.errors import MrcError
+from openmrc.train import mesh
+from openmrc.train.buffers import Blocks
+from openmrc.train.devices import open_context
+from openmrc.train.errors import (
+    AbortedError,
+    CollectiveError,
+    CollectiveTimeoutError,
+    RankLostError,
+    error_text,
+    from_peer,
+)
+from openmrc.train.frames import HEADER, Frame, Kind, unpack
+from openmrc.train.link import Link, Signal
+from openmrc.train.point_to_point import ANY_SOURCE, P2P_WR, PointToPoint, Transfer
+from openmrc.train.program import Program
+from openmrc.train.progress import Progress
+from openmrc.train.recorder import Recorder
+from openmrc.train.registrations import Registrations
+from openmrc.train.run import Call, Run
+from openmrc.train.store import Store
+from openmrc.train.watchdog import Watchdog
+from openmrc.train.work import Work
+from openmrc.verbs import Context, QpState, WcOpcode, WorkCompletion
+
+log = logging.getLogger(__name__)
+CLOSE_SECONDS = 2.0
+_FAILED_CLOSE_SECONDS = 0.5  # for the others to learn why
+_LONGEST_TEXT = 4096  # bytes of an error that other ranks are told
+
+
+class Executor:
+    """Carries out the collectives, sends and receives of one rank in one group."""
+
+    def __init__(
+        self,
+        store: Store,
+        rank: int,
+        size: int,
+        name: str,
+        timeout: float,
+        planes: Sequence[str] | str | None,
+        context: Context | None,
+        faults: str | None,
+        timers: mesh.Timers,
+    ) -> None:
+        """Meet the other ranks; arguments as of `Group`."""
+        self.rank, self.size, self.name, self.timeout = rank, size, name, timeout
+        self._owns_context = context is None
+        self.context = context if context is not None else open_context(planes, max(size - 1, 1), faults)
+        self.error: CollectiveError | None = None
+        self._is_closed = False
+        self._sequences = itertools.count(1)
+        self._runs: collections.deque[Run] = collections.deque()  # the first is under way, the others wait
+        self._early: dict[int, list[tuple[Link, Frame, bytes]]] = {}  # frames of collectives that have not begun
+        self._early_chunks: collections.Counter[int] = collections.Counter()  # chunks of those, by rank
+        self._links: dict[int, Link] = {}
+        self._pd = self.context.alloc_pd()
+        self._memory = Registrations(self._pd)
+        self._cq = self.context.create_cq(4096)
+        self.progress = Progress(self._cq, self)
+        self.recorder = Recorder(name, rank, size, self.context)
+        try:
+            deadline = time.monotonic() + timeout
+            prefix = f"mrc/{name}"
+            self._links = mesh.connect(self.context, self._pd, self._cq, store, prefix, rank, size, timers, deadline)
+        except BaseException:
+            self._free()
+            raise
+        self._by_qp = {link.qp.qpn: link for link in self._links.values()}
+        self._watchdog = Watchdog(timeout)
+        self._p2p = PointToPoint(self._links, self._memory, rank)
+
+    # From users' threads
+
+    def begin(
+        self,
+        call: Call,
+        program: Program,
+        spaces: dict[int, Blocks],
+        work: Work,
+        at_end: Callable[[], None] | None,
+    ) -> None:
+        """Begin a collective, behind those that have been begun before."""
+        with self.progress.lock:
+            self._check_open()
+            sequence = next(self._sequences)
+            run = Run(call, sequence, program, spaces, self.rank, self.size, self._memory, work, at_end)
+            self._runs.append(run)
+            if len(self._runs) == 1:
+                self._guarded(self._start)
+
+    def send(self, transfer: Transfer) -> None:
+        """Begin a send."""
+        with self.progress.lock:
+            self._check_open()
+            self._guarded(lambda: self._p2p.send(transfer))
+            if self.error is not None:
+                transfer.work.finish(self.error)
+
+    def receive(self, transfer: Transfer) -> None:
+        """Begin a receive."""
+        with self.progress.lock:
+            self._check_open()
+            self._guarded(lambda: self._p2p.receive(transfer))
+            if self.error is not None:
+                transfer.work.finish(self.error)
+
+    def abort(self, reason: str) -> None:
+        """End everything under way, here and at all ranks."""
+        with self.progress.lock:
+            if self.error is None:
+                self.on_error(AbortedError(f"rank {self.rank} aborted group {self.name}: {reason}"))
+
+    def close(self) -> None:
+        """Leave the group."""
+        if self._is_closed:
+            return
+        with self.progress.lock:
+            if self.error is None and not self.is_idle():
+                self.on_error(AbortedError(f"rank {self.rank} closed group {self.name} while calls were under way"))
+            if self.error is None:
+                for link in self._links.values():
+                    self._guarded(lambda link=link: link.send(Frame(Kind.BYE)))  # type: ignore[misc]
+        deadline = time.monotonic() + (CLOSE_SECONDS if self.error is None else _FAILED_CLOSE_SECONDS)
+        if self.error is None:
+            self.progress.until(lambda: self.error is not None or self._is_left(), deadline)
+        while time.monotonic() < deadline and any(self._is_sending(link) for link in self._links.values()):
+            time.sleep(0.001)
+        self._is_closed = True
+        self.error = self.error or AbortedError(f"group {self.name} is closed")
+        self.progress.close()
+        self._free()
+
+    # From the driver
+
+    def on_completions(self, completions: list[WorkCompletion]) -> None:
+        """Take completions, then send what has become possible."""
+        if self.error is not None:
+            return
+        for completion in completions:
+            link = self._by_qp.get(completion.qp_num)
+            if link is None:
+                continue
+            if not completion.ok:
+                self._on_failure(link, completion)
+                return
+            if completion.opcode == WcOpcode.RECV_RDMA_WITH_IMM:
+                self._on_signal(link, completion.immediate or 0)
+            elif completion.wr_id >= P2P_WR:
+                self._p2p.on_written(completion.wr_id - P2P_WR)
+            elif self._runs:
+                self._runs[0].on_acknowledged(link)
+            if self.error is not None:
+                return
+        self._advance()
+
+    def check(self) -> None:
+        """Look after what waits: probe the ranks waited for, say what we are at, and end what takes too long."""
+        if self.error is not None:
+            return
+        now = time.monotonic()
+        waited_for = self._waited_for()
+        for rank in self._watchdog.ranks_to_probe(now, waited_for):
+            self._links[rank].probe()
+        gone = next((rank for rank in waited_for if self._links[rank].has_left(now)), None)
+        if gone is not None:
+            self.on_error(
+                RankLostError(f"rank {self.rank}: rank {gone} has closed group {self.name}, {self._during()}")
+            )
+            return
+        if self._runs:
+            self._watch_run(self._runs[0], now)
+        late = next((each for each in self._p2p.under_way() if now - each.begun_at > self.timeout), None)
+        if late is not None and self.error is None:
+            self.on_error(self._late_transfer(late))
+
+    def is_idle(self) -> bool:
+        """Whether nothing is under way."""
+        return self.error is not None or (not self._runs and self._p2p.is_idle)
+
+    def on_error(self, error: BaseException) -> None:
+        """End everything that is under way, and tell the others why."""
+        if self.error is not None:
+            return
+        if isinstance(error, CollectiveError):
+            self.error = error
+        else:
+            self.error = CollectiveError(f"rank {self.rank}, group {self.name}: {error}")
+            self.error.__cause__ = error
+        log.error("mrc: %s", self.error)
+        if not self.error.is_from_peer:
+            text = error_text(self.error).encode()[:_LONGEST_TEXT]
+            for link in self._links.values():
+                with suppress(MrcError):  # it may be the one that is lost
+                    link.abort(Frame(Kind.ABORT, length=len(text)), text)
+        runs, self._runs = list(self._runs), collections.deque()
+        transfers = self._p2p.under_way()
+        for run in runs:
+            self.recorder.note(run, self._links, state=str(self.error))
+            run.work.finish(self.error)
+        for transfer in transfers:
+            transfer.work.finish(self.error)
+        self.recorder.dump_on_error(str(self.error))
+
+    # Inside
+
+    def _start(self) -> None:
+        """Begin the first collective; what of it has come already may end it, and give back credits."""
+        self._start_first()
+        self._return_credits()
+
+    def _start_first(self) -> None:
+        while self._runs:
+            run = self._runs[0]
+            run.begin(self._links)
+            for link, frame, data in self._early.pop(run.sequence, ()):
+                run.on_frame(link, frame, memoryview(data))
+            for rank in list(self._early_chunks):
+                while self._early_chunks[rank] and run.on_chunk(self._links[rank]):
+                    self._early_chunks[rank] -= 1
+            run.send()
+            if not self._finish_first():
+                return
+
+    def _finish_first(self) -> bool:
+        """End the first collective if it is done; return whether it was."""
+        if not self._runs or not self._runs[0].is_done:
+            return False
+        run = self._runs.popleft()
+        run.finish()
+        self.recorder.note(run, self._links)
+        run.work.finish()
+        return True
+
+    def _advance(self) -> None:
+        """Send what has become possible, and begin the next collective where one has ended."""
+        for link in self._links.values():
+            if link.has_backlog:
+                link.send_backlog()
+        self._p2p.write()
+        if self._runs:
+            self._runs[0].send()
+            if self._finish_first():
+                self._start_first()
+        self._return_credits()
+
+    def _return_credits(self) -> None:
+        for link in self._links.values():
+            link.return_credits()
+
+    def _on_signal(self, link: Link, immediate: int) -> None:
+        signal = link.on_signal(immediate)
+        if signal == Signal.FRAME:
+            slot = link.next_slot()
+            frame = unpack(slot)
+            self._on_frame(link, frame, slot[HEADER : HEADER + frame.length])
+            link.release_frame()
+        elif signal == Signal.ABORT:
+            words = link.stage.last_words
+            text = bytes(words[HEADER : HEADER + min(unpack(words).length, _LONGEST_TEXT)])
+            self.on_error(from_peer(link.rank, text.decode(errors="replace")))
+        elif signal == Signal.CHUNK and not (self._runs and self._runs[0].on_chunk(link)):
+            self._early_chunks[link.rank] += 1
+
+    def _on_frame(self, link: Link, frame: Frame, data: memoryview) -> None:
+        if frame.kind == Kind.COLLECTIVE:
+            self._on_collective(link, frame, data)
+        elif frame.kind == Kind.STATE:
+            self._on_state(link, frame, data)
+        elif frame.kind == Kind.BYE:
+            link.bye_at = time.monotonic()
+        elif frame.kind in (Kind.WANTED, Kind.OFFERED, Kind.DELIVERED):
+            self._p2p.on_frame(link, frame, data)
+
+    def _on_collective(self, link: Link, frame: Frame, data: memoryview) -> None:
+        if self._runs and self._runs[0].sequence == frame.sequence:
+            self._runs[0].on_frame(link, frame, data)
+        elif not self._runs or frame.sequence > self._runs[0].sequence:
+            self._early.setdefault(frame.sequence, []).append((link, frame, bytes(data)))
+
+    def _on_failure(self, link: Link, completion: WorkCompletion) -> None:
+        status = completion.status.name
+        self.on_error(
+            RankLostError(f"rank {self.rank}: rank {link.rank} is lost, {self._during()}: {status}; {completion.error}")
+        )
+
+    def _during(self) -> str:
+        if self._runs:
+            run = self._runs[0]
+            return f"during collective {run.sequence}, {run.call.describe()} ({run.progress_text()})"
+        transfer = next(iter(self._p2p.under_way()), None)
+        if transfer is None:
+            return "while nothing was under way"
+        return f"during a {transfer.kind} of {transfer.length:,} bytes with tag {transfer.tag}"
+
+    def _waited_for(self) -> set[int]:
+        ranks = {transfer.peer for transfer in self._p2p.under_way()} - {ANY_SOURCE}
+        return ranks | set(self._runs[0].waiting_for() if self._runs else ())
+
+    def _watch_run(self, run: Run, now: float) -> None:
+        if now - run.begun_at > self.timeout:
+            self.on_error(self._late(run))
+        elif self._watchdog.shall_tell(run.sequence, now - run.begun_at):
+            self._tell_state(run)
+
+    def _tell_state(self, run: Run) -> None:
+        """Tell every rank which collective we are in: where another is in a different one, both learn it."""
+        text = f"waits for {_ranks_text(run.waiting_for())}; {run.progress_text()}".encode()
+        frame = run.call.frame(run.sequence, run.call.count, len(text))._replace(kind=Kind.STATE)
+        for link in self._links.values():
+            if link.can_send:
+                link.send(frame, text)
+
+    def _on_state(self, link: Link, frame: Frame, data: memoryview) -> None:
+        text = bytes(data).decode(errors="replace")
+        link.heard = f"in collective {frame.sequence}, {frame.describe()}, {text}"
+        if self._runs and self._runs[0].sequence == frame.sequence:
+            self._runs[0].check_fits(link, frame)
+
+    def _late(self, run: Run) -> CollectiveTimeoutError:
+        late = "; ".join(self._rank_text(rank) for rank in run.waiting_for())
+        return CollectiveTimeoutError(
+            f"rank {self.rank}: collective {run.sequence}, {run.call.describe()}, not done within {self.timeout:g} s "
+            f"({run.progress_text()}); waits for {late or 'nobody'}"
+        )
+
+    def _late_transfer(self, transfer: Transfer) -> CollectiveTimeoutError:
+        who = self._rank_text(transfer.peer) if transfer.peer != ANY_SOURCE else "any rank"
+        return CollectiveTimeoutError(
+            f"rank {self.rank}: {transfer.kind} of {transfer.length:,} bytes with tag {transfer.tag}, not done within "
+            f"{self.timeout:g} s; waits for {who}"
+        )
+
+    def _rank_text(self, rank: int) -> str:
+        link = self._links[rank]
+        return f"rank {rank} ({link.heard or 'which has not said what it is at'}; {link.qp.describe()})"
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as error:
+            self.on_error(error)
+
+    def _check_open(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    def _is_left(self) -> bool:
+        return all(link.bye_at for link in self._links.values())
+
+    def _is_sending(self, link: Link) -> bool:
+        return link.qp.state == QpState.RTS and link.qp.outstanding() > 0
+
+    def _free(self) -> None:
+        """Give everything back; what still arrives is ignored."""
+        for link in self._links.values():
+            link.qp.destroy()
+            link.stage.region.dereg()
+        if self._owns_context:
+            self.context.close()
+        else:
+            self._cq.destroy()
+
+
+def _ranks_text(ranks: Sequence[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}" if ranks else "no rank"

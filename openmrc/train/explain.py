@@ -1,0 +1,135 @@
+"""Why was this step slow? From step to collective to rank or network, by the flight recorders of some ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import median
+
+import msgspec
+
+from openmrc.errors import ConfigError
+from openmrc.train.recorder import Entry, Recording
+
+_LARGEST_FILE = 1 << 30  # bytes
+_WORTH_SHARE = 0.05  # of the time of the slowest collective, from which another one of the step is shown
+_LATE_SHARE = 0.5  # of the time of a collective, from which a late rank explains it
+
+
+class Finding(msgspec.Struct):
+    """One slow collective, and why."""
+
+    rank: int
+    sequence: int
+    call: str
+    seconds: float
+    usual: float  # median seconds of the same call at the same rank
+    cause: str  # late rank, network, transfer, failed
+    text: str
+
+
+class StepReport(msgspec.Struct):
+    """One step at one rank."""
+
+    step: int
+    rank: int
+    seconds: float  # from the begin of its first collective to the end of its last
+    usual: float  # median of the rank's steps
+    findings: list[Finding]
+
+
+def read(path: Path) -> Recording:
+    """Read a file of `Recorder.dump`; ConfigError if it is none."""
+    if path.stat().st_size > _LARGEST_FILE:
+        raise ConfigError(f"{path}: {path.stat().st_size:,} bytes, at most {_LARGEST_FILE:,} are read")
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Recording)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path}: this is no flight recorder: {error}") from error
+
+
+def explain(recordings: Sequence[Recording], step: int | None = None, most: int = 5) -> list[StepReport]:
+    """Return the slowest steps (or the one asked for) of every rank, each with its slowest collectives.
+
+    A program that does not count steps has one step, -1, that holds everything.
+    """
+    reports = []
+    for recording in recordings:
+        steps = _by_step(recording.entries)
+        lengths = {number: _length(entries) for number, entries in steps.items()}
+        usual = median(lengths.values()) if lengths else 0.0
+        chosen = [step] if step is not None else sorted(lengths, key=lambda number: -lengths[number])[:most]
+        for number in chosen:
+            if number not in steps:
+                raise ConfigError(f"step {number}: rank {recording.rank} recorded {_range_text(steps)}")
+            findings = _findings(recording, steps[number], most)
+            reports.append(StepReport(number, recording.rank, lengths[number], usual, findings))
+    return reports
+
+
+def cause_of(entry: Entry) -> tuple[str, str]:
+    """Return (cause, sentence) for one collective."""
+    if entry.state != "done":
+        return "failed", entry.state
+    took = max(entry.seconds, 1e-9)
+    rank, late = max(entry.first.items(), key=lambda item: item[1], default=(None, 0.0))
+    if rank is not None and late > _LATE_SHARE * took:
+        return "late rank", f"rank {rank} came {late * 1e3:.1f} ms after this rank"
+    if entry.retransmitted:
+        parts = [f"{count} packets to rank {rank} retransmitted" for rank, count in entry.retransmitted.items()]
+        parts += [f"{count} lost on plane {plane}" for plane, count in entry.lost.items()]
+        return "network", "; ".join([*parts, *_grouped(entry.bad_evs)])
+    rank, last = max(entry.last.items(), key=lambda item: item[1], default=(None, 0.0))
+    rate = entry.bytes / took / 1e9
+    ending = f"; the last data came from rank {rank} after {last * 1e3:.1f} ms" if rank is not None else ""
+    return "transfer", f"{entry.bytes:,} bytes received at {rate:.2f} GB/s, nothing retransmitted{ending}"
+
+
+def _grouped(bad_evs: Iterable[str]) -> list[str]:
+    """Return "plane 1 EV 0x1 ASSUMED_BAD" and its like as one text a plane and state."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for text in bad_evs:
+        plane, _, rest = text.partition(" EV ")
+        value, _, state = rest.partition(" ")
+        groups.setdefault((plane, state), []).append(value)
+    return [f"{plane} {state}: EV {', '.join(values)}" for (plane, state), values in groups.items()]
+
+
+def text_of(report: StepReport) -> list[str]:
+    """Return a report as lines for people."""
+    name = "all collectives" if report.step < 0 else f"step {report.step}"
+    lines = [f"rank {report.rank}, {name}: {report.seconds * 1e3:.1f} ms (usually {report.usual * 1e3:.1f} ms)"]
+    for found in report.findings:
+        lines.append(
+            f"  collective {found.sequence}, {found.call}: {found.seconds * 1e3:.1f} ms "
+            f"(usually {found.usual * 1e3:.1f} ms)"
+        )
+        lines.append(f"    {found.cause}: {found.text}")
+    return lines
+
+
+def _findings(recording: Recording, entries: Iterable[Entry], most: int) -> list[Finding]:
+    slowest = sorted(entries, key=lambda entry: -entry.seconds)[:most]
+    slowest = [entry for entry in slowest if entry.seconds >= _WORTH_SHARE * slowest[0].seconds]
+    findings = []
+    for entry in slowest:
+        usual = median(other.seconds for other in recording.entries if other.call == entry.call)
+        cause, text = cause_of(entry)
+        findings.append(Finding(recording.rank, entry.sequence, entry.call, entry.seconds, usual, cause, text))
+    return findings
+
+
+def _by_step(entries: Iterable[Entry]) -> dict[int, list[Entry]]:
+    steps: dict[int, list[Entry]] = {}
+    for entry in entries:
+        steps.setdefault(entry.step, []).append(entry)
+    return steps
+
+
+def _length(entries: Sequence[Entry]) -> float:
+    return max(entry.ended_at for entry in entries) - min(entry.begun_at for entry in entries)
+
+
+def _range_text(steps: Iterable[int]) -> str:
+    numbers = sorted(number for number in steps if number >= 0)
+    return f"steps {numbers[0]} to {numbers[-1]}" if numbers else "no steps: call Group.step in the program"

@@ -1,0 +1,86 @@
+"""Frames: the small messages of a group, a header of fixed size and perhaps some data, written into a mailbox slot.
+
+A frame announces a collective (which one, of what, where to write), carries the data of a small one, or tells
+about sends and receives, errors and liveness. Both ends run the same version, which the rendezvous checks.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import NamedTuple
+
+from openmrc.collectives.choice import Algorithm, Collective
+from openmrc.train.reduction import DType, Op
+
+VERSION = 1
+_HEADER = struct.Struct("<BBBBBBHIiQQQQ")
+HEADER = 64  # bytes of a slot before the data
+INLINE = 8192 - HEADER  # bytes of data that a frame carries at most
+SLOT = HEADER + INLINE
+ANY = 0xFFFF
+
+
+class Kind(IntEnum):
+    """What a frame is about."""
+
+    COLLECTIVE = 1  # the header of a collective, with its data if that is small
+    WANTED = 2  # a receive is posted: where to write
+    OFFERED = 3  # a send is posted: how much there is
+    DELIVERED = 4  # a send is done: all written, or here it is
+    ABORT = 5  # the group is broken; the data says why
+    STATE = 6  # what this rank is at, for the others' errors; the data says it
+    BYE = 7  # this rank closes the group
+
+
+class Frame(NamedTuple):
+    """A header, field by field."""
+
+    kind: int
+    collective: int = 0
+    op: int = 0
+    dtype: int = 0
+    algorithm: int = 0
+    is_inline: int = 0
+    tag: int = 0
+    length: int = 0  # bytes of data behind the header
+    root: int = 0
+    sequence: int = 0  # of collectives, or of the sends and receives between two ranks
+    elements: int = 0  # or bytes, of sends and receives
+    address: int = 0  # where to write
+    key: int = 0  # r_key of that memory
+
+    def pack_into(self, slot: memoryview) -> None:
+        """Write the header to the start of a slot."""
+        _HEADER.pack_into(slot, 0, *self)
+
+    def describe(self) -> str:
+        """Return the collective for people: `all_reduce SUM of 1,024 float32`."""
+        return call_text(self.collective, self.op, self.dtype, self.elements, self.root)
+
+
+def unpack(slot: memoryview) -> Frame:
+    """Read the header of a slot."""
+    return Frame._make(_HEADER.unpack_from(slot))
+
+
+ROOTED = frozenset({Collective.REDUCE, Collective.BROADCAST, Collective.GATHER, Collective.SCATTER})
+REDUCING = frozenset({Collective.ALL_REDUCE, Collective.REDUCE, Collective.REDUCE_SCATTER})
+
+
+def call_text(collective: int, op: int, dtype: int, count: int, root: int) -> str:
+    """Return a call for people; fields that make no sense are shown as numbers."""
+    try:
+        kind = Collective(collective)
+        text = kind.name.lower()
+        if kind == Collective.BARRIER:
+            return text
+        if kind in REDUCING:
+            text += f" {Op(op).name}"
+        text += f" of {count:,} {DType(dtype).name.lower()}"
+        return f"{text}, root {root}" if kind in ROOTED else text
+    except ValueError:
+        return f"call {collective} (op {op}, dtype {dtype}, count {count})"
+
+
+__all__ = ["ANY", "HEADER", "INLINE", "SLOT", "VERSION", "Algorithm", "Frame", "Kind", "call_text", "unpack"]

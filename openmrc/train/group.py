@@ -1,0 +1,472 @@
+"""A group of ranks and its collectives over NumPy arrays.
+
+    group = Group.rendezvous(rank, size, "10.0.0.1:29500", planes="4")   # our TCP store, served by rank 0
+    group = Group(store, rank, size, planes=["10.0.0.1", "10.0.1.1"])    # any store with set, get, add, wait
+
+    group.all_reduce(array)                                   # in place; `out=` for out of place
+    work = group.all_reduce(array, Op.AVG, async_op=True)     # work.wait(), .done(), .result(), .exception()
+    group.send(array, to=1, tag=7); group.recv(array, source=0, tag=7)
+    group.close()
+
+Collectives of a group are carried out in the order in which they are called, which must be the same at all
+ranks. Arrays may have any shape; those that are not contiguous are copied. An array must not be changed, nor
+an output read, before its work is done. A collective that fails aborts the group: every rank gets the error.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openmrc.collectives.choice import Algorithm, Collective, choose
+from openmrc.collectives.plan import Space
+from openmrc.train import mesh
+from openmrc.train.buffers import Blocks, bytes_of, equal_bounds, even_bounds
+from openmrc.train.errors import CollectiveError, UnsupportedError
+from openmrc.train.executor import Executor
+from openmrc.train.frames import INLINE, REDUCING
+from openmrc.train.point_to_point import ANY_SOURCE, Transfer
+from openmrc.train.program import program_for
+from openmrc.train.recorder import Recorder
+from openmrc.train.reduction import NUMPY, DType, Op, check, divide, dtype_of, fold_of
+from openmrc.train.run import Call
+from openmrc.train.store import Store, TcpStore
+from openmrc.train.work import Work
+from openmrc.verbs import Context
+
+Array = NDArray[Any]
+TIMEOUT = 300.0  # s
+_LARGEST_TAG = (1 << 16) - 1
+
+
+class Group:
+    """Some ranks, connected to each other."""
+
+    def __init__(
+        self,
+        store: Store,
+        rank: int,
+        size: int,
+        *,
+        planes: Sequence[str] | str | None = None,
+        timeout: float = TIMEOUT,
+        name: str = "group",
+        context: Context | None = None,
+        faults: str | None = None,
+        timers: mesh.Timers | None = None,
+    ) -> None:
+        """Meet the other ranks through `store`, under keys that begin with mrc/`name`.
+
+        `planes` are local addresses, or "4" for so many on the loopback; None: MRC_PLANES, else the interfaces.
+        `timeout` (s) is for the rendezvous and for each collective. With `context` the group uses an endpoint
+        that others use too (see `open_context`), which stays open; `faults` impairs what arrives at its own.
+        """
+        if not 0 <= rank < size:
+            raise UnsupportedError(f"rank: {rank} is not in 0..{size - 1}")
+        self.rank = rank
+        self.size = size
+        self.name = name
+        self.timeout = timeout
+        self._store: TcpStore | None = None  # that we made ourselves
+        self._executor = Executor(
+            store, rank, size, name, timeout, planes, context, faults, timers or mesh.timers_for(timeout)
+        )
+        self.context = self._executor.context
+
+    @staticmethod
+    def rendezvous(
+        rank: int,
+        size: int,
+        address: str,
+        *,
+        planes: Sequence[str] | str | None = None,
+        timeout: float = TIMEOUT,
+        **options: Any,
+    ) -> Group:
+        """Meet at "host:port", where rank 0 serves a `TcpStore`; options as of `Group`."""
+        host, _, port = address.rpartition(":")
+        store = TcpStore(host, int(port), serve=rank == 0, timeout=timeout)
+        try:
+            group = Group(store, rank, size, planes=planes, timeout=timeout, **options)
+        except BaseException:
+            store.close()
+            raise
+        group._store = store
+        return group
+
+    # Collectives
+
+    def all_reduce(
+        self,
+        array: Array,
+        op: Op = Op.SUM,
+        *,
+        out: Array | None = None,
+        dtype: DType | None = None,
+        async_op: bool = False,
+    ) -> Work:
+        """Combine the arrays of all ranks; every rank gets the result, in `array` or in `out`."""
+        given, result, at_end = _in_and_out(array, out)
+        call = self._call(Collective.ALL_REDUCE, given, dtype, op, given.nbytes)
+        bounds = [0, given.size]
+        if call.algorithm in (Algorithm.DIRECT, Algorithm.RING):
+            bounds = even_bounds(given.size, self.size)
+        spaces: dict[int, Blocks] = {
+            Space.INPUT: Blocks.of_flat(given, bounds),
+            Space.OUTPUT: Blocks.of_flat(result, bounds),
+        }
+        if call.algorithm == Algorithm.WHOLE:
+            at_end = self._whole(call, given, result, spaces, at_end)
+        elif self.size == 1 and given is not result:
+            result[:] = given
+        return self._begin(call, spaces, result if out is None else out, at_end, async_op)
+
+    def reduce(
+        self,
+        array: Array,
+        root: int,
+        op: Op = Op.SUM,
+        *,
+        out: Array | None = None,
+        dtype: DType | None = None,
+        async_op: bool = False,
+    ) -> Work:
+        """Combine the arrays of all ranks at `root`, in its `array` or `out`; those of other ranks stay as they are."""
+        self._check_rank(root, "root")
+        given, result, at_end = _in_and_out(array, out if self.rank == root else None)
+        call = self._call(Collective.REDUCE, given, dtype, op, given.nbytes, root)
+        if self.size == 1 and given is not result:
+            result[:] = given
+        bounds = [0, given.size]
+        spaces: dict[int, Blocks] = {
+            Space.INPUT: Blocks.of_flat(given, bounds),
+            Space.OUTPUT: Blocks.of_flat(result, bounds),
+        }
+        return self._begin(call, spaces, result, at_end if self.rank == root else None, async_op)
+
+    def broadcast(self, array: Array, root: int, *, dtype: DType | None = None, async_op: bool = False) -> Work:
+        """Give every rank the array of `root`."""
+        self._check_rank(root, "root")
+        given, result, at_end = _in_and_out(array, None)
+        call = self._call(Collective.BROADCAST, given, dtype, Op.SUM, given.nbytes, root)
+        spaces: dict[int, Blocks] = {Space.OUTPUT: Blocks.of_flat(result, [0, result.size])}
+        return self._begin(call, spaces, array, at_end if self.rank != root else None, async_op)
+
+    def all_gather(
+        self, out: Array | Sequence[Array], array: Array, *, dtype: DType | None = None, async_op: bool = False
+    ) -> Work:
+        """Give every rank the arrays of all, in the order of ranks; `out` is one array of all, or one per rank."""
+        given, _ = _contiguous(array)
+        blocks, at_end = self._per_rank(out, given, "out")
+        call = self._call(Collective.ALL_GATHER, given, dtype, Op.SUM, given.nbytes)
+        blocks.fill(self.rank, bytes_of(given))
+        return self._begin(call, {Space.OUTPUT: blocks}, out, at_end, async_op)
+
+    def reduce_scatter(
+        self,
+        out: Array,
+        array: Array | Sequence[Array],
+        op: Op = Op.SUM,
+        *,
+        dtype: DType | None = None,
+        async_op: bool = False,
+    ) -> Work:
+        """Combine part r of the arrays of all ranks at rank r; `array` is one array of all parts, or one per rank."""
+        result, at_end = _contiguous(out, True)
+        blocks, _ = self._per_rank(array, result, "array")
+        call = self._call(Collective.REDUCE_SCATTER, result, dtype, op, result.nbytes * self.size)
+        if self.size == 1:
+            bytes_of(result)[:] = blocks.whole(0)
+        spaces: dict[int, Blocks] = {Space.INPUT: blocks, Space.OUTPUT: Blocks.of_one(result, self.size)}
+        return self._begin(call, spaces, out, at_end, async_op)
+
+    def all_to_all(
+        self,
+        out: Array | Sequence[Array],
+        array: Array | Sequence[Array],
+        *,
+        out_splits: Sequence[int] | None = None,
+        in_splits: Sequence[int] | None = None,
+        dtype: DType | None = None,
+        async_op: bool = False,
+    ) -> Work:
+        """Give part t of `array` to rank t; part s of `out` comes from rank s.
+
+        Splits are elements per rank, of flat arrays; without them the parts are equal. Lists give one array a rank.
+        """
+        given, _, first = self._parts(array, in_splits, "in_splits")
+        result, at_end, _ = self._parts(out, out_splits, "out_splits")
+        call = self._call(Collective.ALL_TO_ALL, first, dtype, Op.SUM, INLINE + 1, count=0)
+        if given.length(self.rank) != result.length(self.rank):
+            raise UnsupportedError("this rank's own part differs in size between `array` and `out`")
+        result.fill(self.rank, given.whole(self.rank))
+        return self._begin(call, dict[int, Blocks]({Space.INPUT: given, Space.OUTPUT: result}), out, at_end, async_op)
+
+    def gather(
+        self,
+        array: Array,
+        out: Array | Sequence[Array] | None,
+        root: int,
+        *,
+        dtype: DType | None = None,
+        async_op: bool = False,
+    ) -> Work:
+        """Give `root` the arrays of all ranks; `out` counts there only."""
+        self._check_rank(root, "root")
+        given, _ = _contiguous(array)
+        call = self._call(Collective.GATHER, given, dtype, Op.SUM, given.nbytes, root)
+        at_end = None
+        spaces: dict[int, Blocks] = {Space.INPUT: Blocks.of_one(given, 1)}
+        if self.rank == root:
+            if out is None:
+                raise UnsupportedError("out: the root of a gather needs it")
+            blocks, at_end = self._per_rank(out, given, "out")
+            blocks.fill(root, bytes_of(given))
+            spaces[Space.OUTPUT] = blocks
+        return self._begin(call, spaces, out, at_end, async_op)
+
+    def scatter(
+        self,
+        out: Array,
+        array: Array | Sequence[Array] | None,
+        root: int,
+        *,
+        dtype: DType | None = None,
+        async_op: bool = False,
+    ) -> Work:
+        """Give part r of the root's `array` to rank r; `array` counts there only."""
+        self._check_rank(root, "root")
+        result, at_end = _contiguous(out, True)
+        call = self._call(Collective.SCATTER, result, dtype, Op.SUM, result.nbytes, root)
+        spaces: dict[int, Blocks] = {Space.OUTPUT: Blocks.of_one(result, 1)}
+        if self.rank == root:
+            if array is None:
+                raise UnsupportedError("array: the root of a scatter needs it")
+            blocks, _ = self._per_rank(array, result, "array")
+            bytes_of(result)[:] = blocks.whole(root)
+            spaces[Space.INPUT] = blocks
+        return self._begin(call, spaces, out, at_end, async_op)
+
+    def barrier(self, *, async_op: bool = False) -> Work:
+        """Wait until all ranks have called it."""
+        nothing = np.zeros(0, np.uint8)
+        call = self._call(Collective.BARRIER, nothing, None, Op.SUM, 0)
+        spaces: dict[int, Blocks] = {
+            Space.INPUT: Blocks.of_flat(nothing, [0, 0]),
+            Space.OUTPUT: Blocks.of_flat(nothing, [0, 0]),
+        }
+        if call.algorithm == Algorithm.WHOLE:
+            spaces[Space.SCRATCH] = Blocks.of_flat(nothing, [0] * (self.size + 1))
+        return self._begin(call, spaces, None, None, async_op)
+
+    def send(self, array: Array, to: int, tag: int = 0, *, async_op: bool = False) -> Work:
+        """Send an array to the rank that receives with the same tag (0..65535)."""
+        self._check_peer(to, tag)
+        given, _ = _contiguous(array)
+        work = Work(self._executor.progress)
+        self._executor.send(Transfer(0, to, tag, Blocks.of_one(given, 1), work))
+        return self._awaited(work, async_op)
+
+    def recv(self, array: Array, source: int | None = None, tag: int = 0, *, async_op: bool = False) -> Work:
+        """Receive an array of the same size from `source`, or from whichever rank sends first: then `work.source`."""
+        if source is not None:
+            self._check_peer(source, tag)
+        result, at_end = _contiguous(array, True)
+        work = Work(self._executor.progress, array)
+        peer = ANY_SOURCE if source is None else source
+        self._executor.receive(Transfer(0, peer, tag, Blocks.of_one(result, 1), work, at_end, "receive"))
+        return self._awaited(work, async_op)
+
+    # What happened
+
+    @property
+    def recorder(self) -> Recorder:
+        """The flight recorder of this rank."""
+        return self._executor.recorder
+
+    def step(self, number: int) -> None:
+        """Say that a step of the training begins: the recorder notes it with each collective."""
+        self._executor.recorder.step = number
+
+    # The end
+
+    @property
+    def error(self) -> CollectiveError | None:
+        """The error that broke the group; None: it works."""
+        return self._executor.error
+
+    def abort(self, reason: str = "abort was called") -> None:
+        """End everything that is under way with an AbortedError, here and at all ranks; then `close`."""
+        self._executor.abort(reason)
+
+    def close(self) -> None:
+        """Leave: waits until what this rank has sent is with the others (2 s at most), then gives everything back."""
+        self._executor.close()
+        if self._store is not None:
+            self._store.close()
+
+    def __enter__(self) -> Group:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if error is not None:
+            self.abort(repr(error))
+        self.close()
+
+    # Inside
+
+    def _call(
+        self,
+        collective: Collective,
+        array: Array,
+        dtype: DType | None,
+        op: Op,
+        size: int,
+        root: int = 0,
+        count: int | None = None,
+    ) -> Call:
+        kind = dtype_of(array, dtype)
+        if collective in REDUCING:
+            check(op, kind)
+        algorithm = choose(collective, self.size, size, INLINE)
+        elements = array.size if count is None else count
+        return Call(collective, algorithm, op, kind, elements, root, is_inline=size <= INLINE)
+
+    def _begin(
+        self, call: Call, spaces: dict[int, Blocks], result: Any, at_end: Callable[[], None] | None, async_op: bool
+    ) -> Work:
+        program = program_for(call.collective, call.algorithm, self.size, self.rank, call.root)
+        if program.scratch and Space.SCRATCH not in spaces:
+            spaces[Space.SCRATCH] = self._scratch(call, program.scratch, spaces)
+        work = Work(self._executor.progress, result)
+        self._executor.begin(call, program, spaces, work, at_end)
+        return self._awaited(work, async_op)
+
+    def _awaited(self, work: Work, async_op: bool) -> Work:
+        if async_op:
+            self._executor.progress.work_in_background()
+        else:
+            work.wait()
+        return work
+
+    def _scratch(self, call: Call, blocks: tuple[int, ...], spaces: dict[int, Blocks]) -> Blocks:
+        like = spaces[Space.INPUT]
+        bounds = np.cumsum([0, *(like.length(block) if block in blocks else 0 for block in range(max(blocks) + 1))])
+        return Blocks.of_flat(np.empty(int(bounds[-1]), np.uint8), bounds.tolist())
+
+    def _whole(
+        self,
+        call: Call,
+        given: Array,
+        result: Array,
+        spaces: dict[int, Blocks],
+        at_end: Callable[[], None] | None,
+    ) -> Callable[[], None]:
+        """Provide for the inputs of all ranks; return what folds them, in the order of ranks."""
+        kind = NUMPY[call.dtype]
+        inputs = np.empty((self.size, given.size), given.dtype)
+        spaces[Space.SCRATCH] = Blocks.of_flat(inputs, equal_bounds(inputs.size, self.size))
+        fold = fold_of(call.op, call.dtype)
+
+        def fold_all() -> None:
+            inputs[self.rank] = given.reshape(-1)
+            flat = result.reshape(-1).view(kind)
+            flat[:] = inputs[0]
+            for each in inputs[1:]:
+                fold(flat, each, flat)
+            if call.op == Op.AVG:
+                divide(flat, call.dtype, self.size)
+            if at_end is not None:
+                at_end()
+
+        return fold_all
+
+    def _per_rank(
+        self, arrays: Array | Sequence[Array], like: Array, name: str
+    ) -> tuple[Blocks, Callable[[], None] | None]:
+        """Return the blocks of one array of `size` parts, or of one array a rank, each as large as `like`."""
+        if isinstance(arrays, np.ndarray):
+            if arrays.size != like.size * self.size or arrays.dtype != like.dtype:
+                raise UnsupportedError(
+                    f"{name}: {arrays.size} elements of {arrays.dtype}, "
+                    f"needed are {self.size} x {like.size} of {like.dtype}"
+                )
+            flat, at_end = _contiguous(arrays, True)
+            return Blocks.of_flat(flat, equal_bounds(flat.size, self.size)), at_end
+        if len(arrays) != self.size:
+            raise UnsupportedError(f"{name}: {len(arrays)} arrays, needed is one for each of {self.size} ranks")
+        wrong = next((each for each in arrays if each.size != like.size or each.dtype != like.dtype), None)
+        if wrong is not None:
+            raise UnsupportedError(
+                f"{name}: {wrong.size} elements of {wrong.dtype}, needed are {like.size} of {like.dtype}"
+            )
+        return _of_list(arrays)
+
+    def _parts(
+        self, arrays: Array | Sequence[Array], splits: Sequence[int] | None, name: str
+    ) -> tuple[Blocks, Callable[[], None] | None, Array]:
+        """Return the parts of one side of an all-to-all, and an array of its element type."""
+        if not isinstance(arrays, np.ndarray):
+            if len(arrays) != self.size:
+                raise UnsupportedError(f"{len(arrays)} arrays, needed is one for each of {self.size} ranks")
+            return *_of_list(arrays), arrays[0]
+        flat, at_end = _contiguous(arrays, True)
+        if splits is None:
+            if flat.size % self.size:
+                raise UnsupportedError(f"{flat.size} elements are not {self.size} equal parts: give {name}")
+            return Blocks.of_flat(flat, equal_bounds(flat.size, self.size)), at_end, flat
+        if len(splits) != self.size or sum(splits) != flat.size or min(splits, default=0) < 0:
+            raise UnsupportedError(f"{name}: {list(splits)} are not {self.size} parts of {flat.size} elements")
+        return Blocks.of_flat(flat, list(itertools.accumulate(splits, initial=0))), at_end, flat
+
+    def _check_rank(self, rank: int, name: str) -> None:
+        if not 0 <= rank < self.size:
+            raise UnsupportedError(f"{name}: rank {rank} is not in 0..{self.size - 1}")
+
+    def _check_peer(self, rank: int, tag: int) -> None:
+        self._check_rank(rank, "peer")
+        if rank == self.rank:
+            raise UnsupportedError(f"peer: rank {rank} is this one")
+        if not 0 <= tag <= _LARGEST_TAG:
+            raise UnsupportedError(f"tag: {tag} is not in 0..{_LARGEST_TAG}")
+
+
+def _contiguous(array: Array, writes: bool = False) -> tuple[Array, Callable[[], None] | None]:
+    """Return the array, or a contiguous copy of it; and what copies results back, if the group `writes`."""
+    if array.flags.c_contiguous and (array.flags.writeable or not writes):
+        return array, None
+    if writes and not array.flags.writeable:
+        raise UnsupportedError("array: it is read-only, and the result goes there")
+    copy = np.ascontiguousarray(array)
+
+    def copy_back() -> None:
+        array[...] = copy
+
+    return copy, copy_back if writes else None
+
+
+def _in_and_out(array: Array, out: Array | None) -> tuple[Array, Array, Callable[[], None] | None]:
+    """Return where a reduction reads and where it writes."""
+    if out is None:
+        flat, at_end = _contiguous(array, True)
+        return flat, flat, at_end
+    if out.size != array.size or out.dtype != array.dtype:
+        raise UnsupportedError(f"out: {out.size} elements of {out.dtype}, array: {array.size} of {array.dtype}")
+    result, at_end = _contiguous(out, True)
+    return _contiguous(array)[0], result, at_end
+
+
+def _of_list(arrays: Sequence[Array]) -> tuple[Blocks, Callable[[], None] | None]:
+    pairs = [_contiguous(each, True) for each in arrays]
+    ends = [end for _, end in pairs if end is not None]
+
+    def copy_back() -> None:
+        for end in ends:
+            end()
+
+    return Blocks.of_list([flat for flat, _ in pairs]), copy_back if ends else None

@@ -1,0 +1,228 @@
+"""A link: the queue pair to one other rank, its mailbox, and the credits that keep either from flooding the other.
+
+All messages are writes, those with an immediate also signals. The two upper bits of an immediate say which of
+the four kinds it is, the rest returns credits. Completions come in the order of posting, so the n-th frame is in
+slot n of the mailbox and the n-th staged chunk in slot n of the stage; no signal needs to say where.
+
+MRC has no receiver-not-ready: a write with immediate that finds no posted receive breaks the connection. So a
+rank has at most FRAMES frames and CHUNKS chunks on their way that the other has not consumed.
+"""
+
+from __future__ import annotations
+
+import collections
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from openmrc.train.frames import HEADER, INLINE, SLOT, Frame
+from openmrc.verbs import QueuePair, RegionSlice, SendWr
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from openmrc.verbs import ProtectionDomain
+
+FRAMES = 32  # slots of a mailbox
+CHUNKS = 8  # slots of a stage
+CHUNK = 1 << 20  # bytes of a chunk, at most
+RECEIVES = 256  # posted: FRAMES + CHUNKS, and credits that come alone
+_REPOST = 64  # receives posted again at a time
+_FRAME_CREDITS, _CHUNK_CREDITS = FRAMES // 4, CHUNKS // 4  # consumed, before a credit is sent alone
+_MASK = (1 << 15) - 1
+_LEFT_SECONDS = 1.0
+SENDS = 256  # send queue
+_MOST_OPEN = SENDS - FRAMES - CHUNKS - 16  # writes without immediate under way
+
+
+class Signal(IntEnum):
+    """The kind of an immediate."""
+
+    FRAME = 0
+    CHUNK = 1
+    CREDIT = 2
+    ABORT = 3  # the group is broken: the slot behind the mailbox says why; needs no credit, and comes once
+
+
+class Stage:
+    """Memory of one rank for one other: the mailbox, then the stage; the other's half of a link writes there."""
+
+    LAST_WORDS = FRAMES * SLOT + CHUNKS * CHUNK  # where the slot for an abort begins
+    SIZE = LAST_WORDS + SLOT
+
+    def __init__(self, pd: ProtectionDomain) -> None:
+        # Pages that nobody writes cost nothing.
+        self.bytes: NDArray[np.uint8] = np.empty(self.SIZE + (FRAMES + 1) * SLOT, np.uint8)
+        self.region = pd.reg_mr(self.bytes)
+        view = self.bytes.data
+        self.mailbox = [view[n * SLOT : (n + 1) * SLOT] for n in range(FRAMES)]
+        chunks = self.bytes[FRAMES * SLOT : self.LAST_WORDS]
+        self.chunks = [chunks[n * CHUNK : (n + 1) * CHUNK] for n in range(CHUNKS)]
+        self.outbox = [view[self.SIZE + n * SLOT : self.SIZE + (n + 1) * SLOT] for n in range(FRAMES + 1)]
+        self.last_words = view[self.LAST_WORDS : self.SIZE]
+
+
+class Link:
+    """What one rank has towards another."""
+
+    def __init__(self, rank: int, qp: QueuePair, stage: Stage) -> None:
+        """`rank` is the other's; `connect` makes it usable."""
+        self.rank = rank
+        self.qp = qp
+        self.stage = stage
+        self.bye_at = 0.0  # monotonic seconds; when the other said that it leaves
+        self.heard = ""  # what the other last said that it is at
+        self.chunk_bytes = 0  # payload of chunks posted so far
+        self._address = self._key = 0
+        self._backlog: collections.deque[tuple[Frame, bytes]] = collections.deque()
+        self._frames_sent = self._frames_free = 0  # free: of the other's slots, as a count that only grows
+        self._chunks_sent = self._chunks_free = 0
+        self._staged_sent = 0
+        self.frames_received = self.staged_received = 0
+        self._frames_consumed = self._chunks_consumed = 0
+        self._frames_returned = self._chunks_returned = 0
+        self._receives_used = 0
+
+    def connect(self, address: int, key: int) -> None:
+        """Note where the other's stage is."""
+        self._address, self._key = address, key
+        self._frames_free, self._chunks_free = FRAMES, CHUNKS
+
+    # Frames out
+
+    def send(self, frame: Frame, data: bytes | memoryview = b"") -> None:
+        """Send a frame, now or when the other has room; `data` may be reused at once."""
+        if len(data) > INLINE:
+            raise ValueError(f"{len(data)} bytes in a frame, at most {INLINE}")
+        if self.can_send:
+            self._put(frame, data)
+        else:
+            self._backlog.append((frame, bytes(data)))
+
+    def send_backlog(self) -> None:
+        """Send frames that had to wait."""
+        while self._backlog and self._frames_sent != self._frames_free and self._has_room():
+            self._put(*self._backlog.popleft())
+
+    def abort(self, frame: Frame, data: bytes) -> None:
+        """Tell the other that the group is broken, past all frames that wait for room."""
+        self._backlog.clear()
+        slot = self.stage.outbox[FRAMES]
+        frame.pack_into(slot)
+        slot[HEADER : HEADER + len(data)] = data
+        part = RegionSlice(self.stage.region, Stage.SIZE + FRAMES * SLOT, HEADER + len(data))
+        self._post(part, self._address + Stage.LAST_WORDS, self._key, Signal.ABORT)
+
+    def probe(self) -> None:
+        """Have the transport find out whether the other is there, by a write of nothing."""
+        if not self.qp.outstanding():
+            self.qp.post_write(self.stage.region[0:0], self._address, self._key, signaled=False)
+
+    def has_left(self, now: float) -> bool:
+        """Whether the other has left for good; what it sent before has long been here."""
+        return 0 < self.bye_at < now - _LEFT_SECONDS
+
+    @property
+    def can_send(self) -> bool:
+        """Whether a frame would leave now."""
+        return not self._backlog and self._frames_sent != self._frames_free and self._has_room()
+
+    @property
+    def has_backlog(self) -> bool:
+        """Whether frames wait for room."""
+        return bool(self._backlog)
+
+    def _put(self, frame: Frame, data: bytes | memoryview) -> None:
+        index = self._frames_sent % FRAMES
+        slot = self.stage.outbox[index]
+        frame.pack_into(slot)
+        length = HEADER + len(data)
+        if data:
+            slot[HEADER:length] = data
+        self._frames_sent += 1
+        part = RegionSlice(self.stage.region, Stage.SIZE + index * SLOT, length)
+        self._post(part, self._address + index * SLOT, self._key, Signal.FRAME)
+
+    # Data out
+
+    def can_send_chunk(self) -> bool:
+        """Whether the other has room for one more chunk."""
+        return self._chunks_sent != self._chunks_free and self._has_room()
+
+    def chunk(self, part: RegionSlice, address: int, key: int, *, last: bool) -> SendWr:
+        """Return the write of a chunk straight to where it belongs; `last` has its completion told here."""
+        self._chunks_sent += 1
+        self.chunk_bytes += part.length
+        return self._write(part, address, key, Signal.CHUNK, signaled=last)
+
+    def staged_chunk(self, part: RegionSlice, *, last: bool) -> SendWr:
+        """Return the write of a chunk to the other's stage."""
+        index = self._staged_sent % CHUNKS
+        self._staged_sent += 1
+        return self.chunk(part, self._address + FRAMES * SLOT + index * CHUNK, self._key, last=last)
+
+    def can_write(self) -> bool:
+        """Whether the send queue has room for writes without a signal."""
+        return self.qp.outstanding() < _MOST_OPEN
+
+    # In
+
+    def on_signal(self, immediate: int) -> Signal:
+        """Take the credits of an immediate; return its kind."""
+        self._frames_free += ((immediate >> 15) - (self._frames_free - FRAMES)) & _MASK
+        self._chunks_free += (immediate - (self._chunks_free - CHUNKS)) & _MASK
+        self._receives_used += 1
+        if self._receives_used == _REPOST:
+            self._receives_used = 0
+            self.qp.post_recv(_REPOST)
+        return Signal(immediate >> 30)
+
+    def next_slot(self) -> memoryview:
+        """Return the slot of the frame that has just been signalled."""
+        slot = self.stage.mailbox[self.frames_received % FRAMES]
+        self.frames_received += 1
+        return slot
+
+    def next_staged(self) -> NDArray[np.uint8]:
+        """Return the memory of the staged chunk that is next."""
+        chunk = self.stage.chunks[self.staged_received % CHUNKS]
+        self.staged_received += 1
+        return chunk
+
+    def release_frame(self) -> None:
+        """Let the other reuse one slot of the mailbox."""
+        self._frames_consumed += 1
+
+    def release_chunk(self) -> None:
+        """Let the other send one more chunk."""
+        self._chunks_consumed += 1
+
+    def return_credits(self) -> None:
+        """Tell the other how much was consumed, if no other message has and it is enough to be worth one."""
+        frames = self._frames_consumed - self._frames_returned
+        chunks = self._chunks_consumed - self._chunks_returned
+        if frames >= _FRAME_CREDITS or chunks >= _CHUNK_CREDITS:
+            self._post(RegionSlice(self.stage.region, 0, 0), self._address, self._key, Signal.CREDIT)
+
+    def _has_room(self) -> bool:
+        return self.qp.outstanding() < SENDS - 16
+
+    def _post(self, part: RegionSlice, address: int, key: int, signal: Signal) -> None:
+        self.qp.post_send(self._write(part, address, key, signal, signaled=False))
+
+    def _write(self, part: RegionSlice, address: int, key: int, signal: Signal, *, signaled: bool) -> SendWr:
+        self._frames_returned, self._chunks_returned = self._frames_consumed, self._chunks_consumed
+        credit = (self._frames_consumed & _MASK) << 15 | self._chunks_consumed & _MASK
+        return SendWr(
+            local=part,
+            remote_addr=address,
+            r_key=key,
+            immediate=signal << 30 | credit,
+            signaled=signaled,
+            wr_id=self.rank,
+        )
+
+    def retransmitted(self) -> int:
+        """Return how many packets to the other were sent again."""
+        return self.qp.counters().retransmitted

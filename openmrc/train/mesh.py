@@ -1,0 +1,191 @@
+"""Bringing a group up: every rank publishes one card with its attributes, and connects to all others.
+
+A card names planes, terms that must be equal everywhere, and for each other rank the queue pair, first PSN
+and memory that are meant for it. Nobody writes before all have said that they can receive.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import socket
+import time
+from datetime import timedelta
+
+import msgspec
+
+from openmrc.engine.regions import Access
+from openmrc.train.errors import RendezvousError
+from openmrc.train.frames import VERSION
+from openmrc.train.link import RECEIVES, SENDS, Link, Stage
+from openmrc.train.store import Store
+from openmrc.verbs import (
+    CompletionQueue,
+    ConnectionOptions,
+    Context,
+    PeerAddress,
+    ProtectionDomain,
+    QpInitAttr,
+    QpState,
+    QueuePair,
+)
+
+log = logging.getLogger(__name__)
+_MPR = 32  # unit 128 PSNs
+_MAX_WIMM = 128
+
+
+class Timers(msgspec.Struct, frozen=True):
+    """When a queue pair gives a silent peer up; fields as of `ConnectionOptions`."""
+
+    timeout: int = 14
+    linear_count: int = 7
+    exponential_count: int = 9
+
+    @property
+    def give_up_s(self) -> float:
+        """Seconds of silence on all planes after which a rank counts as lost."""
+        return ConnectionOptions(
+            timeout=self.timeout, linear_count=self.linear_count, exponential_count=self.exponential_count
+        ).give_up_s
+
+
+def timers_for(timeout: float) -> Timers:
+    """Return timers that ride out as much silence as half a group's time-out (s) allows, at most about 17 s."""
+    longest_first = (Timers(exponential_count=count) for count in range(9, -1, -1))
+    return next((timers for timers in longest_first if timers.give_up_s <= timeout / 2), Timers(exponential_count=0))
+
+
+class Place(msgspec.Struct, frozen=True):
+    """What a rank has made for one other rank."""
+
+    qpn: int
+    psn: int
+    address: int  # of its stage
+    key: int
+
+
+class Card(msgspec.Struct, frozen=True):
+    """What a rank publishes."""
+
+    version: int
+    rank: int
+    size: int
+    name: str
+    planes: list[str]
+    source_ports: list[list[int]]
+    ev_format: str
+    mtu: int
+    places: dict[int, Place]  # by the rank for which each is
+
+
+def connect(
+    context: Context,
+    pd: ProtectionDomain,
+    cq: CompletionQueue,
+    store: Store,
+    prefix: str,
+    rank: int,
+    size: int,
+    timers: Timers,
+    deadline: float,
+) -> dict[int, Link]:
+    """Meet all other ranks and return the links to them; RendezvousError says who is missing or does not fit."""
+    if store.add(f"{prefix}/joined/{rank}", 1) != 1:
+        raise RendezvousError(f"rank {rank} joined twice (store keys under {prefix!r})")
+    links = {other: _link(context, pd, cq, other) for other in range(size) if other != rank}
+    first_psns = {other: random.SystemRandom().randrange(1 << 24) for other in links}
+    ours = _card(context, rank, size, links, first_psns)
+    store.set(f"{prefix}/card/{rank}", msgspec.json.encode(ours).decode())
+    for other, link in links.items():
+        theirs = _card_of(store, prefix, other, deadline)
+        _check(ours, theirs)
+        _raise_to_rts(link.qp, ours, theirs, timers)
+        link.connect(theirs.places[rank].address, theirs.places[rank].key)
+    store.set(f"{prefix}/ready/{rank}", "1")
+    for other in links:
+        _wait(store, f"{prefix}/ready/{other}", other, deadline, "did not become ready")
+    return links
+
+
+def _link(context: Context, pd: ProtectionDomain, cq: CompletionQueue, other: int) -> Link:
+    qp = context.create_qp(pd, QpInitAttr(send_cq=cq, recv_cq=cq, max_send_wr=SENDS, max_recv_wr=RECEIVES))
+    return Link(other, qp, Stage(pd))
+
+
+def _card(context: Context, rank: int, size: int, links: dict[int, Link], first_psns: dict[int, int]) -> Card:
+    for link in links.values():
+        link.qp.modify(state=QpState.INIT, access_flags=Access.REMOTE_WRITE)
+    device = context.query_device()
+    places = {
+        other: Place(link.qp.qpn, first_psns[other], link.stage.region.addr, link.stage.region.r_key)
+        for other, link in links.items()
+    }
+    return Card(
+        VERSION,
+        rank,
+        size,
+        f"{socket.gethostname()}/{os.getpid()}",
+        list(context.address.planes),
+        [list(ports) for ports in context.address.source_ports],
+        device.ev_format.name,
+        device.max_mtu,
+        places,
+    )
+
+
+def _card_of(store: Store, prefix: str, other: int, deadline: float) -> Card:
+    _wait(store, f"{prefix}/card/{other}", other, deadline, "did not join")
+    text = store.get(f"{prefix}/card/{other}")
+    try:
+        return msgspec.json.decode(text, type=Card)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise RendezvousError(f"rank {other}: its card cannot be read: {error}") from error
+
+
+def _wait(store: Store, key: str, other: int, deadline: float, what: str) -> None:
+    left = max(deadline - time.monotonic(), 0.001)
+    try:
+        store.wait([key], timedelta(seconds=left))
+    except Exception as error:  # torch's stores raise errors of their own
+        raise RendezvousError(f"rank {other} {what} in time: {error}") from error
+
+
+def _check(ours: Card, theirs: Card) -> None:
+    """Raise a RendezvousError with both values of everything on which two ranks differ."""
+    terms = (
+        ("version", ours.version, theirs.version),
+        ("world size", ours.size, theirs.size),
+        ("number of planes", len(ours.planes), len(theirs.planes)),
+        ("EV format", ours.ev_format, theirs.ev_format),
+    )
+    differing = [f"{name}: here {here}, there {there}" for name, here, there in terms if here != there]
+    if differing:
+        raise RendezvousError(f"rank {ours.rank} and rank {theirs.rank} do not fit: {'; '.join(differing)}")
+    if ours.rank not in theirs.places:
+        raise RendezvousError(f"rank {theirs.rank}: its card has no place for rank {ours.rank}")
+
+
+def _raise_to_rts(qp: QueuePair, ours: Card, theirs: Card, timers: Timers) -> None:
+    here, there = ours.places[theirs.rank], theirs.places[ours.rank]
+    qp.modify(
+        state=QpState.RTR,
+        remote=PeerAddress(planes=tuple(theirs.planes), source_ports=tuple(map(tuple, theirs.source_ports))),
+        dest_qpn=there.qpn,
+        rq_psn=there.psn,
+        path_mtu=min(ours.mtu, theirs.mtu),
+        max_wimm_dest=_MAX_WIMM,
+        mpr=_MPR,
+        mpr_dest=_MPR,
+    )
+    qp.post_recv(RECEIVES)
+    qp.modify(
+        state=QpState.RTS,
+        sq_psn=here.psn,
+        max_wimm=_MAX_WIMM,
+        mpr=_MPR,
+        timeout=timers.timeout,
+        linear_count=timers.linear_count,
+        exponential_count=timers.exponential_count,
+    )

@@ -1,0 +1,218 @@
+"""Sends and receives: a receive tells the sender where to write, a send waits for that and writes there.
+
+So nothing is ever buffered at the receiver. Sends and receives between two ranks match by tag, in the order
+in which they were called.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from openmrc.train.buffers import Blocks
+from openmrc.train.errors import MismatchError
+from openmrc.train.frames import INLINE, Frame, Kind
+from openmrc.train.link import Link
+from openmrc.train.registrations import Registrations
+from openmrc.train.work import Work
+from openmrc.verbs import SendWr
+
+P2P_WR = 1 << 40  # added to the number of a send to make its `wr_id`
+_MOST_UNMATCHED = 65_536  # frames of one rank that nothing here matches
+_LARGEST_WRITE = 1 << 30  # bytes; of 2 GiB - 1 that a message may have
+
+
+@dataclass
+class Transfer:
+    """A send or a receive under way."""
+
+    number: int
+    peer: int  # rank; ANY_SOURCE: a receive that takes whatever comes
+    tag: int
+    blocks: Blocks  # one block
+    work: Work
+    at_end: Callable[[], None] | None = None
+    kind: str = "send"
+    begun_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def length(self) -> int:
+        """Return its bytes."""
+        return self.blocks.length(0)
+
+
+ANY_SOURCE = -1
+
+
+class PointToPoint:
+    """The sends and receives of one group."""
+
+    def __init__(self, links: Mapping[int, Link], memory: Registrations, rank: int) -> None:
+        """Begin with none."""
+        self._links = links
+        self._memory = memory
+        self._rank = rank
+        self._numbers = itertools.count(1)
+        self._sends: dict[int, list[Transfer]] = {rank: [] for rank in links}  # nobody wants them yet
+        self._wanted: dict[int, list[Frame]] = {rank: [] for rank in links}  # nobody sends them yet
+        self._receives: dict[int, Transfer] = {}  # announced to the sender, by number
+        self._any: list[Transfer] = []  # receives from any rank that no offer matches yet
+        self._offered: list[tuple[int, int]] = []  # (rank, tag) that no receive matches yet
+        self._ignored: dict[tuple[int, int], int] = {}  # offers to come that a receive has matched already
+        self._ready: collections.deque[tuple[Link, Transfer, Frame, Frame]] = collections.deque()  # wanted, not posted
+        self._writing: dict[int, Transfer] = {}  # sends that the network still reads, by number
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way."""
+        return not (self._receives or self._any or self._writing or any(self._sends.values()))
+
+    def under_way(self) -> list[Transfer]:
+        """Return all that has not ended."""
+        waiting = [transfer for sends in self._sends.values() for transfer in sends]
+        return [*self._receives.values(), *self._any, *self._writing.values(), *waiting]
+
+    def send(self, transfer: Transfer) -> None:
+        """Begin a send."""
+        transfer.number = next(self._numbers)
+        link = self._links[transfer.peer]
+        wanted = self._wanted[transfer.peer]
+        link.send(Frame(Kind.OFFERED, tag=transfer.tag))
+        for index, frame in enumerate(wanted):
+            if frame.tag == transfer.tag:
+                self._deliver(link, transfer, wanted.pop(index))
+                return
+        self._sends[transfer.peer].append(transfer)
+
+    def receive(self, transfer: Transfer) -> None:
+        """Begin a receive."""
+        transfer.number = next(self._numbers)
+        if transfer.peer == ANY_SOURCE:
+            offer = next((offer for offer in self._offered if offer[1] == transfer.tag), None)
+            if offer is None:
+                self._any.append(transfer)
+                return
+            self._offered.remove(offer)
+            transfer.peer = offer[0]
+        elif (transfer.peer, transfer.tag) in self._offered:
+            self._offered.remove((transfer.peer, transfer.tag))
+        else:
+            key = (transfer.peer, transfer.tag)
+            self._ignored[key] = self._ignored.get(key, 0) + 1
+        self._announce(transfer)
+
+    def on_frame(self, link: Link, frame: Frame, data: memoryview) -> None:
+        """Take a frame of one of our kinds."""
+        if frame.kind == Kind.WANTED:
+            self._on_wanted(link, frame)
+        elif frame.kind == Kind.OFFERED:
+            self._on_offered(link, frame)
+        else:
+            self._on_delivered(link, frame, data)
+
+    def on_written(self, number: int) -> None:
+        """Note that the network no longer reads a send."""
+        transfer = self._writing.pop(number, None)
+        if transfer is not None:
+            self._end(transfer)
+
+    def _announce(self, transfer: Transfer) -> None:
+        transfer.work.source = transfer.peer
+        self._receives[transfer.number] = transfer
+        address, key = (0, 0) if transfer.length <= INLINE else transfer.blocks.target(self._memory, 0)
+        frame = Frame(
+            Kind.WANTED, tag=transfer.tag, sequence=transfer.number, elements=transfer.length, address=address, key=key
+        )
+        self._links[transfer.peer].send(frame)
+
+    def _on_wanted(self, link: Link, frame: Frame) -> None:
+        sends = self._sends[link.rank]
+        for index, transfer in enumerate(sends):
+            if transfer.tag == frame.tag:
+                self._deliver(link, sends.pop(index), frame)
+                return
+        self._wanted[link.rank].append(frame)
+        self._check_room(link, len(self._wanted[link.rank]))
+
+    def _on_offered(self, link: Link, frame: Frame) -> None:
+        key = (link.rank, frame.tag)
+        if self._ignored.get(key):
+            self._ignored[key] -= 1
+            if not self._ignored[key]:
+                del self._ignored[key]
+            return
+        for index, transfer in enumerate(self._any):
+            if transfer.tag == frame.tag:
+                transfer.peer = link.rank
+                self._announce(self._any.pop(index))
+                return
+        self._offered.append(key)
+        self._check_room(link, len(self._offered))
+
+    def _on_delivered(self, link: Link, frame: Frame, data: memoryview) -> None:
+        transfer = self._receives.get(frame.sequence)
+        if transfer is None or transfer.peer != link.rank:
+            raise MismatchError(f"rank {link.rank} delivers receive {frame.sequence}, which rank {self._rank} has not")
+        if frame.elements != transfer.length:
+            raise MismatchError(self._lengths(link.rank, frame.elements, self._rank, transfer))
+        del self._receives[frame.sequence]
+        if len(data):
+            transfer.blocks.view(0, 0, transfer.length).data[:] = data
+        self._end(transfer)
+
+    def _deliver(self, link: Link, transfer: Transfer, frame: Frame) -> None:
+        done = Frame(Kind.DELIVERED, tag=frame.tag, sequence=frame.sequence, elements=transfer.length)
+        if transfer.length != frame.elements:
+            link.send(done)  # so that the receiver learns of it too
+            self._writing[transfer.number] = transfer
+            raise MismatchError(self._lengths(self._rank, transfer.length, link.rank, transfer, frame.elements))
+        if transfer.length <= INLINE:
+            data = transfer.blocks.view(0, 0, transfer.length).data
+            link.send(done._replace(length=transfer.length), data)
+            self._end(transfer)
+            return
+        self._writing[transfer.number] = transfer
+        self._ready.append((link, transfer, frame, done))
+        self.write()
+
+    def write(self) -> None:
+        """Post the writes of sends that are wanted, as far as send queues have room."""
+        for _ in range(len(self._ready)):
+            link, transfer, frame, done = self._ready.popleft()
+            if link.can_write():
+                link.qp.post_send(self._writes(transfer, frame))
+                link.send(done)
+            else:
+                self._ready.append((link, transfer, frame, done))
+
+    def _writes(self, transfer: Transfer, frame: Frame) -> list[SendWr]:
+        begins = range(0, transfer.length, _LARGEST_WRITE)
+        return [
+            SendWr(
+                local=transfer.blocks.part(self._memory, 0, begin, min(begin + _LARGEST_WRITE, transfer.length)),
+                remote_addr=frame.address + begin,
+                r_key=frame.key,
+                signaled=begin == begins[-1],
+                wr_id=P2P_WR + transfer.number,
+            )
+            for begin in begins
+        ]
+
+    def _end(self, transfer: Transfer) -> None:
+        transfer.blocks.release()
+        if transfer.at_end is not None:
+            transfer.at_end()
+        transfer.work.finish()
+
+    def _check_room(self, link: Link, unmatched: int) -> None:
+        if unmatched > _MOST_UNMATCHED:
+            raise MismatchError(
+                f"rank {link.rank}: {unmatched} sends or receives that rank {self._rank} has not called"
+            )
+
+    def _lengths(self, sender: int, sent: int, receiver: int, transfer: Transfer, wanted: int | None = None) -> str:
+        expected = transfer.length if wanted is None else wanted
+        return f"tag {transfer.tag}: rank {sender} sends {sent:,} bytes, rank {receiver} expects {expected:,}"

@@ -1,0 +1,91 @@
+"""A plan seen from one rank: what it sends to whom and what it gets from whom, in order."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from openmrc.collectives.choice import Algorithm, Collective, plan_for
+from openmrc.collectives.plan import NOTHING, Plan, Space
+
+
+class Send(NamedTuple):
+    """A transfer that leaves here."""
+
+    block: int
+    space: int
+    is_stored: bool  # at the target: written straight to where it belongs
+    after: int  # arrival (see Receive.arrival) that must have come first; NOTHING: none
+
+
+class Receive(NamedTuple):
+    """A transfer that arrives here."""
+
+    arrival: int  # its number among all arrivals of this rank
+    block: int
+    space: int
+    reduces: bool
+    before: int  # arrival that must be folded into the same block first; NOTHING: none
+    completes: bool
+
+
+class Program(NamedTuple):
+    """What one rank does in a collective."""
+
+    sends: dict[int, tuple[Send, ...]]  # by target
+    receives: dict[int, tuple[Receive, ...]]  # by source
+    arrivals: int
+    peers: tuple[int, ...]  # all ranks that it exchanges anything with
+    scratch: tuple[int, ...]  # blocks in SCRATCH that it needs
+
+
+@lru_cache(maxsize=512)
+def program_for(collective: Collective, algorithm: Algorithm, ranks: int, rank: int, root: int) -> Program:
+    """Return the program of a rank."""
+    return program(plan_for(collective, algorithm, ranks, root), rank)
+
+
+def program(plan: Plan, rank: int) -> Program:
+    """Return what `rank` does in a plan."""
+    part = plan.transfers
+    arriving = np.flatnonzero(part.target == rank).tolist()
+    number = {row: arrival for arrival, row in enumerate(arriving)}
+    sends: dict[int, list[Send]] = {}
+    for row in np.flatnonzero(part.source == rank).tolist():
+        after = int(part.after[row])
+        send = Send(
+            int(part.read[row]),
+            int(part.read_space[row]),
+            not part.reduces[row],
+            NOTHING if after == NOTHING else number[after],
+        )
+        sends.setdefault(int(part.target[row]), []).append(send)
+    receives, scratch = _receives(plan, number)
+    peers = sorted({*sends, *receives})
+    return Program(
+        {target: tuple(each) for target, each in sends.items()},
+        {source: tuple(each) for source, each in receives.items()},
+        len(arriving),
+        tuple(peers),
+        scratch,
+    )
+
+
+def _receives(plan: Plan, number: dict[int, int]) -> tuple[dict[int, list[Receive]], tuple[int, ...]]:
+    part = plan.transfers
+    receives: dict[int, list[Receive]] = {}
+    folded: dict[tuple[int, int], int] = {}  # the latest fold into each block
+    scratch: set[int] = set()
+    for row, arrival in number.items():
+        block, space, reduces = int(part.write[row]), int(part.write_space[row]), bool(part.reduces[row])
+        before = folded.get((space, block), NOTHING) if reduces else NOTHING
+        if reduces:
+            folded[space, block] = arrival
+        if space == Space.SCRATCH:
+            scratch.add(block)
+        receives.setdefault(int(part.source[row]), []).append(
+            Receive(arrival, block, space, reduces, before, bool(part.completes[row]))
+        )
+    return receives, tuple(sorted(scratch))

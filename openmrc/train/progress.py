@@ -1,0 +1,143 @@
+"""Who moves a group on: whichever thread waits for it, and a thread of its own when none does.
+
+Only one thread at a time drives: it takes completions in order and hands them to the group. A call that waits
+drives itself, so that small collectives cost no thread switch; others sleep until their work is done.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from openmrc.train.errors import AbortedError, CollectiveTimeoutError
+from openmrc.train.work import Work
+from openmrc.verbs import ClosedError, CompletionQueue, DeadlineError, WorkCompletion
+
+TICK = 0.2  # s between looks at time-outs
+_GRACE = 0.001  # s without a driver after which the background thread becomes one
+_BATCH = 64
+
+
+class Driven(Protocol):
+    """The group as its driver sees it. Each is called with `lock` held."""
+
+    def on_completions(self, completions: list[WorkCompletion]) -> None:
+        """Take what has completed."""
+
+    def check(self) -> None:
+        """Look at time-outs; called every TICK."""
+
+    def is_idle(self) -> bool:
+        """Whether nothing is under way."""
+
+    def on_error(self, error: BaseException) -> None:
+        """End everything that is under way."""
+
+
+class Progress:
+    """The driver of one group."""
+
+    def __init__(self, cq: CompletionQueue, driven: Driven) -> None:
+        self.lock = threading.RLock()  # around the group's state
+        self._cq = cq
+        self._driven = driven
+        self._driver = threading.Lock()
+        self._turn = threading.Condition()
+        self._waiting = 0
+        self._is_closed = False
+        self._has_work = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._checked_at = time.monotonic()
+
+    def wait(self, work: Work, timeout: float | None = None) -> None:
+        """Drive, or let another thread drive, until `work` is done; CollectiveTimeoutError after `timeout` seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if not self.until(work.done, deadline):
+            if deadline is None:
+                raise AbortedError("the group was closed while a call was waiting")
+            raise CollectiveTimeoutError(f"not done within {timeout:g} s; it goes on")
+
+    def until(self, is_over: Callable[[], bool], deadline: float | None) -> bool:
+        """Drive, or let another thread drive, until something holds; False: the deadline (monotonic s) came first."""
+        while not is_over():
+            if self._is_closed or (deadline is not None and time.monotonic() >= deadline):
+                return False
+            if self._driver.acquire(blocking=False):
+                try:
+                    self._drive(is_over, deadline)
+                finally:
+                    self._driver.release()
+                    self._notify()
+            else:
+                self._let_drive(is_over, deadline)
+        return True
+
+    def work_in_background(self) -> None:
+        """See to it that what has begun goes on although nobody waits."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="openmrc collectives", daemon=True)
+            self._thread.start()
+        if not self._has_work.is_set():
+            self._has_work.set()
+
+    def close(self) -> None:
+        """End the background thread."""
+        self._is_closed = True
+        self._has_work.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(5.0)
+
+    def _drive(self, is_over: Callable[[], bool], deadline: float | None) -> None:
+        while not is_over() and not self._is_closed:
+            now = time.monotonic()
+            if deadline is not None and now >= deadline:
+                return
+            if now - self._checked_at >= TICK:
+                self._checked_at = now
+                self._guarded(self._driven.check)
+                continue
+            left = TICK if deadline is None else min(TICK, deadline - now)
+            try:
+                completions = self._cq.wait(left, _BATCH)
+            except DeadlineError:
+                continue
+            except ClosedError as error:
+                with self.lock:
+                    self._driven.on_error(error)
+                return
+            self._guarded(lambda taken=completions: self._driven.on_completions(taken))  # type: ignore[misc]
+            if self._waiting:
+                self._notify()
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        with self.lock:
+            try:
+                step()
+            except Exception as error:  # whatever it was, those who wait must learn of it
+                self._driven.on_error(error)
+
+    def _let_drive(self, is_over: Callable[[], bool], deadline: float | None) -> None:
+        left = TICK if deadline is None else min(TICK, max(deadline - time.monotonic(), 0))
+        with self._turn:
+            self._waiting += 1
+            if not is_over() and self._driver.locked():
+                self._turn.wait(left)
+            self._waiting -= 1
+
+    def _notify(self) -> None:
+        if self._waiting:
+            with self._turn:
+                self._turn.notify_all()
+
+    def _serve(self) -> None:
+        while not self._is_closed:
+            self._has_work.wait()
+            time.sleep(_GRACE)
+            if self._driven.is_idle():
+                self._has_work.clear()
+                if not self._driven.is_idle():  # begun in between
+                    self._has_work.set()
+            elif not self._driver.locked():
+                self.until(self._driven.is_idle, None)

@@ -1,0 +1,153 @@
+"""The flight recorder: the last collectives of a rank, with times, sizes, who came late and what the network lost.
+
+It is always on: an entry costs a few microseconds. `MRC_RECORDER_DIR` names a folder into which it is written when
+a group fails; `Recorder.dump` writes it at any time.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from openmrc.engine.states import EvState
+
+if TYPE_CHECKING:
+    from openmrc.train.link import Link
+    from openmrc.train.run import Run
+    from openmrc.verbs import Context
+
+log = logging.getLogger(__name__)
+DIRECTORY_VARIABLE = "MRC_RECORDER_DIR"
+KEPT = 2000  # collectives
+_SLOW_SECONDS = 0.01  # from which a collective is worth a look at the counters
+_GOOD = (EvState.GOOD, EvState.SKIP)
+
+
+class Entry(msgspec.Struct, gc=False):
+    """One collective of one rank. Seconds; those of `first` and `last` count from its begin."""
+
+    sequence: int
+    call: str
+    bytes: int  # received
+    step: int  # as the program counts, see `Group.step`; -1: it does not
+    queued_at: float  # since 1970
+    begun_at: float
+    ended_at: float
+    state: str  # done, or the error
+    first: dict[int, float]  # by rank: when its first message came
+    last: dict[int, float]  # by rank: when its last data came
+    retransmitted: dict[int, int]  # by rank: packets to it
+    lost: dict[int, int]  # by plane: packets of this endpoint, of all groups on it
+    bad_evs: list[str]  # EVs that were not good when it ended
+
+    @property
+    def seconds(self) -> float:
+        """Return how long it took from its begin."""
+        return self.ended_at - self.begun_at
+
+
+class Recording(msgspec.Struct):
+    """What a file holds: one rank's recorder."""
+
+    group: str
+    rank: int
+    size: int
+    planes: list[str]
+    written_at: float
+    error: str
+    entries: list[Entry]
+
+
+class Recorder:
+    """The entries of one rank in one group."""
+
+    def __init__(self, name: str, rank: int, size: int, context: Context, kept: int = KEPT) -> None:
+        """Begin empty; the oldest entries give way to new ones."""
+        self.name, self.rank, self.size = name, rank, size
+        self.step = -1
+        self.error = ""
+        self._context = context
+        self._entries: collections.deque[Entry] = collections.deque(maxlen=kept)
+        self._retransmitted: dict[int, int] = {}
+        self._lost: dict[int, int] = {}
+        self._offset = time.time() - time.monotonic()
+
+    def note(self, run: Run, links: Mapping[int, Link], state: str = "done") -> None:
+        """Add a collective that has ended."""
+        now = time.monotonic()
+        began = run.begun_at or now
+        entry = Entry(
+            run.sequence,
+            run.call.describe(),
+            run.total_bytes,
+            self.step,
+            run.queued_at + self._offset,
+            began + self._offset,
+            now + self._offset,
+            state,
+            {rank: at - began for rank, at in run.first_heard.items()},
+            {rank: at - began for rank, at in run.last_heard.items()},
+            {},
+            {},
+            [],
+        )
+        if not run.call.is_inline or now - began > _SLOW_SECONDS:
+            with suppress(Exception):  # the endpoint may be the thing that has failed
+                self._look_at_network(entry, links)
+        self._entries.append(entry)
+
+    def entries(self) -> list[Entry]:
+        """Return the entries, the oldest first."""
+        return list(self._entries)
+
+    def recording(self) -> Recording:
+        """Return everything, for a file."""
+        planes = list(self._context.address.planes)
+        return Recording(self.name, self.rank, self.size, planes, time.time(), self.error, self.entries())
+
+    def dump(self, path: str | Path) -> None:
+        """Write it as JSON."""
+        Path(path).write_bytes(msgspec.json.encode(self.recording()))
+
+    def dump_on_error(self, error: str) -> None:
+        """Write it into the folder that the environment names, if it names one."""
+        self.error = error
+        folder = os.environ.get(DIRECTORY_VARIABLE)
+        if folder:
+            path = Path(folder) / f"{self.name.replace('/', '-')}-rank{self.rank}.json"
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self.dump(path)
+                log.error("mrc: the flight recorder is in %s", path)
+            except OSError as failure:
+                log.error("mrc: the flight recorder cannot be written to %s: %s", path, failure)
+
+    def _look_at_network(self, entry: Entry, links: Mapping[int, Link]) -> None:
+        """Note what was retransmitted and lost since the last look."""
+        for rank, link in links.items():
+            count = link.retransmitted()
+            new, self._retransmitted[rank] = count - self._retransmitted.get(rank, 0), count
+            if new:
+                entry.retransmitted[rank] = new
+        if not entry.retransmitted:
+            return
+        for plane in self._context.plane_counters():
+            new, self._lost[plane.plane] = plane.lost - self._lost.get(plane.plane, 0), plane.lost
+            if new:
+                entry.lost[plane.plane] = new
+        entry.bad_evs = sorted(
+            {
+                f"plane {ev.plane} EV {ev.ev:#x} {ev.state.name}"
+                for rank in entry.retransmitted
+                for ev in links[rank].qp.ev_states()
+                if ev.state not in _GOOD
+            }
+        )

@@ -1,0 +1,175 @@
+"""Where ranks meet: a small key-value store over TCP that rank 0 serves, and what a group needs of any such store.
+
+Torch's stores have the same calls, so a group takes either.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from datetime import timedelta
+from typing import Any, Protocol
+
+import msgspec
+
+from openmrc.live.objects.exchange import Channel, dial
+from openmrc.live.objects.handshake import token_bytes
+from openmrc.live.objects.server import Server
+from openmrc.train.errors import RendezvousError
+from openmrc.verbs import NO_TOKEN, ClosedError, DeadlineError, ExchangeError
+
+_FOR_EVER = 1e9  # s
+_MOST_KEYS = 100_000
+
+
+class Store(Protocol):
+    """What a group needs."""
+
+    def set(self, key: str, value: Any) -> None:
+        """Set a key to bytes or text."""
+
+    def get(self, key: str) -> bytes:
+        """Return the value of a key, waiting for it."""
+
+    def add(self, key: str, amount: int) -> int:
+        """Add to a counter and return it."""
+
+    def wait(self, keys: list[str], timeout: timedelta) -> None:
+        """Wait until all keys are set; raises when the time is over."""
+
+
+class _Request(msgspec.Struct, forbid_unknown_fields=True):
+    do: str  # set, get, add, wait
+    keys: list[str]
+    value: bytes = b""
+    amount: int = 0
+    timeout: float = 0.0
+
+
+class _Hello(msgspec.Struct, forbid_unknown_fields=True):
+    """The first frame of a client, which a server of the exchange expects from whoever greets."""
+
+    store: bool = True
+
+
+class _Answer(msgspec.Struct, forbid_unknown_fields=True):
+    value: bytes = b""
+    amount: int = 0
+    missing: list[str] = []
+
+
+class TcpStore:
+    """A store that one process serves and all dial."""
+
+    def __init__(self, host: str, port: int, *, serve: bool, timeout: float = 60.0) -> None:
+        """Serve on `host` and `port` if asked to (port 0: any, see `port`), and connect; `timeout` in seconds.
+
+        Ranks must hold the token in the environment variable MRC_TOKEN, if it is set.
+        """
+        token, host = os.environ.get("MRC_TOKEN", NO_TOKEN), host or "127.0.0.1"
+        self.timeout = timeout
+        self._server = _StoreServer(host, port, token) if serve else None
+        self.port = self._server.port if self._server is not None else port
+        try:
+            self._channel = dial(host, self.port, time.monotonic() + timeout, token)
+            self._channel.tell(_Hello())
+        except BaseException:
+            self.close()
+            raise
+        self._lock = threading.Lock()
+
+    def set(self, key: str, value: bytes | str) -> None:
+        """Set a key."""
+        self._ask(_Request("set", [key], value.encode() if isinstance(value, str) else value))
+
+    def get(self, key: str) -> bytes:
+        """Return the value of a key, waiting at most the store's time-out for it."""
+        return self._ask(_Request("get", [key], timeout=self.timeout)).value
+
+    def add(self, key: str, amount: int) -> int:
+        """Add to a counter and return it."""
+        return self._ask(_Request("add", [key], amount=amount)).amount
+
+    def wait(self, keys: list[str], timeout: timedelta) -> None:
+        """Wait until all keys are set; RendezvousError names those that are not."""
+        self._ask(_Request("wait", keys, timeout=timeout.total_seconds()))
+
+    def close(self) -> None:
+        """Hang up, and stop serving."""
+        if hasattr(self, "_channel"):
+            self._channel.close()
+        if self._server is not None:
+            self._server.close()
+
+    def _ask(self, request: _Request) -> _Answer:
+        with self._lock:
+            self._channel.tell(request)
+            answer: _Answer = self._channel.hear(_Answer, timeout=request.timeout + 10.0)
+        if answer.missing:
+            raise RendezvousError(f"store: not set within {request.timeout:g} s: {', '.join(answer.missing)}")
+        return answer
+
+
+class _StoreServer:
+    """The side that holds the values."""
+
+    def __init__(self, host: str, port: int, token: str) -> None:
+        self._server = Server([host], port)
+        self._server.start(token_bytes(token))
+        self.port = self._server.port
+        self._values: dict[str, bytes] = {}
+        self._changed = threading.Condition()
+        self._is_open = True
+        self._channels: list[Channel] = []
+        threading.Thread(target=self._accept, name="openmrc store", daemon=True).start()
+
+    def close(self) -> None:
+        self._is_open = False
+        self._server.close()
+        for channel in self._channels:
+            channel.close()
+        with self._changed:
+            self._changed.notify_all()
+
+    def _accept(self) -> None:
+        while self._is_open:
+            try:
+                channel = self._server.accept(time.monotonic() + 1.0).channel
+            except DeadlineError:
+                continue
+            except ExchangeError:
+                continue
+            except ClosedError:
+                return
+            self._channels.append(channel)
+            threading.Thread(target=self._serve, args=(channel,), name="openmrc store client", daemon=True).start()
+
+    def _serve(self, channel: Channel) -> None:
+        try:
+            while self._is_open:
+                channel.tell(self._answer(channel.hear(_Request, timeout=_FOR_EVER)))
+        except (ExchangeError, ClosedError, DeadlineError, OSError):
+            channel.close()
+
+    def _answer(self, request: _Request) -> _Answer:
+        with self._changed:
+            if request.do in ("set", "add") and len(self._values) < _MOST_KEYS:
+                return self._change(request)
+            deadline = time.monotonic() + request.timeout
+            while missing := [key for key in request.keys if key not in self._values]:
+                left = deadline - time.monotonic()
+                if left <= 0 or not self._is_open:
+                    return _Answer(missing=missing)
+                self._changed.wait(min(left, 1.0))
+            return _Answer(value=self._values[request.keys[0]] if request.keys else b"")
+
+    def _change(self, request: _Request) -> _Answer:
+        key = request.keys[0]
+        value, amount = request.value, 0
+        if request.do == "add":
+            amount = int(self._values.get(key, b"0")) + request.amount
+            value = str(amount).encode()
+        self._values[key] = value
+        self._changed.notify_all()
+        return _Answer(amount=amount)

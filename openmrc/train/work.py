@@ -1,0 +1,66 @@
+"""What an asynchronous collective returns: done or not, its result or its error."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from openmrc.train.progress import Progress
+
+
+class Work:
+    """One collective, or one send or receive, under way."""
+
+    def __init__(self, progress: Progress, result: Any = None) -> None:
+        """`Group` is what makes these."""
+        self.source: int | None = None  # of a receive: the rank that sends, once it is known
+        self._progress = progress
+        self._result = result
+        self._exception: BaseException | None = None
+        self._is_done = False
+        self._lock = threading.Lock()
+        self._callbacks: list[Callable[[Work], None]] = []
+
+    def done(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self._is_done
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until it is done and raise its error if it has one.
+
+        `timeout` in seconds; None: the group's, which aborts the group. After a time-out given here the work goes on.
+        """
+        if not self._is_done:
+            self._progress.wait(self, timeout)
+        if self._exception is not None:
+            raise self._exception
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait as `wait` does and return the output array (None where there is none)."""
+        self.wait(timeout)
+        return self._result
+
+    def exception(self) -> BaseException | None:
+        """Return the error with which it ended; None: it is not done, or there is none."""
+        return self._exception
+
+    def add_done_callback(self, callback: Callable[[Work], None]) -> None:
+        """Call `callback(work)` when it is done, in whichever thread that happens; at once if it is done."""
+        with self._lock:
+            if not self._is_done:
+                self._callbacks.append(callback)
+                return
+        callback(self)
+
+    def finish(self, exception: BaseException | None = None) -> None:
+        """End it: for the group."""
+        with self._lock:
+            if self._is_done:
+                return
+            self._exception = exception
+            self._is_done = True
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(self)

@@ -1,0 +1,48 @@
+from pathlib import Path
+
+import pytest
+
+from openmrc.apps.access import ENVIRONMENT, hosts_of, token_of
+from openmrc.errors import ConfigError
+
+TOKEN = "a token of both sides"
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ENVIRONMENT, raising=False)
+
+
+def test_a_token_on_the_command_line_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert token_of(None, None, False) is None
+    monkeypatch.setenv(ENVIRONMENT, "of the environment")
+    assert token_of(None, None, False) == "of the environment"
+    assert token_of(TOKEN, None, False) == TOKEN
+    assert token_of(None, None, True) == ""
+
+
+def test_a_token_file_is_read_without_the_end_of_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text(f"{TOKEN}\n")
+    assert token_of(None, path, False) == TOKEN
+    path.write_bytes(b"x" * 5000)
+    with pytest.raises(ConfigError, match="larger than 4096 bytes"):
+        token_of(None, path, False)
+
+
+def test_a_wrong_token_names_where_it_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=r"--token: .*5 characters"):
+        token_of("short", None, False)
+    monkeypatch.setenv(ENVIRONMENT, "short")
+    with pytest.raises(ConfigError, match=ENVIRONMENT):
+        token_of(None, None, False)
+    with pytest.raises(ConfigError, match="--token and --no-token"):
+        token_of(TOKEN, None, True)
+
+
+def test_addresses_to_bind_are_a_list_and_all_means_every_one() -> None:
+    assert hosts_of(None) is None
+    assert hosts_of("127.0.0.1, ::1") == ("127.0.0.1", "::1")
+    assert hosts_of("all") == ("",)
+    with pytest.raises(ConfigError, match="empty address"):
+        hosts_of("")

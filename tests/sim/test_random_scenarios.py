@@ -1,0 +1,19 @@
+"""Random fabrics, transports, workloads and faults: runs end, add up, lose no packet and finish what can be finished.
+
+`python -m bench.sim.random_scenarios` draws thousands.
+"""
+
+import os
+
+import pytest
+
+from bench.sim.random_scenarios import drawn, problems
+
+EACH, PARTS = 25, 12
+
+
+@pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="hundreds of runs take compiled code")
+@pytest.mark.parametrize("part", range(PARTS))
+def test_random_scenarios_end_and_add_up(part: int) -> None:
+    found = {seed: problems(drawn(seed)) for seed in range(1 + part * EACH, 1 + (part + 1) * EACH)}
+    assert {seed: wrong for seed, wrong in found.items() if wrong} == {}

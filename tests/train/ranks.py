@@ -1,0 +1,56 @@
+"""Ranks as threads of one process, each with an endpoint of its own on loopback sockets."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from openmrc.train.group import Group
+from openmrc.train.store import TcpStore
+
+TIMEOUT = 8.0
+_names = itertools.count()
+
+
+def run(size: int, program: Callable[[Group], Any], **options: Any) -> list[Any]:
+    """Run `program(group)` at every rank; return what each returned, or raise the first rank's error."""
+    results = outcomes(size, program, **options)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results
+
+
+def outcomes(size: int, program: Callable[[Group], Any], **options: Any) -> list[Any]:
+    """Run `program(group)` at every rank; return for each what it returned or the error that it raised."""
+    results: list[Any] = [None] * size
+    store = TcpStore("127.0.0.1", 0, serve=True)
+    name = f"test{next(_names)}"
+
+    def one(rank: int) -> None:
+        try:
+            mine = TcpStore("127.0.0.1", store.port, serve=False)
+            arguments = {"planes": "2", "timeout": TIMEOUT, "name": name, **options}
+            try:
+                group = Group(mine, rank, size, **arguments)
+                try:
+                    results[rank] = program(group)
+                finally:
+                    group.close()
+            finally:
+                mine.close()
+        except BaseException as error:
+            results[rank] = error
+
+    threads = [threading.Thread(target=one, args=(rank,), daemon=True) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + 2 * TIMEOUT
+    for thread in threads:
+        thread.join(max(deadline - time.monotonic(), 0))
+    store.close()
+    assert not any(thread.is_alive() for thread in threads), "a rank hangs"
+    return results

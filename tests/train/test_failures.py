@@ -1,0 +1,231 @@
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from openmrc.train.errors import (
+    AbortedError,
+    CollectiveTimeoutError,
+    MismatchError,
+    RankLostError,
+    RendezvousError,
+)
+from openmrc.train.group import Group
+from openmrc.train.mesh import Timers
+from openmrc.train.reduction import Op
+from openmrc.train.store import TcpStore
+from tests.train.ranks import outcomes, run
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "says"),
+    [
+        (lambda g: g.all_reduce(np.zeros(4)), lambda g: g.all_reduce(np.zeros(5)), "of 4 float64.*of 5 float64"),
+        (lambda g: g.all_reduce(np.zeros(4)), lambda g: g.barrier(), "all_reduce SUM.*barrier"),
+        (lambda g: g.all_reduce(np.zeros(4)), lambda g: g.all_reduce(np.zeros(4), Op.MAX), "SUM.*MAX"),
+        (lambda g: g.all_reduce(np.zeros(4)), lambda g: g.all_reduce(np.zeros(8, "f4")), "float64.*float32"),
+        (lambda g: g.broadcast(np.zeros(99_999), 0), lambda g: g.broadcast(np.zeros(99_999), 1), "root 0.*root 1"),
+        (lambda g: g.all_reduce(np.zeros(1 << 20)), lambda g: g.all_reduce(np.zeros(1 << 19)), "1,048,576.*524,288"),
+    ],
+)
+def test_ranks_that_call_different_things_all_learn_who_called_what(one, other, says):
+    def program(group: Group):
+        (one if group.rank != 1 else other)(group)
+        group.barrier()  # a rank that nothing was missing for learns it here
+
+    results = outcomes(3, program)
+    assert [type(result) for result in results] == [MismatchError] * 3
+    import re
+
+    for result in results:
+        text = str(result)
+        assert "collective 1: rank" in text
+        assert re.search(says, text) or re.search(".*".join(reversed(says.split(".*"))), text), text
+
+
+def test_an_uneven_all_to_all_whose_splits_do_not_fit_is_named():
+    def program(group: Group):
+        splits = [100_000, 100_000] if group.rank == 0 else [150_000, 100_000]
+        group.all_to_all(np.zeros(200_000), np.zeros(sum(splits)), in_splits=splits, out_splits=[100_000, 100_000])
+
+    for result in outcomes(2, program):
+        assert isinstance(result, MismatchError)
+        assert "rank 1 sends 150,000 elements to rank 0, which expects 100,000" in str(result)
+
+
+def test_a_rank_that_leaves_while_it_is_waited_for_is_named_at_once():
+    def program(group: Group):
+        if group.rank == 0:
+            group.all_reduce(np.ones(5))
+
+    begun = time.monotonic()
+    waiting, _ = outcomes(2, program)
+    assert isinstance(waiting, RankLostError)
+    assert "rank 1 has closed" in str(waiting)
+    assert time.monotonic() - begun < 6
+
+
+def test_a_receive_of_another_size_is_named_at_both_ends():
+    def program(group: Group):
+        if group.rank == 0:
+            group.send(np.zeros(10), 1)
+            group.barrier()
+        else:
+            group.recv(np.zeros(20), 0)
+
+    results = outcomes(2, program)
+    assert all(isinstance(result, MismatchError) for result in results)
+    assert "sends 80 bytes, rank 1 expects 160" in str(results[0])
+
+
+def test_a_rank_that_does_not_call_is_named_after_the_time_out():
+    released = threading.Event()
+
+    def program(group: Group):
+        group.barrier()
+        if group.rank == 1:
+            released.wait(10)
+            return
+        begun = time.monotonic()
+        try:
+            group.all_reduce(np.ones(3))
+        finally:
+            assert time.monotonic() - begun < 4
+            released.set()
+
+    results = outcomes(3, program, timeout=2.0)
+    assert results[1] is None
+    for rank in (0, 2):
+        assert isinstance(results[rank], CollectiveTimeoutError)
+        assert "collective 2, all_reduce SUM of 3 float64" in str(results[rank])
+        assert "rank 1" in str(results[rank])
+
+
+def test_a_rank_whose_endpoint_vanishes_is_lost_for_all_others():
+    def program(group: Group):
+        group.barrier()
+        if group.rank == 2:
+            group.context.close()  # as a process that is killed: sockets gone, nobody told
+            return
+        group.all_reduce(np.ones(500_000))
+
+    results = outcomes(3, program, timeout=20.0, timers=Timers(timeout=14, linear_count=3, exponential_count=4))
+    for rank in (0, 1):
+        assert isinstance(results[rank], RankLostError), results[rank]
+        assert "rank 2 is lost" in str(results[rank])
+        assert "collective 2, all_reduce SUM of 500,000 float64" in str(results[rank])
+        assert "EV" in str(results[rank]) or "plane" in str(results[rank])
+
+
+def test_a_rank_that_waits_only_for_data_finds_out_too():
+    def program(group: Group):
+        group.barrier()
+        if group.rank == 1:
+            group.context.close()
+            return
+        group.recv(np.zeros(5), 1)
+
+    results = outcomes(2, program, timeout=20.0, timers=Timers(timeout=14, linear_count=3, exponential_count=4))
+    assert isinstance(results[0], RankLostError)
+
+
+def test_an_abort_ends_the_calls_of_all_ranks_and_a_new_group_can_be_made():
+    store = TcpStore("127.0.0.1", 0, serve=True)
+
+    def program(group: Group):
+        if group.rank == 0:
+            time.sleep(0.3)
+            group.abort("enough")
+        with pytest.raises(AbortedError, match="enough"):
+            group.all_reduce(np.ones(100_000))
+        with pytest.raises(AbortedError, match="enough"):
+            group.barrier()
+        group.close()
+        if group.rank == 2:
+            return None
+        again = TcpStore("127.0.0.1", store.port, serve=False)
+        with Group(again, group.rank, 2, planes="2", timeout=10, name="again") as fewer:
+            array = np.ones(100_000)
+            fewer.all_reduce(array)
+        again.close()
+        return array[0]
+
+    assert run(3, program) == [2, 2, None]
+    store.close()
+
+
+def test_an_exception_in_the_block_of_a_group_reaches_the_other_ranks():
+    def program(group: Group):
+        with group:
+            if group.rank == 0:
+                raise ValueError("out of memory, say")
+            group.barrier()
+
+    first, second = outcomes(2, program)
+    assert isinstance(first, ValueError)
+    assert isinstance(second, AbortedError)
+    assert "out of memory, say" in str(second)
+
+
+def test_a_wait_with_a_time_out_of_its_own_leaves_the_call_going():
+    def program(group: Group):
+        if group.rank == 1:
+            time.sleep(1)
+        array = np.ones(5)
+        work = group.all_reduce(array, async_op=True)
+        if group.rank == 0:
+            with pytest.raises(CollectiveTimeoutError, match="it goes on"):
+                work.wait(0.1)
+        work.wait()
+        assert (array == 2).all()
+
+    run(2, program)
+
+
+def test_ranks_that_do_not_fit_are_told_both_values():
+    store = TcpStore("127.0.0.1", 0, serve=True)
+    errors = {}
+
+    def one(rank, **options):
+        mine = TcpStore("127.0.0.1", store.port, serve=False)
+        try:
+            Group(mine, rank, timeout=5, **options).close()
+        except RendezvousError as error:
+            errors[rank] = str(error)
+        mine.close()
+
+    for name, zero, first, says in (
+        ("planes", {"planes": "2"}, {"planes": "1"}, "number of planes: here 2, there 1"),
+        ("size", {"size": 2}, {"size": 3}, "world size: here 2, there 3"),
+    ):
+        both = {"planes": "1", "size": 2, "name": name}
+        threads = [
+            threading.Thread(target=one, args=(rank,), kwargs={**both, **options})
+            for rank, options in enumerate((zero, first))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        assert says in errors[0]
+        assert 1 in errors
+    store.close()
+
+
+def test_a_missing_rank_and_one_that_joins_twice_are_named():
+    store = TcpStore("127.0.0.1", 0, serve=True)
+    with pytest.raises(RendezvousError, match="rank 1 did not join in time"):
+        Group(store, 0, 2, planes="1", timeout=0.5, name="alone")
+    with pytest.raises(RendezvousError, match="rank 0 joined twice"):
+        Group(store, 0, 2, planes="1", timeout=0.5, name="alone")
+    store.close()
+
+
+def test_closing_leaves_no_thread_behind():
+    before = {thread.name for thread in threading.enumerate()}
+    run(2, lambda group: group.all_reduce(np.ones(100_000), async_op=True).wait())
+    deadline = time.monotonic() + 5
+    while (left := {t.name for t in threading.enumerate()} - before) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left

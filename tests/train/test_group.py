@@ -1,0 +1,262 @@
+import numpy as np
+import pytest
+
+from openmrc.train.errors import UnsupportedError
+from openmrc.train.group import Group
+from openmrc.train.reduction import NUMPY, DType, Op
+from tests.train.ranks import run
+
+SIZES = (0, 1, 5, 2048, 70_001, 600_000)  # elements: in frames, in one chunk, in many
+
+
+def ramp(rank, count, dtype=np.float32):
+    return (np.arange(count) % 251 + rank).astype(dtype)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_collectives_give_every_rank_what_they_say(ranks):
+    def program(group: Group):
+        me, all_ranks = group.rank, range(ranks)
+        for count in SIZES:
+            array = ramp(me, count)
+            group.all_reduce(array)
+            np.testing.assert_allclose(array, sum(ramp(rank, count, np.float64) for rank in all_ranks))
+
+            given, out = ramp(me, count), np.zeros(count, np.float32)
+            group.all_reduce(given, Op.MAX, out=out)
+            np.testing.assert_array_equal(out, ramp(ranks - 1, count))
+            np.testing.assert_array_equal(given, ramp(me, count))
+
+            root = count % ranks
+            array = ramp(me, count, np.int64)
+            group.broadcast(array, root)
+            np.testing.assert_array_equal(array, ramp(root, count, np.int64))
+
+            array = ramp(me, count, np.int32)
+            group.reduce(array, root)
+            expected = sum(ramp(rank, count, np.int32) for rank in all_ranks) if me == root else ramp(me, count)
+            np.testing.assert_array_equal(array, expected)
+
+            out = np.zeros((ranks, count), np.int16)
+            group.all_gather(out, ramp(me, count, np.int16))
+            np.testing.assert_array_equal(out, [ramp(rank, count, np.int16) for rank in all_ranks])
+
+            out = np.zeros(count, np.float64)
+            parts = np.concatenate([ramp(me + 10 * part, count, np.float64) for part in all_ranks])
+            group.reduce_scatter(out, parts)
+            np.testing.assert_array_equal(out, sum(ramp(rank + 10 * me, count, np.float64) for rank in all_ranks))
+
+            out = np.zeros(ranks * count, np.uint8)
+            group.all_to_all(out, np.repeat(np.arange(ranks, dtype=np.uint8) + 10 * me, count))
+            np.testing.assert_array_equal(out, np.repeat(np.arange(ranks) * 10 + me, count))
+
+            out = np.zeros((ranks, count), np.float32) if me == root else None
+            group.gather(ramp(me, count), out, root)
+            if me == root:
+                np.testing.assert_array_equal(out, [ramp(rank, count) for rank in all_ranks])
+
+            out = np.zeros(count, np.float32)
+            parts = np.concatenate([ramp(rank, count) for rank in all_ranks]) if me == root else None
+            group.scatter(out, parts, root)
+            np.testing.assert_array_equal(out, ramp(me, count))
+            group.barrier()
+
+    run(ranks, program)
+
+
+def test_lists_of_arrays_are_written_in_place():
+    def program(group: Group):
+        outs = [np.zeros((3, 50_000), np.float32) for _ in range(3)]
+        group.all_gather(outs, np.full((3, 50_000), group.rank, np.float32))
+        assert [out[0, 0] for out in outs] == [0, 1, 2]
+        out = np.zeros(1000, np.float32)
+        group.reduce_scatter(out, [np.full(1000, group.rank + part, np.float32) for part in range(3)])
+        assert (out == 3 + 3 * group.rank).all()
+
+    run(3, program)
+
+
+def test_an_uneven_all_to_all_moves_what_the_splits_say():
+    def program(group: Group):
+        me, ranks = group.rank, range(group.size)
+        splits = [40_000 * (me + target) for target in ranks]
+        array = np.concatenate([np.full(n, 10 * me + target, np.int32) for target, n in enumerate(splits)])
+        incoming = [40_000 * (source + me) for source in ranks]
+        out = np.zeros(sum(incoming), np.int32)
+        group.all_to_all(out, array, in_splits=splits, out_splits=incoming)
+        np.testing.assert_array_equal(out, np.repeat([10 * source + me for source in ranks], incoming))
+
+    run(3, program)
+
+
+def test_arrays_that_are_not_contiguous_are_read_and_written():
+    def program(group: Group):
+        array = np.full((100, 600), group.rank, np.float32)
+        group.all_reduce(array[:, ::2])
+        assert (array[:, ::2] == 1).all()
+        assert (array[:, 1::2] == group.rank).all()
+
+    run(2, program)
+
+
+FLOATS = [DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64]
+INTEGERS = [kind for kind in DType if kind not in FLOATS]
+
+
+@pytest.mark.parametrize("dtype", list(DType))
+def test_every_type_is_reduced_by_every_operation_that_it_has(dtype):
+    ops = [Op.SUM, Op.AVG, Op.PRODUCT, Op.MIN, Op.MAX] if dtype in FLOATS else [op for op in Op if op != Op.AVG]
+
+    def values(rank, count):
+        small = np.arange(count) % 3 + 1 + rank
+        if dtype == DType.BFLOAT16:
+            return (small.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+        return (small % 2 if dtype == DType.BOOL else small).astype(NUMPY[dtype])
+
+    def number(array):
+        return (array.astype(np.uint32) << 16).view(np.float32) if dtype == DType.BFLOAT16 else array
+
+    def program(group: Group):
+        for op in ops:
+            for count in (7, 50_000):
+                array = values(group.rank, count)
+                group.all_reduce(array, op, dtype=dtype)
+                np.testing.assert_array_equal(number(array), expected(op, [number(values(r, count)) for r in (0, 1)]))
+
+    def expected(op, inputs):
+        a, b = inputs
+        named = {Op.MIN: np.minimum, Op.MAX: np.maximum, Op.BAND: np.bitwise_and, Op.BOR: np.bitwise_or}
+        named |= {Op.BXOR: np.bitwise_xor, Op.SUM: np.add, Op.PRODUCT: np.multiply, Op.AVG: np.add}
+        result = named[op](a, b)
+        return result / result.dtype.type(2) if op == Op.AVG else result
+
+    run(2, program)
+
+
+def test_all_ranks_get_the_same_bits_and_get_them_again():
+    def program(group: Group):
+        results = []
+        for _ in range(3):
+            for count in (100, 300_000):
+                array = np.random.default_rng(group.rank).standard_normal(count).astype(np.float32)
+                group.all_reduce(array)
+                results.append(array.tobytes())
+        return results
+
+    first, *others = run(4, program)
+    assert all(other == first for other in others)
+    assert first[:2] == first[2:4] == first[4:]
+
+
+def test_collectives_begun_together_end_in_the_order_of_their_calls():
+    def program(group: Group):
+        arrays = [np.full(1 + 30_000 * (n % 3), group.rank, np.int64) for n in range(30)]
+        order = []
+        works = [group.all_reduce(array, async_op=True) for array in arrays]
+        for n, work in enumerate(works):
+            work.add_done_callback(lambda _, n=n: order.append(n))
+        for work in reversed(works):
+            work.wait()
+        assert all((array == 1).all() for array in arrays)
+        assert order == sorted(order)
+
+    run(2, program)
+
+
+def test_what_nobody_waits_for_is_done_all_the_same():
+    def program(group: Group):
+        import time
+
+        work = group.all_reduce(np.ones(400_000), async_op=True)
+        deadline = time.monotonic() + 10
+        while not work.done() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert work.done()
+
+    run(2, program)
+
+
+def test_sends_and_receives_match_by_tag_whoever_comes_first():
+    def program(group: Group):
+        big, small = np.arange(300_000, dtype=np.float32), np.arange(5, dtype=np.int16)
+        if group.rank == 0:
+            works = [group.send(big, 1, 7, async_op=True), group.send(small, 1, 8, async_op=True)]
+            for work in works:
+                work.wait()
+        else:
+            got_small, got_big = np.zeros_like(small), np.zeros_like(big)
+            group.recv(got_small, 0, 8)
+            group.recv(got_big, 0, 7)
+            np.testing.assert_array_equal(got_small, small)
+            np.testing.assert_array_equal(got_big, big)
+
+    run(2, program)
+
+
+def test_more_sends_than_a_send_queue_holds_wait_for_room():
+    def program(group: Group):
+        arrays = [np.full(5000, n if group.rank == 0 else -1, np.int32) for n in range(600)]
+        call = group.send if group.rank == 0 else group.recv
+        works = [call(array, 1 - group.rank, async_op=True) for array in arrays]
+        for work in works:
+            work.wait()
+        assert all((array == n).all() for n, array in enumerate(arrays))
+
+    run(2, program)
+
+
+def test_a_receive_from_anyone_says_from_whom():
+    def program(group: Group):
+        if group.rank:
+            group.send(np.full(20_000, group.rank, np.int32), 0)
+            return
+        sources = set()
+        for _ in range(2):
+            array = np.zeros(20_000, np.int32)
+            work = group.recv(array)
+            assert (array == work.source).all()
+            sources.add(work.source)
+        assert sources == {1, 2}
+
+    run(3, program)
+
+
+def test_a_broadcast_that_runs_ahead_waits_for_room():
+    def program(group: Group):
+        works = []
+        for n in range(3000):
+            array = np.full(2, n if group.rank == 0 else 0, np.int64)
+            works.append((n, array, group.broadcast(array, 0, async_op=True)))
+            if group.rank == 1 and n == 0:
+                import time
+
+                time.sleep(0.5)
+        for n, array, work in works:
+            work.wait()
+            assert array[0] == n
+
+    run(2, program)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda group: group.all_reduce(np.zeros(3, np.complex64)), "complex64"),
+        (lambda group: group.all_reduce(np.zeros(3, np.float32), Op.BXOR), "BXOR is for integers"),
+        (lambda group: group.all_reduce(np.zeros(3, np.int32), Op.AVG), "AVG is for floating-point"),
+        (lambda group: group.broadcast(np.zeros(3), 5), "root: rank 5 is not in 0..1"),
+        (lambda group: group.send(np.zeros(3), group.rank), "is this one"),
+        (lambda group: group.send(np.zeros(3), 1 - group.rank, tag=70_000), "tag: 70000"),
+        (lambda group: group.all_gather(np.zeros(5), np.zeros(3)), "needed are 2 x 3"),
+        (lambda group: group.all_to_all(np.zeros(5), np.zeros(4)), "5 elements are not 2 equal parts"),
+        (lambda group: group.all_to_all(np.zeros(4), np.zeros(4), in_splits=[1, 2]), "in_splits"),
+        (lambda group: group.broadcast(np.broadcast_to(np.zeros(1), 4), 0), "read-only"),
+    ],
+)
+def test_wrong_arguments_are_refused_and_leave_the_group_usable(call, says):
+    def program(group: Group):
+        with pytest.raises(UnsupportedError, match=says):
+            call(group)
+        group.barrier()
+
+    run(2, program)

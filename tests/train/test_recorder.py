@@ -1,0 +1,91 @@
+import time
+
+import msgspec
+import numpy as np
+import pytest
+
+from openmrc.errors import ConfigError
+from openmrc.train.errors import MismatchError
+from openmrc.train.explain import cause_of, explain, read, text_of
+from openmrc.train.group import Group
+from openmrc.train.recorder import Entry
+from tests.train.ranks import outcomes, run
+
+
+def entry(**fields):
+    usual = {"sequence": 1, "call": "barrier", "bytes": 0, "step": 0, "state": "done"}
+    times = {"queued_at": 0.0, "begun_at": 0.0, "ended_at": 0.1}
+    empty = {"first": {}, "last": {}, "retransmitted": {}, "lost": {}, "bad_evs": []}
+    return Entry(**{**usual, **times, **empty, **fields})
+
+
+def test_a_collective_leaves_an_entry_with_its_times_and_its_step(tmp_path):
+    def program(group: Group):
+        for step in range(3):
+            group.step(step)
+            group.all_reduce(np.ones(200_000, np.float32))
+            group.barrier()
+        group.recorder.dump(tmp_path / f"{group.rank}.json")
+
+    run(2, program)
+    recording = read(tmp_path / "1.json")
+    assert (recording.rank, recording.size, len(recording.planes)) == (1, 2, 2)
+    assert [each.step for each in recording.entries] == [0, 0, 1, 1, 2, 2]
+    first = recording.entries[0]
+    assert first.call == "all_reduce SUM of 200,000 float32"
+    assert 0 < first.begun_at <= first.ended_at <= time.time()
+    assert 0 <= first.first[0] <= first.last[0] <= first.seconds
+    assert explain([recording], step=1)[0].findings[0].sequence == 3
+
+
+def test_a_rank_that_comes_late_is_named_as_the_cause(tmp_path):
+    def program(group: Group):
+        for step in range(6):
+            group.step(step)
+            if step == 4 and group.rank == 1:
+                time.sleep(0.3)
+            group.all_reduce(np.ones(50_000, np.float32))
+        group.recorder.dump(tmp_path / f"{group.rank}.json")
+
+    run(2, program)
+    slowest = explain([read(tmp_path / "0.json")], most=1)[0]
+    assert slowest.step == 4
+    assert slowest.findings[0].cause == "late rank"
+    assert "rank 1 came" in "\n".join(text_of(slowest))
+
+
+def test_lost_packets_are_named_with_their_plane():
+    found = entry(retransmitted={3: 40}, lost={1: 40}, bad_evs=["plane 1 EV 0xc0de ASSUMED_BAD"], first={3: 0.001})
+    cause, text = cause_of(found)
+    assert cause == "network"
+    assert text == "40 packets to rank 3 retransmitted; 40 lost on plane 1; plane 1 ASSUMED_BAD: EV 0xc0de"
+
+
+def test_an_error_writes_the_recorder_into_the_folder_that_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("MRC_RECORDER_DIR", str(tmp_path / "new"))
+    results = outcomes(2, lambda group: group.all_reduce(np.zeros(3 + group.rank)))
+    assert all(isinstance(result, MismatchError) for result in results)
+    recordings = [read(path) for path in (tmp_path / "new").iterdir()]
+    assert len(recordings) == 2
+    for recording in recordings:
+        assert "rank 1 called" in recording.error
+        assert cause_of(recording.entries[-1])[0] == "failed"
+
+
+def test_a_file_that_is_no_recorder_is_refused(tmp_path):
+    path = tmp_path / "x.json"
+    for content in (b"", b"[]", b'{"group": 5}', b"\xff\xfe"):
+        path.write_bytes(content)
+        with pytest.raises(ConfigError, match="no flight recorder"):
+            read(path)
+
+
+def test_an_unknown_step_is_answered_with_those_there_are():
+    def program(group: Group):
+        group.step(7)
+        group.barrier()
+        with pytest.raises(ConfigError, match="recorded steps 7 to 7"):
+            explain([group.recorder.recording()], step=8)
+        return msgspec.json.encode(group.recorder.recording())
+
+    run(2, program)
