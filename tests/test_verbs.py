@@ -1,21 +1,25 @@
 import asyncio
 import errno
+import gc
 import mmap
+import os
+import re
 import select
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from openmrc import verbs
+from openmrc.errors import ConfigError
 from openmrc.verbs import (
     Access,
     BusyError,
     CallError,
     ClosedError,
     Context,
-    DeadlineError,
     InvalidArgumentError,
     NoRoomError,
     PeerAddress,
@@ -281,16 +285,6 @@ def test_an_armed_queue_makes_its_descriptor_readable_once() -> None:
         assert cq.wait(20)[0].immediate == 8
 
 
-def test_a_channel_announces_the_queue_that_was_armed() -> None:
-    with joined() as pair:
-        channel = pair.contexts[0].create_comp_channel()
-        cq = pair.contexts[0].create_cq(16, "mine", channel)
-        cq.notify()
-        with pytest.raises(DeadlineError):
-            channel.get_event(0.01)
-        assert cq.channel is channel
-
-
 def test_waiting_works_in_an_event_loop() -> None:
     async def exchange() -> tuple[int | None, int]:
         with joined() as pair:
@@ -313,3 +307,66 @@ def test_planes_switched_off_here_are_known_to_the_peer() -> None:
         assert event.port_mask == 0b01
         pair.ends[0].write(pair.regions[0], pair.ends[0].remote.regions[0], timeout=20)
         assert pair.contexts[0].plane_counters()[1].up is False
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"evs_per_plane": 0}, "evs_per_plane: 0 is not in 1.."),
+        ({"mtu": 100}, "mtu: 100 is not one of 256, 512"),
+        ({"ev_format": 7}, "ev_format: 7 is not one of EvFormat.STEV"),
+        ({"receive_buffer": 1 << 40}, "receive_buffer: 1099511627776 is not in"),
+        ({"max_qp": 0}, "max_qp"),
+        ({"max_cq": "many"}, "max_cq: 'many' is not an integer"),
+        ({"seed": -1}, "seed: -1"),
+    ],
+)
+def test_wrong_attributes_of_a_context_are_refused_by_name_and_open_nothing(change: dict[str, Any], text: str) -> None:
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(InvalidArgumentError, match=re.escape(text)):
+        Context(addresses(0, 237, 1, 4), replace(SMALL, **change))
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+@pytest.mark.parametrize("faults", ["down: plane 9", "nonsense"])
+def test_an_open_that_fails_late_leaks_no_descriptor(faults: str) -> None:
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(ConfigError):
+        Context(addresses(0, 238, 1, 4), SMALL, faults=faults)
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before
+    Context(addresses(0, 238, 1, 4), SMALL).close()
+
+
+def test_one_address_instead_of_a_list_is_explained() -> None:
+    with pytest.raises(InvalidArgumentError, match=re.escape("give a list of addresses, ['127.0.0.1']")):
+        Context("127.0.0.1")
+
+
+def test_a_write_that_the_remote_region_cannot_hold_is_refused_here() -> None:
+    with joined() as pair:
+        end, target = pair.ends[0], pair.ends[0].remote.regions[0]
+        with pytest.raises(InvalidArgumentError, match="remote: 100 bytes, too small for a write of 65536"):
+            end.write(pair.regions[0], target[:100], timeout=20)
+        with pytest.raises(InvalidArgumentError, match="too small"):
+            asyncio.run(end.write_async(pair.regions[0], target[:100], timeout=20))
+        assert end.qp.state == QpState.RTS
+
+
+def test_objects_say_what_they_are() -> None:
+    with joined() as pair:
+        end, region = pair.ends[0], pair.regions[0]
+        described: list[tuple[object, str]] = [
+            (pair.contexts[0], "<Context open on 127."),
+            (region, "65536 bytes at 0x"),
+            (region[10:20], "<RegionSlice 10..20 of <MemoryRegion"),
+            (region.pd, "<ProtectionDomain "),
+            (end.qp, "RTS, 0 writes outstanding>"),
+            (end.send_cq, "0 ready, 1 queue pairs>"),
+            (end, "<Connection to "),
+            (pair.contexts[0].create_comp_channel(), "<CompletionChannel of 0"),
+        ]
+        for thing, words in described:
+            assert words in repr(thing)

@@ -41,8 +41,21 @@ NoToken = Annotated[
 
 
 @dataclass(frozen=True)
+class Secret:
+    """The token of a connecting command."""
+
+    token: Token = None
+    token_file: TokenFile = None
+    no_token: NoToken = False
+
+    def client(self) -> str:
+        """Return the token to give, empty for none."""
+        return client_token(self.token, self.token_file, self.no_token)
+
+
+@dataclass(frozen=True)
 class Credentials:
-    """The four of them, as one group."""
+    """Where a command listens, and its token."""
 
     bind: Bind = None
     token: Token = None

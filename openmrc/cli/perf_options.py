@@ -9,15 +9,10 @@ from typing import Annotated
 import typer
 
 from openmrc.cli import transfer_options as options
+from openmrc.cli.transfer_options import ENDPOINT, NETWORK, OUTPUT
 from openmrc.errors import UsageError
 
-WHAT, HOW_MUCH, ENDPOINT, NETWORK, OUTPUT = (
-    "What is measured",
-    "How much",
-    "Endpoint",
-    "Impairments and capture",
-    "Output",
-)
+WHAT, HOW_MUCH = "What is measured", "How much"  # panels of the help
 LARGEST_OF_ALL = 1 << 23  # bytes; where perftest's --all ends
 FOR_EVER = 1e9  # s
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from openmrc.cli import access_options
 from openmrc.cli import transfer_options as options
+from openmrc.cli.access_options import Credentials
+from openmrc.cli.option_groups import with_groups
+from openmrc.cli.transfer_options import Output
 from openmrc.errors import MrcError
 
 if TYPE_CHECKING:
@@ -19,30 +21,60 @@ if TYPE_CHECKING:
     from openmrc.verbs import Context, Listener
 
 
-def recv(
+STORING, SERVING = "Files", "How long"  # panels of the help
+
+
+@dataclass(frozen=True)
+class Storing:
+    """Which files are taken, and where they go."""
+
     out: Annotated[
-        Path, typer.Option("-o", "--out", metavar="DIR", help="Folder for the files; created if missing.")
-    ] = Path(),
-    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
-    max_size: Annotated[str | None, typer.Option("--max-size", help="Most bytes of one transfer, such as 10G.")] = None,
-    once: Annotated[bool, typer.Option("--once", help="End after one transfer.")] = False,
-    count: Annotated[int | None, typer.Option("--count", min=1, help="End after so many transfers.")] = None,
-    wait: Annotated[float | None, typer.Option("--wait", min=0, help="Seconds to wait for a sender.")] = None,
+        Path,
+        typer.Option(
+            "-o", "--out", metavar="DIR", help="Folder for the files; created if missing.", rich_help_panel=STORING
+        ),
+    ] = Path()
+    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.", rich_help_panel=STORING)] = False
+    max_size: Annotated[
+        str | None,
+        typer.Option("--max-size", help="Most bytes of one transfer, such as 10G.", rich_help_panel=STORING),
+    ] = None
+
+    def acceptance(self) -> Acceptance:
+        """Return what a receiver accepts; the folder exists afterwards."""
+        from openmrc.apps.receiving import Acceptance, make_folder
+        from openmrc.apps.sizes import size_bytes
+
+        limit = size_bytes(self.max_size, "--max-size") if self.max_size is not None else None
+        make_folder(self.out)
+        return Acceptance(self.out, self.force, limit)
+
+
+@dataclass(frozen=True)
+class HowLong:
+    """How many transfers are served, and how long one is waited for."""
+
+    once: Annotated[bool, typer.Option("--once", help="End after one transfer.", rich_help_panel=SERVING)] = False
+    count: Annotated[
+        int | None, typer.Option("--count", min=1, help="End after so many transfers.", rich_help_panel=SERVING)
+    ] = None
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            "--wait", min=0, callback=options.seconds, help="Seconds to wait for a sender.", rich_help_panel=SERVING
+        ),
+    ] = None
+
+
+@with_groups
+def recv(
+    storing: Storing,
+    how_long: HowLong,
+    credentials: Credentials,
+    local: options.Local,
+    network: options.Network,
+    output: Output,
     port: options.Port = 18516,
-    bind: access_options.Bind = None,
-    token: access_options.Token = None,
-    token_file: access_options.TokenFile = None,
-    no_token: access_options.NoToken = False,
-    planes: options.Planes = None,
-    remote: options.Remote = None,
-    ev_format: options.Format = "udp",
-    mtu: options.Mtu = 0,
-    timeout: options.Timeout = 30.0,
-    impair: options.Impair = None,
-    schedule: options.Schedule = None,
-    capture: options.Capture = None,
-    as_json: options.Json = False,
-    quiet: options.Quiet = False,
     ready_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Receive files, verify them, and give them their names when they are whole.
@@ -51,37 +83,30 @@ def recv(
     The exit code is 1 if a transfer failed.
     """
     from openmrc.apps.access import announcement
-    from openmrc.apps.endpoint import EndpointOptions, connection_options, read_faults
+    from openmrc.apps.endpoint import connection_options, read_faults
     from openmrc.apps.listening import Refusals, announce_port, open_listener
-    from openmrc.apps.planes import are_ours_to_choose
-    from openmrc.apps.receiving import Acceptance, make_folder
-    from openmrc.apps.sizes import size_bytes
     from openmrc.apps.transfer import DEFAULT_PORT, TransferOptions
-    from openmrc.cli.outcome import opened, planes_of, stoppable
+    from openmrc.cli.outcome import opened, stoppable
 
-    make_folder(out)
-    access = access_options.listening_access(bind, token, token_file, no_token)
+    acceptance, access = storing.acceptance(), credentials.listening()
     refusals = Refusals(lambda line: typer.echo(f"mrc: {line}", err=True))
-    limit = size_bytes(max_size, "--max-size") if max_size is not None else None
-    ours, theirs = planes_of(planes, remote, None)
-    faults = read_faults(impair, schedule)
-    endpoint = EndpointOptions(ours, are_ours_to_choose(planes, None), ev_format, mtu, capture=capture)
+    ours, theirs = local.addresses(None)
+    faults = read_faults(network.impair, network.schedule)
     with (
         stoppable(),
-        opened(endpoint) as context,
+        opened(local.endpoint(ours, network.capture)) as context,
         open_listener(context, port, access, refusals) as listener,
     ):
-        asked = TransferOptions(
-            port, timeout, remote=theirs, faults=faults, connection=connection_options(context, mtu, timeout)
-        )
-        if not quiet:
+        connection = connection_options(context, local.mtu, local.timeout)
+        asked = TransferOptions(port, local.timeout, remote=theirs, faults=faults, connection=connection)
+        if not output.quiet:
             typer.echo(f"{context.describe()}; waiting on TCP port {listener.port}", err=True)
         line = announcement(listener, access, "mrc send FILE", DEFAULT_PORT, "send files")
         if line is not None:
             typer.echo(f"mrc: {line}", err=True)
         announce_port(listener, ready_fd)
-        serving = Serving(context, listener, refusals, Acceptance(out, force, limit), asked, wait, as_json, quiet)
-        failures = serving.run(1 if once else count)
+        serving = Serving(context, listener, refusals, acceptance, asked, how_long.wait, output)
+        failures = serving.run(1 if how_long.once else how_long.count)
     if failures:
         raise typer.Exit(1)
 
@@ -96,8 +121,7 @@ class Serving:
     acceptance: Acceptance
     options: TransferOptions
     wait: float | None
-    as_json: bool
-    quiet: bool
+    output: Output
 
     def run(self, count: int | None) -> int:
         """Serve `count` senders, or for ever; return how many transfers failed."""
@@ -117,7 +141,7 @@ class Serving:
         try:
             receiver.meet(self.listener, self.wait, self.refusals)
             met = True
-            with showing(receiver.progress, self.quiet):
+            with showing(receiver.progress, self.output.quiet):
                 receiver.serve()
         except MrcError as caught:
             error = caught
@@ -135,7 +159,7 @@ class Serving:
         from openmrc.cli.outcome import error_text, print_json
 
         result = receiver.result(error_text(error) if error is not None else None)
-        if self.as_json:
+        if self.output.as_json:
             print_json(result)
         elif error is None:
             typer.echo(f"OK received {summary(result)}")

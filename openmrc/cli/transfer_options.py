@@ -1,13 +1,18 @@
-"""The options that `mrc send` and `mrc recv` share."""
+"""The options that `mrc send`, `mrc recv` and `mrc perf` share, and those of the first two in groups."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from openmrc.apps.endpoint import EndpointOptions
+
+ENDPOINT, NETWORK, OUTPUT = "Endpoint", "Impairments and capture", "Output"  # panels of the help
 LONGEST_SECONDS = 1e6  # what the kernel's waits take
 
 
@@ -25,24 +30,99 @@ Planes = Annotated[
         "--planes",
         metavar="N|ADDR,...",
         help="Local address of each plane, or a number of loopback planes (default: one a network interface).",
+        rich_help_panel=ENDPOINT,
     ),
 ]
 Remote = Annotated[
     str | None,
-    typer.Option("--remote", metavar="ADDR,...", help="Where the peer's planes are reached (default: as it tells)."),
+    typer.Option(
+        "--remote",
+        metavar="ADDR,...",
+        help="Where the peer's planes are reached (default: as it says).",
+        rich_help_panel=ENDPOINT,
+    ),
 ]
-Format = Annotated[str, typer.Option("--format", help="Where the entropy value travels: udp, stev or srv6.")]
-Mtu = Annotated[int, typer.Option("-m", "--mtu", help="Path MTU: 256 to 4096 (default: what all planes take).")]
+Format = Annotated[
+    str, typer.Option("--format", help="Where the entropy value travels: udp, stev or srv6.", rich_help_panel=ENDPOINT)
+]
+Mtu = Annotated[
+    int,
+    typer.Option(
+        "-m", "--mtu", help="Path MTU: 256 to 4096 (default: what all planes take).", rich_help_panel=ENDPOINT
+    ),
+]
 Timeout = Annotated[
     float,
-    typer.Option("--timeout", min=0.1, callback=seconds, help="Seconds without progress until giving up; inf: never."),
+    typer.Option(
+        "--timeout",
+        min=0.1,
+        callback=seconds,
+        help="Seconds without progress until giving up; inf: never.",
+        rich_help_panel=ENDPOINT,
+    ),
 ]
 Impair = Annotated[
-    str | None, typer.Option("--impair", metavar="WORDS", help='Impair what arrives here: "loss: 1%, delay: 200us".')
+    str | None,
+    typer.Option(
+        "--impair",
+        metavar="WORDS",
+        help='Impair what arrives here: "loss: 1%, delay: 200us".',
+        rich_help_panel=NETWORK,
+    ),
 ]
 Schedule = Annotated[
-    Path | None, typer.Option("--schedule", metavar="FILE", help="Impair what arrives here as this YAML file says.")
+    Path | None,
+    typer.Option(
+        "--schedule",
+        metavar="FILE",
+        help="Impair what arrives here as this YAML file says.",
+        rich_help_panel=NETWORK,
+    ),
 ]
-Capture = Annotated[Path | None, typer.Option("--capture", metavar="FILE.pcapng", help="Write every packet there.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")]
+Capture = Annotated[
+    Path | None,
+    typer.Option("--capture", metavar="FILE.pcapng", help="Write every packet there.", rich_help_panel=NETWORK),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.", rich_help_panel=OUTPUT)]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.", rich_help_panel=OUTPUT)]
+
+
+@dataclass(frozen=True)
+class Local:
+    """This end: planes, format, time-out."""
+
+    planes: Planes = None
+    remote: Remote = None
+    ev_format: Format = "udp"
+    mtu: Mtu = 0
+    timeout: Timeout = 30.0
+
+    def addresses(self, host: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the addresses of our planes, and those that replace the peer's."""
+        from openmrc.cli.outcome import planes_of
+
+        return planes_of(self.planes, self.remote, host)
+
+    def endpoint(self, ours: tuple[str, ...], capture: Path | None) -> EndpointOptions:
+        """Return how to open the endpoint."""
+        from openmrc.apps.endpoint import EndpointOptions
+        from openmrc.apps.planes import are_ours_to_choose
+
+        return EndpointOptions(ours, are_ours_to_choose(self.planes, None), self.ev_format, self.mtu, capture=capture)
+
+
+@dataclass(frozen=True)
+class Network:
+    """Impairments of what arrives, and the capture file."""
+
+    impair: Impair = None
+    schedule: Schedule = None
+    capture: Capture = None
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is printed."""
+
+    as_json: Json = False
+    quiet: Quiet = False

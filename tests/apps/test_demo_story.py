@@ -3,7 +3,17 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.apps.demo_story import file_digest, make_file, outages_of, story_faults
+from openmrc.apps.demo_story import (
+    Audience,
+    DemoOptions,
+    Outage,
+    Story,
+    file_digest,
+    make_file,
+    outages_of,
+    story_faults,
+    unused_planes,
+)
 from openmrc.faults import Schedule
 
 
@@ -31,3 +41,27 @@ def test_the_same_seed_makes_the_same_file(tmp_path: Path) -> None:
     assert first != make_file(tmp_path / "c", (5 << 20) + 3, 8)
     assert (tmp_path / "a").stat().st_size == (5 << 20) + 3
     assert file_digest(tmp_path / "a") == first == hashlib.sha256((tmp_path / "a").read_bytes()).hexdigest()
+
+
+def test_planes_that_came_up_again_must_be_in_use_at_the_end() -> None:
+    outages = [Outage(plane=1, down=1.0, up=2.0), Outage(plane=2, down=1.0, up=None), Outage(plane=3, down=3.0, up=4.0)]
+    evs = [{"GOOD": 8}, {"GOOD": 7, "SKIP": 1}, {"ASSUMED_BAD": 8}, {"GOOD": 6, "ASSUMED_BAD": 2}]
+    assert unused_planes(evs, outages) == [3]
+    assert unused_planes([{"GOOD": 8}] * 4, outages) == []
+
+
+def test_a_plane_that_went_down_once_more_is_not_expected_back() -> None:
+    outages = [Outage(plane=0, down=1.0, up=2.0), Outage(plane=0, down=3.0, up=None)]
+    assert unused_planes([{"ASSUMED_BAD": 8}], outages) == []
+
+
+def test_the_demo_fails_when_a_plane_is_not_back(tmp_path: Path) -> None:
+    story = Story(DemoOptions(tmp_path), Audience(print, lambda made, size: None, print, print))
+    story.outages = [Outage(plane=1, down=1.0, up=2.0)]
+    story.result.ok = True
+    story._check_planes([{"GOOD": 8}, {"GOOD": 8}])
+    assert story.result.ok
+    story._check_planes([{"GOOD": 8}, {"ASSUMED_BAD": 3, "GOOD": 5}])
+    assert not story.result.ok
+    assert story.result.error is not None
+    assert "plane 1: 3 EVs ASSUMED_BAD" in story.result.error

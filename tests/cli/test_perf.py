@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -129,4 +130,31 @@ def test_ctrl_c_ends_an_endless_measurement_in_good_order() -> None:
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
     code, said, _ = finish(process)
     assert code == 0
+    assert decoded(said).mrc.ok
+
+
+def test_a_timed_run_of_large_writes_ends_soon_after_its_time() -> None:
+    began = time.monotonic()
+    code, said, complaints = run("perf", "--loopback", "--planes", 2, "-s", "256M", "-D", 2, "--json", "--quiet")
+    assert code == 0, complaints
+    assert decoded(said).mrc.directions[0].seconds < 10
+    assert time.monotonic() - began < 60
+
+
+def test_intervals_reach_to_the_end_of_a_run_though_a_plane_is_lost() -> None:
+    code, said, complaints = run(
+        "perf", "--loopback", "--planes", 2, "-s", "64K", "-D", 2.5, "--json", "--impair", "at: 1s, down: plane 1"
+    )
+    assert code == 0, complaints
+    report = decoded(said)
+    assert report.mrc.intervals[0].start == 0
+    assert all(
+        one.end == other.start for one, other in zip(report.mrc.intervals, report.mrc.intervals[1:], strict=False)
+    )
+    assert report.mrc.intervals[-1].end >= report.mrc.directions[0].seconds - 0.1
+
+
+def test_an_infinite_time_out_is_a_long_one() -> None:
+    code, said, complaints = run("perf", "--loopback", "--planes", 1, "-n", 10, "--timeout", "inf", "--json")
+    assert code == 0, complaints
     assert decoded(said).mrc.ok

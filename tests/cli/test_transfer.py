@@ -1,9 +1,11 @@
 """`mrc send` and `mrc recv` as two processes."""
 
 import hashlib
+import os
 import random
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import msgspec
@@ -110,7 +112,7 @@ def test_wrong_calls_are_refused_before_anything_moves(tmp_path: Path) -> None:
         (("send", tmp_path / "nosuch", "127.0.0.1"), "nosuch: cannot be read"),
         (("send", tmp_path, "127.0.0.1"), "not a regular file"),
         (("send", "127.0.0.1"), "at least one FILE"),
-        (("recv", "--out", tmp_path / "nosuch"), "--out: "),
+        (("recv", "--out", "/dev/null"), "--out: "),
         (("recv", "--out", tmp_path, "--max-size", "big"), "--max-size: 'big'"),
         (("recv", "--out", tmp_path, "--impair", "los: 1%"), "unknown word 'los'"),
     ):
@@ -118,3 +120,40 @@ def test_wrong_calls_are_refused_before_anything_moves(tmp_path: Path) -> None:
         assert isinstance(result.exception, ConfigError)
         assert result.stdout == ""
         assert complaint in str(result.exception)
+
+
+def test_a_sender_that_is_suspended_for_less_than_the_time_out_goes_on(tmp_path: Path, out: Path) -> None:
+    file = made(tmp_path / "big", 40_000_000)
+    slow = "rate: 40Mbps"  # two planes: four seconds
+    with receiving(out, "--once", "--planes", 2, "--impair", slow) as (receiver, port):
+        sender = mrc("send", file, "127.0.0.1", "-p", port, "--planes", 2, "--quiet", "--json")
+        time.sleep(3.0)
+        os.kill(sender.pid, signal.SIGSTOP)
+        time.sleep(6.0)  # longer than the retry budget of a connection is without --timeout
+        os.kill(sender.pid, signal.SIGCONT)
+        code, said, complaints = finish(sender)
+        received = finish(receiver)
+    assert (code, received[0]) == (0, 0), complaints + received[2]
+    assert decoded(said).longest_stall_ms > 5000, "it was not moving when it was suspended"
+    assert (out / "big").read_bytes() == file.read_bytes()
+
+
+def test_recv_makes_its_folder_and_send_says_whom_it_waits_for(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "folder"
+    with receiving(out, "--once", "--planes", 1) as (receiver, port):
+        code, _, complaints = run("send", made(tmp_path / "a", 100), "127.0.0.1", "-p", port, "--planes", 1)
+        finish(receiver)
+    assert code == 0
+    assert f"waiting for mrc recv at 127.0.0.1, TCP port {port}" in complaints
+    assert (out / "a").stat().st_size == 100
+
+
+def test_a_capture_is_reported_when_the_command_ends(tmp_path: Path, out: Path) -> None:
+    file = tmp_path / "sent.pcapng"
+    with receiving(out, "--once", "--planes", 1) as (receiver, port):
+        code, _, complaints = run(
+            "send", made(tmp_path / "a", 10_000), "127.0.0.1", "-p", port, "--planes", 1, "--capture", file
+        )
+        finish(receiver)
+    assert code == 0
+    assert f"{file}: all " in complaints

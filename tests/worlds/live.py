@@ -21,7 +21,7 @@ from openmrc.engine.messages import PostStatus
 from openmrc.engine.params import Settings
 from openmrc.engine.tables import NONE, Completion
 from openmrc.live.api.attributes import ContextAttr, PeerAddress
-from openmrc.live.datapath import event_loop, receive, submission, table_handles, transmit
+from openmrc.live.datapath import event_loop, receive, sources, submission, table_handles, transmit
 from openmrc.live.datapath.libc import BOTH_CONTROLS, IP_TOS, IPPROTO_IP, MessageHeader
 from openmrc.live.datapath.tables import BATCH, COMMANDS, PORT_VALUES, EventRecord
 from openmrc.live.host.addresses import PlaneAddress
@@ -315,6 +315,8 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
         (event_loop, "run"),
         (event_loop, "take_events"),
         (event_loop, "available"),
+        (sources, "insert"),
+        (sources, "remove"),
     ):
         monkeypatch.setattr(module, name, getattr(module, name).py_func)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -46,7 +47,7 @@ def test_a_context_older_than_its_clock_counts_says_so() -> None:
     with Context(addresses(0, 231, 1, 4), SMALL) as context:
         runtime = context.nic._runtime
         runtime.nic.epoch -= event_loop.LIFETIME // 10**12  # as if it had been opened so long ago
-        runtime.iterate()
+        os.eventfd_write(runtime.wake_fd, 1)
         runtime._thread.join(20)
         with pytest.raises(ClosedError, match="open for 50 days"):
             context.alloc_pd().reg_mr(bytearray(8))

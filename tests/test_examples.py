@@ -1,0 +1,36 @@
+"""The examples run as they are."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "examples"
+SECONDS = 120
+
+
+@pytest.mark.parametrize(
+    ("name", "served", "said"),
+    [
+        ("write_memory.py", "immediate 7 and b'hello'", "SUCCESS"),
+        ("numpy_arrays.py", "64 rows of 65536, the sum of all is 4194304", "64 rows written"),
+    ],
+)
+def test_an_example_of_two_processes_runs(name: str, served: str, said: str) -> None:
+    command = [sys.executable, str(FOLDER / name)]
+    server = subprocess.Popen([*command, "serve"], stdout=subprocess.PIPE, text=True)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
+        assert done.stdout.strip() == said
+        assert server.communicate(timeout=SECONDS)[0].strip() == served
+    finally:
+        server.kill()
+        server.communicate()
+
+
+def test_the_asyncio_example_runs() -> None:
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / "asyncio_writes.py")], capture_output=True, text=True, timeout=SECONDS, check=True
+    )
+    assert done.stdout.strip() == "immediates [1, 2, 3]"
