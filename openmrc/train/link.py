@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from openmrc.verbs import ProtectionDomain
 
 FRAMES = 32  # slots of a mailbox
-CHUNKS = 8  # slots of a stage
+CHUNKS = 4  # slots of a stage
 CHUNK = 1 << 20  # bytes of a chunk, at most
 RECEIVES = 256  # posted: FRAMES + CHUNKS, and credits that come alone
 _REPOST = 64  # receives posted again at a time
-_FRAME_CREDITS, _CHUNK_CREDITS = FRAMES // 4, CHUNKS // 4  # consumed, before a credit is sent alone
+_FRAME_CREDITS, _CHUNK_CREDITS = FRAMES // 4, CHUNKS // 2  # consumed, before a credit is sent alone
 _MASK = (1 << 15) - 1
 _LEFT_SECONDS = 1.0
 SENDS = 256  # send queue
