@@ -279,9 +279,7 @@ def _fans(topology: Topology, network: Network, wires: Connections, ends: _Ends)
         for row, shape in enumerate(topology.planes):
             choices = [shape.t0_up, shape.t1_up, 0]
             if max(choices) > 1 << T0_DIGIT:
-                raise ConfigError(
-                    f"plane {row}: {max(choices)} uplinks; an EV names one of {1 << T0_DIGIT}"
-                )
+                raise ConfigError(f"plane {row}: {max(choices)} uplinks; an EV names one of {1 << T0_DIGIT}")
             choices[shape.tiers - 1] = shape.long  # the highest tier chooses the link to the other site
             fans[row].first, fans[row].second, fans[row].third = (max(1, count) for count in choices)
         return fans
