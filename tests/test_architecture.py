@@ -45,6 +45,7 @@ UNREACHED = {
     "engine.endpoint.turn_away": "for worlds that can run out of room for payloads; sockets and simulator cannot",
     "engine.responder.turn_away": "the same, for one queue pair",
     "engine.responder.resize": "Dynamic MPR by the application; docs/conformance.md says library only",
+    "train.collperf.seconds_in_place": "one measurement inside a job, for bench/train",
     "lab.lifetime.": "a lab held by a Python program, for bench/lab",
     "lab.schedules.": "random faults for bench/lab/schedules.py",
 }
