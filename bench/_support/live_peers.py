@@ -46,6 +46,8 @@ def run_pair(server: Callable[[Pipe, Task], None], client: Callable[[Pipe, Task]
         theirs.append(_SPAWN.Process(target=_run, args=(function, side, end, task), daemon=True))
     for process in theirs:
         process.start()
+    for _, end in ours:
+        end.close()  # or the end of a process that failed would stay open here
     (server_pipe, _), (client_pipe, _) = ours
     client_pipe.send(_within(server_pipe, "server"))
     result = _within(client_pipe, "client")
@@ -66,7 +68,10 @@ def _run(function: Callable[[Pipe, Task], None], side: int, pipe: Pipe, task: Ta
 def _within(pipe: Pipe, who: str, seconds: float = 900.0) -> Any:
     if not pipe.poll(seconds):
         raise TimeoutError(f"the {who} said nothing for {seconds:g} s")
-    return pipe.recv()
+    try:
+        return pipe.recv()
+    except EOFError:
+        raise ChildProcessError(f"the {who} ended early") from None
 
 
 def receiver(pipe: Pipe, task: Task) -> None:

@@ -12,6 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from openmrc.apps.forks import fork_each
 from openmrc.fabric.build import build
 from openmrc.fabric.export.bulk import write_all
 from openmrc.fabric.export.options import Options
@@ -27,7 +28,7 @@ def measure(target: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         begun = time.perf_counter()
         plan = usid_plan(build(load(FABRIC)))
-        sizes = [size for some in write_all(plan, target, Options(), Path(folder)) for size in some]
+        sizes = [size for some in write_all(plan, target, Options(), Path(folder), None, fork_each) for size in some]
         took = time.perf_counter() - begun
     return f"{target:8} {len(sizes):6} files {sum(sizes) / 1e6:7.0f} MB {took:6.1f} s"
 

@@ -10,7 +10,7 @@ import statistics
 from typing import Any
 
 from bench.train.ranks import run
-from openmrc.train.collperf import MrcBackend, Settings, measure
+from openmrc.train.collperf import MrcBackend, Settings, seconds_in_place
 from openmrc.train.gloo_backend import GlooBackend
 from openmrc.train.group import Group
 
@@ -24,22 +24,24 @@ CASES = (
 )
 
 
-def times(rank: int, size: int, address: str, rounds: int) -> dict[tuple[str, int], list[tuple[float, float]]]:
-    """Return (ours, Gloo's) microseconds of every case, a pair per round."""
+def compare(rank: int, size: int, address: str, rounds: int) -> None:
+    """Measure every case in turns; rank 0 prints a line for each."""
     host, port = address.split(":")
-    result: dict[tuple[str, int], list[tuple[float, float]]] = {}
     with Group.rendezvous(rank, size, address, planes="4", timeout=60) as group:
         gloo = GlooBackend(rank, size, f"{host}:{int(port) + 1}")
         backends: list[Any] = [MrcBackend(group), gloo]
-        for name, amount, _ in CASES:
-            settings = Settings(collective=name, iterations=200 if amount == SMALL else 3, check=False)
-            pairs = []
-            for _ in range(rounds):
-                ours, theirs = (measure(backend, settings, amount).in_place.time_us for backend in backends)
-                pairs.append((ours, theirs))
-            result[name, amount] = pairs
+        for name, amount, mark in CASES:
+            settings = Settings(collective=name, iterations=200 if amount == SMALL else 2, check=False)
+            pairs = [[seconds_in_place(backend, settings, amount) for backend in backends] for _ in range(rounds)]
+            ours, theirs = (statistics.median(each) * 1e6 for each in zip(*pairs, strict=True))
+            if rank == 0:
+                ratio = ours / theirs
+                print(
+                    f"{size} ranks, {name} of {amount:,} bytes: {ours:,.0f} us, Gloo {theirs:,.0f} us, "
+                    f"{ratio:.2f} x, mark {mark} x: {'ok' if ratio <= mark else 'missed'}",
+                    flush=True,
+                )
         gloo.close()
-    return result
 
 
 def main() -> None:
@@ -49,14 +51,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
     for ranks in options.ranks:
-        measured = run(ranks, times, options.rounds)[0]
-        for name, amount, mark in CASES:
-            ours, theirs = (statistics.median(each) for each in zip(*measured[name, amount], strict=True))
-            ratio = ours / theirs
-            print(
-                f"{ranks} ranks, {name} of {amount:,} bytes: {ours:,.0f} us, Gloo {theirs:,.0f} us, "
-                f"{ratio:.2f} x, mark {mark} x: {'ok' if ratio <= mark else 'missed'}"
-            )
+        run(ranks, compare, options.rounds)
 
 
 if __name__ == "__main__":

@@ -92,13 +92,11 @@ def open_described(nic: NicFile, options: EndpointOptions) -> Context:
 def connection_options(
     context: Context, mtu: int, timeout: float = 0.0, *, max_send_wr: int = 128, max_recv_wr: int = 256
 ) -> ConnectionOptions:
-    """Return what to ask of a connection; both sides must end up with the same path MTU.
+    """Return what to ask of a connection; of both sides' path MTUs the lesser is used.
 
     Its retry budget lasts `timeout` seconds at least: a peer that is suspended for less is waited for.
     """
-    options = ConnectionOptions(
-        path_mtu=mtu or context.query_device().max_mtu, max_send_wr=max_send_wr, max_recv_wr=max_recv_wr
-    )
+    options = ConnectionOptions(path_mtu=mtu, max_send_wr=max_send_wr, max_recv_wr=max_recv_wr)
     counts = range(options.exponential_count, INFINITE_RETRIES + 1)
     return next(each for count in counts if (each := replace(options, exponential_count=count)).give_up_s >= timeout)
 

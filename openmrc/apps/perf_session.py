@@ -58,7 +58,6 @@ class Session:
         self.pd = context.alloc_pd()
         self.meter = Meter(context)
         findings.describe(context)
-        findings.mtu = asked.path_mtu
 
     @property
     def plan(self) -> Plan:
@@ -71,6 +70,7 @@ class Session:
         for each in self.connections:
             each.qp.post_recv(receives)
         self.findings.peer = self.conversation.peer
+        self.findings.mtu = self.connections[0].qp.query()[0].path_mtu or 0
         self.meter = Meter(self.context)
         if self.plan.faults is not None:
             self.context.impair(Schedule.parse(self.plan.faults, "--impair of the client"))

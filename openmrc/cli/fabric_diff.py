@@ -55,10 +55,11 @@ def diff(
 
 
 def _whole(plan: UsidPlan, folder: Path, options: Options, of: str | None, as_json: bool) -> None:
+    from openmrc.apps.forks import fork_each
     from openmrc.fabric.diff import compare_folder
 
     switches = plan.topology.nodes - plan.topology.nics
-    found = list(tracked(compare_folder(plan, folder, options, of), "comparing", switches))
+    found = list(tracked(compare_folder(plan, folder, options, of, fork_each), "comparing", switches))
     differing = [each for each in found if not each.clean]
     said = {"clean": not differing, "switches": len(found), "differing": len(differing)}
     if as_json:

@@ -78,10 +78,15 @@ def _hosts(plan: UsidPlan, names: list[str] | None) -> list[int] | None:
 
 def _written(plan: UsidPlan, to: str, options: Options, out: Path, nodes: list[int] | None) -> list[int]:
     """Write exported files; a second and more of it shows a bar on a terminal."""
+    from openmrc.apps.forks import fork_each
     from openmrc.fabric.export.bulk import write_all
 
     total = None if to in ("hosts", "containerlab") else len(nodes or range(plan.topology.nics, plan.topology.nodes))
-    return [size for sizes in tracked(write_all(plan, to, options, out, nodes), "writing", total) for size in sizes]
+    return [
+        size
+        for sizes in tracked(write_all(plan, to, options, out, nodes, fork_each), "writing", total)
+        for size in sizes
+    ]
 
 
 def tracked(items: Iterator[Any], what: str, total: int | None) -> Iterator[Any]:

@@ -34,11 +34,11 @@ def verify(
     """Prove that every EV of every pair of NICs is delivered on the path its name says; exit 1 when not."""
     import msgspec
 
-    from openmrc.errors import ConfigError
+    from openmrc.errors import UsageError
     from openmrc.fabric.verify import verify as prove
 
     if tables is not None and installed is not None:
-        raise ConfigError("--tables and --from: give one of them")
+        raise UsageError("--tables and --from: give one of them")
     start = time.perf_counter()
     plan = load_plan(file)
     found = _installed(plan, installed, options, of) if installed is not None else None
@@ -58,10 +58,11 @@ def verify(
 
 
 def _installed(plan: UsidPlan, folder: Path, options: Any, of: str | None) -> list[Installed]:
+    from openmrc.apps.forks import fork_each
     from openmrc.fabric.diff import read_folder
 
     switches = plan.topology.nodes - plan.topology.nics
-    return list(tracked(read_folder(plan, folder, options, of), "reading", switches))
+    return list(tracked(read_folder(plan, folder, options, of, fork_each), "reading", switches))
 
 
 def _tables(plan: UsidPlan, found: list[Installed]) -> Any:

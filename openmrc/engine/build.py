@@ -131,7 +131,8 @@ def _init_peers(engine: Engine, peers: Sizes) -> None:
     column(rows, "address")[:] = NONE
     for name in ("ready_tail", "next_ready"):
         column(rows, name)[:] = NONE
-    column(rows, "status_deadline")[:] = NEVER
+    for name in ("status_deadline", "check_deadline"):
+        column(rows, name)[:] = NEVER
 
 
 def _init_qps(engine: Engine, layout: Layout, qps: Sizes, evs: Sizes) -> None:

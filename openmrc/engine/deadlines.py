@@ -1,7 +1,7 @@
 """Serves every deadline of an endpoint that has come, and finds the next.
 
-The timers of a queue pair are those of `Deadline`. A peer has one, for Port Status Updates; the endpoint has one, for
-port changes that are not yet in effect.
+The timers of a queue pair are those of `Deadline`. A peer has two, for Port Status Updates to it and for probes of
+ports that it calls down; the endpoint has one, for port changes that are not yet in effect.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
@@ -22,7 +22,9 @@ def expire(engine: Engine, now: int, endpoint: int) -> None:
     for peer in range(node.peer_base, node.peer_base + node.peer_count):
         if engine.peers[peer].status_deadline <= now:
             ports.tell(engine, now, peer)
-        following = min(following, engine.peers[peer].status_deadline)
+        if engine.peers[peer].check_deadline <= now:
+            ports.check(engine, now, peer)
+        following = min(following, min(engine.peers[peer].status_deadline, engine.peers[peer].check_deadline))
     for qp in range(node.qp_base, node.qp_base + node.qp_count):
         if engine.qps[qp].deadline <= now:
             _expire_qp(engine, now, qp)

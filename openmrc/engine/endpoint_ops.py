@@ -25,13 +25,16 @@ def receive(engine: Engine, now: int, endpoint: int, packet: int) -> None:
     match arrived.opcode:
         case Opcode.ENDPOINT_REQUEST:
             if arrived.endpoint_op == EndpointOp.PORT_STATUS_UPDATE:
-                ports.set_remote(engine, now, endpoint, peer, arrived.port_status_mask)
+                if not ports.is_consistent(arrived.port_status_mask, arrived.port):
+                    engine.endpoints[endpoint].contradictions += 1
+                    return
+                ports.set_remote(engine, now, peer, arrived.port_status_mask)
             _answer(engine, endpoint, peer, packet, probe_id)
         case Opcode.ENDPOINT_RESPONSE:
-            if probe_id >= ports.STATUS_PROBE_ID:
-                ports.on_answer(engine, endpoint, probe_id)
+            if probe_id >= ports.CHECK_PROBE_ID:
+                ports.on_answer(engine, now, peer, probe_id, arrived.port)
             else:
-                reverse.on_answer(engine, endpoint, probe_id)
+                reverse.on_answer(engine, peer, probe_id)
         case _:
             engine.endpoints[endpoint].unknown_opcode += 1
 

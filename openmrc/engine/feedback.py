@@ -3,7 +3,7 @@
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import PSN_BITS, RCVD_BYTES_BITS, distance, extend
 from openmrc.engine import clock, congestion, lifecycle, loss, messages, paths, probes, retries, scheduler
-from openmrc.engine.queue_pairs import message_row, nominal_size, params_of, sent_row
+from openmrc.engine.queue_pairs import may_be_answered, message_row, nominal_size, params_of, sent_row
 from openmrc.engine.sacks import RCVD_UNIT
 from openmrc.engine.states import NackAction, nack_action
 from openmrc.engine.tables import NONE, Cause, Engine, SentState, WcStatus
@@ -20,8 +20,8 @@ def on_sack(engine: Engine, now: int, qp: int, packet: int) -> None:
     row = engine.qps[qp]
     arrived = engine.packets[packet]
     cack = extend(arrived.cack_psn, row.unack_psn - 1, PSN_BITS)
-    if cack >= row.next_psn:
-        row.malformed += 1  # acknowledges what was never sent
+    if not may_be_answered(engine, qp, cack):
+        row.malformed += 1
         return
     row.sacks_received += 1
     row.heard_at = now
@@ -51,14 +51,14 @@ def on_nack(engine: Engine, now: int, qp: int, packet: int) -> None:
     row = engine.qps[qp]
     arrived = engine.packets[packet]
     row.nacks_received += 1
-    row.heard_at = now
     action = nack_action(arrived.nack_reason)
-    if action & NackAction.FAIL != 0:
-        lifecycle.fail(engine, now, qp, Cause.UNEXPECTED_EVENT)
-        return
     psn = extend(arrived.nack_psn, row.unack_psn, PSN_BITS)
     if action == 0 or psn < row.unack_psn or psn >= row.next_psn:
         row.malformed += 1
+        return
+    row.heard_at = now
+    if action & NackAction.FAIL != 0:
+        lifecycle.fail(engine, now, qp, Cause.UNEXPECTED_EVENT)
         return
     sent = sent_row(engine, qp, psn)
     if sent.state != SentState.IN_FLIGHT:
@@ -77,9 +77,11 @@ def on_acknowledge(engine: Engine, now: int, qp: int, packet: int) -> None:
     """Complete the messages that a transport acknowledgement counts; a refusal ends the connection."""
     row = engine.qps[qp]
     arrived = engine.packets[packet]
+    psn = extend(arrived.psn, row.unack_psn, PSN_BITS)
     count = extend(arrived.acked_messages, row.message_head, 24)
-    if count > row.message_current:
-        row.malformed += 1  # counts messages that were not sent whole
+    is_refusal = arrived.syndrome != Syndrome.ACK
+    if not may_be_answered(engine, qp, psn) or (is_refusal and psn < row.unack_psn) or count > row.message_current:
+        row.malformed += 1
         return
     row.heard_at = now
     while row.message_head < count:
@@ -90,7 +92,7 @@ def on_acknowledge(engine: Engine, now: int, qp: int, packet: int) -> None:
         row.solicit_psn = NONE  # what it would repeat may be overwritten by the next post
         row.retries = 0
     _drop_residue(engine, qp)
-    if arrived.syndrome != Syndrome.ACK:
+    if is_refusal:
         lifecycle.fail(engine, now, qp, _cause(arrived.syndrome))
         return
     scheduler.wake(engine, qp)

@@ -16,6 +16,8 @@ def open_peer(engine: Engine, now: int, peer: int, address: int) -> None:
     row.ports_up = (1 << engine.endpoints[row.endpoint].port_count) - 1
     row.status_deadline = NEVER
     row.status_pending = 0
+    row.check_deadline = NEVER
+    row.check_pending = 0
     congestion.begin(engine, now, peer)
 
 

@@ -7,10 +7,11 @@ them; a reliability SACK never completes anything (MRC §6.1, §7.5).
 from enum import IntEnum
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine import completions, scheduler
+from openmrc.engine import completions, scheduler, timers
 from openmrc.engine.queue_pairs import message_row
 from openmrc.engine.states import QpState
-from openmrc.engine.tables import CompletionKind, Engine, WcStatus, WriteRequest
+from openmrc.engine.tables import CompletionKind, Deadline, Engine, WcStatus, WriteRequest
+from openmrc.units import NEVER
 
 MAX_MESSAGE = (1 << 31) - 1  # bytes, the most an InfiniBand message may have
 
@@ -49,8 +50,10 @@ def post_write(engine: Engine, now: int, qp: int, write: WriteRequest) -> int:
     message.status = WcStatus.SUCCESS
     if row.state == QpState.ERROR:
         flush(engine, qp, WcStatus.WR_FLUSH_ERR)
-    else:
-        scheduler.wake(engine, qp)
+        return PostStatus.OK
+    scheduler.wake(engine, qp)
+    if timers.due(engine, qp, Deadline.ACK) == NEVER:  # it may never leave
+        timers.arm(engine, qp, Deadline.ACK, now + row.timeout)
     return PostStatus.OK
 
 

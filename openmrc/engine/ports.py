@@ -3,6 +3,9 @@
 A port that is down makes its EVs ineligible at once and forgets nothing about them; when it is back
 its bad EVs are probed soon. Peers are told by Port Status Updates until they answer: three at 0, 1
 and 10 round trips on different planes, then at a steady interval.
+
+Nothing authenticates an update. One that arrives by a port which it calls down is ignored, and ports that a peer calls
+down are probed at the same steady interval: an answer shows that the port works, so a forged update does not last.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
@@ -12,7 +15,8 @@ from openmrc.engine.tables import NONE, Engine, EventKind
 from openmrc.units import NEVER
 from openmrc.wire.codes import EndpointOp, Opcode
 
-STATUS_PROBE_ID = 0xF000  # probe_ids from here on belong to Port Status Updates, by peer
+CHECK_PROBE_ID = 0xE000  # probe_ids from here on belong to probes of ports that a peer calls down, by peer
+STATUS_PROBE_ID = 0xF000  # and from here on to Port Status Updates
 _PEER_MASK = 0x0FFF
 
 
@@ -57,18 +61,53 @@ def introduce(engine: Engine, now: int, peer: int) -> None:
         _begin_telling(engine, now, peer)
 
 
+@kernel
+def is_consistent(mask: int, port: int) -> bool:
+    """Whether a Port Status Update that arrived by `port` says that this port works: bit n is port n, from 1."""
+    return (mask >> (port + 1)) & 1 == 1
+
+
 @rare_kernel
-def set_remote(engine: Engine, now: int, endpoint: int, peer: int, mask: int) -> None:
+def set_remote(engine: Engine, now: int, peer: int, mask: int) -> None:
     """Take a peer's Port Status Update: bit n of the wire's mask is port n, from 1."""
     row = engine.peers[peer]
-    ports_up = (mask >> 1) & ((1 << engine.endpoints[endpoint].port_count) - 1)
+    node = engine.endpoints[row.endpoint]
+    row.check_pending = 0  # answers that are under way were sent before this update
+    _set_peer_ports(engine, now, peer, (mask >> 1) & ((1 << node.port_count) - 1))
+    if row.ports_up != (1 << node.port_count) - 1 and row.check_deadline == NEVER:
+        row.check_deadline = now + params_of_peer(engine, peer).port_status_interval
+        timers.arm_endpoint(engine, row.endpoint, row.check_deadline)
+
+
+@rare_kernel
+def check(engine: Engine, now: int, peer: int) -> None:
+    """Probe one of the ports that a peer calls down, in turn, and set the time of the next probe."""
+    row = engine.peers[peer]
+    node = engine.endpoints[row.endpoint]
+    qp = _live_qp(engine, row.endpoint, peer)
+    row.check_deadline = NEVER
+    if qp == NONE or row.ports_up == (1 << node.port_count) - 1:
+        return
+    doubtful = node.ports_up & ~row.ports_up
+    if doubtful != 0:
+        port = _pick_port(doubtful, node.port_count, row.check_attempts)
+        _request(engine, peer, qp, port, CHECK_PROBE_ID, EndpointOp.EV_PROBE)
+        row.check_attempts += 1
+        row.check_pending = 1
+    row.check_deadline = now + params_of_peer(engine, peer).port_status_interval
+    timers.arm_endpoint(engine, row.endpoint, row.check_deadline)
+
+
+@kernel
+def _set_peer_ports(engine: Engine, now: int, peer: int, ports_up: int) -> None:
+    row = engine.peers[peer]
     if ports_up == row.ports_up:
         return
     risen = ports_up & ~row.ports_up
     row.ports_up = ports_up
-    events.push(engine, now, endpoint, EventKind.PEER_PORTS, NONE, peer, NONE, 0, ports_up, 0)
+    events.push(engine, now, row.endpoint, EventKind.PEER_PORTS, NONE, peer, NONE, 0, ports_up, 0)
     scheduler.wake_peer(engine, peer)
-    _wake_rotations(engine, now, endpoint, peer, risen)
+    _wake_rotations(engine, now, row.endpoint, peer, risen)
 
 
 @rare_kernel
@@ -84,26 +123,43 @@ def tell(engine: Engine, now: int, peer: int) -> None:
         row.status_deadline = NEVER
         return
     port = _pick_port(node.ports_up, node.port_count, row.status_attempts)
-    index = control_queue.claim(engine, row.endpoint, Opcode.ENDPOINT_REQUEST, NONE, peer)
-    if index != NONE:
-        waiting = engine.control[index]
-        waiting.psn = STATUS_PROBE_ID | ((peer - node.peer_base) & _PEER_MASK)
-        waiting.reason = EndpointOp.PORT_STATUS_UPDATE
-        waiting.mask = node.ports_up << 1
-        waiting.port = port
-        waiting.entropy = engine.evs[engine.rotations[engine.qps[qp].rotation_base + port].reverse].value
+    _request(engine, peer, qp, port, STATUS_PROBE_ID, EndpointOp.PORT_STATUS_UPDATE)
     row.status_attempts += 1
     row.status_deadline = now + _gap(engine, peer)
     timers.arm_endpoint(engine, row.endpoint, row.status_deadline)
 
 
 @rare_kernel
-def on_answer(engine: Engine, endpoint: int, probe_id: int) -> None:
-    """A peer has answered a Port Status Update."""
-    node = engine.endpoints[endpoint]
-    index = probe_id & _PEER_MASK
-    if index < node.peer_count:
-        engine.peers[node.peer_base + index].status_pending = 0
+def on_answer(engine: Engine, now: int, peer: int, probe_id: int, port: int) -> None:
+    """Take a peer's answer to a Port Status Update, or to a probe of a port that it calls down."""
+    row = engine.peers[peer]
+    if probe_id & _PEER_MASK != _number(engine, peer):
+        return
+    if probe_id >= STATUS_PROBE_ID:
+        row.status_pending = 0
+    elif row.check_pending == 1:
+        _set_peer_ports(engine, now, peer, row.ports_up | 1 << port)
+
+
+@kernel
+def _request(engine: Engine, peer: int, qp: int, port: int, kind: int, operation: int) -> None:
+    """Queue an endpoint operation to a peer, on a port."""
+    row = engine.peers[peer]
+    index = control_queue.claim(engine, row.endpoint, Opcode.ENDPOINT_REQUEST, NONE, peer)
+    if index != NONE:
+        waiting = engine.control[index]
+        waiting.psn = kind | _number(engine, peer)
+        waiting.reason = operation
+        if operation == EndpointOp.PORT_STATUS_UPDATE:
+            waiting.mask = engine.endpoints[row.endpoint].ports_up << 1
+        waiting.port = port
+        waiting.entropy = engine.evs[engine.rotations[engine.qps[qp].rotation_base + port].reverse].value
+
+
+@kernel
+def _number(engine: Engine, peer: int) -> int:
+    """Return what the probe_ids of a peer's requests end in."""
+    return (peer - engine.endpoints[engine.peers[peer].endpoint].peer_base) & _PEER_MASK
 
 
 @kernel

@@ -70,6 +70,16 @@ def window_end(engine: Engine, qp: int) -> int:
 
 
 @kernel
+def may_be_answered(engine: Engine, qp: int, psn: int) -> bool:
+    """Whether an answer up to `psn` can be the peer's: sent, and at most two windows behind the left edge.
+
+    A sender that does not see the traffic has to guess 24 bits; InfiniBand drops such answers too (IBTA 9.7.5).
+    """
+    row = engine.qps[qp]
+    return row.unack_psn - 2 * (row.sent_mask + 1) <= psn + 1 <= row.next_psn
+
+
+@kernel
 def tracked_psns(engine: Engine, qp: int) -> int:
     """Return how many PSNs from ePSN on the responder accepts."""
     row = engine.qps[qp]

@@ -88,7 +88,7 @@ def _from_peer(engine: Engine, now: int, peer: int, free_ports: int, packet: int
             return BLOCKED
         row = engine.qps[qp]
         if row.deficit < size and engine.peers[peer].ready_count > 1:
-            row.deficit += nominal_size(row.path_mtu)
+            row.deficit += scheduler.quantum(engine, qp)
             scheduler.turn_qps(engine, peer)
             continue
         # What is repeated does not wait: it leaves on another port than before in any case.
@@ -222,11 +222,25 @@ def _record_sent(engine: Engine, now: int, qp: int, psn: int, ev: int) -> None:
 
 @kernel
 def _asks_for_ack(engine: Engine, qp: int) -> int:
-    """Ask when the sender goes idle or a window is nearly closed: no later packet would bring news (MRC §7.5.2)."""
+    """Ask when no later packet would bring news (MRC §7.5.2): at the end of work, of a window, or of a turn."""
     row = engine.qps[qp]
-    if row.message_current == row.message_tail or row.next_psn >= window_end(engine, qp):
+    if row.message_current == row.message_tail or row.next_psn >= window_end(engine, qp) or _ends_turn(engine, qp):
         return 1
     return 0 if congestion.may_send(engine, row.peer, 2 * nominal_size(row.path_mtu)) else 1
+
+
+@kernel
+def _ends_turn(engine: Engine, qp: int) -> bool:
+    """Whether the packet just cut is the last of a burst that other queue pairs' bursts follow.
+
+    Without an answer it would hold its part of the shared window until its next turn: with many queue pairs the
+    window is full of packets that no responder has reason to report.
+    """
+    row = engine.qps[qp]
+    if scheduler.burst(engine, qp) == 1 or engine.peers[row.peer].ready_count == 1:
+        return False
+    size = nominal_size(sent_row(engine, qp, row.next_psn - 1).payload)
+    return bool(row.deficit - size < _next_size(engine, qp, False))
 
 
 @kernel
@@ -349,11 +363,13 @@ def on_timeout(engine: Engine, now: int, qp: int, patience: int) -> int:
     row = engine.qps[qp]
     if row.unack_psn < row.next_psn:
         lost = loss.on_silence(engine, now, qp, patience)
-        is_cut_off = row.lost_count > 0 and spray.working_ports(engine, qp) == 0
-        return int(lost > 0 or is_cut_off)
+        return int(lost > 0 or (row.lost_count > 0 and spray.usable_ports(engine, qp) == 0))
     timers.disarm(engine, qp, Deadline.ACK)
-    if row.message_head == row.message_current:
+    if row.message_head == row.message_tail:
         return 0
+    if row.message_head == row.message_current:
+        timers.arm(engine, qp, Deadline.ACK, now + patience)
+        return 0 if wants_to_send(engine, qp) and spray.usable_ports(engine, qp) != 0 else 1
     # Since the last packet, not the last answer: probes of bad paths go on being answered.
     if _last_sent(engine, qp) + patience > now:
         timers.arm(engine, qp, Deadline.ACK, _last_sent(engine, qp) + patience)

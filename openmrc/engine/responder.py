@@ -6,7 +6,7 @@ immediate fits. It says nothing about when a SACK or an ACK is due; `sacks` and 
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import PSN_BITS, extend
-from openmrc.engine import immediates, nacks, regions, sacks, timers, tracker, transport_acks
+from openmrc.engine import immediates, nacks, regions, reverse, sacks, timers, tracker, transport_acks
 from openmrc.engine.build import MPR_UNIT
 from openmrc.engine.queue_pairs import nominal_size, params_of, receives_data, tracked_psns
 from openmrc.engine.states import QpState
@@ -35,7 +35,7 @@ def on_data(engine: Engine, now: int, qp: int, packet: int) -> None:
     elif psn >= row.expected_psn + tracked_psns(engine, qp):
         _on_out_of_window(engine, qp, packet, psn)
     elif tracker.has(engine, qp, psn):
-        row.duplicates += 1
+        _on_duplicate(engine, now, qp)
         row.lowest_unsacked = min(row.lowest_unsacked, psn)  # the requester does not know: what told it was lost
         sacks.on_arrival(engine, now, qp, packet, psn, 0)
     elif arrived.trimmed != Trim.WHOLE:
@@ -50,6 +50,7 @@ def on_probe(engine: Engine, now: int, qp: int, packet: int) -> None:
     row = engine.qps[qp]
     if receives_data(row.state):
         row.lowest_unsacked = row.expected_psn  # SACKs may have been lost: say all of it again
+        reverse.on_doubt(engine, qp)
         sacks.queue_probe_answer(engine, qp, packet)
 
 
@@ -68,9 +69,17 @@ def _on_old(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
     if psn == row.expected_psn - (1 << (PSN_BITS - 1)):
         row.out_of_window += 1
         return
-    row.duplicates += 1
+    _on_duplicate(engine, now, qp)
     sacks.on_arrival(engine, now, qp, packet, psn, 0)
     transport_acks.queue(engine, qp)
+
+
+@kernel
+def _on_duplicate(engine: Engine, now: int, qp: int) -> None:
+    """The answer to the first copy may be lost: send the next one on another path, and go on probing such paths."""
+    engine.qps[qp].duplicates += 1
+    reverse.on_doubt(engine, qp)
+    _watch_reverse(engine, now, qp)
 
 
 @rare_kernel
@@ -108,15 +117,15 @@ def _on_new(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
     opcode = arrived.opcode
     has_immediate = opcode == Opcode.WRITE_LAST_IMM or opcode == Opcode.WRITE_ONLY_IMM
     if arrived.payload_length > row.path_mtu or arrived.payload_length > arrived.dma_length:
-        transport_acks.refuse(engine, now, qp, Syndrome.INVALID_REQUEST, Cause.ACCESS_VIOLATION)
+        transport_acks.refuse(engine, now, qp, psn, Syndrome.INVALID_REQUEST, Cause.ACCESS_VIOLATION)
         return
     if has_immediate and not immediates.fits(engine, qp, packet):
-        transport_acks.refuse(engine, now, qp, Syndrome.INVALID_REQUEST, Cause.WIMM_OVERFLOW)
+        transport_acks.refuse(engine, now, qp, psn, Syndrome.INVALID_REQUEST, Cause.WIMM_OVERFLOW)
         return
     if arrived.payload_length > 0:
         arrived.payload = regions.locate(engine, qp, arrived.r_key, arrived.va, arrived.payload_length)
         if arrived.payload == NOWHERE:
-            transport_acks.refuse(engine, now, qp, Syndrome.REMOTE_ACCESS_ERROR, Cause.ACCESS_VIOLATION)
+            transport_acks.refuse(engine, now, qp, psn, Syndrome.REMOTE_ACCESS_ERROR, Cause.ACCESS_VIOLATION)
             return
     if has_immediate:
         immediates.hold(engine, qp, packet)
@@ -129,7 +138,7 @@ def _on_new(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
         if completed == IMMEDIATE_MISSING:
             nacks.queue(engine, qp, packet, psn, NackReason.UNEXP_EVENT)
         cause = Cause.NO_RECEIVE if completed == RECEIVE_MISSING else Cause.UNEXPECTED_EVENT
-        transport_acks.refuse(engine, now, qp, Syndrome.REMOTE_OPERATIONAL_ERROR, cause)
+        transport_acks.refuse(engine, now, qp, psn, Syndrome.REMOTE_OPERATIONAL_ERROR, cause)
         return
     sacks.on_arrival(engine, now, qp, packet, psn, 1)
     transport_acks.on_arrival(engine, qp, packet, completed)

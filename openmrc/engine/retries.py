@@ -24,7 +24,13 @@ def spend(engine: Engine, now: int, qp: int) -> bool:
 
 @kernel
 def patience(engine: Engine, qp: int) -> int:
-    """Return the timeout (ps) of the attempt that runs now."""
+    """Return the timeout (ps) of the attempt that runs now.
+
+    It is at least what RFC 6298 (2.3) makes of the round trips measured: where many queue pairs share an endpoint,
+    the answer of a peer that is well takes longer than the timeout of a connection that has it alone.
+    """
     row = engine.qps[qp]
     doublings = min(max(row.retries - row.linear_count, 0), 24)
-    return min(row.timeout << doublings, max(MAX_TIMEOUT, row.timeout))
+    peer = engine.peers[row.peer]
+    least = max(row.timeout, peer.srtt + 4 * peer.rttvar)
+    return min(least << doublings, max(MAX_TIMEOUT, row.timeout))

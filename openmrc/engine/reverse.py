@@ -1,7 +1,8 @@
 """The reverse path: a responder with nothing to send tests its control paths by EV probes (MRC §6.5.2, §7.4.7).
 
 One probe at a time, over the rotations in turn, each on a random EV. An answer makes that EV the rotation's
-reverse EV; silence until the rotation's next turn makes control packets prefer other rotations.
+reverse EV; silence until the rotation's next turn makes control packets prefer other rotations. A duplicate or a
+reliability probe shows that answers may be lost: then the next control packets take other EVs at once.
 """
 
 from openmrc.core import rng
@@ -11,8 +12,8 @@ from openmrc.engine.queue_pairs import params_of
 from openmrc.engine.tables import NONE, Deadline, Engine
 from openmrc.wire.codes import EndpointOp, Opcode
 
-_LANE_BITS = 4  # of a probe_id: which rotation; the other 12 name the queue pair
-MAX_QPS = 0xF00  # queue pairs of an endpoint beyond this many do not probe: their ids belong to port status
+_ROTATION_BITS = 4  # of a probe_id: which rotation; the other 12 name the queue pair
+MAX_QPS = 0xE00  # queue pairs of an endpoint beyond this many do not probe: their ids belong to `ports`
 
 
 @rare_kernel
@@ -31,21 +32,44 @@ def on_deadline(engine: Engine, now: int, qp: int) -> None:
 
 
 @rare_kernel
-def on_answer(engine: Engine, endpoint: int, probe_id: int) -> None:
-    """An EV probe was answered: its EV serves the rotation's control packets now."""
-    node = engine.endpoints[endpoint]
-    index = probe_id >> _LANE_BITS
+def on_answer(engine: Engine, peer: int, probe_id: int) -> None:
+    """Take a peer's answer to an EV probe: its EV serves the rotation's control packets now."""
+    node = engine.endpoints[engine.peers[peer].endpoint]
+    index = probe_id >> _ROTATION_BITS
     if index >= min(node.qp_count, MAX_QPS):
         return
     row = engine.qps[node.qp_base + index]
-    number = probe_id & ((1 << _LANE_BITS) - 1)
-    if number >= row.rotation_count:
+    number = probe_id & ((1 << _ROTATION_BITS) - 1)
+    if row.peer != peer or number >= row.rotation_count:
         return
     rotation = engine.rotations[row.rotation_base + number]
     if rotation.reverse_probe == 1:
         rotation.reverse_probe = 0
         rotation.reverse_ok = 1
         rotation.reverse = rotation.reverse_candidate
+
+
+@rare_kernel
+def on_doubt(engine: Engine, qp: int) -> None:
+    """An answer may be lost: let the next ones take random EVs, on the planes that data came by or on any.
+
+    Random, because SACKs and transport ACKs that alternate over two planes would always meet the same one. Any plane at
+    every other time, because the planes that work here and those that work back may be different ones; what EV probes
+    have found is forgotten, because they need both.
+    """
+    row = engine.qps[qp]
+    node = engine.endpoints[row.endpoint]
+    node.random = rng.following(node.random)
+    row.control_rotation = rng.below(node.random, row.rotation_count)
+    if node.random & 1 == 1:
+        row.heard_ports = (1 << row.rotation_count) - 1
+    for index in range(row.rotation_base, row.rotation_base + row.rotation_count):
+        rotation = engine.rotations[index]
+        rotation.reverse_ok = 1
+        if rotation.active > 0:
+            node.random = rng.following(node.random)
+            position = rng.below(node.random, rotation.active)
+            rotation.reverse = rotation.ev_base + engine.slots[rotation.ev_base + position].ev
 
 
 @kernel
@@ -67,7 +91,7 @@ def _probe(engine: Engine, qp: int) -> None:
     rotation.reverse_candidate = rotation.ev_base + rng.below(node.random, rotation.total)
     rotation.reverse_probe = 1
     waiting = engine.control[index]
-    waiting.psn = ((qp - node.qp_base) << _LANE_BITS) | row.reverse_cursor
+    waiting.psn = ((qp - node.qp_base) << _ROTATION_BITS) | row.reverse_cursor
     waiting.reason = EndpointOp.EV_PROBE
     waiting.port = rotation.port
     waiting.entropy = engine.evs[rotation.reverse_candidate].value

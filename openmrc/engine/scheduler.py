@@ -1,12 +1,15 @@
 """Who sends next: round robin over peers, deficit round robin over the queue pairs that share a peer's window.
 
+A queue pair's turn is one burst (`Params.ev_burst`): a single packet in the simulator, as many as leave in one system
+call over sockets. Deficit round robin: Shreedhar and Varghese, SIGCOMM 1995.
+
 Both are rings linked through the rows themselves, so joining, leaving and turning cost the same for
 one connection as for thousands. A queue pair is listed while it wants to send; a peer is listed
 while it has such queue pairs and its window is open.
 """
 
 from openmrc.core.jit import kernel
-from openmrc.engine.queue_pairs import wants_to_send
+from openmrc.engine.queue_pairs import nominal_size, params_of, wants_to_send
 from openmrc.engine.tables import NONE, Engine
 
 
@@ -25,8 +28,21 @@ def wake(engine: Engine, qp: int) -> None:
         peer.ready_tail = qp
         peer.ready_count += 1
         row.listed = 1
+        row.deficit = (burst(engine, qp) - 1) * nominal_size(row.path_mtu)
     if row.peer != NONE:
         wake_peer(engine, row.peer)
+
+
+@kernel
+def burst(engine: Engine, qp: int) -> int:
+    """Return the full-size packets that a queue pair may send in one turn."""
+    return params_of(engine, qp).ev_burst
+
+
+@kernel
+def quantum(engine: Engine, qp: int) -> int:
+    """Return the bytes that a turn adds to the deficit."""
+    return burst(engine, qp) * nominal_size(engine.qps[qp].path_mtu)
 
 
 @kernel

@@ -58,12 +58,17 @@ def unused_ports(engine: Engine, qp: int, free_ports: int) -> int:
 @kernel
 def other_ports(engine: Engine, qp: int, avoid: int) -> int:
     """Return the mask of working ports, but for that of the EV to avoid, on which EVs are in rotation."""
+    return usable_ports(engine, qp) & ~(1 << engine.evs[avoid].port)
+
+
+@kernel
+def usable_ports(engine: Engine, qp: int) -> int:
+    """Return the mask of working ports on which EVs are in rotation; 0: no data packet can leave."""
     row = engine.qps[qp]
     mask = 0
     for index in range(row.rotation_base, row.rotation_base + row.rotation_count):
-        rotation = engine.rotations[index]
-        if rotation.active > 0 and rotation.port != engine.evs[avoid].port:
-            mask |= 1 << rotation.port
+        if engine.rotations[index].active > 0:
+            mask |= 1 << engine.rotations[index].port
     return mask & working_ports(engine, qp)
 
 

@@ -109,6 +109,7 @@ class Endpoint:
     unknown_qp: Int
     wrong_source: Int
     unknown_opcode: Int
+    contradictions: Int  # Port Status Updates that came by a port which they call down
     control_dropped: Int  # control ring full
     events_dropped: Int  # event ring full
 
@@ -164,6 +165,10 @@ class Peer:
     status_deadline: Int  # ps
     status_attempts: Int
     status_pending: Int  # 1: not answered yet
+    # Probes of the ports that it calls down
+    check_deadline: Int  # ps
+    check_attempts: Int
+    check_pending: Int  # 1: an answer counts
     # counters
     quick_adapts: Int
     decreases: Int
@@ -265,6 +270,7 @@ class QueuePair:
     since_ack: Int  # packets since the last transport ACK
     completed_messages: Int  # whole messages behind the left edge
     nak_syndrome: Int  # semantic refusal to repeat, or 0
+    nak_psn: Int  # the packet it refuses
     expected_rqmsn: Int  # next WriteIMM to hand over
     receive_head: Int  # next posted receive to use
     receive_tail: Int

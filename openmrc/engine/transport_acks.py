@@ -4,11 +4,13 @@ They count completed messages, or refuse: a refusal ends the connection on both 
 """
 
 from openmrc.core.jit import kernel, rare_kernel
+from openmrc.core.serial import PSN_BITS
 from openmrc.engine import control_queue, lifecycle
 from openmrc.engine.queue_pairs import params_of
 from openmrc.engine.tables import NONE, Engine
 from openmrc.wire.codes import Opcode, Syndrome
 
+_PSN_MASK = (1 << PSN_BITS) - 1
 _COUNT_MASK = (1 << 24) - 1
 
 
@@ -35,19 +37,22 @@ def queue(engine: Engine, qp: int) -> None:
 
 
 @rare_kernel
-def refuse(engine: Engine, now: int, qp: int, syndrome: int, cause: int) -> None:
-    """Answer with a negative acknowledgement and go to ERROR."""
+def refuse(engine: Engine, now: int, qp: int, psn: int, syndrome: int, cause: int) -> None:
+    """Answer a packet with a negative acknowledgement and go to ERROR."""
     engine.qps[qp].nak_syndrome = syndrome
+    engine.qps[qp].nak_psn = psn
     queue(engine, qp)
     lifecycle.fail(engine, now, qp, cause)
 
 
 @kernel
 def fill(engine: Engine, index: int, packet: int) -> None:
-    """Write the AETH."""
+    """Write the AETH and, as InfiniBand does, the PSN that is refused or else the last one behind the left edge."""
     row = engine.qps[engine.control[index].qp]
     out = engine.packets[packet]
-    out.syndrome = row.nak_syndrome if row.nak_syndrome != 0 else Syndrome.ACK.value
+    is_refusal = row.nak_syndrome != 0
+    out.psn = (row.nak_psn if is_refusal else row.expected_psn - 1) & _PSN_MASK
+    out.syndrome = row.nak_syndrome if is_refusal else Syndrome.ACK.value
     out.acked_messages = row.completed_messages & _COUNT_MASK
     row.ack_queued = 0
     row.acks_sent += 1

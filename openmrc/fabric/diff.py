@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.export.bulk import each
+from openmrc.fabric.export.bulk import Each
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.export.targets import TARGETS, check
 from openmrc.fabric.export.view import SwitchView, Views, view
@@ -52,7 +52,9 @@ class Installed:
     dead: list[str]  # entries that do not work, and why
 
 
-def compare_folder(plan: UsidPlan, folder: Path, options: Options, target: str | None = None) -> Iterator[Difference]:
+def compare_folder(
+    plan: UsidPlan, folder: Path, options: Options, target: str | None = None, each: Each = map
+) -> Iterator[Difference]:
     """Compare every switch of the fabric with its files."""
     views, files = _opened(plan, folder, options, target)
 
@@ -63,7 +65,9 @@ def compare_folder(plan: UsidPlan, folder: Path, options: Options, target: str |
     yield from each(of_switch, range(plan.topology.nics, plan.topology.nodes))
 
 
-def read_folder(plan: UsidPlan, folder: Path, options: Options, target: str | None = None) -> Iterator[Installed]:
+def read_folder(
+    plan: UsidPlan, folder: Path, options: Options, target: str | None = None, each: Each = map
+) -> Iterator[Installed]:
     """Compare every switch with its files, and read what they install."""
     views, files = _opened(plan, folder, options, target)
 

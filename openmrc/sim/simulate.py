@@ -87,7 +87,7 @@ def hosts_of(topology: Topology) -> Hosts:
 
 
 def prepare(scenario: Scenario) -> Prepared:
-    """Build the fabric, plan the work and lay the faults on their links."""
+    """Build the fabric, plan the work and resolve the faults to links."""
     if not isinstance(scenario.fabric, Fabric):
         raise ConfigError(f"scenario {scenario.name}: fabric: {scenario.fabric!r} has not been loaded")
     topology = build(scenario.fabric)

@@ -169,17 +169,27 @@ def check_settings(settings: Settings, ranks: int) -> None:
         raise ConfigError(f"-f: {settings.factor} is below 2, and -i is not given")
 
 
+def seconds_in_place(backend: Backend, settings: Settings, size: int) -> float:
+    """Return the seconds of one call in place, for comparisons."""
+    return _side(backend, settings, _count(backend, settings, size), True)[0]
+
+
 def measure(backend: Backend, settings: Settings, size: int) -> Line:
     """Measure one size."""
     item = NUMPY[DTYPES[settings.dtype]].itemsize
-    whole = size // item
-    count = whole // backend.size if settings.collective in _SPLIT else whole
+    count = _count(backend, settings, size)
     sides = [_side(backend, settings, count, in_place) for in_place in (False, True)]
     total = count * item * (backend.size if settings.collective in _SPLIT else 1)
     redop = settings.op if settings.collective in _REDUCING else "none"
     root = settings.root if settings.collective in ("broadcast", "reduce") else -1
     results = [_result(backend, settings.collective, total, seconds, wrong) for seconds, wrong in sides]
     return Line(total, count, settings.dtype, redop, root, *results)
+
+
+def _count(backend: Backend, settings: Settings, size: int) -> int:
+    """Return the elements of one rank."""
+    whole = size // NUMPY[DTYPES[settings.dtype]].itemsize
+    return whole // backend.size if settings.collective in _SPLIT else whole
 
 
 def _result(backend: Backend, name: str, size: int, seconds: float, wrong: int | None) -> Result:

@@ -223,16 +223,21 @@ class Executor:
 
     def _start_first(self) -> None:
         while self._runs:
-            run = self._runs[0]
-            run.begin(self._links)
-            for link, frame, data in self._early.pop(run.sequence, ()):
-                run.on_frame(link, frame, memoryview(data))
-            for rank in list(self._early_chunks):
-                while self._early_chunks[rank] and run.on_chunk(self._links[rank]):
-                    self._early_chunks[rank] -= 1
-            run.send()
+            if not self._runs[0].begun_at:  # a callback of the one before may have begun it
+                self._start_run(self._runs[0])
             if not self._finish_first():
                 return
+
+    def _start_run(self, run: Run) -> None:
+        """Begin a collective, and take what has come early of it."""
+        run.begin(self._links)
+        for link, frame, data in self._early.pop(run.sequence, ()):
+            link.release_early()
+            run.on_frame(link, frame, memoryview(data))
+        for rank in list(self._early_chunks):
+            while self._early_chunks[rank] and run.on_chunk(self._links[rank]):
+                self._early_chunks[rank] -= 1
+        run.send()
 
     def _finish_first(self) -> bool:
         """End the first collective if it is done; return whether it was."""
@@ -265,8 +270,8 @@ class Executor:
         if signal == Signal.FRAME:
             slot = link.next_slot()
             frame = unpack(slot)
-            self._on_frame(link, frame, slot[HEADER : HEADER + frame.length])
-            link.release_frame()
+            if self._on_frame(link, frame, slot[HEADER : HEADER + frame.length]):
+                link.release_frame()
         elif signal == Signal.ABORT:
             words = link.stage.last_words
             text = bytes(words[HEADER : HEADER + min(unpack(words).length, _LONGEST_TEXT)])
@@ -274,21 +279,25 @@ class Executor:
         elif signal == Signal.CHUNK and not (self._runs and self._runs[0].on_chunk(link)):
             self._early_chunks[link.rank] += 1
 
-    def _on_frame(self, link: Link, frame: Frame, data: memoryview) -> None:
+    def _on_frame(self, link: Link, frame: Frame, data: memoryview) -> bool:
+        """Take a frame; return whether the other may send one more at once."""
         if frame.kind == Kind.COLLECTIVE:
-            self._on_collective(link, frame, data)
-        elif frame.kind == Kind.STATE:
+            return self._on_collective(link, frame, data)
+        if frame.kind == Kind.STATE:
             self._on_state(link, frame, data)
         elif frame.kind == Kind.BYE:
             link.bye_at = time.monotonic()
         elif frame.kind in (Kind.WANTED, Kind.OFFERED, Kind.DELIVERED):
             self._p2p.on_frame(link, frame, data)
+        return True
 
-    def _on_collective(self, link: Link, frame: Frame, data: memoryview) -> None:
+    def _on_collective(self, link: Link, frame: Frame, data: memoryview) -> bool:
         if self._runs and self._runs[0].sequence == frame.sequence:
             self._runs[0].on_frame(link, frame, data)
         elif not self._runs or frame.sequence > self._runs[0].sequence:
             self._early.setdefault(frame.sequence, []).append((link, frame, bytes(data)))
+            return link.keep_early()
+        return True
 
     def _on_failure(self, link: Link, completion: WorkCompletion) -> None:
         status = completion.status.name

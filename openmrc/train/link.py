@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     from openmrc.verbs import ProtectionDomain
 
 FRAMES = 32  # slots of a mailbox
-CHUNKS = 8  # slots of a stage
+CHUNKS = 4  # slots of a stage
 CHUNK = 1 << 20  # bytes of a chunk, at most
 RECEIVES = 256  # posted: FRAMES + CHUNKS, and credits that come alone
 _REPOST = 64  # receives posted again at a time
-_FRAME_CREDITS, _CHUNK_CREDITS = FRAMES // 4, CHUNKS // 4  # consumed, before a credit is sent alone
+_FRAME_CREDITS, _CHUNK_CREDITS = FRAMES // 4, CHUNKS // 2  # consumed, before a credit is sent alone
 _MASK = (1 << 15) - 1
 _LEFT_SECONDS = 1.0
+_MOST_EARLY = 256  # frames kept for later collectives before their sender has to wait
 SENDS = 256  # send queue
 _MOST_OPEN = SENDS - FRAMES - CHUNKS - 16  # writes without immediate under way
 
@@ -83,6 +84,7 @@ class Link:
         self._frames_consumed = self._chunks_consumed = 0
         self._frames_returned = self._chunks_returned = 0
         self._receives_used = 0
+        self._early = 0  # frames kept for collectives that have not begun here
 
     def connect(self, address: int, key: int) -> None:
         """Note where the other's stage is."""
@@ -193,6 +195,17 @@ class Link:
     def release_frame(self) -> None:
         """Let the other reuse one slot of the mailbox."""
         self._frames_consumed += 1
+
+    def keep_early(self) -> bool:
+        """Count a frame that is kept for a later collective; return whether its credit goes back at once."""
+        self._early += 1
+        return self._early <= _MOST_EARLY
+
+    def release_early(self) -> None:
+        """Count one less of these, and give back the credit that was held for it."""
+        if self._early > _MOST_EARLY:
+            self.release_frame()
+        self._early -= 1
 
     def release_chunk(self) -> None:
         """Let the other send one more chunk."""

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from openmrc.train.errors import AbortedError, CollectiveTimeoutError
+from openmrc.train.errors import AbortedError, CollectiveTimeoutError, UnsupportedError
 from openmrc.train.work import Work
 from openmrc.verbs import ClosedError, CompletionQueue, DeadlineError, WorkCompletion
 
@@ -44,6 +44,7 @@ class Progress:
         self._cq = cq
         self._driven = driven
         self._driver = threading.Lock()
+        self._driver_thread = 0
         self._turn = threading.Condition()
         self._waiting = 0
         self._is_closed = False
@@ -61,13 +62,17 @@ class Progress:
 
     def until(self, is_over: Callable[[], bool], deadline: float | None) -> bool:
         """Drive, or let another thread drive, until something holds; False: the deadline (monotonic s) came first."""
+        if not is_over() and self._driver_thread == threading.get_ident():
+            raise UnsupportedError("a callback must not wait for a collective: it runs in the thread that would end it")
         while not is_over():
             if self._is_closed or (deadline is not None and time.monotonic() >= deadline):
                 return False
             if self._driver.acquire(blocking=False):
+                self._driver_thread = threading.get_ident()
                 try:
                     self._drive(is_over, deadline)
                 finally:
+                    self._driver_thread = 0
                     self._driver.release()
                     self._notify()
             else:

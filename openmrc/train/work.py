@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from openmrc.train.progress import Progress
+
+
+log = logging.getLogger(__name__)
 
 
 class Work:
@@ -63,4 +67,7 @@ class Work:
             self._is_done = True
             callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
-            callback(self)
+            try:
+                callback(self)
+            except Exception:
+                log.exception("mrc: a callback of a work has failed")

@@ -15,6 +15,10 @@ from openmrc.core.jit import kernel
 
 SRV6_PORT_BASE = 0xC000  # the lowest source port that RoCEv2 senders use; an EV's index is added to it
 SRV6_INDEX_MASK = 0x3FFF
+EV_BITS = 32
+PLANE_BITS = 4  # of an EV, see `on_plane`
+PATH_BITS = 10
+PATHS_OF_A_PLANE = 1 << PATH_BITS  # that fit in a source port
 HALF = 0xFFFF
 
 
@@ -35,6 +39,17 @@ PLACEMENT_NOTES = {
     Placement.STEV_LABEL_FIRST: "subfields read by switches, flow label first",
     Placement.SRV6: "14 bits: the index of the EV; the path is the outer address",
 }
+
+
+@kernel
+def on_plane(plane: int, number: int) -> int:
+    """Return the EV for path `number` of a plane: 10 bits of the number, 4 bits of plane, the rest of the number.
+
+    EVs of different planes never coincide. A SACK reflects the value alone and comes back on any plane (MRC §7.5.2), so
+    a value that two planes shared would blame the wrong one. Numbers below 1,024 fit in 14 bits, below 2**28 in 32.
+    """
+    above = (number >> PATH_BITS) & ((1 << (EV_BITS - PATH_BITS - PLANE_BITS)) - 1)
+    return (number & (PATHS_OF_A_PLANE - 1)) | plane << PATH_BITS | above << (PATH_BITS + PLANE_BITS)
 
 
 @kernel

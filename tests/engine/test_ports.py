@@ -314,10 +314,64 @@ def test_control_packets_take_turns_over_the_planes_on_which_something_came() ->
 @pytest.mark.clause("reverse-planes")
 def test_control_packets_go_back_the_way_the_last_packet_came_if_that_works() -> None:
     endpoint = Endpoint()
-    endpoint.receives(request(UPDATE, 0xF000, port_status_mask=0b11100))
+    endpoint.receives(request(UPDATE, 0xF000, port_status_mask=0b11100), port=1)
     endpoint.all_sent()
     planes = []
     for psn in range(6):
         endpoint.receives(data(psn, marked=1, port=psn % 4))
         planes += [packet.port for packet in only(endpoint.all_sent(), Opcode.SACK)]
     assert planes == [1, 1, 2, 3, 1, 1], "plane 0 does not work at the peer: the next one"
+
+
+# Forged updates
+
+
+@pytest.mark.parametrize("mask", [0, 0b11100])
+def test_update_that_calls_the_port_down_by_which_it_came_is_ignored_and_not_answered(mask: int) -> None:
+    endpoint = Endpoint()
+    endpoint.receives(request(UPDATE, 0xF000, port_status_mask=mask), port=0)
+    endpoint.sends_nothing()
+    assert endpoint.node().contradictions == 1
+    assert endpoint.peer().ports_up == 0b1111
+    assert data_ports(endpoint) == {0, 1, 2, 3}
+
+
+def test_ports_that_an_update_calls_down_are_probed_and_used_again_when_one_answers() -> None:
+    endpoint = Endpoint(settings=steady(port_status_interval_us=1000))
+    endpoint.receives(request(UPDATE, 0xF000, port_status_mask=0b00010), port=0)
+    endpoint.all_sent()
+    found = []
+    for _ in range(3):
+        packet = endpoint.sends(Opcode.ENDPOINT_REQUEST, endpoint_op=EV_PROBE)
+        found.append(packet.port)
+        endpoint.receives(response(EV_PROBE, packet.psn), port=packet.port)
+    assert sorted(found) == [1, 2, 3]
+    assert endpoint.now == us(3000)
+    assert endpoint.peer().ports_up == 0b1111
+    endpoint.sends_nothing(until_us=100_000)
+
+
+def test_an_answer_that_was_under_way_when_an_update_came_does_not_contradict_it() -> None:
+    endpoint = Endpoint(settings=steady(port_status_interval_us=1000))
+    endpoint.receives(request(UPDATE, 0xF000, port_status_mask=0b01110), port=0)
+    endpoint.all_sent()
+    packet = endpoint.sends(Opcode.ENDPOINT_REQUEST, endpoint_op=EV_PROBE, port=3)
+    endpoint.receives(request(UPDATE, 0xF001, port_status_mask=0b00110), port=0)
+    endpoint.receives(response(EV_PROBE, packet.psn), port=3)
+    assert endpoint.peer().ports_up == 0b0011
+
+
+@pytest.mark.parametrize("probe_id", [0xE001, 0xF001, 0x0000])
+def test_answers_count_only_from_the_peer_that_was_asked(probe_id: int) -> None:
+    endpoint = Endpoint(peer_of=(0, 1), settings=steady(port_status_interval_us=1000, reverse_probe_interval_us=50))
+    endpoint.set_port(3, 0)
+    endpoint.receives(data(0), source=PEER, port=0)
+    endpoint.receives(request(UPDATE, 0xF000, port_status_mask=0b00010), source=PEER + 1, port=0)
+    endpoint.waits(3000)
+    endpoint.all_sent()
+    before = [(peer.ports_up, peer.status_pending) for peer in endpoint.engine.peers]
+    probes = [rotation.reverse_probe for rotation in endpoint.engine.rotations]
+    sender = PEER + 1 if probe_id == 0 else PEER
+    endpoint.receives(response(EV_PROBE, probe_id), source=sender, port=1)
+    assert [(peer.ports_up, peer.status_pending) for peer in endpoint.engine.peers] == before
+    assert [rotation.reverse_probe for rotation in endpoint.engine.rotations] == probes

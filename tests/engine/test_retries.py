@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from openmrc.engine import lifecycle
+from openmrc.engine import lifecycle, paths
 from openmrc.engine.queue_pairs import INFINITE_RETRIES
-from openmrc.engine.states import QpEvent, QpState
+from openmrc.engine.states import EvEvent, QpEvent, QpState
 from openmrc.engine.tables import Cause, CompletionKind, EventKind, WcStatus
 from openmrc.wire.codes import NackReason, Opcode, Syndrome
 from tests.engine.scripted_peer import MTU, QPN, Endpoint, ack, data, nack, sack, write_imm
@@ -29,6 +29,17 @@ def test_timeouts_are_linear_then_exponential_then_the_end() -> None:
     assert (endpoint.qp().state, endpoint.qp().cause) == (QpState.ERROR, Cause.RETRIES_SPENT)
     assert [c.status for c in endpoint.completions()] == [WcStatus.RETRY_EXC_ERR]
     assert endpoint.qp().timeouts == 6
+
+
+@pytest.mark.clause("timer-linear-exponential")
+def test_timeout_is_at_least_what_the_measured_round_trips_ask_for() -> None:
+    endpoint = Endpoint()
+    endpoint.peer().srtt, endpoint.peer().rttvar = round(2 * T) * 1_000_000, round(T / 4) * 1_000_000
+    endpoint.write()
+    endpoint.sends(Opcode.WRITE_ONLY, at_us=0, retransmitted=0)
+    endpoint.sends_nothing(until_us=3 * T - 1)
+    endpoint.sends(Opcode.WRITE_ONLY, at_us=3 * T, retransmitted=1)
+    assert endpoint.qp().timeouts == 1
 
 
 @pytest.mark.clause("timer-linear-exponential")
@@ -226,3 +237,56 @@ def test_connection_works_again_after_error_and_reset() -> None:
     assert [packet.psn for packet in endpoint.all_sent()] == [0, 1, 2]
     endpoint.receives(ack(1) | {"dest_qpn": endpoint.qp().qpn})
     assert [c.status for c in endpoint.completions()][-1] == WcStatus.SUCCESS
+
+
+def test_write_posted_while_no_port_works_fails_by_the_retry_budget() -> None:
+    endpoint = Endpoint(planes=2)
+    for port in range(2):
+        endpoint.set_port(port, 0)
+    endpoint.write(wr_id=7)
+    endpoint.waits(1e6)
+    assert [(done.wr_id, done.status) for done in endpoint.completions()] == [(7, WcStatus.RETRY_EXC_ERR)]
+    assert endpoint.qp().cause == Cause.RETRIES_SPENT
+
+
+def test_write_posted_while_no_port_works_leaves_when_one_is_back_in_time() -> None:
+    endpoint = Endpoint(planes=2)
+    for port in range(2):
+        endpoint.set_port(port, 0)
+    endpoint.write()
+    endpoint.waits(3500)
+    assert endpoint.qp().retries == 3
+    endpoint.set_port(1, 1)
+    endpoint.sends(Opcode.WRITE_ONLY, port=1)
+    endpoint.receives(sack(0))
+    endpoint.receives(ack(1))
+    endpoint.waits(1e6)
+    assert [done.status for done in endpoint.completions()] == [WcStatus.SUCCESS]
+    assert endpoint.qp().retries == 0
+
+
+def _one_path(endpoint: Endpoint, kept: int) -> None:
+    for ev in range(len(endpoint.engine.evs)):
+        if ev != kept:
+            paths.transition(endpoint.engine, 0, ev, EvEvent.DENY)
+
+
+@pytest.mark.parametrize("posted_first", [True, False])
+def test_write_whose_only_path_is_on_a_dead_port_fails_by_the_retry_budget(posted_first: bool) -> None:
+    endpoint = Endpoint(planes=2, evs=1, active=1)
+    _one_path(endpoint, kept=0)
+    if posted_first:
+        endpoint.write(wr_id=7)
+        endpoint.sends(Opcode.WRITE_ONLY, port=0)
+    endpoint.set_port(0, 0)
+    if not posted_first:
+        endpoint.write(wr_id=7)
+    endpoint.waits(1e6)
+    assert [(done.wr_id, done.status) for done in endpoint.completions()] == [(7, WcStatus.RETRY_EXC_ERR)]
+
+
+def test_write_that_waits_for_its_turn_spends_no_retry() -> None:
+    endpoint = Endpoint()
+    endpoint.write()
+    endpoint.waits(10 * T)
+    assert endpoint.qp().retries == endpoint.qp().timeouts == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from types import SimpleNamespace
 
@@ -137,6 +138,26 @@ def test_queue_pairs_to_one_peer_share_one_window() -> None:
         endpoint.write(20 * MTU, qp=qp)
     assert Counter(qp_of(packet) for packet in endpoint.all_sent()) == {0: 3, 1: 3}
     assert endpoint.peer().inflight == sum(endpoint.qp(qp).inflight for qp in range(2)) == 6 * size
+
+
+@pytest.mark.clause("scheduler-drr")
+def test_a_turn_is_a_burst_whose_last_packet_asks_for_an_answer() -> None:
+    endpoint = Endpoint(peer_of=(0, 0, 0), settings=steady(ev_burst=8), layout={"sends": 8})
+    for qp in range(3):
+        endpoint.write(32 * MTU, qp=qp)
+    sent = endpoint.all_sent()
+    turns = [list(group) for _, group in itertools.groupby(sent, qp_of)]
+    assert sum(len(turn) for turn in turns) == len(sent) == 96
+    assert all(7 <= len(turn) <= 8 for turn in turns[:9])
+    assert [qp_of(turn[0]) for turn in turns[:9]] == [0, 1, 2] * 3
+    for turn in turns[:9]:
+        assert [packet.ack_request for packet in turn] == [0] * (len(turn) - 1) + [1]
+
+
+def test_a_queue_pair_alone_is_not_asked_at_every_burst() -> None:
+    endpoint = Endpoint(peer_of=(0, 0), settings=steady(ev_burst=8), layout={"sends": 8})
+    endpoint.write(32 * MTU, qp=0)
+    assert [packet.ack_request for packet in endpoint.all_sent()] == [0] * 31 + [1]
 
 
 def test_idle_queue_pair_keeps_no_credit() -> None:

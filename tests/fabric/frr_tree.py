@@ -1,4 +1,4 @@
-"""FRR of a Debian suite newer than ours, unpacked beside it: apt resolves and fetches, nothing is installed.
+"""FRR of another Debian suite, unpacked beside ours: apt resolves and fetches, nothing is installed.
 
 A tree is made once and kept in the cache folder; it needs root (chroot), apt and the archive's keyring.
 """

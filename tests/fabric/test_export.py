@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from openmrc.apps.forks import fork_each
 from openmrc.errors import ConfigError
 from openmrc.fabric.build import build
 from openmrc.fabric.diff import compare
@@ -162,7 +163,7 @@ def test_no_two_nodes_of_a_plane_share_an_address() -> None:
 
 def test_many_processes_write_what_one_does(tmp_path: Path) -> None:
     made = usid_plan(build(load(FABRICS / "gpus-1024.yaml")))
-    sizes = [size for some in write_all(made, "linux", Options(), tmp_path) for size in some]
+    sizes = [size for some in write_all(made, "linux", Options(), tmp_path, None, fork_each) for size in some]
     one_by_one = dict(export(made, "linux", Options()))
     assert {file.name: file.read_text() for file in tmp_path.iterdir()} == one_by_one
     assert sizes == [len(text) for text in one_by_one.values()]

@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,8 +22,8 @@ def collperf(*arguments: str, code: int = 0) -> str:
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
-def test_every_collective_is_measured_and_right(collective):
-    def program(group: Group):
+def test_every_collective_is_measured_and_right(collective: Any) -> None:
+    def program(group: Group) -> Any:
         settings = Settings(collective=collective, iterations=1)
         return [measure(MrcBackend(group), settings, size) for size in (0, 1200, 1 << 20)]
 
@@ -31,8 +32,8 @@ def test_every_collective_is_measured_and_right(collective):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_type_and_operation_is_right(dtype):
-    def program(group: Group):
+def test_every_type_and_operation_is_right(dtype: Any) -> None:
+    def program(group: Group) -> Any:
         ops = [op for op in OPS if op != "avg" or dtype in ("half", "float", "double", "bfloat16")]
         return [
             measure(MrcBackend(group), Settings(collective="all_reduce", iterations=1, op=op, dtype=dtype), 30_000)
@@ -42,9 +43,9 @@ def test_every_type_and_operation_is_right(dtype):
     assert all(line.in_place.wrong == 0 for line in run(2, program)[0])
 
 
-def test_wrong_results_are_counted():
+def test_wrong_results_are_counted() -> None:
     class Broken(MrcBackend):
-        def call(self, name, given, out, settings, asynchronous):
+        def call(self, name: Any, given: Any, out: Any, settings: Any, asynchronous: Any) -> Any:
             done = super().call(name, given, out, settings, asynchronous)
             out[::10] = 77
             return done
@@ -53,8 +54,8 @@ def test_wrong_results_are_counted():
     assert line.out_of_place.wrong == 2 * 100
 
 
-def test_bus_bandwidth_has_the_factors_of_nccl_tests():
-    def program(group: Group):
+def test_bus_bandwidth_has_the_factors_of_nccl_tests() -> None:
+    def program(group: Group) -> Any:
         settings = {name: Settings(collective=name, iterations=1) for name in ("all_reduce", "all_gather", "broadcast")}
         return {name: measure(MrcBackend(group), each, 60_000).in_place for name, each in settings.items()}
 
@@ -63,7 +64,7 @@ def test_bus_bandwidth_has_the_factors_of_nccl_tests():
         assert np.isclose(results[name].busbw, factor * results[name].algbw)
 
 
-def test_the_command_prints_the_columns_and_writes_json_and_csv(tmp_path):
+def test_the_command_prints_the_columns_and_writes_json_and_csv(tmp_path: Any) -> None:
     arguments = [
         "all_reduce",
         "-b",
@@ -95,7 +96,7 @@ def test_the_command_prints_the_columns_and_writes_json_and_csv(tmp_path):
     assert (tmp_path / "x.csv").read_text().splitlines()[0].startswith("size,count,type,redop,root,oop_time_us")
 
 
-def test_gloo_is_measured_by_the_same_command():
+def test_gloo_is_measured_by_the_same_command() -> None:
     pytest.importorskip("torch", reason="the extra `torch` is not installed")
     printed = collperf("reduce_scatter", "-b", "64K", "-n", "2", "--backend", "gloo")
     assert "# Out of bounds values : 0 OK" in printed
@@ -112,12 +113,12 @@ def test_gloo_is_measured_by_the_same_command():
         ({"collective": "all_reduce", "least": 1, "most": 5, "factor": 1}, "-f: 1"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(settings, says):
+def test_settings_that_cannot_be_are_refused(settings: Any, says: Any) -> None:
     with pytest.raises(ConfigError, match=says):
         check_settings(Settings(**settings), 2)
 
 
-def test_sizes_step_by_factor_or_by_bytes():
+def test_sizes_step_by_factor_or_by_bytes() -> None:
     assert list(sizes(Settings(collective="x", least=8, most=64, factor=2))) == [8, 16, 32, 64]
     assert list(sizes(Settings(collective="x", least=10, most=40, step=15))) == [10, 25, 40]
     assert list(sizes(Settings(collective="x", least=0, most=64, factor=2))) == [0]

@@ -1,5 +1,6 @@
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,8 +30,8 @@ from tests.train.ranks import outcomes, run
         (lambda g: g.all_reduce(np.zeros(1 << 20)), lambda g: g.all_reduce(np.zeros(1 << 19)), "1,048,576.*524,288"),
     ],
 )
-def test_ranks_that_call_different_things_all_learn_who_called_what(one, other, says):
-    def program(group: Group):
+def test_ranks_that_call_different_things_all_learn_who_called_what(one: Any, other: Any, says: Any) -> None:
+    def program(group: Group) -> None:
         (one if group.rank != 1 else other)(group)
         group.barrier()  # a rank that nothing was missing for learns it here
 
@@ -44,8 +45,8 @@ def test_ranks_that_call_different_things_all_learn_who_called_what(one, other, 
         assert re.search(says, text) or re.search(".*".join(reversed(says.split(".*"))), text), text
 
 
-def test_an_uneven_all_to_all_whose_splits_do_not_fit_is_named():
-    def program(group: Group):
+def test_an_uneven_all_to_all_whose_splits_do_not_fit_is_named() -> None:
+    def program(group: Group) -> None:
         splits = [100_000, 100_000] if group.rank == 0 else [150_000, 100_000]
         group.all_to_all(np.zeros(200_000), np.zeros(sum(splits)), in_splits=splits, out_splits=[100_000, 100_000])
 
@@ -54,8 +55,8 @@ def test_an_uneven_all_to_all_whose_splits_do_not_fit_is_named():
         assert "rank 1 sends 150,000 elements to rank 0, which expects 100,000" in str(result)
 
 
-def test_a_rank_that_leaves_while_it_is_waited_for_is_named_at_once():
-    def program(group: Group):
+def test_a_rank_that_leaves_while_it_is_waited_for_is_named_at_once() -> None:
+    def program(group: Group) -> None:
         if group.rank == 0:
             group.all_reduce(np.ones(5))
 
@@ -66,8 +67,8 @@ def test_a_rank_that_leaves_while_it_is_waited_for_is_named_at_once():
     assert time.monotonic() - begun < 6
 
 
-def test_a_receive_of_another_size_is_named_at_both_ends():
-    def program(group: Group):
+def test_a_receive_of_another_size_is_named_at_both_ends() -> None:
+    def program(group: Group) -> None:
         if group.rank == 0:
             group.send(np.zeros(10), 1)
             group.barrier()
@@ -79,10 +80,10 @@ def test_a_receive_of_another_size_is_named_at_both_ends():
     assert "sends 80 bytes, rank 1 expects 160" in str(results[0])
 
 
-def test_a_rank_that_does_not_call_is_named_after_the_time_out():
+def test_a_rank_that_does_not_call_is_named_after_the_time_out() -> None:
     released = threading.Event()
 
-    def program(group: Group):
+    def program(group: Group) -> None:
         group.barrier()
         if group.rank == 1:
             released.wait(10)
@@ -102,8 +103,8 @@ def test_a_rank_that_does_not_call_is_named_after_the_time_out():
         assert "rank 1" in str(results[rank])
 
 
-def test_a_rank_whose_endpoint_vanishes_is_lost_for_all_others():
-    def program(group: Group):
+def test_a_rank_whose_endpoint_vanishes_is_lost_for_all_others() -> None:
+    def program(group: Group) -> None:
         group.barrier()
         if group.rank == 2:
             group.context.close()  # as a process that is killed: sockets gone, nobody told
@@ -118,8 +119,8 @@ def test_a_rank_whose_endpoint_vanishes_is_lost_for_all_others():
         assert "EV" in str(results[rank]) or "plane" in str(results[rank])
 
 
-def test_a_rank_that_waits_only_for_data_finds_out_too():
-    def program(group: Group):
+def test_a_rank_that_waits_only_for_data_finds_out_too() -> None:
+    def program(group: Group) -> None:
         group.barrier()
         if group.rank == 1:
             group.context.close()
@@ -130,10 +131,10 @@ def test_a_rank_that_waits_only_for_data_finds_out_too():
     assert isinstance(results[0], RankLostError)
 
 
-def test_an_abort_ends_the_calls_of_all_ranks_and_a_new_group_can_be_made():
+def test_an_abort_ends_the_calls_of_all_ranks_and_a_new_group_can_be_made() -> None:
     store = TcpStore("127.0.0.1", 0, serve=True)
 
-    def program(group: Group):
+    def program(group: Group) -> Any:
         if group.rank == 0:
             time.sleep(0.3)
             group.abort("enough")
@@ -155,8 +156,8 @@ def test_an_abort_ends_the_calls_of_all_ranks_and_a_new_group_can_be_made():
     store.close()
 
 
-def test_an_exception_in_the_block_of_a_group_reaches_the_other_ranks():
-    def program(group: Group):
+def test_an_exception_in_the_block_of_a_group_reaches_the_other_ranks() -> None:
+    def program(group: Group) -> None:
         with group:
             if group.rank == 0:
                 raise ValueError("out of memory, say")
@@ -168,8 +169,8 @@ def test_an_exception_in_the_block_of_a_group_reaches_the_other_ranks():
     assert "out of memory, say" in str(second)
 
 
-def test_a_wait_with_a_time_out_of_its_own_leaves_the_call_going():
-    def program(group: Group):
+def test_a_wait_with_a_time_out_of_its_own_leaves_the_call_going() -> None:
+    def program(group: Group) -> None:
         if group.rank == 1:
             time.sleep(1)
         array = np.ones(5)
@@ -183,11 +184,11 @@ def test_a_wait_with_a_time_out_of_its_own_leaves_the_call_going():
     run(2, program)
 
 
-def test_ranks_that_do_not_fit_are_told_both_values():
+def test_ranks_that_do_not_fit_are_told_both_values() -> None:
     store = TcpStore("127.0.0.1", 0, serve=True)
     errors = {}
 
-    def one(rank, **options):
+    def one(rank: Any, **options: Any) -> None:
         mine = TcpStore("127.0.0.1", store.port, serve=False)
         try:
             Group(mine, rank, timeout=5, **options).close()
@@ -213,7 +214,7 @@ def test_ranks_that_do_not_fit_are_told_both_values():
     store.close()
 
 
-def test_a_missing_rank_and_one_that_joins_twice_are_named():
+def test_a_missing_rank_and_one_that_joins_twice_are_named() -> None:
     store = TcpStore("127.0.0.1", 0, serve=True)
     with pytest.raises(RendezvousError, match="rank 1 did not join in time"):
         Group(store, 0, 2, planes="1", timeout=0.5, name="alone")
@@ -222,7 +223,7 @@ def test_a_missing_rank_and_one_that_joins_twice_are_named():
     store.close()
 
 
-def test_closing_leaves_no_thread_behind():
+def test_closing_leaves_no_thread_behind() -> None:
     before = {thread.name for thread in threading.enumerate()}
     run(2, lambda group: group.all_reduce(np.ones(100_000), async_op=True).wait())
     deadline = time.monotonic() + 5

@@ -1,6 +1,11 @@
+import functools
+import time
+from typing import Any
+
 import numpy as np
 import pytest
 
+from openmrc.collectives import choice
 from openmrc.train.errors import UnsupportedError
 from openmrc.train.group import Group
 from openmrc.train.reduction import NUMPY, DType, Op
@@ -9,13 +14,13 @@ from tests.train.ranks import run
 SIZES = (0, 1, 5, 2048, 70_001, 600_000)  # elements: in frames, in one chunk, in many
 
 
-def ramp(rank, count, dtype=np.float32):
+def ramp(rank: Any, count: Any, dtype: Any = np.float32) -> Any:
     return (np.arange(count) % 251 + rank).astype(dtype)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-def test_collectives_give_every_rank_what_they_say(ranks):
-    def program(group: Group):
+def test_collectives_give_every_rank_what_they_say(ranks: Any) -> None:
+    def program(group: Group) -> None:
         me, all_ranks = group.rank, range(ranks)
         for count in SIZES:
             array = ramp(me, count)
@@ -50,22 +55,84 @@ def test_collectives_give_every_rank_what_they_say(ranks):
             group.all_to_all(out, np.repeat(np.arange(ranks, dtype=np.uint8) + 10 * me, count))
             np.testing.assert_array_equal(out, np.repeat(np.arange(ranks) * 10 + me, count))
 
-            out = np.zeros((ranks, count), np.float32) if me == root else None
-            group.gather(ramp(me, count), out, root)
+            gathered = np.zeros((ranks, count), np.float32) if me == root else None
+            group.gather(ramp(me, count), gathered, root)
             if me == root:
-                np.testing.assert_array_equal(out, [ramp(rank, count) for rank in all_ranks])
+                np.testing.assert_array_equal(gathered, [ramp(rank, count) for rank in all_ranks])
 
             out = np.zeros(count, np.float32)
-            parts = np.concatenate([ramp(rank, count) for rank in all_ranks]) if me == root else None
-            group.scatter(out, parts, root)
+            given = np.concatenate([ramp(rank, count) for rank in all_ranks]) if me == root else None
+            group.scatter(out, given, root)
             np.testing.assert_array_equal(out, ramp(me, count))
             group.barrier()
 
     run(ranks, program)
 
 
-def test_lists_of_arrays_are_written_in_place():
-    def program(group: Group):
+@pytest.mark.parametrize("ranks", [3, 4])
+def test_rings_and_trees_give_the_same_among_many_ranks(ranks: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(choice, "MANY", 1)  # as if these were more than may talk to all others at once
+    test_collectives_give_every_rank_what_they_say(ranks)
+
+
+def test_a_rank_that_runs_far_ahead_is_held_back() -> None:
+    def program(group: Group) -> None:
+        if group.rank == 2:
+            time.sleep(1)  # the others cannot end the barrier, while rank 0 goes on
+        works = [group.barrier(async_op=True)]
+        arrays = [np.full(100, n if group.rank == 0 else -1, np.int64) for n in range(1500)]
+        works += [group.broadcast(array, 0, async_op=True) for array in arrays]
+        for work in works:
+            work.wait()
+        assert all((array == n).all() for n, array in enumerate(arrays))
+
+    run(3, program)
+
+
+def test_a_callback_may_begin_the_next_collective() -> None:
+    def program(group: Group) -> None:
+        arrays = [np.ones(50_000, np.float32) for _ in range(20)]
+        works: list[Any] = []
+
+        def go_on(work: Any = None) -> None:
+            if len(works) < len(arrays):
+                works.append(group.all_reduce(arrays[len(works)], async_op=True))
+                works[-1].add_done_callback(go_on)
+
+        go_on()
+        deadline = time.monotonic() + 10
+        while not (len(works) == len(arrays) and works[-1].done()) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        assert all((array == 2).all() for array in arrays)
+
+    run(2, program)
+
+
+def test_a_callback_that_waits_is_refused_instead_of_hanging() -> None:
+    def program(group: Group) -> Any:
+        found = []
+
+        def callback(_: Any) -> None:
+            try:
+                group.barrier()
+            except UnsupportedError as error:
+                found.append(str(error))
+
+        slow = group.rank == 1
+        if slow:
+            time.sleep(0.2)
+        group.all_reduce(np.ones(3), async_op=True).add_done_callback(callback)
+        deadline = time.monotonic() + 5
+        while not found and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return found
+
+    for found in run(2, program):
+        assert not found or "must not wait" in found[0]
+
+
+def test_lists_of_arrays_are_written_in_place() -> None:
+    def program(group: Group) -> None:
         outs = [np.zeros((3, 50_000), np.float32) for _ in range(3)]
         group.all_gather(outs, np.full((3, 50_000), group.rank, np.float32))
         assert [out[0, 0] for out in outs] == [0, 1, 2]
@@ -76,8 +143,8 @@ def test_lists_of_arrays_are_written_in_place():
     run(3, program)
 
 
-def test_an_uneven_all_to_all_moves_what_the_splits_say():
-    def program(group: Group):
+def test_an_uneven_all_to_all_moves_what_the_splits_say() -> None:
+    def program(group: Group) -> None:
         me, ranks = group.rank, range(group.size)
         splits = [40_000 * (me + target) for target in ranks]
         array = np.concatenate([np.full(n, 10 * me + target, np.int32) for target, n in enumerate(splits)])
@@ -89,8 +156,8 @@ def test_an_uneven_all_to_all_moves_what_the_splits_say():
     run(3, program)
 
 
-def test_arrays_that_are_not_contiguous_are_read_and_written():
-    def program(group: Group):
+def test_arrays_that_are_not_contiguous_are_read_and_written() -> None:
+    def program(group: Group) -> None:
         array = np.full((100, 600), group.rank, np.float32)
         group.all_reduce(array[:, ::2])
         assert (array[:, ::2] == 1).all()
@@ -104,28 +171,28 @@ INTEGERS = [kind for kind in DType if kind not in FLOATS]
 
 
 @pytest.mark.parametrize("dtype", list(DType))
-def test_every_type_is_reduced_by_every_operation_that_it_has(dtype):
+def test_every_type_is_reduced_by_every_operation_that_it_has(dtype: Any) -> None:
     ops = [Op.SUM, Op.AVG, Op.PRODUCT, Op.MIN, Op.MAX] if dtype in FLOATS else [op for op in Op if op != Op.AVG]
 
-    def values(rank, count):
+    def values(rank: Any, count: Any) -> Any:
         small = np.arange(count) % 3 + 1 + rank
         if dtype == DType.BFLOAT16:
             return (small.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
         return (small % 2 if dtype == DType.BOOL else small).astype(NUMPY[dtype])
 
-    def number(array):
+    def number(array: Any) -> Any:
         return (array.astype(np.uint32) << 16).view(np.float32) if dtype == DType.BFLOAT16 else array
 
-    def program(group: Group):
+    def program(group: Group) -> None:
         for op in ops:
             for count in (7, 50_000):
                 array = values(group.rank, count)
                 group.all_reduce(array, op, dtype=dtype)
                 np.testing.assert_array_equal(number(array), expected(op, [number(values(r, count)) for r in (0, 1)]))
 
-    def expected(op, inputs):
+    def expected(op: Any, inputs: Any) -> Any:
         a, b = inputs
-        named = {Op.MIN: np.minimum, Op.MAX: np.maximum, Op.BAND: np.bitwise_and, Op.BOR: np.bitwise_or}
+        named: dict[Op, Any] = {Op.MIN: np.minimum, Op.MAX: np.maximum, Op.BAND: np.bitwise_and, Op.BOR: np.bitwise_or}
         named |= {Op.BXOR: np.bitwise_xor, Op.SUM: np.add, Op.PRODUCT: np.multiply, Op.AVG: np.add}
         result = named[op](a, b)
         return result / result.dtype.type(2) if op == Op.AVG else result
@@ -133,8 +200,8 @@ def test_every_type_is_reduced_by_every_operation_that_it_has(dtype):
     run(2, program)
 
 
-def test_all_ranks_get_the_same_bits_and_get_them_again():
-    def program(group: Group):
+def test_all_ranks_get_the_same_bits_and_get_them_again() -> None:
+    def program(group: Group) -> Any:
         results = []
         for _ in range(3):
             for count in (100, 300_000):
@@ -148,13 +215,17 @@ def test_all_ranks_get_the_same_bits_and_get_them_again():
     assert first[:2] == first[2:4] == first[4:]
 
 
-def test_collectives_begun_together_end_in_the_order_of_their_calls():
-    def program(group: Group):
+def test_collectives_begun_together_end_in_the_order_of_their_calls() -> None:
+    def program(group: Group) -> None:
         arrays = [np.full(1 + 30_000 * (n % 3), group.rank, np.int64) for n in range(30)]
-        order = []
+        order: list[int] = []
         works = [group.all_reduce(array, async_op=True) for array in arrays]
+
+        def note(n: int, _: Any) -> None:
+            order.append(n)
+
         for n, work in enumerate(works):
-            work.add_done_callback(lambda _, n=n: order.append(n))
+            work.add_done_callback(functools.partial(note, n))
         for work in reversed(works):
             work.wait()
         assert all((array == 1).all() for array in arrays)
@@ -163,10 +234,8 @@ def test_collectives_begun_together_end_in_the_order_of_their_calls():
     run(2, program)
 
 
-def test_what_nobody_waits_for_is_done_all_the_same():
-    def program(group: Group):
-        import time
-
+def test_what_nobody_waits_for_is_done_all_the_same() -> None:
+    def program(group: Group) -> None:
         work = group.all_reduce(np.ones(400_000), async_op=True)
         deadline = time.monotonic() + 10
         while not work.done() and time.monotonic() < deadline:
@@ -176,8 +245,8 @@ def test_what_nobody_waits_for_is_done_all_the_same():
     run(2, program)
 
 
-def test_sends_and_receives_match_by_tag_whoever_comes_first():
-    def program(group: Group):
+def test_sends_and_receives_match_by_tag_whoever_comes_first() -> None:
+    def program(group: Group) -> None:
         big, small = np.arange(300_000, dtype=np.float32), np.arange(5, dtype=np.int16)
         if group.rank == 0:
             works = [group.send(big, 1, 7, async_op=True), group.send(small, 1, 8, async_op=True)]
@@ -193,8 +262,8 @@ def test_sends_and_receives_match_by_tag_whoever_comes_first():
     run(2, program)
 
 
-def test_more_sends_than_a_send_queue_holds_wait_for_room():
-    def program(group: Group):
+def test_more_sends_than_a_send_queue_holds_wait_for_room() -> None:
+    def program(group: Group) -> None:
         arrays = [np.full(5000, n if group.rank == 0 else -1, np.int32) for n in range(600)]
         call = group.send if group.rank == 0 else group.recv
         works = [call(array, 1 - group.rank, async_op=True) for array in arrays]
@@ -205,8 +274,8 @@ def test_more_sends_than_a_send_queue_holds_wait_for_room():
     run(2, program)
 
 
-def test_a_receive_from_anyone_says_from_whom():
-    def program(group: Group):
+def test_a_receive_from_anyone_says_from_whom() -> None:
+    def program(group: Group) -> None:
         if group.rank:
             group.send(np.full(20_000, group.rank, np.int32), 0)
             return
@@ -221,15 +290,13 @@ def test_a_receive_from_anyone_says_from_whom():
     run(3, program)
 
 
-def test_a_broadcast_that_runs_ahead_waits_for_room():
-    def program(group: Group):
+def test_a_broadcast_that_runs_ahead_waits_for_room() -> None:
+    def program(group: Group) -> None:
         works = []
         for n in range(3000):
             array = np.full(2, n if group.rank == 0 else 0, np.int64)
             works.append((n, array, group.broadcast(array, 0, async_op=True)))
             if group.rank == 1 and n == 0:
-                import time
-
                 time.sleep(0.5)
         for n, array, work in works:
             work.wait()
@@ -253,8 +320,8 @@ def test_a_broadcast_that_runs_ahead_waits_for_room():
         (lambda group: group.broadcast(np.broadcast_to(np.zeros(1), 4), 0), "read-only"),
     ],
 )
-def test_wrong_arguments_are_refused_and_leave_the_group_usable(call, says):
-    def program(group: Group):
+def test_wrong_arguments_are_refused_and_leave_the_group_usable(call: Any, says: Any) -> None:
+    def program(group: Group) -> None:
         with pytest.raises(UnsupportedError, match=says):
             call(group)
         group.barrier()

@@ -1,4 +1,5 @@
 import time
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,15 +13,15 @@ from openmrc.train.recorder import Entry
 from tests.train.ranks import outcomes, run
 
 
-def entry(**fields):
+def entry(**fields: Any) -> Any:
     usual = {"sequence": 1, "call": "barrier", "bytes": 0, "step": 0, "state": "done"}
     times = {"queued_at": 0.0, "begun_at": 0.0, "ended_at": 0.1}
-    empty = {"first": {}, "last": {}, "retransmitted": {}, "lost": {}, "bad_evs": []}
+    empty: dict[str, Any] = {"first": {}, "last": {}, "retransmitted": {}, "lost": {}, "bad_evs": []}
     return Entry(**{**usual, **times, **empty, **fields})
 
 
-def test_a_collective_leaves_an_entry_with_its_times_and_its_step(tmp_path):
-    def program(group: Group):
+def test_a_collective_leaves_an_entry_with_its_times_and_its_step(tmp_path: Any) -> None:
+    def program(group: Group) -> None:
         for step in range(3):
             group.step(step)
             group.all_reduce(np.ones(200_000, np.float32))
@@ -38,8 +39,8 @@ def test_a_collective_leaves_an_entry_with_its_times_and_its_step(tmp_path):
     assert explain([recording], step=1)[0].findings[0].sequence == 3
 
 
-def test_a_rank_that_comes_late_is_named_as_the_cause(tmp_path):
-    def program(group: Group):
+def test_a_rank_that_comes_late_is_named_as_the_cause(tmp_path: Any) -> None:
+    def program(group: Group) -> None:
         for step in range(6):
             group.step(step)
             if step == 4 and group.rank == 1:
@@ -54,14 +55,14 @@ def test_a_rank_that_comes_late_is_named_as_the_cause(tmp_path):
     assert "rank 1 came" in "\n".join(text_of(slowest))
 
 
-def test_lost_packets_are_named_with_their_plane():
+def test_lost_packets_are_named_with_their_plane() -> None:
     found = entry(retransmitted={3: 40}, lost={1: 40}, bad_evs=["plane 1 EV 0xc0de ASSUMED_BAD"], first={3: 0.001})
     cause, text = cause_of(found)
     assert cause == "network"
     assert text == "40 packets to rank 3 retransmitted; 40 lost on plane 1; plane 1 ASSUMED_BAD: EV 0xc0de"
 
 
-def test_an_error_writes_the_recorder_into_the_folder_that_is_named(tmp_path, monkeypatch):
+def test_an_error_writes_the_recorder_into_the_folder_that_is_named(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("MRC_RECORDER_DIR", str(tmp_path / "new"))
     results = outcomes(2, lambda group: group.all_reduce(np.zeros(3 + group.rank)))
     assert all(isinstance(result, MismatchError) for result in results)
@@ -72,7 +73,7 @@ def test_an_error_writes_the_recorder_into_the_folder_that_is_named(tmp_path, mo
         assert cause_of(recording.entries[-1])[0] == "failed"
 
 
-def test_a_file_that_is_no_recorder_is_refused(tmp_path):
+def test_a_file_that_is_no_recorder_is_refused(tmp_path: Any) -> None:
     path = tmp_path / "x.json"
     for content in (b"", b"[]", b'{"group": 5}', b"\xff\xfe"):
         path.write_bytes(content)
@@ -80,8 +81,8 @@ def test_a_file_that_is_no_recorder_is_refused(tmp_path):
             read(path)
 
 
-def test_an_unknown_step_is_answered_with_those_there_are():
-    def program(group: Group):
+def test_an_unknown_step_is_answered_with_those_there_are() -> None:
+    def program(group: Group) -> Any:
         group.step(7)
         group.barrier()
         with pytest.raises(ConfigError, match="recorded steps 7 to 7"):

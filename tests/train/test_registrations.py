@@ -6,7 +6,7 @@ from openmrc.train.registrations import Registrations
 from openmrc.verbs import Context
 
 
-def test_an_array_is_registered_once_and_forgotten_when_it_is_gone():
+def test_an_array_is_registered_once_and_forgotten_when_it_is_gone() -> None:
     with Context(["127.0.0.1:39011"]) as context:
         pd = context.alloc_pd()
         memory = Registrations(pd)
@@ -23,7 +23,7 @@ def test_an_array_is_registered_once_and_forgotten_when_it_is_gone():
         assert not first.is_registered
 
 
-def test_what_is_in_use_stays_registered_although_its_array_is_gone():
+def test_what_is_in_use_stays_registered_although_its_array_is_gone() -> None:
     with Context(["127.0.0.1:39012"]) as context:
         memory = Registrations(context.alloc_pd())
         array = np.zeros(100, np.uint8)

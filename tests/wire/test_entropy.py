@@ -3,10 +3,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openmrc.core.jit import entry
-from openmrc.wire.entropy import Placement, entropy, flow_label, source_port
+from openmrc.wire.entropy import (
+    PATHS_OF_A_PLANE,
+    SRV6_INDEX_MASK,
+    Placement,
+    entropy,
+    flow_label,
+    on_plane,
+    source_port,
+)
 
 from .packets import repeatable
 
+PATH = (st.integers(0, 15), st.integers(0, (1 << 28) - 1))  # plane, number
 WIDTHS = {Placement.UDP: 16, Placement.SRV6: 14}
 
 
@@ -42,3 +51,15 @@ def test_over_ipv4_the_half_of_the_flow_label_is_zero() -> None:
 
 def test_the_upper_bits_of_a_flow_label_are_not_part_of_the_ev() -> None:
     assert entropy(Placement.ECMP, 1, 0xF0002) == 0x20001
+
+
+@given(st.tuples(*PATH), st.tuples(*PATH))
+def test_paths_of_different_planes_never_share_a_value(one: tuple[int, int], other: tuple[int, int]) -> None:
+    values = [on_plane(*each) for each in (one, other)]
+    assert (values[0] == values[1]) == (one == other)
+    assert all(0 <= value < 1 << 32 for value in values)
+
+
+@given(st.integers(0, 15), st.integers(0, PATHS_OF_A_PLANE - 1))
+def test_the_first_paths_of_every_plane_fit_in_a_source_port(plane: int, number: int) -> None:
+    assert on_plane(plane, number) <= SRV6_INDEX_MASK

@@ -1,17 +1,14 @@
-"""A whole fabric's files, written by as many processes as the machine has processors.
+"""A whole fabric's files, node by node; whoever calls may bring a `map` that shares nodes among processes.
 
-The processes are forks, so the plan and its tables are made once. What they write are files of a folder; an archive has
-one writer.
+The plan's tables are made once, before the first node. A folder's files can be written by many; an archive has one
+writer.
 """
 
 from __future__ import annotations
 
-import gc
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol
 
 from openmrc.fabric.export import hosts
 from openmrc.fabric.export.archive import ARCHIVES, write
@@ -20,15 +17,17 @@ from openmrc.fabric.export.targets import check, export, files_of
 from openmrc.fabric.export.view import Views
 from openmrc.fabric.usid import UsidPlan
 
-_CHUNK = 32  # switches a process takes at a time
-_Item = TypeVar("_Item")
-_Found = TypeVar("_Found")
 _Files = Callable[[int], Iterator[tuple[str, str]]]
-_shared: list[Callable[[Any], Any]] = []  # what forked processes find: the work of the call that is under way
+
+
+class Each(Protocol):
+    """Do work on every item, in order, as `map` does."""
+
+    def __call__(self, work: Callable[[int], Any], items: Sequence[int], /) -> Iterator[Any]: ...
 
 
 def write_all(
-    plan: UsidPlan, target: str, options: Options, out: Path, nodes: Sequence[int] | None = None
+    plan: UsidPlan, target: str, options: Options, out: Path, nodes: Sequence[int] | None = None, each: Each = map
 ) -> Iterator[list[int]]:
     """Write a target's files to the folder or archive `out`; yield the bytes of each file, some switches at a time."""
     check(target, options)
@@ -47,25 +46,3 @@ def _switches(plan: UsidPlan, target: str, options: Options) -> _Files:
 
 def _hosts(plan: UsidPlan, options: Options) -> _Files:
     return lambda host: hosts.files_of(plan, host, options)
-
-
-def each(work: Callable[[_Item], _Found], items: Sequence[_Item]) -> Iterator[_Found]:
-    """Do work on every item, in order; many items are shared among processes, which inherit `work` by forking."""
-    workers = min(multiprocessing.cpu_count(), len(items) // (2 * _CHUNK))
-    if workers < 2 or _shared:
-        yield from map(work, items)
-        return
-    _shared.append(work)
-    gc.freeze()  # what is shared is not to be searched, and so copied, by every process
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("fork"), gc.disable)
-    try:
-        yield from pool.map(_do, items, chunksize=_CHUNK)
-    finally:
-        pool.shutdown(cancel_futures=True)
-        _shared.clear()
-        gc.unfreeze()
-
-
-def _do(item: Any) -> Any:
-    (work,) = _shared
-    return work(item)

@@ -1,9 +1,9 @@
 """Arista EOS: a configuration to be copied to startup-config or pasted into a session.
 
 Where each part comes from:
-  router srv6       Arista note "SRv6 uN Support" (4.34.2F; 7060X6; 7280R3 from 4.35.1F with TCAM profile
-                    srv6-usid-f3216): `vrf default`, a micro-segment domain with its block, a locator for each uSID of
-                    the switch. The prefix follows from block and `end usid`. GIB is 0x1 to 0xdfff, where the tiers' ranges have to be
+  router srv6       Arista note "SRv6 uN Support" (4.34.2F; 7060X6; 7280R3 from 4.35.1F, TCAM profile srv6-usid-f3216):
+                    `vrf default`, a micro-segment domain with its block, a locator for each uSID of the switch. The
+                    prefix follows from block and `end usid`. GIB is 0x1 to 0xdfff, where the tiers' ranges have to be
   ipv6 route        user manual, "IPv6"; the same note: next hops may be link-local
   interface         user manual, "Ethernet Ports": speed, error-correction encoding; "Data Transfer": mtu; "IPv6":
                     `ipv6 address .. link-local`; AVD data model `ethernet_interfaces` for the same words

@@ -310,7 +310,7 @@ class QpCounters:
 class ConnectionOptions:
     """What `connect` and `Listener.accept` ask for when they bring a queue pair up; both sides state theirs."""
 
-    path_mtu: int = 4096
+    path_mtu: int = 0  # bytes, 256 to 4096; the lesser of both sides' is used; 0: the largest that all our planes take
     mpr: int = 32  # unit 128 PSNs, granted to the peer
     max_wimm: int = 128
     max_send_wr: int = 128

@@ -17,13 +17,14 @@ from enum import IntEnum
 from openmrc.core.jit import entry, kernel
 from openmrc.engine.endpoint import expire, next_deadline, next_event
 from openmrc.engine.tables import NONE, Engine
-from openmrc.live.datapath import capture, impair, receive, submission, table_handles, transmit
+from openmrc.live.datapath import capture, impair, link_state, receive, submission, table_handles, transmit
 from openmrc.live.datapath.libc import POLL_BYTES, drain_eventfd, lock, monotonic, signal_eventfd, unlock, wait_for
 from openmrc.live.datapath.tables import ARRIVALS, LOOP_MUTEX, NEXT_MUTEX, RECORDS, DataPath
 from openmrc.units import NEVER, PS_PER_NS, PS_PER_S, PS_PER_US
 
 SEND_BATCH = 128  # packets sent before arrivals are looked at again
 USER_BATCH = 64  # packets that a user's thread sends
+OWN_SLOTS = 2  # descriptors that only the endpoint's thread polls: its eventfd, rtnetlink
 CLOCK_BYTES = 16  # a row of `clock`; row 0 belongs to the holder of the loop mutex
 CLOCK_OF_THREAD, SCRATCH_OF_THREAD, CLOCK_OF_WAITER = 1, 2, 3
 _LONGEST_SLEEP = 10_000  # s
@@ -137,10 +138,10 @@ def _verdict(engine: Engine, datapath: DataPath, mode: int, until: int, cq: int)
 
 @kernel
 def _wants_python(engine: Engine, datapath: DataPath) -> bool:
-    """Whether there are events to report, impairments to change, or captured packets to write."""
+    """Whether Python has work: events, an overrun, a step of the impairments, changed links, captured packets."""
     nic = datapath.nic[0]
     node = engine.endpoints[nic.endpoint]
-    if node.event_tail != node.event_head or nic.overruns > 0 or nic.step_at <= nic.now:
+    if node.event_tail != node.event_head or nic.overruns > 0 or nic.step_at <= nic.now or nic.links_changed == 1:
         return True
     return nic.capturing == 1 and capture.is_worth_writing(datapath)
 
@@ -199,6 +200,8 @@ def _iterate(engine: Engine, datapath: DataPath, ready: int, batch: int, looks: 
     """
     nic = datapath.nic[0]
     nic.now = monotonic(datapath.clock[0], nic.epoch)
+    if nic.link_news == 1:
+        link_state.read_news(engine, datapath)
     if nic.capturing == 1 and capture.must_wait(datapath):
         nic.handled = 0
         nic.wake_at = nic.now
@@ -206,8 +209,8 @@ def _iterate(engine: Engine, datapath: DataPath, ready: int, batch: int, looks: 
     submission.process_requests(engine, datapath)
     left = 0
     nic.handled = 0
-    due = next_deadline(engine, nic.endpoint)
-    if looks and due <= nic.now:
+    is_due = looks and next_deadline(engine, nic.endpoint) <= nic.now
+    if is_due:
         ready = ALL_READY
     for plane in range(nic.planes + 1):
         if plane == nic.planes:
@@ -218,8 +221,8 @@ def _iterate(engine: Engine, datapath: DataPath, ready: int, batch: int, looks: 
         nic.handled += nic.trains
         if nic.trains > 0:
             receive.deliver(engine, datapath)
-    if looks and (left == 0 or nic.now - due >= BACKLOG):
-        expire(engine, nic.now, nic.endpoint)
+    if is_due:
+        _expire(engine, datapath, left == 0)
     sent = transmit.send_waiting(engine, datapath, batch)
     nic.handled += sent
     submission.publish_completions(engine, datapath)
@@ -230,20 +233,36 @@ def _iterate(engine: Engine, datapath: DataPath, ready: int, batch: int, looks: 
 
 
 @kernel
+def _expire(engine: Engine, datapath: DataPath, has_read_all: bool) -> None:
+    """Serve deadlines once every arrival was read, or reading them takes too long.
+
+    The time counts from when the deadline was first seen: a thread that was kept from its processor comes back late,
+    and what would have kept its deadlines lies in the sockets.
+    """
+    nic = datapath.nic[0]
+    if nic.overdue_since == 0:
+        nic.overdue_since = nic.now
+    if has_read_all or nic.now - nic.overdue_since >= BACKLOG:
+        nic.overdue_since = 0
+        expire(engine, nic.now, nic.endpoint)
+
+
+@kernel
 def _sleep(datapath: DataPath, mode: int, due: int, ready: int) -> int:
     """Sleep until a socket is readable, the thread is woken, or `due` (ps) has come; return the readable planes.
 
-    A waiter sleeps on the sockets, the endpoint's thread on its eventfd too, or on nothing else while they are leased.
+    A waiter sleeps on the sockets, the endpoint's thread also on its eventfd and on rtnetlink, or on those two alone
+    while the sockets are leased.
     """
     nic = datapath.nic[0]
     row = CLOCK_OF_WAITER if mode == Mode.WAIT else CLOCK_OF_THREAD
-    first = nic.planes + 1 if mode == Mode.WAIT else 0
+    first = nic.planes + OWN_SLOTS if mode == Mode.WAIT else 0
     count = nic.planes
     if mode == Mode.STAY:
-        count += 1
+        count += OWN_SLOTS
         if nic.leased_until > nic.now:
             first = nic.planes
-            count = 1
+            count = OWN_SLOTS
     wait = 0
     if nic.busy_poll == 0 and ready == 0 and due > 0:
         wait = min(max(due - monotonic(datapath.clock[row], nic.epoch), 0), _LONGEST_SLEEP * PS_PER_S)
@@ -258,8 +277,10 @@ def _sleep(datapath: DataPath, mode: int, due: int, ready: int) -> int:
                 readable |= 1 << index
     if mode == Mode.WAIT:
         return readable
-    if count == 1:
-        readable <<= nic.planes  # only the eventfd was polled
+    if first == nic.planes:
+        readable <<= nic.planes  # only its own two descriptors were asked
+    if (readable >> (nic.planes + 1)) & 1 == 1:
+        nic.link_news = 1
     if (readable >> nic.planes) & 1 == 1:
         drain_eventfd(nic.wake_fd, datapath.clock.ctypes.data + SCRATCH_OF_THREAD * CLOCK_BYTES)
     return readable & ((1 << nic.planes) - 1)

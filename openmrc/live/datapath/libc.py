@@ -20,6 +20,7 @@ Words = NDArray[np.int64]
 
 send_messages = external(None, "sendmmsg", "int32", "int64", "int64", "int64", "int64")
 receive_messages = external(None, "recvmmsg", "int32", "int64", "int64", "int64", "int64", "int64")
+receive_bytes = external(None, "recv", "int64", "int64", "int64", "int64", "int64")
 wait_for = external(None, "ppoll", "int32", "int64", "int64", "int64", "int64")
 copy = external(None, "memcpy", "int64", "int64", "int64", "int64")
 signal_eventfd = external(None, "eventfd_write", "int32", "int64", "int64")

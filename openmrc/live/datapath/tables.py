@@ -38,6 +38,7 @@ NEXT_MUTEX, LOOP_MUTEX, QUEUES_MUTEX = (MUTEX_BYTES * place for place in range(3
 FRAME_HEADERS = 48  # bytes: IPv6 and UDP
 CAPTURE_SLACK = DATAGRAM  # bytes behind the ring, for the block that wraps around
 PORT_VALUES = 1 << 16
+LINK_NEWS = 8192  # words of four bytes; the kernel's announcements have at most 32 KiB
 NO_SENDER = -1
 
 
@@ -58,6 +59,10 @@ class Nic:
     leased_until: Int  # ps, the endpoint's thread leaves the sockets alone until then
     wake_fd: Int  # descriptor that wakes the thread
     python_wake_fd: Int  # descriptor that wakes the thread that runs Python
+    link_fd: Int  # descriptor on which rtnetlink announces changes; -1: none
+    link_news: Int  # 1: it is readable
+    links_changed: Int  # 1: Python shall look at links and addresses
+    overdue_since: Int  # ps, when a deadline was first seen to have come while arrivals wait; 0: none has
     called: Int  # 1: it was signalled and has not answered yet
     overruns: Int  # completion queues that overflowed and were not reported yet
     posted: Int  # requests submitted so far
@@ -114,6 +119,8 @@ class Plane:
     """One plane's receiving socket, and what happens to what arrives there."""
 
     descriptor: Int
+    interface: Int  # index of the network interface; 0: not known
+    faults: Int  # link_state.Fault: why the plane does not work; 0: it does
     kernel_drops: Int
     refused: Int  # bytes that were no packet for us
     bad_icrc: Int
@@ -269,6 +276,7 @@ class DataPath(NamedTuple):
     nic: Table[Nic]
     planes: Table[Plane]
     senders: Table[Sender]
+    ev_values: Matrix  # plane, number of its sending socket -> entropy value
     sender_of: NDArray[np.int16]  # plane, low half of the entropy value -> sender
     peers: Table[Peer]
     names: Matrix  # sockaddr of each remote, for each of the plane's sending sockets
@@ -299,6 +307,7 @@ class DataPath(NamedTuple):
     cq_of: Matrix  # queue pair x 2 + CompletionKind -> row of `cqs`, or NONE
     event_records: Table[EventRecord]
     poll: Table[PollSlot]
+    link_news: NDArray[np.int32]  # announcements of rtnetlink
     frame_headers: NDArray[np.uint8]  # of each flow: IP and UDP headers for captures
     captured: Bytes
     # words
@@ -315,6 +324,7 @@ def build_datapath(
         nic=table(Nic, 1),
         planes=table(Plane, planes),
         senders=table(Sender, senders),
+        ev_values=np.zeros((planes, senders // planes), np.int64),
         sender_of=np.zeros((planes, PORT_VALUES), np.int16),
         peers=table(Peer, peers),
         names=np.zeros((peers * (senders // planes), NAME_WORDS), np.int64),
@@ -343,9 +353,9 @@ def build_datapath(
         cqs=table(CompletionRing, cqs),
         cq_of=np.full((len(engine.qps) * 2, 1), NONE, np.int64),
         event_records=table(EventRecord, RECORDS),
-        poll=table(
-            PollSlot, 2 * planes + 2
-        ),  # the thread's planes and its eventfd, a waiter's planes, a stalled socket
+        # The thread's planes, its eventfd and rtnetlink; a waiter's planes; a stalled socket.
+        poll=table(PollSlot, 2 * planes + 3),
+        link_news=np.zeros(LINK_NEWS, np.int32),
         frame_headers=np.zeros((2 * peers if captured else 1, FRAME_HEADERS), np.uint8),
         captured=np.zeros(captured + CAPTURE_SLACK if captured else 1, np.uint8),
         mutex=np.zeros((3, MUTEX_WORDS), np.int64),

@@ -1,17 +1,12 @@
-"""The network interfaces of this machine: which could be planes, and how long packets may be there."""
+"""The network interfaces of this machine: which can be planes, and how long a packet may be there."""
 
 from __future__ import annotations
 
-import fcntl
-import socket
-import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
-from pathlib import Path
 
-_SIOCGIFADDR, _SIOCGIFMTU, _SIOCGIFFLAGS = 0x8915, 0x8921, 0x8913
-_UP, _LOOPBACK, _RUNNING = 0x1, 0x8, 0x40
+from openmrc.live.host import netlink
+
 _VIRTUAL = ("docker", "veth", "br-", "virbr", "cni", "flannel", "tun", "tap", "wg", "ifb", "dummy")
 
 
@@ -24,20 +19,31 @@ class Interface:
     mtu: int  # bytes
     is_loopback: bool
     scope: int  # index, for link-local addresses
+    index: int
+    works: bool  # it is up and has a carrier
 
 
 def interfaces() -> list[Interface]:
-    """Return all addresses of interfaces that are up, in the order of their index."""
-    found = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for index, name in socket.if_nameindex():
-            flags = struct.unpack_from("=H", _ask(probe, _SIOCGIFFLAGS, name) or bytes(32), 16)[0]
-            mtu = struct.unpack_from("=i", _ask(probe, _SIOCGIFMTU, name) or bytes(32), 16)[0]
-            if flags & (_UP | _RUNNING) == _UP | _RUNNING:
-                for address in _addresses(probe, name):
-                    scope = index if address.is_link_local and address.version == 6 else 0
-                    found.append(Interface(name, address, mtu, bool(flags & _LOOPBACK), scope))
-    return found
+    """Return all addresses of interfaces that work, in the order of their index."""
+    return sorted((each for each in all_interfaces() if each.works), key=lambda each: each.index)
+
+
+def all_interfaces() -> list[Interface]:
+    """Return all addresses of all interfaces, whether or not packets can leave there now."""
+    links = netlink.links()
+    return [
+        Interface(
+            link.name,
+            assigned.address,
+            link.mtu,
+            link.is_loopback,
+            link.index if assigned.address.is_link_local and assigned.address.version == 6 else 0,
+            link.index,
+            link.works,
+        )
+        for assigned in netlink.addresses()
+        if (link := links.get(assigned.index)) is not None
+    ]
 
 
 def find_planes(most: int) -> list[Interface]:
@@ -46,37 +52,21 @@ def find_planes(most: int) -> list[Interface]:
     The first global address of an interface counts, IPv4 before IPv6; container and tunnel
     interfaces are left out.
     """
+    working = interfaces()
     chosen: dict[str, Interface] = {}
-    for interface in interfaces():
+    for interface in working:
         if not interface.is_loopback and not interface.scope and not interface.name.startswith(_VIRTUAL):
             chosen.setdefault(interface.name, interface)
-    return list(chosen.values())[:most] or [each for each in interfaces() if each.is_loopback][:1]
+    return list(chosen.values())[:most] or [each for each in working if each.is_loopback][:1]
 
 
-def mtu_of(address: IPv4Address | IPv6Address) -> int | None:
-    """Return the MTU of the interface with this address, None if none has it exactly (127.0.1.1 and the like)."""
-    for interface in interfaces():
-        if interface.address == address or (interface.is_loopback and address.is_loopback):
-            return interface.mtu
+def interface_of(address: IPv4Address | IPv6Address, scope: int = 0) -> Interface | None:
+    """Return the interface that has this address, working or not; None if there is none.
+
+    Every address of 127.0.0.0/8 belongs to the loopback, and one with a scope to that interface.
+    """
+    for interface in all_interfaces():
+        is_its_own = interface.address == address and (not scope or interface.index == scope)
+        if is_its_own or (interface.is_loopback and address.is_loopback):
+            return interface
     return None
-
-
-def _addresses(probe: socket.socket, name: str) -> Iterator[IPv4Address | IPv6Address]:
-    answer = _ask(probe, _SIOCGIFADDR, name)
-    if answer is not None:
-        yield IPv4Address(answer[20:24])
-    try:
-        lines = Path("/proc/net/if_inet6").read_text("ascii").splitlines()
-    except OSError:
-        return
-    for line in lines:
-        digits, *_, device = line.split()
-        if device == name:
-            yield IPv6Address(bytes.fromhex(digits))
-
-
-def _ask(probe: socket.socket, request: int, name: str) -> bytes | None:
-    try:
-        return fcntl.ioctl(probe, request, struct.pack("16s16x", name.encode()) + bytes(8))
-    except OSError:
-        return None

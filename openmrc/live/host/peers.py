@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +79,20 @@ class Peers:
             [len(plane[0]) for plane in names],
             self._source_rows(address, planes),
         )
+
+    def is_new(self, rows: PeerRows) -> bool:
+        """Whether no queue pair uses this peer yet."""
+        return rows.key not in self._numbers
+
+    def destinations(self, rows: PeerRows) -> list[IPv4Address | IPv6Address]:
+        """Return where packets of each plane go first: the peer's address, or the carrier of our first EV."""
+        planes, _, _ = rows.key
+        if self._carrier_of is None:
+            return [there.ip for there in planes]
+        return [
+            PlaneAddress.parse(self._carrier_of(text, plane, self._runtime.sockets.evs(plane)[0])).ip
+            for plane, text in enumerate(rows.address.planes)
+        ]
 
     def take(self, rows: PeerRows, now: int) -> int:
         """Return the number of a remote NIC, adding it first if it is new. Call with the loop lock held.

@@ -13,9 +13,10 @@ import numpy as np
 
 from openmrc.engine.build import Layout, build
 from openmrc.engine.params import Settings
+from openmrc.engine.states import QpEvent
 from openmrc.live.api.attributes import ContextAttr
 from openmrc.live.api.errors import ClosedError
-from openmrc.live.datapath import capture, event_loop, sources, table_handles
+from openmrc.live.datapath import capture, event_loop, operations, sources, table_handles
 from openmrc.live.datapath.libc import POLLIN, SOL_UDP, UDP_SEGMENT, check, control_kind
 from openmrc.live.datapath.tables import (
     ARRIVALS,
@@ -37,6 +38,7 @@ from openmrc.wire.codes import DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, T
 HELD = 4096  # packets that impairments can hold back
 REST_SECONDS = 0.002  # after work of the Python thread: a burst of events costs one wake-up, not one each
 CLOSE_SECONDS = 5.0
+_NO_DESCRIPTOR = -1  # poll passes over it
 HEAD_START = 1  # s: no time of the engine is 0, which means never
 NS_PER_S = 10**9
 _ITERATE, _STAY, _WAIT, _POST = (int(mode) for mode in event_loop.Mode)  # plain numbers: an enum costs 30 us a call
@@ -114,6 +116,8 @@ class EndpointRuntime:
         none = np.zeros((1, sources.COLUMNS), np.int64)
         sources.insert(self.at, none, 0, 0)
         sources.remove(self.at, none, 0)
+        operations.change(self.at, 0, operations.request())
+        operations.move(self.at, 0, int(QpEvent.TO_RESET), operations.request())
 
     def stop(self) -> None:
         """End the threads and close the sockets; returns when they are gone, or after a few seconds."""
@@ -177,6 +181,12 @@ class EndpointRuntime:
         if not self.is_stopped:
             self.iterate()
 
+    def watch_links(self, descriptor: int) -> None:
+        """Have the endpoint's thread read announcements of rtnetlink from this descriptor; call before `start`."""
+        slot = self.datapath.poll[self.nic.planes + 1]
+        slot.descriptor, slot.events = descriptor, POLLIN
+        self.nic.link_fd = descriptor
+
     def _run_loop(self) -> None:
         scheduling.ask_for_short_slices()
         try:
@@ -239,9 +249,10 @@ class EndpointRuntime:
             tables.planes[plane].random = plane + 1
             tables.poll[plane].descriptor = receiver.fileno()
             tables.poll[plane].events = POLLIN
-            tables.poll[self.nic.planes + 1 + plane].descriptor = receiver.fileno()
-            tables.poll[self.nic.planes + 1 + plane].events = POLLIN
+            tables.poll[self.nic.planes + event_loop.OWN_SLOTS + plane].descriptor = receiver.fileno()
+            tables.poll[self.nic.planes + event_loop.OWN_SLOTS + plane].events = POLLIN
             values = ports.evs(plane)
+            tables.ev_values[plane] = values
             # Answers carry the entropy value of what they answer, the peer's: one of our paths there must do.
             tables.sender_of[plane] = plane * self.nic.evs + np.arange(PORT_VALUES) % self.nic.evs
             for k, sender in enumerate(ports.senders[plane]):
@@ -252,6 +263,7 @@ class EndpointRuntime:
                 tables.sender_of[plane, values[k] & 0xFFFF] = index
         tables.poll[self.nic.planes].descriptor = self.wake_fd
         tables.poll[self.nic.planes].events = POLLIN
+        self.watch_links(_NO_DESCRIPTOR)
 
     def _init_arenas(self) -> None:
         tables = self.datapath

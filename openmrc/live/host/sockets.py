@@ -28,16 +28,16 @@ from openmrc.live.datapath.libc import (
     UDP_SEGMENT,
 )
 from openmrc.live.host.addresses import PlaneAddress
-from openmrc.live.host.interfaces import find_planes, mtu_of
-from openmrc.wire.entropy import SRV6_PORT_BASE, Placement, entropy
+from openmrc.live.host.interfaces import find_planes, interface_of
+from openmrc.wire.entropy import PATHS_OF_A_PLANE, SRV6_PORT_BASE, Placement, entropy, on_plane
 
 MAX_PLANES = 16
 _PLACEMENTS = {EvFormat.UDP: Placement.UDP, EvFormat.STEV: Placement.STEV, EvFormat.SRV6: Placement.SRV6}
-_PORTS_TRIED = 4096
 _IP_RECVTOS, _IPV6_RECVTCLASS, _IP_MTU_DISCOVER, _IPV6_MTU_DISCOVER, _PMTUDISC_PROBE = 13, 66, 10, 23, 3
 _IPV6_FLOWINFO_SEND, _IPV6_FLOWINFO = 33, 11
 _SO_RCVBUFFORCE = 33
 _LONGEST_OVERHEAD = 40 + 8 + 12 + 4 + 4 + 16 + 4 + 3 + 4  # IPv6 to ICRC around one packet's payload
+_USUAL_MTU = 1500  # bytes, of an interface that cannot be found
 MTUS = (4096, 2048, 1024, 512, 256)
 
 CarrierOf = Callable[[str, int, int], str]  # (remote plane address, plane, EV) -> address that leads there
@@ -63,7 +63,8 @@ class Sockets:
         except BaseException:
             self.close()
             raise
-        self.mtu = min(_largest_payload(address) for address in self.addresses)
+        self.plane_mtus = [_largest_payload(address) for address in self.addresses]
+        self.mtu = min(self.plane_mtus)  # bytes, the largest path MTU that every plane takes
 
     def evs(self, plane: int) -> list[int]:
         """Return the entropy values of a plane."""
@@ -80,8 +81,14 @@ class Sockets:
         return (
             f"{len(self.addresses)} planes {origin} ({where}); EV format {self.attr.ev_format.name}, "
             f"{self.attr.evs_per_plane} EVs a plane; {how}; receive buffer {self.receive_buffer >> 10} KiB; "
-            f"path MTU at most {self.mtu}"
+            f"path MTU at most {self._describe_mtu()}"
         )
+
+    def _describe_mtu(self) -> str:
+        if max(self.plane_mtus) == self.mtu:
+            return str(self.mtu)
+        each = ", ".join(f"plane {plane}: {mtu}" for plane, mtu in enumerate(self.plane_mtus))
+        return f"{self.mtu}, the least of {each}"
 
     def close(self) -> None:
         """Give all sockets back."""
@@ -112,16 +119,14 @@ class Sockets:
         self._open_senders(plane, address)
 
     def _open_senders(self, plane: int, address: PlaneAddress) -> None:
-        tried = range(SRV6_PORT_BASE, SRV6_PORT_BASE + _PORTS_TRIED)
-        # Processes on one address would all try the same ports first.
-        first = os.getpid() * 67 % _PORTS_TRIED
-        for step in range(_PORTS_TRIED):
+        first = os.getpid() * 67  # processes on one address would otherwise all try the same ports first
+        for step in range(PATHS_OF_A_PLANE):
             if len(self.senders[plane]) == self.attr.evs_per_plane:
                 return
-            peer = tried[(first + step) % _PORTS_TRIED]
+            port = SRV6_PORT_BASE + on_plane(plane, (first + step) % PATHS_OF_A_PLANE)
             sender = self._socket(address)
             try:
-                sender.bind(address.socket_name(peer))
+                sender.bind(address.socket_name(port))
             except OSError as error:
                 sender.close()
                 if error.errno != errno.EADDRINUSE:
@@ -130,7 +135,7 @@ class Sockets:
             sender.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)  # nobody writes there
             _ask_send_buffer(sender, self.attr.receive_buffer)
             self.senders[plane].append(sender)
-            self.source_ports[plane].append(peer)
+            self.source_ports[plane].append(port)
         raise ConfigError(f"planes: plane {plane} ({address}) has no {self.attr.evs_per_plane} free source ports")
 
     def _socket(self, address: PlaneAddress) -> socket.socket:
@@ -197,9 +202,19 @@ def _ask_send_buffer(sock: socket.socket, wanted: int) -> None:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, wanted)
 
 
+def payload_that_fits(mtu: int) -> int:
+    """Return the largest path MTU whose packets an interface with this MTU takes (bytes); 0: none."""
+    return next((payload for payload in MTUS if payload + _LONGEST_OVERHEAD <= mtu), 0)
+
+
 def _largest_payload(address: PlaneAddress) -> int:
-    mtu = mtu_of(address.ip) or 1500
-    fitting = [payload for payload in MTUS if payload + _LONGEST_OVERHEAD <= mtu]
-    if not fitting:
-        raise ConfigError(f"planes: the interface of {address} has an MTU of {mtu} bytes, too small for any path MTU")
-    return fitting[0]
+    """Return the path MTU that the interface of a plane allows, whether or not it has a carrier now."""
+    interface = interface_of(address.ip, address.scope)
+    mtu = interface.mtu if interface is not None else _USUAL_MTU
+    payload = payload_that_fits(mtu)
+    if payload == 0:
+        raise ConfigError(
+            f"planes: the interface of {address} has an MTU of {mtu} bytes, "
+            f"path MTU {MTUS[-1]} needs {MTUS[-1] + _LONGEST_OVERHEAD}"
+        )
+    return payload

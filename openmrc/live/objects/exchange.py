@@ -64,7 +64,7 @@ class Offer(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         list[Annotated[list[Port], Meta(min_length=1, max_length=MAX_SOURCE_PORTS)]], Meta(max_length=MAX_PLANES)
     ]
     ev_format: Annotated[str, Meta(max_length=16)]
-    path_mtu: Annotated[int, Meta(ge=256, le=4096)]
+    path_mtu: Annotated[int, Meta(ge=256, le=4096)]  # the most that the sender of this offer can take
     mpr: Annotated[int, Meta(ge=1, le=255)]  # unit 128 PSNs, granted to the receiver of this offer
     max_wimm: Annotated[int, Meta(ge=1, le=65535)]  # granted to the receiver of this offer
     dynamic_mpr: bool
@@ -109,7 +109,6 @@ def _terms(offer: Offer) -> dict[str, object]:
     """Return the terms that must be equal on both sides, by their names in messages."""
     return {
         "plane count": len(offer.planes),
-        "path MTU": offer.path_mtu,
         "MPR": offer.mpr,
         "EV format": offer.ev_format,
         "dynamic MPR": offer.dynamic_mpr,

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from openmrc.engine import lifecycle, paths, regions
+from openmrc.engine import lifecycle, regions
 from openmrc.engine.build import column
-from openmrc.engine.endpoint import set_port
 from openmrc.engine.params import Settings
 from openmrc.engine.queue_pairs import INFINITE_RETRIES
 from openmrc.engine.states import QpEvent, QpState
@@ -42,10 +41,12 @@ from openmrc.live.api.attributes import (
 from openmrc.live.api.checks import check_attributes
 from openmrc.live.api.errors import ClosedError, NoRoomError
 from openmrc.live.api.waiting import is_over
-from openmrc.live.datapath import event_loop
+from openmrc.live.datapath import event_loop, operations
+from openmrc.live.datapath.link_state import Fault, set_fault
 from openmrc.live.datapath.tables import RECORDS
 from openmrc.live.host.control import ControlThread, uninterrupted
 from openmrc.live.host.impairments import Impairments
+from openmrc.live.host.link_watch import LinkWatch
 from openmrc.live.host.numbers import QueuePairNumbers, RegionKeys
 from openmrc.live.host.peers import Peers
 from openmrc.live.host.recording import Recording
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
     from openmrc.live.objects.context import Context
     from openmrc.live.objects.queue_pair import QueuePair
 
-_ACTIVE_SHARE = 4  # of so many EVs of a plane, one is the reserve
 LARGEST_CQ = 1 << 20  # completions
 _POLL_SECONDS = 0.002  # between looks at a send queue that is being drained
 _WAIT_SECONDS = 0.05  # in compiled code at a time: signals are handled in between
@@ -95,6 +95,7 @@ class Nic:
             self.sockets.close()
             raise
         try:
+            self._link_watch = LinkWatch(self._runtime)
             self._peers = Peers(self._runtime, attr.max_peers, carrier_of)
             self._impairments = Impairments(self._runtime, attr.seed)
             if schedule is not None:
@@ -142,6 +143,7 @@ class Nic:
         if self._runtime.is_stopped:
             return
         self._runtime.stop()
+        self._link_watch.close()
         if self._recording is not None:
             self._recording.close()
         self._wake_all()
@@ -175,11 +177,12 @@ class Nic:
 
     @uninterrupted
     def set_plane(self, plane: int, up: bool) -> None:
-        """Tell the engine about one of our ports."""
+        """Switch one of our planes on or off; it is up while its interface works too."""
         if not 0 <= plane < len(self.sockets.addresses):
             raise InvalidArgumentError(f"plane: {plane} is not in 0..{len(self.sockets.addresses) - 1}")
         with self._runtime.locked() as now:
-            set_port(self._runtime.engine, now, 0, plane, int(up))
+            self._runtime.nic.now = now
+            set_fault(self._runtime.engine, self._runtime.datapath, plane, int(Fault.DISABLED), not up)
 
     @uninterrupted
     def longest_gap(self) -> float:
@@ -277,8 +280,7 @@ class Nic:
     @uninterrupted
     def set_attributes(self, qp: QueuePair, attr: QpAttr) -> None:
         """Change attributes, without a transition."""
-        with self._runtime.locked():
-            self._write_attributes(qp, attr)
+        operations.change(self._runtime.at, qp.row, operations.request(**self._attributes(qp, attr)))
 
     @uninterrupted
     def move(self, qp: QueuePair, attr: QpAttr, event: QpEvent) -> None:
@@ -287,22 +289,15 @@ class Nic:
         if event == QpEvent.TO_RESET:
             self._disconnect(qp)
             return
-        remote = self._peers.prepare(attr.remote) if event == QpEvent.TO_RTR and attr.remote is not None else None
-        with self._runtime.locked() as now:
-            self._write_attributes(qp, attr)
-            row = self._runtime.engine.qps[qp.row]
-            if remote is not None:
-                row.peer = self._peers.take(remote, now)
-                if self._recording is not None and attr.remote is not None:
-                    self._recording.add_peer(int(row.peer), attr.remote)
-                row.expected_psn = attr.rq_psn or 0
-                self._init_paths(qp.row, now)
-            if event == QpEvent.TO_RTS and row.state == QpState.RTR:
-                row.first_psn = attr.sq_psn or 0
-            if event == QpEvent.FAIL:
-                lifecycle.fail(self._runtime.engine, now, qp.row, Cause.LOCAL)
-            elif lifecycle.move(self._runtime.engine, now, qp.row, event) == 0:
-                raise InvalidArgumentError(f"state: no transition {event.name} from {QpState(row.state).name}")
+        attributes = self._attributes(qp, attr)
+        if event == QpEvent.TO_RTR and attr.remote is not None:
+            attributes["peer"] = self._take_peer(attr.remote)
+            attributes["expected_psn"] = attr.rq_psn or 0
+        if event == QpEvent.TO_RTS and self.qp_state(qp.row) == QpState.RTR:
+            attributes["first_psn"] = attr.sq_psn or 0
+        if operations.move(self._runtime.at, qp.row, int(event), operations.request(**attributes)) == 0:
+            raise InvalidArgumentError(f"state: no transition {event.name} from {self.qp_state(qp.row).name}")
+        self._runtime.iterate()
 
     # Posting and completing
 
@@ -426,6 +421,9 @@ class Nic:
                 break
         if self._runtime.nic.overruns:
             self._fail_overrun_cqs()
+        if self._runtime.nic.links_changed == 1:
+            self._runtime.nic.links_changed = 0
+            self._link_watch.refresh()
         if self._runtime.nic.step_at <= self._runtime.now():
             with self._runtime.locked() as now:
                 self._impairments.advance(now)
@@ -463,13 +461,15 @@ class Nic:
             channel.wake()
         self._context.wake()
 
-    def _write_attributes(self, qp: QueuePair, attr: QpAttr) -> None:
-        row = self._runtime.engine.qps[qp.row]
-        row.pd = qp.pd.number
-        row.sq_signal_all = int(qp.init.sq_sig_all)
-        row.trim_nack_dest = int(not (attr.cap or QpCap(0)) & QpCap.TRIM_NACK_DEST_UNSUPPORTED)
-        row.dynamic_mpr = int(bool((attr.cap or QpCap(0)) & QpCap.DYNAMIC_MPR))
-        plain = {
+    def _attributes(self, qp: QueuePair, attr: QpAttr) -> dict[str, int | None]:
+        """Return the engine's attributes of a queue pair; None stays as it is."""
+        cap = attr.cap or QpCap(0)
+        retries = attr.exponential_count
+        return {
+            "pd": qp.pd.number,
+            "sq_signal_all": int(qp.init.sq_sig_all),
+            "trim_nack_dest": int(not cap & QpCap.TRIM_NACK_DEST_UNSUPPORTED),
+            "dynamic_mpr": int(bool(cap & QpCap.DYNAMIC_MPR)),
             "access": attr.access_flags,
             "dest_qpn": attr.dest_qpn,
             "path_mtu": attr.path_mtu,
@@ -479,33 +479,30 @@ class Nic:
             "mpr_dest": attr.mpr_dest,
             "timeout": None if attr.timeout is None else 1_024_000 << attr.timeout,
             "linear_count": attr.linear_count,
-            "exponential_count": None
-            if attr.exponential_count is None
-            else min(attr.exponential_count, INFINITE_RETRIES),
+            "exponential_count": None if retries is None else min(retries, INFINITE_RETRIES),
         }
-        for name, value in plain.items():
-            if value is not None:
-                setattr(row, name, int(value))
 
-    def _init_paths(self, qp: int, now: int) -> None:
-        per_plane = self._attr.evs_per_plane
-        active = max(1, per_plane - per_plane // _ACTIVE_SHARE)
-        for plane in range(len(self.sockets.addresses)):
-            for k, value in enumerate(self.sockets.evs(plane)):
-                paths.set_ev(self._runtime.engine, qp, plane, k, value)
-        paths.begin(self._runtime.engine, now, qp, active, 1)
+    def _take_peer(self, address: PeerAddress) -> int:
+        """Return the number of a remote NIC; a new one also shows by which interfaces our planes reach it."""
+        rows = self._peers.prepare(address)
+        if self._peers.is_new(rows):
+            for plane, destination in enumerate(self._peers.destinations(rows)):
+                self._link_watch.learn(plane, destination)
+        with self._runtime.locked() as now:
+            peer = self._peers.take(rows, now)
+        if self._recording is not None:
+            self._recording.add_peer(peer, address)
+        return peer
 
     def _disconnect(self, qp: QueuePair) -> None:
         with self._posting.lock:
             self._posting.settle()  # requests that were posted before are dropped with the others
-            with self._runtime.locked() as now:
-                row = self._runtime.engine.qps[qp.row]
-                peer = int(row.peer)
-                lifecycle.move(self._runtime.engine, now, qp.row, QpEvent.TO_RESET)
-                self._qp_numbers.renew(qp.row)
-                row.peer = NONE
-                self._queued[2 * qp.row : 2 * qp.row + 2] = 0
-                if peer != NONE:
+            peer = int(self._runtime.engine.qps[qp.row].peer)
+            operations.move(self._runtime.at, qp.row, int(QpEvent.TO_RESET), operations.request())
+            self._qp_numbers.renew(qp.row)
+            self._queued[2 * qp.row : 2 * qp.row + 2] = 0
+            if peer != NONE:
+                with self._runtime.locked():
                     self._peers.give_back(peer)
 
     def _is_registered(self, region: MemoryRegion) -> bool:

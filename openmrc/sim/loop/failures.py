@@ -1,4 +1,4 @@
-"""Connections that ended in error, and why: what a run tells of a partition."""
+"""Connections that ended in error, and why."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Failure:
 
 
 def summarize(failures: Sequence[Failure], topology: Topology) -> dict[str, Any]:
-    """Return failures as a summary has them: how many by cause, and the first of them in full."""
+    """Return the `errors` of a summary: how many by cause, and the first in full."""
     causes = Counter(failure.cause for failure in failures)
     first = sorted(failures, key=lambda failure: (failure.at, failure.nic, failure.peer))[:SHOWN]
     return {

@@ -1,4 +1,4 @@
-"""What a fault changes in the tables, at its moment. Until then it costs nothing."""
+"""Applies faults to the tables when they are due; until then they cost nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PS_PER_S_AND_BITS = 8 * 10**12
 
 @rare_kernel
 def apply(state: transport_api.State, network: Network, now: int, kind: int, subject: int, value: int) -> None:
-    """Let one fault happen."""
+    """Apply one fault."""
     match kind:
         case FaultKind.LINK_DOWN:
             network.wires[subject].alive_from = NEVER

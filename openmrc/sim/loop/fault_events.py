@@ -1,6 +1,6 @@
-"""What breaks and when, as the loop takes it: four columns, sorted by time.
+"""Faults as the loop takes them: four columns, sorted by time.
 
-Words, timelines and names of links are the business of whoever makes these columns.
+`sim.scenario.timeline` makes them of a schedule in words.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Messages in the loop: when they start, what their completions let go."""
+"""Starts of messages, and the releases that their completions trigger."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def settle_scale_up(network: Network, shard: int, now: int, nic: int, hop: int) 
 
 @rare_kernel
 def _complete(network: Network, shard: int, now: int, nic: int, flow: int, side: int) -> None:
-    """Note a completion and let go what waits for it."""
+    """Record a completion and release what waits for it."""
     message = network.flows[flow]
     if side == Side.RECEIVER:
         message.received_at = now
@@ -82,7 +82,7 @@ def _complete(network: Network, shard: int, now: int, nic: int, flow: int, side:
 
 @kernel
 def _release(network: Network, shard: int, now: int, nic: int, flow: int, delay: int) -> None:
-    """Let a message go, here or - by a signal between windows - on another NIC."""
+    """Release a message: here, or by a signal between windows on another NIC."""
     if network.flows[flow].source == nic:
         release(network, flow, now + delay)
         return

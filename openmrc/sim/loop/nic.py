@@ -1,4 +1,4 @@
-"""A NIC in the loop: hands arrivals to its transport, starts messages, and sends whenever a port is free."""
+"""One NIC: passes arrivals to its transport, starts messages, and sends while a port is free."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from openmrc.units import NEVER
 
 @rare_kernel
 def serve(state: transport_api.State, network: Network, shard: int, nic: int, start: int, end: int) -> None:
-    """Let a NIC live through a window."""
+    """Advance one NIC by one time window."""
     count = ingress.collect(state, network, shard, nic, start, end)
     network.shards[shard].hops += count
     row = network.nics[nic]
@@ -51,7 +51,7 @@ def _take(state: transport_api.State, network: Network, shard: int, now: int, ni
 
 @rare_kernel
 def _pause(network: Network, now: int, nic: int, hop: int) -> None:
-    """Stop sending data on a port, or go on."""
+    """Pause or resume data on a port."""
     link = network.queues[network.hops[hop].link].reverse
     planes = network.config[0].planes
     for plane in range(planes):

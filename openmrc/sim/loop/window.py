@@ -15,7 +15,7 @@ from openmrc.units import NEVER
 
 @entry
 def run_window(state: transport_api.State, network: Network, shard: int, turn: int, start: int, end: int) -> int:
-    """Let the nodes of a shard live through [start, end) ps; return the earliest time anything is left to do."""
+    """Advance the nodes of a shard by [start, end) ps; return the earliest time at which any has more to do."""
     owner = network.shards[shard]
     owner.turn = turn
     owner.earliest = NEVER
@@ -35,7 +35,7 @@ def run_window(state: transport_api.State, network: Network, shard: int, turn: i
 
 @entry
 def deliver_signals(network: Network) -> int:
-    """Give out what flows of other NICs let go, in order of shards' nodes; return the earliest start (ps)."""
+    """Deliver releases between NICs, in order of the shards' nodes; return the earliest start (ps)."""
     earliest = NEVER
     for shard in range(len(network.shards)):
         owner = network.shards[shard]
@@ -68,5 +68,5 @@ def _borrow(network: Network, taker: int, reserve: int) -> None:
 
 @entry
 def apply_fault(state: transport_api.State, network: Network, now: int, kind: int, subject: int, value: int) -> None:
-    """Let one fault happen, between windows."""
+    """Apply one fault, between windows."""
     fault_actions.apply(state, network, now, kind, subject, value)

@@ -17,7 +17,7 @@ LONGEST = 8  # links of a path: up and down three tiers, and between two sites
 def choices(shape: PlaneShape, ev: IntOrInts) -> tuple[IntOrInts, IntOrInts, IntOrInts]:
     """Return the T0's uplink, the T1's uplink and the long link that an EV names: each tier reads its digit."""
     first, second = (1 << switch.T0_DIGIT) - 1, (1 << switch.T1_DIGIT) - 1
-    digits = (ev & first, ev >> switch.T0_DIGIT & second, ev >> (switch.T0_DIGIT + switch.T1_DIGIT))
+    digits = (ev & first, ev >> switch.T1_AT & second, ev >> switch.LONG_AT)
     uplink = digits[0] % max(1, shape.t0_up) if shape.tiers > 1 else 0 * ev
     core = digits[1] % max(1, shape.t1_up) if shape.tiers > 2 else 0 * ev
     return uplink, core, digits[shape.tiers - 1] % max(1, shape.long)

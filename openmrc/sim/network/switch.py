@@ -5,9 +5,13 @@ from __future__ import annotations
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.sim.network import egress, graph_routes, ingress, reroute, transport_api
 from openmrc.sim.network.tables import FIXED_PATH, NONE, Network, Routing
+from openmrc.wire.entropy import PATH_BITS, PLANE_BITS
 
-T0_DIGIT = 12  # bits of an entropy that name the T0's uplink; above them the T1's, then the long link
-T1_DIGIT = 12
+# Bits of an entropy (wire.entropy.on_plane): the T0's uplink, the plane, the T1's uplink, the long link.
+T0_DIGIT = PATH_BITS
+T1_AT = PATH_BITS + PLANE_BITS
+T1_DIGIT = 10
+LONG_AT = T1_AT + T1_DIGIT
 _MASK = (1 << 32) - 1
 _AGAIN = 0x5BD1E995  # makes another hash of the same packet
 
@@ -80,8 +84,8 @@ def digit(entropy: int, tier: int) -> int:
     if tier == 0:
         return entropy & ((1 << T0_DIGIT) - 1)
     if tier == 1:
-        return (entropy >> T0_DIGIT) & ((1 << T1_DIGIT) - 1)
-    return entropy >> (T0_DIGIT + T1_DIGIT)
+        return (entropy >> T1_AT) & ((1 << T1_DIGIT) - 1)
+    return entropy >> LONG_AT
 
 
 @kernel

@@ -27,8 +27,8 @@ class Source:
     current: Int  # flow, or NONE
     last: Int
     random: Int
-    left: Int  # flow whose last packet has left, to be told, or NONE
-    arrived: Int  # flow that has arrived whole, to be told, or NONE
+    left: Int  # flow whose last packet has left and is not yet reported, or NONE
+    arrived: Int  # flow that has arrived whole and is not yet reported, or NONE
 
 
 class Transfer:

@@ -79,7 +79,6 @@ def test_a_frame_written_by_somebody_else_is_noticed() -> None:
     ("changes", "text"),
     [
         ({"planes": ["192.0.2.1"], "source_ports": [[1]]}, "plane count: here 2, there 1"),
-        ({"path_mtu": 1024}, "path MTU: here 4096, there 1024"),
         ({"mpr": 4}, "MPR: here 8, there 4"),
         ({"ev_format": "SRV6"}, "EV format: here UDP, there SRV6"),
         ({"dynamic_mpr": True}, "dynamic MPR: here False, there True"),

@@ -37,6 +37,7 @@ from openmrc.sim.transports.mrc.tap import Capture, taps
 from openmrc.sim.transports.mrc.transport import R_KEY, Mrc, Tally
 from openmrc.sim.workloads.traffic import Traffic
 from openmrc.units import NEVER, PS_PER_US, ps_from_us, us_from_ps
+from openmrc.wire.entropy import on_plane
 
 Ints = NDArray[np.int64]
 
@@ -277,6 +278,8 @@ def _fans(topology: Topology, network: Network, wires: Connections, ends: _Ends)
         fans = table(Fan, len(topology.planes))
         for row, shape in enumerate(topology.planes):
             choices = [shape.t0_up, shape.t1_up, 0]
+            if max(choices) > 1 << T0_DIGIT:
+                raise ConfigError(f"plane {row}: {max(choices)} uplinks; an EV names one of {1 << T0_DIGIT}")
             choices[shape.tiers - 1] = shape.long  # the highest tier chooses the link to the other site
             fans[row].first, fans[row].second, fans[row].third = (max(1, count) for count in choices)
         return fans
@@ -368,7 +371,7 @@ def _give_evs(engine: Engine, openings: Table[Opening], common: Table[Common], f
             if shared.routing != Routing.ENTROPY:
                 random = rng.following(random)
                 value = random
-            paths.set_ev(engine, qp, rotation, k, value)
+            paths.set_ev(engine, qp, rotation, k, on_plane(rotation, value))
     active = openings[qp].active
     paths.begin(engine, 0, qp, active, max(1, active * row.rotation_count // 4))
 

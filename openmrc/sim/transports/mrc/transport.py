@@ -25,7 +25,7 @@ R_KEY = 1  # of the one region that every NIC registers: all of its memory
 
 
 class Tally:
-    """What a NIC's endpoint has told of its paths, by cause (engine.states.EvEvent), and of its connections."""
+    """What a NIC's endpoint has reported of its paths, by cause (engine.states.EvEvent), and of its connections."""
 
     lost: Int  # EVs given up because a packet vanished
     always_skip: Int  # ... because the responder said so

@@ -68,9 +68,9 @@ class RoceNic:
     answer_kind: Int16
     answer_to: Int32  # queue pair
     answer_psn: Int32  # the packet that caused it
-    sent: Int32  # flow to be told, or NONE
+    sent: Int32  # flow not yet reported, or NONE
     received: Int32
-    failed: Int32  # first of the flows to be told, or NONE
+    failed: Int32  # first of the flows not yet reported, or NONE
     # counters, of all its queue pairs
     retransmitted: Int
     timeouts: Int

@@ -85,9 +85,9 @@ class UetNic:
     random: Int
     plane: Int  # where the last data packet went
     answer: Int  # 1: `answers[nic]` waits to leave
-    sent: Int  # flow acknowledged whole, to be told, or NONE
-    received: Int  # flow arrived whole, to be told, or NONE
-    failed: Int  # first of the flows given up, to be told, or NONE
+    sent: Int  # flow acknowledged whole and is not yet reported, or NONE
+    received: Int  # flow arrived whole and is not yet reported, or NONE
+    failed: Int  # first of the flows given up and not yet reported, or NONE
     deadline: Int  # ps, no sender's timer is earlier
     timed_tail: Int  # ring of senders with packets in flight, or NONE
 

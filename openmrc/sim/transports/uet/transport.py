@@ -1,6 +1,6 @@
 """UET-style transport with NSCC and a choice of spraying: its doors, and how it is set up.
 
-A baseline to lay beside MRC, and beside uet-htsim's results. Left out of UET: receiver credits, RTS, the packet
+A baseline to compare with MRC, and with uet-htsim's results. Left out of UET: receiver credits, RTS, the packet
 delivery context handshake, connection reuse (each message is a connection).
 """
 

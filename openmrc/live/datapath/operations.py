@@ -1,0 +1,122 @@
+"""Control operations on queue pairs, compiled: the loop mutex is never held by interpreted code for them.
+
+A thread of Python that holds the mutex keeps every flow waiting while it waits for the interpreter's lock, and to bring
+up one queue pair means to write thousands of rows.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openmrc.core.jit import entry, kernel
+from openmrc.engine import lifecycle, paths
+from openmrc.engine.states import QpEvent
+from openmrc.engine.tables import NONE, Cause, Engine
+from openmrc.live.datapath import event_loop, table_handles
+from openmrc.live.datapath.libc import Words, monotonic
+from openmrc.live.datapath.tables import DataPath
+
+UNCHANGED = -1
+_ACTIVE_SHARE = 4  # of so many EVs of a plane, one is the reserve
+
+
+class Attribute(IntEnum):
+    """Columns of a request: an attribute of the queue pair each, named as its field in the engine."""
+
+    PD = 0
+    SQ_SIGNAL_ALL = 1
+    TRIM_NACK_DEST = 2
+    DYNAMIC_MPR = 3
+    ACCESS = 4
+    DEST_QPN = 5
+    PATH_MTU = 6
+    MAX_WIMM = 7
+    MAX_WIMM_DEST = 8
+    MPR = 9
+    MPR_DEST = 10
+    TIMEOUT = 11
+    LINEAR_COUNT = 12
+    EXPONENTIAL_COUNT = 13
+    PEER = 14
+    EXPECTED_PSN = 15
+    FIRST_PSN = 16
+
+
+def request(**attributes: int | None) -> NDArray[np.int64]:
+    """Return a request that sets these attributes; None is as good as left out."""
+    words = np.full(len(Attribute), UNCHANGED, np.int64)
+    for name, value in attributes.items():
+        if value is not None:
+            words[Attribute[name.upper()]] = value
+    return words
+
+
+@entry
+def change(at: int, qp: int, words: Words) -> None:
+    """Set attributes of a queue pair; `at` is the address of the table handles."""
+    datapath = table_handles.datapath_at(at)
+    event_loop.acquire(datapath)
+    _write(table_handles.engine_at(at), qp, words)
+    event_loop.release(datapath)
+
+
+@entry
+def move(at: int, qp: int, event: int, words: Words) -> int:
+    """Set attributes and move a queue pair; return 1, or 0 if the state table has no such step."""
+    engine = table_handles.engine_at(at)
+    datapath = table_handles.datapath_at(at)
+    event_loop.acquire(datapath)
+    now = monotonic(datapath.clock[0], datapath.nic[0].epoch)
+    datapath.nic[0].now = now
+    _write(engine, qp, words)
+    if event == QpEvent.TO_RTR and words[Attribute.PEER] != UNCHANGED:
+        _begin_paths(engine, datapath, now, qp)
+    if event == QpEvent.FAIL:
+        lifecycle.fail(engine, now, qp, Cause.LOCAL)
+        done = 1
+    else:
+        done = lifecycle.move(engine, now, qp, event)
+    if event == QpEvent.TO_RESET:
+        engine.qps[qp].peer = NONE
+    event_loop.release(datapath)
+    return done
+
+
+@kernel
+def _write(engine: Engine, qp: int, words: Words) -> None:
+    row = engine.qps[qp]
+    row.pd = _new_or(words[Attribute.PD], row.pd)
+    row.sq_signal_all = _new_or(words[Attribute.SQ_SIGNAL_ALL], row.sq_signal_all)
+    row.trim_nack_dest = _new_or(words[Attribute.TRIM_NACK_DEST], row.trim_nack_dest)
+    row.dynamic_mpr = _new_or(words[Attribute.DYNAMIC_MPR], row.dynamic_mpr)
+    row.access = _new_or(words[Attribute.ACCESS], row.access)
+    row.dest_qpn = _new_or(words[Attribute.DEST_QPN], row.dest_qpn)
+    row.path_mtu = _new_or(words[Attribute.PATH_MTU], row.path_mtu)
+    row.max_wimm = _new_or(words[Attribute.MAX_WIMM], row.max_wimm)
+    row.max_wimm_dest = _new_or(words[Attribute.MAX_WIMM_DEST], row.max_wimm_dest)
+    row.mpr = _new_or(words[Attribute.MPR], row.mpr)
+    row.mpr_dest = _new_or(words[Attribute.MPR_DEST], row.mpr_dest)
+    row.timeout = _new_or(words[Attribute.TIMEOUT], row.timeout)
+    row.linear_count = _new_or(words[Attribute.LINEAR_COUNT], row.linear_count)
+    row.exponential_count = _new_or(words[Attribute.EXPONENTIAL_COUNT], row.exponential_count)
+    row.peer = _new_or(words[Attribute.PEER], row.peer)
+    row.expected_psn = _new_or(words[Attribute.EXPECTED_PSN], row.expected_psn)
+    row.first_psn = _new_or(words[Attribute.FIRST_PSN], row.first_psn)
+
+
+@kernel
+def _new_or(value: int, old: int) -> int:
+    return old if value == UNCHANGED else value
+
+
+@kernel
+def _begin_paths(engine: Engine, datapath: DataPath, now: int, qp: int) -> None:
+    """Give the queue pair the entropy values of our sending sockets; some of each plane are its reserve."""
+    nic = datapath.nic[0]
+    for plane in range(nic.planes):
+        for k in range(nic.evs):
+            paths.set_ev(engine, qp, plane, k, int(datapath.ev_values[plane, k]))
+    paths.begin(engine, now, qp, max(1, nic.evs - nic.evs // _ACTIVE_SHARE), 1)

@@ -1,0 +1,97 @@
+"""Watches the interfaces of the planes: a carrier lost, an address gone or an MTU cut becomes port status at once.
+
+The data path reads announcements of links itself (`datapath.link_state`). Here is what needs a look at the whole:
+which interface a plane uses, whether its address is still there, and whether the path MTU still fits.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv6Address
+
+import numpy as np
+
+from openmrc.engine.build import column
+from openmrc.engine.states import QpState
+from openmrc.engine.tables import Engine
+from openmrc.live.datapath.link_state import Fault, set_fault
+from openmrc.live.host import netlink
+from openmrc.live.host.runtime import EndpointRuntime
+from openmrc.live.host.sockets import payload_that_fits
+
+_log = logging.getLogger(__name__)
+UNWATCHED = 0  # as an interface's index
+
+
+class LinkWatch:
+    """Knows the interface of each plane and keeps the planes' faults up to date."""
+
+    def __init__(self, runtime: EndpointRuntime) -> None:
+        """Look at all interfaces once, and have the data path hear of changes."""
+        self._runtime = runtime
+        self._planes = [address.ip for address in runtime.sockets.addresses]
+        self._monitor: socket.socket | None = None
+        with suppress(OSError):  # a sandbox without netlink: planes are taken to work
+            self._monitor = netlink.open_monitor()
+            runtime.watch_links(self._monitor.fileno())
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Look at links and addresses again, and note what changed. Not inside the runtime."""
+        if self._monitor is None:
+            return
+        links, addresses = netlink.links(), netlink.addresses()
+        with self._runtime.locked():
+            in_use = _path_mtu_in_use(self._runtime.engine)
+            for plane, address in enumerate(self._planes):
+                holder = _holder(address, links, addresses)
+                row = self._runtime.datapath.planes[plane]
+                if holder is not None and not (holder.is_loopback and row.interface != UNWATCHED):
+                    row.interface = holder.index
+                link = links.get(int(row.interface))
+                self._note(plane, Fault.NO_ADDRESS, holder is None)
+                self._note(plane, Fault.NO_CARRIER, link is None or not link.works)
+                self._note(plane, Fault.MTU, link is not None and payload_that_fits(link.mtu) < in_use)
+
+    def learn(self, plane: int, destination: IPv4Address | IPv6Address) -> None:
+        """Note the interface that a plane's packets to `destination` leave by.
+
+        An address on the loopback, as SRv6 endpoints have them, does not say which; the route does.
+        """
+        if self._monitor is None or self._planes[plane].is_loopback:
+            return
+        found = netlink.route(destination, self._planes[plane])
+        if found is not None:
+            self._runtime.datapath.planes[plane].interface = found.index
+            self._runtime.nic.links_changed = 1
+
+    def close(self) -> None:
+        """Stop listening; call when the runtime has stopped."""
+        if self._monitor is not None:
+            self._monitor.close()
+
+    def _note(self, plane: int, fault: Fault, is_there: bool) -> None:
+        had = int(self._runtime.datapath.planes[plane].faults)
+        set_fault(self._runtime.engine, self._runtime.datapath, plane, int(fault), is_there)
+        if bool(had & fault) != is_there:
+            what = fault.name.lower().replace("_", " ")
+            _log.info("plane %d (%s): %s%s", plane, self._planes[plane], what, "" if is_there else " no longer")
+
+
+def _path_mtu_in_use(engine: Engine) -> int:
+    """Return the largest path MTU of all connected queue pairs (bytes); 0: none is connected."""
+    connected = column(engine.qps, "state") >= QpState.RTR
+    return int(np.max(column(engine.qps, "path_mtu"), where=connected, initial=0))
+
+
+def _holder(
+    address: IPv4Address | IPv6Address, links: dict[int, netlink.Link], addresses: list[netlink.Assigned]
+) -> netlink.Link | None:
+    """Return the link that has the address."""
+    for assigned in addresses:
+        link = links.get(assigned.index)
+        if link is not None and (assigned.address == address or (link.is_loopback and address.is_loopback)):
+            return link
+    return None

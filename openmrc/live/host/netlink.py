@@ -1,0 +1,170 @@
+"""Interfaces, addresses and routes of this network namespace as the kernel reports them (rtnetlink(7), netlink(7)).
+
+Only what a NIC needs to know of its planes. The ioctls that older programs use report one IPv4 address per interface
+and no routes; netlink reports all of them, and announces changes.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+NEW_LINK, DEL_LINK, _GET_LINK = 16, 17, 18
+NEW_ADDRESS, DEL_ADDRESS, _GET_ADDRESS = 20, 21, 22
+_NEW_ROUTE, _GET_ROUTE = 24, 26
+UP, _LOOPBACK, LOWER_UP = 0x1, 0x8, 0x10000  # interface flags; LOWER_UP: there is a carrier
+_ERROR, _DONE = 2, 3
+_REQUEST, _DUMP = 0x1, 0x300
+_GROUPS = 0x1 | 0x10 | 0x100  # RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR
+_IFNAME, _MTU = 3, 4  # IFLA_*
+_ADDRESS, _LOCAL = 1, 2  # IFA_*
+_DESTINATION, _SOURCE, _OUTPUT, _METRICS, _METRIC_MTU = 1, 2, 4, 8, 2  # RTA_*, RTAX_MTU
+_HEADER = struct.Struct("=IHHII")
+_REPLY_BYTES = 1 << 17  # more than the kernel puts into one part of a dump
+_TIMEOUT = 2.0  # s; the kernel answers at once
+
+Address = IPv4Address | IPv6Address
+
+
+@dataclass(frozen=True)
+class Link:
+    """A network interface."""
+
+    index: int
+    name: str
+    mtu: int  # bytes
+    is_up: bool  # switched on by the administrator
+    has_carrier: bool
+    is_loopback: bool
+
+    @property
+    def works(self) -> bool:
+        """Whether packets can leave."""
+        return self.is_up and self.has_carrier
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """An address of an interface."""
+
+    index: int  # of the interface
+    address: Address
+    prefix: int  # bits
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where packets to a destination leave."""
+
+    index: int  # of the interface
+    mtu: int  # bytes, as a route's metric says; 0: that of the interface
+
+
+def links() -> dict[int, Link]:
+    """Return all interfaces by index."""
+    found = (_link(body) for kind, body in _ask(_GET_LINK, struct.pack("=BxHiII", 0, 0, 0, 0, 0), _DUMP))
+    return {link.index: link for link in found}
+
+
+def addresses() -> list[Assigned]:
+    """Return the addresses of all interfaces, IPv4 before IPv6, each family in the order of the interfaces."""
+    found = []
+    for family in (socket.AF_INET, socket.AF_INET6):
+        for _, body in _ask(_GET_ADDRESS, struct.pack("=BBBBI", family, 0, 0, 0, 0), _DUMP):
+            _, prefix, _, _, index = struct.unpack_from("=BBBBI", body)
+            attributes = dict(_attributes(body[8:]))
+            packed = attributes.get(_LOCAL) or attributes.get(_ADDRESS)
+            if packed:
+                found.append(Assigned(index, ip_address(packed), prefix))
+    return found
+
+
+def route(destination: Address, source: Address | None = None) -> Route | None:
+    """Return the route to `destination` (for packets from `source`), or None if there is none."""
+    family, bits = (socket.AF_INET, 32) if destination.version == 4 else (socket.AF_INET6, 128)
+    request = struct.pack("=BBBBBBBBI", family, bits, bits if source else 0, 0, 0, 0, 0, 0, 0)
+    request += _attribute(_DESTINATION, destination.packed)
+    if source is not None:
+        request += _attribute(_SOURCE, source.packed)
+    try:
+        _, body = next(_ask(_GET_ROUTE, request, 0))
+    except OSError:
+        return None
+    attributes = dict(_attributes(body[12:]))
+    if _OUTPUT not in attributes:
+        return None
+    metrics = dict(_attributes(attributes.get(_METRICS, b"")))
+    return Route(_word(attributes[_OUTPUT]), _word(metrics[_METRIC_MTU]) if _METRIC_MTU in metrics else 0)
+
+
+def open_monitor() -> socket.socket:
+    """Return a non-blocking socket that receives an announcement of every change of a link or an address."""
+    monitor = _socket(_GROUPS)
+    monitor.setblocking(False)
+    return monitor
+
+
+def _socket(groups: int) -> socket.socket:
+    sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
+    try:
+        sock.bind((0, groups))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _ask(kind: int, body: bytes, flags: int) -> Iterator[tuple[int, bytes]]:
+    """Send one request and yield the kind and body of each message of the answer; OSError if it is refused."""
+    with _socket(0) as sock:
+        sock.settimeout(_TIMEOUT)
+        sock.send(_HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | flags, 1, 0) + body)
+        while True:
+            for answered, message in _messages(sock.recv(_REPLY_BYTES)):
+                if answered == _DONE:
+                    return
+                if answered == _ERROR:
+                    code = -struct.unpack_from("=i", message)[0]
+                    raise OSError(code, os.strerror(code))
+                yield answered, message
+            if not flags & _DUMP:
+                return
+
+
+def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at + _HEADER.size <= len(data):
+        length, kind, _, _, _ = _HEADER.unpack_from(data, at)
+        if length < _HEADER.size or at + length > len(data):
+            return
+        yield kind, data[at + _HEADER.size : at + length]
+        at += length + 3 & ~3
+
+
+def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at + 4 <= len(data):
+        length, kind = struct.unpack_from("=HH", data, at)
+        if length < 4 or at + length > len(data):
+            return
+        yield kind & 0x3FFF, data[at + 4 : at + length]
+        at += length + 3 & ~3
+
+
+def _attribute(kind: int, value: bytes) -> bytes:
+    return struct.pack("=HH", 4 + len(value), kind) + value
+
+
+def _link(body: bytes) -> Link:
+    _, _, index, flags, _ = struct.unpack_from("=BxHiII", body)
+    attributes = dict(_attributes(body[16:]))
+    name = attributes.get(_IFNAME, b"").rstrip(b"\0").decode(errors="replace")
+    return Link(index, name, _word(attributes[_MTU]), bool(flags & UP), bool(flags & LOWER_UP), bool(flags & _LOOPBACK))
+
+
+def _word(data: bytes) -> int:
+    return int(struct.unpack_from("=I", data)[0])

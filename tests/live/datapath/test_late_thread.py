@@ -1,0 +1,25 @@
+"""A thread that comes back late from the scheduler reads what has arrived before it serves its deadlines."""
+
+from __future__ import annotations
+
+from openmrc.engine.build import Layout, build
+from openmrc.engine.params import Settings
+from openmrc.live.datapath import event_loop
+from openmrc.live.datapath.tables import build_datapath
+from openmrc.units import NEVER, PS_PER_MS
+
+
+def test_deadlines_wait_for_the_backlog_from_when_it_was_found_however_late() -> None:
+    engine = build(Layout(ports=1), Settings())
+    datapath = build_datapath(engine, 1, 1, 1, 1, 0, 0)
+    nic, node = datapath.nic[0], engine.endpoints[0]
+    node.deadline = PS_PER_MS
+    nic.now = 500 * PS_PER_MS
+    event_loop._expire(engine, datapath, False)
+    assert node.deadline == PS_PER_MS, "there are arrivals still to be read"
+    nic.now += event_loop.BACKLOG
+    event_loop._expire(engine, datapath, False)
+    assert node.deadline == NEVER, "reading takes too long"
+    node.deadline = nic.now
+    event_loop._expire(engine, datapath, True)
+    assert node.deadline == NEVER
