@@ -21,7 +21,7 @@ RING = 64 << 20  # bytes
 WORTH = RING // 16  # bytes after which the file is written
 RESERVE = 4 << 20  # bytes that one iteration may need besides its arrivals ...
 RESERVE_OF_PLANE = 2 << 20  # ... and those of one plane: 16 datagrams of 64 KiB, and their headers
-PATIENCE = PS_PER_S  # without progress of the file
+PATIENCE = 5 * PS_PER_S  # without progress of the file
 PAUSE = PS_PER_MS
 BLOCK_HEADER, BLOCK_TRAILER = 28, 4  # bytes of an enhanced packet block (pcapng, section 4.3)
 

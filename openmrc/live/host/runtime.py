@@ -138,6 +138,8 @@ class EndpointRuntime:
 
     def abandon(self) -> None:
         """Give up the runtime in the child of a fork: its threads are not here, its mutexes may be locked for ever."""
+        if self.is_stopped:
+            return  # its descriptors are closed, and their numbers may be another file's
         self.is_stopped = True
         self.error = ClosedError("context: it was opened before this process was forked; open one here")
         self.is_abandoned = True

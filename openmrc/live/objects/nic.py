@@ -139,6 +139,7 @@ class Nic:
         self.control.stop()
 
     def _close(self) -> None:
+        _open_nics.discard(self)
         if self._runtime.is_stopped:
             return
         self._runtime.stop()

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from openmrc.live.host.control import ControlThread
-from openmrc.verbs import ClosedError, QpState
-from tests.live.pair import Pair, joined
+from openmrc.verbs import ClosedError, Context, QpState
+from tests.live.pair import SMALL, Pair, addresses, joined
 
 ROOT = Path(__file__).parents[3]
 
@@ -111,6 +111,21 @@ def test_the_child_of_a_fork_is_refused_and_the_parent_goes_on() -> None:
             pair.regions[0].bytes[:] += 1
             end.write(pair.regions[0], target, timeout=20)
             assert pair.regions[1].bytes.tobytes() == pair.regions[0].bytes.tobytes()
+
+
+def test_a_fork_after_a_context_was_closed_closes_no_descriptor_of_others() -> None:
+    context = Context(addresses(0, 239, 1, 4), SMALL)
+    numbers = (context.nic._runtime.wake_fd, context.nic._runtime._python_wake_fd)
+    context.close()
+    reader, writer = os.pipe()
+    copies = [os.dup2(writer, number) for number in numbers]  # the numbers are another file's now
+    child = os.fork()
+    if child == 0:
+        os._exit(sum(os.write(number, b"x") for number in copies))
+    _, status = os.waitpid(child, 0)
+    for descriptor in {reader, writer, *copies}:
+        os.close(descriptor)
+    assert os.waitstatus_to_exitcode(status) == 2
 
 
 def _try_everything(pair: Pair) -> int:
