@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Protocol, TypeVar, get_args, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 Int = Annotated[int, np.int64]
 Int32 = Annotated[int, np.int32]
@@ -62,3 +63,8 @@ def dtype_of(row: type) -> np.dtype[Any]:
 def table(row: type[Row], count: int) -> Table[Row]:
     """Allocate `count` zeroed rows."""
     return np.zeros(count, dtype_of(row))
+
+
+def column(rows: Table[Any], name: str) -> NDArray[Any]:
+    """Return one field of every row as an array that writes through."""
+    return np.asarray(rows)[name]

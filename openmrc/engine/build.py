@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openmrc.core import rng
-from openmrc.core.rows import Table, table
+from openmrc.core.rows import Table, column, table
 from openmrc.engine import tables
 from openmrc.engine.params import Settings, params_table
 from openmrc.engine.tables import NONE, Engine
@@ -88,11 +88,6 @@ def build(layout: Layout, settings: Settings, packets: int = 1, seed: int = 1) -
     _init_peers(engine, peers)
     _init_qps(engine, layout, qps, evs)
     return engine
-
-
-def column(rows: Table[Any], name: str) -> NDArray[Any]:
-    """Return one field of every row as an array that writes through."""
-    return np.asarray(rows)[name]
 
 
 def _completions(layout: Layout, qps: Sizes) -> Sizes:

@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from openmrc.core.rows import column
 from openmrc.errors import ConfigError
 from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric
 from openmrc.fabric.topology import Topology
 from openmrc.sim.loop.fault_events import Faults
 from openmrc.sim.loop.run import Transport, World, run
-from openmrc.sim.network.build import NetworkSettings, column
+from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.reach import nic_rate
 from openmrc.sim.results.results import Run
 from openmrc.sim.results.samples import Recorder, Span

@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 import numpy as np
 
-from openmrc.engine.build import column
+from openmrc.core.rows import column
 from openmrc.engine.states import QpState
 from openmrc.engine.tables import Engine
 from openmrc.live.datapath.link_state import Fault, set_fault

@@ -10,7 +10,7 @@ import secrets
 
 import numpy as np
 
-from openmrc.engine.build import column
+from openmrc.core.rows import column
 from openmrc.engine.queue_pairs import QPN_MASK
 from openmrc.engine.tables import Engine
 

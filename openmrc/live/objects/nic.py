@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from openmrc.core.rows import column
 from openmrc.engine import lifecycle, regions
-from openmrc.engine.build import column
 from openmrc.engine.params import Settings
 from openmrc.engine.queue_pairs import INFINITE_RETRIES
 from openmrc.engine.states import QpEvent, QpState

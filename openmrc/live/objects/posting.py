@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openmrc.engine.build import column
+from openmrc.core.rows import column
 from openmrc.engine.messages import MAX_MESSAGE
 from openmrc.engine.states import QpState
 from openmrc.live.api.attributes import RecvWr, SendWr

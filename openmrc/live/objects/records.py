@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from openmrc.core.rows import dtype_of
-from openmrc.engine.build import column
+from openmrc.core.rows import column, dtype_of
 from openmrc.engine.tables import CompletionKind, WcStatus
 from openmrc.live.api.attributes import WcOpcode, WorkCompletion
 from openmrc.live.datapath import event_loop

@@ -14,13 +14,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.core.rows import table
+from openmrc.core.rows import column, table
 from openmrc.fabric.topology import Topology
 from openmrc.sim.loop import window
 from openmrc.sim.loop.failures import Failure
 from openmrc.sim.loop.fault_events import Faults, faults
 from openmrc.sim.network import packet_pool, tables
-from openmrc.sim.network.build import NetworkSettings, build, column
+from openmrc.sim.network.build import NetworkSettings, build
 from openmrc.sim.network.domains import inside, outside
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.network.scale_up import CHUNK

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.core import rng
-from openmrc.core.rows import Table, table
+from openmrc.core.rows import column, table
 from openmrc.errors import ConfigError
 from openmrc.fabric.shape import PlaneShape
 from openmrc.fabric.topology import Kind, Topology
@@ -122,11 +122,6 @@ def build(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 
         _init_domains(network, plain)
     _init_shards(network, topology, hops, batch)
     return network
-
-
-def column(rows: Table[Any], name: str) -> NDArray[Any]:
-    """Return one field of every row as an array that writes through."""
-    return np.asarray(rows)[name]
 
 
 def _batch_size(topology: Topology, lookahead: int) -> int:

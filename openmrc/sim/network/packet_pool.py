@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from openmrc.core.jit import kernel
-from openmrc.core.rows import Table
+from openmrc.core.rows import Table, column
 from openmrc.errors import MrcError
-from openmrc.sim.network.build import column
 from openmrc.sim.network.tables import NONE, Network
 
 MOST = (1 << 31) - 1  # rows, as Hop.next counts them

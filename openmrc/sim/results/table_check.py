@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from openmrc.core.rows import column
 from openmrc.engine.tables import Engine
 from openmrc.errors import ConfigError, MrcError
 from openmrc.fabric.exhaustive import named
@@ -21,7 +22,6 @@ from openmrc.fabric.tables import Tables, build_tables
 from openmrc.fabric.topology import Topology
 from openmrc.fabric.usid import UsidPlan, prefix_text, usid_plan
 from openmrc.fabric.walk import AMBIGUOUS, Cabling, Fate, Lookup, walk
-from openmrc.sim.network.build import column
 from openmrc.sim.network.path_of_ev import choices, links_of
 from openmrc.sim.network.tables import Network, Routing
 

@@ -1,6 +1,7 @@
 import numpy as np
 
-from openmrc.engine.build import Layout, build, column
+from openmrc.core.rows import column
+from openmrc.engine.build import Layout, build
 from openmrc.engine.params import Settings
 from openmrc.engine.queue_pairs import by_qpn
 from openmrc.engine.states import QpState

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from openmrc.core.rows import column
 from openmrc.engine.states import EvState
 from openmrc.fabric.topology import Topology
 from openmrc.faults import Schedule
 from openmrc.sim.loop.run import Results, World, run
-from openmrc.sim.network.build import column
 from openmrc.sim.scenario.timeline import columns
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.workloads.traffic import traffic

@@ -7,12 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from openmrc.core.rows import column
 from openmrc.fabric.topology import Topology
 from openmrc.sim.loop import window
 from openmrc.sim.loop.fault_events import FaultKind, faults
 from openmrc.sim.loop.run import World, prepare, run
 from openmrc.sim.network import egress
-from openmrc.sim.network.build import NetworkSettings, column
+from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.reach import link_delays
 from openmrc.sim.network.tables import Network, Trimming
 from openmrc.sim.transports.mrc.setup import MrcTransport

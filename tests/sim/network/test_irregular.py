@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from openmrc.core.rows import column
 from openmrc.errors import ConfigError
 from openmrc.fabric.fabric_file import load
 from openmrc.fabric.topology import Topology
@@ -17,7 +18,7 @@ from openmrc.sim.loop import run as loop
 from openmrc.sim.loop.fault_events import FaultKind, faults
 from openmrc.sim.loop.run import run
 from openmrc.sim.network import graph_routes
-from openmrc.sim.network.build import NetworkSettings, build, column
+from openmrc.sim.network.build import NetworkSettings, build
 from openmrc.sim.network.tables import Network, Routing, Trimming
 from openmrc.sim.scenario.scenario import Scenario, Transport
 from openmrc.sim.simulate import simulate

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from openmrc.core import rng
 from openmrc.core.jit import entry, kernel
-from openmrc.core.rows import Int, Table, table
+from openmrc.core.rows import Int, Table, column, table
 from openmrc.engine import lifecycle, messages, paths, regions
 from openmrc.engine.build import MPR_UNIT, Layout, build
 from openmrc.engine.params import Settings
@@ -26,7 +26,7 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.topology import Topology
 from openmrc.sim.loop.failures import Failure
 from openmrc.sim.network import graph_routes
-from openmrc.sim.network.build import NetworkSettings, column
+from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.ranges import refuse_outside
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.network.switch import T0_DIGIT, T1_DIGIT

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel
-from openmrc.core.rows import table
+from openmrc.core.rows import column, table
 from openmrc.fabric.topology import Topology
 from openmrc.sim.loop.failures import Failure
 from openmrc.sim.network import reroute, transport_api
-from openmrc.sim.network.build import NetworkSettings, column
+from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.ranges import ABOVE_ZERO, AT_LEAST_ZERO, refuse_outside
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.network.tables import BYTE_TIME_BITS, NONE, Network, Routing, Service, Trimming

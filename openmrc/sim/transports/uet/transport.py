@@ -13,11 +13,11 @@ import numpy as np
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel
-from openmrc.core.rows import table
+from openmrc.core.rows import column, table
 from openmrc.fabric.topology import Topology
 from openmrc.sim.loop.failures import Failure
 from openmrc.sim.network import reroute, transport_api
-from openmrc.sim.network.build import NetworkSettings, column
+from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.ranges import refuse_outside
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.network.tables import NONE, Network, Routing, Service, Trimming
