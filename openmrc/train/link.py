@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FRAMES = 32  # slots of a mailbox
 CHUNKS = 4  # slots of a stage
-CHUNK = 1 << 20  # bytes of a chunk, at most
+CHUNK = 768 * 1024  # bytes of a chunk, at most
 RECEIVES = 256  # posted: FRAMES + CHUNKS, and credits that come alone
 _REPOST = 64  # receives posted again at a time
 _FRAME_CREDITS, _CHUNK_CREDITS = FRAMES // 4, CHUNKS // 2  # consumed, before a credit is sent alone
