@@ -1,8 +1,7 @@
-"""Who sends next: round robin over peers, deficit round robin over the queue pairs that share a peer's window.
+"""Transmission order: round robin over peers, deficit round robin over the queue pairs that share a peer's window.
 
-Both are rings linked through the rows themselves, so joining, leaving and turning cost the same for
-one connection as for thousands. A queue pair is listed while it wants to send; a peer is listed
-while it has such queue pairs and its window is open.
+Both are rings linked through the rows, so insertion, removal and rotation take constant time. A queue pair is listed
+while it wants to send; a peer is listed while it has such queue pairs and its window is open.
 """
 
 from openmrc.core.jit import kernel
