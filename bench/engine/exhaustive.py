@@ -27,7 +27,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.core.jit import entry, kernel
+from openmrc.core.jit import entry, kernel, rare_kernel
 from openmrc.core.rows import Int, Table, table
 from openmrc.engine import endpoint, lifecycle, messages, paths, regions
 from openmrc.engine.build import Layout, build
@@ -305,7 +305,7 @@ def _applies(search: Search, choice: int) -> bool:
     return True
 
 
-@kernel
+@rare_kernel
 def _step(search: Search, planes: int, choice: int) -> None:
     """Let the network choose, then the next thing happen, then both endpoints send."""
     world = search.world[0]
@@ -394,7 +394,7 @@ def _drain(search: Search, number: int) -> None:
         pass
 
 
-@kernel
+@rare_kernel
 def _transmit(search: Search, planes: int, number: int) -> None:
     engine = search.engine
     world = search.world[0]

@@ -1,4 +1,4 @@
-"""What compiles: with `linking` and `memory` beside it the only modules that import Numba.
+"""Compilation of kernels and entries; with `linking` and `memory` the only modules that import Numba.
 
 A *kernel* is a plain Python function that compiled code may call; called from Python it stays
 plain Python, so tests, coverage and pdb see it. An *entry* is a function that Python calls and
@@ -28,7 +28,7 @@ P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
 
-config: Any = _config  # its attributes are made at import, unseen by type checkers
+config: Any = _config  # attributes are created at import, invisible to type checkers
 
 
 # numpy error model: no ZeroDivisionError branch in every division.
@@ -36,7 +36,7 @@ config: Any = _config  # its attributes are made at import, unseen by type check
 _OPTIONS: Any = {"error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
 # The tables travel as one argument per array field, over a hundred machine words; a call that is not
 # inlined copies them all. Inlining made the joined endpoints of bench/engine/pair.py 8 times faster.
-# Not inlined must be said: a callee inherits what it does not say itself.
+# forceinline must be set to False explicitly: a callee inherits options that it does not set.
 _CALLED: Any = {**_OPTIONS, "forceinline": False, "pipeline_class": KernelCompiler}
 INLINED: Any = {**_CALLED, "forceinline": True}
 
@@ -46,7 +46,7 @@ _entries: set[Any] = set()
 
 
 class Entry(Protocol[P, R_co]):
-    """A compiled function, with its interpreted twin beside it."""
+    """A compiled function with its interpreted version `py_func`."""
 
     py_func: Callable[..., Any]
 
@@ -54,17 +54,17 @@ class Entry(Protocol[P, R_co]):
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
-    """Let entries compile `function` into themselves; called from Python it stays plain Python."""
+    """Make `function` callable from compiled code, inlined; called from Python it stays plain Python."""
     return register_jitable(**INLINED)(function)  # type: ignore[no-any-return,unused-ignore]
 
 
 def rare_kernel(function: Callable[P, R]) -> Callable[P, R]:
-    """Let entries call `function`, never inlined: for what packets seldom reach, so that compiled code stays small."""
+    """Make `function` callable from compiled code, never inlined: for rare paths, to keep compiled code small."""
     return register_jitable(**_CALLED)(function)  # type: ignore[no-any-return,unused-ignore]
 
 
 def entry(function: Callable[P, R]) -> Entry[P, R]:
-    """Compile a function that Python calls; it runs without the GIL and is cached."""
+    """Compile a function for calls from Python; it runs without the GIL and is cached."""
     if config.DISABLE_JIT:  # NUMBA_DISABLE_JIT=1: everything runs interpreted, for debuggers and coverage
         function.py_func = function  # type: ignore[attr-defined]
         return cast("Entry[P, R]", function)
@@ -102,8 +102,8 @@ def external(library: str | None, symbol: str, returns: str, *takes: str) -> Cal
 def table_handle(sample: Any) -> tuple[Callable[[Any, int], None], Callable[[int], Any]]:
     """Return kernels `pin(value, address)` and `at(address)` for values of the type of `sample`.
 
-    Passing fifty tables from Python takes 8 us. An entry that is called often takes instead the address of
-    memory in which another has pinned them once; whoever owns that memory keeps the tables alive.
+    Passing fifty tables from Python takes 8 us. An entry that is called often takes instead the address of memory in
+    which another entry has stored them once; the owner of that memory keeps the tables alive.
     """
     kind: Any = typeof(sample)  # type: ignore[no-untyped-call,unused-ignore]
     held: dict[int, Any] = {}
@@ -147,10 +147,10 @@ class Generic(Protocol[P, R_co]):
 
 
 def generic(function: Callable[P, R]) -> Generic[P, R]:
-    """Return a door that kernels call and that leads to the variant for the type of the first argument.
+    """Return a function for kernels that dispatches, when compiled, on the type of its first argument.
 
-    `function` gives name, signature and docstring; `@door.variant(Kind)` adds a kernel. An entry that
-    is called with another kind is compiled again, with that kind's variants only.
+    `function` provides name, signature and docstring; `@function.variant(Kind)` adds a kernel. An entry is compiled
+    once for each type, with the variants of that type only.
     """
     variants: dict[type, Callable[..., Any]] = {}
 
@@ -175,7 +175,7 @@ def generic(function: Callable[P, R]) -> Generic[P, R]:
 
 
 class _Announcer(event.Listener):  # type: ignore[misc,unused-ignore]
-    """Says on stderr that an entry is being compiled, and how long it took."""
+    """Reports on stderr when an entry is compiled, and how long it took."""
 
     def __init__(self) -> None:
         self._begun = 0.0
@@ -196,7 +196,7 @@ def _name(happening: Any) -> str:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)  # noqa: T201  # the one place that speaks: silence would look like a hang
+    print(line, file=sys.stderr, flush=True)  # noqa: T201  # compiling takes long enough to look like a hang
 
 
 event.register("numba:compile", _Announcer())  # type: ignore[no-untyped-call,unused-ignore]

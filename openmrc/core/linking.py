@@ -1,9 +1,9 @@
-"""How compiled code is put together: each entry is linked with every kernel it reaches, and optimised once.
+"""Linking of compiled code: each entry is linked with all kernels it reaches and optimised once.
 
-Left to itself Numba optimises each function along with all that it calls and emits machine code of it, so a kernel ten
-calls below an entry is optimised ten times.
+By default Numba optimises each function together with everything it calls and emits machine code for it, so a kernel
+ten calls below an entry is optimised ten times.
 
-Numba has no types: where one of its classes is extended or called, type checkers are told so line by line.
+Numba has no type annotations; lines that extend or call its classes carry `type: ignore`.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from numba.core.compiler import Compiler
 
 
 class KernelCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
-    """What was compiled of a kernel: linked into the entries that reach it, never machine code by itself.
+    """The compiled library of a kernel: linked into the entries that reach it, never emitted as machine code.
 
-    Numba would optimise and emit every kernel along with everything below it: what lies deep, once a level of calls.
+    Numba would optimise and emit each kernel together with its callees, again at every level of calls.
     """
 
     def finalize(self) -> None:
-        """Leave linking and optimising to the entries."""
+        """Do nothing: entries link and optimise."""
         self._finalized = True
 
     @property
     def defined(self) -> list[Any]:
-        """The functions that are not only declared: the kernel."""
+        """Return the functions with a body: the kernel."""
         return [function for function in self._final_module.functions if not function.is_declaration]
 
     def get_pointer_to_function(self, _name: str) -> int:
@@ -37,7 +37,7 @@ class KernelCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
 
     @property
     def codegen(self) -> Any:
-        """Stand in for the holder of environments: they belong to loaded code, and this is loaded nowhere."""
+        """Return a placeholder: only loaded code has environments, and kernels are not loaded."""
         return self
 
     def set_env(self, _name: str, _environment: Any) -> None:
@@ -45,7 +45,7 @@ class KernelCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
 
 
 class EntryCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
-    """What was compiled of an entry: linked with every kernel that it reaches, optimised as one."""
+    """The compiled library of an entry: linked with all kernels it reaches and optimised as a whole."""
 
     def finalize(self) -> None:
         """Link, optimise and load."""
@@ -62,7 +62,7 @@ class EntryCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
         super().finalize()  # type: ignore[no-untyped-call,unused-ignore]
 
     def _optimize_final_module(self) -> None:
-        """Hide what was linked first: LLVM may then drop it, or arguments that it does not use."""
+        """Give linked functions internal linkage first: LLVM may then drop them, or their unused arguments."""
         for function in self._final_module.functions:
             if function.linkage == llvm.Linkage.linkonce_odr:
                 function.linkage = "internal"
@@ -82,7 +82,7 @@ def _reached(code: Any) -> dict[Any, None]:
 
 
 def _symbol(name: str, _types: Any, *, abi_tags: Any = (), uid: int | None = None) -> str:
-    """Return the symbol of a kernel, by number: Numba's spells out the rows of all tables, which is kilobytes."""
+    """Return a short symbol for a kernel; Numba's contains the types of all tables, several kilobytes."""
     return str(itanium_mangler.mangle(name, (), uid=uid))  # type: ignore[no-untyped-call,unused-ignore]
 
 
@@ -92,7 +92,7 @@ class EntryCompiler(Compiler):  # type: ignore[misc,unused-ignore]
     code: Any = EntryCode
 
     def compile_extra(self, func: Any) -> Any:
-        """Compile into code of our kind."""
+        """Compile with our code library."""
         self.state.library = self.code(self.state.targetctx.codegen(), func.__qualname__)
         self.state.library.enable_object_caching()
         return super().compile_extra(func)  # type: ignore[no-untyped-call,unused-ignore]

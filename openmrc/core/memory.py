@@ -1,4 +1,4 @@
-"""Words at memory addresses, for kernels: one instruction each where compiled, plain Python where not."""
+"""Memory access by address, for kernels: one instruction each when compiled, plain Python otherwise."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ from openmrc.core.jit import INLINED
 
 
 def prefetch(address: int) -> None:
-    """Ask for the cache line at a memory address, from kernels; reading it later then does not wait.
-
-    Any address may be asked for: nothing is read that a program could notice.
-    """
+    """Prefetch the cache line at a memory address. Invalid addresses are allowed: a prefetch never faults."""
 
 
 def load_be64(address: int) -> int:
@@ -34,9 +31,9 @@ _BYTE, _WORD, _LONG = (ir.IntType(bits) for bits in (8, 32, 64))
 
 
 def _intrinsics() -> tuple[Any, Any, Any]:
-    """Return what compiled code does for the three functions above: one instruction each.
+    """Return the intrinsics for the three functions above, one instruction each.
 
-    To type checkers an intrinsic takes the compiler's context too, and its decorator has no type.
+    For type checkers an intrinsic also takes the context of the compiler, and its decorator is untyped.
     """
     get_function: Any = cgutils.get_or_insert_function
 

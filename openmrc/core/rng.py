@@ -1,4 +1,4 @@
-"""A small generator kept in a row: the same numbers compiled, interpreted, and in any number of threads.
+"""Random number generator with its state in a row: the same numbers compiled, interpreted, and with any thread count.
 
 32-bit xorshift (Marsaglia, 2003) in signed 64-bit integers. Not for secrets.
 """
@@ -10,7 +10,7 @@ _MASK = (1 << 32) - 1
 
 @kernel
 def seeded(seed: int, stream: int) -> int:
-    """Return a generator's first state; different streams of one seed do not run alike."""
+    """Return the initial state of a generator; streams of one seed are independent."""
     state = ((seed & _MASK) * 1664525 + (stream & _MASK) * 22695477 + 1013904223) & _MASK
     for _ in range(4):
         state = following(state if state != 0 else 0x9E3779B9)
@@ -28,5 +28,5 @@ def following(state: int) -> int:
 
 @kernel
 def below(state: int, limit: int) -> int:
-    """Return the number in [0, limit) that a fresh `state` stands for; limit <= 2**31."""
+    """Map a new `state` to a number in [0, limit); limit <= 2**31."""
     return (state * limit) >> 32

@@ -1,12 +1,10 @@
-"""Rows: a record declared once gives names, types, units, memory layout and editor completion.
+"""Row types: one declaration gives names, types, units, memory layout and editor completion.
 
 A row type is a class of annotated fields; `table(Row, count)` allocates that many zeroed records.
 `table[i]` is a *view*: assignment writes through, both compiled and interpreted. Integers are
 always signed. `Int` is the default; the narrower kinds exist for bulk tables only, where memory
 traffic decides speed, and read back as plain `int` all the same. A field may hold several numbers:
 `Annotated[NDArray[np.int64], (np.int64, (count,))]`.
-
-This file knows nothing of protocols.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ def _field(name: str, convert: Callable[[Any], Any]) -> property:
 
 
 def _reader(kind: np.dtype[Any]) -> Callable[[Any], Any]:
-    """Return what makes plain Python of a field; a field of several numbers stays an array that writes through."""
+    """Return the conversion of a field to Python; a field of several numbers stays an array view."""
     if kind.subdtype is not None:
         return lambda value: value
     return float if kind == np.float64 else int

@@ -1,7 +1,7 @@
-"""Numbers that wrap: the distance between two points on a ring of a power of two (RFC 1982).
+"""Serial number arithmetic on rings of a power of two (RFC 1982).
 
-The engine counts packets and messages in integers that never wrap; only the wire carries the low
-bits. `extend` gives the full number back.
+The engine counts packets and messages in integers that never wrap; packets carry the low bits. `extend` restores the
+full number.
 """
 
 from openmrc.core.jit import kernel

@@ -1,7 +1,7 @@
-"""Lays out the tables: who owns which slice. Sizes are fixed here, once; packets never allocate.
+"""Allocation of the tables and of the slices of endpoints and queue pairs. Nothing is allocated later.
 
-Every size may be one number or an array, so that a simulation of unequal endpoints pays only for
-what each needs.
+A size is one number or an array with one entry per endpoint or queue pair, so that a simulation of unequal endpoints
+allocates only what each needs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Sizes = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """How many of what. Per endpoint: `ports` to `events`; per queue pair, in endpoint order: the rest.
+    """Sizes of the tables. Per endpoint: `ports` to `events`; per queue pair, in endpoint order: the rest.
 
     Ring sizes are rounded up to powers of two. `sends` is the depth of the send queue, `window` the
     PSNs that may be outstanding to the peer (its MPR x 128), `tracked` our own MPR x 128.
@@ -47,12 +47,12 @@ class Layout:
     window: ArrayLike = 8 * MPR_UNIT
     tracked: ArrayLike = 8 * MPR_UNIT
     wimms: ArrayLike = 32
-    mark_rows: ArrayLike = 1  # EVs a responder judges at a time, for ALWAYS_SKIP
+    mark_rows: ArrayLike = 1  # EVs whose marks a responder counts at the same time, for ALWAYS_SKIP
     evs_per_rotation: ArrayLike = 8  # active and reserve
 
 
 def build(layout: Layout, settings: Settings, packets: int = 1, seed: int = 1) -> Engine:
-    """Allocate an engine: ports up, queue pairs in RESET, `packets` rows for the world to use."""
+    """Allocate an engine with all ports up, queue pairs in RESET and `packets` packet rows for the caller."""
     endpoint_count = layout.endpoints
     peers = _spread(layout.peers, endpoint_count)
     qps = _spread(layout.qps, endpoint_count)
@@ -90,8 +90,16 @@ def build(layout: Layout, settings: Settings, packets: int = 1, seed: int = 1) -
     return engine
 
 
+<<<<<<< HEAD
+=======
+def column(rows: Table[Any], name: str) -> NDArray[Any]:
+    """Return one field of all rows as an array view."""
+    return np.asarray(rows)[name]
+
+
+>>>>>>> engine
 def _completions(layout: Layout, qps: Sizes) -> Sizes:
-    """Return ring sizes that cannot overflow: every posted request completes at most once."""
+    """Return completion ring sizes that hold one completion of every request that can be posted."""
     qp_count = int(qps.sum())
     each = _ring(layout.sends, qp_count) + _ring(layout.receives, qp_count)
     ends = np.concatenate([[0], np.cumsum(each)])

@@ -1,4 +1,4 @@
-"""The 16-bit timestamps of TSETH and its relatives (MRC Table 6-6): what they count and what a difference means."""
+"""16-bit timestamps of TSETH, CC_STATE, NETH, PETH and ERTH (MRC Table 6-6): conversion from and to picoseconds."""
 
 from openmrc.core.jit import kernel
 from openmrc.core.serial import TIMESTAMP_BITS
@@ -9,17 +9,17 @@ _MASK = (1 << TIMESTAMP_BITS) - 1
 
 @kernel
 def stamp(now: int, unit: int) -> int:
-    """Return the 16 bits that stand for `now` (ps)."""
+    """Return `now` (ps) as a 16-bit timestamp in the given unit (tsr)."""
     return (now // _TICK[unit]) & _MASK
 
 
 @kernel
 def elapsed(now: int, tx_timestamp: int, unit: int) -> int:
-    """Return the ps since `tx_timestamp`, right while that is less than one wrap."""
+    """Return the time (ps) since `tx_timestamp`; correct below one wrap of the timestamp."""
     return ((now // _TICK[unit] - tx_timestamp) & _MASK) * _TICK[unit] + now % _TICK[unit]
 
 
 @kernel
 def is_unambiguous(age: int, unit: int) -> bool:
-    """Whether a packet sent `age` ps ago may be timed by its stamp: less than half a wrap."""
+    """Return whether the timestamp of a packet sent `age` ps ago is unambiguous: less than half a wrap."""
     return age < _TICK[unit] << (TIMESTAMP_BITS - 1)

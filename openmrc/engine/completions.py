@@ -1,4 +1,4 @@
-"""The ring of completions. It cannot overflow: it has room for every request that can be posted at once."""
+"""Completion ring of an endpoint. It has room for every request that can be posted, so it cannot overflow."""
 
 from openmrc.core.jit import kernel
 from openmrc.engine.tables import NONE, CompletionKind, Engine
@@ -6,7 +6,7 @@ from openmrc.engine.tables import NONE, CompletionKind, Engine
 
 @kernel
 def push(engine: Engine, kind: int, qp: int, wr_id: int, status: int, length: int) -> int:
-    """Append a completion without immediate and return its row."""
+    """Append a completion without immediate data and return its row."""
     node = engine.endpoints[engine.qps[qp].endpoint]
     assert node.completion_tail - node.completion_head <= node.completion_mask, "completion ring overflow"
     row = node.completion_base + (node.completion_tail & node.completion_mask)
@@ -34,7 +34,7 @@ def push_receive(engine: Engine, qp: int, wr_id: int, length: int, immediate: in
 
 @kernel
 def take(engine: Engine, endpoint: int) -> int:
-    """Return the row of the oldest completion, or NONE; it stays valid until the next push."""
+    """Remove the oldest completion and return its row, or NONE. The row is valid until the next `push`."""
     node = engine.endpoints[endpoint]
     if node.completion_head == node.completion_tail:
         return NONE

@@ -1,6 +1,6 @@
-"""The window of a peer (QPCC), whatever algorithm steers it: what callers may tell it and ask it.
+"""Congestion window of a peer (QPCC), independent of the algorithm.
 
-A second algorithm is one more file with the same `on_*` functions and one more arm here.
+Another algorithm is another module with the same `on_*` functions, and a branch here.
 """
 
 from openmrc.core.jit import kernel
@@ -12,7 +12,7 @@ from openmrc.engine.tables import Engine
 
 @kernel
 def begin(engine: Engine, now: int, peer: int) -> None:
-    """Start with a full window and no history."""
+    """Initialise the window of a new peer."""
     row = engine.peers[peer]
     row.inflight = 0
     nscc.begin(engine, now, peer)
@@ -20,14 +20,14 @@ def begin(engine: Engine, now: int, peer: int) -> None:
 
 @kernel
 def may_send(engine: Engine, peer: int, size: int) -> bool:
-    """Whether `size` bytes fit the window; one packet always does when nothing is in flight."""
+    """Return whether `size` bytes fit the window; one packet always does when nothing is in flight."""
     row = engine.peers[peer]
     return row.inflight <= 0 or row.inflight + size <= row.cwnd or _algorithm(engine, peer) == Algorithm.NONE
 
 
 @kernel
 def on_ack(engine: Engine, now: int, peer: int, size: int, marked: int, rtt: int, penalty: int, restore: int) -> None:
-    """Learn that `size` bytes arrived; `rtt` is ps, or 0 when this acknowledgement has no valid sample."""
+    """Account for `size` newly received bytes; `rtt` is a round-trip sample (ps), 0 for none."""
     if rtt > 0:
         _smooth(engine, peer, rtt)
     if _algorithm(engine, peer) == Algorithm.NSCC:
@@ -36,14 +36,14 @@ def on_ack(engine: Engine, now: int, peer: int, size: int, marked: int, rtt: int
 
 @kernel
 def on_nack(engine: Engine, now: int, peer: int, size: int) -> None:
-    """Learn that `size` bytes were trimmed or refused."""
+    """Account for `size` bytes that were trimmed or refused."""
     if _algorithm(engine, peer) == Algorithm.NSCC:
         nscc.on_nack(engine, now, peer, size)
 
 
 @kernel
 def on_loss(engine: Engine, now: int, peer: int, size: int) -> None:
-    """Learn that `size` bytes vanished."""
+    """Account for `size` lost bytes."""
     if _algorithm(engine, peer) == Algorithm.NSCC:
         nscc.on_loss(engine, now, peer, size)
 
@@ -52,8 +52,8 @@ def on_loss(engine: Engine, now: int, peer: int, size: int) -> None:
 def loss_delay(engine: Engine, peer: int) -> int:
     """Return how long (ps) after sending a packet may stay unreported while later ones are reported.
 
-    The round trip, and on top of it what a packet may lag behind those on other paths: a full queue. Switches are
-    given a queue of the fabric's longest round trip (UEC 1.0.3 pp. 418-419), so near neighbours wait for that too.
+    The round trip plus the delay of a full queue, by which a packet may lag behind packets on other paths. Switch
+    queues are sized by the longest round trip of the fabric (UEC 1.0.3 pp. 418-419), so this applies to near peers too.
     """
     row = engine.peers[peer]
     params = params_of_peer(engine, peer)
@@ -68,8 +68,8 @@ def _algorithm(engine: Engine, peer: int) -> int:
 
 @kernel
 def _smooth(engine: Engine, peer: int, rtt: int) -> None:
-    # RFC 6298 (2.2, 2.3), but an answer that is faster than usual hardly makes the peer's answers less certain:
-    # else the end of a pause would double the time until a loss is seen.
+    # RFC 6298 (2.2, 2.3), except that a sample below the average adds less to the variance; otherwise the end of an
+    # idle period would double the time until a loss is detected.
     row = engine.peers[peer]
     if row.srtt == 0:
         row.srtt = rtt

@@ -1,4 +1,4 @@
-"""Control packets that wait to leave. A full ring drops the newest: every control packet may be lost anyway."""
+"""Ring of control packets to send. A full ring drops new packets: the protocol tolerates the loss of any of them."""
 
 from openmrc.core.jit import kernel
 from openmrc.engine.tables import NONE, Engine
@@ -6,7 +6,7 @@ from openmrc.engine.tables import NONE, Engine
 
 @kernel
 def claim(engine: Engine, endpoint: int, opcode: int, qp: int, peer: int) -> int:
-    """Append a control packet and return its row to fill, or NONE when the ring is full."""
+    """Append a control packet and return its row, cleared, for the caller to fill; NONE if the ring is full."""
     node = engine.endpoints[endpoint]
     if node.control_tail - node.control_head > node.control_mask:
         node.control_dropped += 1
@@ -32,7 +32,7 @@ def claim(engine: Engine, endpoint: int, opcode: int, qp: int, peer: int) -> int
 
 @kernel
 def take(engine: Engine, endpoint: int) -> int:
-    """Return the row of the oldest waiting control packet, or NONE; it stays valid until the next claim."""
+    """Remove the oldest control packet and return its row, or NONE. The row is valid until the next `claim`."""
     node = engine.endpoints[endpoint]
     if node.control_head == node.control_tail:
         return NONE

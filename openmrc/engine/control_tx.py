@@ -1,4 +1,4 @@
-"""Control packets on their way out: each takes the next working path and says what is true now."""
+"""Transmission of control packets. Path and contents are chosen when a packet leaves, not when it was queued."""
 
 from openmrc.core.jit import kernel
 from openmrc.engine import clock, control_queue, nacks, sacks, spray, transport_acks
@@ -8,12 +8,12 @@ from openmrc.engine.states import QpState
 from openmrc.engine.tables import NONE, Engine
 from openmrc.wire.codes import ENDPOINT_QPN, NackReason, Opcode, TrafficClass
 
-CONTEXT_MASK = 0xFFFF  # spdcid, dpdcid: the low bits of both QPNs; nothing public says what they hold
+CONTEXT_MASK = 0xFFFF  # spdcid, dpdcid: low bits of both QPNs; no public source defines them
 
 
 @kernel
 def next_packet(engine: Engine, now: int, endpoint: int, packet: int) -> int:
-    """Fill packets[packet] with the oldest waiting control packet that still makes sense; 0: there is none."""
+    """Fill packets[packet] with the oldest queued control packet that is still valid; return 0 if there is none."""
     while True:
         index = control_queue.take(engine, endpoint)
         if index == NONE:
@@ -77,7 +77,7 @@ def _fill_answer(engine: Engine, now: int, index: int, packet: int) -> bool:
 
 @kernel
 def _outlives(opcode: int, reason: int) -> bool:
-    """Whether a packet still goes out after the queue pair went to ERROR: what tells the peer why."""
+    """Return whether a packet is still sent after the queue pair went to ERROR: it tells the peer the reason."""
     return opcode == Opcode.ACKNOWLEDGE or (opcode == Opcode.NACK and reason == NackReason.UNEXP_EVENT)
 
 
@@ -88,7 +88,7 @@ def _fill_probe(engine: Engine, now: int, qp: int, index: int, packet: int) -> N
     out.probe_id = engine.control[index].psn
     out.tx_timestamp = clock.stamp(now, params.timestamp_unit)
     out.timestamp_unit = params.timestamp_unit
-    out.traffic_class = TrafficClass.NO_TRIM  # the data class, as MRC asks of it; there is nothing to trim
+    out.traffic_class = TrafficClass.NO_TRIM  # data class, as MRC requires; there is no payload to trim
 
 
 @kernel

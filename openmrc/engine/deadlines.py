@@ -1,7 +1,7 @@
-"""Serves every deadline of an endpoint that has come, and finds the next.
+"""Serves the expired timers of an endpoint and determines its next deadline.
 
-The timers of a queue pair are those of `Deadline`. A peer has two, for Port Status Updates to it and for probes of
-ports that it calls down; the endpoint has one, for port changes that are not yet in effect.
+The timers of a queue pair are the members of `Deadline`. A peer has two: for Port Status Updates to it, and for probes
+of ports that it reports as down. The endpoint has one, for local port changes that are not in effect yet.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
@@ -13,7 +13,7 @@ from openmrc.units import NEVER
 
 @kernel
 def expire(engine: Engine, now: int, endpoint: int) -> None:
-    """Serve every deadline up to `now`, and find the next."""
+    """Serve every timer that is due at `now` and update the endpoint's deadline."""
     node = engine.endpoints[endpoint]
     node.deadline = NEVER
     if node.remap_at <= now:

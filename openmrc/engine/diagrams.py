@@ -1,4 +1,4 @@
-"""State diagrams in Mermaid, drawn from the tables that the engine runs by."""
+"""Mermaid state diagrams, generated from the transition tables of the engine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from openmrc.engine.states import EV_TRANSITIONS, QP_TRANSITIONS
 
 
 def mermaid(transitions: dict[tuple[IntEnum, IntEnum], IntEnum]) -> str:
-    """Return one state diagram; events that lead the same way share an arrow."""
+    """Return one state diagram; events with the same source and target share an arrow."""
     arrows: dict[tuple[str, str], list[str]] = defaultdict(list)
     for (state, event), following in transitions.items():
         arrows[state.name, following.name].append(event.name)
@@ -18,7 +18,7 @@ def mermaid(transitions: dict[tuple[IntEnum, IntEnum], IntEnum]) -> str:
 
 
 def page() -> str:
-    """Return the section of the architecture page that shows both machines."""
+    """Return the section of docs/architecture.md with both state machines."""
     parts = []
     for title, transitions in (("Queue pair", QP_TRANSITIONS), ("Entropy value", EV_TRANSITIONS)):
         parts.append(f"### {title}\n\n```mermaid\n{mermaid(transitions)}\n```\n")

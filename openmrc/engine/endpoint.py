@@ -1,10 +1,9 @@
-"""The doors of the engine: everything a world may ask of an endpoint, and nothing else.
+"""The public interface of the engine (sans-IO).
 
-A world - sockets, a simulator, a test - owns clock, network and memory. It hands arrived packets to
-`receive`, fetches packets with `next_packet` until there is none, calls `expire` when
-`next_deadline` has come, and drains `next_completion` and `next_event`. Commands are `post_write`,
-`post_receive` and `set_port`. `now` is picoseconds and never goes back. After any other call, ask
-`next_packet` again: there may be something to send.
+The caller - a socket event loop, a simulator, a test - owns clock, network and memory. It passes received packets to
+`receive`, calls `next_packet` until there is none, calls `expire` when `next_deadline` is reached, and drains
+`next_completion` and `next_event`. Commands are `post_write`, `post_receive` and `set_port`. `now` is monotonic, in
+picoseconds. Any other call may make a packet available: call `next_packet` again afterwards.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from openmrc.wire.packet import NOWHERE
 
 @kernel
 def receive(engine: Engine, now: int, endpoint: int, packet: int) -> None:
-    """Take one packet off the network; packets[packet] is filled, save `payload`.
+    """Process a received packet; packets[packet] is filled, except `payload`.
 
-    Afterwards `payload` says where the world must place the bytes (the region's `local` + offset),
-    or NOWHERE. The world places them before it drains completions.
+    On return `payload` is the address at which the caller must place the payload (the region's `local` + offset), or
+    NOWHERE. The caller places it before it drains completions.
     """
     arrived = engine.packets[packet]
     arrived.payload = NOWHERE
@@ -62,7 +61,7 @@ def receive(engine: Engine, now: int, endpoint: int, packet: int) -> None:
 
 @rare_kernel
 def turn_away(engine: Engine, endpoint: int, packet: int, reason: int) -> None:
-    """Refuse an arrived data packet instead of taking it: the world has no room for its payload.
+    """Refuse a received data packet for which the caller has no buffer, instead of calling `receive`.
 
     `reason` is NackReason.NO_PKT_BUFFER or NO_RESOURCE.
     """
@@ -76,10 +75,10 @@ def turn_away(engine: Engine, endpoint: int, packet: int, reason: int) -> None:
 
 @kernel
 def next_packet(engine: Engine, now: int, endpoint: int, free_ports: int, packet: int) -> int:
-    """Fill packets[packet] with the next packet to send and return 1, or return 0: there is none.
+    """Fill packets[packet] with the next packet to send and return 1; return 0 if there is none.
 
-    `free_ports` is a mask of ports that can take a data packet now; control packets do not ask.
-    Its `port` says where it goes, `payload` and `payload_length` which bytes to gather.
+    `free_ports` is the mask of ports that accept a data packet now; control packets ignore it. `port` is the port to
+    send on, `payload` and `payload_length` the bytes to gather.
     """
     if control_tx.next_packet(engine, now, endpoint, packet) == 1:
         return 1
@@ -90,29 +89,29 @@ def next_packet(engine: Engine, now: int, endpoint: int, free_ports: int, packet
 
 @kernel
 def next_deadline(engine: Engine, endpoint: int) -> int:
-    """Return the time (ps) at which `expire` wants to be called; NEVER if nothing is pending.
+    """Return the time (ps) at which `expire` must be called, NEVER if no timer is armed.
 
-    It may be early: then `expire` finds nothing to do and the next deadline is later.
+    It may be early: `expire` then does nothing but set a later deadline.
     """
     return engine.endpoints[endpoint].deadline
 
 
 @kernel
 def expire(engine: Engine, now: int, endpoint: int) -> None:
-    """Do what time has made due."""
+    """Serve the timers that are due at `now`."""
     if engine.endpoints[endpoint].deadline <= now:
         deadlines.expire(engine, now, endpoint)
 
 
 @kernel
 def next_completion(engine: Engine, endpoint: int) -> int:
-    """Return the row in `completions` of the oldest one not yet taken, or NONE."""
+    """Remove the oldest completion and return its row in `completions`, or NONE."""
     return completions.take(engine, endpoint)
 
 
 @kernel
 def next_event(engine: Engine, endpoint: int) -> int:
-    """Return the row in `events` of the oldest one not yet taken, or NONE."""
+    """Remove the oldest event and return its row in `events`, or NONE."""
     return events.take(engine, endpoint)
 
 
@@ -130,7 +129,7 @@ def post_receive(engine: Engine, qp: int, wr_id: int) -> int:
 
 @kernel
 def set_port(engine: Engine, now: int, endpoint: int, port: int, up: int) -> None:
-    """Tell the endpoint that one of its own ports works, or does not."""
+    """Set the state of a local port: 1 up, 0 down."""
     ports.set_local(engine, now, endpoint, port, up)
 
 

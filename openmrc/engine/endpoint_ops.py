@@ -1,7 +1,7 @@
-"""Endpoint operations, the messages to QPN 2: EV Probe and Port Status Update (MRC §7.5.6).
+"""Endpoint operations, sent to QPN 2: EV Probe and Port Status Update (MRC §7.5.6).
 
-Connectionless and best effort: a request is answered at once on the path it came by; an answer is
-matched by its probe_id.
+They are connectionless and best effort. A request is answered on the path it arrived on; a response is matched by its
+probe_id.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
@@ -14,7 +14,7 @@ _PROBE_ID_MASK = 0xFFFF
 
 @rare_kernel
 def receive(engine: Engine, now: int, endpoint: int, packet: int) -> None:
-    """Take a packet to QPN 2; only known peers are heard."""
+    """Process a packet to QPN 2; packets of unknown senders are counted and dropped."""
     arrived = engine.packets[packet]
     peer = _peer(engine, endpoint, arrived.source)
     if peer == NONE:
@@ -58,7 +58,7 @@ def _answer(engine: Engine, endpoint: int, peer: int, packet: int, probe_id: int
 def _peer(engine: Engine, endpoint: int, address: int) -> int:
     node = engine.endpoints[endpoint]
     if address == NONE:
-        return NONE  # peers that were never opened have that address too
+        return NONE  # the address of unused peer rows
     for peer in range(node.peer_base, node.peer_base + node.peer_count):
         if engine.peers[peer].address == address:
             return peer

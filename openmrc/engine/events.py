@@ -1,4 +1,4 @@
-"""The ring of events: paths, ports and queue pairs that changed. When it is full, events are counted and dropped."""
+"""Event ring of an endpoint: state changes of paths, ports and queue pairs. A full ring counts and drops new events."""
 
 from openmrc.core.jit import kernel
 from openmrc.engine.tables import NONE, Engine
@@ -17,7 +17,7 @@ def push(
     state: int,
     cause: int,
 ) -> None:
-    """Append one event, unless nobody took the earlier ones."""
+    """Append one event; drop and count it if the ring is full."""
     node = engine.endpoints[endpoint]
     if node.event_tail - node.event_head > node.event_mask:
         node.events_dropped += 1
@@ -36,7 +36,7 @@ def push(
 
 @kernel
 def take(engine: Engine, endpoint: int) -> int:
-    """Return the row of the oldest event, or NONE; it stays valid until the next push."""
+    """Remove the oldest event and return its row, or NONE. The row is valid until the next `push`."""
     node = engine.endpoints[endpoint]
     if node.event_head == node.event_tail:
         return NONE

@@ -1,4 +1,4 @@
-"""What the requester learns from answers: SACKs, NACKs, transport acknowledgements (MRC §7.4.5, Table 7-3)."""
+"""Requester: processing of SACKs, NACKs and transport acknowledgements (MRC §7.4.5, Table 7-3)."""
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import PSN_BITS, RCVD_BYTES_BITS, distance, extend
@@ -9,14 +9,14 @@ from openmrc.engine.states import NackAction, nack_action
 from openmrc.engine.tables import NONE, Cause, Engine, SentState, WcStatus
 from openmrc.wire.codes import PathMark, Syndrome
 
-NSCC_CC_TYPE = 0  # SETH.cc_type: a CC_STATE follows (MRC Table 7-14); others are not known
+NSCC_CC_TYPE = 0  # SETH.cc_type: a CC_STATE follows (MRC Table 7-14); other values are ignored
 _HALF = 32
 _LOW32 = (1 << 32) - 1
 
 
 @kernel
 def on_sack(engine: Engine, now: int, qp: int, packet: int) -> None:
-    """Digest a reliability SACK."""
+    """Process a reliability SACK."""
     row = engine.qps[qp]
     arrived = engine.packets[packet]
     cack = extend(arrived.cack_psn, row.unack_psn - 1, PSN_BITS)
@@ -25,7 +25,7 @@ def on_sack(engine: Engine, now: int, qp: int, packet: int) -> None:
         return
     row.sacks_received += 1
     row.heard_at = now
-    if row.dynamic_mpr == 1 and arrived.mpr > 0 and cack >= row.unack_psn - 1:  # not one that was overtaken
+    if row.dynamic_mpr == 1 and arrived.mpr > 0 and cack >= row.unack_psn - 1:  # not a reordered, older SACK
         row.mpr_dest = arrived.mpr
     rtt = _round_trip(engine, now, qp, packet, cack)
     _settle_cumulative(engine, now, qp, cack)
@@ -47,7 +47,7 @@ def on_sack(engine: Engine, now: int, qp: int, packet: int) -> None:
 
 @rare_kernel
 def on_nack(engine: Engine, now: int, qp: int, packet: int) -> None:
-    """Act on a NACK as its table row says."""
+    """Process a NACK: perform the actions of its row in NACK_ACTIONS."""
     row = engine.qps[qp]
     arrived = engine.packets[packet]
     row.nacks_received += 1
@@ -74,7 +74,7 @@ def on_nack(engine: Engine, now: int, qp: int, packet: int) -> None:
 
 @kernel
 def on_acknowledge(engine: Engine, now: int, qp: int, packet: int) -> None:
-    """Complete the messages that a transport acknowledgement counts; a refusal ends the connection."""
+    """Process a transport acknowledgement: complete the messages it counts; a NAK fails the queue pair."""
     row = engine.qps[qp]
     arrived = engine.packets[packet]
     psn = extend(arrived.psn, row.unack_psn, PSN_BITS)
@@ -86,10 +86,10 @@ def on_acknowledge(engine: Engine, now: int, qp: int, packet: int) -> None:
     row.heard_at = now
     while row.message_head < count:
         message = message_row(engine, qp, row.message_head)
-        # A message that is complete over there has arrived; its SACK may have been lost.
+        # A message that the responder has completed has arrived; the SACK may have been lost.
         _settle_cumulative(engine, now, qp, message.first_psn + message.packets - 1)
         messages.complete_oldest(engine, qp, WcStatus.SUCCESS)
-        row.solicit_psn = NONE  # what it would repeat may be overwritten by the next post
+        row.solicit_psn = NONE  # the next post may overwrite the message that would be repeated
         row.retries = 0
     _drop_residue(engine, qp)
     if is_refusal:
@@ -142,7 +142,7 @@ def _settle_bitmap(engine: Engine, now: int, qp: int, base: int, bitmap: int) ->
 
 @kernel
 def _settle_trigger(engine: Engine, now: int, qp: int, psn: int) -> None:
-    """Settle the packet whose arrival made the SACK due: its bit may lie outside the bitmap."""
+    """Acknowledge the packet that triggered the SACK: its bit may lie outside the bitmap."""
     row = engine.qps[qp]
     if row.unack_psn <= psn < row.next_psn:
         _mark_delivered(engine, now, qp, psn)
@@ -151,7 +151,7 @@ def _settle_trigger(engine: Engine, now: int, qp: int, psn: int) -> None:
 
 @kernel
 def _mark_delivered(engine: Engine, now: int, qp: int, psn: int) -> None:
-    """Note that one packet has arrived."""
+    """Record that a packet has been delivered."""
     row = engine.qps[qp]
     sent = sent_row(engine, qp, psn)
     if sent.state == SentState.ACKED:
@@ -164,7 +164,7 @@ def _mark_delivered(engine: Engine, now: int, qp: int, psn: int) -> None:
         )  # given back too early; the responder's count does it again
     else:
         paths.on_acked(engine, sent.ev)
-    # After a retransmission it is unknown which copy arrived, unless the last one cannot have yet.
+    # After a retransmission it is ambiguous which copy arrived, unless the last one was sent a round trip ago.
     if sent.transmissions == 1 or now - sent.sent_at >= engine.peers[row.peer].base_rtt:
         row.newest_delivered = max(row.newest_delivered, sent.sent_at)
     sent.state = SentState.ACKED

@@ -1,6 +1,6 @@
-"""WriteIMMs at the responder: their data lands in any order, their completions come in order (MRC §6.1).
+"""WriteIMMs at the responder: data is placed in any order, completions are delivered in order (MRC §6.1).
 
-An immediate waits in a ring, by its RQMSN, until every earlier packet has arrived.
+An immediate is kept in a ring, indexed by its RQMSN, until all earlier packets have arrived.
 """
 
 from openmrc.core.jit import kernel
@@ -11,7 +11,7 @@ from openmrc.engine.tables import Engine
 
 @kernel
 def fits(engine: Engine, qp: int, packet: int) -> bool:
-    """Whether this WriteIMM is within the number the peer may have in flight, and not seen before."""
+    """Return whether a WriteIMM is new and within the number that the peer may have in flight."""
     row = engine.qps[qp]
     rqmsn = extend(engine.packets[packet].rqmsn, row.expected_rqmsn, MSN_BITS)
     ahead = rqmsn - row.expected_rqmsn
@@ -22,7 +22,7 @@ def fits(engine: Engine, qp: int, packet: int) -> bool:
 
 @kernel
 def hold(engine: Engine, qp: int, packet: int) -> None:
-    """Put the immediate aside until its turn."""
+    """Store the immediate until all earlier packets have arrived."""
     row = engine.qps[qp]
     arrived = engine.packets[packet]
     rqmsn = extend(arrived.rqmsn, row.expected_rqmsn, MSN_BITS)
@@ -35,14 +35,14 @@ def hold(engine: Engine, qp: int, packet: int) -> None:
 
 @kernel
 def is_next(engine: Engine, qp: int) -> bool:
-    """Whether the immediate whose turn it is has arrived."""
+    """Return whether the next immediate in order has arrived."""
     row = engine.qps[qp]
     return engine.pending_immediates[row.pending_base + (row.expected_rqmsn & row.pending_mask)].present == 1
 
 
 @kernel
 def deliver(engine: Engine, qp: int) -> bool:
-    """Hand the next immediate to a posted receive; False: none is posted."""
+    """Complete a posted receive with the next immediate; False if no receive is posted."""
     row = engine.qps[qp]
     waiting = engine.pending_immediates[row.pending_base + (row.expected_rqmsn & row.pending_mask)]
     if row.receive_head == row.receive_tail:

@@ -1,4 +1,4 @@
-"""The life of a queue pair: RESET, INIT, RTR, RTS, ERROR, and what entering each of them does."""
+"""Queue pair states RESET, INIT, RTR, RTS and ERROR: the actions on entering each of them."""
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import congestion, events, messages, ports, scheduler, timers, tracker
@@ -10,7 +10,7 @@ from openmrc.units import NEVER
 
 @rare_kernel
 def open_peer(engine: Engine, now: int, peer: int, address: int) -> None:
-    """Begin with a remote NIC: all its ports are taken to work, the window is full."""
+    """Initialise a remote NIC: all its ports are assumed up, the window is at its initial size."""
     row = engine.peers[peer]
     row.address = address
     row.ports_up = (1 << engine.endpoints[row.endpoint].port_count) - 1
@@ -23,7 +23,7 @@ def open_peer(engine: Engine, now: int, peer: int, address: int) -> None:
 
 @rare_kernel
 def move(engine: Engine, now: int, qp: int, event: int) -> int:
-    """Move through the state table; return 1, or 0 when the table has no such step."""
+    """Apply a state transition; return 1, or 0 if the table does not allow it."""
     row = engine.qps[qp]
     following = qp_after(row.state, event)
     if following == ILLEGAL:
@@ -45,7 +45,7 @@ def move(engine: Engine, now: int, qp: int, event: int) -> int:
 
 @rare_kernel
 def fail(engine: Engine, now: int, qp: int, cause: int) -> None:
-    """Go to ERROR: every request completes, the oldest with the reason; nothing is sent any more."""
+    """Go to ERROR: all requests complete, the oldest with the status of `cause`; no more data is sent."""
     row = engine.qps[qp]
     if row.state == QpState.ERROR or row.state == QpState.RESET:
         return
@@ -59,7 +59,7 @@ def fail(engine: Engine, now: int, qp: int, cause: int) -> None:
 
 @rare_kernel
 def reset(engine: Engine, qp: int) -> None:
-    """Go to RESET: nothing completes, and the queue pair gets a new number so that stale packets miss it."""
+    """Go to RESET: nothing completes; the queue pair gets a new QPN, so stale packets do not match it."""
     row = engine.qps[qp]
     if row.state != QpState.RESET:
         row.qpn = (row.qpn + engine.endpoints[row.endpoint].qpn_slot_mask + 1) & QPN_MASK
@@ -73,7 +73,7 @@ def reset(engine: Engine, qp: int) -> None:
 
 @kernel
 def status_of(cause: int) -> int:
-    """Return the completion status of the request that a failure struck."""
+    """Return the completion status of the oldest request after a failure."""
     match cause:
         case Cause.RETRIES_SPENT:
             return WcStatus.RETRY_EXC_ERR.value
@@ -89,7 +89,7 @@ def status_of(cause: int) -> int:
 
 @rare_kernel
 def _quiet(engine: Engine, qp: int) -> None:
-    """Give back the bytes in flight and forget every deadline."""
+    """Remove the bytes in flight from the window and disarm every timer."""
     row = engine.qps[qp]
     if row.peer != NONE:
         engine.peers[row.peer].inflight -= row.inflight
@@ -125,7 +125,7 @@ def _begin_responder(engine: Engine, qp: int) -> None:
 
 @rare_kernel
 def _begin_requester(engine: Engine, qp: int) -> None:
-    # MRC Table 7-4: unack starts at sq_psn - 1; ours names the first PSN that is not acknowledged.
+    # MRC Table 7-4: unack starts at sq_psn - 1; `unack_psn` is the first PSN that is not acknowledged.
     row = engine.qps[qp]
     row.next_psn = row.first_psn
     row.unack_psn = row.first_psn

@@ -1,8 +1,7 @@
-"""Which packets are lost: the inference from what was reported, and from silence (MRC §7.4.1, §7.4.5).
+"""Loss inference from SACKs and from timeouts (MRC §7.4.1, §7.4.5).
 
-A hole counts as lost when something sent later is known to have arrived and the packet has been
-unreported for longer than round trips vary; where switches do not trim, it must also lie far
-enough behind, because then a hole may be plain reordering under congestion.
+A packet in a hole is lost when a packet sent later has been delivered and the loss delay has passed since it was sent.
+Without trimming it must also lie far enough behind the highest SACKed PSN: the hole may be reordering by congestion.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
@@ -14,10 +13,10 @@ from openmrc.units import NEVER
 
 @kernel
 def on_evidence(engine: Engine, now: int, qp: int) -> None:
-    """Note when holes will be due; call after news of arrivals.
+    """Arm the loss timer after an acknowledgement.
 
-    They are looked for in `expire`, when a world has handed in all it has: a SACK that waits behind this one
-    may fill them, and an endpoint that was kept from its processor for a while has a queue of those.
+    The scan itself runs in `expire`, when the caller has passed in all received packets: a SACK queued behind this one
+    may fill the holes, and after a scheduling delay there is a queue of them.
     """
     row = engine.qps[qp]
     if row.unack_psn == row.next_psn:
@@ -29,7 +28,7 @@ def on_evidence(engine: Engine, now: int, qp: int) -> None:
 
 @rare_kernel
 def scan(engine: Engine, now: int, qp: int) -> None:
-    """Declare lost what is due, and note when the next hole will be."""
+    """Declare the packets lost whose loss delay has passed and arm the timer for the next hole."""
     row = engine.qps[qp]
     delay = congestion.loss_delay(engine, row.peer)
     following = NEVER
@@ -39,7 +38,7 @@ def scan(engine: Engine, now: int, qp: int) -> None:
         if sent.state == SentState.IN_FLIGHT:
             if sent.sent_at > row.newest_delivered:
                 if psn > row.highest_sacked:
-                    break  # first transmissions from here on: all sent later
+                    break  # only first transmissions follow: all sent later
             else:
                 due = sent.sent_at + _patience(engine, qp, psn, delay)
                 if due <= now:
@@ -54,10 +53,10 @@ def scan(engine: Engine, now: int, qp: int) -> None:
 
 @rare_kernel
 def on_silence(engine: Engine, now: int, qp: int, patience: int) -> int:
-    """Declare lost what was sent `patience` ps ago or earlier; return how many.
+    """Declare packets lost that were sent `patience` ps ago or earlier; return how many.
 
-    The rest keeps its time: the earliest becomes the next ACK deadline. Without any it is looked at
-    again all the same: what waits to be repeated may be acknowledged late, and its transport ACK lost.
+    The ACK timer is armed for the next packet in flight, or for another timeout if there is none: a packet queued for
+    retransmission may be acknowledged late and its transport ACK be lost.
     """
     row = engine.qps[qp]
     lost = 0
@@ -76,7 +75,7 @@ def on_silence(engine: Engine, now: int, qp: int, patience: int) -> int:
 
 @rare_kernel
 def declare(engine: Engine, now: int, qp: int, psn: int) -> None:
-    """Queue one packet for retransmission because it vanished: its path takes the blame."""
+    """Queue a lost packet for retransmission and report the loss to its path and to congestion control."""
     row = engine.qps[qp]
     sent = sent_row(engine, qp, psn)
     size = nominal_size(sent.payload)
@@ -88,7 +87,7 @@ def declare(engine: Engine, now: int, qp: int, psn: int) -> None:
 
 @kernel
 def requeue(engine: Engine, qp: int, psn: int) -> None:
-    """Take a packet out of flight and queue it for retransmission."""
+    """Remove a packet from flight and queue it for retransmission."""
     row = engine.qps[qp]
     sent = sent_row(engine, qp, psn)
     sent.state = SentState.LOST
@@ -119,7 +118,7 @@ def remove_in_flight(engine: Engine, qp: int, size: int) -> None:
 
 @kernel
 def _patience(engine: Engine, qp: int, psn: int, delay: int) -> int:
-    """Return how long (ps) this hole may wait: twice as long when too little lies above it and nothing is trimmed."""
+    """Return the loss delay (ps) of a hole: doubled without trimming while few packets above it have arrived."""
     row = engine.qps[qp]
     params = params_of(engine, qp)
     if params.trimming == 1:

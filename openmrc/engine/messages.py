@@ -1,7 +1,7 @@
-"""Posted requests: the ring of writes from post to completion, and the ring of receives.
+"""Send and receive queues: writes from post to completion, and posted receives.
 
-Messages complete in the order they were posted, when the peer's transport acknowledgement counts
-them; a reliability SACK never completes anything (MRC §6.1, §7.5).
+Writes complete in the order they were posted, on the peer's transport acknowledgement; a reliability SACK never
+completes a write (MRC §6.1, §7.5).
 """
 
 from enum import IntEnum
@@ -17,7 +17,7 @@ MAX_MESSAGE = (1 << 31) - 1  # bytes, the most an InfiniBand message may have
 
 
 class PostStatus(IntEnum):
-    """What became of a post; the verbs layer turns all but OK into errno."""
+    """Result of a post; the verbs layer maps all but OK to errno."""
 
     OK = 0
     FULL = 1  # the send or receive queue is full
@@ -52,14 +52,14 @@ def post_write(engine: Engine, now: int, qp: int, write: WriteRequest) -> int:
         flush(engine, qp, WcStatus.WR_FLUSH_ERR)
         return PostStatus.OK
     scheduler.wake(engine, qp)
-    if timers.due(engine, qp, Deadline.ACK) == NEVER:  # it may never leave
+    if timers.due(engine, qp, Deadline.ACK) == NEVER:  # also covers a write whose first packet cannot be sent
         timers.arm(engine, qp, Deadline.ACK, now + row.timeout)
     return PostStatus.OK
 
 
 @kernel
 def post_receive(engine: Engine, qp: int, wr_id: int) -> int:
-    """Append a receive, for one WriteIMM; there is no second chance when one is missing (no RNR in MRC)."""
+    """Append a receive for one WriteIMM. MRC has no RNR NAK: a WriteIMM without a posted receive is an error."""
     row = engine.qps[qp]
     if row.state == QpState.RESET:
         return PostStatus.WRONG_STATE
@@ -74,7 +74,7 @@ def post_receive(engine: Engine, qp: int, wr_id: int) -> int:
 
 @kernel
 def complete_oldest(engine: Engine, qp: int, status: int) -> None:
-    """Take the oldest message off the send queue; failures are always told, successes when asked for."""
+    """Remove the oldest write from the send queue; report failures always, successes if signaled."""
     row = engine.qps[qp]
     message = message_row(engine, qp, row.message_head)
     row.message_head += 1
@@ -87,7 +87,7 @@ def complete_oldest(engine: Engine, qp: int, status: int) -> None:
 
 @rare_kernel
 def flush(engine: Engine, qp: int, first_status: int) -> None:
-    """Complete all that is queued: the oldest write with `first_status`, everything else as flushed."""
+    """Complete all queued requests: the oldest write with `first_status`, the others as flushed."""
     row = engine.qps[qp]
     status = first_status
     while row.message_head < row.message_tail:

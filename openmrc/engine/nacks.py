@@ -1,4 +1,4 @@
-"""Reliability NACKs of the responder: a packet was trimmed, or there was no room for it (MRC Table 7-3)."""
+"""Reliability NACKs of the responder: a packet was trimmed, or resources for it are missing (MRC Table 7-3)."""
 
 from openmrc.core.jit import kernel
 from openmrc.core.serial import PSN_BITS

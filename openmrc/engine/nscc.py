@@ -1,9 +1,8 @@
-"""NSCC, the window algorithm of Ultra Ethernet that MRC uses (UEC 1.0.3 §3.6.13; MRC §8).
+"""NSCC, the window-based congestion control of Ultra Ethernet that MRC uses (UEC 1.0.3 §3.6.13; MRC §8).
 
-The window follows two signals: ECN marks and queueing delay, the round trip above its base. Their
-four combinations (MRC Table 8-1) raise the window in proportion to the head-room, raise it fairly,
-cut it, or leave it. Trims and losses take one packet each; when little gets through, quick adapt
-sets the window to what did.
+The inputs are ECN marks and queueing delay (the round trip minus its base). Their four combinations (MRC Table 8-1)
+select proportional increase, fair increase, multiplicative decrease or no change. A trim or a loss decreases the window
+by one packet. When few bytes are delivered in a period, quick adapt sets the window to those.
 """
 
 from openmrc.core.jit import kernel
@@ -16,7 +15,7 @@ BLAMELESS_SHARE = 0.25  # of the base RTT: what a long delay without a mark coun
 
 @kernel
 def begin(engine: Engine, now: int, peer: int) -> None:
-    """Reset to the state of a new connection: line rate."""
+    """Initialise the state of a new peer: the window starts at line rate unless configured."""
     row = engine.peers[peer]
     params = params_of_peer(engine, peer)
     row.base_rtt = params.base_rtt
@@ -42,7 +41,7 @@ def begin(engine: Engine, now: int, peer: int) -> None:
 
 @kernel
 def on_ack(engine: Engine, now: int, peer: int, size: int, marked: int, rtt: int, penalty: int, restore: int) -> None:
-    """Take `size` newly received bytes, the ECN mark and an RTT sample (ps, 0: none)."""
+    """Process `size` newly received bytes, the ECN mark and an RTT sample (ps, 0: none)."""
     row = engine.peers[peer]
     params = params_of_peer(engine, peer)
     row.achieved += size
@@ -58,7 +57,7 @@ def on_ack(engine: Engine, now: int, peer: int, size: int, marked: int, rtt: int
 
 @kernel
 def on_nack(engine: Engine, now: int, peer: int, size: int) -> None:
-    """A packet was trimmed: a full queue somewhere, worth one more round trip of delay."""
+    """Process a trimmed packet: it counts as a delay of one more base RTT, because some queue was full."""
     row = engine.peers[peer]
     params = params_of_peer(engine, peer)
     row.bytes_ignored += size
@@ -70,7 +69,7 @@ def on_nack(engine: Engine, now: int, peer: int, size: int) -> None:
 
 @kernel
 def on_loss(engine: Engine, now: int, peer: int, size: int) -> None:
-    """A packet vanished: one packet less (UEC 1.0.3; MRC Table 8-2 OnInferredLoss)."""
+    """Process a lost packet: decrease the window by it (UEC 1.0.3; MRC Table 8-2 OnInferredLoss)."""
     row = engine.peers[peer]
     row.cwnd -= size
     _clamp(row, params_of_peer(engine, peer))
@@ -78,7 +77,7 @@ def on_loss(engine: Engine, now: int, peer: int, size: int) -> None:
 
 @kernel
 def _measure_delay(row: Peer, params: Params, marked: int, rtt: int) -> int:
-    """Return the queueing delay (ps) to act on, and feed the average."""
+    """Return the queueing delay (ps) to act on, and update the average."""
     if rtt == 0:
         return int(row.average_delay)
     if rtt < row.base_rtt and params.base_rtt_measured == 1:
@@ -137,7 +136,7 @@ def _decrease(row: Peer, params: Params, now: int) -> None:
 
 @kernel
 def _quick_adapt(row: Peer, params: Params, now: int, marked: int, lost: int, delay: int) -> bool:
-    """Whether quick adapt has acted, or is still swallowing signals of the time before it did."""
+    """Run quick adapt; return whether it has acted, or still ignores signals from before it acted."""
     if marked == 1 and row.bytes_ignored < row.bytes_to_ignore:
         _forget_increase(row)
         return True
@@ -162,14 +161,14 @@ def _quick_adapt(row: Peer, params: Params, now: int, marked: int, lost: int, de
 
 @kernel
 def _forget_increase(row: Peer) -> None:
-    # It was collected at the window before, which a small one would turn into a leap.
+    # Collected at the previous window: applied to a small one it would be a large step.
     row.inc_bytes = 0.0
     row.received = 0
 
 
 @kernel
 def _fulfil(row: Peer, params: Params, now: int) -> None:
-    """Turn the collected increase into window, once per so many bytes or per base RTT."""
+    """Apply the collected increase to the window, once per `adjust_bytes` or per `adjust_period`."""
     if row.received > params.adjust_bytes or now - row.adjusted_at >= params.adjust_period:
         row.cwnd += row.inc_bytes / row.cwnd
         row.inc_bytes = 0.0

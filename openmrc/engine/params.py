@@ -1,7 +1,7 @@
-"""`Settings`: every tunable of the endpoint with its default and why, and its translation into a `Params` row.
+"""`Settings`: all tunables of the endpoint with defaults and reasons, and their conversion into a `Params` row.
 
-Where the public sources are silent, the default is ours and the field's comment says so.
-NSCC's table is that of UEC 1.0.3 pp. 390-397, evaluated for the base RTT and rate given.
+Where no public source gives a value, the default is ours and the comment of the field says so. NSCC's constants are
+those of UEC 1.0.3 pp. 390-397, evaluated for the base RTT and rate given.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from openmrc.units import PS_PER_MS, PS_PER_S, ps_from_us
 
 
 class Algorithm(IntEnum):
-    """Congestion control of a peer; names are those of the controller API."""
+    """Congestion control algorithm of a peer; names as in the controller API."""
 
     NONE = 0  # the window never closes: for study
     NSCC = 1  # "uet-1.0-nscc"
@@ -33,7 +33,7 @@ _REFERENCE_DELAY_US = 12.0
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a deployment may tune; times in microseconds, sizes in bytes, rates in Gb/s."""
+    """Tunables of a deployment; times in microseconds, sizes in bytes, rates in Gb/s."""
 
     mtu: int = 4096  # payload bytes; NSCC's constants are multiples of it
     link_gbps: float = 800.0  # all ports of the NIC together
@@ -76,7 +76,7 @@ class Settings:
     qa_threshold_us: float = 0.0  # 0: 4 x target delay
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work, naming the field."""
+        """Raise ConfigError for an invalid value, naming the field."""
         if self.algorithm not in ALGORITHM_NAMES:
             raise ConfigError(f"algorithm: {self.algorithm!r} is not one of {', '.join(ALGORITHM_NAMES)}")
         for name in (
@@ -94,17 +94,17 @@ class Settings:
 
     @property
     def bdp(self) -> int:
-        """Bytes in flight that fill the NIC over the base RTT."""
+        """Return the bandwidth-delay product of the NIC over the base RTT, in bytes."""
         return int(self.link_gbps * 1e9 / 8 * self.base_rtt_us * 1e-6)
 
     @property
     def target_us(self) -> float:
-        """Queueing that NSCC aims at, microseconds."""
+        """Return the target queueing delay of NSCC, in microseconds."""
         return self.target_delay_us or self.base_rtt_us * (0.75 if self.trimming else 1.0)
 
 
 def params_table(settings: Settings) -> Table[Params]:
-    """Return a table with the one row that `settings` stand for."""
+    """Return a table of one row with these settings in engine units."""
     rows = table(Params, 1)
     row = rows[0]
     _fill_reliability(row, settings)

@@ -1,9 +1,8 @@
-"""What the requester knows of each path, and how that decides which EVs are in rotation (MRC §9.3.1).
+"""Path state of the requester, and which EVs are in rotation (MRC §9.3.1).
 
-A rotation - the EVs of one queue pair on one port - is an array of slots: first the active ones, which
-`spray` rotates through, then the reserve. A bad EV changes places with a good one of the reserve,
-of the same port, so that all planes stay equally loaded; with none left the rotation is one
-shorter. Probes (`probes`) bring bad EVs back, for as long as it takes.
+A rotation holds the EVs of one queue pair on one port as an array of slots: the active EVs, which `spray` uses in turn,
+then the reserve. A bad EV is exchanged for a good one of the reserve of the same port, so that all planes stay equally
+loaded; without a good one the rotation becomes one EV shorter. Probes (`probes`) restore bad EVs, without a time limit.
 """
 
 from openmrc.core import rng
@@ -19,7 +18,7 @@ PROBE_ROUND_TRIPS = 10  # a bad EV is not probed more often than once in so many
 
 @rare_kernel
 def set_ev(engine: Engine, qp: int, rotation_index: int, k: int, value: int) -> None:
-    """Give the k-th EV of a rotation its value, fresh and GOOD. Call `begin` when all are set."""
+    """Set the value of the k-th EV of a rotation and reset it to GOOD. Call `begin` when all are set."""
     rotation = engine.rotations[engine.qps[qp].rotation_base + rotation_index]
     engine.slots[rotation.ev_base + k].ev = k
     ev = engine.evs[rotation.ev_base + k]
@@ -73,7 +72,7 @@ def begin(engine: Engine, now: int, qp: int, active_per_rotation: int, min_activ
 
 @kernel
 def shuffle(engine: Engine, endpoint: int, rotation: int) -> None:
-    """Put the rotation into a new random order (Fisher-Yates), so that connections do not march in step."""
+    """Shuffle the active EVs (Fisher-Yates), so that connections do not use paths in the same order."""
     row = engine.rotations[rotation]
     node = engine.endpoints[endpoint]
     for position in range(row.active - 1, 0, -1):
@@ -83,7 +82,7 @@ def shuffle(engine: Engine, endpoint: int, rotation: int) -> None:
 
 @kernel
 def on_acked(engine: Engine, ev: int) -> None:
-    """A packet on this EV arrived."""
+    """Record that a packet on this EV was delivered."""
     row = engine.evs[ev]
     row.acked += 1
     row.losses = 0
@@ -93,24 +92,24 @@ def on_acked(engine: Engine, ev: int) -> None:
 
 @kernel
 def on_marked(engine: Engine, now: int, ev: int, always: int) -> None:
-    """The responder says the path is congested (SKIP_ONCE) or persistently bad (ALWAYS_SKIP)."""
+    """Process a mark of the responder: the path is congested (SKIP_ONCE) or persistently bad (ALWAYS_SKIP)."""
     engine.evs[ev].marked += 1
     transition(engine, now, ev, EvEvent.SACK_ALWAYS_SKIP if always == 1 else EvEvent.SACK_SKIP_ONCE)
 
 
 @kernel
 def on_trimmed(engine: Engine, now: int, ev: int) -> None:
-    """A switch in mid-fabric cut a packet of this EV."""
+    """Record that a switch before the last hop trimmed a packet on this EV."""
     engine.evs[ev].trimmed += 1
     transition(engine, now, ev, EvEvent.TRIMMED)
 
 
 @rare_kernel
 def on_lost(engine: Engine, now: int, ev: int, sent_at: int) -> None:
-    """A packet of this EV vanished; what was sent before the EV came back says nothing new.
+    """Record a lost packet on this EV, unless it was sent before the EV was restored.
 
-    Nor does a packet that a dead port took with it: the port is to blame, here or at the peer, and when it is back
-    its EVs are as good as they were (MRC §9.3.2).
+    Losses on a port that is down, here or at the peer, do not count against its EVs: they are as good as before when
+    the port is back (MRC §9.3.2).
     """
     row = engine.evs[ev]
     row.lost += 1
@@ -132,7 +131,7 @@ def _port_works(engine: Engine, rotation: int) -> bool:
 
 @kernel
 def transition(engine: Engine, now: int, ev: int, event: int) -> None:
-    """Move an EV through the table and do what entering and leaving a state asks."""
+    """Apply a state transition of an EV and the actions of leaving and entering a state."""
     row = engine.evs[ev]
     before = row.state
     after = ev_after(before, event)
@@ -163,7 +162,7 @@ def find(engine: Engine, qp: int, value: int) -> int:
 
 @rare_kernel
 def wake_rotation(engine: Engine, now: int, rotation: int) -> None:
-    """Probe all bad EVs of a rotation soon: something on this plane came back."""
+    """Schedule probes of all bad EVs of a rotation at the shortest interval: something on this plane recovered."""
     row = engine.rotations[rotation]
     for ev in range(row.ev_base, row.ev_base + row.total):
         bad = engine.evs[ev]
@@ -175,13 +174,13 @@ def wake_rotation(engine: Engine, now: int, rotation: int) -> None:
 
 @kernel
 def arm_probe(engine: Engine, qp: int, at: int) -> None:
-    """Make sure bad EVs are looked at by `at` (ps)."""
+    """Arm the probe timer for `at` (ps) at the latest."""
     timers.arm_by(engine, qp, Deadline.PROBE, at)
 
 
 @kernel
 def probe_interval(engine: Engine, qp: int) -> int:
-    """Return the least time (ps) between two probes of one EV."""
+    """Return the shortest interval (ps) between two probes of one EV."""
     row = engine.qps[qp]
     params = params_of(engine, qp)
     return max(params.probe_interval, PROBE_ROUND_TRIPS * engine.peers[row.peer].srtt)
@@ -225,7 +224,7 @@ def _restore(engine: Engine, now: int, ev: int) -> None:
 
 @rare_kernel
 def _try_least_bad(engine: Engine, now: int, qp: int, but: int) -> None:
-    """Keep ev_min_active EVs in use: bring back the one that failed longest ago."""
+    """Keep `min_active_evs` EVs in use: restore the one that failed longest ago."""
     row = engine.qps[qp]
     best = NONE
     for ev in range(row.ev_base, row.ev_base + row.ev_count):
@@ -236,7 +235,7 @@ def _try_least_bad(engine: Engine, now: int, qp: int, but: int) -> None:
             best = ev
     if best == NONE:
         if engine.evs[but].state != EvState.ASSUMED_BAD:
-            return  # denied: only the controller's word brings it back
+            return  # denied: only the controller restores it
         best = but
     engine.evs[best].state = ev_after(EvState.ASSUMED_BAD, EvEvent.LEAST_BAD)
     _restore(engine, now, best)
@@ -246,7 +245,7 @@ def _try_least_bad(engine: Engine, now: int, qp: int, but: int) -> None:
 @rare_kernel
 def _schedule_probe(engine: Engine, now: int, ev: int) -> None:
     row = engine.evs[ev]
-    row.probe_at = NEVER  # a denied EV comes back by the controller's word only
+    row.probe_at = NEVER  # only the controller restores a denied EV
     row.probe_id = NONE
     if row.state == EvState.ASSUMED_BAD:
         row.probe_at = now + row.probe_gap
@@ -255,7 +254,7 @@ def _schedule_probe(engine: Engine, now: int, ev: int) -> None:
 
 @kernel
 def _spare(engine: Engine, rotation: int) -> int:
-    """Return the position of a GOOD EV in the rotation's reserve, or NONE."""
+    """Return the position of a usable EV in the reserve of a rotation, or NONE."""
     row = engine.rotations[rotation]
     for position in range(row.active, row.total):
         if engine.evs[row.ev_base + engine.slots[row.ev_base + position].ev].state <= EvState.SKIP:

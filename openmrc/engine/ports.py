@@ -1,11 +1,11 @@
-"""Ports that come and go, on this side and on the peer's (MRC §7.4.8, §9.3.2).
+"""Port state changes, local and of peers (MRC §7.4.8, §9.3.2).
 
-A port that is down makes its EVs ineligible at once and forgets nothing about them; when it is back
-its bad EVs are probed soon. Peers are told by Port Status Updates until they answer: three at 0, 1
-and 10 round trips on different planes, then at a steady interval.
+The EVs of a port that is down are ineligible and keep their states; when the port is up again its bad EVs are probed
+soon. Peers are informed by Port Status Updates until they respond: at 0, 1 and 10 round trips on different planes, then
+at `port_status_interval`.
 
-Nothing authenticates an update. One that arrives by a port which it calls down is ignored, and ports that a peer calls
-down are probed at the same steady interval: an answer shows that the port works, so a forged update does not last.
+Updates are not authenticated. An update that arrives on a port which it reports as down is ignored. Ports that a peer
+reports as down are probed at `port_status_interval`; a response shows that the port works and ends a forged update.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
@@ -15,14 +15,14 @@ from openmrc.engine.tables import NONE, Engine, EventKind
 from openmrc.units import NEVER
 from openmrc.wire.codes import EndpointOp, Opcode
 
-CHECK_PROBE_ID = 0xE000  # probe_ids from here on belong to probes of ports that a peer calls down, by peer
-STATUS_PROBE_ID = 0xF000  # and from here on to Port Status Updates
+CHECK_PROBE_ID = 0xE000  # probe_ids from here on: probes of ports that a peer reports as down, by peer
+STATUS_PROBE_ID = 0xF000  # probe_ids from here on: Port Status Updates, by peer
 _PEER_MASK = 0x0FFF
 
 
 @rare_kernel
 def set_local(engine: Engine, now: int, endpoint: int, port: int, up: int) -> None:
-    """Note the wanted state of a port; it counts after the remap delay."""
+    """Set the state of a local port; it takes effect after the remap delay."""
     node = engine.endpoints[endpoint]
     if up == 1:
         node.ports_wanted |= 1 << port
@@ -38,7 +38,7 @@ def set_local(engine: Engine, now: int, endpoint: int, port: int, up: int) -> No
 
 @rare_kernel
 def apply_local(engine: Engine, now: int, endpoint: int) -> None:
-    """Make the wanted port states count, and begin to tell every peer."""
+    """Put the wanted port states into effect and start Port Status Updates to every connected peer."""
     node = engine.endpoints[endpoint]
     node.remap_at = NEVER
     if node.ports_up == node.ports_wanted:
@@ -55,7 +55,7 @@ def apply_local(engine: Engine, now: int, endpoint: int) -> None:
 
 @rare_kernel
 def introduce(engine: Engine, now: int, peer: int) -> None:
-    """Tell a peer that has just been connected to which ports work, if not all: it takes them to."""
+    """Start Port Status Updates to a newly connected peer if a port is down: peers assume that all are up."""
     node = engine.endpoints[engine.peers[peer].endpoint]
     if node.ports_up != (1 << node.port_count) - 1 and engine.peers[peer].status_pending == 0:
         _begin_telling(engine, now, peer)
@@ -63,16 +63,16 @@ def introduce(engine: Engine, now: int, peer: int) -> None:
 
 @kernel
 def is_consistent(mask: int, port: int) -> bool:
-    """Whether a Port Status Update that arrived by `port` says that this port works: bit n is port n, from 1."""
+    """Return whether a Port Status Update reports the port up on which it arrived: bit n is port n, from 1."""
     return (mask >> (port + 1)) & 1 == 1
 
 
 @rare_kernel
 def set_remote(engine: Engine, now: int, peer: int, mask: int) -> None:
-    """Take a peer's Port Status Update: bit n of the wire's mask is port n, from 1."""
+    """Process a Port Status Update: bit n of `mask` is port n, from 1."""
     row = engine.peers[peer]
     node = engine.endpoints[row.endpoint]
-    row.check_pending = 0  # answers that are under way were sent before this update
+    row.check_pending = 0  # responses in flight were sent before this update
     _set_peer_ports(engine, now, peer, (mask >> 1) & ((1 << node.port_count) - 1))
     if row.ports_up != (1 << node.port_count) - 1 and row.check_deadline == NEVER:
         row.check_deadline = now + params_of_peer(engine, peer).port_status_interval
@@ -81,7 +81,7 @@ def set_remote(engine: Engine, now: int, peer: int, mask: int) -> None:
 
 @rare_kernel
 def check(engine: Engine, now: int, peer: int) -> None:
-    """Probe one of the ports that a peer calls down, in turn, and set the time of the next probe."""
+    """Probe one of the ports that a peer reports as down, in turn, and arm the next probe."""
     row = engine.peers[peer]
     node = engine.endpoints[row.endpoint]
     qp = _live_qp(engine, row.endpoint, peer)
@@ -112,7 +112,7 @@ def _set_peer_ports(engine: Engine, now: int, peer: int, ports_up: int) -> None:
 
 @rare_kernel
 def tell(engine: Engine, now: int, peer: int) -> None:
-    """Send one Port Status Update and set the time of the next."""
+    """Send a Port Status Update and arm the next one."""
     row = engine.peers[peer]
     node = engine.endpoints[row.endpoint]
     if row.status_pending == 0 or node.ports_up == 0:
@@ -131,7 +131,7 @@ def tell(engine: Engine, now: int, peer: int) -> None:
 
 @rare_kernel
 def on_answer(engine: Engine, now: int, peer: int, probe_id: int, port: int) -> None:
-    """Take a peer's answer to a Port Status Update, or to a probe of a port that it calls down."""
+    """Process a response to a Port Status Update, or to a probe of a port that the peer reports as down."""
     row = engine.peers[peer]
     if probe_id & _PEER_MASK != _number(engine, peer):
         return
@@ -143,7 +143,7 @@ def on_answer(engine: Engine, now: int, peer: int, probe_id: int, port: int) -> 
 
 @kernel
 def _request(engine: Engine, peer: int, qp: int, port: int, kind: int, operation: int) -> None:
-    """Queue an endpoint operation to a peer, on a port."""
+    """Queue an endpoint operation to a peer on a port."""
     row = engine.peers[peer]
     index = control_queue.claim(engine, row.endpoint, Opcode.ENDPOINT_REQUEST, NONE, peer)
     if index != NONE:
@@ -158,7 +158,7 @@ def _request(engine: Engine, peer: int, qp: int, port: int, kind: int, operation
 
 @kernel
 def _number(engine: Engine, peer: int) -> int:
-    """Return what the probe_ids of a peer's requests end in."""
+    """Return the low bits of the probe_ids of a peer's requests."""
     return (peer - engine.endpoints[engine.peers[peer].endpoint].peer_base) & _PEER_MASK
 
 
@@ -184,7 +184,7 @@ def _gap(engine: Engine, peer: int) -> int:
 
 @kernel
 def _pick_port(mask: int, count: int, turn: int) -> int:
-    """Return the working port number `turn`, counted round and round; the mask is not empty."""
+    """Return the port of set bit number `turn` modulo the count of set bits; `mask` is not 0."""
     working = 0
     for port in range(count):
         working += (mask >> port) & 1
@@ -208,7 +208,7 @@ def _live_qp(engine: Engine, endpoint: int, peer: int) -> int:
 
 @rare_kernel
 def _wake_rotations(engine: Engine, now: int, endpoint: int, peer: int, risen: int) -> None:
-    """Note that ports came back, of one peer's queue pairs or of all, and probe their bad EVs."""
+    """Record that ports came up, for the queue pairs of one peer or of all, and probe their bad EVs."""
     node = engine.endpoints[endpoint]
     if risen == 0:
         return

@@ -1,7 +1,7 @@
-"""Reliability probes of the requester (MRC §6.5.1, §7.4.6): is a bad path good again; what has arrived at all?
+"""Reliability probes of the requester (MRC §6.5.1, §7.4.6): they test bad paths and request missing SACKs.
 
-A probe travels on one EV and is answered by a SACK that repeats its probe_id. It consumes no PSN
-and is never retransmitted: silence is the answer "no".
+A probe is sent on one EV and answered by a SACK with its probe_id. It consumes no PSN and is never retransmitted: a
+missing answer means that the path does not work.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
@@ -12,7 +12,7 @@ from openmrc.engine.tables import NONE, Deadline, Engine
 from openmrc.units import NEVER
 from openmrc.wire.codes import Opcode, PathMark
 
-_EV_BITS = 11  # of a probe_id: which EV; the other 5 count that EV's, so that a late answer is known as late
+_EV_BITS = 11  # of a probe_id: the EV; the other 5 bits count its probes, so that late answers are recognised
 _EV_MASK = (1 << _EV_BITS) - 1
 _COUNT_MASK = (1 << (16 - _EV_BITS)) - 1
 MAX_EVS = 1 << _EV_BITS
@@ -20,7 +20,7 @@ MAX_EVS = 1 << _EV_BITS
 
 @rare_kernel
 def send_due(engine: Engine, now: int, qp: int) -> None:
-    """Probe every bad EV whose time has come; silence, or a port that is down, doubles the gap."""
+    """Probe every bad EV that is due; a missing answer, or a port that is down, doubles its interval."""
     row = engine.qps[qp]
     params = params_of(engine, qp)
     working = spray.working_ports(engine, qp)
@@ -59,7 +59,7 @@ def send(engine: Engine, now: int, qp: int, ev: int) -> None:
 
 @rare_kernel
 def on_answer(engine: Engine, now: int, qp: int, packet: int) -> None:
-    """Take the answer to a probe: evidence of the path, and of all that was sent before it."""
+    """Process the answer to a probe: the path works, and packets sent before the probe are lost if unreported."""
     row = engine.qps[qp]
     arrived = engine.packets[packet]
     offset = arrived.ack_psn_offset & _EV_MASK
@@ -69,7 +69,7 @@ def on_answer(engine: Engine, now: int, qp: int, packet: int) -> None:
     ev = row.ev_base + offset
     answered = engine.evs[ev]
     if answered.probe_id != arrived.ack_psn_offset & 0xFFFF:
-        return  # late, or not ours
+        return  # late or unknown
     answered.probe_id = NONE
     row.probes_answered += 1
     row.newest_delivered = max(row.newest_delivered, answered.probe_sent_at)

@@ -1,4 +1,4 @@
-"""Questions about one queue pair that several parts of the engine ask."""
+"""Lookups and predicates of queue pairs that several modules use."""
 
 from openmrc.core.jit import kernel
 from openmrc.engine.build import MPR_UNIT
@@ -8,7 +8,7 @@ from openmrc.engine.tables import NONE, Engine, Message, Params, Sent
 from openmrc.wire.codes import FIRST_USER_QPN
 
 QPN_MASK = (1 << 24) - 1
-INFINITE_RETRIES = 25  # exponential_count that means for ever (mrc_qp_attr.retry)
+INFINITE_RETRIES = 25  # exponential_count without a limit (mrc_qp_attr.retry)
 
 
 @kernel
@@ -38,42 +38,42 @@ def params_of_peer(engine: Engine, peer: int) -> Params:
 
 @kernel
 def sent_row(engine: Engine, qp: int, psn: int) -> Sent:
-    """Return what the requester remembers of a PSN; valid from the lowest unacknowledged one to the newest sent."""
+    """Return the requester's record of a PSN, valid from the lowest unacknowledged to the highest sent PSN."""
     row = engine.qps[qp]
     return engine.sent[row.sent_base + (psn & row.sent_mask)]
 
 
 @kernel
 def message_row(engine: Engine, qp: int, number: int) -> Message:
-    """Return a write of the send queue by its number: from `message_head` on, counted since the queue pair's RTS."""
+    """Return a write of the send queue by its number, from `message_head` to `message_tail` - 1."""
     row = engine.qps[qp]
     return engine.messages[row.message_base + (number & row.message_mask)]
 
 
 @kernel
 def nominal_size(payload: int) -> int:
-    """Return the bytes a data packet counts in windows (MRC §8.3.1): UDP length + 40."""
+    """Return the size of a data packet for windows, in bytes (MRC §8.3.1): UDP length + 40."""
     return ((payload + 3) & ~3) + NOMINAL_OVERHEAD
 
 
 @kernel
 def receives_data(state: int) -> bool:
-    """Whether a responder in this state takes data."""
+    """Return whether a responder in this state accepts data."""
     return state == QpState.RTR or state == QpState.RTS
 
 
 @kernel
 def window_end(engine: Engine, qp: int) -> int:
-    """Return the first PSN that may not be sent: it would pass the responder's tracker (MRC §6.3.1)."""
+    """Return the first PSN beyond the window of the responder (MRC §6.3.1)."""
     row = engine.qps[qp]
     return row.unack_psn + min(row.mpr_dest * MPR_UNIT, row.sent_mask + 1)
 
 
 @kernel
 def may_be_answered(engine: Engine, qp: int, psn: int) -> bool:
-    """Whether an answer up to `psn` can be the peer's: sent, and at most two windows behind the left edge.
+    """Return whether feedback for `psn` is plausible: sent, and at most two windows behind the left edge.
 
-    A sender that does not see the traffic has to guess 24 bits; InfiniBand drops such answers too (IBTA 9.7.5).
+    Forged feedback has to guess the 24-bit PSN. InfiniBand drops acknowledgements outside the window too (IBTA 9.7.5).
     """
     row = engine.qps[qp]
     return row.unack_psn - 2 * (row.sent_mask + 1) <= psn + 1 <= row.next_psn
@@ -81,21 +81,21 @@ def may_be_answered(engine: Engine, qp: int, psn: int) -> bool:
 
 @kernel
 def tracked_psns(engine: Engine, qp: int) -> int:
-    """Return how many PSNs from ePSN on the responder accepts."""
+    """Return the number of PSNs, from ePSN on, that the responder accepts."""
     row = engine.qps[qp]
     return min(row.mpr * MPR_UNIT, row.tracker_mask + 1)
 
 
 @kernel
 def wants_to_send(engine: Engine, qp: int) -> bool:
-    """Whether a data packet could leave, windows of the path aside (the states Active and Ready of Figure 4)."""
+    """Return whether there is a data packet to send, path windows aside (states Active and Ready of Figure 4)."""
     row = engine.qps[qp]
     return row.state == QpState.RTS and (row.lost_count > 0 or row.solicit_psn != NONE or has_new(engine, qp))
 
 
 @kernel
 def has_new(engine: Engine, qp: int) -> bool:
-    """Whether the windows of the responder allow a packet that was never sent, and there is one."""
+    """Return whether there is a new packet and the windows of the responder allow it."""
     row = engine.qps[qp]
     if row.message_current == row.message_tail or row.next_psn >= window_end(engine, qp):
         return False

@@ -1,4 +1,4 @@
-"""Memory regions: what a peer may write, checked for every packet (IBTA volume 1, 10.6)."""
+"""Memory regions: bounds and rights, checked for every packet (IBTA volume 1, 10.6)."""
 
 from enum import IntEnum
 
@@ -8,7 +8,7 @@ from openmrc.wire.packet import NOWHERE
 
 
 class Access(IntEnum):
-    """Rights on a region or of a queue pair; values as `enum ibv_access_flags` of rdma-core."""
+    """Access rights of a region or a queue pair; values as `enum ibv_access_flags` of rdma-core."""
 
     LOCAL_WRITE = 1
     REMOTE_WRITE = 2
@@ -17,7 +17,7 @@ class Access(IntEnum):
 
 @kernel
 def register(engine: Engine, endpoint: int, r_key: int, va: int, length: int, access: int, pd: int, local: int) -> int:
-    """Take a free row for a region that peers address from `va`; return it, or NONE: all rows are taken."""
+    """Register a region that peers address from `va`; return its row, or NONE if all rows are in use."""
     node = engine.endpoints[endpoint]
     for step in range(node.region_count):
         row = _place(engine, endpoint, r_key, step)
@@ -35,7 +35,7 @@ def register(engine: Engine, endpoint: int, r_key: int, va: int, length: int, ac
 
 @kernel
 def deregister(engine: Engine, endpoint: int, r_key: int) -> int:
-    """Free the region with this key; return its row, or NONE. No later packet reaches its memory."""
+    """Deregister the region with this key and return its row, or NONE. Later packets to it are refused."""
     row = _by_key(engine, endpoint, r_key)
     if row != NONE:
         engine.regions[row].r_key = 0
@@ -44,7 +44,7 @@ def deregister(engine: Engine, endpoint: int, r_key: int) -> int:
 
 @kernel
 def locate(engine: Engine, qp: int, r_key: int, va: int, length: int) -> int:
-    """Return the world's address for `length` bytes at `va`, or NOWHERE: the peer may not write there."""
+    """Return the local address of `length` bytes at `va`, or NOWHERE if the peer may not write there."""
     queue_pair = engine.qps[qp]
     row = _by_key(engine, queue_pair.endpoint, r_key)
     if row == NONE:
@@ -71,6 +71,6 @@ def _by_key(engine: Engine, endpoint: int, r_key: int) -> int:
 
 @kernel
 def _place(engine: Engine, endpoint: int, r_key: int, step: int) -> int:
-    # Keys that count up find their row at the first look; a wrong key costs one bounded scan.
+    # Consecutive keys are found in one step; an unknown key costs one bounded scan.
     node = engine.endpoints[endpoint]
     return node.region_base + (r_key + step) % node.region_count

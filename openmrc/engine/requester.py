@@ -1,7 +1,7 @@
-"""The requester: which data packet leaves next (MRC §6.2, §7.4.4).
+"""Requester: selection and transmission of data packets (MRC §6.2, §7.4.4).
 
-Retransmissions go before new data, oldest first, on another EV. The windows of responder (MPR) and
-path (QPCC) hold for both.
+Retransmissions precede new data, oldest first, on another EV. The windows of the responder (MPR) and of the peer (QPCC)
+apply to both.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
@@ -30,7 +30,7 @@ _MSN_MASK = (1 << MSN_BITS) - 1
 
 @kernel
 def on_answer(engine: Engine, now: int, qp: int, packet: int) -> None:
-    """Take a SACK, NACK or transport acknowledgement."""
+    """Process a SACK, NACK or transport acknowledgement."""
     match engine.packets[packet].opcode:
         case Opcode.SACK:
             feedback.on_sack(engine, now, qp, packet)
@@ -103,7 +103,7 @@ def _from_peer(engine: Engine, now: int, peer: int, free_ports: int, packet: int
 
 @kernel
 def _repeats(engine: Engine, qp: int, free_ports: int) -> bool:
-    """Whether a lost packet is next; while only the port it was lost on is free, new data may go there instead."""
+    """Return whether a lost packet is next; new data goes first while only the port it was lost on is free."""
     row = engine.qps[qp]
     if row.lost_count == 0:
         return False
@@ -114,7 +114,7 @@ def _repeats(engine: Engine, qp: int, free_ports: int) -> bool:
 
 @kernel
 def _next_size(engine: Engine, qp: int, repeats: bool) -> int:
-    """Return the nominal size of the packet `_send` would send."""
+    """Return the nominal size of the packet that `_send` will send."""
     row = engine.qps[qp]
     if row.solicit_psn != NONE:
         return nominal_size(sent_row(engine, qp, row.solicit_psn).payload)
@@ -191,7 +191,7 @@ def _resend(engine: Engine, now: int, qp: int, free_ports: int, packet: int) -> 
 
 @rare_kernel
 def _solicit(engine: Engine, now: int, qp: int, free_ports: int, packet: int) -> bool:
-    """Repeat the newest packet because a transport ACK is missing: the duplicate is answered by one."""
+    """Retransmit the newest packet to solicit a missing transport ACK: a duplicate is answered by one."""
     row = engine.qps[qp]
     ev = spray.choose(engine, now, qp, free_ports, NONE)
     if ev == NONE:
@@ -206,7 +206,7 @@ def _solicit(engine: Engine, now: int, qp: int, free_ports: int, packet: int) ->
 
 @kernel
 def _record_sent(engine: Engine, now: int, qp: int, psn: int, ev: int) -> None:
-    """Record a transmission and arm what watches over it."""
+    """Record a transmission and arm the timers for it."""
     row = engine.qps[qp]
     sent = sent_row(engine, qp, psn)
     sent.sent_at = now
@@ -222,7 +222,11 @@ def _record_sent(engine: Engine, now: int, qp: int, psn: int, ev: int) -> None:
 
 @kernel
 def _asks_for_ack(engine: Engine, qp: int) -> int:
+<<<<<<< HEAD
     """Ask when no later packet would bring news (MRC §7.5.2): at the end of work, of a window, or of a turn."""
+=======
+    """Return 1 to request a SACK: the sender goes idle or a window is nearly closed (MRC §7.5.2)."""
+>>>>>>> engine
     row = engine.qps[qp]
     if row.message_current == row.message_tail or row.next_psn >= window_end(engine, qp) or _ends_turn(engine, qp):
         return 1
@@ -277,7 +281,7 @@ def _fill(engine: Engine, now: int, qp: int, psn: int, packet: int, is_repeat: i
 
 @kernel
 def send_on(engine: Engine, qp: int, ev: int, packet: int) -> None:
-    """Put a packet on the path of an EV."""
+    """Address a packet to the peer on an EV."""
     row = engine.qps[qp]
     node = engine.endpoints[row.endpoint]
     path = engine.evs[ev]
@@ -306,17 +310,16 @@ def _opcode(index: int, packets: int, has_immediate: int) -> int:
 @kernel
 def _traffic_class(trim_nack_dest: int, is_repeat: int) -> int:
     if trim_nack_dest == 0:
-        return TrafficClass.NO_TRIM.value  # the peer would not answer a trimmed packet (MRC §7.5)
+        return TrafficClass.NO_TRIM.value  # the peer does not answer trimmed packets (MRC §7.5)
     return TrafficClass.TRIMMABLE_RETX.value if is_repeat == 1 else TrafficClass.TRIMMABLE.value
 
 
 @rare_kernel
 def on_tail(engine: Engine, now: int, qp: int) -> None:
-    """Acknowledgements stopped after the last packet was sent: ask for them.
+    """Solicit acknowledgements that did not come after the last packet was sent.
 
-    A probe, on a path that last worked, asks what has arrived; a duplicate asks for a missing transport ACK. While
-    packets still leave, their own acknowledgements are to come, as in RFC 8985 (7.2): a connection that shares its
-    port with many others sends, and is answered, seldom.
+    A probe on a path that last worked solicits a SACK, a duplicate the transport ACK. The timer counts from the last
+    packet sent, as in RFC 8985 (7.2): a connection that shares its port with many others sends seldom.
     """
     row = engine.qps[qp]
     timers.disarm(engine, qp, Deadline.TAIL)
@@ -344,14 +347,14 @@ def _probe(engine: Engine, now: int, qp: int) -> None:
 
 @kernel
 def _last_sent(engine: Engine, qp: int) -> int:
-    """Return when the newest packet left last (ps)."""
+    """Return the time (ps) of the last transmission of the newest packet."""
     row = engine.qps[qp]
     return sent_row(engine, qp, row.next_psn - 1).sent_at
 
 
 @kernel
 def _solicit_ack(engine: Engine, qp: int) -> None:
-    """Ask for a transport ACK: a duplicate is answered by a count of all that is complete."""
+    """Solicit a transport ACK by a duplicate of the newest packet; it counts all completed messages."""
     row = engine.qps[qp]
     row.solicit_psn = row.next_psn - 1
     scheduler.wake(engine, qp)
@@ -359,7 +362,7 @@ def _solicit_ack(engine: Engine, qp: int) -> None:
 
 @rare_kernel
 def on_timeout(engine: Engine, now: int, qp: int, patience: int) -> int:
-    """Retransmit what nobody answered for; return 1 if the connection lost time, 0 if all is well."""
+    """Retransmit unacknowledged packets; return 1 if this counts against the retry budget."""
     row = engine.qps[qp]
     if row.unack_psn < row.next_psn:
         lost = loss.on_silence(engine, now, qp, patience)
@@ -370,7 +373,7 @@ def on_timeout(engine: Engine, now: int, qp: int, patience: int) -> int:
     if row.message_head == row.message_current:
         timers.arm(engine, qp, Deadline.ACK, now + patience)
         return 0 if wants_to_send(engine, qp) and spray.usable_ports(engine, qp) != 0 else 1
-    # Since the last packet, not the last answer: probes of bad paths go on being answered.
+    # Since the last packet, not the last answer: probes of bad paths are still answered.
     if _last_sent(engine, qp) + patience > now:
         timers.arm(engine, qp, Deadline.ACK, _last_sent(engine, qp) + patience)
         return 0

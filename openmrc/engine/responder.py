@@ -1,7 +1,7 @@
-"""The responder: what happens to each arriving write (MRC §6.3, acceptance rules of §6.3.1).
+"""Responder: acceptance of arriving write packets (MRC §6.3, §6.3.1).
 
-A packet is placed when its PSN is new and inside the window, its memory may be written, and its
-immediate fits. It says nothing about when a SACK or an ACK is due; `sacks` and `acknowledgements` do.
+A packet is placed if its PSN is new and inside the window, the peer may write to its memory, and its immediate fits.
+`sacks` and `transport_acks` decide when to acknowledge.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
@@ -21,12 +21,12 @@ IMMEDIATE_MISSING = -2  # the requester numbered its WriteIMMs with a gap
 
 @kernel
 def on_data(engine: Engine, now: int, qp: int, packet: int) -> None:
-    """Take one write packet, whole or trimmed."""
+    """Process a write packet, whole or trimmed."""
     row = engine.qps[qp]
     arrived = engine.packets[packet]
     if not receives_data(row.state):
         if row.state == QpState.ERROR and row.nak_syndrome != 0:
-            transport_acks.queue(engine, qp)  # the refusal may have been lost
+            transport_acks.queue(engine, qp)  # the NAK may have been lost
         return
     psn = extend(arrived.psn, row.expected_psn, PSN_BITS)
     row.marked_arrivals += arrived.marked
@@ -36,7 +36,7 @@ def on_data(engine: Engine, now: int, qp: int, packet: int) -> None:
         _on_out_of_window(engine, qp, packet, psn)
     elif tracker.has(engine, qp, psn):
         _on_duplicate(engine, now, qp)
-        row.lowest_unsacked = min(row.lowest_unsacked, psn)  # the requester does not know: what told it was lost
+        row.lowest_unsacked = min(row.lowest_unsacked, psn)  # the requester does not know: the SACK was lost
         sacks.on_arrival(engine, now, qp, packet, psn, 0)
     elif arrived.trimmed != Trim.WHOLE:
         _on_trimmed(engine, qp, packet, psn)
@@ -46,17 +46,17 @@ def on_data(engine: Engine, now: int, qp: int, packet: int) -> None:
 
 @kernel
 def on_probe(engine: Engine, now: int, qp: int, packet: int) -> None:
-    """Answer a reliability probe: the path works, and here is what has arrived (MRC §7.4.6)."""
+    """Answer a reliability probe with a SACK of everything that has arrived (MRC §7.4.6)."""
     row = engine.qps[qp]
     if receives_data(row.state):
-        row.lowest_unsacked = row.expected_psn  # SACKs may have been lost: say all of it again
+        row.lowest_unsacked = row.expected_psn  # SACKs may have been lost: report all of it again
         reverse.on_doubt(engine, qp)
         sacks.queue_probe_answer(engine, qp, packet)
 
 
 @kernel
 def resize(engine: Engine, qp: int, mpr: int) -> None:
-    """Change the advertised MPR (unit 128 PSNs) of a connection with Dynamic MPR; the next SACK tells it."""
+    """Change the advertised MPR (unit 128 PSNs) of a connection with Dynamic MPR; the next SACK carries it."""
     row = engine.qps[qp]
     if row.dynamic_mpr == 1:
         row.mpr = max(min(mpr, (row.tracker_mask + 1) // MPR_UNIT), 1)
@@ -64,7 +64,7 @@ def resize(engine: Engine, qp: int, mpr: int) -> None:
 
 @rare_kernel
 def _on_old(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
-    """A PSN behind the left edge: say again that it is there, unless it is so old that it is ambiguous."""
+    """Acknowledge a PSN behind the left edge again, unless it is so old that it is ambiguous."""
     row = engine.qps[qp]
     if psn == row.expected_psn - (1 << (PSN_BITS - 1)):
         row.out_of_window += 1
@@ -76,7 +76,7 @@ def _on_old(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
 
 @kernel
 def _on_duplicate(engine: Engine, now: int, qp: int) -> None:
-    """The answer to the first copy may be lost: send the next one on another path, and go on probing such paths."""
+    """Count a duplicate. The answer to the first copy may be lost: use other return paths and keep probing them."""
     engine.qps[qp].duplicates += 1
     reverse.on_doubt(engine, qp)
     _watch_reverse(engine, now, qp)
@@ -84,7 +84,7 @@ def _on_duplicate(engine: Engine, now: int, qp: int) -> None:
 
 @rare_kernel
 def turn_away(engine: Engine, qp: int, packet: int, reason: int) -> None:
-    """Refuse a packet that the world has no room for, if it is new: the requester repeats it (MRC Table 7-3)."""
+    """Send a NACK for a new packet that the caller has no buffer for; it is retransmitted (MRC Table 7-3)."""
     row = engine.qps[qp]
     psn = extend(engine.packets[packet].psn, row.expected_psn, PSN_BITS)
     in_window = row.expected_psn <= psn < row.expected_psn + tracked_psns(engine, qp)
@@ -96,7 +96,7 @@ def turn_away(engine: Engine, qp: int, packet: int, reason: int) -> None:
 def _on_out_of_window(engine: Engine, qp: int, packet: int, psn: int) -> None:
     row = engine.qps[qp]
     row.out_of_window += 1
-    if psn < row.expected_psn + row.mpr * MPR_UNIT:  # we allowed it, and cannot track so many
+    if psn < row.expected_psn + row.mpr * MPR_UNIT:  # allowed by our MPR, but beyond the tracker
         nacks.queue(engine, qp, packet, psn, NackReason.NO_BITMAP)
     elif params_of(engine, qp).refuse_out_of_window == 1:
         nacks.queue(engine, qp, packet, psn, NackReason.PSN_OOR_WINDOW)
@@ -147,7 +147,7 @@ def _on_new(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
 
 @kernel
 def _record(engine: Engine, qp: int, psn: int, is_last: bool, has_immediate: bool) -> int:
-    """Record an arrival and move the left edge; return the messages completed, or why a WriteIMM cannot be, below 0."""
+    """Record an arrival and move the left edge; return the messages completed, or a *_MISSING constant (below 0)."""
     row = engine.qps[qp]
     tracker.add(engine, qp, psn, int(is_last), int(has_immediate))
     row.ooo_count += 1
@@ -168,7 +168,7 @@ def _record(engine: Engine, qp: int, psn: int, is_last: bool, has_immediate: boo
 
 @kernel
 def _watch_reverse(engine: Engine, now: int, qp: int) -> None:
-    """Keep the deadline of the reverse probe while data comes in."""
+    """Arm the timer for probes of the reverse paths while data arrives."""
     row = engine.qps[qp]
     row.data_since_reverse += 1
     if timers.due(engine, qp, Deadline.REVERSE) == NEVER:

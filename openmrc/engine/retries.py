@@ -1,6 +1,6 @@
-"""The one retry budget of a connection: linear, then exponential, then ERROR (MRC §7.4.1, Table 7-1).
+"""Retry budget of a connection: linear, then exponential timeouts, then ERROR (MRC §7.4.1, Table 7-1).
 
-Timeouts and refusals for lack of resources spend it; any cumulative progress restores it.
+Timeouts and NACKs for lack of resources count against it; cumulative progress restores it.
 """
 
 from openmrc.core.jit import kernel
@@ -13,7 +13,7 @@ MAX_TIMEOUT = 17_179_869_184_000  # ps: 1.024 us x 2**24
 
 @kernel
 def spend(engine: Engine, now: int, qp: int) -> bool:
-    """Spend one retry; False: there was none left, and the queue pair is in ERROR."""
+    """Count one retry; return False if none was left: the queue pair is then in ERROR."""
     row = engine.qps[qp]
     row.retries += 1
     if row.exponential_count < INFINITE_RETRIES and row.retries > row.linear_count + row.exponential_count:
@@ -24,11 +24,15 @@ def spend(engine: Engine, now: int, qp: int) -> bool:
 
 @kernel
 def patience(engine: Engine, qp: int) -> int:
+<<<<<<< HEAD
     """Return the timeout (ps) of the attempt that runs now.
 
     It is at least what RFC 6298 (2.3) makes of the round trips measured: where many queue pairs share an endpoint,
     the answer of a peer that is well takes longer than the timeout of a connection that has it alone.
     """
+=======
+    """Return the timeout (ps) of the current attempt."""
+>>>>>>> engine
     row = engine.qps[qp]
     doublings = min(max(row.retries - row.linear_count, 0), 24)
     peer = engine.peers[row.peer]

@@ -1,8 +1,8 @@
-"""The reverse path: a responder with nothing to send tests its control paths by EV probes (MRC §6.5.2, §7.4.7).
+"""Return paths of control packets: a responder with nothing to send tests them by EV probes (MRC §6.5.2, §7.4.7).
 
-One probe at a time, over the rotations in turn, each on a random EV. An answer makes that EV the rotation's
-reverse EV; silence until the rotation's next turn makes control packets prefer other rotations. A duplicate or a
-reliability probe shows that answers may be lost: then the next control packets take other EVs at once.
+The rotations are probed in turn, one probe at a time, each on a random EV. An answer makes it the reverse EV of the
+rotation; without an answer until the next turn, control packets prefer other rotations. Duplicates and reliability
+probes indicate lost answers: the next control packets then use other EVs at once.
 """
 
 from openmrc.core import rng
@@ -12,19 +12,19 @@ from openmrc.engine.queue_pairs import params_of
 from openmrc.engine.tables import NONE, Deadline, Engine
 from openmrc.wire.codes import EndpointOp, Opcode
 
-_ROTATION_BITS = 4  # of a probe_id: which rotation; the other 12 name the queue pair
+_ROTATION_BITS = 4  # of a probe_id: the rotation; the other 12 bits are the queue pair
 MAX_QPS = 0xE00  # queue pairs of an endpoint beyond this many do not probe: their ids belong to `ports`
 
 
 @rare_kernel
 def on_deadline(engine: Engine, now: int, qp: int) -> None:
-    """Probe the next rotation, if data came in and none went out since the last time."""
+    """Probe the next rotation, if data arrived and none was sent since the last probe."""
     row = engine.qps[qp]
     timers.disarm(engine, qp, Deadline.REVERSE)
     received = row.data_since_reverse
     row.data_since_reverse = 0
     if received == 0:
-        return  # idle: the next data packet arms the deadline again
+        return  # idle: the next data packet arms the timer again
     if row.unack_psn == row.next_psn:
         _probe(engine, qp)
     interval = params_of(engine, qp).reverse_probe_interval
@@ -33,7 +33,7 @@ def on_deadline(engine: Engine, now: int, qp: int) -> None:
 
 @rare_kernel
 def on_answer(engine: Engine, peer: int, probe_id: int) -> None:
-    """Take a peer's answer to an EV probe: its EV serves the rotation's control packets now."""
+    """Process the answer to an EV probe: control packets of the rotation use its EV from now on."""
     node = engine.endpoints[engine.peers[peer].endpoint]
     index = probe_id >> _ROTATION_BITS
     if index >= min(node.qp_count, MAX_QPS):
@@ -51,11 +51,11 @@ def on_answer(engine: Engine, peer: int, probe_id: int) -> None:
 
 @rare_kernel
 def on_doubt(engine: Engine, qp: int) -> None:
-    """An answer may be lost: let the next ones take random EVs, on the planes that data came by or on any.
+    """Select random return EVs, because answers may have been lost.
 
-    Random, because SACKs and transport ACKs that alternate over two planes would always meet the same one. Any plane at
-    every other time, because the planes that work here and those that work back may be different ones; what EV probes
-    have found is forgotten, because they need both.
+    SACKs and transport ACKs that alternated over two planes would always use the same one each. In half of the cases
+    planes without arrivals are used too: the forward direction may work on other planes than the return direction.
+    Results of EV probes are discarded, because a probe needs both directions.
     """
     row = engine.qps[qp]
     node = engine.endpoints[row.endpoint]

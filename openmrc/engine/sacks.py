@@ -1,8 +1,7 @@
-"""When a responder reports, and what a reliability SACK says (MRC §7.5.2, Tables 7-12 to 7-15).
+"""Reliability SACKs of the responder: triggers and contents (MRC §7.5.2, Tables 7-12 to 7-15).
 
-Five things make one due: enough bytes, a request, an ECN mark, a retransmission, a probe. A SACK is
-queued as a reminder of its trigger; bitmap and counters are read when it leaves, so they are as
-fresh as can be, and plain ones that wait are one.
+Triggers are: enough bytes, a request, an ECN mark, a retransmission, a probe. Only the trigger is queued; bitmap and
+counters are read when the SACK is sent, and unmarked SACKs that wait are merged.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
@@ -20,7 +19,7 @@ _INT16_MAX = (1 << 15) - 1
 
 @kernel
 def on_arrival(engine: Engine, now: int, qp: int, packet: int, psn: int, is_new: int) -> None:
-    """Decide whether this arrival, already recorded, makes a SACK due."""
+    """Queue a SACK if this arrival, already recorded, triggers one."""
     row = engine.qps[qp]
     params = params_of(engine, qp)
     arrived = engine.packets[packet]
@@ -53,7 +52,7 @@ def on_trimmed(engine: Engine, qp: int, packet: int) -> None:
 
 @kernel
 def queue(engine: Engine, qp: int, packet: int, psn: int, mark: int) -> None:
-    """Queue a SACK for this trigger, unless an unmarked one already waits to say the same."""
+    """Queue a SACK for this trigger, unless it is unmarked and an unmarked one is queued already."""
     row = engine.qps[qp]
     arrived = engine.packets[packet]
     if mark == PathMark.NONE and row.sack_queued == 1:
@@ -93,7 +92,7 @@ def queue_probe_answer(engine: Engine, qp: int, packet: int) -> None:
 
 @kernel
 def fill(engine: Engine, index: int, packet: int) -> None:
-    """Write the fields of a SACK from its trigger and from what the responder knows now."""
+    """Write the fields of a SACK from its trigger and the current state of the responder."""
     waiting = engine.control[index]
     row = engine.qps[waiting.qp]
     params = params_of(engine, waiting.qp)
@@ -124,7 +123,7 @@ def fill(engine: Engine, index: int, packet: int) -> None:
 
 @rare_kernel
 def _queue_rest(engine: Engine, index: int) -> None:
-    """Queue another SACK: more has arrived beyond a hole than one bitmap says, and silence would mean lost."""
+    """Queue another SACK for arrivals beyond the bitmap of this one; unreported packets would count as lost."""
     request = engine.control[index]
     qp, entropy = request.qp, request.entropy
     psn = request.psn if request.reason == 0 else engine.qps[qp].expected_psn - 1
@@ -144,7 +143,7 @@ def _queue_rest(engine: Engine, index: int) -> None:
 
 @kernel
 def _bitmap_base(lowest_unsacked: int, expected: int, highest: int) -> int:
-    """Return the first PSN of the bitmap: the oldest not yet reported, but reach the newest (MRC §7.5.2.2)."""
+    """Return the first PSN of the bitmap: the oldest unreported one, low enough to report the newest (MRC §7.5.2.2)."""
     base = max(lowest_unsacked, expected)
     if base + BITMAP_PSNS > highest:
         base = max(highest - BITMAP_PSNS + 1, expected)
@@ -153,7 +152,7 @@ def _bitmap_base(lowest_unsacked: int, expected: int, highest: int) -> int:
 
 @kernel
 def _judge(engine: Engine, now: int, qp: int, entropy: int, marked: int) -> int:
-    """Return SKIP_ONCE, or ALWAYS_SKIP once nearly all of an EV's recent packets came marked."""
+    """Return SKIP_ONCE, or ALWAYS_SKIP if nearly all recent packets of an EV were marked."""
     row = engine.qps[qp]
     params = params_of(engine, qp)
     if params.always_skip_packets == 0:

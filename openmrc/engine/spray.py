@@ -1,8 +1,8 @@
-"""Which path the next packet takes: decided when it leaves, so that the latest news counts.
+"""Path selection for data and control packets, at the time of transmission.
 
-Rotations take turns, so every plane carries the same share; within a rotation the rotation is walked, and
-reshuffled when it is through. A port that is down or busy makes its rotation ineligible and changes
-nothing else (MRC §9.3.1, §9.3.2).
+Rotations are used in turn, so every plane carries the same share; within a rotation the EVs are used in turn and
+shuffled after each pass. A port that is down or busy makes its rotation ineligible without any other effect (MRC
+§9.3.1, §9.3.2).
 """
 
 from openmrc.core.jit import kernel
@@ -14,10 +14,10 @@ from openmrc.engine.tables import NONE, Engine
 
 @kernel
 def choose(engine: Engine, now: int, qp: int, free_ports: int, avoid: int) -> int:
-    """Return the EV row for a data packet; NONE: no usable path now.
+    """Return the EV row for a data packet, NONE if no usable path is free.
 
-    `avoid` is the EV that a packet was lost on. Its whole plane may be dead, so where other ports can be used it is
-    one of those, and waits until one is free; else it is another EV, and the same one where there is no other.
+    `avoid` is the EV on which the packet was lost. Its whole plane may be down: if other ports are usable, the packet
+    waits for one of them; otherwise it takes another EV of the same port, or the same EV if there is no other.
     """
     row = engine.qps[qp]
     rotations = working_ports(engine, qp) & free_ports
@@ -40,10 +40,10 @@ def choose(engine: Engine, now: int, qp: int, free_ports: int, avoid: int) -> in
 
 @kernel
 def unused_ports(engine: Engine, qp: int, free_ports: int) -> int:
-    """Return the free ports that the queue pair has not used in this round, a round being one use of each.
+    """Return the free ports that the queue pair has not used in this round; a round is one use of each port.
 
-    Ports and queue pairs both take turns. Without rounds, as many queue pairs as ports would each keep meeting one
-    port, and leave the others' planes idle towards their peer.
+    Ports and queue pairs both take turns. Without rounds, with as many queue pairs as ports, each queue pair would
+    always find the same port free.
     """
     row = engine.qps[qp]
     unused = working_ports(engine, qp) & ~row.round_ports
@@ -57,13 +57,13 @@ def unused_ports(engine: Engine, qp: int, free_ports: int) -> int:
 
 @kernel
 def other_ports(engine: Engine, qp: int, avoid: int) -> int:
-    """Return the mask of working ports, but for that of the EV to avoid, on which EVs are in rotation."""
+    """Return the mask of usable ports, except that of the EV to avoid."""
     return usable_ports(engine, qp) & ~(1 << engine.evs[avoid].port)
 
 
 @kernel
 def usable_ports(engine: Engine, qp: int) -> int:
-    """Return the mask of working ports on which EVs are in rotation; 0: no data packet can leave."""
+    """Return the mask of working ports with EVs in rotation; 0: no data packet can be sent."""
     row = engine.qps[qp]
     mask = 0
     for index in range(row.rotation_base, row.rotation_base + row.rotation_count):
@@ -74,11 +74,10 @@ def usable_ports(engine: Engine, qp: int) -> int:
 
 @kernel
 def choose_control(engine: Engine, qp: int) -> int:
-    """Return the EV row for a control packet; NONE: no port works.
+    """Return the EV row for a control packet, NONE if no port works.
 
-    It goes back over a port that something has come in by since the last one left there. These take turns: where a
-    path back is dead, though the way here works, every so many control packets are lost and not all. A rotation
-    whose reverse path is known not to work is passed over.
+    Ports on which a packet has arrived since the last control packet are used in turn: if the return direction of one
+    plane is dead, only a share of the control packets is lost. Rotations whose reverse EV failed a probe are skipped.
     """
     row = engine.qps[qp]
     heard = row.heard_ports & working_ports(engine, qp)
@@ -94,7 +93,7 @@ def choose_control(engine: Engine, qp: int) -> int:
 
 @kernel
 def _last_heard(engine: Engine, qp: int) -> int:
-    """Return the reverse EV of the rotation that the last packet came in by, or of the next one that works."""
+    """Return the reverse EV of the rotation on which the last packet arrived, or of the next one that works."""
     row = engine.qps[qp]
     working = working_ports(engine, qp)
     fallback = NONE
@@ -110,7 +109,7 @@ def _last_heard(engine: Engine, qp: int) -> int:
 
 @kernel
 def working_ports(engine: Engine, qp: int) -> int:
-    """Return the mask of ports that work on this side and on the peer's."""
+    """Return the mask of ports that are up here and at the peer."""
     row = engine.qps[qp]
     return engine.endpoints[row.endpoint].ports_up & engine.peers[row.peer].ports_up
 
@@ -137,10 +136,10 @@ def _next_rotation(engine: Engine, now: int, qp: int, eligible: int, avoid: int)
 
 @kernel
 def _next_in_rotation(engine: Engine, now: int, endpoint: int, rotation: int, avoid: int) -> int:
-    """Walk the rotation to the first GOOD EV; the first SKIP met is forgiven, but passed over (MRC §11.2.2)."""
+    """Return the next GOOD EV; the first SKIP EV found becomes GOOD and is skipped this time (MRC §11.2.2)."""
     row = engine.rotations[rotation]
     forgiven = NONE
-    for _ in range(2 * row.active):  # a reshuffle on the way may show some twice; no EV is missed
+    for _ in range(2 * row.active):  # a shuffle on the way may repeat some EVs; none is missed
         if row.cursor >= row.active:
             row.cursor = 0
             paths.shuffle(engine, endpoint, rotation)

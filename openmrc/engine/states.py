@@ -1,7 +1,7 @@
-"""The state machines of the endpoint, as tables: queue pairs, entropy values, and what each NACK asks for.
+"""State machines of the endpoint as tables: queue pairs, entropy values, and the actions for each NACK reason.
 
-Everything that changes such a state goes through these tables; the documentation draws its diagrams
-from them and a test walks every state with every event. Nothing here knows of rows or packets.
+All state changes go through these tables. The diagrams of the documentation are generated from them, and a test covers
+every state with every event. This module does not depend on rows or packets.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ILLEGAL = -1
 
 
 class QpState(IntEnum):
-    """Where a queue pair stands (MRC §6.1; the states of an InfiniBand RC queue pair without SQD and SQE)."""
+    """State of a queue pair (MRC §6.1; those of an InfiniBand RC queue pair without SQD and SQE)."""
 
     RESET = 0
     INIT = 1
@@ -28,7 +28,7 @@ class QpState(IntEnum):
 
 
 class QpEvent(IntEnum):
-    """What may move a queue pair."""
+    """Event that changes the state of a queue pair."""
 
     TO_INIT = 0
     TO_RTR = 1
@@ -49,7 +49,7 @@ QP_TRANSITIONS: dict[tuple[IntEnum, IntEnum], IntEnum] = {
 
 
 class EvState(IntEnum):
-    """What a requester thinks of an entropy value (MRC §9.3.1, Figure 5)."""
+    """State of an entropy value at the requester (MRC §9.3.1, Figure 5)."""
 
     GOOD = 0
     SKIP = 1
@@ -58,18 +58,18 @@ class EvState(IntEnum):
 
 
 class EvEvent(IntEnum):
-    """What may change the mind (MRC §9.3.1, §11.2.2)."""
+    """Event that changes the state of an entropy value (MRC §9.3.1, §11.2.2)."""
 
     SACK_SKIP_ONCE = 0  # the forward path was ECN-marked
     SACK_ALWAYS_SKIP = 1  # the responder judges the path persistently bad
-    TRIMMED = 2  # a switch on the path cut a packet, not on the last hop
-    LOST = 3  # neither SACK nor trim notice
-    ROTATION = 4  # the rotation passed over it once
-    PROBES_ANSWERED = 5  # enough probes in a row came back unmarked
-    PROBE_MARKED = 6  # a probe came back, but congested
-    DENY = 7  # the controller says no
-    ALLOW = 8  # the controller says yes
-    LEAST_BAD = 9  # too few are left: the one that failed longest ago is tried again
+    TRIMMED = 2  # a switch trimmed a packet, not on the last hop
+    LOST = 3  # neither acknowledged nor trimmed
+    ROTATION = 4  # skipped once by the rotation
+    PROBES_ANSWERED = 5  # enough consecutive probes were answered without a mark
+    PROBE_MARKED = 6  # a probe was answered with a mark
+    DENY = 7  # by the controller
+    ALLOW = 8  # by the controller
+    LEAST_BAD = 9  # too few EVs are left: the one that failed longest ago is used again
 
 
 EV_TRANSITIONS: dict[tuple[IntEnum, IntEnum], IntEnum] = {
@@ -89,12 +89,12 @@ EV_TRANSITIONS: dict[tuple[IntEnum, IntEnum], IntEnum] = {
 
 
 class NackAction(IntEnum):
-    """What a requester does with a NACK, besides counting it."""
+    """Actions of the requester on a NACK."""
 
     RESEND = 1  # queue the packet for retransmission
     SKIP_PATH = 2  # the path is congested: EvEvent.TRIMMED
-    SPEND_RETRY = 4  # the responder lacks something: one of the connection's retries is spent
-    FAIL = 8  # the responder is broken: the queue pair goes to ERROR
+    SPEND_RETRY = 4  # the responder lacks resources: counts against the retry budget
+    FAIL = 8  # internal error of the responder: the queue pair goes to ERROR
 
 
 # MRC Table 7-3, columns "requester action" and "path penalised".
@@ -123,13 +123,13 @@ NACK_ACTION: Any = np.array([NACK_ACTIONS.get(code, 0) for code in range(256)], 
 
 @kernel
 def qp_after(state: int, event: int) -> int:
-    """Return the queue pair state that follows, or ILLEGAL."""
+    """Return the next state of a queue pair, or ILLEGAL."""
     return int(QP_NEXT[state, event])
 
 
 @kernel
 def ev_after(state: int, event: int) -> int:
-    """Return the EV state that follows, or ILLEGAL: the event says nothing new in that state."""
+    """Return the next state of an EV, or ILLEGAL: the event has no effect in that state."""
     return int(EV_NEXT[state, event])
 
 

@@ -1,9 +1,8 @@
-"""All state of the endpoint: one row type per noun, and `Engine`, the tables together.
+"""State of the engine: one row type per kind of object, and `Engine`, which holds all tables.
 
-131,072 endpoints are a few arrays; one endpoint in a live process is the same arrays, short. Rows
-refer to each other by index into their table; NONE is no row. What an endpoint owns lies in
-slices that are fixed when it is built, so nothing is allocated while packets move and shards of
-endpoints can run on threads side by side.
+A simulation of 131,072 endpoints and a live process with one use the same tables in different sizes. Rows refer to each
+other by index; NONE is no row. The slices of an endpoint are fixed when the tables are built, so nothing is allocated
+afterwards and threads can process disjoint sets of endpoints.
 
 Time is picoseconds, size is bytes, masks of ports have bit n for port n counted from 0.
 PSNs, MSNs and RQMSNs are kept as numbers that never wrap; only packets carry the low bits.
@@ -24,30 +23,30 @@ NONE = -1
 
 
 class Params:
-    """Everything the public sources leave open, and what a deployment tunes. Defaults: `params.py`."""
+    """Tunables, including those that the public sources leave open. Defaults: `params.py`."""
 
     # Acknowledging (MRC §7.5.2)
-    sack_threshold: Int  # bytes received that make a SACK due
-    sack_minimum: Int  # bytes a packet counts at least
-    ack_every: Int  # packets after which a transport ACK goes out without a completed message
+    sack_threshold: Int  # bytes received that trigger a SACK
+    sack_minimum: Int  # bytes that a packet counts at least
+    ack_every: Int  # packets after which a transport ACK is sent without a completed message
     refuse_out_of_window: Int  # 1: answer with NACK PSN_OOR_WINDOW; 0: drop silently
-    always_skip_packets: Int  # packets on one EV before ALWAYS_SKIP may be said; 0: never say it
-    always_skip_percent: Int  # marked share of those that makes the path persistently bad
+    always_skip_packets: Int  # packets on one EV before ALWAYS_SKIP may be reported; 0: never
+    always_skip_percent: Int  # share of marked packets above which the path is persistently bad
     receiver_penalty: Int  # rcv_cwnd_pen sent in every SACK, 0..127
     # Losing (MRC §7.4)
-    trimming: Int  # 1: switches trim, so a hole by itself is never congestion
+    trimming: Int  # 1: switches trim, so a hole is never due to congestion
     loss_threshold: Int  # losses on one EV before it is ASSUMED_BAD
-    gap_packets: Int  # without trimming: a hole is lost only with that many packets received above it
-    loss_delay_floor: Int  # ps, the least time a packet may stay unreported
-    tail_probe: Int  # 1: ask by a reliability probe when acknowledgements stop
+    gap_packets: Int  # without trimming: packets received above a hole before it counts as lost
+    loss_delay_floor: Int  # ps, least loss delay
+    tail_probe: Int  # 1: send a reliability probe when acknowledgements stop
     # Paths (MRC §9.3)
-    ev_burst: Int  # packets that follow each other on one EV, so that sockets can batch them
+    ev_burst: Int  # consecutive packets on one EV, so that sockets can batch them
     probe_interval: Int  # ps, first probe of an ASSUMED_BAD EV
     probe_interval_max: Int  # ps, cap of its doubling
-    probe_successes: Int  # answers in a row that make an EV good again
+    probe_successes: Int  # consecutive answers that restore an EV
     reverse_probe_interval: Int  # ps between EV probes of a responder that has nothing to send; 0: none
     port_status_interval: Int  # ps between Port Status Updates until one is answered
-    port_remap_delay: Int  # ps until a local port's new state is acted on
+    port_remap_delay: Int  # ps until a change of a local port takes effect
     timestamp_unit: Int  # tsr: 0 = 128 ns, 1 = 1 us
     # Congestion control (MRC §8; UEC 1.0.3 §3.6.13)
     algorithm: Int  # congestion.Algorithm
@@ -73,10 +72,10 @@ class Params:
 
 
 class Endpoint:
-    """One NIC: its ports, peers and queue pairs, and the rings through which the world speaks with it."""
+    """A NIC: its ports, peers and queue pairs, and the rings of its control packets, completions and events."""
 
     params: Int  # row of Params
-    address: Int  # the world's number for this NIC, as peers know it
+    address: Int  # number of this NIC, as peers know it
     random: Int  # state of core.rng
     port_base: Int
     port_count: Int
@@ -102,14 +101,14 @@ class Endpoint:
     event_tail: Int
     ready_tail: Int  # last of the ring of peers with something to send, or NONE
     ready_count: Int
-    deadline: Int  # ps, no deadline of this endpoint is earlier
+    deadline: Int  # ps, no later than the earliest deadline of its rows
     remap_at: Int  # ps, when ports_wanted takes effect; NEVER: it has
     ports_wanted: Int  # mask
     # counters
     unknown_qp: Int
     wrong_source: Int
     unknown_opcode: Int
-    contradictions: Int  # Port Status Updates that came by a port which they call down
+    contradictions: Int  # Port Status Updates that arrived on a port which they report as down
     control_dropped: Int  # control ring full
     events_dropped: Int  # event ring full
 
@@ -133,8 +132,8 @@ class Peer:
     """A remote NIC: which of its ports work, and the window (QPCC) that all queue pairs to it share (MRC §8)."""
 
     endpoint: Int
-    address: Int  # the world's number for that NIC
-    ports_up: Int  # mask, as its Port Status Updates say
+    address: Int  # number of that NIC
+    ports_up: Int  # mask, by its Port Status Updates
     ready_tail: Int  # last of the ring of queue pairs with something to send
     ready_count: Int
     next_ready: Int  # next peer in the endpoint's ring
@@ -147,14 +146,14 @@ class Peer:
     inflight: Int  # bytes, nominal
     cwnd: Float  # bytes
     max_cwnd: Float  # bytes
-    saved_cwnd: Float  # what a receiver penalty with restore put aside; 0: nothing
+    saved_cwnd: Float  # window before a receiver penalty with restore; 0: none
     average_delay: Float  # ps
     inc_bytes: Float
     received: Int  # bytes since the last adjustment
     adjusted_at: Int  # ps
     eta_at: Int  # ps
     decreased_at: Int  # ps
-    fast_bytes: Int  # bytes acknowledged at nearly no delay
+    fast_bytes: Int  # bytes acknowledged with almost no delay
     is_fast: Int
     achieved: Int  # bytes in this quick-adapt period
     qa_end: Int  # ps; 0: first period, not evaluated
@@ -164,8 +163,8 @@ class Peer:
     # Port Status Updates to this peer
     status_deadline: Int  # ps
     status_attempts: Int
-    status_pending: Int  # 1: not answered yet
-    # Probes of the ports that it calls down
+    status_pending: Int  # 1: unanswered
+    # Probes of the ports that it reports as down
     check_deadline: Int  # ps
     check_attempts: Int
     check_pending: Int  # 1: an answer counts
@@ -177,9 +176,9 @@ class Peer:
 class Deadline(IntEnum):
     """The timers of a queue pair, in the order in which `deadlines` serves them."""
 
-    LOSS = 0  # a hole will have waited long enough: `loss.scan`
-    ACK = 1  # nothing was acknowledged for a timeout: `requester.on_timeout`, and one retry is spent
-    TAIL = 2  # acknowledgements stopped: `requester.on_tail` asks by a probe
+    LOSS = 0  # the loss delay of a hole has passed: `loss.scan`
+    ACK = 1  # no acknowledgement for a timeout: `requester.on_timeout`, may count one retry
+    TAIL = 2  # acknowledgements stopped: `requester.on_tail` sends a probe
     PROBE = 3  # bad EVs: `probes.send_due`
     REVERSE = 4  # control paths: `reverse.on_deadline`
 
@@ -202,7 +201,7 @@ class QueuePair:
     path_mtu: Int  # bytes
     timeout: Int  # ps
     linear_count: Int
-    exponential_count: Int  # INFINITE_RETRIES: for ever
+    exponential_count: Int  # INFINITE_RETRIES: no limit
     mpr: Int  # ours to the peer, unit 128 PSNs
     mpr_dest: Int  # the peer's to us, unit 128 PSNs
     dynamic_mpr: Int  # both sides agreed
@@ -269,14 +268,14 @@ class QueuePair:
     ack_requested: Int  # a request arrived while there were holes (prev_ar)
     since_ack: Int  # packets since the last transport ACK
     completed_messages: Int  # whole messages behind the left edge
-    nak_syndrome: Int  # semantic refusal to repeat, or 0
+    nak_syndrome: Int  # NAK to repeat, or 0
     nak_psn: Int  # the packet it refuses
-    expected_rqmsn: Int  # next WriteIMM to hand over
+    expected_rqmsn: Int  # next WriteIMM to complete
     receive_head: Int  # next posted receive to use
     receive_tail: Int
-    heard_rotation: Int  # the rotation on which the peer was heard last
-    heard_ports: Int  # mask: heard on since a control packet went back there
-    control_rotation: Int  # the rotation of the last control packet that was one's turn
+    heard_rotation: Int  # rotation of the last packet from the peer
+    heard_ports: Int  # mask: packets arrived since the last control packet was sent there
+    control_rotation: Int  # rotation of the last control packet sent in turn
     reverse_cursor: Int
     data_since_reverse: Int  # packets since the last reverse probe
     # Counters
@@ -298,7 +297,7 @@ class QueuePair:
     acks_sent: Int
     probes_sent: Int
     probes_answered: Int
-    malformed: Int  # well-formed on the wire, impossible in this connection
+    malformed: Int  # well-formed, but implausible in this connection
 
 
 class PortRotation:
@@ -308,24 +307,24 @@ class PortRotation:
     port: Int
     ev_base: Int  # EVs, and slots, of this rotation
     total: Int  # active and reserve
-    wanted: Int  # active, when all is well
+    wanted: Int  # active EVs when none is bad
     active: Int  # slots[0:active] are in rotation
     cursor: Int
     reverse: Int  # EV row for control packets
     reverse_ok: Int
-    reverse_probe: Int  # 1: an EV probe is out
-    reverse_candidate: Int  # EV row that probe travels on
+    reverse_probe: Int  # 1: an EV probe is unanswered
+    reverse_candidate: Int  # EV row of that probe
     risen_at: Int  # ps, when the port came back, here or at the peer
 
 
 class Slot:
-    """One place in a rotation's rotation."""
+    """A position in a rotation."""
 
     ev: Int16  # offset from the rotation's ev_base
 
 
 class Ev:
-    """One entropy value of one queue pair: what it says on the wire and what we know of its path."""
+    """An entropy value of a queue pair, and the state of its path."""
 
     value: Int  # 32 bits
     failed_at: Int  # ps
@@ -349,10 +348,10 @@ class Ev:
 
 
 class WriteRequest:
-    """An RDMA write to post (IBTA volume 1, 10.7); the world fills it."""
+    """An RDMA write to post (IBTA volume 1, 10.7); the caller fills it."""
 
     wr_id: Int  # comes back in the completion
-    local: Int  # address of the payload, for the world
+    local: Int  # address of the payload in the caller's memory
     length: Int  # bytes
     va: Int  # address at the peer
     r_key: Int
@@ -372,7 +371,7 @@ class Message(WriteRequest):
 
 
 class Sent:
-    """What the requester remembers of one PSN."""
+    """The requester's record of a PSN."""
 
     sent_at: Int  # ps
     message: Int32  # slot of its message
@@ -391,7 +390,7 @@ class Tracker:
 
 
 class EvMarkStats:
-    """What a responder counts of one EV, to judge its path persistently bad."""
+    """Mark counts of an EV at the responder, to detect a persistently bad path."""
 
     entropy: Int
     packets: Int
@@ -400,7 +399,7 @@ class EvMarkStats:
 
 
 class PendingImmediate:
-    """A WriteIMM that waits for everything before it."""
+    """A WriteIMM that waits for earlier packets."""
 
     immediate: Int
     length: Int
@@ -415,25 +414,25 @@ class Receive:
 
 
 class Control:
-    """A control packet that waits for its turn; what it reports is read when it leaves."""
+    """A queued control packet; what it reports is read when it is sent."""
 
     opcode: Int
     qp: Int  # or NONE for endpoint operations
     peer: Int
-    psn: Int  # what it answers (full PSN), or the probe_id
-    entropy: Int  # to reflect; of probes: to travel on
-    port: Int  # to leave on, or NONE
+    psn: Int  # PSN that it answers (not wrapped), or the probe_id
+    entropy: Int  # to reflect; of probes: to send on
+    port: Int  # to send on, or NONE
     mark: Int
     retransmitted: Int
     tx_timestamp: Int
     timestamp_unit: Int
     reason: Int  # NackReason, Syndrome, EndpointOp
     mask: Int
-    ev: Int  # row it must travel on, or NONE
+    ev: Int  # EV row to send on, or NONE
 
 
 class Region:
-    """Memory that peers may write (a memory region)."""
+    """A memory region that peers may write."""
 
     r_key: Int  # 0: free
     va: Int
@@ -444,7 +443,7 @@ class Region:
 
 
 class Completion:
-    """What became of one posted request."""
+    """Completion of a posted request."""
 
     kind: Int  # CompletionKind
     qp: Int
@@ -457,7 +456,7 @@ class Completion:
 
 
 class Event:
-    """Something that happened beside the requests: a path, a port, a queue pair changed."""
+    """State change of a path, a port or a queue pair."""
 
     kind: Int  # EventKind
     at: Int  # ps
@@ -470,7 +469,7 @@ class Event:
 
 
 class Engine(NamedTuple):
-    """The tables together; `packets` belongs to the world."""
+    """All tables; `packets` belongs to the caller."""
 
     params: Table[Params]
     endpoints: Table[Endpoint]
@@ -494,7 +493,7 @@ class Engine(NamedTuple):
 
 
 class SentState(IntEnum):
-    """Of one PSN, at the requester."""
+    """State of a PSN at the requester."""
 
     FREE = 0
     IN_FLIGHT = 1
@@ -503,7 +502,7 @@ class SentState(IntEnum):
 
 
 class CompletionKind(IntEnum):
-    """Which queue a completion belongs to."""
+    """Queue that a completion belongs to."""
 
     SEND = 0
     RECEIVE = 1
@@ -523,7 +522,7 @@ class WcStatus(IntEnum):
 
 
 class Cause(IntEnum):
-    """Why a queue pair went to ERROR."""
+    """Reason why a queue pair went to ERROR."""
 
     NONE = 0
     RETRIES_SPENT = 1
@@ -534,11 +533,11 @@ class Cause(IntEnum):
     WIMM_OVERFLOW = 6  # the peer had too many WriteIMMs in flight
     NO_RECEIVE = 7  # a WriteIMM arrived and no receive was posted
     ACCESS_VIOLATION = 8  # the peer wrote outside a region, or without the right key
-    LOCAL = 9  # modify_qp to ERROR, or the world gave up
+    LOCAL = 9  # modify_qp to ERROR, or the caller gave up
 
 
 class EventKind(IntEnum):
-    """What an Event tells."""
+    """Kind of an Event."""
 
     EV_STATE = 0
     LOCAL_PORTS = 1

@@ -1,4 +1,4 @@
-"""Timers: who wants to be woken when. `deadlines` serves them.
+"""Timers of queue pairs; `deadlines` serves them.
 
 A queue pair has one timer of each kind in `Deadline`. Its `deadline` is no later than the earliest of them, and the
 endpoint's no later than that of any queue pair; both may be early, so pushing a timer back costs nothing.
@@ -56,6 +56,6 @@ def earliest(engine: Engine, qp: int) -> int:
 
 @kernel
 def arm_endpoint(engine: Engine, endpoint: int, at: int) -> None:
-    """Make sure that the endpoint is looked at by `at` (ps)."""
+    """Bring the deadline of the endpoint forward to `at` (ps) at the latest."""
     if at < engine.endpoints[endpoint].deadline:
         engine.endpoints[endpoint].deadline = at

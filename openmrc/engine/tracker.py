@@ -1,7 +1,7 @@
-"""The responder's record of which PSNs arrived beyond the left edge: a ring of bits, 32 PSNs to a row.
+"""Bitmap of the PSNs received beyond the left edge: a ring, 32 PSNs per row.
 
-Beside each arrival stand two facts that matter when the left edge passes it: whether the packet
-ended a message, and whether it carried an immediate. So no state per message is needed.
+Two more bits per PSN are read when the left edge passes it: the packet ended a message; it carried an immediate. So no
+state per message is needed.
 """
 
 from openmrc.core.jit import kernel
@@ -14,7 +14,7 @@ _LOW32 = (1 << 32) - 1
 
 @kernel
 def has(engine: Engine, qp: int, psn: int) -> bool:
-    """Whether `psn`, at or beyond the left edge and inside the window, has arrived."""
+    """Return whether `psn`, at or beyond the left edge and inside the window, has arrived."""
     word = engine.tracker[_row(engine, qp, psn)]
     return (word.arrived >> (psn & WORD_MASK)) & 1 == 1
 
@@ -33,7 +33,7 @@ def add(engine: Engine, qp: int, psn: int, is_last: int, has_immediate: int) -> 
 
 @kernel
 def remove(engine: Engine, qp: int, psn: int) -> int:
-    """Forget an arrival; return 1 if it ended a message, plus 2 if it carried an immediate."""
+    """Clear an arrival; return 1 if it ended a message, plus 2 if it carried an immediate."""
     word = engine.tracker[_row(engine, qp, psn)]
     bit = 1 << (psn & WORD_MASK)
     facts = int((word.last & bit) != 0) + 2 * int((word.immediate & bit) != 0)
@@ -45,7 +45,7 @@ def remove(engine: Engine, qp: int, psn: int) -> int:
 
 @kernel
 def clear(engine: Engine, qp: int) -> None:
-    """Forget everything."""
+    """Clear the bitmap."""
     row = engine.qps[qp]
     for index in range(row.tracker_base, row.tracker_base + ((row.tracker_mask + 1) >> WORD_BITS)):
         engine.tracker[index].arrived = 0
@@ -55,7 +55,7 @@ def clear(engine: Engine, qp: int) -> None:
 
 @kernel
 def bitmap(engine: Engine, qp: int, base: int) -> int:
-    """Return 64 arrivals from `base` on, bit 0 first, as a signed bit pattern."""
+    """Return the arrivals of 64 PSNs from `base` on, bit 0 first, as a signed 64-bit pattern."""
     high = _half(engine, qp, base + 32)
     if high >= 1 << 31:  # the sign bit of the pattern
         high -= 1 << 32

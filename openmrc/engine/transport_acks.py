@@ -1,6 +1,6 @@
-"""Transport acknowledgements (AETH): the verbs' own, apart from reliability SACKs (MRC §7.5; IBTA volume 1, 9.7.5).
+"""Transport acknowledgements (AETH), separate from reliability SACKs (MRC §7.5; IBTA volume 1, 9.7.5).
 
-They count completed messages, or refuse: a refusal ends the connection on both sides.
+An ACK counts completed messages; a NAK ends the connection on both sides.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
@@ -16,7 +16,7 @@ _COUNT_MASK = (1 << 24) - 1
 
 @kernel
 def on_arrival(engine: Engine, qp: int, packet: int, completed: int) -> None:
-    """Acknowledge when the left edge closed and a message ended or the sender asked; at the latest every so often."""
+    """Queue an ACK if a message completed, on request without holes, and at least every `ack_every` packets."""
     row = engine.qps[qp]
     row.since_ack += 1
     asked = engine.packets[packet].ack_request == 1 and row.ooo_count == 0
@@ -27,7 +27,7 @@ def on_arrival(engine: Engine, qp: int, packet: int, completed: int) -> None:
 
 @kernel
 def queue(engine: Engine, qp: int) -> None:
-    """Queue an ACK, unless one already waits: it will count what is complete when it leaves."""
+    """Queue an ACK, unless one is queued already: its count is read when it is sent."""
     row = engine.qps[qp]
     if row.ack_queued == 1:
         return
@@ -38,7 +38,7 @@ def queue(engine: Engine, qp: int) -> None:
 
 @rare_kernel
 def refuse(engine: Engine, now: int, qp: int, psn: int, syndrome: int, cause: int) -> None:
-    """Answer a packet with a negative acknowledgement and go to ERROR."""
+    """Answer a packet with a NAK and go to ERROR."""
     engine.qps[qp].nak_syndrome = syndrome
     engine.qps[qp].nak_psn = psn
     queue(engine, qp)
@@ -47,7 +47,7 @@ def refuse(engine: Engine, now: int, qp: int, psn: int, syndrome: int, cause: in
 
 @kernel
 def fill(engine: Engine, index: int, packet: int) -> None:
-    """Write the AETH and, as InfiniBand does, the PSN that is refused or else the last one behind the left edge."""
+    """Write the AETH, and the PSN as InfiniBand does: the refused packet, or the last one behind the left edge."""
     row = engine.qps[engine.control[index].qp]
     out = engine.packets[packet]
     is_refusal = row.nak_syndrome != 0

@@ -1,8 +1,7 @@
-"""The EVs of one profile, with what the controller knows of each, and the operations on them.
+"""The EVs of a profile with their states, and the operations on them.
 
-An EV is a value and a port; the same EV may stand in the array several times. Which copy an
-operation meets is the implementation's choice in the API; here it is the one found last in an
-index, so that replacing thousands one by one stays linear.
+An EV is a value and a port; the array may contain the same EV several times. The API leaves open which copy an
+operation selects; here it is the last one in an index, so that replacing thousands one by one takes linear time.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from openmrc.profiles.ev_format import EV_BYTES, EvExpansion
 
 
 class EvEntryState(IntFlag):
-    """An EV's state as the controller sees it; values as in the API, which has no SKIP."""
+    """State of an EV in the controller API; values as there, without SKIP."""
 
     GOOD = 1
     ASSUMED_BAD = 2
@@ -29,18 +28,18 @@ SETTABLE = (EvEntryState.GOOD, EvEntryState.ASSUMED_BAD, EvEntryState.DENIED)
 
 @dataclass(frozen=True)
 class EvEntry:
-    """An EV: 32 bytes and the port, from 1, it leaves by."""
+    """An EV: 32 bytes, and its port counted from 1."""
 
     value: bytes
     port: int
 
     @staticmethod
     def unpopulated() -> EvEntry:
-        """Return what an explicit array holds before it is filled."""
+        """Return the entry of an explicit array before it is filled."""
         return _UNPOPULATED
 
     def __str__(self) -> str:
-        """Name it as errors do."""
+        """Return its name in errors."""
         return "an unpopulated entry" if self == _UNPOPULATED else f"EV {self.value.hex()} on port {self.port}"
 
 
@@ -48,7 +47,7 @@ _UNPOPULATED = EvEntry(bytes(EV_BYTES), 0)
 
 
 class EvOp(IntEnum):
-    """Operations that change entries of the array; queries are methods of the profile."""
+    """Operations that modify entries of the array; queries are methods of the profile."""
 
     REPLACE_EV = 0
     MODIFY_EV_STATE = 1
@@ -65,7 +64,7 @@ class EvOpEntry:
 
 
 class EvArray:
-    """The array: positions, the EV at each, and its state."""
+    """The EVs of the array by position, with their states."""
 
     def __init__(self, evs: Sequence[EvEntry]) -> None:
         unknown = EvEntryState.UNKNOWN
@@ -80,7 +79,7 @@ class EvArray:
         return len(self._evs)
 
     def entries(self) -> list[tuple[EvEntry, EvEntryState]]:
-        """Return every EV with its state, in the array's order: the order of EV indices."""
+        """Return all EVs with their states, in the order of the array, which is that of EV indices."""
         return list(zip(self._evs, self._states, strict=True))
 
     def state_of(self, ev: EvEntry, name: str) -> EvEntryState:
@@ -88,12 +87,12 @@ class EvArray:
         return self._states[self._at(ev, name)[-1]]
 
     def set_state(self, ev: EvEntry, state: EvEntryState, every: bool) -> None:
-        """Set the state of an EV that is there, in one place or in every one."""
+        """Set the state of one copy of an EV, or of all copies."""
         for position in self._copies(ev, every, "ev"):
             self._put_state(position, state)
 
     def apply(self, op: EvOp, batch: Sequence[EvOpEntry], expansion: EvExpansion | None, ports: int) -> None:
-        """Apply a batch in order; the first failing entry ends it, those before it stay applied (`done`)."""
+        """Apply a batch in order up to the first entry that fails; earlier entries stay applied (`done`)."""
         for index, entry in enumerate(batch):
             try:
                 self._apply_one(op, entry, expansion, ports, f"entries[{index}]")
@@ -102,11 +101,11 @@ class EvArray:
                 raise
 
     def copies(self, ev: EvEntry) -> int:
-        """Return how often an EV stands in the array."""
+        """Return the number of copies of an EV."""
         return len(self._places.get(ev, ()))
 
     def check(self, expansion: EvExpansion | None) -> None:
-        """Refuse an array with entries that nobody filled, or that the fields cannot expand."""
+        """Raise EINVAL for an array with unpopulated entries, or with EVs that the fields cannot expand."""
         left = self.copies(_UNPOPULATED)
         if left:
             raise InvalidArgumentError(f"state: {left} of {len(self)} entries are unpopulated; REPLACE_EV them first")
@@ -152,7 +151,7 @@ class EvArray:
 
 
 def _checked(new: EvEntry | None, expansion: EvExpansion | None, ports: int, name: str) -> EvEntry:
-    """Return a replacement that packets can carry."""
+    """Return the replacement, checked: packets must be able to carry it."""
     if new is None:
         raise InvalidArgumentError(f"{name}.ev_new: missing; REPLACE_EV needs it")
     if not 1 <= new.port <= ports:

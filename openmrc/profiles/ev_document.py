@@ -1,4 +1,4 @@
-"""EV profiles as people write them: a YAML document with a format, fields and EVs, decoded and checked.
+"""EV profiles as YAML documents with a format, fields and EVs: decoding and validation.
 
     format: {mode: stev, widths: [16, 16]}
     profile:
@@ -8,9 +8,9 @@
         - {width: 16, init_val: 0x200, min_val: 1, max_val: 0xf, mask: 0xf}
       evs: [12, 0xff]
 
-An EV is written in hexadecimal, with or without 0x or quotes. Its digits are the leading ones, the
-first is the top half of byte 0, and what is not written is zero: `12` and `0x1200` are one EV.
-So an unquoted `0x0012` keeps its zeros: it is read as digits, never as a number.
+An EV is written in hexadecimal, with or without 0x or quotes. Its digits are the leading ones: the first is the upper
+half of byte 0, missing digits are zero, so `12` and `0x1200` are the same EV. An unquoted `0x0012` keeps its leading
+zeros: it is read as digits, not as a number.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class EvDocument(msgspec.Struct, frozen=True):
-    """A checked document: how EVs expand, who makes them, and the ones that were listed."""
+    """A validated document: expansion, source, and listed EVs."""
 
     expansion: EvExpansion
     generated: bool
-    evs: tuple[bytes, ...] | None  # None: no list was given
+    evs: tuple[bytes, ...] | None  # None: no list
 
 
 def parse(text: str, name: str) -> EvDocument:
-    """Decode a document; a ConfigError names the file `name`, line, field, value and what is allowed."""
+    """Decode a document; ConfigError names the file `name`, line, field, value and allowed values."""
     root, raw = _load(text, name)
     try:
         decoded = msgspec.convert(raw, _File)
@@ -76,7 +76,7 @@ def parse(text: str, name: str) -> EvDocument:
 
 
 def ev_from_hex(text: str) -> bytes:
-    """Return the EV whose leading digits are `text`; ValueError says what is wrong with it."""
+    """Return the EV with the leading digits `text`; raise ValueError with the reason."""
     digits = _HEX.fullmatch(text)
     if digits is None:
         raise ValueError(f"{text!r} is not hexadecimal")
@@ -87,7 +87,7 @@ def ev_from_hex(text: str) -> bytes:
 
 
 def _load(text: str, name: str) -> tuple[yaml.Node | None, Any]:
-    """Return the tree of nodes, which know their lines, and the values, where EVs have stayed text."""
+    """Return the tree of nodes, with line numbers, and the values, with EVs as text."""
     try:
         check_shape(text, name)
         loader = yaml.CSafeLoader(text)
@@ -107,7 +107,7 @@ def _load(text: str, name: str) -> tuple[yaml.Node | None, Any]:
 
 
 def _check_keys(root: yaml.Node, name: str) -> None:
-    """Refuse a key that stands twice in one mapping: YAML would quietly take the last."""
+    """Raise for a duplicate key in a mapping: YAML would silently use the last one."""
     seen, waiting = {id(root)}, [root]
     while waiting:
         node = waiting.pop()
@@ -141,7 +141,7 @@ _NUMBERS = ("init_val", "min_val", "max_val", "mask")
 
 
 def _number(part: _Part, word: str, where: str, name: str, root: yaml.Node | None) -> int:
-    """Return a number that may be written as text, as JSON must for hexadecimal."""
+    """Return a number, which may be given as text: JSON has no hexadecimal."""
     value: int | str = getattr(part, word)
     if isinstance(value, int):
         return value
@@ -173,7 +173,7 @@ def _error(name: str, root: yaml.Node | None, path: str, reason: str) -> ConfigE
 
 
 def _found(root: yaml.Node | None, path: str) -> yaml.Node | None:
-    """Return the node a path such as `profile.fields[0].mask` leads to, or the last one on the way."""
+    """Return the node at a path such as `profile.fields[0].mask`, or its last existing parent."""
     node = root
     for key, index in _STEP.findall(path):
         following = _member(node, key) if key else _element(node, int(index))
@@ -191,7 +191,7 @@ def _member(node: yaml.Node | None, key: str) -> yaml.Node | None:
 
 def _element(node: yaml.Node | None, index: int) -> yaml.Node | None:
     if isinstance(node, yaml.SequenceNode) and index < len(node.value):
-        return node.value[index]  # type: ignore[no-any-return]  # the stubs leave nodes' values open
+        return node.value[index]  # type: ignore[no-any-return]  # untyped in the stubs
     return None
 
 

@@ -1,12 +1,9 @@
-"""How an entropy value becomes the bits of a packet: formats, fields and expansion.
+"""Expansion of entropy values into packet bits: formats and fields.
 
-An EV is 32 bytes. Its bits are consumed from the most significant bit of byte 0 on, and the
-expanded value is packed in the same order. A *format* says how wide each part of the expanded
-value is on the wire; the *fields* of a profile say what stands in each part: a fixed value, with
-bits of the EV laid over it where the field's mask is set. Rules: `mrc_ctl.h` of
+An EV is 32 bytes. Its bits are consumed from the most significant bit of byte 0 on, and the expanded value is packed in
+the same order. A *format* defines the width of each part of the expanded value; the *fields* of a profile define its
+contents: a fixed value, with bits of the EV where the mask of the field is set. Rules: `mrc_ctl.h` of
 opencomputeproject/OCP-Multipath-Reliable-Connection (MRC §10, `ev_profile_attr`).
-
-Nothing here knows of ports, states or files.
 """
 
 from __future__ import annotations
@@ -25,26 +22,26 @@ MAX_FORMAT_FIELD_BITS = 255  # the API keeps a format's width in 8 bits
 
 
 class EvFormatMode(IntFlag):
-    """Where a packet carries its EV; values as in the controller API, where devices advertise a mask of them."""
+    """Placement of the EV in a packet; values as in the controller API, where devices advertise a mask of them."""
 
-    STEV = 1  # UDP source port and IPv6 flow label, cut into subfields that switches read
-    SRV6 = 2  # outer destination address, and behind it the one segment of an SRH
+    STEV = 1  # UDP source port and IPv6 flow label, with subfields for switches
+    SRV6 = 2  # outer destination address, followed by the segment of an SRH
     UDP = 4  # UDP source port alone
 
 
 WIDTH_CAPS = {EvFormatMode.STEV: 32, EvFormatMode.SRV6: EV_BITS, EvFormatMode.UDP: 16}  # bits
-SRV6_ADDRESS_BITS = 128  # an SRV6 format wider than this uses an SRH too
+SRV6_ADDRESS_BITS = 128  # a wider SRV6 format uses an SRH too
 
 
 @dataclass(frozen=True)
 class EvFormat:
-    """An array of bit-field widths: the shape of an expanded EV."""
+    """Bit-field widths of an expanded EV."""
 
     mode: EvFormatMode
     widths: tuple[int, ...]  # bits
 
     def __post_init__(self) -> None:
-        """Refuse what no packet can carry."""
+        """Raise for a format that no packet can carry."""
         cap = WIDTH_CAPS.get(self.mode)
         if cap is None:
             raise InvalidArgumentError(f"mode: {self.mode!r} is not one of stev, srv6, udp")
@@ -57,39 +54,39 @@ class EvFormat:
 
     @property
     def bits(self) -> int:
-        """Width of an expanded EV."""
+        """Return the width of an expanded EV, in bits."""
         return sum(self.widths)
 
     @property
     def has_srh(self) -> bool:
-        """Whether the second 16 bytes, the segment of an SRH, are used."""
+        """Return whether the second 16 bytes, the segment of an SRH, are used."""
         return self.mode == EvFormatMode.SRV6 and self.bits > SRV6_ADDRESS_BITS
 
 
 @dataclass(frozen=True)
 class EvField:
-    """What stands in one part of an expanded EV; all of 32 bits at most."""
+    """A field: one part of an expanded EV, at most 32 bits."""
 
     width: int  # bits
-    init_val: int = 0  # what the field holds where the mask is clear
-    min_val: int = 0  # least and greatest number that the hardware generates, before it is dealt into the mask;
-    max_val: int = 0  # both zero: any number (the published samples write full ranges so)
-    mask: int = 0  # where bits of the EV go; zero: the field is fixed
+    init_val: int = 0  # value where the mask is clear
+    min_val: int = 0  # least and greatest generated number, before it is spread over the mask;
+    max_val: int = 0  # both zero: no bounds (as in the published samples)
+    mask: int = 0  # bits taken from the EV; zero: the field is fixed
 
     @property
     def ev_bits(self) -> int:
-        """How many bits of the EV this field takes."""
+        """Return the number of EV bits that this field takes."""
         return self.mask.bit_count()
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """Least and greatest number to generate."""
+        """Return the least and greatest number to generate."""
         if self.min_val == 0 and self.max_val == 0:
             return 0, _ones(self.ev_bits)
         return self.min_val, self.max_val
 
     def holding(self, number: int) -> int:
-        """Return the field's value with `number`, of `ev_bits` bits, dealt into the mask, its top bit highest."""
+        """Return the value of the field with `number`, of `ev_bits` bits, spread over the mask, top bit first."""
         value = self.init_val & ~self.mask
         remaining = self.mask
         while remaining:  # from the lowest bit of both
@@ -103,13 +100,13 @@ class EvField:
 
 @dataclass(frozen=True)
 class EvExpansion:
-    """A format and the fields that fill it, checked against each other once."""
+    """A format and its fields, validated against each other."""
 
     format: EvFormat
     fields: tuple[EvField, ...]
 
     def __post_init__(self) -> None:
-        """Apply the restrictions of the controller API; the error names field, value and what is allowed."""
+        """Check the restrictions of the controller API; the error names field, value and allowed values."""
         _check_count(self.format, self.fields)
         for index, field in enumerate(self.fields):
             _check_field(f"fields[{index}]", field)
@@ -117,16 +114,16 @@ class EvExpansion:
 
     @property
     def ev_bits(self) -> int:
-        """How many leading bits of an EV mean something; the rest must be zero."""
+        """Return the number of leading bits of an EV that are used; the others must be zero."""
         return sum(field.ev_bits for field in self.fields)
 
     @property
     def choices(self) -> int:
-        """How many different EVs the bounds of the fields allow."""
+        """Return the number of different EVs within the bounds of the fields."""
         return prod(most - least + 1 for least, most in (field.bounds for field in self.fields))
 
     def numbers(self, ev: bytes) -> list[int]:
-        """Return what an EV says to each field."""
+        """Return the number that an EV holds for each field."""
         self.check(ev)
         bits, left = int.from_bytes(ev, "big"), EV_BITS
         numbers = []
@@ -136,7 +133,7 @@ class EvExpansion:
         return numbers
 
     def packed(self, numbers: Sequence[int]) -> bytes:
-        """Return the EV that says `numbers` to the fields; undoes `numbers()`."""
+        """Return the EV with these numbers for the fields; the inverse of `numbers()`."""
         bits = 0
         for field, number in zip(self.fields, numbers, strict=True):
             bits = bits << field.ev_bits | number
@@ -146,12 +143,12 @@ class EvExpansion:
         """Return the 32 bytes that the packet carries for `ev`, left-aligned."""
         expanded, used = 0, 0
         for field, width, number in zip(self.fields, self.format.widths, self.numbers(ev), strict=False):
-            expanded = expanded << width | field.holding(number)  # a narrow field leaves zeros to its left
+            expanded = expanded << width | field.holding(number)  # a narrow field has zeros to its left
             used += width
         return (expanded << EV_BITS - used).to_bytes(EV_BYTES, "big")
 
     def check(self, ev: bytes) -> None:
-        """Refuse an EV of another size, or with bits set that no field takes."""
+        """Raise for an EV of another size, or with bits set that no field takes."""
         if len(ev) != EV_BYTES:
             raise InvalidArgumentError(f"{len(ev)} bytes; an EV has {EV_BYTES}")
         unused = int.from_bytes(ev, "big") & _ones(EV_BITS - self.ev_bits)
@@ -162,7 +159,7 @@ class EvExpansion:
             )
 
     def is_within_bounds(self, ev: bytes) -> bool:
-        """Tell whether hardware could have generated `ev`: every number lies in its field's bounds."""
+        """Return whether `ev` can be generated: every number is within the bounds of its field."""
         pairs = zip(self.fields, self.numbers(ev), strict=True)
         return all(field.bounds[0] <= number <= field.bounds[1] for field, number in pairs)
 
@@ -189,7 +186,7 @@ def _check_widths(form: EvFormat, fields: Sequence[EvField]) -> None:
     if total > form.bits:
         raise InvalidArgumentError(f"fields: their widths sum to {total} bits; the format has {form.bits}")
     for index, (field, width) in enumerate(zip(fields, form.widths, strict=False)):
-        if field.width > width:  # its top bits would be lost without a word
+        if field.width > width:  # its top bits would be lost silently
             raise InvalidArgumentError(
                 f"fields[{index}].width: {field.width} bits; the format's field {index} has {width}"
             )

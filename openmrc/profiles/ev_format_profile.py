@@ -1,4 +1,4 @@
-"""EV format profiles: a format under construction or in use, as a controller configures it (MRC §10; `mrc_ctl.h`)."""
+"""EV format profiles: a format being configured or in use (MRC §10; `mrc_ctl.h`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from openmrc.profiles.profile_states import (
 
 @dataclass(frozen=True, kw_only=True)
 class FormatChange:
-    """What one call changes of an EV format profile; None: not asked for."""
+    """Changes of an EV format profile in one call; None: unchanged."""
 
     state: ProfileState | None = None
     mode: EvFormatMode | None = None
@@ -27,7 +27,7 @@ class FormatChange:
 
     @property
     def mask(self) -> FormatAttribute:
-        """The attributes it carries."""
+        """Return the attributes that are set."""
         return given(
             (FormatAttribute.STATE, self.state),
             (FormatAttribute.MODE, self.mode),
@@ -36,7 +36,7 @@ class FormatChange:
 
 
 class EvFormatProfile:
-    """A format under construction or in use."""
+    """A format being configured or in use."""
 
     def __init__(self) -> None:
         self.state = ProfileState.INIT
@@ -63,7 +63,7 @@ class EvFormatProfile:
 
     @property
     def format(self) -> EvFormat | None:
-        """The format, once both mode and widths are known."""
+        """Return the format, once mode and widths are known."""
         if self.mode is None or self.widths is None:
             return None
         return EvFormat(self.mode, self.widths)

@@ -1,7 +1,7 @@
-"""Making entropy values as a NIC does in GENERATED mode: seeded, distinct, within the fields' bounds.
+"""Generation of entropy values as by a NIC in GENERATED mode: seeded, distinct, within the bounds of the fields.
 
-Every EV that the bounds allow has a number, by mixed radix; drawing numbers without replacement
-makes the EVs distinct however few there are, and never loops.
+The EVs within the bounds are numbered by mixed radix; numbers are drawn without replacement, so the EVs are distinct
+and the time is bounded even if all of them are requested.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from openmrc.profiles.ev_format import EvExpansion
 
 
 def generate(expansion: EvExpansion, count: int, seed: int) -> list[bytes]:
-    """Return `count` distinct EVs; the same seed gives the same ones, a longer run begins like a shorter one."""
+    """Return `count` distinct EVs, determined by the seed; a larger count extends a smaller one."""
     available = expansion.choices
     if count > available:
         raise TooBigError(f"count: {count} EVs; the fields' bounds allow {available} different ones", available)
@@ -31,7 +31,7 @@ def _numbered(expansion: EvExpansion, number: int) -> bytes:
 
 
 def _drawn(limit: int, count: int, seed: int) -> Iterator[int]:
-    """Yield `count` different numbers below `limit`: a Fisher-Yates shuffle that keeps only what it moved."""
+    """Yield `count` different numbers below `limit`: a Fisher-Yates shuffle that stores only moved entries."""
     moved: dict[int, int] = {}
     state = rng.seeded(seed, 0)
     for position in range(count):
@@ -42,7 +42,7 @@ def _drawn(limit: int, count: int, seed: int) -> Iterator[int]:
 
 
 def _below(state: int, limit: int) -> tuple[int, int]:
-    """Return the generator's next state and a number in [0, limit), of any size, with 32 bits to spare."""
+    """Return the next state of the generator and a number in [0, limit), from 32 more bits than `limit` has."""
     bits, number = 0, 0
     while bits < limit.bit_length() + 32:
         state = rng.following(state)

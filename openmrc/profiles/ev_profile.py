@@ -1,9 +1,8 @@
-"""EV profiles, as a controller configures them (MRC §10; `mrc_ctl.h`).
+"""EV profiles of the controller API (MRC §10; `mrc_ctl.h`).
 
-A call either does what it asks or raises and changes nothing - but for what the API says of
-batches: the entries before the failing one stay applied (`CallError.done`), and with them the
-attributes of the same call, which come first. What the paths of one queue pair are worth is not
-kept here but in the engine's rows.
+A call that raises changes nothing, with one exception of the API: in a batch the entries before the failing one stay
+applied (`CallError.done`), and so do the attributes of the same call, which are applied first. The path states of queue
+pairs are in the rows of the engine.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from openmrc.profiles.profile_states import EvAttribute, ProfileState, check_onl
 
 
 class EvProfile:
-    """A set of EVs of fixed size that queue pairs are bound to."""
+    """A set of EVs of fixed size for queue pairs."""
 
     def __init__(self, limits: EvLimits | None = None, seed: int = 1) -> None:
         self.limits = limits or EvLimits()
-        self.seed = seed  # of the EVs it generates
+        self.seed = seed  # of generated EVs
         self.state = ProfileState.INIT
         self.configuration = EvConfiguration()
         self.array = EvArray(())
@@ -30,7 +29,7 @@ class EvProfile:
         self.active_qps = 0  # queue pairs that use it now
 
     def modify(self, change: EvProfileChange) -> None:
-        """Apply a change: attributes and the step to OFFLINE first, then the EV operation, then the step to ONLINE.
+        """Apply a change: attributes, then the transition to OFFLINE, the EV operation, the transition to ONLINE.
 
         Raises EINVAL, E2BIG, ENOENT (an EV is not in the profile) or EBUSY (queue pairs use it).
         """
@@ -51,7 +50,7 @@ class EvProfile:
             self._enter(ProfileState.ONLINE)
 
     def query_array(self, capacity: int | None = None) -> list[tuple[EvEntry, EvEntryState]]:
-        """Return every EV with its state (QUERY_EV_ARRAY); E2BIG when the caller has no room for them."""
+        """Return all EVs with their states (QUERY_EV_ARRAY); E2BIG if there are more than the caller has room for."""
         if capacity is not None and capacity < len(self.array):
             raise TooBigError(f"entries: room for {capacity}; the profile has {len(self.array)}", len(self.array))
         return self.array.entries()
@@ -61,24 +60,23 @@ class EvProfile:
         return [self.array.state_of(ev, f"entries[{index}]") for index, ev in enumerate(evs)]
 
     def query_fields(self, capacity: int | None = None) -> tuple[EvField, ...]:
-        """Return the fields (QUERY_FIELDS); E2BIG when the caller has no room for them."""
+        """Return the fields (QUERY_FIELDS); E2BIG if there are more than the caller has room for."""
         fields = self.configuration.fields or ()
         if capacity is not None and capacity < len(fields):
             raise TooBigError(f"fields: room for {capacity}; the profile has {len(fields)}", len(fields))
         return fields
 
     def expanded(self) -> list[bytes]:
-        """Return what packets carry for each EV of the array, in its order; empty in AUTO mode."""
+        """Return the expanded EVs in the order of the array; empty in AUTO mode."""
         expansion = self.configuration.expansion
         if expansion is None:
             return []
         return [expansion.expand(entry.value) for entry, _ in self.array.entries()]
 
     def learn(self, ev: EvEntry, state: EvEntryState) -> bool:
-        """Note what the transport found out about a path, and tell whether the event mask asks to report it.
+        """Record the state of a path found by the transport; return whether the event mask requests an event.
 
-        ASSUMED_BAD is not noted when it would leave fewer GOOD EVs than `min_active`; DENIED stays
-        DENIED until the controller says otherwise.
+        ASSUMED_BAD is ignored if fewer than `min_active` EVs would stay GOOD; only the controller changes DENIED.
         """
         known = self.array.state_of(ev, "ev")
         if state not in EVENT_STATES or known in (state, EvEntryState.DENIED):
@@ -90,13 +88,13 @@ class EvProfile:
         return state in (self.configuration.event_mask or EvEntryState(0))
 
     def bind(self) -> None:
-        """Count one more queue pair that uses this profile; EINVAL unless it is ONLINE."""
+        """Add a queue pair that uses this profile; EINVAL unless it is ONLINE."""
         if self.state != ProfileState.ONLINE:
             raise InvalidArgumentError(f"EV profile: {self.state.name}; queue pairs can use it when ONLINE")
         self.active_qps += 1
 
     def unbind(self) -> None:
-        """Count one queue pair less."""
+        """Remove a queue pair that used this profile."""
         if self.active_qps == 0:
             raise InvalidArgumentError("EV profile: no queue pair uses it")
         self.active_qps -= 1
@@ -111,11 +109,11 @@ class EvProfile:
             raise BusyError(f"EV profile: {self.active_qps} queue pairs use it")
 
     def _array_for(self, wanted: EvConfiguration) -> EvArray:
-        """Return the array that goes with a configuration: the present one, unless what it is made from changed."""
+        """Return the array for a configuration: the present one, unless its inputs changed."""
         made_from = wanted.array_depends_on
         if made_from is not None and made_from == self._array_made_from:
             if self.state == ProfileState.ONLINE:
-                self.array.check(wanted.expansion)  # fields may have changed under explicit EVs
+                self.array.check(wanted.expansion)  # the fields may have changed, explicit EVs stay
             return self.array
         return _new_array(wanted, self.limits.ports, self.seed)
 
@@ -140,19 +138,19 @@ class EvProfile:
 
 
 def _new_array(wanted: EvConfiguration, ports: int, seed: int) -> EvArray:
-    """Return an array made from a configuration: unpopulated, or generated over all ports in turn."""
+    """Create an array from a configuration: unpopulated, or generated for all ports in turn."""
     if wanted.array_depends_on is None or wanted.count is None:
         return EvArray(())
     if wanted.mode == EvMode.EXPLICIT or wanted.expansion is None:
         return EvArray([EvEntry.unpopulated()] * wanted.count)
-    from openmrc.profiles.ev_generation import generate  # brings the compiler, which explicit profiles do without
+    from openmrc.profiles.ev_generation import generate  # imports the compiler, not needed for explicit profiles
 
     values = generate(wanted.expansion, wanted.count, seed)
     return EvArray([EvEntry(value, index % ports + 1) for index, value in enumerate(values)])
 
 
 def _check_steps(entered: tuple[ProfileState, ...], wanted: EvConfiguration) -> None:
-    """Refuse a step whose attributes are missing; whether every entry was replaced shows at the end."""
+    """Raise if attributes for a transition are missing; unreplaced entries are detected at its end."""
     for state in entered:
         check_step(wanted.rules, state, wanted.known | EvAttribute.REPLACE_EV)
     form = wanted.format

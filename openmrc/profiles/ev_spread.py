@@ -1,12 +1,11 @@
-"""Which EVs a queue pair gets: as many on every plane, a random subset of the paths there, no value twice.
+"""Selection of the EVs of a queue pair: the same number on every plane, random paths, no value twice.
 
-Values are what the engine's EV rows hold and `wire.entropy` places in headers: a source port in UDP
-mode, 32 bits in STEV, the index into the table of paths in SRV6 (whose source port is then
-0xC000 | index). A value is never given twice to one queue pair, not even on two planes: a SACK
-reflects the value alone, and comes back on whatever plane the peer chose.
+Values are those of the EV rows of the engine, which `wire.entropy` places in headers: a source port in UDP mode, 32
+bits in STEV, an index into the table of paths in SRV6 (with the source port 0xC000 | index). The values of a queue
+pair are unique over all planes: a SACK reflects the value alone and returns on any plane.
 
-The subset is a keyed permutation of the numbers below a limit, so no table is shuffled: a hundred
-thousand queue pairs are a few array operations.
+The subset is a keyed permutation of the numbers below a limit, so no table is shuffled: a hundred thousand queue
+pairs take a few array operations.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ STEV_CHOICES = 1 << 32
 TABLE_SIZE = SRV6_INDEX_MASK + 1
 
 _WORD = (1 << 32) - 1
-_SEED = (1 << 63) - 1  # bits of a seed that count
+_SEED = (1 << 63) - 1  # bits of a seed that are used
 _MULTIPLIERS = (0x2C1B3C6D, 0x297A2D39, 0x5BD1E995)  # odd and below 2**31: products stay within 63 bits
-_ROUNDS = 4  # of the permutation; with fewer, small tables show patterns
+_ROUNDS = 4  # of the permutation; fewer leave patterns in small tables
 NOT_LISTED = -1
 
 
@@ -75,7 +74,7 @@ def spread(
 
 
 def auto_values(mode: EvFormatMode, ports: int, per_port: int, seeds: ArrayLike, paths: int | None = None) -> Numbers:
-    """Return the AUTO values of many queue pairs, [queue pair, port, EV]; each depends on its own seed only."""
+    """Return the AUTO values of many queue pairs, [queue pair, port, EV]; each depends on its seed only."""
     keys = _keys(seeds)
     if mode == EvFormatMode.SRV6:
         return _table_indices(ports, per_port, keys, per_port if paths is None else paths)
@@ -87,7 +86,7 @@ def auto_values(mode: EvFormatMode, ports: int, per_port: int, seeds: ArrayLike,
 
 
 def _table_indices(ports: int, per_port: int, keys: Numbers, paths: int) -> Numbers:
-    """Return indices into a table whose entry path * ports + port is that path on that port's plane."""
+    """Return indices into a table with path p of port q at index p * ports + q."""
     if paths < 1 or paths * ports > TABLE_SIZE:
         raise TooBigError(f"paths: {paths} on each of {ports} planes; an EV index numbers 1..{TABLE_SIZE} in all")
     port = np.arange(ports, dtype=np.int64)
@@ -109,7 +108,7 @@ def _from_profile(profile: EvProfile, ports: int, active: int, backup: int, seed
 
 
 def _listed(profile: EvProfile, mode: EvFormatMode, ports: int) -> list[list[tuple[int, int]]]:
-    """Return (value, position) of each EV that the controller has not denied, by port."""
+    """Return (value, position) of the EVs that are not denied, by port."""
     by_port: list[list[tuple[int, int]]] = [[] for _ in range(ports)]
     usable = EvEntryState.GOOD | EvEntryState.ASSUMED_BAD
     for position, ((ev, state), wire) in enumerate(zip(profile.array.entries(), profile.expanded(), strict=True)):
@@ -134,7 +133,7 @@ def _shuffled(listed: list[tuple[int, int]], seed: int, port: int) -> Iterator[t
 
 
 def _distinct(shuffled: list[Iterator[tuple[int, int]]], wanted: int) -> list[list[tuple[int, int]]]:
-    """Deal each port up to `wanted` EVs, in turns, so that a value two ports list is not always the first one's."""
+    """Assign each port up to `wanted` EVs, in turn, so that shared values do not all go to the first port."""
     dealt: list[list[tuple[int, int]]] = [[] for _ in shuffled]
     taken: set[int] = set()
     for _ in range(wanted):
@@ -158,7 +157,7 @@ def _auto_mode(profile: EvProfile) -> EvFormatMode:
 
 
 def _keys(seeds: ArrayLike) -> Numbers:
-    """Return a 32-bit key for each seed; seeds that follow each other do not give related keys."""
+    """Return a 32-bit key for each seed; consecutive seeds give unrelated keys."""
     seed = np.asarray(seeds, dtype=np.int64) & _SEED
     return _stirred(_stirred(seed & _WORD) ^ (seed >> 32 & _WORD))
 
@@ -171,10 +170,10 @@ def _stirred(numbers: Numbers) -> Numbers:
 
 
 def _permuted(numbers: Numbers, keys: Numbers, limit: int) -> Numbers:
-    """Map numbers below `limit` one-to-one onto numbers below `limit`, as the key says.
+    """Permute the numbers below `limit` by a key.
 
-    Each step is one-to-one on the next power of two; what falls beyond the limit takes the steps
-    again until it does not, which keeps the whole one-to-one (Black and Rogaway, 2002: cycle walking).
+    Each step is a permutation of the numbers below the next power of two; results beyond the limit are permuted again
+    until they are below it (cycle walking; Black and Rogaway, 2002).
     """
     bits = (limit - 1).bit_length()
     numbers, keys = np.broadcast_arrays(numbers, keys)

@@ -1,7 +1,7 @@
-"""The states of the controller's profiles, as tables: what each step needs and what each state lets be changed.
+"""States of controller profiles as tables: attributes required by transitions, and changeable in each state.
 
-EV format, EV and congestion control profiles all go INIT -> OFFLINE -> ONLINE and back the same
-way; they differ in the attributes a step needs. The documentation draws its diagrams from here.
+EV format, EV and congestion control profiles go INIT -> OFFLINE -> ONLINE and back; they differ in the required
+attributes. The diagrams of the documentation are generated from these tables.
 Source: `mrc_ctl.h` of opencomputeproject/OCP-Multipath-Reliable-Connection.
 """
 
@@ -18,15 +18,15 @@ Bits = TypeVar("Bits", bound=IntFlag)
 
 
 class ProfileState(IntEnum):
-    """How far a profile has come."""
+    """State of a profile."""
 
-    INIT = 0  # created, nothing known
+    INIT = 0  # created, not configured
     OFFLINE = 1  # being configured
     ONLINE = 2  # in use
 
 
 class FormatAttribute(IntFlag):
-    """What a change of an EV format profile may carry; values as `mrc_ctl_ev_fmt_profile_attr_mask`."""
+    """Attributes of a change of an EV format profile; values as `mrc_ctl_ev_fmt_profile_attr_mask`."""
 
     STATE = 1 << 0
     MODE = 1 << 2
@@ -34,7 +34,7 @@ class FormatAttribute(IntFlag):
 
 
 class EvAttribute(IntFlag):
-    """What a change of an EV profile may carry; low bits as `mrc_ctl_ev_profile_attr_mask`.
+    """Attributes of a change of an EV profile; low bits as `mrc_ctl_ev_profile_attr_mask`.
 
     EV_OP is two bits here, since REPLACE_EV and MODIFY_EV_STATE are not allowed in the same states.
     """
@@ -51,7 +51,7 @@ class EvAttribute(IntFlag):
 
 
 class CcAttribute(IntFlag):
-    """What a change of a congestion control profile may carry; values as `mrc_ctl_cc_profile_attr_mask`."""
+    """Attributes of a change of a congestion control profile; values as `mrc_ctl_cc_profile_attr_mask`."""
 
     STATE = 1 << 0
     ALGORITHM = 1 << 2
@@ -68,7 +68,7 @@ STEPS = (
 
 @dataclass(frozen=True)
 class ProfileRules:
-    """One kind of profile: what must be known before it may enter a state, and what may be changed while ONLINE."""
+    """Rules of a kind of profile: attributes required to enter each state, and changeable while ONLINE."""
 
     name: str
     needs: Mapping[ProfileState, IntFlag]
@@ -102,7 +102,7 @@ EXPLICIT_RULES = ProfileRules(
     while_online_optional=_EV_ONLINE_OPTIONAL,
 )
 
-# The NIC makes everything itself: no format, no fields, and as many EVs as it likes.
+# The NIC chooses format, fields and number of EVs.
 AUTO_RULES = ProfileRules(
     name="EV, AUTO",
     needs={ProfileState.OFFLINE: EvAttribute.MODE, ProfileState.ONLINE: _EV_LIMITS},
@@ -123,8 +123,8 @@ ALL_RULES = (FORMAT_RULES, AUTO_RULES, EXPLICIT_RULES, GENERATED_RULES, CC_RULES
 def route(state: ProfileState, target: ProfileState) -> tuple[ProfileState, ...]:
     """Return the states entered on the way to `target`.
 
-    From INIT straight to ONLINE is two steps in one call, as published examples do for generated
-    profiles; back from ONLINE to INIT is not: OFFLINE must be seen to succeed first.
+    From INIT to ONLINE is two transitions in one call, as in published examples of generated profiles. From ONLINE to
+    INIT takes two calls.
     """
     if state == target:
         return ()
@@ -137,7 +137,7 @@ def route(state: ProfileState, target: ProfileState) -> tuple[ProfileState, ...]
 
 
 def check_step(rules: ProfileRules, entered: ProfileState, known: IntFlag) -> None:
-    """Refuse to enter a state before everything it needs is `known`, naming what is missing."""
+    """Raise if attributes required to enter a state are not `known`, naming them."""
     missing = rules.needs.get(entered, type(known)(0)) & ~known
     if missing:
         raise InvalidArgumentError(
@@ -147,7 +147,7 @@ def check_step(rules: ProfileRules, entered: ProfileState, known: IntFlag) -> No
 
 
 def check_online_change(rules: ProfileRules, changed: IntFlag, can_modify_online: bool) -> None:
-    """Refuse to change, while ONLINE, what needs OFFLINE."""
+    """Raise for a change while ONLINE that requires OFFLINE."""
     allowed = rules.while_online | rules.while_online_optional if can_modify_online else rules.while_online
     refused = changed & ~allowed
     if refused:
@@ -162,7 +162,7 @@ def names(attributes: IntFlag) -> str:
 
 
 def mermaid(rules: ProfileRules) -> str:
-    """Return the state diagram of one kind of profile, drawn from its table."""
+    """Return the state diagram of a kind of profile, generated from its table."""
     lines = ["stateDiagram-v2", "    [*] --> INIT"]
     for origin, following in STEPS:
         needed = rules.needs.get(following) if following > origin else None
@@ -174,6 +174,6 @@ def mermaid(rules: ProfileRules) -> str:
 
 
 def given(*attributes: tuple[Bits, object]) -> Bits:
-    """Return the attributes whose value is there."""
+    """Return the attributes with a value."""
     kind = type(attributes[0][0])
     return kind(sum(bit for bit, value in attributes if value is not None))

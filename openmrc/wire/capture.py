@@ -1,4 +1,4 @@
-"""A captured frame, from its link layer down to the MRC packet in it."""
+"""Parsing of a captured frame, from the link layer to the MRC packet."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _LINK_HEADERS = {LinkType.ETHERNET: (12, 14), LinkType.LINUX_SLL: (14, 16), Link
 
 @dataclass(frozen=True)
 class Datagram:
-    """A UDP datagram and what was around it."""
+    """A UDP datagram and its outer headers."""
 
     outer: tuple[Encapsulation, ...]
     ip: IpHeader
     ip_at: int
     udp: UdpHeader
     udp_at: int
-    payload: bytes  # what of it is there
-    is_cut: bool  # the headers say that there was more
+    payload: bytes  # captured part of the payload
+    is_cut: bool  # shorter than the headers state
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ class Dissected:
 
     datagram: Datagram
     message: Message
-    payload_length: int  # bytes; of the packet as it was sent where the capture kept less
-    icrc_ok: bool | None  # None: there is nothing to check
+    payload_length: int  # bytes, of the packet as sent if the capture truncated it
+    icrc_ok: bool | None  # None: no ICRC present
 
 
 def find_datagram(frame: Frame) -> Datagram | None:
-    """Return the UDP datagram of a frame, None if it holds something else; raise WireError if it is broken."""
+    """Return the UDP datagram of a frame, None if there is none; raise WireError if it is malformed."""
     at = _network_at(frame)
     if at is None:
         return None
@@ -80,7 +80,7 @@ def find_datagram(frame: Frame) -> Datagram | None:
 
 
 def _network_at(frame: Frame) -> int | None:
-    """Return where the IP header begins; None if the frame holds another protocol."""
+    """Return the offset of the IP header; None if the frame carries another protocol."""
     if frame.link_type in (LinkType.RAW, LinkType.IPV4, LinkType.IPV6):
         return 0
     if frame.link_type not in _LINK_HEADERS:
@@ -98,22 +98,21 @@ def _network_at(frame: Frame) -> int | None:
 def _datagram(data: bytes, outer: tuple[Encapsulation, ...], ip: IpHeader, ip_at: int, udp_at: int) -> Datagram:
     udp, at = parse_udp(data, udp_at)
     ip_end = (udp_at if ip.version == 4 else ip_at + IPV6_LENGTH) + ip.payload_length
-    # Ethernet pads short frames, and a switch that trims may leave either length as it was.
+    # Ethernet pads short frames, and a switch that trims may leave either length unchanged.
     end = min(ip_end, udp_at + udp.length, len(data))
     return Datagram(outer, ip, ip_at, udp, udp_at, data[at:end], is_cut=end < udp_at + udp.length)
 
 
 def is_mrc_port(datagram: Datagram, ports: tuple[int, ...] = UDP_PORTS_ACCEPTED) -> bool:
-    """Say whether the datagram goes to a port of MRC."""
+    """Return whether the datagram is addressed to an MRC port."""
     return datagram.udp.destination_port in ports
 
 
 def dissect(frame: Frame, datagram: Datagram, trimmed_dscp: Collection[int] = DEFAULT_TRIMMED_DSCP) -> Dissected:
-    """Read the MRC packet of a datagram; raise WireError.
+    """Parse the MRC packet of a datagram; raise WireError.
 
-    A packet counts as trimmed if its DSCP says so and it does not read as a whole one with the right
-    ICRC, or if its lengths say more than is there. Of one that only the capture cut short, the
-    payload's length is still known.
+    A packet counts as trimmed if its DSCP says so and it is not a whole packet with a correct ICRC, or if its lengths
+    exceed the data. If only the capture truncated it, the payload length is still known.
     """
     if not datagram.is_cut:
         try:
@@ -132,11 +131,10 @@ def dissect(frame: Frame, datagram: Datagram, trimmed_dscp: Collection[int] = DE
 
 
 def icrc_matches(data: bytes, datagram: Datagram) -> bool:
-    """Say whether the ICRC fits the headers.
+    """Return whether the ICRC matches the headers.
 
-    It is computed over what arrives at the end: a destination that is a path has lost all uSIDs but
-    the last. IPv4 identification may be 0 instead of what is there, since a sender over a socket does
-    not know it.
+    It is computed over the final headers: a destination that is a path has lost all uSIDs but the last. IPv4
+    identification may have been computed as 0, because a sender that uses a socket does not know it.
     """
     udp = data[datagram.udp_at : datagram.udp_at + UDP_LENGTH]
     body, found = datagram.payload[:-ICRC_LENGTH], int.from_bytes(datagram.payload[-ICRC_LENGTH:], "big")
@@ -144,7 +142,7 @@ def icrc_matches(data: bytes, datagram: Datagram) -> bool:
 
 
 def _ip_headers(data: bytes, datagram: Datagram) -> Iterator[bytes]:
-    """Yield the IP header as it is, then as the sender may have seen it."""
+    """Yield the IP header as captured, then as the sender may have computed it."""
     destination = datagram.ip.destination
     if isinstance(destination, IPv4Address):
         header = data[datagram.ip_at : datagram.udp_at]

@@ -1,7 +1,7 @@
-"""Bytes to packet rows and back, for the data path.
+"""Encoding and decoding of packet rows for the data path.
 
-The layout comes from `headers`; nothing here knows a field but those that say how to read the rest.
-Columns of a table of packets are addressed as a matrix: `as_matrix(packets)`.
+The layout comes from `headers`; this module only names the fields that determine the layout of others. The columns of a
+table of packets are accessed as a matrix: `as_matrix(packets)`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ Words = NDArray[np.int64]
 _OPCODE, _TIMESTAMPED = COLUMN["opcode"], COLUMN["timestamped"]
 _PAYLOAD_LENGTH, _TRIMMED = COLUMN["payload_length"], COLUMN["trimmed"]
 _IS_PROBE_ANSWER, _ACK_PSN_OFFSET = COLUMN["is_probe_answer"], COLUMN["ack_psn_offset"]
-_FROM_BTH, _COLUMNS = COLUMN["solicited"], len(COLUMN)  # the columns that only the wire fills
+_FROM_BTH, _COLUMNS = COLUMN["solicited"], len(COLUMN)  # columns that only `decode` fills
 _PAD_BYTE, _PAD_SHIFT, _PAD_MASK = place(BTH, "pad")
 _TS_BYTE, _TS_SHIFT, _TS_MASK = place(BTH, "ts")
 _VERSION_BYTE, _VERSION_SHIFT, _VERSION_MASK = place(BTH, "tver")
-_UNKNOWN = 0  # a program that no opcode has: no steps, no length
+_UNKNOWN = 0  # the program of unknown opcodes: no steps, no length
 
 
 def as_matrix(packets: Table[Packet]) -> Matrix:
-    """View a table of packets as rows of columns; what is written to one is seen in the other."""
+    """Return a view of a table of packets as a matrix of columns."""
     array = cast("Matrix", packets)
     return np.asarray(array).view(np.int64).reshape(len(array), -1)
 
@@ -47,13 +47,13 @@ def _program(packets: Matrix, index: int) -> int:
 
 @kernel
 def header_length(packets: Matrix, index: int) -> int:
-    """Return the bytes of all headers from BTH on, so also where the payload begins; 0: unknown opcode."""
+    """Return the length of all headers from BTH on, which is the offset of the payload; 0: unknown opcode."""
     return int(PROGRAMS[_program(packets, index), 1])
 
 
 @kernel
 def datagram_length(packets: Matrix, index: int) -> int:
-    """Return the bytes of the UDP payload: headers, payload, pad and ICRC."""
+    """Return the length of the UDP payload: headers, payload, pad and ICRC."""
     payload = int(packets[index, _PAYLOAD_LENGTH])
     return header_length(packets, index) + payload + (-payload & 3) + ICRC_LENGTH
 
@@ -62,7 +62,7 @@ def datagram_length(packets: Matrix, index: int) -> int:
 def encode(packets: Matrix, index: int, out: Bytes, at: int) -> int:
     """Write the headers of a packet at `out[at:]` and return their length; 0: unknown opcode.
 
-    The caller leaves room for `layout.LONGEST_HEADER` bytes.
+    `out` must have room for `layout.LONGEST_HEADER` bytes.
     """
     row = packets[index]
     program = PROGRAMS[_program(packets, index)]
@@ -75,14 +75,13 @@ def encode(packets: Matrix, index: int, out: Bytes, at: int) -> int:
 
 @kernel
 def decode(buffer: Bytes, at: int, length: int, packets: Matrix, index: int) -> int:
-    """Read a UDP payload of `length` bytes, BTH to ICRC, into a packet's row; return a WireStatus.
+    """Decode a UDP payload of `length` bytes, BTH to ICRC, into a packet row; return a WireStatus.
 
-    The row's `trimmed` column, set by the caller from the DSCP, says whether payload and ICRC may be
-    missing: `payload_length` is 0 then. The columns of headers that are not there become 0. The ICRC
-    is not looked at here (see `icrc`). Never reads outside `buffer[at : at + length]`. On a status
-    other than OK the row is as it was.
+    The caller sets the column `trimmed` from the DSCP; payload and ICRC may then be missing and `payload_length` is 0.
+    Columns of absent headers become 0. The ICRC is not verified (see `icrc`). Never reads outside
+    `buffer[at : at + length]`. On a status other than OK the row is unchanged.
     """
-    # + 0: a plain number, which can count and be tested; compiled code would keep the enumeration's type.
+    # + 0 converts to a plain integer; compiled code would keep the type of the enumeration.
     return _decode(buffer, at, length, packets, index) + 0
 
 
@@ -115,7 +114,7 @@ def _decode(buffer: Bytes, at: int, length: int, packets: Matrix, index: int) ->
 
 @kernel
 def check_length(length: int, header: int, pad: int, may_have_payload: int) -> int:
-    """Say whether a whole packet of `length` bytes, ICRC included, can have these headers and this pad."""
+    """Return whether these headers and this pad fit a whole packet of `length` bytes, ICRC included."""
     rest = length - header - ICRC_LENGTH
     if rest < 0:
         return WireStatus.TRUNCATED
@@ -130,7 +129,7 @@ def _read(kind: int, bth: int, length: int, row: Words) -> None:
         row[column] = 0
     read_headers(kind, bth, length, row)
     if row[_OPCODE] == Opcode.SACK and row[_IS_PROBE_ANSWER]:
-        row[_ACK_PSN_OFFSET] &= 0xFFFF  # it is a probe_id then, which has no sign
+        row[_ACK_PSN_OFFSET] &= 0xFFFF  # then it is a probe_id, which is unsigned
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""The numbers that MRC gives to things on the wire: opcodes, NACK reasons, syndromes, path marks.
+"""Code points of MRC: opcodes, NACK reasons, syndromes, path marks.
 
 Values: OCP MRC 1.0 Tables 6-3, 7-3, 7-10; AETH syndromes from the InfiniBand Architecture
 Specification volume 1, 9.7.5.2.4.
@@ -6,10 +6,10 @@ Specification volume 1, 9.7.5.2.4.
 
 from enum import IntEnum
 
-ENDPOINT_QPN = 2  # where endpoint operations go (MRC §7.5.6); 0 and 1 are reserved too
+ENDPOINT_QPN = 2  # endpoint operations (MRC §7.5.6); 0 and 1 are reserved too
 FIRST_USER_QPN = 3
 MRC_OPCODE_GROUP = 0b110  # opcode bits 7:5
-UDP_PORT = 4791  # as RoCEv2; readers of the specification report 4971 as well, so both are accepted
+UDP_PORT = 4791  # as RoCEv2; some readers of the specification report 4971, so both are accepted
 UDP_PORTS_ACCEPTED = (4791, 4971)
 
 
@@ -31,7 +31,7 @@ class Opcode(IntEnum):
 
 
 class NackReason(IntEnum):
-    """Why a packet was refused (MRC Table 7-3)."""
+    """Reason of a NACK (MRC Table 7-3)."""
 
     TRIMMED = 0x01
     TRIMMED_LASTHOP = 0x02
@@ -52,7 +52,7 @@ class Syndrome(IntEnum):
 
 
 class PathMark(IntEnum):
-    """SETH.m: what the responder says of the path the triggering packet took (MRC §7.5.5.5)."""
+    """SETH.m: the responder's mark for the path of the triggering packet (MRC §7.5.5.5)."""
 
     NONE = 0
     SKIP_ONCE = 1
@@ -67,7 +67,7 @@ class EndpointOp(IntEnum):
 
 
 class Trim(IntEnum):
-    """What a switch did to a packet on its way, as its DSCP tells."""
+    """Whether a switch has trimmed a packet, by its DSCP."""
 
     WHOLE = 0
     TRIMMED = 1
@@ -75,7 +75,7 @@ class Trim(IntEnum):
 
 
 class TrafficClass(IntEnum):
-    """The DSCP class a packet asks for (MRC: DSCP_CONTROL and so on); the numbers on the wire are configuration."""
+    """DSCP class of a packet (MRC: DSCP_CONTROL and so on); the code points are configuration."""
 
     CONTROL = 0
     TRIMMABLE = 1
@@ -83,7 +83,7 @@ class TrafficClass(IntEnum):
     NO_TRIM = 3
 
 
-# MRC leaves the numbers to deployments; these are the ones public examples use.
+# MRC leaves the values to deployments; these are those of public examples.
 DSCP = {
     TrafficClass.CONTROL: 46,
     TrafficClass.TRIMMABLE: 4,
@@ -95,12 +95,12 @@ ECT0, CONGESTED = 2, 3  # ECN codepoints (RFC 3168): capable transport, congesti
 
 
 class WireStatus(IntEnum):
-    """What became of some bytes that were to be a packet."""
+    """Result of decoding a packet."""
 
     OK = 0
     TRUNCATED = 1  # the bytes end before the packet does
     NOT_MRC = 2  # opcode bits 7:5 are not 0b110: RoCEv2 of another kind
-    UNKNOWN_OPCODE = 3  # of MRC's group, but none of its operations
+    UNKNOWN_OPCODE = 3  # in MRC's group, but unknown
     BAD_VERSION = 4  # BTH.tver is not 0
     BAD_LENGTH = 5  # not whole words, or bytes after a packet that has no payload
     BAD_PAD = 6  # more pad than payload

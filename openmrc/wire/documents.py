@@ -1,6 +1,6 @@
-"""The page about the wire format, made from the table of headers.
+"""Generates docs/wire.md from the table of headers.
 
-`python -m openmrc.wire.documents` writes it and the Wireshark plugin again; tests hold both to the table.
+`python -m openmrc.wire.documents` writes it and the Wireshark plugin; tests compare both with the table.
 """
 
 from __future__ import annotations

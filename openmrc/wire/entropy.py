@@ -1,10 +1,9 @@
 """Where a packet carries its entropy value (EV): the UDP source port and the IPv6 flow label.
 
-Sixteen bits fit in the port, sixteen in the low bits of the flow label; a placement says which half
-of the 32-bit EV goes where. Over IPv4 there is no flow label and its half reads back as zero.
+The port holds 16 bits, the low bits of the flow label another 16; a placement defines which half of the 32-bit EV goes
+where. IPv4 has no flow label: that half reads back as zero.
 
-Which half goes first in a structured EV is told differently by different readers of MRC §9.1, so
-both orders can be chosen.
+Readers of MRC §9.1 disagree about the order of the halves of a structured EV, so both orders are supported.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ HALF = 0xFFFF
 
 
 class Placement(IntEnum):
-    """How a 32-bit EV is spread over the headers."""
+    """Placement of a 32-bit EV in the headers."""
 
     UDP = 0  # 16 bits, all in the source port
     ECMP = 1  # low half in the source port, high half in the flow label

@@ -1,10 +1,9 @@
-"""The layout of every MRC header, written down once.
+"""Layout of all MRC headers.
 
-The encoder and decoder of the data path, the objects people read, the JSON of `mrc decode`, the
-Wireshark plugin, docs/wire.md and the tests are all made from this table, so a correction to the
-specification is a change of one line here.
+The codec of the data path, `message`, the JSON of `mrc decode`, the Wireshark plugin, docs/wire.md and the tests are
+generated from this table, so a correction of the specification is a change of one line.
 
-Bits that no field names are reserved: sent as zero, ignored on arrival. Section and table numbers
+Bits without a field are reserved: sent as zero, ignored on receipt. Section and table numbers
 are those of OCP MRC 1.0; RETH, ImmDt and AETH are InfiniBand's own (IBTA volume 1, chapter 9).
 """
 
@@ -16,27 +15,27 @@ from openmrc.wire.codes import Opcode
 
 
 def at(byte: int, bit: int = 7) -> int:
-    """Return the offset in bits of a field that begins at `byte`, highest bit `bit` (7 is the byte's first)."""
+    """Return the bit offset of a field that starts in `byte` at bit `bit` (7 is the most significant)."""
     return 8 * byte + 7 - bit
 
 
 @dataclass(frozen=True)
 class Field:
-    """Some bits of a header, big-endian."""
+    """A field of a header, big-endian."""
 
     name: str
     offset: int  # bits from the start of the header to the field's highest bit
     width: int  # bits
     meaning: str
-    column: str = ""  # of the row Packet; empty: the engine does not need it
-    sends: int | None = None  # sent as this constant, whatever the row says
+    column: str = ""  # column of the row type Packet; empty: not used by the engine
+    sends: int | None = None  # always sent as this constant
     signed: bool = False
-    unsigned_when: str = ""  # a one-bit field of the same header that, when set, makes this one unsigned
-    listed: bool = True  # False: left out of JSON, because no public source gives its values
+    unsigned_when: str = ""  # a one-bit field of this header that makes this one unsigned when set
+    listed: bool = True  # False: omitted from JSON, no public source defines its values
 
     @property
     def bits(self) -> str:
-        """The place in the words of the specification's tables: bytes, and bits where it is less than bytes."""
+        """Return the position as in the tables of the specification: bytes, and bits within a byte."""
         first, last = self.offset // 8, (self.offset + self.width - 1) // 8
         high, low = 7 - self.offset % 8, 7 - (self.offset + self.width - 1) % 8
         place = str(first) if first == last else f"{first}-{last}"
@@ -49,7 +48,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Header:
-    """A header: its fields in order of place."""
+    """A header: its fields in order."""
 
     name: str  # key in JSON
     title: str
@@ -69,10 +68,10 @@ BTH = Header(
     "Tables 6-3, 6-4, 7-10, 7-11",
     (
         Field("opcode", at(0), 8, "what the packet is; bits 7:5 are 0b110", "opcode"),
-        # InfiniBand's order; one reader of the specification has these two the other way round.
+        # InfiniBand's order; one reader of the specification reports the opposite.
         Field("se", at(1, 7), 1, "solicited event", "solicited"),
         Field("m", at(1, 6), 1, "migration state of InfiniBand, unused", sends=0),
-        Field("pad", at(1, 5), 2, "bytes that fill the payload up to a multiple of 4"),  # follows from the payload
+        Field("pad", at(1, 5), 2, "bytes that fill the payload up to a multiple of 4"),  # derived from the payload
         Field("tver", at(1, 3), 4, "transport version", sends=0),
         Field("p_key", at(2), 16, "partition key", sends=0xFFFF),
         Field("dqp", at(5), 24, "destination QPN", "dest_qpn"),
@@ -137,7 +136,7 @@ AETH = Header(
     ),
 )
 
-# `type` and `next` open every control header; no public source says what they hold.
+# `type` and `next` start every control header; no public source defines their values.
 _TYPE = Field("type", at(0, 7), 4, "no public values", sends=0, listed=False)
 _NEXT = Field("next", at(0, 3), 5, "no public values", sends=0, listed=False)
 
@@ -249,7 +248,7 @@ EETH = Header(
     (
         _TYPE,
         _NEXT,
-        # Readers disagree: bits 3:2 or 5:4. At 3:2 the header still reads as a SETH, whose m is at 6:5.
+        # Readers disagree: bits 3:2 or 5:4. With 3:2 the header can be parsed as a SETH, whose m is at 6:5.
         Field("op", at(1, 3), 2, "of the request", "endpoint_op"),
         Field("tx_timestamp", at(28), 16, "of the request, reflected", "tx_timestamp"),
     ),
@@ -276,14 +275,14 @@ STACKS: dict[Opcode, tuple[Header, ...]] = {
 }
 
 WITH_PAYLOAD = frozenset(opcode for opcode, headers in STACKS.items() if RETH in headers)
-NEEDED_OF_A_TRIMMED_PACKET = (BTH, METH, TSETH)  # switches keep a packet at least this far
+NEEDED_OF_A_TRIMMED_PACKET = (BTH, METH, TSETH)  # switches trim no further than this
 
 
 def stack(opcode: Opcode, timestamped: bool) -> tuple[Header, ...]:
-    """Return the headers of a packet in order; a TSETH is there only if BTH.ts says so."""
+    """Return the headers of a packet in order; TSETH is present only if BTH.ts is set."""
     return tuple(header for header in STACKS[opcode] if timestamped or header is not TSETH)
 
 
 def length(headers: tuple[Header, ...]) -> int:
-    """Return how many bytes these headers take."""
+    """Return the total length of these headers in bytes."""
     return sum(header.size for header in headers)

@@ -1,19 +1,18 @@
-"""The invariant CRC that closes every packet (RoCEv2, InfiniBand Architecture volume 1, Annex A17).
+"""Invariant CRC at the end of every packet (RoCEv2, InfiniBand Architecture volume 1, Annex A17).
 
-CRC-32 of Ethernet over eight bytes of ones (where InfiniBand's local header would be), the IP and
-UDP headers, BTH and all that follows, with the fields that switches may change read as ones: type
-of service or traffic class, flow label, time to live, both checksums, and byte 4 of BTH. The UDP
-source port is covered, so a packet moved to another entropy value needs a new ICRC.
+It is the CRC-32 of Ethernet over eight bytes of ones (in place of InfiniBand's local header), the IP and UDP headers,
+BTH and everything after it. Fields that switches may change are replaced by ones: type of service or traffic class,
+flow label, time to live, both checksums, and byte 4 of BTH. The UDP source port is covered, so a packet that moves to
+another entropy value needs a new ICRC.
 
-Around SRv6 it covers the inner IP header; when the path itself is the destination address (uSIDs
-shifted away on the way), it covers the address that is left at the end. IPv4 identification is 0:
-the datagrams are atomic (RFC 6864) and a socket would not tell.
+With SRv6 encapsulation it covers the inner IP header. If the destination address itself is the path (uSIDs are
+shifted out on the way), it covers the final address. IPv4 identification is 0: the datagrams are atomic (RFC 6864)
+and a socket does not report it.
 
-For the data path a *flow* is a row of `FLOW_LENGTH` bytes that holds the masked headers up to byte 4
-of BTH. The CRC over them depends on the source port, the length and the first word of BTH alone, so it
-is remembered from packet to packet. What follows is read where it lies. Nothing is masked there:
-reading a byte that was just written waits for every earlier write, those of the last payload included,
-which took as long as the CRC of a whole packet.
+In the data path a *flow* is a row of `FLOW_LENGTH` bytes with the masked headers up to byte 4 of BTH. The CRC over
+them depends on the source port, the length and the first word of BTH only, so it is cached between packets. The rest
+is read in place, without masking: reading a byte that was just written waits for all earlier writes, including those
+of the previous payload, which took as long as the CRC of a whole packet.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _MASKED_LOCAL_HEADER = b"\xff" * 8
 _MASKED_BTH_BYTE = 4
 _DONT_FRAGMENT = 0x4000
 
-# A flow ends with the beginning of BTH, before it UDP, IP, and the ones; byte 0 says where they begin.
+# A flow holds, right-aligned, the ones, IP, UDP and the start of BTH; byte 0 is the offset of the first.
 _HEAD = _MASKED_BTH_BYTE + 1  # bytes of BTH that are in it
 FLOW_LENGTH = 64 + _HEAD
 PREFIX_WORDS = 4  # source port, UDP length, first word of BTH, and the CRC of the flow with them; 0: nothing yet
@@ -50,7 +49,7 @@ _IPV4_BEGINS = _IPV4_AT - len(_MASKED_LOCAL_HEADER)
 
 
 def flow(source: Address, destination: Address, destination_port: int = UDP_PORT) -> Bytes:
-    """Return the masked headers between two addresses, the row that `prefix` wants."""
+    """Return the masked headers between two addresses, as a row for `prefix`."""
     udp = bytes(2) + destination_port.to_bytes(2, "big") + bytes(2) + b"\xff\xff"
     pseudo = _MASKED_LOCAL_HEADER + _masked_ip(source, destination) + udp + bytes(_MASKED_BTH_BYTE) + b"\xff"
     row = bytearray(FLOW_LENGTH)
@@ -72,8 +71,7 @@ def _masked_ip(source: Address, destination: Address) -> bytes:
 def prefix(flow: Bytes, known: Words, source_port: int, payload_length: int, bth: int) -> int:
     """Return the CRC of everything up to byte 4 of BTH in a packet whose UDP payload has `payload_length` bytes.
 
-    `bth` is the memory address of its BTH; `known` is where the last answer for this flow is kept:
-    `PREFIX_WORDS` words.
+    `bth` is the memory address of its BTH; `known` caches the last result for this flow in `PREFIX_WORDS` words.
     """
     udp_length = UDP_LENGTH + payload_length
     word = load_be64(bth) >> 32
@@ -94,8 +92,8 @@ def seal(
 ) -> int:
     """Write pad and ICRC of a packet at `header[trailer_at:]` and return their length, `trailer_length`.
 
-    `crc` is what `prefix` says; the headers are `header[at : at + header_length]`, `payload` is the
-    memory address of the payload.
+    `crc` is the result of `prefix`; the headers are `header[at : at + header_length]`, `payload` is the memory address
+    of the payload.
     """
     crc = crc32(crc, header.ctypes.data + at + _HEAD, header_length - _HEAD)
     if payload_length:
@@ -112,15 +110,15 @@ def seal(
 
 @kernel
 def trailer_length(payload_length: int) -> int:
-    """Return the bytes of pad and ICRC behind such a payload, 4 to 7."""
+    """Return the length of pad and ICRC after a payload of this length, 4 to 7 bytes."""
     return (-payload_length & 3) + ICRC_LENGTH
 
 
 @kernel
 def is_intact(crc: int, buffer: Bytes, at: int, length: int) -> bool:
-    """Say whether the UDP payload `buffer[at : at + length]`, BTH to ICRC, has the right ICRC.
+    """Return whether the UDP payload `buffer[at : at + length]`, BTH to ICRC, has the correct ICRC.
 
-    `crc` is what `prefix` says. `length` must have passed `decode`. Trimmed packets have none to check.
+    `crc` is the result of `prefix`. `length` must have been accepted by `decode`. Trimmed packets have no ICRC.
     """
     crc = crc32(crc, buffer.ctypes.data + at + _HEAD, length - _HEAD - ICRC_LENGTH)
     end = at + length - ICRC_LENGTH
@@ -147,7 +145,7 @@ def _fill(flow: Bytes, source_port: int, udp_length: int) -> None:
 def icrc(ip: bytes, udp: bytes, payload: bytes) -> int:
     """Return the ICRC of a packet: its IP header, its UDP header, and BTH to pad, as they are on the wire.
 
-    The number is as the four bytes read big-endian, the way Wireshark shows it.
+    The four bytes are read as a big-endian number, as Wireshark shows it.
     """
     masked_bth = payload[:_MASKED_BTH_BYTE] + b"\xff" + payload[_MASKED_BTH_BYTE + 1 :]
     crc = zlib.crc32(_MASKED_LOCAL_HEADER + _mask_ip(ip) + udp[:6] + b"\xff\xff")

@@ -1,4 +1,4 @@
-"""IPv4, IPv6 and UDP headers: as much of them as RoCEv2 datagrams use."""
+"""IPv4, IPv6 and UDP headers, as far as RoCEv2 datagrams use them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _MORE_FRAGMENTS, _FRAGMENT_OFFSET, _DONT_FRAGMENT = 0x2000, 0x1FFF, 0x4000
 
 @dataclass(frozen=True)
 class IpHeader:
-    """What IPv4 and IPv6 have in common, and the flow label (0 over IPv4)."""
+    """Fields common to IPv4 and IPv6, and the flow label (0 for IPv4)."""
 
     source: Address
     destination: Address
-    payload_length: int  # bytes after this header, as it says itself
+    payload_length: int  # bytes after this header, as it states
     protocol: int = PROTOCOL_UDP  # IPv6: next header
     traffic_class: int = 0  # DSCP in the upper 6 bits, ECN in the lower 2
     flow_label: int = 0  # 20 bits
@@ -77,7 +77,7 @@ def checksum(data: bytes) -> int:
 
 
 def parse_ip(data: bytes, at: int = 0) -> tuple[IpHeader, int]:
-    """Read the IP header at `data[at:]`; return it and where it ends."""
+    """Parse the IP header at `data[at:]`; return it and the offset of its end."""
     if at >= len(data):
         raise Truncated("truncated IP header", at)
     match data[at] >> 4:
@@ -128,7 +128,7 @@ def _parse_ipv6(data: bytes, at: int) -> tuple[IpHeader, int]:
 
 
 def parse_udp(data: bytes, at: int) -> tuple[UdpHeader, int]:
-    """Read the UDP header at `data[at:]`; return it and where it ends."""
+    """Parse the UDP header at `data[at:]`; return it and the offset of its end."""
     if at + UDP_LENGTH > len(data):
         raise Truncated("truncated UDP header", len(data))
     numbers = [int.from_bytes(data[at + i : at + i + 2], "big") for i in range(0, UDP_LENGTH, 2)]

@@ -1,9 +1,9 @@
-"""The table of headers, unrolled into straight-line code that compiles.
+"""Generates straight-line code for kernels from the table of headers.
 
 Headers are whole 32-bit words. Each stack of headers that an opcode can have, with and without TSETH,
-becomes two functions, written out from the table: one composes each word of the headers from the columns
-of a packet's row, the other takes each field out of the eight bytes that end with it (or out of the first
-eight). Walking the table at run time took seven to nine times as long (`bench/wire/codec.py`).
+becomes two functions: one composes each word of the headers from the columns of a packet row, the other extracts each
+field from the eight bytes that end with it (or from the first eight). Interpreting the table at run time took seven to
+nine times as long (`bench/wire/codec.py`).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ LONGEST_HEADER = max(length(headers) for headers in STACKS.values())  # bytes
 
 @dataclass(frozen=True)
 class Piece:
-    """The bits of one field that lie in one word."""
+    """The bits of a field within one word."""
 
     field: Field
     byte: int  # of the word, from the start of BTH
-    word_shift: int  # how far up in the word they are
-    value_shift: int  # how far up in the field's value they are
+    word_shift: int  # shift in the word
+    value_shift: int  # shift in the value of the field
     width: int
 
     @property
@@ -46,7 +46,7 @@ class Piece:
 
     @property
     def code(self) -> str:
-        """The expression for these bits in an outgoing word."""
+        """Return the expression for these bits in an outgoing word."""
         if self.field.column and self.field.sends is None:
             return f"(row[{COLUMN[self.field.column]}] >> {self.value_shift} & {self.mask:#x}) << {self.word_shift}"
         return f"{((self.field.sends or 0) >> self.value_shift & self.mask) << self.word_shift:#x}"
@@ -76,7 +76,7 @@ def _writer(name: str, headers: tuple[Header, ...]) -> list[str]:
 def _reader(name: str, headers: tuple[Header, ...]) -> list[str]:
     """Return the code of a function that reads what the engine needs of these headers at the address `bth`.
 
-    It stops before the first field that does not end within `length` bytes: a switch cut the rest away.
+    It stops before the first field that does not end within `length` bytes: a switch has trimmed the rest.
     """
     lines, checked, start = [f"def {name}(bth, length, row):"], BTH.size, 0
     for header in headers:
@@ -111,13 +111,13 @@ def program(opcode: int, timestamped: int) -> int:
 
 
 def _needed_if_trimmed(opcode: Opcode, headers: tuple[Header, ...]) -> int:
-    if opcode not in WITH_PAYLOAD:  # control packets are never trimmed; were one, it would be needed whole
+    if opcode not in WITH_PAYLOAD:  # control packets are never trimmed: all bytes are needed
         return length(headers)
     return length(tuple(header for header in headers if header in NEEDED_OF_A_TRIMMED_PACKET))
 
 
 def _doors(kinds: int) -> list[str]:
-    """Return the code of the two functions that choose by kind."""
+    """Return the code of the two functions that dispatch by kind."""
     lines = []
     for door, arguments in (("write", "to, row"), ("read", "bth, length, row")):
         lines.append(f"def {door}(kind, {arguments}):")
@@ -127,7 +127,7 @@ def _doors(kinds: int) -> list[str]:
 
 
 def _unroll() -> tuple[Matrix, Callable[..., None], Callable[..., None]]:
-    """Return the facts of each program, and the functions that write and read headers by kind."""
+    """Return the properties of each program, and the functions that write and read headers by kind."""
     programs = np.zeros((64, 4), np.int64)
     kinds: dict[tuple[Header, ...], int] = {}
     names: dict[str, Any] = {"load_be64": load_be64, "store_be32": store_be32}
@@ -145,9 +145,9 @@ def _unroll() -> tuple[Matrix, Callable[..., None], Callable[..., None]]:
 
 
 def _define(lines: list[str], names: dict[str, Any]) -> None:
-    """Add the kernels that this code defines to `names`, which is also what it sees."""
+    """Execute this code with the globals `names`, to which it adds its kernels."""
     known = set(names)
-    exec("\n".join(lines), names)  # our own text, out of our own table
+    exec("\n".join(lines), names)  # generated above from the table of headers
     for name in set(names) - known - {"__builtins__"}:
         names[name] = kernel(names[name])
 

@@ -1,6 +1,6 @@
-"""A packet as people read it: a tree of headers, from the UDP payload and back.
+"""A packet as an object: a tree of headers, parsed from a UDP payload and serialised to one.
 
-Reads the same table as the compiled codec but with plain integers, so each checks the other.
+It uses the same table as the compiled codec, with plain integers, so that tests can compare the two.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ REASONS = {
 
 
 def problem(status: int, offset: int = 0) -> WireError:
-    """Return the error that a status stands for."""
+    """Return the error for a status."""
     kind = Truncated if status == WireStatus.TRUNCATED else Malformed
     return kind(REASONS[WireStatus(status)], offset)
 
 
 @dataclass
 class WireCounters:
-    """How many packets were read, and how many refused for which reason."""
+    """Counts of packets parsed, and refused by reason."""
 
     accepted: int = 0
     refused: Counter[str] = field(default_factory=Counter)
 
     def count(self, error: WireError | None = None) -> None:
-        """Count one packet, refused if there is an error."""
+        """Count one packet; `error` is the reason if it was refused."""
         if error is None:
             self.accepted += 1
         else:
@@ -70,7 +70,7 @@ class Part:
 
     header: Header
     values: Mapping[str, int]
-    raw: bytes = b""  # instead of values, where their meaning is unknown
+    raw: bytes = b""  # raw bytes, where the fields are not defined
 
     def __getitem__(self, name: str) -> int:
         return self.values[name]
@@ -92,7 +92,7 @@ class Part:
         return word.to_bytes(self.header.size, "big")
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields that have a public meaning."""
+        """Return the fields with public definitions."""
         if self.raw:
             return {"raw": self.raw.hex()}
         return {field.name: self.values[field.name] for field in self.header.fields if field.listed}
@@ -120,7 +120,7 @@ class Message:
     def emit(self) -> bytes:
         """Return the UDP payload, with the ICRC if there is one."""
         end = b"" if self.icrc is None else self.icrc.to_bytes(ICRC_LENGTH, "big")
-        pad = 0 if self.trimmed else self.parts[0].values["pad"]  # cut off with the payload
+        pad = 0 if self.trimmed else self.parts[0].values["pad"]  # trimmed with the payload
         return b"".join(part.emit() for part in self.parts) + self.payload + bytes(pad) + end
 
     def as_json(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class Message:
 
 
 def compose(opcode: Opcode, payload: bytes = b"", **headers: Mapping[str, int]) -> Message:
-    """Return a packet without ICRC: fields not named are 0, or what MRC always sends."""
+    """Return a packet without ICRC: unnamed fields are 0 or their constant."""
     timestamped = bool(headers.get("bth", {}).get("ts", 0))
     wanted = stack(opcode, timestamped)
     unknown = set(headers) - {header.name for header in wanted}
@@ -170,9 +170,9 @@ def _range(item: Field, values: Mapping[str, int]) -> tuple[int, int]:
 
 
 def parse(data: bytes, *, has_icrc: bool = True, trimmed: bool = False) -> Message:
-    """Read a UDP payload from BTH on; raise Truncated or Malformed.
+    """Parse a UDP payload from BTH on; raise Truncated or Malformed.
 
-    A trimmed packet has lost its payload and ICRC, perhaps headers too; it must reach beyond TSETH.
+    A trimmed packet lacks payload and ICRC, perhaps headers too; it must extend beyond TSETH.
     """
     opcode, timestamped = _recognise(data)
     headers = stack(opcode, timestamped)
@@ -238,17 +238,17 @@ def _values(header: Header, raw: bytes) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class IcrcPresence:
-    """Whether a UDP payload ends with its ICRC, and how that is known."""
+    """Whether a UDP payload ends with its ICRC, and how this was determined."""
 
     present: bool
     certain: bool
 
 
 def icrc_presence(data: bytes) -> IcrcPresence:
-    """Tell by length arithmetic whether `data` ends with an ICRC.
+    """Determine from lengths whether `data` ends with an ICRC.
 
     Packets without payload have one length. An Only write carries DMALEN bytes, a First or Middle one
-    a path MTU. Where neither decides, four bytes or more behind the headers are taken to end with an ICRC.
+    a path MTU. Otherwise four or more bytes after the headers are assumed to end with an ICRC.
     """
     opcode, timestamped = _recognise(data)
     rest = len(data) - length(stack(opcode, timestamped))

@@ -1,29 +1,28 @@
-"""A packet as the engine sees it: one row, every header field that a decision needs, in host order.
+"""A packet as a row of the engine: all header fields that it uses, in host byte order.
 
-The wire's codec fills such a row from bytes and writes bytes from it; the simulator carries the row
-itself. Which header field lands in which column is told by the table in `headers`, not here.
+`codec` decodes bytes into such a row and encodes it. The table in `headers` maps header fields to columns.
 
-Columns are 64-bit so that the codec can treat a table of packets as a plain matrix. They are
-grouped so that a data packet touches the first lines of the cache only.
+Columns are 64-bit, so that the codec can treat a table of packets as a matrix. They are ordered so that a data packet
+uses the first cache lines only.
 """
 
 from openmrc.core.rows import Int
 
 
 class Packet:
-    """One packet, outgoing or arrived."""
+    """A packet to send or received."""
 
-    # How it travels: written by the engine on the way out, by the world on the way in.
+    # Written by the engine on transmission, by the caller on receipt.
     opcode: Int  # codes.Opcode
     dest_qpn: Int  # 24 bits
     psn: Int  # 24 bits; probe_id in the low 16 of an endpoint operation
     payload_length: Int  # bytes, without pad
-    entropy: Int  # the EV that this packet itself travels on, 32 bits
+    entropy: Int  # the EV of this packet itself, 32 bits
     port: Int  # local port = plane, from 0
-    source: Int  # who sent it: a number that the world gives to each remote address; -1: unknown
-    destination: Int  # outgoing: the world's number for the remote address
+    source: Int  # sender: the caller's number of the remote address; -1: unknown
+    destination: Int  # outgoing: the caller's number of the remote address
     payload: Int  # out: where to gather the payload; in: where to place it, NOWHERE for none
-    # What the network did to it, and what it asks of the network.
+    # State of the network, and traffic class.
     marked: Int  # 1: ECN congestion experienced
     trimmed: Int  # codes.Trim
     traffic_class: Int  # codes.TrafficClass, outgoing
@@ -65,11 +64,11 @@ class Packet:
     # ERTH, EETH
     endpoint_op: Int  # codes.EndpointOp
     port_status_mask: Int  # bit n: port n (from 1) works
-    # What the wire carries and no decision needs yet
+    # Carried in headers, not used by the engine
     spdcid: Int  # low 16 bits of the sender's QPN
     dpdcid: Int  # low 16 bits of the receiver's QPN
     vendor_info: Int  # 8 bits
-    cc_type: Int  # arrived SETH: 0 says that the CC_STATE columns are NSCC's, anything else that they mean nothing
+    cc_type: Int  # received SETH: 0: the CC_STATE columns are NSCC's; otherwise they are undefined
 
 
 NOWHERE = -1

@@ -1,7 +1,7 @@
 """Capture files: written as pcapng, read as pcapng or classic pcap.
 
-One interface per plane, nanosecond timestamps. Reading streams: one block is in memory at a time,
-and no length in the file is believed before it was compared with `LONGEST_BLOCK`.
+One interface per plane, nanosecond timestamps. Files are read as a stream, one block in memory at a time; lengths in
+the file are checked against `LONGEST_BLOCK` before use.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from openmrc.errors import Malformed, Truncated
 ByteOrder = Literal["little", "big"]
 BYTE_ORDERS: tuple[ByteOrder, ...] = ("little", "big")
 
-LONGEST_BLOCK = 1 << 20  # bytes; a frame is at most 64 KiB and a little, options are small
-SNAPLEN = 262_144  # bytes of one frame that are kept: tcpdump's default
+LONGEST_BLOCK = 1 << 20  # bytes; a frame has at most 64 KiB plus headers, options are small
+SNAPLEN = 262_144  # snapshot length in bytes: tcpdump's default
 _NS = 10**9
 
 _SECTION, _INTERFACE, _SIMPLE, ENHANCED = 0x0A0D0D0A, 1, 3, 6  # block types
@@ -27,7 +27,7 @@ _COMMENT, _IF_NAME, _IF_TSRESOL, _IF_TSOFFSET = 1, 2, 9, 14
 
 
 class LinkType(IntEnum):
-    """How a frame begins (registry of the Tcpdump group)."""
+    """Link-layer type (registry of the Tcpdump group)."""
 
     ETHERNET = 1
     RAW = 101
@@ -41,7 +41,7 @@ class LinkType(IntEnum):
 class Frame:
     """One captured frame."""
 
-    number: int  # from 1, as Wireshark counts
+    number: int  # from 1, as in Wireshark
     time_ns: int  # since 1970
     interface: str
     link_type: int
@@ -60,9 +60,9 @@ class PcapngWriter:
             self._write(_INTERFACE, _u16(link_type) + _u16(0) + _u32(SNAPLEN) + options)
 
     def write(self, interface: int, time_ns: int, data: bytes, comment: str = "", original_length: int = 0) -> None:
-        """Append a frame seen at `interface`, counted from 0 in the order given.
+        """Append a frame of `interface`, counted from 0 in the order given.
 
-        `original_length` (bytes) is for a frame that was longer than what is left of it.
+        `original_length` is the length in bytes of a frame that was truncated.
         """
         kept = data[:SNAPLEN]
         lengths = _u32(len(kept)) + _u32(max(original_length, len(data)))
@@ -106,7 +106,7 @@ def read_frames(file: BinaryIO) -> Iterator[Frame]:
 
 
 class _Source:
-    """A file read forward, which knows its place and never allocates more than `LONGEST_BLOCK`."""
+    """Sequential reader with its offset; allocates at most `LONGEST_BLOCK` bytes."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -122,7 +122,7 @@ class _Source:
         return data
 
     def take_or_end(self, length: int, what: str) -> bytes:
-        """Return nothing at the end of the file, which is where it may end."""
+        """Return the next `size` bytes, or b"" at the end of the file."""
         data = self._file.read(length)
         self.at += len(data)
         if data and len(data) < length:

@@ -1,8 +1,8 @@
-"""SRv6 with compressed segments: the address that is a path, and the IPv6 header around a packet.
+"""SRv6 with compressed segments: carrier addresses, and encapsulation in IPv6.
 
 A *carrier* is an IPv6 address of a 32-bit block followed by up to six 16-bit uSIDs, one per switch
-(F3216 of RFC 9800). Each switch finds its own uSID first, removes it, moves the others up and looks
-the new address up. A Segment Routing Header (RFC 8754) extends the path by further carriers; encap is
+(F3216 of RFC 9800). Each switch finds its own uSID first, removes it, shifts the others up and routes by
+the new address. A Segment Routing Header (RFC 8754) extends the path by further carriers; encap is
 reduced, so the first one is the destination address only.
 """
 
@@ -33,7 +33,7 @@ _USIDS_MASK = (1 << (128 - BLOCK_BITS)) - 1
 
 
 def carrier(usids: Sequence[int], block: int = DEFAULT_BLOCK) -> IPv6Address:
-    """Return the address that leads through `usids`, first hop first."""
+    """Return the carrier of a path through `usids`, first hop first."""
     if len(usids) > MOST_USIDS:
         raise MisuseError(f"{len(usids)} uSIDs do not fit in one address: at most {MOST_USIDS}")
     if not all(0 < usid < 1 << USID_BITS for usid in usids):
@@ -45,7 +45,7 @@ def carrier(usids: Sequence[int], block: int = DEFAULT_BLOCK) -> IPv6Address:
 
 
 def usids(address: IPv6Address) -> tuple[int, ...]:
-    """Return the uSIDs that are left in a carrier: those before the first zero."""
+    """Return the remaining uSIDs of a carrier: those before the first zero."""
     left = []
     for place in reversed(range(MOST_USIDS)):
         usid = int(address) >> place * USID_BITS & (1 << USID_BITS) - 1
@@ -56,7 +56,7 @@ def usids(address: IPv6Address) -> tuple[int, ...]:
 
 
 def shift(address: IPv6Address) -> IPv6Address | None:
-    """Return the address after a switch (uN) took its uSID off; None when it was the last one."""
+    """Return the address after a switch (uN) removed its uSID; None if it was the last one."""
     rest = int(address) << USID_BITS & _USIDS_MASK
     return IPv6Address(int(address) & ~_USIDS_MASK | rest) if rest else None
 
@@ -85,7 +85,7 @@ class SegmentRoutingHeader:
 
 @dataclass(frozen=True)
 class Encapsulation:
-    """The outer header of a packet, its SRH if it has one, and where the inner packet begins."""
+    """Outer header of a packet, its SRH if present, and the offset of the inner packet."""
 
     outer: IpHeader
     srh: SegmentRoutingHeader | None
@@ -95,10 +95,10 @@ class Encapsulation:
 def encapsulate(
     inner: bytes, source: IPv6Address, path: Sequence[IPv6Address], *, reduced: bool = True, flow_label: int = 0
 ) -> bytes:
-    """Wrap an IP packet in IPv6 that visits the addresses of `path` in turn.
+    """Encapsulate an IP packet in IPv6 along the addresses of `path`.
 
-    The outer traffic class is the inner one. `reduced` leaves the first address out of the SRH, and
-    the SRH away when nothing is left for it; otherwise the SRH keeps the whole path, as a record.
+    The outer traffic class is the inner one. `reduced` omits the first address from the SRH, and the SRH if it would be
+    empty; otherwise the SRH contains the whole path.
     """
     if not path:
         raise MisuseError("a path has at least one address")
@@ -119,7 +119,7 @@ def encapsulate(
 
 
 def parse_encapsulation(data: bytes, at: int = 0) -> Encapsulation | None:
-    """Read an outer IPv6 header at `data[at:]`; None if it does not wrap another IP packet."""
+    """Parse an outer IPv6 header at `data[at:]`; None if it does not encapsulate an IP packet."""
     outer, end = parse_ip(data, at)
     if outer.version != 6:
         return None
@@ -135,7 +135,7 @@ def _srh_length(data: bytes, at: int) -> int:
 
 
 def parse_srh(data: bytes, at: int) -> SegmentRoutingHeader:
-    """Read an SRH at `data[at:]`; TLVs behind the segments are skipped."""
+    """Parse an SRH at `data[at:]`; TLVs after the segments are skipped."""
     if at + _SRH_FIXED > len(data) or at + _srh_length(data, at) > len(data):
         raise Truncated("truncated routing header", len(data))
     protocol, _, kind, segments_left, last, flags = data[at : at + 6]

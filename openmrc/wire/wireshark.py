@@ -1,6 +1,6 @@
-"""The Wireshark plugin, made from the table of headers and, where it is given one, the plan of a fabric's carriers.
+"""Generates the Wireshark plugin from the table of headers and, optionally, the address plan of a fabric.
 
-`mrc.lua` beside this file is what `plugin` returns without a fabric; a test holds them together.
+`mrc.lua` beside this file is the output of `plugin` without a fabric; a test compares them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from openmrc.wire.carriers import CarrierPlane, UsidRange
 from openmrc.wire.codes import MRC_OPCODE_GROUP, UDP_PORTS_ACCEPTED, NackReason, Opcode, PathMark, Syndrome
 from openmrc.wire.headers import HEADERS, STACKS, TSETH, WITH_PAYLOAD, Field, Header
 
-# Wireshark's own names for what InfiniBand defined, so that filters work as for other RoCEv2 traffic.
+# Wireshark's own names of InfiniBand's fields, so that filters work as for other RoCEv2 traffic.
 _OWN_NAMES = {
     "bth": "infiniband.bth",
     "reth": "infiniband.reth",
@@ -36,7 +36,7 @@ def filter_name(header: Header, field: Field) -> str:
 
 
 def _kind(header: Header, field: Field) -> str:
-    """Return the ProtoField constructor; that of the built-in dissector where the name is its own."""
+    """Return the ProtoField constructor; that of the built-in dissector for fields with its names."""
     if (header.name, field.name) == ("immdt", "immediate"):
         return "bytes"
     if field.width == 1:
@@ -99,7 +99,7 @@ def _planes_table(planes: tuple[CarrierPlane, ...]) -> str:
 
 
 def plugin(planes: tuple[CarrierPlane, ...] = ()) -> str:
-    """Return the source of the plugin; with the planes of a fabric it tells carriers as switches and ports."""
+    """Return the source of the plugin; with the planes of a fabric it shows carriers as switches and ports."""
     tables = "\n".join(_header_table(header) for header in HEADERS)
     ports = ", ".join(str(port) for port in UDP_PORTS_ACCEPTED)
     constants = (
