@@ -90,14 +90,6 @@ def build(layout: Layout, settings: Settings, packets: int = 1, seed: int = 1) -
     return engine
 
 
-<<<<<<< HEAD
-=======
-def column(rows: Table[Any], name: str) -> NDArray[Any]:
-    """Return one field of all rows as an array view."""
-    return np.asarray(rows)[name]
-
-
->>>>>>> engine
 def _completions(layout: Layout, qps: Sizes) -> Sizes:
     """Return completion ring sizes that hold one completion of every request that can be posted."""
     qp_count = int(qps.sum())

@@ -222,11 +222,7 @@ def _record_sent(engine: Engine, now: int, qp: int, psn: int, ev: int) -> None:
 
 @kernel
 def _asks_for_ack(engine: Engine, qp: int) -> int:
-<<<<<<< HEAD
-    """Ask when no later packet would bring news (MRC §7.5.2): at the end of work, of a window, or of a turn."""
-=======
-    """Return 1 to request a SACK: the sender goes idle or a window is nearly closed (MRC §7.5.2)."""
->>>>>>> engine
+    """Return 1 to request a SACK: the sender goes idle, a window is nearly closed, or a turn ends (MRC §7.5.2)."""
     row = engine.qps[qp]
     if row.message_current == row.message_tail or row.next_psn >= window_end(engine, qp) or _ends_turn(engine, qp):
         return 1

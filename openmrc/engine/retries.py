@@ -24,15 +24,11 @@ def spend(engine: Engine, now: int, qp: int) -> bool:
 
 @kernel
 def patience(engine: Engine, qp: int) -> int:
-<<<<<<< HEAD
-    """Return the timeout (ps) of the attempt that runs now.
+    """Return the timeout (ps) of the current attempt.
 
-    It is at least what RFC 6298 (2.3) makes of the round trips measured: where many queue pairs share an endpoint,
-    the answer of a peer that is well takes longer than the timeout of a connection that has it alone.
+    It is at least srtt + 4 rttvar (RFC 6298, 2.3): where many queue pairs share an endpoint, a healthy peer answers
+    later than the timeout of a connection that has the endpoint alone.
     """
-=======
-    """Return the timeout (ps) of the current attempt."""
->>>>>>> engine
     row = engine.qps[qp]
     doublings = min(max(row.retries - row.linear_count, 0), 24)
     peer = engine.peers[row.peer]

@@ -1,16 +1,10 @@
 """Transmission order: round robin over peers, deficit round robin over the queue pairs that share a peer's window.
 
-<<<<<<< HEAD
 A queue pair's turn is one burst (`Params.ev_burst`): a single packet in the simulator, as many as leave in one system
 call over sockets. Deficit round robin: Shreedhar and Varghese, SIGCOMM 1995.
 
-Both are rings linked through the rows themselves, so joining, leaving and turning cost the same for
-one connection as for thousands. A queue pair is listed while it wants to send; a peer is listed
-while it has such queue pairs and its window is open.
-=======
 Both are rings linked through the rows, so insertion, removal and rotation take constant time. A queue pair is listed
 while it wants to send; a peer is listed while it has such queue pairs and its window is open.
->>>>>>> engine
 """
 
 from openmrc.core.jit import kernel
