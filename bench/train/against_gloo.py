@@ -48,7 +48,7 @@ def main() -> None:
     """Print a line per case: both medians, the ratio, the mark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     for ranks in options.ranks:
         run(ranks, compare, options.rounds)

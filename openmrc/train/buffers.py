@@ -13,6 +13,8 @@ from openmrc.train.registrations import Registrations
 from openmrc.verbs import MemoryRegion, RegionSlice
 
 Bytes = NDArray[np.uint8]
+Copies = Sequence[tuple[Bytes, Bytes]]  # to, from
+_PIECE = 1 << 20  # bytes of a copy that is made between two chunks
 _ALIGNED = 16  # elements: where blocks begin, so that folds run on whole vectors
 
 
@@ -77,11 +79,12 @@ class Blocks:
         """Return all bytes of a block."""
         return self.view(block, 0, self.length(block))
 
-    def fill(self, block: int, data: Bytes) -> None:
-        """Copy into a block, unless it is the same memory."""
+    def copies(self, block: int, data: Bytes) -> Copies:
+        """Return pieces (to, from) that copy `data` into a block; none if it is the same memory."""
         place = self.whole(block)
-        if place.ctypes.data != data.ctypes.data:
-            place[:] = data
+        if place.ctypes.data == data.ctypes.data:
+            return []
+        return [(place[begin : begin + _PIECE], data[begin : begin + _PIECE]) for begin in range(0, len(data), _PIECE)]
 
     def part(self, memory: Registrations, block: int, begin: int, end: int) -> RegionSlice:
         """Return some bytes of a block, to be sent."""

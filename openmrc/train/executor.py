@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from openmrc.errors import MrcError
 from openmrc.train import mesh
-from openmrc.train.buffers import Blocks
+from openmrc.train.buffers import Blocks, Copies
 from openmrc.train.devices import open_context
 from openmrc.train.errors import (
     AbortedError,
@@ -91,12 +91,13 @@ class Executor:
         spaces: dict[int, Blocks],
         work: Work,
         at_end: Callable[[], None] | None,
+        copies: Copies = (),
     ) -> None:
         """Begin a collective, behind those that have been begun before."""
         with self.progress.lock:
             self._check_open()
             sequence = next(self._sequences)
-            run = Run(call, sequence, program, spaces, self.rank, self.size, self._memory, work, at_end)
+            run = Run(call, sequence, program, spaces, self.rank, self.size, self._memory, work, at_end, copies)
             self._runs.append(run)
             if len(self._runs) == 1:
                 self._guarded(self._start)

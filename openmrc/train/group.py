@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from openmrc.collectives.choice import Algorithm, Collective, choose
 from openmrc.collectives.plan import Space
 from openmrc.train import mesh
-from openmrc.train.buffers import Blocks, bytes_of, equal_bounds, even_bounds
+from openmrc.train.buffers import Blocks, Copies, bytes_of, equal_bounds, even_bounds
 from openmrc.train.errors import CollectiveError, UnsupportedError
 from openmrc.train.executor import Executor
 from openmrc.train.frames import INLINE, REDUCING
@@ -164,7 +164,8 @@ class Group:
         given, _ = _contiguous(array)
         blocks, at_end = self._per_rank(out, given, "out")
         call = self._call(Collective.ALL_GATHER, given, dtype, Op.SUM, given.nbytes)
-        blocks.fill(self.rank, bytes_of(given))
+        for place, data in blocks.copies(self.rank, bytes_of(given)):  # the plan sends it from there
+            place[:] = data
         return self._begin(call, {Space.OUTPUT: blocks}, out, at_end, async_op)
 
     def reduce_scatter(
@@ -204,8 +205,9 @@ class Group:
         call = self._call(Collective.ALL_TO_ALL, first, dtype, Op.SUM, INLINE + 1, count=0)
         if given.length(self.rank) != result.length(self.rank):
             raise UnsupportedError("this rank's own part differs in size between `array` and `out`")
-        result.fill(self.rank, given.whole(self.rank))
-        return self._begin(call, dict[int, Blocks]({Space.INPUT: given, Space.OUTPUT: result}), out, at_end, async_op)
+        copies = result.copies(self.rank, given.whole(self.rank))
+        spaces: dict[int, Blocks] = {Space.INPUT: given, Space.OUTPUT: result}
+        return self._begin(call, spaces, out, at_end, async_op, copies)
 
     def gather(
         self,
@@ -221,14 +223,15 @@ class Group:
         given, _ = _contiguous(array)
         call = self._call(Collective.GATHER, given, dtype, Op.SUM, given.nbytes, root)
         at_end = None
+        copies: Copies = ()
         spaces: dict[int, Blocks] = {Space.INPUT: Blocks.of_one(given, 1)}
         if self.rank == root:
             if out is None:
                 raise UnsupportedError("out: the root of a gather needs it")
             blocks, at_end = self._per_rank(out, given, "out")
-            blocks.fill(root, bytes_of(given))
+            copies = blocks.copies(root, bytes_of(given))
             spaces[Space.OUTPUT] = blocks
-        return self._begin(call, spaces, out, at_end, async_op)
+        return self._begin(call, spaces, out, at_end, async_op, copies)
 
     def scatter(
         self,
@@ -338,13 +341,19 @@ class Group:
         return Call(collective, algorithm, op, kind, elements, root, is_inline=size <= INLINE)
 
     def _begin(
-        self, call: Call, spaces: dict[int, Blocks], result: Any, at_end: Callable[[], None] | None, async_op: bool
+        self,
+        call: Call,
+        spaces: dict[int, Blocks],
+        result: Any,
+        at_end: Callable[[], None] | None,
+        async_op: bool,
+        copies: Copies = (),
     ) -> Work:
         program = program_for(call.collective, call.algorithm, self.size, self.rank, call.root)
         if program.scratch and Space.SCRATCH not in spaces:
             spaces[Space.SCRATCH] = self._scratch(call, program.scratch, spaces)
         work = Work(self._executor.progress, result)
-        self._executor.begin(call, program, spaces, work, at_end)
+        self._executor.begin(call, program, spaces, work, at_end, copies)
         return self._awaited(work, async_op)
 
     def _awaited(self, work: Work, async_op: bool) -> Work:

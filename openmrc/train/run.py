@@ -12,7 +12,7 @@ import numpy as np
 
 from openmrc.collectives.choice import Algorithm, Collective
 from openmrc.collectives.plan import NOTHING, Space
-from openmrc.train.buffers import Blocks, Bytes
+from openmrc.train.buffers import Blocks, Bytes, Copies
 from openmrc.train.errors import MismatchError
 from openmrc.train.frames import Frame, Kind, call_text
 from openmrc.train.link import CHUNK, Link
@@ -137,8 +137,12 @@ class Run:
         memory: Registrations,
         work: Work,
         at_end: Callable[[], None] | None = None,
+        copies: Copies = (),
     ) -> None:
-        """`spaces` are the blocks in INPUT, OUTPUT and SCRATCH; `at_end` is called when all is there."""
+        """`spaces` are the blocks in INPUT, OUTPUT and SCRATCH; `at_end` is called when all is there.
+
+        `copies` (to, from) are made here while data travels.
+        """
         self.call = call
         self.sequence = sequence
         self.program = program
@@ -155,6 +159,7 @@ class Run:
             spaces[receive.space].length(receive.block) for each in program.receives.values() for receive in each
         )
         self._at_end = at_end
+        self._copies = collections.deque(copies)
         self._fold: Fold = fold_of(call.op, call.dtype)
         self._element = NUMPY[call.dtype]
         self._arrived = [0] * program.arrivals  # chunks of each arrival that are in place
@@ -185,6 +190,7 @@ class Run:
                     self._send_frames(lane)
                 else:
                     self._send_chunks(lane)
+        self._copy_piece()
 
     def on_frame(self, link: Link, frame: Frame, data: memoryview) -> None:
         """Take another rank's header, or the data of an inline collective."""
@@ -245,6 +251,8 @@ class Run:
 
     def finish(self) -> None:
         """Put the result where it belongs and give back the memory."""
+        while self._copies:
+            self._copy_piece()
         if self._at_end is not None:
             self._at_end()
         self.release()
@@ -269,6 +277,11 @@ class Run:
             for lane in self._receiving.values()
         )
         return f"{arrived:,} of {self.total_bytes:,} bytes arrived"
+
+    def _copy_piece(self) -> None:
+        if self._copies:
+            place, data = self._copies.popleft()
+            place[:] = data
 
     # Sending
 
