@@ -21,13 +21,21 @@ from openmrc.engine.messages import PostStatus
 from openmrc.engine.params import Settings
 from openmrc.engine.tables import NONE, Completion
 from openmrc.live.api.attributes import ContextAttr, PeerAddress
-from openmrc.live.datapath import event_loop, receive, sources, submission, table_handles, transmit
+from openmrc.live.datapath import (
+    event_loop,
+    link_state,
+    operations,
+    receive,
+    sources,
+    submission,
+    table_handles,
+    transmit,
+)
 from openmrc.live.datapath.libc import BOTH_CONTROLS, IP_TOS, IPPROTO_IP, MessageHeader
 from openmrc.live.datapath.tables import BATCH, COMMANDS, PORT_VALUES, EventRecord
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.host.peers import Peers
 from openmrc.live.host.runtime import EndpointRuntime
-from openmrc.live.objects import nic
 from openmrc.live.objects.context import Context
 from openmrc.live.objects.records import Records
 from openmrc.wire.codes import CONGESTED, DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, UDP_PORT, TrafficClass, Trim
@@ -304,7 +312,7 @@ DOORS = {
     transmit: ("next_packet",),
     event_loop: ("expire", "next_event"),
     submission: ("next_completion", "post_receive", "post_write"),
-    nic: ("set_port",),
+    link_state: ("set_port",),
 }
 
 
@@ -317,6 +325,8 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
         (event_loop, "available"),
         (sources, "insert"),
         (sources, "remove"),
+        (operations, "change"),
+        (operations, "move"),
     ):
         monkeypatch.setattr(module, name, getattr(module, name).py_func)
 
