@@ -13,6 +13,7 @@ from openmrc.engine.queue_pairs import (
     nominal_size,
     params_of,
     sent_row,
+    usable_ports,
     wants_to_send,
     window_end,
 )
@@ -362,13 +363,13 @@ def on_timeout(engine: Engine, now: int, qp: int, patience: int) -> int:
     row = engine.qps[qp]
     if row.unack_psn < row.next_psn:
         lost = loss.on_silence(engine, now, qp, patience)
-        return int(lost > 0 or (row.lost_count > 0 and spray.usable_ports(engine, qp) == 0))
+        return int(lost > 0 or (row.lost_count > 0 and usable_ports(engine, qp) == 0))
     timers.disarm(engine, qp, Deadline.ACK)
     if row.message_head == row.message_tail:
         return 0
     if row.message_head == row.message_current:
         timers.arm(engine, qp, Deadline.ACK, now + patience)
-        return 0 if wants_to_send(engine, qp) and spray.usable_ports(engine, qp) != 0 else 1
+        return 0 if wants_to_send(engine, qp) and usable_ports(engine, qp) != 0 else 1
     # Since the last packet, not the last answer: probes of bad paths are still answered.
     if _last_sent(engine, qp) + patience > now:
         timers.arm(engine, qp, Deadline.ACK, _last_sent(engine, qp) + patience)
