@@ -6,7 +6,7 @@ apply to both.
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import MSN_BITS, PSN_BITS
-from openmrc.engine import clock, congestion, feedback, loss, probes, scheduler, spray, timers
+from openmrc.engine import clock, congestion, feedback, loss, paths, probes, scheduler, spray, timers
 from openmrc.engine.queue_pairs import (
     has_new,
     message_row,
@@ -374,6 +374,8 @@ def on_timeout(engine: Engine, now: int, qp: int, patience: int) -> int:
     if _last_sent(engine, qp) + patience > now:
         timers.arm(engine, qp, Deadline.ACK, _last_sent(engine, qp) + patience)
         return 0
+    if row.retries > 0:  # the duplicate of the last attempt was not answered either
+        paths.on_lost(engine, now, sent_row(engine, qp, row.next_psn - 1).ev, now)
     _solicit_ack(engine, qp)
     timers.arm(engine, qp, Deadline.ACK, now + patience)
     return 1
