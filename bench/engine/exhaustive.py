@@ -47,7 +47,7 @@ LINEAR, EXPONENTIAL = 4, 4
 PATIENCE = TIMEOUT * (LINEAR + 2 * (1 << EXPONENTIAL)) * 4  # after the last choice everything is decided
 FLIGHTS = 24  # packets on their way
 LONGEST_TRAIL = 8  # choices of one run
-STACKED = 1 << 12
+STACKED = 1 << 13  # saved states for each choice left
 MOST_STEPS = 20_000
 WORD = 8  # bytes
 
@@ -156,7 +156,7 @@ def search_of(planes: int, evs: int, packets: int, depth: int, slots: int) -> Se
         flights=flights,
         state=state,
         counted=_counted(views, state),
-        stack=np.zeros((STACKED, len(state)), np.int64),
+        stack=np.zeros((STACKED * max(depth, 1), len(state)), np.int64),
         seen=np.zeros(slots, np.int64),
         ends=np.zeros(len(Outcome), np.int64),
         facts=np.zeros(4, np.int64),

@@ -2,7 +2,7 @@
 
 from openmrc.core.jit import kernel
 from openmrc.engine import clock, control_queue, nacks, sacks, spray, transport_acks
-from openmrc.engine.queue_pairs import params_of
+from openmrc.engine.queue_pairs import params_of, working_ports
 from openmrc.engine.requester import send_on
 from openmrc.engine.states import QpState
 from openmrc.engine.tables import NONE, Engine
@@ -68,7 +68,7 @@ def _fill_answer(engine: Engine, now: int, index: int, packet: int) -> bool:
         case _:
             _fill_probe(engine, now, qp, index, packet)
     ev = waiting.ev if waiting.ev != NONE else spray.choose_control(engine, qp)
-    if ev == NONE or (spray.working_ports(engine, qp) >> engine.evs[ev].port) & 1 == 0:
+    if ev == NONE or (working_ports(engine, qp) >> engine.evs[ev].port) & 1 == 0:
         return False
     send_on(engine, qp, ev, packet)
     engine.ports[engine.endpoints[row.endpoint].port_base + out.port].control_sent += 1

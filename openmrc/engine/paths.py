@@ -8,7 +8,7 @@ loaded; without a good one the rotation becomes one EV shorter. Probes (`probes`
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import events, timers
-from openmrc.engine.queue_pairs import params_of
+from openmrc.engine.queue_pairs import params_of, usable_ports, working_ports
 from openmrc.engine.states import ILLEGAL, EvEvent, EvState, ev_after
 from openmrc.engine.tables import NONE, Deadline, Engine, EventKind
 from openmrc.units import NEVER
@@ -125,8 +125,7 @@ def on_lost(engine: Engine, now: int, ev: int, sent_at: int) -> None:
 @kernel
 def _port_works(engine: Engine, rotation: int) -> bool:
     row = engine.rotations[rotation]
-    qp = engine.qps[row.qp]
-    return (engine.endpoints[qp.endpoint].ports_up & engine.peers[qp.peer].ports_up) >> row.port & 1 == 1
+    return (working_ports(engine, row.qp) >> row.port) & 1 == 1
 
 
 @kernel
@@ -172,6 +171,14 @@ def wake_rotation(engine: Engine, now: int, rotation: int) -> None:
             arm_probe(engine, row.qp, bad.probe_at)
 
 
+@rare_kernel
+def ensure_usable(engine: Engine, now: int, qp: int) -> None:
+    """Restore a bad EV on a working port if all EVs in rotation are on ports that are down."""
+    working = working_ports(engine, qp)
+    if working != 0 and usable_ports(engine, qp) == 0 and _least_bad(engine, qp, NONE, working) != NONE:
+        _try_least_bad(engine, now, qp, NONE)
+
+
 @kernel
 def arm_probe(engine: Engine, qp: int, at: int) -> None:
     """Arm the probe timer for `at` (ps) at the latest."""
@@ -207,6 +214,7 @@ def _retire(engine: Engine, now: int, ev: int) -> None:
     qp.good_evs -= 1
     if qp.good_evs < qp.min_active_evs:
         _try_least_bad(engine, now, rotation.qp, ev)
+    ensure_usable(engine, now, rotation.qp)
 
 
 @rare_kernel
@@ -224,22 +232,31 @@ def _restore(engine: Engine, now: int, ev: int) -> None:
 
 @rare_kernel
 def _try_least_bad(engine: Engine, now: int, qp: int, but: int) -> None:
-    """Keep `min_active_evs` EVs in use: restore the one that failed longest ago."""
-    row = engine.qps[qp]
-    best = NONE
-    for ev in range(row.ev_base, row.ev_base + row.ev_count):
-        candidate = engine.evs[ev]
-        if candidate.state != EvState.ASSUMED_BAD or ev == but:
-            continue
-        if best == NONE or candidate.failed_at < engine.evs[best].failed_at:
-            best = ev
+    """Restore the EV that failed longest ago, on a port that works if there is one; `but` only if it is the last."""
+    best = _least_bad(engine, qp, but, working_ports(engine, qp))
     if best == NONE:
-        if engine.evs[but].state != EvState.ASSUMED_BAD:
+        best = _least_bad(engine, qp, but, -1)
+    if best == NONE:
+        if but == NONE or engine.evs[but].state != EvState.ASSUMED_BAD:
             return  # denied: only the controller restores it
         best = but
     engine.evs[best].state = ev_after(EvState.ASSUMED_BAD, EvEvent.LEAST_BAD)
     _restore(engine, now, best)
     _notify(engine, now, best, EvEvent.LEAST_BAD)
+
+
+@kernel
+def _least_bad(engine: Engine, qp: int, but: int, ports: int) -> int:
+    """Return the bad EV on one of these ports that failed longest ago, except `but`; NONE if there is none."""
+    row = engine.qps[qp]
+    best = NONE
+    for ev in range(row.ev_base, row.ev_base + row.ev_count):
+        candidate = engine.evs[ev]
+        if candidate.state != EvState.ASSUMED_BAD or ev == but or (ports >> candidate.port) & 1 == 0:
+            continue
+        if best == NONE or candidate.failed_at < engine.evs[best].failed_at:
+            best = ev
+    return best
 
 
 @rare_kernel

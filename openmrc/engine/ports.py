@@ -51,6 +51,7 @@ def apply_local(engine: Engine, now: int, endpoint: int) -> None:
             _begin_telling(engine, now, peer)
             scheduler.wake_peer(engine, peer)
     _wake_rotations(engine, now, endpoint, NONE, risen)
+    _ensure_usable(engine, now, endpoint, NONE)
 
 
 @rare_kernel
@@ -108,6 +109,7 @@ def _set_peer_ports(engine: Engine, now: int, peer: int, ports_up: int) -> None:
     events.push(engine, now, row.endpoint, EventKind.PEER_PORTS, NONE, peer, NONE, 0, ports_up, 0)
     scheduler.wake_peer(engine, peer)
     _wake_rotations(engine, now, row.endpoint, peer, risen)
+    _ensure_usable(engine, now, row.endpoint, peer)
 
 
 @rare_kernel
@@ -204,6 +206,16 @@ def _live_qp(engine: Engine, endpoint: int, peer: int) -> int:
         if engine.qps[qp].peer == peer and receives_data(engine.qps[qp].state):
             return qp
     return NONE
+
+
+@rare_kernel
+def _ensure_usable(engine: Engine, now: int, endpoint: int, peer: int) -> None:
+    """See that the queue pairs of one peer or of all (NONE) can send, if any port works."""
+    node = engine.endpoints[endpoint]
+    for qp in range(node.qp_base, node.qp_base + node.qp_count):
+        row = engine.qps[qp]
+        if receives_data(row.state) and (peer == NONE or row.peer == peer):
+            paths.ensure_usable(engine, now, qp)
 
 
 @rare_kernel

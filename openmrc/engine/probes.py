@@ -5,8 +5,8 @@ missing answer means that the path does not work.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine import control_queue, paths, spray, timers
-from openmrc.engine.queue_pairs import params_of
+from openmrc.engine import control_queue, paths, timers
+from openmrc.engine.queue_pairs import params_of, working_ports
 from openmrc.engine.states import EvEvent, EvState
 from openmrc.engine.tables import NONE, Deadline, Engine
 from openmrc.units import NEVER
@@ -23,7 +23,7 @@ def send_due(engine: Engine, now: int, qp: int) -> None:
     """Probe every bad EV that is due; a missing answer, or a port that is down, doubles its interval."""
     row = engine.qps[qp]
     params = params_of(engine, qp)
-    working = spray.working_ports(engine, qp)
+    working = working_ports(engine, qp)
     following = NEVER
     for ev in range(row.ev_base, row.ev_base + row.ev_count):
         bad = engine.evs[ev]

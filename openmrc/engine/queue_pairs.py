@@ -87,6 +87,24 @@ def tracked_psns(engine: Engine, qp: int) -> int:
 
 
 @kernel
+def working_ports(engine: Engine, qp: int) -> int:
+    """Return the mask of ports that are up here and at the peer."""
+    row = engine.qps[qp]
+    return engine.endpoints[row.endpoint].ports_up & engine.peers[row.peer].ports_up
+
+
+@kernel
+def usable_ports(engine: Engine, qp: int) -> int:
+    """Return the mask of working ports with EVs in rotation; 0: no data packet can be sent."""
+    row = engine.qps[qp]
+    mask = 0
+    for index in range(row.rotation_base, row.rotation_base + row.rotation_count):
+        if engine.rotations[index].active > 0:
+            mask |= 1 << engine.rotations[index].port
+    return mask & working_ports(engine, qp)
+
+
+@kernel
 def wants_to_send(engine: Engine, qp: int) -> bool:
     """Return whether there is a data packet to send, path windows aside (states Active and Ready of Figure 4)."""
     row = engine.qps[qp]

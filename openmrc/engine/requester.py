@@ -6,13 +6,14 @@ apply to both.
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import MSN_BITS, PSN_BITS
-from openmrc.engine import clock, congestion, feedback, loss, probes, scheduler, spray, timers
+from openmrc.engine import clock, congestion, feedback, loss, paths, probes, scheduler, spray, timers
 from openmrc.engine.queue_pairs import (
     has_new,
     message_row,
     nominal_size,
     params_of,
     sent_row,
+    usable_ports,
     wants_to_send,
     window_end,
 )
@@ -362,17 +363,19 @@ def on_timeout(engine: Engine, now: int, qp: int, patience: int) -> int:
     row = engine.qps[qp]
     if row.unack_psn < row.next_psn:
         lost = loss.on_silence(engine, now, qp, patience)
-        return int(lost > 0 or (row.lost_count > 0 and spray.usable_ports(engine, qp) == 0))
+        return int(lost > 0 or (row.lost_count > 0 and usable_ports(engine, qp) == 0))
     timers.disarm(engine, qp, Deadline.ACK)
     if row.message_head == row.message_tail:
         return 0
     if row.message_head == row.message_current:
         timers.arm(engine, qp, Deadline.ACK, now + patience)
-        return 0 if wants_to_send(engine, qp) and spray.usable_ports(engine, qp) != 0 else 1
+        return 0 if wants_to_send(engine, qp) and usable_ports(engine, qp) != 0 else 1
     # Since the last packet, not the last answer: probes of bad paths are still answered.
     if _last_sent(engine, qp) + patience > now:
         timers.arm(engine, qp, Deadline.ACK, _last_sent(engine, qp) + patience)
         return 0
+    if row.retries > 0:  # the duplicate of the last attempt was not answered either
+        paths.on_lost(engine, now, sent_row(engine, qp, row.next_psn - 1).ev, now)
     _solicit_ack(engine, qp)
     timers.arm(engine, qp, Deadline.ACK, now + patience)
     return 1

@@ -7,8 +7,8 @@ probes indicate lost answers: the next control packets then use other EVs at onc
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine import control_queue, spray, timers
-from openmrc.engine.queue_pairs import params_of
+from openmrc.engine import control_queue, timers
+from openmrc.engine.queue_pairs import params_of, working_ports
 from openmrc.engine.tables import NONE, Deadline, Engine
 from openmrc.wire.codes import EndpointOp, Opcode
 
@@ -80,7 +80,7 @@ def _probe(engine: Engine, qp: int) -> None:
         return
     row.reverse_cursor = (row.reverse_cursor + 1) % row.rotation_count
     rotation = engine.rotations[row.rotation_base + row.reverse_cursor]
-    if (spray.working_ports(engine, qp) >> rotation.port) & 1 == 0:
+    if (working_ports(engine, qp) >> rotation.port) & 1 == 0:
         return
     if rotation.reverse_probe == 1:
         rotation.reverse_ok = 0

@@ -1,6 +1,6 @@
 """Transmission order: round robin over peers, deficit round robin over the queue pairs that share a peer's window.
 
-A queue pair's turn is one burst (`Params.ev_burst`): a single packet in the simulator, as many as leave in one system
+A turn of a queue pair is one burst (`Params.ev_burst`): a single packet in the simulator, as many as fit one system
 call over sockets. Deficit round robin: Shreedhar and Varghese, SIGCOMM 1995.
 
 Both are rings linked through the rows, so insertion, removal and rotation take constant time. A queue pair is listed

@@ -7,7 +7,7 @@ shuffled after each pass. A port that is down or busy makes its rotation ineligi
 
 from openmrc.core.jit import kernel
 from openmrc.engine import paths
-from openmrc.engine.queue_pairs import params_of
+from openmrc.engine.queue_pairs import params_of, usable_ports, working_ports
 from openmrc.engine.states import EvEvent, EvState
 from openmrc.engine.tables import NONE, Engine
 
@@ -62,17 +62,6 @@ def other_ports(engine: Engine, qp: int, avoid: int) -> int:
 
 
 @kernel
-def usable_ports(engine: Engine, qp: int) -> int:
-    """Return the mask of working ports with EVs in rotation; 0: no data packet can be sent."""
-    row = engine.qps[qp]
-    mask = 0
-    for index in range(row.rotation_base, row.rotation_base + row.rotation_count):
-        if engine.rotations[index].active > 0:
-            mask |= 1 << engine.rotations[index].port
-    return mask & working_ports(engine, qp)
-
-
-@kernel
 def choose_control(engine: Engine, qp: int) -> int:
     """Return the EV row for a control packet, NONE if no port works.
 
@@ -105,13 +94,6 @@ def _last_heard(engine: Engine, qp: int) -> int:
             if fallback == NONE:
                 fallback = rotation.reverse
     return fallback
-
-
-@kernel
-def working_ports(engine: Engine, qp: int) -> int:
-    """Return the mask of ports that are up here and at the peer."""
-    row = engine.qps[qp]
-    return engine.endpoints[row.endpoint].ports_up & engine.peers[row.peer].ports_up
 
 
 @kernel

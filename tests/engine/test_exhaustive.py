@@ -34,6 +34,15 @@ def test_answers_find_the_only_plane_that_works_back(evs: int) -> None:
     assert run({3: cut_back, 10: cut_there}, evs) == Outcome.DELIVERED
 
 
+def test_a_plane_that_dies_while_only_the_transport_ack_is_missing_is_left_for_one_that_was_assumed_bad() -> None:
+    lose, cut_there = int(Choice.LOSE), PORTS + 2 * PLANES
+    assert run({3: lose, 12: cut_there, 13: lose}) == Outcome.DELIVERED
+
+
+def test_a_port_that_goes_down_leaves_the_path_that_was_assumed_bad() -> None:
+    assert run({3: int(Choice.LOSE), 12: PORTS + PLANES}) == Outcome.DELIVERED
+
+
 @pytest.mark.parametrize("side", [0, 1])
 def test_ports_that_are_down_before_the_first_packet_leaves_are_reported(side: int) -> None:
     ports = PORTS + side * PLANES

@@ -9,8 +9,19 @@ import pytest
 from openmrc.engine import endpoint as doors
 from openmrc.engine import paths
 from openmrc.engine.states import EvEvent, EvState
-from openmrc.wire.codes import Opcode
-from tests.engine.scripted_peer import MTU, Endpoint, entropy_of, only, probe_answer, rotation_of, sack, steady, us
+from openmrc.wire.codes import EndpointOp, Opcode
+from tests.engine.scripted_peer import (
+    MTU,
+    Endpoint,
+    entropy_of,
+    only,
+    probe_answer,
+    request,
+    rotation_of,
+    sack,
+    steady,
+    us,
+)
 
 SECOND = 1e6  # us
 
@@ -262,3 +273,35 @@ def test_no_port_idles_for_the_sake_of_a_round() -> None:
     endpoint = Endpoint(planes=4)
     endpoint.write(16 * MTU)
     assert [packet.port for packet in endpoint.all_sent(free_ports=0b0010)] == [1] * 16
+
+
+@pytest.mark.parametrize("port_first", [True, False])
+@pytest.mark.parametrize("is_local", [True, False])
+def test_a_bad_value_is_used_again_when_all_good_ones_are_on_ports_that_are_down(
+    port_first: bool, is_local: bool
+) -> None:
+    endpoint = Endpoint(planes=2, evs=1, active=1)
+
+    def lose_port() -> None:
+        if is_local:
+            endpoint.set_port(0, 0)
+        else:
+            update = request(EndpointOp.PORT_STATUS_UPDATE, 0xF000, port_status_mask=0b100)
+            endpoint.receives(update, port=1)
+
+    if port_first:
+        lose_port()
+    paths.transition(endpoint.engine, 0, endpoint.ev_row(entropy_of(1, 0)), EvEvent.LOST)
+    if not port_first:
+        lose_port()
+    endpoint.write()
+    data = [packet for packet in endpoint.all_sent() if packet.opcode <= Opcode.WRITE_ONLY_IMM]
+    assert [packet.port for packet in data] == [1]
+
+
+def test_a_denied_value_is_not_used_again_even_when_no_other_port_works() -> None:
+    endpoint = Endpoint(planes=2, evs=1, active=1)
+    paths.transition(endpoint.engine, 0, endpoint.ev_row(entropy_of(1, 0)), EvEvent.DENY)
+    endpoint.set_port(0, 0)
+    endpoint.write()
+    assert [packet for packet in endpoint.all_sent() if packet.opcode <= Opcode.WRITE_ONLY_IMM] == []
