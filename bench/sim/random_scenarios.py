@@ -27,7 +27,7 @@ from openmrc.sim.scenario.scenario import Scenario
 from openmrc.sim.simulate import Status, simulate
 from openmrc.units import NEVER
 
-LONGEST_S = 30.0  # wall time of one run
+LONGEST_S = 150.0  # wall time of one run
 TRANSPORTS = ("mrc", "mrc", "mrc", "uet", "roce", "roce_selective", "roce_adaptive", "datagrams")
 RANDOM_FATES = ("loss", "trim", "reorder", "delay", "jitter", "bit_errors")
 REPAIRS = ("mrc",)  # transports that finish whatever a passing fault took

@@ -12,6 +12,7 @@ from openmrc.live.objects.handshake import token_bytes
 from openmrc.verbs import NO_TOKEN, Listener
 
 ENVIRONMENT = "MRC_TOKEN"
+BIND_ENVIRONMENT = "MRC_BIND"
 EVERYWHERE = "all"
 MOST_BYTES = 4096  # of a token file
 
@@ -25,7 +26,8 @@ class Access:
 
 
 def hosts_of(bind: str | None) -> tuple[str, ...] | None:
-    """Return the addresses of `--bind`, None if it was not given."""
+    """Return the addresses of `--bind`, else of the environment; None if neither says anything."""
+    bind = os.environ.get(BIND_ENVIRONMENT) if bind is None else bind
     if bind is None:
         return None
     hosts = tuple(part.strip() for part in bind.split(","))

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
-from openmrc.apps.access import ENVIRONMENT
+from openmrc.apps.access import BIND_ENVIRONMENT, ENVIRONMENT, EVERYWHERE
 from openmrc.apps.nic_file import VARIABLE
 from openmrc.errors import MrcError
 from openmrc.lab import namespaces, nics, record
@@ -27,10 +27,11 @@ def command_line(lab: str, node: str, command: Sequence[str]) -> list[str]:
 
 
 def environment(lab: str, node: str) -> dict[str, str]:
-    """Return the environment of a command there: a NIC finds its file, and all share the lab's token."""
+    """Return the environment of a command there: the NIC file, where listeners bind, and the shared token."""
     path = nics.path_of(lab, node)
     described = {VARIABLE: str(path)} if path.exists() else {}
-    return {ENVIRONMENT: record.token(lab), **os.environ, **described}
+    shared = {ENVIRONMENT: record.token(lab), BIND_ENVIRONMENT: EVERYWHERE}
+    return {**shared, **os.environ, **described}
 
 
 def start(

@@ -44,7 +44,7 @@ def test_the_last_line_says_ok_and_what_moved(tmp_path: Path) -> None:
     assert code == 0, complaints
     last = said.splitlines()[-1]
     assert last.startswith(f"OK {8 << 20} bytes, sha256 ")
-    assert last.endswith(" ms")
+    assert last.endswith(" planes in use")
 
 
 def test_a_network_that_stays_silent_fails_with_the_reason_and_exit_code_1(tmp_path: Path) -> None:

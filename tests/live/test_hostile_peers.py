@@ -274,7 +274,8 @@ def test_forged_writes_reach_no_memory_without_number_sequence_and_key() -> None
         before = host.region.bytes.tobytes()
         theirs = host.accepted[0].qp.qpn
         for number in range(2000):
-            qpn = theirs if number % 2 else random.randrange(1 << 24)
+            # A guess of number and sequence together is right once in 4,096, and then ends the connection, as in RoCE.
+            qpn = theirs if number % 200 == 0 else random.randrange(1 << 24)
             forger.send(
                 compose(
                     Opcode.WRITE_ONLY,

@@ -96,7 +96,7 @@ def test_a_scenario_on_an_irregular_fabric_runs_from_its_file(name: str) -> None
     )  # fmt: skip
     result = simulate(scenario)
     assert result.results.links["lost"].sum() > 0
-    assert result.is_complete
+    assert result.is_complete == (name != "datagrams")  # nothing repeats a lost datagram
     assert len(result.samples.at) > 0
 
 

@@ -37,7 +37,7 @@ def test_no_queue_pair_has_a_value_on_two_planes(topology: Topology, routing: Ro
 def test_losses_and_marks_on_one_plane_blame_that_plane_alone() -> None:
     topology = leaf_spine(hosts=16, planes=4)
     lossy = columns(topology, Schedule.parse("loss: 2%, on: plane 2"), 1)
-    flows = traffic([0, 1, 2, 3], [12, 12, 12, 12], 2_000_000)
+    flows = traffic([0, 1, 2, 3], [12, 13, 14, 15], 2_000_000)
     world = prepare(topology, flows, MrcTransport(evs=16), None, lossy)
     world.run(NEVER, lambda: None)
     evs = np.asarray(world.state.engine.evs)
