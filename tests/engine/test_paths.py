@@ -9,7 +9,7 @@ import pytest
 from openmrc.engine import endpoint as doors
 from openmrc.engine import paths
 from openmrc.engine.states import EvEvent, EvState
-from openmrc.wire.codes import EndpointOp, Opcode
+from openmrc.wire.codes import EndpointOp, Opcode, PathMark
 from tests.engine.scripted_peer import (
     MTU,
     Endpoint,
@@ -305,3 +305,14 @@ def test_a_denied_value_is_not_used_again_even_when_no_other_port_works() -> Non
     endpoint.set_port(0, 0)
     endpoint.write()
     assert [packet for packet in endpoint.all_sent() if packet.opcode <= Opcode.WRITE_ONLY_IMM] == []
+
+
+def test_a_mark_of_a_copy_that_was_overtaken_by_its_repetition_blames_the_path_of_that_copy() -> None:
+    endpoint = Endpoint(planes=2)
+    endpoint.write()
+    first = endpoint.sends(Opcode.WRITE_ONLY)
+    second = endpoint.sends(Opcode.WRITE_ONLY)  # after a timeout
+    assert first.port != second.port
+    endpoint.receives(sack(0, path_mark=PathMark.SKIP_ONCE, reflected_entropy=first.entropy))
+    assert endpoint.evs_in_state(EvState.SKIP) == []
+    assert (endpoint.ev(first.entropy).marked, endpoint.ev(second.entropy).marked) == (1, 0)
