@@ -80,14 +80,14 @@ def test_a_client_impairs_both_ends_and_sees_what_was_sent_again() -> None:
 
 def test_a_client_that_does_not_fit_is_told_both_values_and_the_next_one_is_served() -> None:
     with listening("perf", "--planes", 2, "-m", 1024, "--json") as (server, port):
-        code, said, _ = run("perf", "127.0.0.1", "-p", port, "--planes", 2, "-m", 4096, "--json")
+        code, said, _ = run("perf", "127.0.0.1", "-p", port, "--planes", 4, "-m", 1024, "--json")
         assert code == 1
-        assert "path MTU: here 4096, there 1024" in (decoded(said).mrc.error or "")
+        assert "plane count: here 4, there 2" in (decoded(said).mrc.error or "")
         code, said, complaints = run("perf", "127.0.0.1", "-p", port, "--planes", 2, "-m", 1024, "-n", 10, "--json")
         assert code == 0, complaints
         served = finish(server)
     assert served[0] == 0
-    assert "path MTU: here 1024, there 4096" in served[2]
+    assert "plane count: here 2, there 4" in served[2]
 
 
 def test_perf_and_recv_tell_each_other_that_they_are_not_meant_for_each_other(tmp_path: Path) -> None:
