@@ -120,7 +120,8 @@ def test_down_removes_it_and_what_runs_in_it(lab: str) -> None:
 
 
 def test_failures_are_objects_where_json_was_asked_for() -> None:
-    for words in (["up", "nowhere.yaml"], ["down", "nobody"], ["status", "nobody"]):
+    nobody = ["fault", "down: plane 0", "--lab", "nobody"]
+    for words in (["up", "nowhere.yaml"], ["down", "nobody"], ["status", "nobody"], nobody):
         code, out, err = run("lab", *words, "--json")
         assert code == 1
         assert err == f"mrc: {json.loads(out)['error']}\n"
