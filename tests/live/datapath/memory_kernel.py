@@ -32,6 +32,7 @@ class Endpoint:
     """Queue pair 0 in RTS towards a peer that does not exist, and everything it sends."""
 
     def __init__(self, patch: pytest.MonkeyPatch, capturing: bool = False, planes: int = 2) -> None:
+        self.patch = patch  # a test that replaces more uses this one: two that overlap restore each other's replacement
         for module, name in (
             (table_handles, "_store"),
             (event_loop, "run"),

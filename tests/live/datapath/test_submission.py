@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from openmrc.engine.tables import NONE
 from openmrc.live.datapath import submission
 from tests.live.datapath.memory_kernel import endpoint
@@ -30,7 +28,7 @@ def test_the_thread_does_not_sleep_while_requests_wait() -> None:
         assert here.nic.sleeps_until == 5
 
 
-def test_records_are_published_before_anyone_is_signalled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_are_published_before_anyone_is_signalled() -> None:
     with endpoint() as here:
         seen: list[tuple[int, int]] = []
 
@@ -38,7 +36,7 @@ def test_records_are_published_before_anyone_is_signalled(monkeypatch: pytest.Mo
             seen.append((descriptor, here.records.ready()))
             return 0
 
-        monkeypatch.setattr(submission, "signal_eventfd", signal)
+        here.patch.setattr(submission, "signal_eventfd", signal)
         here.records.arm(submission.ANY)
         here.records.wake_at_next()
         here.complete(1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from openmrc.live.datapath import transmit
 from openmrc.live.datapath.libc import EAGAIN
 from openmrc.wire.codes import ECT0
@@ -55,10 +53,10 @@ def test_packets_to_a_peer_without_an_address_are_errors_not_datagrams() -> None
         assert sum(each.send_errors for each in here.datapath.planes) == 4
 
 
-def test_a_full_socket_is_waited_for_a_few_times_and_then_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_socket_is_waited_for_a_few_times_and_then_given_up() -> None:
     with endpoint() as here:
-        monkeypatch.setattr(transmit, "send_messages", lambda *_: -1)
-        monkeypatch.setattr(transmit, "last_error", lambda words: EAGAIN)
+        here.patch.setattr(transmit, "send_messages", lambda *_: -1)
+        here.patch.setattr(transmit, "last_error", lambda words: EAGAIN)
         here.submit_write(1024)
         here.iterate()
         plane = next(each for each in here.datapath.planes if each.send_errors)
