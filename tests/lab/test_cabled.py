@@ -30,14 +30,17 @@ def daemons(lab: Lab) -> Iterator[Path]:
 
 
 def _running(lab: Lab, folder: Path) -> Iterator[Path]:
+    nodes = [*lab.nics(), *lab.switches()]
     started = []
     try:
-        for node in [*lab.nics(), *lab.switches()]:
-            command = ["lldpd", "-d", "-I", "p*", "-u", str(folder / node)]
+        for node in nodes:
+            # A file, because the daemon sets the machine's own name while it starts: a command in between is lost.
+            settings = folder / f"{node}.conf"
+            settings.write_text(f"configure system hostname {node}\nconfigure lldp tx-interval 1\n")
+            command = ["lldpd", "-d", "-I", "p*", "-u", str(folder / node), "-O", str(settings)]
             started.append(run.start(lab.name, node, command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-        for node in [*lab.nics(), *lab.switches()]:
-            _configure(folder / node, "system", "hostname", node)
-            _configure(folder / node, "lldp", "tx-interval", "1")
+        for node in nodes:
+            _await(folder / node)
         yield folder
     finally:
         for process in started:
@@ -46,10 +49,10 @@ def _running(lab: Lab, folder: Path) -> Iterator[Path]:
             process.wait(_PATIENCE)
 
 
-def _configure(control: Path, *words: str) -> None:
+def _await(control: Path) -> None:
+    """Wait until the daemon answers at its control socket."""
     deadline = time.monotonic() + _PATIENCE
-    command = ["lldpcli", "-u", str(control), "configure", *words]
-    while subprocess.run(command, capture_output=True, check=False).returncode:
+    while subprocess.run(["lldpctl", "-u", str(control)], capture_output=True, check=False).returncode:
         assert time.monotonic() < deadline, f"{control.name}: lldpd does not answer"
         time.sleep(0.1)
 
