@@ -37,6 +37,7 @@ from openmrc.sim.workloads.amounts import ps_of
 from openmrc.sim.workloads.families import plan_of
 from openmrc.sim.workloads.joined import Work, joined
 from openmrc.sim.workloads.plan import Hosts, Plan
+from openmrc.sim.workloads.trace import Trace
 
 Ints = NDArray[np.int64]
 
@@ -102,7 +103,7 @@ def prepare(scenario: Scenario) -> Prepared:
             failures += read.failures
             warnings += read.warnings
         else:
-            name = str(workload.__struct_config__.tag)
+            name = Path(workload.file).name if isinstance(workload, Trace) else str(workload.__struct_config__.tag)
             plans.append((name, plan_of(hosts_of(topology), workload, scenario.seed + number)))
     work = joined(plans)
     if work.traffic.single_path.any() and scenario.transport.name == "datagrams":
