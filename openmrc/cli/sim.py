@@ -56,7 +56,10 @@ def run(
     check_tables: Annotated[
         bool, typer.Option("--check-tables", help="First compare every EV's path with the fabric's uSID tables.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder for the results [runs/NAME; none with --tm].")] = None,
+    perfetto: Annotated[
+        Path | None, typer.Option(help="Write a timeline for ui.perfetto.dev (trace event JSON) to this file.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results [runs/NAME; none with --topo].")] = None,
     as_json: Json = False,
 ) -> None:
     """Run one scenario; exit 1 if not every flow finished."""
@@ -80,7 +83,7 @@ def run(
     wanted = _changed(wanted, seed, capture, check_tables)
     if wanted.capture is not None and out is None:
         raise UsageError("--capture: give --out FOLDER, where the capture files go")
-    _run(wanted, threads, out, as_json)
+    _run(wanted, threads, out, perfetto, as_json)
 
 
 def _changed(scenario: Scenario, seed: int | None, capture: list[str] | None, check_tables: bool) -> Scenario:
@@ -128,7 +131,8 @@ def _of_file(work: Matrix | Trace, topo: Path, transport: Transport, until: str)
     return Scenario(name=name, fabric=load(topo), transport=transport, workloads=(work,), until=until)
 
 
-def _run(scenario: Scenario, threads: int, out: Path | None, as_json: bool) -> None:
+def _run(scenario: Scenario, threads: int, out: Path | None, perfetto: Path | None, as_json: bool) -> None:
+    from openmrc.report import perfetto as timeline
     from openmrc.report.folder import Stream, write
     from openmrc.report.terminal import ProgressLine, show
     from openmrc.sim.results.results import summary
@@ -141,7 +145,7 @@ def _run(scenario: Scenario, threads: int, out: Path | None, as_json: bool) -> N
             listener(status)
 
     try:
-        done = simulate(scenario, threads, tell)
+        done = simulate(scenario, threads, tell, watch_links=perfetto is not None)
     finally:
         for listener in listeners:
             listener.close()
@@ -149,6 +153,9 @@ def _run(scenario: Scenario, threads: int, out: Path | None, as_json: bool) -> N
     if out is not None:
         result["out"] = str(out)
         result["warnings"] = result["warnings"] + write(done, scenario, result, out)
+    if perfetto is not None:
+        result["perfetto"] = str(perfetto)
+        result["warnings"] = result["warnings"] + timeline.write(done, perfetto)
     _print(result, as_json, lambda: show(result, str(out) if out else None))
     if result["interrupted"]:
         raise typer.Exit(INTERRUPTED)
