@@ -10,9 +10,10 @@ import typer
 from openmrc.cli.outcome import INTERRUPTED, stoppable
 
 if TYPE_CHECKING:
-    from openmrc.sim.scenario.scenario import Scenario, Transport
+    from openmrc.sim.scenario.scenario import Matrix, Scenario, Transport
     from openmrc.sim.simulate import Status
     from openmrc.sim.sweep import Point
+    from openmrc.sim.workloads.trace import Trace
 
 app = typer.Typer(no_args_is_help=True, help="Simulate fabrics packet by packet, with failures.")
 
@@ -30,13 +31,22 @@ def run(
         typer.Argument(metavar="[SCENARIO.yaml]", help="A scenario file, or demo: the one that is shipped."),
     ] = None,
     tm: Annotated[Path | None, typer.Option(help="An htsim connection matrix (.cm) instead of a scenario.")] = None,
-    topo: Annotated[Path | None, typer.Option(help="The fabric for --tm: htsim's .topo, or fabric.yaml.")] = None,
-    transport: Annotated[TransportName, typer.Option(help="With --tm.")] = "mrc",
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="A trace instead of a scenario: Chakra (NAME or NAME.0.et), GOAL, or SimAI's text."),
+    ] = None,
+    topo: Annotated[
+        Path | None, typer.Option(help="The fabric for --tm or --trace: fabric.yaml, or htsim's .topo.")
+    ] = None,
+    transport: Annotated[TransportName, typer.Option(help="With --tm or --trace.")] = "mrc",
     load_balancing: Annotated[LoadBalancing | None, typer.Option(help="With --transport uet.")] = None,
-    qps: Annotated[int, typer.Option(min=1, max=16, help="Queue pairs a flow is split over, with --tm.")] = 1,
-    mtu: Annotated[int, typer.Option(min=256, max=9216, help="Payload of a packet in bytes, with --tm.")] = 4096,
+    qps: Annotated[int, typer.Option(min=1, max=16, help="Queue pairs a flow is split over, with --topo.")] = 1,
+    mtu: Annotated[int, typer.Option(min=256, max=9216, help="Payload of a packet in bytes, with --topo.")] = 4096,
     cm_start_unit: Annotated[StartUnit, typer.Option(help="What `start` counts in the matrix.")] = "us",
-    until: Annotated[str, typer.Option(help="Simulated time at which a --tm run is given up.")] = "10s",
+    ranks_per_nic: Annotated[int, typer.Option(min=1, help="Ranks of a --trace that share a NIC.")] = 1,
+    compute_scale: Annotated[float, typer.Option(min=0, max=1000, help="Multiplies computations of a --trace.")] = 1.0,
+    layers: Annotated[int, typer.Option(min=0, help="Only the first so many of a SimAI --trace; 0: all.")] = 0,
+    until: Annotated[str, typer.Option(help="Simulated time at which a --topo run is given up.")] = "10s",
     seed: Annotated[int | None, typer.Option(min=0, help="Instead of the scenario's.")] = None,
     threads: Threads = 1,
     capture: Annotated[
@@ -46,14 +56,17 @@ def run(
     check_tables: Annotated[
         bool, typer.Option("--check-tables", help="First compare every EV's path with the fabric's uSID tables.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder for the results [runs/NAME; none with --tm].")] = None,
+    perfetto: Annotated[
+        Path | None, typer.Option(help="Write a timeline for ui.perfetto.dev (trace event JSON) to this file.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results [runs/NAME; none with --topo].")] = None,
     as_json: Json = False,
 ) -> None:
     """Run one scenario; exit 1 if not every flow finished."""
     from openmrc.errors import UsageError
 
-    if (scenario is None) == (tm is None) or (tm is not None and topo is None):
-        raise UsageError("mrc sim run: expected SCENARIO.yaml, or --tm FILE.cm with --topo FILE")
+    if sum(each is not None for each in (scenario, tm, trace)) != 1 or (scenario is None) == (topo is None):
+        raise UsageError("mrc sim run: expected SCENARIO.yaml, or --tm FILE.cm or --trace FILE with --topo FABRIC")
     if scenario is not None:
         from openmrc.sim.scenario.scenario import load
 
@@ -65,11 +78,12 @@ def run(
         out = out or Path("runs") / wanted.name
     else:
         carried = _transport(transport, load_balancing, qps, mtu)
-        wanted = _of_matrix(cast("Path", tm), cast("Path", topo), carried, cm_start_unit, until)
+        work = _matrix(tm, cm_start_unit) if tm else _trace(cast("Path", trace), ranks_per_nic, compute_scale, layers)
+        wanted = _of_file(work, cast("Path", topo), carried, until)
     wanted = _changed(wanted, seed, capture, check_tables)
     if wanted.capture is not None and out is None:
         raise UsageError("--capture: give --out FOLDER, where the capture files go")
-    _run(wanted, threads, out, as_json)
+    _run(wanted, threads, out, perfetto, as_json)
 
 
 def _changed(scenario: Scenario, seed: int | None, capture: list[str] | None, check_tables: bool) -> Scenario:
@@ -94,18 +108,31 @@ def _transport(name: TransportName, load_balancing: LoadBalancing | None, qps: i
     return Transport(name=name, load_balancing=load_balancing, qps=qps, mtu=mtu)
 
 
-def _of_matrix(tm: Path, topo: Path, transport: Transport, unit: StartUnit, until: str) -> Scenario:
-    """Return the scenario that --tm and --topo stand for."""
+def _matrix(file: Path, unit: StartUnit) -> Matrix:
+    from openmrc.sim.scenario.scenario import Matrix
+
+    return Matrix(file=str(file), start_unit=unit)
+
+
+def _trace(file: Path, ranks_per_nic: int, compute_scale: float, layers: int) -> Trace:
+    from openmrc.sim.workloads.trace import Trace
+
+    return Trace(file=str(file), ranks_per_nic=ranks_per_nic, compute_scale=compute_scale, layers=layers)
+
+
+def _of_file(work: Matrix | Trace, topo: Path, transport: Transport, until: str) -> Scenario:
+    """Return the scenario that --topo and a file of messages stand for."""
     from openmrc.fabric.fabric_file import load
-    from openmrc.sim.scenario.scenario import Matrix, Scenario
+    from openmrc.sim.scenario.scenario import Scenario
     from openmrc.sim.workloads.amounts import ps_of
 
     ps_of(until)
-    matrix = Matrix(file=str(tm), start_unit=unit)
-    return Scenario(name=tm.stem, fabric=load(topo), transport=transport, workloads=(matrix,), until=until)
+    name = Path(work.file).stem
+    return Scenario(name=name, fabric=load(topo), transport=transport, workloads=(work,), until=until)
 
 
-def _run(scenario: Scenario, threads: int, out: Path | None, as_json: bool) -> None:
+def _run(scenario: Scenario, threads: int, out: Path | None, perfetto: Path | None, as_json: bool) -> None:
+    from openmrc.report import perfetto as timeline
     from openmrc.report.folder import Stream, write
     from openmrc.report.terminal import ProgressLine, show
     from openmrc.sim.results.results import summary
@@ -118,7 +145,7 @@ def _run(scenario: Scenario, threads: int, out: Path | None, as_json: bool) -> N
             listener(status)
 
     try:
-        done = simulate(scenario, threads, tell)
+        done = simulate(scenario, threads, tell, watch_links=perfetto is not None)
     finally:
         for listener in listeners:
             listener.close()
@@ -126,6 +153,9 @@ def _run(scenario: Scenario, threads: int, out: Path | None, as_json: bool) -> N
     if out is not None:
         result["out"] = str(out)
         result["warnings"] = result["warnings"] + write(done, scenario, result, out)
+    if perfetto is not None:
+        result["perfetto"] = str(perfetto)
+        result["warnings"] = result["warnings"] + timeline.write(done, perfetto)
     _print(result, as_json, lambda: show(result, str(out) if out else None))
     if result["interrupted"]:
         raise typer.Exit(INTERRUPTED)

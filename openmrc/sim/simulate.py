@@ -16,7 +16,7 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric
 from openmrc.fabric.topology import Topology
-from openmrc.sim.loop.fault_events import Faults
+from openmrc.sim.loop.fault_events import FaultKind, Faults
 from openmrc.sim.loop.run import Transport, World, run
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.reach import nic_rate
@@ -37,12 +37,15 @@ from openmrc.sim.workloads.amounts import ps_of
 from openmrc.sim.workloads.families import plan_of
 from openmrc.sim.workloads.joined import Work, joined
 from openmrc.sim.workloads.plan import Hosts, Plan
+from openmrc.sim.workloads.trace import Trace
 
 Ints = NDArray[np.int64]
 
 NOTICE_S = 0.25  # wall time between two words of progress
 MOST_CAPTURED = 10_000_000  # packets of all captured hosts together, some 350 bytes each
 MOST_SPANS = 8  # faults around which samples are finer
+_FAULTS_OF_LINKS = [kind for kind in FaultKind if kind.name.startswith("LINK_")]  # whose subject is a directed link
+MOST_LINKS = 2048  # links that are looked at one by one
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ def prepare(scenario: Scenario) -> Prepared:
             failures += read.failures
             warnings += read.warnings
         else:
-            name = str(workload.__struct_config__.tag)
+            name = Path(workload.file).name if isinstance(workload, Trace) else str(workload.__struct_config__.tag)
             plans.append((name, plan_of(hosts_of(topology), workload, scenario.seed + number)))
     work = joined(plans)
     if work.traffic.single_path.any() and scenario.transport.name == "datagrams":
@@ -131,14 +134,19 @@ def _matrix(workload: Matrix, topology: Topology) -> matrix.Matrix:
     return read
 
 
-def simulate(scenario: Scenario, threads: int = 1, tell: Tell | None = None) -> Run:
-    """Run a scenario; Ctrl-C ends it early, with what there is."""
+def simulate(scenario: Scenario, threads: int = 1, tell: Tell | None = None, watch_links: bool = False) -> Run:
+    """Run a scenario; Ctrl-C ends it early, with what there is.
+
+    With `watch_links` samples hold single links too: all of them, or up to MOST_LINKS, those that fail first.
+    """
     prepared = prepare(scenario)
     topology = prepared.topology
     transport = transport_of(scenario.transport, topology)
     if scenario.capture is not None:
         transport = _tapped(transport, scenario.capture, topology)
     recorder = _recorder(scenario, prepared, transport)
+    if watch_links:
+        recorder.links = links_to_watch(prepared)
     announcer = _Announcer(prepared, transport.network_settings(), tell) if tell else None
     begun: list[World] = []
     checked: list[TableCheck] = []
@@ -217,6 +225,15 @@ def _recorder(scenario: Scenario, prepared: Prepared, transport: Transport) -> R
         spans=spans_around([event.at for event in prepared.events if event.begins], around),
         transport=transport,
     )
+
+
+def links_to_watch(prepared: Prepared) -> Ints:
+    """Return the links that are looked at one by one: those that fail, then others, evenly over the fabric."""
+    faults, links = prepared.faults, prepared.topology.links
+    if links <= MOST_LINKS:
+        return np.arange(links)
+    failing = np.unique(faults.subject[np.isin(faults.kind, _FAULTS_OF_LINKS)])[: MOST_LINKS // 2]
+    return np.unique(np.concatenate([failing, np.linspace(0, links - 1, MOST_LINKS - len(failing)).astype(np.int64)]))
 
 
 def spans_around(moments: list[int], length: int) -> list[Span]:

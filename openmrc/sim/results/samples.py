@@ -33,6 +33,7 @@ COUNTERS = {  # of a group's links, since the beginning
     "dropped": ("ports", "dropped"),
 }
 GAUGES = ("queue_bytes", "queue_longest_ps")  # at the moment: all queues of the group together, and the longest
+OF_LINKS = ("data_bytes", "queue_ps")  # of single links: since the beginning, and at the moment
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,8 @@ class Samples:
     flows: Ints  # one of each watched connection
     series: dict[str, Ints]  # what the transport told: (moments,)
     windows: dict[str, NDArray[Any]]  # of the flows' connections: (moments, flows)
+    links: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # that were looked at one by one
+    link_values: dict[str, Ints] = field(default_factory=dict)  # OF_LINKS: (moments, links)
 
     def total(self, name: str) -> Ints:
         """Return a counter over all groups."""
@@ -97,6 +100,8 @@ class Samples:
             self.flows,
             {name: values[which] for name, values in self.series.items()},
             {name: values[which] for name, values in self.windows.items()},
+            self.links,
+            {name: values[which] for name, values in self.link_values.items()},
         )
 
     @property
@@ -115,6 +120,7 @@ class _Moment:
     values: dict[str, Ints]
     series: dict[str, int]
     windows: dict[str, NDArray[Any]]
+    links: dict[str, Ints] = field(default_factory=dict)
 
 
 @dataclass
@@ -126,6 +132,7 @@ class Recorder:
     spans: Sequence[Span] = ()
     transport: object = None  # asked if it is `Observed`
     watched: Sequence[Ints] = ()  # connections whose windows are recorded: all flows of each
+    links: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # that are looked at one by one
     due: int = 0  # ps, the next sample
     _interval: int = 0
     _regular_due: int = 0
@@ -150,6 +157,10 @@ class Recorder:
         if isinstance(self.transport, Observed):
             moment.series = self.transport.series(state)
             moment.windows = self.transport.windows(state, network, self._under_way(now, network))
+        if len(self.links):
+            backlog = _column(network, "ports", "busy_until")[self.links] - now
+            sent = _column(network, "ports", "data_bytes")[self.links].astype(np.int64)
+            moment.links = {"data_bytes": sent, "queue_ps": np.maximum(0, backlog)}
         if now >= self._regular_due:
             self._regular.append(moment)
             self._thin()
@@ -224,6 +235,8 @@ class Recorder:
             flows=np.array([flows[0] for flows in self.watched], np.int64),
             series={name: np.array([moment.series[name] for moment in moments], np.int64) for name in last.series},
             windows={name: np.array([moment.windows[name] for moment in moments]) for name in last.windows},
+            links=self.links,
+            link_values={name: np.array([moment.links[name] for moment in moments]) for name in last.links},
         )  # fmt: skip
 
 

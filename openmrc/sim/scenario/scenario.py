@@ -20,6 +20,7 @@ from openmrc.faults import Schedule
 from openmrc.sim.workloads.amounts import Duration, ps_of
 from openmrc.sim.workloads.families import Workload
 from openmrc.sim.workloads.parameters import Parameters
+from openmrc.sim.workloads.trace import Trace
 from openmrc.wire.pcapng import SNAPLEN
 
 HEADERS = 144  # bytes of a frame that hold its headers, whatever they are
@@ -141,11 +142,13 @@ def _fabric(scenario: Scenario, path: Path) -> Fabric:
 
 
 def _placed(workload: Workload | Matrix, path: Path) -> Workload | Matrix:
-    if not isinstance(workload, Matrix):
+    if not isinstance(workload, (Matrix, Trace)):
         return workload
     file = path.parent / workload.file
-    if not file.is_file():
+    if not file.is_file() and not Path(f"{file}.0.et").is_file():
         raise ConfigError(f"{path}: workloads: file: {workload.file!r} does not exist beside the scenario")
+    if isinstance(workload, Trace) and workload.groups:
+        workload = msgspec.structs.replace(workload, groups=str(path.parent / workload.groups))
     return msgspec.structs.replace(workload, file=str(file))
 
 

@@ -15,6 +15,7 @@ from openmrc.sim.workloads import (
     permutation,
     pipeline,
     ring,
+    trace,
     training_step,
     tree,
 )
@@ -23,9 +24,10 @@ from openmrc.sim.workloads.incast import Incast
 from openmrc.sim.workloads.outcast import Outcast
 from openmrc.sim.workloads.parameters import Parameters
 from openmrc.sim.workloads.plan import Hosts, Plan
+from openmrc.sim.workloads.trace import Trace
 from openmrc.sim.workloads.training_step import Collective, TrainingStep
 
-Workload = Collective | Incast | Outcast | Background | TrainingStep
+Workload = Collective | Incast | Outcast | Background | TrainingStep | Trace
 
 _FAMILIES: dict[str, Callable[[Hosts, Any, int], Plan]] = {
     "permutation": permutation.plan,
@@ -41,6 +43,7 @@ _FAMILIES: dict[str, Callable[[Hosts, Any, int], Plan]] = {
     "pipeline": pipeline.plan,
     "background": background.plan,
     "training_step": training_step.plan,
+    "trace": trace.plan,
 }
 
 

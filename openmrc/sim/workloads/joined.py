@@ -24,6 +24,8 @@ class Work:
     marks: dict[str, Ids]  # message ids, in order of time
     workload: Ids  # of each message: the number of its plan
     names: tuple[str, ...]  # of the plans
+    label: Ids  # of each message: an index of `labels`, or UNLABELLED
+    labels: tuple[str, ...]  # what messages and computations are parts of
 
     @property
     def moving(self) -> Ids:
@@ -44,11 +46,13 @@ def joined(plans: list[tuple[str, Plan]]) -> Work:
     nodes, belongs = whole.nodes(), np.concatenate(workload)
     marks = {name: np.array(ids, np.int64) for name, ids in whole.marks.items()}
     names = tuple(name for name, _ in plans)
-    return Work(_traffic(nodes, whole.edges(), belongs, len(plans)), marks, belongs, names)
+    made = _traffic(nodes, whole.edges(), belongs, len(plans))
+    return Work(made, marks, belongs, names, nodes.label, tuple(whole.labels))
 
 
 def _close(plan: Plan) -> None:
     """Give every computation that nothing waits for an end that is a node."""
+    plan.label("")
     releases = np.zeros(plan.count, np.bool_)
     releases[plan.edges()[0]] = True
     nodes = plan.nodes()

@@ -10,7 +10,7 @@ Nodes are added many at a time, as arrays: an all-reduce of a thousand hosts has
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from openmrc.errors import ConfigError
 Ids = npt.NDArray[np.int64]
 
 NOWHERE = -1  # the destination of a computation or a gate
+UNLABELLED = -1
 LARGEST_MESSAGE = (1 << 32) - 1  # bytes; the length field of a remote write has 32 bits
 
 
@@ -44,6 +45,7 @@ class Nodes:
     need: Ids  # how many of the things waited for are enough; 0: all
     single_path: Ids  # 1: all packets on one path
     connection: Ids  # messages between two hosts are in order if this is equal
+    label: Ids  # what the node is a part of: an index of `Plan.labels`, or UNLABELLED
 
 
 @dataclass
@@ -53,6 +55,8 @@ class Plan:
     hosts: int
     marks: dict[str, list[int]] = field(default_factory=dict)  # what a report wants the times of, by name
     count: int = 0
+    labels: list[str] = field(default_factory=list)  # names of collectives and computations, for reports
+    _label: int = UNLABELLED  # of the nodes added next
     _nodes: list[Nodes] = field(default_factory=list)
     _edges: list[tuple[Ids, Ids, Ids]] = field(default_factory=list)
 
@@ -64,13 +68,17 @@ class Plan:
         start: npt.ArrayLike = 0,
         *,
         single_path: bool = False,
+        labels: npt.ArrayLike | None = None,
     ) -> Ids:
-        """Add messages (arrays broadcast); return their ids."""
+        """Add messages (arrays broadcast); return their ids. `labels` are numbers from `label`, one a message."""
         columns = [np.atleast_1d(np.asarray(value, np.int64)) for value in (source, destination, size, start)]
         source, destination, size, start = np.broadcast_arrays(*columns)
         self._refuse_messages(source, destination, size)
         nothing = np.zeros(len(source), np.int64)
-        return self._add(Nodes(source, destination, size, start, nothing, nothing, nothing + int(single_path), nothing))
+        single = nothing + int(single_path)
+        return self._add(
+            Nodes(source, destination, size, start, nothing, nothing, single, nothing, self._labelled(nothing, labels))
+        )
 
     def _refuse_messages(self, source: Ids, destination: Ids, size: Ids) -> None:
         if not len(source):
@@ -85,17 +93,40 @@ class Plan:
             wrong = size.min() if size.min() < 1 else size.max()
             raise ConfigError(f"workload: a message of {wrong} bytes; allowed are 1..{LARGEST_MESSAGE}")
 
-    def computations(self, host: npt.ArrayLike, length: npt.ArrayLike, start: npt.ArrayLike = 0) -> Ids:
+    def computations(
+        self,
+        host: npt.ArrayLike,
+        length: npt.ArrayLike,
+        start: npt.ArrayLike = 0,
+        *,
+        labels: npt.ArrayLike | None = None,
+    ) -> Ids:
         """Add computations of `length` ps; return their ids."""
         columns = [np.atleast_1d(np.asarray(value, np.int64)) for value in (host, length, start)]
         host, length, start = np.broadcast_arrays(*columns)
         nothing = np.zeros(len(host), np.int64)
-        return self._add(Nodes(host, nothing + NOWHERE, nothing, start, length, nothing, nothing, nothing))
+        label = self._labelled(nothing, labels)
+        return self._add(Nodes(host, nothing + NOWHERE, nothing, start, length, nothing, nothing, nothing, label))
 
     def gate(self, need: int = 0) -> int:
         """Add a gate that opens when `need` of its predecessors have finished (0: all of them)."""
         zero = np.zeros(1, np.int64)
-        return int(self._add(Nodes(zero, zero + NOWHERE, zero, zero, zero, zero + need, zero, zero))[0])
+        none = zero + UNLABELLED
+        return int(self._add(Nodes(zero, zero + NOWHERE, zero, zero, zero, zero + need, zero, zero, none))[0])
+
+    def label(self, name: str) -> int:
+        """Name what the nodes added from now on are a part of, until the next call; "" ends it. Return its number."""
+        self._label = len(self.labels) if name else UNLABELLED
+        self.labels += [name] if name else []
+        return self._label
+
+    def label_as(self, number: int) -> None:
+        """Go on with a label that was given before."""
+        self._label = number
+
+    def _labelled(self, like: Ids, given: npt.ArrayLike | None) -> Ids:
+        labels = self._label if given is None else given
+        return np.broadcast_to(np.asarray(labels, np.int64), like.shape)
 
     def _add(self, nodes: Nodes) -> Ids:
         ids = np.arange(self.count, self.count + len(nodes.source), dtype=np.int64)
@@ -138,6 +169,9 @@ class Plan:
     def append(self, other: Plan) -> Ids:
         """Add all of another plan; return the new ids of its nodes, in its order."""
         nodes, (before, after, acknowledged), offset = other.nodes(), other.edges(), self.count
+        named = nodes.label != UNLABELLED
+        nodes = replace(nodes, label=np.where(named, nodes.label + len(self.labels), self._label))
+        self.labels += other.labels
         ids = self._add(nodes)
         self._edges.append((before + offset, after + offset, acknowledged))
         for name, marked in other.marks.items():

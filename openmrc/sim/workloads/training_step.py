@@ -52,11 +52,14 @@ def plan(hosts: Hosts, parameters: TrainingStep, seed: int) -> Plan:
     everyone = np.arange(hosts.count)
     parts = [plan_of(hosts, collective, seed + at) for at, collective in enumerate(parameters.collectives)]
     gate: int | None = None
-    for _ in range(parameters.steps):
+    kinds = [str(collective.__struct_config__.tag) for collective in parameters.collectives]
+    for step in range(1, parameters.steps + 1):
+        made.label(f"step {step}: compute")
         ready = made.computations(everyone, _lengths(hosts, parameters, draw), ps_of(parameters.start))
         if gate is not None:
             made.follow(gate, ready)
-        gate = _step(made, parts, everyone, ready)
+        names = [f"step {step}: {kind}" for kind in kinds]
+        gate = _step(made, parts, names, everyone, ready)
         made.mark("step", gate)
     return made
 
@@ -66,8 +69,9 @@ def _lengths(hosts: Hosts, parameters: TrainingStep, draw: np.random.Generator) 
     return (ps_of(parameters.compute) * varied).astype(np.int64)
 
 
-def _step(made: Plan, parts: list[Plan], everyone: Ids, ready: Ids) -> int:
-    for part in parts:
+def _step(made: Plan, parts: list[Plan], names: list[str], everyone: Ids, ready: Ids) -> int:
+    for part, name in zip(parts, names, strict=True):
+        made.label(name)
         finished = made.computations(everyone, 0)
         made.follow(ready, finished)  # a host without a part in the collective goes on
         made.after(part, ready, finished)

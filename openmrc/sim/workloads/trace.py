@@ -1,0 +1,100 @@
+"""A workload that someone else wrote down: Chakra execution traces, GOAL schedules, SimAI's workload text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from msgspec import Meta
+
+from openmrc.errors import ConfigError
+from openmrc.sim.workloads.amounts import ps_of
+from openmrc.sim.workloads.groups import Placement
+from openmrc.sim.workloads.parameters import Amount, Count, Parameters
+from openmrc.sim.workloads.plan import Hosts, Ids, Plan
+from openmrc.sim.workloads.traces import chakra, goal, lowering, simai
+from openmrc.sim.workloads.traces.collective import AlgorithmName
+from openmrc.sim.workloads.traces.simai import SCHEDULES
+from openmrc.units import PS_PER_NS, PS_PER_US
+
+Format = Literal["auto", "chakra", "goal", "simai"]
+
+_UNITS = {"ps": 1, "ns": PS_PER_NS, "us": PS_PER_US}
+_LOOKED_AT = 4096  # bytes of a file whose format is not said
+
+
+class Trace(Parameters, frozen=True, kw_only=True, tag="trace"):
+    """Ranks are numbered from 0; by default rank r is at NIC r."""
+
+    file: str  # from the scenario's folder; of Chakra one rank's file, or what all ranks' files begin with
+    format: Format = "auto"
+    nics: tuple[Annotated[int, Meta(ge=0)], ...] = ()  # the NIC of each rank; () as the next two say
+    ranks_per_nic: Count = 1  # neighbours that share a NIC; what they say to each other takes no time
+    placement: Placement = "contiguous"  # of ranks over NICs
+    compute_scale: Annotated[float, Meta(ge=0, le=1000)] = 1.0  # computations take so many times what the trace says
+    algorithm: AlgorithmName = "auto"  # of collectives; auto: as openmrc.train chooses
+    calc_unit: Literal["ps", "ns", "us"] = "ns"  # of `calc` in GOAL, which has none
+    layers: Amount = 0  # of SimAI's text: only the first so many; 0: all
+    groups: str = ""  # of Chakra: a JSON file of process groups, {"name": [ranks]}
+    dimensions: tuple[Count, ...] = ()  # of Chakra: the grid of ranks that `involved_dim` speaks of
+    tflops: Annotated[float, Meta(ge=0)] = 0.0  # of Chakra: of a rank, for computations with no duration
+
+
+def plan(hosts: Hosts, parameters: Trace, seed: int) -> Plan:
+    """Read the trace and return its messages and computations."""
+    path, start = Path(parameters.file), ps_of(parameters.start)
+    rest = (parameters.algorithm, parameters.compute_scale, start)
+    match _format_of(path, parameters.format):
+        case "simai":
+            step = simai.read(path, parameters.layers)
+            return simai.plan_of(step, nics_of(step.ranks, hosts, parameters, seed), hosts.count, *rest)
+        case "goal":
+            operations = goal.read(path, _UNITS[parameters.calc_unit])
+        case _:
+            groups = chakra.read_groups(Path(parameters.groups)) if parameters.groups else {}
+            reading = chakra.Reading(groups, parameters.dimensions, parameters.tflops * 1e12)
+            operations = chakra.read(path, reading)
+    nics = nics_of(operations.ranks, hosts, parameters, seed)
+    return lowering.plan_of(operations, nics, hosts.count, *rest)
+
+
+def nics_of(ranks: int, hosts: Hosts, parameters: Trace, seed: int) -> Ids:
+    """Return the NIC of each rank."""
+    if parameters.nics:
+        if len(parameters.nics) != ranks or max(parameters.nics) >= hosts.count:
+            raise ConfigError(
+                f"{parameters.file}: nics: {len(parameters.nics)} given, up to {max(parameters.nics)}; expected "
+                f"{ranks}, one for each rank of the trace, each in 0..{hosts.count - 1}"
+            )
+        return np.array(parameters.nics, np.int64)
+    used = -(-ranks // parameters.ranks_per_nic)
+    if used > hosts.count:
+        raise ConfigError(
+            f"{parameters.file}: {ranks} ranks with {parameters.ranks_per_nic} a NIC need {used} NICs; the fabric has "
+            f"{hosts.count} (ranks_per_nic: {-(-ranks // hosts.count)} would fit)"
+        )
+    order = np.arange(hosts.count)
+    if parameters.placement == "random":
+        order = np.random.default_rng(seed).permutation(order)
+    elif parameters.placement == "strided":
+        order = order[:: hosts.count // used]
+    return order[np.arange(ranks) // parameters.ranks_per_nic]
+
+
+def _format_of(path: Path, said: Format) -> str:
+    """Return the format of a file: as said, by its name, or by how it begins."""
+    if said != "auto":
+        return said
+    if chakra.is_trace(path):
+        return "chakra"
+    try:
+        with path.open("rb") as file:
+            head = file.read(_LOOKED_AT)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    if head.startswith(tuple(schedule.encode() for schedule in SCHEDULES)):
+        return "simai"
+    if path.suffix == ".goal" or b"num_ranks" in head:
+        return "goal"
+    raise ConfigError(f"{path}: no known trace: expected NAME.RANK.et (Chakra), `num_ranks` (GOAL) or a SimAI header")

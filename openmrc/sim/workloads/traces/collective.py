@@ -1,0 +1,84 @@
+"""Collectives of a trace as messages: the plans that live ranks carry out, chosen as they choose them.
+
+Ranks may share a NIC; what they say to each other then takes no time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from openmrc.collectives.choice import MANY, Algorithm, Collective, choose, plan_for
+from openmrc.collectives.plan import Transfers, dependencies
+from openmrc.errors import ConfigError
+from openmrc.sim.workloads.plan import LARGEST_MESSAGE, Ids, Plan
+
+AlgorithmName = Literal["auto", "direct", "ring", "tree"]
+
+INLINE = 8 << 10  # bytes that one message of a live group carries at once
+CHUNKS = 8  # that one block is cut into where it passes through several ranks
+SMALL = 64 << 10  # bytes of a block that is not cut
+_CHAINED = {(Collective.BROADCAST, Algorithm.RING), (Collective.REDUCE, Algorithm.RING)}
+_GATHERS = (Collective.ALL_GATHER, Collective.GATHER)  # whose size is what one rank gives
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A collective that several groups of equal size carry out, each by itself."""
+
+    ids: Ids  # of the messages, a row per group
+    sender: Ids  # rank within the group, by column of `ids`
+    receiver: Ids
+
+
+def algorithm_of(collective: Collective, wanted: AlgorithmName, ranks: int, size: int) -> Algorithm:
+    """Return what carries out a collective of `size` bytes at a rank; what has no ring or tree goes directly."""
+    if wanted == "auto":
+        return choose(collective, ranks, size, INLINE)
+    name = Algorithm[wanted.upper()]
+    if collective == Collective.BARRIER:
+        return Algorithm.WHOLE if ranks <= MANY else Algorithm.TREE
+    if collective in (Collective.ALL_TO_ALL, Collective.GATHER, Collective.SCATTER):
+        return Algorithm.DIRECT
+    if collective in (Collective.ALL_GATHER, Collective.REDUCE_SCATTER) and name == Algorithm.TREE:
+        return Algorithm.RING
+    return name
+
+
+def lower(
+    made: Plan, members: Ids, collective: Collective, size: int, wanted: AlgorithmName = "auto", start: int = 0
+) -> Lowered:
+    """Add a collective among each row of `members` (NICs, column r is rank r).
+
+    `size` (bytes): of the vector at each rank; of a gather and an all-gather, what each rank gives.
+    """
+    ranks = members.shape[1]
+    plan = plan_for(collective, algorithm_of(collective, wanted, ranks, size), ranks)
+    part = plan.transfers
+    whole = size * ranks if collective in _GATHERS else size
+    block = max(1, -(-whole // plan.blocks))
+    passes = plan.blocks == 1 and bool((part.after >= 0).any() or (part.reduces == 1).any())
+    chunks = CHUNKS if passes and block > SMALL else 1
+    piece = -(-block // chunks)
+    if piece > LARGEST_MESSAGE:
+        raise ConfigError(f"messages of {piece:,} bytes; at most {LARGEST_MESSAGE:,}")
+    ids = np.empty((len(members), chunks, plan.count), np.int64)
+    for chunk in range(chunks):
+        ids[:, chunk] = _messages(made, members, part, piece, start)
+        if chunk:  # a rank sends the chunks of a block in order
+            made.follow(ids[:, chunk - 1].ravel(), ids[:, chunk].ravel(), acknowledged=True)
+    return Lowered(ids.reshape(len(members), -1), np.tile(part.source, chunks), np.tile(part.target, chunks))
+
+
+def _messages(made: Plan, members: Ids, part: Transfers, piece: int, start: int) -> Ids:
+    """Add the transfers of one chunk; return their ids, a row per group."""
+    source, target = members[:, part.source].T, members[:, part.target].T  # numbered by transfer, then by group
+    apart = source != target
+    ids = np.empty(source.shape, np.int64)
+    ids[apart] = made.messages(source[apart], target[apart], piece, start)
+    ids[~apart] = made.computations(source[~apart], 0, start)
+    earlier, later = dependencies(part)
+    made.follow(ids[earlier].ravel(), ids[later].ravel())
+    return ids.T

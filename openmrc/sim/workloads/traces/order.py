@@ -1,0 +1,66 @@
+"""In which order operations can happen: waves, and computations of one processor one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from openmrc.sim.workloads.traces.matching import Matched
+from openmrc.sim.workloads.traces.operations import NONE, Ids, Kind, Operations
+
+
+@dataclass(frozen=True)
+class Order:
+    """Of each operation: the wave in which it can happen, and the earliest time if messages took none."""
+
+    wave: Ids  # NONE: never, as it waits for itself or for such
+    ready: Ids  # ps
+
+
+def ordered(made: Operations, met: Matched) -> Order:
+    """Let everything happen as early as it can, all that can happen at once in one wave."""
+    count, length = len(made.kind), made.column("length")
+    before, after, takes = _edges(made, met, length)
+    nodes = count + len(met.members)
+    order = np.argsort(before, kind="stable")
+    first = np.searchsorted(before[order], np.arange(nodes + 1))
+    released, delay = after[order], takes[order]
+    waits = np.bincount(after, minlength=nodes)
+    wave, ready = np.full(nodes, NONE), np.zeros(nodes, np.int64)
+    now, number = np.flatnonzero(waits == 0), 0
+    while len(now):
+        wave[now] = number
+        lengths = first[now + 1] - first[now]
+        at = np.repeat(first[now] - np.cumsum(lengths) + lengths, lengths) + np.arange(int(lengths.sum()))
+        np.maximum.at(ready, released[at], np.repeat(ready[now], lengths) + delay[at])
+        touched, times = np.unique(released[at], return_counts=True)
+        waits[touched] -= times
+        now, number = touched[waits[touched] == 0], number + 1
+    return Order(wave[:count], ready[:count])
+
+
+def _edges(made: Operations, met: Matched, length: Ids) -> tuple[Ids, Ids, Ids]:
+    """Return all edges (before, after, ps between); a collective is a node of its own behind its members."""
+    before, after, begun = (made.column(name) for name in ("before", "after", "begun"))
+    count = len(made.kind)
+    takes = np.where(begun == 1, 0, length[before])
+    joins = np.flatnonzero(met.instance != NONE)
+    ends = np.where((met.instance[before] != NONE) & (begun == 0), count + met.instance[before], before)
+    return (
+        np.concatenate([ends, met.send, joins]),
+        np.concatenate([after, met.receive, count + met.instance[joins]]),
+        np.concatenate([takes, np.zeros(len(met.send) + len(joins), np.int64)]),
+    )
+
+
+def one_at_a_time(made: Operations, order: Order) -> tuple[Ids, Ids]:
+    """Return edges (before, after) that put the computations of each processor in a row, by when they can begin.
+
+    Both the time and the wave grow along whatever waits for each other, so no circle comes of it.
+    """
+    kind, rank, lane, length = (made.column(name) for name in ("kind", "rank", "lane", "length"))
+    rows = np.flatnonzero((kind == Kind.COMPUTE) & (length > 0) & (order.wave != NONE))
+    rows = rows[np.lexsort((rows, order.wave[rows], order.ready[rows], lane[rows], rank[rows]))]
+    same = (rank[rows[1:]] == rank[rows[:-1]]) & (lane[rows[1:]] == lane[rows[:-1]])
+    return rows[:-1][same], rows[1:][same]
