@@ -62,12 +62,8 @@ class Step:
     change: Mapping[str, Any] = field(default_factory=dict)  # fields of Impairment with their new values
     lasts: int = 0  # ps; 0: until another step
     source: str = ""  # for errors: where it was written
-    spell: int = 0  # a step that lasts and the one that ends it have the same number above 0
+    spell: int = 0  # a step that lasts and the one that ends it have the same number above 0, unique in a schedule
     ends: bool = False  # this step ends a spell: what held before holds again
-
-    def applied_to(self, impairment: Impairment) -> Impairment:
-        """Return the impairment after this step."""
-        return replace(impairment, **self.change)
 
     def planes(self, count: int) -> range:
         """Return the planes meant, of `count`; ConfigError if it names something else."""
@@ -77,6 +73,38 @@ class Step:
         if match is None or int(match[1]) >= count:
             raise ConfigError(f"{self.source}: {self.where!r} is not 'all' or 'plane 0' to 'plane {count - 1}'")
         return range(int(match[1]), int(match[1]) + 1)
+
+
+class Layers:
+    """The impairment of one place while steps overlap, as the simulator has it for all its links at once.
+
+    A step without an end sets the base and ends every spell of the words it names. A spell - a step that lasts - lies
+    above the base until it ends; of several that name a word, the one that began last counts.
+    """
+
+    def __init__(self, base: Impairment = Impairment()) -> None:
+        self._base = base
+        self._spells: dict[int, dict[str, Any]] = {}  # by number, in order of their beginnings
+
+    def apply(self, step: Step) -> None:
+        """Carry out a step that is about this place."""
+        if step.ends:
+            self._spells.pop(step.spell, None)
+        elif step.spell:
+            self._spells[step.spell] = dict(step.change)
+        else:
+            self._base = replace(self._base, **step.change)
+            for spell in self._spells.values():
+                for word in step.change:
+                    spell.pop(word, None)
+
+    @property
+    def now(self) -> Impairment:
+        """What counts now."""
+        found = self._base
+        for change in self._spells.values():
+            found = replace(found, **change)
+        return found
 
 
 @dataclass(frozen=True)

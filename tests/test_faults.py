@@ -1,8 +1,15 @@
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.faults import EVERYWHERE, WORDS, Impairment, Schedule
+from openmrc.faults import EVERYWHERE, WORDS, Impairment, Layers, Schedule, Step
 from openmrc.units import PS_PER_MS, PS_PER_S
+
+
+def after(base: Impairment, *steps: Step) -> Impairment:
+    layers = Layers(base)
+    for step in steps:
+        layers.apply(step)
+    return layers.now
 
 
 def test_the_one_line_form_and_the_yaml_form_say_the_same() -> None:
@@ -21,7 +28,7 @@ def test_every_word_is_read_with_its_unit() -> None:
         "trim: 4%, rate: 1.5Gb/s, bit_errors: 1e-9"
     ).steps[0]
     assert set(step.change) == set(WORDS)  # a word added is a word tested
-    assert step.applied_to(Impairment()) == Impairment(
+    assert after(Impairment(), step) == Impairment(
         delay=200_000_000,
         jitter=50_000_000,
         loss=0.01,
@@ -38,13 +45,13 @@ def test_every_word_is_read_with_its_unit() -> None:
 def test_a_step_that_lasts_ends_by_itself() -> None:
     first, last = Schedule.parse("at: 5s, for: 500ms, rate: 1Gbps, on: plane 0").steps
     assert last.at == first.at + 500 * PS_PER_MS
-    assert last.applied_to(first.applied_to(Impairment())) == Impairment()
+    assert after(Impairment(), first, last) == Impairment()
 
 
 def test_clear_forgets_everything() -> None:
     step = Schedule.parse("clear: plane 2").steps[0]
     assert step.where == "plane 2"
-    assert step.applied_to(Impairment(down=True, loss=0.5, delay=7)) == Impairment()
+    assert after(Impairment(down=True, loss=0.5, delay=7), step) == Impairment()
 
 
 def test_steps_are_put_in_order_of_time() -> None:
@@ -92,3 +99,27 @@ def test_an_unknown_place_is_refused_by_the_world_that_does_not_have_it(where: s
 def test_a_file_that_is_not_there_is_named(tmp_path) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ConfigError, match="nowhere"):
         Schedule.read(tmp_path / "nowhere.yaml")
+
+
+def states(text: str) -> list[Impairment]:
+    layers, found = Layers(), []
+    for step in Schedule.parse(text).steps:
+        layers.apply(step)
+        found.append(layers.now)
+    return found
+
+
+def test_a_flap_that_ends_does_not_mend_what_another_fault_broke_for_good() -> None:
+    assert [each.down for each in states("at: 1s, for: 2s, down: plane 1; at: 2s, down: plane 1")] == [True] * 3
+
+
+def test_a_spell_that_ends_uncovers_the_one_that_it_overlapped() -> None:
+    found = states("at: 1s, for: 9s, loss: 1%; at: 2s, for: 1s, loss: 5%, delay: 1ms")
+    assert [(each.loss, each.delay) for each in found] == [
+        (0.01, 0), (0.05, PS_PER_MS), (0.01, 0), (0.0, 0),
+    ]  # fmt: skip
+
+
+def test_up_ends_a_spell_for_its_own_word_only() -> None:
+    found = states("at: 1s, for: 9s, down: all, rate: 1Gbps; at: 2s, up: all")
+    assert [(each.down, each.rate) for each in found] == [(True, 10**9), (False, 10**9), (False, 0)]

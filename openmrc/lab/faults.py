@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from openmrc.errors import ConfigError
-from openmrc.faults import Impairment, Schedule, Step
+from openmrc.faults import Impairment, Layers, Schedule, Step
 from openmrc.lab import commands, kernel_maps, namespaces, record
 from openmrc.lab.layout import Cable, Lab, Port
 from openmrc.lab.namespaces import batch, namespace
@@ -55,6 +55,7 @@ class Breaker:
             self._cable_of[cable.lower.link] = self._cable_of[cable.upper.link] = cable
         self._ports = {port.link: port for port in self.lab.ports()}
         self._now = {link: Impairment(**fields) for link, fields in self.record.impairments.items()}
+        self._layers: dict[int, Layers] = {}
 
     def check(self, schedule: Schedule) -> None:
         """Refuse what a lab cannot do, and places it does not have."""
@@ -82,7 +83,9 @@ class Breaker:
         at = now / 1e9 - began if began is not None else 0.0
         before = {link: self._now.get(link, _HEALTHY) for link in links}
         for link in links:
-            self._now[link] = step.applied_to(before[link])
+            layers = self._layers.setdefault(link, Layers(before[link]))
+            layers.apply(step)
+            self._now[link] = layers.now
         changed = [link for link in links if self._now[link] != before[link]]
         self._settle(changed)
         self._set_rates([link for link in changed if self._now[link].rate != before[link].rate])
@@ -94,6 +97,7 @@ class Breaker:
         """Mend everything."""
         broken = list(self._now)
         self._now = dict.fromkeys(broken, _HEALTHY)
+        self._layers.clear()
         self._settle(broken)
         self._set_rates(broken)
         self._remember()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from openmrc.core import rng
-from openmrc.faults import Impairment, Schedule, Step
+from openmrc.faults import Impairment, Layers, Schedule, Step
 from openmrc.live.datapath.impair import SHARE_ONE
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.units import NEVER
@@ -17,15 +19,18 @@ class Impairments:
     def __init__(self, runtime: EndpointRuntime, seed: int) -> None:
         self._runtime = runtime
         self._waiting: list[tuple[int, Step]] = []
-        self._now = [Impairment() for _ in runtime.sockets.addresses]
-        for plane in range(len(self._now)):
+        self._planes = [Layers() for _ in runtime.sockets.addresses]
+        self._spells = 0  # numbers of spells given away; schedules may overlap
+        for plane in range(len(self._planes)):
             runtime.datapath.planes[plane].random = rng.seeded(seed, plane)
 
     def begin(self, schedule: Schedule, now: int) -> None:
         """Add the steps of a schedule whose time 0 is `now` (ps). Call inside the runtime."""
         for step in schedule.steps:
-            step.planes(len(self._now))  # refuses unknown places before anything is done
-        self._waiting += [(now + step.at, step) for step in schedule.steps]
+            step.planes(len(self._planes))  # refuses unknown places before anything is done
+        numbered = [replace(step, spell=step.spell and step.spell + self._spells) for step in schedule.steps]
+        self._spells = max([self._spells, *(step.spell for step in numbered)])
+        self._waiting += [(now + step.at, step) for step in numbered]
         self._waiting.sort(key=lambda waiting: waiting[0])
         self.advance(now)
 
@@ -33,13 +38,13 @@ class Impairments:
         """Do the steps that are due and note when the next one is. Call inside the runtime."""
         while self._waiting and self._waiting[0][0] <= now:
             _, step = self._waiting.pop(0)
-            for plane in step.planes(len(self._now)):
-                self._now[plane] = step.applied_to(self._now[plane])
+            for plane in step.planes(len(self._planes)):
+                self._planes[plane].apply(step)
                 self._apply(plane)
         self._runtime.nic.step_at = self._waiting[0][0] if self._waiting else NEVER
 
     def _apply(self, plane: int) -> None:
-        impairment, row = self._now[plane], self._runtime.datapath.planes[plane]
+        impairment, row = self._planes[plane].now, self._runtime.datapath.planes[plane]
         row.down = impairment.down
         row.delay = impairment.delay
         row.jitter = impairment.jitter
