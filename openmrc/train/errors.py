@@ -5,8 +5,8 @@ from __future__ import annotations
 from openmrc.errors import MrcError
 
 
-class TrainError(MrcError):
-    """Base of the errors of a group."""
+class TrainError(MrcError, RuntimeError):
+    """Base of the errors of a group; a RuntimeError, which is what trainers of torch catch."""
 
 
 class UnsupportedError(TrainError):

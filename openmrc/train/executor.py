@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import itertools
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from openmrc.train.errors import (
     AbortedError,
     CollectiveError,
     CollectiveTimeoutError,
+    MismatchError,
     RankLostError,
     error_text,
     from_peer,
@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 CLOSE_SECONDS = 2.0
 _FAILED_CLOSE_SECONDS = 0.5  # for the others to learn why
 _LONGEST_TEXT = 4096  # bytes of an error that other ranks are told
+_MOST_REFUSALS = 1000  # kept for collectives that have not begun here
 
 
 class Executor:
@@ -61,7 +62,9 @@ class Executor:
         self.context = context if context is not None else open_context(planes, max(size - 1, 1), faults)
         self.error: CollectiveError | None = None
         self._is_closed = False
-        self._sequences = itertools.count(1)
+        self.sequence = 0  # of the latest collective
+        self._refusals: dict[int, tuple[int, str]] = {}  # by sequence: a rank that refused the call, and why
+        self._refused_to = 0  # the latest collective that was refused here
         self._runs: collections.deque[Run] = collections.deque()  # the first is under way, the others wait
         self._early: dict[int, list[tuple[Link, Frame, bytes]]] = {}  # frames of collectives that have not begun
         self._early_chunks: collections.Counter[int] = collections.Counter()  # chunks of those, by rank
@@ -96,11 +99,25 @@ class Executor:
         """Begin a collective, behind those that have been begun before."""
         with self.progress.lock:
             self._check_open()
-            sequence = next(self._sequences)
-            run = Run(call, sequence, program, spaces, self.rank, self.size, self._memory, work, at_end, copies)
+            self.sequence += 1
+            run = Run(call, self.sequence, program, spaces, self.rank, self.size, self._memory, work, at_end, copies)
             self._runs.append(run)
+            self._guarded(lambda: self._check_refused(run))
             if len(self._runs) == 1:
                 self._guarded(self._start)
+
+    def refuse(self, reason: str) -> None:
+        """Take part in the next collective by saying that it was called wrongly here."""
+        with self.progress.lock:
+            if self.error is not None:
+                return
+            self.sequence += 1
+            self._refused_to = self.sequence
+            self._early.pop(self.sequence, None)
+            text = reason.encode()[:_LONGEST_TEXT]
+            for link in self._links.values():
+                frame = Frame(Kind.REFUSED, sequence=self.sequence, length=len(text))
+                self._guarded(lambda link=link, frame=frame: link.send(frame, text))  # type: ignore[misc]
 
     def send(self, transfer: Transfer) -> None:
         """Begin a send."""
@@ -286,6 +303,8 @@ class Executor:
             return self._on_collective(link, frame, data)
         if frame.kind == Kind.STATE:
             self._on_state(link, frame, data)
+        elif frame.kind == Kind.REFUSED:
+            self._on_refused(link, frame, data)
         elif frame.kind == Kind.BYE:
             link.bye_at = time.monotonic()
         elif frame.kind in (Kind.WANTED, Kind.OFFERED, Kind.DELIVERED):
@@ -299,6 +318,23 @@ class Executor:
             self._early.setdefault(frame.sequence, []).append((link, frame, bytes(data)))
             return link.keep_early()
         return True
+
+    def _on_refused(self, link: Link, frame: Frame, data: memoryview) -> None:
+        if frame.sequence == self._refused_to:
+            return
+        if len(self._refusals) < _MOST_REFUSALS:
+            self._refusals[frame.sequence] = link.rank, bytes(data).decode(errors="replace")
+        run = next((run for run in self._runs if run.sequence == frame.sequence), None)
+        if run is not None:
+            self._check_refused(run)
+
+    def _check_refused(self, run: Run) -> None:
+        if run.sequence in self._refusals:
+            rank, reason = self._refusals[run.sequence]
+            raise MismatchError(
+                f"collective {run.sequence}: rank {self.rank} called {run.call.describe()}, rank {rank} called "
+                f"something that cannot be: {reason}"
+            )
 
     def _on_failure(self, link: Link, completion: WorkCompletion) -> None:
         status = completion.status.name

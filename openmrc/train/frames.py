@@ -13,7 +13,7 @@ from typing import NamedTuple
 from openmrc.collectives.choice import Algorithm, Collective
 from openmrc.train.reduction import DType, Op
 
-VERSION = 1
+VERSION = 2
 _HEADER = struct.Struct("<BBBBBBHIiQQQQ")
 HEADER = 64  # bytes of a slot before the data
 INLINE = 8192 - HEADER  # bytes of data that a frame carries at most
@@ -31,6 +31,7 @@ class Kind(IntEnum):
     ABORT = 5  # the group is broken; the data says why
     STATE = 6  # what this rank is at, for the others' errors; the data says it
     BYE = 7  # this rank closes the group
+    REFUSED = 8  # this rank refused a collective, as a call that cannot be; the data says why
 
 
 class Frame(NamedTuple):

@@ -296,6 +296,22 @@ class Group:
         """Say that a step of the training begins: the recorder notes it with each collective."""
         self._executor.recorder.step = number
 
+    @property
+    def sequence(self) -> int:
+        """The number of collectives that this rank has called."""
+        return self._executor.sequence
+
+    def set_timeout(self, seconds: float) -> None:
+        """Change the time-out of collectives that are not done yet."""
+        self.timeout = self._executor.timeout = seconds
+
+    def refuse(self, reason: str) -> None:
+        """Tell the others that this rank's next collective is a wrong call, for layers that check arguments.
+
+        Nothing happens if all ranks refuse it; those that call it properly get a MismatchError with the reason.
+        """
+        self._executor.refuse(reason)
+
     # The end
 
     @property

@@ -11,6 +11,7 @@ import os
 import random
 import socket
 import time
+from contextlib import suppress
 from datetime import timedelta
 
 import msgspec
@@ -34,6 +35,7 @@ from openmrc.verbs import (
 log = logging.getLogger(__name__)
 _MPR = 32  # unit 128 PSNs
 _MAX_WIMM = 128
+_LOOK_SECONDS = 1.0  # between looks whether others have failed
 
 
 class Timers(msgspec.Struct, frozen=True):
@@ -92,6 +94,31 @@ def connect(
     deadline: float,
 ) -> dict[int, Link]:
     """Meet all other ranks and return the links to them; RendezvousError says who is missing or does not fit."""
+    try:
+        return _meet(context, pd, cq, store, prefix, rank, size, timers, deadline)
+    except Exception as error:
+        tell_failure(store, prefix, rank, str(error))
+        raise
+
+
+def tell_failure(store: Store, prefix: str, rank: int, reason: str) -> None:
+    """Leave word for ranks that are still to meet under `prefix` that they wait in vain."""
+    with suppress(Exception):  # the store may be what has failed
+        if store.add(f"{prefix}/failures", 1) == 1:
+            store.set(f"{prefix}/failure", f"rank {rank}: {reason}")
+
+
+def _meet(
+    context: Context,
+    pd: ProtectionDomain,
+    cq: CompletionQueue,
+    store: Store,
+    prefix: str,
+    rank: int,
+    size: int,
+    timers: Timers,
+    deadline: float,
+) -> dict[int, Link]:
     if store.add(f"{prefix}/joined/{rank}", 1) != 1:
         raise RendezvousError(f"rank {rank} joined twice (store keys under {prefix!r})")
     links = {other: _link(context, pd, cq, other) for other in range(size) if other != rank}
@@ -105,7 +132,7 @@ def connect(
         link.connect(theirs.places[rank].address, theirs.places[rank].key)
     store.set(f"{prefix}/ready/{rank}", "1")
     for other in links:
-        _wait(store, f"{prefix}/ready/{other}", other, deadline, "did not become ready")
+        _wait(store, prefix, f"ready/{other}", other, deadline, "did not become ready")
     return links
 
 
@@ -136,7 +163,7 @@ def _card(context: Context, rank: int, size: int, links: dict[int, Link], first_
 
 
 def _card_of(store: Store, prefix: str, other: int, deadline: float) -> Card:
-    _wait(store, f"{prefix}/card/{other}", other, deadline, "did not join")
+    _wait(store, prefix, f"card/{other}", other, deadline, "did not join")
     text = store.get(f"{prefix}/card/{other}")
     try:
         return msgspec.json.decode(text, type=Card)
@@ -144,12 +171,19 @@ def _card_of(store: Store, prefix: str, other: int, deadline: float) -> Card:
         raise RendezvousError(f"rank {other}: its card cannot be read: {error}") from error
 
 
-def _wait(store: Store, key: str, other: int, deadline: float, what: str) -> None:
-    left = max(deadline - time.monotonic(), 0.001)
-    try:
-        store.wait([key], timedelta(seconds=left))
-    except Exception as error:  # torch's stores raise errors of their own
-        raise RendezvousError(f"rank {other} {what} in time: {error}") from error
+def _wait(store: Store, prefix: str, key: str, other: int, deadline: float, what: str) -> None:
+    """Wait for a key, and look now and then whether another rank has failed."""
+    while True:
+        left = max(deadline - time.monotonic(), 0.001)
+        try:
+            store.wait([f"{prefix}/{key}"], timedelta(seconds=min(left, _LOOK_SECONDS)))
+            return
+        except Exception as error:  # torch's stores raise errors of their own
+            if store.add(f"{prefix}/failures", 0):
+                reason = store.get(f"{prefix}/failure").decode(errors="replace")
+                raise RendezvousError(f"rank {other} {what}; {reason}") from error
+            if left <= _LOOK_SECONDS:
+                raise RendezvousError(f"rank {other} {what} in time: {error}") from error
 
 
 def _check(ours: Card, theirs: Card) -> None:

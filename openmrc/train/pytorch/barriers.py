@@ -1,0 +1,45 @@
+"""A barrier that says who is missing."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from openmrc.train.errors import CollectiveTimeoutError
+from openmrc.train.group import Group
+from openmrc.train.work import Work
+
+_TAG = 0xFFFF
+
+
+def monitored(group: Group, timeout: float, wait_all_ranks: bool) -> None:
+    """Wait up to `timeout` seconds for all ranks to be here.
+
+    Rank 0 raises CollectiveTimeoutError naming the first rank that is missing, or all of them, and aborts the group,
+    so that those which wait learn who was missing too.
+    """
+    deadline = time.monotonic() + timeout
+    note = np.zeros(1, np.uint8)
+    if group.rank:
+        group.send(note, 0, _TAG, async_op=True)
+        group.recv(note, 0, _TAG, async_op=True).wait(timeout)
+        return
+    others = range(1, group.size)
+    arrivals = {rank: group.recv(np.zeros(1, np.uint8), rank, _TAG, async_op=True) for rank in others}
+    missing = [rank for rank, work in arrivals.items() if not _is_done(work, deadline)]
+    if missing:
+        named = ", ".join(map(str, missing if wait_all_ranks else missing[:1]))
+        text = f"rank {named} did not reach the monitored barrier within {timeout:g} s"
+        group.abort(text)
+        raise CollectiveTimeoutError(text)
+    for work in [group.send(note, rank, _TAG, async_op=True) for rank in others]:
+        work.wait(max(deadline - time.monotonic(), 0.001))
+
+
+def _is_done(work: Work, deadline: float) -> bool:
+    try:
+        work.wait(max(deadline - time.monotonic(), 0.0))
+    except CollectiveTimeoutError:
+        return False
+    return True

@@ -1,0 +1,301 @@
+"""Torch's collectives over a `Group`, under the names and with the arguments that torch calls them with."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import torch.distributed as dist
+
+from openmrc.train.errors import UnsupportedError
+from openmrc.train.group import Group
+from openmrc.train.pytorch.barriers import monitored
+from openmrc.train.pytorch.tensors import Given, arrays_of, moved, op_of, reduced
+from openmrc.train.pytorch.works import FutureThreads, MrcWork
+from openmrc.train.work import Work
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Begin = Callable[[bool], Work]  # given whether the call is to return at once
+
+
+def refusing(method: Callable[Concatenate[Collectives, P], T]) -> Callable[Concatenate[Collectives, P], T]:
+    """Tell the other ranks when a call is refused here, so that they do not wait for it."""
+
+    def call(self: Collectives, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(self, *args, **kwargs)
+        except UnsupportedError as error:
+            self.group.refuse(str(error))
+            raise
+
+    functools.update_wrapper(call, method)
+    return call
+
+
+class Collectives:
+    """What torch calls."""
+
+    group: Group
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.futures = FutureThreads()
+        self._coalesced: list[Work] | None = None  # works since coalescing began
+
+    # Reductions
+
+    @refusing
+    def allreduce(self, tensors: Any, opts: Any = None) -> MrcWork:
+        """Combine each tensor in place, at all ranks."""
+        tensors = _listed(tensors)
+        opts = _reduce_options(opts, dist.AllreduceOptions)
+        return self._run([self._all_reduce(tensor, opts) for tensor in tensors], tensors, opts)
+
+    def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> MrcWork:
+        """Combine several tensors."""
+        return self.allreduce(tensors, opts or dist.AllreduceCoalescedOptions())
+
+    @refusing
+    def reduce(self, tensors: Any, opts: Any = None) -> MrcWork:
+        """Combine each tensor at the root."""
+        tensors = _listed(tensors)
+        opts = opts or dist.ReduceOptions()
+        return self._run([self._reduce(tensor, opts) for tensor in tensors], tensors, opts)
+
+    @refusing
+    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
+        """Combine part r of every rank's list at rank r."""
+        outputs, inputs = _paired(outputs, inputs)
+        opts = opts or dist.ReduceScatterOptions()
+        begins = [self._reduce_scatter(out, parts, opts) for out, parts in zip(outputs, inputs, strict=True)]
+        return self._run(begins, outputs, opts)
+
+    def reduce_scatter_single(self, output: Any, tensor: Any, opts: Any = None) -> MrcWork:
+        """Combine part r of every rank's tensor at rank r."""
+        return self.reduce_scatter_single_coalesced([output], [tensor], opts)
+
+    @refusing
+    def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
+        """Do several of `reduce_scatter_single`."""
+        opts = opts or dist.ReduceScatterOptions()
+        begins = [self._reduce_scatter(out, given, opts) for out, given in zip(outputs, inputs, strict=True)]
+        return self._run(begins, outputs, opts)
+
+    # Moving data
+
+    @refusing
+    def broadcast(self, tensors: Any, opts: Any = None) -> MrcWork:
+        """Give all ranks the tensors of the root."""
+        tensors = _listed(tensors)
+        if isinstance(opts, int):
+            opts, root = dist.BroadcastOptions(), opts
+            opts.rootRank = root
+        opts = opts or dist.BroadcastOptions()
+        return self._run([self._broadcast(tensor, opts.rootRank) for tensor in tensors], tensors, opts)
+
+    @refusing
+    def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
+        """Give all ranks the tensors of all, as lists."""
+        outputs, inputs = _paired(outputs, inputs)
+        begins = [self._all_gather(out, given) for out, given in zip(outputs, inputs, strict=True)]
+        return self._run(begins, outputs[0] if len(outputs) == 1 else outputs, opts or dist.AllgatherOptions())
+
+    @refusing
+    def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
+        """Do several of `allgather`; the lists of the output are one for each rank."""
+        lists = [list(each) for each in zip(*outputs, strict=True)]
+        begins = [self._all_gather(out, given) for out, given in zip(lists, inputs, strict=True)]
+        return self._run(begins, outputs, opts or dist.AllgatherOptions())
+
+    def all_gather_single(self, output: Any, tensor: Any, opts: Any = None) -> MrcWork:
+        """Give all ranks the tensors of all, as one."""
+        return self.all_gather_single_coalesced([output], [tensor], opts)
+
+    @refusing
+    def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
+        """Do several of `all_gather_single`."""
+        begins = [self._all_gather(out, given) for out, given in zip(outputs, inputs, strict=True)]
+        return self._run(begins, outputs, opts or dist.AllgatherOptions())
+
+    @refusing
+    def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
+        """Give the root the tensors of all ranks."""
+        opts = opts or dist.GatherOptions()
+        given = moved(_listed(inputs)[0])
+        out = arrays_of(outputs[0]) if outputs else None
+
+        def begin(later: bool) -> Work:
+            return self.group.gather(given.array, out, opts.rootRank, dtype=given.dtype, async_op=later)
+
+        return self._run([begin], outputs, opts)
+
+    @refusing
+    def scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
+        """Give rank r part r of the root's list."""
+        opts = opts or dist.ScatterOptions()
+        out = moved(_listed(outputs)[0])
+        given = arrays_of(inputs[0]) if inputs else None
+
+        def begin(later: bool) -> Work:
+            return self.group.scatter(out.array, given, opts.rootRank, dtype=out.dtype, async_op=later)
+
+        return self._run([begin], outputs, opts)
+
+    @refusing
+    def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
+        """Give tensor t of the list to rank t."""
+        dtype = moved(inputs[0]).dtype
+        out, given = arrays_of(outputs), arrays_of(inputs)
+
+        def begin(later: bool) -> Work:
+            return self.group.all_to_all(out, given, dtype=dtype, async_op=later)
+
+        return self._run([begin], outputs, opts or dist.AllToAllOptions())
+
+    @refusing
+    def all_to_all_single(
+        self, output: Any, tensor: Any, output_splits: Any = (), input_splits: Any = (), opts: Any = None
+    ) -> MrcWork:
+        """Give part t of the tensor to rank t; splits count rows, none: equal parts."""
+        out, given = moved(output), moved(tensor)
+
+        def begin(later: bool) -> Work:
+            return self.group.all_to_all(
+                out.array,
+                given.array,
+                out_splits=_elements(output_splits, out.array),
+                in_splits=_elements(input_splits, given.array),
+                dtype=given.dtype,
+                async_op=later,
+            )
+
+        return self._run([begin], [output], opts or dist.AllToAllOptions())
+
+    # Barriers, sends and receives
+
+    @refusing
+    def barrier(self, opts: Any = None) -> MrcWork:
+        """Wait for all ranks."""
+        opts = opts if opts is not None and hasattr(opts, "asyncOp") else dist.BarrierOptions()
+        return self._run([lambda later: self.group.barrier(async_op=later)], [], opts)
+
+    def monitored_barrier(self, opts: Any = None, wait_all_ranks: bool = False) -> None:
+        """Wait for all ranks, and name those that do not come."""
+        seconds = getattr(opts, "timeout", opts)
+        monitored(self.group, self.group.timeout if seconds is None else seconds.total_seconds(), wait_all_ranks)
+
+    def send(self, tensors: Any, to: int, tag: int = 0) -> MrcWork:
+        """Send a tensor to a rank of this group."""
+        return self._transferred(self.group.send(moved(tensors[0]).array, to, tag, async_op=True), tensors)
+
+    def recv(self, tensors: Any, source: int, tag: int = 0) -> MrcWork:
+        """Receive a tensor from a rank of this group."""
+        return self._transferred(self.group.recv(moved(tensors[0]).array, source, tag, async_op=True), tensors)
+
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> MrcWork:
+        """Receive a tensor from whichever rank sends first."""
+        return self._transferred(self.group.recv(moved(tensors[0]).array, None, tag, async_op=True), tensors)
+
+    # Names of older and newer versions of torch
+
+    def _allgather_base(self, output: Any, tensor: Any, opts: Any = None) -> MrcWork:
+        return self.all_gather_single(output, tensor, opts)
+
+    def allgather_into_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
+        """Is `all_gather_single_coalesced`."""
+        return self.all_gather_single_coalesced(outputs, inputs, opts)
+
+    def _reduce_scatter_base(self, output: Any, tensor: Any, opts: Any = None) -> MrcWork:
+        return self.reduce_scatter_single(output, tensor, opts)
+
+    def reduce_scatter_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
+        """Is `reduce_scatter_single_coalesced`."""
+        return self.reduce_scatter_single_coalesced(outputs, inputs, opts)
+
+    def alltoall_base(self, output: Any, tensor: Any, output_splits: Any, input_splits: Any, opts: Any) -> MrcWork:
+        """Is `all_to_all_single`."""
+        return self.all_to_all_single(output, tensor, output_splits, input_splits, opts)
+
+    # Coalescing
+
+    def start_coalescing(self) -> None:
+        """Begin to gather works."""
+        self._coalesced = []
+
+    def end_coalescing(self) -> MrcWork:
+        """Return one work for all calls since `start_coalescing`."""
+        works, self._coalesced = self._coalesced or [], None
+        return MrcWork(works, [], self.futures, None)
+
+    # Inside
+
+    def _run(self, begins: Sequence[Begin], tensors: Any, opts: Any) -> MrcWork:
+        """Begin calls in a row; the last of them waits here if torch would wait next."""
+        later = opts.asyncOp or self._coalesced is not None or opts.timeout.total_seconds() > 0
+        works = [begin(True) for begin in begins[:-1]]
+        works += [begin(later) for begin in begins[-1:]]
+        if self._coalesced is not None:
+            self._coalesced += works
+        seconds = opts.timeout.total_seconds()
+        return MrcWork(works, tensors, self.futures, seconds if seconds > 0 else None)
+
+    def _transferred(self, work: Work, tensors: Any) -> MrcWork:
+        if self._coalesced is not None:
+            self._coalesced.append(work)
+        return MrcWork([work], tensors, self.futures, None)
+
+    def _all_reduce(self, tensor: Any, opts: Any) -> Begin:
+        given, op = reduced(tensor), op_of(opts.reduceOp, tensor)
+        return lambda later: self.group.all_reduce(given.array, op, dtype=given.dtype, async_op=later)
+
+    def _reduce(self, tensor: Any, opts: Any) -> Begin:
+        given, op = reduced(tensor), op_of(opts.reduceOp, tensor)
+        return lambda later: self.group.reduce(given.array, opts.rootRank, op, dtype=given.dtype, async_op=later)
+
+    def _broadcast(self, tensor: Any, root: int) -> Begin:
+        given = moved(tensor)
+        return lambda later: self.group.broadcast(given.array, root, dtype=given.dtype, async_op=later)
+
+    def _all_gather(self, output: Any, tensor: Any) -> Begin:
+        given = moved(tensor)
+        out: Any = moved(output).array if not isinstance(output, list | tuple) else arrays_of(output)
+        return lambda later: self.group.all_gather(out, given.array, dtype=given.dtype, async_op=later)
+
+    def _reduce_scatter(self, output: Any, given: Any, opts: Any) -> Begin:
+        out: Given = reduced(output)
+        op = op_of(opts.reduceOp, output)
+        array: Any = reduced(given).array if not isinstance(given, list | tuple) else arrays_of(given)
+        return lambda later: self.group.reduce_scatter(out.array, array, op, dtype=out.dtype, async_op=later)
+
+
+def _listed(tensors: Any) -> list[Any]:
+    return list(tensors) if isinstance(tensors, list | tuple) else [tensors]
+
+
+def _paired(first: Any, second: Any) -> tuple[list[Any], list[Any]]:
+    """Return a list of tensors and one of lists as two lists of equal length, however they were given."""
+    first, second = _listed(first), _listed(second)
+    if len(first) != len(second):  # one tensor, and one list for it
+        first = first if len(first) == 1 else [first]
+        second = second if len(second) == 1 else [second]
+    return first, second
+
+
+def _reduce_options(opts: Any, kind: Any) -> Any:
+    """Return options, also where only an operation was given."""
+    if opts is not None and hasattr(opts, "reduceOp"):
+        return opts
+    options = kind()
+    if opts is not None:
+        options.reduceOp = opts
+    return options
+
+
+def _elements(splits: Any, array: Any) -> list[int] | None:
+    """Return splits in elements; torch counts rows of the first dimension."""
+    if not len(splits):
+        return None
+    row = array[:1].size if len(array) else 0
+    return [int(each) * row for each in splits]

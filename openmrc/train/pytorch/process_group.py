@@ -1,0 +1,201 @@
+"""The class that torch sees: a backend where torch lets Python write one, else a process group.
+
+PyTorch 2.13 has no constructor for `Backend` in Python, so there the whole process group is ours; later versions
+have one (`BackendBase`, or `Backend(rank, size)`) and wrap the process group around it themselves.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import timedelta
+from enum import Enum
+from typing import Any
+
+import torch
+from torch._C import _distributed_c10d as c10d
+
+from openmrc.errors import MrcError
+from openmrc.train.errors import AbortedError, UnsupportedError
+from openmrc.train.group import Group
+from openmrc.train.mesh import tell_failure
+from openmrc.train.pytorch import membership
+from openmrc.train.pytorch.collectives import Collectives
+from openmrc.train.pytorch.endpoints import ENDPOINTS
+from openmrc.train.pytorch.options import Options
+from openmrc.train.pytorch.registration import NAME
+from openmrc.train.pytorch.works import MrcWork
+
+_CPU = torch.device("cpu")
+
+
+class Shape(Enum):
+    """What a backend may be in a version of torch."""
+
+    BACKEND = "a backend, in a process group of torch's"
+    PROCESS_GROUP = "a process group"
+
+
+def base_of(module: Any) -> tuple[Shape, type]:
+    """Return what to derive from: the newest class of `torch._C._distributed_c10d` that Python can derive from."""
+    for name in ("BackendBase", "_Backend", "Backend"):
+        base = getattr(module, name, None)
+        if base is not None and _is_constructible(base):
+            return Shape.BACKEND, base
+    return Shape.PROCESS_GROUP, module.ProcessGroup
+
+
+def _is_constructible(base: type) -> bool:
+    try:
+        type("Probe", (base,), {})(0, 1)
+    except TypeError:
+        return False
+    return True
+
+
+SHAPE, _BASE = base_of(c10d)
+
+
+class MrcBackend(Collectives, _BASE):  # type: ignore[misc, valid-type]
+    """Backend `mrc`: its group and what torch asks about it."""
+
+    supports_splitting = False
+    supports_coalescing = True
+    supports_time_estimate = False
+
+    def __init__(self, group: Group, name: str) -> None:
+        _BASE.__init__(self, group.rank, group.size)  # type: ignore[misc]
+        Collectives.__init__(self, group)
+        self._name = name
+        self._description = ""
+        self._is_open = True
+
+    def name(self) -> str:
+        """Return the backend's name."""
+        return NAME
+
+    def getBackendName(self) -> str:  # noqa: N802
+        """Return the backend's name: what C++ calls."""
+        return NAME
+
+    def supports_tensor_alloc(self, device: Any) -> bool:
+        """Return False: any memory will do."""
+        return False
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Change the time-out of later collectives."""
+        self.group.set_timeout(timeout.total_seconds())
+
+    def _set_default_timeout(self, timeout: timedelta) -> None:
+        self.set_timeout(timeout)
+
+    def _set_sequence_number_for_group(self) -> None:
+        """Do nothing: the group counts from 1 at all ranks."""
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self.group.sequence
+
+    def get_error(self) -> Any:
+        """Return what kind of error broke the group."""
+        kinds = c10d.ErrorType
+        error = self.group.error
+        if error is None:
+            return kinds.SUCCESS
+        if isinstance(error, TimeoutError):
+            return kinds.TIMEOUT
+        return kinds.REMOTE_ERROR if error.is_from_peer else kinds.COMM_ERROR
+
+    def abort(self) -> None:
+        """End everything under way here and at the other ranks, and leave."""
+        with suppress(AbortedError):
+            self.group.abort("the process group was aborted")
+        self.shutdown()
+
+    def shutdown(self) -> None:
+        """Leave the group and give everything back."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        context, queue_pairs = self.group.context, self.group.size - 1
+        try:
+            self.group.close()
+        finally:
+            self.futures.close()
+            ENDPOINTS.give_back(context, queue_pairs)
+
+    def __repr__(self) -> str:
+        return f"<mrc process group {self._name}: rank {self.group.rank} of {self.group.size}>"
+
+
+class MrcProcessGroup(MrcBackend):
+    """The whole process group, for versions of torch in which Python cannot write a backend."""
+
+    supports_coalescing = False  # torch then begins the calls of a batch one by one, which is what we would do
+
+    @property
+    def group_name(self) -> str:
+        """Return torch's name of the group."""
+        return self._name
+
+    @property
+    def group_desc(self) -> str:
+        """Return torch's description of the group."""
+        return self._description
+
+    def getGroupName(self) -> str:  # noqa: N802
+        """Return `group_name`: what C++ calls, as the three below."""
+        return self._name
+
+    def getGroupDesc(self) -> str:  # noqa: N802
+        return self._description
+
+    def setGroupName(self, name: str) -> None:  # noqa: N802
+        self._name = name
+
+    def setGroupDesc(self, description: str) -> None:  # noqa: N802
+        self._description = description
+
+    def _set_group_name(self, name: str) -> None:
+        self._name = name
+
+    def _set_group_desc(self, description: str) -> None:
+        self._description = description
+
+    @property
+    def _device_types(self) -> list[Any]:
+        return [_CPU]
+
+    def _get_backend(self, device: Any) -> MrcProcessGroup:
+        if torch.device(device).type != "cpu":
+            raise RuntimeError(f"backend mrc is for CPU tensors, there is none for {device}")
+        return self
+
+    def _get_backend_name(self) -> str:
+        return NAME
+
+    def _start_coalescing(self, device: Any) -> None:
+        self.start_coalescing()
+
+    def _end_coalescing(self, device: Any) -> MrcWork:
+        return self.end_coalescing()
+
+
+def create(torch_options: Any, options: Options | None) -> MrcBackend:
+    """Meet the other ranks and return what torch is to use; the errors are those of `Group`."""
+    options = Options() if options is None else options
+    if not isinstance(options, Options):
+        raise UnsupportedError(f"pg_options: backend mrc takes its own Options, not {type(options).__name__}")
+    rank, size = torch_options.group_rank, torch_options.group_size
+    name = membership.join(torch_options.store, torch_options.group_id, rank)
+    try:
+        context = ENDPOINTS.take(options.planes, size - 1, options.faults)
+    except MrcError as error:
+        tell_failure(torch_options.store, f"mrc/{name}", rank, str(error))
+        raise
+    try:
+        timeout = torch_options.timeout.total_seconds()
+        group = Group(torch_options.store, rank, size, timeout=timeout, name=name, context=context)
+    except BaseException:
+        ENDPOINTS.give_back(context, size - 1)
+        raise
+    kind = MrcBackend if SHAPE == Shape.BACKEND else MrcProcessGroup
+    return kind(group, torch_options.group_id)

@@ -1,0 +1,76 @@
+"""Telling torch that there is a backend `mrc`. Nothing of the transport is loaded before a group is made."""
+
+from __future__ import annotations
+
+import functools
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch.distributed as dist
+
+from openmrc.train.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from openmrc.train.group import Group
+
+NAME = "mrc"
+
+
+def register() -> None:
+    """Register the backend, once; nothing happens where torch was built without `torch.distributed`."""
+    if dist.is_available() and NAME not in dist.Backend.backend_list:
+        dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
+
+
+def autoload() -> None:
+    """Do nothing: PyTorch's entry point `torch.backends` imports our module, which has registered the backend."""
+
+
+def group_of(process_group: Any = None) -> Group:
+    """Return the `Group` of a process group (None: the default one), for its recorder, steps and faults."""
+    chosen = process_group if process_group is not None else dist.distributed_c10d._get_default_group()
+    backend = chosen if hasattr(chosen, "group") else chosen._get_backend(_cpu())
+    group: Group | None = getattr(backend, "group", None)
+    if group is None:
+        raise UnsupportedError(f"process group: its backend is {backend.name()}, not {NAME}")
+    return group
+
+
+def monitored_barrier(
+    process_group: Any = None, timeout: timedelta | None = None, wait_all_ranks: bool = False
+) -> None:
+    """Wait for all ranks; rank 0 raises an error that names those which have not come within `timeout`."""
+    from openmrc.train.pytorch import barriers
+
+    group = group_of(process_group)
+    seconds = group.timeout if timeout is None else timeout.total_seconds()
+    barriers.monitored(group, seconds, wait_all_ranks)
+
+
+def _create(torch_options: Any, options: Any) -> Any:
+    from openmrc.train.pytorch.process_group import create
+
+    _offer_monitored_barrier()
+    return create(torch_options, options)
+
+
+@functools.cache
+def _offer_monitored_barrier() -> None:
+    """Let `dist.monitored_barrier`, which refuses every backend but Gloo, call ours for groups that are ours."""
+    theirs = dist.monitored_barrier
+
+    @functools.wraps(theirs)
+    def either(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> Any:
+        is_member = group is not dist.GroupMember.NON_GROUP_MEMBER
+        if is_member and dist.is_initialized() and dist.get_backend(group) == NAME:
+            given = timedelta(seconds=timeout) if isinstance(timeout, int | float) else timeout
+            return monitored_barrier(group, given, wait_all_ranks)
+        return theirs(group, timeout, wait_all_ranks)
+
+    dist.monitored_barrier = dist.distributed_c10d.monitored_barrier = either
+
+
+def _cpu() -> Any:
+    import torch
+
+    return torch.device("cpu")

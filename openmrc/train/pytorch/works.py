@@ -1,0 +1,129 @@
+"""What torch gets back from a collective: its `Work`, with a future that completes when the data is there.
+
+Futures complete in threads of their own, because what torch runs then may wait for another collective, which the
+thread that has finished this one would have to carry out.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch._C._distributed_c10d import Work as TorchWork
+
+from openmrc.train.work import Work
+
+_PREFIX = "openmrc futures"
+_THREADS = 8  # of nested waits: each holds one
+NO_TIMEOUT = timedelta(0)
+
+
+class FutureThreads:
+    """The threads in which the futures of a group complete; none before there is such a future."""
+
+    def __init__(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+
+    def submit(self, task: Callable[[], None]) -> None:
+        """Run a task in one of them."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(_THREADS, _PREFIX)
+        self._pool.submit(task)
+
+    def close(self) -> None:
+        """End them when they have done what they were given."""
+        if self._pool is not None:
+            is_one = threading.current_thread().name.startswith(_PREFIX)  # a future's callback closes the group
+            self._pool.shutdown(wait=not is_one)
+
+
+class MrcWork(TorchWork):
+    """One or more calls of a group as one work."""
+
+    def __init__(self, works: Sequence[Work], tensors: Any, threads: FutureThreads, timeout: float | None) -> None:
+        """`tensors` are the result; `timeout` (s) is that of the call, None: the group's."""
+        super().__init__()
+        self._works = works
+        self._tensors = tensors
+        self._threads = threads
+        self._timeout = timeout
+        self._future: Any = None
+
+    def is_completed(self) -> bool:
+        """Whether all is done, well or not."""
+        return all(work.done() for work in self._works)
+
+    def is_success(self) -> bool:
+        """Whether all is done, and well."""
+        return self.is_completed() and self.exception() is None
+
+    def exception(self) -> BaseException | None:
+        """Return the first error."""
+        return next((error for work in self._works if (error := work.exception()) is not None), None)
+
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
+        """Wait until all is done; raises the error of what failed, CollectiveTimeoutError after a time-out given."""
+        seconds = timeout.total_seconds() or self._timeout
+        deadline = None if seconds is None else time.monotonic() + seconds
+        for work in self._works:
+            work.wait(None if deadline is None else max(deadline - time.monotonic(), 0.0))
+        return True
+
+    def synchronize(self) -> None:
+        """Wait."""
+        self.wait()
+
+    def result(self) -> Any:
+        """Return the tensors of the result."""
+        return self._tensors
+
+    def source_rank(self) -> int:
+        """Return the rank that a receive from any rank got its data from."""
+        return self._works[0].source or 0
+
+    def _source_rank(self) -> int:
+        return self.source_rank()
+
+    def get_future(self) -> Any:
+        """Return a future of the result; the same each time."""
+        if self._future is None:
+            self._future = self._begin_future()
+        return self._future
+
+    def _begin_future(self) -> Any:
+        done: torch.futures.Future[None] = torch.futures.Future()
+        # An error raised in `then` reaches those who wait in C++, one that is set does not.
+        future = done.then(lambda _: self._outcome())
+        if self.is_completed():
+            done.set_result(None)
+        else:
+            _Countdown(self._works, lambda: self._threads.submit(lambda: done.set_result(None)))
+        return future
+
+    def _outcome(self) -> Any:
+        error = self.exception()
+        if error is not None:
+            raise error
+        return self._tensors
+
+
+class _Countdown:
+    """Calls something when the last of some works is done."""
+
+    def __init__(self, works: Sequence[Work], at_end: Callable[[], None]) -> None:
+        self._left = [None] * len(works)
+        self._at_end = at_end
+        for work in works:
+            work.add_done_callback(self._count)
+
+    def _count(self, work: Work) -> None:
+        self._left.pop()  # atomic, as a subtraction is not
+        if not self._left:
+            with suppress(RuntimeError):  # the threads are closed: nobody waits any more
+                self._at_end()

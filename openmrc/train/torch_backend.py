@@ -1,0 +1,19 @@
+"""The `torch.distributed` backend `mrc`: collectives of CPU tensors over MRC.
+
+    import torch.distributed as dist
+    import openmrc.train.torch_backend        # registers it; PyTorch does this by itself where openmrc is installed
+
+    dist.init_process_group("mrc")            # planes: $MRC_PLANES, else the interfaces
+    dist.init_process_group("mrc", pg_options=Options(planes=["10.1.0.7", "10.2.0.7"]))
+
+Importing this module registers the backend and loads nothing else; PyTorch 2.13 is what it is tested with.
+"""
+
+from __future__ import annotations
+
+from openmrc.train.pytorch.options import Options
+from openmrc.train.pytorch.registration import autoload, group_of, monitored_barrier, register
+
+__all__ = ["Options", "autoload", "group_of", "monitored_barrier", "register"]
+
+register()

@@ -1,0 +1,134 @@
+"""Rank processes with torch, which run one program of `torch_programs` after the other, each in new process groups."""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import socket
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from typing import Any
+
+SECONDS = 120.0  # for one program
+PROGRAMS = "tests.train.torch_programs"
+
+
+class Failed(Exception):
+    """A program has failed at a rank; the text is its traceback."""
+
+
+class Ranks:
+    """Processes that wait for programs."""
+
+    def __init__(self, size: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        pipes = [context.Pipe() for _ in range(size)]
+        self._pipes: list[Connection] = [ours for ours, _ in pipes]
+        self._processes = [
+            context.Process(target=_serve, args=(theirs, rank)) for rank, (_, theirs) in enumerate(pipes)
+        ]
+        for process in self._processes:
+            process.start()
+
+    def run(self, program: str, *arguments: Any, size: int | None = None, **options: Any) -> list[Any]:
+        """Return what `program(*arguments)` returned at each rank; Failed if one has raised.
+
+        `size` is the number of ranks; options are those of `init_process_group`, in lists if they differ by rank.
+        """
+        results = self.outcomes(program, *arguments, size=size, **options)
+        for rank, result in enumerate(results):
+            if isinstance(result, Failed):
+                raise AssertionError(f"rank {rank}: {result}")
+        return results
+
+    def outcomes(self, program: str, *arguments: Any, size: int | None = None, **options: Any) -> list[Any]:
+        """Return for each rank what the program returned, or Failed."""
+        pipes = self._pipes[:size]
+        port = _free_port()
+        for rank, pipe in enumerate(pipes):
+            mine = {name: each[rank] if isinstance(each, list) else each for name, each in options.items()}
+            pipe.send((program, arguments, port, len(pipes), mine))
+        results = []
+        for rank, pipe in enumerate(pipes):
+            assert pipe.poll(SECONDS), f"rank {rank} hangs in {program}"
+            results.append(pipe.recv())
+        return results
+
+    def close(self) -> None:
+        """End the processes."""
+        for pipe in self._pipes:
+            pipe.close()
+        for process in self._processes:
+            process.join(10)
+            process.kill()
+
+
+@contextmanager
+def ranks(size: int) -> Iterator[Ranks]:
+    """Return processes for the time of a `with` block."""
+    started = Ranks(size)
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+def _serve(pipe: Connection, rank: int) -> None:
+    os.environ["MRC_PLANES"] = "2"
+    import torch
+
+    torch.set_num_threads(1)
+    while True:
+        try:
+            program, arguments, port, size, options = pipe.recv()
+        except EOFError:
+            return
+        try:
+            pipe.send(_run(program, arguments, port, size, rank, options))
+        except BaseException:
+            pipe.send(Failed(traceback.format_exc()))
+
+
+def _run(program: str, arguments: Any, port: int, size: int, rank: int, options: dict[str, Any]) -> Any:
+    import torch.distributed as dist
+
+    options = {"timeout": 20.0, "backend": "mrc", "rank": rank, "world_size": size, **options}
+    options["timeout"] = timedelta(seconds=options["timeout"])
+    if "planes" in options:
+        from openmrc.train.torch_backend import Options
+
+        options["pg_options"] = Options(planes=options.pop("planes"))
+    dist.init_process_group(init_method=f"tcp://127.0.0.1:{port}", **options)
+    try:
+        return getattr(importlib.import_module(PROGRAMS), program)(*arguments)
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def udp_sockets() -> int:
+    """Return how many UDP sockets this process has open."""
+    own = {os.readlink(f"/proc/self/fd/{each}") for each in os.listdir("/proc/self/fd") if _is_there(each)}
+    with open("/proc/net/udp") as table:
+        inodes = [line.split()[9] for line in table.read().splitlines()[1:]]
+    return sum(f"socket:[{inode}]" in own for inode in inodes)
+
+
+def threads() -> set[str]:
+    """Return the names of the threads of this process that are ours."""
+    return {each.name for each in threading.enumerate() if "openmrc" in each.name or "mrc" in each.name}
+
+
+def _is_there(descriptor: str) -> bool:
+    return os.path.islink(f"/proc/self/fd/{descriptor}")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
