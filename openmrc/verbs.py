@@ -62,6 +62,7 @@ from openmrc.live.objects.context import Context, query_version
 from openmrc.live.objects.handshake import NO_TOKEN
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain, RegionSlice
 from openmrc.live.objects.queue_pair import QpHint, QueuePair
+from openmrc.live.objects.write_batch import WriteBatch
 
 __all__ = [
     "NO_TOKEN",
@@ -110,6 +111,7 @@ __all__ = [
     "WcOpcode",
     "WcStatus",
     "WorkCompletion",
+    "WriteBatch",
     "connect",
     "connect_async",
     "query_version",

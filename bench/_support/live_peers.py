@@ -27,6 +27,7 @@ class Task:
     size: int = 1 << 20
     depth: int = 32
     together: int = 8  # writes posted in one call, the last of which reports
+    batched: bool = False  # as WriteBatches made beforehand, not as SendWr made for each call
     slots: int = 8  # places of `size` bytes in the receiver's memory
     total: int = 0  # bytes to send; 0: for `seconds`
     faults: str = ""  # on the receiver
@@ -112,9 +113,10 @@ def _stream(peer: Any, region: Any, task: Task, seconds: float, total: int) -> t
     """Keep `depth` writes posted, `together` at a time; return bytes completed and the seconds they took."""
     posted, done, began = 0, 0, time.monotonic()
     goal = total // task.size if total else 1 << 60
+    post = _poster(peer, region, task)
     while done < goal and (total or time.monotonic() - began < seconds):
         while posted - done <= task.depth - task.together and posted < goal:
-            peer.qp.post_send(_writes(peer, region, task, posted))
+            post(posted)
             posted += task.together
         done += task.together * _completed(peer)
     took = time.monotonic() - began
@@ -122,6 +124,18 @@ def _stream(peer: Any, region: Any, task: Task, seconds: float, total: int) -> t
     while done < posted:
         done += task.together * _completed(peer)
     return finished * task.size, took
+
+
+def _poster(peer: Any, region: Any, task: Task) -> Callable[[int], None]:
+    """Return what posts the next writes, given the number of the first."""
+    from openmrc.verbs import WriteBatch
+
+    if not task.batched:
+        return lambda number: peer.qp.post_send(_writes(peer, region, task, number))
+    target = peer.remote.regions[0]
+    places = [k % task.slots * task.size for k in range(task.together)]
+    batch = WriteBatch(region, target.addr, target.r_key, lengths=task.size, remote_offsets=places)
+    return lambda number: peer.qp.post_batch(batch)
 
 
 def _writes(peer: Any, region: Any, task: Task, number: int) -> list[Any]:

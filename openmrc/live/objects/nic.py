@@ -57,6 +57,7 @@ from openmrc.live.objects import report
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain
 from openmrc.live.objects.posting import Posting
 from openmrc.live.objects.records import Records
+from openmrc.live.objects.write_batch import WriteBatch
 from openmrc.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -305,6 +306,11 @@ class Nic:
         """Post writes; the first refused one ends it."""
         self._check_open()
         self._posting.send(qp, requests)
+
+    def post_batch(self, qp: QueuePair, writes: WriteBatch) -> None:
+        """Post all writes of a batch, or none."""
+        self._check_open()
+        self._posting.send_batch(qp, writes)
 
     def post_recv(self, qp: QueuePair, requests: Sequence[RecvWr]) -> None:
         """Post receives; the first refused one ends it."""

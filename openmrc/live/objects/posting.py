@@ -20,6 +20,7 @@ from openmrc.live.api.errors import InvalidArgumentError, NoRoomError
 from openmrc.live.datapath.tables import COMMANDS
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.objects.memory import MemoryRegion, RegionSlice
+from openmrc.live.objects.write_batch import WriteBatch
 
 if TYPE_CHECKING:
     from openmrc.live.objects.queue_pair import QueuePair
@@ -62,6 +63,23 @@ class Posting:
             finally:
                 batch.submit()
 
+    def send_batch(self, qp: QueuePair, writes: WriteBatch) -> None:
+        """Post all writes of a batch, or none."""
+        region = writes.region
+        with self.lock:
+            if self._state(qp.row) not in _SENDS:
+                raise _wrong_state(qp, "send")
+            if region.pd is not qp.pd or not self._is_registered(region):
+                raise _not_registered(region)
+            batch = _Batch(self, qp, _SEND, self._message_head)
+            number = batch.make_room(len(writes))
+            part = RegionSlice(region, 0, region.length)
+            depth = len(qp.sent_from)
+            for index in range(number, number + len(writes)):
+                qp.sent_from[index % depth] = part
+            batch.add_rows(writes.rows)
+            batch.submit()
+
     def receive(self, qp: QueuePair, requests: Iterable[RecvWr]) -> None:
         """Post receives; the first refused one ends it."""
         with self.lock:
@@ -96,9 +114,7 @@ class Posting:
         if not isinstance(part, RegionSlice):
             raise InvalidArgumentError(f"local: {local!r} is not a memory region or a slice of one")
         if part.region.pd is not qp.pd or not self._is_registered(part.region):
-            raise InvalidArgumentError(
-                f"local: region {part.region.key:#x} is not registered in this protection domain"
-            )
+            raise _not_registered(part.region)
         if part.offset < 0 or part.length < 0 or part.offset + part.length > part.region.length:
             raise InvalidArgumentError(
                 f"local: bytes {part.offset} to {part.offset + part.length} of a region of {part.region.length}"
@@ -129,17 +145,20 @@ class _Batch:
         self._queue_end = self._next  # first number that does not fit
         self._ring_end = posting._taken(0) + COMMANDS  # first place that is not free
 
-    def make_room(self) -> int:
-        """Make sure that both queues have a free place; return the number of the next request. ENOMEM if full."""
-        if self._next >= self._queue_end:
+    def make_room(self, count: int = 1) -> int:
+        """Make sure that `count` requests fit both queues; return the number of the first. ENOMEM if they do not."""
+        if self._next + count > self._queue_end:
             self._queue_end = self._head(self._qp.row) + self._depth
-        if self._next >= self._queue_end:
+        if self._next + count > self._queue_end:
             self._settle()
             self._queue_end = self._head(self._qp.row) + self._depth
-            if self._next >= self._queue_end:
+            if self._next + count > self._queue_end:
                 kind = "receive" if self._kind == _RECEIVE else "send"
-                raise NoRoomError(f"queue pair {self._qp.qpn:#x}: its {kind} queue of {self._depth} is full")
-        if self._place >= self._ring_end:
+                raise NoRoomError(
+                    f"queue pair {self._qp.qpn:#x}: its {kind} queue of {self._depth} is full"
+                    + (f" ({self._queue_end - self._next} free, {count} wanted)" if count > 1 else "")
+                )
+        if self._place + count > self._ring_end:
             self._settle()
         return int(self._next)
 
@@ -149,6 +168,18 @@ class _Batch:
         self._place += 1
         self._next += 1
         self._count += 1
+
+    def add_rows(self, rows: np.ndarray) -> None:
+        """Write requests to the command ring; it has room for them."""
+        commands, begin, count = self._posting._commands, self._place & COMMANDS - 1, len(rows)
+        before_end = min(count, COMMANDS - begin)
+        commands[begin : begin + before_end] = rows[:before_end]
+        commands[: count - before_end] = rows[before_end:]
+        places = commands["qp"]
+        places[begin : begin + before_end] = places[: count - before_end] = self._qp.row
+        self._place += count
+        self._next += count
+        self._count += count
 
     def submit(self) -> None:
         """Make the requests visible to the event loop."""
@@ -178,6 +209,10 @@ def _write(qp: int, request: SendWr, part: RegionSlice) -> tuple[int, ...]:
         0,
         qp,
     )
+
+
+def _not_registered(region: MemoryRegion) -> InvalidArgumentError:
+    return InvalidArgumentError(f"local: region {region.key:#x} is not registered in this protection domain")
 
 
 def _wrong_state(qp: QueuePair, kind: str) -> InvalidArgumentError:

@@ -24,6 +24,7 @@ from openmrc.live.api.attributes import (
 from openmrc.live.api.errors import BusyError, DeadlineError, InvalidArgumentError
 from openmrc.live.api.waiting import deadline_after
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain, RegionSlice
+from openmrc.live.objects.write_batch import WriteBatch
 
 if TYPE_CHECKING:
     from openmrc.live.objects.context import Context
@@ -154,6 +155,10 @@ class QueuePair:
         Of several requests those before the refused one are posted, as with `bad_wr` in verbs.
         """
         self.context.nic.post_send(self, [requests] if isinstance(requests, SendWr) else list(requests))
+
+    def post_batch(self, writes: WriteBatch) -> None:
+        """Post all writes of a batch, in order, or none. ENOMEM: they do not fit the queue; EINVAL as `post_send`."""
+        self.context.nic.post_batch(self, writes)
 
     def post_write(
         self,
