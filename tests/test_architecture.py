@@ -47,9 +47,6 @@ UNREACHED = {
     "engine.responder.resize": "Dynamic MPR by the application; docs/conformance.md says library only",
     "train.collperf.seconds_in_place": "one measurement inside a job, for bench/train",
     "train.pytorch.": "the backend `mrc`: torch calls it",
-    "train.group.Group.sequence": "for the backend of torch",
-    "train.group.Group.set_timeout": "for the backend of torch",
-    "train.group.Group.refuse": "for the backend of torch",
     "lab.lifetime.": "a lab held by a Python program, for bench/lab",
     "lab.schedules.": "random faults for bench/lab/schedules.py",
 }
