@@ -1,4 +1,4 @@
-"""Who may connect to a command: where it listens, and the token that both sides must hold."""
+"""Access control of listening commands: the addresses they listen on, and the token that both sides need."""
 
 from __future__ import annotations
 
@@ -19,30 +19,32 @@ MOST_BYTES = 4096  # of a token file
 
 @dataclass(frozen=True)
 class Access:
-    """What the options of a listening command say."""
+    """Access options of a listening command."""
 
     hosts: tuple[str, ...] | None = None  # None: loopback and the planes' addresses
-    token: str | None = None  # None: a fresh one where other machines can connect; NO_TOKEN: none anywhere
+    token: str | None = None  # None: generate one where other machines can connect; NO_TOKEN: never require one
 
 
 def hosts_of(bind: str | None) -> tuple[str, ...] | None:
-    """Return the addresses of `--bind`, else of the environment; None if neither says anything."""
+    """Return the addresses of `--bind`, else of the environment; None if neither is set."""
     bind = os.environ.get(BIND_ENVIRONMENT) if bind is None else bind
     if bind is None:
         return None
     hosts = tuple(part.strip() for part in bind.split(","))
     if not all(hosts):
-        raise ConfigError(f"--bind: {bind!r} has an empty address; '{EVERYWHERE}' means all of this machine")
+        raise ConfigError(
+            f"--bind: {bind!r} has an empty address; '{EVERYWHERE}' selects all addresses of this machine"
+        )
     return tuple("" if host == EVERYWHERE else host for host in hosts)
 
 
 def token_of(token: str | None, token_file: Path | None, no_token: bool) -> str | None:
-    """Return the token of the options, else of the environment; NO_TOKEN for `--no-token`, None if nothing is said."""
+    """Return the token of the options, else of the environment; NO_TOKEN for `--no-token`, None if none is set."""
     given = [name for name, said in (
         ("--token", token is not None), ("--token-file", token_file is not None), ("--no-token", no_token)
     ) if said]  # fmt: skip
     if len(given) > 1:
-        raise ConfigError(f"{given[0]} and {given[1]}: give one of them")
+        raise ConfigError(f"{given[0]} and {given[1]} exclude each other; give one")
     if no_token:
         return NO_TOKEN
     if token is not None:
@@ -54,14 +56,14 @@ def token_of(token: str | None, token_file: Path | None, no_token: bool) -> str 
 
 
 def announcement(listener: Listener, access: Access, command: str, default_port: int, grants: str) -> str | None:
-    """Return the line that a listening command prints: how to connect with a fresh token, or what is open to everybody.
+    """Return the line that a listening command prints: how to connect with a generated token, or what is open.
 
-    `command` is what the other side runs, up to the host; `grants` says what whoever connects may do.
+    `command` is the peer's command, up to the host; `grants` says what a connected peer may do.
     """
     if listener.is_loopback:
         return None
     if not listener.token:
-        return f"--no-token: whoever reaches TCP port {listener.port} of this machine may {grants}"
+        return f"--no-token: anybody who can reach TCP port {listener.port} of this machine may {grants}"
     if access.token is not None:
         return None
     port = "" if listener.port == default_port else f" --port {listener.port}"
@@ -69,7 +71,7 @@ def announcement(listener: Listener, access: Access, command: str, default_port:
 
 
 def _reachable(listener: Listener) -> str:
-    """Return an address at which other machines find us."""
+    """Return an address under which other machines reach this one."""
     planes = (str(address.ip) for address in listener.context.nic.sockets.addresses)
     candidates = [host for host in (*listener.hosts, *planes) if not _is_wildcard(host) and not _is_local(host)]
     return candidates[0] if candidates else os.uname().nodename
@@ -86,7 +88,7 @@ def _is_local(host: str) -> bool:
 def _checked(token: str, source: str) -> str:
     try:
         if not token_bytes(token):
-            raise ConfigError(f"{source}: the token is empty; --no-token does without")
+            raise ConfigError(f"{source}: the token is empty; give one, or --no-token to require none")
     except CallError as error:
         raise ConfigError(f"{source}: {error}") from None
     return token

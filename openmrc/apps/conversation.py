@@ -1,9 +1,8 @@
-"""The two ends of an application over a connection: check the peer, exchange messages, wait without hanging.
+"""The two ends of an application over a connection: check the peer, exchange messages, wait with a deadline.
 
-Data goes over the queue pair, messages over the TCP channel beside it. Every wait watches both, so
-that a peer that gave up or died is noticed at once, and has a deadline for a peer that is silent.
-Unread messages hold `MOST_UNREAD` bytes at most: beyond that the channel is not read, and TCP stops
-the peer.
+Data uses the queue pair, messages the TCP channel beside it. Every wait watches both, so a peer that stops or dies is
+noticed immediately, and has a deadline for a peer that does not respond. At most `MOST_UNREAD` bytes of messages are
+buffered: beyond that the channel is not read, and TCP flow control stops the peer.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from openmrc.live.objects.exchange import printable
 from openmrc.verbs import CompletionQueue, Connection, DeadlineError, ExchangeError, WorkCompletion
 
 Wanted = TypeVar("Wanted")
-LAST_WORDS_SECONDS = 0.5  # to read why a peer that stopped has stopped
-VERSION = 1  # of the messages that both sides of an application send
+LAST_WORDS_SECONDS = 0.5  # s, to read the reason of a peer that stopped
+VERSION = 1  # messages that both sides of every application may send
 MOST_UNREAD = 1 << 20  # bytes
 
 
 class Note(msgspec.Struct, forbid_unknown_fields=True):
-    """What each side sends about its program along with its offer."""
+    """Program information that each side sends with its offer."""
 
     role: str
     version: int = VERSION
@@ -35,52 +34,52 @@ class Note(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class GaveUpError(PeerError):
-    """The peer said why it stops."""
+    """The peer stopped and gave a reason."""
 
 
 class Gave(msgspec.Struct, tag="gave_up", forbid_unknown_fields=True):
-    """The last message of a side that gives up."""
+    """The last message of a side that stops."""
 
     reason: str
 
 
 def check_note(note: Any, role: str, peer: str) -> Note:
-    """Return the peer's note; ExchangeError with both values if it is another program or version."""
+    """Check the peer's note; raise ExchangeError with both values if it is another program or version."""
     try:
         theirs = msgspec.convert(note, Note)
     except msgspec.ValidationError as error:
-        raise ExchangeError(f"{peer}: is not '{role}' of this package: {error}") from error
+        raise ExchangeError(f"{peer}: not '{role}' of this package: {error}") from error
     if theirs.role != role:
-        raise ExchangeError(f"{peer} does not fit: here its counterpart is '{role}', there is '{theirs.role}'")
+        raise ExchangeError(f"{peer}: program mismatch: expected '{role}', peer is '{theirs.role}'")
     if theirs.version != VERSION:
-        raise ExchangeError(f"{peer} does not fit: version of '{role}': here {VERSION}, there {theirs.version}")
+        raise ExchangeError(f"{peer}: version mismatch of '{role}': local {VERSION}, peer {theirs.version}")
     return theirs
 
 
 def is_told(error: BaseException) -> bool:
-    """Whether the peer knows of this error already, because it reported it."""
+    """Whether the peer knows this error because it reported it."""
     return isinstance(error, GaveUpError)
 
 
 class Conversation:
-    """One connection, its messages, and one time-out for everything: seconds without progress."""
+    """One connection, its messages, and one timeout for everything: seconds without progress."""
 
     def __init__(self, connection: Connection, text: Any, timeout: float) -> None:
-        """`text` is the union of the messages the peer may send; `Gave` is always among them."""
+        """`text` is the union of the messages that the peer may send; `Gave` is always included."""
         self.connection = connection
         self.timeout = timeout
         self._words = text | Gave
         self._inbox: collections.deque[tuple[Any, int]] = collections.deque()  # messages and their bytes
         self._unread = 0  # bytes
-        self._end: PeerError | None = None  # why nothing more will come
+        self._end: PeerError | None = None  # why no further message will arrive
 
     @property
     def peer(self) -> str:
-        """Who is at the other end."""
+        """Name of the peer."""
         return f"{self.connection.remote.name} at {self.connection.channel.peer}"
 
     def tell(self, message: Any) -> None:
-        """Send a message; if the peer has given up, raise its reason."""
+        """Send a message; if the peer has stopped, raise its reason."""
         try:
             self.connection.tell(message)
         except ExchangeError as error:
@@ -104,11 +103,11 @@ class Conversation:
         if not self._inbox:
             self._listen(self.timeout if timeout is None else timeout)
         if not self._inbox:
-            raise self._end or self.lost("said nothing")
+            raise self._end or self.lost("sent no message")
         message, size = self._inbox.popleft()
         self._unread -= size
         if not isinstance(message, kind):
-            raise self.lost(f"said {type(message).__name__} instead of {getattr(kind, '__name__', kind)}")
+            raise self.lost(f"sent {type(message).__name__} instead of {getattr(kind, '__name__', kind)}")
         return message
 
     def has_word(self) -> bool:
@@ -116,7 +115,7 @@ class Conversation:
         return bool(self._inbox)
 
     def completions(self, cq: CompletionQueue, most: int = 64) -> list[WorkCompletion]:
-        """Wait for completions, all good ones; PeerError names peer, paths and last progress."""
+        """Wait for completions, all successful; PeerError names peer, paths and last progress."""
         return self.any_completions((cq,), most)[0]
 
     def any_completions(self, cqs: Sequence[CompletionQueue], most: int = 64) -> list[list[WorkCompletion]]:
@@ -129,7 +128,7 @@ class Conversation:
     def wait(
         self, cqs: Sequence[CompletionQueue], seconds: float, most: int = 64, or_word: bool = False
     ) -> list[list[WorkCompletion]]:
-        """Wait for completions, at most so long; all lists are empty if none, or with `or_word` a message, came."""
+        """Wait at most this long for completions; all lists are empty on timeout and, with `or_word`, on a message."""
         deadline = time.monotonic() + seconds
         while True:
             for cq in cqs:
@@ -144,7 +143,7 @@ class Conversation:
                 self._listen(self.timeout)
 
     def poll(self, cq: CompletionQueue, most: int = 64) -> list[WorkCompletion]:
-        """Return the completions that are there, all good ones."""
+        """Return the available completions, all successful."""
         return self._good(cq.poll(most))
 
     def _sleep(self, cqs: Sequence[CompletionQueue], seconds: float) -> bool:
@@ -158,7 +157,7 @@ class Conversation:
         return any(fd == channel for fd, _ in poller.poll(seconds * 1000))
 
     def _listen(self, seconds: float) -> None:
-        """Read the peer's next message into the inbox, or note that there will be none."""
+        """Read the peer's next message into the inbox, or record that none will follow."""
         if self._end is not None:
             return
         try:
@@ -179,12 +178,12 @@ class Conversation:
         return completions
 
     def _failed(self, completion: WorkCompletion) -> PeerError:
-        """Return the error for a failed completion; if the peer gave up, its reason, which may still be on its way."""
+        """Return the error of a failed completion; if the peer stopped, its reason, which may still be in transit."""
         self._listen(LAST_WORDS_SECONDS)
         if isinstance(self._end, GaveUpError):
             return self._end
         return self.lost(f"{completion.status.name}: {completion.error}")
 
     def lost(self, what: str) -> PeerError:
-        """Return the error for a peer that did something wrong, with the state of the paths."""
+        """Return the error for a peer that violated the protocol, with the state of the paths."""
         return PeerError(f"{self.peer}: {what}; {self.connection.describe()}")

@@ -1,4 +1,4 @@
-"""The demo as a page: one HTML file with its own drawing, which needs nothing else."""
+"""The demo as a page: one self-contained HTML file with its chart."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from openmrc.apps.demo_story import DemoResult, Outage
 from openmrc.apps.sizes import size_text
 from openmrc.apps.timeline import Sample
 
-WIDTH, STRIP, GAP, LEFT, TOP, BOTTOM = 840, 70, 20, 110, 52, 46  # px of the drawing
+WIDTH, STRIP, GAP, LEFT, TOP, BOTTOM = 840, 70, 20, 110, 52, 46  # px, size of the chart
 RIGHT = 20  # px
 COLORS = ("#2a7ab9", "#3a9d5d", "#c07f1e", "#8a5fb4", "#b5485d", "#4c9a9a", "#8a8a2a", "#777777")
-ROBUST_SHARE = 0.98  # of the samples that fit below the top of a strip: one short sample must not flatten the rest
+ROBUST_SHARE = 0.98  # share of the samples below the top of a strip: one short sample must not flatten the others
 HEADROOM = 1.1
 
-# Colours for light and dark, also where the drawing stands alone in an <img>.
+# Colours for light and dark themes, also where the chart is an <img> of its own.
 DRAWING_STYLE = """
 svg { --ink: #222; --faint: #6b6b6b; --rule: #bbb; --down: #c62828 }
 @media (prefers-color-scheme: dark) { svg { --ink: #e6e6e6; --faint: #a8a8a8; --rule: #555; --down: #ff7b7b } }
@@ -49,7 +49,7 @@ COLUMNS = ("plane", "address", "sent packets", "share", "retransmitted", "lost",
 
 @dataclass(frozen=True)
 class Scale:
-    """Where a time and a rate lie in a strip."""
+    """Maps time and rate to a strip of the chart."""
 
     length: float  # s across the drawing
     most: float  # Gb/s at the top of the strip
@@ -65,19 +65,19 @@ class Scale:
         return LEFT + min(max(at / self.length, 0.0), 1.0) * WIDTH
 
     def y(self, gbps: float) -> float:
-        """Return the y of a rate; what exceeds the scale is drawn at its top."""
+        """Return the y of a rate, clipped to the top of the scale."""
         return self.base - min(gbps / self.most, 1.0) * STRIP
 
 
 def robust_most(rates: Sequence[float]) -> float:
-    """Return a top of the scale that nearly all rates lie below."""
+    """Return an upper end of the scale that exceeds nearly all rates."""
     ordered = sorted(rates)
     most = ordered[min(int(len(ordered) * ROBUST_SHARE), len(ordered) - 1)] if ordered else 0.0
     return most * HEADROOM or 1.0
 
 
 def drawing(result: DemoResult) -> str:
-    """Return an SVG: the receiver's rate on top, then one strip for each plane, its outages marked."""
+    """Return an SVG: the receiver's rate on top, then one strip per plane, with its outages marked."""
     samples = result.samples
     count = len(samples[0].planes) if samples else 0
     length = samples[-1].at if samples else 1.0

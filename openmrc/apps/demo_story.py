@@ -1,7 +1,7 @@
-"""The course of `mrc demo`: a file moves between two processes while planes go down and come back.
+"""The course of `mrc demo`: transfer a file between two processes while planes go down and come back.
 
-A short sample measures how fast this machine is; file size and fault times are chosen so that the demo takes about ten
-seconds anywhere.
+A short sample measures the speed of this machine; file size and fault times are chosen so that the demo takes about
+ten seconds anywhere.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ from openmrc.verbs import Connection, Context, EvState
 SAMPLE_BYTES = 64 << 20
 GOAL_SECONDS = 8.0
 LEAST, MOST, STEP = 128 << 20, 2 << 30, 64 << 20  # bytes of the file
-LEAST_SIZE = 1 << 20  # bytes; of what may be asked for
-PIECE = 4 << 20  # bytes made at a time
+LEAST_SIZE = 1 << 20  # bytes, largest size of the file
+PIECE = 4 << 20  # bytes generated at a time
 SEED = 1
-TIMEOUT = 30.0  # s without progress
-RETURN_SECONDS = 5.0  # for planes to come back into use after the last byte
+TIMEOUT = 30.0  # s without progress until failure
+RETURN_SECONDS = 5.0  # s until planes must be in use again after the last byte
 BAD = EvState.ASSUMED_BAD.name
 
 
 class Outage(msgspec.Struct, kw_only=True):
-    """One plane's silence, as the schedule says, and what came of it."""
+    """One plane's outage: the schedule, and the measured return."""
 
     plane: int
     down: float  # s after the first byte
     up: float | None
-    returned_ms: float | None = None  # from `up` until it carried data again, to the next sample of 100 ms
+    returned_ms: float | None = None  # s from `up` until the plane carried data again, to the next sample of 100 ms
 
 
 class Simulated(msgspec.Struct, kw_only=True):
-    """What the default scenario of the simulator came to."""
+    """Results of the demo scenario of the simulator."""
 
     nics: int
     flows: int
     finished: int
-    packets: int  # sent for the first time
-    step_p50_us: float  # of the synchronous steps, on the simulation's clock
+    packets: int  # without retransmissions
+    step_p50_us: float  # of the synchronous steps, in simulated time
     step_max_us: float
     wall_s: float
     report: str  # path of the HTML page
@@ -82,28 +82,28 @@ class DemoResult(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """What may be chosen."""
+    """Options of the demo."""
 
     out: Path
-    size: int | None = None  # bytes; None: as much as moves in about 8 s
+    size: int | None = None  # bytes; None: about 8 s of transfer
     planes: int = 4
-    faults: str | None = None  # a schedule as text; None: the story's own
+    faults: str | None = None  # a schedule as text; None: the default schedule
     seed: int = SEED
-    keep: bool = False  # leave the file and its copy in `out`
+    keep: bool = False  # keep the file and its copy in `out`
 
 
 @dataclass
 class Audience:
-    """Who is told what happens."""
+    """Receives reports on the progress of the demo."""
 
     say: Callable[[str], None]
-    on_file: Callable[[int, int], None]  # bytes made of the file, of how many
+    on_file: Callable[[int, int], None]  # bytes generated, of the total
     on_begin: Callable[[Story], None]
     on_sample: Callable[[Sample], None]
 
 
 class Story:
-    """One demo."""
+    """One run of the demo."""
 
     def __init__(self, options: DemoOptions, audience: Audience) -> None:
         self.options = options
@@ -116,11 +116,11 @@ class Story:
 
     @property
     def samples(self) -> list[Sample]:
-        """What has been seen so far."""
+        """Samples so far."""
         return self.sampler.samples if self.sampler is not None else []
 
     def run(self) -> DemoResult:
-        """Do everything; the result says whether the copy is right. MrcError if it could not be done."""
+        """Run the demo; the result says whether the copy is identical. Raise MrcError if the run fails."""
         folder = self.options.out / "received"
         folder.mkdir(parents=True, exist_ok=True)
         endpoint = EndpointOptions(tuple(loopback_planes(self.options.planes, Side.CLIENT)), movable=True)
@@ -135,15 +135,15 @@ class Story:
         return self.result
 
     def _sample(self, context: Context, folder: Path) -> float:
-        """Return the rate in bytes a second at which a small file moves, undisturbed."""
-        self.audience.say(f"starting the receiving process; a sample of {size_text(SAMPLE_BYTES)} goes first ...")
+        """Return the rate in bytes per second of a small transfer without faults."""
+        self.audience.say(f"starting the receiving process; sending a sample of {size_text(SAMPLE_BYTES)} ...")
         path = self.options.out / "sample.bin"
         make_file(path, SAMPLE_BYTES, self.options.seed)
         with self._receiver(folder, None) as receiver:
             sender = Sender(context, sources([path]), self._transfer(context, receiver, None))
             sender.run("127.0.0.1")
         rate = SAMPLE_BYTES / max(sender.result(None).seconds, 1e-3)
-        self.audience.say(f"the sample moved at {rate * 8e-9:.2f} Gb/s")
+        self.audience.say(f"sample: {rate * 8e-9:.2f} Gb/s")
         return rate
 
     def _plan(self, rate: float) -> None:
@@ -170,7 +170,7 @@ class Story:
             self._judge(sender.result(str(error) if error else None), folder / path.name, digest)
 
     def _await_planes(self, connection: Connection) -> None:
-        """Wait until every plane that came up again is in use, for a few seconds at most."""
+        """Wait, for a few seconds at most, until every plane that came back up is in use."""
         deadline = time.monotonic() + RETURN_SECONDS
         while time.monotonic() < deadline and unused_planes(ev_counts([connection.qp]), self.outages):
             time.sleep(SAMPLE_SECONDS)
@@ -194,12 +194,12 @@ class Story:
             self._check_planes([each.evs for each in moved.planes])
 
     def _check_planes(self, evs: Sequence[dict[str, int]]) -> None:
-        """Fail the demo if a plane that came up again is not in use at the end."""
+        """Fail the demo if a plane that came back up is not in use at the end."""
         unused = unused_planes(evs, self.outages)
         if unused:
             named = "; ".join(f"plane {plane}: {evs[plane].get(BAD, 0)} EVs {BAD}" for plane in unused)
             self.result.ok = False
-            self.result.error = f"the copy is right, but not all planes are back in use: {named}"
+            self.result.error = f"the copy is identical, but not all planes are back in use: {named}"
 
     def _receiver(self, folder: Path, faults: str | None) -> SecondProcess:
         arguments = ["recv", "--out", str(folder), "--once", "--force", "--quiet", "--json", "--port", "0"]
@@ -219,10 +219,10 @@ class Story:
 
 
 def story_faults(seconds: float, planes: int) -> str:
-    """Return the default schedule for a transfer of about so many seconds."""
+    """Return the default schedule for a transfer of about this many seconds."""
     at = [round(seconds * share, 1) for share in (0.2, 0.45, 0.6, 0.8)]
     first, others = min(1, planes - 1), range(2, planes)
-    if planes == 1:  # nothing to move to: a short silence is all that can be shown
+    if planes == 1:  # no other plane takes over: show a short outage only
         return f"at: {at[0]}s, down: plane 0; at: {at[0] + 0.2:g}s, up: plane 0"
     steps = [f"at: {at[0]}s, down: plane {first}", f"at: {at[1]}s, up: plane {first}"]
     steps += [f"at: {at[2]}s, down: plane {plane}" for plane in others]
@@ -231,7 +231,7 @@ def story_faults(seconds: float, planes: int) -> str:
 
 
 def outages_of(schedule: Schedule, planes: int) -> list[Outage]:
-    """Return the silences of a schedule, in order of time."""
+    """Return the outages of a schedule, in order of time."""
     found: list[Outage] = []
     for step in schedule.steps:
         if "down" not in step.change:
@@ -247,13 +247,13 @@ def outages_of(schedule: Schedule, planes: int) -> list[Outage]:
 
 
 def unused_planes(evs: Sequence[dict[str, int]], outages: Sequence[Outage]) -> list[int]:
-    """Return the planes that came up again and still have EVs that are assumed bad; `evs` are counts by state."""
+    """Return the planes that came back up and still have EVs in ASSUMED_BAD; `evs` are counts by state."""
     last = {each.plane: each for each in sorted(outages, key=lambda outage: outage.down)}
     return [plane for plane, each in sorted(last.items()) if each.up is not None and evs[plane].get(BAD, 0)]
 
 
 def make_file(path: Path, size: int, seed: int, on_piece: Callable[[int, int], None] | None = None) -> str:
-    """Write pseudo-random bytes, the same for the same seed, and return their SHA-256."""
+    """Write pseudo-random bytes, the same for the same seed; return their SHA-256."""
     import numpy as np
 
     random, digest, made = np.random.default_rng(seed), hashlib.sha256(), 0

@@ -1,4 +1,4 @@
-"""The demo on a terminal: a live view while it runs, a summary and a timeline afterwards."""
+"""The demo on a terminal: live bars while it runs, a summary and a timeline afterwards."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from openmrc.apps.sizes import size_text
 from openmrc.apps.timeline import Sample, spark
 
 BAR = 32  # columns of a plane's bar
-LINE_SECONDS = 0.5  # between lines where there is no terminal
+LINE_SECONDS = 0.5  # s between lines without a terminal
 TIMELINE = 64  # columns
 _STYLES = {"GOOD": "green", "SKIP": "yellow", "ASSUMED_BAD": "red", "DENIED": "magenta"}
 
 
 class View:
-    """Shows a story on stderr or stdout; a terminal gets a picture that moves, anything else lines."""
+    """Shows a run on stderr or stdout: live bars on a terminal, lines elsewhere."""
 
     def __init__(self, console: Console, quiet: bool) -> None:
         self._console = console
@@ -32,7 +32,7 @@ class View:
         self._making: Progress | None = None
         self._live: Live | None = None
         self._story: Story | None = None
-        self._most = 0.1  # Gb/s, the highest seen on a plane
+        self._most = 0.1  # Gb/s, highest rate so far on a plane
         self._next_line = 0.0
 
     def __enter__(self) -> View:
@@ -42,29 +42,32 @@ class View:
         self._stop()
 
     def say(self, text: str) -> None:
-        """Show a line, after what was moving."""
+        """Print a line above the live bars."""
         self._stop()
         if not self._quiet:
             self._console.print(Text(text), soft_wrap=True)
 
     def on_file(self, made: int, size: int) -> None:
-        """Show how much of the file has been made."""
+        """Show the progress of generating the file."""
         if self._quiet or not self._console.is_terminal:
             if made >= size and not self._quiet:
-                self._console.print(Text(f"made a file of {size_text(size)}"))
+                self._console.print(Text(f"generated a file of {size_text(size)}"))
             return
         if self._making is None:
             self._making = self._stack.enter_context(
                 Progress(
-                    TextColumn("making the file"), BarColumn(), TextColumn("{task.percentage:3.0f}%"), transient=True
+                    TextColumn("generating the file"),
+                    BarColumn(),
+                    TextColumn("{task.percentage:3.0f}%"),
+                    transient=True,
                 )
             )
             self._making.add_task("", total=size)
         self._making.update(self._making.task_ids[0], completed=made)
 
     def on_begin(self, story: Story) -> None:
-        """Say what will happen, and begin to show it."""
-        self.say(f"moving {size_text(story.size)} over {story.options.planes} planes; the schedule:")
+        """Print the schedule, and start the live bars."""
+        self.say(f"sending {size_text(story.size)} over {story.options.planes} planes; schedule:")
         for line in schedule_lines(story.outages):
             self.say(f"  {line}")
         self._story = story
@@ -75,7 +78,7 @@ class View:
             self._stack.enter_context(self._live)
 
     def on_sample(self, sample: Sample) -> None:
-        """Note a sample; without a terminal print one now and then."""
+        """Record a sample; without a terminal, print one line per interval."""
         self._most = max(self._most, *sample.planes)
         if self._quiet or self._live is not None or self._story is None or sample.at < self._next_line:
             return
@@ -106,7 +109,7 @@ class View:
 
 
 def sample_line(sample: Sample, size: int, most: float) -> str:
-    """Return a sample in one line: time, rate, how far, and for each plane a bar, the rate and bad EVs."""
+    """Return a sample as one line: time, rate, progress, and per plane a bar, the rate and bad EVs."""
     planes = "  ".join(
         f"{plane} {_bar(rate, most, 6)} {rate:5.2f}{_bad(sample.evs[plane])}"
         for plane, rate in enumerate(sample.planes)
@@ -115,19 +118,19 @@ def sample_line(sample: Sample, size: int, most: float) -> str:
 
 
 def schedule_lines(outages: Sequence[Outage]) -> list[str]:
-    """Return the schedule in words."""
-    changes = [(each.down, f"plane {each.plane} falls silent, both ways") for each in outages]
-    changes += [(each.up, f"plane {each.plane} is back") for each in outages if each.up is not None]
-    return [f"{at:5.1f} s  {what}" for at, what in sorted(changes)] or ["nothing happens"]
+    """Return the schedule as lines."""
+    changes = [(each.down, f"plane {each.plane} goes down (both directions)") for each in outages]
+    changes += [(each.up, f"plane {each.plane} comes up") for each in outages if each.up is not None]
+    return [f"{at:5.1f} s  {what}" for at, what in sorted(changes)] or ["no faults"]
 
 
 def is_silent(outages: Sequence[Outage], plane: int, at: float) -> bool:
-    """Whether the schedule has this plane silent at this time."""
+    """Whether the plane is down at this time by the schedule."""
     return any(each.plane == plane and each.down <= at < (each.up or at + 1) for each in outages)
 
 
 def summary(result: DemoResult) -> Table:
-    """Return what each plane carried."""
+    """Return a table of the planes."""
     table = Table(title=f"{size_text(result.bytes)} in {result.seconds:.2f} s, {result.gbps:.2f} Gb/s")
     terms = ("address", "EVs at the end", "back in use")
     for name in ("plane", "address", "sent packets", "share", "retransmitted", "lost", *terms[1:]):
@@ -136,18 +139,18 @@ def summary(result: DemoResult) -> Table:
         back = ", ".join(_returned(outage) for outage in result.outages if outage.plane == each.plane)
         evs = " ".join(f"{count} {state}" for state, count in each.evs.items())
         numbers = (f"{each.sent_packets:,}", f"{each.share:.1%}", f"{each.retransmitted:,}", f"{each.lost:,}")
-        table.add_row(str(each.plane), each.address, *numbers, evs, back or "never away")
+        table.add_row(str(each.plane), each.address, *numbers, evs, back or "never down")
     return table
 
 
 def timeline(result: DemoResult) -> list[str]:
-    """Return the rate of each plane over time, drawn in blocks, with what was scheduled below it."""
+    """Return the rate of each plane over time in block characters, with its outages below."""
     samples = result.samples
     if not samples:
         return []
     width, length = min(TIMELINE, len(samples)), samples[-1].at
     most = max(max(sample.planes) for sample in samples)
-    lines = [f"rate on each plane, 0 to {most:.2f} Gb/s, over {length:.1f} s; '·' marks where it was silenced"]
+    lines = [f"rate on each plane, 0 to {most:.2f} Gb/s, over {length:.1f} s; '·' marks outages"]
     for plane in range(len(samples[0].planes)):
         lines.append(f"  plane {plane:<2} |{spark([each.planes[plane] for each in samples], width, most)}|")
         times = [(column + 0.5) / width * length for column in range(width)]
@@ -156,12 +159,12 @@ def timeline(result: DemoResult) -> list[str]:
             lines.append(f"            {marks}")
     highest = max(sample.gbps for sample in samples)
     total = spark([sample.gbps for sample in samples], width, highest)
-    return [*lines, f"  all      |{total}|  0 to {highest:.2f} Gb/s taken by the receiver"]
+    return [*lines, f"  all      |{total}|  0 to {highest:.2f} Gb/s at the receiver"]
 
 
 def _returned(outage: Outage) -> str:
     if outage.up is None:
-        return "stayed away"
+        return "not back"
     return f"after {outage.returned_ms:.0f} ms" if outage.returned_ms is not None else "not before the end"
 
 

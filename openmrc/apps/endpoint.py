@@ -1,4 +1,4 @@
-"""Opening an endpoint as a command line describes it."""
+"""Open an endpoint from command-line options."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ MTUS = (256, 512, 1024, 2048, 4096)
 
 @dataclass(frozen=True)
 class EndpointOptions:
-    """What all commands that open sockets have in common."""
+    """Options common to all commands that open sockets."""
 
-    planes: tuple[str, ...] = ()  # local addresses; empty: of the interfaces
-    movable: bool = False  # where a port is taken, another one may be used
+    planes: tuple[str, ...] = ()  # local addresses; empty: those of the interfaces
+    movable: bool = False  # if a port is in use, take another one
     ev_format: str = "udp"
-    mtu: int = 0  # bytes; 0: the largest that all planes take
+    mtu: int = 0  # bytes; 0: the largest that all planes support
     max_qp: int = 8
     capture: Path | None = None
     algorithm: str = "nscc"
@@ -53,11 +53,11 @@ def open_endpoint(options: EndpointOptions) -> Context:
             planes = tuple(map(free_address, options.planes)) if options.movable else options.planes
             return _open(replace(options, planes=planes))
         except ConfigError as error:
-            # Between looking and binding another process may have taken the port.
+            # Another process may take the port between the check and the bind.
             taken = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
             if not taken or not options.movable or attempt == ATTEMPTS - 1:
                 raise
-    raise AssertionError("at least one attempt is made")
+    raise AssertionError("unreachable: at least one attempt is made")
 
 
 def _open(options: EndpointOptions) -> Context:
@@ -67,7 +67,7 @@ def _open(options: EndpointOptions) -> Context:
 
 
 def _settings(options: EndpointOptions, attr: ContextAttr) -> Settings:
-    """Return the tuning that the context would choose, with another congestion control."""
+    """Return the tuning that the context would choose, with another congestion-control algorithm."""
     ports = Sockets(options.planes, attr)
     try:
         usual = settings_for(ports, min(attr.mtu, ports.mtu))
@@ -77,7 +77,7 @@ def _settings(options: EndpointOptions, attr: ContextAttr) -> Settings:
 
 
 def open_described(nic: NicFile, options: EndpointOptions) -> Context:
-    """Open a NIC that a file describes, in SRv6 format: the file knows its paths."""
+    """Open a NIC described by a file, in SRv6 format: the file lists its paths."""
     mtu = options.mtu or MTUS[-1]
     return Context(
         nic.planes,
@@ -92,9 +92,9 @@ def open_described(nic: NicFile, options: EndpointOptions) -> Context:
 def connection_options(
     context: Context, mtu: int, timeout: float = 0.0, *, max_send_wr: int = 128, max_recv_wr: int = 256
 ) -> ConnectionOptions:
-    """Return what to ask of a connection; of both sides' path MTUs the lesser is used.
+    """Return the options of a connection; the smaller path MTU of both sides is used.
 
-    Its retry budget lasts `timeout` seconds at least: a peer that is suspended for less is waited for.
+    The retry budget lasts at least `timeout` seconds, so that a peer may be suspended for less.
     """
     options = ConnectionOptions(path_mtu=mtu, max_send_wr=max_send_wr, max_recv_wr=max_recv_wr)
     counts = range(options.exponential_count, INFINITE_RETRIES + 1)
@@ -104,7 +104,7 @@ def connection_options(
 def read_faults(text: str | None, schedule: Path | None) -> Schedule | None:
     """Return the schedule of `--impair "loss: 1%"` or of `--schedule FILE`."""
     if text is not None and schedule is not None:
-        raise UsageError("--impair and --schedule: give one of them")
+        raise UsageError("--impair and --schedule exclude each other; give one")
     if schedule is not None:
         return Schedule.read(schedule)
     if text is None:
@@ -116,7 +116,7 @@ def read_faults(text: str | None, schedule: Path | None) -> Schedule | None:
 
 
 def faults_text(text: str | None, schedule: Path | None) -> str | None:
-    """Return the same as text for the peer, after checking it."""
+    """Return the schedule as text for the peer, after validating it."""
     if read_faults(text, schedule) is None:
         return None
     return text if schedule is None else read_text(schedule)

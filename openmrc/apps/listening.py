@@ -1,4 +1,4 @@
-"""Waiting for the peer that a command wants, as long as it takes, in steps that a signal can end."""
+"""Wait for the right peer without a limit, in steps that a signal can interrupt."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from openmrc.apps.conversation import Conversation, Note, check_note
 from openmrc.errors import PeerError
 from openmrc.verbs import Connection, Context, DeadlineError, ExchangeError, Listener
 
-ESTABLISH_SECONDS = 10.0  # for a peer that has connected to become ready
-REPORT_SECONDS = 1.0  # between two lines about peers that were turned away: a port scan must not fill a log
+ESTABLISH_SECONDS = 10.0  # s for a connected peer to become ready
+REPORT_SECONDS = 1.0  # s between two lines about rejected peers: a port scan must not fill a log
 
 
 class Refusals:
-    """Reports peers that were turned away, one line a second at most."""
+    """Reports rejected peers, at most one line per second."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -25,14 +25,14 @@ class Refusals:
         self._unsaid = 0
 
     def __call__(self, why: str) -> None:
-        """Report one."""
+        """Report one rejected peer."""
         now = time.monotonic()
         if now < self._quiet_until:
             self._unsaid += 1
             return
         more = f" (and {self._unsaid} more before)" if self._unsaid else ""
         self._quiet_until, self._unsaid = now + REPORT_SECONDS, 0
-        self._say(f"turned away {why}{more}")
+        self._say(f"rejected {why}{more}")
 
 
 def open_listener(context: Context, port: int, access: Access, refusals: Refusals) -> Listener:
@@ -58,7 +58,7 @@ def next_peer(
 ) -> tuple[Connection, Note]:
     """Return the next connection whose program is `role` and that offers memory, with its note.
 
-    Others are told why not, and the wait goes on; DeadlineError after `wait` seconds, if given.
+    Other peers get the reason for the rejection, and the wait continues; DeadlineError after `wait` seconds, if given.
     """
     deadline = None if wait is None else time.monotonic() + wait
     while True:
@@ -81,13 +81,13 @@ def next_peer(
 
 
 def turn_away(connection: Connection, why: str) -> None:
-    """Tell a peer why it is not served, and close."""
+    """Tell a peer why it is rejected, and close."""
     with connection:
         Conversation(connection, str, ESTABLISH_SECONDS).give_up(why)
 
 
 def announce_port(listener: Listener, descriptor: int | None) -> None:
-    """Write the TCP port to a descriptor that the process which started this one waits on."""
+    """Write the TCP port to a descriptor on which the parent process waits."""
     if descriptor is not None:
         os.write(descriptor, f"{listener.port}\n".encode())
         os.close(descriptor)

@@ -1,7 +1,7 @@
-"""A NIC described by a file: its addresses, its paths and the tuning for the network it is in.
+"""A NIC described by a file: its addresses, its paths and the tuning for its network.
 
-Where the environment names such a file (`MRC_NIC`), endpoints that are told nothing else follow it. `mrc lab exec`
-does that, so that a command inside a lab needs no options; a controller could do it for a real host.
+If the environment names such a file (`MRC_NIC`), endpoints without other options use it. `mrc lab exec` sets it, so
+that commands inside a lab need no options; a controller could do the same on a real host.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ class NicFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     name: str
     planes: list[str]  # own address on each plane
-    carriers: list[dict[str, list[str]]]  # per plane: remote address -> the addresses that lead there, one a path
+    carriers: list[dict[str, list[str]]]  # per plane: remote address -> the addresses that lead there, one per path
     link_gbps: float  # all planes together
     base_rtt_us: float  # unloaded, longest path
-    target_delay_us: float  # queueing to aim at
+    target_delay_us: float  # target queueing delay
     trimming: bool  # whether switches trim
 
     @property
     def evs_per_plane(self) -> int:
-        """Return as many EVs as a plane has paths: of two on one path, both would have to find out that it is dead."""
+        """Return as many EVs as a plane has paths: two EVs on one path would each have to detect its failure."""
         return max([len(ways) for plane in self.carriers for ways in plane.values()], default=1)
 
     def carrier_of(self, address: str, plane: int, ev: int) -> str:
-        """Return the address that leads to `address` on an EV: the EVs of a plane take its paths in turn."""
+        """Return the address that leads to `address` on an EV: the EVs of a plane use its paths round-robin."""
         ways = self.carriers[plane].get(address)
         if ways is None:
             raise ConfigError(f"{self.name}: no path to {address} on plane {plane}")
@@ -54,7 +54,7 @@ class NicFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def from_environment() -> NicFile | None:
-    """Return what the file says that the environment names; None where it names none."""
+    """Return the NIC file that the environment names; None if it names none."""
     path = os.environ.get(VARIABLE)
     if not path:
         return None

@@ -1,4 +1,4 @@
-"""One write with immediate there and back: what the latency test does."""
+"""The latency test: round trips of single writes with immediate."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Distribution:
 
 
 def distribution(times: Sequence[float]) -> Distribution:
-    """Sum up times (us, at least one); percentiles are the nearest ranks."""
+    """Summarise times (us, at least one); percentiles are nearest ranks."""
     ranked = sorted(times)
     last = len(ranked) - 1
     return Distribution(
@@ -54,7 +54,7 @@ class PingPong:
         self._size = size
 
     def serve(self, iterations: int, duration: float) -> list[float]:
-        """Write first, take the answer; return the round trips in microseconds."""
+        """Write first and wait for the reply; return the round-trip times in microseconds."""
         times: list[float] = []
         began = ticked = time.perf_counter()
         while not self._is_over(len(times), iterations, began, duration):

@@ -1,4 +1,4 @@
-"""What `mrc perf` reports: perftest's columns and JSON keys, and ours under `mrc`."""
+"""The report of `mrc perf`: perftest's columns and JSON keys, and our additions under `mrc`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 
 class TestInfo(msgspec.Struct, kw_only=True):
-    """perftest's `test_info`, as far as it means something here."""
+    """perftest's `test_info`, as far as it applies."""
 
     test: str
     Dual_port: str = "OFF"
@@ -35,7 +35,7 @@ class TestInfo(msgspec.Struct, kw_only=True):
 
 
 class Result(msgspec.Struct, kw_only=True):
-    """perftest's `results` of one size: of a bandwidth or of a latency test."""
+    """perftest's `results` of one size, of a bandwidth or of a latency test."""
 
     MsgSize: int  # bytes
     n_iterations: int
@@ -75,7 +75,7 @@ class Direction(msgspec.Struct, kw_only=True):
 
 
 class Details(msgspec.Struct, kw_only=True):
-    """What perftest has no words for."""
+    """Results without a key in perftest."""
 
     ok: bool
     role: str  # client or server
@@ -106,7 +106,7 @@ class PerfReport(msgspec.Struct, kw_only=True):
 
 @dataclass
 class Run:
-    """What came of one size."""
+    """Results of one size."""
 
     size: int
     ours: Done
@@ -116,7 +116,7 @@ class Run:
 
 @dataclass
 class Findings:
-    """Everything one end has found out so far; grows while the test runs."""
+    """The results of one end; grows while the test runs."""
 
     role: str
     plan: Plan
@@ -133,7 +133,7 @@ class Findings:
     counters: list[QpCounters] = field(default_factory=list)
 
     def describe(self, context: Context) -> None:
-        """Note what the context is."""
+        """Record the properties of the context."""
         about = context.query_device()
         self.device, self.ev_format = ",".join(about.planes), about.ev_format.name
         self.segmentation = about.segmentation
@@ -179,7 +179,7 @@ def _details(findings: Findings, in_gbits: bool, error: str | None) -> Details:
 
 
 def result_of(run: Run, in_gbits: bool) -> Result:
-    """Return one size's result; with both ends sending, both together."""
+    """Return one size's result; if both ends send, the sum."""
     done = [each for each in (run.ours, run.theirs) if each is not None and each.iterations]
     count = sum(each.iterations for each in done)
     if run.times is not None:

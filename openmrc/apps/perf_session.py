@@ -1,4 +1,4 @@
-"""The two ends of `mrc perf`: meeting, one run for each size, and what is kept of it."""
+"""The two ends of `mrc perf`: setup, one run per size, and the collected results."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from openmrc.verbs import NO_TOKEN, Connection, ConnectionOptions, Context, List
 CLIENT, SERVER, FURTHER = "perf client", "perf server", "perf queue pair"
 MOST_QUEUE_PAIRS = 64
 WITHOUT_END = 1 << 62
-MOST_OUTSTANDING = 64 << 20  # bytes of each queue pair, in a timed run
+MOST_OUTSTANDING = 64 << 20  # bytes in flight per queue pair, in a timed run
 
 
 @dataclass(frozen=True)
 class SessionOptions:
-    """What an end knows beside the plan."""
+    """Options of one end besides the plan."""
 
     port: int
     timeout: float  # s without progress
@@ -42,11 +42,11 @@ class SessionOptions:
     on_second: Callable[[Second], None] | None = None
     on_run: Callable[[Run], None] | None = None
     on_start: Callable[[], None] | None = None
-    stop: threading.Event = field(default_factory=threading.Event)  # set: end the runs in good order
+    stop: threading.Event = field(default_factory=threading.Event)  # set: finish the run early
 
 
 class Session:
-    """What both ends do alike."""
+    """Steps that both ends share."""
 
     def __init__(self, context: Context, asked: ConnectionOptions, options: SessionOptions, findings: Findings) -> None:
         self.context = context
@@ -61,11 +61,11 @@ class Session:
 
     @property
     def plan(self) -> Plan:
-        """What is to be done."""
+        """Return the plan of the test."""
         return self.findings.plan
 
     def begin(self) -> None:
-        """Post receives, impair what shall be impaired; before Ready and the first Start."""
+        """Post receives and apply impairments; before Ready and the first Start."""
         receives = 16 if self.plan.test == Test.LATENCY else RECEIVES if self.plan.immediate else 0
         for each in self.connections:
             each.qp.post_recv(receives)
@@ -103,13 +103,13 @@ class Session:
         )
 
     def _depth(self, start: Start) -> int:
-        """Return how many writes are outstanding: a timed run ends when they have completed, so few large ones."""
+        """Return the number of outstanding writes: few large ones, since a timed run waits for their completion."""
         if not start.duration:
             return self.plan.depth
         return min(self.plan.depth, max(1, MOST_OUTSTANDING // start.size))
 
     def note_end(self) -> None:
-        """Keep what the counters say."""
+        """Record the counters."""
         pairs = [each.qp for each in self.connections]
         if pairs:
             self.findings.planes = self.meter.shares(pairs)
@@ -134,10 +134,10 @@ class Session:
 
 
 class Client(Session):
-    """The end that says what is measured."""
+    """The end that chooses what is measured."""
 
     def run(self, host: str) -> None:
-        """Meet the server and do every run of the plan."""
+        """Connect to the server and do every run of the plan."""
         with ExitStack() as stack:
             region = stack.enter_context(self.pd.reg_mr(anonymous_memory(max(self.plan.sizes))))
             self._meet(host, region, stack)
@@ -202,7 +202,7 @@ class Client(Session):
 
 
 class Server(Session):
-    """The end that does what the client says."""
+    """The end that follows the client's plan."""
 
     def run(self, listener: Listener, wait: float | None, refusals: Refusals) -> None:
         """Wait for a client, at most `wait` seconds if given, and do every run it asks for."""
@@ -277,15 +277,15 @@ class Server(Session):
 
 
 def checked(said: object, peer: str) -> Plan:
-    """Return the client's plan; PeerError if it asks for what cannot be."""
+    """Return the client's plan; PeerError if it is invalid."""
     try:
         plan = msgspec.convert(said, Plan)
     except msgspec.ValidationError as error:
-        raise PeerError(f"{peer}: its plan is not understood: {error}") from error
+        raise PeerError(f"{peer}: invalid plan: {error}") from error
     if not 1 <= plan.queue_pairs <= MOST_QUEUE_PAIRS:
-        raise PeerError(f"{peer}: asks for {plan.queue_pairs} queue pairs, allowed are 1 to {MOST_QUEUE_PAIRS}")
+        raise PeerError(f"{peer}: asks for {plan.queue_pairs} queue pairs; expected 1 to {MOST_QUEUE_PAIRS}")
     if not plan.sizes or not all(1 <= size <= LARGEST_SIZE for size in plan.sizes):
-        raise PeerError(f"{peer}: asks for writes of {plan.sizes} bytes, allowed are 1 to {LARGEST_SIZE}")
+        raise PeerError(f"{peer}: asks for writes of {plan.sizes} bytes; expected 1 to {LARGEST_SIZE}")
     return plan
 
 

@@ -1,8 +1,8 @@
-"""The bandwidth test: writes with many outstanding, in one direction or both.
+"""The bandwidth test: many outstanding writes, in one direction or both.
 
-Both ends run the same loop. An end that does not send takes immediates only and waits for the other's Done. With
-immediates the sender counts receives: it never has more writes outstanding than the receiver has posted, and learns of
-new ones over TCP.
+Both ends run the same loop. An end that does not send only takes immediates and waits for the peer's Done. With
+immediates, the sender counts receives: it never has more writes outstanding than the receiver has posted receives, and
+learns of new ones over TCP.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from openmrc.apps.conversation import Conversation
 from openmrc.apps.perf_words import Done, Taken, Tick
 from openmrc.verbs import Connection, DeadlineError, MemoryRegion, SendWr
 
-RECEIVES = 512  # posted on each queue pair in a test with immediates
-LARGE = 64 << 10  # bytes; from here on every write is signaled
-PEAK_SPAN = 0.010  # s, least span over which a peak rate is taken
+RECEIVES = 512  # receives posted on each queue pair in a test with immediates
+LARGE = 64 << 10  # bytes; from this size on every write is signaled
+PEAK_SPAN = 0.010  # s, shortest span of a peak rate
 TICK = 1.0  # s
-LEAST_INTERVAL = 0.05  # s; what is left at the end of a run is reported too, unless it is shorter
+LEAST_INTERVAL = 0.05  # s; the rest of a run is reported too, unless it is shorter
 
 
 @dataclass
@@ -34,13 +34,13 @@ class Lane:
     size: int
     depth: int
     immediate: bool
-    goal: int  # writes; a large number when time decides
+    goal: int  # writes; a large number in a timed run
     posted: int = 0
     completed: int = 0
-    granted: int = RECEIVES  # writes with immediate that the peer has, or had, receives for
-    taken: int = 0  # immediates of the peer
-    reported: int = 0  # of these, how many the peer knows of
-    group: int = field(init=False)  # writes to one completion
+    granted: int = RECEIVES  # writes with immediate for which the peer has posted receives
+    taken: int = 0  # immediates received from the peer
+    reported: int = 0  # of these, reported to the peer
+    group: int = field(init=False)  # writes per completion
 
     def __post_init__(self) -> None:
         self.group = 1 if self.size >= LARGE else max(1, min(self.depth // 4, 32))
@@ -68,7 +68,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Interval:
-    """What was done in about a second."""
+    """Progress of about a second."""
 
     start: float  # s since the run began
     end: float
@@ -84,7 +84,7 @@ class Peak:
         self._bytes = 0
 
     def add(self, now: float, size: int) -> None:
-        """Note that so many bytes completed."""
+        """Record that this many bytes completed."""
         self._bytes += size
         if now - self._since >= PEAK_SPAN:
             self.bps = max(self.bps, self._bytes * 8 / (now - self._since))
@@ -92,7 +92,7 @@ class Peak:
 
 
 class Stream:
-    """One run: this end's writes, and the peer's as far as they need us."""
+    """One run: this end's writes, and the peer's as far as they affect us."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Stream:
         self.peer_done: Done | None = None
 
     def run(self) -> None:
-        """Return when this end's writes have completed and the peer has said that its have."""
+        """Return when this end's writes have completed and the peer has reported the same."""
         self._began = self._interval_began = self._progress_at = time.perf_counter()
         self._peak = Peak()
         if not self._sends:
@@ -131,7 +131,7 @@ class Stream:
             self._turn()
 
     def _peer_is_done(self) -> bool:
-        """Whether the peer has said so, and what it sent with immediate has been taken."""
+        """Whether the peer is done, and all its writes with immediate have been received."""
         if not self._peer_sends:
             return True
         if self.peer_done is None:
@@ -183,7 +183,7 @@ class Stream:
         elif isinstance(word, Done):
             self.peer_done = word
         elif not isinstance(word, Tick):
-            raise self._conversation.lost(f"said {type(word).__name__} in the middle of a run")
+            raise self._conversation.lost(f"sent {type(word).__name__} in the middle of a run")
 
     def _tick(self, now: float) -> None:
         if self.done is None:
@@ -191,7 +191,7 @@ class Stream:
         self._note(now)
 
     def _note(self, now: float) -> None:
-        """Report the interval that ends now; once this end is done there are none."""
+        """Report the current interval; once this end is done, do nothing."""
         if self._on_interval is not None and self._sends and self.done is None:
             span = Interval(self._interval_began - self._began, now - self._began, self._bytes - self._noted)
             self._on_interval(span)

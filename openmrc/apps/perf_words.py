@@ -1,4 +1,4 @@
-"""What the two ends of `mrc perf` say to each other."""
+"""The messages between the two ends of `mrc perf`."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ Seconds = Annotated[float, Meta(ge=0)]
 
 
 class Test(Enum):
-    """What is measured."""
+    """Kind of measurement."""
 
     BANDWIDTH = "RDMA_Write_BW"
     LATENCY = "RDMA_Write_Lat"
 
 
 class Plan(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What the client wants; it travels with the first queue pair's attributes."""
+    """The client's plan; sent with the first queue pair's attributes."""
 
     test: Test = Test.BANDWIDTH
     sizes: Annotated[list[int], Meta(max_length=64)]  # bytes of one write, one run each
-    iterations: Count = 5000  # of each queue pair; 0: as long as `duration` says
-    duration: Seconds = 0.0  # s; 0: as many as `iterations` says; infinite: until interrupted
+    iterations: Count = 5000  # per queue pair; 0: for `duration`
+    duration: Seconds = 0.0  # s; 0: for `iterations`; infinite: until interrupted
     warmup: Count = 0  # iterations
-    depth: Annotated[int, Meta(ge=1, le=256)] = 128  # writes outstanding on a queue pair
+    depth: Annotated[int, Meta(ge=1, le=256)] = 128  # writes outstanding per queue pair
     queue_pairs: int = 1
     both_ways: bool = False
     immediate: bool = False
@@ -50,13 +50,13 @@ class Ready(msgspec.Struct, tag="ready", forbid_unknown_fields=True):
 
 
 class Tick(msgspec.Struct, tag="tick", forbid_unknown_fields=True):
-    """Either: we are alive, and have sent this much."""
+    """Either: a keepalive with the bytes sent so far."""
 
     bytes: Count
 
 
 class Taken(msgspec.Struct, tag="taken", forbid_unknown_fields=True):
-    """Either: how many writes with immediate of a queue pair have been taken, and replaced by new receives."""
+    """Either: how many writes with immediate of a queue pair have been received, and replaced by new receives."""
 
     lane: Count
     count: Count
@@ -72,7 +72,7 @@ class Done(msgspec.Struct, tag="done", forbid_unknown_fields=True):
 
 
 class Carried(msgspec.Struct, tag="carried", forbid_unknown_fields=True):
-    """Server: what its planes carried in a run."""
+    """Server: per-plane counters of a run."""
 
     planes: list[PlaneShare]
 

@@ -1,7 +1,7 @@
-"""Which local addresses an endpoint uses: given, found from the interfaces, or made up on the loopback.
+"""Local addresses of an endpoint: given, those of the interfaces, or loopback addresses.
 
-On the loopback every address of 127.0.0.0/8 is ours, so plane p of a server is 127.0.<p+1>.1 and of
-a client 127.0.<p+1>.2. Two endpoints may also share an address: they differ in their UDP port then.
+All of 127.0.0.0/8 is local: plane p of a server is 127.0.<p+1>.1 and of a client 127.0.<p+1>.2. Two endpoints may also
+share an address with different UDP ports.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.host.interfaces import find_planes, interfaces
 from openmrc.live.host.sockets import MAX_PLANES
 
-OTHER_PORTS = range(20_000, 30_000)  # below those that Linux gives out by itself
+OTHER_PORTS = range(20_000, 30_000)  # below the ephemeral ports of Linux
 PORTS_TRIED = 200
 
 
@@ -28,34 +28,34 @@ class Side(Enum):
 
 
 def local_planes(text: str | None, side: Side, host: str | None = None) -> list[str]:
-    """Return the addresses to open: of "4" four on the loopback, of "10.0.0.1,10.0.1.1" those, of None the interfaces'.
+    """Return the addresses to open: for "4" loopback ones, for "10.0.0.1,10.0.1.1" those, for None the interfaces'.
 
-    A client whose `host` is this machine shares the interfaces with the server: it gets their addresses,
-    to be opened with other ports. An empty list leaves the choice to the context.
+    A client whose `host` is this machine shares the interfaces with the server: it gets their addresses with other
+    ports. An empty list leaves the choice to the context.
     """
     if text is None:
         return _interfaces() if side == Side.CLIENT and host is not None and is_this_machine(host) else []
     if text.strip().isdigit():
         count = int(text)
         if not 1 <= count <= MAX_PLANES:
-            raise UsageError(f"--planes: {count} planes, allowed are 1 to {MAX_PLANES}")
+            raise UsageError(f"--planes: {count} planes; expected 1 to {MAX_PLANES}")
         return loopback_planes(count, side)
     return [part for each in text.split(",") if (part := each.strip())]
 
 
 def loopback_planes(count: int, side: Side) -> list[str]:
-    """Return one loopback address a plane."""
+    """Return one loopback address per plane."""
     return [f"127.0.{plane + 1}.{side.value}" for plane in range(count)]
 
 
 def interface_planes(names: str, index: int) -> list[str]:
-    """Return the addresses of interfaces named "eth0,eth1": of each the one with this index, counted from 0."""
+    """Return an address of each interface named in "eth0,eth1": the one with this index, from 0."""
     chosen = []
     for name in (part.strip() for part in names.split(",")):
         found = [each for each in interfaces() if each.name == name]
         if not found:
             known = ", ".join(sorted({each.name for each in interfaces()}))
-            raise UsageError(f"--ib-dev: no interface {name!r} with an address; there are {known}")
+            raise UsageError(f"--ib-dev: no interface {name!r} with an address; available: {known}")
         if index >= len(found):
             raise UsageError(f"--gid-index: {name} has addresses 0 to {len(found) - 1}, not {index}")
         chosen.append(str(PlaneAddress(found[index].address, scope=found[index].scope)))
@@ -63,7 +63,7 @@ def interface_planes(names: str, index: int) -> list[str]:
 
 
 def free_address(text: str) -> str:
-    """Return the address with a UDP port that is free now: its own, or one where this process looks first."""
+    """Return the address with a free UDP port: its own, or one from the range that this process searches first."""
     address = PlaneAddress.parse(text)
     others = (OTHER_PORTS[(os.getpid() * 97 + step) % len(OTHER_PORTS)] for step in range(PORTS_TRIED))
     for port in (address.port, *others):
@@ -77,12 +77,12 @@ def free_address(text: str) -> str:
 
 
 def are_ours_to_choose(planes: str | None, device: str | None) -> bool:
-    """Whether the ports of the planes were not said by the user, so that others do as well."""
+    """Whether the user left the ports of the planes open."""
     return device is None and (planes is None or planes.strip().isdigit())
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether the host's address is one of ours."""
+    """Whether the host's address is local."""
     try:
         summary = {entry[4][0] for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
     except OSError:

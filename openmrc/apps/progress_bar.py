@@ -1,4 +1,4 @@
-"""The progress of a transfer on stderr: a bar on a terminal, a line a second elsewhere."""
+"""The progress of a transfer on stderr: a bar on a terminal, one line per second elsewhere."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Bar(Progress):
 
 @contextlib.contextmanager
 def showing(moving: transfer.Progress, quiet: bool) -> Iterator[None]:
-    """Show how far `moving` is while the block runs."""
+    """Show the progress of `moving` while the block runs."""
     console = Console(stderr=True, highlight=False, markup=False)
     if quiet:
         yield

@@ -1,9 +1,9 @@
-"""The receiving end of a transfer: pieces go from the ring into a nameless file that gets its name once verified.
+"""The receiving end of a transfer: pieces go from the ring into an unnamed file that gets its name once verified.
 
-A file is written as a temporary in the target folder, opened by folder descriptor without following
-links, and without a name where the file system can do that. When size and SHA-256 agree it is linked to
-its name, which fails if the name is taken, or, with `force`, renamed over what is there; a link there is
-replaced, never followed. Whatever goes wrong, the temporary is gone and nothing is resumed.
+A file is written as a temporary file in the target folder, opened by folder descriptor without following links, and
+without a name where the file system supports that. When size and SHA-256 match, it is linked to its name, which fails
+if the name exists, or, with `force`, renamed over the existing file; a symbolic link there is replaced, never followed.
+On any failure the temporary file is removed. Transfers are not resumed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MOST_FILES = 100_000
 
 @dataclass(frozen=True)
 class Acceptance:
-    """What a receiver accepts."""
+    """Files that a receiver accepts."""
 
     out: Path
     force: bool = False  # existing files may be replaced
@@ -68,16 +68,16 @@ class Receiver:
         self.stored: list[FileResult] = []
         self.peer = ""
         self.longest_stall = 0.0  # s
-        self.began = self.ended = 0.0  # s, when the first piece was awaited, and the last file stored
+        self.began = self.ended = 0.0  # s, when the wait for the first piece began, and when the last file was stored
         self.planes: list[PlaneShare] = []
         self._meter = Meter(context)
         self._pd = context.alloc_pd()
         self._taken = 0  # pieces
-        self._given = 0  # pieces whose slot was given back
-        self._waiting: collections.deque[tuple[int, int]] = collections.deque()  # arrived pieces: number, bytes
+        self._given = 0  # pieces whose slot was returned to the sender
+        self._waiting: collections.deque[tuple[int, int]] = collections.deque()  # pieces that arrived: number, bytes
 
     def meet(self, listener: Listener, wait: float | None, refusals: Refusals) -> None:
-        """Wait for a sender; DeadlineError after `wait` seconds, if given. Others are turned away."""
+        """Wait for a sender; DeadlineError after `wait` seconds, if given. Other peers are rejected."""
         self._ring = memoryview(anonymous_memory(self.options.slot * self.options.slots))
         self._region = self._pd.reg_mr(self._ring)
 
@@ -97,7 +97,7 @@ class Receiver:
             raise
 
     def serve(self) -> None:
-        """Receive everything that the sender brings; PeerError or MrcError says what went wrong."""
+        """Receive all files of the sender; PeerError or MrcError gives the reason of a failure."""
         with (
             self._region,
             self._connection as connection,
@@ -106,7 +106,7 @@ class Receiver:
             self._converse(connection, credit)
 
     def result(self, error: str | None) -> TransferResult:
-        """Return how it went so far."""
+        """Return the result so far."""
         size = sum(file.bytes for file in self.stored)
         seconds = (self.ended or time.monotonic()) - self.began if self.began else 0.0
         return TransferResult(
@@ -139,7 +139,7 @@ class Receiver:
             connection.qp.destroy()  # before the memory goes
 
     def _welcome(self) -> list[Entry]:
-        """Return what is announced, if all of it can be taken."""
+        """Return the announced files, if all can be accepted."""
         entries: list[Entry] = []
         more = True
         while more:
@@ -173,9 +173,9 @@ class Receiver:
                 left -= self._take_piece(temporary, left, digest)
             said = self.conversation.hear(Digest)
             if said.index != index:
-                raise self.conversation.lost(f"told the digest of file {said.index} instead of {index}")
+                raise self.conversation.lost(f"sent the digest of file {said.index} instead of {index}")
             if said.sha256 != digest.hexdigest():
-                raise PeerError(f"{entry.name}: checksum mismatch: sent {said.sha256}, arrived {digest.hexdigest()}")
+                raise PeerError(f"{entry.name}: checksum mismatch: sender {said.sha256}, receiver {digest.hexdigest()}")
             temporary.keep()
         self.stored.append(FileResult(name=entry.name, bytes=entry.size, sha256=said.sha256))
         self.progress.files_done = len(self.stored)
@@ -204,12 +204,12 @@ class Receiver:
         connection = self.conversation.connection
         begun = time.monotonic()
         arrived = self.conversation.completions(connection.recv_cq)
-        if self._taken:  # before the first piece the sender opens its file
+        if self._taken:  # the sender opens its file before the first piece
             self.longest_stall = max(self.longest_stall, time.monotonic() - begun)
         self._waiting += [(each.immediate or 0, each.byte_len) for each in arrived]
 
     def _give_back(self) -> None:
-        """Return credits for the pieces taken and post as many receives."""
+        """Return credits for the received pieces, and post as many receives."""
         count = self._taken - self._given
         if count == 0:
             return
@@ -221,7 +221,7 @@ class Receiver:
 
 
 def make_folder(path: Path) -> None:
-    """Create the target folder if it does not exist; UsageError if that fails or nobody can write to it."""
+    """Create the target folder if it does not exist; UsageError if that fails or the folder is not writable."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -231,17 +231,17 @@ def make_folder(path: Path) -> None:
 
 
 def check_entries(entries: Sequence[Entry], acceptance: Acceptance) -> None:
-    """Refuse what cannot be taken, before the first byte comes."""
+    """Refuse unacceptable files before the first byte arrives."""
     check_names([entry.name for entry in entries])
     if any(entry.size < 0 for entry in entries):
         raise PeerError("a file has a negative size")
     total = sum(entry.size for entry in entries)
     if acceptance.max_size is not None and total > acceptance.max_size:
-        raise PeerError(f"{size_text(total)} announced, {size_text(acceptance.max_size)} are allowed (--max-size)")
+        raise PeerError(f"{size_text(total)} announced, limit {size_text(acceptance.max_size)} (--max-size)")
     for entry in entries:
         path = acceptance.out / entry.name
         if os.path.lexists(path) and not acceptance.force:
-            raise PeerError(f"{entry.name}: exists already; --force at the receiver replaces files")
+            raise PeerError(f"{entry.name}: file exists; --force at the receiver replaces files")
         if path.is_dir() and not path.is_symlink():
             raise PeerError(f"{entry.name}: is a folder at the receiver")
     free = shutil.disk_usage(acceptance.out).free
@@ -250,7 +250,7 @@ def check_entries(entries: Sequence[Entry], acceptance: Acceptance) -> None:
 
 
 class TargetFolder:
-    """The folder that files go into, held by descriptor so that nobody can swap it on the way."""
+    """The target folder, held by descriptor so that nobody can replace it meanwhile."""
 
     def __init__(self, path: Path, force: bool) -> None:
         self.path = path
@@ -267,15 +267,15 @@ class TargetFolder:
         os.close(self.descriptor)
 
     def temporary(self, name: str) -> Temporary:
-        """Return a new file that is not yet called `name`."""
+        """Return a new temporary file for `name`."""
         return Temporary(self, name)
 
 
 @dataclass
 class Temporary:
-    """A file on its way to its name; unless `keep` is called it is gone afterwards.
+    """A file before it gets its name; removed unless `keep` is called.
 
-    Where the file system can, it has no name at all until then, so that even a killed receiver leaves nothing.
+    Where the file system supports it, the file has no name until then, so that even a killed receiver leaves nothing.
     """
 
     folder: TargetFolder
@@ -313,7 +313,7 @@ class Temporary:
                 raise self._failed(error) from None
 
     def keep(self) -> None:
-        """Give it its name; MrcError if that is taken and may not be replaced."""
+        """Give the file its name; MrcError if that exists and may not be replaced."""
         at = self.folder.descriptor
         try:
             if self.folder.force:
@@ -323,12 +323,12 @@ class Temporary:
             else:
                 self._link(self.name)
         except FileExistsError:
-            raise MrcError(f"{self.name}: exists already, it came into being meanwhile") from None
+            raise MrcError(f"{self.name}: file exists; it was created during the transfer") from None
         except OSError as error:
             raise self._failed(error) from None
 
     def _link(self, name: str) -> None:
-        """Give the file a name that must be free."""
+        """Link the file to a name that must be free."""
         at = self.folder.descriptor
         if not self.is_named:
             os.link(f"/proc/self/fd/{self.descriptor}", name, dst_dir_fd=at, follow_symlinks=True)
@@ -338,7 +338,7 @@ class Temporary:
         except OSError as error:
             if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
                 raise
-            # A file system without hard links: look first, with a gap of microseconds.
+            # Without hard links: check first, with a race of microseconds.
             if os.path.lexists(self.folder.path / name):
                 raise FileExistsError from None
             os.rename(self.hidden, name, src_dir_fd=at, dst_dir_fd=at)

@@ -1,4 +1,4 @@
-"""The JSON Schema of what the commands print with --json; kept in docs/schema, current by a test."""
+"""The JSON Schema of the objects that --json prints; stored in docs/schema, kept current by a test."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def schema(name: str) -> dict[str, Any]:
 
 
 def encoded(name: str) -> bytes:
-    """Return the schema's file."""
+    """Return the schema as the bytes of its file."""
     return msgspec.json.format(msgspec.json.encode(schema(name), order="sorted"), indent=2) + b"\n"
 
 
 def main() -> None:
-    """Write all of them: `python -m openmrc.apps.schemas docs/schema`."""
+    """Write all schemas: `python -m openmrc.apps.schemas docs/schema`."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder

@@ -1,4 +1,4 @@
-"""The other end on the same machine: this program again, in a process of its own."""
+"""The peer on the same machine: this program in a second process."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from openmrc.apps.access import ENVIRONMENT
 from openmrc.errors import PeerError
 from openmrc.live.objects.handshake import fresh_token
 
-START_SECONDS = 600.0  # a first start may compile the engine, on a busy machine
+START_SECONDS = 600.0  # s; the first start may compile the engine, on a busy machine
 END_SECONDS = 10.0
 
 
 class SecondProcess:
-    """A `mrc` command that listens and requires `token`; its stdout is kept, its stderr is ours."""
+    """A `mrc` command that listens and requires `token`; its stdout is captured, its stderr is ours."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
-        """Start it; the arguments are those after `mrc`."""
+        """Start the process; the arguments are those after `mrc`."""
         reader, writer = os.pipe()
         command = [sys.executable, "-m", "openmrc.cli.main", *arguments, "--ready-fd", str(writer)]
         self.token = fresh_token()  # other users of this machine can reach its port too
         environment = {**os.environ, ENVIRONMENT: self.token}
         try:
-            # A group of its own: Ctrl-C is for the first process, which then ends this one in good order.
+            # In its own process group: Ctrl-C goes to the first process, which then stops this one cleanly.
             self._process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, pass_fds=[writer], process_group=0, env=environment
             )
@@ -53,7 +53,7 @@ class SecondProcess:
         return self._process.pid
 
     def end(self) -> None:
-        """Terminate it; kill it if it does not end within 2 s."""
+        """Terminate it; kill it if it does not exit within 2 s."""
         if self._process.poll() is None:
             self._process.terminate()
             try:

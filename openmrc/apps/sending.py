@@ -1,4 +1,4 @@
-"""The sending end of a transfer: files are read piece by piece into a ring and written into the peer's."""
+"""The sending end of a transfer: read files piece by piece into a ring and write the pieces into the peer's ring."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Word = TypeVar("Word")
 
 @dataclass(frozen=True)
 class Source:
-    """One file to send, as it was when the transfer began."""
+    """One file to send, with its state at the start of the transfer."""
 
     path: Path
     name: str
@@ -52,12 +52,12 @@ class Source:
 
 
 def sources(paths: Sequence[Path]) -> list[Source]:
-    """Look at all files before anything is sent; ConfigError names the first that cannot be."""
+    """Check all files before sending; ConfigError names the first that cannot be sent."""
     found = [_source(path) for path in paths]
     try:
         check_names([source.name for source in found])
     except PeerError as error:
-        raise ConfigError(f"{error}; files travel under their last name, so each must be another") from None
+        raise ConfigError(f"{error}; files are sent under their base names, which must differ") from None
     return found
 
 
@@ -90,8 +90,8 @@ class Sender:
         self._meter = Meter(context)
         self._pd = context.alloc_pd()
         self._posted = 0  # pieces
-        self._read = 0  # pieces whose slot of ours may be used again
-        self._taken = 0  # pieces that the receiver has taken
+        self._read = 0  # pieces whose local slot is free again
+        self._taken = 0  # pieces that the receiver has consumed
         self._credited = 0  # bytes of those
         self._lengths: dict[int, int] = {}  # by piece
 
@@ -101,9 +101,9 @@ class Sender:
         begin: Callable[[Connection], Any] | None = None,
         settle: Callable[[Connection], Any] | None = None,
     ) -> None:
-        """Send everything and return when the receiver has stored it.
+        """Send all files and return when the receiver has stored them.
 
-        `begin` is called before the first byte, `settle` after the last one, while the connection is still up.
+        `begin` is called before the first byte, `settle` after the last one, while the connection is still open.
         """
         with self._pd.reg_mr(anonymous_memory(CREDIT_BYTES)) as credit:
             connection = connect(
@@ -121,7 +121,7 @@ class Sender:
                 self._serve(connection, begin, settle)
 
     def result(self, error: str | None) -> TransferResult:
-        """Return how it went so far."""
+        """Return the result so far."""
         size = sum(file.bytes for file in self.stored)
         seconds = (self.ended or time.monotonic()) - self.began if self.began else 0.0
         return TransferResult(
@@ -177,7 +177,7 @@ class Sender:
         remote = connection.remote.regions[0] if connection.remote.regions else None
         if remote is None or not 1 <= ring.slots <= 4096 or ring.slot < 1 or ring.slot * ring.slots > remote.length:
             raise ExchangeError(
-                f"{connection.channel.peer}: offers a ring of {ring.slots} x {ring.slot} bytes and not the memory"
+                f"{connection.channel.peer}: offers a ring of {ring.slots} x {ring.slot} bytes without matching memory"
             )
         self._remote = remote
         self._slot, self._slots = min(ring.slot, self.options.slot), min(ring.slots, self.options.slots)
@@ -208,7 +208,7 @@ class Sender:
         memory = self._memory[start : start + length]
         got = opened.readinto(memory)  # type: ignore[attr-defined]
         if not got:
-            raise MrcError(f"{file.path}: became shorter while it was sent")
+            raise MrcError(f"{file.path}: truncated while it was sent")
         digest.update(memory[:got])
         connection = self.conversation.connection
         connection.qp.post_write(
@@ -225,15 +225,15 @@ class Sender:
     def _check_unchanged(self, opened: BinaryIO, file: Source) -> None:
         about = os.fstat(opened.fileno())
         if (about.st_size, about.st_mtime_ns) != (file.size, file.modified):
-            raise MrcError(f"{file.path}: was changed while it was sent")
+            raise MrcError(f"{file.path}: modified while it was sent")
 
     def _wait_for_slot(self) -> None:
-        """Our slot must be read, and the receiver's taken: a retransmission reads ours again until then."""
+        """Wait until the local slot is read and the remote one consumed: retransmissions read the local slot again."""
         while self._posted - self._read >= self._slots or self._posted - self._taken >= self._slots:
             self._take_completions()
 
     def _take_completions(self, or_word: bool = False) -> None:
-        """Wait for slots of ours that are read and for slots that are given back; with `or_word` also for a message."""
+        """Wait for free local slots and for slots returned by the receiver; with `or_word` also for a message."""
         connection = self.conversation.connection
         cqs = (connection.send_cq, connection.recv_cq)
         if or_word:
@@ -256,7 +256,7 @@ class Sender:
         self.progress.done = max(self.progress.done, self._credited)
 
     def _confirm(self, until: int) -> None:
-        """Read confirmations until the file with this index has one."""
+        """Read confirmations up to that of the file with this index."""
         while len(self.stored) <= until or (self.conversation.has_word() and len(self.stored) < len(self.files)):
             stored = self._next_word(Stored)
             file = self.files[len(self.stored)]
@@ -271,7 +271,7 @@ class Sender:
         self.finished = self._next_word(Finished)
 
     def _next_word(self, kind: type[Word]) -> Word:
-        """Return the receiver's next message, taking completions meanwhile; data that moves counts as progress."""
+        """Return the receiver's next message, processing completions meanwhile; moving data counts as progress."""
         before = None
         while not self.conversation.has_word() and before != (self._read, self._taken):
             before = self._read, self._taken

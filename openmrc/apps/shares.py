@@ -1,4 +1,4 @@
-"""What each plane carried in a span of time, and what its paths are like at the end."""
+"""Payload per plane in a span of time, and the state of the paths at its end."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from openmrc.verbs import Context, PlaneCounters, QueuePair
 
 
 class PlaneShare(msgspec.Struct, kw_only=True):
-    """What one plane carried."""
+    """Payload and paths of one plane."""
 
     plane: int  # from 0
-    address: str  # ours
+    address: str  # local address
     sent_packets: int
     sent_bytes: int  # payload, retransmissions included
     received_packets: int
     received_bytes: int
-    share: float  # of all planes' payload, both directions, 0..1
+    share: float  # of the payload of all planes, both directions, 0..1
     retransmitted: int
     lost: int
     marked: int
     trimmed: int
-    evs: dict[str, int] = msgspec.field(default_factory=dict)  # EV state: how many are in it at the end
+    evs: dict[str, int] = msgspec.field(default_factory=dict)  # EV state: number of EVs in it at the end
 
 
 def ev_counts(pairs: Sequence[QueuePair]) -> list[dict[str, int]]:
-    """Return for each plane how many EVs are in which state, over all queue pairs."""
+    """Return per plane how many EVs are in which state, over all queue pairs."""
     if not pairs:
         return []
     counts: list[dict[str, int]] = [{} for _ in pairs[0].context.query_device().planes]
@@ -39,14 +39,14 @@ def ev_counts(pairs: Sequence[QueuePair]) -> list[dict[str, int]]:
 
 
 class Meter:
-    """Counts from the moment it is made."""
+    """Counts from the moment it is created."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._before = context.plane_counters()
 
     def shares(self, pairs: Sequence[QueuePair] = ()) -> list[PlaneShare]:
-        """Return what the planes have carried since."""
+        """Return the payload per plane since then."""
         after = self._context.plane_counters()
         states = ev_counts(pairs) or [{} for _ in after]
         moved = [_moved(now) - _moved(before) for now, before in zip(after, self._before, strict=True)]

@@ -1,4 +1,4 @@
-"""Sizes and rates as people write and read them: 4K, 1M, 2GiB in, 1.5 GiB and 7.31 Gb/s out."""
+"""Sizes and rates in text form: read 4K, 1M, 2GiB; write 1.5 GiB and 7.31 Gb/s."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ def size_text(size: float) -> str:
 
 
 def gbps(size: float, seconds: float) -> float:
-    """Return bytes in seconds as Gb/s; 0 in no time."""
+    """Return bytes in seconds as Gb/s; 0 if no time passed."""
     return size * 8e-9 / seconds if seconds > 0 else 0.0

@@ -10,12 +10,12 @@ WIDEST = 1000  # columns
 
 
 def plain_console(stderr: bool = False) -> Console:
-    """Return a console that shows text as it is: no markup, no colours for numbers."""
+    """Return a console that prints text unchanged: no markup, no colours for numbers."""
     return Console(stderr=stderr, markup=False, highlight=False)
 
 
 def print_table(table: Table, console: Console | None = None) -> None:
-    """Print a table, wider than the terminal if its numbers need it, and as wide as it likes elsewhere."""
+    """Print a table, wider than the terminal if its numbers need it; without a terminal, at full width."""
     console = console or plain_console()
     for column in table.columns:
         column.no_wrap = column.no_wrap or column.justify == "right"

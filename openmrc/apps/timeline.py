@@ -1,4 +1,4 @@
-"""What happened over time: samples of rates and path states, taken while something moves."""
+"""Samples of rates and path states over time, taken during a transfer."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ NOTHING = " "
 
 
 class Sample(msgspec.Struct, kw_only=True):
-    """About a tenth of a second."""
+    """One sample of about a tenth of a second."""
 
     at: float  # s since the transfer began, at the end of the sample
-    done: int  # bytes that the receiver has taken so far
+    done: int  # bytes that the receiver has consumed so far
     gbps: float  # of these, in this sample
     planes: list[float]  # Gb/s of payload sent on each plane, retransmissions included
-    evs: list[dict[str, int]]  # for each plane: EV state: how many
+    evs: list[dict[str, int]]  # per plane, EV state: number of EVs in it
     retransmitted: int  # packets in this sample
 
 
 class Sampler:
-    """A thread that looks at the counters from time to time."""
+    """A thread that samples the counters periodically."""
 
     def __init__(self, context: Context, done: Callable[[], int], on_sample: Callable[[Sample], None]) -> None:
         self.samples: list[Sample] = []
@@ -57,7 +57,7 @@ class Sampler:
     def _run(self) -> None:
         while not self._over.wait(SAMPLE_SECONDS):
             self._take()
-        self._take()  # a short run has this one only
+        self._take()  # a short run has only this one
 
     def _take(self) -> None:
         now, counters, done = time.perf_counter(), self._context.plane_counters(), self._done()
@@ -76,7 +76,7 @@ class Sampler:
 
 
 def spark(values: Sequence[float], width: int, most: float) -> str:
-    """Draw values as one line of blocks; a blank is nothing at all, the highest block is `most`."""
+    """Draw values as one line of block characters; blank for zero, the full block for `most`."""
     if not values or most <= 0:
         return NOTHING * width
     cells = []

@@ -1,14 +1,13 @@
-"""The messages between `mrc send` and `mrc recv`, and how a file travels.
+"""The messages between `mrc send` and `mrc recv`, and the transfer protocol.
 
-The receiver registers a ring of slots. The sender announces all files; the receiver checks names,
-sizes and room before the first byte and says Welcome, or gives up with the reason. Then each file
-goes in pieces of at most one slot, in order, each a write with immediate into the next slot; the
-immediate is the piece's number. The receiver takes a slot's content and gives the slot back by a
-write with immediate in the other direction, that counts the pieces taken. After a file's last piece
-the sender tells its SHA-256; the receiver compares it with that of the bytes it wrote, gives the
-file its name, and says Stored.
+The receiver registers a ring of slots. The sender announces all files; the receiver checks names, sizes and disk space
+before the first byte and sends Welcome, or stops with the reason. Each file is then sent in pieces of at most one slot,
+in order, each a write with immediate into the next slot; the immediate is the number of the piece. The receiver
+consumes a slot and returns it by a write with immediate in the other direction, which counts the consumed pieces.
+After a file's last piece the sender sends its SHA-256; the receiver compares it with that of the bytes it wrote, gives
+the file its name, and sends Stored.
 
-Nothing but the ring is ever in memory, so a file may be larger than that.
+Only the ring is in memory, so a file may be larger than memory.
 """
 
 from __future__ import annotations
@@ -24,33 +23,33 @@ from openmrc.apps.sizes import size_text
 from openmrc.faults import Schedule
 from openmrc.verbs import NO_TOKEN, ConnectionOptions
 
-DEFAULT_PORT = 18516  # beside that of `mrc perf`, so that both may run
+DEFAULT_PORT = 18516  # next to the port of `mrc perf`, so that both can run
 SLOT = 1 << 20  # bytes; the unit of the goodput mark, a few hundred packets
 SLOTS = 32  # 32 MiB in flight, 25 ms at 10 Gb/s
-FILES_IN_FLIGHT = 64  # sent, and not yet confirmed
+FILES_IN_FLIGHT = 64  # files sent but not yet confirmed
 FILES_A_WORD = 1000  # so that an announcement fits the channel's frames
 COUNT = 1 << 32  # immediates have 32 bits
-CREDIT_BYTES = 8  # payload of a write that gives slots back; the immediate says all
+CREDIT_BYTES = 8  # payload of a write that returns slots; the immediate carries the information
 
 Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
 
 class Entry(msgspec.Struct, forbid_unknown_fields=True):
-    """One file to come."""
+    """One announced file."""
 
     name: str
     size: int
 
 
 class Announce(msgspec.Struct, tag="announce", forbid_unknown_fields=True):
-    """Sender: what will come. `more`: this is not all of it."""
+    """Sender: the announced files. `more`: further announcements follow."""
 
     files: list[Entry]
     more: bool = False
 
 
 class Welcome(msgspec.Struct, tag="welcome", forbid_unknown_fields=True):
-    """Receiver: all of it may come."""
+    """Receiver: accepts all announced files."""
 
     out: str
 
@@ -63,7 +62,7 @@ class Digest(msgspec.Struct, tag="digest", forbid_unknown_fields=True):
 
 
 class Stored(msgspec.Struct, tag="stored", forbid_unknown_fields=True):
-    """Receiver: the file has its name; what was written has this SHA-256."""
+    """Receiver: the file has its name; the written bytes have this SHA-256."""
 
     index: int
     sha256: Sha256
@@ -77,7 +76,7 @@ class Finished(msgspec.Struct, tag="finished", forbid_unknown_fields=True):
 
 
 class Ring(msgspec.Struct, forbid_unknown_fields=True):
-    """The plan in the receiver's note: how its ring is cut."""
+    """The layout of the receiver's ring, in its note."""
 
     slot: int = SLOT
     slots: int = SLOTS
@@ -85,17 +84,17 @@ class Ring(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass
 class Progress:
-    """How far a transfer is; the transfer writes it, whoever shows it reads it."""
+    """The progress of a transfer, written by the transfer and read by displays."""
 
     total: int = 0  # bytes of all files
-    done: int = 0  # bytes that the receiver has taken
+    done: int = 0  # bytes that the receiver has consumed
     files: int = 0
     files_done: int = 0
-    current: str = ""  # name of the file that is moving
+    current: str = ""  # name of the current file
 
 
 class FileResult(msgspec.Struct, kw_only=True):
-    """One file that has arrived."""
+    """One received file."""
 
     name: str
     bytes: int
@@ -103,41 +102,41 @@ class FileResult(msgspec.Struct, kw_only=True):
 
 
 class TransferResult(msgspec.Struct, kw_only=True):
-    """What `mrc send --json` and `mrc recv --json` print."""
+    """The object that `mrc send --json` and `mrc recv --json` print."""
 
     ok: bool
     peer: str = ""
-    bytes: int = 0  # of the files that are stored
+    bytes: int = 0  # of the stored files
     seconds: float = 0.0
     gbps: float = 0.0  # Gb/s of file content
     longest_stall_ms: float = 0.0  # longest wait of the receiver for the next piece
-    files: list[FileResult] = msgspec.field(default_factory=list)  # those that are stored
-    retransmitted_packets: int = 0  # of this side
+    files: list[FileResult] = msgspec.field(default_factory=list)  # stored files
+    retransmitted_packets: int = 0  # on this side
     planes: list[PlaneShare] = msgspec.field(default_factory=list)
     error: str | None = None
 
 
 @dataclass(frozen=True)
 class TransferOptions:
-    """What both sides may choose."""
+    """Options of both sides."""
 
     port: int = DEFAULT_PORT
     timeout: float = 30.0  # s without progress
     slot: int = SLOT
     slots: int = SLOTS
-    remote: tuple[str, ...] = ()  # addresses of the peer's planes; empty: those it names
+    remote: tuple[str, ...] = ()  # addresses of the peer's planes; empty: those that it announces
     token: str = NO_TOKEN  # the receiver's
-    faults: Schedule | None = None  # of what arrives here; its times count from the first byte
+    faults: Schedule | None = None  # for arriving packets; times count from the first byte
     connection: ConnectionOptions = field(default_factory=lambda: ConnectionOptions(max_recv_wr=256))
 
 
 def anonymous_memory(size: int) -> mmap.mmap:
-    """Return zeroed, page-aligned memory that is resident only where it was touched."""
+    """Return zeroed, page-aligned memory; pages become resident when touched."""
     return mmap.mmap(-1, size)
 
 
 def summary(result: TransferResult) -> str:
-    """Return what a person wants to know of a transfer that went well, in one line."""
+    """Return a one-line summary of a successful transfer."""
     files = f"{len(result.files)} file{'s' if len(result.files) != 1 else ''}"
     return (
         f"{files}, {size_text(result.bytes)} in {result.seconds:.2f} s, {result.gbps:.2f} Gb/s, "

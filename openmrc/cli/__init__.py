@@ -1,1 +1,1 @@
-"""One thin file per command. Heavy imports stay inside the functions, so that `mrc --help` is quick."""
+"""One thin file per command. Functions import heavy modules themselves, so that `mrc --help` starts fast."""

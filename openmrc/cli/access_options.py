@@ -1,4 +1,4 @@
-"""The options that say who may connect: `--bind`, and the token of both sides."""
+"""Options that control who may connect: `--bind`, and the token of both sides."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Bind = Annotated[
     typer.Option(
         "--bind",
         metavar="ADDR,...",
-        help="Listen on these addresses; all: on every one (default: loopback and the planes).",
+        help="Addresses to listen on, or all (default: loopback and the planes).",
         rich_help_panel=GROUP,
     ),
 ]
@@ -27,17 +27,16 @@ Token = Annotated[
     typer.Option(
         "--token",
         metavar="TEXT",
-        help="Secret that both sides hold, 16 characters or more; other users of this machine see it in the process "
-        "list, which --token-file and MRC_TOKEN avoid (default of a listener that other machines reach: a fresh one).",
+        help="Shared secret of 16 characters or more. Other users of this machine see it in the process "
+        "list; --token-file and MRC_TOKEN avoid that (default of a listener that other machines reach: generated).",
         rich_help_panel=GROUP,
     ),
 ]
 TokenFile = Annotated[
-    Path | None, typer.Option("--token-file", metavar="FILE", help="Read it from a file.", rich_help_panel=GROUP)
+    Path | None,
+    typer.Option("--token-file", metavar="FILE", help="File that contains the token.", rich_help_panel=GROUP),
 ]
-NoToken = Annotated[
-    bool, typer.Option("--no-token", help="Do without: everybody who can connect may.", rich_help_panel=GROUP)
-]
+NoToken = Annotated[bool, typer.Option("--no-token", help="Accept any peer without a token.", rich_help_panel=GROUP)]
 
 
 @dataclass(frozen=True)
@@ -49,13 +48,13 @@ class Secret:
     no_token: NoToken = False
 
     def client(self) -> str:
-        """Return the token to give, empty for none."""
+        """Return the token to present, empty for none."""
         return client_token(self.token, self.token_file, self.no_token)
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """Where a command listens, and its token."""
+    """Addresses and token of a listening command."""
 
     bind: Bind = None
     token: Token = None
@@ -63,19 +62,19 @@ class Credentials:
     no_token: NoToken = False
 
     def listening(self) -> Access:
-        """Return what they say to a listening command."""
+        """Return the access rules of a listening command."""
         return listening_access(self.bind, self.token, self.token_file, self.no_token)
 
 
 def listening_access(bind: str | None, token: str | None, token_file: Path | None, no_token: bool) -> Access:
-    """Return what the options of a listening command say."""
+    """Return the access rules that the options select."""
     from openmrc.apps.access import Access, hosts_of, token_of
 
     return Access(hosts_of(bind), token_of(token, token_file, no_token))
 
 
 def client_token(token: str | None, token_file: Path | None, no_token: bool) -> str:
-    """Return the token that a connecting command gives, empty for none."""
+    """Return the token of a connecting command, empty for none."""
     from openmrc.apps.access import token_of
 
     return token_of(token, token_file, no_token) or ""

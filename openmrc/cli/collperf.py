@@ -1,4 +1,4 @@
-"""`mrc collperf`: collectives measured and checked, with the flags and columns of nccl-tests."""
+"""`mrc collperf`: measure and verify collectives, with the flags and columns of nccl-tests."""
 
 from __future__ import annotations
 
@@ -14,32 +14,36 @@ def collperf(
     collective: Annotated[
         str, typer.Argument(help="all_reduce, all_gather, reduce_scatter, alltoall, broadcast, reduce or sendrecv.")
     ],
-    least: Annotated[str, typer.Option("-b", "--minbytes", help=f"Least size. {_SIZE}.")] = "32M",
-    most: Annotated[str | None, typer.Option("-e", "--maxbytes", help="Largest size; without: the least.")] = None,
-    step: Annotated[str, typer.Option("-i", "--stepbytes", help="From size to size; 0: multiply by -f.")] = "0",
-    factor: Annotated[int, typer.Option("-f", "--stepfactor", min=1, help="From size to size.")] = 2,
-    iterations: Annotated[int, typer.Option("-n", "--iters", min=1, help="Measured calls of each size.")] = 20,
-    warmup: Annotated[int, typer.Option("-w", "--warmup_iters", min=0, help="Calls before them.")] = 1,
-    aggregated: Annotated[int, typer.Option("-m", "--agg_iters", min=1, help="Calls waited for together.")] = 1,
-    check: Annotated[int, typer.Option("-c", "--check", min=0, max=1, help="1: check results.")] = 1,
+    least: Annotated[str, typer.Option("-b", "--minbytes", help=f"Smallest size. {_SIZE}.")] = "32M",
+    most: Annotated[str | None, typer.Option("-e", "--maxbytes", help="Largest size (default: the smallest).")] = None,
+    step: Annotated[str, typer.Option("-i", "--stepbytes", help="Increment between sizes; 0: multiply by -f.")] = "0",
+    factor: Annotated[int, typer.Option("-f", "--stepfactor", min=1, help="Factor between sizes.")] = 2,
+    iterations: Annotated[int, typer.Option("-n", "--iters", min=1, help="Measured calls per size.")] = 20,
+    warmup: Annotated[int, typer.Option("-w", "--warmup_iters", min=0, help="Warm-up calls.")] = 1,
+    aggregated: Annotated[int, typer.Option("-m", "--agg_iters", min=1, help="Calls in flight before waiting.")] = 1,
+    check: Annotated[int, typer.Option("-c", "--check", min=0, max=1, help="1: verify results.")] = 1,
     op: Annotated[str, typer.Option("-o", "--op", help="sum, prod, min, max, avg.")] = "sum",
     dtype: Annotated[str, typer.Option("-d", "--datatype", help="float, double, half, bfloat16, int8, ...")] = "float",
-    root: Annotated[int, typer.Option("-r", "--root", min=0, help="Of broadcast and reduce.")] = 0,
+    root: Annotated[int, typer.Option("-r", "--root", min=0, help="Root rank of broadcast and reduce.")] = 0,
     average: Annotated[
         int, typer.Option("-a", "--average", min=0, max=3, help="Time: 0 rank 0's, 1 average, 2 least, 3 most.")
     ] = 1,
     ranks: Annotated[int, typer.Option("--ranks", min=1, max=64, help="Processes to start on this machine.")] = 2,
-    planes: Annotated[str, typer.Option("--planes", help="Count on the loopback, or addresses.")] = "4",
+    planes: Annotated[str, typer.Option("--planes", help="Number of loopback planes, or addresses.")] = "4",
     backend: Annotated[str, typer.Option("--backend", help="mrc, or gloo for the same over TCP.")] = "mrc",
-    impair: Annotated[str | None, typer.Option("--impair", metavar="WORDS", help='At each rank: "loss: 1%".')] = None,
-    timeout: Annotated[float, typer.Option("--timeout", min=1, help="Seconds for one collective.")] = 60.0,
-    csv_file: Annotated[Path | None, typer.Option("-F", "--csv", help="Write the lines to a CSV file.")] = None,
-    json_file: Annotated[Path | None, typer.Option("-J", "--json_file", help="Write them as JSON.")] = None,
+    impair: Annotated[
+        str | None, typer.Option("--impair", metavar="WORDS", help='Impairments at each rank: "loss: 1%".')
+    ] = None,
+    timeout: Annotated[float, typer.Option("--timeout", min=1, help="Seconds allowed per collective.")] = 60.0,
+    csv_file: Annotated[Path | None, typer.Option("-F", "--csv", help="Write the results to a CSV file.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("-J", "--json_file", help="Write the results to a JSON file.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
 ) -> None:
     """Measure a collective between processes, started here or by torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT).
 
-    algbw is size / time, busbw what the links carried; #wrong counts elements that are not what they must be.
+    algbw is size / time, busbw the rate on the links; #wrong counts elements with a wrong value.
     """
     from openmrc.apps.sizes import size_bytes
     from openmrc.cli.collperf_run import Job, run

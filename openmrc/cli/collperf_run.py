@@ -1,4 +1,4 @@
-"""The ranks of `mrc collperf`: started here, or found as torchrun has started them; rank 0 prints."""
+"""The ranks of `mrc collperf`: started here or by torchrun; rank 0 prints."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _END_SECONDS = 10.0
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What every rank does."""
+    """Job parameters shared by all ranks."""
 
     settings: Settings
     backend: str
@@ -43,7 +43,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run(job: Job, ranks: int, csv_file: Path | None, json_file: Path | None, as_json: bool) -> None:
-    """Measure, print and write; ConfigError and MrcError as everywhere, exit code 1 for wrong results."""
+    """Measure, print and write. Raise ConfigError or MrcError; exit with code 1 on wrong results."""
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         address = f"{os.environ.get('MASTER_ADDR', '127.0.0.1')}:{int(os.environ.get('MASTER_PORT', '29500')) + 1}"
@@ -69,7 +69,7 @@ def _report(job: Job, lines: list[Line], csv_file: Path | None, json_file: Path 
     if json_file is not None:
         json_file.write_bytes(msgspec.json.encode(document))
     if any(side.wrong for line in lines for side in (line.out_of_place, line.in_place)):
-        raise MrcError("collperf: results are wrong, see #wrong")
+        raise MrcError("collperf: wrong results, see column #wrong")
 
 
 def _measure(job: Job, rank: int, size: int, address: str, prints: bool) -> list[Line]:
@@ -99,7 +99,7 @@ def _backend(job: Job, rank: int, size: int, address: str) -> Iterator[Any]:
 
 @contextmanager
 def _others(job: Job, ranks: int, address: str) -> Iterator[None]:
-    """Start ranks 1 and up, and end them."""
+    """Start ranks 1 and up, and stop them at the end."""
     text = msgspec.json.encode(job).decode()
     command = [sys.executable, "-m", "openmrc.cli.collperf_run", text, address, str(ranks)]
     processes = [subprocess.Popen([*command, str(rank)], process_group=0) for rank in range(1, ranks)]
@@ -121,7 +121,7 @@ def _free_port() -> int:
 
 
 def main() -> None:
-    """Be one of the ranks that `run` starts."""
+    """Run as one of the ranks that `run` starts."""
     job = msgspec.json.decode(sys.argv[1], type=Job)
     try:
         _measure(job, int(sys.argv[4]), int(sys.argv[3]), sys.argv[2], False)

@@ -1,4 +1,4 @@
-"""`mrc decode`: the MRC packets of a capture, or of some hexadecimal digits, as trees or as JSON."""
+"""`mrc decode`: print the MRC packets of a capture or of hexadecimal digits, as trees or as JSON."""
 
 from __future__ import annotations
 
@@ -24,33 +24,35 @@ def decode(
     hex_digits: Annotated[
         str | None, typer.Option("--hex", metavar="HEX", help="one UDP payload from BTH on, with or without ICRC")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON object per packet and line")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object per line")] = False,
     port: Annotated[list[int] | None, typer.Option(help="UDP destination port of MRC (default: 4791 and 4971)")] = None,
-    ev_format: Annotated[str, typer.Option(help=f"where the EV is: {', '.join(PLACEMENTS)}")] = "ecmp",
+    ev_format: Annotated[str, typer.Option(help=f"placement of the EV: {', '.join(PLACEMENTS)}")] = "ecmp",
     trimmed_dscp: Annotated[
         list[int] | None, typer.Option(help="DSCP of trimmed packets (default: 12 and 16)", min=0, max=63)
     ] = None,
     trimmed: Annotated[bool, typer.Option("--trimmed", help="with --hex: the packet was trimmed")] = False,
     icrc: Annotated[
         bool | None,
-        typer.Option("--icrc/--no-icrc", help="with --hex: it ends with the ICRC or not (default: tell by length)"),
+        typer.Option("--icrc/--no-icrc", help="with --hex: the packet ends with the ICRC or not (default: by length)"),
     ] = None,
     limit: Annotated[int | None, typer.Option(help="stop after this many packets", min=1)] = None,
-    lua: Annotated[Path | None, typer.Option(metavar="PATH", help="write the Wireshark plugin there, and stop")] = None,
+    lua: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="write the Wireshark plugin to this file and exit")
+    ] = None,
     fabric: Annotated[
         Path | None,
-        typer.Option(metavar="FABRIC", help="with --lua: show carriers as its switches and ports"),
+        typer.Option(metavar="FABRIC", help="with --lua: show carriers as switches and ports of this fabric"),
     ] = None,
 ) -> None:
-    """Read MRC packets from a capture file or from hexadecimal digits.
+    """Decode MRC packets from a capture file or from hexadecimal digits.
 
-    A packet that cannot be read becomes an object with an `error`; what was read and refused is summed
-    up on stderr. The exit code is 1 if nothing could be read.
+    An invalid packet becomes an object with an `error`; stderr shows the number of decoded and invalid packets.
+    The exit code is 1 if no packet could be decoded.
     """
     if [capture, hex_digits, lua].count(None) != 2:
-        raise UsageError("decode: give one of FILE, --hex HEX and --lua PATH")
+        raise UsageError("decode: give exactly one of FILE, --hex HEX and --lua PATH")
     if fabric is not None and lua is None:
-        raise UsageError("decode: --fabric goes with --lua PATH")
+        raise UsageError("decode: --fabric requires --lua PATH")
     if ev_format not in PLACEMENTS:
         raise UsageError(f"--ev-format: {ev_format!r} is not one of {', '.join(PLACEMENTS)}")
     if lua is not None:
@@ -65,7 +67,7 @@ def _write_plugin(path: Path, fabric: Path | None) -> None:
     from openmrc.wire.wireshark import plugin
 
     path.write_text(plugin(_carriers(fabric) if fabric else ()))
-    typer.echo(f"wrote {path}; Wireshark loads it from its personal Lua plugin folder", err=True)
+    typer.echo(f"wrote {path}; copy it to Wireshark's personal Lua plugin folder", err=True)
 
 
 def _carriers(fabric: Path) -> tuple[CarrierPlane, ...]:
@@ -93,8 +95,8 @@ def _bytes_of(digits: str) -> bytes:
     try:
         return bytes.fromhex(cleaned)
     except ValueError:
-        allowed = "allowed are pairs of hexadecimal digits, spaces and colons"
-        raise UsageError(f"--hex: {digits[:40]!r} is no packet: {allowed}") from None
+        allowed = "expected pairs of hexadecimal digits, spaces and colons"
+        raise UsageError(f"--hex: {digits[:40]!r} is not a packet: {allowed}") from None
 
 
 def _decode_file(
@@ -228,7 +230,7 @@ _IN_HEX = ("opcode", "p_key", "dqp", "va", "r_key", "entropy", "ev", "icrc", "sa
 
 
 def _shown(name: str, value: Any) -> str:
-    """Return a value for people: big patterns in hexadecimal too, codes with their names."""
+    """Return a value for display: large bit patterns also in hexadecimal, codes with their names."""
     from openmrc.wire.codes import NackReason, Opcode, Syndrome
 
     names: dict[str, Any] = {"opcode": Opcode, "nack_reason": NackReason, "syndrome": Syndrome}

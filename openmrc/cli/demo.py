@@ -1,4 +1,4 @@
-"""`mrc demo`: a file moves between two processes while planes fall silent; then the same on a simulated fabric."""
+"""`mrc demo`: transfer a file between two processes while planes go down; then simulate a fabric."""
 
 from __future__ import annotations
 
@@ -14,25 +14,29 @@ if TYPE_CHECKING:
 
 
 def demo(
-    size: Annotated[str | None, typer.Option("-s", "--size", help="Of the file (default: what moves in 8 s).")] = None,
-    planes: Annotated[int, typer.Option("--planes", min=1, max=16, help="Planes, all on the loopback.")] = 4,
-    impair: Annotated[
-        str | None, typer.Option("--impair", metavar="WORDS", help='Another schedule: "at: 2s, down: plane 1; ...".')
+    size: Annotated[
+        str | None, typer.Option("-s", "--size", help="Size of the file (default: about 8 s of transfer).")
     ] = None,
-    schedule: Annotated[Path | None, typer.Option("--schedule", metavar="FILE", help="The same from a file.")] = None,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder for page and drawing.")] = Path(
+    planes: Annotated[int, typer.Option("--planes", min=1, max=16, help="Number of loopback planes.")] = 4,
+    impair: Annotated[
+        str | None, typer.Option("--impair", metavar="WORDS", help='Fault schedule: "at: 2s, down: plane 1; ...".')
+    ] = None,
+    schedule: Annotated[
+        Path | None, typer.Option("--schedule", metavar="FILE", help="YAML file with the fault schedule.")
+    ] = None,
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder for the page and the chart.")] = Path(
         "demo-out"
     ),
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the file's content.")] = 1,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the file and its copy there too.")] = False,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the file's content.")] = 1,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the file and its copy in that folder.")] = False,
     simulation: Annotated[
-        bool, typer.Option("--simulation/--no-simulation", help="Afterwards run the default scenario of mrc sim.")
+        bool, typer.Option("--simulation/--no-simulation", help="Then run the demo scenario of mrc sim.")
     ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")] = False,
 ) -> None:
-    """Move a file between two processes over several planes, silence some on the way, and show what happened.
+    """Transfer a file between two processes over several planes, take planes down on the way, and show the rates.
 
-    The last line says OK with the bytes, their SHA-256 and the longest stall, or what failed, with exit code 1.
+    The last line is OK with the bytes, their SHA-256 and the longest stall, or FAILED with the reason and exit code 1.
     """
     from openmrc.apps.demo_story import LEAST_SIZE, DemoOptions
     from openmrc.apps.endpoint import faults_text
@@ -76,7 +80,7 @@ def _write_page(result: DemoResult, out: Path) -> None:
 
 
 def _simulate(result: DemoResult, out: Path, as_json: bool) -> None:
-    """Run the shipped scenario: the same engine at 64 NICs, with a cable that flaps and a plane that is lost."""
+    """Run the shipped scenario: the same engine on 64 NICs, with a flapping cable and a lost plane."""
     from openmrc.apps.demo_story import Simulated
     from openmrc.cli.shipped import DEMO
     from openmrc.report.folder import write
@@ -85,7 +89,7 @@ def _simulate(result: DemoResult, out: Path, as_json: bool) -> None:
     from openmrc.sim.simulate import simulate
 
     scenario = load(DEMO)
-    typer.echo(f"now the simulator: {scenario.description}", err=as_json)
+    typer.echo(f"simulating: {scenario.description}", err=as_json)
     done = simulate(scenario)
     figures = summary(done)
     for note in write(done, scenario, figures, out):
@@ -132,7 +136,7 @@ def _report(result: DemoResult, as_json: bool) -> None:
 
 
 def _planes(result: DemoResult) -> str:
-    """Return which planes are in use at the end."""
+    """Describe which planes are in use at the end."""
     down = sorted({each.plane for each in result.outages if each.up is None})
     if not down:
         return f"all {len(result.planes)} planes in use"

@@ -1,4 +1,4 @@
-"""`mrc ev`: what entropy values look like on the wire."""
+"""`mrc ev`: expand entropy values into their bits on the wire."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Entropy values: expand, generate and inspect profiles.")
 
-ProfileFile = Annotated[Path, typer.Argument(metavar="PROFILE.yaml", help="A format, fields and EVs.")]
+ProfileFile = Annotated[Path, typer.Argument(metavar="PROFILE.yaml", help="YAML file with format, fields and EVs.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -21,10 +21,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 def expand(
     profile: ProfileFile,
     count: Annotated[int | None, typer.Option(min=1, help="Generate this many EVs (mode: generated).")] = None,
-    seed: Annotated[int, typer.Option(help="Of the generated EVs: the same seed gives the same ones.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the generated EVs; the same seed gives the same EVs.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Print each EV of a profile and what a packet carries for it."""
+    """Print each EV of a profile and its bits on the wire."""
     document = _read(profile)
     evs = _listed(document, profile) if count is None else _generated(document, count, seed, profile)
     if as_json:
@@ -39,7 +39,7 @@ def expand(
 
 @app.command()
 def show(profile: ProfileFile, as_json: AsJson = False) -> None:
-    """Print how a profile cuts its EVs: which bits go where, and how many different EVs there are."""
+    """Print the fields of a profile: their wire bits, and how many different EVs they allow."""
     document = _read(profile)
     expansion = document.expansion
     if as_json:
@@ -87,7 +87,7 @@ def _generated(document: EvDocument, count: int, seed: int, path: Path) -> list[
 
 
 def _line(expansion: EvExpansion, ev: bytes) -> str:
-    """Return an EV, what it expands to, and the parts of that, without the zeros behind what is used."""
+    """Return an EV, its expansion, and the parts of the expansion, without trailing zeros."""
     digits = max(1, -(-expansion.ev_bits // 4))
     wire = expansion.expand(ev).hex()[: -(-expansion.format.bits // 4)]
     parts = " ".join(

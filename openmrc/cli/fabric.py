@@ -1,6 +1,6 @@
-"""`mrc fabric`: from a few numbers to switch tables that are proven before they are pushed.
+"""`mrc fabric`: build, verify and export switch tables from a short description.
 
-Each command has a file of its own, `fabric_NAME.py`.
+Each command has its own file, `fabric_NAME.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from openmrc.cli.fabric_show import show
 from openmrc.cli.fabric_verify import verify
 from openmrc.cli.outcome import JsonErrors
 
-app = typer.Typer(cls=JsonErrors, no_args_is_help=True, help="Build, prove, export and read back a fabric's tables.")
+app = typer.Typer(cls=JsonErrors, no_args_is_help=True, help="Build, verify, export and compare a fabric's tables.")
 for command in (
     build,
     show,

@@ -14,7 +14,7 @@ from openmrc.cli.fabric_files import FabricFile, Json, answer, load_plan
 def build(
     file: FabricFile,
     out: Annotated[Path, typer.Option("--out", help="Folder to write to.")] = Path("fabric-out"),
-    text: Annotated[bool, typer.Option(help="Also text files, templates and, up to 64 NICs, profiles.")] = True,
+    text: Annotated[bool, typer.Option(help="Also write text files, templates and, up to 64 NICs, profiles.")] = True,
     as_json: Json = False,
 ) -> None:
     """Write names, addresses, tables, path templates and EV profiles."""

@@ -1,4 +1,4 @@
-"""`mrc fabric cabled`: are the cables plugged as planned, by what LLDP heard?"""
+"""`mrc fabric cabled`: compare cabling with the plan, from LLDP dumps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from openmrc.cli.fabric_files import FabricFile, Json, answer, load_topology
 
 def cabled(
     file: FabricFile,
-    lldp: Annotated[list[Path], typer.Option("--lldp", help="Folder of NODE.json, or such a file; may be repeated.")],
+    lldp: Annotated[
+        list[Path], typer.Option("--lldp", help="Folder of NODE.json files, or one such file; may be repeated.")
+    ],
     as_json: Json = False,
 ) -> None:
     """Compare LLDP dumps of lldpctl, SONiC or NVUE with the plan; exit 1 if a cable is wrong, swapped or missing."""
@@ -38,9 +40,9 @@ def _dumps(paths: list[Path]) -> list[Path]:
     for path in paths:
         inside = sorted(path.glob("*.json")) if path.is_dir() else [path]
         if not inside:
-            raise ConfigError(f"--lldp: {path}: no NODE.json here, such as p0-t0-00.json of `lldpctl -f json`")
+            raise ConfigError(f"--lldp: {path}: contains no NODE.json, such as p0-t0-00.json of `lldpctl -f json`")
         found += inside
     name, count = max(Counter(path.stem for path in found).items(), key=lambda each: each[1])
     if count > 1:
-        raise UsageError(f"--lldp: {count} dumps of {name!r}; one is enough")
+        raise UsageError(f"--lldp: {count} dumps of {name!r}; give one")
     return found

@@ -1,4 +1,4 @@
-"""`mrc fabric cables`, `bom`, `racks` and `netbox`: the papers that a fabric is put up and bought from."""
+"""`mrc fabric cables`, `bom`, `racks` and `netbox`: documents for ordering and installing a fabric."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Names = Annotated[str, typer.Option("--names", help="Interface names of switches: linux, sonic, cumulus or eos.")]
 PlacesFile = Annotated[
-    Path | None, typer.Option("--places", help="CSV of device,rack,unit[,row,position] for what stands elsewhere.")
+    Path | None, typer.Option("--places", help="CSV of device,rack,unit[,row,position] for devices at other places.")
 ]
 PartsFile = Annotated[Path | None, typer.Option("--parts", help="Parts file instead of the built-in one.")]
 
@@ -51,7 +51,7 @@ def bom(
     places: PlacesFile = None,
     as_json: Json = False,
 ) -> None:
-    """Count what is to be ordered: switches, transceivers, cables by kind and length, racks."""
+    """Count the parts to order: switches, transceivers, cables by kind and length, racks."""
     import msgspec
 
     from openmrc.fabric.materials import bill, csv_text
@@ -68,14 +68,14 @@ def bom(
 
 def racks(
     file: FabricFile,
-    rack: Annotated[str | None, typer.Argument(help="Draw this rack in characters, such as p0-t0-r01.")] = None,
+    rack: Annotated[str | None, typer.Argument(help="Rack to print as text, such as p0-t0-r01.")] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for elevations: one SVG a row of racks, and racks.csv.")
+        Path | None, typer.Option("--out", help="Folder for elevations: one SVG per row of racks, and racks.csv.")
     ] = None,
     places: PlacesFile = None,
     as_json: Json = False,
 ) -> None:
-    """Show what stands where: a rack's elevation, or those of all racks as SVG and CSV."""
+    """Show rack elevations: one rack as text, or all racks as SVG and CSV."""
     from openmrc.errors import UsageError
     from openmrc.fabric import elevations
     from openmrc.fabric.placement import place
@@ -121,7 +121,7 @@ def _cables_of(file: Path, places: Path | None) -> Cables:
 
 
 def given_places(path: Path | None) -> dict[str, Place] | None:
-    """Read a file of places; None where none is given."""
+    """Read a file of places; return None if none is given."""
     from openmrc.fabric.places_file import read_places
 
     return read_places(path) if path else None
@@ -136,7 +136,7 @@ def _lengths(found: Cables) -> dict[str, Any]:
 
 
 def write_blocks(path: Path, blocks: Iterable[str]) -> int:
-    """Write blocks of text; return how many characters."""
+    """Write blocks of text; return the number of characters."""
     from openmrc.errors import ConfigError
 
     try:

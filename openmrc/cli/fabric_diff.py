@@ -1,4 +1,4 @@
-"""`mrc fabric diff`: hold what is installed against the plan."""
+"""`mrc fabric diff`: compare installed configurations with the plan."""
 
 from __future__ import annotations
 
@@ -16,25 +16,28 @@ if TYPE_CHECKING:
     from openmrc.fabric.readback.dump import Difference
     from openmrc.fabric.usid import UsidPlan
 
-_MOST_SHOWN = 20  # switches that are shown in full
+_MOST_SHOWN = 20  # switches shown in full
 
 
 @with_export_options
 def diff(
     file: FabricFile,
-    what: Annotated[str, typer.Argument(metavar="SWITCH|FOLDER", help="Switch the dump is of, or a folder of dumps.")],
+    what: Annotated[str, typer.Argument(metavar="SWITCH|FOLDER", help="Switch of the dump, or a folder of dumps.")],
     options: Any,
     dump: Annotated[Path | None, typer.Argument(help="`ip -6 -j route`, a configuration, FRR's JSON.")] = None,
     of: Annotated[
-        str | None, typer.Option("--of", help="linux, sonic, frr, cumulus or eos; of a folder, known by its files.")
+        str | None,
+        typer.Option("--of", help="linux, sonic, frr, cumulus or eos; a folder's target is detected from its files."),
     ] = None,
-    namespace: Annotated[str | None, typer.Option("--netns", help="Ask this network namespace instead.")] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--netns", help="Read the routes of this network namespace instead of a dump.")
+    ] = None,
     next_hop: Annotated[
         str | None, typer.Option("--next-hop", help="Next hop of all routes; fe80::1 in a lab.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print what is missing, extra or wrong on a switch, or on all; exit 1 when anything is."""
+    """Print missing, extra and wrong entries of one switch or of all; exit 1 if there are any."""
     import msgspec
 
     from openmrc.errors import UsageError
@@ -45,7 +48,7 @@ def diff(
         _whole(plan, Path(what), options, of, as_json)
         return
     if (dump is None) == (namespace is None):
-        raise UsageError("give a folder, or a switch and a dump file or --netns NAME, one of the two")
+        raise UsageError("give a folder, or a switch with either a dump file or --netns NAME")
     text = _dump_of(namespace) if namespace else _read(dump)
     source = f"namespace {namespace}" if namespace else str(dump)
     found = compare(plan, plan.topology.node_named(what), of or "linux", text, source, options, next_hop)
@@ -72,14 +75,14 @@ def _whole(plan: UsidPlan, folder: Path, options: Options, of: str | None, as_js
 
 
 def details(differing: list[Difference]) -> list[dict[str, Any]]:
-    """Return everything that differs, by switch."""
+    """Return all differences, by switch."""
     import msgspec
 
     return [msgspec.to_builtins(each) for each in differing]
 
 
 def show(differing: list[Difference]) -> None:
-    """Print a table of the switches that differ, and under it what differs on the first of them."""
+    """Print a table of the switches that differ, then the differences of the first of them."""
     if not differing:
         return
     width = max(len(each.switch) for each in differing)
@@ -95,7 +98,7 @@ def show(differing: list[Difference]) -> None:
         for pair in each.wrong:
             typer.echo(f"  planned    {pair['planned']}\n  installed  {pair['installed']}")
     if len(differing) > _MOST_SHOWN:
-        typer.echo(f"\n{len(differing) - _MOST_SHOWN} more switches differ; --json has all")
+        typer.echo(f"\n{len(differing) - _MOST_SHOWN} more switches differ; --json lists all")
     typer.echo()
 
 
@@ -107,7 +110,7 @@ def _read(path: Path | None) -> str:
 
 
 def _dump_of(namespace: str) -> str:
-    """Ask iproute2 for the routes of a network namespace."""
+    """Read the routes of a network namespace with iproute2."""
     import subprocess
 
     from openmrc.errors import ConfigError

@@ -1,4 +1,4 @@
-"""`mrc fabric export`: write the configurations that bring a fabric up."""
+"""`mrc fabric export`: write device configurations."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ def export(
     to: Annotated[str, typer.Option("--to", help="sonic, frr, cumulus, linux, eos, hosts or containerlab.")],
     options: Any,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder, .tar or .tar.gz to write to; else print (one switch or host).")
+        Path | None,
+        typer.Option("--out", help="Folder, .tar or .tar.gz to write; without it, print one switch or host."),
     ] = None,
     switch: Annotated[list[str] | None, typer.Option("--switch", help="Only this switch; may be repeated.")] = None,
     host: Annotated[list[str] | None, typer.Option("--host", help="Only this host; may be repeated.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write everything from power-on to traffic; progress and warnings go to stderr."""
+    """Write complete device configurations; progress and warnings go to stderr."""
     from openmrc.errors import UsageError
     from openmrc.fabric.export.targets import export as write
     from openmrc.fabric.export.targets import warnings
@@ -66,7 +67,7 @@ def _switches(plan: UsidPlan, names: list[str] | None) -> list[int] | None:
 
 
 def _hosts(plan: UsidPlan, names: list[str] | None) -> list[int] | None:
-    """Return the numbers of hosts by their names, such as h3, or by one of their NICs', such as h3-n1."""
+    """Return the numbers of hosts by name, such as h3, or by the name of one of their NICs, such as h3-n1."""
     if not names:
         return None
     return [
@@ -77,7 +78,7 @@ def _hosts(plan: UsidPlan, names: list[str] | None) -> list[int] | None:
 
 
 def _written(plan: UsidPlan, to: str, options: Options, out: Path, nodes: list[int] | None) -> list[int]:
-    """Write exported files; a second and more of it shows a bar on a terminal."""
+    """Write exported files, with a progress bar on a terminal."""
     from openmrc.apps.forks import fork_each
     from openmrc.fabric.export.bulk import write_all
 
@@ -90,7 +91,7 @@ def _written(plan: UsidPlan, to: str, options: Options, out: Path, nodes: list[i
 
 
 def tracked(items: Iterator[Any], what: str, total: int | None) -> Iterator[Any]:
-    """Show a bar while items come, on a terminal."""
+    """Iterate over items, with a progress bar on a terminal."""
     from rich.console import Console
     from rich.progress import track
 

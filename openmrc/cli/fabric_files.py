@@ -1,4 +1,4 @@
-"""What the commands of `mrc fabric` share: their arguments, reading a fabric, printing an answer."""
+"""Shared parts of the `mrc fabric` commands: arguments, reading a fabric, printing a result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FabricFile = Annotated[Path, typer.Argument(metavar="FABRIC", help="fabric.yaml,
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 TableFile = Annotated[
     Path | None,
-    typer.Option("--tables", help="Tables instead of the planned ones: .npz, SWITCH.txt or a folder."),
+    typer.Option("--tables", help="Tables to use instead of the planned ones: .npz, SWITCH.txt or a folder."),
 ]
 
 
@@ -37,14 +37,14 @@ def load_plan(file: Path) -> UsidPlan:
 
 
 def load_tables(plan: UsidPlan, path: Path | None) -> Any:
-    """Read tables from disk; None where none are given."""
+    """Read tables from disk; return None if none are given."""
     from openmrc.fabric import table_files
 
     return table_files.load_tables(plan.topology, path) if path else None
 
 
 def answer(what: dict[str, Any], as_json: bool) -> None:
-    """Print as one JSON object, or as YAML, which reads well and is exact."""
+    """Print as one JSON object, or as YAML."""
     if as_json:
         typer.echo(object_text(what))
         return
@@ -54,7 +54,7 @@ def answer(what: dict[str, Any], as_json: bool) -> None:
 
 
 def object_text(what: dict[str, Any]) -> str:
-    """Write one JSON object on one line."""
+    """Format one JSON object on one line."""
     import msgspec
 
     return msgspec.json.encode(what).decode()

@@ -1,4 +1,4 @@
-"""`mrc fabric grow`: what a larger fabric adds to one that exists, and whether it changes anything."""
+"""`mrc fabric grow`: list what a larger fabric adds, and check that existing devices keep their configuration."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from openmrc.cli.fabric_files import Json, answer, load_plan
 
 
 def grow(
-    old: Annotated[Path, typer.Argument(metavar="OLD", help="fabric.yaml of what exists.")],
-    new: Annotated[Path, typer.Argument(metavar="NEW", help="fabric.yaml of what it shall become.")],
-    cables: Annotated[Path | None, typer.Option("--cables", help="CSV file for the cables that are added.")] = None,
+    old: Annotated[Path, typer.Argument(metavar="OLD", help="fabric.yaml of the existing fabric.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="fabric.yaml of the larger fabric.")],
+    cables: Annotated[Path | None, typer.Option("--cables", help="CSV file for the added cables.")] = None,
     names: Names = "sonic",
     as_json: Json = False,
 ) -> None:
-    """Print what is added, and prove that nothing existing changes; exit 1 if something does.
+    """Print the additions, and prove that nothing existing changes; exit 1 if something does.
 
-    Compared are names, uSIDs and addresses, every table entry, every cable with ports and cages, racks and units.
+    Compares names, uSIDs and addresses, every table entry, every cable with ports and cages, racks and units.
     """
     import msgspec
 

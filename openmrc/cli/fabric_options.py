@@ -1,4 +1,4 @@
-"""The options of `mrc fabric export`, which `diff` and `verify --from` must be given again."""
+"""Options of `mrc fabric export`, shared with `diff` and `verify --from`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-_PANEL = "What the switches and hosts are"
+_PANEL = "Switches and hosts"
 
 
 def _option(kind: Any, help_text: str, **limits: Any) -> Any:
@@ -17,25 +17,25 @@ def _option(kind: Any, help_text: str, **limits: Any) -> Any:
 
 
 _OPTIONS: dict[str, tuple[Any, Any]] = {
-    "cages": (_option(int | None, "Cages of a switch; unless given, as `plant` of the fabric says.", min=1), None),
-    "lanes": (_option(int | None, "Lanes of a cage: 1, 2, 4 or 8; unless given, as `plant` says."), None),
-    "lane_gbps": (_option(float | None, "Speed of a lane, Gb/s; unless given, as `plant` says."), None),
-    "breakout": (_option(int, "Ports of every cage; 0: what the ports' speeds leave room for.", min=0), 0),
-    "image": (_option(str, "SONiC: current, or old, which knows no uA."), "current"),
+    "cages": (_option(int | None, "Cages per switch (default: `plant` of the fabric).", min=1), None),
+    "lanes": (_option(int | None, "Lanes per cage: 1, 2, 4 or 8 (default: `plant`)."), None),
+    "lane_gbps": (_option(float | None, "Gb/s per lane (default: `plant`)."), None),
+    "breakout": (_option(int, "Ports per cage; 0: as many as the port speed allows.", min=0), 0),
+    "image": (_option(str, "SONiC image: current, or old (without uA)."), "current"),
     "frr": (_option(str, "FRR: 8.4, 10.3 or 10.7."), "10.7"),
     "mtu": (_option(int, "Bytes of an IP packet, 4242 to 9216."), 9000),
-    "trimming": (_option(bool, "Let full buffers trim."), True),
+    "trimming": (_option(bool, "Trim packets when a buffer is full."), True),
     "ntp": (_option(list[str], "Time server; may be repeated."), []),
     "management": (_option(str, "Prefix of the management network, such as 10.91.0.0/16; none: DHCP."), ""),
     "hwsku": (_option(str, "SONiC's HwSKU."), ""),
     "platform": (_option(str, "SONiC's platform."), ""),
-    "interface": (_option(str, "Name of a host's port, with {nic}, {plane} and {host}."), "mrc{nic}p{plane}"),
-    "host_format": (_option(str, "Hosts: netplan or networkd."), "netplan"),
+    "interface": (_option(str, "Interface name of a host port, with {nic}, {plane} and {host}."), "mrc{nic}p{plane}"),
+    "host_format": (_option(str, "Network configuration of hosts: netplan or networkd."), "netplan"),
 }
 
 
 def with_export_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options above, and hand them to it as `options`."""
+    """Add the options above to a command, and pass them as `options`."""
     signature = inspect.signature(command, eval_str=True)
     own = [parameter for parameter in signature.parameters.values() if parameter.name != "options"]
     shared = [

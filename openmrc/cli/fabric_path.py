@@ -11,9 +11,9 @@ from openmrc.cli.fabric_files import FabricFile, Json, TableFile, answer, load_p
 
 def path(
     file: FabricFile,
-    source: Annotated[str, typer.Argument(help="NIC that sends.")],
-    destination: Annotated[str, typer.Argument(help="NIC that receives.")],
-    ev: Annotated[int, typer.Option("--ev", min=0, help="EV number; the plane is in its lowest bits.")] = 0,
+    source: Annotated[str, typer.Argument(help="Source NIC.")],
+    destination: Annotated[str, typer.Argument(help="Destination NIC.")],
+    ev: Annotated[int, typer.Option("--ev", min=0, help="EV number; its lowest bits are the plane.")] = 0,
     tables: TableFile = None,
     as_json: Json = False,
 ) -> None:

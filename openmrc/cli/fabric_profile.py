@@ -11,15 +11,15 @@ from openmrc.cli.fabric_files import FabricFile, Json, answer, load_plan
 
 def profile(
     file: FabricFile,
-    source: Annotated[str, typer.Argument(help="NIC that sends.")],
-    destination: Annotated[str, typer.Argument(help="NIC that receives.")],
+    source: Annotated[str, typer.Argument(help="Source NIC.")],
+    destination: Annotated[str, typer.Argument(help="Destination NIC.")],
     mode: Annotated[
-        Literal["explicit", "generated"], typer.Option(help="List EVs, or let the endpoint make them.")
+        Literal["explicit", "generated"], typer.Option(help="List EVs, or let the endpoint generate them.")
     ] = "explicit",
-    count: Annotated[int, typer.Option(min=1, help="EVs of an explicit profile.")] = 256,
+    count: Annotated[int, typer.Option(min=1, help="Number of EVs in an explicit profile.")] = 256,
     as_json: Json = False,
 ) -> None:
-    """Print the EV format and profile of a pair, as the endpoint reads them."""
+    """Print the EV format and profile of a pair of NICs, as the endpoint reads them."""
     from openmrc.fabric.profiles import profile as make
 
     plan = load_plan(file)

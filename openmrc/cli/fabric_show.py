@@ -1,4 +1,4 @@
-"""`mrc fabric show`: what a fabric consists of."""
+"""`mrc fabric show`: summarise a fabric or one of its nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def show(
     node: Annotated[str | None, typer.Argument(help="Show one NIC or switch.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what a fabric consists of, or one node with its links and table."""
+    """Summarise a fabric, or show one node with its links and table."""
     from openmrc.fabric.show import fabric_facts, node_facts
 
     answer(node_facts(load_plan(file), node) if node else fabric_facts(load_topology(file)), as_json)

@@ -1,4 +1,4 @@
-"""`mrc fabric verify`: prove a fabric's tables, planned, given or installed."""
+"""`mrc fabric verify`: prove a fabric's tables: planned, from files, or installed."""
 
 from __future__ import annotations
 
@@ -24,21 +24,23 @@ def verify(
     options: Any,
     tables: TableFile = None,
     installed: Annotated[
-        Path | None, typer.Option("--from", help="Folder of dumps or configurations: prove what is installed.")
+        Path | None, typer.Option("--from", help="Folder of dumps or configurations: verify the installed tables.")
     ] = None,
     of: Annotated[str | None, typer.Option("--of", help="With --from: sonic, frr, cumulus, linux or eos.")] = None,
-    max_entries: Annotated[int | None, typer.Option(min=1, help="Most entries a switch may have.")] = None,
-    exhaustive: Annotated[bool, typer.Option("--exhaustive", help="Also try every path (slow).")] = False,
+    max_entries: Annotated[int | None, typer.Option(min=1, help="Largest number of entries per switch.")] = None,
+    exhaustive: Annotated[
+        bool, typer.Option("--exhaustive", help="Also send a packet along every path (slow).")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Prove that every EV of every pair of NICs is delivered on the path its name says; exit 1 when not."""
+    """Prove that every EV of every pair of NICs is delivered on the path that it names; exit 1 if not."""
     import msgspec
 
     from openmrc.errors import UsageError
     from openmrc.fabric.verify import verify as prove
 
     if tables is not None and installed is not None:
-        raise UsageError("--tables and --from: give one of them")
+        raise UsageError("--tables and --from exclude each other; give one")
     start = time.perf_counter()
     plan = load_plan(file)
     found = _installed(plan, installed, options, of) if installed is not None else None
@@ -72,7 +74,7 @@ def _tables(plan: UsidPlan, found: list[Installed]) -> Any:
 
 
 def _of_dumps(found: list[Installed] | None, as_json: bool) -> dict[str, Any]:
-    """Return what the dumps say beside their entries: what differs, and which entries do not work."""
+    """Return further findings of the dumps: differences, and entries that do not work."""
     if found is None:
         return {}
     differing = [each.difference for each in found if not each.difference.clean]

@@ -19,18 +19,20 @@ app = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Name = Annotated[str | None, typer.Option("--lab", "-l", help="Which lab, where several are up.")]
+Name = Annotated[str | None, typer.Option("--lab", "-l", help="Name of the lab, if several are up.")]
 _SHELL = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
 @app.command()
 def up(
-    fabric: Annotated[Path, typer.Argument(metavar="FABRIC", help="fabric.yaml of two tiers at most.")],
-    name: Annotated[str | None, typer.Option("--name", help="Another name than the fabric's.")] = None,
-    trimming: Annotated[bool, typer.Option("--trim/--no-trim", help="Whether full ports trim or drop.")] = True,
+    fabric: Annotated[Path, typer.Argument(metavar="FABRIC", help="fabric.yaml with at most two tiers.")],
+    name: Annotated[str | None, typer.Option("--name", help="Name of the lab (default: the fabric's name).")] = None,
+    trimming: Annotated[
+        bool, typer.Option("--trim/--no-trim", help="Trim packets at a full port, or drop them.")
+    ] = True,
     as_json: Json = False,
 ) -> None:
-    """Build hosts, switches and cables, with uSIDs, rates, marks and trims."""
+    """Build hosts, switches and cables, with uSID routes, link rates, ECN marking and trimming."""
     from openmrc.cli.outcome import stoppable
     from openmrc.fabric.fabric_file import load
     from openmrc.lab import lifetime
@@ -44,22 +46,22 @@ def up(
 
 @app.command()
 def down(
-    name: Annotated[str | None, typer.Argument(help="Which lab.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every lab of this machine.")] = False,
+    name: Annotated[str | None, typer.Argument(help="Name of the lab.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All labs of this machine.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove a lab, also one that was left half-way, and what still runs in it."""
+    """Remove a lab, also an incomplete one, and stop the processes in it."""
     from openmrc.lab import lifetime
 
     names = [each["name"] for each in lifetime.up_now()] if everything else [_chosen(name)]
     removed = [lifetime.down(each) for each in names]
-    lines = [f"lab {each['name']} is gone: {each['namespaces']} namespaces" for each in removed]
+    lines = [f"lab {each['name']} removed: {each['namespaces']} namespaces" for each in removed]
     _say({"removed": removed}, as_json, "\n".join(lines) or "no lab was up")
 
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """Show which labs there are, finished or left half-way."""
+    """List all labs, complete or incomplete."""
     from openmrc.lab import lifetime
 
     labs = lifetime.up_now()
@@ -69,11 +71,11 @@ def list_(as_json: Json = False) -> None:
 
 @app.command()
 def status(
-    name: Annotated[str | None, typer.Argument(help="Which lab.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also links and uSIDs that carried nothing.")] = False,
+    name: Annotated[str | None, typer.Argument(help="Name of the lab.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also list unused links and uSIDs.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show what each link and each uSID has carried, marked, trimmed and dropped."""
+    """Show carried, marked, trimmed and dropped packets per link and per uSID."""
     from openmrc.lab.status import status as read
 
     found = read(_chosen(name))
@@ -88,11 +90,11 @@ def status(
 
 @app.command(context_settings=_SHELL)
 def exec(
-    node: Annotated[str, typer.Argument(help="A host or a switch, such as h0 or p0-t0-00.")],
-    command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="What to run there.")],
+    node: Annotated[str, typer.Argument(help="Host or switch, such as h0 or p0-t0-00.")],
+    command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="Command to run.")],
     name: Name = None,
 ) -> None:
-    """Run a command as one of the lab's nodes; MRC endpoints find their addresses and paths by themselves."""
+    """Run a command on one of the lab's nodes; MRC endpoints there find their addresses and paths themselves."""
     from openmrc.lab.run import become
 
     become(_chosen(name), node, command[1:] if command[0] == "--" else command)
@@ -104,12 +106,12 @@ def fault(
         str | None,
         typer.Argument(help='"down: p0-t1-01", "loss: 1%, on: h3 port 2", "at: 1s, for: 50ms, down: plane 0".'),
     ] = None,
-    schedule: Annotated[Path | None, typer.Option("--schedule", help="A YAML file of such steps.")] = None,
-    clear: Annotated[bool, typer.Option("--clear", help="Mend everything first.")] = False,
+    schedule: Annotated[Path | None, typer.Option("--schedule", help="YAML file of such steps.")] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Clear all faults first.")] = False,
     name: Name = None,
     as_json: Json = False,
 ) -> None:
-    """Break cables and mend them: at once, or as a schedule says; returns after its last step."""
+    """Inject and clear faults, now or on a schedule; return after the last step."""
     from dataclasses import asdict
 
     from openmrc.errors import UsageError
@@ -117,9 +119,9 @@ def fault(
     from openmrc.lab.faults import Breaker
 
     if terms is not None and schedule is not None:
-        raise UsageError("fault: give words or --schedule, not both")
+        raise UsageError("fault: give a fault or --schedule, not both")
     if terms is None and schedule is None and not clear:
-        raise UsageError('fault: say what, such as "down: p0-t1-01", or --schedule FILE, or --clear')
+        raise UsageError('fault: no fault given; give one such as "down: p0-t1-01", or --schedule FILE, or --clear')
     breaker = Breaker(_chosen(name))
     steps = Schedule.read(schedule) if schedule else Schedule.parse(terms or "", "fault")
     breaker.check(steps)
@@ -134,17 +136,21 @@ def fault(
 
 @app.command()
 def compare(
-    source: Annotated[str, typer.Argument(help="NIC that sends.")] = "h0",
-    destination: Annotated[str | None, typer.Argument(help="NIC that receives [default: the last one].")] = None,
-    where: Annotated[str | None, typer.Option("--pull", help="Which cable [default: the sender's of plane 0].")] = None,
-    out_s: Annotated[float, typer.Option("--out", min=0.1, help="Seconds that the cable is out.")] = 2.0,
-    kinds: Annotated[str, typer.Option("--kinds", help="Which transports, in turn.")] = "mrc,mptcp,tcp,iperf3",
-    simulate: Annotated[bool, typer.Option("--simulate", help="Beside them, MRC on the simulator.")] = False,
-    picture: Annotated[Path | None, typer.Option("--plot", help="Draw the timeline: FILE.svg or FILE.png.")] = None,
+    source: Annotated[str, typer.Argument(help="Source NIC.")] = "h0",
+    destination: Annotated[str | None, typer.Argument(help="Destination NIC [default: the last one].")] = None,
+    where: Annotated[
+        str | None, typer.Option("--pull", help="Cable to pull [default: the source's cable on plane 0].")
+    ] = None,
+    out_s: Annotated[float, typer.Option("--out", min=0.1, help="Seconds until the cable returns.")] = 2.0,
+    kinds: Annotated[
+        str, typer.Option("--kinds", help="Transports to run, one after the other.")
+    ] = "mrc,mptcp,tcp,iperf3",
+    simulate: Annotated[bool, typer.Option("--simulate", help="Also run MRC on the simulator.")] = False,
+    picture: Annotated[Path | None, typer.Option("--plot", help="Write the timeline to FILE.svg or FILE.png.")] = None,
     name: Name = None,
     as_json: Json = False,
 ) -> None:
-    """Pull the same cable under MRC, MPTCP, TCP and iperf3: time to recover, bytes missed, use when it is back."""
+    """Pull the same cable under MRC, MPTCP, TCP and iperf3: recovery time, lost bytes, reuse of the cable."""
     from openmrc.cli.outcome import stoppable
     from openmrc.lab import compare as comparison
     from openmrc.lab.faults import Breaker
@@ -158,15 +164,17 @@ def compare(
             runs.append(comparison.simulate(breaker.lab, source, target, pulled, out_s))
     if picture is not None and runs:
         comparison.plot(runs, picture, f"{source} to {target}, {pulled} pulled for {out_s:g} s")
-    text = "\n".join([comparison.table(runs), *(f"{kind}: not here: {why}" for kind, why in absent.items())])
+    text = "\n".join([comparison.table(runs), *(f"{kind}: skipped: {why}" for kind, why in absent.items())])
     if simulate:
-        text += "\n\nWhy simulation and lab differ:\n" + "\n".join(f"* {line}" for line in comparison.differences())
+        text += "\n\nReasons for differences between simulation and lab:\n" + "\n".join(
+            f"* {line}" for line in comparison.differences()
+        )
     _say({"pulled": pulled, "out_s": out_s, **comparison.facts(runs, absent)}, as_json, text)
 
 
 @contextmanager
 def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on a terminal while a block lasts; the function that it yields moves it."""
+    """Show a progress bar on a terminal; yields the function that updates it."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -177,7 +185,7 @@ def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _chosen(name: str | None) -> str:
-    """Return the lab meant: the one named, or the only one."""
+    """Return the selected lab: the named one, or the only one."""
     from openmrc.errors import ConfigError
     from openmrc.lab import lifetime
 

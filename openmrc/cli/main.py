@@ -1,6 +1,6 @@
-"""The `mrc` command: finds the subcommand and turns the package's errors into one line and an exit code.
+"""The `mrc` command: find the subcommand; turn the package's errors into one line and an exit code.
 
-Subcommands are imported when they are called; the main help needs none of them.
+Subcommands are imported when they are called; the main help imports none.
 """
 
 from __future__ import annotations
@@ -18,49 +18,49 @@ from openmrc.errors import MrcError, UsageError
 
 
 class Command(NamedTuple):
-    """Where a subcommand is, and its line in the main help."""
+    """Location of a subcommand, and its line in the main help."""
 
-    target: str  # "module:attribute" in openmrc.cli: a function, or a Typer with commands of its own
+    target: str  # "module:attribute" in openmrc.cli: a function, or a Typer with subcommands
     about: str
 
 
 COMMANDS: dict[str, dict[str, Command]] = {
     "Try it": {
-        "demo": Command("demo:demo", "Move a file over four planes while planes fall silent and return."),
+        "demo": Command("demo:demo", "Transfer a file over four planes while planes go down and return."),
     },
     "Move data": {
         "send": Command("send:send", "Send files to a waiting mrc recv."),
-        "recv": Command("recv:recv", "Receive files, verified, and store them."),
+        "recv": Command("recv:recv", "Receive, verify and store files."),
         "perf": Command("perf:perf", "Measure bandwidth and latency between two processes."),
     },
     "Train": {
-        "collperf": Command("collperf:collperf", "Measure and check collectives, with nccl-tests' flags and columns."),
-        "train": Command("train:app", "Ask why a step of a training was slow."),
+        "collperf": Command("collperf:collperf", "Measure and verify collectives, with nccl-tests' flags and columns."),
+        "train": Command("train:app", "Explain why a training step was slow."),
     },
-    "Look inside": {
+    "Inspect": {
         "ev": Command("ev:app", "Entropy values: expand, generate and inspect profiles."),
-        "decode": Command("decode:decode", "Read MRC packets from a capture file or from hexadecimal digits."),
+        "decode": Command("decode:decode", "Decode MRC packets from a capture file or from hexadecimal digits."),
     },
     "Fabrics": {
         "plan": Command("plan:app", "Size a fabric: switches, optics, power, cost, blast radius, availability."),
-        "fabric": Command("fabric:app", "Build, prove, export and read back a fabric's tables."),
+        "fabric": Command("fabric:app", "Build, verify, export and compare a fabric's tables."),
         "lab": Command("lab:app", "Run a real SRv6 fabric in namespaces of this machine."),
-        "warm": Command("warm:warm", "Compile everything now, so that no first run waits for it."),
-        "doctor": Command("doctor:doctor", "Say what this machine lacks for a lab, and how to get it."),
+        "warm": Command("warm:warm", "Compile the engine in advance."),
+        "doctor": Command("doctor:doctor", "Check what this machine lacks for a lab."),
         "sim": Command("sim:app", "Simulate fabrics packet by packet, with failures."),
     },
 }
 
 
 class LazyGroup(TyperGroup):
-    """Knows the names of its commands and imports one only to run it, to complete it or to show its own help."""
+    """A group that imports a command only to run it, to complete it or to show its help."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names, in the order of the help."""
         return [name for section in COMMANDS.values() for name in section]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command, imported now; None if there is none of this name."""
+        """Import and return the command; None if the name is unknown."""
         found = next((section[cmd_name] for section in COMMANDS.values() if cmd_name in section), None)
         if found is None:
             return None
@@ -69,7 +69,7 @@ class LazyGroup(TyperGroup):
         return self.commands[cmd_name]
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; with --json a failure prints an object too."""
+        """Run the command; with --json, a failure also prints an object."""
         with json_errors(ctx.args):
             return super().invoke(ctx)
 
@@ -95,11 +95,11 @@ def _load(name: str, command: Command) -> Any:
     return loaded
 
 
-_MARKUP = re.compile(r"(\\*)(\[[a-z#/@][^[]*?])")  # what rich takes for a tag
+_MARKUP = re.compile(r"(\\*)(\[[a-z#/@][^[]*?])")  # rich interprets this as a tag
 
 
 def _escape_help(command: Any) -> None:
-    """Make rich show square brackets in help texts, which it takes for markup."""
+    """Escape square brackets in help texts, which rich would interpret as markup."""
     for parameter in command.params:
         parameter.help = _escaped(getattr(parameter, "help", None))
     command.help = _escaped(command.help)
@@ -116,9 +116,9 @@ app = typer.Typer(
     cls=LazyGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # drawing the main help with rich would take as long as all the rest
+    rich_markup_mode=None,  # rendering the main help with rich would double its time
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Every command has --help and --json. mrc --install-completion teaches the shell to complete them.",
+    epilog="Every command has --help and --json. mrc --install-completion enables shell completion.",
 )
 
 
@@ -140,7 +140,7 @@ def mrc(
 
 
 def main() -> None:
-    """Run the command line; an error of the package is one line on stderr, and exit code 2 for wrong usage, else 1."""
+    """Run the command line. An error prints one line on stderr; the exit code is 2 for wrong usage, otherwise 1."""
     try:
         app()
     except MrcError as error:

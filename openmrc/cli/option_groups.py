@@ -1,4 +1,4 @@
-"""Commands whose options are dataclasses: one parameter a group instead of one an option."""
+"""Commands whose options are dataclasses: one parameter per group instead of one per option."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with each parameter that is a dataclass replaced by its fields, for typer to read."""
+    """Return the command with each dataclass parameter replaced by its fields, for typer to read."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, type[Any]] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}  # type: ignore[misc]
 

@@ -1,4 +1,4 @@
-"""How a command ends: exit codes 0 done, 1 failed, 2 wrong usage, 130 Ctrl-C, 143 SIGTERM; errors in one line."""
+"""Exit codes and errors: 0 success, 1 failure, 2 wrong usage, 130 Ctrl-C, 143 SIGTERM; one line per error."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from openmrc.verbs import CaptureReport, Context
 
 USAGE = 2
-INTERRUPTED, TERMINATED = 130, 143  # 128 + signal, as shells tell it
+INTERRUPTED, TERMINATED = 130, 143  # 128 + signal, as in shells
 
 
 class Terminated(BaseException):
-    """SIGTERM came: end as on Ctrl-C, cleaning up."""
+    """SIGTERM arrived: clean up and exit as on Ctrl-C."""
 
 
 def _terminate(*_: Any) -> NoReturn:
@@ -35,9 +35,9 @@ def _say(how: str) -> None:
 
 @contextmanager
 def stoppable(last_word: Callable[[str], None] = _say) -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM end the block orderly, with their exit codes; called from the main thread only.
+    """Exit cleanly on Ctrl-C and SIGTERM, with their exit codes. Call from the main thread only.
 
-    `last_word` is told "interrupted" or "terminated", and says so.
+    `last_word` is called with "interrupted" or "terminated".
     """
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
@@ -53,14 +53,14 @@ def stoppable(last_word: Callable[[str], None] = _say) -> Iterator[None]:
 
 
 def error_text(error: BaseException) -> str:
-    """Return what to report: the text of our errors, a word for signals."""
+    """Return the text to report: the message of our errors, the name of a signal."""
     return (
         str(error) if isinstance(error, MrcError) else "terminated" if isinstance(error, Terminated) else "interrupted"
     )
 
 
 class _Watched:
-    """A stream that knows whether anything was written to it, or to the bytes under it."""
+    """A stream that records whether anything was written to it or to its byte buffer."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -73,7 +73,7 @@ class _Watched:
         return self._is_used or (self._below is not None and self._below.is_used)
 
     def write(self, data: Any) -> Any:
-        """Write, and note it."""
+        """Write, and record it."""
         written = self._stream.write(data)
         self._is_used = self._is_used or len(data) > 0
         return written
@@ -84,7 +84,7 @@ class _Watched:
 
 @contextmanager
 def json_errors(arguments: Sequence[str]) -> Iterator[None]:
-    """If the arguments ask for JSON and the command fails without having printed any, print {"error": ...}."""
+    """If the arguments ask for JSON and the command fails before it prints any, print {"error": ...}."""
     words = list(arguments)
     words = words[: words.index("--")] if "--" in words else words
     if not {"--json", "--out_json"} & set(words):
@@ -104,7 +104,7 @@ def json_errors(arguments: Sequence[str]) -> Iterator[None]:
 
 
 def _failure(error: BaseException) -> str | None:
-    """Return what a command failed of; None if it did not fail."""
+    """Return the reason of a failure; None if the command did not fail."""
     if isinstance(error, typer.Exit):
         signals = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
         return signals.get(error.exit_code, f"exit code {error.exit_code}") if error.exit_code else None
@@ -122,7 +122,7 @@ def print_json(result: Any) -> None:
 
 
 class JsonErrors(TyperGroup):
-    """Commands that, asked for --json, answer a failure with an object that has `error`, and exit as they would."""
+    """Commands that print an object with `error` if they fail under --json; exit codes are unchanged."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -138,7 +138,7 @@ class JsonErrors(TyperGroup):
 
 @contextmanager
 def opened(options: EndpointOptions) -> Iterator[Context]:
-    """Open an endpoint for the block; afterwards report on stderr what became of its capture file."""
+    """Open an endpoint for the block; afterwards report the result of its capture on stderr."""
     from openmrc.apps.endpoint import open_endpoint
 
     with open_endpoint(options) as context:
@@ -154,18 +154,18 @@ def opened(options: EndpointOptions) -> Iterator[Context]:
 def _capture_text(report: CaptureReport) -> str:
     if report.is_complete:
         return f"{report.path}: all {report.packets} packets"
-    why = f": {report.error}" if report.error else ": the file was too slow"
+    why = f": {report.error}" if report.error else ": writing was too slow"
     return f"{report.path}: {report.packets} packets, {report.lost} are missing{why}"
 
 
 def planes_of(
     planes: str | None, remote: str | None, host: str | None, device: str | None = None, index: int = 0
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the local addresses that the options mean, and the remote ones that replace what the peer tells."""
+    """Return the local addresses that the options select, and the remote ones that override the peer's."""
     from openmrc.apps.planes import Side, interface_planes, local_planes
 
     if planes is not None and device is not None:
-        raise UsageError("--planes and --ib-dev: give one of them")
+        raise UsageError("--planes and --ib-dev exclude each other; give one")
     side = Side.SERVER if host is None else Side.CLIENT
     ours = interface_planes(device, index) if device is not None else local_planes(planes, side, host)
     theirs = tuple(part.strip() for part in remote.split(",")) if remote else ()

@@ -28,20 +28,20 @@ def perf(
     credentials: Credentials,
     host: Host = None,
     port: Annotated[int, typer.Option("-p", "--port", min=0, max=65535, help="TCP port of the server.")] = 18515,
-    loopback: Annotated[bool, typer.Option("--loopback", help="Start the server too, as a second process.")] = False,
+    loopback: Annotated[bool, typer.Option("--loopback", help="Also start the server, as a second process.")] = False,
     no_warning: Annotated[bool, typer.Option("-F", help="Accepted as by perftest; has no effect.")] = False,
     ready_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Measure what one queue pair, or several, move over all planes.
+    """Measure the throughput or latency of one or more queue pairs over all planes.
 
-    The client decides what is measured; the server needs to agree on planes, --mtu and --format only. Latency is
-    half a round trip of writes with immediate. Interval lines on stderr show each plane's share.
+    The client decides what is measured; the server must agree only on planes, --mtu and --format. Latency is half the
+    round-trip time of writes with immediate. Interval lines on stderr show the share of each plane.
     """
     from openmrc.cli.outcome import planes_of
     from openmrc.cli.perf_run import Command
 
     if loopback and host is not None:
-        raise UsageError("--loopback starts its own server: leave HOST out")
+        raise UsageError("--loopback starts its own server; omit HOST")
     local.check()
     is_client = loopback or host is not None
     planes = "4" if loopback and local.planes is None and local.device is None else local.planes
@@ -109,5 +109,5 @@ def _only(planes: tuple[str, ...], number: int) -> tuple[str, ...]:
 
     known = planes or tuple(str(each.address) for each in find_planes(MAX_PLANES))
     if number > len(known):
-        raise UsageError(f"--ib-port: there are planes 1 to {len(known)}, not {number}")
+        raise UsageError(f"--ib-port: expected 1 to {len(known)}, not {number}")
     return (known[number - 1],)

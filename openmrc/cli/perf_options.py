@@ -12,25 +12,28 @@ from openmrc.cli import transfer_options as options
 from openmrc.cli.transfer_options import ENDPOINT, NETWORK, OUTPUT
 from openmrc.errors import UsageError
 
-WHAT, HOW_MUCH = "What is measured", "How much"  # panels of the help
-LARGEST_OF_ALL = 1 << 23  # bytes; where perftest's --all ends
+WHAT, HOW_MUCH = "Measurement", "Amount"  # panels of the help
+LARGEST_OF_ALL = 1 << 23  # bytes; the largest size of perftest's --all
 FOR_EVER = 1e9  # s
 
 
 @dataclass(frozen=True)
 class What:
-    """What is measured."""
+    """Kind of measurement."""
 
     latency: Annotated[bool, typer.Option("--lat", help="Measure latency.", rich_help_panel=WHAT)] = False
-    both_ways: Annotated[bool, typer.Option("-b", "--bidirectional", help="Both ends write.", rich_help_panel=WHAT)] = (
-        False
-    )
-    immediate: Annotated[bool, typer.Option("--imm", help="Writes with immediate.", rich_help_panel=WHAT)] = False
+    both_ways: Annotated[
+        bool, typer.Option("-b", "--bidirectional", help="Write from both ends.", rich_help_panel=WHAT)
+    ] = False
+    immediate: Annotated[bool, typer.Option("--imm", help="Use writes with immediate.", rich_help_panel=WHAT)] = False
     queue_pairs: Annotated[
-        int, typer.Option("-q", "--qp", min=1, max=64, help="Queue pairs.", rich_help_panel=WHAT)
+        int, typer.Option("-q", "--qp", min=1, max=64, help="Number of queue pairs.", rich_help_panel=WHAT)
     ] = 1
     depth: Annotated[
-        int, typer.Option("-t", "--tx-depth", min=1, max=256, help="Outstanding writes a pair.", rich_help_panel=WHAT)
+        int,
+        typer.Option(
+            "-t", "--tx-depth", min=1, max=256, help="Outstanding writes per queue pair.", rich_help_panel=WHAT
+        ),
     ] = 128
 
 
@@ -45,9 +48,9 @@ class HowMuch:
     all_sizes: Annotated[
         bool, typer.Option("-a", "--all", help="Sizes from 2 (or --min-size) to 8M (or -s).", rich_help_panel=HOW_MUCH)
     ] = False
-    min_size: Annotated[str, typer.Option("--min-size", help="Least size of -a.", rich_help_panel=HOW_MUCH)] = "2"
+    min_size: Annotated[str, typer.Option("--min-size", help="Smallest size of -a.", rich_help_panel=HOW_MUCH)] = "2"
     factor: Annotated[
-        int, typer.Option("--step-factor", min=2, help="From size to size of -a.", rich_help_panel=HOW_MUCH)
+        int, typer.Option("--step-factor", min=2, help="Factor between sizes of -a.", rich_help_panel=HOW_MUCH)
     ] = 2
     iterations: Annotated[
         int | None, typer.Option("-n", "--iters", min=1, help="Writes (default: 5000).", rich_help_panel=HOW_MUCH)
@@ -59,13 +62,13 @@ class HowMuch:
             "--duration",
             min=0.01,
             callback=options.seconds,
-            help="Seconds, not writes.",
+            help="Seconds to run, instead of a number of writes.",
             rich_help_panel=HOW_MUCH,
         ),
     ] = None
     for_ever: Annotated[bool, typer.Option("--run_infinitely", help="Until Ctrl-C.", rich_help_panel=HOW_MUCH)] = False
     warmup: Annotated[
-        int, typer.Option("-w", "--warmup-iters", min=0, help="Writes before measuring.", rich_help_panel=HOW_MUCH)
+        int, typer.Option("-w", "--warmup-iters", min=0, help="Warm-up writes.", rich_help_panel=HOW_MUCH)
     ] = 0
 
     def sizes(self, latency: bool) -> list[int]:
@@ -82,7 +85,7 @@ class HowMuch:
 
     @property
     def seconds(self) -> float:
-        """How long each run lasts; 0 where iterations decide."""
+        """Return the seconds of each run; 0 if a number of iterations is set."""
         return FOR_EVER if self.for_ever else self.duration or 0.0
 
 
@@ -93,7 +96,7 @@ class Local:
     planes: options.Planes = None
     device: Annotated[
         str | None,
-        typer.Option("-d", "--ib-dev", metavar="IF,...", help="Interfaces as planes.", rich_help_panel=ENDPOINT),
+        typer.Option("-d", "--ib-dev", metavar="IF,...", help="Interfaces to use as planes.", rich_help_panel=ENDPOINT),
     ] = None
     gid: Annotated[
         int,
@@ -103,7 +106,7 @@ class Local:
             "-g",
             "--gid-idx",
             min=0,
-            help="Which address of each --ib-dev.",
+            help="Index of the address on each --ib-dev.",
             rich_help_panel=ENDPOINT,
         ),
     ] = 0
@@ -119,35 +122,35 @@ class Local:
     tos: Annotated[
         int,
         typer.Option(
-            "-T", "--tos", min=0, max=255, help="Only 0: the endpoint sets it itself.", rich_help_panel=ENDPOINT
+            "-T", "--tos", min=0, max=255, help="Only 0: the endpoint sets the DSCP itself.", rich_help_panel=ENDPOINT
         ),
     ] = 0
     timeout: options.Timeout = 10.0
 
     def check(self) -> None:
-        """Refuse what the endpoint decides itself."""
+        """Refuse options that the endpoint sets itself."""
         if self.tos:
-            text = "the endpoint marks each packet as data or control; only 0 works"
+            text = "the endpoint sets the DSCP of data and control packets itself; use 0"
             raise UsageError(f"--tos: {self.tos}: {text}")
 
 
 @dataclass(frozen=True)
 class Network:
-    """Impairments of what arrives, and the capture file."""
+    """Impairments of arriving packets, and the capture file."""
 
     impair: Annotated[
         str | None,
         typer.Option(
             "--impair",
             metavar="WORDS",
-            help='Impair both ends, from the start: "loss: 1%".',
+            help='Impairments at both ends: "loss: 1%".',
             rich_help_panel=NETWORK,
         ),
     ] = None
     schedule: Annotated[
         Path | None,
         typer.Option(
-            "--schedule", metavar="FILE", help="Impair both ends as this YAML file says.", rich_help_panel=NETWORK
+            "--schedule", metavar="FILE", help="YAML file of impairments at both ends.", rich_help_panel=NETWORK
         ),
     ] = None
     capture: options.Capture = None
@@ -162,12 +165,12 @@ class Output:
         typer.Option("--out_json", "--json", help="Print one JSON object on stdout.", rich_help_panel=OUTPUT),
     ] = False
     json_file: Annotated[
-        Path | None, typer.Option("--out_json_file", help="Write that object to a file.", rich_help_panel=OUTPUT)
+        Path | None, typer.Option("--out_json_file", help="Write the JSON object to a file.", rich_help_panel=OUTPUT)
     ] = None
     in_gbits: Annotated[
         bool, typer.Option("--report_gbits", help="Report Gb/s, not MiB/s.", rich_help_panel=OUTPUT)
     ] = False
     each_way: Annotated[
-        bool, typer.Option("--report-both", help="With -b: a line for each direction.", rich_help_panel=OUTPUT)
+        bool, typer.Option("--report-both", help="With -b: print a line for each direction.", rich_help_panel=OUTPUT)
     ] = False
-    quiet: Annotated[bool, typer.Option("--quiet", help="No interval lines.", rich_help_panel=OUTPUT)] = False
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print no interval lines.", rich_help_panel=OUTPUT)] = False

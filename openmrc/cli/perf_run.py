@@ -1,4 +1,4 @@
-"""What `mrc perf` does once its options are understood: one end or both, and what is printed."""
+"""Run `mrc perf` once its options are parsed: one end or both, and print the results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from openmrc.errors import MrcError
 from openmrc.live.objects.connection import DEFAULT_PORT
 from openmrc.verbs import NO_TOKEN, Context, Listener
 
-STARTED_SECONDS = 120.0  # a server that another process started waits so long for it
+STARTED_SECONDS = 120.0  # seconds that a server started by another process waits for its client
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Command:
             self._measure(context, "127.0.0.1", server.port, server.token)
 
     def server(self) -> None:
-        """Wait for one client and do what it asks."""
+        """Wait for one client and run its requests."""
         refusals = Refusals(lambda line: typer.echo(f"mrc: {line}", err=True))
         with (
             stoppable(),

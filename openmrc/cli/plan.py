@@ -1,4 +1,4 @@
-"""`mrc plan`: what a fabric of a size takes, and what its failures cost."""
+"""`mrc plan`: parts, cost and failure impact of a fabric of a given size."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(cls=JsonErrors, help="Size a fabric: switches, optics, power, cost, blast radius, availability.")
 
-Gpus = Annotated[int, typer.Option("--gpus", min=1, help="NICs to connect; one NIC a GPU.")]
-Nic = Annotated[str, typer.Option("--nic", help="Rate of a NIC, such as 800G.")]
+Gpus = Annotated[int, typer.Option("--gpus", min=1, help="NICs to connect; one NIC per GPU.")]
+Nic = Annotated[str, typer.Option("--nic", help="Rate per NIC, such as 800G.")]
 Planes = Annotated[int, typer.Option("--planes", min=1, help="Planes; a NIC has one port in each.")]
-SwitchSize = Annotated[str, typer.Option("--switch", help="Capacity of a switch, such as 51.2T.")]
+SwitchSize = Annotated[str, typer.Option("--switch", help="Capacity per switch, such as 51.2T.")]
 PartsFile = Annotated[Path | None, typer.Option("--parts", help="Parts file instead of the built-in one.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Plot = Annotated[Path | None, typer.Option("--plot", help="Write a PNG here (needs the plot extra).")]
@@ -46,27 +46,27 @@ def plan(
     switch: SwitchSize = "51.2T",
     rails: Annotated[
         int | None,
-        typer.Option(min=1, help="NICs a machine, for the rail-optimised design; 8, or fewer if they divide."),
+        typer.Option(min=1, help="NICs per machine in the rail-optimised design; 8, or fewer if that divides."),
     ] = None,
     oversubscription: Annotated[
-        float, typer.Option(min=1, help="Capacity down : up at T0, at most; the same for every design.")
+        float, typer.Option(min=1, help="Largest ratio of capacity down : up at T0, for every design.")
     ] = 1,
     parts: PartsFile = None,
-    cheapest: Annotated[bool, typer.Option("--cheapest", help="Search all designs the parts allow.")] = False,
-    max_hops: Annotated[int | None, typer.Option(help="Most switches on a path.")] = None,
-    max_loss: Annotated[float | None, typer.Option(help="Most a NIC may lose by one link, in percent.")] = None,
-    max_watts: Annotated[float | None, typer.Option(help="Most power.")] = None,
-    max_cost: Annotated[float | None, typer.Option(help="Most cost.")] = None,
-    min_paths: Annotated[int | None, typer.Option(help="Fewest paths between two NICs.")] = None,
+    cheapest: Annotated[bool, typer.Option("--cheapest", help="Search all designs that the parts allow.")] = False,
+    max_hops: Annotated[int | None, typer.Option(help="Largest number of switches on a path.")] = None,
+    max_loss: Annotated[float | None, typer.Option(help="Largest loss of a NIC by one link, in percent.")] = None,
+    max_watts: Annotated[float | None, typer.Option(help="Largest power.")] = None,
+    max_cost: Annotated[float | None, typer.Option(help="Largest cost.")] = None,
+    min_paths: Annotated[int | None, typer.Option(help="Smallest number of paths between two NICs.")] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Write the first design, or --design, as fabric.yaml here.")
+        Path | None, typer.Option("--out", help="Write the first design, or --design, to this fabric.yaml.")
     ] = None,
-    chosen: Annotated[str | None, typer.Option("--design", help="Which design --out writes, by its name.")] = None,
-    nics_per_host: Annotated[int, typer.Option(min=1, help="NICs a machine in the file of --out.")] = 1,
+    chosen: Annotated[str | None, typer.Option("--design", help="Name of the design that --out writes.")] = None,
+    nics_per_host: Annotated[int, typer.Option(min=1, help="NICs per machine in the file of --out.")] = 1,
     plot: Plot = None,
     as_json: Json = False,
 ) -> None:
-    """Compare the multi-plane design with the single-plane ones, or search for the cheapest."""
+    """Compare the multi-plane design with single-plane ones, or search for the cheapest."""
     if context.invoked_subcommand:
         return
     from openmrc.fabric.compare import Wish, compared, rails_of, ratios
@@ -121,16 +121,16 @@ def availability(
     switch: SwitchSize = "51.2T",
     parts: PartsFile = None,
     days: Annotated[float, typer.Option(help="Length of the job.")] = 30,
-    exposed: Annotated[float, typer.Option(help="Share of a step that is communication not hidden.")] = 0.2,
+    exposed: Annotated[float, typer.Option(help="Share of a step that is exposed communication.")] = 0.2,
     checkpoint_minutes: Annotated[float, typer.Option(help="Time between checkpoints.")] = 30,
-    restart_minutes: Annotated[float, typer.Option(help="Time to start again.")] = 15,
+    restart_minutes: Annotated[float, typer.Option(help="Time to restart.")] = 15,
     patience_s: Annotated[float, typer.Option(help="Longest outage that RoCE retries survive.")] = 30,
-    trials: Annotated[int, typer.Option(min=1, help="Jobs to simulate.")] = 40,
+    trials: Annotated[int, typer.Option(min=1, help="Number of jobs to simulate.")] = 40,
     seed: Annotated[int, typer.Option(min=0, help="Seed; the same seed gives the same numbers.")] = 1,
     plot: Plot = None,
     as_json: Json = False,
 ) -> None:
-    """Simulate a job's failures: MRC on many planes, and single-path RoCE on one with checkpoint restarts."""
+    """Simulate the failures of a job: MRC on many planes, and single-path RoCE on one with checkpoint restarts."""
     import msgspec
 
     from openmrc.fabric.availability import Job, forecast
@@ -175,14 +175,14 @@ def _print_forecasts(found: list[Forecast]) -> None:
         table.add_column(f"{_TRANSPORTS[each.transport]} on {each.design}", justify="right")
     rows = (
         ("goodput, %", "goodput", 100.0),
-        ("goodput if only the network failed, %", "network_goodput", 100.0),
+        ("goodput with network failures only, %", "network_goodput", 100.0),
         ("the same, 5th percentile, %", "network_goodput_p5", 100.0),
-        ("stops by the network", "network_stops", 1.0),
-        ("stops by hosts", "host_stops", 1.0),
+        ("stops caused by the network", "network_stops", 1.0),
+        ("stops caused by hosts", "host_stops", 1.0),
         ("GPU-hours lost: network stops", "lost_network_stops", 1.0),
         ("GPU-hours lost: host stops", "lost_host_stops", 1.0),
-        ("GPU-hours lost: slower", "lost_slower", 1.0),
-        ("GPU-hours lost: stalled", "lost_stalled", 1.0),
+        ("GPU-hours lost: slowdown", "lost_slower", 1.0),
+        ("GPU-hours lost: stalls", "lost_stalled", 1.0),
     )
     for said, field, factor in rows:
         table.add_row(said, *(f"{getattr(each, field) * factor:,.2f}" for each in found))
@@ -214,10 +214,10 @@ def _column(each: Design, parts: Parts) -> list[tuple[str, str]]:
     tiers = [each.networks * count for count in each.network.switches] + [0] * 4
     loss = each.loss_percent()
     rows = [
-        ("networks not joined", str(each.islands)),
+        ("separate networks", str(each.islands)),
         ("switch", f"{each.switch.name}, {each.network.radix} ports"),
         ("tiers", str(each.tiers)),
-        ("switches on a path, at most", str(each.max_hops)),
+        ("switches on the longest path", str(each.max_hops)),
         *((f"T{tier} switches", f"{tiers[tier]:,}") for tier in range(4)),
         ("switches", f"{each.total_switches:,}"),
         ("links", f"{each.links:,}"),
@@ -228,15 +228,15 @@ def _column(each: Design, parts: Parts) -> list[tuple[str, str]]:
         ("power, MW", f"{each.watts / 1e6:.2f}"),
         ("cost, M", f"{each.cost / 1e6:,.1f}"),
     ]
-    rows += [(f"NIC loses by {_PARTS[part]}", f"{share:.3g} %") for part, share in loss.items()]
+    rows += [(f"NIC loss by {_PARTS[part]}", f"{share:.3g} %") for part, share in loss.items()]
     of_fabric = each.fabric_loss_percent(parts.optic.gbps)
-    return rows + [(f"fabric loses by {_PARTS[part]}", f"{share:.3g} %") for part, share in of_fabric.items()]
+    return rows + [(f"fabric loss by {_PARTS[part]}", f"{share:.3g} %") for part, share in of_fabric.items()]
 
 
 def _ratio(each: Design) -> str:
-    """Write a T0's ports down and up, and their ratio."""
+    """Format a T0's ports down and up, and their ratio."""
     one = each.network
-    return f"{one.down}:{one.up} = {one.oversubscription:.3g}" if one.up else "nothing above"
+    return f"{one.down}:{one.up} = {one.oversubscription:.3g}" if one.up else "no uplinks"
 
 
 def _caption(designs: list[Design], parts: Parts) -> str:
@@ -245,6 +245,4 @@ def _caption(designs: list[Design], parts: Parts) -> str:
     if parts.optic.assumption:
         assumed.append("optic")
     note = f"Assumed watts or prices: {', '.join(assumed)}; see --parts. " if assumed else ""
-    return (
-        note + "What a NIC loses between switches is a share of its capacity in the plane, else of its whole capacity."
-    )
+    return note + "NIC losses between switches are shares of its capacity in the plane, others of its whole capacity."

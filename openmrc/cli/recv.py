@@ -1,4 +1,4 @@
-"""`mrc recv`: wait for `mrc send` and store what it brings."""
+"""`mrc recv`: wait for `mrc send` and store the files."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from openmrc.verbs import Context, Listener
 
 
-STORING, SERVING = "Files", "How long"  # panels of the help
+STORING, SERVING = "Files", "Duration"  # panels of the help
 
 
 @dataclass(frozen=True)
 class Storing:
-    """Which files are taken, and where they go."""
+    """Accepted files, and their folder."""
 
     out: Annotated[
         Path,
@@ -34,14 +34,14 @@ class Storing:
             "-o", "--out", metavar="DIR", help="Folder for the files; created if missing.", rich_help_panel=STORING
         ),
     ] = Path()
-    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.", rich_help_panel=STORING)] = False
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.", rich_help_panel=STORING)] = False
     max_size: Annotated[
         str | None,
-        typer.Option("--max-size", help="Most bytes of one transfer, such as 10G.", rich_help_panel=STORING),
+        typer.Option("--max-size", help="Largest total size of a transfer, such as 10G.", rich_help_panel=STORING),
     ] = None
 
     def acceptance(self) -> Acceptance:
-        """Return what a receiver accepts; the folder exists afterwards."""
+        """Return the receiver's acceptance rules; create the folder."""
         from openmrc.apps.receiving import Acceptance, make_folder
         from openmrc.apps.sizes import size_bytes
 
@@ -52,11 +52,11 @@ class Storing:
 
 @dataclass(frozen=True)
 class HowLong:
-    """How many transfers are served, and how long one is waited for."""
+    """Number of transfers, and the wait for each."""
 
-    once: Annotated[bool, typer.Option("--once", help="End after one transfer.", rich_help_panel=SERVING)] = False
+    once: Annotated[bool, typer.Option("--once", help="Exit after one transfer.", rich_help_panel=SERVING)] = False
     count: Annotated[
-        int | None, typer.Option("--count", min=1, help="End after so many transfers.", rich_help_panel=SERVING)
+        int | None, typer.Option("--count", min=1, help="Exit after this many transfers.", rich_help_panel=SERVING)
     ] = None
     wait: Annotated[
         float | None,
@@ -77,9 +77,9 @@ def recv(
     port: options.Port = 18516,
     ready_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Receive files, verify them, and give them their names when they are whole.
+    """Receive files, verify them, and store them under their names once they are complete.
 
-    Serves one sender after the other until Ctrl-C, --once or --count. With --json one object a line for each.
+    Serve one sender after the other until Ctrl-C, --once or --count. With --json, print one object per line.
     The exit code is 1 if a transfer failed.
     """
     from openmrc.apps.access import announcement
@@ -113,7 +113,7 @@ def recv(
 
 @dataclass(frozen=True)
 class Serving:
-    """One sender after the other."""
+    """Serves one sender after the other."""
 
     context: Context
     listener: Listener
@@ -124,7 +124,7 @@ class Serving:
     output: Output
 
     def run(self, count: int | None) -> int:
-        """Serve `count` senders, or for ever; return how many transfers failed."""
+        """Serve `count` senders, or without end; return the number of failed transfers."""
         failures = served = 0
         while count is None or served < count:
             failures += not self._serve_one()

@@ -1,4 +1,4 @@
-"""`mrc send`: move files to a waiting `mrc recv`."""
+"""`mrc send`: send files to a waiting `mrc recv`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 Files = Annotated[
-    list[str], typer.Argument(metavar="FILE... HOST", help="Files, and last the host on which `mrc recv` runs.")
+    list[str],
+    typer.Argument(metavar="FILE... HOST", help="Files to send, followed by the host on which `mrc recv` runs."),
 ]
 
 
@@ -30,9 +31,9 @@ def send(
     output: options.Output,
     port: options.Port = 18516,
 ) -> None:
-    """Send files over all planes at once; done when the receiver has verified and stored each of them.
+    """Send files over all planes; finish when the receiver has verified and stored each of them.
 
-    Files travel under their last name. A transfer that fails is not resumed: start it again.
+    Files are sent under their base names. A failed transfer is not resumed: start it again.
     """
     from openmrc.apps.endpoint import connection_options, read_faults
     from openmrc.apps.progress_bar import showing
@@ -41,7 +42,7 @@ def send(
     from openmrc.cli.outcome import opened, stoppable
 
     if len(what) < 2:
-        raise UsageError("send: give at least one FILE, and last the HOST")
+        raise UsageError("send: give at least one FILE, then the HOST")
     *files, host = what
     token, chosen = secret.client(), sources([Path(file) for file in files])
     ours, theirs = local.addresses(host)
@@ -73,4 +74,4 @@ def _report(sender: Sender, error: BaseException | None, as_json: bool) -> None:
     elif error is None:
         typer.echo(f"OK sent {summary(result)}")
     elif sender.began:
-        typer.echo(f"mrc: {sender.progress.done} of {sender.progress.total} bytes were taken", err=True)
+        typer.echo(f"mrc: {sender.progress.done} of {sender.progress.total} bytes were sent", err=True)

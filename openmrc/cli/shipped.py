@@ -1,4 +1,4 @@
-"""What comes with the package and needs no repository: the default scenario."""
+"""Files shipped with the package: the demo scenario."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`mrc train`: what is to be asked about training jobs."""
+"""`mrc train`: analyse training jobs."""
 
 from __future__ import annotations
 
@@ -7,24 +7,26 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Training over MRC: ask why a step was slow.", no_args_is_help=True)
+app = typer.Typer(help="Analyse training over MRC.", no_args_is_help=True)
 
 
 @app.callback()
 def train() -> None:
-    """Training over MRC: ask why a step was slow."""
+    """Analyse training over MRC."""
 
 
 @app.command()
 def explain(
-    files: Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, help="Recorders, one of each rank.")],
-    step: Annotated[int | None, typer.Option("--step", min=0, help="This step; without: the slowest ones.")] = None,
-    most: Annotated[int, typer.Option("-n", min=1, help="Steps of a rank, and collectives of a step.")] = 3,
+    files: Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, help="Recorder files, one per rank.")],
+    step: Annotated[
+        int | None, typer.Option("--step", min=0, help="Step to explain (default: the slowest steps).")
+    ] = None,
+    most: Annotated[int, typer.Option("-n", min=1, help="Rows to print: steps per rank, collectives per step.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say why steps were slow: a late rank, lost packets on a plane, or the amount of data.
+    """Explain why steps were slow: a late rank, lost packets on a plane, or the amount of data.
 
-    FILES are written by Group.recorder.dump, and when a group fails into the folder that MRC_RECORDER_DIR names.
+    FILES are written by Group.recorder.dump and, when a group fails, to the folder that MRC_RECORDER_DIR names.
     """
     import msgspec
 

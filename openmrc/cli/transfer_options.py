@@ -1,4 +1,4 @@
-"""The options that `mrc send`, `mrc recv` and `mrc perf` share, and those of the first two in groups."""
+"""Options that `mrc send`, `mrc recv` and `mrc perf` share, and those of the first two in groups."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from openmrc.apps.endpoint import EndpointOptions
 
 ENDPOINT, NETWORK, OUTPUT = "Endpoint", "Impairments and capture", "Output"  # panels of the help
-LONGEST_SECONDS = 1e6  # what the kernel's waits take
+LONGEST_SECONDS = 1e6  # longest timeout that the kernel's waits accept
 
 
 def seconds(value: float | None) -> float | None:
-    """Return a number of seconds that every wait takes: infinity is eleven days."""
+    """Parse a number of seconds; infinity becomes eleven days."""
     if value is not None and math.isnan(value):
-        raise typer.BadParameter("it is not a number")
+        raise typer.BadParameter("not a number of seconds")
     return min(value, LONGEST_SECONDS) if value is not None else None
 
 
-Port = Annotated[int, typer.Option("-p", "--port", min=0, max=65535, help="TCP port on which the receiver listens.")]
+Port = Annotated[int, typer.Option("-p", "--port", min=0, max=65535, help="TCP port of the receiver.")]
 Planes = Annotated[
     str | None,
     typer.Option(
         "--planes",
         metavar="N|ADDR,...",
-        help="Local address of each plane, or a number of loopback planes (default: one a network interface).",
+        help="Local address of each plane, or a number of loopback planes (default: one per network interface).",
         rich_help_panel=ENDPOINT,
     ),
 ]
@@ -38,17 +38,23 @@ Remote = Annotated[
     typer.Option(
         "--remote",
         metavar="ADDR,...",
-        help="Where the peer's planes are reached (default: as it says).",
+        help="Addresses of the peer's planes (default: those that it announces).",
         rich_help_panel=ENDPOINT,
     ),
 ]
 Format = Annotated[
-    str, typer.Option("--format", help="Where the entropy value travels: udp, stev or srv6.", rich_help_panel=ENDPOINT)
+    str,
+    typer.Option(
+        "--format", help="Header fields that carry the entropy value: udp, stev or srv6.", rich_help_panel=ENDPOINT
+    ),
 ]
 Mtu = Annotated[
     int,
     typer.Option(
-        "-m", "--mtu", help="Path MTU: 256 to 4096 (default: what all planes take).", rich_help_panel=ENDPOINT
+        "-m",
+        "--mtu",
+        help="Path MTU: 256 to 4096 (default: the largest that all planes support).",
+        rich_help_panel=ENDPOINT,
     ),
 ]
 Timeout = Annotated[
@@ -57,7 +63,7 @@ Timeout = Annotated[
         "--timeout",
         min=0.1,
         callback=seconds,
-        help="Seconds without progress until giving up; inf: never.",
+        help="Seconds without progress until failure; inf: no limit.",
         rich_help_panel=ENDPOINT,
     ),
 ]
@@ -66,7 +72,7 @@ Impair = Annotated[
     typer.Option(
         "--impair",
         metavar="WORDS",
-        help='Impair what arrives here: "loss: 1%, delay: 200us".',
+        help='Impairments of arriving packets: "loss: 1%, delay: 200us".',
         rich_help_panel=NETWORK,
     ),
 ]
@@ -75,21 +81,23 @@ Schedule = Annotated[
     typer.Option(
         "--schedule",
         metavar="FILE",
-        help="Impair what arrives here as this YAML file says.",
+        help="YAML file of impairments of arriving packets.",
         rich_help_panel=NETWORK,
     ),
 ]
 Capture = Annotated[
     Path | None,
-    typer.Option("--capture", metavar="FILE.pcapng", help="Write every packet there.", rich_help_panel=NETWORK),
+    typer.Option(
+        "--capture", metavar="FILE.pcapng", help="Write every packet to this pcapng file.", rich_help_panel=NETWORK
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.", rich_help_panel=OUTPUT)]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.", rich_help_panel=OUTPUT)]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print no progress on stderr.", rich_help_panel=OUTPUT)]
 
 
 @dataclass(frozen=True)
 class Local:
-    """This end: planes, format, time-out."""
+    """This end: planes, format, timeout."""
 
     planes: Planes = None
     remote: Remote = None
@@ -98,13 +106,13 @@ class Local:
     timeout: Timeout = 30.0
 
     def addresses(self, host: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the addresses of our planes, and those that replace the peer's."""
+        """Return the local plane addresses, and those that override the peer's."""
         from openmrc.cli.outcome import planes_of
 
         return planes_of(self.planes, self.remote, host)
 
     def endpoint(self, ours: tuple[str, ...], capture: Path | None) -> EndpointOptions:
-        """Return how to open the endpoint."""
+        """Return the parameters of the endpoint."""
         from openmrc.apps.endpoint import EndpointOptions
         from openmrc.apps.planes import are_ours_to_choose
 
@@ -113,7 +121,7 @@ class Local:
 
 @dataclass(frozen=True)
 class Network:
-    """Impairments of what arrives, and the capture file."""
+    """Impairments of arriving packets, and the capture file."""
 
     impair: Impair = None
     schedule: Schedule = None

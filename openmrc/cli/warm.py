@@ -1,4 +1,4 @@
-"""`mrc warm`: compile what the other commands run."""
+"""`mrc warm`: compile the code that the other commands run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 def warm(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
-    """Compile the live endpoint and the simulator, once; later runs load them in a second.
+    """Compile the live endpoint and the simulator; later runs load them in a second.
 
     Takes one to three minutes after an installation or a change of the sources.
     """

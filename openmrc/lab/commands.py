@@ -1,4 +1,4 @@
-"""The lines that turn a lab's plan into kernel state: for `ip -batch` and `tc -batch`, one namespace at a time."""
+"""Lines for `ip -batch` and `tc -batch` that build a lab from its plan, one namespace at a time."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from openmrc.lab.layout import GATEWAY, MANAGEMENT, MANAGEMENT_BITS, MTU, Lab, P
 from openmrc.lab.namespaces import namespace
 from openmrc.lab.port import OBJECT, WIRE_OVERHEAD
 
-OWN = "sid"  # the interface that a switch's own uSIDs hang on: no cable, so no fault takes it away
+OWN = "sid"  # the interface of a switch's own uSIDs: no cable, so no fault removes them
 UNKNOWN = "::/0"
-TUNNEL_MTU = MTU - 60  # a tunnelled packet has an outer header, 40 bytes, or a traced one some more
+TUNNEL_MTU = MTU - 60  # a tunnelled packet has an outer header of 40 bytes, slightly more when traced
 _FLAVOUR = "flavors next-csid lblen 32 nflen 16"
 _CONTROL_CLASS, _DATA_CLASS = "1:10", "1:20"  # as in bpf/port.bpf.c
 _LEAST_BURST = 16_000  # bytes; two packets
@@ -32,7 +32,7 @@ SYSCTLS = {
 
 
 def cables(lab: Lab) -> list[str]:
-    """Return the lines that make every cable, to run outside."""
+    """Return the lines that create every cable, to run outside the namespaces."""
     return [
         f"link add name {lower.interface} netns {namespace(lab.name, lower.node)} mtu {MTU} address {lower.mac} "
         f"type veth peer name {upper.interface} netns {namespace(lab.name, upper.node)} mtu {MTU} address {upper.mac}"
@@ -42,7 +42,7 @@ def cables(lab: Lab) -> list[str]:
 
 
 def management(lab: Lab) -> list[str]:
-    """Return the lines that join all NICs beside the fabric, to run outside."""
+    """Return the lines that connect all NICs to the management network, to run outside the namespaces."""
     there = namespace(lab.name, MANAGEMENT)
     return [
         f"link add name {MANAGEMENT} netns {namespace(lab.name, node)} type veth peer name v{nic} netns {there}"
@@ -51,7 +51,7 @@ def management(lab: Lab) -> list[str]:
 
 
 def of_management(lab: Lab) -> list[str]:
-    """Return the lines for the namespace that holds the management network's bridge."""
+    """Return the lines for the namespace of the management network's bridge."""
     lines = ["link add name br type bridge", "link set dev br up"]
     return lines + [f"link set dev v{nic} master br up" for nic in range(lab.topology.nics)]
 
@@ -73,7 +73,7 @@ def of_nic(lab: Lab, nic: int, peers: dict[str, str]) -> list[str]:
 
 
 def _tunnels(lab: Lab, nic: int) -> Iterator[str]:
-    """Every other NIC's plain address, over all paths of its plane."""
+    """Return the routes to every other NIC's plain address, over all paths of its plane."""
     for plane in range(len(lab.plan.planes)):
         for other in range(lab.topology.nics):
             if other == nic:
@@ -89,7 +89,7 @@ def _tunnels(lab: Lab, nic: int) -> Iterator[str]:
 def of_switch(lab: Lab, switch: int, peers: dict[str, str]) -> list[str]:
     """Return the lines for a switch's namespace."""
     lines = ["link set dev lo up", f"link add name {OWN} type veth peer name {OWN}0", f"link set dev {OWN} up"]
-    # What is no uSID of ours has no segment list either: as plain End it is dropped, and counted as an error.
+    # An address that is not one of our uSIDs has no segment list either: plain End drops it and counts an error.
     lines.append(f"route add {UNKNOWN} encap seg6local action End count dev {OWN}")
     for device, mac in peers.items():
         lines += port_up(device, mac)
@@ -114,7 +114,7 @@ def routes(lab: Lab, switch: int) -> Iterator[tuple[str, list[str]]]:
 
 
 def _adjacency(prefix: str, device: str, port: int) -> list[str]:
-    """End.X takes no link-local next hop, so the one behind the port gets a name here."""
+    """End.X accepts no link-local next hop, so the one behind the port gets a global address here."""
     there = f"fdff::{port + 1:x}"
     return [
         f"route add {there}/128 via {GATEWAY} dev {device}",
@@ -123,7 +123,7 @@ def _adjacency(prefix: str, device: str, port: int) -> list[str]:
 
 
 def port_up(device: str, peer_mac: str) -> list[str]:
-    """Return the lines that bring a port up and pin what is behind it."""
+    """Return the lines that bring a port up and set its static neighbour."""
     return [
         f"link set dev {device} up",
         f"neighbor replace {GATEWAY} lladdr {peer_mac} dev {device} nud permanent",
@@ -131,7 +131,7 @@ def port_up(device: str, peer_mac: str) -> list[str]:
 
 
 def port_back(lab: Lab, port: Port, peer_mac: str) -> list[str]:
-    """Return the lines that bring a switch's port back: going down took its neighbour and its routes away."""
+    """Return the lines that bring a switch's port back: going down removed its neighbour and its routes."""
     lines = port_up(port.interface, peer_mac)
     for device, each in routes(lab, lab.topology.node_named(port.node)):
         if device == port.interface:
@@ -140,7 +140,7 @@ def port_back(lab: Lab, port: Port, peer_mac: str) -> list[str]:
 
 
 def of_qdiscs(ports: Iterable[Port]) -> list[str]:
-    """Return the lines for `tc`: rate and two classes by priority, and the program before them."""
+    """Return the lines for `tc`: rate, two priority classes, and the BPF program before them."""
     lines = []
     for port in ports:
         lines += [
@@ -153,7 +153,7 @@ def of_qdiscs(ports: Iterable[Port]) -> list[str]:
 
 
 def rate_lines(verb: str, device: str, rate: int) -> list[str]:
-    """Return the lines that give a port its rate: control first, data second, each up to all of it."""
+    """Return the lines that set a port's rate: control first, data second, each up to the full rate."""
     burst = max(_LEAST_BURST, rate * _BURST_US // 8_000_000)
     shared = f"ceil {rate}bit burst {burst} cburst {burst} quantum {MTU + 100} overhead {WIRE_OVERHEAD}"
     begin = f"class {verb} dev {device}"
@@ -165,14 +165,14 @@ def rate_lines(verb: str, device: str, rate: int) -> list[str]:
 
 
 def settings(port: Port, trimming: bool) -> PortSettings:
-    """Return what a healthy port is told; a NIC's own port has no queue of a switch."""
+    """Return the configuration of a healthy port; a NIC's own port has no switch queue."""
     if port.is_nic:
         return PortSettings(rate=port.rate)
     return switch_port(port.rate, port.buffer, port.is_last_hop, trimming)
 
 
 def ports_by_node(lab: Lab) -> dict[str, list[tuple[Port, str]]]:
-    """Return every node's ports, each with the MAC at its other end."""
+    """Return every node's ports, each with the MAC of its peer."""
     found: dict[str, list[tuple[Port, str]]] = defaultdict(list)
     for cable in lab.cables:
         found[cable.lower.node].append((cable.lower, cable.upper.mac))

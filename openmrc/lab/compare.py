@@ -1,8 +1,8 @@
-"""MRC beside TCP and MPTCP: the same lab, the same two NICs, the same cable pulled for the same time.
+"""MRC, TCP and MPTCP compared: the same lab, the same two NICs, the same cable pulled for the same time.
 
-TCP and MPTCP are the kernel's and travel through IPv6 in IPv6 over the same SRv6 paths; TCP has one path, chosen by
-the hash of its ports, MPTCP one connection on each plane. No routing protocol mends a path here: what a transport
-cannot go around itself, it waits for.
+TCP and MPTCP are the kernel's and use IPv6 in IPv6 over the same SRv6 paths; TCP has one path, chosen by the hash of
+its ports, MPTCP one connection on each plane. The lab runs no routing protocol: a transport that cannot avoid a failed
+path waits until it returns.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BEFORE_S, _AFTER_S = 1.5, 3.0
 
 @dataclass(frozen=True)
 class Run:
-    """One transport's turn."""
+    """The run of one transport."""
 
     measures: Measures
     trial: Trial
@@ -40,7 +40,7 @@ class Run:
 def compare(
     breaker: Breaker, source: str, destination: str, where: str, out_s: float, kinds: Sequence[str] = KINDS
 ) -> tuple[list[Run], dict[str, str]]:
-    """Run each transport; return their runs, and the reasons of those that cannot run here."""
+    """Run each transport; return their runs, and the reasons for those that were skipped."""
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown:
         raise ConfigError(f"--kinds: {unknown[0]!r} is not one of {', '.join(KINDS)}")
@@ -58,7 +58,7 @@ def compare(
 
 
 def one(breaker: Breaker, kind: str, source: str, destination: str, where: str, out_s: float) -> Run:
-    """Run one transport: a second and a half, an outage, two seconds."""
+    """Run one transport: 1.5 s, an outage, 2 s."""
     schedule = _outage(where, out_s)
     breaker.check(schedule)
     seconds = _BEFORE_S + out_s + _AFTER_S
@@ -71,7 +71,7 @@ def simulate(lab: Lab, source: str, destination: str, where: str, out_s: float) 
 
 
 def differences() -> Sequence[str]:
-    """Return why a simulated run and a lab's differ."""
+    """Return the reasons for differences between a simulated run and the lab."""
     return simulated.DIFFERENCES
 
 
@@ -118,7 +118,7 @@ def facts(runs: Sequence[Run], absent: dict[str, str]) -> dict[str, Any]:
 
 
 def plot(runs: Sequence[Run], path: Path, title: str) -> None:
-    """Draw the rate of each transport over time, the outage shaded; SVG or PNG by the file's ending."""
+    """Draw the rate of each transport over time, the outage shaded; SVG or PNG by the file's suffix."""
     import matplotlib
 
     matplotlib.use("Agg")

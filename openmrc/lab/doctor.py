@@ -1,7 +1,7 @@
-"""What this machine has of what a lab needs, found by trying it in a throw-away namespace, or by reading without root.
+"""Check this machine for the needs of a lab, by trying them in a temporary namespace, or by reading files without root.
 
-Nothing outside that namespace is touched. Each need is one row: what is tried, what it is for, and which kernel option
-or package brings it.
+Nothing outside that namespace is changed. Each need is one row: the commands to try, their purpose, and the kernel
+option or package that provides it.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ class Finding(msgspec.Struct, kw_only=True):
     """One need, and whether it is met."""
 
     name: str
-    needed: bool  # False: something is better with it
-    met: bool | None  # None: cannot be told without root
-    how: str  # how it was found
+    needed: bool  # False: optional
+    met: bool | None  # None: unknown without root
+    how: str  # evidence
     purpose: str
-    remedy: str  # empty where it is met
+    remedy: str  # empty if the need is met
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """All of them."""
+    """All findings."""
 
     kernel: str
     root: bool
-    ready: bool | None  # None: nothing is missing as far as can be told without root
+    ready: bool | None  # None: nothing is missing as far as known without root
     findings: list[Finding]
 
 
 @dataclass(frozen=True)
 class Need:
-    """Something the kernel must be able to do."""
+    """A kernel feature."""
 
     name: str
     purpose: str
     option: str  # kernel configuration
-    tries: tuple[str, ...]  # commands inside the throw-away namespace; all must succeed
+    tries: tuple[str, ...]  # commands for the temporary namespace; all must succeed
     needed: bool = True
 
 
 @dataclass(frozen=True)
 class Program:
-    """Something that must be installed."""
+    """A program that must be installed."""
 
     name: str
     package: str
@@ -76,25 +76,25 @@ NEEDS = (
         ("ip -6 route add fd00::1/128 encap seg6 mode encap.red segs fcbb:bb00:1:: dev x0",),
     ),
     Need("HTB", "rates and two classes of service", "CONFIG_NET_SCH_HTB", ("tc qdisc add dev x0 root htb",)),
-    Need("clsact", "the place where marks and trims happen", "CONFIG_NET_SCH_INGRESS", ("tc qdisc add dev x0 clsact",)),
+    Need("clsact", "the hook for ECN marking and trimming", "CONFIG_NET_SCH_INGRESS", ("tc qdisc add dev x0 clsact",)),
     Need(
-        "tc-BPF", "marks, trims and faults", "CONFIG_NET_CLS_BPF, CONFIG_BPF_SYSCALL",
+        "tc-BPF", "ECN marking, trimming and faults", "CONFIG_NET_CLS_BPF, CONFIG_BPF_SYSCALL",
         (f"tc filter add dev x0 egress bpf direct-action object-file {OBJECT} section tc",),
     ),
-    Need("MPTCP", "the comparison with MPTCP", "CONFIG_MPTCP", ("cat /proc/sys/net/mptcp/enabled",), needed=False),
+    Need("MPTCP", "comparison with MPTCP", "CONFIG_MPTCP", ("cat /proc/sys/net/mptcp/enabled",), needed=False),
 )  # fmt: skip
 PROGRAMS = (
     Program("ip", "iproute2", "namespaces, links and routes"),
     Program("tc", "iproute2", "rates and programs"),
-    Program("ethtool", "ethtool", "runs with checksum offload off", needed=False),
+    Program("ethtool", "ethtool", "tests without checksum offload", needed=False),
     Program("tshark", "tshark", "reading captures", needed=False),
-    Program("iperf3", "iperf3", "a second opinion on TCP", needed=False),
+    Program("iperf3", "iperf3", "a second TCP measurement", needed=False),
     Program("clang", "clang, libbpf-dev", "`make bpf`: only to change the port's program", needed=False),
 )
 
 
 def examine() -> Report:
-    """Look at everything."""
+    """Check all needs."""
     root = os.geteuid() == 0
     findings = [_program(each) for each in PROGRAMS]
     findings += list(_by_trying() if root and shutil.which("ip") and shutil.which("tc") else _by_reading())
@@ -130,7 +130,7 @@ def _tried(box: str, need: Need) -> tuple[bool, str]:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             return False, f"`{line}`: {' '.join(done.stderr.split())[:200]}"
-    return True, "tried in a namespace of its own"
+    return True, "tried in a temporary namespace"
 
 
 def _by_reading() -> Iterator[Finding]:
@@ -138,7 +138,7 @@ def _by_reading() -> Iterator[Finding]:
     for need in NEEDS:
         options = need.option.split(", ")
         if config is None:
-            yield _finding(need, None, "no kernel configuration can be read; run as root to try")
+            yield _finding(need, None, "no readable kernel configuration; run as root to test")
             continue
         source, answers = config
         missing = [option for option in options if answers.get(option, "n") == "n"]
@@ -153,7 +153,7 @@ def _finding(need: Need, met: bool | None, how: str) -> Finding:
 
 
 def kernel_config() -> tuple[str, dict[str, str]] | None:
-    """Return where the kernel's configuration was found and what it says; None where it is nowhere."""
+    """Return the location and content of the kernel's configuration; None if it is not available."""
     readers: tuple[tuple[str, Callable[[Path], str]], ...] = (
         ("/proc/config.gz", lambda path: gzip.decompress(path.read_bytes()).decode()),
         (f"/boot/config-{platform.release()}", lambda path: path.read_text("utf-8")),

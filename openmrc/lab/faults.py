@@ -1,12 +1,12 @@
-"""Faults of a lab's cables, in the words that live impairments and the simulator use (`openmrc.faults`).
+"""Faults of a lab's cables, in the syntax of live impairments and the simulator (`openmrc.faults`).
 
-Places are the simulator's: `plane 1`, `p0-t1-03`, `h7 port 2`, `p0-t0-00<>p0-t1-01`, one direction with `>`.
+Targets are named as in the simulator: `plane 1`, `p0-t1-03`, `h7 port 2`, `p0-t0-00<>p0-t1-01`, one direction with `>`.
 
-down        both directions of a cable: pulled. The program at both ends drops at once, then the upper end is set
-            down, so that the lower one sees its carrier go. One direction alone: only the program drops.
+down        both directions of a cable: pulled. The programs at both ends drop immediately, then the upper end is set
+            down, so that the lower one loses carrier. One direction alone: only the program drops.
 loss, trim, corruption   shares of packets, by the program at the sending end
 rate        of the qdisc and of the virtual queue at the sending end
-delay, jitter, duplicate, reorder, bit_errors   not here: they need netem, which the lab does without
+delay, jitter, duplicate, reorder, bit_errors   refused: they need netem, which the lab does not use
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ _HEALTHY = Impairment()
 
 @dataclass(frozen=True)
 class Done:
-    """A step that was carried out."""
+    """A step that was executed."""
 
-    at_s: float  # after the schedule began, as it happened
-    late_ms: float  # against the schedule
+    at_s: float  # actual time after the start of the schedule
+    late_ms: float  # delay against the schedule
     where: str
     change: dict[str, Any]
     links: int  # directed
-    monotonic_ns: int  # when the first cable was touched
+    monotonic_ns: int  # time of the first change
 
 
 class Breaker:
-    """What breaks a lab's cables and mends them again."""
+    """Injects and clears faults of a lab's cables."""
 
     def __init__(self, name: str) -> None:
-        """Find a lab that is up."""
+        """Open a lab that is up."""
         namespaces.require_root()
         self.name = name
         self.record = record.read(name)
@@ -58,15 +58,15 @@ class Breaker:
         self._layers: dict[int, Layers] = {}
 
     def check(self, schedule: Schedule) -> None:
-        """Refuse what a lab cannot do, and places it does not have."""
+        """Refuse actions that a lab does not support, and unknown targets."""
         for step in schedule.steps:
             for word, value in step.change.items():
                 if word not in POSSIBLE and value != getattr(_HEALTHY, word):
-                    raise ConfigError(f"{step.source}: a lab cannot {word}; it can {', '.join(POSSIBLE)}")
+                    raise ConfigError(f"{step.source}: a lab does not support {word!r}; use {', '.join(POSSIBLE)}")
             links_at(self.lab.topology, step.where)
 
     def run(self, schedule: Schedule, on_done: Callable[[Done], None] = lambda done: None) -> list[Done]:
-        """Carry out a schedule from now on and return when its last step is done."""
+        """Execute a schedule from now on and return after its last step."""
         self.check(schedule)
         began, done = time.monotonic(), []
         for step in schedule.steps:
@@ -77,7 +77,7 @@ class Breaker:
         return done
 
     def apply(self, step: Step, began: float | None = None) -> Done:
-        """Carry out one step at once."""
+        """Execute one step now."""
         links = [int(link) for link in links_at(self.lab.topology, step.where)]
         now = time.monotonic_ns()
         at = now / 1e9 - began if began is not None else 0.0
@@ -94,7 +94,7 @@ class Breaker:
         return Done(round(at, 6), round(late, 3), step.where, dict(step.change), len(links), now)
 
     def clear(self) -> None:
-        """Mend everything."""
+        """Clear all faults."""
         broken = list(self._now)
         self._now = dict.fromkeys(broken, _HEALTHY)
         self._layers.clear()
@@ -103,7 +103,7 @@ class Breaker:
         self._remember()
 
     def _settle(self, links: list[int]) -> None:
-        """Make the kernel do what is now asked of these links: programs first, they act at once."""
+        """Apply the requested state to these links: programs first, they take effect immediately."""
         pulled = {cable.name for cable in self.lab.cables if self._is_pulled(cable)}
         back = [self._cable_of[link] for link in links if self._cable_of[link].name in self.record.down]
         self._carriers(self._set_up, [cable for cable in _once(back) if cable.name not in pulled])
@@ -137,7 +137,7 @@ class Breaker:
         return packed(impaired)
 
     def _carriers(self, change: Callable[[Iterable[Cable]], None], cables: list[Cable]) -> None:
-        # The programs drop already, or still; the carrier may follow without taking processors from what is measured.
+        # The programs have taken effect; the carrier may follow at low priority, without disturbing the measurement.
         if cables:
             with namespaces.gently():
                 change(cables)

@@ -1,7 +1,7 @@
-"""Reading and writing the maps of a loaded BPF program, by the bpf(2) system call alone.
+"""Read and write the maps of a loaded BPF program through the bpf(2) system call.
 
-The programs are loaded by `tc`, which forgets their maps; the kernel does not. A program's number, which `tc` shows,
-leads to its maps' numbers, and those to their values. Numbers of commands and layouts: linux/bpf.h.
+`tc` loads the programs without keeping references to their maps. The program's id, which `tc` shows, leads to the ids
+of its maps, and those to their values. Command numbers and layouts: linux/bpf.h.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 _CALL = {"x86_64": 321, "aarch64": 280, "ppc64le": 361, "s390x": 351, "riscv64": 280}
 _LOOKUP, _UPDATE, _PROGRAM_BY_ID, _MAP_BY_ID, _INFO = 1, 2, 13, 14, 15
-_PROGRAM_INFO, _MAP_INFO = 232, 88  # bytes; what a newer kernel would add is not needed
+_PROGRAM_INFO, _MAP_INFO = 232, 88  # bytes; later fields are not needed
 _PROGRAM_MAPS_AT, _MAP_NAME_AT, _NAME = 52, 24, 16
 _MOST_MAPS = 16
 _ANY = 0
@@ -24,7 +24,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def maps_of(program: int) -> dict[str, int]:
-    """Return the numbers of a program's maps by their names."""
+    """Return the ids of a program's maps by name."""
     with _opened(_PROGRAM_BY_ID, program) as descriptor:
         numbers = (ctypes.c_uint32 * _MOST_MAPS)()
         asked = bytearray(_PROGRAM_INFO)
@@ -35,7 +35,7 @@ def maps_of(program: int) -> dict[str, int]:
 
 
 def read(number: int, size: int) -> bytes:
-    """Return the one value of an array map of one entry."""
+    """Return the single value of an array map of one entry."""
     value = (ctypes.c_ubyte * size)()
     with _opened(_MAP_BY_ID, number) as descriptor:
         _access(_LOOKUP, descriptor, ctypes.addressof(value))
@@ -43,7 +43,7 @@ def read(number: int, size: int) -> bytes:
 
 
 def write(number: int, value: bytes) -> None:
-    """Replace the one value of an array map of one entry."""
+    """Replace the single value of an array map of one entry."""
     held = (ctypes.c_ubyte * len(value)).from_buffer_copy(value)
     with _opened(_MAP_BY_ID, number) as descriptor:
         _access(_UPDATE, descriptor, ctypes.addressof(held))
@@ -76,7 +76,7 @@ def _info(descriptor: int, asked: bytearray) -> bytearray:
 
 
 def _bpf(command: int, attributes: bytes) -> int:
-    """Make the system call; OSError says why it failed."""
+    """Make the system call; OSError gives the reason of a failure."""
     held = ctypes.create_string_buffer(attributes, 128)
     done = int(_libc.syscall(_CALL[platform.machine()], command, held, 128))
     if done < 0:

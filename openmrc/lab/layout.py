@@ -1,15 +1,14 @@
-"""Which namespaces, cables and addresses a fabric becomes: the plan of a lab, as facts, with nothing done yet.
+"""The plan of a lab: the namespaces, cables and addresses of a fabric. Nothing is created here.
 
-Names, ports and uSIDs are those of `openmrc.fabric`. What only a lab needs is added here:
+Names, ports and uSIDs are those of `openmrc.fabric`. A lab adds:
 
-* A NIC is a namespace of its own, and so is every switch. Port 2 is called `p2` everywhere, and a NIC's port is its
-  plane; both ends of a cable know the other by a pinned neighbour, `fe80::1`.
-* A NIC's address on a plane is what a carrier looks like when it arrives (`UsidPlan.nic_address`):
-  `fcbb:bb02:e001:1003::` is downlink 1 of T0 3 on plane 2. It must be the NIC's alone, so a fabric whose paths have no
-  room for that is refused.
-* For what knows no carriers (TCP), a NIC also has the plain address of `UsidPlan.identity`, reached through IPv6 in
-  IPv6 over the same paths, and taken out of it by the uSID `d006` behind the downlink.
-* A management network, as machines have beside their fabric: `10.91.x.y`, by which names are reached.
+* Each NIC and each switch is a namespace. Port 2 is called `p2` everywhere, and a NIC's port is its plane; both ends of
+  a cable have a static neighbour, `fe80::1`.
+* A NIC's address on a plane is the carrier as it arrives (`UsidPlan.nic_address`): `fcbb:bb02:e001:1003::` is
+  downlink 1 of T0 3 on plane 2. It must be unique, so a fabric whose paths leave no room for it is refused.
+* For programs without SRv6 support (TCP), a NIC also has the plain address of `UsidPlan.identity`, reached through IPv6
+  in IPv6 over the same paths, and decapsulated by the uSID `d006` after the downlink.
+* A management network, as in real clusters: `10.91.x.y`, with host names.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from openmrc.fabric.tables import Tables, build_tables
 from openmrc.fabric.topology import Kind, LinkTier, Topology
 from openmrc.fabric.usid import DEEPEST, UsidPlan
 
-GATEWAY = "fe80::1"  # the other end of any cable
+GATEWAY = "fe80::1"  # next hop on any cable
 MTU = 9000
 DECAPSULATE = 0xD006
 MANAGEMENT = "mgmt"
 _MANAGEMENT_NET = int(IPv4Address("10.91.0.0"))
 MANAGEMENT_BITS = 16
-MOST_NODES = 2000  # beyond, one machine would only measure itself
+MOST_NODES = 2000  # beyond this, the machine itself is the bottleneck
 
 
 @dataclass(frozen=True)
@@ -41,16 +40,16 @@ class Port:
     node: str
     interface: str
     mac: str
-    rate: int  # bit/s, of what leaves here
+    rate: int  # bit/s, egress
     buffer: int  # bytes
-    link: int  # directed link of the topology that leaves here
+    link: int  # directed link of the topology, egress
     is_nic: bool
-    is_last_hop: bool  # what leaves here arrives at a NIC
+    is_last_hop: bool  # this direction ends at a NIC
 
 
 @dataclass(frozen=True)
 class Cable:
-    """Two ports that face each other; `lower` is the one nearer to the hosts."""
+    """Two connected ports; `lower` is the one nearer to the hosts."""
 
     lower: Port
     upper: Port
@@ -59,13 +58,13 @@ class Cable:
 
     @property
     def name(self) -> str:
-        """Return LOWER<>UPPER, and the port where several cables join the two."""
+        """Return LOWER<>UPPER, with the port if several cables connect the two."""
         return f"{self.lower.node}:{self.lower.interface}<>{self.upper.node}:{self.upper.interface}"
 
 
 @dataclass(frozen=True)
 class Lab:
-    """A fabric that is to be, or is, up."""
+    """A fabric to build, or already built."""
 
     name: str
     plan: UsidPlan
@@ -91,22 +90,22 @@ class Lab:
             yield cable.upper
 
     def address(self, plane: int, nic: int) -> str:
-        """Return the address a NIC owns on a plane."""
+        """Return the address of a NIC on a plane."""
         return self.plan.nic_address(plane, nic)
 
     def carrier(self, source: int, destination: int, choice: Choice) -> str:
-        """Return the address that leads from NIC to NIC on a path, and ends as the destination's own."""
+        """Return the address that leads from NIC to NIC on a path, and arrives as the destination's own address."""
         return path(self.plan, source, destination, choice).address
 
     def tunnel(self, source: int, destination: int, choice: Choice) -> str:
-        """Return the address whose path ends by taking an inner packet out."""
+        """Return the address whose path ends with decapsulation."""
         sids = self.plan.planes[choice.plane]
         way = path(self.plan, source, destination, choice).sids
         consumed = way[: len(way) - len(sids.tail(0, 0))]
         return self.plan.address(choice.plane, [*consumed, *([sids.nic] if sids.nic else []), DECAPSULATE])
 
     def decapsulating(self, plane: int, nic: int) -> str:
-        """Return the address at which a NIC takes inner packets out."""
+        """Return the address at which a NIC decapsulates."""
         return self.plan.address(plane, [self._downlink(plane, nic), DECAPSULATE])
 
     def ways(self, plane: int, source: int, destination: int) -> list[Choice]:
@@ -123,15 +122,17 @@ class Lab:
 
 
 def plan_lab(name: str, plan: UsidPlan) -> Lab:
-    """Plan a lab; refuse a fabric that does not fit one machine or one address."""
+    """Plan a lab; refuse a fabric that exceeds one machine or the address format."""
     topology = plan.topology
     if topology.nodes > MOST_NODES:
         near = "scenarios/fabrics/lab.yaml has 48"
-        raise ConfigError(f"{topology.fabric.name}: {topology.nodes} nodes are more than a lab's {MOST_NODES}; {near}")
+        raise ConfigError(
+            f"{topology.fabric.name}: {topology.nodes} nodes exceed a lab's limit of {MOST_NODES}; {near}"
+        )
     if not all(sids.is_unique for sids in plan.planes):
         raise ConfigError(
-            f"{topology.fabric.name}: a path has {plan.depth} uSIDs of {DEEPEST}, no room for what tells NICs apart; "
-            "two tiers would work"
+            f"{topology.fabric.name}: a path has {plan.depth} of at most {DEEPEST} uSIDs, none left for the NIC; "
+            "use two tiers"
         )
     return Lab(name, plan, build_tables(plan), tuple(_cables(topology)))
 

@@ -1,4 +1,4 @@
-"""Bringing a lab up, and taking it down so that nothing is left."""
+"""Build a lab, and remove it completely."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from openmrc.lab.port import OBJECT, QUEUE_MAP, SETTINGS_MAP, packed
 from openmrc.lab.room import check_room
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
-_SIGNALLED = 128  # exit codes as shells tell them
-_AT_ONCE = 4  # namespaces worked on side by side: the kernel's locks allow no more to be gained
+_SIGNALLED = 128  # exit codes as in shells
+_AT_ONCE = 4  # namespaces configured in parallel: kernel locks prevent a gain from more
 
 Progress = Callable[[int, int], None]
 
 
 def _silent(done: int, total: int) -> None:
-    """Show nothing."""
+    """Report nothing."""
 
 
 def up(fabric: Path, name: str | None = None, trimming: bool = True, progress: Progress = _silent) -> record.Record:
-    """Build a lab from a fabric file; after a failure nothing is left of it.
+    """Build a lab from a fabric file; after a failure, remove everything.
 
-    `progress` is called with the namespaces finished so far and all there will be.
+    `progress` is called with the number of finished namespaces and the total.
     """
     namespaces.require_root()
     began = time.perf_counter()
@@ -49,7 +49,7 @@ def up(fabric: Path, name: str | None = None, trimming: bool = True, progress: P
         raise MrcError(f"{OBJECT} is missing; `make bpf` compiles it")
     with _lock():
         if namespaces.of_lab(name) or name in record.recorded():
-            raise MrcError(f"lab {name!r} is up already, or was left half-way; `mrc lab down {name}` removes it")
+            raise MrcError(f"lab {name!r} already exists, complete or incomplete; `mrc lab down {name}` removes it")
         written = record.begin(name, fabric, trimming)
         try:
             _build(lab, written, progress)
@@ -62,19 +62,19 @@ def up(fabric: Path, name: str | None = None, trimming: bool = True, progress: P
 
 
 def down(name: str) -> dict[str, Any]:
-    """Remove a lab, finished or not; return what was removed."""
+    """Remove a lab, complete or not; return what was removed."""
     namespaces.require_root()
     with _lock():
         if not namespaces.of_lab(name) and name not in record.recorded():
-            raise MrcError(f"no lab called {name!r} is up; `mrc lab list` shows what is")
+            raise MrcError(f"no lab called {name!r} is up; `mrc lab list` shows all labs")
         return _remove(name)
 
 
 @contextmanager
 def held(fabric: Path, name: str, trimming: bool = True) -> Iterator[record.Record]:
-    """Keep a lab up for a block and take it down however that ends, SIGTERM and SIGHUP included.
+    """Keep a lab up for a block and remove it however the block ends, SIGTERM and SIGHUP included.
 
-    What is left of a predecessor of this name that was killed goes first. For programs that own the name.
+    Remnants of an earlier lab of this name are removed first. For programs that own the name.
     """
     namespaces.require_root()
     with _answering(_ENDING, _end):
@@ -84,18 +84,20 @@ def held(fabric: Path, name: str, trimming: bool = True) -> Iterator[record.Reco
         try:
             yield written
         finally:
-            with _answering((*_ENDING, signal.SIGINT), signal.SIG_IGN):  # a second signal does not stop the clean-up
+            with _answering(
+                (*_ENDING, signal.SIGINT), signal.SIG_IGN
+            ):  # a second signal does not interrupt the cleanup
                 down(name)
 
 
 def _end(number: int, _: object) -> NoReturn:
-    """End the block that a signal interrupts as an exception would."""
+    """End the block by an exception when a signal arrives."""
     raise SystemExit(_SIGNALLED + number)
 
 
 @contextmanager
 def _answering(numbers: Iterable[signal.Signals], handler: Any) -> Iterator[None]:
-    """Answer signals so during a block; in the main thread, others get no signals."""
+    """Handle these signals so during a block; in the main thread only, others get no signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -108,14 +110,14 @@ def _answering(numbers: Iterable[signal.Signals], handler: Any) -> Iterator[None
 
 
 def up_now() -> list[dict[str, Any]]:
-    """Return what labs there are, finished or not."""
+    """Return the labs, complete or not."""
     found = []
     for name in sorted({*record.recorded(), *namespaces.labs()}):
         try:
             written = record.read(name)
             state, took = "up", written.build_s
         except MrcError:
-            state, took = "half-way", 0.0
+            state, took = "incomplete", 0.0
         found.append({"name": name, "state": state, "namespaces": len(namespaces.of_lab(name)), "build_s": took})
     return found
 
@@ -130,7 +132,7 @@ def _remove(name: str) -> dict[str, Any]:
 
 @contextmanager
 def _lock() -> Iterator[None]:
-    """Let one process at a time make or remove labs."""
+    """Allow one process at a time to create or remove labs."""
     record.FOLDER.parent.mkdir(parents=True, exist_ok=True)
     with (record.FOLDER.parent / "lab.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -157,7 +159,7 @@ def _build(lab: Lab, written: record.Record, progress: Progress) -> None:
 
 
 def _furnish(lab: Lab, node: int, ports: dict[str, list[tuple[Port, str]]]) -> dict[str, record.PortMaps]:
-    """Put addresses, routes, rates and programs into one namespace; return the programs' maps."""
+    """Configure addresses, routes, rates and programs of one namespace; return the programs' maps."""
     name = lab.topology.name(node)
     where = namespace(lab.name, name)
     own = ports[name]
@@ -180,7 +182,7 @@ def _program(filters: list[dict[str, Any]]) -> int:
 
 
 def _documents(text: str) -> list[Any]:
-    """Return the JSON documents that stand one after the other in a batch's output."""
+    """Return the consecutive JSON documents in the output of a batch."""
     decoder, at, found = json.JSONDecoder(), 0, []
     text = text.strip()
     while at < len(text):
@@ -204,7 +206,7 @@ def _set_sysctls(name: str) -> None:
 
 
 def _write_hosts(lab: Lab) -> None:
-    """Let every NIC find the others by name."""
+    """Write the hosts file of every NIC."""
     lines = ["127.0.0.1 localhost", "::1 localhost"]
     lines += [f"{lab.management(nic)} {name}" for nic, name in enumerate(lab.nics())]
     for name in lab.nics():
@@ -214,6 +216,6 @@ def _write_hosts(lab: Lab) -> None:
 
 
 def _side_by_side(work: Callable[[int], Any], items: Iterable[int]) -> Iterator[Any]:
-    """Yield the results in order, as they are there."""
+    """Yield the results in order, as they become available."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         yield from pool.map(work, items)

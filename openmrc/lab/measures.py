@@ -1,4 +1,4 @@
-"""Figures of a stream that met faults: how long until its path was left, how long nothing arrived, what was missed."""
+"""Measurements of a stream under faults: recovery time, interruption, missing bytes."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _NS = 1_000_000_000
 
 @dataclass(frozen=True)
 class Measures:
-    """What one outage did to one stream."""
+    """The effect of one outage on one stream."""
 
     kind: str
-    whole: bool  # every byte arrived, once, in its place
+    whole: bool  # every byte arrived once, in its place
     before_gbps: float
     during_gbps: float  # while the cable was out, from half a second on
-    after_gbps: float  # from a second after it was back
-    stall_ms: float  # longest time without an arrival from the pull to a second after the cable is back
-    quiet_ms: float  # the same before the pull: what the machine does to it anyway
-    recover_ms: float  # from the first 50 ms below half of the rate before until 50 ms reach it; 0: never below;
-    # -1: not while the cable was out, or nothing flowed before
-    reuse_ms: float  # after the cable is back, until nine tenths of the rate before; -1: not within the run
-    missed_mbytes: float  # against going on as before, from the pull to a second after the cable is back
+    after_gbps: float  # from a second after the return on
+    stall_ms: float  # longest time without an arrival from the pull to a second after the return
+    quiet_ms: float  # the same before the pull: interruptions by the machine itself
+    recover_ms: float  # from the first 50 ms below half of the previous rate until 50 ms reach it; 0: never below;
+    # -1: not during the outage, or no traffic before
+    reuse_ms: float  # after the return, until nine tenths of the previous rate; -1: not within the run
+    missed_mbytes: float  # against an undisturbed stream, from the pull to a second after the return
 
 
 def measure(trial: Trial, pulled: int, back: int, end: int) -> Measures:
-    """Return the figures; times in ns of the monotonic clock."""
+    """Return the measurements; times in ns of the monotonic clock."""
     before = trial.gbps(trial.began, pulled)
     settled = back + _NS
     expected = before * (settled - pulled) / 8e3
@@ -53,9 +53,9 @@ def measure(trial: Trial, pulled: int, back: int, end: int) -> Measures:
 
 
 def _recovers(trial: Trial, pulled: int, back: int, gbps: float) -> float:
-    """Return the ms from the pull until the rate, once it has fallen, is reached again; -1 if it is not.
+    """Return the ms from the pull until the rate, after its drop, is reached again; -1 if it is not.
 
-    What is still counted as arriving just after the pull is no recovery: iperf3 spreads a tenth of a second evenly.
+    Bytes counted just after the pull are not a recovery: iperf3 spreads a tenth of a second evenly.
     """
     if gbps <= 0:
         return -1.0
@@ -67,14 +67,14 @@ def _recovers(trial: Trial, pulled: int, back: int, gbps: float) -> float:
 
 
 def _reaches(trial: Trial, begin: int, end: int, gbps: float) -> float:
-    """Return the ms until 50 ms in a row carry a rate; -1 if none do, or if there is no rate to reach."""
+    """Return the ms until 50 ms in a row carry a rate; -1 if none do, or if the rate is 0."""
     reached = (at for at, rate in _windows(trial, begin, end) if rate >= gbps > 0)
     at = next(reached, None)
     return -1.0 if at is None else round((at - begin) / 1e6, 2)
 
 
 def _windows(trial: Trial, begin: int, end: int) -> Iterator[tuple[int, float]]:
-    """Yield the beginning (ns) and the rate (Gb/s) of every 50 ms within begin..end, 5 ms apart."""
+    """Yield the start (ns) and the rate (Gb/s) of every 50 ms within begin..end, 5 ms apart."""
     for at in range(begin, end - _BIN_NS + 1, _BIN_NS // 10):
         yield at, trial.gbps(at, at + _BIN_NS)
 

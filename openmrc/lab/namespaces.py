@@ -1,7 +1,7 @@
-"""Network namespaces of labs: their names, being inside one, and who else is.
+"""Network namespaces of labs: their names, entering them, and the processes in them.
 
-A lab's namespaces are called `mrc.LAB.NODE`, so that the ones of a lab can be found without knowing anything else
-about it: also after a crash that left no record. Nothing is ever changed in the namespace we were started in.
+The namespaces of a lab are called `mrc.LAB.NODE`, so they can be found by name alone, also after a crash that left no
+record. The namespace that this process started in is never changed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from openmrc.errors import ConfigError, MrcError
 
 PREFIX = "mrc"
 NAMED = Path("/run/netns")
-FILES = Path("/etc/netns")  # `ip netns exec` lays what is here over /etc
+FILES = Path("/etc/netns")  # `ip netns exec` bind-mounts its content over /etc
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,23}")
 _CLONE_NEWNET = 0x40000000
 _SIOCETHTOOL, _ETHTOOL_GLINK = 0x8946, 0x0A  # linux/sockios.h, linux/ethtool.h
 _PATIENCE_FOR_PORTS = 10.0  # s
-_PATIENCE = 2.0  # s between asking processes to end and ending them
+_PATIENCE = 2.0  # s between SIGTERM and SIGKILL
 _TRIES = 500
 _MEMORY_PAUSE = 0.002  # s
 _FILES_A_LINE, _OTHER_FILES = 2, 32  # open files of a line that names two namespaces, and of iproute2 itself
@@ -42,9 +42,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def check_lab_name(name: str) -> str:
-    """Return the name if a lab may have it."""
+    """Return the name if it is valid for a lab."""
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"lab name {name!r}: allowed are 1 to 24 lower-case letters, digits, - and _, such as lab")
+        raise ConfigError(f"lab name {name!r}: use 1 to 24 lower-case letters, digits, - and _, such as lab")
     return name
 
 
@@ -54,32 +54,32 @@ def namespace(lab: str, node: str) -> str:
 
 
 def of_lab(lab: str) -> list[str]:
-    """Return the namespaces that a lab has now."""
+    """Return the existing namespaces of a lab."""
     return sorted(path.name for path in NAMED.glob(f"{PREFIX}.{lab}.*"))
 
 
 def labs() -> list[str]:
-    """Return the labs that have namespaces now."""
+    """Return the labs that have namespaces."""
     return sorted({path.name.split(".")[1] for path in NAMED.glob(f"{PREFIX}.*.*")})
 
 
 def count() -> int:
-    """Return how many namespaces have a name on this machine."""
+    """Count the named namespaces of this machine."""
     return sum(1 for _ in NAMED.iterdir()) if NAMED.is_dir() else 0
 
 
 def require_root() -> None:
-    """Refuse to go on without the rights that namespaces need."""
+    """Raise an error without the rights that namespaces need."""
     if os.geteuid() != 0:
-        raise MrcError("a lab needs root: network namespaces and BPF programs cannot be made without")
+        raise MrcError("a lab needs root to create network namespaces and BPF programs")
     for program in ("ip", "tc"):
         if shutil.which(program) is None:
-            raise MrcError(f"a lab needs {program!r} of iproute2; `mrc doctor` says more")
+            raise MrcError(f"a lab needs {program!r} of iproute2; `mrc doctor` shows how to install it")
 
 
 @contextlib.contextmanager
 def gently() -> Iterator[None]:
-    """Let this thread, and what it starts, stand back behind whoever else wants a processor."""
+    """Run this thread, and the processes it starts, at low priority."""
     niceness = os.getpriority(os.PRIO_PROCESS, 0)
     policy, parameter = os.sched_getscheduler(0), os.sched_getparam(0)
     os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
@@ -93,7 +93,7 @@ def gently() -> Iterator[None]:
 
 @contextlib.contextmanager
 def inside(name: str) -> Iterator[None]:
-    """Move this thread into a namespace, and back."""
+    """Move this thread into a namespace, and back at the end."""
     home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         _enter(NAMED / name)
@@ -109,7 +109,7 @@ def _enter(path: Path) -> None:
     try:
         there = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise MrcError(f"there is no namespace {path.name}; `mrc lab list` shows what is up") from None
+        raise MrcError(f"there is no namespace {path.name}; `mrc lab list` shows all labs") from None
     try:
         _set(there)
     finally:
@@ -123,9 +123,9 @@ def _set(descriptor: int) -> None:
 
 
 def batch(program: str, lines: Sequence[str], name: str | None = None, *, force: bool = False) -> str:
-    """Run lines through `ip -batch` or `tc -batch`, inside a namespace or here; return what it printed.
+    """Run lines through `ip -batch` or `tc -batch`, inside a namespace or here; return the output.
 
-    With `force` lines that fail are passed over, as when tearing down what may be half there.
+    With `force`, failing lines are skipped, as when removing an incomplete lab.
     """
     command = [program, *(["-force"] if force else []), "-json", "-batch", "-"]
     printed = ""
@@ -141,7 +141,7 @@ def batch(program: str, lines: Sequence[str], name: str | None = None, *, force:
         lines = lines[int(failed[1]) - 1 :] if failed else lines
         if _NO_MEMORY not in done.stderr or not failed:
             raise MrcError(f"{program} in {name or 'this namespace'}: {' '.join(done.stderr.split())} in `{lines[0]}`")
-        # Routes with encapsulation take per-CPU memory without waiting; the kernel makes more of it by and by.
+        # Routes with encapsulation allocate per-CPU memory without waiting; the kernel refills it in the background.
         time.sleep(_MEMORY_PAUSE)
     else:
         raise MrcError(f"{program} in {name or 'this namespace'}: out of memory at `{lines[0]}`")
@@ -149,9 +149,9 @@ def batch(program: str, lines: Sequence[str], name: str | None = None, *, force:
 
 
 def link_batch(lines: Sequence[str]) -> None:
-    """Run `ip` lines that name namespaces, in batches that stay below the limit of open files.
+    """Run `ip` lines that name namespaces, in batches below the limit of open files.
 
-    iproute2 opens a file for each namespace that a line names and keeps it to the end of the batch.
+    iproute2 opens a file for each namespace that a line names and keeps it open until the end of the batch.
     """
     most = max(1, (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _OTHER_FILES) // _FILES_A_LINE)
     for at in range(0, len(lines), most):
@@ -159,13 +159,13 @@ def link_batch(lines: Sequence[str]) -> None:
 
 
 def without_carrier(name: str, devices: Sequence[str]) -> list[str]:
-    """Return the ports of a namespace that are down, or whose other end is."""
+    """Return the ports of a namespace that are down, or whose peer is."""
     with inside(name), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         return [device for device in devices if not _has_link(asking, device)]
 
 
 def _has_link(asking: socket.socket, device: str) -> bool:
-    """Ask the driver (linux/ethtool.h, ETHTOOL_GLINK); what `ip link` shows may be a second old."""
+    """Query the driver (linux/ethtool.h, ETHTOOL_GLINK); the output of `ip link` may be a second old."""
     answer = ctypes.create_string_buffer(struct.pack("=II", _ETHTOOL_GLINK, 0), 8)
     request = struct.pack("16sP16x", device.encode(), ctypes.addressof(answer))
     try:
@@ -178,7 +178,7 @@ def _has_link(asking: socket.socket, device: str) -> bool:
 def await_ports(name: str, devices: Sequence[str]) -> None:
     """Wait until ports that were brought up carry packets.
 
-    The kernel notes a new carrier by and by, up to a second later, and drops silently what is sent before.
+    The kernel detects a new carrier up to a second later, and drops packets until then.
     """
     deadline = time.monotonic() + _PATIENCE_FOR_PORTS
     while True:
@@ -207,7 +207,7 @@ def processes_in(names: Sequence[str]) -> list[int]:
 
 
 def end_processes(names: Sequence[str]) -> int:
-    """End every process that still lives in these namespaces; return how many there were."""
+    """End every process in these namespaces; return their number."""
     first = processes_in(names)
     for number, patience in ((signal.SIGTERM, _PATIENCE), (signal.SIGKILL, _PATIENCE)):
         left = processes_in(names)
@@ -221,7 +221,7 @@ def end_processes(names: Sequence[str]) -> int:
 
 
 def remove(names: Sequence[str]) -> None:
-    """Remove namespaces, with every link in them, and their files."""
+    """Remove namespaces, with their links and files."""
     batch("ip", [f"netns delete {name}" for name in names], force=True)
     for name in names:
         shutil.rmtree(FILES / name, ignore_errors=True)

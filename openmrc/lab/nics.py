@@ -1,4 +1,4 @@
-"""The file of each NIC of a lab: what endpoints inside its namespace follow."""
+"""The description file of each NIC of a lab, read by endpoints inside its namespace."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from openmrc.fabric.port_settings import queue_bytes
 from openmrc.lab import record
 from openmrc.lab.layout import Lab
 
-_PACKET = 4096 + 150  # bytes of the longest packet with its headers
-SOFTWARE_US = 300.0  # of a round trip: two processes woken, eight forwarding steps; measured in an idle lab
-_TARGET_SHARE = 0.5  # of the fabric's queues, so that congestion control keeps below their marks
+_PACKET = 4096 + 150  # bytes of the longest packet, headers included
+SOFTWARE_US = 300.0  # of a round trip: two wake-ups, eight forwarding steps; measured in an idle lab
+_TARGET_SHARE = 0.5  # share of the fabric's queues, so that congestion control stays below their ECN thresholds
 
 
 def path_of(lab: str, nic: str) -> Path:
-    """Return where a NIC's file is."""
+    """Return the path of a NIC's file."""
     return record.folder(lab) / "nics" / f"{nic}.json"
 
 
@@ -30,7 +30,7 @@ def write_all(lab: Lab, trimming: bool) -> None:
 
 
 def describe(lab: Lab, nic: int, trimming: bool) -> NicFile:
-    """Return what one NIC must know."""
+    """Describe one NIC."""
     name, planes = lab.topology.name(nic), range(len(lab.plan.planes))
     own = [cable.lower for cable in lab.cables if cable.lower.node == name]
     others = [other for other in range(lab.topology.nics) if other != nic]
@@ -41,7 +41,7 @@ def describe(lab: Lab, nic: int, trimming: bool) -> NicFile:
         planes=[lab.address(plane, nic) for plane in planes],
         carriers=[{lab.address(plane, other): _ways(lab, plane, nic, other) for other in others} for plane in planes],
         link_gbps=sum(port.rate for port in own) / 1e9,
-        base_rtt_us=_PACKET * 8e6 / slowest + SOFTWARE_US,  # ports with nothing to do pass a burst at once
+        base_rtt_us=_PACKET * 8e6 / slowest + SOFTWARE_US,  # idle ports forward a burst at once
         target_delay_us=_TARGET_SHARE * queue * 8e6 / slowest,
         trimming=trimming,
     )

@@ -1,8 +1,8 @@
-"""What test streams carry: numbered pieces whose every byte is known beforehand, and when each arrived whole.
+"""The content of test streams: numbered pieces with known bytes, and their arrival times.
 
-A piece that is lost, doubled, out of place or damaged is seen by the receiver at once, and one of whose packets was
-never written too: memory is used again and again, so every kibibyte begins with the piece's number. Times are the
-machine's monotonic clock, the same in every namespace, so arrivals can be held against the moment a cable was pulled.
+The receiver detects a piece that is lost, duplicated, misplaced or damaged, and one with a packet that was never
+written: memory is reused, so every kibibyte starts with the piece's number. Times are the machine's monotonic clock,
+the same in every namespace, so arrivals can be compared with the time at which a cable was pulled.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-PIECE = 32 << 10  # bytes; at 600 Mb/s one arrives every 0.4 ms
-_BLOCK = 1 << 10  # bytes; a packet of any usual length carries at least one whole
+PIECE = 32 << 10  # bytes; at 600 Mb/s, one per 0.4 ms
+_BLOCK = 1 << 10  # bytes; a packet of any usual length contains at least one whole
 _CONTENT = np.frombuffer(bytearray(random.Random(2604).randbytes(PIECE)), "<u8").reshape(-1, _BLOCK // 8)
 
 
 def content(number: int) -> bytes:
-    """Return the piece of this number."""
+    """Return the piece with this number."""
     _CONTENT[:, 0] = number
     return _CONTENT.tobytes()
 
 
 def write_piece(memory: memoryview, number: int) -> None:
-    """Write the piece of this number."""
+    """Write the piece with this number."""
     memory[:] = content(number)
 
 
 def is_whole(memory: memoryview, number: int) -> bool:
-    """Whether this is exactly the piece of this number."""
-    return memory.tobytes() == content(number)  # bytes compare 50 times faster than memory views
+    """Whether this is exactly the piece with this number."""
+    return memory.tobytes() == content(number)  # bytes objects compare 50 times faster than memory views
 
 
 class Arrivals(msgspec.Struct, kw_only=True):
-    """What a receiver noted, as it is written to its file."""
+    """The receiver's log, as it is written to its file."""
 
     kind: str
     piece_bytes: int = PIECE
-    wrong: int = 0  # pieces that were not what they had to be
-    sent: int = -1  # pieces, as the sender said at the end; -1: it never did
+    wrong: int = 0  # invalid pieces
+    sent: int = -1  # pieces, as announced by the sender at the end; -1: never announced
     nanoseconds: list[int] = []  # monotonic time of each piece
-    facts: dict[str, Any] = {}  # what the transport tells about itself
+    facts: dict[str, Any] = {}  # statistics of the transport
 
 
 @dataclass
 class Log:
-    """Arrivals while they come."""
+    """Arrivals during the run."""
 
     kind: str
     wrong: int = 0
@@ -60,19 +60,19 @@ class Log:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def take(self, memory: memoryview) -> None:
-        """Check the next piece and note when it came."""
+        """Check the next piece and record its time."""
         if not is_whole(memory, len(self.times)):
             self.wrong += 1
         self.times.append(time.monotonic_ns())
 
     def write(self, path: Path) -> None:
-        """Write everything."""
+        """Write the log."""
         noted = Arrivals(kind=self.kind, wrong=self.wrong, sent=self.sent, nanoseconds=self.times, facts=self.facts)
         path.write_bytes(msgspec.json.encode(noted))
 
 
 def read(path: Path) -> Arrivals:
-    """Read what a receiver wrote."""
+    """Read a receiver's log."""
     return msgspec.json.decode(path.read_bytes(), type=Arrivals)
 
 

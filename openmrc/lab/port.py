@@ -1,6 +1,6 @@
-"""A switch port as the program in `bpf/port.bpf.c` knows it: what it is told, and what it has counted.
+"""Configuration and counters of a switch port, as in the program `bpf/port.bpf.c`.
 
-Both layouts are those of the C structures, field by field; a test compares them with the C text.
+Both layouts are those of the C structures, field by field; a test compares them with the C source.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _ns(settings: PortSettings, size: int) -> int:
 
 @dataclass(frozen=True)
 class PortCounters:
-    """What a port has counted since it came up."""
+    """Counters of a port since it came up."""
 
     packets: int = 0
     wire_bytes: int = 0

@@ -1,7 +1,7 @@
-"""What is written down about a lab that is up, in /run/openmrc/lab/NAME: enough to find everything again.
+"""The record of a lab, in /run/openmrc/lab/NAME: enough to find all its parts again.
 
-The record is begun before the first namespace is made, and removed after the last one is gone, so a lab that died
-half-way is found by its record, and by its namespaces' names should the record be lost too.
+The record is created before the first namespace and removed after the last, so an incomplete lab is found by its
+record, or by its namespaces' names if the record is lost.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ _FABRIC, _RECORD, _TOKEN = "fabric", "record.json", "token"
 
 
 class PortMaps(msgspec.Struct, frozen=True):
-    """The maps of the program on one port, by their numbers in the kernel."""
+    """The maps of the program on one port, by kernel id."""
 
     settings: int
     queue: int
 
 
 class Record(msgspec.Struct, kw_only=True):
-    """The facts of a lab that its fabric does not tell."""
+    """The properties of a lab that its fabric does not define."""
 
-    fabric_file: str  # name of the copy beside this record
+    fabric_file: str  # name of the copy next to this record
     trimming: bool = True
     complete: bool = False
     build_s: float = 0.0
     maps: dict[str, PortMaps] = {}  # by NODE/INTERFACE
-    down: list[str] = []  # cables that are pulled
-    was_down: list[str] = []  # cables that have been pulled since the lab came up, these too
-    impairments: dict[int, dict[str, Any]] = {}  # by directed link: the words that are in force
+    down: list[str] = []  # pulled cables
+    was_down: list[str] = []  # cables that have been pulled since the lab came up, including these
+    impairments: dict[int, dict[str, Any]] = {}  # by directed link: the impairments in force
 
 
 def folder(name: str) -> Path:
-    """Return where a lab's record is."""
+    """Return the folder of a lab's record."""
     return FOLDER / name
 
 
@@ -61,7 +61,7 @@ def begin(name: str, fabric: Path, trimming: bool) -> Record:
 
 
 def write(name: str, record: Record) -> None:
-    """Replace a lab's record, at once or not at all."""
+    """Replace a lab's record atomically."""
     path = folder(name) / _RECORD
     part = path.with_suffix(".part")
     part.write_bytes(msgspec.json.encode(record))
@@ -69,15 +69,15 @@ def write(name: str, record: Record) -> None:
 
 
 def read(name: str) -> Record:
-    """Return a lab's record; MrcError if there is no such lab or it is only half there."""
+    """Return a lab's record; MrcError if there is no such lab or it is incomplete."""
     try:
         record = msgspec.json.decode((folder(name) / _RECORD).read_bytes(), type=Record)
     except FileNotFoundError:
-        raise MrcError(f"no lab called {name!r} is up; `mrc lab list` shows what is") from None
+        raise MrcError(f"no lab called {name!r} is up; `mrc lab list` shows all labs") from None
     except msgspec.DecodeError as error:
         raise MrcError(f"lab {name!r}: its record is damaged ({error}); `mrc lab down {name}` removes it") from None
     if not record.complete:
-        raise MrcError(f"lab {name!r} was never finished; `mrc lab down {name}` removes what there is")
+        raise MrcError(f"lab {name!r} is incomplete; `mrc lab down {name}` removes it")
     return record
 
 
@@ -87,23 +87,23 @@ def plan(name: str, record: Record) -> Lab:
 
 
 def token(name: str) -> str:
-    """Return the token that commands in a lab share, made when it is first asked for; only its owner can read it."""
+    """Return the token that commands in a lab share, created on first use; only its owner can read it."""
     path = folder(name) / _TOKEN
     if not path.exists():
         part = path.with_suffix(f".{os.getpid()}")
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "w", encoding="ascii") as file:
             file.write(fresh_token())
         with contextlib.suppress(FileExistsError):
-            path.hardlink_to(part)  # whole, and only the first
+            path.hardlink_to(part)  # written completely, and only by the first process
         part.unlink()
     return path.read_text("ascii")
 
 
 def remove(name: str) -> None:
-    """Forget a lab."""
+    """Remove the record of a lab."""
     shutil.rmtree(folder(name), ignore_errors=True)
 
 
 def recorded() -> list[str]:
-    """Return the labs that have a record, finished or not."""
+    """Return the labs that have a record, complete or not."""
     return sorted(path.name for path in FOLDER.iterdir()) if FOLDER.is_dir() else []

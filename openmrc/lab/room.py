@@ -1,8 +1,8 @@
-"""What a lab takes from the machine, and the refusal, before anything is made, of one that does not fit.
+"""Estimate the resources of a lab, and refuse one that exceeds the machine before anything is created.
 
-Memory was measured on kernel 6.18 with two processors: 80 KB a namespace, 53 KB a cable before its queues and
-programs, 1.9 KB a path of a plain address (a next hop with encapsulation). Paths grow with the square of the NICs, so
-they decide. The limits are MemAvailable of /proc/meminfo and user.max_net_namespaces.
+Memory was measured on kernel 6.18 with two processors: 80 KB per namespace, 53 KB per cable without its queues and
+programs, 1.9 KB per path of a plain address (a next hop with encapsulation). Paths grow with the square of the NICs and
+dominate. The limits are MemAvailable of /proc/meminfo and user.max_net_namespaces.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _MOST_NAMESPACES = Path("/proc/sys/user/max_net_namespaces")
 
 
 def check_room(lab: Lab) -> None:
-    """Refuse a lab that needs more memory or namespaces than there are."""
+    """Refuse a lab that needs more memory or namespaces than available."""
     nodes, free = lab.topology.nodes + 1, _namespaces_free()
     if nodes > free:
         raise ConfigError(
-            f"{lab.name}: {nodes} namespaces are needed, {free} are left of user.max_net_namespaces; "
+            f"{lab.name}: {nodes} namespaces needed, {free} left of user.max_net_namespaces; "
             "`sysctl -w user.max_net_namespaces=N` raises it"
         )
     need, available = needed_kb(lab), _available_kb()
@@ -40,7 +40,7 @@ def check_room(lab: Lab) -> None:
 
 
 def needed_kb(lab: Lab) -> int:
-    """Return about how much memory the kernel will take."""
+    """Estimate the kernel memory of a lab."""
     return _NODE_KB * lab.topology.nodes + _CABLE_KB * len(lab.cables) + _PATH_KB * tunnel_paths(lab)
 
 
@@ -51,7 +51,7 @@ def tunnel_paths(lab: Lab) -> int:
 
 def _paths_of(shape: PlaneShape) -> int:
     under = np.bincount(shape.t0_of(np.arange(shape.nics, dtype=np.int64)))
-    near = int((under * (under - 1)).sum())  # ordered pairs under one T0: one path
+    near = int((under * (under - 1)).sum())  # ordered pairs under one T0 have one path
     return near + (shape.nics * (shape.nics - 1) - near) * shape.paths
 
 
@@ -59,7 +59,7 @@ def _available_kb() -> int:
     for line in _MEMORY.read_text("ascii").splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1])
-    return 1 << 60  # a kernel that does not say
+    return 1 << 60  # the kernel does not report it
 
 
 def _namespaces_free() -> int:

@@ -1,4 +1,4 @@
-"""Running a command as one of a lab's NICs."""
+"""Run a command as one of a lab's NICs."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Target = int | IO[bytes] | None
 
 
 def command_line(lab: str, node: str, command: Sequence[str]) -> list[str]:
-    """Return the command as `ip netns exec` runs it; MrcError if the lab has no such node."""
+    """Return the command line for `ip netns exec`; MrcError if the lab has no such node."""
     record.read(lab)
     where = namespace(lab, node)
     if where not in namespaces.of_lab(lab):
         first = ", ".join(name.split(".", 2)[2] for name in namespaces.of_lab(lab)[:3])
-        raise MrcError(f"lab {lab!r} has no node {node!r}; it has {first} and more, `mrc lab status` shows them all")
+        raise MrcError(f"lab {lab!r} has no node {node!r}, only {first} and others; `mrc lab status` lists all nodes")
     return ["ip", "netns", "exec", where, *command]
 
 
 def environment(lab: str, node: str) -> dict[str, str]:
-    """Return the environment of a command there: the NIC file, where listeners bind, and the shared token."""
+    """Return the environment of a command: the NIC file, listening addresses, and the shared token."""
     path = nics.path_of(lab, node)
     described = {VARIABLE: str(path)} if path.exists() else {}
     shared = {ENVIRONMENT: record.token(lab), BIND_ENVIRONMENT: EVERYWHERE}
@@ -44,13 +44,13 @@ def start(
     stderr: Target = None,
     extra: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a command on a node and return it running."""
+    """Start a command on a node and return the process."""
     where = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
     env = {**environment(lab, node), **(extra or {})}
     return subprocess.Popen(command_line(lab, node, command), env=env, **where)  # type: ignore[call-overload,no-any-return]
 
 
 def become(lab: str, node: str, command: Sequence[str]) -> Any:
-    """Replace this process by a command on a node: signals, terminal and exit code are its own."""
+    """Replace this process by a command on a node, with its signals, terminal and exit code."""
     line = command_line(lab, node, command)
     os.execvpe(line[0], line, environment(lab, node))

@@ -1,4 +1,4 @@
-"""Random faults, by a seed: cables, switches and planes that go and return, losses, damage, slow ports."""
+"""Random faults from a seed: outages of cables, switches and planes, loss, corruption, reduced rates."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import random
 from openmrc.faults import Schedule
 from openmrc.lab.layout import Lab
 
-_LEAST_MS, _MOST_MS = 20, 400  # of one fault
+_LEAST_MS, _MOST_MS = 20, 400  # duration of one fault
 _MOST_FAULTS = 6
 _RATES = ("5Mbps", "20Mbps", "50Mbps")
 
 
 def random_schedule(lab: Lab, seed: int, seconds: float) -> Schedule:
-    """Return one to six faults that begin and end within `seconds`; everything is mended at the end."""
+    """Return one to six faults that begin and end within `seconds`; no fault is left at the end."""
     dice = random.Random(seed)
     steps = [_step(lab, dice, round(seconds * 1000)) for _ in range(dice.randint(1, _MOST_FAULTS))]
     end = f"at: {round(seconds * 1000)}ms, clear: all"

@@ -1,7 +1,7 @@
 """The lab's stream on the simulator: the same fabric, the same two NICs, the same pieces, the same schedule of faults.
 
-Only the time to cross a cable is not the fabric's: here a processor forwards, so each cable gets its share of the
-round trip that software takes in an idle lab. DIFFERENCES say what else is not the same.
+Only the link delays differ from the fabric's: a processor forwards in the lab, so each cable gets its share of the
+software round-trip time of an idle lab. DIFFERENCES lists the other differences.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from openmrc.units import NEVER, PS_PER_NS, PS_PER_S
 
 KIND = "simulated"
 DIFFERENCES = (
-    "Forwarding takes the same time for every simulated packet (a share of the round trip of an idle lab); in the lab "
-    "threads also wait for a processor, which lengthens round trips, and with them quiet gaps, stalls and loss delays.",
-    "Simulated ports serve each packet for exactly its time; the lab's HTB lets 16 KB pass at once.",
-    "A simulated packet is 4 KiB and the simulator's header, a lab's carries the headers it was sent with, so full "
+    "The simulator forwards every packet in the same time (a share of the round trip of an idle lab); in the lab, "
+    "threads also wait for a processor, which lengthens round trips, interruptions, stalls and loss delays.",
+    "Simulated ports take exactly the serialisation time for each packet; the lab's HTB passes bursts of 16 KB.",
+    "A simulated packet is 4 KiB plus a fixed header, a lab packet has its actual headers, so full "
     "rates differ by a few parts in a thousand.",
-    "A NIC of the simulator knows at once that its own port is down; a lab's endpoint learns it from losses alone.",
+    "A simulated NIC detects immediately that its own port is down; a lab endpoint detects it from losses only.",
 )
 _SEED = 1
 _CABLES = 8  # of a round trip
-_PATIENCE_S = 5  # simulated, beyond the stream's own time
+_PATIENCE_S = 5  # simulated, in addition to the stream's own time
 
 
 def stream(lab: Lab, source: str, destination: str, seconds: float, schedule: Schedule) -> Trial:
-    """Simulate one stream that lasts about `seconds`; its times are nanoseconds from its beginning."""
+    """Simulate a stream of about `seconds`; times are nanoseconds from its start."""
     topology = build(_slow_to_forward(lab.topology.fabric))
     here, there = topology.node_named(source), topology.node_named(destination)
     described = describe(lab, here, trimming=True)
@@ -57,7 +57,7 @@ def stream(lab: Lab, source: str, destination: str, seconds: float, schedule: Sc
         "target_delay_us": described.target_delay_us,
         "trimming": True,
         "timestamp_unit": 1,
-        "timeout_us": TIMEOUT_UNIT_US * (1 << ConnectionOptions().timeout),  # the simulator's is for 800 Gb/s
+        "timeout_us": TIMEOUT_UNIT_US * (1 << ConnectionOptions().timeout),  # the simulator's default suits 800 Gb/s
     }
     results = run(
         topology,
@@ -70,9 +70,9 @@ def stream(lab: Lab, source: str, destination: str, seconds: float, schedule: Sc
     finished = results.finished[ids]
     if int(finished.max()) == NEVER:
         raise ConfigError(
-            f"the simulated stream did not end: {int((finished == NEVER).sum())} of {count} pieces stayed"
+            f"the simulated stream did not finish: {int((finished == NEVER).sum())} of {count} pieces are missing"
         )
-    times = np.maximum.accumulate(finished) // PS_PER_NS  # in order, as the lab's receiver takes them
+    times = np.maximum.accumulate(finished) // PS_PER_NS  # in order, as the lab's receiver consumes them
     steps = [
         Done(step.at / PS_PER_S, 0.0, step.where, dict(step.change), 0, step.at // PS_PER_NS) for step in schedule.steps
     ]
@@ -80,7 +80,7 @@ def stream(lab: Lab, source: str, destination: str, seconds: float, schedule: Sc
 
 
 def _slow_to_forward(fabric: Fabric) -> Fabric:
-    """Return the fabric with cables that take as long as a lab's: up and down two tiers, there and back."""
+    """Return the fabric with the link delays of a lab: a round trip crosses two tiers up and down."""
     software = int(SOFTWARE_US * 1000 / _CABLES)
     slow = [
         msgspec.structs.replace(plane, host_link_ns=software, t0=msgspec.structs.replace(plane.t0, up_link_ns=software))

@@ -1,4 +1,4 @@
-"""What a lab's links and uSIDs have carried, marked, trimmed and dropped: read from the kernel, nothing sampled."""
+"""Counters of a lab's links and uSIDs: carried, marked, trimmed and dropped packets, read from the kernel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from openmrc.lab.layout import Cable, Lab, Port
 from openmrc.lab.namespaces import namespace
 from openmrc.lab.port import PortCounters
 
-UNKNOWN = "unknown"  # stands for every destination that a switch knows no uSID for
+UNKNOWN = "unknown"  # counts destinations that match no uSID of a switch
 
 
 class LinkStatus(msgspec.Struct, kw_only=True):
@@ -26,7 +26,7 @@ class LinkStatus(msgspec.Struct, kw_only=True):
     tier: str
     interface: str  # at the source
     up: bool
-    state: str  # up, pulled (by a fault), or no carrier: set down at either end by someone else
+    state: str  # up, pulled (by a fault), or no carrier: set down at either end by another program
     gbps: float
     packets: int
     bytes: int  # on the wire
@@ -40,19 +40,19 @@ class LinkStatus(msgspec.Struct, kw_only=True):
 
 
 class SidStatus(msgspec.Struct, kw_only=True):
-    """One uSID of a switch; `unknown` stands for every destination that the switch knows no uSID for."""
+    """One uSID of a switch; `unknown` counts destinations that match no uSID of the switch."""
 
     switch: str
     prefix: str
     action: str
     packets: int
     bytes: int
-    errors: int  # of `unknown`: packets dropped for want of a uSID
-    note: str = ""  # of `unknown` with errors: where they may come from
+    errors: int  # of `unknown`: packets dropped without a matching uSID
+    note: str = ""  # of `unknown` with errors: their likely origin
 
 
 class LabStatus(msgspec.Struct, kw_only=True):
-    """All of it."""
+    """All counters of a lab."""
 
     name: str
     trimming: bool
@@ -98,7 +98,7 @@ def _without_carrier(lab: Lab) -> set[tuple[str, str]]:
 
 
 def counters(written: record.Record, port: Port) -> PortCounters:
-    """Return what a port has counted."""
+    """Return the counters of a port."""
     return PortCounters.unpack(kernel_maps.read(written.maps[f"{port.node}/{port.interface}"].queue, PortCounters.SIZE))
 
 
@@ -127,7 +127,7 @@ def _link(written: record.Record, here: Port, there: Port, cable: Cable, dark: s
 
 
 def _all_sids(lab: Lab, written: record.Record, dark: set[tuple[str, str]]) -> Iterator[SidStatus]:
-    cut: dict[str, set[str]] = defaultdict(set)  # ports whose routes are gone or have been
+    cut: dict[str, set[str]] = defaultdict(set)  # ports whose routes are or were removed
     for node, device in dark:
         cut[node].add(device)
     for cable in lab.cables:
@@ -141,10 +141,10 @@ def _all_sids(lab: Lab, written: record.Record, dark: set[tuple[str, str]]) -> I
 
 
 def _origin(cut: list[str]) -> str:
-    """Say where packets come from that a switch knows no uSID for."""
+    """Describe the likely origin of packets that match no uSID of a switch."""
     if cut:
-        return f"{', '.join(cut)} is or was without a cable, which takes the routes behind it away"
-    return "no cable was pulled here: carriers that name a uSID this switch does not have"
+        return f"{', '.join(cut)} is or was without a cable, which removes the routes through it"
+    return "no cable was pulled here: carriers contain a uSID that this switch does not have"
 
 
 def _sids(lab: Lab, switch: str) -> list[SidStatus]:
@@ -163,7 +163,7 @@ def _sids(lab: Lab, switch: str) -> list[SidStatus]:
 
 
 def installed(lab: Lab, switch: str) -> list[dict[str, Any]]:
-    """Return a switch's routes as iproute2 tells them."""
+    """Return a switch's routes from iproute2."""
     command = ["ip", "-netns", namespace(lab.name, switch), "-6", "-stats", "-json", "route", "show"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     routes: list[dict[str, Any]] = json.loads(shown)

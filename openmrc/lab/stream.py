@@ -1,6 +1,6 @@
-"""One end of a test stream, as a program of its own: `python -m openmrc.lab.stream ...` inside a lab's namespace.
+"""One end of a test stream, as a program: `python -m openmrc.lab.stream ...` inside a lab's namespace.
 
-receive KIND ADDRESS PORT FILE     take one stream and write what arrived when
+receive KIND ADDRESS PORT FILE     receive one stream and write the arrivals to FILE
 send KIND ADDRESS PORT SECONDS     send one
 """
 
@@ -18,9 +18,9 @@ KINDS = ("mrc", "tcp", "mptcp", stream_iperf.KIND)
 
 
 def main(arguments: list[str]) -> None:
-    """Be one end."""
+    """Run one end."""
     side, kind, address, port, last = arguments
-    # For every kind alike: what is measured is the network, not who waits for a processor or for the collector.
+    # The same for every kind: measure the network, not processor scheduling or garbage collection.
     os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     gc.freeze()
     if side == "receive":

@@ -1,4 +1,4 @@
-"""A test stream over MRC: writes with immediate into a ring, whose slots come back by writes the other way."""
+"""A test stream over MRC: writes with immediate into a ring; slots are returned by writes in the other direction."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from openmrc.lab.pieces import PIECE, Log, write_piece
 from openmrc.verbs import NO_TOKEN, Connection, Context, Listener, MemoryRegion, SendWr, connect
 
 SLOTS = 512  # pieces of the ring, and receives posted
-OUTSTANDING = 96  # pieces posted and not complete
-_POSTED = 8  # pieces a call: the interpreter shall not take processors from the fabric
+OUTSTANDING = 96  # pieces posted and not completed
+_POSTED = 8  # pieces per call: the interpreter must leave the processors to the fabric
 _CREDIT_EVERY = 32
-_PATIENCE = 60.0  # s without anything
-_OPENING = 120.0  # s; an engine may have to be compiled first
+_PATIENCE = 60.0  # s without progress
+_OPENING = 120.0  # s; the engine may have to be compiled first
 
 
 def receive(port: int) -> Log:
-    """Take one stream to its end."""
+    """Receive one stream to its end."""
     log = Log("mrc")
     with open_endpoint(EndpointOptions()) as context:
         ring = context.alloc_pd().reg_mr(mmap.mmap(-1, SLOTS * PIECE))
-        with Listener(context, "", port, token=NO_TOKEN) as listener:  # a network of its own, without strangers
+        with Listener(context, "", port, token=NO_TOKEN) as listener:  # an isolated network without other users
             asked = connection_options(context, 0, max_recv_wr=SLOTS)
             with listener.accept(regions=[ring], options=asked, timeout=_OPENING) as connection:
                 connection.qp.post_recv(SLOTS)
@@ -52,7 +52,7 @@ def _take(connection: Connection, ring: MemoryRegion, log: Log) -> None:
 
 
 def send(host: str, port: int, seconds: float) -> None:
-    """Send for a time as fast as the network takes it."""
+    """Send as fast as the network allows for a time."""
     with open_endpoint(EndpointOptions()) as context:
         domain = context.alloc_pd()
         ring, credit = domain.reg_mr(mmap.mmap(-1, SLOTS * PIECE)), domain.reg_mr(mmap.mmap(-1, 4096))
@@ -93,7 +93,7 @@ def _give(connection: Connection, ring: MemoryRegion, seconds: float) -> int:
 
 
 def _post(connection: Connection, ring: MemoryRegion, first: int) -> None:
-    """Post the next pieces; the last one's completion counts them all."""
+    """Post the next pieces; the last one's completion covers all of them."""
     memory, remote = memoryview(ring.bytes.data), connection.remote.regions[0]
     requests = []
     for number in range(first, first + _POSTED):

@@ -18,17 +18,17 @@ def _socket(kind: str) -> socket.socket:
     try:
         made = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, protocol)
     except OSError as error:
-        raise MrcError(f"{kind}: this kernel has none ({error}); `mrc doctor` says more") from error
+        raise MrcError(f"{kind}: not supported by this kernel ({error}); see `mrc doctor`") from error
     made.settimeout(_PATIENCE)
     return made
 
 
 def receive(kind: str, port: int) -> Log:
-    """Take one stream to its end."""
+    """Receive one stream to its end."""
     log = Log(kind)
-    with _socket(kind) as listener:  # to the end: MPTCP's later connections are joined through it
+    with _socket(kind) as listener:  # open until the end: MPTCP joins later connections through it
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("::", port))  # and come to addresses of other planes
+        listener.bind(("::", port))  # and they arrive at addresses of other planes
         listener.listen()
         connection, _ = listener.accept()
         with connection:
@@ -51,7 +51,7 @@ def _take(connection: socket.socket, log: Log) -> None:
 
 
 def send(kind: str, address: str, port: int, seconds: float) -> None:
-    """Send for a time as fast as the network takes it."""
+    """Send as fast as the network allows for a time."""
     piece = memoryview(bytearray(PIECE))
     with _socket(kind) as connection:
         connection.connect((address, port))

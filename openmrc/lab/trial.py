@@ -1,4 +1,4 @@
-"""One stream between two NICs of a lab while cables are pulled: what every comparison, bench and test here runs."""
+"""One stream between two NICs of a lab while cables are pulled; used by every comparison, benchmark and test here."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from openmrc.lab.namespaces import batch, namespace
 from openmrc.lab.pieces import Arrivals
 
 PORT = 7010
-_OPENING = 180.0  # s; an engine may have to be compiled first
+_OPENING = 180.0  # s; the engine may have to be compiled first
 _CLOSING = 120.0
-_LOOKS = 0.02  # s between looks
+_LOOKS = 0.02  # s between checks
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of it; times in ns of the monotonic clock."""
+    """The result; times in ns of the monotonic clock."""
 
     arrivals: Arrivals
     times: npt.NDArray[np.int64]
@@ -41,7 +41,7 @@ class Trial:
         return self.arrivals.wrong == 0 and self.arrivals.sent == len(self.times)
 
     def gbps(self, begin: int, end: int) -> float:
-        """Return the rate of what arrived between two times."""
+        """Return the rate of arrivals between two times."""
         count = int(np.count_nonzero((self.times >= begin) & (self.times < end)))
         return count * self.arrivals.piece_bytes * 8 / max(1, end - begin)
 
@@ -49,7 +49,7 @@ class Trial:
 def stream(
     breaker: Breaker, kind: str, source: str, destination: str, seconds: float, during: Callable[[], list[Done]]
 ) -> Trial:
-    """Run one stream and call `during` when it flows; return when all has arrived."""
+    """Run one stream and call `during` once it flows; return when all has arrived."""
     lab = breaker.lab
     address = _address(lab, kind, destination)
     if kind == "mptcp":
@@ -88,7 +88,7 @@ def _address(lab: Lab, kind: str, destination: str) -> str:
 
 
 def allow_subflows(lab: Lab, source: str, destination: str) -> None:
-    """Let MPTCP use every plane: the receiver tells its address of each, the sender may go to all of them."""
+    """Let MPTCP use every plane: the receiver announces its address on each, the sender may connect to all of them."""
     most = min(8, len(lab.plan.planes))
     nic = lab.topology.node_named(destination)
     for node in (source, destination):
@@ -100,7 +100,7 @@ def allow_subflows(lab: Lab, source: str, destination: str) -> None:
 
 
 def _await_listener(lab: Lab, node: str, process: subprocess.Popen[bytes]) -> None:
-    """Wait until somebody listens on the port, as the namespace's own tables tell (state 0A)."""
+    """Wait until a process listens on the port, by the namespace's own tables (state 0A)."""
     wanted = f":{PORT:04X} "
 
     def listens() -> bool:
@@ -111,14 +111,14 @@ def _await_listener(lab: Lab, node: str, process: subprocess.Popen[bytes]) -> No
 
 
 def _await_flow(lab: Lab, node: str, process: subprocess.Popen[bytes]) -> int:
-    """Wait until the sender's ports have sent a hundred pieces more than before; return when."""
+    """Wait until the sender's ports have sent a hundred pieces more than before; return the time."""
     before = _sent(lab, node)
     _await(process, lambda: _sent(lab, node) - before > 100 * pieces.PIECE)
     return time.monotonic_ns()
 
 
 def _sent(lab: Lab, node: str) -> int:
-    """Return the bytes that a NIC's ports have sent."""
+    """Return the bytes sent by a NIC's ports."""
     rows = [line.replace(":", " ").split() for line in _told(lab, node, "/proc/net/dev")[2:]]
     devices = {f"p{plane}" for plane in range(len(lab.plan.planes))}
     return sum(int(row[9]) for row in rows if row[0] in devices)

@@ -49,7 +49,7 @@ def test_the_terminal_timeline_goes_blank_where_a_plane_was_silent() -> None:
 def test_a_plane_without_an_end_to_its_silence_stays_silent() -> None:
     assert is_silent([Outage(plane=0, down=1.0, up=None)], 0, 99.0)
     assert not is_silent([Outage(plane=0, down=1.0, up=None)], 1, 99.0)
-    assert schedule_lines([]) == ["nothing happens"]
+    assert schedule_lines([]) == ["no faults"]
 
 
 def test_one_outlier_does_not_flatten_the_rest() -> None:

@@ -13,4 +13,4 @@ def test_a_flood_of_refusals_is_one_line_a_second_that_counts_the_rest(monkeypat
         refusals(f"peer {number}")
     now = 101.5
     refusals("the next")
-    assert said == ["turned away peer 0", "turned away the next (and 49 more before)"]
+    assert said == ["rejected peer 0", "rejected the next (and 49 more before)"]

@@ -18,7 +18,7 @@ def test_addresses_are_taken_as_given() -> None:
 
 @pytest.mark.parametrize("count", ["0", "17"])
 def test_a_number_of_planes_out_of_range_is_refused(count: str) -> None:
-    with pytest.raises(ConfigError, match=r"--planes: .* allowed are 1 to 16"):
+    with pytest.raises(ConfigError, match=r"--planes: .* expected 1 to 16"):
         local_planes(count, Side.SERVER)
 
 
@@ -55,8 +55,8 @@ def test_this_machine_is_known_by_its_addresses() -> None:
     assert not is_this_machine("192.0.2.1")
 
 
-def test_an_unknown_interface_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ConfigError, match=r"no interface 'nosuch0' .* there are .*lo"):
+def test_an_unknown_interface_is_refused_with_the_available_ones() -> None:
+    with pytest.raises(ConfigError, match=r"no interface 'nosuch0' .*; available: .*lo"):
         interface_planes("nosuch0", 0)
     assert interface_planes("lo", 0) == ["127.0.0.1"]
     with pytest.raises(ConfigError, match="--gid-index: lo has addresses 0 to"):

@@ -40,7 +40,7 @@ def test_a_kept_file_has_its_name_and_a_dropped_one_is_gone(tmp_path: Path) -> N
 def test_a_name_that_was_taken_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
     with TargetFolder(tmp_path, force=False) as target, target.temporary("a") as temporary:
         (tmp_path / "a").write_text("mine")
-        with pytest.raises(MrcError, match="it came into being meanwhile"):
+        with pytest.raises(MrcError, match="it was created during the transfer"):
             temporary.keep()
     assert (tmp_path / "a").read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]

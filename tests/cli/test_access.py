@@ -86,7 +86,7 @@ def test_where_other_machines_can_connect_a_fresh_token_is_made_and_told(file: P
 def test_what_doing_without_a_token_allows_is_said_in_one_line(out: Path) -> None:
     with listening("recv", "--out", out, *PLANES, "--bind", "0.0.0.0", "--no-token") as (receiver, port):
         line = line_of(receiver, "--no-token")
-        assert line == f"mrc: --no-token: whoever reaches TCP port {port} of this machine may send files\n"
+        assert line == f"mrc: --no-token: anybody who can reach TCP port {port} of this machine may send files\n"
 
 
 @pytest.mark.parametrize("command", [("recv", "--out", "."), ("perf",)])
@@ -107,7 +107,7 @@ def test_loopback_planes_are_served_on_loopback_only_and_without_a_token(command
     ("options", "why"),
     [
         (("--token", "short"), "--token: token: 5 characters, at least 16"),
-        (("--token", TOKEN, "--no-token"), "--token and --no-token: give one of them"),
+        (("--token", TOKEN, "--no-token"), "--token and --no-token exclude each other; give one"),
         (("--token-file", "/nonexistent"), "/nonexistent: cannot be read"),
         (("--token-file", "/dev/null"), "the token is empty"),
         (("--bind", "127.0.0.1,"), "--bind"),

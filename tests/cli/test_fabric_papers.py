@@ -95,7 +95,7 @@ def test_swapped_cables_end_with_1_and_say_what_to_do(dumps: Path) -> None:
 
 
 def test_dumps_that_are_none_are_refused(dumps: Path, tmp_path: Path) -> None:
-    assert "no NODE.json here" in str(run("cabled", LAB, "--lldp", tmp_path).exception)
+    assert "contains no NODE.json" in str(run("cabled", LAB, "--lldp", tmp_path).exception)
     again = run("cabled", LAB, "--lldp", dumps, "--lldp", dumps / "p0-t0-00.json")
     assert "2 dumps of 'p0-t0-00'" in str(again.exception)
 

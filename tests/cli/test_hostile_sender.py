@@ -96,14 +96,14 @@ def outcome(receiver: tuple[subprocess.Popen[bytes], int]) -> TransferResult:
 @pytest.mark.parametrize(
     ("entry", "reason"),
     [
-        (Entry("../escape", 13), "holds a path separator"),
-        (Entry("/tmp/escape", 13), "holds a path separator"),
-        (Entry("..", 13), "is no file name"),
+        (Entry("../escape", 13), "contains a path separator"),
+        (Entry("/tmp/escape", 13), "contains a path separator"),
+        (Entry("..", 13), "is not a file name"),
         (Entry("a\0b", 13), "control character U+0000"),
         (Entry("a\x1b[2Jb", 13), "control character U+001B"),
-        (Entry("taken", 13), "taken: exists already"),
-        (Entry("link", 13), "link: exists already"),
-        (Entry("dangling", 13), "dangling: exists already"),
+        (Entry("taken", 13), "taken: file exists"),
+        (Entry("link", 13), "link: file exists"),
+        (Entry("dangling", 13), "dangling: file exists"),
         (Entry("huge", LIMIT + 1), "--max-size"),
         (Entry("negative", -1), "negative size"),
     ],
@@ -186,8 +186,8 @@ def test_silent_connections_keep_no_sender_waiting(
     with strangers.silent(receiver[1], 100):
         hostile = Hostile(context, receiver[1])
     hostile.announce(Entry("..", 13))
-    assert "is no file name" in hostile.refusal()
-    assert "is no file name" in (outcome(receiver).error or "")
+    assert "is not a file name" in hostile.refusal()
+    assert "is not a file name" in (outcome(receiver).error or "")
 
 
 def test_a_sender_that_talks_without_end_is_not_kept(

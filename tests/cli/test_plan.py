@@ -62,8 +62,8 @@ def test_the_table_has_the_blast_radius_of_every_part() -> None:
     said = run(app, ["plan", "--gpus", "1000", "--planes", "4"], env={"COLUMNS": "250"}).stdout
     parts = ("a NIC-T0 link", "a NIC's port", "a NIC's optic", "a T0-T1 link", "a T0", "a T1", "a plane")
     for loser in ("NIC", "fabric"):
-        assert all(f"{loser} loses by {part} " in said for part in parts)
-    assert "fabric loses by a T0's optic" in said
+        assert all(f"{loser} loss by {part} " in said for part in parts)
+    assert "fabric loss by a T0's optic" in said
 
 
 def test_availability_compares_two_worlds() -> None:

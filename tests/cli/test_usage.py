@@ -81,7 +81,7 @@ def test_square_brackets_of_help_texts_are_shown() -> None:
 
 def test_options_of_perf_are_in_panels() -> None:
     said = CliRunner().invoke(app, ["perf", "--help"], env={"COLUMNS": "120"}).stdout
-    for title in ("What is measured", "How much", "Endpoint", "Impairments and capture", "Output"):
+    for title in ("Measurement", "Amount", "Endpoint", "Impairments and capture", "Output"):
         assert title in said
     assert "--tx-depth" in said
 

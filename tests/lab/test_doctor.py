@@ -18,7 +18,7 @@ def test_with_root_everything_is_tried_and_nothing_is_left(lab_rights: None) -> 
     report = doctor.examine()
     assert report.ready is True
     tried = {each.name: each.how for each in report.findings if each.name in {need.name for need in doctor.NEEDS}}
-    assert tried["uSID (NEXT-C-SID)"] == "tried in a namespace of its own"
+    assert tried["uSID (NEXT-C-SID)"] == "tried in a temporary namespace"
     assert not list(Path("/run/netns").glob(f"{doctor._BOX}-*"))
 
 

@@ -117,7 +117,7 @@ def test_what_a_killed_program_left_is_replaced_by_the_next_of_its_name(lab_name
 def test_a_lab_without_its_record_is_found_by_its_namespaces(lab_name: str, tmp_path: Path) -> None:
     lifetime.up(fabric_file(tmp_path, lab_name, planes=1))
     record.remove(lab_name)
-    assert [each["state"] for each in lifetime.up_now() if each["name"] == lab_name] == ["half-way"]
+    assert [each["state"] for each in lifetime.up_now() if each["name"] == lab_name] == ["incomplete"]
     lifetime.down(lab_name)
     assert traces(lab_name) == []
 

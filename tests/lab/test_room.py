@@ -39,5 +39,5 @@ def test_a_lab_without_enough_memory_is_refused_with_what_would_fit(
 
 def test_a_lab_of_more_namespaces_than_are_left_is_refused(small: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "_namespaces_free", lambda: 12)
-    with pytest.raises(ConfigError, match=r"13 namespaces are needed, 12 are left of user.max_net_namespaces"):
+    with pytest.raises(ConfigError, match=r"13 namespaces needed, 12 left of user.max_net_namespaces"):
         room.check_room(small)

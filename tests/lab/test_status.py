@@ -61,7 +61,7 @@ def test_a_wrong_carrier_is_called_so_where_no_cable_was_pulled(lab: Lab) -> Non
     send(lab, "fcbb:bb00:1000:2fff::")
     found = unknown(status(lab.name), "p0-t0-00")
     assert found.errors == before + 1
-    assert found.note == "no cable was pulled here: carriers that name a uSID this switch does not have"
+    assert found.note == "no cable was pulled here: carriers contain a uSID that this switch does not have"
 
 
 def test_errors_behind_a_pulled_cable_are_laid_to_the_cable(lab: Lab, breaker: Breaker) -> None:
@@ -71,4 +71,4 @@ def test_errors_behind_a_pulled_cable_are_laid_to_the_cable(lab: Lab, breaker: B
     send(lab, carrier)
     found = unknown(status(lab.name), "p1-t1-00")
     assert found.errors == before + 1
-    assert found.note == "p1 is or was without a cable, which takes the routes behind it away"
+    assert found.note == "p1 is or was without a cable, which removes the routes through it"
