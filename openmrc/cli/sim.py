@@ -12,7 +12,7 @@ from openmrc.cli.outcome import INTERRUPTED, stoppable
 if TYPE_CHECKING:
     from openmrc.sim.scenario.scenario import Matrix, Scenario, Transport
     from openmrc.sim.simulate import Status
-    from openmrc.sim.sweep import Point
+    from openmrc.sim.sweep import Point, Sweep
     from openmrc.sim.workloads.trace import Trace
 
 app = typer.Typer(no_args_is_help=True, help="Simulate fabrics packet by packet, with failures.")
@@ -174,27 +174,33 @@ def sweep(
     """Run every combination of a sweep; what is done already is kept."""
     import os
 
-    from openmrc.report import sweep as report
     from openmrc.sim.sweep import read
 
     plan, points = read(file)
-    folder = out or Path("runs") / file.stem
+    _sweep(plan, points, out or Path("runs") / file.stem, on, processes or os.cpu_count() or 1, as_json)
+
+
+def _sweep(plan: Sweep, points: list[Point], folder: Path, on: str, processes: int, as_json: bool) -> None:
+    """Run points, and say what came of them; exit 1 if any was refused or has unfinished flows."""
+    from openmrc.report import sweep as report
+    from openmrc.report.terminal import show_sweep
+
     with stoppable(lambda how: _how_to_go_on(how, points, folder, as_json)):
-        results = report.run(points, folder, on, processes or os.cpu_count() or 1, _points_done)
+        results = report.run(points, folder, on, processes, _points_done, plan)
     notes = report.write(plan, results, folder)
     unfinished = sum(
         result["summary"]["finished"] < result["summary"]["flows"] for result in results if "summary" in result
     )
-    refused = sum("error" in result for result in results)
+    refused = report.refusals(results)
     result = {
         "points": len(points),
         "unfinished": unfinished,
-        "refused": refused,
+        "refused": sum(refused.values()),
+        "refused_because": refused,
         "out": str(folder),
         "warnings": notes,
     }
-    _print(result, as_json, lambda: typer.echo(f"{len(points)} points, {unfinished} with unfinished flows, "
-                                             f"{refused} refused; written to {folder}"))  # fmt: skip
+    _print(result, as_json, lambda: show_sweep(*report.table(plan, results), result))
     if unfinished or refused:
         raise typer.Exit(1)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
@@ -19,6 +19,7 @@ Floats = NDArray[np.float64]
 WIDTH, HEIGHT = 640, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 14, 44
 COLOURS = 8
+_LETTER = 9  # pixels of a letter, at most
 _MARK_ROOM = 16  # pixels a mark's number takes
 MOST_POINTS = 1200  # of one line; more cannot be seen and make the file large
 
@@ -53,6 +54,10 @@ class Chart:
     steps: bool = False  # hold each value until the next, as a distribution does
     y_from_zero: bool = True
     legend: bool = False  # even for a single line
+    dots: bool = False  # mark each point: there are few
+    names: Mapping[float, str] = field(
+        default_factory=dict
+    )  # what stands at places of the x axis, for what is no number
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,9 @@ def draw(chart: Chart) -> str:
     parts = [_frame(chart, x, y)]
     parts += _marks(marks, x)
     parts += [_curve(line, number, x, y, chart.steps) for number, line in enumerate(lines)]
-    return _svg(chart.title, "".join(parts)) + (_legend(lines) if len(lines) > 1 or chart.legend else "")
+    parts += [_dots(line, number, x, y) for number, line in enumerate(lines) if chart.dots]
+    below = _legend(lines) if len(lines) > 1 or chart.legend else ""
+    return _svg(chart.title, "".join(parts)) + below + ("" if _fit(chart) else _numbered(chart))
 
 
 def _axis(values: Sequence[Floats], start: float, end: float, *, from_zero: bool) -> _Scale:
@@ -144,10 +151,14 @@ def _frame(chart: Chart, x: _Scale, y: _Scale) -> str:
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
         parts.append(f'<text class="tick" x="{_LEFT - 8}" y="{at + 4:.1f}" text-anchor="end">{shown(value)}</text>')
     bottom = HEIGHT - _BOTTOM
-    for value in ticks(x.low, x.high, 8):
+    for number, (value, name) in enumerate(_x_ticks(chart, x)):
         at = x(value)
+        anchor = "middle" if at < WIDTH - _RIGHT - 20 else "end"
+        kind = "tick odd" if number % 2 and not chart.names else "tick"  # left out where the page is narrow
         parts.append(f'<line class="axis" x1="{at:.1f}" x2="{at:.1f}" y1="{bottom}" y2="{bottom + 4}"/>')
-        parts.append(f'<text class="tick" x="{at:.1f}" y="{bottom + 17}" text-anchor="middle">{shown(value)}</text>')
+        parts.append(
+            f'<text class="{kind}" x="{at:.1f}" y="{bottom + 17}" text-anchor="{anchor}">{escape(name)}</text>'
+        )
     parts.append(f'<line class="axis" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{bottom}" y2="{bottom}"/>')
     middle = (_TOP + bottom) / 2
     parts.append(
@@ -157,6 +168,38 @@ def _frame(chart: Chart, x: _Scale, y: _Scale) -> str:
         f"{escape(chart.y_label)}</text>"
     )
     return "".join(parts)
+
+
+def _x_ticks(chart: Chart, x: _Scale) -> list[tuple[float, str]]:
+    """Return the places of the x axis and what is written at them."""
+    if not chart.names:
+        return [(value, shown(value)) for value in ticks(x.low, x.high, 8)]
+    fits = _fit(chart)
+    return [
+        (place, name if fits else str(number))
+        for number, (place, name) in enumerate(chart.names.items(), 1)
+        if x.low <= place <= x.high
+    ]
+
+
+def _fit(chart: Chart) -> bool:
+    """Tell whether the names of places have room beside each other."""
+    longest = max((len(name) for name in chart.names.values()), default=0)
+    return longest * _LETTER * max(1, len(chart.names)) <= WIDTH - _LEFT - _RIGHT
+
+
+def _numbered(chart: Chart) -> str:
+    """Return what the numbers on the x axis stand for."""
+    items = "".join(f"<span>{number}: {escape(name)}</span>" for number, name in enumerate(chart.names.values(), 1))
+    return f'<div class="legend">{items}</div>'
+
+
+def _dots(line: Line, number: int, x: _Scale, y: _Scale) -> str:
+    return "".join(
+        f'<circle cx="{x(float(a)):.1f}" cy="{y(float(b)):.1f}" r="3.5" fill="var(--c{number % COLOURS})">'
+        f"<title>{escape(line.label)}: {shown(float(b))}</title></circle>"
+        for a, b in zip(line.x, line.y, strict=True)
+    )
 
 
 def _marks(marks: Sequence[Mark], x: _Scale) -> list[str]:
@@ -182,7 +225,8 @@ def _curve(line: Line, number: int, x: _Scale, y: _Scale, steps: bool) -> str:
             f"H{x(float(a)):.1f}V{y(float(b)):.1f}" for a, b in zip(line.x[1:], line.y[1:], strict=True)
         )  # fmt: skip
     colour = f"var(--c{number % COLOURS})"
-    return f'<path d="{path}" class="curve" stroke="{colour}"><title>{escape(line.label)}</title></path>'
+    dash = f' stroke-dasharray="{6 * (number // COLOURS)} 3"' if number >= COLOURS else ""
+    return f'<path d="{path}" class="curve" stroke="{colour}"{dash}><title>{escape(line.label)}</title></path>'
 
 
 def _legend(lines: Sequence[Line]) -> str:

@@ -5,30 +5,36 @@ from __future__ import annotations
 import json
 import multiprocessing
 import signal
+from collections import Counter
 from collections.abc import Callable, Generator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import closing
+from html import escape
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from openmrc.errors import ConfigError
-from openmrc.report import svg
+from openmrc.report import svg, words
 from openmrc.report.page import card, folded, page, rows
 from openmrc.report.simulation import figure, number
-from openmrc.sim.sweep import Point, Sweep, flat, keep, run_point, written
+from openmrc.sim.sweep import Point, Sweep, flat, keep, refuse_plot, run_point, warm, written
 
+_USUAL = ("fct_us.mean", "fct_us.p99", "last_finish_us", "goodput_gbps.total", "packets.retransmitted")
 Told = dict[str, Any]
 Done = tuple[Point, Told]
 Notice = Callable[[int, int], None]  # points done, of
 
 
-def run(points: list[Point], folder: Path, on: str, processes: int, notice: Notice) -> list[Told]:
+def run(
+    points: list[Point], folder: Path, on: str, processes: int, notice: Notice, sweep: Sweep | None = None
+) -> list[Told]:
     """Run the points that have no result yet; return the results of all, in their order.
 
-    KeyboardInterrupt leaves what is done, whole, for the next time.
+    KeyboardInterrupt leaves what is done, whole, for the next time. A plot that `sweep` wants of a figure that no
+    summary has is refused as soon as there is one.
     """
     (folder / "points").mkdir(parents=True, exist_ok=True)
     missing = [point for point in points if not point.result(folder).exists()]
@@ -40,6 +46,8 @@ def run(points: list[Point], folder: Path, on: str, processes: int, notice: Noti
             if result.get("summary", {}).get("interrupted"):
                 raise KeyboardInterrupt  # where it ran; it is still to be done
             keep(result, point.result(folder))
+            if sweep is not None and "summary" in result:
+                refuse_plot(sweep, result["summary"])
             done += 1
             notice(done, len(points))
     return [json.loads(point.result(folder).read_text()) for point in points]
@@ -62,6 +70,7 @@ def _here(points: list[Point], processes: int) -> Generator[Done, None, None]:
         waiting = list(points)
         running: dict[Future[Told], Point] = {}
         try:
+            _compile(pool, points)
             while waiting or running:
                 while waiting and len(running) < processes:
                     point = waiting.pop(0)
@@ -72,6 +81,13 @@ def _here(points: list[Point], processes: int) -> Generator[Done, None, None]:
             for worker in set(multiprocessing.active_children()) - others:
                 worker.terminate()  # leaving the pool would wait for what nobody will keep
             raise
+
+
+def _compile(pool: ProcessPoolExecutor, points: list[Point]) -> None:
+    """Let one process compile each transport before all of them need it: what is cached takes no time."""
+    names = dict.fromkeys(point.scenario.transport.name for point in points)
+    for made in [pool.submit(warm, name) for name in names]:
+        made.result()
 
 
 def _leave_signals_to_parent() -> None:
@@ -105,64 +121,92 @@ def write(sweep: Sweep, results: list[Told], folder: Path) -> list[str]:
     return []
 
 
-def _page(sweep: Sweep, results: list[Told]) -> str:
-    shown = ("fct_us.mean", "fct_us.p99", "last_finish_us", "goodput_gbps.total", "packets.retransmitted")
-    header = (*sweep.vary, "finished", *shown)
-    body = [_row(sweep, point, shown) for point in results]
-    parts = [f"<h1>{len(results)} runs of {sweep.scenario}</h1>"]
-    if sweep.plot is not None:
-        parts.append(_plot(sweep, results))
-    numeric = range(len(sweep.vary), len(header))
-    parts += ["<h2>Runs</h2>" + rows(header, body, numeric), folded("The sweep", written(sweep))]
-    return page(f"sweep of {sweep.scenario}", parts)
+def table(sweep: Sweep, results: list[Told]) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the rows of what a sweep found, in words: fields that vary, then figures."""
+    varied = [name for name, values in sweep.fields.items() if len(values) > 1] or list(sweep.fields)
+    shown = _figures(sweep, results)
+    header = [words.of_path(name, sweep.names) or "scenario" for name in (*varied, "finished", *shown)]
+    return header, [_row(point, varied, shown) for point in results]
 
 
-def _row(sweep: Sweep, point: Told, shown: tuple[str, ...]) -> list[str]:
+def refusals(results: list[Told]) -> dict[str, int]:
+    """Return why points were refused, and how many for each reason."""
+    return dict(Counter(point["error"] for point in results if "error" in point))
+
+
+def _figures(sweep: Sweep, results: list[Told]) -> list[str]:
+    """Return the figures that a table shows: what is plotted, and what the runs have of the usual ones."""
+    usual = ("step_us.mean", "step_us.p99", *_USUAL)
+    first = [sweep.plot.y] if sweep.plot is not None else []
+    summaries = [point["summary"] for point in results if "summary" in point]
+    had = [name for name in usual if any(figure(summary, name) is not None for summary in summaries)]
+    return list(dict.fromkeys([*first, *had]))
+
+
+def _row(point: Told, varied: list[str], shown: list[str]) -> list[str]:
+    values = [words.of_value(point["values"][name]) for name in varied]
     summary = point.get("summary")
     if summary is None:
-        return [
-            *(str(point["values"][name]) for name in sweep.vary),
-            "refused",
-            point["error"],
-            *[""] * (len(shown) - 1),
-        ]
+        return [*values, "refused", *[""] * len(shown)]
     finished = f"{summary['finished']:,} of {summary['flows']:,}"
-    return [*(str(point["values"][name]) for name in sweep.vary), finished,
-            *(number(figure(summary, name)) for name in shown)]  # fmt: skip
+    return [*values, finished, *(number(figure(summary, name)) for name in shown)]
+
+
+def _page(sweep: Sweep, results: list[Told]) -> str:
+    header, body = table(sweep, results)
+    scenario = Path(sweep.scenario).stem
+    parts = [f"<h1>{escape(scenario)}: {len(results)} runs</h1>"]
+    parts += [f"<p class='bad'>{count:,} refused: {escape(why)}</p>" for why, count in refusals(results).items()]
+    if sweep.plot is not None:
+        parts.append(_plot(sweep, results))
+    first = header.index(words.of_path("finished"))
+    parts += ["<h2>Runs</h2>" + rows(header, body, range(first, len(header)))]
+    parts += [folded("The sweep", written(sweep))]
+    return page(f"sweep of {scenario}", parts)
 
 
 def _plot(sweep: Sweep, results: list[Told]) -> str:
     assert sweep.plot is not None
-    plot = sweep.plot
-    places, legend = _places(sweep.vary[plot.x])
+    plot, tried = sweep.plot, sweep.fields
+    places = _places(tried[plot.x])
+    x_label, y_label = (words.of_path(name, sweep.names) or "scenario" for name in (plot.x, plot.y))
     lines = []
-    for group in sweep.vary[plot.by] if plot.by else [""]:
+    for group in tried[plot.by] if plot.by else [""]:
         mine = [point for point in results if "summary" in point and (not plot.by or point["values"][plot.by] == group)]
-        found = [(places[_named(point["values"][plot.x])], figure(point["summary"], plot.y)) for point in mine]
+        found = [(places[_key(point["values"][plot.x])], figure(point["summary"], plot.y)) for point in mine]
         means = _means([(x, y) for x, y in found if y is not None])
         if len(means[0]):
-            lines.append(svg.Line(f"{plot.by} {_named(group)}" if plot.by else plot.y, *means))
-    title = f"{plot.y} over {plot.x}"
-    note = f"The mean where several runs share x. {legend}".rstrip()
-    return card(title, svg.draw(svg.Chart(title, plot.x, plot.y, lines)), note)
+            label = f"{words.of_path(plot.by, sweep.names)} {words.of_value(group)}".strip() if plot.by else y_label
+            lines.append(svg.Line(label, *means))
+    title = f"{y_label} over {x_label}"
+    shared = len({_key(point["values"][plot.x]) for point in results}) < len(results) // max(1, len(lines))
+    names = _names(tried[plot.x])
+    drawn = svg.draw(svg.Chart(title, x_label, y_label, lines, legend=bool(plot.by), dots=True, names=names))
+    return card(title, drawn, "The mean where several runs share a place." if shared else "")
 
 
-def _named(value: Any) -> str:
-    """Return a value as a legend has it: words as they are, the rest as JSON."""
-    return value if isinstance(value, str) else json.dumps(value)
+def _key(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
-def _places(values: list[Any]) -> tuple[dict[str, float], str]:
-    """Return where each value stands on the axis: at itself if all are numbers, else in their order, which is told."""
-    if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
-        return {_named(value): float(value) for value in values}, ""
-    places = {_named(value): float(at) for at, value in enumerate(values)}
-    return places, f"On the axis: {'; '.join(f'{at:.0f} is {name}' for name, at in places.items())}."
+def _names(values: list[Any]) -> dict[float, str]:
+    """Return what stands at the places of an axis whose values are no numbers."""
+    if _are_numbers(values):
+        return {}
+    return {float(at): words.of_value(value) for at, value in enumerate(values)}
+
+
+def _are_numbers(values: list[Any]) -> bool:
+    return all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
+
+
+def _places(values: list[Any]) -> dict[str, float]:
+    """Return where each value stands on the axis: at itself if all are numbers, else in their order."""
+    if _are_numbers(values):
+        return {_key(value): float(value) for value in values}
+    return {_key(value): float(at) for at, value in enumerate(values)}
 
 
 def _means(points: list[tuple[float, float]]) -> tuple[svg.Floats, svg.Floats]:
     xs = sorted({x for x, _ in points})
     return np.array(xs), np.array([np.mean([y for at, y in points if at == x]) for x in xs])
-
-
-On = Literal["processes", "ray"]

@@ -119,6 +119,32 @@ def _rate(summary: dict[str, Any]) -> float:
     return float(summary["packet_hops"]) / 1e6 / max(1e-9, float(summary["wall_s"]))
 
 
+MOST_ROWS = 60  # of a table
+
+
+def show_sweep(header: list[str], body: list[list[str]], result: dict[str, Any]) -> None:
+    """Print what a sweep found: a row a point, then why some were refused."""
+    console = Console(highlight=False)
+    grid = Table(box=None, padding=(0, 2, 0, 0))
+    first = header.index("flows finished")
+    for at, name in enumerate(header):
+        grid.add_column(escape(name), justify="left" if at < first else "right", overflow="fold")
+    for row in body[:MOST_ROWS]:
+        grid.add_row(*map(escape, row))
+    print_table(grid)
+    if len(body) > MOST_ROWS:
+        console.print(f"and {len(body) - MOST_ROWS:,} more in results.json")
+    for why, count in result["refused_because"].items():
+        console.print(f"[red]{count:,} refused:[/] {escape(why)}", soft_wrap=True)
+    for warning in result["warnings"]:
+        console.print(f"[yellow]warning:[/] {escape(warning)}", soft_wrap=True)
+    console.print(
+        f"{result['points']} points, {result['unfinished']} with unfinished flows, {result['refused']} refused; "
+        f"written to {escape(result['out'])}",
+        soft_wrap=True,
+    )
+
+
 def show_comparison(result: dict[str, Any], out: str) -> None:
     """Print scenarios side by side: step times with and without faults, and the bottom line."""
     console = Console(highlight=False)

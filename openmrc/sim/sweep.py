@@ -1,8 +1,9 @@
 """Many runs of one scenario with some of its fields varied: what the points are, and how one is run.
 
 A sweep file names a scenario and, for dotted paths into it (`transport.name`, `workloads.0.size`, `seed`), the values
-to try; every combination is a point. A point's result is a file named by a digest of its whole input, so an
-interrupted sweep goes on where it was, and a changed scenario is not taken for an old one.
+to try; every combination is a point. Fields under one item of `together` go in step. A point's result is a file named
+by a digest of its whole input, so an interrupted sweep goes on where it was, and a changed scenario is not taken for an
+old one.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,9 +23,10 @@ from msgspec import Meta, Struct
 
 from openmrc import __version__
 from openmrc.errors import ConfigError
+from openmrc.fabric.fabric_file import load as load_fabric
 from openmrc.fabric.yaml_file import decode
 from openmrc.sim.results.results import summary
-from openmrc.sim.scenario.scenario import Scenario, load
+from openmrc.sim.scenario.scenario import Scenario, completed, load
 from openmrc.sim.simulate import simulate
 
 Value = str | int | float | bool | None
@@ -38,12 +41,23 @@ class Plot(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     by: str = ""  # a line for each of its values
 
 
+Values = Annotated[list[Any], Meta(min_length=1)]
+Varied = dict[str, Values]
+
+
 class Sweep(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Hold what a sweep file says."""
 
     scenario: str  # from the sweep's folder
-    vary: Annotated[dict[str, Annotated[list[Any], Meta(min_length=1)]], Meta(min_length=1)]
+    vary: Varied = {}
+    together: tuple[Annotated[Varied, Meta(min_length=1)], ...] = ()  # of each item, all fields take their n-th values
+    names: dict[str, str] = {}  # of fields and figures, for tables and pages
     plot: Plot | None = None
+
+    @property
+    def fields(self) -> dict[str, list[Any]]:
+        """Return the varied paths and the values they take."""
+        return {**self.vary, **{name: values for group in self.together for name, values in group.items()}}
 
 
 @dataclass(frozen=True)
@@ -62,31 +76,51 @@ class Point:
 def read(path: Path) -> tuple[Sweep, list[Point]]:
     """Read a sweep file and work out its points; every one is checked before any is run."""
     sweep = decode(path, Sweep)
-    for name in (sweep.plot.x, sweep.plot.by) if sweep.plot else ():
-        if name and name not in sweep.vary:
-            raise ConfigError(f"{path}: plot: {name!r} is not varied; varied are {', '.join(sweep.vary)}")
-    return sweep, list(_points(sweep, path))
+    return sweep, points_of(sweep, load(path.parent / sweep.scenario), path)
 
 
-def _points(sweep: Sweep, path: Path) -> Iterator[Point]:
-    base = load(path.parent / sweep.scenario)
+def points_of(sweep: Sweep, base: Scenario, path: Path) -> list[Point]:
+    """Return the points of a sweep over a scenario; `path` is where files are looked for, and who complains."""
+    _check(sweep, path)
     whole = json.loads(msgspec.json.encode(base))
+    axes = [[{name: value} for value in tried] for name, tried in sweep.vary.items()]
+    for group in sweep.together:
+        axes.append([dict(zip(group, values, strict=True)) for values in zip(*group.values(), strict=True)])
+    combinations = itertools.product(*axes)
+    return [_point(whole, {name: value for part in parts for name, value in part.items()}, path)
+            for parts in combinations]  # fmt: skip
+
+
+def _check(sweep: Sweep, path: Path) -> None:
+    varied = [*sweep.vary, *(name for group in sweep.together for name in group)]
+    if not varied:
+        raise ConfigError(f"{path}: vary: nothing; expected fields of the scenario with the values to try")
+    twice = next((name for name in varied if varied.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"{path}: {twice!r} is varied twice")
     count = 1
+    for group in sweep.together:
+        lengths = {name: len(values) for name, values in group.items()}
+        if len(set(lengths.values())) > 1:
+            raise ConfigError(f"{path}: together: lists of different lengths: {lengths}")
+        count *= len(next(iter(group.values())))
     for tried in sweep.vary.values():
         count *= len(tried)
     if count > MOST_POINTS:
         raise ConfigError(f"{path}: vary: {count} combinations, at most {MOST_POINTS}")
-    for combination in itertools.product(*sweep.vary.values()):
-        values = dict(zip(sweep.vary, combination, strict=True))
-        yield _point(whole, values, path)
+    for name in (sweep.plot.x, sweep.plot.by) if sweep.plot else ():
+        if name and name not in varied:
+            raise ConfigError(f"{path}: plot: {name!r} is not varied; varied are {', '.join(varied)}")
 
 
 def _point(whole: dict[str, Any], values: dict[str, Any], path: Path) -> Point:
     changed = json.loads(json.dumps(whole))
-    for name, value in values.items():
-        _set(changed, name, value, path)
+    for name in sorted(values, key=lambda each: each.count(".")):  # a whole fabric before a field of it
+        if name.startswith("fabric.") and isinstance(changed["fabric"], str):
+            changed["fabric"] = json.loads(msgspec.json.encode(load_fabric(path.parent / changed["fabric"])))
+        _set(changed, name, values[name], path)
     try:
-        scenario = msgspec.convert(changed, Scenario)
+        scenario = completed(msgspec.convert(changed, Scenario), path)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: vary: {values}: {error}") from None
     return point_of(scenario, values)
@@ -132,6 +166,25 @@ def run_point(encoded: bytes, values: dict[str, Any]) -> dict[str, Any]:
     return reported
 
 
+def warm(transport: str) -> str:
+    """Compile what points of a transport need, or load it: a few packets and a fault; return the transport."""
+    plane = {"count": 2, "host_gbps": 100, "t0": {"down": 2, "up": 2}, "t1": {"down": 2}}
+    simulate(
+        msgspec.convert(
+            {
+                "name": "warm",
+                "fabric": {"name": "warm", "hosts": {"count": 4}, "planes": [plane]},
+                "transport": {"name": transport},
+                "workloads": [{"kind": "permutation", "size": 20_000}],
+                "faults": [{"at": "1us", "for": "1us", "down": "h0 port 0"}],
+                "until": "1ms",
+            },
+            Scenario,
+        )
+    )
+    return transport
+
+
 def keep(reported: Mapping[str, Any], path: Path) -> None:
     """Write a result under another name, then rename it, so that a file that exists is whole."""
     draft = path.with_suffix(".part")
@@ -147,12 +200,28 @@ def flat(reported: Mapping[str, Any]) -> dict[str, Any]:
     return row | dict(_leaves("", reported.get("summary", {})))
 
 
-def _leaves(prefix: str, tree: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _leaves(prefix: str, tree: Mapping[str, Any], lists: bool = False) -> Iterator[tuple[str, Any]]:
     for name, value in tree.items():
         if isinstance(value, Mapping):
-            yield from _leaves(f"{prefix}{name}.", value)
+            yield from _leaves(f"{prefix}{name}.", value, lists)
+        elif lists and isinstance(value, list):
+            yield from _leaves(f"{prefix}{name}.", {str(at): each for at, each in enumerate(value)}, lists)
         elif isinstance(value, (int, float, str, bool)) or value is None:
             yield f"{prefix}{name}", value
+
+
+def figures(summary: Mapping[str, Any]) -> list[str]:
+    """Return the dotted paths of all numbers of a summary."""
+    return [name for name, value in _leaves("", summary, lists=True) if isinstance(value, (int, float))]
+
+
+def refuse_plot(sweep: Sweep, summary: Mapping[str, Any]) -> None:
+    """Refuse a plot of what no run of the sweep has, by naming the nearest."""
+    known = figures(summary) if sweep.plot is not None else []
+    if sweep.plot is not None and sweep.plot.y not in known:
+        near = get_close_matches(sweep.plot.y, known, 3, 0.4)
+        hint = f"; near are {', '.join(near)}" if near else ""
+        raise ConfigError(f"plot: y: {sweep.plot.y!r} is no number of the summary{hint}")
 
 
 def written(sweep: Sweep) -> str:

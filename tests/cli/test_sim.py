@@ -39,3 +39,37 @@ def test_a_trace_runs_without_a_scenario(tmp_path: Path, fabric: Path) -> None:
 def test_a_trace_needs_a_fabric(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["sim", "run", "--trace", str(tmp_path / "x.goal")])
     assert "--trace FILE with --topo FABRIC" in str(done.exception)
+
+
+def sweep(folder: Path, fabric: Path, text: str) -> Path:
+    folder.joinpath("s.yaml").write_text(
+        f"name: x\nfabric: {fabric.name}\ntransport: {{name: datagrams}}\n"
+        "workloads: [{kind: permutation, size: 20KB}]\n"
+    )
+    path = folder / "sweep.yaml"
+    path.write_text("scenario: s.yaml\n" + text)
+    return path
+
+
+def test_a_sweep_prints_a_table_in_words(tmp_path: Path, fabric: Path) -> None:
+    file = sweep(tmp_path, fabric, "vary: {workloads.0.size: [20KB, 40KB]}\n")
+    done = mrc("sweep", file, "--out", tmp_path / "out", "--processes", "1")
+    assert "workload 1: size" in done.stdout
+    assert "completion time, p99 (us)" in done.stdout
+    assert "40KB" in done.stdout
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "completion time, p99 (us)" in page
+
+
+def test_a_sweep_whose_points_are_all_refused_says_why(tmp_path: Path, fabric: Path) -> None:
+    file = sweep(tmp_path, fabric, "vary: {transport.settings.evs: [1, 2]}\n")
+    done = mrc("sweep", file, "--out", tmp_path / "out", "--processes", "1", code=1)
+    assert "2 refused: transport: settings: 'evs' is unknown; datagrams knows" in done.stdout
+    done = mrc("sweep", file, "--out", tmp_path / "out", "--processes", "1", "--json", code=1)
+    assert list(json.loads(done.stdout)["refused_because"].values()) == [2]
+
+
+def test_a_sweep_that_plots_what_there_is_not_says_so(tmp_path: Path, fabric: Path) -> None:
+    file = sweep(tmp_path, fabric, "vary: {seed: [1, 2]}\nplot: {x: seed, y: fct_us.p9}\n")
+    done = CliRunner().invoke(app, ["sim", "sweep", str(file), "--out", str(tmp_path / "out"), "--processes", "1"])
+    assert "plot: y: 'fct_us.p9' is no number of the summary; near are fct_us.p99" in str(done.exception)

@@ -27,7 +27,7 @@ def test_a_shipped_scenario_can_be_run(path: Path) -> None:
 def test_a_shipped_sweep_has_its_points(path: Path) -> None:
     sweep, points = read(path)
     count = 1
-    for values in sweep.vary.values():
+    for values in sweep.fields.values():
         count *= len(values)
     assert len(points) == count
     assert len({point.digest for point in points}) == count

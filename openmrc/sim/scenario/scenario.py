@@ -117,7 +117,11 @@ class Scenario(_Part, frozen=True, kw_only=True):
 def load(path: str | Path) -> Scenario:
     """Read a scenario and everything it names: the fabric is in place afterwards, files are absolute."""
     path = Path(path)
-    scenario = decode(path, Scenario)
+    return completed(decode(path, Scenario), path)
+
+
+def completed(scenario: Scenario, path: Path) -> Scenario:
+    """Return a scenario with everything it names in place; `path` is where it was read, or would be."""
     schedule(scenario, str(path))  # wrong words are refused now, not after the fabric is built
     _refuse_no_time(scenario, path)
     return msgspec.structs.replace(
@@ -138,7 +142,10 @@ def _fabric(scenario: Scenario, path: Path) -> Fabric:
     if isinstance(scenario.fabric, Fabric):
         check(scenario.fabric, f"{path}: fabric")
         return scenario.fabric
-    return load_fabric(path.parent / scenario.fabric)
+    file = path.parent / scenario.fabric
+    if not file.is_file():
+        raise ConfigError(f"{path}: fabric: {file}: cannot be read: there is no such file")
+    return load_fabric(file)
 
 
 def _placed(workload: Workload | Matrix, path: Path) -> Workload | Matrix:
