@@ -30,7 +30,7 @@ from openmrc.verbs import (
     connect,
 )
 from openmrc.wire import ip
-from openmrc.wire.codes import Opcode
+from openmrc.wire.codes import NackReason, Opcode, Syndrome
 from openmrc.wire.icrc import icrc
 from openmrc.wire.message import Message, compose
 from tests.live import strangers
@@ -92,11 +92,11 @@ NUMBERS = itertools.cycle(range(230, 250))
 
 
 @contextmanager
-def hosting(token: str = "") -> Iterator[Host]:
+def hosting(token: str = "", planes: int = 1) -> Iterator[Host]:
     number = next(NUMBERS)
     with ExitStack() as stack:
-        theirs = stack.enter_context(Context(addresses(0, number, 1, 4), ATTR))
-        ours = stack.enter_context(Context(addresses(1, number, 1, 4), ATTR))
+        theirs = stack.enter_context(Context(addresses(0, number, planes, 4), ATTR))
+        ours = stack.enter_context(Context(addresses(1, number, planes, 4), ATTR))
         memory, region = (each.alloc_pd().reg_mr(bytearray(SIZE)) for each in (theirs, ours))
         listener = stack.enter_context(Listener(ours, "127.0.0.1", 0, token=token))
         host = Host(ours, listener, region, None, memory, token=token)  # type: ignore[arg-type]
@@ -256,6 +256,9 @@ class Forger:
 SILENCE = compose(
     Opcode.ENDPOINT_REQUEST, bth={"dqp": 2, "psn": 1}, erth={"op": 0, "port_status_mask": 0}
 )  # "none of my ports works"
+PLANE_1_DENIED = compose(
+    Opcode.ENDPOINT_REQUEST, bth={"dqp": 2, "psn": 1}, erth={"op": 0, "port_status_mask": 0b010}
+)  # bit n is port n, from 1
 
 
 def test_another_user_of_the_peers_host_cannot_speak_in_its_name() -> None:
@@ -288,6 +291,74 @@ def test_forged_writes_reach_no_memory_without_number_sequence_and_key() -> None
         assert host.region.bytes.tobytes() == before
         assert host.accepted[0].qp.state == QpState.RTS
         host.the_friend_still_writes()
+
+
+def forgeries(kind: str, qpn: int, psn: int) -> Message:
+    """Return a packet that would end or rewind a sender which believed it."""
+    bth = {"dqp": qpn, "psn": psn}
+    match kind:
+        case "transport ACK":
+            return compose(Opcode.ACKNOWLEDGE, bth=bth, aeth={"syndrome": random.choice(list(Syndrome)), "msn": psn})
+        case "NACK":
+            reason = random.choice(list(NackReason))
+            return compose(Opcode.NACK, bth=bth, neth={"nack_reason": reason, "nack_psn": psn})
+        case _:
+            return compose(Opcode.SACK, bth=bth, seth={"cack_psn": psn, "mpr": 4, "sack_bitmap": (1 << 64) - 1})
+
+
+@pytest.mark.parametrize("kind", ["transport ACK", "NACK", "SACK"])
+def test_feedback_forged_with_the_number_alone_neither_ends_a_connection_nor_loses_data(kind: str) -> None:
+    with hosting() as host:
+        forger, ours = Forger(host), host.accepted[0]
+        base = ours.qp.query()[0].sq_psn or 0
+        stop = threading.Event()
+
+        def forge() -> None:
+            while not stop.is_set():
+                psn = base + random.randrange(1 << 13, (1 << 24) - (1 << 13))  # outside whatever is in flight
+                forger.send(forgeries(kind, ours.qp.qpn, psn % (1 << 24)))
+                time.sleep(0.0005)
+
+        thread = threading.Thread(target=forge)
+        thread.start()
+        try:
+            for _ in range(20):
+                host.region.bytes[:] = list(random.randbytes(SIZE))
+                ours.write(host.region, ours.remote.regions[0], timeout=20)
+                assert host.memory.bytes.tobytes() == host.region.bytes.tobytes()
+        finally:
+            stop.set()
+            thread.join()
+        assert ours.qp.state == QpState.RTS
+        host.the_friend_still_writes()
+
+
+def test_a_port_status_update_that_denies_the_port_it_came_from_is_ignored() -> None:
+    with hosting() as host:
+        Forger(host).send(SILENCE)
+        ours = host.accepted[0]
+        ours.write(host.region, ours.remote.regions[0], timeout=20)
+        assert ours.qp.counters().timeouts == 0
+
+
+def test_a_plane_denied_by_a_forged_port_status_update_is_used_again_within_seconds() -> None:
+    with hosting(planes=2) as host:
+        ours = host.accepted[0]
+        Forger(host).send(PLANE_1_DENIED)
+        assert saw_ports(host, 0b01)
+        ours.write(host.region, ours.remote.regions[0], timeout=20)
+        assert saw_ports(host, 0b11)
+        host.the_friend_still_writes()
+
+
+def saw_ports(host: Host, mask: int) -> bool:
+    """Wait a few seconds for the event that the friend's working planes are these."""
+    until = time.monotonic() + 5
+    while time.monotonic() < until:
+        if any(event.port_mask == mask for event in host.context.poll_async_events()):
+            return True
+        time.sleep(0.005)
+    return False
 
 
 def test_a_write_with_the_right_numbers_and_a_wrong_key_reaches_no_memory() -> None:
