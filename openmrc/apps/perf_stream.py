@@ -139,13 +139,17 @@ class Stream:
         immediate = any(lane.immediate for lane in self._lanes)
         return not immediate or sum(lane.taken for lane in self._lanes) >= self.peer_done.iterations
 
+    def _awaits_words(self) -> bool:
+        """Whether the peer's next word is about this run: it goes on once both have said Done."""
+        return self.done is None or self.peer_done is None
+
     def _turn(self) -> None:
         left = max(self._interval_began + TICK - time.perf_counter(), 0.0)
-        found = self._conversation.wait(self._cqs, left, 256, or_word=True)
+        found = self._conversation.wait(self._cqs, left, 256, or_word=self._awaits_words())
         now = time.perf_counter()
         for lane, written, arrived in zip(self._lanes, found[::2], found[1::2], strict=True):
             self._account(lane, sum(each.wr_id for each in written), len(arrived), now)
-        while self._conversation.has_word():
+        while self._awaits_words() and self._conversation.has_word():
             self._take_word(now)
         if now - self._interval_began >= TICK:
             self._tick(now)

@@ -126,8 +126,8 @@ def test_a_sender_that_is_suspended_for_less_than_the_time_out_goes_on(tmp_path:
     file = made(tmp_path / "big", 40_000_000)
     slow = "rate: 40Mbps"  # two planes: four seconds
     with receiving(out, "--once", "--planes", 2, "--impair", slow) as (receiver, port):
-        sender = mrc("send", file, "127.0.0.1", "-p", port, "--planes", 2, "--quiet", "--json")
-        time.sleep(3.0)
+        sender = mrc("send", file, "127.0.0.1", "-p", port, "--planes", 2, "--json")
+        _until_moving(sender)
         os.kill(sender.pid, signal.SIGSTOP)
         time.sleep(6.0)  # longer than the retry budget of a connection is without --timeout
         os.kill(sender.pid, signal.SIGCONT)

@@ -23,6 +23,7 @@ class Pair:
     contexts: tuple[Context, Context]
     regions: tuple[MemoryRegion, MemoryRegion]
     ends: tuple[Connection, Connection]
+    port: int  # of the second's listener, which stays open
 
 
 def addresses(side: int, pair: int, planes: int, family: int) -> list[str]:
@@ -61,4 +62,4 @@ def joined(
         thread.start()
         here = connect(first, "127.0.0.1", listener.port, regions=[regions[0]], options=chosen, timeout=20)
         thread.join()
-        yield Pair((first, second), (regions[0], regions[1]), (here, accepted[0]))
+        yield Pair((first, second), (regions[0], regions[1]), (here, accepted[0]), listener.port)

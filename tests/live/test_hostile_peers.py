@@ -29,11 +29,10 @@ from openmrc.verbs import (
     WcStatus,
     connect,
 )
-from openmrc.wire import ip
-from openmrc.wire.codes import NackReason, Opcode, Syndrome
-from openmrc.wire.icrc import icrc
-from openmrc.wire.message import Message, compose
+from openmrc.wire.codes import Opcode
+from openmrc.wire.message import compose
 from tests.live import strangers
+from tests.live.forger import FEEDBACK, Forger, feedback, outside_window
 from tests.live.pair import SMALL, addresses
 
 OPTIONS = ConnectionOptions(mpr=4, max_wimm=16, max_recv_wr=64, timeout=13)
@@ -212,47 +211,6 @@ def test_a_peer_that_stalls_is_given_up_and_the_next_one_served(host: Host, monk
 # Strangers on the network: forged packets. Each knows more than the one before.
 
 
-def packet(message: Message, source: PlaneAddress, port: int, destination: PlaneAddress) -> bytes:
-    """Return the UDP payload of a valid packet between two addresses."""
-    body = message.emit()
-    whole = ip.datagram(source.ip, destination.ip, port, destination.port, body + bytes(4))
-    return body + icrc(whole[:20], whole[20:28], body).to_bytes(4, "big")
-
-
-class Forger:
-    """Sends packets in the friend's name."""
-
-    def __init__(self, host: Host) -> None:
-        self.host = host
-        self.source = host.friend.context.nic.sockets.addresses[0]
-        self.target = host.context.nic.sockets.addresses[0]
-        self.port = host.friend.context.address.source_ports[0][0]
-
-    def send(self, message: Message) -> None:
-        """Send from the friend's own socket, as spoofing does."""
-        sender = self.host.friend.context.nic.sockets.senders[0][0]
-        sender.sendto(packet(message, self.source, self.port, self.target), self.target.socket_name())
-
-    def send_from_another_port(self, message: Message) -> None:
-        """Send as another user of the friend's host can: from a port that is free."""
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-            sock.bind((str(self.source.ip), 0))
-            port = sock.getsockname()[1]
-            sock.sendto(packet(message, self.source, port, self.target), self.target.socket_name())
-
-    def refused(self) -> int:
-        return self.host.context.plane_counters()[0].refused
-
-    def arrived(self, before: int) -> bool:
-        """Wait until one more datagram was refused."""
-        until = time.monotonic() + 20
-        while time.monotonic() < until:
-            if self.refused() > before:
-                return True
-            time.sleep(0.005)
-        return False
-
-
 SILENCE = compose(
     Opcode.ENDPOINT_REQUEST, bth={"dqp": 2, "psn": 1}, erth={"op": 0, "port_status_mask": 0}
 )  # "none of my ports works"
@@ -263,17 +221,17 @@ PLANE_1_DENIED = compose(
 
 def test_another_user_of_the_peers_host_cannot_speak_in_its_name() -> None:
     with hosting() as host:
-        forger = Forger(host)
+        forger = Forger(host.friend.context, host.context)
         before = forger.refused()
         forger.send_from_another_port(SILENCE)
-        assert forger.arrived(before)
+        assert forger.is_refused_after(before)
         assert not [event for event in host.context.poll_async_events() if event.port_mask == 0]
         host.the_friend_still_writes()
 
 
 def test_forged_writes_reach_no_memory_without_number_sequence_and_key() -> None:
     with hosting() as host:
-        forger = Forger(host)
+        forger = Forger(host.friend.context, host.context)
         before = host.region.bytes.tobytes()
         theirs = host.accepted[0].qp.qpn
         for number in range(2000):
@@ -293,30 +251,16 @@ def test_forged_writes_reach_no_memory_without_number_sequence_and_key() -> None
         host.the_friend_still_writes()
 
 
-def forgeries(kind: str, qpn: int, psn: int) -> Message:
-    """Return a packet that would end or rewind a sender which believed it."""
-    bth = {"dqp": qpn, "psn": psn}
-    match kind:
-        case "transport ACK":
-            return compose(Opcode.ACKNOWLEDGE, bth=bth, aeth={"syndrome": random.choice(list(Syndrome)), "msn": psn})
-        case "NACK":
-            reason = random.choice(list(NackReason))
-            return compose(Opcode.NACK, bth=bth, neth={"nack_reason": reason, "nack_psn": psn})
-        case _:
-            return compose(Opcode.SACK, bth=bth, seth={"cack_psn": psn, "mpr": 4, "sack_bitmap": (1 << 64) - 1})
-
-
-@pytest.mark.parametrize("kind", ["transport ACK", "NACK", "SACK"])
+@pytest.mark.parametrize("kind", FEEDBACK)
 def test_feedback_forged_with_the_number_alone_neither_ends_a_connection_nor_loses_data(kind: str) -> None:
     with hosting() as host:
-        forger, ours = Forger(host), host.accepted[0]
+        forger, ours = Forger(host.friend.context, host.context), host.accepted[0]
         base = ours.qp.query()[0].sq_psn or 0
         stop = threading.Event()
 
         def forge() -> None:
             while not stop.is_set():
-                psn = base + random.randrange(1 << 13, (1 << 24) - (1 << 13))  # outside whatever is in flight
-                forger.send(forgeries(kind, ours.qp.qpn, psn % (1 << 24)))
+                forger.send(feedback(kind, ours.qp.qpn, outside_window(base)))
                 time.sleep(0.0005)
 
         thread = threading.Thread(target=forge)
@@ -335,7 +279,7 @@ def test_feedback_forged_with_the_number_alone_neither_ends_a_connection_nor_los
 
 def test_a_port_status_update_that_denies_the_port_it_came_from_is_ignored() -> None:
     with hosting() as host:
-        Forger(host).send(SILENCE)
+        Forger(host.friend.context, host.context).send(SILENCE)
         ours = host.accepted[0]
         ours.write(host.region, ours.remote.regions[0], timeout=20)
         assert ours.qp.counters().timeouts == 0
@@ -344,7 +288,7 @@ def test_a_port_status_update_that_denies_the_port_it_came_from_is_ignored() -> 
 def test_a_plane_denied_by_a_forged_port_status_update_is_used_again_within_seconds() -> None:
     with hosting(planes=2) as host:
         ours = host.accepted[0]
-        Forger(host).send(PLANE_1_DENIED)
+        Forger(host.friend.context, host.context).send(PLANE_1_DENIED)
         assert saw_ports(host, 0b01)
         ours.write(host.region, ours.remote.regions[0], timeout=20)
         assert saw_ports(host, 0b11)

@@ -1,0 +1,75 @@
+"""The bandwidth test's loop: what it hears and when it ends, with completions and words in scripted order."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+from openmrc.apps.perf_stream import Lane, Stream
+from openmrc.apps.perf_words import Carried, Done, Taken
+
+WRITES = 4
+
+
+class Scripted:
+    """A conversation whose turns are known: of each, completions of writes, immediates, and words that arrive."""
+
+    timeout = 20.0
+    peer = "peer"
+
+    def __init__(self, *turns: tuple[int, int, list[Any]]) -> None:
+        self._turns = list(turns)
+        self.words: list[Any] = []
+        self.said: list[Any] = []
+
+    def wait(self, cqs: list[Any], seconds: float, most: int, or_word: bool) -> list[list[Any]]:
+        written, arrived, words = self._turns.pop(0)
+        self.words += words
+        return [[SimpleNamespace(wr_id=1)] * written, [SimpleNamespace(wr_id=0)] * arrived]
+
+    def has_word(self) -> bool:
+        return bool(self.words)
+
+    def hear(self, kind: type) -> Any:
+        return self.words.pop(0)
+
+    def tell(self, message: Any) -> None:
+        self.said.append(message)
+
+    def lost(self, what: str) -> Exception:
+        return RuntimeError(what)
+
+
+def stream(conversation: Scripted) -> Stream:
+    queue_pair = SimpleNamespace(post_send=lambda requests: None, post_recv=lambda count: None)
+    connection: Any = SimpleNamespace(
+        qp=queue_pair,
+        send_cq=None,
+        recv_cq=None,
+        remote=SimpleNamespace(regions=[SimpleNamespace(addr=0, r_key=0)]),
+    )
+    memory: Any = bytearray(1 << 16)
+    lane = Lane(0, connection, memory, 1 << 16, depth=8, immediate=True, goal=WRITES)
+    return Stream(
+        conversation,  # type: ignore[arg-type]
+        [lane],
+        sends=True,
+        peer_sends=True,
+        duration=0.0,
+        stop=threading.Event(),
+    )
+
+
+def test_words_after_both_are_done_are_left_to_who_comes_next() -> None:
+    done, carried = Done(WRITES, 1, 1.0, 1.0), Carried([])
+    conversation = Scripted((4, 1, []), (0, 1, [Taken(0, 4), done, carried]), (0, 2, []))
+    stream(conversation).run()
+    assert conversation.words == [carried]
+    assert [type(word) for word in conversation.said] == [Done]
+
+
+def test_grants_are_heard_until_this_end_is_done_though_the_peer_is() -> None:
+    conversation = Scripted((0, 4, [Done(WRITES, 1, 1.0, 1.0)]), (2, 0, [Taken(0, 2)]), (2, 0, [Taken(0, 4)]))
+    stream(conversation).run()
+    assert conversation.words == []
