@@ -158,6 +158,8 @@ class Peer:
     achieved: Int  # bytes in this quick-adapt period
     qa_end: Int  # ps; 0: first period, not evaluated
     qa_trigger: Int  # a trim or loss was seen in this period
+    qa_blocked: Int  # the window kept a packet back in this period
+    qa_trimmed: Int  # bytes in this period
     bytes_to_ignore: Int
     bytes_ignored: Int
     # Port Status Updates to this peer
