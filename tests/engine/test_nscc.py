@@ -203,7 +203,7 @@ def test_quick_adapt_does_not_act_without_reason(reason: str) -> None:
     assert window.row.quick_adapts == 0
 
 
-@pytest.mark.clause("nscc-quick-adapt")
+@pytest.mark.clause("nscc-quick-adapt-judges")
 @pytest.mark.parametrize(("trims", "acts"), [(1, 0), (4, 1)])
 def test_quick_adapt_judges_a_period_in_which_more_was_trimmed_than_delivered(trims: int, acts: int) -> None:
     window = Window()
@@ -217,7 +217,7 @@ def test_quick_adapt_judges_a_period_in_which_more_was_trimmed_than_delivered(tr
     assert window.row.quick_adapts == acts
 
 
-@pytest.mark.clause("nscc-quick-adapt")
+@pytest.mark.clause("nscc-quick-adapt-judges")
 @pytest.mark.parametrize("cwnd", [1e6, 3.0 * MTU], ids=["room", "full"])
 def test_quick_adapt_judges_a_period_in_which_the_window_kept_packets_back(cwnd: float) -> None:
     endpoint = Endpoint(settings=replace(FABRIC, tail_probe=False, max_cwnd=1_000_000))

@@ -263,7 +263,7 @@ def confirm(endpoint: Endpoint, cack: int, above: tuple[int, ...], at_us: float 
     endpoint.receives(sack(cack, above, is_probe_answer=1, ack_psn_offset=probe.probe_id))
 
 
-@pytest.mark.clause("loss-gap")
+@pytest.mark.clause("loss-complete-report")
 def test_hole_is_asked_for_before_it_is_lost_when_no_report_is_to_be_expected() -> None:
     endpoint = Endpoint()
     endpoint.write(4 * MTU)
@@ -277,7 +277,7 @@ def test_hole_is_asked_for_before_it_is_lost_when_no_report_is_to_be_expected() 
     endpoint.sends_nothing()
 
 
-@pytest.mark.clause("loss-gap")
+@pytest.mark.clause("loss-complete-report")
 def test_packet_that_arrived_after_the_last_report_is_not_lost() -> None:
     endpoint = Endpoint()
     endpoint.write(4 * MTU)
@@ -289,7 +289,7 @@ def test_packet_that_arrived_after_the_last_report_is_not_lost() -> None:
     assert endpoint.qp().inferred_losses == 0
 
 
-@pytest.mark.clause("loss-gap")
+@pytest.mark.clause("loss-complete-report")
 def test_packet_is_not_lost_by_a_report_that_leaves_arrivals_out() -> None:
     endpoint = Endpoint(attributes={"timeout": 10**12})
     endpoint.write(100 * MTU)
@@ -307,7 +307,7 @@ def test_packet_is_not_lost_by_a_report_that_leaves_arrivals_out() -> None:
     assert endpoint.qp().inferred_losses == 1
 
 
-@pytest.mark.clause("loss-gap")
+@pytest.mark.clause("loss-complete-report")
 def test_peer_that_never_reports_all_is_taken_at_its_bits_after_three_probes() -> None:
     endpoint = Endpoint(attributes={"timeout": 10**12})
     endpoint.write(4 * MTU)

@@ -35,7 +35,7 @@ def test_sack_is_due_after_enough_bytes() -> None:
     assert due == [0, 0, 0, 1, 0, 0, 0, 1], "4 x 256 bytes pass the threshold of 1000"
 
 
-@pytest.mark.clause("sack-trigger-request")
+@pytest.mark.clause("sack-trigger-trimmed")
 def test_trimmed_packet_that_asks_draws_a_sack_behind_its_nack() -> None:
     endpoint = started()
     endpoint.receives(middle(1))
