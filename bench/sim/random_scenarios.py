@@ -27,7 +27,8 @@ from openmrc.sim.scenario.scenario import Scenario
 from openmrc.sim.simulate import Status, simulate
 from openmrc.units import NEVER
 
-LONGEST_S = 150.0  # wall time of one run
+LONGEST_S = 30.0  # wall time of one run
+MOST_MESSAGES = 50_000  # of background traffic, whose load counts payload: messages of a byte are many
 TRANSPORTS = ("mrc", "mrc", "mrc", "uet", "roce", "roce_selective", "roce_adaptive", "datagrams")
 RANDOM_FATES = ("loss", "trim", "reorder", "delay", "jitter", "bit_errors")
 REPAIRS = ("mrc",)  # transports that finish whatever a passing fault took
@@ -38,11 +39,13 @@ def drawn(seed: int) -> Scenario:
     draw = random.Random(seed)
     planes, down, hosts = draw.choice((1, 1, 2, 4)), draw.choice((2, 4)), draw.choice((8, 16))
     transport = _transport(draw)
+    fabric = _fabric(draw, planes, down, hosts)
+    gbps = hosts * planes * fabric["planes"][0]["host_gbps"]
     made = {
         "name": f"random {seed}",
-        "fabric": _fabric(draw, planes, down, hosts),
+        "fabric": fabric,
         "transport": transport,
-        "workloads": [_workload(draw, hosts) for _ in range(draw.choice((1, 1, 2)))],
+        "workloads": [_workload(draw, hosts, gbps) for _ in range(draw.choice((1, 1, 2)))],
         "faults": [_fault(draw, planes, hosts) for _ in range(draw.choice((0, 0, 1, 1, 2, 3)))],
         "sampling": {"every": "1ms"},
         "seed": seed % (1 << 31),
@@ -74,7 +77,7 @@ def _transport(draw: random.Random) -> dict[str, Any]:
     return made
 
 
-def _workload(draw: random.Random, hosts: int) -> dict[str, Any]:
+def _workload(draw: random.Random, hosts: int, gbps: int) -> dict[str, Any]:
     size = draw.choice((1, 100, 4096, 5000, 40_000, 200_000))
     start = f"{draw.choice((0, 0, 3, 40))}us"
     kind = draw.choice(("permutation", "incast", "all_to_all", "ring_all_reduce", "background", "outcast"))
@@ -88,7 +91,9 @@ def _workload(draw: random.Random, hosts: int) -> dict[str, Any]:
         case "ring_all_reduce":
             return {"kind": kind, "size": max(size, 64), "group": 4, "start": start}
         case "background":
-            return {"kind": kind, "size": size, "load": draw.choice((0.05, 0.3)), "duration": "10us"}
+            load = draw.choice((0.05, 0.3))
+            for_all_ns = 8 * MOST_MESSAGES * size / (load * gbps)
+            return {"kind": kind, "size": size, "load": load, "duration": f"{min(10_000, int(for_all_ns) + 1)}ns"}
         case _:
             return {"kind": "permutation", "size": size, "messages": draw.choice((1, 3)), "start": start}
 

@@ -26,6 +26,12 @@ def may_send(engine: Engine, peer: int, size: int) -> bool:
 
 
 @kernel
+def on_blocked(engine: Engine, peer: int) -> None:
+    """Record that the window, and nothing else, keeps a packet back."""
+    engine.peers[peer].qa_blocked = 1
+
+
+@kernel
 def on_ack(engine: Engine, now: int, peer: int, size: int, marked: int, rtt: int, penalty: int, restore: int) -> None:
     """Account for `size` newly received bytes; `rtt` is a round-trip sample (ps), 0 for none."""
     if rtt > 0:

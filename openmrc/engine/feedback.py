@@ -32,6 +32,8 @@ def on_sack(engine: Engine, now: int, qp: int, packet: int) -> None:
     _settle_bitmap(engine, now, qp, cack + arrived.sack_offset, arrived.sack_bitmap)
     if arrived.is_probe_answer == 0:
         _settle_trigger(engine, now, qp, cack + arrived.ack_psn_offset)
+    if cack == row.unack_psn - 1 and arrived.cc_type == NSCC_CC_TYPE and arrived.ooo_count == row.sacked_beyond:
+        loss.on_complete_report(engine, now, qp)
     received = _newly_received(engine, qp, arrived.rcvd_bytes) if arrived.cc_type == NSCC_CC_TYPE else 0
     _drop_residue(engine, qp)
     marked = int(arrived.path_mark != PathMark.NONE)
@@ -117,6 +119,7 @@ def _settle_cumulative(engine: Engine, now: int, qp: int, cack: int) -> None:
     while row.unack_psn <= cack:
         _mark_delivered(engine, now, qp, row.unack_psn)
         row.unack_psn += 1
+        row.sacked_beyond -= 1
     row.highest_sacked = max(row.highest_sacked, cack)
     row.lost_cursor = max(row.lost_cursor, row.unack_psn)
     row.retries = 0
@@ -168,6 +171,7 @@ def _mark_delivered(engine: Engine, now: int, qp: int, psn: int) -> None:
     if sent.transmissions == 1 or now - sent.sent_at >= engine.peers[row.peer].base_rtt:
         row.newest_delivered = max(row.newest_delivered, sent.sent_at)
     sent.state = SentState.ACKED
+    row.sacked_beyond += 1
 
 
 @kernel

@@ -138,6 +138,11 @@ def _begin_requester(engine: Engine, qp: int) -> None:
     row.lost_count = 0
     row.lost_cursor = row.first_psn
     row.newest_delivered = -1
+    row.sacked_beyond = 0
+    row.complete_at = 0
+    row.loss_in_doubt = 0
+    row.loss_asked_at = 0
+    row.loss_probes = 0
     row.solicit_psn = NONE
     row.retries = 0
     for index in range(row.sent_base, row.sent_base + row.sent_mask + 1):

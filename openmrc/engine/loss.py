@@ -1,14 +1,31 @@
 """Loss inference from SACKs and from timeouts (MRC §7.4.1, §7.4.5).
 
-A packet in a hole is lost when a packet sent later has been delivered and the loss delay has passed since it was sent.
-Without trimming it must also lie far enough behind the highest SACKed PSN: the hole may be reordering by congestion.
+A packet in a hole is lost when a packet sent later has been delivered, the loss delay has passed since it was sent, and
+a report made after that says so. Without trimming it must also lie far enough behind the highest SACKed PSN: the hole
+may be reordering by congestion.
+
+A zero bit of one SACK says little: the packet may have arrived since, may be beyond the bitmap, or in a SACK that was
+lost. But a SACK counts all packets that arrived beyond the left edge (ooo_count). When the requester knows of as many,
+every other packet had not arrived.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine import congestion, paths, scheduler, timers
+from openmrc.engine import congestion, paths, probes, scheduler, spray, timers
 from openmrc.engine.queue_pairs import nominal_size, params_of, sent_row
-from openmrc.engine.tables import Deadline, Engine, SentState
+from openmrc.engine.tables import NONE, Deadline, Engine, SentState
 from openmrc.units import NEVER
+
+PROBES = 3  # for a complete report; a peer that answers them with none is taken at its bits
+
+
+@kernel
+def on_complete_report(engine: Engine, now: int, qp: int) -> None:
+    """Record that the requester knows of every packet that had arrived when the report was made."""
+    row = engine.qps[qp]
+    row.complete_at = now
+    row.loss_probes = 0
+    if row.loss_in_doubt == 1:
+        timers.arm_by(engine, qp, Deadline.LOSS, now)
 
 
 @kernel
@@ -32,6 +49,7 @@ def scan(engine: Engine, now: int, qp: int) -> None:
     row = engine.qps[qp]
     delay = congestion.loss_delay(engine, row.peer)
     following = NEVER
+    was_in_doubt, row.loss_in_doubt = row.loss_in_doubt, 0
     psn = row.unack_psn
     while psn < row.next_psn:
         sent = sent_row(engine, qp, psn)
@@ -41,14 +59,37 @@ def scan(engine: Engine, now: int, qp: int) -> None:
                     break  # only first transmissions follow: all sent later
             else:
                 due = sent.sent_at + _patience(engine, qp, psn, delay)
-                if due <= now:
+                if due > now:
+                    following = min(following, due)
+                elif row.complete_at >= due or row.loss_probes == PROBES:
                     row.inferred_losses += 1
                     declare(engine, now, qp, psn)
                 else:
-                    following = min(following, due)
+                    row.loss_in_doubt = 1
         psn += 1
+    if row.loss_in_doubt == 1:
+        following = min(following, _await_report(engine, now, qp, was_in_doubt))
     timers.arm(engine, qp, Deadline.LOSS, following)
     scheduler.wake(engine, qp)
+
+
+@rare_kernel
+def _await_report(engine: Engine, now: int, qp: int, was_in_doubt: int) -> int:
+    """Return when to look again (ps) if no complete report comes; ask for one where none is to be expected."""
+    row = engine.qps[qp]
+    peer = engine.peers[row.peer]
+    round_trip = max(peer.srtt, peer.base_rtt)
+    if was_in_doubt == 0 and now - row.heard_at < peer.base_rtt:
+        row.loss_asked_at = now  # reports come: one will say it
+    elif now - row.loss_asked_at >= round_trip:
+        row.loss_asked_at = now
+        ev = spray.choose_control(engine, qp)
+        if ev != NONE:
+            probes.send(engine, now, qp, ev)
+        row.loss_probes += 1
+        if timers.due(engine, qp, Deadline.TAIL) != NEVER:
+            timers.arm(engine, qp, Deadline.TAIL, now + congestion.loss_delay(engine, row.peer))  # this probe serves
+    return int(row.loss_asked_at + round_trip)
 
 
 @rare_kernel

@@ -2,12 +2,12 @@
 
 The inputs are ECN marks and queueing delay (the round trip minus its base). Their four combinations (MRC Table 8-1)
 select proportional increase, fair increase, multiplicative decrease or no change. A trim or a loss decreases the window
-by one packet. When few bytes are delivered in a period, quick adapt sets the window to those.
+by one packet. When few bytes of a full window are delivered in a period, quick adapt sets the window to those.
 """
 
 from openmrc.core.jit import kernel
 from openmrc.engine.queue_pairs import params_of_peer
-from openmrc.engine.tables import Engine, Params, Peer
+from openmrc.engine.tables import NONE, Engine, Params, Peer
 
 DELAY_WEIGHT = 0.0125  # of a sample in the average delay
 BLAMELESS_SHARE = 0.25  # of the base RTT: what a long delay without a mark counts, an old queue
@@ -33,6 +33,8 @@ def begin(engine: Engine, now: int, peer: int) -> None:
     row.achieved = 0
     row.qa_end = 0
     row.qa_trigger = 0
+    row.qa_blocked = 0
+    row.qa_trimmed = 0
     row.bytes_to_ignore = 0
     row.bytes_ignored = 0
     row.srtt = 0
@@ -61,6 +63,7 @@ def on_nack(engine: Engine, now: int, peer: int, size: int) -> None:
     row = engine.peers[peer]
     params = params_of_peer(engine, peer)
     row.bytes_ignored += size
+    row.qa_trimmed += size
     _feed_average(row, row.base_rtt + params.base_rtt)
     if not _quick_adapt(row, params, now, 1, 1, row.base_rtt):
         row.cwnd -= size
@@ -146,7 +149,8 @@ def _quick_adapt(row: Peer, params: Params, now: int, marked: int, lost: int, de
         row.qa_trigger = 1
     acted = False
     if now >= row.qa_end:
-        if row.qa_end != 0 and row.qa_trigger == 1 and row.achieved < int(row.max_cwnd) >> params.qa_gate:
+        is_judged = row.qa_end != 0 and _is_overfull(row, params)
+        if is_judged and row.qa_trigger == 1 and row.achieved < int(row.max_cwnd) >> params.qa_gate:
             row.cwnd = float(max(row.achieved, params.min_cwnd))
             row.bytes_to_ignore = row.inflight
             row.bytes_ignored = 0
@@ -154,9 +158,21 @@ def _quick_adapt(row: Peer, params: Params, now: int, marked: int, lost: int, de
             _forget_increase(row)
             acted = True
         row.qa_trigger = 0
+        row.qa_trimmed = 0
+        row.qa_blocked = int(row.ready_tail != NONE and row.listed == 0)
         row.achieved = 0
         row.qa_end = now + row.base_rtt + params.target_delay
     return acted
+
+
+@kernel
+def _is_overfull(row: Peer, params: Params) -> bool:
+    """Return whether the network, not the sender, may be why little was delivered in this period.
+
+    The window kept packets back, or more was trimmed than delivered. A sender that has little to send, or shares its
+    ports with many others, delivers little through the best of networks, and a trim now and then says nothing else.
+    """
+    return row.qa_blocked == 1 or row.qa_trimmed > row.achieved + params.min_cwnd
 
 
 @kernel

@@ -86,6 +86,7 @@ def _from_peer(engine: Engine, now: int, peer: int, free_ports: int, packet: int
         repeats = _repeats(engine, qp, free_ports)
         size = _next_size(engine, qp, repeats)
         if not congestion.may_send(engine, peer, size):
+            congestion.on_blocked(engine, peer)
             return BLOCKED
         row = engine.qps[qp]
         if row.deficit < size and engine.peers[peer].ready_count > 1:

@@ -41,12 +41,12 @@ def on_arrival(engine: Engine, now: int, qp: int, packet: int, psn: int, is_new:
 
 @kernel
 def on_trimmed(engine: Engine, qp: int, packet: int) -> None:
-    """Report what has arrived when a trimmed packet asked for it; its NACK, which goes first, says nothing of others.
+    """Report what has arrived since the last SACK when a trimmed packet asked for it; its NACK goes first.
 
     Without this, a sender whose last packet of a window is trimmed hears of the whole window only by its tail probe.
     The SACK names the left edge, because the packet that made it due did not arrive.
     """
-    if engine.packets[packet].ack_request == 1:
+    if engine.packets[packet].ack_request == 1 and engine.qps[qp].sack_count > 0:
         queue(engine, qp, packet, engine.qps[qp].expected_psn - 1, PathMark.NONE)
 
 

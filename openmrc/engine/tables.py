@@ -158,6 +158,8 @@ class Peer:
     achieved: Int  # bytes in this quick-adapt period
     qa_end: Int  # ps; 0: first period, not evaluated
     qa_trigger: Int  # a trim or loss was seen in this period
+    qa_blocked: Int  # the window kept a packet back in this period
+    qa_trimmed: Int  # bytes in this period
     bytes_to_ignore: Int
     bytes_ignored: Int
     # Port Status Updates to this peer
@@ -242,6 +244,11 @@ class QueuePair:
     lost_count: Int  # packets that wait for retransmission
     lost_cursor: Int  # no PSN below it waits
     newest_delivered: Int  # ps, send time of the most recently sent packet known to have arrived
+    sacked_beyond: Int  # packets known to have arrived beyond the left edge
+    complete_at: Int  # ps, last report after which that was all that had arrived
+    loss_in_doubt: Int  # 1: a loss waits for such a report
+    loss_asked_at: Int  # ps, when the requester began to wait for it, or sent a probe for it
+    loss_probes: Int  # such probes, since the last complete report
     solicit_psn: Int  # packet to repeat because a transport ACK is missing, or NONE
     retries: Int  # timeouts and refusals since the last progress
     rotation_cursor: Int

@@ -173,6 +173,7 @@ def test_packet_that_is_lost_or_trimmed_on_its_way_takes_its_size_from_the_windo
 def test_quick_adapt_sets_the_window_to_what_got_through_and_then_ignores_old_news() -> None:
     window = Window()
     window.hears(1.0)  # opens the first period, which is not evaluated
+    window.row.qa_blocked = 1
     window.row.inflight = 900_000
     window.is_trimmed()
     window.hears(1.0, size=20_000)
@@ -189,10 +190,11 @@ def test_quick_adapt_sets_the_window_to_what_got_through_and_then_ignores_old_ne
 
 
 @pytest.mark.clause("nscc-quick-adapt")
-@pytest.mark.parametrize("reason", ["enough", "no trigger", "disabled"])
+@pytest.mark.parametrize("reason", ["enough", "no trigger", "disabled", "room in the window"])
 def test_quick_adapt_does_not_act_without_reason(reason: str) -> None:
     window = Window(replace(FABRIC, disable_qa=reason == "disabled"))
     window.hears(1.0)
+    window.row.qa_blocked = int(reason != "room in the window")
     if reason != "no trigger":
         window.is_trimmed()
     window.hears(1.0, size=900_000 if reason == "enough" else 20_000)
@@ -201,11 +203,36 @@ def test_quick_adapt_does_not_act_without_reason(reason: str) -> None:
     assert window.row.quick_adapts == 0
 
 
+@pytest.mark.clause("nscc-quick-adapt-judges")
+@pytest.mark.parametrize(("trims", "acts"), [(1, 0), (4, 1)])
+def test_quick_adapt_judges_a_period_in_which_more_was_trimmed_than_delivered(trims: int, acts: int) -> None:
+    window = Window()
+    window.hears(1.0)
+    window.passes(BASE + TARGET)
+    window.hears(1.0)
+    for _ in range(trims):
+        window.is_trimmed()
+    window.passes(BASE + TARGET)
+    window.hears(1.0, size=0)
+    assert window.row.quick_adapts == acts
+
+
+@pytest.mark.clause("nscc-quick-adapt-judges")
+@pytest.mark.parametrize("cwnd", [1e6, 3.0 * MTU], ids=["room", "full"])
+def test_quick_adapt_judges_a_period_in_which_the_window_kept_packets_back(cwnd: float) -> None:
+    endpoint = Endpoint(settings=replace(FABRIC, tail_probe=False, max_cwnd=1_000_000))
+    endpoint.peer().cwnd = cwnd
+    endpoint.write(5 * MTU)
+    endpoint.all_sent(free_ports=1)
+    assert endpoint.peer().qa_blocked == int(cwnd < 5 * MTU)
+
+
 @pytest.mark.clause("nscc-quick-adapt")
 def test_quick_adapt_is_triggered_by_delay_where_nothing_is_trimmed() -> None:
     for trimming, acts in ((False, 1), (True, 0)):
         window = Window(replace(FABRIC, trimming=trimming))
         window.hears(1.0)
+        window.row.qa_blocked = 1
         window.hears(200.0, size=20_000)
         window.passes(100)
         window.hears(200.0)

@@ -248,12 +248,74 @@ def test_hole_is_lost_when_later_packets_arrived_and_it_waited_long_enough() -> 
     first = endpoint.all_sent()
     above = tuple(psn for psn in range(5, 12) if psn not in (5, 8))
     endpoint.receives(sack(4, above), at_us=12)
-    endpoint.sends_nothing(until_us=35)
-    again = [endpoint.sends(retransmitted=1) for _ in range(2)]
+    endpoint.receives(sack(4, above), at_us=30)
+    endpoint.sends_nothing(until_us=38)
+    endpoint.receives(sack(4, above), at_us=40)
+    again = [endpoint.sends(retransmitted=1, at_us=40) for _ in range(2)]
     assert [packet.psn for packet in again] == [5, 8]
-    assert 35e6 < endpoint.now < 40e6, "one round trip and its variation after it was sent"
     assert all(packet.entropy != first[packet.psn].entropy for packet in again)
     assert endpoint.qp().inferred_losses == 2
+
+
+def confirm(endpoint: Endpoint, cack: int, above: tuple[int, ...], at_us: float | None = None) -> None:
+    """Answer the probe that asks whether what is missing has arrived since: it has not."""
+    probe = endpoint.sends(Opcode.PROBE, at_us=at_us)
+    endpoint.receives(sack(cack, above, is_probe_answer=1, ack_psn_offset=probe.probe_id))
+
+
+@pytest.mark.clause("loss-complete-report")
+def test_hole_is_asked_for_before_it_is_lost_when_no_report_is_to_be_expected() -> None:
+    endpoint = Endpoint()
+    endpoint.write(4 * MTU)
+    endpoint.all_sent()
+    endpoint.receives(sack(0, (2, 3)), at_us=12)
+    endpoint.sends_nothing(until_us=35)
+    confirm(endpoint, 0, (2, 3))
+    assert 35e6 < endpoint.now < 40e6, "one round trip and its variation after it was sent"
+    endpoint.sends(psn=1, retransmitted=1)
+    assert endpoint.qp().inferred_losses == 1
+    endpoint.sends_nothing()
+
+
+@pytest.mark.clause("loss-complete-report")
+def test_packet_that_arrived_after_the_last_report_is_not_lost() -> None:
+    endpoint = Endpoint()
+    endpoint.write(4 * MTU)
+    endpoint.all_sent()
+    endpoint.receives(sack(0, (2, 3)), at_us=12)  # asked for by packet 3, which overtook packet 1
+    probe = endpoint.sends(Opcode.PROBE)
+    endpoint.receives(probe_answer(probe.probe_id, 3))
+    endpoint.sends_nothing(until_us=130)
+    assert endpoint.qp().inferred_losses == 0
+
+
+@pytest.mark.clause("loss-complete-report")
+def test_packet_is_not_lost_by_a_report_that_leaves_arrivals_out() -> None:
+    endpoint = Endpoint(attributes={"timeout": 10**12})
+    endpoint.write(100 * MTU)
+    sent = len(endpoint.all_sent())
+    above = tuple(range(1, 64))
+    endpoint.receives(sack(-1, above), at_us=12)
+    probe = endpoint.sends(Opcode.PROBE)
+    beyond = sent - 1 - len(above)
+    endpoint.receives(sack(-1, above, is_probe_answer=1, ack_psn_offset=probe.probe_id, ooo_count=len(above) + beyond))
+    endpoint.sends_nothing()  # packet 0 may well be lost, the others beyond the bitmap have arrived
+    assert endpoint.qp().inferred_losses == 0
+    rest = sack(-1, tuple(range(1, beyond + 1)), sack_offset=64, ooo_count=len(above) + beyond)
+    endpoint.receives(rest)
+    assert endpoint.sends(retransmitted=1).psn == 0
+    assert endpoint.qp().inferred_losses == 1
+
+
+@pytest.mark.clause("loss-complete-report")
+def test_peer_that_never_reports_all_is_taken_at_its_bits_after_three_probes() -> None:
+    endpoint = Endpoint(attributes={"timeout": 10**12})
+    endpoint.write(4 * MTU)
+    endpoint.all_sent()
+    endpoint.receives(sack(0, (2, 3), ooo_count=9), at_us=12)
+    for _ in range(3):
+        endpoint.sends(Opcode.PROBE)
+    endpoint.sends(psn=1, retransmitted=1)
 
 
 @pytest.mark.clause("loss-gap")
@@ -284,6 +346,7 @@ def test_hole_to_a_near_neighbour_waits_for_a_full_queue_of_the_whole_fabric() -
     sent_at = endpoint.now
     endpoint.receives(sack(199, (201,)), at_us=sent_at / 1e6 + 2)
     endpoint.sends_nothing(until_us=sent_at / 1e6 + 12)
+    confirm(endpoint, 199, (201,))
     endpoint.sends(psn=200, retransmitted=1)
 
 
@@ -297,7 +360,8 @@ def test_hole_waits_twice_as_long_without_trimming_while_little_lies_above_it(
     endpoint.write(12 * MTU)
     endpoint.all_sent()
     endpoint.receives(sack(-1, above), at_us=12)
-    endpoint.sends(psn=0, retransmitted=1, at_us=12 * round_trips)
+    confirm(endpoint, -1, above, at_us=12 * round_trips)
+    endpoint.sends(psn=0, retransmitted=1)
 
 
 def test_hole_is_retransmitted_once_per_round_trip() -> None:

@@ -35,7 +35,7 @@ def test_sack_is_due_after_enough_bytes() -> None:
     assert due == [0, 0, 0, 1, 0, 0, 0, 1], "4 x 256 bytes pass the threshold of 1000"
 
 
-@pytest.mark.clause("sack-trigger-request")
+@pytest.mark.clause("sack-trigger-trimmed")
 def test_trimmed_packet_that_asks_draws_a_sack_behind_its_nack() -> None:
     endpoint = started()
     endpoint.receives(middle(1))
@@ -48,6 +48,9 @@ def test_trimmed_packet_that_asks_draws_a_sack_behind_its_nack() -> None:
     endpoint.sends(Opcode.NACK, nack_psn=4)
     report = endpoint.sends(Opcode.SACK, cack_psn=1, ack_psn_offset=0, rcvd_bytes=-(-3 * nominal_size(MTU) // 256))
     assert report.sack_bitmap << report.sack_offset == 0b100, "PSN 3, not the one that was trimmed"
+    endpoint.receives(middle(5, trimmed=Trim.TRIMMED_LASTHOP, ack_request=1))
+    endpoint.sends(Opcode.NACK, nack_psn=5)
+    endpoint.sends_nothing()  # nothing has arrived since
 
 
 @pytest.mark.clause("sack-trigger-bytes")

@@ -25,7 +25,7 @@ def serve(state: transport_api.State, network: Network, shard: int, nic: int, st
             arrives = _arrival(network, shard, index, count)
         else:
             clock = max(clock, row.wake)
-            transport_api.expire(state, clock, nic)
+            transport_api.expire(state, network, clock, nic)
         _work(state, network, shard, clock, nic)
     network.nodes[nic].next_at = min(network.nodes[nic].next_at, row.wake)
 

@@ -37,7 +37,7 @@ def next_deadline(state: State, nic: int) -> int:
 
 
 @generic
-def expire(state: State, now: int, nic: int) -> None:
+def expire(state: State, network: Network, now: int, nic: int) -> None:
     """Do what time has made due."""
 
 

@@ -126,7 +126,7 @@ def _next_deadline(state: Datagrams, nic: int) -> int:
 
 
 @transport_api.expire.variant(Datagrams)
-def _expire(state: Datagrams, now: int, nic: int) -> None:
+def _expire(state: Datagrams, network: Network, now: int, nic: int) -> None:
     return
 
 

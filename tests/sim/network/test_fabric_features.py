@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from openmrc.core.rows import column
 from openmrc.fabric.topology import LinkTier
-from openmrc.sim.loop.run import Results, run
+from openmrc.sim.loop.run import Results, prepare, run
 from openmrc.sim.network.build import NetworkSettings
+from openmrc.sim.network.reach import reaches
 from openmrc.sim.network.tables import Routing, Trimming
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.roce.transport import RoceTransport
@@ -63,14 +65,18 @@ def test_single_path_senders_use_the_rate_of_the_plane_they_are_on() -> None:
         "  - {host_gbps: 50, t0: {down: 4, up: 4}, t1: {}}\n"
         "  - {host_gbps: 200, t0: {down: 4, up: 4}, t1: {}}\n"
     )
-    size = 2_000_000
-    pairs = [(0, 4), (1, 5), (2, 6), (3, 7), (4, 1), (5, 2), (6, 3), (7, 0)]  # a hash of each chooses its plane
-    result = run(topology, traffic([here for here, _ in pairs], [there for _, there in pairs], size), RoceTransport())
-    rates = size * 8 / (result.finished - result.started) * 1000
-    slow, fast = (rates > 45) & (rates < 50), (rates > 180) & (rates < 200)
-    assert (rates < 200).all()
-    assert slow.any()
-    assert fast.any()
+    packets, wire_bytes = 500, 4160
+    flows = traffic([1, 6, 0, 2], [5, 3, 4, 6], packets * 4096)
+    transport = RoceTransport()
+    planes = column(prepare(topology, flows, transport).state.senders, "plane").tolist()
+    assert planes == [0, 0, 1, 1]  # a hash of each pair
+    result = run(topology, flows, transport)
+    took = result.finished - result.started
+    serialised = [packets * wire_bytes * 8 * 1000 // (50, 200)[plane] for plane in planes]
+    round_trips = [reaches(topology, 4096, 64)[plane].round_trip for plane in planes]
+    # All packets in a row at the rate of the plane, and one round trip: the last packet there, its answer back.
+    assert (0.9 * np.array(round_trips) < took - serialised).all()
+    assert (took - serialised < 1.1 * np.array(round_trips)).all()
 
 
 def test_several_nics_a_host_work_at_once_and_rails_lead_to_their_t0() -> None:

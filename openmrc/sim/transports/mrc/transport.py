@@ -92,7 +92,7 @@ def _next_deadline(state: Mrc, nic: int) -> int:
 
 
 @transport_api.expire.variant(Mrc)
-def _expire(state: Mrc, now: int, nic: int) -> None:
+def _expire(state: Mrc, network: Network, now: int, nic: int) -> None:
     endpoint.expire(state.engine, now, nic)
 
 

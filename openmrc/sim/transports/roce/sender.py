@@ -6,13 +6,14 @@ from openmrc.core import rng
 from openmrc.core.jit import kernel
 from openmrc.sim.network import reroute
 from openmrc.sim.network.tables import FIXED_PATH, Network, Service
+from openmrc.sim.transports import rings, wakes
 from openmrc.sim.transports.roce import dcqcn
 from openmrc.sim.transports.roce.tables import NONE, Kind, Recovery, Roce
 from openmrc.units import NEVER
 
 
 @kernel
-def post(state: Roce, now: int, nic: int, flow: int) -> None:
+def post(state: Roce, network: Network, now: int, nic: int, flow: int) -> None:
     """Begin a message on all its queue pairs."""
     message = state.messages[flow]
     for pair in range(message.first, message.first + message.slices):
@@ -23,39 +24,49 @@ def post(state: Roce, now: int, nic: int, flow: int) -> None:
         row.begun = 1
         row.retries = 0
         row.progressed_at = now
-        _list(state, nic, pair)
+        _schedule(state, network, now, nic, pair)
 
 
 @kernel
 def next_data(state: Roce, network: Network, now: int, nic: int, free_ports: int, hop: int) -> int:
-    """Fill the next data packet, of the queue pairs in turn; 0: none may leave."""
-    node = state.nics[nic]
-    node.send_at = NEVER
-    if node.ready_tail == NONE:
-        return 0
-    last = node.ready_tail
-    while True:
-        pair = state.senders[node.ready_tail].next_ready
-        row = state.senders[pair]
-        if not _wants(state, pair):
-            is_last = pair == last
-            _unlist_front(state, nic)
-            if is_last or node.ready_tail == NONE:
-                return 0
-            continue
-        node.ready_tail = pair
-        plane = reroute.plane_for(network, nic, row.destination, row.plane, pair)
-        if (free_ports >> plane) & 1 == 1:
-            if row.send_at <= now:
-                _send(state, network, now, nic, pair, plane, hop)
+    """Fill the next data packet, of the free ports in turn, of their queue pairs in turn; 0: none may leave."""
+    planes = network.config[0].planes
+    first = state.nics[nic].port + 1
+    for step in range(2 * planes):  # twice: a queue pair whose path has moved may be listed at a port passed already
+        port = (first + step) % planes
+        if (free_ports >> port) & 1 == 1:
+            pair = _next_pair(state, network, nic, port)
+            if pair != NONE:
+                state.nics[nic].port = port
+                _send(state, network, now, nic, pair, port, hop)
+                _schedule(state, network, now, nic, pair)
                 return 1
-            node.send_at = min(node.send_at, row.send_at)
-        if pair == last:
-            return 0
+    return 0
 
 
 @kernel
-def on_ack(state: Roce, now: int, nic: int, frame: int) -> None:
+def _next_pair(state: Roce, network: Network, nic: int, port: int) -> int:
+    """Take the next queue pair that sends on a port off its ring, or return NONE."""
+    ring = nic * network.config[0].planes + port
+    while True:
+        pair = rings.front(state.ready, state.links, ring)
+        if pair == NONE:
+            return NONE
+        rings.remove_front(state.ready, state.links, ring)
+        if _wants(state, pair):
+            if _port(state, network, nic, pair) == port:
+                return pair
+            _list(state, network, nic, pair)  # routing has moved it since it was listed
+
+
+@kernel
+def _port(state: Roce, network: Network, nic: int, pair: int) -> int:
+    row = state.senders[pair]
+    return reroute.plane_for(network, nic, row.destination, row.plane, pair)
+
+
+@kernel
+def on_ack(state: Roce, network: Network, now: int, nic: int, frame: int) -> None:
     """All before `psn` has arrived."""
     answer = state.frames[frame]
     row = state.senders[answer.pair]
@@ -75,67 +86,54 @@ def on_ack(state: Roce, now: int, nic: int, frame: int) -> None:
         state.messages[row.flow].unsent -= 1
         if state.messages[row.flow].unsent == 0:
             state.nics[nic].sent = row.flow
-    elif row.begun == 1:
-        _list(state, nic, answer.pair)
+    _schedule(state, network, now, nic, answer.pair)
 
 
 @kernel
-def on_nak(state: Roce, now: int, nic: int, frame: int) -> None:
+def on_nak(state: Roce, network: Network, now: int, nic: int, frame: int) -> None:
     """The packet `psn` is missing: from there on all goes again, or just that packet."""
     answer = state.frames[frame]
     row = state.senders[answer.pair]
-    on_ack(state, now, nic, frame)
+    on_ack(state, network, now, nic, frame)
     state.nics[nic].naks += 1
     if row.begun == 1:
         _repeat(state, answer.pair, answer.psn)
-        _list(state, nic, answer.pair)
+        _schedule(state, network, now, nic, answer.pair)
 
 
 @kernel
-def expire(state: Roce, now: int, nic: int) -> None:
-    """Serve the timers of the NIC's queue pairs."""
-    node = state.nics[nic]
-    node.deadline = NEVER
-    if node.timed_tail == NONE:
-        return
-    before = last = node.timed_tail
+def on_cnp(state: Roce, network: Network, now: int, nic: int, pair: int) -> None:
+    """A packet was marked: the rate falls."""
+    if state.senders[pair].begun == 1:
+        dcqcn.on_cnp(state, now, pair)
+        _schedule(state, network, now, nic, pair)
+
+
+@kernel
+def expire(state: Roce, network: Network, now: int, nic: int) -> None:
+    """Serve the queue pairs whose timers are due, or that may send again by their rate."""
     while True:
-        pair = state.senders[before].next_timed
-        row = state.senders[pair]
-        dcqcn.expire(state, now, pair)
-        if row.deadline <= now:
-            _on_silence(state, now, nic, pair)
-        at = min(row.deadline, dcqcn.next_timer(state, pair))
-        if at == NEVER:
-            state.senders[before].next_timed = row.next_timed
-            row.timed = 0
-            if pair == before:
-                node.timed_tail = NONE
-                return
-            if pair == last:
-                node.timed_tail = before
-        else:
-            node.deadline = min(node.deadline, at)
-            before = pair
-        if pair == last:
+        pair = wakes.take_due(state.heaps, state.wakes, nic, now)
+        if pair == NONE:
             return
+        dcqcn.expire(state, now, pair)
+        if state.senders[pair].deadline <= now:
+            _on_silence(state, now, nic, pair)
+        _schedule(state, network, now, nic, pair)
 
 
 @kernel
-def watch(state: Roce, nic: int, pair: int) -> None:
-    """Make sure the timers of a queue pair are looked at."""
-    node = state.nics[nic]
+def _schedule(state: Roce, network: Network, now: int, nic: int, pair: int) -> None:
+    """List a queue pair that may send now; set when it must be looked at again."""
     row = state.senders[pair]
-    node.deadline = min(node.deadline, min(row.deadline, dcqcn.next_timer(state, pair)))
-    if row.timed == 1:
-        return
-    row.timed = 1
-    if node.timed_tail == NONE:
-        row.next_timed = pair
-    else:
-        row.next_timed = state.senders[node.timed_tail].next_timed
-        state.senders[node.timed_tail].next_timed = pair
-    node.timed_tail = pair
+    at = min(row.deadline, dcqcn.next_timer(state, pair))
+    if state.links[pair].listed == 0 and _wants(state, pair):
+        # At line rate the port itself is what it waits for.
+        if row.send_at > now and row.current < row.rate:
+            at = min(at, row.send_at)
+        else:
+            _list(state, network, nic, pair)
+    wakes.set_wake(state.heaps, state.wakes, nic, pair, at)
 
 
 @kernel
@@ -177,7 +175,6 @@ def _send(state: Roce, network: Network, now: int, nic: int, pair: int, plane: i
     dcqcn.on_sent(state, now, pair, hops.size)
     if row.deadline == NEVER:
         row.deadline = now + params.retransmit_after
-    watch(state, nic, pair)
 
 
 @kernel
@@ -201,7 +198,6 @@ def _on_silence(state: Roce, now: int, nic: int, pair: int) -> None:
         return
     row.deadline = now + (state.params[0].retransmit_after << row.retries)
     _repeat(state, pair, row.acked)
-    _list(state, nic, pair)
 
 
 @kernel
@@ -219,26 +215,6 @@ def _fail(state: Roce, nic: int, flow: int) -> None:
 
 
 @kernel
-def _list(state: Roce, nic: int, pair: int) -> None:
-    row = state.senders[pair]
-    node = state.nics[nic]
-    if row.listed == 1:
-        return
-    row.listed = 1
-    if node.ready_tail == NONE:
-        row.next_ready = pair
-    else:
-        row.next_ready = state.senders[node.ready_tail].next_ready
-        state.senders[node.ready_tail].next_ready = pair
-    node.ready_tail = pair
-
-
-@kernel
-def _unlist_front(state: Roce, nic: int) -> None:
-    node = state.nics[nic]
-    front = state.senders[node.ready_tail].next_ready
-    state.senders[front].listed = 0
-    if front == node.ready_tail:
-        node.ready_tail = NONE
-    else:
-        state.senders[node.ready_tail].next_ready = state.senders[front].next_ready
+def _list(state: Roce, network: Network, nic: int, pair: int) -> None:
+    ring = nic * network.config[0].planes + _port(state, network, nic, pair)
+    rings.append(state.ready, state.links, ring, pair)

@@ -11,6 +11,8 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from openmrc.core.rows import Float, Int, Int8, Int16, Int32, Table
+from openmrc.sim.transports.rings import Link, Ring
+from openmrc.sim.transports.wakes import Heap, Wake
 
 NONE = -1
 
@@ -58,11 +60,8 @@ class RoceParams:
 class RoceNic:
     """One NIC: queue pairs with something to send, answers that wait, completions to tell."""
 
-    ready_tail: Int32  # ring of queue pairs, or NONE
-    timed_tail: Int32
     random: Int
-    deadline: Int  # ps, no timer of a queue pair is earlier
-    send_at: Int  # ps, when the next queue pair may send by its rate; NEVER: none waits for that
+    port: Int32  # the last that sent data
     answer: Int8  # what waits to leave: 1 ACK or NAK, 2 CNP, 3 both
     spare: Int8
     answer_kind: Int16
@@ -85,8 +84,6 @@ class RoceSender:
     flow: Int32
     nic: Int32
     destination: Int32
-    next_ready: Int32
-    next_timed: Int32
     first: Int32  # row of its first packet
     packets: Int32
     last_payload: Int32
@@ -95,8 +92,6 @@ class RoceSender:
     highest: Int32  # highest ever sent + 1
     resend: Int32  # hole to fill, or NONE
     entropy: Int32
-    listed: Int8
-    timed: Int8
     plane: Int8
     begun: Int8
     single_path: Int8
@@ -104,7 +99,7 @@ class RoceSender:
     retries: Int16  # since the last progress
     progressed_at: Int  # ps, the last time something new was acknowledged
     deadline: Int
-    send_at: Int  # ps
+    send_at: Int  # ps, not before, by its rate
     # DCQCN
     current: Float  # bits/s
     target: Float
@@ -161,6 +156,10 @@ class Roce(NamedTuple):
 
     params: Table[RoceParams]
     nics: Table[RoceNic]
+    ready: Table[Ring]  # a ring for each port of each NIC
+    links: Table[Link]  # by sender
+    heaps: Table[Heap]  # by NIC: senders that wait for a timer, or for their rate
+    wakes: Table[Wake]  # by sender
     senders: Table[RoceSender]
     receivers: Table[RoceReceiver]
     arrivals: Table[RoceArrival]

@@ -23,7 +23,8 @@ from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.ranges import ABOVE_ZERO, AT_LEAST_ZERO, refuse_outside
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.network.tables import BYTE_TIME_BITS, NONE, Network, Routing, Service, Trimming
-from openmrc.sim.transports.roce import dcqcn, receiver, sender, tables
+from openmrc.sim.transports import rings, wakes
+from openmrc.sim.transports.roce import receiver, sender, tables
 from openmrc.sim.transports.roce.tables import Kind, Recovery, Roce
 from openmrc.sim.workloads.traffic import Side, Traffic
 from openmrc.units import NEVER, ps_from_us
@@ -130,19 +131,23 @@ def adaptive(qps: int = 1, dcqcn: bool = True) -> RoceTransport:
 def _build(transport: RoceTransport, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Roce:
     slices = _Slices(traffic, transport.qps, transport.network.mtu)
     keeps = int(slices.packets.sum()) if transport.recovery == Recovery.SELECTIVE else 1
+    ready, links = rings.build(topology.nics * network.config[0].planes, len(slices.flow))
+    heaps, due = wakes.build(traffic.source[slices.flow], topology.nics)
     state = Roce(
         params=table(tables.RoceParams, 1),
         nics=table(tables.RoceNic, topology.nics),
+        ready=ready,
+        links=links,
+        heaps=heaps,
+        wakes=due,
         senders=table(tables.RoceSender, len(slices.flow)),
         receivers=table(tables.RoceReceiver, len(slices.flow)),
         arrivals=table(tables.RoceArrival, keeps),
         messages=table(tables.RoceMessage, traffic.messages),
         frames=table(tables.RoceFrame, len(network.hops)),
     )
-    for name in ("ready_tail", "timed_tail", "sent", "received", "failed"):
+    for name in ("sent", "received", "failed"):
         column(state.nics, name)[:] = NONE
-    for name in ("deadline", "send_at"):
-        column(state.nics, name)[:] = NEVER
     column(state.nics, "random")[:] = [rng.seeded(seed, nic) for nic in range(topology.nics)]
     _init_pairs(state, slices, traffic, transport, network, seed)
     _init_params(state, transport, len(reaches(topology, transport.network.mtu, transport.network.header)))
@@ -240,18 +245,11 @@ def _receive(state: Roce, network: Network, shard: int, now: int, nic: int, hop:
         case Kind.DATA:
             receiver.on_data(state, network, now, nic, hop)
         case Kind.ACK:
-            sender.on_ack(state, now, nic, frame)
+            sender.on_ack(state, network, now, nic, frame)
         case Kind.NAK:
-            sender.on_nak(state, now, nic, frame)
+            sender.on_nak(state, network, now, nic, frame)
         case Kind.CNP:
-            _on_cnp(state, now, nic, state.frames[frame].pair)
-
-
-@kernel
-def _on_cnp(state: Roce, now: int, nic: int, pair: int) -> None:
-    if state.senders[pair].begun == 1:
-        dcqcn.on_cnp(state, now, pair)
-        sender.watch(state, nic, pair)
+            sender.on_cnp(state, network, now, nic, state.frames[frame].pair)
 
 
 @transport_api.next_packet.variant(Roce)
@@ -265,9 +263,6 @@ def _next_packet(state: Roce, network: Network, shard: int, now: int, nic: int, 
         node.answer = 0
         _fill_answer(state, network, nic, hop, node.answer_kind)
         return 1
-    if free_ports == 0:
-        node.send_at = NEVER  # asked again when a port is free
-        return 0
     return sender.next_data(state, network, now, nic, free_ports, hop)
 
 
@@ -290,18 +285,17 @@ def _fill_answer(state: Roce, network: Network, nic: int, hop: int, kind: int) -
 
 @transport_api.next_deadline.variant(Roce)
 def _next_deadline(state: Roce, nic: int) -> int:
-    return min(state.nics[nic].deadline, state.nics[nic].send_at)
+    return wakes.first(state.heaps, state.wakes, nic)
 
 
 @transport_api.expire.variant(Roce)
-def _expire(state: Roce, now: int, nic: int) -> None:
-    if state.nics[nic].deadline <= now:
-        sender.expire(state, now, nic)
+def _expire(state: Roce, network: Network, now: int, nic: int) -> None:
+    sender.expire(state, network, now, nic)
 
 
 @transport_api.post.variant(Roce)
 def _post(state: Roce, network: Network, now: int, flow: int) -> int:
-    sender.post(state, now, network.flows[flow].source, flow)
+    sender.post(state, network, now, network.flows[flow].source, flow)
     return 1
 
 

@@ -5,41 +5,57 @@ from __future__ import annotations
 from openmrc.core.jit import kernel
 from openmrc.sim.network import reroute
 from openmrc.sim.network.tables import Network, Service
+from openmrc.sim.transports import rings, wakes
 from openmrc.sim.transports.uet import nscc, spraying
 from openmrc.sim.transports.uet.tables import NONE, Feedback, Kind, PacketState, Uet
 from openmrc.units import NEVER
 
 
 @kernel
-def post(state: Uet, now: int, nic: int, flow: int) -> None:
+def post(state: Uet, network: Network, now: int, nic: int, flow: int) -> None:
     """Begin a message."""
     nscc.begin(state, now, flow)
     state.senders[flow].progressed_at = now
     state.senders[flow].deadline = NEVER
-    _list(state, nic, flow)
+    _list(state, network, nic, flow)
 
 
 @kernel
 def next_data(state: Uet, network: Network, now: int, nic: int, free_ports: int, hop: int) -> int:
     """Fill the next data packet, of the connections in turn; 0: none may leave."""
-    node = state.nics[nic]
+    planes = network.config[0].planes
+    after = state.nics[nic].ring + 1
+    for step in range(planes + 1):
+        index = (after + step) % (planes + 1)
+        is_single = index < planes
+        if (not is_single or (free_ports >> index) & 1 == 1) and _next_of_ring(
+            state, network, now, nic, index, free_ports, hop
+        ):
+            state.nics[nic].ring = index
+            return 1
+    return 0
+
+
+@kernel
+def _next_of_ring(state: Uet, network: Network, now: int, nic: int, index: int, free_ports: int, hop: int) -> bool:
+    """Fill the next data packet of the connections of one ring; return whether there was one."""
+    ring = nic * (network.config[0].planes + 1) + index
     waits = NONE  # the first connection whose ports are all busy
-    while node.ready_tail != NONE:
-        sender = state.senders[node.ready_tail].next_ready
+    while True:
+        sender = rings.front(state.ready, state.links, ring)
+        if sender in (NONE, waits):
+            return False
+        rings.remove_front(state.ready, state.links, ring)
         psn = _next_psn(state, sender)
         if psn == NONE or not _may_send(state, sender, psn):
-            _unlist_front(state, nic)
             continue
-        if sender == waits:
-            return 0
-        node.ready_tail = sender
+        _list(state, network, nic, sender)  # at the end, or where routing has moved it to
         ports = free_ports & _ports(state, network, nic, sender)
         if ports != 0:
             _send(state, network, now, nic, sender, psn, ports, hop)
-            return 1
+            return True
         if waits == NONE:
             waits = sender
-    return 0
 
 
 @kernel
@@ -53,7 +69,7 @@ def _ports(state: Uet, network: Network, nic: int, sender: int) -> int:
 
 
 @kernel
-def on_ack(state: Uet, now: int, nic: int, frame: int) -> None:
+def on_ack(state: Uet, network: Network, now: int, nic: int, frame: int) -> None:
     """Take an acknowledgement."""
     ack = state.frames[frame]
     sender = ack.flow
@@ -80,13 +96,14 @@ def on_ack(state: Uet, now: int, nic: int, frame: int) -> None:
     if row.acked == row.packets:
         state.nics[nic].sent = row.flow
         row.deadline = NEVER
+        wakes.set_wake(state.heaps, state.wakes, nic, sender, NEVER)
         row.packets = -row.packets  # said once
     else:
-        _list(state, nic, sender)
+        _list(state, network, nic, sender)
 
 
 @kernel
-def on_nack(state: Uet, now: int, nic: int, frame: int) -> None:
+def on_nack(state: Uet, network: Network, now: int, nic: int, frame: int) -> None:
     """Take the notice that a packet was trimmed: it goes again, at once."""
     nack = state.frames[frame]
     sender = nack.flow
@@ -103,39 +120,23 @@ def on_nack(state: Uet, now: int, nic: int, frame: int) -> None:
     if packet.state == PacketState.IN_FLIGHT:
         _lose(state, sender, nack.psn)
         nscc.on_nack(state, now, sender, packet.size)
-    _list(state, nic, sender)
+    _list(state, network, nic, sender)
 
 
 @kernel
-def expire(state: Uet, now: int, nic: int) -> None:
+def expire(state: Uet, network: Network, now: int, nic: int) -> None:
     """Look at the NIC's connections whose oldest packet is overdue."""
-    node = state.nics[nic]
-    node.deadline = NEVER
-    if node.timed_tail == NONE:
-        return
-    before = node.timed_tail
-    last = before
     while True:
-        sender = state.senders[before].next_timed
-        if state.senders[sender].deadline <= now:
-            if now - state.senders[sender].progressed_at >= state.params[0].give_up_after:
+        sender = wakes.take_due(state.heaps, state.wakes, nic, now)
+        if sender == NONE:
+            return
+        row = state.senders[sender]
+        if row.deadline <= now:
+            if now - row.progressed_at >= state.params[0].give_up_after:
                 _fail(state, nic, sender)
             else:
-                _on_silence(state, now, nic, sender)
-        done = state.senders[sender].deadline == NEVER
-        if done:
-            state.senders[before].next_timed = state.senders[sender].next_timed
-            state.senders[sender].timed = 0
-            if sender == before:
-                node.timed_tail = NONE
-                return
-            if sender == last:
-                node.timed_tail = before
-        else:
-            node.deadline = min(node.deadline, state.senders[sender].deadline)
-            before = sender
-        if sender == last:
-            return
+                _on_silence(state, network, now, nic, sender)
+        wakes.set_wake(state.heaps, state.wakes, nic, sender, row.deadline)
 
 
 @kernel
@@ -235,7 +236,7 @@ def _lose(state: Uet, sender: int, psn: int) -> None:
 
 
 @kernel
-def _on_silence(state: Uet, now: int, nic: int, sender: int) -> None:
+def _on_silence(state: Uet, network: Network, now: int, nic: int, sender: int) -> None:
     """Send one overdue packet again; look again when the next is due."""
     row = state.senders[sender]
     patience = state.params[0].retransmit_after
@@ -254,7 +255,7 @@ def _on_silence(state: Uet, now: int, nic: int, sender: int) -> None:
         _lose(state, sender, lost)
         nscc.on_timeout(state, sender, state.sent[row.first + lost].size)
         spraying.learn(state, now, sender, NONE, Feedback.TIMED_OUT)
-        _list(state, nic, sender)
+        _list(state, network, nic, sender)
 
 
 @kernel
@@ -272,44 +273,18 @@ def _fail(state: Uet, nic: int, sender: int) -> None:
 @kernel
 def _watch(state: Uet, now: int, nic: int, sender: int) -> None:
     """Make sure somebody looks when the packet just sent is overdue."""
-    node = state.nics[nic]
     row = state.senders[sender]
     if row.deadline == NEVER:
         row.deadline = now + state.params[0].retransmit_after
-    node.deadline = min(node.deadline, row.deadline)
-    if row.timed == 1:
-        return
-    row.timed = 1
-    if node.timed_tail == NONE:
-        row.next_timed = sender
-    else:
-        row.next_timed = state.senders[node.timed_tail].next_timed
-        state.senders[node.timed_tail].next_timed = sender
-    node.timed_tail = sender
+    wakes.set_wake(state.heaps, state.wakes, nic, sender, row.deadline)
 
 
 @kernel
-def _list(state: Uet, nic: int, sender: int) -> None:
-    """Put a connection into the NIC's ring of those that may have something to send."""
+def _list(state: Uet, network: Network, nic: int, sender: int) -> None:
+    """Put a connection into the ring of those that may have something to send on its port, or on any."""
     row = state.senders[sender]
-    node = state.nics[nic]
-    if row.listed == 1:
-        return
-    row.listed = 1
-    if node.ready_tail == NONE:
-        row.next_ready = sender
-    else:
-        row.next_ready = state.senders[node.ready_tail].next_ready
-        state.senders[node.ready_tail].next_ready = sender
-    node.ready_tail = sender
-
-
-@kernel
-def _unlist_front(state: Uet, nic: int) -> None:
-    node = state.nics[nic]
-    front = state.senders[node.ready_tail].next_ready
-    state.senders[front].listed = 0
-    if front == node.ready_tail:
-        node.ready_tail = NONE
-    else:
-        state.senders[node.ready_tail].next_ready = state.senders[front].next_ready
+    planes = network.config[0].planes
+    index = planes
+    if row.single_path == 1:
+        index = reroute.plane_for(network, nic, network.flows[row.flow].destination, row.plane, sender)
+    rings.append(state.ready, state.links, nic * (planes + 1) + index, sender)

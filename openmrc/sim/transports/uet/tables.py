@@ -10,6 +10,8 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from openmrc.core.rows import Float, Int, Int8, Int16, Int32, Table
+from openmrc.sim.transports.rings import Link, Ring
+from openmrc.sim.transports.wakes import Heap, Wake
 
 NONE = -1
 GOOD_SLOTS = 8  # REPS: entropies remembered
@@ -81,31 +83,25 @@ class UetParams:
 class UetNic:
     """One NIC: connections that have something to send, an answer that waits, completions to tell."""
 
-    ready_tail: Int  # ring of senders, or NONE
     random: Int
     plane: Int  # where the last data packet went
+    ring: Int  # whose sender sent it
     answer: Int  # 1: `answers[nic]` waits to leave
     sent: Int  # flow acknowledged whole and is not yet reported, or NONE
     received: Int  # flow arrived whole and is not yet reported, or NONE
     failed: Int  # first of the flows given up and not yet reported, or NONE
-    deadline: Int  # ps, no sender's timer is earlier
-    timed_tail: Int  # ring of senders with packets in flight, or NONE
 
 
 class Sender:
     """The sending half of a message."""
 
     flow: Int32
-    next_ready: Int32
-    next_timed: Int32
     packets: Int32
     first: Int32  # row of its first packet
     next: Int32  # next new packet
     acked: Int32  # packets acknowledged cumulatively
     lost: Int32  # packets that wait for retransmission
     lost_from: Int32  # none below waits
-    listed: Int8
-    timed: Int8
     is_fast: Int8
     trim_seen: Int8
     single_path: Int8
@@ -212,6 +208,10 @@ class Uet(NamedTuple):
 
     params: Table[UetParams]
     nics: Table[UetNic]
+    ready: Table[Ring]  # of each NIC: for senders of a single path one a port, then one for those that spray
+    links: Table[Link]  # by sender
+    heaps: Table[Heap]  # by NIC: senders with packets in flight
+    wakes: Table[Wake]  # by sender
     senders: Table[Sender]
     receivers: Table[Receiver]
     sent: Table[SentPacket]

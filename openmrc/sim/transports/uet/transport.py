@@ -21,6 +21,7 @@ from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.ranges import refuse_outside
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.network.tables import NONE, Network, Routing, Service, Trimming
+from openmrc.sim.transports import rings, wakes
 from openmrc.sim.transports.uet import receiver, sender, tables
 from openmrc.sim.transports.uet.tables import Kind, Spraying, Uet
 from openmrc.sim.workloads.traffic import Side, Traffic
@@ -101,9 +102,15 @@ def _failure(state: Uet, network: Network, sender: int) -> Failure:
 def _build(transport: UetTransport, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Uet:
     flows, nics, settings = traffic.messages, topology.nics, transport.network
     packets = -(-traffic.size // settings.mtu)
+    ready, links = rings.build(nics * (network.config[0].planes + 1), flows)
+    heaps, due = wakes.build(traffic.source, nics)
     state = Uet(
         params=table(tables.UetParams, 1),
         nics=table(tables.UetNic, nics),
+        ready=ready,
+        links=links,
+        heaps=heaps,
+        wakes=due,
         senders=table(tables.Sender, flows),
         receivers=table(tables.Receiver, flows),
         sent=table(tables.SentPacket, int(packets.sum())),
@@ -115,9 +122,8 @@ def _build(transport: UetTransport, topology: Topology, traffic: Traffic, networ
         frames=table(tables.UetFrame, len(network.hops)),
     )
     _init_flows(state, transport, traffic, packets, network, seed)
-    for name in ("ready_tail", "timed_tail", "sent", "received", "failed"):
+    for name in ("sent", "received", "failed"):
         column(state.nics, name)[:] = NONE
-    column(state.nics, "deadline")[:] = NEVER
     column(state.nics, "random")[:] = [rng.seeded(seed, nic) for nic in range(nics)]
     _init_params(state, transport, topology)
     return state
@@ -186,9 +192,9 @@ def _receive(state: Uet, network: Network, shard: int, now: int, nic: int, hop: 
     if kind == Kind.DATA:
         receiver.on_data(state, network, nic, hop)
     elif kind == Kind.ACK:
-        sender.on_ack(state, now, nic, frame)
+        sender.on_ack(state, network, now, nic, frame)
     else:
-        sender.on_nack(state, now, nic, frame)
+        sender.on_nack(state, network, now, nic, frame)
 
 
 @transport_api.next_packet.variant(Uet)
@@ -228,18 +234,17 @@ def _fill_answer(state: Uet, network: Network, nic: int, hop: int) -> None:
 
 @transport_api.next_deadline.variant(Uet)
 def _next_deadline(state: Uet, nic: int) -> int:
-    return state.nics[nic].deadline
+    return wakes.first(state.heaps, state.wakes, nic)
 
 
 @transport_api.expire.variant(Uet)
-def _expire(state: Uet, now: int, nic: int) -> None:
-    if state.nics[nic].deadline <= now:
-        sender.expire(state, now, nic)
+def _expire(state: Uet, network: Network, now: int, nic: int) -> None:
+    sender.expire(state, network, now, nic)
 
 
 @transport_api.post.variant(Uet)
 def _post(state: Uet, network: Network, now: int, flow: int) -> int:
-    sender.post(state, now, network.flows[flow].source, flow)
+    sender.post(state, network, now, network.flows[flow].source, flow)
     return 1
 
 

@@ -1,0 +1,66 @@
+"""Senders with something to send, in turn: rings linked through the senders, each of which stands in one at most.
+
+A NIC has a ring for each port, for senders that keep to that port, so that those of a busy or paused port cost nothing.
+"""
+
+from __future__ import annotations
+
+from openmrc.core.jit import kernel
+from openmrc.core.rows import Int, Int32, Table, column, table
+
+NONE = -1
+
+
+class Ring:
+    """One ring."""
+
+    tail: Int  # the sender whose turn comes last, or NONE
+
+
+class Link:
+    """A sender's place."""
+
+    next: Int32
+    listed: Int32  # 1: stands in a ring
+
+
+def build(rings: int, senders: int) -> tuple[Table[Ring], Table[Link]]:
+    """Return empty rings."""
+    made = table(Ring, rings)
+    column(made, "tail")[:] = NONE
+    return made, table(Link, senders)
+
+
+@kernel
+def append(rings: Table[Ring], links: Table[Link], ring: int, sender: int) -> None:
+    """Put a sender at the end of a ring, unless it stands in one."""
+    link = links[sender]
+    if link.listed == 1:
+        return
+    link.listed = 1
+    tail = rings[ring].tail
+    if tail == NONE:
+        link.next = sender
+    else:
+        link.next = links[tail].next
+        links[tail].next = sender
+    rings[ring].tail = sender
+
+
+@kernel
+def front(rings: Table[Ring], links: Table[Link], ring: int) -> int:
+    """Return the sender whose turn it is, or NONE."""
+    tail = rings[ring].tail
+    return NONE if tail == NONE else int(links[tail].next)
+
+
+@kernel
+def remove_front(rings: Table[Ring], links: Table[Link], ring: int) -> None:
+    """Take the sender whose turn it is out of its ring."""
+    tail = rings[ring].tail
+    gone = links[tail].next
+    links[gone].listed = 0
+    if gone == tail:
+        rings[ring].tail = NONE
+    else:
+        links[tail].next = links[gone].next
