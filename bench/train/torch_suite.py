@@ -1,7 +1,7 @@
 """How much of torch's own suite for distributed backends passes with `mrc`?
 
-Runs `DistributedTest` of the installed torch, what it keeps for Gloo and MPI included, every test in processes of its own.
-Prints a line for each test that fails, and how many passed, failed and were skipped.
+Runs `DistributedTest` of the installed torch, what it keeps for Gloo and MPI included, every test in processes of its
+own. Prints a line for each test that fails, and how many passed, failed and were skipped.
 """
 
 from __future__ import annotations

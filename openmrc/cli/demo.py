@@ -28,6 +28,10 @@ def demo(
     simulation: Annotated[
         bool, typer.Option("--simulation/--no-simulation", help="Afterwards run the default scenario of mrc sim.")
     ] = True,
+    train: Annotated[
+        bool, typer.Option("--train", help="Train a network instead, over planes that fail; needs torch, scikit-learn.")
+    ] = False,
+    ranks: Annotated[int, typer.Option("--ranks", min=2, max=8, help="Processes that train (--train).")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, nothing else.")] = False,
 ) -> None:
     """Move a file between two processes over several planes, silence some on the way, and show what happened.
@@ -39,6 +43,12 @@ def demo(
     from openmrc.apps.sizes import size_bytes
     from openmrc.cli.outcome import stoppable
 
+    if train:
+        from openmrc.cli.demo_train import train as train_over_planes
+
+        with stoppable():
+            train_over_planes(ranks, planes, faults_text(impair, schedule), out, as_json)
+        return
     wanted = size_bytes(size, "--size", LEAST_SIZE) if size is not None else None
     options = DemoOptions(out, wanted, planes, faults_text(impair, schedule), seed, keep)
     with stoppable():
