@@ -68,6 +68,8 @@ NEEDS = {
     "libbpf": Need(lambda: os.path.exists("/usr/include/bpf/bpf_helpers.h"), "apt install libbpf-dev"),
     "llvm-strip": Need(program("llvm-strip"), "apt install llvm"),
     "torch": Need(module("torch"), "pip install 'openmrc[torch]'"),
+    "sklearn": Need(module("sklearn"), "pip install 'openmrc[examples]'"),
+    "expecttest": Need(module("expecttest"), "pip install expecttest: torch's own tests import it"),
 }
 REASON = "this machine lacks "
 

@@ -32,6 +32,10 @@ def demo(
     simulation: Annotated[
         bool, typer.Option("--simulation/--no-simulation", help="Then run the demo scenario of mrc sim.")
     ] = True,
+    train: Annotated[
+        bool, typer.Option("--train", help="Train a network instead, over planes that fail; needs torch, scikit-learn.")
+    ] = False,
+    ranks: Annotated[int, typer.Option("--ranks", min=2, max=8, help="Processes that train (--train).")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")] = False,
 ) -> None:
     """Transfer a file between two processes over several planes, take planes down on the way, and show the rates.
@@ -43,6 +47,12 @@ def demo(
     from openmrc.apps.sizes import size_bytes
     from openmrc.cli.outcome import stoppable
 
+    if train:
+        from openmrc.cli.demo_train import train as train_over_planes
+
+        with stoppable():
+            train_over_planes(ranks, planes, faults_text(impair, schedule), out, as_json)
+        return
     wanted = size_bytes(size, "--size", LEAST_SIZE) if size is not None else None
     options = DemoOptions(out, wanted, planes, faults_text(impair, schedule), seed, keep)
     with stoppable():

@@ -378,8 +378,8 @@ class Executor:
     def _late(self, run: Run) -> CollectiveTimeoutError:
         late = "; ".join(self._rank_text(rank) for rank in run.waiting_for())
         return CollectiveTimeoutError(
-            f"rank {self.rank}: collective {run.sequence}, {run.call.describe()}, not done within {self.timeout:g} s "
-            f"({run.progress_text()}); waits for {late or 'nobody'}"
+            f"rank {self.rank}: collective {run.sequence}, {run.call.describe()}, not done within the timeout of "
+            f"{self.timeout:g} s ({run.progress_text()}); waits for {late or 'nobody'}"
         )
 
     def _late_transfer(self, transfer: Transfer) -> CollectiveTimeoutError:

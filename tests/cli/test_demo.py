@@ -4,8 +4,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import msgspec
+import pytest
 
 from openmrc.apps.demo_story import DemoResult
+from openmrc.cli.demo_train import check_installed
+from openmrc.errors import ConfigError
 
 from .processes import run
 
@@ -52,3 +55,21 @@ def test_a_network_that_stays_silent_fails_with_the_reason_and_exit_code_1(tmp_p
     assert code == 1
     assert said.splitlines()[-1].startswith("FAILED: ")
     assert "plane" in said.splitlines()[-1]
+
+
+@pytest.mark.needs("torch", "sklearn", "jit")
+def test_a_training_over_failing_planes_ends_with_the_same_bits_and_a_drawing(tmp_path: Path) -> None:
+    code, said, complaints = run("demo", "--train", "--planes", 2, "--out", tmp_path, "--json")
+    assert code == 0, complaints
+    result = msgspec.json.decode(said)
+    assert result["ok"]
+    assert result["disturbed"]["loss"] == result["undisturbed"]["loss"]
+    assert result["disturbed"]["retransmitted"] > 0
+    assert result["disturbed"]["right"] > 0.9
+    ElementTree.parse(result["picture"])
+
+
+def test_a_training_without_its_packages_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"torch and sklearn: pip install 'openmrc\[examples\]'"):
+        check_installed()

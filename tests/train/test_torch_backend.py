@@ -72,7 +72,7 @@ def test_fsdp_trains_as_one_process_does(four: Ranks) -> None:
 def test_a_monitored_barrier_names_the_rank_that_is_late(four: Ranks) -> None:
     assert four.run("monitors_a_barrier", -1, size=3) == ["", "", ""]
     texts = four.run("monitors_a_barrier", 2, size=3)
-    assert all("rank 2 did not reach the monitored barrier within 1 s" in each for each in texts[:2])
+    assert all("Rank 2 failed to pass monitoredBarrier within 1 s" in each for each in texts[:2])
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,16 @@ import time
 
 import numpy as np
 
-from openmrc.train.errors import CollectiveTimeoutError
+from openmrc.train.errors import CollectiveError, CollectiveTimeoutError
 from openmrc.train.group import Group
 from openmrc.train.work import Work
 
 _TAG = 0xFFFF
+_GRACE = 1.0  # s in which rank 0 can say who is missing
 
 
 def monitored(group: Group, timeout: float, wait_all_ranks: bool) -> None:
-    """Wait up to `timeout` seconds for all ranks to be here.
+    """Wait up to `timeout` seconds for all ranks to be here; errors are worded as Gloo's.
 
     Rank 0 raises CollectiveTimeoutError naming the first rank that is missing, or all of them, and aborts the group,
     so that those which wait learn who was missing too.
@@ -23,14 +24,24 @@ def monitored(group: Group, timeout: float, wait_all_ranks: bool) -> None:
     note = np.zeros(1, np.uint8)
     if group.rank:
         group.send(note, 0, _TAG, async_op=True)
-        group.recv(note, 0, _TAG, async_op=True).wait(timeout)
+        answer = group.recv(note, 0, _TAG, async_op=True)
+        try:
+            answer.wait(timeout + _GRACE)
+        except CollectiveError as error:
+            raise type(error)(
+                f"Rank {group.rank} successfully reached monitoredBarrier, but received errors while waiting for "
+                f"send/recv from rank 0: {error}"
+            ) from error
         return
+    if timeout <= 0:
+        raise CollectiveTimeoutError(f"Rank 0 timed out in monitoredBarrier after {timeout:g} s")
     others = range(1, group.size)
     arrivals = {rank: group.recv(np.zeros(1, np.uint8), rank, _TAG, async_op=True) for rank in others}
     missing = [rank for rank, work in arrivals.items() if not _is_done(work, deadline)]
     if missing:
-        named = ", ".join(map(str, missing if wait_all_ranks else missing[:1]))
-        text = f"rank {named} did not reach the monitored barrier within {timeout:g} s"
+        named = ", ".join(map(str, missing)) if wait_all_ranks else str(missing[0])
+        ranks = "Ranks" if wait_all_ranks and len(missing) > 1 else "Rank"
+        text = f"{ranks} {named} failed to pass monitoredBarrier within {timeout:g} s"
         group.abort(text)
         raise CollectiveTimeoutError(text)
     for work in [group.send(note, rank, _TAG, async_op=True) for rank in others]:

@@ -1,0 +1,132 @@
+"""How much of torch's own suite for distributed backends passes with `mrc`?
+
+Runs `DistributedTest` of the installed torch, what it keeps for Gloo and MPI included, every test in processes of its
+own. Prints a line for each test that fails, and how many passed, failed and were skipped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import importlib.util
+import io
+import json
+import multiprocessing
+import os
+import re
+import sys
+import time
+import types
+import unittest
+from pathlib import Path
+from typing import Any
+
+MODULE = "torch.testing._internal.distributed.distributed_test"
+OPENED = {  # conditions of the suite that name the backends for CPU tensors -> the same with ours
+    'BACKEND != "gloo"': 'BACKEND not in ("gloo", "mrc")',
+    'BACKEND == "gloo"': 'BACKEND in ("gloo", "mrc")',
+    'BACKEND != "mpi"': 'BACKEND not in ("mpi", "mrc")',
+    '{"gloo"}': '{"gloo", "mrc"}',
+}
+
+
+def load(ranks: int) -> types.ModuleType:
+    """Import the suite for backend `mrc`, with what it keeps for Gloo and MPI opened to it."""
+    os.environ.update(BACKEND="mrc", WORLD_SIZE=str(ranks), MRC_PLANES=os.environ.get("MRC_PLANES", "2"))
+    os.environ.setdefault("TEMP_DIR", "/tmp")
+    from torch.testing._internal.common_distributed import DistTestCases
+
+    for feature in DistTestCases.backend_feature.values():
+        feature.add("mrc")
+    spec = importlib.util.find_spec(MODULE)
+    assert spec is not None
+    assert spec.origin is not None
+    source = Path(spec.origin).read_text()
+    for written, meant in OPENED.items():
+        source = source.replace(written, meant)
+    module = types.ModuleType(MODULE)
+    module.__file__ = spec.origin
+    sys.modules[MODULE] = module
+    exec(compile(source, spec.origin, "exec", dont_inherit=True), module.__dict__)
+    return module
+
+
+def case_of(module: types.ModuleType) -> type:
+    """Return the suite as a test case whose ranks are forked, so that nothing is imported again."""
+
+    class OverMrc(module.TestDistBackend, module.DistributedTest._DistTestBase):  # type: ignore[misc, name-defined]
+        def setUp(self) -> None:
+            super().setUp()
+            self._start_processes(multiprocessing.get_context("fork").Process)
+
+    return OverMrc
+
+
+def warm() -> None:
+    """Load compiled code before anything is forked."""
+    from openmrc.train.devices import open_context
+    from openmrc.train.pytorch import process_group
+
+    assert process_group.SHAPE
+    open_context("1", 1).close()
+
+
+class Outcome:
+    """What became of one test."""
+
+    def __init__(self, name: str, state: str, reason: str, seconds: float) -> None:
+        self.name, self.state, self.reason, self.seconds = name, state, reason, seconds
+
+
+def run_one(case: Any, name: str) -> Outcome:
+    """Run a test; its output is kept from the terminal."""
+    result = unittest.TestResult()
+    begun = time.monotonic()
+    with contextlib.redirect_stdout(io.StringIO()):
+        case(name).run(result)
+    seconds = time.monotonic() - begun
+    for _, text in (*result.errors, *result.failures):
+        return Outcome(name, "failed", text, seconds)
+    for _, reason in result.skipped:
+        return Outcome(name, "skipped", reason, seconds)
+    return Outcome(name, "passed", "", seconds)
+
+
+def last_line(text: str) -> str:
+    """Return the line of a traceback that says what was wrong."""
+    lines = [line for line in text.splitlines() if re.match(r"^[\w.]*(Error|Exception|Failed)\b", line)]
+    causes = [line for line in lines if "exited with error code" not in line]
+    return (causes or lines or text.strip().splitlines())[-1][:300]
+
+
+def main() -> None:
+    """Run the tests whose name fits, and print what became of them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", type=int, default=3)
+    parser.add_argument("-k", dest="pattern", default="", help="regular expression; only tests whose names it finds")
+    parser.add_argument("--shard", default="1/1", help="only part I of N, as I/N")
+    parser.add_argument("--json", dest="path", default="", help="write every outcome to this file")
+    parser.add_argument("-v", dest="verbose", action="store_true", help="print tracebacks, and every test")
+    options = parser.parse_args()
+    case: Any = case_of(load(options.ranks))
+    part, parts = map(int, options.shard.split("/"))
+    names = [name for name in unittest.TestLoader().getTestCaseNames(case) if re.search(options.pattern, name)]
+    warm()
+    outcomes = []
+    for name in names[part - 1 :: parts]:
+        outcome = run_one(case, name)
+        outcomes.append(outcome)
+        if outcome.state == "failed" or options.verbose:
+            text = outcome.reason if options.verbose else last_line(outcome.reason)
+            print(f"{outcome.state} {name} ({outcome.seconds:.1f} s): {text}", flush=True)
+    if options.path:
+        Path(options.path).write_text(json.dumps([vars(each) for each in outcomes]))
+    for reason, count in collections.Counter(each.reason for each in outcomes if each.state == "skipped").most_common():
+        print(f"skipped {count}: {reason}")
+    counts = collections.Counter(each.state for each in outcomes)
+    print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
+
+
+if __name__ == "__main__":
+    main()
