@@ -90,7 +90,7 @@ def drawing(result: DemoResult) -> str:
         scale = Scale(length, most, TOP + (plane + 1) * (STRIP + GAP))
         outages = [outage for outage in result.outages if outage.plane == plane]
         parts.append(_strip(scale, f"plane {plane}", samples, rates, COLORS[plane % len(COLORS)], outages))
-    title = f"One file over {count} planes: rate of each while planes are down"
+    title = f"One file over {count} planes: rate of each plane during outages"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + RIGHT} {height}" role="img" '
         f'color="#8a8f98"><title>{title}</title><style>{DRAWING_STYLE}</style>'
@@ -150,12 +150,12 @@ def page(result: DemoResult) -> str:
 {verdict}
 <p>{size_text(result.bytes)} in {result.seconds:.2f} s: {result.gbps:.2f} Gb/s of file content between two processes.
 The receiver never waited longer than <b>{result.longest_stall_ms:.1f} ms</b> for the next piece.
-{result.retransmitted_packets:,} packets were sent again. SHA-256 <code>{result.sha256}</code></p>
-<p>Schedule: <code>{escape(result.faults)}</code>, on arrival at both ends; marked below.</p>
+{result.retransmitted_packets:,} packets were retransmitted. SHA-256 <code>{result.sha256}</code></p>
+<p>Faults: <code>{escape(result.faults)}</code>, applied on arrival at both ends and shaded below.</p>
 <div class="wide">{drawing(result)}</div>
 <div class="wide"><table><tr>{"".join(f"<th>{head}" for head in COLUMNS)}</tr>{_rows(result)}</table></div>
-<dl><dt>lost<dd>Packets the sender took for lost on this plane: no answer came within the loss delay, or the peer asked
-for them again.<dt>retransmitted<dd>Repeats sent on this plane, most of them of packets lost on another.</dl>
+<dl><dt>lost<dd>Packets sent on this plane and declared lost: no acknowledgement within the loss delay, or a NACK.
+<dt>retransmitted<dd>Retransmissions sent on this plane, mostly of packets lost on another.</dl>
 {_simulation(result)}</html>
 """
 

@@ -82,7 +82,7 @@ def set_remote(engine: Engine, now: int, peer: int, mask: int) -> None:
 
 @rare_kernel
 def check(engine: Engine, now: int, peer: int) -> None:
-    """Probe one of the ports that a peer reports as down, in turn, and arm the next probe."""
+    """Probe one of the ports that a peer reports as down, round-robin, and arm the next probe."""
     row = engine.peers[peer]
     node = engine.endpoints[row.endpoint]
     qp = _live_qp(engine, row.endpoint, peer)

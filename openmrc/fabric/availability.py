@@ -1,20 +1,20 @@
-"""What failures cost a training job: Monte Carlo over the network's parts, for MRC and for single-path RoCE.
+"""The cost of failures to a training job: Monte Carlo over the network's parts, for MRC and for single-path RoCE.
 
-The job is synchronous and uses every NIC of the design, so the slowest NIC sets its pace. Of a step, a share is
-communication that computing does not hide; a NIC with a fraction of its capacity takes so much longer for that share.
+The job is synchronous and uses every NIC of the design, so the slowest NIC sets its pace. A share of each step is
+communication that computation does not hide; a NIC with reduced capacity takes proportionally longer for that share.
 
-MRC: a lost link, port or T0 takes a plane from the NICs it serves, a link or switch above a share of a plane; the job
-goes on at the pace of the worst-off NIC. It stops only when a NIC has lost all planes, or the module all its ports
-share.
+MRC: a failed link, port or T0 removes a plane from the NICs that it serves, a link or switch above a share of a plane;
+the job continues at the pace of the slowest NIC. It stops only when a NIC has lost all planes, or the module that all
+its ports share.
 
-Single-path RoCE: a NIC without its link, T0 or module is unreachable. Shorter than the transport's patience, the whole
-job stalls for that long; longer, the job stops. A link or switch above costs capacity like above, rerouting is free:
-the model leaves hash collisions, congestion spreading and slow reconvergence out, which favours RoCE.
+Single-path RoCE: a NIC without its link, T0 or module is unreachable. An outage within the transport's retry time
+stalls the whole job; a longer one stops it. A failed link or switch above costs capacity as above, and rerouting is
+free: the model omits hash collisions, congestion spreading and slow reconvergence, which favours RoCE.
 
-A stop costs the work since the last checkpoint (uniform in the interval) and the restart; spares stand ready, so
+A stop costs the work since the last checkpoint (uniform in the interval) and the restart; spares are available, so
 repair is not waited for. Failures are Poisson with the parts file's means, repairs exponential. They are drawn for the
-days the job runs; what stops cost comes on top: goodput = (running - slower - stalled) / (running + stops). Hosts fail
-alike in both worlds; `network_goodput` leaves them out.
+days the job runs; stops add to that: goodput = (running - slower - stalled) / (running + stops). Hosts fail equally in
+both cases; `network_goodput` excludes their failures.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ SECONDS = 3600.0  # an hour
 
 @dataclass(frozen=True)
 class Job:
-    """Describe the job and how it recovers; the defaults are assumptions."""
+    """Parameters of a job and its recovery; the defaults are assumptions."""
 
     days: float = 30
-    exposed: float = 0.2  # share of a step that is communication not hidden by computing
+    exposed: float = 0.2  # share of a step that is communication not hidden by computation
     checkpoint_minutes: float = 30
     restart_minutes: float = 15
     patience_s: float = 30  # RoCE: longest outage that retries survive
 
     def check(self) -> None:
-        """Refuse what makes no sense."""
+        """Refuse values out of range."""
         allowed = (
             ("days", self.days > 0, "more than 0"),
             ("exposed", 0 <= self.exposed <= 1, "0 to 1"),
@@ -59,15 +59,15 @@ class Job:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Hold expectations over the trials; hours are GPU-hours of the whole job."""
+    """Expected values over the trials; hours are GPU-hours of the whole job."""
 
     design: str
     transport: Transport
     gpus: int
     days: float
     trials: int
-    goodput: float  # mean share of the time that is useful work
-    network_goodput: float  # the same if hosts never failed; mean and percentiles
+    goodput: float  # mean share of the time spent on useful work
+    network_goodput: float  # the same without host failures; mean and percentiles
     network_goodput_p5: float
     network_goodput_p95: float
     network_stops: float  # a job
@@ -80,7 +80,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class _Failures:
-    """Hold the failures of one kind of part in one trial."""
+    """Failures of one kind of part in one trial."""
 
     start: Any  # hours
     hours: Any
@@ -107,7 +107,7 @@ def forecast(design: Design, parts: Parts, transport: Transport, job: Job, trial
 
 
 def _trial(design: Design, parts: Parts, transport: Transport, job: Job, draw: np.random.Generator) -> list[float]:
-    """Return network stops, host stops, and hours lost by these, by slowness and by stalls."""
+    """Return network stops, host stops, and the hours lost by stops, slowdown and stalls."""
     rates, hours = parts.failures, job.days * 24
     nic_links = design.nics * design.planes
     upper_links = design.networks * sum(design.network.links[1:])
@@ -139,7 +139,7 @@ def _trial(design: Design, parts: Parts, transport: Transport, job: Job, draw: n
 
 
 def _link_share(design: Design) -> float:
-    """Return what one link above T0 takes of a NIC's capacity."""
+    """Return the share of a NIC's capacity that one link above T0 carries."""
     return 1 / design.planes / design.network.up if design.tiers > 1 else 0.0
 
 
@@ -148,7 +148,7 @@ def _spine_share(design: Design) -> float:
 
 
 def _restarts(stops: int, job: Job, draw: np.random.Generator) -> float:
-    """Return the hours that stops cost: work since the last checkpoint, and the restart."""
+    """Return the hours lost by stops: work since the last checkpoint, and the restart."""
     return float(draw.uniform(0, job.checkpoint_minutes / 60, stops).sum() + stops * job.restart_minutes / 60)
 
 
@@ -160,9 +160,9 @@ def _sweep(
     job: Job,
     hours: float,
 ) -> tuple[int, float]:
-    """Go through time from failure to repair; return stops (a NIC without planes) and hours lost by slowness.
+    """Process failures and repairs in order of time; return stops (a NIC without planes) and hours lost by slowdown.
 
-    Failures above T0 are added up as if all met in one NIC's paths: pessimistic, and small.
+    Failures above T0 are added up as if all affected the paths of one NIC: pessimistic, and small.
     """
     events: list[tuple[float, int, int, int, float]] = []  # time, +1 or -1, kind, part, share
     kinds = [*((0, each, 0.0) for each in edge), (1, t0, 0.0), *((2, each, share) for each, share in above)]
@@ -182,7 +182,7 @@ def _sweep(
 
 
 class _Worst:
-    """Keep which NIC is worst off. A part of kind 0 is NIC x planes + plane, of kind 1 a T0."""
+    """Tracks the slowest NIC. A part of kind 0 is NIC x planes + plane, of kind 1 a T0."""
 
     def __init__(self, design: Design) -> None:
         self.planes = design.planes
@@ -191,10 +191,10 @@ class _Worst:
         self.links: Counter[tuple[int, int]] = Counter()  # (NIC, plane) -> failures
         self.t0s: Counter[tuple[int, int]] = Counter()  # (group of NICs, plane) -> failures
         self.above = 0.0
-        self.lost = 0  # planes of the worst-off NIC
+        self.lost = 0  # planes of the slowest NIC
 
     def change(self, step: int, kind: int, part: int, share: float) -> bool:
-        """Take in a failure or repair; tell whether it just took a NIC's last plane."""
+        """Record a failure or repair; return whether it took a NIC's last plane."""
         if kind == 2:
             self.above = max(0.0, self.above + step * share)
             return False
@@ -207,7 +207,7 @@ class _Worst:
         return self.lost >= self.planes > before
 
     def _worst(self) -> int:
-        """Count the planes lost by the worst-off NIC; few parts are down at a time."""
+        """Count the planes lost by the slowest NIC; few parts are down at a time."""
         planes: dict[int, set[int]] = {}
         for group, plane in self.t0s:
             planes.setdefault(-1 - group, set()).add(plane)

@@ -1,12 +1,12 @@
-"""Cables as they are plugged, by what LLDP heard, against those of the fabric.
+"""Compare the actual cabling, as reported by LLDP, with the planned cables.
 
-right     a port hears the port that the plan joins it to
+right     a port hears the port that the plan connects to it
 wrong     it hears another port
-swapped   two wrong cables that would be right if they changed places at one end
+swapped   two wrong cables that would be right if exchanged at one end
 missing   it hears nothing
-unknown   it hears what is no port of the fabric, or something on a port that has no cable
+unknown   it hears a port outside the fabric, or anything on a port that has no cable
 
-One dump is enough for a cable; where both ends have one, both must hear the other. A cable of which no end has a dump
+One dump is enough for a cable; if both ends have one, both must hear each other. A cable without a dump at either end
 is counted as unchecked.
 """
 
@@ -24,12 +24,12 @@ from openmrc.fabric.ports import SCHEMES, Ports, place_ports
 from openmrc.fabric.shape import Ints
 from openmrc.fabric.topology import Topology
 
-_NO_DUMP, _NOTHING, _STRANGER = -2, -1, -3  # what an end hears, where it is not another end
+_NO_DUMP, _NOTHING, _STRANGER = -2, -1, -3  # reported neighbour that is not a port of the fabric
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Hold one thing that is not as planned."""
+    """One difference from the plan."""
 
     kind: str  # wrong, swapped, missing, unknown
     port: str  # NODE:PORT, with the interface's name
@@ -40,7 +40,7 @@ class Finding:
 
 @dataclass
 class Report:
-    """Hold what the dumps say about a fabric's cables."""
+    """Result of the comparison."""
 
     cables: int
     right: int = 0
@@ -58,12 +58,12 @@ class Report:
 
 
 def check_cabling(topology: Topology, dumps: Mapping[str, list[Neighbour]]) -> Report:
-    """Compare dumps, by the name of the switch or machine that each is of, with a fabric's cables."""
+    """Compare dumps, by the name of their switch or machine, with a fabric's cables."""
     return _Check(topology, dumps).report()
 
 
 class _Check:
-    """Hold the plan and the dumps while they are compared; an end is a number, `first[node] + port`."""
+    """The plan and the dumps during the comparison; an end is a number, `first[node] + port`."""
 
     def __init__(self, topology: Topology, dumps: Mapping[str, list[Neighbour]]) -> None:
         self.topology = topology
@@ -76,7 +76,7 @@ class _Check:
             self._take(system, neighbours)
 
     def _take(self, system: str, neighbours: list[Neighbour]) -> None:
-        """Note what the ports of one machine hear; the others hear nothing."""
+        """Record the neighbours of one machine's ports; other ports hear nothing."""
         nodes = self.names.nodes(system)
         if not nodes:
             first, last = self.topology.name(self.topology.nics), self.topology.name(self.topology.nodes - 1)
@@ -92,7 +92,7 @@ class _Check:
         there = next((end for end in ends if end is not None), None)
         text = f"{neighbour.system or 'a system without name'} {' or '.join(neighbour.ports) or 'port without name'}"
         if here is None or self.planned[here] < 0:
-            if self.names.nodes(neighbour.system):  # else it is of the management network
+            if self.names.nodes(neighbour.system):  # otherwise a port of the management network
                 self.unknown.append(Finding("unknown", f"{system}:{neighbour.interface}", "no cable", text))
         elif there is None:
             self.heard[here] = _STRANGER
@@ -107,7 +107,7 @@ class _Check:
         return int(self.first[found[0]]) + found[1]
 
     def report(self) -> Report:
-        """Return the verdict."""
+        """Return the result."""
         heard, planned = self.heard, self.planned
         cable = np.flatnonzero(planned > np.arange(len(planned)))  # one end of each
         right, silent = heard == planned, heard == _NO_DUMP
@@ -119,13 +119,13 @@ class _Check:
         return Report(len(cable), int((fine & ~unchecked).sum()), int(unchecked.sum()), findings)
 
     def _wrong(self, wrong: dict[int, int]) -> Iterator[Finding]:
-        """Tell each wrong cable once, and two that should change places as one."""
+        """Report each wrong cable once, and two that should be exchanged as one."""
         reported: set[int] = set()
         for here, there in wrong.items():
             if here in reported or there in reported:
                 continue
             reported |= {here, there}
-            meant, rival = int(self.planned[here]), int(self.planned[there])  # whom `there` should hear
+            meant, rival = int(self.planned[here]), int(self.planned[there])  # the planned neighbour of `there`
             if rival >= 0 and self.heard[rival] == meant:
                 reported |= {rival, meant}
                 yield self._finding("swapped", (here, rival), (meant, there), (there, meant),
@@ -142,7 +142,7 @@ class _Check:
         return Finding(kind, first, second, third, remedy)
 
     def _missing(self) -> Iterator[Finding]:
-        """Tell each silent cable once; a port that is empty as its plug is elsewhere goes with that finding."""
+        """Report each missing cable once; an empty port whose plug is elsewhere belongs to that finding."""
         reported: set[int] = set()
         for here in np.flatnonzero((self.heard == _NOTHING) & (self.planned >= 0)).tolist():
             other = int(self.planned[here])
@@ -159,7 +159,7 @@ class _Check:
 
 
 def _planned(topology: Topology) -> tuple[Ints, Ints]:
-    """Return the number of each node's first end, and of the end at the other side of every end; -1 without cable."""
+    """Return the number of each node's first end, and the opposite end of every end; -1 without cable."""
     width = np.zeros(topology.nodes, dtype=np.int64)
     np.maximum.at(width, topology.link_source, topology.link_port + 1)
     first = np.concatenate([[0], np.cumsum(width)])
@@ -170,7 +170,7 @@ def _planned(topology: Topology) -> tuple[Ints, Ints]:
 
 
 class _Names:
-    """Find nodes by the names of systems, and ports by those of interfaces, whichever system names them."""
+    """Finds nodes by system names, and ports by interface names, whichever system reports them."""
 
     def __init__(self, topology: Topology, ports: Ports) -> None:
         self.topology, self.ports = topology, ports
@@ -182,7 +182,7 @@ class _Names:
         self.of_model: dict[int, dict[str, int]] = {}
 
     def nodes(self, system: str) -> list[int]:
-        """Return the nodes of a system: a switch, or all NICs of a machine; a domain behind the name is left out."""
+        """Return the nodes of a system: a switch, or all NICs of a machine; a domain name is ignored."""
         name = system.lower()
         return self.of_system.get(name) or self.of_system.get(name.split(".", 1)[0]) or []
 
@@ -200,7 +200,7 @@ class _Names:
         return None if number is None else (nodes[0], number)
 
     def _of_switch(self, node: int) -> dict[str, int]:
-        """Return the port numbers of a model's interfaces, by every name that a system may give them."""
+        """Return the port numbers of a model's interfaces, by every name that a system may use."""
         model = int(self.ports.model[node])
         if model not in self.of_model:
             begin = int(self.ports.first[model])

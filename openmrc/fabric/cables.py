@@ -1,11 +1,11 @@
-"""The cables of a fabric: both ends with rack, cage and lane, the length class, and the transceivers they take.
+"""The cables of a fabric: both ends with rack, cage and lane, the length class, and the transceivers.
 
-A cable is what joins two ports. Its length is the way between its racks, rounded up to the next class of
-`plant.lengths_m`; beyond the last class to whole hundreds of metres. A cable between sites is as long as its
-propagation says, 5 ns a metre.
+A cable connects two ports. Its length is the route between its racks, rounded up to the next class of
+`plant.lengths_m`; beyond the last class to whole hundreds of metres. The length of a cable between sites follows from
+its propagation delay, 5 ns per metre.
 
-A cage holds one transceiver, which must reach as far as the longest of its cables; copper is taken up to
-`plant.copper_m`, if every cable of both cages is short enough.
+A cage holds one transceiver, chosen for the longest of its cables; copper is used up to `plant.copper_m`, if every
+cable of both cages is short enough.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ Objects = Any  # an array of strings as objects
 
 @dataclass(frozen=True)
 class Cables:
-    """Hold one row a cable, as columns; the A end is the lower one."""
+    """One row per cable, as columns; the A end is the lower one."""
 
     topology: Topology
     placement: Placement
     ports: Ports
     link: Ints  # directed link of the topology, from A to B
-    length_mm: Ints  # class
+    length_mm: Ints  # length class
     medium: Ints
     a_reach: Ints  # medium of the cage at each end
     b_reach: Ints
@@ -73,12 +73,12 @@ class Cables:
 
 
 def module_name(gbps: int, medium: str, lanes: int) -> str:
-    """Name what is in a cage: `800G-DR8`, or the end of a copper cable."""
+    """Return the name of a cage's module: `800G-DR8`, or the end of a copper cable."""
     return f"{gbps}G-{medium}" if medium == "DAC" else f"{gbps}G-{medium}{lanes}"
 
 
 def list_cables(topology: Topology, only: Ints | None = None, given: Mapping[str, Place] | None = None) -> Cables:
-    """Work out the cables of a fabric; `only` are the directed links to list, `given` the places of some devices."""
+    """Compute the cables of a fabric; `only` are the directed links to list, `given` the places of some devices."""
     placement, ports = place(topology, given), place_ports(topology)
     link = np.flatnonzero(topology.link_reverse > np.arange(topology.links))
     here, there = topology.link_source[link].astype(np.int64), topology.link_destination[link].astype(np.int64)
@@ -142,7 +142,7 @@ def csv_blocks(cables: Cables, scheme: str) -> Iterator[str]:
 
 
 class _Text:
-    """Hold the pieces that rows are put together from; each is made once."""
+    """The strings from which rows are composed; each is created once."""
 
     def __init__(self, cables: Cables, scheme: str) -> None:
         topology, placement = cables.topology, cables.placement

@@ -1,12 +1,12 @@
-"""Describe one folded-Clos network with the fewest switches for a number of NIC ports.
+"""Compute the folded-Clos network with the fewest switches for a number of NIC ports.
 
-The result is a `Plane` as `fabric.yaml` has it, and it is counted by the same `PlaneShape` that builds it: what is
-planned is what is built. Four tiers, which no fabric file describes, are counted by the closed form only.
+The result is a `Plane` as in `fabric.yaml`, counted by the `PlaneShape` that also builds it. Four tiers, which no
+fabric file describes, are counted by the closed form only.
 
-Radix R: a T0 splits its ports by the oversubscription, so that down : up never exceeds what was asked; a T1 of three
-tiers has as many ports up as down; the top tier has all ports down. Where fewer spines carry all uplinks, several
-parallel links (a bundle) go to each. In three tiers pods are evenly filled, and the bundle at T0 that needs the fewest
-switches is taken, at equal counts the one with the fewest links, then the smallest bundle.
+Radix R: a T0 splits its ports by the oversubscription, so that down : up never exceeds the limit; a T1 of three tiers
+has as many ports up as down; the top tier has only ports down. If fewer spines suffice for all uplinks, each gets
+several parallel links (a bundle). In three tiers, pods are filled evenly, and the bundle at T0 with the fewest switches
+is chosen, then the fewest links, then the smallest bundle.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_BUILT_TIERS = 3
 
 @dataclass(frozen=True)
 class Network:
-    """Count one Clos network of `ports` NIC ports."""
+    """Size of one Clos network of `ports` NIC ports."""
 
     ports: int
     radix: int
@@ -39,7 +39,7 @@ class Network:
 
     @property
     def oversubscription(self) -> float:
-        """Return capacity down : up of a T0, 1 where nothing is above it."""
+        """Return capacity down : up of a T0, 1 without a tier above."""
         return self.down / self.up if self.up else 1.0
 
 
@@ -57,7 +57,7 @@ def t0_split(radix: int, oversubscription: float = 1) -> tuple[int, int]:
 
 
 def network(ports: int, radix: int, tiers: int, gbps: float, oversubscription: float = 1) -> Network:
-    """Return the smallest network of a height; `ports` must fit its capacity."""
+    """Return the smallest network of a height; `ports` must not exceed its capacity."""
     if tiers > MOST_BUILT_TIERS:
         return _four_tiers(ports, radix, oversubscription)
     down, up = t0_split(radix, oversubscription) if tiers > 1 else (radix, 0)

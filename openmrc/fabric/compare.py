@@ -1,4 +1,4 @@
-"""Designs side by side, and the cheapest that meets what is asked."""
+"""Compare designs, and find the cheapest that meets all limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OVERSUBSCRIPTIONS = (1.0, 2.0, 3.0, 4.0)
 
 @dataclass(frozen=True)
 class Wish:
-    """State what is to be connected, and within which limits."""
+    """The size to connect, and the limits."""
 
     gpus: int
     nic_gbps: float
@@ -30,22 +30,22 @@ class Wish:
 
 
 def rails_of(gpus: int, wanted: int | None) -> int:
-    """Return the rails of the rail-optimised design: as wanted, or the most up to 8 that divide the NICs."""
+    """Return the rails of the rail-optimised design: as requested, or at most 8 that divide the NICs."""
     works = [rails for rails in range(1, 73) if gpus % rails == 0]
     if wanted is not None and gpus % wanted:
         near = min(works, key=lambda rails: abs(rails - wanted))
-        raise ConfigError(f"{gpus} NICs do not spread over {wanted} rails; {near} would work")
+        raise ConfigError(f"{gpus} NICs do not divide into {wanted} rails; use {near}")
     return wanted or max(rails for rails in works if rails <= 8)
 
 
 def compared(
     wish: Wish, planes: int, switch: Switch, parts: Parts, rails: int = 1, oversubscription: float = 1
 ) -> list[Design]:
-    """Return the multi-plane design first, then what it is compared with, all with the same oversubscription at T0.
+    """Return the multi-plane design first, then the alternatives, all with the same oversubscription at T0.
 
-    The single-plane fat tree is shown in three tiers always. Where fewer do, it is shown in these as well; where three
-    cannot hold all NICs, it is counted as separate islands, the basis of the published ratios, and in four tiers, as
-    one network.
+    The single-plane fat tree is always shown in three tiers, and also in fewer tiers if they suffice. If three tiers
+    cannot hold all NICs, it is counted as separate islands, the basis of the published ratios, and as one network of
+    four tiers.
     """
     radix = switch.radix(wish.nic_gbps)
 
@@ -87,7 +87,7 @@ def ratios(designs: list[Design]) -> dict[str, dict[str, float]]:
 
 
 def cheapest(wish: Wish, parts: Parts) -> list[Design]:
-    """Return the designs that meet the wish as one network, cheapest first; refuse when there is none."""
+    """Return the designs that meet the limits as one network, cheapest first; ConfigError if there is none."""
     found = list(_candidates(wish, parts))
     good = [candidate for candidate in found if not missed(candidate, wish)]
     if not good:
@@ -96,7 +96,7 @@ def cheapest(wish: Wish, parts: Parts) -> list[Design]:
 
 
 def missed(candidate: Design, wish: Wish) -> list[str]:
-    """Name the limits a design breaks."""
+    """Return the limits that a design exceeds."""
     loss = candidate.loss_percent()["nic_link"]
     limits = (
         ("max-hops", candidate.max_hops, wish.max_hops),
@@ -131,4 +131,4 @@ def _nearest(found: list[Design], wish: Wish) -> str:
     if not found:
         return f"no design of up to {MOST_TIERS} tiers holds {wish.gpus} NICs of {wish.nic_gbps:g}G with these parts"
     near = min(found, key=lambda each: (len(missed(each, wish)), each.cost))
-    return f"no design meets all limits; nearest is {near.name}, which misses {' and '.join(missed(near, wish))}"
+    return f"no design meets all limits; nearest is {near.name}, which exceeds {' and '.join(missed(near, wish))}"

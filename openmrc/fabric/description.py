@@ -1,10 +1,10 @@
-"""A fabric as a person writes it: `fabric.yaml` decoded into typed, frozen structs.
+"""The content of `fabric.yaml` as typed, frozen structs.
 
-`fabric_file` reads it. A regular fabric is a few numbers (`hosts` and `planes`); any other graph is a list of
-`nodes` and `links`. What the numbers add up to is worked out in `shape`, what they look like as arrays in
-`topology`, what a switch installs in `tables`. The units stand in the field names; rates are per link and direction.
+`fabric_file` reads it. A regular fabric is a few numbers (`hosts` and `planes`); any other graph is a list of `nodes`
+and `links`. `shape` derives the counts, `topology` the arrays, `tables` the entries of switches. Field names include
+their units; rates are per link and direction.
 
-The JSON Schema of this file is published as `fabric.schema.json` beside it.
+The JSON Schema of this file is published next to it as `fabric.schema.json`.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_
 
 
 class Hosts(_Part, frozen=True, kw_only=True):
-    """Count the machines and what each brings."""
+    """The machines and their NICs."""
 
     count: Count  # machines
     nics: Count = 1  # NICs a machine; each NIC has one port in every plane
     gpus: Count | None = None  # GPUs a machine; as many as NICs unless said
-    attach: Literal["block", "rail"] = "block"  # rail: NIC r of a machine goes to the T0 of rail r
+    attach: Literal["block", "rail"] = "block"  # rail: NIC r of a machine connects to the T0 of rail r
 
 
 class Tier(_Part, frozen=True, kw_only=True):
-    """Describe the switches of one tier of a plane and the links above them."""
+    """The switches of one tier of a plane and the links above them."""
 
     down: Count | None = None  # ports towards the hosts; of T0: NICs. Above T0 it sets the pod size (three tiers)
     up: Count | None = None  # ports away from the hosts; worked out from `oversubscription` unless said
@@ -54,7 +54,7 @@ class Tier(_Part, frozen=True, kw_only=True):
 
 
 class Plane(_Part, frozen=True, kw_only=True):
-    """Describe one plane, or `count` planes alike; the tiers named say how high it is."""
+    """One plane, or `count` identical planes; the tiers present set its height."""
 
     t0: Tier
     t1: Tier | None = None
@@ -66,7 +66,7 @@ class Plane(_Part, frozen=True, kw_only=True):
 
 
 class Sites(_Part, frozen=True, kw_only=True):
-    """Split the hosts over two sites; the top switches of a plane meet their twins over long links."""
+    """Split the hosts over two sites; the top switches of a plane connect to their counterparts over long links."""
 
     count: Annotated[int, Meta(ge=2, le=2)] = 2
     links: Count = 1  # long links of each top switch
@@ -76,7 +76,7 @@ class Sites(_Part, frozen=True, kw_only=True):
 
 
 class ScaleUp(_Part, frozen=True, kw_only=True):
-    """Describe the domains inside which GPUs have a network of their own, such as a rack joined by NVLink."""
+    """The domains in which GPUs have their own network, such as a rack connected by NVLink."""
 
     gpus: Count  # GPUs a domain; those of whole NICs
     gbps: Gbps  # of one GPU, each direction, payload
@@ -84,7 +84,7 @@ class ScaleUp(_Part, frozen=True, kw_only=True):
 
 
 class Usid(_Part, frozen=True, kw_only=True):
-    """Lay out the uSIDs (RFC 9800, F3216): a /32 block a plane, one range of 16-bit values a tier."""
+    """The uSIDs (RFC 9800, F3216): a /32 block per plane, one range of 16-bit values per tier."""
 
     block: str = "fcbb:bb00"  # of plane 0; the next planes follow
     blocks: tuple[str, ...] = ()  # or one a plane, in order
@@ -92,21 +92,21 @@ class Usid(_Part, frozen=True, kw_only=True):
     t1: Sid = 0x2000
     t2: Sid = 0x3000
     host: Sid = 0xE000  # downlinks, local to a T0; 0xE000 and up is the usual local block
-    nic: Sid = 0xD000  # what a NIC calls itself where `downlink` is ua and a path has no room for its T0 and port
-    downlink: Literal["route", "ua"] = "route"  # ua shifts once more on the last hop and takes one uSID more
+    nic: Sid = 0xD000  # the NIC's own uSID if `downlink` is ua and a path has no room for its T0 and port
+    downlink: Literal["route", "ua"] = "route"  # ua shifts once more on the last hop and takes one more uSID
 
 
 class Reach(_Part, frozen=True, kw_only=True):
-    """Name the transceivers that carry up to a length; lanes and rate are put before and behind the name."""
+    """Transceivers up to a length; the name is completed by lanes and rate."""
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9+]+$")]
     up_to_m: Metres
 
 
 class Plant(_Part, frozen=True, kw_only=True):
-    """Describe racks, floor and cages: where things stand, and which cables and transceivers they take.
+    """Racks, floor and cages: the locations of devices, and their cables and transceivers.
 
-    Machines and switches have racks of their own. Network racks stand in the middle rows, machines on both sides.
+    Machines and switches have separate racks. Network racks are in the middle rows, machines on both sides.
     """
 
     rack_units: Count = 48
@@ -144,7 +144,7 @@ class Node(_Part, frozen=True, kw_only=True):
 
 
 class Link(_Part, frozen=True, kw_only=True):
-    """Join two nodes of an irregular fabric, both directions alike; ports are numbered in the order of the list."""
+    """A cable between two nodes of an irregular fabric; ports are numbered in the order of the list."""
 
     a: str
     b: str
@@ -155,7 +155,7 @@ class Link(_Part, frozen=True, kw_only=True):
 
 
 class Fabric(_Part, frozen=True, kw_only=True):
-    """Hold everything `fabric.yaml` says."""
+    """The whole `fabric.yaml`."""
 
     name: str
     hosts: Hosts | None = None
@@ -169,11 +169,11 @@ class Fabric(_Part, frozen=True, kw_only=True):
 
     @property
     def is_regular(self) -> bool:
-        """Tell whether numbers rather than a list of links describe it."""
+        """Whether numbers, rather than a list of links, describe it."""
         return not self.nodes
 
     def planes_one_by_one(self) -> tuple[Plane, ...]:
-        """Return one entry a plane, groups of planes spelled out."""
+        """Return one entry per plane, with groups of planes expanded."""
         return tuple(plane for plane in self.planes for _ in range(plane.count))
 
 

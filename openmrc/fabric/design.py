@@ -1,8 +1,8 @@
-"""One way to connect N NICs: how many tiers, switches, links and optics, and what each failure takes away.
+"""One way to connect N NICs: tiers, switches, links, optics, and the effect of each failure.
 
-A design is `planes` x `rails` x `islands` equal Clos networks (`clos`). Planes: every NIC has a port in each, of
-1/planes of its rate. Rails: each network has one NIC of every machine; the others are reached through the machine's
-own scale-up network. Islands: networks that are not joined, counted where one network cannot hold all NICs.
+A design is `planes` x `rails` x `islands` equal Clos networks (`clos`). Planes: every NIC has a port in each, with
+1/planes of its rate. Rails: each network has one NIC of every machine; the others are reached through the machine's own
+scale-up network. Islands: separate networks, used if one network cannot hold all NICs.
 
 A path crosses 2k - 1 switches of k tiers.
 """
@@ -25,7 +25,7 @@ from openmrc.fabric.usid import usid_plan, usid_with_room
 
 @dataclass(frozen=True)
 class Design:
-    """Hold a design and everything `mrc plan` says of it."""
+    """A design and all its figures in `mrc plan`."""
 
     name: str
     nics: int
@@ -46,7 +46,7 @@ class Design:
 
     @property
     def oversubscription(self) -> float:
-        """Return capacity down : up of a T0 as built, which is at most what was asked."""
+        """Return the actual capacity ratio down : up of a T0, at most the requested one."""
         return self.network.oversubscription
 
     @property
@@ -72,10 +72,10 @@ class Design:
         return self.nics / self.islands / 2 * self.nic_gbps / 1000 / max(1.0, self.oversubscription)
 
     def loss_percent(self) -> dict[str, float]:
-        """Return what one failure takes from a NIC under it.
+        """Return the share of its capacity that a NIC loses by one failure.
 
-        Between switches the share is of the NIC's capacity in that plane, as published (0.4 % and 3 %); else of the
-        NIC's whole capacity.
+        Between switches it is a share of the NIC's capacity in that plane, as published (0.4 % and 3 %); otherwise of
+        the NIC's whole capacity.
         """
         plane = 100 / self.planes
         reachable = self.network.up if self.tiers > 1 else 1
@@ -92,7 +92,7 @@ class Design:
         }
 
     def fabric_loss_percent(self, optic_gbps: float) -> dict[str, float]:
-        """Return what one failure takes from the capacity of the whole fabric."""
+        """Return the share of the fabric's capacity lost by one failure."""
         port = 100 / self.nics / self.planes
         t0 = 100 / (self.networks * self.network.switches[0])
         upper = self.tiers > 1
@@ -110,7 +110,7 @@ class Design:
         }
 
     def fabric(self, name: str, nics_per_host: int = 1) -> Fabric:
-        """Return the fabric that builds exactly this design; refuse what is not one fabric."""
+        """Return the fabric that builds exactly this design; ConfigError if it is not a single fabric."""
         alone = f"{self.name}: its {self.rails * self.islands} networks are not joined, so each is a fabric of its own"
         if self.network.plane is None:
             raise ConfigError(f"{self.name}: a fabric file has at most {MOST_BUILT_TIERS} tiers, this has {self.tiers}")
@@ -170,7 +170,7 @@ def design(
     tiers: int | None = None,
     oversubscription: float = 1,
 ) -> Design:
-    """Count a design; `tiers` is the fewest that hold all NICs unless given."""
+    """Count a design; `tiers` defaults to the fewest that hold all NICs."""
     radix = _radix(nic_gbps, planes, switch)
     if nics % rails:
         raise ConfigError(f"{nics} NICs do not divide over {rails} rails; {nics // rails * rails or rails} would")
@@ -187,7 +187,7 @@ def design(
 
 
 def _radix(nic_gbps: float, planes: int, switch: Switch) -> int:
-    """Return a switch's ports at a plane's rate, or say which number of planes works."""
+    """Return a switch's ports at a plane's rate; ConfigError names numbers of planes that work."""
     port = nic_gbps / planes
     radix = switch.radix(port)
     works = [p for p in (1, 2, 4, 8, 16) if nic_gbps % p == 0 and switch.radix(nic_gbps / p) % 2 == 0]

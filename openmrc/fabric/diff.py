@@ -1,4 +1,4 @@
-"""Compare what switches have installed with what was planned: one dump, or a folder of them."""
+"""Compare installed configurations with the plan: one dump, or a folder of dumps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["Difference", "Installed", "compare", "compare_folder", "read_folder"
 def compare(
     plan: UsidPlan, switch: int, target: str, dump: str, source: str, options: Options, next_hop: str | None = None
 ) -> Difference:
-    """Hold one dump of one switch against the plan; `next_hop` stands in for every neighbour's address (a lab's)."""
+    """Compare one dump of one switch with the plan; `next_hop` replaces every neighbour's address (as in a lab)."""
     found = formats.format_of(target)
     seen = view(plan, switch, options)
     difference = Difference(seen.name)
@@ -43,12 +43,12 @@ def compare(
 
 @dataclass(frozen=True)
 class Installed:
-    """Hold what one switch of a folder has installed."""
+    """The installed entries of one switch of a folder."""
 
     node: int
     difference: Difference
     entries: Ints  # rows of upper 48 bits of the prefix, action, port
-    silent: set[int]  # ports at which neighbours find nobody
+    silent: set[int]  # ports whose neighbour is not the planned one
     dead: list[str]  # entries that do not work, and why
 
 
@@ -86,7 +86,7 @@ def _opened(plan: UsidPlan, folder: Path, options: Options, target: str | None) 
     formats.format_of(files.target)
     check(files.target, options)
     if files.strangers:
-        raise ConfigError(f"{folder}: {', '.join(files.strangers[:3])}: no switches of this fabric; is it of another?")
+        raise ConfigError(f"{folder}: {', '.join(files.strangers[:3])}: not switches of this fabric; check FABRIC")
     return Views(plan, options), files
 
 
@@ -102,7 +102,7 @@ def _difference(switch: SwitchView, files: Folder, reading: Reading) -> Differen
 
 
 def tables_of(topology: Topology, installed: list[Installed]) -> Tables:
-    """Return the entries that work: those towards a port at which nobody answers do not."""
+    """Return the working entries, without those to ports whose neighbour does not answer."""
     silent = {(each.node, port) for each in installed for port in each.silent}
     unanswered = _ends(topology, {node for node, _ in silent}, silent)
     entries = np.concatenate([each.entries for each in installed])
@@ -119,7 +119,7 @@ def tables_of(topology: Topology, installed: list[Installed]) -> Tables:
 
 
 def _ends(topology: Topology, nodes: set[int], silent: set[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Return the other ends of the cables at silent ports."""
+    """Return the opposite ends of the cables at such ports."""
     first, out = topology.outgoing()
     found = set()
     for node in nodes:

@@ -1,4 +1,4 @@
-"""Every pair, every path, one packet each: the check that needs no argument, and no patience at 1,024 NICs."""
+"""Send one packet along every path of every pair: the check without a proof, slow beyond 1,024 NICs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AT_ONCE = 1 << 18  # packets followed together; bounds memory
 
 @dataclass(frozen=True)
 class Count:
-    """Count ordered pairs of NICs, their paths over all planes, and what arrived as its name says."""
+    """Counts of ordered pairs of NICs, their paths over all planes, and the deliveries on the named path."""
 
     pairs: int
     paths: int
@@ -27,7 +27,7 @@ class Count:
 
 
 def check_all(plan: UsidPlan, tables: Tables) -> Count:
-    """Walk everything."""
+    """Walk every path."""
     topology = plan.topology
     cabling = Cabling(topology)
     whole = np.ones((topology.nics, topology.nics), dtype=bool)
@@ -67,7 +67,7 @@ def _pairs(shape: PlaneShape) -> Iterator[tuple[Relation, Ints, Ints]]:
 
 
 def named(sids: PlaneSids, source: Ints, destination: Ints, how: Relation, choice: Choice) -> tuple[Ints, Ints]:
-    """Return the stacks, and the traces that the name of the path promises: each stop consumes its own uSID."""
+    """Return the stacks, and the traces that the path names imply: each stop consumes its own uSID."""
     shape = sids.shape
     there, port = shape.t0_of(destination), shape.t0_port_of(destination)
     way: list[Stop[Ints]] = stops(shape, shape.t0_of(source), there, port, how, choice)

@@ -1,12 +1,12 @@
-"""From one fabric to a larger one: what is added, and the proof that nothing that exists changes.
+"""Compare a fabric with a larger one: list the additions, and prove that nothing existing changes.
 
 Everything that exists is looked up in the new fabric by its name: every node with its plane and tier, every NIC's
 addresses, every table entry (switch, block, uSID, action, port), every cable with both its ports, its rate, its cages
-and the rack units at its ends. What is not there just so is a change. Nothing is sampled.
+and the rack units at its ends. Any difference is a change. Nothing is sampled.
 
-What grows a fabric of two tiers without a change: more machines, into free ports of the last T0 and onto new T0s, as
-long as T1s have free ports, names keep their number of digits, and no range of uSIDs moves; new T1s on free uplinks of
-T0s; more planes behind the last. A T1 that takes links from others (a smaller bundle) is a change.
+A fabric of two tiers grows without a change by more machines, on free ports of the last T0 and on new T0s, while T1s
+have free ports, names keep their number of digits, and no range of uSIDs moves; by new T1s on free uplinks of T0s; and
+by planes after the last one. A T1 that takes links from others (a smaller bundle) is a change.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _JOINED = {
     LinkTier.CORE: "T1 - T2",
     LinkTier.LONG: "site - site",
 }
-MOST_LISTED = 100  # changes written out of each kind; all are counted
+MOST_LISTED = 100  # changes listed per kind; all are counted
 
 
 @dataclass
 class Growth:
-    """Hold what is added and what changes."""
+    """The additions and the changes."""
 
     machines: int = 0
     nics: int = 0
@@ -64,12 +64,12 @@ class Growth:
 
 
 def grow(old: UsidPlan, new: UsidPlan) -> Growth:
-    """Compare two fabrics; a `ConfigError` where they are not one that grew."""
+    """Compare two fabrics; ConfigError if the second cannot be a growth of the first."""
     return _Comparison(old, new).result()
 
 
 class _Comparison:
-    """Hold both fabrics, and by node of the old one its node in the new one, -1 where there is none."""
+    """Both fabrics, and for each old node its node in the new one, -1 without one."""
 
     def __init__(self, old: UsidPlan, new: UsidPlan) -> None:
         self.plans = old, new
@@ -112,7 +112,7 @@ class _Comparison:
         for before, after in zip(*(plan.planes for plan in self.plans), strict=False):
             nic = np.arange(min(self.old.nics, self.new.nics), dtype=np.int64)
             shapes = before.shape, after.shape
-            # What follows the downlink is as long as the path leaves room for, and may be left out as a whole.
+            # The part after the downlink depends on the room in the path, and may be omitted as a whole.
             tails = [len(sids.tail(0, 0)) for sids in (before, after)]
             same = np.full(len(nic), before.block == after.block and before.nic == after.nic and tails[0] == tails[1])
             same &= before.host + shapes[0].t0_port_of(nic) == after.host + shapes[1].t0_port_of(nic)
@@ -127,7 +127,7 @@ class _Comparison:
         return f"{self.old.name(nic)} is {before}, would be {after}"
 
     def _entries(self, before: Tables, after: Tables) -> None:
-        """Look every entry of the old tables up in the new ones, by switch and uSID."""
+        """Look up every entry of the old tables in the new ones, by switch and uSID."""
         switch = self.node[before.switch]
         match = _lookup(_entry_keys(switch, before), _entry_keys(after.switch.astype(np.int64), after))
         same = match >= 0
@@ -144,7 +144,7 @@ class _Comparison:
         self.found.switches_with_new_entries = len(np.unique(after.switch[on_existing]))
 
     def _cables(self) -> None:
-        """Look every direction of every old cable up in the new fabric, by the node and port that it leaves."""
+        """Look up every direction of every old cable in the new fabric, by its source node and port."""
         old, new = self.old, self.new
         source, destination = self.node[old.link_source], self.node[old.link_destination]
         match = _lookup(_end_keys(source, old.link_port), _end_keys(new.link_source.astype(np.int64), new.link_port))

@@ -26,15 +26,15 @@ _TABLE = "LLDP_ENTRY_TABLE"
 
 @dataclass(frozen=True)
 class Neighbour:
-    """Hold what one interface hears."""
+    """The neighbour of one interface."""
 
     interface: str
     system: str
-    ports: tuple[str, ...]  # what the remote port is called, the most telling name first; MAC addresses left out
+    ports: tuple[str, ...]  # names of the remote port, the most specific first, without MAC addresses
 
 
 def read_neighbours(text: str, source: str) -> list[Neighbour]:
-    """Read a dump; a `ConfigError` says what was expected."""
+    """Read a dump; ConfigError names the expected formats."""
     document = parse_json(text, source) if text.strip() else {}
     if not isinstance(document, dict):
         raise ConfigError(f"{source}: expected an object, as lldpctl, SONiC and NVUE print it")

@@ -1,9 +1,9 @@
-"""What a fabric is made of, to be ordered: switches, transceivers, cables by length and kind, racks.
+"""The bill of materials: switches, transceivers, cables by length and kind, racks.
 
-A cage that has cables holds one transceiver. Where all ports of one cage lead to one other cage, one straight cable
-joins the two; otherwise each port has a leg of its own (of a fan-out cable, or through a shuffle panel). Watts and
-prices are those of the parts file, where it has the part: the switch of that capacity, the optic of that rate and of
-the plant's shortest reach, and the fibre of a pair of such optics, of which a leg takes its share.
+A cage with cables holds one transceiver. If all ports of one cage lead to one other cage, one straight cable connects
+them; otherwise each port has its own leg (of a fan-out cable or a shuffle panel). Watts and prices come from the parts
+file if it lists the part: the switch of that capacity, the optic of that rate and of the plant's shortest reach, and
+the fibre of a pair of such optics, of which a leg takes its share.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COLUMNS = ("part", "where", "description", "length_m", "count", "watts_each", "w
 
 @dataclass(frozen=True)
 class Item:
-    """Hold one line of the bill; no watts or cost where the parts file does not tell."""
+    """One line of the bill, without watts or cost if the parts file does not list them."""
 
     part: str
     where: str

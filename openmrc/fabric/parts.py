@@ -1,4 +1,4 @@
-"""The parts a fabric is bought from and how often they fail; the data are in `parts.yaml`, a user may bring others."""
+"""Parts with their prices and failure rates; the defaults are in `parts.yaml`, a user may supply another file."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Parts(Struct, frozen=True, forbid_unknown_fields=True):
                 return switch
         known = ", ".join(switch.name for switch in self.switches)
         raise ConfigError(
-            f"no switch of {tbps:g}T among the parts; there are {known}; add it to a file and use --parts"
+            f"no switch of {tbps:g}T in the parts file, only {known}; add it to a copy and give that with --parts"
         )
 
 

@@ -1,8 +1,8 @@
-"""From an EV to one path: plane, uplinks, the nodes on the way and the address that carries it.
+"""From an EV to one path: plane, uplinks, nodes and carrier address.
 
-An EV number is cut into choices, plane in the lowest bits, then the T0's uplink, the T1's uplink, the long link. The
-fields are as wide as the largest plane needs; a number whose choice does not exist is no EV of the fabric. Choices
-that two near NICs do not have (the spine of a pair under one T0) have no effect.
+An EV number is composed of choices: plane in the lowest bits, then the T0's uplink, the T1's uplink, the inter-site
+link. The fields are as wide as the largest plane needs; a number with an undefined choice is not an EV of the fabric.
+Choices that do not exist for two near NICs (the spine of a pair under one T0) have no effect.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class Path:
-    """Hold one way from NIC to NIC."""
+    """One path from NIC to NIC."""
 
     ev: int
     choice: Choice
     nodes: tuple[int, ...]  # NIC, switches, NIC
-    ports: tuple[int, ...]  # by which each node but the last is left
+    ports: tuple[int, ...]  # output port of each node but the last
     sids: tuple[int, ...]
     address: str
 
@@ -60,7 +60,7 @@ class EvNumbers:
         return (number << self.uplink_bits | choice.uplink) << self.plane_bits | choice.plane
 
     def choice(self, ev: int) -> Choice:
-        """Return the choice of an EV number; refuse a number that is none."""
+        """Return the choice of an EV number; ConfigError if it is not an EV of the fabric."""
         plane, rest = ev & ((1 << self.plane_bits) - 1), ev >> self.plane_bits
         uplink, rest = rest & ((1 << self.uplink_bits) - 1), rest >> self.uplink_bits
         core, long = rest & ((1 << self.core_bits) - 1), rest >> self.core_bits
@@ -94,7 +94,7 @@ def choices_of(shape: PlaneShape, how: Relation) -> Iterator[Choice]:
 
 
 class Relation(IntEnum):
-    """Say how far apart two NICs are in a plane."""
+    """Distance of two NICs in a plane."""
 
     T0 = 0  # under the same T0
     POD = 1  # in the same pod (in two tiers: anywhere in the site)
@@ -103,7 +103,7 @@ class Relation(IntEnum):
 
 
 def relation(shape: PlaneShape, here: int, there: int) -> Relation:
-    """Return how far apart two T0s are."""
+    """Return the relation of two T0s."""
     if here == there:
         return Relation.T0
     if here // shape.t0_per_site != there // shape.t0_per_site:
@@ -113,7 +113,7 @@ def relation(shape: PlaneShape, here: int, there: int) -> Relation:
 
 @dataclass(frozen=True)
 class Stop(Generic[IntOrInts]):
-    """Hold one switch on a path: which one, by which of its uSIDs, and the port it leaves by."""
+    """One switch on a path: its node, the uSID that names it there, and the output port."""
 
     tier: int
     index: IntOrInts

@@ -1,9 +1,9 @@
-"""Where machines and switches stand: rack, unit and place on the floor, from the few numbers of `plant`.
+"""Locations of machines and switches: rack, unit and position on the floor, from the numbers of `plant`.
 
-Machines fill racks in their order (`h-0001`, ...), the switches of each plane and tier racks of their own
-(`p0-t0-r01`, ...), from the lowest unit up. A rack's name and what is in it do not change when a fabric grows at its
-end. Network racks stand in the middle rows and machines on both sides, nearest first, so growth moves rows on the
-floor plan, which only lengths are taken from. Each of two sites has a floor of its own, and names begin with `s0-`.
+Machines fill racks in order (`h-0001`, ...), the switches of each plane and tier fill their own racks
+(`p0-t0-r01`, ...), from the lowest unit up. A rack's name and content do not change when a fabric grows at its end.
+Network racks are in the middle rows and machines on both sides, nearest first, so growth moves rows on the floor plan,
+which affects lengths only. Each of two sites has its own floor, and names start with `s0-`.
 
 Units: metres; rack units from 1 at the bottom, 44.45 mm each.
 """
@@ -75,7 +75,7 @@ def device_name(topology: Topology, node: int) -> str:
 
 @dataclass(frozen=True)
 class Place:
-    """Hold where one device is said to stand, and where that is said."""
+    """The given location of one device, and its source."""
 
     rack: str
     unit: int  # the lowest
@@ -84,7 +84,7 @@ class Place:
 
 
 def place(topology: Topology, given: Mapping[str, Place] | None = None) -> Placement:
-    """Put every node into a rack, some of them as `given`; refuse a rack that does not hold what it should."""
+    """Place every node in a rack, some of them as `given`; ConfigError if a rack is full or too low."""
     plant = topology.fabric.plant
     _check(plant)
     rack = np.zeros(topology.nodes, dtype=np.int64)
@@ -105,7 +105,7 @@ def place(topology: Topology, given: Mapping[str, Place] | None = None) -> Place
 
 
 def _moved(placement: Placement, given: Mapping[str, Place]) -> Placement:
-    """Put devices where they are said to stand."""
+    """Move devices to their given locations."""
     topology, rack, unit = placement.topology, placement.rack.copy(), placement.unit.copy()
     nodes = _nodes_by_device(topology)
     racks = list(placement.racks)

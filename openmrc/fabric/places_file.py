@@ -1,7 +1,7 @@
-"""Where devices really stand, as a CSV file that overrides what `placement` works out from the plant's numbers.
+"""Actual locations of devices, as a CSV file that overrides `placement`.
 
 Columns `device,rack,unit`, and `row,position` for racks whose names `placement` does not know; rows count outward from
-the middle one, positions along the row. `mrc fabric racks --out` writes a file with these columns, to begin from.
+the middle one, positions along the row. `mrc fabric racks --out` writes a template with these columns.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NEEDED, _OPTIONAL = ("device", "rack", "unit"), ("row", "position")
 
 
 def read_places(path: Path) -> dict[str, Place]:
-    """Read a file of places, by device; a `ConfigError` names file, line, value and what was expected."""
+    """Read a file of locations, by device; ConfigError names file, line, value and the expected format."""
     rows = csv.DictReader(io.StringIO(read_text(path, MOST_DUMP_BYTES)), strict=True)
     missing = [name for name in _NEEDED if name not in (rows.fieldnames or ())]
     if missing:

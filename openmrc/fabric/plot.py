@@ -10,7 +10,8 @@ from openmrc.fabric.availability import Forecast
 from openmrc.fabric.design import Design
 from openmrc.fabric.parts import Parts
 
-INK = ("#1b6ca8", "#d1663d", "#8a8d91", "#4f9d69", "#8a5fa8", "#c2a83e")
+INK = ("#1b6ca8", "#d1663d", "#8a8d91", "#4f9d69", "#8a5fa8", "#c2a83e")  # designs
+CAUSES = ("#3f3f46", "#a16207", "#be185d")  # causes of lost time: colours that no design has
 
 
 def figure(columns: int, width: float, height: float) -> tuple[Any, Any]:
@@ -69,19 +70,20 @@ def plot_forecasts(by_size: dict[str, list[Forecast]], path: Path) -> None:
     left.set_xscale("log", base=2)
     left.set_xticks(sizes, [f"{size:,}" for size in sizes], rotation=30)
     left.set_xlabel("GPUs in the job")
-    left.set_ylabel("goodput if only the network failed (%)")
+    left.set_ylabel("goodput with network failures only (%)")
+    left.set_title("Goodput by job size; band: 5th to 95th percentile", loc="left", fontsize=10)
     left.legend(frameon=False)
-    causes = {"network stops": "lost_network_stops", "slower": "lost_slower", "stalled": "lost_stalled"}
+    causes = {"network stops": "lost_network_stops", "slowdown": "lost_slower", "stalls": "lost_stalled"}
     base = [0.0] * len(by_size)
     last = [forecasts[-1] for forecasts in by_size.values()]
-    for colour, (cause, field) in zip(INK[1:], causes.items(), strict=False):
+    for colour, (cause, field) in zip(CAUSES, causes.items(), strict=True):
         values = [getattr(each, field) / 1e3 for each in last]
         right.bar(range(len(last)), values, bottom=base, color=colour, label=cause, width=0.5)
         base = [under + value for under, value in zip(base, values, strict=True)]
     right.set_xticks(range(len(last)), list(by_size))
     right.set_ylabel(f"thousand GPU-hours lost in {last[0].days:g} days")
-    right.set_title(f"{last[0].gpus:,} GPUs", fontsize=10)
-    right.legend(frameon=False)
+    right.set_title(f"GPU time lost by cause, {last[0].gpus:,} GPUs", loc="left", fontsize=10)
+    right.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=len(causes))
     for axis in (left, right):
         axis.spines[["top", "right"]].set_visible(False)
     drawing.savefig(path, dpi=110)

@@ -1,21 +1,21 @@
-"""What a switch port does with packets: the classes, the marks, the trimming. One answer for the lab and every export.
+"""Packet handling of a switch port: classes, ECN marking, trimming. The lab and every export share it.
 
-Classes of service are DSCPs (MRC 1.0 section 3.12 leaves the numbers to the operator). A queue is aimed at a quarter
-of the port's buffer, so that the rest takes bursts; marks begin at a fifth of that queue and are certain from four
-fifths on (UEC 1.0.3 pp. 418-419). The last hop marks nothing: its congestion is the receiver's, not the path's.
+Classes of service are DSCPs (MRC 1.0 section 3.12 leaves the numbers to the operator). The target queue is a quarter of
+the port's buffer, leaving the rest for bursts; marking begins at a fifth of that queue and is certain from four fifths
+on (UEC 1.0.3 pp. 418-419). The last hop does not mark: its congestion is the receiver's, not the path's.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-DEFAULT_BUFFER = 256 << 10  # bytes of a port that says it has no limit
-_QUEUE_SHARE = 4  # the part of a port's buffer that queues are kept in by marks
+DEFAULT_BUFFER = 256 << 10  # bytes of a port without a given limit
+_QUEUE_SHARE = 4  # share of a port's buffer that ECN keeps the queue in
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dscp:
-    """Number the classes of service; MRC leaves the numbers to the operator (section 3.12), these are common ones."""
+    """DSCPs of the classes of service; MRC leaves them to the operator (section 3.12), these are common values."""
 
     control: int = 46
     trimmable: int = 4
@@ -26,11 +26,11 @@ class Dscp:
 
 @dataclass(frozen=True, kw_only=True)
 class PortSettings:
-    """Say what a port does with packets: thresholds in bytes of queue, shares of packets 0 to 1."""
+    """Settings of a port: thresholds in bytes of queue, shares of packets 0 to 1."""
 
     rate: int  # bit/s; 0: no virtual queue
-    mark_low: int = 0  # from here on some are marked,
-    mark_high: int = 0  # and from here on all; 0: none
+    mark_low: int = 0  # some packets are marked from here on,
+    mark_high: int = 0  # all from here on; 0: none
     trim_above: int = 0  # 0: never
     drop_above: int = 0  # 0: never
     is_last_hop: bool = False
@@ -43,14 +43,14 @@ class PortSettings:
 
 
 def queue_bytes(buffer: int) -> int:
-    """Return the queue that marks and congestion control aim at; `buffer` is the port's, in bytes."""
+    """Return the target queue of ECN and congestion control; `buffer` is the port's, in bytes."""
     return buffer // _QUEUE_SHARE
 
 
 def switch_port(rate: int, buffer: int, is_last_hop: bool, trimming: bool) -> PortSettings:
-    """Return the settings of a healthy switch port; `rate` in bit/s, `buffer` in bytes (0: no limit is known).
+    """Return the settings of a healthy switch port; `rate` in bit/s, `buffer` in bytes (0: unknown).
 
-    A full buffer trims what may be trimmed and drops the rest; without trimming it drops all, at the same length.
+    A full buffer trims trimmable packets and drops the rest; without trimming it drops all, at the same length.
     """
     buffer = buffer or DEFAULT_BUFFER
     queue = queue_bytes(buffer)

@@ -1,7 +1,7 @@
-"""Every port of a fabric in its cage: cage, part of the cage, and the name that a system gives the interface.
+"""The cage of every port: cage, lanes, and the interface name in each system.
 
-All switches of a plane and tier are one model, so their ports are placed once, by number: a port that has no cable on
-one switch keeps its place there too. A NIC's ports share cages like a switch's.
+All switches of a plane and tier are one model, so their ports are placed once, by number: a port without a cable on one
+switch keeps its place there too. A NIC's ports share cages like a switch's.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Ports:
         return found
 
     def namer(self, scheme: str) -> Callable[[int, int, int], str]:
-        """Return what names the interface of a (node, port, slot)."""
+        """Return the function that names the interface of a (node, port, slot)."""
         names, nics = self.names(scheme), self.topology.nics
         return lambda node, port, slot: self.nic_interface(node, port) if node < nics else names[slot]
 
@@ -83,7 +83,7 @@ def check_scheme(name: str) -> str:
 
 
 def place_ports(topology: Topology) -> Ports:
-    """Place the ports of every model; refuse more ports than a model has cages for."""
+    """Place the ports of every model; ConfigError if a model has too few cages."""
     plant = topology.fabric.plant
     switch = Cages(plant.cages, plant.lanes, plant.lane_gbps)
     nic = Cages(_MOST_NIC_CAGES, plant.lanes, plant.lane_gbps)

@@ -1,12 +1,12 @@
-"""EV profiles: which paths an endpoint may use towards a destination, in the form the endpoint expands.
+"""EV profiles: the paths that an endpoint may use to a destination, in the form that the endpoint expands.
 
-The form has a format (the widths of the fields: block, then uSIDs) and a profile. Each field has a fixed part
-(`init_val`) and a mask of the bits an EV fills. The masks are found from the addresses of the paths themselves: bits
-that never differ are fixed. Explicit profiles list EVs, bits most significant first, to be deposited into the masks in
-field order, the highest bit first; generated ones leave the numbers to the endpoint, within `min_val` and `max_val`.
+It has a format (the widths of the fields: block, then uSIDs) and a profile. Each field has a constant part (`init_val`)
+and a mask of the bits that an EV fills. The masks are derived from the paths' addresses: bits that never differ are
+constant. Explicit profiles list EVs, bits most significant first, to be deposited into the masks in field order, the
+highest bit first; generated ones leave the numbers to the endpoint, within `min_val` and `max_val`.
 
-Every plane has an equal share of a profile. Which uplinks of a plane are taken differs from host to host, so that
-hosts do not all crowd the same ones.
+Every plane has an equal share of a profile. Each host starts at a different uplink of a plane, so that the load of all
+hosts is spread.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def extract(value: int, mask: int) -> int:
 
 
 def spread(plan: UsidPlan, source: int, destination: int, count: int) -> list[Choice]:
-    """Choose `count` paths, as many in each plane, evenly over its uplinks, starting elsewhere for each source."""
+    """Choose `count` paths, the same number in each plane, evenly over its uplinks from a start per source."""
     planes = [list(choices(sids.shape, source, destination)) for sids in plan.planes]
     each = max(1, count // len(planes))
     taken = []
@@ -80,7 +80,7 @@ def profile(plan: UsidPlan, source: int, destination: int, mode: Mode, count: in
 
 
 def template(plan: UsidPlan, source: int, destination: int) -> dict[str, Any]:
-    """Return what all paths between two NICs share, plane by plane, the choices of an EV marked as x."""
+    """Return the common part of all paths between two NICs, per plane, with the bits of an EV marked as x."""
     planes = []
     for sids in plan.planes:
         sid_lists = [_words(plan, source, destination, way) for way in choices(sids.shape, source, destination)]

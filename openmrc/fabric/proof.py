@@ -1,23 +1,22 @@
-"""Prove that every EV of every pair of NICs is delivered on the path its name says, without trying each.
+"""Prove that every EV of every pair of NICs is delivered on the path that it names, without testing each.
 
-How. A packet's future depends only on where it is and on what is left of its stack. So packets fall into classes: all
-that reach a T1 with the stack [T0, downlink] are one class, wherever they came from. The walk below follows classes
-instead of packets. Each step is one lookup of one uSID at one switch, in the tables as given, and one move along a
-cable as the topology has it. A step is good when the packet is then where the path's name says, having left by the
-port it says, with the uSID on top that the next stop is called by. A path is delivered exactly when all its steps are
-good: the first bad step leaves the named path, and leaving it is failure even if the packet should arrive. Good steps
-only ever move to the next stop of a finite name, so they cannot loop, and they match only entries of the plane's own
-block, so they cannot change planes.
+The forwarding of a packet depends only on its position and its remaining stack, so packets fall into classes: all that
+reach a T1 with the stack [T0, downlink] are one class, whatever their source. The walk below follows classes instead of
+packets. Each step is one lookup of one uSID at one switch, in the given tables, and one move along a cable of the
+topology. A step is good if the packet left by the port that the path names and arrived at the named switch, with the
+uSID of the next stop on top. A path is delivered if and only if all its steps are good: the first bad step leaves the
+named path, which is a failure even if the packet arrives. Good steps only move to the next stop of a finite path, so
+they cannot loop, and they match only entries of the plane's own block, so they cannot change planes.
 
-Counting needs no pairs either: delivered paths are sums of products of per-step truth, over T0s, uplinks and pods.
-What a bad step costs is the difference it makes to that sum in a fabric that is otherwise whole.
+Counting needs no pairs either: delivered paths are sums of products of the steps' truth values, over T0s, uplinks and
+pods. The cost of a bad step is its effect on that sum in an otherwise correct fabric.
 
-Steps of a plane (`Steps`), each an array of truth:
+Steps of a plane (`Steps`), each an array of truth values:
   enter[nic]         the NIC's cable leads to its T0            down0[nic]     its T0 sends its downlink uSID to it
-  own0[t0, alias]    a T0 knows itself                          own1, own2     as own0
+  own0[t0, alias]    a T0 recognises its own uSID               own1, own2     as own0
   up0[t0, uplink]    T0 -> T1                                   down1[t0, uplink]   T1 of that position -> T0
   up1[t1, uplink]    T1 -> T2                                   down2[t1, uplink]   T2 -> T1
-  over[top, long]    top switch -> its twin at the other site
+  over[top, long]    top switch -> its counterpart at the other site
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Steps:
-    """Hold which steps of a plane are good."""
+    """Truth values of the steps of a plane."""
 
     enter: Bools
     down0: Bools
@@ -54,17 +53,17 @@ class Steps:
 
 @dataclass(frozen=True)
 class Reading:
-    """Hold where a kind of step looks: one (switch, uSID) an element of the step's array."""
+    """The lookups of a kind of step: one (switch, uSID) per element of the step's array."""
 
     switch: Ints
     usid: Ints
     row: Ints  # of the tables; negative where there is not exactly one entry
-    port: Ints  # the port the path's name promises; -1 for a switch's own uSID
+    port: Ints  # the port that the path names; -1 for a switch's own uSID
 
 
 @dataclass(frozen=True)
 class PlaneProof:
-    """Hold one plane's steps and what they read."""
+    """One plane's steps and their lookups."""
 
     sids: PlaneSids
     steps: Steps
@@ -77,7 +76,7 @@ class PlaneProof:
 
 
 def whole(shape: PlaneShape, sids: PlaneSids) -> Steps:
-    """Return the steps of a plane where all are good."""
+    """Return the steps of a plane in which all are good."""
     sizes = {
         "enter": (shape.nics,),
         "down0": (shape.nics,),
@@ -94,7 +93,7 @@ def whole(shape: PlaneShape, sids: PlaneSids) -> Steps:
 
 
 def prove_plane(plan: UsidPlan, tables: Tables, cabling: Cabling, plane: int) -> PlaneProof:
-    """Take every step of a plane once."""
+    """Check every step of a plane once."""
     sids = plan.planes[plane]
     walker = _Walker(plan, tables, cabling, sids)
     steps = {name: walker.take(name, *where) for name, where in walker.itinerary().items()}
@@ -105,7 +104,7 @@ def prove_plane(plan: UsidPlan, tables: Tables, cabling: Cabling, plane: int) ->
 
 
 class _Walker:
-    """Look up and move, for one plane; remembers what was read."""
+    """Looks up and moves, for one plane; records the lookups."""
 
     def __init__(self, plan: UsidPlan, tables: Tables, cabling: Cabling, sids: PlaneSids) -> None:
         self.tables = tables
@@ -115,7 +114,7 @@ class _Walker:
         self.readings: dict[str, Reading] = {}
 
     def itinerary(self) -> dict[str, tuple[Ints, Ints, Ints, Ints]]:
-        """Return for each kind of step: switch, uSID on top, next node and port that the path's name promises."""
+        """Return for each kind of step: switch, uSID on top, next node and port that the path names."""
         shape, sids = self.sids.shape, self.sids
         nic = np.arange(shape.nics, dtype=np.int64)
         port = shape.t0_port_of(nic)
@@ -152,7 +151,7 @@ class _Walker:
         return shape.first_t1 + top, sids.t1_sid(twin, link), shape.first_t1 + twin, shape.t1_down + link
 
     def take(self, name: str, switch: Ints, usid: Ints, following: Ints, port: Ints) -> Bools:
-        """Look up, move, and tell which packets are then where they should be."""
+        """Look up, move, and return which packets arrived where they should."""
         row = self.lookup.entry(switch, usid)
         safe = np.maximum(row, 0)
         known = row >= 0
@@ -214,7 +213,7 @@ class _Counter:
         def at_t0(which: Bools) -> Ints:
             return np.bincount(home[which], minlength=shape.t0_count).astype(np.int64)
 
-        self.senders = at_t0(steps.enter) * steps.own0[:, 0]  # a T0: NICs that get in
+        self.senders = at_t0(steps.enter) * steps.own0[:, 0]  # per T0: NICs whose cable is correct
         self.receivers = at_t0(steps.down0)
         self.both = at_t0(steps.enter & steps.down0) * steps.own0[:, 0]
         t0 = np.arange(shape.t0_count, dtype=np.int64)
@@ -279,7 +278,7 @@ class _Counter:
 
 @dataclass(frozen=True)
 class Ends:
-    """Hold what of a plane is whole, seen from the ends of a path; a pair is whole when all it uses is."""
+    """Correct parts of a plane, by the ends of a path; a pair is whole if all parts that it uses are."""
 
     enter: Bools  # a NIC
     down0: Bools
@@ -292,7 +291,7 @@ class Ends:
 
 
 def ends(shape: PlaneShape, steps: Steps) -> Ends:
-    """Return which ends of a plane are whole."""
+    """Return which ends of a plane are correct."""
     counter = _Counter(shape, steps)
     pods = shape.pods
     column = np.arange(shape.t1_up, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Rates as people write them: `800G`, `51.2T`."""
+"""Rates in text form: `800G`, `51.2T`."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""What the few numbers of a regular plane add up to, and why some do not.
+"""Counts and numbering of a regular plane, and the validation of its numbers.
 
-`PlaneShape` is the arithmetic of one plane: how many switches a tier has, and which node, link or port follows from
-which index, all in O(1). Everything is an integer, so the same formulas serve Python, NumPy arrays and compiled code.
+`PlaneShape` computes one plane: the switches of each tier, and the node, link or port of each index, all in O(1).
+Everything is an integer, so the same formulas serve Python, NumPy arrays and compiled code.
 
 Geometry
-  NIC n sits on T0 `t0_of(n)` at its port `t0_port_of(n)`; block: n // down, rail: one T0 a rail and group of hosts.
+  NIC n connects to T0 `t0_of(n)` at its port `t0_port_of(n)`; block: n // down, rail: one T0 per rail and host group.
   T0 uplink u goes to the T1 at position u // bundle of its pod; u % bundle is the link of the bundle.
   T1 uplink v goes to T2 `(v // bundle) * t1_per_pod + position`: T1s of one position share a column of T2s.
-  A site is a whole number of pods. Top switch i of site 0 meets top switch i of site 1 over `long` links.
-  Two tiers are the case of one pod a site.
+  A site is a whole number of pods. Top switch i of site 0 connects to top switch i of site 1 over `long` links.
+  Two tiers are the case of one pod per site.
 
 Ports of a switch: 0 .. down-1 towards the hosts, then the uplinks or long links.
 """
@@ -107,7 +107,7 @@ class PlaneShape:
 
     @property
     def paths(self) -> int:
-        """Count the ways between NICs that are as far apart as can be, within the plane."""
+        """Count the paths between the most distant NICs within the plane."""
         return max(1, self.t0_up) * max(1, self.t1_up) * max(1, self.long)
 
     def t0_of(self, nic: IntOrInts) -> IntOrInts:
@@ -119,14 +119,14 @@ class PlaneShape:
         return site * self.t0_per_site + local // self.t0_down
 
     def t0_port_of(self, nic: IntOrInts) -> IntOrInts:
-        """Return the port of its T0 that a NIC hangs on."""
+        """Return the T0 port to which a NIC connects."""
         local = nic % self.nics_per_site
         if self.rail:
             return local // self.nics_per_host % self.t0_down
         return local % self.t0_down
 
     def nic_at(self, t0: int, port: int) -> int:
-        """Return the NIC on a T0's port, -1 where none is."""
+        """Return the NIC on a T0's port, -1 without one."""
         site, local_t0 = divmod(t0, self.t0_per_site)
         if self.rail:
             group, rail = divmod(local_t0, self.nics_per_host)
@@ -156,9 +156,9 @@ class PlaneShape:
 
 
 def check(fabric: Fabric, source: str | Where = "fabric") -> None:
-    """Refuse a description whose numbers cannot be built; the text says where, why, and what would work.
+    """Refuse a description that cannot be built; the message gives place, reason and a value that works.
 
-    `source` is what it is called, or finds the line of a place in it.
+    `source` is its name in messages, or finds the line of a place in it.
     """
     where = finder(source)
     if fabric.is_regular:
@@ -177,31 +177,31 @@ def check(fabric: Fabric, source: str | Where = "fabric") -> None:
 
 
 def finder(source: str | Where) -> Where:
-    """Return what tells where a place of a description stands, given that or only the description's name."""
+    """Return the function that locates a place of a description in its file, or names the description only."""
     return (lambda place: source) if isinstance(source, str) else source
 
 
 def _check_names(fabric: Fabric, where: Where) -> None:
-    """Refuse names given twice, and links that join nothing."""
+    """Refuse duplicate names, and links to unknown nodes."""
     known: set[str] = set()
     for index, node in enumerate(fabric.nodes):
         if node.name in known:
             raise ConfigError(f"{where(f'$.nodes[{index}]')}: two nodes are called {node.name!r}")
         known.add(node.name)
     if all(node.kind != "nic" for node in fabric.nodes):
-        raise ConfigError(f"{where('$.nodes')}: no node is a NIC; `kind: nic` would make one")
+        raise ConfigError(f"{where('$.nodes')}: no node is a NIC; add a node with `kind: nic`")
     for index, link in enumerate(fabric.links):
         place = where(f"$.links[{index}]")
         for end in (link.a, link.b):
             if end not in known:
                 near = difflib.get_close_matches(end, known, 1, 0)
-                raise ConfigError(f"{place}: a link names {end!r}, which is not among the nodes; {near[0]!r} is")
+                raise ConfigError(f"{place}: a link names {end!r}, which is not a node; did you mean {near[0]!r}?")
         if link.a == link.b:
             raise ConfigError(f"{place}: a link joins {link.a!r} to itself")
 
 
 def plane_shapes(fabric: Fabric, source: str | Where = "fabric") -> tuple[PlaneShape, ...]:
-    """Return the shape of every plane of a regular fabric, nodes and links numbered through."""
+    """Return the shape of every plane of a regular fabric, with nodes and links numbered consecutively."""
     where = finder(source)
     if fabric.hosts is None or not fabric.planes:
         missing = "hosts" if fabric.hosts is None else "planes"
@@ -224,7 +224,7 @@ def plane_shapes(fabric: Fabric, source: str | Where = "fabric") -> tuple[PlaneS
 
 
 def _placed(fabric: Fabric, entry: int, index: int, where: Where) -> PlaneShape:
-    """Count a plane; a complaint about one of its tiers is given that tier's line."""
+    """Count a plane; a message about one of its tiers gets that tier's line."""
     try:
         return _counted(fabric, fabric.planes[entry], index, f"plane {index}")
     except ConfigError as error:
@@ -249,7 +249,7 @@ def _check_hosts(fabric: Fabric, where: Where) -> None:
 
 
 def _check_domains(fabric: Fabric, gpus: int, of_nic: int, where: Where) -> None:
-    """Refuse scale-up domains that leave GPUs over, or that part the GPUs of a NIC."""
+    """Refuse scale-up domains that leave GPUs over or split the GPUs of a NIC."""
     if fabric.scale_up is None:
         return
     source, size = where("$.scale_up"), fabric.scale_up.gpus
@@ -262,7 +262,7 @@ def _check_domains(fabric: Fabric, gpus: int, of_nic: int, where: Where) -> None
 
 
 def _counted(fabric: Fabric, plane: Plane, index: int, where: str) -> PlaneShape:
-    """Count what a plane consists of."""
+    """Count the parts of a plane."""
     hosts = fabric.hosts
     assert hosts is not None
     sites = fabric.sites.count if fabric.sites else 1
@@ -320,7 +320,7 @@ def _t1_uplinks(plane: Plane, tiers: int, t0_per_pod: int, where: str) -> int:
 
 
 def _uplinks(tier: Tier, down: int, below_gbps: float, where: str) -> int:
-    """Count the uplinks of a switch that has a tier above: as said, or as the oversubscription asks."""
+    """Count the uplinks of a switch with a tier above: as given, or from the oversubscription."""
     if tier.up is not None:
         up = tier.up
     else:
@@ -337,7 +337,7 @@ def _uplinks(tier: Tier, down: int, below_gbps: float, where: str) -> int:
 
 
 def _top(tier: Tier, where: str) -> int:
-    """Refuse uplinks on the highest tier, which has nothing above."""
+    """Refuse uplinks on the highest tier."""
     if tier.up is not None:
         raise ConfigError(f"{where}: up = {tier.up}, but nothing is above; leave `up` out or describe the next tier")
     return 0
@@ -380,7 +380,7 @@ def _check_radix(plane: Plane, shape: PlaneShape, where: str) -> None:
 
 
 def _smaller(shape: PlaneShape, tier: int, radix: int) -> str:
-    """Say what would fit a switch that is too small."""
+    """Suggest numbers that fit a switch that is too small."""
     if tier == 0:
         half = radix // 2 // shape.t0_bundle * shape.t0_bundle
         return f"down: {half} and up: {half} would fit"

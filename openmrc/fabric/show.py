@@ -1,4 +1,4 @@
-"""Facts about a fabric, a node and a path, as plain dictionaries."""
+"""Descriptions of a fabric, a node and a path, as plain dictionaries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from openmrc.fabric.walk import Cabling, Fate, Lookup, walk
 
 
 def fabric_facts(topology: Topology) -> dict[str, Any]:
-    """Return counts of a fabric, plane by plane."""
+    """Return the counts of a fabric, plane by plane."""
     from openmrc.errors import ConfigError
     from openmrc.fabric.usid import usid_plan
 
@@ -72,7 +72,7 @@ def link_facts(topology: Topology, link: int) -> dict[str, Any]:
 
 
 def path_facts(plan: UsidPlan, source: str, destination: str, ev: int, tables: Tables | None) -> dict[str, Any]:
-    """Return the path of an EV: what its name says, and what the tables do hop by hop."""
+    """Return the path of an EV: the one that it names, and the one that the tables produce, hop by hop."""
     topology = plan.topology
     way = path(plan, topology.node_named(source), topology.node_named(destination), EvNumbers(plan).choice(ev), ev)
     sids = plan.planes[way.choice.plane]

@@ -1,4 +1,4 @@
-"""Tables on disk: one text file a switch, made to be read and edited, or one `.npz` for a whole fabric.
+"""Tables on disk: one editable text file per switch, or one `.npz` for a whole fabric.
 
 A line is `PREFIX ACTION PORT`, such as `fcbb:bb00:2001::/48 route 5`; `un` has no port.
 """
@@ -41,16 +41,17 @@ def save(tables: Tables, path: Path) -> None:
 
 
 def load_tables(topology: Topology, path: Path) -> Tables:
-    """Read tables from an `.npz`, a switch's text file, a folder of these, or one that `mrc fabric build` wrote.
+    """Load tables from an `.npz`, a switch's text file, a folder of these, or a folder of `mrc fabric build`.
 
-    Of such a folder the text files count, which may have been edited; `tables.npz` only where there are none.
+    In such a folder the text files, which may have been edited, take precedence; `tables.npz` is used if there are
+    none.
     """
     if path.is_dir() and (path / "tables.npz").exists() and not (path / "switches").is_dir():
         path = path / "tables.npz"
     if path.is_dir():
         files = sorted((path / "switches" if (path / "switches").is_dir() else path).glob("*.txt"))
         if not files:
-            raise ConfigError(f"{path}: no tables here; expected SWITCH.txt files, or a folder of mrc fabric build")
+            raise ConfigError(f"{path}: contains no tables; expected SWITCH.txt files, or a folder of mrc fabric build")
         return _from_lines(topology, [line for file in files for line in _lines(topology, file)])
     if path.suffix == ".txt":
         return _from_lines(topology, _lines(topology, path))
@@ -62,7 +63,7 @@ def load_tables(topology: Topology, path: Path) -> Tables:
     if len({len(column) for column in tables.columns()}) != 1:
         raise ConfigError(f"{path}: columns of different length")
     if len(tables) and not (int(tables.switch.min()) >= 0 and int(tables.switch.max()) < topology.nodes):
-        raise ConfigError(f"{path}: switches are out of range; is it a table of another fabric?")
+        raise ConfigError(f"{path}: switch numbers out of range; check that it belongs to this fabric")
     return tables
 
 

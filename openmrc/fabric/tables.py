@@ -1,11 +1,11 @@
-"""The entries of each switch: its own uSIDs, its neighbours' uSIDs, its downlinks. Nothing else is installed.
+"""The entries of each switch: its own uSIDs, its neighbours' uSIDs, its downlinks.
 
 One entry is one /48: `block:usid::/48`.
   UN     the uSID is this switch's own: shift the stack and look up again
-  ROUTE  send it out of a port, untouched: the uSID is the next switch's, or a downlink
-  UA     shift the stack and send it out of a port (downlinks of fabrics that ask for it)
+  ROUTE  send it out of a port, unchanged: the uSID is the next switch's, or a downlink
+  UA     shift the stack and send it out of a port (downlinks of fabrics with `usid.downlink: ua`)
 
-Columns, one row an entry, sorted by nothing in particular; 3.1 million rows for 131,072 NICs on 8 planes.
+Columns, one row per entry, in no particular order; 3.1 million rows for 131,072 NICs on 8 planes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from openmrc.fabric.usid import PlaneSids, UsidPlan
 
 
 class Action(IntEnum):
-    """Say what an entry does with a packet."""
+    """Action of an entry."""
 
     UN = 1
     ROUTE = 2
@@ -31,7 +31,7 @@ class Action(IntEnum):
 
 @dataclass(frozen=True)
 class Tables:
-    """Hold the entries of many switches as columns."""
+    """The entries of many switches as columns."""
 
     switch: npt.NDArray[np.int32]  # node
     block: npt.NDArray[np.uint32]
@@ -96,7 +96,7 @@ def _plane_entries(sids: PlaneSids) -> list[Tables]:
 
 
 def _own(sids: PlaneSids) -> list[Tables]:
-    """Each switch recognises itself, by every alias."""
+    """Entries by which each switch recognises its own uSIDs, with all aliases."""
     shape = sids.shape
     tiers = (
         (shape.first_t0, shape.t0_count, sids.t0_aliases, sids.t0_sid),
@@ -141,7 +141,7 @@ def _between_t1_and_t2(sids: PlaneSids) -> list[Tables]:
 
 
 def _between_sites(sids: PlaneSids) -> list[Tables]:
-    """Top switches reach their twins; with three tiers a path would be too deep, so the plan refuses it before."""
+    """Entries between counterparts at two sites; with three tiers the plan refuses the path as too long."""
     shape = sids.shape
     near, link = np.divmod(np.arange(shape.top_per_site * shape.long, dtype=np.int64), shape.long)
     far = near + shape.top_per_site

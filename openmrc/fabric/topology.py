@@ -33,14 +33,14 @@ _NIC_NAME = re.compile(r"^h(\d+)(?:-n(\d+))?$")
 
 
 class Kind(IntEnum):
-    """Say what a node is."""
+    """Kind of a node."""
 
     NIC = 0
     SWITCH = 1
 
 
 class LinkTier(IntEnum):
-    """Say which tiers a link joins."""
+    """Tiers that a link connects."""
 
     HOST = 0  # NIC - T0
     FABRIC = 1  # T0 - T1
@@ -50,7 +50,7 @@ class LinkTier(IntEnum):
 
 @dataclass(frozen=True)
 class Topology:
-    """Hold nodes and directed links as columns; see the module for numbering and units."""
+    """Nodes and directed links as columns; see the module for numbering and units."""
 
     fabric: Fabric
     planes: tuple[PlaneShape, ...]
@@ -118,7 +118,7 @@ class Topology:
         return f"p{plane}-t{tier}-{int(self.node_index[node]):0{digits}d}"
 
     def node_named(self, name: str) -> int:
-        """Return the node of a name; a `ConfigError` says what names there are."""
+        """Return the node with this name; ConfigError names the valid range."""
         if self.names:
             if name in self.names:
                 return self.names.index(name)

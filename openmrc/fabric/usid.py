@@ -1,19 +1,19 @@
-"""Which 16-bit uSIDs stand for which switch, and the IPv6 address of every path.
+"""The uSIDs of the switches, and the IPv6 address of every path.
 
 F3216 (RFC 9800): a 32-bit block, then up to six 16-bit uSIDs, one for each hop that consumes one. Each plane has its
-own block, so a packet can only match the tables of its plane. Read a uSID by its first digit:
+own block, so a packet can only match the tables of its plane. The first digit of a uSID gives its kind:
 
   1xxx  a T0      2xxx  a T1      3xxx  a T2      exxx  a downlink of the T0 before it      d000  any NIC
 
   fcbb:bb02:1003:2005:1007:e001:1007::   plane 2, in at T0 3, up to T1 5, down to T0 7, out of its port 1
 
-Downlinks repeat from T0 to T0. What no switch looks at any more, behind the downlink's uSID, tells NICs apart: the
-uSID of their T0 and, where the T0 shifts the downlink away, that of the downlink again. So what is left on arrival is
-an address of one NIC only (`nic_address`), where there is room for it (`is_unique`).
+Downlink numbers repeat from T0 to T0. The part after the downlink's uSID, which no switch examines, identifies the NIC:
+the uSID of its T0 and, if the T0 shifts the downlink away, that of the downlink again. The address that remains on
+arrival thus belongs to one NIC only (`nic_address`), if there is room for it (`is_unique`).
 
-Parallel links have a uSID each: a switch owns as many aliases as there are parallel links to it, and the alias says
-which link. T1 numbers leave room so that a pod starts at a power of two, T2 numbers so that a column does: then the
-bits of an EV can be copied into a field. Blocks, ranges and the way downlinks are done stand in `fabric.yaml` (`usid`).
+Parallel links have a uSID each: a switch owns as many aliases as there are parallel links to it, and the alias selects
+the link. T1 numbers have gaps so that a pod starts at a power of two, T2 numbers so that a column does; the bits of an
+EV can then be copied into a field. `fabric.yaml` (`usid`) can change blocks, ranges and the kind of downlinks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from openmrc.fabric.shape import IntOrInts, PlaneShape, finder
 from openmrc.fabric.topology import Topology
 from openmrc.fabric.yaml_file import Where
 
-DEEPEST = 6  # uSIDs that fit behind the block
+DEEPEST = 6  # uSIDs that fit after the block
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class PlaneSids:
     t1: int
     t2: int
     host: int
-    nic: int  # what any NIC is called where downlinks shift and there is no room for more; 0: they do not shift
+    nic: int  # uSID of any NIC if downlinks shift and no room is left for more; 0: they do not shift
     t0_aliases: int
     t1_aliases: int
     t2_aliases: int
@@ -78,12 +78,12 @@ class PlaneSids:
 
     @property
     def is_unique(self) -> bool:
-        """Tell whether the longest path has room for what tells NICs apart."""
+        """Whether the longest path leaves room to identify the NIC."""
         return self._consumed + (2 if self.nic else 1) <= DEEPEST
 
     @property
     def _consumed(self) -> int:
-        """Count the uSIDs that the longest path's switches look at."""
+        """Count the uSIDs that the switches of the longest path consume."""
         return (1, 3, 5)[self.shape.tiers - 1] + (self.shape.sites - 1) + 1
 
     @property
@@ -92,7 +92,7 @@ class PlaneSids:
         return self._consumed + len(self.tail(0, 0))
 
     def tail(self, t0: IntOrInts, port: IntOrInts) -> list[IntOrInts]:
-        """Return the uSIDs behind the downlink's, for the NIC on a T0's port."""
+        """Return the uSIDs after the downlink's, for the NIC on a T0's port."""
         if not self.is_unique:
             return [port * 0 + self.nic] if self.nic else []
         behind = [self.t0_sid(t0, t0 * 0)]
@@ -117,10 +117,10 @@ class UsidPlan:
         return address_text(self.planes[plane].block, sids)
 
     def nic_address(self, plane: int, nic: int) -> str:
-        """Return what is left of an address when it reaches a NIC: the one it owns in that plane.
+        """Return the remaining address on arrival at a NIC: the one that it owns in that plane.
 
-        With `is_unique` no other NIC has it; else NICs on equal ports of different T0s share it, or, where downlinks
-        shift, all NICs of the plane.
+        With `is_unique` no other NIC has it; otherwise NICs on equal ports of different T0s share it, or, where
+        downlinks shift, all NICs of the plane.
         """
         sids = self.planes[plane]
         port = sids.shape.t0_port_of(nic)
@@ -128,12 +128,12 @@ class UsidPlan:
         return address_text(sids.block, tail if sids.nic else [sids.host + port, *tail])
 
     def identity(self, plane: int, nic: int) -> str:
-        """Return a NIC's own address, used inside a tunnel; outside all uSID blocks."""
+        """Return a NIC's own address, used inside tunnels, outside all uSID blocks."""
         return identity(plane, nic)
 
 
 def identity(plane: int, nic: int) -> str:
-    """Return what `UsidPlan.identity` does, for fabrics without uSIDs too."""
+    """Return the same as `UsidPlan.identity`, also for fabrics without uSIDs."""
     high, low = divmod(nic + 1, 1 << 16)
     return f"fd00{f':{plane:x}' if plane else ''}::{f'{high:x}:' if high else ''}{low:x}"
 
@@ -154,7 +154,7 @@ def prefix_text(block: int, sid: int) -> str:
 
 
 def usid_plan(topology: Topology, where: Where | None = None) -> UsidPlan:
-    """Give every switch its uSIDs; refuse what cannot work, at the line that `where` finds of the description."""
+    """Assign uSIDs to every switch; ConfigError, at the line found by `where`, if that is impossible."""
     where = where or finder(topology.fabric.name)
     if not topology.planes:
         raise ConfigError(f"{where('$.links')}: uSIDs follow `planes`; a list of links has none")
@@ -241,7 +241,7 @@ def _check_depth(plane: PlaneSids, where: Where) -> None:
 
 
 def _check_ranges(plane: PlaneSids, where: Where) -> None:
-    """Refuse ranges that run into each other: a uSID would stand for two things."""
+    """Refuse overlapping ranges: a uSID would be ambiguous."""
     found = _overlap(plane)
     if found is None:
         return
@@ -253,7 +253,7 @@ def _check_ranges(plane: PlaneSids, where: Where) -> None:
 
 
 def _overlap(plane: PlaneSids) -> tuple[tuple[str, int, int], tuple[str, int]] | None:
-    """Return the first range, by value, that runs into the next, and that one's name and first value."""
+    """Return the first range, by value, that overlaps the next, with the next one's name and first value."""
     used = sorted(plane.ranges(), key=lambda each: each[1])
     for each, (above, start, _) in zip(used, [*used[1:], ("end", 0x10000, 0)], strict=True):
         if each[1] + each[2] > start:
@@ -270,7 +270,7 @@ def _ranges_that_work(plane: PlaneSids) -> str:
 
 
 def _starts(plane: PlaneSids) -> dict[str, int] | None:
-    """Return first values that keep the ranges apart, each at a digit of its own; None if 16 bits are too few."""
+    """Return first values that keep the ranges apart, each with its own first digit; None if 16 bits are too few."""
     start, starts = 0x1000, {}
     for name, _, count in sorted(plane.ranges(), key=lambda each: ("t0", "t1", "t2", "nic", "host").index(each[0])):
         starts[name] = start
@@ -279,7 +279,7 @@ def _starts(plane: PlaneSids) -> dict[str, int] | None:
 
 
 def usid_with_room(topology: Topology) -> Usid:
-    """Return a fabric's uSID layout with the ranges moved where one of them needs more room than it has."""
+    """Return a fabric's uSID layout, with ranges moved if one of them needs more room than it has."""
     usid = topology.fabric.usid
     planes = [_plane(topology, shape, 0) for shape in topology.planes]
     if all(_overlap(plane) is None for plane in planes):

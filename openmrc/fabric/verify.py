@@ -1,4 +1,4 @@
-"""The verdict on a fabric's tables: what is delivered, and for each bad entry the switch, the reason and the pairs."""
+"""Verify a fabric's tables: count delivered paths, and report switch, reason and affected pairs of each bad entry."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from openmrc.fabric.tables import Action, Tables, build_tables
 from openmrc.fabric.usid import DEEPEST, UsidPlan, prefix_text
 from openmrc.fabric.walk import AMBIGUOUS, Cabling, Fate, walk
 
-MOST_LISTED = 100  # broken steps listed in full; all are counted
+MOST_LISTED = 100  # bad steps listed in full; all are counted
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Hold what was proven."""
+    """Result of a verification."""
 
     pairs: int  # ordered
     paths: int  # over all pairs and planes
@@ -42,7 +42,7 @@ class Verdict:
     largest_table: int
     broken: list[dict[str, Any]]  # the first MOST_LISTED
     broken_count: int
-    unexpected: list[dict[str, Any]]  # entries that no path uses; harmless, but not ours
+    unexpected: list[dict[str, Any]]  # entries that no path uses; harmless, but not planned
     unexpected_count: int
 
     @property
@@ -51,7 +51,7 @@ class Verdict:
 
 
 def verify(plan: UsidPlan, tables: Tables | None = None, max_entries: int | None = None) -> Verdict:
-    """Prove tables, by default those the plan makes."""
+    """Verify tables, by default the planned ones."""
     tables = build_tables(plan) if tables is None else tables
     cabling = Cabling(plan.topology)
     found = _Findings(plan, tables, cabling, max_entries)
@@ -75,7 +75,7 @@ def verify(plan: UsidPlan, tables: Tables | None = None, max_entries: int | None
 
 
 class _Findings:
-    """Collect what is wrong, in words."""
+    """Collects the findings as text."""
 
     def __init__(self, plan: UsidPlan, tables: Tables, cabling: Cabling, max_entries: int | None) -> None:
         self.plan = plan
@@ -91,7 +91,7 @@ class _Findings:
         self.largest = int(counts.max(initial=0))
 
     def read(self, proof: PlaneProof) -> None:
-        """Take in one plane."""
+        """Process one plane."""
         for name, reading in proof.readings.items():
             self.used[reading.row[reading.row >= 0]] = True
             bad = np.flatnonzero(~getattr(proof.steps, name).ravel())
@@ -105,7 +105,7 @@ class _Findings:
             self.broken.append(self._stray(proof, int(nic)))
 
     def sizes(self) -> None:
-        """Find tables over the limit."""
+        """Find tables above the limit."""
         if self.max_entries is None:
             return
         over = np.flatnonzero(self.counts > self.max_entries)
@@ -165,13 +165,13 @@ class _Findings:
         return entry_text(self.tables, row).split(" ", 1)[1]
 
     def _cost(self, proof: PlaneProof, steps: Steps) -> dict[str, int]:
-        """Count what this one bad step takes from a whole plane."""
+        """Count the paths that this one bad step breaks in an otherwise correct plane."""
         shape, nics = proof.shape, self.plan.topology.nics
         lost = self.totals[shape.plane] - delivered(shape, steps)
         return {"paths": lost, "pairs": nics * (nics - 1) - whole_pairs(self.plan, [(shape, ends(shape, steps))])}
 
     def _example(self, proof: PlaneProof, name: str, cell: tuple[int, ...]) -> Path | None:
-        """Find a path that takes the step."""
+        """Find a path that contains the step."""
         reading = proof.readings[name]
         at = int(np.ravel_multi_index(cell, getattr(proof.steps, name).shape))
         switch, usid = int(reading.switch[at]), int(reading.usid[at])
@@ -187,7 +187,7 @@ class _Findings:
         return None
 
     def _describe(self, way: Path, proof: PlaneProof) -> dict[str, Any]:
-        """Send one packet and say what becomes of it."""
+        """Send one packet and describe its fate."""
         topology = self.plan.topology
         name = topology.name
         stack = np.zeros((1, DEEPEST), dtype=np.int64)
@@ -200,14 +200,14 @@ class _Findings:
         elif last != way.nodes[-1]:
             became = f"arrives at {name(last)} instead"
         else:
-            became = "arrives, but not on the path its name says"
+            became = "arrives, but not on the named path"
         example = {"source": name(way.nodes[0]), "destination": name(way.nodes[-1])}
         ev = EvNumbers(self.plan).number(way.choice)
         return {"example": {**example, "ev": ev, "address": way.address, "becomes": became}}
 
 
 def _t0s_near(shape: PlaneShape, name: str, cell: tuple[int, ...]) -> list[int]:
-    """Return some T0s whose NICs have paths that take a step, and some to pair them with."""
+    """Return some T0s whose NICs have paths through a step, and some to pair them with."""
     index = cell[0]
     if name == "down0":
         index = shape.t0_of(cell[0])
@@ -245,5 +245,5 @@ def _choices_near(shape: PlaneShape, name: str, cell: tuple[int, ...]) -> list[C
 
 
 def _reads(way: Path, switch: int, usid: int) -> bool:
-    """Tell whether a packet of a path has this uSID on top at this switch."""
+    """Whether a packet of a path has this uSID on top at this switch."""
     return any(node == switch and usid in way.sids[index : index + 2] for index, node in enumerate(way.nodes[1:-1]))

@@ -1,7 +1,7 @@
-"""Follow packets through the tables one hop at a time, as switches do, believing nothing the plan says.
+"""Follow packets through the tables hop by hop, as switches do, independently of the plan.
 
-This is the slow, obvious way: many packets at once, but each with its own stack and position. `proof` reaches the
-same verdict by classes of packets; tests hold the two against each other.
+This is the slow method: many packets at once, but each with its own stack and position. `proof` reaches the same result
+by classes of packets; tests compare both.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from openmrc.fabric.tables import Action, Tables
 from openmrc.fabric.topology import Int8s, Int32s, Kind, Topology
 
 NONE = -1  # no entry
-AMBIGUOUS = -2  # two entries for one uSID; which one counts is nobody's promise
+AMBIGUOUS = -2  # two entries for one uSID; which one applies is undefined
 
 
 class Fate(IntEnum):
-    """Say how a walk ended."""
+    """Result of a walk."""
 
     ARRIVED = 0  # at some NIC
     NO_ENTRY = 1  # no entry, or two, for the uSID on top
     NO_PORT = 2  # the entry names a port without a cable
-    LOOP = 3  # still under way after more hops than any good path has
+    LOOP = 3  # still in transit after more hops than any correct path has
 
     @property
     def text(self) -> str:
-        """Say it in words."""
+        """Return the result as text."""
         return ("arrives", "dropped, no entry (or two)", "dropped, no such port", "loops")[self]
 
 
 class Cabling:
-    """Answer which node is at the other end of a node's port."""
+    """Maps each port to the node at the other end of its cable."""
 
     def __init__(self, topology: Topology) -> None:
         self.ports = np.zeros(topology.nodes, dtype=np.int64)
@@ -78,15 +78,15 @@ class Lookup:
 
 @dataclass(frozen=True)
 class Walked:
-    """Hold what became of each packet."""
+    """Result of each packet."""
 
     fate: Int8s
-    last: Ints  # the node it ended at
+    last: Ints  # the final node
     trace: Int32s  # one row a packet: a `mark` for each node it left, the NIC's first; -1 behind the last
 
 
 def mark(port: IntOrInts, shifts: IntOrInts) -> IntOrInts:
-    """Return how a node was left: by which port, after how many uSIDs of the stack had been consumed."""
+    """Encode how a node was left: by which port, after how many consumed uSIDs."""
     return port * 16 + shifts
 
 
@@ -95,7 +95,7 @@ def walk(
 ) -> Walked:
     """Send one packet from each NIC of `start` into a plane and follow all to their ends.
 
-    `stack` has one row of uSIDs a packet, zero behind the last.
+    `stack` has one row of uSIDs per packet, zero after the last.
     """
     count, depth = stack.shape
     stack = np.hstack([stack, np.zeros((count, 1), dtype=np.int64)])

@@ -1,4 +1,4 @@
-"""YAML files into typed structs; every complaint names file, line, field and what is allowed."""
+"""Read YAML files into typed structs; every error names file, line, field and the allowed values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 
 
 class _Loader(yaml.CSafeLoader):
-    """Knows the truth values of YAML 1.2 only: in 1.1 the key `on` of a fault would be read as true."""
+    """Accepts only the booleans of YAML 1.2: in 1.1 the key `on` of a fault would be read as true."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -30,21 +30,21 @@ _Loader.yaml_implicit_resolvers = {
 _Loader.add_implicit_resolver(_BOOL, re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
 
 
-Where = Callable[[str], str]  # a place such as "$.planes[0].t0" -> FILE:LINE, as far down as the document has it
+Where = Callable[[str], str]  # a place such as "$.planes[0].t0" -> FILE:LINE, as deep as the document has it
 
 
 def decode(path: str | Path, kind: type[_T]) -> _T:
-    """Read one YAML document into `kind`; unknown keys and wrong values are refused."""
+    """Read one YAML document into `kind`; unknown keys and invalid values are errors."""
     return decode_text(read_text(path), kind, str(path))
 
 
 def decode_text(text: str, kind: type[_T], source: str) -> _T:
-    """Decode YAML text into `kind`; `source` is what complaints call it."""
+    """Decode YAML text into `kind`; `source` is its name in errors."""
     return decode_placed(text, kind, source)[0]
 
 
 def decode_placed(text: str, kind: type[_T], source: str) -> tuple[_T, Where]:
-    """Decode YAML text, and return beside it what tells where in the text something stands, for later complaints."""
+    """Decode YAML text, and also return the function that locates a place in the text, for later errors."""
     check_shape(text, source)
     loader = _Loader(text)
     try:
@@ -62,7 +62,7 @@ def decode_placed(text: str, kind: type[_T], source: str) -> tuple[_T, Where]:
 
 
 def _refuse_twice(node: Any, source: str) -> None:
-    """Refuse a key said twice: YAML would let the last one win in silence."""
+    """Refuse duplicate keys: YAML would silently use the last one."""
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:

@@ -23,6 +23,18 @@ from openmrc.lab.trial import Trial, stream
 
 _NS = 1_000_000_000
 _COLORS = {"mrc": "#0b6e4f", "mptcp": "#c8553d", "tcp": "#4a5899", "iperf3": "#9a8c98", simulated.KIND: "#e0a100"}
+_LABELS = {
+    "mrc": "MRC",
+    "mptcp": "MPTCP (kernel)",
+    "tcp": "TCP (kernel)",
+    "iperf3": "TCP by iperf3, 0.1 s intervals",
+    simulated.KIND: "MRC (simulated)",
+}
+_LINES = {"iperf3": "--", simulated.KIND: ":"}
+_NOTE = (
+    "Data counts when it is delivered in order, in steps of 50 ms: data that waited behind a missing packet\n"
+    "is delivered at once when the packet arrives, so a step after a stall may exceed the line rate."
+)
 _BEFORE_S, _AFTER_S = 1.5, 3.0
 
 
@@ -124,19 +136,21 @@ def plot(runs: Sequence[Run], path: Path, title: str) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(9, 4), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(9, 4.8), layout="constrained")
     longest = max((run.back - run.pulled) / _NS for run in runs)
     axes.axvspan(0, longest, color="#d9d9d9", lw=0, label="cable out")
     for run in runs:
         seconds, gbps = timeline(run.trial, run.pulled, run.end)
+        kind = run.measures.kind
         axes.step(
-            seconds, gbps, where="post", color=_COLORS[run.measures.kind], lw=1.6, label=run.measures.kind.upper()
+            seconds, gbps, where="post", color=_COLORS[kind], ls=_LINES.get(kind, "-"), lw=1.6, label=_LABELS[kind]
         )
     axes.set_xlabel("seconds after the cable was pulled")
-    axes.set_ylabel("Gb/s delivered")
+    axes.set_ylabel("delivered, Gb/s")
     axes.set_ylim(bottom=0)
     axes.set_title(title, loc="left", fontsize=11)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=len(runs) + 1, frameon=False)
+    figure.supxlabel(_NOTE, fontsize=8, color="#555555")
     figure.savefig(path, dpi=120)
     pyplot.close(figure)

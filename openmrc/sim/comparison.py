@@ -1,8 +1,8 @@
-"""Scenarios side by side: each with its faults and without them, and what the faults cost in GPU time.
+"""Compare scenarios, each with and without its faults: the cost of the faults in GPU time.
 
-GPU time lost is the share of the time with faults that the same steps take longer than without: every GPU waits for
-the slowest, so it is the same for all of them. A job whose connections end in error does not finish its steps; then
-there is no such share, and the errors say why.
+GPU time lost is the share of the time with faults by which the same steps take longer than without: every GPU waits for
+the slowest, so it is the same for all. A job whose connections end in error does not finish its steps; it has no such
+share, and the errors give the reason.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Told = dict[str, Any]
 
 
 def points_of(files: Sequence[Path]) -> list[Point]:
-    """Return two points a scenario: with its faults, and without."""
+    """Return two points per scenario: with its faults, and without."""
     made = []
     for file in files:
         scenario = load(file)
@@ -75,7 +75,7 @@ def _row(point: Point, broken: Told, healthy: Told) -> Told:
 
 
 def _differences(scenarios: list[Scenario]) -> Iterator[str]:
-    """Yield what is not alike between scenarios although a comparison wants it to be."""
+    """Yield the differences between scenarios that a comparison should not have."""
     alike: dict[str, list[Any]] = {
         "seed": [scenario.seed for scenario in scenarios],
         "NICs": [_nics(scenario) for scenario in scenarios],

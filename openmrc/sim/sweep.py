@@ -1,9 +1,9 @@
-"""Many runs of one scenario with some of its fields varied: what the points are, and how one is run.
+"""Sweeps: many runs of one scenario with varied fields.
 
 A sweep file names a scenario and, for dotted paths into it (`transport.name`, `workloads.0.size`, `seed`), the values
-to try; every combination is a point. Fields under one item of `together` go in step. A point's result is a file named
-by a digest of its whole input, so an interrupted sweep goes on where it was, and a changed scenario is not taken for an
-old one.
+to try; every combination is a point. Fields under one item of `together` vary together. The result of a point is a file
+named by a digest of its whole input, so an interrupted sweep can be resumed, and results of a changed scenario are not
+reused.
 """
 
 from __future__ import annotations

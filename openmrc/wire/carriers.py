@@ -1,7 +1,7 @@
-"""What a dissector must know of a fabric to read its carriers: blocks of planes, and ranges of uSIDs in them.
+"""Address plan of a fabric for dissectors: blocks of planes, and ranges of uSIDs in them.
 
-A carrier is an IPv6 destination of a 32-bit block and up to six 16-bit uSIDs (RFC 9800, F3216). The ranges come from
-whoever planned the fabric; this module only knows their form.
+A carrier is an IPv6 destination of a 32-bit block and up to six 16-bit uSIDs (RFC 9800, F3216). The planner of a fabric
+supplies the ranges.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class UsidRange(NamedTuple):
-    """Say which uSIDs are a tier's, and which switch each is.
+    """The uSIDs of a tier, and the switch of each.
 
     With offset = uSID - first, the switch is offset // outer * outer_weight + offset % outer // inner * inner_weight.
     """
@@ -26,7 +26,7 @@ class UsidRange(NamedTuple):
 
 
 class CarrierPlane(NamedTuple):
-    """Hold the block and the ranges of one plane."""
+    """The block and the ranges of one plane."""
 
     plane: int
     block: int  # upper 32 bits

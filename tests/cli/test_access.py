@@ -42,16 +42,16 @@ def test_only_the_holder_of_the_token_is_let_in(file: Path, out: Path, tmp_path:
     secret = tmp_path / "secret"
     secret.write_text(TOKEN + "\n")
     with listening("recv", "--out", out, "--count", 3, *PLANES, "--token-file", secret, "--force") as (receiver, port):
-        assert sent(file, port) == (1, f"127.0.0.1:{port}: asks for a token, and none was given here")
+        assert sent(file, port) == (1, f"127.0.0.1:{port}: requires a token; give it with --token or --token-file")
         code, error = sent(file, port, "--token", "x" * 20)
-        assert (code, error) == (1, f"127.0.0.1:{port}: holds another token than the one given here")
+        assert (code, error) == (1, f"127.0.0.1:{port}: holds a different token")
         assert list(out.iterdir()) == []
         assert sent(file, port, "--token", TOKEN) == (0, "")
         assert sent(file, port, "--token-file", secret) == (0, "")
         assert sent(file, port, MRC_TOKEN=TOKEN) == (0, "")
         code, _, complaints = finish(receiver)
     assert code == 0
-    assert "another token" in complaints
+    assert "different token" in complaints
     assert (out / "file").read_bytes() == b"what was sent"
     assert TOKEN not in complaints
 
@@ -60,7 +60,7 @@ def test_a_sender_with_a_token_does_not_serve_a_receiver_without(file: Path, out
     with listening("recv", "--out", out, *PLANES, "--no-token") as (_, port):
         code, error = sent(file, port, "--token", TOKEN)
         assert code == 1
-        assert "has no token, but here one is required" in error
+        assert "has no token, but this side requires one" in error
         assert sent(file, port, "--no-token", MRC_TOKEN=TOKEN) == (0, "")
 
 

@@ -45,11 +45,11 @@ def test_a_bad_plan_is_refused_with_what_works() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (["--rails", "7"], "131072 NICs do not spread over 7 rails; 8 would work"),
-        (["--switch", "50T"], "there are 25.6T, 51.2T, 102.4T"),
+        (["--rails", "7"], "131072 NICs do not divide into 7 rails; use 8"),
+        (["--switch", "50T"], "only 25.6T, 51.2T, 102.4T"),
         (["--nic", "0G"], "not a rate"),
-        (["--cheapest", "--max-hops", "1"], r"nearest is 8-plane-2-tier-51.2T, which misses max-hops 1 \(it has 3\)"),
-        (["--cheapest", "--max-cost", "1"], "nearest is .* misses max-cost 1"),
+        (["--cheapest", "--max-hops", "1"], r"nearest is 8-plane-2-tier-51.2T, which exceeds max-hops 1 \(it has 3\)"),
+        (["--cheapest", "--max-cost", "1"], "nearest is .* exceeds max-cost 1"),
     ],
 )
 def test_every_wish_that_cannot_be_is_answered_with_the_nearest_that_can(text: list[str], said: str) -> None:

@@ -45,7 +45,7 @@ def test_more_oversubscription_is_cheaper() -> None:
 
 
 def test_a_wish_nobody_can_meet_is_refused_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match=r"nearest is .*misses max-watts 1 \(it has"):
+    with pytest.raises(ConfigError, match=r"nearest is .*exceeds max-watts 1 \(it has"):
         cheapest(Wish(131_072, 800, max_watts=1), PARTS)
     with pytest.raises(ConfigError, match="no design of up to 4 tiers holds"):
         cheapest(Wish(10**12, 800), PARTS)

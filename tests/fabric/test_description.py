@@ -89,7 +89,7 @@ def test_oversubscription_gives_the_uplinks() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("b: left, gbps: 100}", "b: lefd, gbps: 100}"), r":10: a link names 'lefd', .*; 'left' is"),
+        (("b: left, gbps: 100}", "b: lefd, gbps: 100}"), r":10: a link names 'lefd', .*; did you mean 'left'"),
         (("a: left, b: right", "a: left, b: left"), r":12: a link joins 'left' to itself"),
         (("{name: b,", "{name: a,"), r":5: two nodes are called 'a'"),
     ],

@@ -240,7 +240,7 @@ def test_a_switch_without_a_file_and_a_file_of_another_fabric_are_told(tmp_path:
     assert found["p0-t1-01"] == ["file p0-t1-01.conf"]
     assert found["p1-t0-02"] == [f"file p1-t0-02.{ending}" for ending in ("conf", "links", "sysctl", "tc")]
     (tmp_path / "p7-t0-00.conf").write_text("")
-    with pytest.raises(ConfigError, match="p7-t0-00: no switches of this fabric"):
+    with pytest.raises(ConfigError, match="p7-t0-00: not switches of this fabric"):
         list(compare_folder(MADE, tmp_path, Options()))
 
 

@@ -175,7 +175,9 @@ def test_the_address_of_a_connected_peer_spelled_otherwise_is_the_same_peer(host
 def test_the_sources_of_a_connected_peer_cannot_be_taken_over(host: Host) -> None:
     address = host.friend.context.address
     overlapping = [[address.source_ports[0][0], 40_000]]
-    assert "belongs to another peer" in host.refuses(offer(planes=list(address.planes), source_ports=overlapping))
+    assert "already belongs to another peer" in host.refuses(
+        offer(planes=list(address.planes), source_ports=overlapping)
+    )
 
 
 def test_another_port_of_a_connected_peers_address_is_another_peer(host: Host) -> None:

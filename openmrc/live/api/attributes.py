@@ -1,7 +1,7 @@
-"""The structs and enumerations of the application API, in the nouns of `mrc.h`.
+"""Structs and enumerations of the application API, named as in `mrc.h`.
 
-Facts going in and out, nothing else: no socket, no state. Values of enumerations are those of
-`mrc.h` and of rdma-core's `verbs.h`, so that logs compare.
+Plain data: no sockets, no state. Values of enumerations are those of `mrc.h` and of rdma-core's `verbs.h`, so that
+logs are comparable.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INFINITE_RETRIES = 25  # of exponential_count
 
 
 class DeviceCap(IntFlag):
-    """What the device can do (mrc_device_cap)."""
+    """Device capabilities (mrc_device_cap)."""
 
     TRIM_NACK = 1
     DYNAMIC_MPR = 2
@@ -33,7 +33,7 @@ class DeviceCap(IntFlag):
 
 
 class QpCap(IntFlag):
-    """What both ends of a queue pair agreed on (mrc_qp_cap)."""
+    """Capabilities that both ends of a queue pair agreed on (mrc_qp_cap)."""
 
     TRIM_NACK_DEST_UNSUPPORTED = 1
     DYNAMIC_MPR = 2
@@ -41,14 +41,14 @@ class QpCap(IntFlag):
 
 
 class WcOpcode(IntEnum):
-    """What a completion is about; values as `enum ibv_wc_opcode`."""
+    """Operation of a completion; values as `enum ibv_wc_opcode`."""
 
     RDMA_WRITE = 1
     RECV_RDMA_WITH_IMM = 129
 
 
 class EvFormat(IntEnum):
-    """Where the entropy value travels (mrc_ctl.h)."""
+    """Header fields that carry the entropy value (mrc_ctl.h)."""
 
     STEV = 0
     SRV6 = 1
@@ -56,7 +56,7 @@ class EvFormat(IntEnum):
 
 
 class AsyncEventKind(IntEnum):
-    """Kinds of asynchronous events; the first four as in verbs, the others show the paths."""
+    """Kinds of asynchronous events; the first four as in verbs, the others concern paths."""
 
     CQ_ERR = 0
     QP_FATAL = 1
@@ -68,7 +68,7 @@ class AsyncEventKind(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceAttr:
-    """What this context offers (mrc_device_attr, and what verbs' ibv_device_attr adds)."""
+    """Limits of this context (mrc_device_attr, and those of verbs' ibv_device_attr)."""
 
     protocol_version: int  # bitmap, bit 0: version 1
     max_wimm: int  # writes with immediate in flight, as requester
@@ -93,7 +93,7 @@ class DeviceAttr:
 
 @dataclass(frozen=True, kw_only=True)
 class ContextAttr:
-    """Sizes of a context, all fixed when it is opened, so that nothing is allocated while packets move."""
+    """Sizes of a context, fixed when it is opened, so that nothing is allocated on the data path."""
 
     max_qp: int = 8
     max_peers: int = 8
@@ -106,15 +106,15 @@ class ContextAttr:
     evs_per_plane: int = 8  # active and reserve together
     mtu: int = 4096  # bytes, largest path MTU
     ev_format: EvFormat = EvFormat.UDP
-    receive_buffer: int = 4 << 20  # bytes asked of the kernel for each plane's socket
-    busy_poll: bool = False  # True: never sleep; costs a core, saves wake-ups
-    segmentation: bool = True  # False: one datagram a packet, even where the kernel could do better
+    receive_buffer: int = 4 << 20  # bytes requested from the kernel for each plane's socket
+    busy_poll: bool = False  # True: never sleep; uses a whole core, avoids wake-ups
+    segmentation: bool = True  # False: one datagram per packet, even where the kernel supports segmentation
     seed: int = 0  # of paths and impairments; 0: random paths
 
 
 @dataclass(frozen=True, kw_only=True)
 class QpHintAttr:
-    """What an application knows of its traffic (mrc_qp_hint_attr); a hint, never a promise."""
+    """Expected traffic of an application (mrc_qp_hint_attr); a hint, not a promise."""
 
     num_qps_per_peer: int = 1
     num_send_peers: int = 1
@@ -124,19 +124,19 @@ class QpHintAttr:
 
 @dataclass(frozen=True, kw_only=True)
 class PeerAddress:
-    """Where a remote NIC is: one address for each plane, "192.0.2.1", "[2001:db8::1]:4791" and so on.
+    """Addresses of a remote NIC, one per plane: "192.0.2.1", "[2001:db8::1]:4791" and so on.
 
-    Only packets from the named source ports are taken for its own; without names, from any port of its addresses.
+    Only packets from the named source ports are accepted from it; without names, from any port of its addresses.
     """
 
     planes: tuple[str, ...]
-    source_ports: tuple[tuple[int, ...], ...] = ()  # per plane; tells endpoints that share an address apart
-    any_source_port: bool = False  # other ports too: a translation on the way may change them
+    source_ports: tuple[tuple[int, ...], ...] = ()  # per plane; distinguishes endpoints that share an address
+    any_source_port: bool = False  # accept other ports too: an address translation may change them
 
 
 @dataclass(frozen=True, kw_only=True)
 class QpInitAttr:
-    """How a queue pair is made (mrc_qp_init_attr)."""
+    """Initial attributes of a queue pair (mrc_qp_init_attr)."""
 
     send_cq: Any
     recv_cq: Any
@@ -149,14 +149,14 @@ class QpInitAttr:
 
 @dataclass(frozen=True, kw_only=True)
 class QpAttr:
-    """Attributes of a queue pair (ibv_qp_attr and mrc_qp_attr); None: not set, as a mask bit left out.
+    """Attributes of a queue pair (ibv_qp_attr and mrc_qp_attr); None: not set, like a cleared mask bit.
 
-    Needed: INIT access_flags. RTR remote, dest_qpn, rq_psn, path_mtu, max_wimm_dest, mpr_dest.
+    Required: INIT access_flags. RTR remote, dest_qpn, rq_psn, path_mtu, max_wimm_dest, mpr_dest.
     RTS sq_psn, max_wimm, mpr, timeout, linear_count, exponential_count.
     """
 
     state: QpState | None = None
-    cur_state: QpState | None = None  # asserted: EINVAL if the queue pair is in another one
+    cur_state: QpState | None = None  # asserted: EINVAL if the queue pair is in another state
     access_flags: Access | None = None
     remote: PeerAddress | None = None  # verbs: the address vector
     dest_qpn: int | None = None
@@ -165,16 +165,16 @@ class QpAttr:
     path_mtu: int | None = None  # bytes: 256, 512, 1024, 2048, 4096
     max_wimm: int | None = None
     max_wimm_dest: int | None = None
-    mpr: int | None = None  # unit 128 PSNs: the window we grant the peer
-    mpr_dest: int | None = None  # unit 128 PSNs: the window the peer grants us
+    mpr: int | None = None  # unit 128 PSNs: the window granted to the peer
+    mpr_dest: int | None = None  # unit 128 PSNs: the window granted by the peer
     timeout: int | None = None  # 1.024 us x 2**timeout, 0..24
     linear_count: int | None = None  # retries at one timeout, 0..7
-    exponential_count: int | None = None  # further retries, doubling, 0..25; 25 is for ever
-    ev_profile_id: int | None = None  # 0: the context's own
-    cc_profile_id: int | None = None  # 0: the context's own
+    exponential_count: int | None = None  # further retries, doubling, 0..25; 25 is unlimited
+    ev_profile_id: int | None = None  # 0: the context's default
+    cc_profile_id: int | None = None  # 0: the context's default
     hint: Any = None  # a QpHint
     cap: QpCap | None = None
-    qpn: int | None = None  # only answered, by query
+    qpn: int | None = None  # output of query only
 
 
 class SendWr(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -190,13 +190,13 @@ class SendWr(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RecvWr(msgspec.Struct, frozen=True, kw_only=True):
-    """A receive to post: takes one write with immediate. It has no memory: the sender says where to write."""
+    """A receive to post: consumes one write with immediate. It has no memory; the sender names the address."""
 
     wr_id: int = 0
 
 
 class WorkCompletion(msgspec.Struct, frozen=True, gc=False):
-    """What became of one posted request (ibv_wc)."""
+    """The result of one posted request (ibv_wc)."""
 
     wr_id: int
     status: WcStatus
@@ -205,7 +205,7 @@ class WorkCompletion(msgspec.Struct, frozen=True, gc=False):
     immediate: int | None
     qp_num: int
     solicited: bool = False
-    error: str = ""  # for people: what happened to the queue pair; empty on success
+    error: str = ""  # description of the queue pair's state; empty on success
 
     @property
     def ok(self) -> bool:
@@ -215,7 +215,7 @@ class WorkCompletion(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class AsyncEvent:
-    """Something that happened besides the requests (mrc_async_event)."""
+    """An asynchronous event (mrc_async_event)."""
 
     kind: AsyncEventKind
     qp_num: int | None = None
@@ -224,13 +224,13 @@ class AsyncEvent:
     ev: int | None = None
     ev_state: EvState | None = None
     cause: Cause | None = None
-    port_mask: int | None = None  # bit n: plane n works
+    port_mask: int | None = None  # bit n: plane n is up
     text: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlaneCounters:
-    """What one plane has carried since the context was opened."""
+    """Counters of one plane since the context was opened."""
 
     plane: int
     address: str
@@ -245,21 +245,21 @@ class PlaneCounters:
     trimmed: int
     control_sent: int
     control_received: int
-    impaired: int  # taken away, cut or spoilt by impairments, on arrival
-    refused: int  # arrived bytes that were no valid packet for us
-    send_stalls: int  # times the socket had no room
-    send_errors: int  # packets that the kernel did not take, or that had no address
+    impaired: int  # dropped, trimmed or corrupted by impairments, on arrival
+    refused: int  # bytes that were not a valid packet for this endpoint
+    send_stalls: int  # times the socket buffer was full
+    send_errors: int  # packets that the kernel refused, or without a known address
     kernel_drops: int  # datagrams the kernel dropped because the socket's buffer was full
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptureReport:
-    """What became of a context's capture file."""
+    """Completeness of a context's capture file."""
 
     path: str
     packets: int  # in the file
-    lost: int  # not in the file: it could not keep up, or took no more
-    error: str | None  # why it took no more
+    lost: int  # not in the file, because writing was too slow or failed
+    error: str | None  # reason of the failure
 
     @property
     def is_complete(self) -> bool:
@@ -269,12 +269,12 @@ class CaptureReport:
 
 @dataclass(frozen=True, kw_only=True)
 class EvStatus:
-    """What a queue pair thinks of one of its entropy values."""
+    """State and counters of one entropy value of a queue pair."""
 
     plane: int
     ev: int
     state: EvState
-    active: bool  # in the rotation, not in the reserve
+    active: bool  # in the rotation, not the reserve
     sent: int
     acked: int
     lost: int
@@ -285,7 +285,7 @@ class EvStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class QpCounters:
-    """What one queue pair has done since it left RESET."""
+    """Counters of one queue pair since it left RESET."""
 
     sent_packets: int
     sent_bytes: int
@@ -308,23 +308,25 @@ class QpCounters:
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionOptions:
-    """What `connect` and `Listener.accept` ask for when they bring a queue pair up; both sides state theirs."""
+    """Terms of a new connection; both sides state theirs."""
 
-    path_mtu: int = 0  # bytes, 256 to 4096; the lesser of both sides' is used; 0: the largest that all our planes take
+    path_mtu: int = (
+        0  # bytes, 256 to 4096; the smaller of both sides' is used; 0: the largest that all local planes support
+    )
     mpr: int = 32  # unit 128 PSNs, granted to the peer
     max_wimm: int = 128
     max_send_wr: int = 128
     max_recv_wr: int = 512
     timeout: int = 14  # 16.8 ms
     linear_count: int = 7
-    exponential_count: int = 7  # with the two above: a dead peer is an error after about 4.4 s
+    exponential_count: int = 7  # with the two above, an unreachable peer is an error after about 4.4 s
     dynamic_mpr: bool = False
     sq_sig_all: bool = False
     hint: QpHintAttr = field(default_factory=QpHintAttr)
 
     @property
     def give_up_s(self) -> float:
-        """Seconds of silence after which the retry budget is spent."""
+        """Seconds without a response until the retry budget is exhausted."""
         once = TIMEOUT_UNIT_US * 1e-6 * (1 << self.timeout)
         if self.exponential_count >= INFINITE_RETRIES:
             return float("inf")

@@ -1,4 +1,4 @@
-"""Ranges of the attributes of a context; a wrong one is refused by name before anything is opened."""
+"""Ranges of a context's attributes, checked before anything is opened."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RANGES = {
 
 
 def check_attributes(attr: ContextAttr) -> None:
-    """Raise EINVAL with the name, the value and the range of the first attribute that is wrong."""
+    """Raise EINVAL with name, value and range of the first invalid attribute."""
     for name, (least, most) in RANGES.items():
         value = getattr(attr, name)
         if not isinstance(value, int) or isinstance(value, bool):

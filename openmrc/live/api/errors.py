@@ -6,7 +6,7 @@ import errno as _errno
 
 from openmrc.errors import BusyError, CallError, InvalidArgumentError, PeerError
 
-VerbsError = CallError  # what a refused call raises; `errno` says why in the numbers of verbs
+VerbsError = CallError  # base of refused calls; `errno` has the value that verbs would return
 
 
 class NoRoomError(CallError):
@@ -22,7 +22,7 @@ class OverrunError(CallError):
 
 
 class ClosedError(CallError):
-    """ESHUTDOWN: the object, or its context, was closed."""
+    """ESHUTDOWN: the object or its context is closed."""
 
     errno = _errno.ESHUTDOWN
 
@@ -34,7 +34,7 @@ class DeadlineError(PeerError):
 
 
 class ExchangeError(PeerError):
-    """The peers disagree, or the channel between them broke. The text shows both sides' values."""
+    """The peers disagree, or the channel between them failed. The text shows both sides' values."""
 
     errno = _errno.EPROTO
 

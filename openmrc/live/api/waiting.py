@@ -1,4 +1,4 @@
-"""Deadlines of calls that wait: any number of seconds, infinity included."""
+"""Deadlines of waiting calls: any number of seconds, infinity included."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ LONGEST_SLEEP = 3600.0  # s; the kernel's waits take a bounded number, so longer
 
 
 def deadline_after(timeout: float) -> float:
-    """Return the time (s of the monotonic clock) at which a wait of `timeout` seconds ends; EINVAL if it is no time."""
+    """Return the end (s of the monotonic clock) of a wait of `timeout` seconds; EINVAL if that is not a number."""
     if math.isnan(timeout):
-        raise InvalidArgumentError("timeout: it is not a number")
+        raise InvalidArgumentError("timeout: not a number")
     return time.monotonic() + timeout
 
 
 def seconds_until(deadline: float) -> float:
-    """Return how long to sleep before looking at the deadline again: from 0 to `LONGEST_SLEEP` seconds."""
+    """Return how long to sleep before checking the deadline again: 0 to `LONGEST_SLEEP` seconds."""
     return min(max(deadline - time.monotonic(), 0.0), LONGEST_SLEEP)
 
 

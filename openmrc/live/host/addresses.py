@@ -1,4 +1,4 @@
-"""Plane addresses: how people write them, and how the kernel takes them."""
+"""Plane addresses in text form and as kernel structures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PlaneAddress:
         except (ValueError, OSError) as error:
             raise ConfigError(f"{field}: {text!r} is not an IP address, with a port or without: {error}") from error
         if not 1 <= number <= 65535:
-            raise ConfigError(f"{field}: {text!r} has port {number}, allowed are 1 to 65535")
+            raise ConfigError(f"{field}: {text!r} has port {number}, not in 1..65535")
         return PlaneAddress(address, number, scope)
 
     @property

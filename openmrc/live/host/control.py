@@ -1,8 +1,8 @@
-"""Control operations that no signal can cut in two.
+"""Control operations that signals cannot interrupt halfway.
 
-Python runs signal handlers in the main thread, between any two steps of it. An exception from one there would leave
-the loop mutex locked, or the engine's tables half changed. So the main thread has such work done by another thread,
-and only waits for it: a wait can be interrupted, the work completes.
+Python runs signal handlers in the main thread, between any two bytecodes. An exception there would leave the loop mutex
+locked, or the engine's tables half changed. The main thread therefore delegates such work to another thread and waits
+for it: the wait can be interrupted, the work completes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 P = ParamSpec("P")
 R = TypeVar("R")
 STOP_SECONDS = 5.0
-UNDO_SECONDS = 1.0  # how long an interrupted caller waits for its operation, so that it can undo it
+UNDO_SECONDS = 1.0  # s an interrupted caller waits for its operation, to be able to undo it
 
 
 class Operation:
@@ -25,14 +25,14 @@ class Operation:
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self._call = call
-        self._over = threading.Lock()  # a lock is the only wait that takes no interpreted step after its wake-up
+        self._over = threading.Lock()  # a lock is the only wait without an interpreted step after its wake-up
         self._over.acquire()
         self._is_over = False
         self._result: Any = None
         self._error: BaseException | None = None
 
     def run(self) -> None:
-        """Make the call and wake who waits for it."""
+        """Make the call and wake the waiting caller."""
         try:
             self._result = self._call()
         except BaseException as error:
@@ -42,7 +42,7 @@ class Operation:
             self._over.release()
 
     def wait(self) -> Any:
-        """Return what the call returned, or raise what it raised; an interruption leaves once the call is over."""
+        """Return the result of the call, or raise its exception; an interruption takes effect after the call."""
         try:
             self._over.acquire()
         except BaseException:
@@ -68,18 +68,18 @@ class ControlThread:
         self._is_running = True
 
     def stop(self) -> None:
-        """End the thread; returns when it is gone, or after a few seconds."""
+        """Stop the thread; return when it has ended, or after a few seconds."""
         self._is_running = False
         self._operations.put(None)
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join(STOP_SECONDS)
 
     def abandon(self) -> None:
-        """Run operations in their callers' threads: in the child of a fork this one does not exist."""
+        """Run operations in their callers' threads: a forked child does not have this thread."""
         self._is_running = False
 
     def call(self, call: Callable[[], R]) -> R:
-        """Return what `call` returns, made where no signal interrupts it."""
+        """Return the result of `call`, run where no signal interrupts it."""
         if threading.current_thread() is not threading.main_thread() or not self._is_running:
             return call()
         operation = Operation(call)
@@ -90,7 +90,7 @@ class ControlThread:
     def _run(self) -> None:
         while (operation := self._operations.get()) is not None:
             operation.run()
-        with contextlib.suppress(queue.Empty):  # submitted while the thread was being stopped
+        with contextlib.suppress(queue.Empty):  # submitted while the thread was stopping
             while (operation := self._operations.get_nowait()) is not None:
                 operation.run()
 
@@ -106,7 +106,7 @@ Owner = TypeVar("Owner", bound=HasControl)
 
 
 def uninterrupted(method: Callable[Concatenate[Owner, P], R]) -> Callable[Concatenate[Owner, P], R]:
-    """Make a method that changes the endpoint run to its end, whatever signals arrive."""
+    """Make a method that changes the endpoint run to completion, whatever signals arrive."""
 
     @functools.wraps(method)
     def call(self: Owner, *args: P.args, **kwargs: P.kwargs) -> R:

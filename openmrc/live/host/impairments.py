@@ -1,4 +1,4 @@
-"""Schedules of faults, put into effect on what arrives at a NIC."""
+"""Schedules of faults, applied to packets that arrive at a NIC."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from openmrc.live.datapath.impair import SHARE_ONE
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.units import NEVER
 
-_BITS = 8 * 4200  # of a full packet on the wire; one wrong bit loses it
+_BITS = 8 * 4200  # bits of a full packet on the wire; one wrong bit loses the packet
 
 
 class Impairments:
-    """What each plane suffers now, and the steps that are still to come."""
+    """The current impairments of each plane, and the steps still to come."""
 
     def __init__(self, runtime: EndpointRuntime, seed: int) -> None:
         self._runtime = runtime
         self._waiting: list[tuple[int, Step]] = []
         self._planes = [Layers() for _ in runtime.sockets.addresses]
-        self._spells = 0  # numbers of spells given away; schedules may overlap
+        self._spells = 0  # spell numbers already used; schedules may overlap
         for plane in range(len(self._planes)):
             runtime.datapath.planes[plane].random = rng.seeded(seed, plane)
 
     def begin(self, schedule: Schedule, now: int) -> None:
         """Add the steps of a schedule whose time 0 is `now` (ps). Call inside the runtime."""
         for step in schedule.steps:
-            step.planes(len(self._planes))  # refuses unknown places before anything is done
+            step.planes(len(self._planes))  # raises on unknown targets before any change
         numbered = [replace(step, spell=step.spell and step.spell + self._spells) for step in schedule.steps]
         self._spells = max([self._spells, *(step.spell for step in numbered)])
         self._waiting += [(now + step.at, step) for step in numbered]
@@ -35,7 +35,7 @@ class Impairments:
         self.advance(now)
 
     def advance(self, now: int) -> None:
-        """Do the steps that are due and note when the next one is. Call inside the runtime."""
+        """Apply the steps that are due and record when the next one is. Call inside the runtime."""
         while self._waiting and self._waiting[0][0] <= now:
             _, step = self._waiting.pop(0)
             for plane in step.planes(len(self._planes)):

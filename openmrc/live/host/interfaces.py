@@ -1,4 +1,4 @@
-"""The network interfaces of this machine: which can be planes, and how long a packet may be there."""
+"""The network interfaces of this machine: which ones can be planes, and their MTUs."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Interface:
 
 
 def interfaces() -> list[Interface]:
-    """Return all addresses of interfaces that work, in the order of their index."""
+    """Return all addresses of working interfaces, in the order of their index."""
     return sorted((each for each in all_interfaces() if each.works), key=lambda each: each.index)
 
 
 def all_interfaces() -> list[Interface]:
-    """Return all addresses of all interfaces, whether or not packets can leave there now."""
+    """Return all addresses of all interfaces, working or not."""
     links = netlink.links()
     return [
         Interface(
@@ -47,10 +47,9 @@ def all_interfaces() -> list[Interface]:
 
 
 def find_planes(most: int) -> list[Interface]:
-    """Return one address of each interface that may be a plane; of the loopback if there is no other.
+    """Return one address of each interface that can be a plane; of the loopback if there is no other.
 
-    The first global address of an interface counts, IPv4 before IPv6; container and tunnel
-    interfaces are left out.
+    The first global address of an interface is used, IPv4 before IPv6; container and tunnel interfaces are skipped.
     """
     working = interfaces()
     chosen: dict[str, Interface] = {}

@@ -1,7 +1,7 @@
-"""Watches the interfaces of the planes: a carrier lost, an address gone or an MTU cut becomes port status at once.
+"""Watch the interfaces of the planes: turn a lost carrier, a removed address or a smaller MTU into port status.
 
-The data path reads announcements of links itself (`datapath.link_state`). Here is what needs a look at the whole:
-which interface a plane uses, whether its address is still there, and whether the path MTU still fits.
+The data path reads link announcements itself (`datapath.link_state`). This module handles what needs a dump: which
+interface a plane uses, whether its address still exists, and whether the path MTU still fits.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ UNWATCHED = 0  # as an interface's index
 
 
 class LinkWatch:
-    """Knows the interface of each plane and keeps the planes' faults up to date."""
+    """Maps planes to interfaces and keeps the planes' faults up to date."""
 
     def __init__(self, runtime: EndpointRuntime) -> None:
-        """Look at all interfaces once, and have the data path hear of changes."""
+        """Read all interfaces once, and let the data path receive announcements."""
         self._runtime = runtime
         self._planes = [address.ip for address in runtime.sockets.addresses]
         self._monitor: socket.socket | None = None
-        with suppress(OSError):  # a sandbox without netlink: planes are taken to work
+        with suppress(OSError):  # a sandbox without netlink: assume that the planes work
             self._monitor = netlink.open_monitor()
             runtime.watch_links(self._monitor.fileno())
             self.refresh()
 
     def refresh(self) -> None:
-        """Look at links and addresses again, and note what changed. Not inside the runtime."""
+        """Read links and addresses again and record changes. Do not call inside the runtime."""
         if self._monitor is None:
             return
         links, addresses = netlink.links(), netlink.addresses()
@@ -56,9 +56,9 @@ class LinkWatch:
                 self._note(plane, Fault.MTU, link is not None and payload_that_fits(link.mtu) < in_use)
 
     def learn(self, plane: int, destination: IPv4Address | IPv6Address) -> None:
-        """Note the interface that a plane's packets to `destination` leave by.
+        """Record the interface through which a plane's packets to `destination` leave.
 
-        An address on the loopback, as SRv6 endpoints have them, does not say which; the route does.
+        A loopback address, as SRv6 endpoints have, does not identify it; the route does.
         """
         if self._monitor is None or self._planes[plane].is_loopback:
             return
@@ -68,7 +68,7 @@ class LinkWatch:
             self._runtime.nic.links_changed = 1
 
     def close(self) -> None:
-        """Stop listening; call when the runtime has stopped."""
+        """Stop listening; call after the runtime has stopped."""
         if self._monitor is not None:
             self._monitor.close()
 

@@ -1,7 +1,6 @@
-"""Interfaces, addresses and routes of this network namespace as the kernel reports them (rtnetlink(7), netlink(7)).
+"""Interfaces, addresses and routes of this network namespace from rtnetlink(7), netlink(7).
 
-Only what a NIC needs to know of its planes. The ioctls that older programs use report one IPv4 address per interface
-and no routes; netlink reports all of them, and announces changes.
+The older ioctls report one IPv4 address per interface and no routes; netlink reports all, and announces changes.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ _IFNAME, _MTU = 3, 4  # IFLA_*
 _ADDRESS, _LOCAL = 1, 2  # IFA_*
 _DESTINATION, _SOURCE, _OUTPUT, _METRICS, _METRIC_MTU = 1, 2, 4, 8, 2  # RTA_*, RTAX_MTU
 _HEADER = struct.Struct("=IHHII")
-_REPLY_BYTES = 1 << 17  # more than the kernel puts into one part of a dump
-_TIMEOUT = 2.0  # s; the kernel answers at once
+_REPLY_BYTES = 1 << 17  # bytes, above the size of one part of a dump
+_TIMEOUT = 2.0  # s; the kernel answers immediately
 
 Address = IPv4Address | IPv6Address
 
@@ -37,7 +36,7 @@ class Link:
     index: int
     name: str
     mtu: int  # bytes
-    is_up: bool  # switched on by the administrator
+    is_up: bool  # administratively up
     has_carrier: bool
     is_loopback: bool
 
@@ -58,10 +57,10 @@ class Assigned:
 
 @dataclass(frozen=True)
 class Route:
-    """Where packets to a destination leave."""
+    """The route to a destination."""
 
     index: int  # of the interface
-    mtu: int  # bytes, as a route's metric says; 0: that of the interface
+    mtu: int  # bytes, from the route's metrics; 0: that of the interface
 
 
 def links() -> dict[int, Link]:
@@ -119,7 +118,7 @@ def _socket(groups: int) -> socket.socket:
 
 
 def _ask(kind: int, body: bytes, flags: int) -> Iterator[tuple[int, bytes]]:
-    """Send one request and yield the kind and body of each message of the answer; OSError if it is refused."""
+    """Send one request and yield kind and body of each reply message; OSError if the kernel refuses it."""
     with _socket(0) as sock:
         sock.settimeout(_TIMEOUT)
         sock.send(_HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | flags, 1, 0) + body)

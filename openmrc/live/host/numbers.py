@@ -1,7 +1,7 @@
-"""Numbers that strangers must not guess: QPNs and R_Keys, drawn from the operating system's generator.
+"""Random numbers that an attacker must guess: QPNs and R_Keys, from the operating system's generator.
 
-A forged packet must name a QPN, a PSN in its window and, to reach memory, an R_Key. Some bits of
-the first and the last find their row in the engine at the first look; all others are random.
+A forged packet must name a QPN, a PSN in its window and, to reach memory, an R_Key. Some bits of QPN and R_Key select
+the row in the engine; all others are random.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _KEYS = 1 << 32
 
 
 class QueuePairNumbers:
-    """Draws the QPNs of an endpoint that has the engine for itself."""
+    """Draws the QPNs of an endpoint that owns its engine."""
 
     def __init__(self, engine: Engine) -> None:
         """Give every queue pair a random number."""
@@ -29,22 +29,22 @@ class QueuePairNumbers:
         self._numbers[:] += drawn * self._step
 
     def renew(self, row: int) -> None:
-        """Give a queue pair in RESET another number than it has and than it had before its RESET."""
-        # RESET has moved it by one step; so many more never lead back to where it was.
+        """Give a queue pair in RESET a number other than its current and its previous one."""
+        # RESET advanced it by one step; this many more never return to the previous number.
         further = secrets.randbelow(self._choices - 1)
         self._numbers[row] = (self._numbers[row] + further * self._step) & QPN_MASK
 
 
 class RegionKeys:
-    """Draws the R_Keys of memory regions, so that each names the row that it takes."""
+    """Draws the R_Keys of memory regions; each selects its own row."""
 
     def __init__(self, regions: int) -> None:
-        """Begin with so many free rows."""
+        """Start with this many free rows."""
         self._regions = regions
         self._free = list(range(regions - 1, -1, -1))
 
     def draw(self) -> int:
-        """Return a random key whose row is free, and take that row; 0 if all rows are taken."""
+        """Return a random key with a free row, and reserve that row; 0 if all rows are used."""
         if not self._free:
             return 0
         row = self._free.pop()

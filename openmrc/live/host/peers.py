@@ -1,4 +1,4 @@
-"""Remote NICs: how the data path reaches them, and how it tells who sent a datagram."""
+"""Remote NICs: their addresses for sending, and the identification of received datagrams."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _Key = tuple[tuple[PlaneAddress, ...], tuple[tuple[int, ...], ...], bool]
 
 @dataclass(frozen=True)
 class PeerRows:
-    """What the data path's tables hold of one remote NIC."""
+    """Rows of the data path's tables for one remote NIC."""
 
     address: PeerAddress
-    key: _Key  # equal for all spellings of one address
+    key: _Key  # equal for all spellings of the same address
     flows: NDArray[np.uint8]
     names: NDArray[np.int64]
     name_lengths: list[int]  # of each plane
@@ -37,7 +37,7 @@ class PeerRows:
 
 
 class Peers:
-    """The table of remote NICs: one entry for each, kept while a queue pair uses it."""
+    """The table of remote NICs; an entry exists while a queue pair uses it."""
 
     def __init__(self, runtime: EndpointRuntime, most: int, carrier_of: CarrierOf | None) -> None:
         self._runtime = runtime
@@ -46,7 +46,7 @@ class Peers:
         self._rows: list[PeerRows | None] = [None] * most
         self._users = [0] * most
         self._free = list(range(most - 1, -1, -1))
-        # Every peer may fill the same share of the source table, and all together half of it.
+        # Every peer may use the same share of the source table, and all together half of it.
         self._source_share = len(runtime.datapath.sources) // 2 // most
 
     def address(self, peer: int) -> PeerAddress | None:
@@ -55,7 +55,7 @@ class Peers:
         return rows.address if rows is not None else None
 
     def prepare(self, address: PeerAddress) -> PeerRows:
-        """Compute everything that `take` stores, so that the loop lock is held for little.
+        """Compute everything that `take` stores, to keep the critical section short.
 
         ConfigError, InvalidArgumentError: an address that cannot be a peer of these planes.
         """
@@ -85,7 +85,7 @@ class Peers:
         return rows.key not in self._numbers
 
     def destinations(self, rows: PeerRows) -> list[IPv4Address | IPv6Address]:
-        """Return where packets of each plane go first: the peer's address, or the carrier of our first EV."""
+        """Return the first hop of each plane's packets: the peer's address, or the carrier of our first EV."""
         planes, _, _ = rows.key
         if self._carrier_of is None:
             return [there.ip for there in planes]
@@ -95,9 +95,9 @@ class Peers:
         ]
 
     def take(self, rows: PeerRows, now: int) -> int:
-        """Return the number of a remote NIC, adding it first if it is new. Call with the loop lock held.
+        """Return the index of a remote NIC, adding it if it is new. Call with the loop lock held.
 
-        NoRoomError: all peers are in use. BusyError: another peer has one of its addresses.
+        NoRoomError: the table is full. BusyError: another peer has one of its addresses.
         """
         peer = self._numbers.get(rows.key, NONE)
         if peer == NONE:
@@ -107,7 +107,7 @@ class Peers:
         return peer
 
     def give_back(self, peer: int) -> None:
-        """Count one user less, and remove the peer with its last. Call with the loop lock held."""
+        """Drop one reference; the last one removes the peer. Call with the loop lock held."""
         self._users[peer] -= 1
         rows = self._rows[peer]
         if self._users[peer] > 0 or rows is None:
@@ -136,7 +136,9 @@ class Peers:
         if inserted < len(rows.sources):
             plane, port = (int(rows.sources[inserted, column]) for column in (sources.PLANE, sources.PORT))
             what = f"source port {port}" if port != sources.ANY_PORT else "any source port"
-            raise BusyError(f"remote, plane {plane}: {rows.address.planes[plane]}, {what}: belongs to another peer")
+            raise BusyError(
+                f"remote, plane {plane}: {rows.address.planes[plane]}, {what}: already belongs to another peer"
+            )
         tables, nic = self._runtime.datapath, self._runtime.nic
         first, last = peer * nic.planes, (peer + 1) * nic.planes
         np.asarray(tables.prefixes)[2 * first : 2 * last] = 0
@@ -149,13 +151,13 @@ class Peers:
         for plane, (ours, theirs) in enumerate(zip(self._runtime.sockets.addresses, planes, strict=True)):
             if ours.ip.version != theirs.ip.version:
                 raise InvalidArgumentError(
-                    f"remote, plane {plane}: {theirs} is IPv{theirs.ip.version}, here is IPv{ours.ip.version} ({ours})"
+                    f"remote, plane {plane}: address family mismatch: local {ours}, peer {theirs}"
                 )
             if not theirs.is_unicast:
                 raise InvalidArgumentError(f"remote, plane {plane}: {theirs} is not the address of one host")
 
     def _names(self, address: PeerAddress, plane: int, there: PlaneAddress) -> list[bytes]:
-        """Return the sockaddr of one plane for each of our entropy values."""
+        """Return the sockaddr of one plane for each local entropy value."""
         ports = self._runtime.sockets
         if self._carrier_of is None:
             return [there.packed(flow_label(ports.placement, value)) for value in ports.evs(plane)]
@@ -168,7 +170,7 @@ class Peers:
         ]
 
     def _source_rows(self, address: PeerAddress, planes: tuple[PlaneAddress, ...]) -> NDArray[np.int64]:
-        """Return where its packets may come from: the source ports it named, or any."""
+        """Return its permitted sources: the named source ports, or any port."""
         named = address.source_ports or ((),) * len(planes)
         if len(named) != len(planes):
             raise InvalidArgumentError(f"remote: source ports of {len(named)} planes, but {len(planes)} planes")
@@ -181,6 +183,6 @@ class Peers:
             rows += [(plane, *there.halves(), port) for port in sorted(ports)]
         if len(rows) > self._source_share:
             raise NoRoomError(
-                f"remote: {len(rows)} source ports, at most {self._source_share} of one peer fit here (evs_per_plane)"
+                f"remote: {len(rows)} source ports exceed the limit of {self._source_share} per peer (evs_per_plane)"
             )
         return np.array(rows, np.int64).reshape(-1, sources.COLUMNS)

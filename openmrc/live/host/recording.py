@@ -1,4 +1,4 @@
-"""Writes the data path's captured packets to a pcapng file, one interface per plane."""
+"""Write the data path's captured packets to a pcapng file, one interface per plane."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.wire.ip import datagram
 from openmrc.wire.pcapng import PcapngWriter
 
-_LENGTH_AT = 4  # byte of a block at which its length stands
+_LENGTH_AT = 4  # offset of the length in a block
 
 
 class Recording:
     """An open capture file."""
 
     def __init__(self, path: str | Path, runtime: EndpointRuntime) -> None:
-        """Create the file, or empty it; ConfigError if that cannot be done."""
+        """Create or truncate the file; ConfigError if that fails."""
         self.path = Path(path)
         self._runtime = runtime
         self._ring = memoryview(np.asarray(runtime.datapath.captured).data)
@@ -50,7 +50,7 @@ class Recording:
                 tables.frame_headers[row, : len(headers)] = headers
 
     def drain(self) -> None:
-        """Write what has been captured since; a file that takes no more ends the capture, nothing else."""
+        """Write the packets captured since the last call; if the file fails, only the capture ends."""
         nic = self._runtime.nic
         with self._lock:
             if self._file.closed or nic.capture_closed == 1:
@@ -88,13 +88,13 @@ class Recording:
         return CaptureReport(path=str(self.path), packets=nic.capture_packets, lost=nic.capture_lost, error=self._error)
 
     def _end_at_last_block(self, written: int) -> None:
-        """Cut off the block that the file took in part."""
+        """Remove a partially written block at the end."""
         nic = self._runtime.nic
         for end in self._blocks():
             if end > written:
                 break
             nic.capture_head = end
-        with contextlib.suppress(OSError):  # a pipe cannot be shortened
+        with contextlib.suppress(OSError):  # a pipe cannot be truncated
             os.ftruncate(self._file.fileno(), self._preamble + nic.capture_head)
 
     def _blocks(self) -> Iterator[int]:

@@ -35,13 +35,13 @@ from openmrc.live.host.tuning import TRAIN_BYTES
 from openmrc.units import NEVER, PS_PER_NS, PS_PER_S
 from openmrc.wire.codes import DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, Trim
 
-HELD = 4096  # packets that impairments can hold back
-REST_SECONDS = 0.002  # after work of the Python thread: a burst of events costs one wake-up, not one each
+HELD = 4096  # delayed packets that impairments can hold
+REST_SECONDS = 0.002  # s after each run of the Python thread: a burst of events costs one wake-up, not one each
 CLOSE_SECONDS = 5.0
 _NO_DESCRIPTOR = -1  # poll passes over it
-HEAD_START = 1  # s: no time of the engine is 0, which means never
+HEAD_START = 1  # s: keeps engine times above 0, which means never
 NS_PER_S = 10**9
-_ITERATE, _STAY, _WAIT, _POST = (int(mode) for mode in event_loop.Mode)  # plain numbers: an enum costs 30 us a call
+_ITERATE, _STAY, _WAIT, _POST = (int(mode) for mode in event_loop.Mode)  # plain integers: an enum costs 30 us per call
 
 
 class EndpointRuntime:
@@ -101,7 +101,7 @@ class EndpointRuntime:
         return (time.monotonic_ns() - self.epoch * NS_PER_S) * PS_PER_NS
 
     def start(self, python: Callable[[], None]) -> None:
-        """Start the threads; `python` is called in one of its own whenever there is work that needs Python."""
+        """Start the threads; `python` is called in one of its own whenever work needs Python."""
         self._python = python
         self.compile()
         self._thread.start()
@@ -109,7 +109,7 @@ class EndpointRuntime:
         self.control.start()
 
     def compile(self) -> None:
-        """Compile every entry, or load it from the cache: nothing that is timed shall wait for that."""
+        """Compile every entry, or load it from the cache, before any timing starts."""
         self.iterate()
         event_loop.available(self.at, 0)
         event_loop.take_events(self.at)
@@ -120,7 +120,7 @@ class EndpointRuntime:
         operations.move(self.at, 0, int(QpEvent.TO_RESET), operations.request())
 
     def stop(self) -> None:
-        """End the threads and close the sockets; returns when they are gone, or after a few seconds."""
+        """Stop the threads and close the sockets; return when they have ended, or after a few seconds."""
         if self.is_stopped:
             return
         self.is_stopped = True
@@ -137,11 +137,11 @@ class EndpointRuntime:
             os.close(self._python_wake_fd)
 
     def abandon(self) -> None:
-        """Give up the runtime in the child of a fork: its threads are not here, its mutexes may be locked for ever."""
+        """Detach the runtime in a forked child: its threads do not exist there, and its mutexes may be locked."""
         if self.is_stopped:
-            return  # its descriptors are closed, and their numbers may be another file's
+            return  # its descriptors are closed, and their numbers may belong to other files
         self.is_stopped = True
-        self.error = ClosedError("context: it was opened before this process was forked; open one here")
+        self.error = ClosedError("context: opened before this process was forked; open a new one in the child")
         self.is_abandoned = True
         self.control.abandon()
         self.sockets.close()
@@ -149,22 +149,22 @@ class EndpointRuntime:
         os.close(self._python_wake_fd)
 
     def check_here(self) -> None:
-        """Raise ClosedError in the child of a fork: whatever takes a mutex there would hang."""
+        """Raise ClosedError in a forked child, where taking a mutex would deadlock."""
         if self.is_abandoned and self.error is not None:
             raise self.error
 
     def iterate(self) -> None:
-        """Run one iteration in this thread: take requests, send what can leave."""
+        """Run one iteration in this thread: process requests, send."""
         event_loop.run(self.at, _ITERATE, 0, 0)
 
     def post(self, count: int) -> None:
-        """Submit so many requests of the command ring."""
+        """Submit this many requests of the command ring."""
         event_loop.run(self.at, _POST, count, 0)
 
     def wait(self, cq: int, seconds: float) -> bool:
-        """Wait at the sockets in this thread for a completion of `cq`, at most so long; False: there is none."""
+        """Wait at the sockets in this thread for a completion of `cq`, at most this long; return whether one came."""
         if self.nic.sleeps_until == 0 or self.nic.handled > event_loop.QUIET:
-            return False  # a look before the call: it costs several microseconds
+            return False  # check before the call, which costs several microseconds
         until = self.now() + int(seconds * PS_PER_S)
         return event_loop.run(self.at, _WAIT, until, cq) == event_loop.COMPLETED
 
@@ -192,8 +192,8 @@ class EndpointRuntime:
         try:
             if event_loop.run(self.at, _STAY, 0, 0) == event_loop.EXPIRED:
                 days = event_loop.LIFETIME // (86_400 * PS_PER_S)
-                raise ClosedError(f"context: open for {days} days, the most that its clock counts; open a new one")
-        except BaseException as error:  # whatever it was, those who wait must see it
+                raise ClosedError(f"context: open for {days} days, the limit of its clock; open a new one")
+        except BaseException as error:  # waiting calls must see any failure
             self.error = error
             self.nic.stop = 1
         finally:
@@ -253,7 +253,7 @@ class EndpointRuntime:
             tables.poll[self.nic.planes + event_loop.OWN_SLOTS + plane].events = POLLIN
             values = ports.evs(plane)
             tables.ev_values[plane] = values
-            # Answers carry the entropy value of what they answer, the peer's: one of our paths there must do.
+            # Replies carry the entropy value of the packet that they answer: it must be valid as one of our paths too.
             tables.sender_of[plane] = plane * self.nic.evs + np.arange(PORT_VALUES) % self.nic.evs
             for k, sender in enumerate(ports.senders[plane]):
                 index = plane * self.nic.evs + k

@@ -1,7 +1,7 @@
-"""Asking the operating system to run the endpoint's thread soon after it wakes.
+"""Request short scheduling latency for the endpoint's thread.
 
-Since Linux 6.12 a thread may name its time slice: one with short slices is let in early where more
-threads want to run than there are processors, and takes no more of them in sum. Needs no privilege.
+Since Linux 6.12 a thread may set its time slice. A thread with short slices is scheduled earlier when more threads are
+runnable than processors, with the same total share. No privilege is needed.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import os
 import platform
 import struct
 
-SLICE_NS = 100_000  # the least the kernel accepts
+SLICE_NS = 100_000  # the kernel's minimum
 _SYSCALL = {"x86_64": 314, "aarch64": 274, "riscv64": 274}  # sched_setattr
 _SIZE = 48  # bytes of the first struct sched_attr
 
 
 def ask_for_short_slices() -> bool:
-    """Ask for this thread, whose niceness stays; return False where the kernel does not know how.
+    """Request short slices for this thread at its current niceness; return False if the kernel does not support it.
 
-    A thread that was given a real-time policy keeps that: it runs at once anyway.
+    A real-time policy is left unchanged.
     """
     peer = _SYSCALL.get(platform.machine())
     if peer is None or os.sched_getscheduler(0) != os.SCHED_OTHER:

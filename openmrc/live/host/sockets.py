@@ -1,8 +1,8 @@
-"""The sockets of a NIC: on each plane one that receives, and one that sends for each entropy value.
+"""The sockets of a NIC: per plane, one that receives, and one that sends for each entropy value.
 
-The entropy value travels as the UDP source port (and, in structured form, the flow label), so each
-needs a socket of its own: that is what lets the kernel send a train of packets on one of them in a
-single call. With SRv6 the destination address of each entropy value is another path.
+The entropy value is the UDP source port (and, in structured form, the flow label), so each needs its own socket; the
+kernel can then send a train of packets on one of them in a single call. With SRv6, each entropy value has another
+destination address, which is another path.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _IP_RECVTOS, _IPV6_RECVTCLASS, _IP_MTU_DISCOVER, _IPV6_MTU_DISCOVER, _PMTUDISC_P
 _IPV6_FLOWINFO_SEND, _IPV6_FLOWINFO = 33, 11
 _SO_RCVBUFFORCE = 33
 _LONGEST_OVERHEAD = 40 + 8 + 12 + 4 + 4 + 16 + 4 + 3 + 4  # IPv6 to ICRC around one packet's payload
-_USUAL_MTU = 1500  # bytes, of an interface that cannot be found
+_USUAL_MTU = 1500  # bytes, assumed if the interface is unknown
 MTUS = (4096, 2048, 1024, 512, 256)
 
 CarrierOf = Callable[[str, int, int], str]  # (remote plane address, plane, EV) -> address that leads there
@@ -47,7 +47,7 @@ class Sockets:
     """The sockets of all planes."""
 
     def __init__(self, planes: Sequence[str], attr: ContextAttr) -> None:
-        """Open them; ConfigError or OSError says which address cannot be had."""
+        """Open the sockets; ConfigError or OSError names the address that cannot be opened."""
         self.found = not planes
         self.addresses = _choose(planes)
         self.attr = attr
@@ -55,7 +55,7 @@ class Sockets:
         self.receivers: list[socket.socket] = []
         self.senders: list[list[socket.socket]] = []
         self.source_ports: list[list[int]] = []
-        self.receive_buffer = 0  # bytes the kernel granted, of the smallest
+        self.receive_buffer = 0  # bytes granted by the kernel, smallest of all planes
         try:
             self.segmentation = attr.segmentation and attr.ev_format != EvFormat.SRV6 and _can_segment()
             for plane, address in enumerate(self.addresses):
@@ -64,7 +64,7 @@ class Sockets:
             self.close()
             raise
         self.plane_mtus = [_largest_payload(address) for address in self.addresses]
-        self.mtu = min(self.plane_mtus)  # bytes, the largest path MTU that every plane takes
+        self.mtu = min(self.plane_mtus)  # bytes, the largest path MTU that every plane supports
 
     def evs(self, plane: int) -> list[int]:
         """Return the entropy values of a plane."""
@@ -74,7 +74,7 @@ class Sockets:
         ]
 
     def describe(self) -> str:
-        """Return one line that says what was chosen."""
+        """Return a one-line description of the configuration."""
         where = ", ".join(f"{plane}: {address}" for plane, address in enumerate(self.addresses))
         how = "UDP_SEGMENT and UDP_GRO" if self.segmentation else "one datagram a packet"
         origin = "found" if self.found else "given"
@@ -91,7 +91,7 @@ class Sockets:
         return f"{self.mtu}, the least of {each}"
 
     def close(self) -> None:
-        """Give all sockets back."""
+        """Close all sockets."""
         for sock in (*self.receivers, *(sock for senders in self.senders for sock in senders)):
             sock.close()
 
@@ -106,7 +106,7 @@ class Sockets:
             if self.placement == Placement.STEV:
                 receiver.setsockopt(IPPROTO_IPV6, _IPV6_FLOWINFO, 1)
         if self.attr.segmentation:
-            with suppress(OSError):  # a kernel before 5.0: one datagram at a time
+            with suppress(OSError):  # kernels before 5.0: one datagram at a time
                 receiver.setsockopt(SOL_UDP, UDP_GRO, 1)
         granted = _ask_buffer(receiver, self.attr.receive_buffer)
         self.receive_buffer = min(granted, self.receive_buffer or granted)
@@ -119,7 +119,7 @@ class Sockets:
         self._open_senders(plane, address)
 
     def _open_senders(self, plane: int, address: PlaneAddress) -> None:
-        first = os.getpid() * 67  # processes on one address would otherwise all try the same ports first
+        first = os.getpid() * 67  # otherwise all processes on one address would try the same ports first
         for step in range(PATHS_OF_A_PLANE):
             if len(self.senders[plane]) == self.attr.evs_per_plane:
                 return
@@ -132,7 +132,7 @@ class Sockets:
                 if error.errno != errno.EADDRINUSE:
                     raise ConfigError(f"planes: plane {plane} cannot send from {address}: {error.strerror}") from error
                 continue
-            sender.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)  # nobody writes there
+            sender.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)  # never written
             _ask_send_buffer(sender, self.attr.receive_buffer)
             self.senders[plane].append(sender)
             self.source_ports[plane].append(port)
@@ -156,7 +156,7 @@ class Sockets:
         return sock
 
     def _allow_carriers(self, sock: socket.socket, address: PlaneAddress) -> None:
-        """Switches shift the destination on the way, so there can be no UDP checksum (RFC 6935)."""
+        """Disable the UDP checksum: switches change the destination in transit (RFC 6935)."""
         if address.ip.version != 6:
             raise ConfigError(f"planes: {address} is IPv4, but the SRV6 format needs IPv6")
         sock.setsockopt(SOL_UDP, UDP_NO_CHECK6_TX, 1)
@@ -174,9 +174,9 @@ def _choose(planes: Sequence[str]) -> list[PlaneAddress]:
     else:
         chosen = [PlaneAddress(found.address, scope=found.scope) for found in find_planes(MAX_PLANES)]
     if not 1 <= len(chosen) <= MAX_PLANES:
-        raise ConfigError(f"planes: {len(chosen)} addresses, allowed are 1 to {MAX_PLANES}")
+        raise ConfigError(f"planes: {len(chosen)} addresses, not 1 to {MAX_PLANES}")
     if len({(address.ip, address.port) for address in chosen}) < len(chosen):
-        raise ConfigError(f"planes: one address twice in {', '.join(map(str, chosen))}")
+        raise ConfigError(f"planes: duplicate address in {', '.join(map(str, chosen))}")
     return chosen
 
 
@@ -190,12 +190,12 @@ def _can_segment() -> bool:
 
 
 def _ask_buffer(sock: socket.socket, wanted: int) -> int:
-    """Ask for a receive buffer, with the administrator's right if we have it; return what was granted."""
+    """Request a receive buffer, beyond the limit if privileged; return the granted size."""
     try:
         sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, wanted)
     except OSError:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted)
-    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2  # the kernel doubles what is asked
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2  # the kernel doubles the requested size
 
 
 def _ask_send_buffer(sock: socket.socket, wanted: int) -> None:
@@ -203,12 +203,12 @@ def _ask_send_buffer(sock: socket.socket, wanted: int) -> None:
 
 
 def payload_that_fits(mtu: int) -> int:
-    """Return the largest path MTU whose packets an interface with this MTU takes (bytes); 0: none."""
+    """Return the largest path MTU that fits an interface's MTU (bytes); 0: none."""
     return next((payload for payload in MTUS if payload + _LONGEST_OVERHEAD <= mtu), 0)
 
 
 def _largest_payload(address: PlaneAddress) -> int:
-    """Return the path MTU that the interface of a plane allows, whether or not it has a carrier now."""
+    """Return the path MTU of a plane's interface, with or without carrier."""
     interface = interface_of(address.ip, address.scope)
     mtu = interface.mtu if interface is not None else _USUAL_MTU
     payload = payload_that_fits(mtu)

@@ -1,4 +1,4 @@
-"""What the engine is told when its network is sockets between processes: no trimming, coarse and jittery time."""
+"""Engine settings for networks of sockets between processes: no trimming, coarse timing with jitter."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from openmrc.live.datapath.tables import TRAIN
 from openmrc.live.host.sockets import Sockets
 from openmrc.wire.layout import LONGEST_HEADER
 
-TRAIN_BYTES = 65_000  # bytes of one UDP_SEGMENT message; the kernel takes 65,507 over IPv4
+TRAIN_BYTES = 65_000  # bytes of one UDP_SEGMENT message; the limit over IPv4 is 65,507
 
 
 def settings_for(sockets: Sockets, mtu: int) -> Settings:
-    """Return the engine's tuning for these sockets.
+    """Return the engine's settings for these sockets.
 
-    A train of packets on one EV is one message, and two go in one system call: an EV is kept that long.
-    The window is bounded by what the peer's socket buffers hold. Round trips between processes are
-    tens of microseconds of scheduling, not of wire; thousands, when a processor is busy elsewhere. Where
-    nothing is trimmed a lost packet may have met a full buffer: a path is left when two are lost in a row.
+    A train of packets on one EV is one message, and a system call sends two, so the sender keeps an EV that long. The
+    window is bounded by the peer's socket buffers. Round-trip times between processes are tens of microseconds of
+    scheduling, and thousands when a processor is busy. Without trimming, a lost packet may have met a full buffer, so a
+    path is abandoned only after two consecutive losses.
     """
     train = min(TRAIN, TRAIN_BYTES // (mtu + LONGEST_HEADER + 8)) if sockets.segmentation else TRAIN // 4
     return Settings(

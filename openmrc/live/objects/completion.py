@@ -1,4 +1,4 @@
-"""Completion queues and the channels that announce them."""
+"""Completion queues and completion channels."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Notifier:
         self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def fileno(self) -> int:
-        """Return the descriptor; it belongs to the notifier."""
+        """Return the descriptor; the notifier owns it."""
         return self._fd
 
     def signal(self) -> None:
@@ -44,7 +44,7 @@ class Notifier:
             return False
 
     def wait(self, seconds: float) -> None:
-        """Sleep until it is readable, at most so long, and clear it."""
+        """Sleep until it is readable, at most this long, and clear it."""
         poller = select.poll()
         poller.register(self._fd, select.POLLIN)
         poller.poll(seconds * 1000)
@@ -56,7 +56,7 @@ class Notifier:
         self.clear()
 
     def __del__(self) -> None:
-        # Not earlier: a thread may still sleep on it, and the number would be given to another file.
+        # Close late: a thread may still sleep on the descriptor, and its number would be reused.
         os.close(self._fd)
 
 
@@ -66,9 +66,9 @@ _readers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, list[as
 
 
 async def until_readable(fd: int, seconds: float) -> bool:
-    """Wait in the running event loop until `fd` is readable; return False if the time is over first.
+    """Wait in the running event loop until `fd` is readable; return False on timeout.
 
-    Any number of tasks may wait for one descriptor, though a loop takes one reader for each only.
+    Any number of tasks may wait for one descriptor, although a loop accepts one reader for each.
     """
     loop = asyncio.get_running_loop()
     waiting = _readers.setdefault(loop, {}).setdefault(fd, [])
@@ -95,10 +95,10 @@ def _wake_all(waiting: list[asyncio.Future[None]]) -> None:
 
 
 class CompletionChannel:
-    """Where armed completion queues announce themselves (ibv_comp_channel)."""
+    """Channel on which armed completion queues report events (ibv_comp_channel)."""
 
     def __init__(self, context: Context) -> None:
-        """`Context.create_comp_channel` is the way to get one."""
+        """Use `Context.create_comp_channel` instead."""
         self.context = context
         self.users = 0
         self._notifier = Notifier()
@@ -114,7 +114,7 @@ class CompletionChannel:
         return self._notifier.fileno()
 
     def get_event(self, timeout: float) -> CompletionQueue:
-        """Wait for an armed queue to announce itself; acknowledge every event by `ack_cq_events`.
+        """Wait for an event of an armed queue; acknowledge every event by `ack_cq_events`.
 
         Raises DeadlineError after `timeout` seconds, ClosedError if the context is closed.
         """
@@ -133,28 +133,28 @@ class CompletionChannel:
         return announced
 
     def destroy(self) -> None:
-        """Give the channel back; EBUSY while completion queues use it."""
+        """Destroy the channel; EBUSY while completion queues use it."""
         if self.users and not self.context.is_closed:
             raise BusyError(f"completion channel: {self.users} completion queues use it")
 
     def add(self, cq: CompletionQueue) -> None:
-        """Let a completion queue announce itself here."""
+        """Attach a completion queue."""
         with self._lock:
             self._queues.append(cq)
             self.users += 1
 
     def remove(self, cq: CompletionQueue) -> None:
-        """Forget a completion queue, and its events."""
+        """Detach a completion queue and drop its events."""
         with self._lock:
             self._queues.remove(cq)
             self.users -= 1
 
     def wake(self) -> None:
-        """Make waiting calls look again: the context is closing."""
+        """Wake waiting calls: the context is closing."""
         self._notifier.signal()
 
     def _next(self) -> CompletionQueue | None:
-        """Return a queue that has announced itself, the one served longest ago first."""
+        """Return a queue with an event, the one served longest ago first."""
         self._notifier.clear()
         with self._lock:
             found = next((cq for cq in self._queues if cq.has_event()), None)
@@ -175,14 +175,14 @@ class CompletionChannel:
 
 
 class CompletionQueue:
-    """Where completions arrive, in order for each queue pair (ibv_cq).
+    """A queue of completions, in order for each queue pair (ibv_cq).
 
-    It holds `cqe` completions. One more is an overrun, as in verbs: the queue can no longer be used, its queue pairs
-    go to ERROR, and the context reports the event CQ_ERR.
+    It holds `cqe` completions. One more is an overrun, as in verbs: the queue becomes unusable, its queue pairs go to
+    ERROR, and the context reports the event CQ_ERR.
     """
 
     def __init__(self, context: Context, cqe: int, cq_context: Any, channel: CompletionChannel | None) -> None:
-        """`Context.create_cq` is the way to get one."""
+        """Use `Context.create_cq` instead."""
         self.context = context
         self.cqe = cqe
         self.cq_context = cq_context
@@ -206,7 +206,7 @@ class CompletionQueue:
 
     @property
     def notifier(self) -> Notifier:
-        """What the next completion after `notify` signals; opened when first needed, to save descriptors."""
+        """Notifier of the next completion after `notify`; opened on first use, to save descriptors."""
         with self._lock:
             if self._notifier is None:
                 self._notifier = Notifier()
@@ -215,7 +215,7 @@ class CompletionQueue:
 
     @property
     def wakeup(self) -> Notifier:
-        """What the next completion signals while calls wait."""
+        """Notifier of the next completion while calls wait."""
         with self._lock:
             if self._wakeup is None:
                 self._wakeup = Notifier()
@@ -227,13 +227,15 @@ class CompletionQueue:
         return self.notifier.fileno()
 
     def poll(self, n: int = 16) -> list[WorkCompletion]:
-        """Take at most `n` completions; returns at once, with an empty list if there is none."""
+        """Take at most `n` completions; return immediately, with an empty list if there are none."""
         records = self._records
         if not records.ready() and not records.is_overrun():
             return []
         with self._lock:
             if records.is_overrun():
-                raise OverrunError(f"completion queue: more than {self.cqe} completions were not taken")
+                raise OverrunError(
+                    f"completion queue: more than {self.cqe} completions were pending; the queue overran"
+                )
             taken = records.read(n)
             records.remove(len(taken))
         return taken
@@ -266,22 +268,22 @@ class CompletionQueue:
         return taken
 
     def notify(self, solicited_only: bool = False) -> None:
-        """Arm: the next completion makes `fileno` readable and announces the queue on its channel, once.
+        """Arm: the next completion makes `fileno` readable and reports the queue on its channel, once.
 
-        Completions that are there already do not: `poll` after arming.
+        Completions that already exist do not: `poll` after arming.
         """
         self.notifier.clear()
         self._records.arm(SOLICITED if solicited_only else ANY)
 
     def ack_cq_events(self, count: int) -> None:
-        """Acknowledge events that `CompletionChannel.get_event` gave; `destroy` waits for all of them."""
+        """Acknowledge events from `CompletionChannel.get_event`; `destroy` waits for all acknowledgements."""
         with self._lock:
             if not 0 <= count <= self._unacknowledged:
                 raise ValueError(f"count: {count} events, but {self._unacknowledged} are not acknowledged")
             self._unacknowledged -= count
 
     def destroy(self, timeout: float = 5.0) -> None:
-        """Give the queue back; EBUSY while queue pairs use it, or events stay unacknowledged for `timeout` seconds."""
+        """Destroy the queue; EBUSY while queue pairs use it, or events stay unacknowledged for `timeout` seconds."""
         if self.users and not self.context.is_closed:
             raise BusyError(f"completion queue: {self.users} queue pairs use it")
         deadline = deadline_after(timeout)
@@ -298,17 +300,17 @@ class CompletionQueue:
         self.destroy()
 
     def wake(self) -> None:
-        """Make waiting calls look again: the context is closing, or the queue overran."""
+        """Wake waiting calls: the context is closing, or the queue overran."""
         for each in (self._wakeup, self._notifier):
             if each is not None:
                 each.signal()
 
     def has_event(self) -> bool:
-        """Whether it announced itself since the last event that was taken."""
+        """Whether an event is pending."""
         return self._records.events() != self._events_taken
 
     def take_event(self) -> None:
-        """Count one event as given to the application."""
+        """Count one event as delivered to the application."""
         with self._lock:
             self._events_taken += 1
             self._unacknowledged += 1
@@ -329,7 +331,7 @@ class CompletionQueue:
                     self.wakeup.signal()
 
     def _prepare_sleep(self) -> None:
-        """Have the next completion signal `wakeup`; look for completions after this, before sleeping."""
+        """Let the next completion signal `wakeup`; check for completions after this, before sleeping."""
         self.wakeup.clear()
         self._records.wake_at_next()
 

@@ -1,7 +1,7 @@
-"""Bringing a queue pair up with a peer: attributes over TCP, then RESET, INIT, RTR, RTS on both sides.
+"""Connect a queue pair to a peer: exchange attributes over TCP, then RESET, INIT, RTR, RTS on both sides.
 
-What a peer names is taken for its own only as far as it can be: addresses that belong to another
-connected peer are refused, and so are addresses of this machine named from another one.
+A peer's addresses are validated: addresses of another connected peer are refused, and so are loopback addresses from
+another machine.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from openmrc.live.objects.queue_pair import QueuePair
 from openmrc.live.objects.server import LOOPBACK, Arrival, Server
 
 Message = TypeVar("Message")
-DEFAULT_PORT = 18515  # as perftest and the OCP example
-READY_SECONDS = 5.0  # for a peer that has greeted to become ready
+DEFAULT_PORT = 18515  # as in perftest and the OCP example
+READY_SECONDS = 5.0  # s for a peer that has greeted to become ready
 
 
 @dataclass(frozen=True)
 class RemoteRegion:
-    """Memory of the peer that we may write."""
+    """Memory of the peer that this side may write."""
 
     addr: int
     r_key: int
@@ -67,13 +67,13 @@ class RemoteRegion:
 
 @dataclass(frozen=True)
 class Remote:
-    """The other end, as it describes itself."""
+    """The peer's description of itself."""
 
     name: str  # host and process
     address: PeerAddress
     qpn: int
     regions: tuple[RemoteRegion, ...]
-    note: Any  # what its program sent along: anything JSON can say
+    note: Any  # data of its program: any JSON value
 
     def region(self, least: int = 1) -> RemoteRegion:
         """Return its first region; ExchangeError if it offers none, or less than `least` bytes."""
@@ -87,7 +87,7 @@ class Connection:
     """A queue pair in RTS, its completion queues, and the TCP channel to the same peer."""
 
     def __init__(self, context: Context, pd: ProtectionDomain, options: ConnectionOptions, channel: Channel) -> None:
-        """`connect` and `Listener.accept` are the ways to get one."""
+        """Use `connect` or `Listener.accept` instead."""
         self.context = context
         self.options = options
         self.send_cq = context.create_cq(options.max_send_wr + 1)
@@ -117,10 +117,10 @@ class Connection:
         immediate: int | None = None,
         timeout: float,
     ) -> WorkCompletion:
-        """Write `local` to the start of `remote` and wait until it is there. One write at a time; more: `qp.post_send`.
+        """Write `local` to the start of `remote` and wait for completion. One write at a time; more: `qp.post_send`.
 
-        Raises InvalidArgumentError if `remote` is too small, ExchangeError if the write fails, DeadlineError if it is
-        not done after `timeout` seconds.
+        Raises InvalidArgumentError if `remote` is too small, ExchangeError if the write fails, DeadlineError if it does
+        not complete within `timeout` seconds.
         """
         _check_fits(local, remote)
         self.qp.post_write(local, remote.addr, remote.r_key, immediate=immediate)
@@ -140,7 +140,7 @@ class Connection:
         return self._good((await self.send_cq.wait_async(timeout, 1))[0])
 
     def tell(self, message: Any) -> None:
-        """Send a message over the TCP channel: anything JSON can say, or a msgspec Struct."""
+        """Send a message over the TCP channel: any JSON value, or a msgspec Struct."""
         self.channel.tell(message)
 
     def hear(self, kind: type[Message] | Any = Any, *, timeout: float) -> Message:
@@ -159,7 +159,7 @@ class Connection:
         return self.qp.describe()
 
     def close(self) -> None:
-        """Give back queue pair, completion queues and channel; what the peer still sends is ignored."""
+        """Destroy queue pair, completion queues and channel; later packets of the peer are ignored."""
         self.qp.destroy()
         for cq in (self.send_cq, self.recv_cq):
             cq.destroy()
@@ -197,10 +197,10 @@ def connect(
 ) -> Connection:
     """Connect to the `Listener` at host and port and return a connection ready to write.
 
-    `regions` are what the peer may write, in the order in which it will see them; they, or `pd`,
-    decide the protection domain of the queue pair. `remote_planes` are the peer's addresses as they
-    look from here, where a translation on the way changes them. `token` is the listener's: both sides
-    prove that they hold it before either offers memory. Tries until `timeout` (s) while nobody listens.
+    `regions` are offered to the peer for writing, in this order; they, or `pd`, select the protection domain of the
+    queue pair. `remote_planes` are the peer's addresses as seen from here, behind an address translation. `token` is
+    the listener's: both sides prove that they hold it before either offers memory. Retries until `timeout` (s) while
+    nobody listens.
     """
     deadline = time.monotonic() + timeout
     channel = dial(host, port, deadline, token)
@@ -227,9 +227,9 @@ class Listener:
     ) -> None:
         """Listen on `host`, or several; None: loopback and the context's planes, "": all addresses of this machine.
 
-        Port 0 lets the kernel choose, see `port`. Peers must hold `token`. None: where only this machine
-        can connect, none is needed; elsewhere a fresh one is made, see `token`. "" admits everybody.
-        `on_refusal` is called, in another thread, with why a peer that greeted was turned away.
+        Port 0 lets the kernel choose, see `port`. Peers must present `token`. None: no token where only this
+        machine can connect, otherwise a generated one, see `token`. "" accepts any peer. `on_refusal` is called, in
+        another thread, with the reason why a peer that greeted was rejected.
         """
         self.context = context
         hosts = _default_hosts(context) if host is None else (host,) if isinstance(host, str) else tuple(host)
@@ -265,8 +265,8 @@ class Listener:
     ) -> Connection:
         """Wait for a peer and return a connection ready to write; arguments as of `connect`.
 
-        A peer that vanishes, stalls or breaks the protocol is turned away, and the wait goes on until `timeout` (s).
-        ExchangeError: a peer has come that wants other terms; it has been told.
+        A peer that disconnects, stalls or violates the protocol is rejected, and the wait continues until `timeout`.
+        ExchangeError: the terms of the peer do not match; the peer was informed.
         """
         deadline = time.monotonic() + timeout
         asked = _Asked(regions, pd, options or ConnectionOptions(), note, tuple(remote_planes))
@@ -289,7 +289,7 @@ class Listener:
         return await asyncio.to_thread(self.accept, **options)
 
     def close(self) -> None:
-        """Stop listening; connections that were accepted stay."""
+        """Stop listening; accepted connections stay open."""
         self._server.close()
 
     def __enter__(self) -> Listener:
@@ -301,7 +301,7 @@ class Listener:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What the program wants of a connection."""
+    """The requested terms of a connection."""
 
     regions: Sequence[MemoryRegion]
     pd: ProtectionDomain | None
@@ -319,7 +319,7 @@ def _default_hosts(context: Context) -> tuple[str, ...]:
 def _establish(
     context: Context, channel: Channel, asked: _Asked, deadline: float, arrival: Arrival | None
 ) -> Connection:
-    """Exchange offers and bring the queue pair up; with `arrival` the peer's offer is there already."""
+    """Exchange offers and bring the queue pair up; `arrival` contains the peer's offer already."""
     connection = None
     try:
         theirs = decode_offer(arrival.offer, channel.peer) if arrival is not None else None
@@ -332,7 +332,7 @@ def _establish(
         _check_origin(context, theirs, channel)
         connection.remote = _remote(theirs, asked.remote_planes)
         _raise_to_rts(connection.qp, connection.remote, ours, theirs, asked.options)
-        # Nobody writes before both can receive.
+        # Neither side writes before both can receive.
         channel.tell("ready")
         if channel.hear(str, timeout=deadline - time.monotonic()) != "ready":
             raise ExchangeError(f"{channel.peer}: did not become ready")
@@ -346,24 +346,26 @@ def _establish(
 
 
 def _refuse(channel: Channel, error: BaseException) -> None:
-    """Let the peer know why it does not get what it asked for, if that is for us to say."""
+    """Send the peer the reason of the refusal, if this side decided it."""
     if isinstance(error, _Unfit | NoRoomError):
         with contextlib.suppress(ExchangeError, ClosedError):
             channel.tell(Refusal(str(error)))
 
 
 class _Unfit(ExchangeError):
-    """What the peer offers cannot be used here."""
+    """The peer's offer cannot be used here."""
 
 
 def _check_origin(context: Context, theirs: Offer, channel: Channel) -> None:
-    """Refuse loopback addresses from another machine: packets to them would go to programs on this one."""
+    """Refuse loopback addresses from another machine: packets to them would reach programs on this one."""
     if channel.is_local:
         return
     for plane, text in enumerate(theirs.planes):
         ours = context.nic.sockets.addresses[plane]
         if PlaneAddress.parse(text).ip.is_loopback and not ours.ip.is_loopback:
-            raise _Unfit(f"{channel.peer}: plane {plane}: there {text}, a loopback address; here {ours}")
+            raise _Unfit(
+                f"{channel.peer}: plane {plane}: loopback address {text} from another machine; local address {ours}"
+            )
 
 
 def _offer(connection: Connection, regions: Sequence[MemoryRegion], note: Any) -> Offer:

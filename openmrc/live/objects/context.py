@@ -1,4 +1,4 @@
-"""The context: a software NIC opened on its planes, and everything created from it."""
+"""The context: a software NIC opened on its planes, and the objects created from it."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def query_version() -> dict[str, int]:
 
 
 class Context:
-    """A device opened on 1 to 16 planes (mrc_context); owns threads, which `close` ends.
+    """A device opened on 1 to 16 planes (mrc_context); owns threads, which `close` stops.
 
-    A context belongs to the process that opened it: in the child of a fork every call raises ClosedError. Its clock
-    counts 50 days; after that calls raise ClosedError too.
+    A context belongs to the process that opened it: in a forked child every call raises ClosedError. Its clock is
+    limited to 50 days; after that calls raise ClosedError too.
     """
 
     def __init__(
@@ -57,14 +57,14 @@ class Context:
         capture: str | Path | None = None,
         carrier_of: CarrierOf | None = None,
     ) -> None:
-        """Open sockets on `planes`: local addresses, ["192.0.2.1", "127.0.0.1:9001"]; empty: of the interfaces.
+        """Open sockets on `planes`: local addresses, ["192.0.2.1", "127.0.0.1:9001"]; empty: those of the interfaces.
 
-        `settings` replaces the engine's tuning for sockets, `faults` is a schedule of impairments
-        on what arrives here, `capture` a pcapng file to write every packet to. With the SRV6 format,
-        `carrier_of(address, plane, ev)` returns the address that leads to a peer's address on a path.
+        `settings` replaces the engine's tuning for sockets, `faults` is a schedule of impairments of arriving
+        packets, `capture` a pcapng file for all packets. With the SRV6 format, `carrier_of(address, plane, ev)`
+        returns the address that leads to a peer's address on a path.
         """
         if isinstance(planes, str):
-            raise InvalidArgumentError(f"planes: {planes!r} is one string; give a list of addresses, [{planes!r}]")
+            raise InvalidArgumentError(f"planes: {planes!r} is a string; give a list of addresses, [{planes!r}]")
         schedule = Schedule.parse(faults) if isinstance(faults, str) else faults
         self._hints: set[QpHint] = set()
         self._domains = 0
@@ -89,11 +89,11 @@ class Context:
 
     @property
     def address(self) -> PeerAddress:
-        """What a peer must know to reach this context."""
+        """The addresses that peers need to reach this context."""
         return self.nic.address
 
     def describe(self) -> str:
-        """Return one line: the planes, their addresses and what the sockets can do."""
+        """Return one line: the planes, their addresses and the features of the sockets."""
         return self.nic.sockets.describe()
 
     def progress(self) -> str:
@@ -101,7 +101,7 @@ class Context:
         return self.nic.progress()
 
     def query_device(self) -> DeviceAttr:
-        """Return what this context offers."""
+        """Return the limits of this context."""
         return self.nic.device
 
     def alloc_pd(self) -> ProtectionDomain:
@@ -116,9 +116,9 @@ class Context:
     def create_cq(
         self, cqe: int = 4096, cq_context: Any = None, channel: CompletionChannel | None = None
     ) -> CompletionQueue:
-        """Create a completion queue that holds `cqe` completions; EINVAL if that is not in 1..`max_cqe` of the device.
+        """Create a completion queue for `cqe` completions; EINVAL if that is not in 1..`max_cqe` of the device.
 
-        One that its queue pairs cannot overrun holds as many as their send and receive queues together.
+        A queue as large as the send and receive queues of its queue pairs together cannot overrun.
         """
         return CompletionQueue(self, cqe, cq_context, channel)
 
@@ -149,7 +149,7 @@ class Context:
         return self._taken_event()
 
     def poll_async_events(self) -> list[AsyncEvent]:
-        """Take all asynchronous events at once, without waiting; they count as acknowledged."""
+        """Return all pending asynchronous events without waiting; they count as acknowledged."""
         taken = [self._events.popleft() for _ in range(len(self._events))]
         self._notifier.clear()
         return taken
@@ -161,7 +161,7 @@ class Context:
     def longest_gap(self) -> float:
         """Return the longest time (s) without a data packet written to our memory, since the last call.
 
-        Counts packets in any order of arrival; a completion waits for all packets sent before it too.
+        Packets count in any order of arrival; a completion also waits for all packets sent before it.
         """
         return self.nic.longest_gap()
 
@@ -170,11 +170,11 @@ class Context:
         return self.nic.plane_counters()
 
     def capture_report(self) -> CaptureReport | None:
-        """Return how complete the capture file is; None without one. Final once the context is closed."""
+        """Return the completeness of the capture file; None without one. Final once the context is closed."""
         return self.nic.capture_report()
 
     def set_plane(self, plane: int, up: bool) -> None:
-        """Set a local port up or down; peers learn it from Port Status Updates."""
+        """Set a local port up or down; Port Status Updates inform the peers."""
         self.nic.set_plane(plane, up)
 
     def impair(self, faults: Schedule | str) -> None:
@@ -182,7 +182,7 @@ class Context:
         self.nic.impair(Schedule.parse(faults) if isinstance(faults, str) else faults)
 
     def close(self) -> None:
-        """End the threads, close sockets and capture; always returns. Calls that wait end in ClosedError."""
+        """Stop the threads, close sockets and capture; always returns. Waiting calls raise ClosedError."""
         self.nic.close()
 
     def __enter__(self) -> Context:
@@ -204,12 +204,12 @@ class Context:
         self._hints.discard(hint)
 
     def report(self, event: AsyncEvent) -> None:
-        """Append an asynchronous event; the oldest is dropped when nobody takes them."""
+        """Append an asynchronous event; the oldest is dropped if nobody reads them."""
         self._events.append(event)
         self._notifier.signal()
 
     def wake(self) -> None:
-        """Make calls that wait for events look again."""
+        """Wake calls that wait for events."""
         self._notifier.signal()
 
     def _check_wait(self, deadline: float, timeout: float) -> None:

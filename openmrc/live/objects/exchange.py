@@ -1,7 +1,7 @@
-"""The out-of-band exchange: two peers tell each other their attributes over TCP before the first packet.
+"""The out-of-band exchange: two peers exchange their attributes over TCP before the first packet.
 
-What a peer says is decoded against types with ranges; nothing that was not checked reaches a table.
-Every read and write has a deadline, and every frame a largest size.
+Input from a peer is decoded into types with ranges; nothing unchecked reaches a table. Every read and write has a
+deadline, and every frame a size limit.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from openmrc.live.objects.handshake import (
 LARGEST_FRAME = 1 << 20  # bytes
 MAX_PLANES = 16
 MAX_SOURCE_PORTS = 1024  # of one plane
-WRITE_SECONDS = 5.0  # a peer that does not read a frame for so long is stuck
-LONGEST_TEXT = 1000  # characters of a peer's that are shown
+WRITE_SECONDS = 5.0  # s; a peer that does not read a frame for this long is stuck
+LONGEST_TEXT = 1000  # characters of a peer's text that are shown
 _REFUSAL = b'{"refused":'
 
 Port = Annotated[int, Meta(ge=1, le=65535)]
@@ -45,7 +45,7 @@ PlaneText = Annotated[str, Meta(max_length=80)]
 
 
 class MismatchError(ExchangeError):
-    """The peer speaks our protocol and wants other terms than we do."""
+    """The peer speaks our protocol, but its terms differ."""
 
 
 class RegionOffer(msgspec.Struct, forbid_unknown_fields=True):
@@ -57,32 +57,32 @@ class RegionOffer(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Offer(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What one side brings into a connection."""
+    """One side's offer."""
 
     planes: Annotated[list[PlaneText], Meta(min_length=1, max_length=MAX_PLANES)]
     source_ports: Annotated[
         list[Annotated[list[Port], Meta(min_length=1, max_length=MAX_SOURCE_PORTS)]], Meta(max_length=MAX_PLANES)
     ]
     ev_format: Annotated[str, Meta(max_length=16)]
-    path_mtu: Annotated[int, Meta(ge=256, le=4096)]  # the most that the sender of this offer can take
+    path_mtu: Annotated[int, Meta(ge=256, le=4096)]  # the largest that the sender of this offer accepts
     mpr: Annotated[int, Meta(ge=1, le=255)]  # unit 128 PSNs, granted to the receiver of this offer
     max_wimm: Annotated[int, Meta(ge=1, le=65535)]  # granted to the receiver of this offer
     dynamic_mpr: bool
     qpn: Annotated[int, Meta(ge=1, lt=1 << 24)]
-    psn: Psn  # the first that the sender of this offer will send
+    psn: Psn  # the first PSN that the sender of this offer will send
     regions: list[RegionOffer]
     name: Annotated[str, Meta(max_length=256)] = ""
     note: Any = None
 
 
 class Refusal(msgspec.Struct):
-    """Sent instead of what was expected: why there will be no connection."""
+    """Sent instead of the expected message: the reason of a refusal."""
 
     refused: str
 
 
 def decode_offer(body: bytes, peer: str) -> Offer:
-    """Return a peer's offer, checked by itself; ExchangeError names what is wrong with it."""
+    """Return a peer's offer, validated by itself; ExchangeError names the invalid value."""
     offer: Offer = _decoded(body, Offer, peer)
     if len(offer.source_ports) != len(offer.planes):
         raise ExchangeError(f"{peer}: names source ports of {len(offer.source_ports)} planes, of {len(offer.planes)}")
@@ -98,7 +98,7 @@ def decode_offer(body: bytes, peer: str) -> Offer:
 
 
 def check_offers(ours: Offer, theirs: Offer, peer: str) -> None:
-    """Raise a MismatchError with both values of everything on which the two sides differ."""
+    """Raise a MismatchError with both values of every term that differs."""
     here, there = _terms(ours), _terms(theirs)
     differing = [f"{term}: here {here[term]}, there {there[term]}" for term in here if here[term] != there[term]]
     if differing:
@@ -116,7 +116,7 @@ def _terms(offer: Offer) -> dict[str, object]:
 
 
 def printable(text: str) -> str:
-    """Return a peer's text as it may be shown on a terminal: no control characters, not too long."""
+    """Return a peer's text for display on a terminal: no control characters, limited length."""
     shown = text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "..."
     return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in shown)
 
@@ -125,7 +125,7 @@ class Channel:
     """One TCP connection that carries frames, after its handshake."""
 
     def __init__(self, sock: socket.socket, peer: str, handshake: Handshake) -> None:
-        """`dial` and `Server.accept` are the ways to get one."""
+        """Use `dial` or `Server.accept` instead."""
         self._socket = sock
         self._seals = handshake.seals
         self._frames = Frames(handshake.rest())
@@ -135,7 +135,7 @@ class Channel:
 
     @property
     def is_local(self) -> bool:
-        """Whether the peer is on this machine, as its address says."""
+        """Whether the peer is on this machine, by its address."""
         try:
             here, there = (ip_address(str(name[0]).split("%")[0]) for name in self._names())
         except OSError:
@@ -143,11 +143,11 @@ class Channel:
         return there == here or there.is_loopback
 
     def fileno(self) -> int:
-        """Return the socket's descriptor: readable when the peer has said something, or is gone."""
+        """Return the socket's descriptor: readable when a message has arrived or the peer has closed."""
         return self._socket.fileno()
 
     def tell(self, message: Any) -> None:
-        """Send one message; ExchangeError if the peer is gone or does not read."""
+        """Send one message; ExchangeError if the peer has closed or does not read."""
         if isinstance(message, Offer):
             message.name = self.name
         body = msgspec.json.encode(message)
@@ -155,7 +155,7 @@ class Channel:
         if len(body) > largest:
             raise ExchangeError(f"message of {len(body)} bytes, at most {largest} are allowed")
         try:
-            with self._writing:  # the order of frames on the wire is the order of their tags
+            with self._writing:  # tags depend on the order of frames on the wire
                 self._socket.settimeout(WRITE_SECONDS)
                 self._socket.sendall(framed(body, self._seals.ours if self._seals is not None else None))
         except OSError as error:
@@ -166,29 +166,29 @@ class Channel:
         return self.hear_sized(kind, timeout=timeout)[0]
 
     def hear_sized(self, kind: Any, *, timeout: float) -> tuple[Any, int]:
-        """Return the next message and its bytes on the wire, for who keeps messages and counts what they hold."""
+        """Return the next message and its size on the wire, for callers that limit buffered bytes."""
         body = self.hear_body(LARGEST_FRAME, timeout=timeout)
         return _decoded(body, kind, self.peer), len(body)
 
     def hear_offer(self, *, timeout: float) -> Offer:
-        """Return the peer's offer, checked by itself."""
+        """Return the peer's offer, validated by itself."""
         return decode_offer(self.hear_body(LARGEST_OFFER, timeout=timeout), self.peer)
 
     def hear_body(self, largest: int, *, timeout: float) -> bytes:
-        """Return the bytes of the next message; ExchangeError if it says that the peer refuses to go on."""
+        """Return the bytes of the next message; ExchangeError if it is a refusal."""
         deadline = time.monotonic() + timeout
         tag_bytes = TAG_BYTES if self._seals is not None else 0
         while missing := self._missing(largest, tag_bytes):
             self._frames.feed(self._read(missing, deadline))
         body, tag = self._frames.take(tag_bytes)
         if self._seals is not None and not self._seals.theirs.matches(body, tag):
-            raise ExchangeError(f"{self.peer}: a frame has a wrong tag; somebody else has written it")
+            raise ExchangeError(f"{self.peer}: a frame has a wrong tag; it was not written by the peer")
         if body.startswith(_REFUSAL):
             raise ExchangeError(f"{self.peer}: refused: {printable(_decoded(body, Refusal, self.peer).refused)}")
         return body
 
     def close(self) -> None:
-        """End the connection; what was told before still arrives."""
+        """Close the connection; messages already sent still arrive."""
         self._socket.close()
 
     def _missing(self, largest: int, tag_bytes: int) -> int:
@@ -202,7 +202,7 @@ class Channel:
             self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
             part = self._socket.recv(min(most, 1 << 16))
         except TimeoutError as error:
-            raise DeadlineError(f"{self.peer}: said nothing in time ({most} bytes of a frame are missing)") from error
+            raise DeadlineError(f"{self.peer}: no message in time ({most} bytes of a frame are missing)") from error
         except OSError as error:
             raise self._broken(error) from error
         if not part:
@@ -214,7 +214,7 @@ class Channel:
 
     def _broken(self, error: OSError) -> Exception:
         if self._socket.fileno() < 0:
-            return ClosedError("TCP channel: it was closed here")
+            return ClosedError("TCP channel: closed locally")
         return ExchangeError(f"{self.peer}: TCP channel broke: {error}")
 
 
@@ -222,11 +222,11 @@ def _decoded(body: bytes, kind: Any, peer: str) -> Any:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
-        raise ExchangeError(f"{peer}: sent something else than expected: {printable(str(error))}") from error
+        raise ExchangeError(f"{peer}: sent an unexpected message: {printable(str(error))}") from error
 
 
 def dial(host: str, port: int, deadline: float, token: str = NO_TOKEN) -> Channel:
-    """Connect to a `Server` and greet it; tries again until the deadline (monotonic seconds) while nobody listens."""
+    """Connect to a `Server` and greet it; retry until the deadline (monotonic seconds) while nobody listens."""
     key = token_bytes(token)
     pause = 0.02
     while True:
@@ -234,7 +234,7 @@ def dial(host: str, port: int, deadline: float, token: str = NO_TOKEN) -> Channe
             sock = socket.create_connection((host, port), max(deadline - time.monotonic(), 0.001))
         except OSError as error:
             if time.monotonic() + pause >= deadline:
-                raise DeadlineError(f"{host}:{port}: nobody answers: {error}") from error
+                raise DeadlineError(f"{host}:{port}: no answer: {error}") from error
             time.sleep(pause)
             pause = min(pause * 2, 0.5)
             continue

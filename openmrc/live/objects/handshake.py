@@ -1,13 +1,12 @@
-"""How two peers greet and prove that they hold the same token, without sockets: bytes in, bytes out.
+"""The handshake by which two peers prove that they hold the same token, without sockets: bytes in, bytes out.
 
-Each side sends a greeting with its versions and a fresh nonce of 32 bytes. With a token, both
-derive one key for each direction from the token and the two greetings (HMAC-SHA-256 as extractor
-and expander, RFC 5869), and every later frame ends with an HMAC over its number and its body.
-The dialler proves itself first, so a stranger who connects learns nothing that a token could be
-guessed from; memory addresses and keys travel only after both proofs.
+Each side sends a greeting with its versions and a fresh nonce of 32 bytes. With a token, both derive one key per
+direction from the token and the two greetings (HMAC-SHA-256 as extractor and expander, RFC 5869), and every later
+frame ends with an HMAC over its number and its body. The connecting side proves itself first, so a stranger who
+connects learns nothing from which a token could be guessed; memory addresses and keys are sent only after both proofs.
 
-A frame is a length of four bytes, big-endian, that many bytes of JSON, and with a token the tag.
-Nothing is encrypted: who can read the network can read the frames, as it can read the packets.
+A frame is a length of four bytes, big-endian, that many bytes of JSON, and with a token the tag. Nothing is encrypted:
+an eavesdropper can read the frames, as it can read the packets.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ LARGEST_GREETING = 1 << 10  # bytes
 LARGEST_OFFER = 1 << 16  # bytes
 NONCE_BYTES = 32
 TAG_BYTES = 32
-LEAST_TOKEN = 16  # characters; a greeting heard on the network lets anyone test guesses at leisure
+LEAST_TOKEN = 16  # characters; an eavesdropper on a greeting can test guesses offline
 NO_TOKEN = ""
 _LENGTH = struct.Struct(">I")
 _CONTEXT = b"openmrc exchange 2"
@@ -50,7 +49,7 @@ class Role(Enum):
 
 
 class Greeting(msgspec.Struct, forbid_unknown_fields=False):
-    """The first frame: the versions spoken, a nonce, and whether a token is expected. Later versions may add fields."""
+    """The first frame: supported versions, a nonce, and whether a token is required. Later versions may add fields."""
 
     openmrc: int  # EXCHANGE_VERSION
     wire: int  # bitmap
@@ -72,7 +71,7 @@ class Seal:
         return hmac.digest(self._key, numbered, "sha256")
 
     def matches(self, body: bytes, tag: bytes) -> bool:
-        """Whether the next frame carries the right tag; takes the same time wherever they differ."""
+        """Whether the next frame carries the right tag, compared in constant time."""
         return hmac.compare_digest(self.tag(body), tag)
 
 
@@ -85,13 +84,13 @@ class Seals:
 
 
 class Frames:
-    """Frames cut from a stream of bytes; holds no more than one announced length and what was handed over."""
+    """Splits a byte stream into frames; buffers at most one announced length and the last input."""
 
     def __init__(self, rest: bytes = b"") -> None:
         self._bytes = bytearray(rest)
 
     def feed(self, part: bytes) -> None:
-        """Append what arrived."""
+        """Append received bytes."""
         self._bytes += part
 
     def missing(self, largest: int, tag: int) -> int:
@@ -104,7 +103,7 @@ class Frames:
         return int(max(_LENGTH.size + length + tag - len(self._bytes), 0))
 
     def take(self, tag: int) -> tuple[bytes, bytes]:
-        """Return body and tag of the next frame, of which nothing is missing."""
+        """Return body and tag of the next frame, which must be complete."""
         (length,) = _LENGTH.unpack_from(self._bytes)
         end = _LENGTH.size + length
         body, sealed = bytes(self._bytes[_LENGTH.size : end]), bytes(self._bytes[end : end + tag])
@@ -112,7 +111,7 @@ class Frames:
         return body, sealed
 
     def rest(self) -> bytes:
-        """Return what follows the last frame taken."""
+        """Return the bytes after the last frame."""
         return bytes(self._bytes)
 
 
@@ -134,9 +133,9 @@ def fresh_token() -> str:
 
 
 class Handshake:
-    """One end's greeting. Feed it what arrives and send what `outgoing` returns, until `is_done`.
+    """One end's greeting. Feed received bytes and send what `outgoing` returns, until `is_done`.
 
-    A listener is done when it also has the dialler's offer, so that whoever waits for it can go on at once.
+    A listener is done when it also has the client's offer, so that `accept` returns without another wait.
     """
 
     def __init__(self, role: Role, token: bytes) -> None:
@@ -154,18 +153,18 @@ class Handshake:
         self.is_done = False
 
     def outgoing(self) -> bytes:
-        """Return what is to be sent now, and forget it."""
+        """Return the bytes to send, and clear them."""
         taken, self._outgoing = self._outgoing, b""
         return taken
 
     def feed(self, part: bytes) -> None:
-        """Take what arrived; ExchangeError if the peer does not fit or does not hold the token."""
+        """Process received bytes; ExchangeError if the peer is incompatible or does not hold the token."""
         self._frames.feed(part)
         while not self.is_done and self._step():
             continue
 
     def rest(self) -> bytes:
-        """Return what arrived after the handshake."""
+        """Return the bytes received after the handshake."""
         return self._frames.rest()
 
     def _take_greeting(self) -> bool:
@@ -190,15 +189,15 @@ class Handshake:
     def _check(self, theirs: Greeting) -> None:
         if theirs.openmrc != EXCHANGE_VERSION or not theirs.wire & WIRE_VERSIONS:
             raise ExchangeError(
-                f"does not fit: exchange version: here {EXCHANGE_VERSION}, there {theirs.openmrc}; "
-                f"wire versions: here {WIRE_VERSIONS:#b}, there {theirs.wire:#b}"
+                f"version mismatch: exchange version: local {EXCHANGE_VERSION}, peer {theirs.openmrc}; "
+                f"wire versions: local {WIRE_VERSIONS:#b}, peer {theirs.wire:#b}"
             )
         if len(theirs.nonce) != 2 * NONCE_BYTES:
             raise ExchangeError(f"sent a nonce of {len(theirs.nonce)} digits, {2 * NONCE_BYTES} are needed")
         if theirs.token and not self._token:
-            raise ExchangeError("asks for a token, and none was given here")
+            raise ExchangeError("requires a token; give it with --token or --token-file")
         if self._token and not theirs.token:
-            raise ExchangeError("has no token, but here one is required")
+            raise ExchangeError("has no token, but this side requires one")
 
     def _derive(self, their_greeting: bytes) -> None:
         ours = {self._role: self._greeting, self._role.other: their_greeting}
@@ -219,10 +218,10 @@ class Handshake:
             return False
         body, tag = self._frames.take(TAG_BYTES)
         if body == _REFUSED and self._role is Role.DIALLER:
-            raise ExchangeError("holds another token than the one given here")
+            raise ExchangeError("holds a different token")
         if not self.seals.theirs.matches(body, tag) or body != _PROOF:
             self._outgoing += framed(_REFUSED) + bytes(TAG_BYTES)
-            raise ExchangeError("holds another token than the one required here")
+            raise ExchangeError("holds a different token")
         if self._role is Role.LISTENER:
             self._prove()
         self._after_proof()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def bytes_of(buffer: Any) -> NDArray[np.uint8]:
     """Return the memory of a contiguous writable buffer as bytes, without a copy.
 
-    Takes whatever speaks the buffer protocol (bytearray, mmap, NumPy array) and CPU tensors.
+    Accepts any object with the buffer protocol (bytearray, mmap, NumPy array) and CPU tensors.
     """
     if hasattr(buffer, "data_ptr") and hasattr(buffer, "numpy"):  # a torch tensor: it has no buffer protocol
         buffer = _tensor_memory(buffer)
@@ -37,7 +37,7 @@ def bytes_of(buffer: Any) -> NDArray[np.uint8]:
     if view.readonly:
         raise InvalidArgumentError(f"buffer: {type(buffer).__name__} is read-only; a memory region must be writable")
     if not view.c_contiguous:
-        raise InvalidArgumentError("buffer: it is not contiguous")
+        raise InvalidArgumentError("buffer: not contiguous")
     return np.frombuffer(view.cast("B") if view.nbytes else view, dtype=np.uint8)
 
 
@@ -51,16 +51,16 @@ def _tensor_memory(tensor: Any) -> Any:
 
 
 class MemoryRegion:
-    """A registered buffer (ibv_mr). `region[a:b]` is the part of it that a write sends."""
+    """A registered buffer (ibv_mr). `region[a:b]` is a part of it for a write to send."""
 
     def __init__(self, pd: ProtectionDomain, buffer: Any, access: Access) -> None:
-        """Register; `ProtectionDomain.reg_mr` is the way to get one."""
+        """Use `ProtectionDomain.reg_mr` instead."""
         self.pd = pd
         self.access = access
-        self.bytes = bytes_of(buffer)  # keeps the buffer alive, and a bytearray from being resized
+        self.bytes = bytes_of(buffer)  # keeps the buffer alive, and prevents a bytearray from resizing
         self.length = len(self.bytes)
         if self.length == 0:
-            raise InvalidArgumentError("buffer: it is empty")
+            raise InvalidArgumentError("buffer: empty")
         self.addr = int(self.bytes.ctypes.data)
         self.key = 0
         try:
@@ -98,7 +98,7 @@ class MemoryRegion:
         return RegionSlice(self, start, max(stop - start, 0))
 
     def dereg(self) -> None:
-        """Deregister the memory: nothing reads or writes it afterwards. EBUSY while posted writes read from it."""
+        """Deregister the memory: packets no longer read or write it. EBUSY while posted writes read from it."""
         if self.key == 0:
             return
         self.pd.context.nic.deregister(self)
@@ -111,12 +111,12 @@ class MemoryRegion:
 
 
 class RegionSlice:
-    """Some bytes of a memory region: what a write sends (ibv_sge)."""
+    """A part of a memory region, as the source of a write (ibv_sge)."""
 
     __slots__ = ("length", "offset", "region")
 
     def __init__(self, region: MemoryRegion, offset: int, length: int) -> None:
-        """Name `length` bytes from `offset` on; `region[a:b]` says the same."""
+        """Create the slice of `length` bytes from `offset`; the same as `region[a:b]`."""
         self.region = region
         self.offset = offset
         self.length = length
@@ -131,10 +131,10 @@ class RegionSlice:
 
 
 class ProtectionDomain:
-    """Which queue pairs may reach which memory regions (ibv_pd): both are made in one domain."""
+    """A group of queue pairs and of the memory regions that they may access (ibv_pd)."""
 
     def __init__(self, context: Context, number: int) -> None:
-        """`Context.alloc_pd` is the way to get one."""
+        """Use `Context.alloc_pd` instead."""
         self.context = context
         self.number = number
 
@@ -146,5 +146,5 @@ class ProtectionDomain:
         return MemoryRegion(self, buffer, access)
 
     def dealloc(self) -> None:
-        """Give the domain back; EBUSY while regions or queue pairs are in it."""
+        """Deallocate the domain; EBUSY while regions or queue pairs are in it."""
         self.context.nic.check_domain_is_free(self)

@@ -1,6 +1,6 @@
-"""The NIC in software as verbs objects see it: what is registered, connected and posted.
+"""The software NIC behind the verbs objects: registered memory, connections, posted requests.
 
-Packets are the business of the runtime's compiled loop.
+The runtime's compiled loop handles packets.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ if TYPE_CHECKING:
     from openmrc.live.objects.queue_pair import QueuePair
 
 LARGEST_CQ = 1 << 20  # completions
-_POLL_SECONDS = 0.002  # between looks at a send queue that is being drained
-_WAIT_SECONDS = 0.05  # in compiled code at a time: signals are handled in between
+_POLL_SECONDS = 0.002  # s between checks of a send queue that is being drained
+_WAIT_SECONDS = 0.05  # s in compiled code at a time: signals are handled in between
 
 
 class Nic:
-    """One software NIC: the runtime and everything that was made on it."""
+    """One software NIC: the runtime and all objects created on it."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Nic:
         self._free_cqs = list(reversed(range(len(self._runtime.datapath.cqs))))
         self._channels: weakref.WeakSet[CompletionChannel] = weakref.WeakSet()
         self._posting = Posting(self._runtime, self._is_registered)
-        # Fields of rows as arrays: `item` takes a tenth of the time of a row's attribute.
+        # Arrays of fields: `item` takes a tenth of the time of a row's attribute.
         self._qpn = column(self._runtime.engine.qps, "qpn").item
         self._queued = column(self._runtime.datapath.queues, "posted")
         self.device = self._device()
@@ -122,11 +122,11 @@ class Nic:
             planes=self.device.planes, source_ports=tuple(tuple(ports) for ports in self.sockets.source_ports)
         )
 
-    # The whole
+    # Lifetime
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing works any more: closed, or the thread died."""
+        """Whether the NIC is unusable: closed, or its thread died."""
         return self._runtime.is_stopped or self._runtime.error is not None
 
     def start(self) -> None:
@@ -135,7 +135,7 @@ class Nic:
         _open_nics.add(self)
 
     def close(self) -> None:
-        """End everything, and wake the calls that wait; an interrupted call closes all the same."""
+        """Stop everything, and wake waiting calls; an interrupted call still closes completely."""
         self.control.call(self._close)
         self.control.stop()
 
@@ -150,7 +150,7 @@ class Nic:
         self._wake_all()
 
     def abandon(self) -> None:
-        """Become closed in the child of a fork, without a mutex or a thread of the parent."""
+        """Become closed in a forked child, without using the parent's mutexes and threads."""
         self._posting.lock = threading.Lock()
         self._runtime.abandon()
 
@@ -164,7 +164,7 @@ class Nic:
         return self._recording.report() if self._recording is not None else None
 
     def progress(self) -> str:
-        """Return what each connected queue pair is at, for errors."""
+        """Return the progress of each connected queue pair, for errors."""
         if self._runtime.error is not None:
             return f"the endpoint's thread has died: {self._runtime.error!r}"
         lines = [self.describe(qp) for qp in self._qps if qp is not None and self.qp_state(qp.row) != QpState.RESET]
@@ -178,7 +178,7 @@ class Nic:
 
     @uninterrupted
     def set_plane(self, plane: int, up: bool) -> None:
-        """Switch one of our planes on or off; it is up while its interface works too."""
+        """Set one local plane up or down; it is up only while its interface works too."""
         if not 0 <= plane < len(self.sockets.addresses):
             raise InvalidArgumentError(f"plane: {plane} is not in 0..{len(self.sockets.addresses) - 1}")
         with self._runtime.locked() as now:
@@ -187,7 +187,7 @@ class Nic:
 
     @uninterrupted
     def longest_gap(self) -> float:
-        """Return the longest time (s) between two arrivals of data since this was last asked, and begin anew."""
+        """Return the longest time (s) between two arrivals of data since the last call."""
         with self._runtime.locked() as now:
             nic = self._runtime.nic
             gap = max(nic.longest_gap, now - nic.placed_at)
@@ -202,7 +202,7 @@ class Nic:
 
     @uninterrupted
     def register(self, region: MemoryRegion) -> None:
-        """Make a region known to the engine and set its key."""
+        """Register a region with the engine and set its key."""
         self._check_open()
         with self._runtime.locked():
             key = self._keys.draw()
@@ -216,7 +216,7 @@ class Nic:
 
     @uninterrupted
     def deregister(self, region: MemoryRegion) -> None:
-        """Make the engine forget a region; EBUSY while posted writes read from it."""
+        """Deregister a region from the engine; EBUSY while posted writes read from it."""
         if self._runtime.is_abandoned:
             region.key = 0
             return
@@ -240,7 +240,7 @@ class Nic:
 
     @uninterrupted
     def add_qp(self, qp: QueuePair) -> None:
-        """Give a new queue pair its row."""
+        """Assign a row to a new queue pair."""
         self._check_open()
         attr, init = self._attr, qp.init
         for name, limit in (("max_send_wr", attr.max_send_wr), ("max_recv_wr", attr.max_recv_wr)):
@@ -261,7 +261,7 @@ class Nic:
 
     @uninterrupted
     def remove_qp(self, qp: QueuePair) -> None:
-        """Forget a queue pair; completions of it that were published stay in their queues."""
+        """Remove a queue pair; its published completions stay in their queues."""
         if self.is_closed:
             self._qps[qp.row] = None
             return
@@ -275,7 +275,7 @@ class Nic:
         return int(self._qpn(row))
 
     def qp_state(self, row: int) -> QpState:
-        """Return where a queue pair stands."""
+        """Return the state of a queue pair."""
         return QpState(self._runtime.engine.qps[row].state)
 
     @uninterrupted
@@ -285,7 +285,7 @@ class Nic:
 
     @uninterrupted
     def move(self, qp: QueuePair, attr: QpAttr, event: QpEvent) -> None:
-        """Change attributes and state together."""
+        """Change attributes and state in one call."""
         self._check_open()
         if event == QpEvent.TO_RESET:
             self._disconnect(qp)
@@ -303,7 +303,7 @@ class Nic:
     # Posting and completing
 
     def post_send(self, qp: QueuePair, requests: Sequence[SendWr]) -> None:
-        """Post writes; the first refused one ends it."""
+        """Post writes; stop at the first refused one."""
         self._check_open()
         self._posting.send(qp, requests)
 
@@ -313,7 +313,7 @@ class Nic:
         self._posting.send_batch(qp, writes)
 
     def post_recv(self, qp: QueuePair, requests: Sequence[RecvWr]) -> None:
-        """Post receives; the first refused one ends it."""
+        """Post receives; stop at the first refused one."""
         self._check_open()
         self._posting.receive(qp, requests)
 
@@ -322,12 +322,12 @@ class Nic:
         return self._posting.outstanding(qp)
 
     def settle(self) -> None:
-        """Have every submitted request taken, and every completion published."""
+        """Wait until every submitted request is processed, and every completion published."""
         self._runtime.check_here()
         self._posting.settle()
 
     def wait_for_progress(self, deadline: float) -> bool:
-        """Pause a little; return False when the deadline (s of the monotonic clock) has passed."""
+        """Pause briefly; return False when the deadline (s of the monotonic clock) has passed."""
         self._check_open()
         time.sleep(_POLL_SECONDS)
         return not is_over(deadline)
@@ -354,14 +354,14 @@ class Nic:
 
     @uninterrupted
     def drop_cq(self, row: int) -> None:
-        """Forget a completion queue."""
+        """Remove a completion queue."""
         if not self.is_closed:
             with self._runtime.locked():
                 self._cqs.pop(row, None)
                 self._free_cqs.append(row)
 
     def add_channel(self, channel: CompletionChannel) -> None:
-        """Wake those who wait at a completion channel when the NIC is closed."""
+        """Register a completion channel, to wake its waiting calls on close."""
         self._check_open()
         self._channels.add(channel)
 
@@ -373,7 +373,7 @@ class Nic:
     # Reports
 
     def qp_counters(self, row: int) -> QpCounters:
-        """Return what a queue pair has done."""
+        """Return the counters of a queue pair."""
         return report.qp_counters(self._runtime, row)
 
     def ev_states(self, row: int) -> list[EvStatus]:
@@ -384,7 +384,7 @@ class Nic:
         """Return one line about a queue pair."""
         return report.describe(self._runtime, qp.row, self._peers.address(int(self._runtime.engine.qps[qp.row].peer)))
 
-    # Inside
+    # Internals
 
     def _device(self) -> DeviceAttr:
         attr = self._attr
@@ -415,10 +415,10 @@ class Nic:
             self._runtime.check_here()
             raise ClosedError(f"context: the endpoint's thread has died: {self._runtime.error!r}")
         if self._runtime.is_stopped:
-            raise ClosedError("context: it was closed")
+            raise ClosedError("context: closed")
 
     def _run_python_work(self) -> None:
-        """Do what compiled code cannot: report events, change impairments, write captured packets, wake waiters."""
+        """Do work that needs Python: report events, change impairments, write captured packets, wake waiting calls."""
         while True:
             count = event_loop.take_events(self._runtime.at)
             for index in range(count):
@@ -453,12 +453,12 @@ class Nic:
                     if qp is not None and cq in (qp.send_cq, qp.recv_cq) and qp.state != QpState.RESET:
                         lifecycle.fail(self._runtime.engine, now, qp.row, Cause.LOCAL)
         for cq in failed:
-            text = f"completion queue: more than {cq.cqe} completions were not taken"
+            text = f"completion queue: more than {cq.cqe} completions were pending; the queue overran"
             self._context.report(AsyncEvent(AsyncEventKind.CQ_ERR, cq=cq, text=text))
             cq.wake()
 
     def _wake_all(self) -> None:
-        """Make every waiting call look again."""
+        """Wake every waiting call."""
         for known in list(self._cqs.values()):
             cq = known()
             if cq is not None:
@@ -468,7 +468,7 @@ class Nic:
         self._context.wake()
 
     def _attributes(self, qp: QueuePair, attr: QpAttr) -> dict[str, int | None]:
-        """Return the engine's attributes of a queue pair; None stays as it is."""
+        """Return the engine's attributes of a queue pair; None means unchanged."""
         cap = attr.cap or QpCap(0)
         retries = attr.exponential_count
         return {
@@ -489,7 +489,7 @@ class Nic:
         }
 
     def _take_peer(self, address: PeerAddress) -> int:
-        """Return the number of a remote NIC; a new one also shows by which interfaces our planes reach it."""
+        """Return the index of a remote NIC; for a new one, also find the interfaces that reach it."""
         rows = self._peers.prepare(address)
         if self._peers.is_new(rows):
             for plane, destination in enumerate(self._peers.destinations(rows)):
@@ -502,7 +502,7 @@ class Nic:
 
     def _disconnect(self, qp: QueuePair) -> None:
         with self._posting.lock:
-            self._posting.settle()  # requests that were posted before are dropped with the others
+            self._posting.settle()  # requests posted before are dropped with the others
             peer = int(self._runtime.engine.qps[qp.row].peer)
             operations.move(self._runtime.at, qp.row, int(QpEvent.TO_RESET), operations.request())
             self._qp_numbers.renew(qp.row)

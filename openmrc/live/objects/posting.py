@@ -1,7 +1,7 @@
-"""Posting: checks requests, writes them to the command ring and submits them together.
+"""Posting: validate requests, write them to the command ring and submit them together.
 
-Everything that counts is counted in one compiled call, `submit`: an exception between any two steps here leaves
-nothing behind that was not submitted.
+All counters change in one compiled call, `submit`: an exception between any two steps here leaves nothing behind except
+rows that were not submitted.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _SEND, _RECEIVE = 0, 1
 
 
 class Posting:
-    """The way of requests to the event loop."""
+    """Passes requests to the event loop."""
 
     def __init__(self, runtime: EndpointRuntime, is_registered: Callable[[MemoryRegion], bool]) -> None:
-        self.lock = threading.Lock()  # its holder is the only thread that posts
+        self.lock = threading.Lock()  # only its holder posts
         self._runtime = runtime
         self._is_registered = is_registered
         self._commands = np.asarray(runtime.datapath.commands)
-        # Fields of rows as arrays: `item` takes a tenth of the time of a row's attribute.
+        # Arrays of fields: `item` takes a tenth of the time of a row's attribute.
         qps, nic = runtime.engine.qps, runtime.datapath.nic
         self._state = column(qps, "state").item
         self._message_head = column(qps, "message_head").item
@@ -49,7 +49,7 @@ class Posting:
         self._taken = column(nic, "taken").item
 
     def send(self, qp: QueuePair, requests: Iterable[SendWr]) -> None:
-        """Post writes; the first refused one ends it."""
+        """Post writes; stop at the first refused one."""
         with self.lock:
             if self._state(qp.row) not in _SENDS:
                 raise _wrong_state(qp, "send")
@@ -81,7 +81,7 @@ class Posting:
             batch.submit()
 
     def receive(self, qp: QueuePair, requests: Iterable[RecvWr]) -> None:
-        """Post receives; the first refused one ends it."""
+        """Post receives; stop at the first refused one."""
         with self.lock:
             if self._state(qp.row) == _RESET:
                 raise _wrong_state(qp, "receive")
@@ -104,11 +104,11 @@ class Posting:
         return any(part is not None and part.region is region for part in parts)
 
     def settle(self) -> None:
-        """Have every submitted request taken, and every completion published."""
+        """Wait until every submitted request is processed, and every completion published."""
         self._runtime.iterate()
 
     def _checked(self, qp: QueuePair, request: SendWr) -> RegionSlice:
-        """Return the memory that a write reads; EINVAL if an argument is wrong."""
+        """Return the memory that a write reads; EINVAL if an argument is invalid."""
         local = request.local
         part = RegionSlice(local, 0, local.length) if isinstance(local, MemoryRegion) else local
         if not isinstance(part, RegionSlice):
@@ -131,7 +131,7 @@ class Posting:
 
 
 class _Batch:
-    """Requests of one call that are in the command ring and not submitted yet. The caller holds the posting lock."""
+    """Requests of one call, in the command ring but not yet submitted. The caller holds the posting lock."""
 
     def __init__(self, posting: Posting, qp: QueuePair, kind: int, head: Callable[[int], int]) -> None:
         self._posting = posting
@@ -146,7 +146,7 @@ class _Batch:
         self._ring_end = posting._taken(0) + COMMANDS  # first place that is not free
 
     def make_room(self, count: int = 1) -> int:
-        """Make sure that `count` requests fit both queues; return the number of the first. ENOMEM if they do not."""
+        """Ensure that `count` requests fit both queues; return the number of the first. ENOMEM if they do not fit."""
         if self._next + count > self._queue_end:
             self._queue_end = self._head(self._qp.row) + self._depth
         if self._next + count > self._queue_end:
@@ -220,7 +220,7 @@ def _wrong_state(qp: QueuePair, kind: str) -> InvalidArgumentError:
 
 
 def _signed(number: int) -> int:
-    """Return a 64-bit number as the engine keeps it."""
+    """Return an unsigned 64-bit number as the engine stores it."""
     if not -_SIGN <= number < 2 * _SIGN:
         raise InvalidArgumentError(f"{number:#x} has more than 64 bits")
     return number - 2 * _SIGN if number >= _SIGN else number

@@ -1,4 +1,4 @@
-"""Queue pairs: checks attributes as verbs do, posts requests, changes states."""
+"""Queue pairs: validate attributes as verbs do, post requests, change states."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class QpHint:
     """Expected traffic of an application, shared by queue pairs (mrc_qp_hint)."""
 
     def __init__(self, context: Context, attr: QpHintAttr) -> None:
-        """`Context.create_qp_hint` is the way to get one."""
+        """Use `Context.create_qp_hint` instead."""
         self.context = context
         self.users = 0
         self._attr = attr
@@ -82,7 +82,7 @@ class QpHint:
         self._attr = attr
 
     def destroy(self) -> None:
-        """Give it back; EBUSY while queue pairs use it."""
+        """Destroy the hint; EBUSY while queue pairs use it."""
         if self.users and not self.context.is_closed:
             raise BusyError(f"queue pair hint: {self.users} queue pairs use it")
         self.context.forget_hint(self)
@@ -92,7 +92,7 @@ class QueuePair:
     """One connection (mrc_qp): starts in RESET, receives from RTR on, sends from RTS on."""
 
     def __init__(self, pd: ProtectionDomain, init: QpInitAttr) -> None:
-        """`Context.create_qp` is the way to get one."""
+        """Use `Context.create_qp` instead."""
         self.context = pd.context
         self.pd = pd
         self.init = init
@@ -101,7 +101,9 @@ class QueuePair:
         self.qp_context = init.qp_context
         self.hint: QpHint | None = None
         self.row = NO_ROW
-        self.sent_from: list[RegionSlice | None] = [None] * init.max_send_wr  # what each open write reads, by number
+        self.sent_from: list[RegionSlice | None] = [
+            None
+        ] * init.max_send_wr  # source regions of each open write, by number
         self._attr = QpAttr()
         self._lock = threading.Lock()
         self._is_destroyed = False
@@ -119,7 +121,7 @@ class QueuePair:
 
     @property
     def qpn(self) -> int:
-        """Its number, which peers use; it changes with every RESET."""
+        """Its number, used by peers; it changes with every RESET."""
         return self.context.nic.qpn(self.row)
 
     @property
@@ -128,14 +130,13 @@ class QueuePair:
         return self.context.nic.qp_state(self.row)
 
     def query(self) -> tuple[QpAttr, QpInitAttr]:
-        """Return its current attributes and those it was created with; allowed in any state."""
+        """Return its current attributes and its initial ones; allowed in any state."""
         return replace(self._attr, state=self.state, qpn=self.qpn), self.init
 
     def modify(self, attr: QpAttr | None = None, **fields: Any) -> None:
         """Set attributes and, with `state`, change the state; `modify(state=QpState.RTS, sq_psn=7, ...)` is the same.
 
-        EINVAL names the attribute that is missing or wrong, or the transition that does not exist;
-        nothing is changed then.
+        EINVAL names the missing or invalid attribute, or the undefined transition; nothing is changed then.
         """
         wanted = replace(attr or QpAttr(), **fields) if fields else attr or QpAttr()
         with self._lock:
@@ -152,7 +153,7 @@ class QueuePair:
     def post_send(self, requests: SendWr | Iterable[SendWr]) -> None:
         """Post writes, in order. ENOMEM: the queue is full; EINVAL: the state or an argument does not allow it.
 
-        Of several requests those before the refused one are posted, as with `bad_wr` in verbs.
+        Requests before the refused one are posted, as with `bad_wr` in verbs.
         """
         self.context.nic.post_send(self, [requests] if isinstance(requests, SendWr) else list(requests))
 
@@ -217,7 +218,7 @@ class QueuePair:
         return self.context.nic.describe(self)
 
     def destroy(self) -> None:
-        """Give it back: nothing arrives or leaves afterwards, and what was posted never completes."""
+        """Destroy it: packets are no longer sent or received, and posted requests never complete."""
         with self._lock:
             if self._is_destroyed:
                 return
@@ -237,7 +238,7 @@ class QueuePair:
 
     def _check(self, wanted: QpAttr, now: QpState) -> None:
         if self._is_destroyed:
-            raise InvalidArgumentError(f"queue pair {self.qpn:#x}: it was destroyed")
+            raise InvalidArgumentError(f"queue pair {self.qpn:#x}: destroyed")
         if wanted.cur_state is not None and wanted.cur_state != now:
             raise InvalidArgumentError(f"cur_state: {wanted.cur_state.name}, but the queue pair is in {now.name}")
         _check_ranges(wanted, self.context)

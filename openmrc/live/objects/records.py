@@ -13,14 +13,14 @@ from openmrc.live.datapath import event_loop
 from openmrc.live.datapath.tables import CompletionRecord, address_of
 from openmrc.live.host.runtime import EndpointRuntime
 
-# Looked up once: to make a member of an enumeration from its number takes longer than the rest of a completion.
+# Cached: creating an enumeration member from its value takes longer than the rest of a completion.
 _SEND = int(CompletionKind.SEND)
 _STATUS = {int(status): status for status in WcStatus}
 _WRITE, _RECEIVED = WcOpcode.RDMA_WRITE, WcOpcode.RECV_RDMA_WITH_IMM
 
 
 class Records:
-    """Reads the completions that the data path published to one queue."""
+    """Reads the completions that the data path publishes to one queue."""
 
     def __init__(self, runtime: EndpointRuntime, row: int, cqe: int, error_of: Callable[[int, int], str]) -> None:
         """Allocate the ring; `error_of(row, qpn)` describes a queue pair whose request failed."""
@@ -33,7 +33,7 @@ class Records:
         entry = cqs[row]
         entry.ring, entry.mask, entry.capacity = address_of(self.ring), self.mask, cqe
         entry.published = entry.taken = entry.overrun = entry.events = entry.armed = entry.sleeping = 0
-        # Fields of rows as arrays: `item` takes a tenth of the time of a row's attribute.
+        # Arrays of fields: `item` takes a tenth of the time of a row's attribute.
         self._published, self._taken = column(cqs, "published"), column(cqs, "taken")
         self._overrun, self._events = column(cqs, "overrun"), column(cqs, "events")
         self._armed, self._sleeping = column(cqs, "armed"), column(cqs, "sleeping")
@@ -43,7 +43,7 @@ class Records:
         return int(self._published.item(self._row) - self._taken.item(self._row))
 
     def is_overrun(self) -> bool:
-        """Whether a completion did not fit."""
+        """Whether a completion was lost because the ring was full."""
         return bool(self._overrun.item(self._row))
 
     def events(self) -> int:
@@ -55,16 +55,16 @@ class Records:
         self._runtime.datapath.cqs[self._row].descriptor = descriptor
 
     def signal_sleeping(self, descriptor: int) -> None:
-        """Set the eventfd that wakes sleeping calls."""
+        """Set the eventfd that wakes waiting calls."""
         self._runtime.datapath.cqs[self._row].wakeup = descriptor
 
     def arm(self, kind: int) -> None:
-        """Have the next completion of this kind signalled; those published before are visible afterwards."""
+        """Signal the next completion of this kind; completions published earlier are visible afterwards."""
         self._armed[self._row] = kind
         self._synchronise()
 
     def wake_at_next(self) -> None:
-        """Have the next completion wake a sleeping call; those published before are visible afterwards."""
+        """Wake a waiting call at the next completion; completions published earlier are visible afterwards."""
         self._sleeping[self._row] = 1
         self._synchronise()
 
@@ -77,11 +77,11 @@ class Records:
         return [self._completion(*record) for record in records]
 
     def remove(self, count: int) -> None:
-        """Take the oldest completions out of the ring."""
+        """Remove the oldest completions from the ring."""
         self._taken[self._row] += count
 
     def _synchronise(self) -> int:
-        """Return how many records can be read, after the mutex has ordered our stores and the data path's."""
+        """Return the number of readable records, after the mutex has ordered our stores and the data path's."""
         self._runtime.check_here()
         return event_loop.available(self._runtime.at, self._row)
 

@@ -1,4 +1,4 @@
-"""Reports about a NIC: counters, paths, events, and the line about a queue pair in errors."""
+"""Reports of a NIC: counters, paths, events, and the description of a queue pair in errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def plane_counters(runtime: EndpointRuntime) -> list[PlaneCounters]:
-    """Return what each plane has carried."""
+    """Return the counters of each plane."""
     counters = []
     for plane, address in enumerate(runtime.sockets.addresses):
         port, wire = runtime.engine.ports[plane], runtime.datapath.planes[plane]
@@ -82,7 +82,7 @@ def ev_states(runtime: EndpointRuntime, qp: int) -> list[EvStatus]:
 
 
 def describe(runtime: EndpointRuntime, qp: int, remote: PeerAddress | None) -> str:
-    """Return one line: peer, state, progress, when the peer was last heard, and which paths are bad."""
+    """Return one line: peer, state, progress, when the peer was last heard, and bad paths."""
     row = runtime.engine.qps[qp]
     who = "/".join(remote.planes) if remote is not None else "nobody"
     text = f"queue pair {row.qpn:#x} to {who}: {QpState(row.state).name}"
@@ -103,7 +103,7 @@ def _paths(runtime: EndpointRuntime, qp: int) -> str:
             bad.setdefault(ev.plane, []).append(f"EV {ev.ev:#x} {ev.state.name}")
     down = [f"plane {plane} (port down)" for plane in range(len(runtime.sockets.addresses)) if not ports >> plane & 1]
     parts = [*down, *(f"plane {plane}: {', '.join(evs)}" for plane, evs in bad.items())]
-    return "; ".join(parts) or "all EVs of all planes good"
+    return "; ".join(parts) or "all EVs of all planes GOOD"
 
 
 def event(record: EventRecord, qps: Sequence[QueuePair | None]) -> AsyncEvent:

@@ -1,9 +1,9 @@
-"""A listening endpoint of the out-of-band exchange: many peers are greeted at once, by one thread.
+"""The listening end of the out-of-band exchange: one thread greets many peers concurrently.
 
-Whoever connects costs a socket and at most one small frame, for `GREETING_SECONDS`, and there are
-never more than `MOST` of them. When another one comes, the address with the most connections loses
-its oldest, so a flood from one place does not keep others out. Nothing that a stranger does ends
-the server: a connection that breaks, is silent, or does not hold the token is dropped.
+A connection uses a socket and at most one small frame, for `GREETING_SECONDS`, and there are never more than `MOST` of
+them. When the limit is reached, the address with the most connections loses its oldest one, so a flood from one address
+does not lock out others. No input of a stranger stops the server: a connection that fails, is idle, or does not hold
+the token is dropped.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from openmrc.live.objects.handshake import LARGEST_OFFER, Handshake, Role
 ANYWHERE = ""  # a host: all addresses of this machine, IPv6 and IPv4
 LOOPBACK = ("127.0.0.1", "::1")
 GREETING_SECONDS = 3.0
-MOST = 64  # connections being greeted, and as many that wait to be accepted
+MOST = 64  # limit of connections in the greeting, and of greeted ones that wait for `accept`
 BUFFER = 1 << 16  # bytes of a socket's receive buffer
 _PORTS_TRIED = 16
-_REST_SECONDS = 0.05  # when the process has no descriptor left
+_REST_SECONDS = 0.05  # s to pause when the process has no descriptor left
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class _Guest:
         self.unsent = b""
 
     def take(self) -> None:
-        """Go on with what has arrived; ExchangeError, OSError: this will be no connection."""
+        """Process received bytes; ExchangeError, OSError: the connection failed."""
         part = self.sock.recv(LARGEST_OFFER)
         if not part:
             raise ExchangeError("closed the TCP channel")
@@ -67,7 +67,7 @@ class _Guest:
             self.send()
 
     def send(self) -> None:
-        """Send what the handshake has to say; it is little, and fits an empty socket buffer."""
+        """Send the handshake's output; it is small and fits an empty socket buffer."""
         self.unsent += self.handshake.outgoing()
         if self.unsent:
             self.unsent = self.unsent[self.sock.send(self.unsent) :]
@@ -77,9 +77,9 @@ class Server:
     """Listening TCP sockets on one port of several addresses."""
 
     def __init__(self, hosts: Sequence[str], port: int, on_refusal: Callable[[str], None] | None = None) -> None:
-        """Open the sockets; port 0 lets the kernel choose. ConfigError names the address that cannot be had.
+        """Open the sockets; port 0 lets the kernel choose. ConfigError names the address that cannot be used.
 
-        `on_refusal` is called, in the server's thread, with why a peer that greeted was turned away.
+        `on_refusal` is called, in the server's thread, with the reason why a peer that greeted was rejected.
         """
         self._sockets = _listen(hosts, port)
         self._token = b""
@@ -100,7 +100,7 @@ class Server:
         self._thread = threading.Thread(target=self._run, name="openmrc greetings", daemon=True)
 
     def start(self, token: bytes) -> None:
-        """Begin to greet; peers must hold `token` unless it is empty."""
+        """Start greeting; peers must hold `token` unless it is empty."""
         self._token = token
         self._thread.start()
 
@@ -119,14 +119,14 @@ class Server:
                     return self._next_arrival()
             left = deadline - time.monotonic()
             if left <= 0:
-                turned_away = f"; the last one turned away: {self.last_refusal}" if self.last_refusal else ""
+                turned_away = f"; last rejected peer: {self.last_refusal}" if self.last_refusal else ""
                 raise DeadlineError(f"nobody connected to TCP port {self.port} in time{turned_away}")
             poller = select.poll()
             poller.register(self._arrived, select.POLLIN)
             poller.poll(left * 1000)
 
     def note_refusal(self, why: str) -> None:
-        """Remember, and report, why a peer that greeted was turned away."""
+        """Record and report the reason why a peer that greeted was rejected."""
         self.last_refusal = why
         if self._on_refusal is not None:
             self._on_refusal(why)
@@ -136,20 +136,20 @@ class Server:
         return self._arrived
 
     def close(self) -> None:
-        """Stop listening and drop who was not accepted."""
+        """Stop listening and drop connections that were not accepted."""
         with self._lock:
             if self._is_closed:
                 return
             self._is_closed = True
         os.eventfd_write(self._stop, 1)
-        os.eventfd_write(self._arrived, 1)  # wakes those in `accept`
+        os.eventfd_write(self._arrived, 1)  # wakes calls of `accept`
         if self._thread.ident is None:
-            self._run()  # closes what is open
+            self._run()  # closes open connections
         elif self._thread is not threading.current_thread():
             self._thread.join()
 
     def __del__(self) -> None:
-        # Not earlier: a thread may still sleep on them, and the numbers would be given to other files.
+        # Close late: a thread may still sleep on the descriptors, and their numbers would be reused.
         for descriptor in (getattr(self, "_arrived", -1), getattr(self, "_stop", -1)):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -200,7 +200,7 @@ class Server:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             guest = _Guest(sock, self._token)
             guest.send()
-        except OSError:  # reset already: a port scan does that
+        except OSError:  # already reset, as by a port scan
             sock.close()
             return
         if len(self._guests) >= MOST:
@@ -225,7 +225,7 @@ class Server:
             self._announce(guest)
 
     def _announce(self, guest: _Guest) -> None:
-        """Let `accept` have a peer that has greeted."""
+        """Pass a peer that has greeted to `accept`."""
         self._forget(guest)
         arrival = Arrival(Channel(guest.sock, guest.peer, guest.handshake), guest.handshake.offer, guest.host)
         with self._lock:
@@ -251,12 +251,12 @@ class Server:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address, without a port, is one that other machines cannot reach."""
+    """Whether other machines cannot reach an address (given without a port)."""
     return ip_address(host.split("%")[0]).is_loopback
 
 
 def _oldest_of_most(hosts: Sequence[str]) -> int:
-    """Return where the host that appears most often appears first."""
+    """Return the index of the oldest connection from the host with the most."""
     return hosts.index(collections.Counter(hosts).most_common(1)[0][0])
 
 
@@ -300,5 +300,5 @@ def _listening(host: str, port: int) -> socket.socket:
         family, _, _, _, name = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         sock = socket.create_server(name, family=family, backlog=MOST)
     sock.setblocking(False)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)  # accepted sockets inherit it
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)  # inherited by accepted sockets
     return sock

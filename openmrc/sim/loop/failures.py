@@ -1,4 +1,4 @@
-"""Connections that ended in error, and why."""
+"""Connections that ended in error, and the causes."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any
 from openmrc.fabric.topology import Topology
 from openmrc.units import NEVER, PS_PER_US
 
-SHOWN = 10  # failures that are listed with all they say
+SHOWN = 10  # failures listed in full
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A queue pair in ERROR, or a connection given up."""
+    """A queue pair in ERROR, or a connection that was abandoned."""
 
     cause: str
-    nic: int  # where it failed
+    nic: int  # place of the failure
     peer: int  # NIC
     flow: int  # the first message that failed with it; -1: none
-    at: int  # ps, when its owner was told; NEVER: nobody was
-    progressed_at: int  # ps, the last answer of the peer; 0: never any
-    plane: int  # of the oldest packet without an answer; -1: nothing was out
+    at: int  # ps, when the owner was notified; NEVER: not notified
+    progressed_at: int  # ps, the last response of the peer; 0: none
+    plane: int  # of the oldest unacknowledged packet; -1: none
     ev: int  # its entropy; -1
 
 
 def summarize(failures: Sequence[Failure], topology: Topology) -> dict[str, Any]:
-    """Return the `errors` of a summary: how many by cause, and the first in full."""
+    """Return the `errors` of a summary: counts by cause, and the first failures in full."""
     causes = Counter(failure.cause for failure in failures)
     first = sorted(failures, key=lambda failure: (failure.at, failure.nic, failure.peer))[:SHOWN]
     return {

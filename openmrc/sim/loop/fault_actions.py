@@ -1,4 +1,4 @@
-"""Applies faults to the tables when they are due; until then they cost nothing."""
+"""Apply faults to the tables when they are due; a fault costs nothing before."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from openmrc.sim.network import impairments, pfc, transport_api
 from openmrc.sim.network.tables import BYTE_TIME_BITS, Network
 from openmrc.units import NEVER
 
-PORTS_PER_NIC = 64  # how FaultKind.PORT_DOWN counts its subjects
+PORTS_PER_NIC = 64  # encoding of the subject of FaultKind.PORT_DOWN
 _PS_PER_S_AND_BITS = 8 * 10**12
 
 
@@ -36,7 +36,7 @@ def apply(state: transport_api.State, network: Network, now: int, kind: int, sub
 
 @kernel
 def _impair(network: Network, kind: int, link: int, value: int) -> None:
-    """Set what happens to the packets of a link from now on."""
+    """Set the impairments of a link's packets from now on."""
     fate = network.fates[link]
     match kind:
         case FaultKind.LINK_LOSS:
@@ -67,7 +67,7 @@ def _chance(share: int) -> int:
 
 @kernel
 def _forget_pause(network: Network, now: int, link: int) -> None:
-    """A link that comes back is not paused; a NIC's port finds that out when its PAUSE ends."""
+    """Clear the pause of a link that returns; a NIC's port detects this when its PAUSE expires."""
     source = network.ports[network.queues[link].reverse].destination
     if source >= len(network.nics):
         pfc.release_pause(network, source, now, link)
@@ -75,7 +75,7 @@ def _forget_pause(network: Network, now: int, link: int) -> None:
 
 @kernel
 def _set_rate(network: Network, link: int, rate: int) -> None:
-    """Change a link's rate; what is queued keeps its departure, buffers keep their bytes."""
+    """Change a link's rate; queued packets keep their departure, buffers keep their bytes."""
     port = network.ports[link]
     before = port.byte_time
     port.byte_time = (_PS_PER_S_AND_BITS << BYTE_TIME_BITS) // rate
@@ -98,7 +98,7 @@ def _set_port(state: transport_api.State, network: Network, now: int, subject: i
 
 @kernel
 def _withdraw(network: Network, link: int, gone: int) -> None:
-    """Take a link out of the routing tables, or back."""
+    """Withdraw a link from the routing tables, or restore it."""
     port = network.ports[link]
     network.config[0].detours += gone - port.withdrawn
     port.withdrawn = gone
@@ -106,7 +106,7 @@ def _withdraw(network: Network, link: int, gone: int) -> None:
 
 @kernel
 def _avoid(network: Network, kind: int, subject: int) -> None:
-    """Let routing, or the NIC's own bond, avoid a port or take it back."""
+    """Exclude a port from routing, or from the NIC's own bond, or restore it."""
     port = network.nic_ports[subject // PORTS_PER_NIC * network.config[0].planes + subject % PORTS_PER_NIC]
     before = port.left + port.withdrawn
     match kind:

@@ -1,6 +1,6 @@
-"""Faults as the loop takes them: four columns, sorted by time.
+"""Faults as the loop reads them: four columns, sorted by time.
 
-`sim.scenario.timeline` makes them of a schedule in words.
+`sim.scenario.timeline` creates them from a schedule.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ Ints = NDArray[np.int64]
 
 
 class FaultKind(IntEnum):
-    """What happens to the subject at that moment."""
+    """Effect of a fault on its subject."""
 
     LINK_DOWN = 0  # directed link: what is queued on it and in flight is lost, and everything until LINK_UP
     LINK_UP = 1
     LINK_RATE = 2  # directed link: value is the new rate in bit/s
     LINK_LOSS = 3  # directed link: value in 1e-9, the share of packets lost at random
     LINK_BIT_ERRORS = 4  # directed link: value in 1e-18, the rate of bit errors; a packet with one is lost
-    PORT_DOWN = 5  # NIC x 64 + port: the NIC learns that its port does not work (its links fail by LINK_DOWN)
+    PORT_DOWN = 5  # NIC x 64 + port: the NIC detects that its port is down (its links fail by LINK_DOWN)
     PORT_UP = 6
     LINK_DELAY = 7  # directed link: value in ps, on top of its own
-    LINK_JITTER = 8  # directed link: value in ps, the most that is added to the delay
-    LINK_DUPLICATE = 9  # directed link: value in 1e-9, the share of packets that arrive twice
-    LINK_REORDER = 10  # directed link: value in 1e-9, the share of packets that others overtake
-    LINK_TRIM = 11  # directed link: value in 1e-9, the share of packets cut to their headers
-    ROUTE_WITHDRAWN = 12  # directed link between switches: routing has taken it out of all tables
+    LINK_JITTER = 8  # directed link: value in ps, upper bound of the random addition to the delay
+    LINK_DUPLICATE = 9  # directed link: value in 1e-9, the share of packets that are duplicated
+    LINK_REORDER = 10  # directed link: value in 1e-9, the share of packets that are overtaken
+    LINK_TRIM = 11  # directed link: value in 1e-9, the share of packets trimmed to their headers
+    ROUTE_WITHDRAWN = 12  # directed link between switches: withdrawn from all routing tables
     ROUTE_RESTORED = 13
-    PORT_WITHDRAWN = 14  # NIC x 64 + port: routing leads nobody to it
+    PORT_WITHDRAWN = 14  # NIC x 64 + port: no route leads to it
     PORT_RESTORED = 15
-    BOND_LEFT = 16  # NIC x 64 + port: the NIC's bond does not send on it any more
+    BOND_LEFT = 16  # NIC x 64 + port: the NIC's bond no longer sends on it
     BOND_JOINED = 17
 
 
@@ -43,8 +43,8 @@ class Faults:
 
     at: Ints  # ps
     kind: Ints  # FaultKind
-    subject: Ints  # as the kind says
-    value: Ints  # as the kind says, else 0
+    subject: Ints  # meaning depends on the kind
+    value: Ints  # meaning depends on the kind, else 0
 
 
 def faults(at: ArrayLike = (), kind: ArrayLike = (), subject: ArrayLike = (), value: ArrayLike = 0) -> Faults:

@@ -1,4 +1,4 @@
-"""Starts of messages, and the releases that their completions trigger."""
+"""Start messages, and process the releases that their completions trigger."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def next_start(network: Network, nic: int) -> int:
 
 @kernel
 def settle(state: transport_api.State, network: Network, shard: int, now: int, nic: int) -> None:
-    """Take completions and start messages, until neither brings anything new."""
+    """Process completions and start messages, until neither yields anything new."""
     while True:
         done = transport_api.next_done(state, nic)
         while done != NONE:
@@ -26,12 +26,14 @@ def settle(state: transport_api.State, network: Network, shard: int, now: int, n
             done = transport_api.next_done(state, nic)
         if next_start(network, nic) > now:
             return
-        _start(state, network, shard, now, nic)  # may complete at once: computations, and what a dead connection takes
+        _start(
+            state, network, shard, now, nic
+        )  # may complete immediately: computations, and messages of a failed connection
 
 
 @rare_kernel
 def _start(state: transport_api.State, network: Network, shard: int, now: int, nic: int) -> None:
-    """Post the messages whose time has come."""
+    """Post the messages whose start time has come."""
     row = network.nics[nic]
     while row.pending != NONE and network.flows[row.pending].start <= now:
         flow = row.pending
@@ -49,14 +51,14 @@ def _start(state: transport_api.State, network: Network, shard: int, now: int, n
             row.pending = message.next
             message.posted_at = now
         else:
-            message.start = now + network.config[0].lookahead  # the send queue is full: try again
+            message.start = now + network.config[0].lookahead  # the send queue is full: retry later
             row.pending = message.next
             insert(network, nic, flow)
 
 
 @rare_kernel
 def settle_scale_up(network: Network, shard: int, now: int, nic: int, hop: int) -> None:
-    """Take what came over the scale-up network, and the completion it may bring."""
+    """Process a packet of the scale-up network, and the completion it may bring."""
     done = scale_up.receive(network, shard, now, nic, hop)
     if done != NONE:
         _complete(network, shard, now, nic, done >> 2, done & 3)
@@ -64,7 +66,7 @@ def settle_scale_up(network: Network, shard: int, now: int, nic: int, hop: int) 
 
 @rare_kernel
 def _complete(network: Network, shard: int, now: int, nic: int, flow: int, side: int) -> None:
-    """Record a completion and release what waits for it."""
+    """Record a completion and release the messages that wait for it."""
     message = network.flows[flow]
     if side == Side.RECEIVER:
         message.received_at = now
@@ -82,7 +84,7 @@ def _complete(network: Network, shard: int, now: int, nic: int, flow: int, side:
 
 @kernel
 def _release(network: Network, shard: int, now: int, nic: int, flow: int, delay: int) -> None:
-    """Release a message: here, or by a signal between windows on another NIC."""
+    """Release a message: locally, or on another NIC by a signal between windows."""
     if network.flows[flow].source == nic:
         release(network, flow, now + delay)
         return
@@ -98,7 +100,7 @@ def _release(network: Network, shard: int, now: int, nic: int, flow: int, delay:
 
 @rare_kernel
 def release(network: Network, flow: int, at: int) -> None:
-    """Count one release of a message; the last one lets it start."""
+    """Count one release of a message; the last one starts it."""
     message = network.flows[flow]
     message.waits -= 1
     if message.waits < 0:
@@ -113,7 +115,7 @@ def release(network: Network, flow: int, at: int) -> None:
 
 @rare_kernel
 def insert(network: Network, nic: int, flow: int) -> None:
-    """Put a message into its NIC's list, after those that start no later."""
+    """Insert a message into its NIC's list, after those that start no later."""
     row = network.nics[nic]
     start = network.flows[flow].start
     before, after = NONE, row.pending

@@ -1,4 +1,4 @@
-"""Runs traffic over a network: `run(topology, traffic, transport, ...) -> Results`.
+"""Run traffic over a network: `run(topology, traffic, transport, ...) -> Results`.
 
 The loop is Python over compiled windows, hundreds or thousands of them, each one call per shard on a thread pool.
 """
@@ -31,12 +31,12 @@ from openmrc.units import NEVER
 Ints = NDArray[np.int64]
 State = Any
 
-DRAIN_ROUND_TRIPS = 10  # of the fabric's longest: how long a run waits for packets on their way after its last flow
-UNACKNOWLEDGED = "datagrams"  # the transport whose senders never know what arrived
+DRAIN_ROUND_TRIPS = 10  # multiples of the fabric's longest round trip: wait for packets in flight after the last flow
+UNACKNOWLEDGED = "datagrams"  # the transport whose senders receive no acknowledgements
 
 
 class Transport(Protocol):
-    """A transport as the loop needs it: its settings of the network, and its state.
+    """A transport for the loop: its network settings, and its state.
 
     The state is a NamedTuple of tables; `frames` has a row for each of `Network.hops`.
     """
@@ -51,7 +51,7 @@ class Transport(Protocol):
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands."""
+    """Progress of a run."""
 
     now: int  # ps
     hops: int  # packets handled at nodes so far
@@ -62,7 +62,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Sample:
-    """Totals at one moment, one entry a directed link or flow; differences of two samples are rates."""
+    """Totals at one time, one entry per directed link or flow; differences of two samples are rates."""
 
     now: int  # ps
     link_bytes: Ints  # data sent
@@ -75,17 +75,17 @@ class Sample:
 
 @dataclass(frozen=True)
 class Results:
-    """What a run leaves: columns by flow and by directed link of the topology, and totals."""
+    """Results of a run: columns by flow and by directed link of the topology, and totals."""
 
-    now: int  # ps, where it ended
+    now: int  # ps, end of the run
     interrupted: bool
-    started: Ints  # ps by flow, NEVER: did not
+    started: Ints  # ps by flow; NEVER: not started
     finished: Ints  # ps by flow: all acknowledged at the sender (datagrams: all arrived); NEVER
-    received: Ints  # ps by flow: all in memory at the receiver; NEVER where nobody asked
-    failed: Ints  # ps by flow: given up by its transport; NEVER
+    received: Ints  # ps by flow: all in memory at the receiver; NEVER if not recorded
+    failed: Ints  # ps by flow: abandoned by its transport; NEVER
     links: dict[str, Ints]  # counters by link: data_packets, data_bytes, control_packets, trimmed, dropped, peak,
     # arrived, arrived_bytes, marked, lost
-    scale_up_bytes: Ints  # by NIC: what came over the scale-up network, answers included; empty where there is none
+    scale_up_bytes: Ints  # by NIC: packets of the scale-up network, acknowledgements included; empty without one
     counters: dict[str, Any]  # the transport's own
     failures: list[Failure] = field(default_factory=list)  # connections that ended in error
     samples: list[Sample] = field(default_factory=list)
@@ -98,7 +98,7 @@ class Results:
 
 @dataclass
 class World:
-    """A run in the making: tables, state and clock."""
+    """A run in progress: tables, state and clock."""
 
     network: Network
     state: State
@@ -109,11 +109,11 @@ class World:
     turn: int = 0
     windows: int = 0
     next_fault: int = 0
-    drain: int = NEVER  # ps after the last flow that packets on their way are waited for
+    drain: int = NEVER  # ps to wait for packets in flight after the last flow
     flows_done_at: int = NEVER  # ps
 
     def run(self, until: int, watch: Callable[[], None]) -> None:
-        """Go from window to window until every flow is done, nothing is left to happen, or `until` (ps)."""
+        """Advance window by window until every flow is done, no event is left, or `until` (ps)."""
         lookahead = self.network.config[0].lookahead
         reserve = _reserve(self.network)
         self._make_room(reserve)
@@ -134,7 +134,7 @@ class World:
                     return
 
     def is_done(self) -> bool:
-        """Tell whether every flow is done, and no packet left on its way, or only such as probes that never end."""
+        """Return whether every flow is done, and no packet is in flight except endless ones such as probes."""
         finished, allocated, released = (
             int(column(self.network.shards, name).sum()) for name in ("finished", "allocated", "released")
         )
@@ -144,7 +144,7 @@ class World:
         return allocated == released or self.now - self.flows_done_at >= self.drain
 
     def _make_room(self, reserve: int) -> None:
-        """Let every shard have rows for what it may send in the next window."""
+        """Ensure that every shard has rows for the packets that it may send in the next window."""
         if window.level(self.network, reserve) >= reserve // 2:
             return
         self.network = packet_pool.grown(self.network, reserve)
@@ -183,7 +183,7 @@ def prepare(
     threads: int = 1,
     scale_up: bool = True,
 ) -> World:
-    """Lay out everything a run needs."""
+    """Allocate everything that a run needs."""
     settings = network or transport.network_settings()
     hops = _hops_needed(topology, traffic, settings)
     built = with_flows(build(topology, settings, hops, seed, shards=threads), traffic)
@@ -212,10 +212,10 @@ def run(
     scale_up: bool = True,
     begin: Callable[[World], None] | None = None,
 ) -> Results:
-    """Simulate; `until` and `sample` (the interval of samples, 0: none) in ps. Ctrl-C ends it with what there is.
+    """Simulate; `until` and the sampling interval `sample` (0: none) in ps. On Ctrl-C, return partial results.
 
-    `begin` is given the world before the first window, `observe` after every window, to read. Without `scale_up`,
-    messages within a scale-up domain take the fabric as well.
+    `begin` is called with the world before the first window, `observe` after every window; both may only read it.
+    Without `scale_up`, messages within a scale-up domain use the fabric too.
     """
     begun = time.perf_counter()
     world = prepare(topology, traffic, transport, network, broken, seed, threads, scale_up)
@@ -249,7 +249,7 @@ def _progress(world: World, ready: float) -> Progress:
 
 
 def take_sample(world: World, transport: Transport) -> Sample:
-    """Return the totals of this moment."""
+    """Return the totals at this time."""
     ports, wires = world.network.ports, world.network.wires
     fabric = slice(0, world.links)
     return Sample(
@@ -294,7 +294,7 @@ def _results(
 
 
 def _finished(network: Network, transport: Transport) -> Ints:
-    """Return when each flow was finished (ps): at its sender, or on arrival where no sender learns of that."""
+    """Return when each flow finished (ps): at its sender, or on arrival if senders get no acknowledgements."""
     sent: Ints = column(network.flows, "sent_at").copy()
     if transport.name != UNACKNOWLEDGED:
         return sent
@@ -303,7 +303,7 @@ def _finished(network: Network, transport: Transport) -> Ints:
 
 
 def with_flows(network: Network, traffic: Traffic) -> Network:
-    """Return the network with a row for every message, those that wait for nothing listed at their NICs."""
+    """Return the network with a row for every message; those without dependencies are listed at their NICs."""
     count = traffic.messages
     flows, releases = table(tables.Flow, count), table(tables.Release, len(traffic.released))
     for name in ("source", "destination", "size", "start", "waits"):
@@ -344,10 +344,10 @@ def _list_ready(network: Network, traffic: Traffic) -> None:
 
 
 def _hops_needed(topology: Topology, traffic: Traffic, settings: NetworkSettings) -> int:
-    """Estimate the packets on their way: windows of 1.5 bandwidth-delay products, twice for what answers them.
+    """Estimate the packets in flight: windows of 1.5 bandwidth-delay products, twice for acknowledgements.
 
-    The queues of a scale-up network have no limit: all of its chunks may wait. What is never used costs no memory;
-    where this is too few (small packets, long queues, delays), `World` makes room as it goes.
+    The queues of a scale-up network have no limit: all of its chunks may wait. Unused rows cost no memory; if the
+    estimate is too low (small packets, long queues, delays), `World` adds rows during the run.
     """
     ports = reaches(topology, settings.mtu, settings.header)
     per_nic = sum(3 * port.bdp // settings.mtu + 64 for port in ports)
@@ -357,9 +357,9 @@ def _hops_needed(topology: Topology, traffic: Traffic, settings: NetworkSettings
 
 
 def _reserve(network: Network) -> int:
-    """Return how many packets a shard may send in one window, as far as can be foreseen.
+    """Return the number of packets that a shard may send in one window, as far as foreseeable.
 
-    Of a NIC, what its ports can send in packets as small as the smallest message, and as many control packets again.
+    For a NIC: what its ports can send in packets as small as the smallest message, plus as many control packets.
     """
     sizes = column(network.flows, "size")
     smallest = int(sizes[sizes > 0].min()) if (sizes > 0).any() else 0

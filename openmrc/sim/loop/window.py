@@ -1,7 +1,7 @@
-"""The compiled entries of the loop: one window of one shard, and what happens between windows.
+"""The compiled entries of the loop: one window of one shard, and the work between windows.
 
-A window [start, end) is no longer than the shortest link, so nothing sent in it arrives in it and nodes are
-independent of each other: shards run side by side and the result does not depend on how many there are.
+A window [start, end) is no longer than the shortest link delay, so packets sent in it arrive later and nodes are
+independent of each other: shards run in parallel, and the result does not depend on their number.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from openmrc.units import NEVER
 
 @entry
 def run_window(state: transport_api.State, network: Network, shard: int, turn: int, start: int, end: int) -> int:
-    """Advance the nodes of a shard by [start, end) ps; return the earliest time at which any has more to do."""
+    """Advance the nodes of a shard by [start, end) ps; return the earliest time of their next work."""
     owner = network.shards[shard]
     owner.turn = turn
     owner.earliest = NEVER
@@ -49,7 +49,7 @@ def deliver_signals(network: Network) -> int:
 
 @entry
 def level(network: Network, reserve: int) -> int:
-    """Let shards that run out of free packets borrow from the others; return the least that one has."""
+    """Balance free packets between shards; return the smallest number that a shard has."""
     least = NEVER
     for taker in range(len(network.shards)):
         if packet_pool.available(network, taker) < reserve:

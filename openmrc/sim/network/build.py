@@ -1,7 +1,7 @@
-"""A topology becomes the simulator's tables: `build(topology, settings, ...) -> Network`.
+"""Build the simulator's tables from a topology: `build(topology, settings, ...) -> Network`.
 
-Links keep the numbers they have in the topology. Buffers and ECN thresholds are shares of a plane's bandwidth-delay
-product, as in UEC 1.0.3 pp. 418-419, or the buffers that the fabric gives.
+Links keep their numbers of the topology. Buffers and ECN thresholds are shares of a plane's bandwidth-delay product, as
+in UEC 1.0.3 pp. 418-419, or the fabric's own buffers.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from openmrc.units import NEVER
 Ints = NDArray[np.int64]
 
 _PS_PER_S_AND_BITS = 8 * 10**12
-_SMALLEST = 64  # bytes on the wire: bounds how many packets a window can bring
+_SMALLEST = 64  # bytes on the wire: bounds the number of packets per window
 
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkSettings:
-    """What switches do; sizes in bytes, thresholds as shares of the plane's bandwidth-delay product."""
+    """Settings of switches; sizes in bytes, thresholds as shares of the plane's bandwidth-delay product."""
 
     mtu: int = 4096  # payload of a full packet
-    header: int = 64  # a data packet's bytes besides its payload, as htsim counts
-    control_size: int = 64  # acknowledgements and the like
+    header: int = 64  # bytes of a data packet besides its payload, as in htsim
+    control_size: int = 64  # acknowledgements and similar packets
     trim_size: int = 64
     routing: Routing = Routing.ENTROPY
     trimming: Trimming = Trimming.EITHER
@@ -47,7 +47,7 @@ class NetworkSettings:
     ecn_low_bdp: float = 0.2
     ecn_high_bdp: float = 0.8  # 0: no marking
     ecn_last_hop: bool = True  # MRC turns it off on the link to the NIC
-    lossless: bool = False  # PFC: senders are paused, nothing is dropped or trimmed
+    lossless: bool = False  # PFC: senders are paused, no packet is dropped or trimmed
     pause_packets: int = 15  # full packets from one link above which its sender is paused (htsim's defaults)
     resume_packets: int = 12
     # Where routing and bonds, not the endpoints, deal with failures (sim.convergence); MRC's tables are static.
@@ -57,7 +57,7 @@ class NetworkSettings:
     failover_delay_us: float = 100_000.0  # the most it takes: Linux's bonding.rst has "miimon" at 100 ms by default
 
     def __post_init__(self) -> None:
-        """Refuse what no switch does, naming the field."""
+        """Refuse invalid settings, naming the field."""
         for name in ("mtu", "control_size", "trim_size", "pause_packets"):
             refuse_outside(self, **{name: (1, 1 << 20)})
         for name in ("buffer_bdp", "last_hop_buffer_bdp", "control_buffer_bdp", "ecn_low_bdp", "ecn_high_bdp"):
@@ -69,9 +69,9 @@ class NetworkSettings:
 
 
 def build(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 1, shards: int = 1) -> Network:
-    """Return the tables of a network with room for `hops` packets on their way; no flows yet.
+    """Return the tables of a network with room for `hops` packets in flight; no flows yet.
 
-    Scale-up networks stand behind the fabric: their nodes and links have the numbers after its own.
+    Scale-up networks follow the fabric: their nodes and links have higher numbers.
     """
     plain, topology = topology, with_domains(topology)
     ports = reaches(plain, settings.mtu, settings.header)
@@ -125,7 +125,7 @@ def build(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 
 
 
 def _batch_size(topology: Topology, lookahead: int) -> int:
-    """Return how many packets can reach one node in a window at most."""
+    """Return the largest number of packets that can reach one node in a window."""
     per_link = lookahead * (topology.link_rate / 8e12) / _SMALLEST + 4
     at_nodes = np.bincount(topology.link_destination, weights=2 * per_link, minlength=topology.nodes)
     return int(at_nodes.max()) + 1
@@ -156,13 +156,13 @@ def _init_lists(network: Network) -> None:
 
 
 def _bdps(topology: Topology, ports: list[Reach]) -> NDArray[np.float64]:
-    """Return the bandwidth-delay product of every link (bytes): its own rate over the round trip of its plane."""
+    """Return the bandwidth-delay product of every link (bytes): its own rate times the round-trip time of its plane."""
     if not topology.planes:
         return np.asarray(topology.link_rate * (ports[0].round_trip / _PS_PER_S_AND_BITS), np.float64)
     products, rates = (
         np.array(each)[topology.link_plane] for each in zip(*((p.bdp, p.rate) for p in ports), strict=True)
     )
-    # A faster or slower link than the NIC's port keeps the time its buffer takes to drain.
+    # On a link faster or slower than the NIC's port, a full buffer takes the same time to drain.
     return np.asarray(products * (topology.link_rate / rates), np.float64)
 
 
@@ -194,7 +194,7 @@ def _init_ports(
 
 
 def _init_queues(network: Network, topology: Topology, settings: NetworkSettings) -> None:
-    """Give every port a real queue without limit; its marks are its own, not its wire's."""
+    """Give every port a real queue without limit; the port marks, not its wire."""
     queues, wires, ports = network.queues, network.wires, network.ports
     packet = settings.mtu + settings.header
     for name in ("head", "tail", "serving"):
@@ -212,13 +212,13 @@ def _init_queues(network: Network, topology: Topology, settings: NetworkSettings
 
 
 def _drain_times(buffers: NDArray[Any], byte_time: Ints) -> Ints:
-    """Return how long full buffers take to drain (ps); 0 bytes: no limit."""
+    """Return the drain time of full buffers (ps); 0 bytes: no limit."""
     times = buffers * (byte_time / (1 << BYTE_TIME_BITS))
     return np.where(buffers > 0, times, NEVER).astype(np.int64)
 
 
 def _seeds(seed: int, stream: int, count: int) -> Ints:
-    """Return first states of as many generators, none of them 0 (splitmix64's mixer, Steele et al. 2014)."""
+    """Return initial states of random generators, none of them 0 (splitmix64's mixer, Steele et al. 2014)."""
     with np.errstate(over="ignore"):
         value = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         value += np.uint64(rng.seeded(seed, stream)) << np.uint64(16)
@@ -242,7 +242,7 @@ def _init_nodes(network: Network, topology: Topology, seed: int) -> None:
 
 
 def _init_plane(network: Network, shape: PlaneShape) -> None:
-    """Write how the switches of a plane find the way: which index lies below, where the links down and up begin."""
+    """Set the forwarding data of a plane's switches: the subtree below, and the first links down and up."""
     t0, t1, t2 = (np.arange(count, dtype=np.int64) for count in (shape.t0_count, shape.t1_count, shape.t2_count))
     tiers = (
         (shape.first_t0, t0, t0, shape.host_down + 0 * t0, 1, 1, shape.fabric_up, shape.t0_up),
@@ -264,7 +264,7 @@ def _init_plane(network: Network, shape: PlaneShape) -> None:
 
 
 def _up_base(shape: PlaneShape, tier: int, index: Ints, up: int, ups: int) -> Ints:
-    if tier == shape.tiers - 1 and shape.long:  # the second site's switches send back over the twin links
+    if tier == shape.tiers - 1 and shape.long:  # the second site's switches use the reverse links
         far = index >= shape.top_per_site
         back: Ints = shape.long_back + (index - shape.top_per_site) * ups
         return np.where(far, back, shape.long_out + index * ups)
@@ -272,7 +272,7 @@ def _up_base(shape: PlaneShape, tier: int, index: Ints, up: int, ups: int) -> In
 
 
 def _t1_down(shape: PlaneShape, t1: Ints) -> Ints:
-    """Return the link from a T1 to the T0 of index 0, were it in its pod: offsets count T0s of the whole plane."""
+    """Return the link from a T1 to T0 0 as if it were in its pod: offsets count T0s of the whole plane."""
     first: Ints = shape.fabric_down + t1 % max(1, shape.t1_per_pod) * shape.t0_bundle
     return first
 
@@ -303,7 +303,7 @@ def _init_routes(network: Network, routes: Routes) -> None:
 
 
 def _init_nics_by_links(network: Network, topology: Topology, ports: int) -> None:
-    """Give every NIC the ports it has, in the order of its links."""
+    """Assign the ports of every NIC, in the order of its links."""
     own = np.flatnonzero(topology.link_source < topology.nics)
     place = topology.link_source[own].astype(np.int64) * ports + topology.link_port[own]
     column(network.nic_ports, "free_at")[:] = NEVER
@@ -313,7 +313,7 @@ def _init_nics_by_links(network: Network, topology: Topology, ports: int) -> Non
 
 
 def _init_domains(network: Network, topology: Topology) -> None:
-    """Open the ports into the scale-up domains; their switches find a NIC by its number."""
+    """Connect the ports of the scale-up domains; their switches find a NIC by its number."""
     nics = topology.nics
     column(network.scale_up_ports, "link")[:] = topology.links + np.arange(nics)
     for name in ("head", "tail"):
@@ -329,7 +329,7 @@ def _init_domains(network: Network, topology: Topology) -> None:
 
 
 def _init_shards(network: Network, topology: Topology, hops: int, batch: int) -> None:
-    """Give each shard an equal run of the NICs and of every tier of every plane."""
+    """Give each shard an equal range of the NICs and of every tier of every plane."""
     count = len(network.shards)
     shard_of = np.zeros(topology.nodes, dtype=np.int64)
     group = topology.node_plane.astype(np.int64) * 4 + topology.node_tier

@@ -1,7 +1,7 @@
-"""Scale-up domains become nodes and links of the simulated network, behind those of the fabric.
+"""Scale-up domains as nodes and links of the simulated network, after those of the fabric.
 
-Each domain has one switch, and each of its NICs (which stands for the GPUs behind it) a link to it and one back. A
-link has the rate of the NIC's GPUs together and half of the domain's latency.
+Each domain has one switch, and each of its NICs (which represents the GPUs behind it) a link in each direction. A link
+has the combined rate of the NIC's GPUs and half of the domain's latency.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 
 
 def with_domains(topology: Topology) -> Topology:
-    """Return the fabric with its scale-up networks: link n to the domain, and after all of those, link n from it."""
+    """Return the fabric with its scale-up networks: first link n to the domain, after all of those link n from it."""
     scale_up = topology.fabric.scale_up
     if scale_up is None:
         return topology
@@ -47,7 +47,7 @@ def with_domains(topology: Topology) -> Topology:
 
 
 def inside(topology: Topology, traffic: Traffic) -> NDArray[np.bool_]:
-    """Tell which messages stay within a scale-up domain."""
+    """Return which messages stay within a scale-up domain."""
     if topology.fabric.scale_up is None:
         return np.zeros(traffic.messages, np.bool_)
     domain = topology.scale_up_domain()
@@ -56,5 +56,5 @@ def inside(topology: Topology, traffic: Traffic) -> NDArray[np.bool_]:
 
 
 def outside(traffic: Traffic, stays: NDArray[np.bool_]) -> Traffic:
-    """Return what is left for a transport: the messages that stay move nothing."""
+    """Return the traffic of the transport: messages that stay in a domain become empty."""
     return dataclasses.replace(traffic, size=np.where(stays, 0, traffic.size))

@@ -1,11 +1,11 @@
-"""The egress queue that needs no events: a packet's departure is known when it arrives.
+"""The egress queue without events: the departure of a packet is known on arrival.
 
-`busy_until` says how long the data ahead takes, so trimming and drops are decided on arrival and a packet costs one
-step. Control has strict priority. Exact: FIFO order of data, non-preemption, the buffer limit. Approximate, as data
-that waits has its departure fixed already: a control packet delays the data that comes after it instead of the data
-that waits, and the packet in service when it arrives is taken to be as long as the last one queued.
+`busy_until` gives the time until all queued data is sent, so trimming and drops are decided on arrival and a packet
+costs one step. Control has strict priority. Exact: FIFO order of data, non-preemption, the buffer limit. Approximate,
+because the departure of queued data is already fixed: a control packet delays later data instead of queued data, and
+the packet in service on its arrival is assumed to be as long as the last one queued.
 
-ECN is decided by the receiver of the wire (`wire.collect`), from what the queue held when the packet left.
+The receiver of the wire decides on ECN (`ingress.collect`), from the queue length at the packet's departure.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def enqueue(network: Network, shard: int, now: int, link: int, hop: int) -> None
 
 @kernel
 def backlog(network: Network, link: int, now: int) -> int:
-    """Return how long the data that waits on a port will take (ps)."""
+    """Return the time that the queued data of a port will take (ps)."""
     return max(0, network.ports[link].busy_until - now)
 
 
@@ -96,7 +96,7 @@ def send(network: Network, shard: int, now: int, link: int, hop: int, departs: i
 
 @rare_kernel
 def _overflow(network: Network, shard: int, now: int, link: int, hop: int) -> None:
-    """Trim a packet that meets a full queue, or one that waits in it, or drop it."""
+    """Trim a packet that meets a full queue, or a queued one, or drop it."""
     port = network.ports[link]
     if port.trimming == Trimming.NEVER or network.hops[hop].trimmable == 0:
         _drop(network, shard, link, hop)
@@ -115,7 +115,7 @@ def _overflow(network: Network, shard: int, now: int, link: int, hop: int) -> No
 
 @kernel
 def _tail_can_go(network: Network, now: int, link: int, hop: int) -> bool:
-    """Tell whether the last packet of the queue has not begun to leave and is as long as `hop`."""
+    """Return whether the last packet of the queue has not started to leave and is as long as `hop`."""
     port = network.ports[link]
     tail = network.hops[port.tail]
     return port.tail_begins > now and tail.size == network.hops[hop].size and tail.trimmable == 1
@@ -123,7 +123,7 @@ def _tail_can_go(network: Network, now: int, link: int, hop: int) -> bool:
 
 @kernel
 def _exchange(network: Network, queued: int, other: int) -> None:
-    """Let `other` take the place of `queued`; the place keeps its times, so its reader sees nothing move."""
+    """Replace `queued` by `other`; the slot keeps its times, so its reader sees no change."""
     a, b = network.hops[queued], network.hops[other]
     a.frame, b.frame = b.frame, a.frame
     a.entropy, b.entropy = b.entropy, a.entropy

@@ -1,11 +1,11 @@
-"""The ways through an irregular fabric: from every switch to every NIC, all links that lead there in the fewest hops.
+"""Routes through an irregular fabric: from every switch to every NIC, all links on shortest paths.
 
-The shortest ways are numbered. A switch takes the ways that begin with its first link to come first, then those of its
-second link, and so on; so number n leads along one way exactly, and 0 to `ways` - 1 lead along all of them. Under
-Routing.ENTROPY the entropy is that number (modulo the ways), and each switch leaves the rest of it to the next, as a
-uSID is shifted away. Under ECMP the hash of a packet picks a link at each switch.
+The shortest paths are numbered. A switch assigns the first numbers to paths that begin with its first link, the next
+ones to its second link, and so on; so a number n selects one path, and 0 to `ways` - 1 select all. Under
+Routing.ENTROPY the entropy is that number (modulo the count), and each switch passes the remainder to the next, as a
+uSID is shifted away. Under ECMP the hash of a packet selects a link at each switch.
 
-NICs pass nothing on. Every port of a NIC must lead to every other NIC.
+NICs do not forward. Every port of a NIC must reach every other NIC.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from openmrc.sim.network.tables import FIXED_PATH, Network, Route, Routing, Serv
 
 Ints = NDArray[np.int64]
 
-NUMBERS = (1 << 31) - 1  # a way's number has 31 bits
+NUMBERS = (1 << 31) - 1  # a path number has 31 bits
 MOST_ROUTES = 1 << 24  # switches x NICs; 200 MB of routes
 
 
 @dataclass(frozen=True)
 class Routes:
-    """The columns of `tables.Route` and `tables.NextHop`, and the ways from NICs' ports."""
+    """The columns of `tables.Route` and `tables.NextHop`, and the paths from NICs' ports."""
 
     first: Ints
     count: Ints
     ways: Ints
     links: Ints
-    longest: int  # ps, the most that one way takes a packet of the size given
+    longest: int  # ps, the longest time of a packet of the given size on any path
 
 
 def routes_of(topology: Topology, packet: int) -> Routes:
-    """Work out the shortest ways; `packet` (bytes) is what `longest` reckons with."""
+    """Compute the shortest paths; `longest` assumes packets of `packet` bytes."""
     switches = topology.nodes - topology.nics
     if switches * topology.nics > MOST_ROUTES:
         raise ConfigError(
@@ -63,7 +63,7 @@ def routes_of(topology: Topology, packet: int) -> Routes:
 
 
 def _towards(topology: Topology, nic: int, cost: Ints) -> Routes:
-    """Return the ways to one NIC, a row a switch; refuse a NIC's port that has none."""
+    """Return the routes to one NIC, a row per switch; refuse a NIC port without one."""
     forwards = np.flatnonzero(topology.link_source >= topology.nics)
     source, destination = (
         ends[forwards].astype(np.int64) for ends in (topology.link_source, topology.link_destination)
@@ -87,7 +87,7 @@ def _towards(topology: Topology, nic: int, cost: Ints) -> Routes:
 
 
 def _distances(source: Ints, destination: Ints, nodes: int, nic: int) -> Ints:
-    """Return the hops from every switch to a NIC, -1 where there is no way."""
+    """Return the hops from every switch to a NIC, -1 without a path."""
     distance = np.full(nodes, -1, np.int64)
     distance[nic] = level = 0
     while True:
@@ -110,7 +110,7 @@ def _refuse_dead_ends(topology: Topology, nic: int, out: Ints, ways: Ints) -> No
 
 
 def ways_between(network: Network, source: Ints, destination: Ints, ports: int) -> Ints:
-    """Return how many ways lead from each port of `source` to `destination`, (pairs, ports); 0: no such port."""
+    """Return the number of paths from each port of `source` to `destination`, (pairs, ports); 0: no such port."""
     nics = len(network.nics)
     link = np.asarray(network.nic_ports)["link"].reshape(nics, ports)[source]
     first = np.asarray(network.ports)["destination"][link]
@@ -123,7 +123,7 @@ def ways_between(network: Network, source: Ints, destination: Ints, ports: int) 
 
 @rare_kernel
 def follow(network: Network, node: int, now: int, hop: int, hashed: int) -> int:
-    """Return the link on which a switch sends a packet on; `hashed` are 32 bits for ECMP."""
+    """Return the link on which a switch forwards a packet; `hashed` are 32 bits for ECMP."""
     packet = network.hops[hop]
     route = network.routes[_row(network, node, packet.destination)]
     routing = network.config[0].routing
@@ -139,7 +139,7 @@ def follow(network: Network, node: int, now: int, hop: int, hashed: int) -> int:
 
 @rare_kernel
 def _is_open(network: Network, link: int, destination: int) -> bool:
-    """Tell whether routing uses a link: it and one of those that follow have not been withdrawn."""
+    """Return whether routing uses a link: neither it nor all of the following links are withdrawn."""
     if network.ports[link].withdrawn == 1:
         return False
     following = network.ports[link].destination
@@ -154,7 +154,7 @@ def _is_open(network: Network, link: int, destination: int) -> bool:
 
 @rare_kernel
 def _rehashed(network: Network, route: Route, destination: int, hashed: int, instead: int) -> int:
-    """Return one of the links that routing has left; `instead` if there is none."""
+    """Return one of the links that are not withdrawn; `instead` if there is none."""
     left = 0
     for index in range(route.first, route.first + route.count):
         left += 1 if _is_open(network, network.next_hops[index].link, destination) else 0
@@ -175,7 +175,7 @@ def _row(network: Network, node: int, destination: int) -> int:
 
 @kernel
 def _numbered(network: Network, route: Route, hop: int) -> int:
-    """Take the way whose number the packet has, and leave it the number of the way that remains."""
+    """Take the path with the packet's number, and leave the packet the number of the remaining path."""
     packet = network.hops[hop]
     number = packet.t0 % route.ways
     link = 0

@@ -1,9 +1,9 @@
-"""What a fault does to packets on a link: lost, cut to their headers, doubled, late. Decided where they arrive.
+"""Impairments of packets on a link: loss, trimming, duplication, delay. Decided on arrival.
 
-The words and their meaning are those of the live impairments (`openmrc.faults`); a packet that its transport does not
-let switches trim is lost where another is cut. A packet that is late waits here, in
-a list of its link ordered by time, so that jitter and `reorder` let others overtake it; a link that goes down takes
-the late ones with it. A copy is a packet of its own from here on: it fills queues and can be lost like any other.
+Names and meaning are those of the live impairments (`openmrc.faults`); a packet whose transport does not allow trimming
+is lost instead. A delayed packet waits in a list of its link ordered by time, so that jitter and `reorder` let others
+overtake it; a link that goes down loses its delayed packets. A duplicate is a separate packet from then on: it fills
+queues and can be lost like any other.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from openmrc.sim.network.tables import NONE, Network, Service
 from openmrc.wire.codes import Trim
 
 LOST, TWICE, LATE, CUT = 1, 2, 4, 8  # of a packet
-CHANCES, HOLDS = 1, 2  # of Wire.impaired: something may happen to a packet; packets are held back
-ONE = 1 << 32  # a chance of 1
+CHANCES, HOLDS = 1, 2  # of Wire.impaired: packets may be impaired; packets are held back
+ONE = 1 << 32  # a probability of 1
 _JITTER_STEPS = 1 << 16
 
 
 @kernel
 def decide(network: Network, link: int, hop: int) -> int:
-    """Return what happens to a packet, as a mask."""
+    """Return the impairments of a packet, as a mask."""
     row = network.fates[link]
     packet = network.hops[hop]
     if _happens(network, link, row.loss + int(row.byte_loss * packet.size * ONE)):
@@ -50,7 +50,7 @@ def _happens(network: Network, link: int, chance: int) -> bool:
 
 @kernel
 def cut(network: Network, hop: int) -> None:
-    """Leave the headers of a packet, as a switch in mid-fabric does whose queue is full."""
+    """Trim a packet to its headers, as a switch in mid-fabric with a full queue does."""
     row = network.hops[hop]
     row.trimmed = Trim.TRIMMED
     row.size = network.config[0].trim_size
@@ -59,7 +59,7 @@ def cut(network: Network, hop: int) -> None:
 
 @kernel
 def double(state: transport_api.State, network: Network, hop: int, copy: int) -> None:
-    """Make a fresh packet row the twin of another, what its transport put into it included."""
+    """Copy another packet into a fresh packet row, with the content of its transport."""
     one, other = network.hops[hop], network.hops[copy]
     other.arrives = one.arrives
     other.enqueued = one.enqueued
@@ -81,7 +81,7 @@ def double(state: transport_api.State, network: Network, hop: int, copy: int) ->
 
 @kernel
 def arrival(network: Network, link: int, hop: int, fate: int) -> int:
-    """Return when a packet arrives (ps), the link's delay and jitter and its own lateness included."""
+    """Return the arrival time of a packet (ps), with the link's delay and jitter and its own lateness."""
     row = network.fates[link]
     at = network.hops[hop].arrives + row.delay
     if row.jitter > 0:
@@ -93,13 +93,13 @@ def arrival(network: Network, link: int, hop: int, fate: int) -> int:
 
 @kernel
 def hold(network: Network, link: int, hop: int) -> None:
-    """Keep a packet until it is due, behind those that are due no later."""
+    """Hold a packet until it is due, after those that are due no later."""
     row = network.fates[link]
     at = network.hops[hop].arrives
     network.wires[link].impaired |= HOLDS
     before, after = NONE, row.late
     if row.last_late != NONE and network.hops[row.last_late].arrives <= at:
-        before, after = row.last_late, NONE  # with the same delay for all this is where it belongs
+        before, after = row.last_late, NONE  # with the same delay for all packets it belongs here
     while after != NONE and network.hops[after].arrives <= at:
         before, after = after, network.hops[after].next
     network.hops[hop].next = after
@@ -113,7 +113,7 @@ def hold(network: Network, link: int, hop: int) -> None:
 
 @kernel
 def pop_delayed(network: Network, link: int) -> None:
-    """Take the first of the packets held back off the list."""
+    """Remove the first delayed packet from the list."""
     row = network.fates[link]
     row.late = network.hops[row.late].next
     if row.late == NONE:

@@ -1,7 +1,7 @@
-"""The receiver's side of links: what arrives at a node in a window, in order of time; what was lost on the way; ECN.
+"""The receiver's side of links: packets that arrive at a node in a window, in order of time; losses in flight; ECN.
 
-Marking looks at the bytes that a packet leaves behind in its queue. They are known here and nowhere earlier: whatever
-was queued before it left was sent in an earlier window, because a link takes at least a window to cross.
+Marking depends on the bytes that a packet leaves behind in its queue. They are known only here: packets queued before
+its departure were sent in an earlier window, because a link takes at least a window to cross.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from openmrc.units import NEVER
 
 INDEX_BITS = 24  # of BatchEntry.key: order of collection
 INDEX_MASK = (1 << INDEX_BITS) - 1
-FEW = 24  # packets below which insertion alone sorts faster
+FEW = 24  # packets below which insertion sort alone is faster
 
 
 @rare_kernel
 def collect(state: transport_api.State, network: Network, shard: int, node: int, start: int, end: int) -> int:
-    """Gather the packets that reach a node before `end` into the shard's batch, sorted; return how many.
+    """Collect the packets that reach a node before `end` in the shard's batch, sorted; return their number.
 
-    Sets the node's `next_at` to the earliest of those that stay.
+    Sets the node's `next_at` to the earliest of the remaining packets.
     """
     row = network.nodes[node]
     row.next_at = NEVER
@@ -39,14 +39,14 @@ def collect(state: transport_api.State, network: Network, shard: int, node: int,
 
 @kernel
 def due(network: Network, shard: int, index: int) -> int:
-    """Return the hop at a place of the sorted batch."""
+    """Return the hop at a position of the sorted batch."""
     base = network.shards[shard].batch_base
     return network.batch[base + (network.batch[base + index].key & INDEX_MASK)].hop
 
 
 @kernel
 def has_mail(network: Network, shard: int, node: int) -> bool:
-    """Tell whether something was sent to a node in the window before."""
+    """Return whether packets were sent to a node in the previous window."""
     if network.shards[shard].turn == 0:
         return network.mails[node].odd == 1
     return network.mails[node].even == 1
@@ -62,7 +62,7 @@ def _clear_mail(network: Network, shard: int, node: int) -> None:
 
 @kernel
 def _join(network: Network, shard: int, channel: int) -> None:
-    """Append what was sent in the window before."""
+    """Append the packets sent in the previous window."""
     out = network.outgoing[channel * 2 + 1 - network.shards[shard].turn]
     if out.head == NONE:
         return
@@ -88,7 +88,7 @@ def _drain(
     end: int,
     count: int,
 ) -> int:
-    """Take the due packets of one channel; return the new count of the batch."""
+    """Move the due packets of one channel to the batch; return its new length."""
     channel = link * 2 + service
     _join(network, shard, channel)
     row = network.channels[channel]
@@ -113,7 +113,7 @@ def _drain(
 
 @kernel
 def _admit(network: Network, shard: int, link: int, hop: int, start: int, count: int) -> int:
-    """Put an arrival into the batch, unless the link broke while it was under way; return the new count."""
+    """Add an arrival to the batch, unless the link failed during its flight; return the new length."""
     wire = network.wires[link]
     row = network.hops[hop]
     if row.enqueued < wire.alive_from:
@@ -145,7 +145,7 @@ def _suffer(
     end: int,
     count: int,
 ) -> int:
-    """Let a packet on an impaired link meet its fate; return the new count of the batch."""
+    """Apply the impairments of a link to a packet; return the new length of the batch."""
     fate = impairments.decide(network, link, hop)
     if fate & impairments.LOST != 0:
         _lose(network, shard, link, hop)
@@ -174,8 +174,8 @@ def _delay(
 
 @rare_kernel
 def _take_late(network: Network, shard: int, node: int, link: int, start: int, end: int, count: int) -> int:
-    """Take the packets of a link that were held back and are due; return the new count of the batch."""
-    most = network.shards[shard].batch_size // 2  # the other half is for what is in time
+    """Add the due delayed packets of a link to the batch; return its new length."""
+    most = network.shards[shard].batch_size // 2  # the other half is for packets without delay
     while True:
         hop = network.fates[link].late
         if hop == NONE:
@@ -191,7 +191,7 @@ def _take_late(network: Network, shard: int, node: int, link: int, start: int, e
 
 @kernel
 def _mark(network: Network, link: int, channel: int, hop: int) -> None:
-    """Mark a data packet by what it left behind in the queue."""
+    """Mark a data packet by the length of the queue that it left."""
     wire = network.wires[link]
     if wire.ecn_low < 0:
         return
@@ -208,7 +208,7 @@ def _mark(network: Network, link: int, channel: int, hop: int) -> None:
 
 @kernel
 def _left_behind(network: Network, link: int, channel: int, hop: int) -> int:
-    """Return the data bytes that waited on the port when `hop`, the channel's head, had left."""
+    """Return the data bytes that waited on the port after `hop`, the channel's head, left."""
     row = network.channels[channel]
     left_at = network.hops[hop].arrives - network.ports[link].delay
     last = row.cursor if row.cursor != NONE else hop
@@ -237,7 +237,7 @@ def _sort(network: Network, shard: int, count: int, window: int) -> None:
 
 @rare_kernel
 def _spread(network: Network, shard: int, count: int, window: int) -> None:
-    """Bring the batch nearly into order: count how many fall into each part of the window, then place them."""
+    """Sort the batch roughly: count the packets in each part of the window, then place them."""
     base, first = network.shards[shard].batch_base, network.shards[shard].bucket_base
     shift = INDEX_BITS
     while (window << INDEX_BITS) >> shift > count:

@@ -1,7 +1,6 @@
-"""Rows for packets: each shard takes from its own list and gives back to its own, so threads never meet.
+"""Rows for packets: each shard allocates from and releases to its own list, so threads never share one.
 
-How many are needed follows from what waits in queues, which a fault may lengthen without limit, so the pool grows
-between windows.
+The number needed depends on queue lengths, which a fault may increase without limit, so the pool grows between windows.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def allocate(network: Network, shard: int) -> int:
 
 @kernel
 def release(network: Network, shard: int, hop: int) -> None:
-    """Give a hop back."""
+    """Release a hop."""
     owner = network.shards[shard]
     network.hops[hop].next = owner.free
     owner.free = hop
@@ -56,7 +55,7 @@ def available(network: Network, shard: int) -> int:
 
 @kernel
 def lend(network: Network, giver: int, taker: int, count: int) -> None:
-    """Move free hops between shards; only between windows."""
+    """Move free hops between shards; call between windows only."""
     for _ in range(count):
         hop = allocate(network, giver)
         if hop == NONE:
@@ -67,12 +66,12 @@ def lend(network: Network, giver: int, taker: int, count: int) -> None:
 
 
 def grown(network: Network, more: int) -> Network:
-    """Return the network with at least `more` rows more for every shard; only between windows."""
+    """Return the network with at least `more` additional rows for every shard; call between windows only."""
     shards, before = network.shards, len(network.hops)
     each = max(more, before // len(shards))
     after = before + each * len(shards)
     if after > MOST:
-        raise MrcError(f"{before:,} packets are on their way at once, and {MOST:,} are the most that can be")
+        raise MrcError(f"{before:,} packets are in flight, beyond the limit of {MOST:,}")
     made = network._replace(hops=longer(network.hops, after))
     for number in range(len(shards)):
         _free_the_rest(made, number)
@@ -82,7 +81,7 @@ def grown(network: Network, more: int) -> Network:
 
 
 def longer(rows: Table[Any], count: int) -> Table[Any]:
-    """Return a table of `count` rows that begins with those of another."""
+    """Return a table of `count` rows that starts with those of another."""
     before = np.asarray(rows)
     made = np.zeros(count, before.dtype)
     made[: len(before)] = before
@@ -91,7 +90,7 @@ def longer(rows: Table[Any], count: int) -> Table[Any]:
 
 
 def _free_the_rest(network: Network, shard: int) -> None:
-    """Put a shard's rows that were never used on its list of free ones."""
+    """Put a shard's rows that were never used on its free list."""
     owner = network.shards[shard]
     left = np.arange(owner.fresh, owner.fresh_end)
     if not len(left):

@@ -1,4 +1,4 @@
-"""Which path an EV names, and over which links the loop sends its packets: the same kernel, asked without sending."""
+"""The path of an EV: the links over which the loop sends its packets, computed by the same kernel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST = 8  # links of a path: up and down three tiers, and between two sites
 
 
 def choices(shape: PlaneShape, ev: IntOrInts) -> tuple[IntOrInts, IntOrInts, IntOrInts]:
-    """Return the T0's uplink, the T1's uplink and the long link that an EV names: each tier reads its digit."""
+    """Return the T0's uplink, the T1's uplink and the inter-site link of an EV: each tier reads its digit."""
     first, second = (1 << switch.T0_DIGIT) - 1, (1 << switch.T1_DIGIT) - 1
     digits = (ev & first, ev >> switch.T1_AT & second, ev >> switch.LONG_AT)
     uplink = digits[0] % max(1, shape.t0_up) if shape.tiers > 1 else 0 * ev
@@ -24,7 +24,7 @@ def choices(shape: PlaneShape, ev: IntOrInts) -> tuple[IntOrInts, IntOrInts, Int
 
 
 def links_of(network: Network, source: Ints, destination: Ints, plane: Ints, ev: Ints) -> Matrix:
-    """Return a row for each packet: the links it takes, -1 behind the last."""
+    """Return a row per packet: the links on its path, -1 after the last."""
     asked = np.stack([source, destination, plane, ev], axis=1).astype(np.int64)
     links = np.full((len(asked), LONGEST), -1, np.int64)
     _ask(network._replace(hops=table(Hop, 1)), asked, links)

@@ -1,10 +1,10 @@
-"""The other kind of port: a real queue, served packet by packet, that its neighbour can pause (IEEE 802.1Qbb).
+"""Lossless ports: real queues, served packet by packet, that the neighbour can pause (IEEE 802.1Qbb).
 
-A switch counts the bytes that came in over each link and are still here. Above one threshold it pauses the sender of
-that link, below another it lets it go on; PAUSE and RESUME travel as control frames, so they take a link's delay and
-what is on its way meanwhile must fit. Only data is paused. A PAUSE lasts 65,535 quanta and is repeated while need be,
-so a lost RESUME does not stop a port for ever. Each busy port has one event in its node's heap: when the packet it
-sends has left; each paused one another: when the PAUSE ends by itself.
+A switch counts the bytes that arrived over each link and are still queued. Above one threshold it pauses the sender of
+that link, below another it resumes it; PAUSE and RESUME are control frames, so they take a link's delay, and buffers
+must absorb the data in flight meanwhile. Only data is paused. A PAUSE lasts 65,535 quanta and is repeated while needed,
+so a lost RESUME does not stop a port for ever. Each busy port has one event in its node's heap: the departure of the
+packet in service; each paused port another: the expiry of the PAUSE.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _QUANTA = 65_535 * 64  # byte times
 
 @rare_kernel
 def serve(state: transport_api.State, network: Network, shard: int, node: int, start: int, end: int) -> None:
-    """Let a switch with lossless ports live through a window."""
+    """Advance a switch with lossless ports by one window."""
     count = ingress.collect(state, network, shard, node, start, end)
     network.shards[shard].hops += count
     index = 0
@@ -41,7 +41,7 @@ def serve(state: transport_api.State, network: Network, shard: int, node: int, s
 
 @kernel
 def is_pause(network: Network, hop: int) -> bool:
-    """Tell whether a packet is a PAUSE or RESUME frame."""
+    """Return whether a packet is a PAUSE or RESUME frame."""
     return network.hops[hop].destination == NONE
 
 
@@ -79,7 +79,7 @@ def _on_arrival(network: Network, shard: int, node: int, now: int, hop: int) -> 
 
 @rare_kernel
 def _on_pause(network: Network, shard: int, node: int, now: int, link: int, what: int) -> None:
-    """Stop a port, or let it go on."""
+    """Pause or resume a port."""
     waiting = network.queues[link]
     waiting.paused = what
     if what == PAUSE:
@@ -93,13 +93,13 @@ def _on_pause(network: Network, shard: int, node: int, now: int, link: int, what
 
 @kernel
 def longest_pause(network: Network, link: int) -> int:
-    """Return how long one PAUSE can last (ps)."""
+    """Return the longest duration of one PAUSE (ps)."""
     return (_QUANTA * network.ports[link].byte_time) >> BYTE_TIME_BITS
 
 
 @rare_kernel
 def release_pause(network: Network, node: int, now: int, link: int) -> None:
-    """Forget that a link was paused, at both of its ends: it died or came back. Between windows."""
+    """Clear the pause of a link at both ends after it failed or returned. Call between windows."""
     waiting = network.queues[link]
     waiting.paused = 0
     waiting.pausing = 0
@@ -111,7 +111,7 @@ def release_pause(network: Network, node: int, now: int, link: int) -> None:
 
 @rare_kernel
 def _on_look(network: Network, shard: int, node: int, now: int, link: int) -> None:
-    """A PAUSE may have ended."""
+    """Process the possible expiry of a PAUSE."""
     waiting = network.queues[link]
     waiting.looks_at = NEVER
     if waiting.paused == 1 and waiting.paused_until > now:
@@ -144,13 +144,13 @@ def _begin(network: Network, shard: int, node: int, now: int, link: int) -> None
 
 @kernel
 def _on_departure(network: Network, shard: int, node: int, now: int) -> None:
-    """A packet has left: mark it by what it left behind, give its place back, send the next."""
+    """Process a departure: mark the packet by the remaining queue, release its space, send the next."""
     link = _pop(network, node)
     waiting = network.queues[link]
     if waiting.looks_at <= now and (waiting.serving == NONE or network.ports[link].busy_until != now):
         _on_look(network, shard, node, now, link)
         return
-    # The receiver looks at the packet in a later window, so it is still this node's to change.
+    # The receiver reads the packet in a later window, so this node may still change it.
     hop = waiting.serving
     row = network.hops[hop]
     waiting.serving = NONE
@@ -176,7 +176,7 @@ def _is_marked(network: Network, link: int) -> bool:
 
 @kernel
 def _count_in(network: Network, shard: int, now: int, link: int, size: int) -> None:
-    """Count bytes that came over a link; pause its sender when they are too many."""
+    """Count bytes that arrived over a link; pause its sender above the threshold."""
     came = network.queues[link]
     came.held += size
     if came.held <= came.pause_above:
@@ -199,7 +199,7 @@ def _count_out(network: Network, shard: int, now: int, link: int, size: int) -> 
 
 @rare_kernel
 def _notify(network: Network, shard: int, now: int, link: int, what: int) -> None:
-    """Send PAUSE or RESUME against the direction of a link."""
+    """Send PAUSE or RESUME to the sender of a link."""
     hop = packet_pool.allocate(network, shard)
     assert hop != NONE, "out of packet rows"
     row = network.hops[hop]
@@ -247,7 +247,7 @@ def _push(network: Network, node: int, at: int, link: int) -> None:
 
 @kernel
 def _pop(network: Network, node: int) -> int:
-    """Take the earliest departure off the node's heap and return its link."""
+    """Remove the earliest departure from the node's heap and return its link."""
     row = network.nodes[node]
     base = row.first_departure
     link = network.departures[base].link

@@ -1,4 +1,4 @@
-"""Ranges of settings: a value outside is refused before a run, where it would hang or mean something else."""
+"""Range checks of settings before a run, in which a wrong value could hang or be misinterpreted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ AT_LEAST_ZERO = (0, math.inf)
 
 
 def refuse_outside(settings: object, **ranges: tuple[float, float]) -> None:
-    """Raise ConfigError for a field that is not between the two limits, both included, naming field and value."""
+    """Raise ConfigError for a field outside the two limits, both included, naming field and value."""
     for name, (low, high) in ranges.items():
         value = getattr(settings, name)
         if not low <= value <= high:

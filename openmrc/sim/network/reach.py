@@ -1,4 +1,4 @@
-"""How far a network reaches: the ports a NIC has, their rates, and the longest unloaded round trip."""
+"""Properties of a network: the ports of a NIC, their rates, and the longest unloaded round-trip time."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _PS_PER_S_AND_BITS = 8 * 10**12
 
 @dataclass(frozen=True)
 class Reach:
-    """What lies behind one port of a NIC."""
+    """Properties of one port of a NIC."""
 
-    rate: int  # bit/s of the port; where NICs differ, the highest
+    rate: int  # bit/s of the port; if NICs differ, the highest
     round_trip: int  # ps of a full packet and its acknowledgement over the longest path
 
     @property
     def bdp(self) -> int:
-        """Return the bytes that fill the port over the round trip."""
+        """Return the bandwidth-delay product in bytes."""
         return self.round_trip * self.rate // _PS_PER_S_AND_BITS
 
 
@@ -35,7 +35,7 @@ def link_delays(topology: Topology) -> Ints:
 
 
 def reaches(topology: Topology, mtu: int, header: int) -> list[Reach]:
-    """Return one entry a port of a NIC, in order."""
+    """Return one entry per port of a NIC, in order."""
     packet = mtu + 2 * header
     if topology.planes:
         rates = [int(topology.link_rate[shape.host_up]) for shape in topology.planes]
@@ -48,7 +48,7 @@ def reaches(topology: Topology, mtu: int, header: int) -> list[Reach]:
 
 
 def nic_rate(topology: Topology) -> int:
-    """Return the rate of a NIC, all its ports together (bit/s); where NICs differ, each port at its highest."""
+    """Return the rate of a NIC, all its ports together (bit/s); if NICs differ, each port at its highest."""
     if topology.planes:
         return sum(int(topology.link_rate[shape.host_up]) for shape in topology.planes)
     return int(_port_rates(topology).sum())
@@ -62,9 +62,9 @@ def _port_rates(topology: Topology) -> Ints:
 
 
 def _round_trip(topology: Topology, shape: PlaneShape, packet: int) -> int:
-    """Return the round trip over a plane's longest path.
+    """Return the round-trip time over a plane's longest path.
 
-    Twice the propagation and switching, plus the packet's time on each link at the NIC's rate, as htsim reckons.
+    Twice the propagation and switching, plus the packet's time on each link at the NIC's rate, as in htsim.
     """
     ups = [shape.host_up, shape.fabric_up, shape.core_up][: shape.tiers]
     delays = link_delays(topology)

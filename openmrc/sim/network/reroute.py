@@ -1,9 +1,9 @@
-"""Ways around what routing has withdrawn: which of several equal links still leads to a packet's destination.
+"""Routes around withdrawn links: which of several equal links still leads to a packet's destination.
 
-A routing protocol takes a broken link out of the tables of every switch whose packets would end up on it, not only of
-its neighbours: a T0 leaves out a T1 that has lost its link to the destination's T0. Instead of tables, the way is
-walked when a packet asks; nobody asks while nothing is withdrawn. The switches' hash is resilient: only what went over
-a withdrawn link moves.
+A routing protocol withdraws a failed link from the tables of every switch whose packets would end up on it, not only of
+its neighbours: a T0 avoids a T1 that has lost its link to the destination's T0. Instead of tables, the path is followed
+when a packet needs it, and only while any link is withdrawn. The switches' hash is resilient: only flows over a
+withdrawn link move.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from openmrc.sim.network.tables import NONE, Network
 
 @rare_kernel
 def usable(network: Network, node: int, hop: int, link: int) -> bool:
-    """Tell whether routing would send a packet from a switch over a link."""
+    """Return whether routing would send a packet from a switch over a link."""
     if network.ports[link].withdrawn == 1:
         return False
     if is_below(network, node, hop):
@@ -31,7 +31,7 @@ def usable(network: Network, node: int, hop: int, link: int) -> bool:
 
 @kernel
 def is_below(network: Network, node: int, hop: int) -> bool:
-    """Tell whether a packet's destination lies below a switch."""
+    """Return whether a packet's destination is below a switch."""
     row = network.nodes[node]
     packet = network.hops[hop]
     below = packet.t0
@@ -57,7 +57,7 @@ def down_link(network: Network, node: int, hop: int) -> int:
 
 @kernel
 def _descends(network: Network, node: int, hop: int) -> bool:
-    """Tell whether a switch above the destination's T0 has a way down to it."""
+    """Return whether a switch above the destination's T0 has a path down to it."""
     at = node
     while network.nodes[at].tier > 0:
         first, found = down_link(network, at, hop), NONE
@@ -72,7 +72,7 @@ def _descends(network: Network, node: int, hop: int) -> bool:
 
 @kernel
 def _leads(network: Network, node: int, hop: int) -> bool:
-    """Tell whether a top switch reaches the destination's T0, itself or over a long link."""
+    """Return whether a top switch reaches the destination's T0, directly or over an inter-site link."""
     if is_below(network, node, hop):
         return _descends(network, node, hop)
     row = network.nodes[node]
@@ -86,7 +86,7 @@ def _leads(network: Network, node: int, hop: int) -> bool:
 def open_ports(network: Network, nic: int, destination: int) -> int:
     """Return the mask of planes that a bond uses from one NIC to another: all if none is left, so that retries end it.
 
-    A NIC's bond leaves a port of its own that is down; of the far one it learns as routing does.
+    A NIC's bond avoids its own ports that are down; it learns of the remote one as routing does.
     """
     planes, own = network.config[0].planes, network.nics[nic].ports
     every = (1 << own) - 1
@@ -95,7 +95,7 @@ def open_ports(network: Network, nic: int, destination: int) -> int:
     found = 0
     for plane in range(own):
         ours, theirs = network.nic_ports[nic * planes + plane], network.nic_ports[destination * planes + plane]
-        # In an irregular fabric any port leads to any: which of the far NIC's is out is the switches' affair.
+        # In an irregular fabric any port leads to any: the switches handle the remote NIC's failed ports.
         reaches = theirs.withdrawn == 0 or network.config[0].routed > 0
         if ours.left == 0 and ours.withdrawn == 0 and reaches:
             found |= 1 << plane
@@ -104,7 +104,7 @@ def open_ports(network: Network, nic: int, destination: int) -> int:
 
 @kernel
 def plane_for(network: Network, nic: int, destination: int, plane: int, turn: int) -> int:
-    """Return the plane of a connection that prefers `plane`: another, by its `turn`, while that one is out."""
+    """Return the plane of a connection that prefers `plane`: another, by its `turn`, while that one is down."""
     mask = open_ports(network, nic, destination)
     if (mask >> plane) & 1 == 1 or network.config[0].detours == 0:
         return plane

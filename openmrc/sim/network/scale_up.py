@@ -1,9 +1,9 @@
-"""The network inside a scale-up domain: every NIC's GPUs have a port to the domain's switch, and messages go in chunks.
+"""The network of a scale-up domain: every NIC's GPUs have a port to the domain's switch; messages are sent in chunks.
 
-A port sends one message after the other, a chunk at a time; the switch stores and forwards chunks, and where several
-ports send to one its egress is a queue without limit. Nothing is lost, marked or paused, and no header is counted:
-`gbps` of the fabric is what payload gets. The receiver answers the last chunk, so that the sender knows. A message of
-S bytes that meets nobody has arrived after (S + CHUNK) / rate + latency, S a multiple of CHUNK.
+A port sends one message after the other, a chunk at a time; the switch stores and forwards chunks, and its egress to
+one port is a queue without limit. Nothing is lost, marked or paused, and headers are not counted: `gbps` of the fabric
+is the payload rate. The receiver acknowledges the last chunk. Without contention, a message of S bytes arrives after
+(S + CHUNK) / rate + latency, S a multiple of CHUNK.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from openmrc.sim.network.tables import NONE, Network, Service
 from openmrc.sim.workloads.traffic import Side
 from openmrc.units import NEVER
 
-CHUNK = 4096  # bytes; smaller ones cost time here and change a completion by less than a chunk's time
+CHUNK = 4096  # bytes; smaller chunks cost run time and change a completion by less than a chunk's time
 
 
 @kernel
 def post(network: Network, nic: int, flow: int) -> None:
-    """Queue a message behind those of the same NIC."""
+    """Queue a message after those of the same NIC."""
     port = network.scale_up_ports[nic]
     network.flows[flow].next = NONE
     if port.head == NONE:
@@ -31,7 +31,7 @@ def post(network: Network, nic: int, flow: int) -> None:
 
 @rare_kernel
 def send(network: Network, shard: int, now: int, nic: int) -> int:
-    """Send chunks while the port is free; return when it will be so again (ps), NEVER: nothing waits."""
+    """Send chunks while the port is free; return when it is free again (ps), NEVER if nothing waits."""
     port = network.scale_up_ports[nic]
     while port.head != NONE:
         if port.free_at > now:
@@ -52,7 +52,7 @@ def send(network: Network, shard: int, now: int, nic: int) -> int:
 
 @rare_kernel
 def receive(network: Network, shard: int, now: int, nic: int, hop: int) -> int:
-    """Take a chunk or an answer; return 4 x flow + traffic.Side of a completion, or NONE."""
+    """Process a chunk or an acknowledgement; return 4 x flow + traffic.Side of a completion, or NONE."""
     row = network.hops[hop]
     flow = row.entropy
     if row.service == Service.CONTROL:

@@ -1,4 +1,4 @@
-"""A switch: for each packet the link it leaves on, by arithmetic over the plane's shape."""
+"""A switch: computes each packet's output link from the plane's shape."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ T1_AT = PATH_BITS + PLANE_BITS
 T1_DIGIT = 10
 LONG_AT = T1_AT + T1_DIGIT
 _MASK = (1 << 32) - 1
-_AGAIN = 0x5BD1E995  # makes another hash of the same packet
+_AGAIN = 0x5BD1E995  # selects another hash of the same packet
 
 
 @rare_kernel
 def serve(state: transport_api.State, network: Network, shard: int, node: int, start: int, end: int) -> None:
-    """Forward everything that reaches the switch in the window."""
+    """Forward all packets that reach the switch in the window."""
     count = ingress.collect(state, network, shard, node, start, end)
     for index in range(count):
         hop = ingress.due(network, shard, index)
@@ -29,7 +29,7 @@ def serve(state: transport_api.State, network: Network, shard: int, node: int, s
 
 @kernel
 def route(network: Network, node: int, now: int, hop: int) -> int:
-    """Return the link on which a switch sends a packet on."""
+    """Return the link on which a switch forwards a packet."""
     row = network.nodes[node]
     packet = network.hops[hop]
     if network.config[0].routed > 0 and row.plane != NONE:
@@ -38,7 +38,7 @@ def route(network: Network, node: int, now: int, hop: int) -> int:
     if reroute.is_below(network, node, hop):
         link = reroute.down_link(network, node, hop)
         if row.down_bundle > 1:
-            # The link of a bundle is the same on the way down as on the way up: the tier below has chosen it.
+            # The link of a bundle is the same downwards as upwards: the tier below has chosen it.
             link += choose(network, node, now, hop, link, row.down_bundle, row.tier - 1)
         return link
     return row.up_base + choose(network, node, now, hop, row.up_base, row.up_count, row.tier)
@@ -46,7 +46,7 @@ def route(network: Network, node: int, now: int, hop: int) -> int:
 
 @kernel
 def choose(network: Network, node: int, now: int, hop: int, first: int, count: int, tier: int) -> int:
-    """Return which of `count` equal links, from `first` on, a packet takes; its entropy may say so for a tier."""
+    """Return which of `count` equal links, from `first` on, a packet takes; for a tier its entropy may decide."""
     row = network.nodes[node]
     packet = network.hops[hop]
     routing = network.config[0].routing
@@ -62,7 +62,7 @@ def choose(network: Network, node: int, now: int, hop: int, first: int, count: i
 
 @rare_kernel
 def _rehashed(network: Network, node: int, hop: int, first: int, count: int, instead: int) -> int:
-    """Return one of the links that routing has left, by another hash; `instead` if there is none."""
+    """Return one of the links that are not withdrawn, by another hash; `instead` if there is none."""
     left = 0
     for index in range(count):
         left += 1 if reroute.usable(network, node, hop, first + index) else 0

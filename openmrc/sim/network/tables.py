@@ -1,11 +1,11 @@
-"""Rows of the simulated network: links as egress ports and wires, nodes, packets on their way, messages, shards.
+"""Rows of the simulated network: links as egress ports and wires, nodes, packets in flight, messages, shards.
 
-A directed link has two owners. Its `Port` - the egress queue - is written by the node that sends, its `Wire` by the
-node that receives; what lies between is two `Channel`s, FIFOs of `Hop`s, one for control and one for data. A sender
-appends to the channel's `Outgoing` list of this window; the receiver joins it to the channel in the next one, so the
-two never touch the same list at once.
+A directed link has two owners. Its `Port`, the egress queue, is written by the sending node, its `Wire` by the
+receiving node; between them are two `Channel`s, FIFOs of `Hop`s, one for control and one for data. A sender appends to
+the channel's `Outgoing` list of the current window; the receiver joins it to the channel in the next one, so the two
+never use the same list at once.
 
-A `Hop` is one packet on one link, a cache line; `frame` leads to what the transport put into it, which no switch reads.
+A `Hop` is one packet on one link, a cache line; `frame` is the row of its transport content, which no switch reads.
 Time is ps, size bytes; NONE is no row.
 """
 
@@ -23,7 +23,7 @@ BYTE_TIME_BITS = 16  # Port.byte_time counts 2**-16 ps
 
 
 class Service(IntEnum):
-    """What a packet asks of a queue; also the order of the two channels of a link."""
+    """Service class of a packet; also the order of the two channels of a link."""
 
     CONTROL = 0  # strict priority
     DATA = 1
@@ -53,7 +53,7 @@ class Hop:
 
 
 class Channel:
-    """One FIFO of a wire, as its receiver has it."""
+    """One FIFO of a wire, on the receiver's side."""
 
     head: Int32
     tail: Int32
@@ -61,7 +61,7 @@ class Channel:
 
 
 class Outgoing:
-    """What was sent into a channel in one window; two a channel, used in turns."""
+    """Packets sent into a channel in one window; two per channel, used alternately."""
 
     head: Int32
     tail: Int32
@@ -70,21 +70,21 @@ class Outgoing:
 class Port:
     """The egress queue of a directed link."""
 
-    busy_until: Int  # ps, when all data accepted so far is sent
+    busy_until: Int  # ps, when all accepted data is sent
     control_until: Int  # ps
     byte_time: Int  # unit 2**-16 ps
     delay: Int  # ps, propagation and the forwarding latency of the switch at the other end
     capacity: Int  # ps of queued data above which packets are trimmed or dropped
     control_capacity: Int  # ps
     last_time: Int  # ps on the wire of the last data packet
-    tail_begins: Int  # ps, when it begins to leave
+    tail_begins: Int  # ps, start of its transmission
     random: Int
     queued_bytes: Int32  # modulo 2**31
     tail: Int32  # the last data packet queued
     destination: Int32  # node
     trimming: Int8  # Trimming
     last_hop: Int8  # leads to a NIC
-    withdrawn: Int8  # 1: routing has taken the link out of its tables
+    withdrawn: Int8  # 1: withdrawn from the routing tables
     data_packets: Int
     data_bytes: Int
     control_packets: Int
@@ -95,15 +95,15 @@ class Port:
 
 
 class Queue:
-    """The real queue of a lossless port, and what its receiver holds of the packets that came over the link."""
+    """The queue of a lossless port, and the receiver's count of packets from the link."""
 
-    paused_until: Int  # ps, when a PAUSE that nobody repeats or takes back ends
-    looks_at: Int  # ps, a look at the port is in its node's heap; NEVER: none
+    paused_until: Int  # ps, expiry of a PAUSE that is neither repeated nor cancelled
+    looks_at: Int  # ps, a check of the port is in its node's heap; NEVER: none
     paused_at: Int  # ps, when the receiver sent its last PAUSE
 
     head: Int32
     tail: Int32
-    serving: Int32  # packet that is leaving, or NONE
+    serving: Int32  # packet in service, or NONE
     paused: Int32  # by the receiver: PAUSE
     bytes: Int32
     ecn_low: Int32  # bytes; negative: never mark
@@ -117,20 +117,20 @@ class Queue:
 
 
 class Departure:
-    """When a lossless port will have sent its packet; a heap for each node."""
+    """Time at which a lossless port finishes a packet; a heap per node."""
 
     at: Int
     link: Int32
 
 
 class Wire:
-    """A directed link as its receiver sees it."""
+    """The receiver's side of a directed link."""
 
-    alive_from: Int  # ps, working without a break since then; NEVER: it is down
-    ecn_low: Int32  # bytes left in the queue below which nothing is marked; negative: never
-    ecn_high: Int32  # bytes above which everything is marked
+    alive_from: Int  # ps, up without a break since then; NEVER: down
+    ecn_low: Int32  # bytes left in the queue below which no packet is marked; negative: never
+    ecn_high: Int32  # bytes above which all are marked
     random: Int
-    impaired: Int  # of its Fate: fates.CHANCES, fates.HOLDS; 0: as good as new
+    impaired: Int  # of its Fate: impairments.CHANCES, impairments.HOLDS; 0: unimpaired
     arrived: Int  # packets
     arrived_bytes: Int
     marked: Int
@@ -138,10 +138,10 @@ class Wire:
 
 
 class Fate:
-    """What a fault does to the packets of a directed link, and those of them that are late. Chances in 2**-32."""
+    """Impairments of a directed link, and its delayed packets. Probabilities in 2**-32."""
 
     loss: Int
-    byte_loss: Float  # the chance of a bit error in a byte
+    byte_loss: Float  # bit errors per byte
     duplicate: Int
     reorder: Int
     trim: Int
@@ -152,9 +152,9 @@ class Fate:
 
 
 class Node:
-    """A NIC or a switch: who sends to it, and how a switch finds the way."""
+    """A NIC or a switch: its incoming links, and its forwarding data."""
 
-    next_at: Int  # ps, nothing that has been sent to it wants it earlier
+    next_at: Int  # ps, no received packet needs it earlier
     first_in: Int32  # in Network.in_links
     in_count: Int32
     own: Int32  # index, pod or site that lies below
@@ -171,7 +171,7 @@ class Node:
 
 
 class Mail:
-    """Whether something new lies in the outgoing lists to a node, for each of the two turns."""
+    """Flags of new packets in the outgoing lists to a node, for each of the two turns."""
 
     even: Int8
     odd: Int8
@@ -184,24 +184,24 @@ class InLink:
 
 
 class Nic:
-    """What the loop keeps of an endpoint."""
+    """The loop's state of an endpoint."""
 
-    wake: Int  # ps, the next thing it does by itself
+    wake: Int  # ps, its next own event
     pending: Int32  # first message that waits for its start, in order of time
     sent: Int32  # packets
-    ports: Int32  # of its own; in an irregular fabric some have fewer than others
+    ports: Int32  # number of its ports; in an irregular fabric NICs may differ
 
 
 class NicPort:
-    """A NIC in one plane: where it hangs, and when it can send again."""
+    """A NIC in one plane: its T0 port, and when it can send again."""
 
-    free_at: Int  # ps; NEVER: a port that the NIC has not
+    free_at: Int  # ps; NEVER: the NIC has no such port
     link: Int32  # to its T0
     t0: Int32
     pod: Int16
     site: Int8
-    left: Int8  # 1: the NIC's bond does not send on it
-    withdrawn: Int8  # 1: routing leads nobody to it
+    left: Int8  # 1: the NIC's bond does not use it
+    withdrawn: Int8  # 1: no route leads to it
 
 
 class ScaleUpPort:
@@ -214,43 +214,43 @@ class ScaleUpPort:
 
 
 class Route:
-    """The shortest ways from a switch to a NIC, in an irregular fabric."""
+    """The shortest paths from a switch to a NIC, in an irregular fabric."""
 
     first: Int32  # in Network.next_hops
-    count: Int32  # links to begin with
-    ways: Int32  # different ways from here on, at most 2**31 - 1
+    count: Int32  # first links
+    ways: Int32  # number of paths from here on, at most 2**31 - 1
 
 
 class NextHop:
-    """A link on a shortest way."""
+    """A link on a shortest path."""
 
     link: Int32
 
 
 class Flow:
-    """A message (`traffic`) on its way."""
+    """The progress of a message (`traffic`)."""
 
     start: Int  # ps, not before
     posted_at: Int  # ps; NEVER: not yet
     sent_at: Int  # ps, all acknowledged at the sender; NEVER
     received_at: Int  # ps, all in the receiver's memory; NEVER
-    failed_at: Int  # ps, given up; NEVER
+    failed_at: Int  # ps, abandoned; NEVER
     size: Int  # bytes
     sent: Int  # bytes, over a scale-up network
     arrived: Int  # bytes, over a scale-up network
     source: Int32
     destination: Int32
     inside: Int32  # a scale-up domain: 1
-    waits: Int32  # releases still to come
+    waits: Int32  # releases still missing
     handle: Int32  # the transport's queue pair
-    next: Int32  # that waits at the same NIC
+    next: Int32  # waiting at the same NIC
     first_release: Int32
     release_count: Int32
-    watched: Int32  # the receiver's completion releases something
+    watched: Int32  # the receiver's completion releases other messages
 
 
 class Release:
-    """A message that another one lets go."""
+    """A message that another one releases."""
 
     delay: Int
     flow: Int32
@@ -258,14 +258,14 @@ class Release:
 
 
 class Signal:
-    """A release on its way to another NIC, given out between windows."""
+    """A release for another NIC, delivered between windows."""
 
     at: Int
     flow: Int32
 
 
 class Shard:
-    """Nodes that one thread serves, and what it needs for that."""
+    """Nodes that one thread serves, with its working memory."""
 
     first_node: Int  # in Network.members
     node_count: Int
@@ -278,7 +278,7 @@ class Shard:
     bucket_base: Int
     signal_base: Int
     signal_size: Int
-    signals: Int  # in this window
+    signals: Int  # ps, end of this window
     turn: Int  # 0 or 1, which outgoing lists this window fills
     earliest: Int  # ps, earliest arrival of what was sent in this window
     allocated: Int
@@ -304,13 +304,13 @@ class BatchEntry:
 
 
 class Bucket:
-    """How many packets fall into one part of the window."""
+    """Number of packets in one part of the window."""
 
     count: Int32
 
 
 class NetworkConfig:
-    """What holds everywhere in the network; one row."""
+    """Global configuration of the network; one row."""
 
     planes: Int
     routing: Int  # Routing
@@ -319,9 +319,9 @@ class NetworkConfig:
     control_size: Int  # bytes on the wire
     header: Int  # bytes of a data packet besides its payload
     lossless: Int
-    routed: Int  # switches of an irregular fabric, which look ways up; 0: a regular one, where ways are arithmetic
+    routed: Int  # switches of an irregular fabric, which look up routes; 0: a regular one, where routes are computed
     first_scale_up: Int  # links from this one on belong to scale-up networks
-    detours: Int  # links and ports that routing or bonds avoid; 0: nobody need look
+    detours: Int  # links and ports that routing or bonds avoid; 0: no check needed
 
 
 class Network(NamedTuple):
@@ -340,7 +340,7 @@ class Network(NamedTuple):
     in_links: Table[InLink]
     nics: Table[Nic]
     nic_ports: Table[NicPort]
-    scale_up_ports: Table[ScaleUpPort]  # none where there are no domains
+    scale_up_ports: Table[ScaleUpPort]  # empty without domains
     routes: Table[Route]  # destination x switches + switch
     next_hops: Table[NextHop]
     flows: Table[Flow]
@@ -354,7 +354,7 @@ class Network(NamedTuple):
 
 
 class Routing(IntEnum):
-    """How a switch chooses among its uplinks."""
+    """Uplink selection of a switch."""
 
     ENTROPY = 0  # the entropy names the uplink, as SRv6 uSIDs do
     HASH = 1  # ECMP: a hash of addresses and entropy
@@ -362,7 +362,7 @@ class Routing(IntEnum):
 
 
 class Trimming(IntEnum):
-    """What a full queue does."""
+    """Behaviour of a full queue."""
 
     NEVER = 0  # drops what arrives
     ARRIVING = 1  # trims what arrives

@@ -1,13 +1,13 @@
-"""What a tap kept becomes frames of a capture file: IPv6, UDP and the MRC headers, encoded from the wire's own table.
+"""Convert tapped packets into frames of a capture file: IPv6, UDP and the MRC headers, encoded from the wire's table.
 
-Frames have MRC's SRv6 form. The outer destination is the path of the packet's EV as uSIDs, complete where a NIC sends
-and down to its own address where one receives; the inner addresses are the NICs' identities, the source port is 0xC000
-and the low 14 bits of the EV (`Placement.SRV6`). Where a fabric has no uSIDs, or switches that hash, there is no outer
-header. UDP checksums are 0 (RFC 6935).
+Frames have MRC's SRv6 form. The outer destination is the path of the packet's EV as uSIDs, complete at the sending NIC
+and reduced to its own address at the receiving one; the inner addresses are the NICs' identities, the source port is
+0xC000 and the low 14 bits of the EV (`Placement.SRV6`). In a fabric without uSIDs, or with switches that hash, there is
+no outer header. UDP checksums are 0 (RFC 6935).
 
-Payload is not simulated: it reads as zeros, and the ICRC is over zeros. A frame longer than `snaplen` is cut, its
-lengths say what it was. A packet that a switch trimmed ends after its headers, without ICRC, with the lengths and the
-DSCP that the switch wrote.
+Payload is not simulated: it reads as zeros, and the ICRC covers zeros. A frame longer than `snaplen` is truncated, with
+its original lengths. A packet that a switch trimmed ends after its headers, without ICRC, with the lengths and the DSCP
+that the switch wrote.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class CapturedFrame:
 
 
 class Writer:
-    """Makes the frames of one run."""
+    """Creates the frames of one run."""
 
     def __init__(self, topology: Topology, tapped: Taps, snaplen: int, *, by_tables: bool = True) -> None:
-        """No frame is longer than `snaplen` bytes; `by_tables`: switches forward as uSID tables say."""
+        """Limit frames to `snaplen` bytes; `by_tables`: switches forward by uSID tables."""
         self._tapped = tapped
         self._snaplen = snaplen
         self._plan = _plan(topology) if by_tables else None
@@ -68,7 +68,7 @@ class Writer:
             yield CapturedFrame(packet["port"], tapped.seen[row].at // PS_PER_NS, data, original)
 
     def _frame(self, packet: dict[str, Any], headers: bytes, outgoing: bool) -> tuple[bytes, int]:
-        """Return what is kept of a frame, and how long it was."""
+        """Return the captured part of a frame, and its original length."""
         plane, trimmed, payload = packet["port"], packet["trimmed"], packet["payload_length"]
         behind = 0 if trimmed else payload + (-payload & 3) + ICRC_LENGTH
         length = UDP_LENGTH + len(headers) + behind
@@ -107,5 +107,5 @@ def _identity(plane: int, nic: int) -> IPv6Address:
 def _plan(topology: Topology) -> UsidPlan | None:
     try:
         return usid_plan(topology)
-    except ConfigError:  # too deep for one address, say: the simulator runs such a fabric all the same
+    except ConfigError:  # too long for one address, for example: the simulator runs such a fabric anyway
         return None

@@ -1,8 +1,8 @@
-"""What network and transport looked like over time: counters of every plane and tier, queues, paths, windows.
+"""State of network and transport over time: counters of every plane and tier, queues, paths, windows.
 
-A `Recorder` is asked between windows. Without a fixed interval it starts fine and, each time it holds twice what a
-chart can show, forgets every second sample and goes on half as fine: so the length of a run need not be known. Around
-chosen moments - the faults - it is finer, and forgets nothing.
+A `Recorder` samples between windows. Without a fixed interval it starts with a short one and, each time it holds twice
+the samples of a chart, drops every second sample and doubles the interval, so the length of a run need not be known.
+Around chosen times, the faults, it samples more often and drops nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KEPT = 256  # samples, without a fixed interval: up to twice as many, at least a
 FINE = 96  # samples of a span around a fault
 FEW, LARGE = 24, 100_000  # the same in a fabric with more links than this, where a sample takes long
 
-COUNTERS = {  # of a group's links, since the beginning
+COUNTERS = {  # sums over the links of a group, since the start
     "data_packets": ("ports", "data_packets"),
     "data_bytes": ("ports", "data_bytes"),
     "ecn_marked": ("wires", "marked"),
@@ -32,13 +32,13 @@ COUNTERS = {  # of a group's links, since the beginning
     "trimmed": ("ports", "trimmed"),
     "dropped": ("ports", "dropped"),
 }
-GAUGES = ("queue_bytes", "queue_longest_ps")  # at the moment: all queues of the group together, and the longest
-OF_LINKS = ("data_bytes", "queue_ps")  # of single links: since the beginning, and at the moment
+GAUGES = ("queue_bytes", "queue_longest_ps")  # current values: sum of all queues of the group, and the longest
+OF_LINKS = ("data_bytes", "queue_ps")  # of single links: since the start, and current
 
 
 @dataclass(frozen=True)
 class Group:
-    """Links of one plane that lead the same way between the same tiers."""
+    """Links of one plane in the same direction between the same tiers."""
 
     plane: int
     tier: LinkTier
@@ -53,7 +53,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Span:
-    """A time in which samples are finer (ps), and the fault it is around."""
+    """A time span with finer samples (ps), and its fault."""
 
     begin: int
     fault: int
@@ -62,27 +62,27 @@ class Span:
 
 @runtime_checkable
 class Observed(Protocol):
-    """A transport that tells of itself over time."""
+    """A transport that reports time series."""
 
     def series(self, state: Any) -> dict[str, int]:
-        """Return totals since the beginning, and what is true at this moment, by name."""
+        """Return totals since the start, and current values, by name."""
 
     def windows(self, state: Any, network: Network, flows: Ints) -> dict[str, NDArray[Any]]:
-        """Return what is true of some flows and their connections at this moment, by name."""
+        """Return current values of some flows and their connections, by name."""
 
 
 @dataclass
 class Samples:
-    """A row per moment; columns of `values` are the groups, of `windows` the watched flows."""
+    """A row per sample; columns of `values` are the groups, of `windows` the watched flows."""
 
     groups: list[Group]
     at: Ints  # ps
-    values: dict[str, Ints]  # COUNTERS and GAUGES: (moments, groups)
-    is_regular: NDArray[np.bool_]  # by moment: one of those that cover the whole run
+    values: dict[str, Ints]  # COUNTERS and GAUGES: (samples, groups)
+    is_regular: NDArray[np.bool_]  # by sample: one of those that cover the whole run
     flows: Ints  # one of each watched connection
-    series: dict[str, Ints]  # what the transport told: (moments,)
-    windows: dict[str, NDArray[Any]]  # of the flows' connections: (moments, flows)
-    links: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # that were looked at one by one
+    series: dict[str, Ints]  # time series of the transport: (samples,)
+    windows: dict[str, NDArray[Any]]  # of the flows' connections: (samples, flows)
+    links: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # links sampled individually
     link_values: dict[str, Ints] = field(default_factory=dict)  # OF_LINKS: (moments, links)
 
     def total(self, name: str) -> Ints:
@@ -91,7 +91,7 @@ class Samples:
         return summed
 
     def rows(self, which: NDArray[Any]) -> Samples:
-        """Return some of the moments."""
+        """Return some of the samples."""
         return Samples(
             self.groups,
             self.at[which],
@@ -106,11 +106,11 @@ class Samples:
 
     @property
     def overview(self) -> Samples:
-        """Return the moments that cover the whole run evenly."""
+        """Return samples that cover the whole run evenly."""
         return self.rows(self.is_regular)
 
     def within(self, span: Span) -> Samples:
-        """Return the moments of a span."""
+        """Return the samples of a span."""
         return self.rows((self.at >= span.begin) & (self.at <= span.end))
 
 
@@ -125,14 +125,14 @@ class _Moment:
 
 @dataclass
 class Recorder:
-    """Takes samples, at most one an interval; finer in `spans`."""
+    """Takes samples, at most one per interval; finer in `spans`."""
 
     topology: Topology
     every: int = 0  # ps; 0: as fine as the chart can show
     spans: Sequence[Span] = ()
-    transport: object = None  # asked if it is `Observed`
+    transport: object = None  # sampled if it is `Observed`
     watched: Sequence[Ints] = ()  # connections whose windows are recorded: all flows of each
-    links: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # that are looked at one by one
+    links: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # links sampled individually
     due: int = 0  # ps, the next sample
     _interval: int = 0
     _regular_due: int = 0
@@ -141,7 +141,7 @@ class Recorder:
     _groups: list[Group] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Find the runs of links that belong to one group; regular fabrics have a few, whatever their size."""
+        """Find the ranges of links of each group; regular fabrics have few, whatever their size."""
         topology = self.topology
         levels = topology.node_tier[topology.link_source], topology.node_tier[topology.link_destination]
         up = (levels[0] < levels[1]) | ((levels[0] == levels[1]) & (topology.link_reverse > np.arange(topology.links)))
@@ -152,7 +152,7 @@ class Recorder:
         self._interval = self.every or max(1, int(topology.link_delay.min()))
 
     def take(self, now: int, network: Network, state: Any = None) -> None:
-        """Record this moment."""
+        """Take a sample."""
         moment = _Moment(now, self._of_network(now, network), {}, {})
         if isinstance(self.transport, Observed):
             moment.series = self.transport.series(state)
@@ -178,9 +178,9 @@ class Recorder:
         return taken
 
     def _under_way(self, now: int, network: Network) -> Ints:
-        """Return the flow of each watched connection that its window is for: the oldest that is not done.
+        """Return the current flow of each watched connection: the oldest that is not done.
 
-        Between two of them it is the one before; transports that keep a window a message show there what it ended with.
+        Between two of them it is the previous one; transports with a window per message show its last value there.
         """
         started, ended, failed = (np.asarray(network.flows)[name] for name in ("posted_at", "sent_at", "failed_at"))
         chosen = []
@@ -214,14 +214,14 @@ class Recorder:
         return self._grouped(np.maximum, values)
 
     def _grouped(self, how: np.ufunc, values: NDArray[Any]) -> Ints:
-        own = values[: self.topology.links]  # behind them lie the links of scale-up networks
+        own = values[: self.topology.links]  # the links of scale-up networks follow
         runs = how.reduceat(own.astype(np.int64, copy=False), self._starts)
         result = np.zeros(len(self._groups), np.int64)
         how.at(result, self._group_of_run, runs)
         return result
 
     def samples(self) -> Samples:
-        """Return what was recorded, in order of time."""
+        """Return the samples in order of time."""
         regular = {moment.at for moment in self._regular}
         moments = sorted([*self._regular, *self._fine], key=lambda moment: moment.at)
         shape = (len(moments), len(self._groups))

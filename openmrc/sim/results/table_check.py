@@ -1,8 +1,8 @@
-"""Does the arithmetic that forwards simulated packets lead where the fabric's own tables lead?
+"""Check that the simulator's computed routes agree with the fabric's own tables.
 
-`switch.route` computes the next link from an EV's digits. The tables of `fabric.tables` hold what would be installed:
-an EV becomes the uSIDs of its path, and `fabric.walk` follows them hop by hop, believing nothing else. Both are asked
-for every EV of every queue pair of a run - data and what answers it travel on no others - and compared port by port.
+`switch.route` computes the next link from an EV's digits. The tables of `fabric.tables` hold the entries to install: an
+EV becomes the uSIDs of its path, and `fabric.walk` follows them hop by hop, independently. Both are evaluated for every
+EV of every queue pair of a run, which data and acknowledgements use exclusively, and compared port by port.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from openmrc.sim.network.tables import Network, Routing
 
 @dataclass(frozen=True)
 class TableCheck:
-    """What was compared and found equal."""
+    """Counts of the comparison."""
 
     pairs: int  # ordered pairs of NICs
     evs: int  # EVs of queue pairs
@@ -66,7 +66,9 @@ def flights_of(engine: Engine) -> Flights:
 def check(topology: Topology, network: Network, flights: Flights, tables: Tables | None = None) -> TableCheck:
     """Compare; raise an MrcError that names switch, entry and EV of the first difference."""
     if network.config[0].routing != Routing.ENTROPY:
-        raise ConfigError("check_tables: this transport's switches choose by hash or load; uSID tables have no say")
+        raise ConfigError(
+            "check_tables: this transport's switches choose by hash or load, not by uSID tables; remove check_tables"
+        )
     plan = usid_plan(topology)
     checker = _Checker(plan, build_tables(plan) if tables is None else tables, network)
     hops = sum(checker.compare(each, how, flights.rows(which)) for each, how, which in _groups(topology, flights))
@@ -99,7 +101,7 @@ def _relations(shape: PlaneShape, source: Ints, destination: Ints) -> Ints:
 
 
 class _Checker:
-    """Walks groups of flights through the tables and the loop's arithmetic."""
+    """Walks groups of flights through the tables and through the loop's computation."""
 
     def __init__(self, plan: UsidPlan, tables: Tables, network: Network) -> None:
         self.plan = plan
@@ -109,7 +111,7 @@ class _Checker:
         self.lookups = [Lookup(plan.topology, tables, sids.block) for sids in plan.planes]
 
     def compare(self, choice: Choice, how: Relation, flights: Flights) -> int:
-        """Compare flights of one path name; return how many decisions agreed."""
+        """Compare flights on the same path; return the number of equal decisions."""
         topology, plane = self.plan.topology, choice.plane
         links = links_of(self.network, flights.source, flights.destination, flights.plane, flights.ev)
         computed = np.where(links >= 0, topology.link_port[links], -1)
@@ -127,7 +129,7 @@ class _Checker:
     def _refuse(
         self, flights: Flights, row: int, links: Ints, computed: Ints, ports: Ints, trace: Ints, stack: Ints
     ) -> None:
-        """Say where the two part."""
+        """Raise the error that describes the first difference."""
         topology, plane = self.plan.topology, int(flights.plane[row])
         place = int(np.flatnonzero(ports != computed)[0])
         switch = int(topology.link_source[links[place]])
@@ -141,7 +143,7 @@ class _Checker:
         )
 
     def _entry(self, plane: int, switch: int, stack: Ints, shifts: int) -> tuple[str, int]:
-        """Return the entry that decides at a switch, in words, and the uSID it is asked for."""
+        """Describe the entry that decides at a switch, and the uSID that it is asked for."""
         usid = int(stack[min(shifts, len(stack) - 1)])
         row = self._row(plane, switch, usid)
         if row >= 0 and self.tables.port[row] < 0 and shifts + 1 < len(stack):  # its own: the next one decides

@@ -1,11 +1,11 @@
-"""When routing and bonds take notice of a failure: what they add to the faults of a run.
+"""Convergence of routing and bonds after a failure: the events that they add to the faults of a run.
 
 The switches of the baselines run a routing protocol, their NICs a bond. A cable that is dead in one direction or both
-(down, or losing everything) has left all routing tables `reroute_delay_us` later, with the way to a NIC at its end; it
-is back in them as long after it works again. A NIC whose own cable is down in both directions stops using that port
-`failover_delay_us` later. What does not last that long goes unnoticed, as carrier delays and dampening have it.
+(down, or losing everything) is withdrawn from all routing tables `reroute_delay_us` later, including the route to a NIC
+at its end; it is restored after it has worked for as long. A NIC whose own cable is down in both directions stops using
+that port `failover_delay_us` later. Shorter changes have no effect, as with carrier delays and dampening.
 
-MRC knows none of this: its switches' tables are static (arXiv 2605.04333), its NICs act by themselves.
+MRC does none of this: its switches' tables are static (arXiv 2605.04333), its NICs react themselves.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from openmrc.sim.scenario.timeline import PORTS_PER_NIC
 from openmrc.units import NEVER, ps_from_us
 
 _EVERYTHING = 10**9  # LINK_LOSS of 100 %
-Change = tuple[int, int, bool]  # at, subject, is it dead now
+Change = tuple[int, int, bool]  # at, subject, whether it is now dead
 
 
 def converging(topology: Topology, broken: Faults, settings: NetworkSettings) -> Faults:
-    """Return the faults with the moments at which routing and bonds follow them."""
+    """Return the faults with the times at which routing and bonds react."""
     if settings.routing == Routing.ENTROPY or not len(broken.at):
         return broken
     added = [*_routes(topology, broken, ps_from_us(settings.reroute_delay_us))]
@@ -39,7 +39,7 @@ def converging(topology: Topology, broken: Faults, settings: NetworkSettings) ->
 
 
 def _routes(topology: Topology, broken: Faults, delay: int) -> Iterator[tuple[int, FaultKind, int]]:
-    """Yield what leaves and enters the routing tables: both directions of a cable, or the NIC port at its end."""
+    """Yield withdrawals from the routing tables and restorations: both directions of a cable, or its NIC port."""
     for at, cable, dead in _lasting(_cables(topology, broken), delay):
         reverse = int(topology.link_reverse[cable])
         ports = [
@@ -55,7 +55,7 @@ def _routes(topology: Topology, broken: Faults, delay: int) -> Iterator[tuple[in
 
 
 def _cables(topology: Topology, broken: Faults) -> Iterator[Change]:
-    """Yield the moments at which a cable, named by its lower link, dies or comes back to life."""
+    """Yield the times at which a cable, named by its lower link, fails or returns."""
     down: set[int] = set()
     silent: set[int] = set()
     dead: set[int] = set()
@@ -93,7 +93,7 @@ def _rows(broken: Faults) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _lasting(changes: Iterator[Change], delay: int) -> Iterator[Change]:
-    """Yield the changes that last for `delay` (ps), so much later; changes of a subject that are back are none."""
+    """Yield the changes that last for `delay` (ps), delayed by it; shorter ones cancel."""
     by_subject: dict[int, list[tuple[int, bool]]] = {}
     for at, subject, state in changes:
         by_subject.setdefault(subject, []).append((at, state))

@@ -1,4 +1,4 @@
-"""Where a fault strikes: names of places in a fabric, as sets of directed links.
+"""Fault targets: names of places in a fabric, as sets of directed links.
 
 all                           every link
 plane 1                       every link of a plane
@@ -28,7 +28,7 @@ _SOME = re.compile(r"(?:(\d+) )?(random )?(?:(host|fabric|core|long) )?links of 
 
 
 def links_at(topology: Topology, where: str, seed: int = 0) -> Ints:
-    """Return the directed links of a place; a ConfigError says what there is."""
+    """Return the directed links of a target; ConfigError names the valid ones."""
     if match := _SOME.fullmatch(where):
         return _some(topology, where, match, seed)
     if where == "all":
@@ -83,7 +83,7 @@ def _between(topology: Topology, source: str, destination: str) -> Ints:
 
 
 def _some(topology: Topology, where: str, match: re.Match[str], seed: int) -> Ints:
-    """Return both directions of some cables of a place, those that lead upwards."""
+    """Return both directions of some upward cables of a target."""
     count, random, tier, place = match.groups()
     cables = _upward(topology, place, tier)
     wanted = int(count) if count else len(cables)

@@ -1,7 +1,7 @@
-"""One quantity of every link under faults that overlap: what counts, and what comes back when a fault ends.
+"""One property of every link under overlapping faults.
 
-A fault without an end sets the base. A spell - a fault that lasts - lies above it until it ends; of several spells the
-one that began last counts. Setting the base ends all spells at those links.
+A fault without an end sets the base value. A spell, a fault with a duration, overrides it until it ends; of several
+spells the last one to begin applies. Setting the base ends all spells at those links.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class _Spell:
 
 
 class Layers:
-    """The value of one quantity at every link; at rest it is 0."""
+    """The value of one property at every link; initially 0."""
 
     def __init__(self, links: int) -> None:
-        self.value = np.zeros(links)  # that counts now
+        self.value = np.zeros(links)  # current value
         self._base = np.zeros(links)
         self._spells_here = np.zeros(links, np.int64)
         self._set_at = np.zeros(links, np.int64)  # when the base was set last, in order of all changes
@@ -50,7 +50,7 @@ class Layers:
         return changed
 
     def _end(self, number: int) -> None:
-        """Take a spell away where it still counts; uncover the latest of the others, or the base."""
+        """End a spell where it still applies; restore the latest of the others, or the base."""
         gone = self._spells.pop(number)
         links = gone.links[self._set_at[gone.links] < gone.began]
         self._spells_here[links] -= 1

@@ -1,12 +1,12 @@
-"""Turns a schedule of faults into the columns of `sim.loop.fault_events`.
+"""Convert a schedule of faults into the columns of `sim.loop.fault_events`.
 
-Each link has a state (down, loss, rate ...). A step sets some of it at a place, and every change of the state becomes a
-fault. A step without an end counts until the next one without an end: `up: plane 1` ends whatever had put links of
-plane 1 down. A step that lasts (`for`) covers what was there, and uncovers it when it ends (`layers`), so a flap does
-not revive a link that another step has put down for good.
+Each link has a state (down, loss, rate ...). A step sets part of it at a target, and every change of the state becomes
+a fault. A step without an end applies until the next one without an end: `up: plane 1` ends all earlier `down` of links
+of plane 1. A step with a duration (`for`) overrides the state and restores it at its end (`layers`), so a flap does not
+revive a link that another step has taken down for good.
 
-A link that goes down loses what is queued and in flight. A NIC whose cable goes down in both directions learns of it
-at once, as from a lost carrier; it learns nothing of one direction alone, or of a loss of 100 %.
+A link that goes down loses its queued packets and those in flight. A NIC whose cable goes down in both directions
+detects it immediately, as a lost carrier; it does not detect one direction alone, or a loss of 100 %.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _TIMES = {"delay": FaultKind.LINK_DELAY, "jitter": FaultKind.LINK_JITTER}
 
 @dataclass(frozen=True)
 class Event:
-    """A fault as a report shows it."""
+    """A fault as shown in a report."""
 
     at: int  # ps
     text: str
-    begins: bool = True  # False: it ends what another one began
+    begins: bool = True  # False: it ends an earlier one
 
 
 class _State:
-    """The state of every link at the moment, and the faults that led there."""
+    """The current state of every link, and the faults so far."""
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
@@ -55,7 +55,7 @@ class _State:
         self.columns: list[tuple[Ints, Ints, Ints, Ints]] = []
 
     def apply(self, step: Step, links: Ints) -> None:
-        """Change the links' state as a step says."""
+        """Change the links' state by a step."""
         self._refuse_rate(step, links)
         lost, cut = self._lost(links), self._cut(links)
         for word, value in step.change.items():
@@ -66,7 +66,7 @@ class _State:
         self._emit_ports(step.at, links, cut)
 
     def _refuse_rate(self, step: Step, links: Ints) -> None:
-        """Refuse a rate above that of every link of the place; of several kinds of links, the slower keep theirs."""
+        """Refuse a rate above that of every link of the target; slower links among them keep their rate."""
         rate, most = int(step.change.get("rate", 0)), int(self.topology.link_rate[links].max(initial=0))
         if rate > most:
             raise ConfigError(f"rate {rate / 1e9:g} Gb/s: these links have {most / 1e9:g} Gb/s; faults slow down")
@@ -143,12 +143,12 @@ def _failed(topology: Topology, failure: Failure, path: str) -> Ints:
 
 
 def events(schedule: Schedule) -> list[Event]:
-    """Return what the schedule does, in words, for a report."""
+    """Return the events of the schedule as text, for a report."""
     return [Event(step.at, f"{_words(step)} {step.where}", _begins(step)) for step in schedule.steps]
 
 
 def _begins(step: Step) -> bool:
-    """Tell whether a step breaks anything."""
+    """Return whether a step starts a fault."""
     resting = Impairment()
     return any(value != getattr(resting, word) for word, value in step.change.items())
 

@@ -1,7 +1,7 @@
-"""The transports a scenario can name, with their settings put where they belong.
+"""The transports that a scenario can name, and the assignment of their settings.
 
-A setting is a field of the transport itself, of the engine or of the switches; each has its default and its reason
-beside it in the class that declares it.
+A setting is a field of the transport itself, of the engine or of the switches; the class that declares it has its
+default and the reason.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _OWN = ("settings", "network", "name", "spraying", "qps", "recovery", "spray", "
 
 @dataclass(frozen=True)
 class Datagrams:
-    """Messages without any feedback: what the network alone does, and a load that minds nobody."""
+    """Messages without feedback: measures the network alone, and serves as load without congestion control."""
 
     network: NetworkSettings
     name: str = "datagrams"
 
     def network_settings(self) -> NetworkSettings:
-        """Return what the switches do: ECMP by a random entropy."""
+        """Return the switch settings: ECMP by a random entropy."""
         return self.network
 
     def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> datagrams.Datagrams:
@@ -51,12 +51,12 @@ class Datagrams:
         return {"bytes_arrived": int(datagrams.arrived(state).sum())}
 
     def failures(self, state: datagrams.Datagrams, network: Network) -> list[Failure]:
-        """Return nothing: nobody waits for an answer."""
+        """Return nothing: senders expect no acknowledgements."""
         return []
 
 
 def transport_of(wanted: Transport, topology: Topology) -> loop.Transport:
-    """Return the transport that a scenario asks for, with its settings."""
+    """Return the transport of a scenario, with its settings."""
     try:
         return _made(wanted, topology)
     except ConfigError as error:
@@ -99,7 +99,7 @@ def _uet(wanted: Transport) -> UetTransport:
 
 
 def _roce(wanted: Transport) -> RoceTransport:
-    """Return RoCEv2 RC: go-back-N, selective repeat, or switches that route each packet by itself."""
+    """Return RoCEv2 RC: go-back-N, selective repeat, or with per-packet adaptive routing."""
     given = _Given(wanted, RoceTransport)
     plain = {
         "roce": RoceTransport(),
@@ -139,5 +139,5 @@ class _Given:
         return self._values[kind]
 
     def network(self, plain: NetworkSettings) -> NetworkSettings:
-        """Return what switches do, the given fields replaced."""
+        """Return the switch settings, with the given fields replaced."""
         return dataclasses.replace(plain, mtu=self._mtu, **self._values[NetworkSettings])

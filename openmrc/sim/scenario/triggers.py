@@ -1,11 +1,11 @@
-"""The triggers of a `.cm` file as a plan: which flow's end starts which flow.
+"""The triggers of a `.cm` file as a plan: the end of one flow starts others.
 
 - oneshot: its activation starts all flows that name it; only one flow may activate it.
 - multishot: each activation starts the next flow that names it, in file order.
 - barrier: the activation number `count` starts all flows that name it.
 
-A flow that could never start (nobody activates its trigger, the barrier waits for more activations than there are,
-or flows wait for each other in a circle) is refused: htsim ends such a run as if all were well.
+A flow that could never start (its trigger is never activated, the barrier needs more activations than exist, or flows
+wait for each other in a cycle) is an error; htsim ends such a run without one.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _ByValue:
 def _add(made: Plan, matrix: Matrix, identity: int, trigger: Trigger, waiting: Ids, sent: Ids, received: Ids) -> None:
     """Add the gates of one trigger: one for all its flows, or one for each in turn.
 
-    A single activation needs no gate, which would cost its signal two link latencies instead of none or one.
+    A single activation needs no gate, whose signal would cost two link latencies instead of none or one.
     """
     activations = len(sent) + len(received)
     _check(matrix, identity, trigger, len(waiting), activations)

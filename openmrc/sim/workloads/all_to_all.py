@@ -13,7 +13,7 @@ from openmrc.sim.workloads.transfers import carry_out
 
 
 class AllToAll(Parameters, frozen=True, kw_only=True, tag="all_to_all"):
-    """Host r of a group sends to r + 1, r + 2, ... so that receivers are hit evenly."""
+    """Host r of a group sends to r + 1, r + 2, ... so that the load on receivers is even."""
 
     size: Bytes  # of each pair
     group: Amount = 0  # hosts in a group; 0: all in one

@@ -1,4 +1,4 @@
-"""Amounts as people write them in workloads: `2MB`, `64KiB`, or a plain number of bytes; `10ms`, `50us`."""
+"""Amounts in workloads: `2MB`, `64KiB`, or a plain number of bytes; `10ms`, `50us`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Background: messages between random hosts at random times, each on one path as storage and TCP traffic is."""
+"""Background: messages between random hosts at random times, each on one path like storage and TCP traffic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Split hosts into groups of equal size: who takes part in one collective."""
+"""Divide hosts into groups of equal size, one per collective."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Hierarchical all-reduce: inside a scale-up domain first, then across domains, then inside again.
+"""Hierarchical all-reduce: first inside a scale-up domain, then across domains, then inside again.
 
-Inside, a ring reduce-scatter and at the end a ring all-gather among the hosts of a domain; across, the hosts in the
-same place of their domains form a ring over their part of the vector. Where the fabric has scale-up domains, the inner
-rings are messages over their networks. `domain` and `domain_gbps` stand for domains that the fabric does not describe:
-then the inner part is a computation that takes bytes / rate plus one latency a step.
+Inside: a ring reduce-scatter first and a ring all-gather at the end, among the hosts of a domain. Across: the hosts at
+the same position of their domains form a ring over their part of the vector. If the fabric has scale-up domains, the
+inner rings are messages over their networks. `domain` and `domain_gbps` describe domains that the fabric does not have:
+the inner part is then a computation of bytes / rate plus one latency per step.
 """
 
 from __future__ import annotations

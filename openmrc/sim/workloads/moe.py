@@ -1,6 +1,6 @@
-"""Mixture of experts: tokens go to the experts' hosts and come back, and some experts are more popular.
+"""Mixture of experts: tokens are sent to the experts' hosts and back, and some experts are more popular.
 
-Popularity falls with rank as rank ** -skew (Zipf); which expert is popular is drawn for every group and layer.
+Popularity falls with rank as rank ** -skew (Zipf); the ranking is drawn for every group and layer.
 """
 
 from __future__ import annotations

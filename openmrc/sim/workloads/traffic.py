@@ -1,14 +1,14 @@
-"""What a workload hands to the simulator: messages as columns, and which message releases which.
+"""Output of a workload: messages as columns, and their releases.
 
-A message is one write of `size` bytes from one NIC to another. It is posted when its `start` has come and `waits`
-releases have arrived, whichever is later. When message m completes it sends its releases: entries
-`first_release[m]` to `first_release[m + 1]` of the three release columns.
+A message is one write of `size` bytes from one NIC to another. It is posted at its `start`, or when `waits` releases
+have arrived, whichever is later. When message m completes it sends its releases: entries `first_release[m]` to
+`first_release[m + 1]` of the three release columns.
 
-A release takes effect `release_delay` after its cause. If the released message starts on another NIC than the one that
-saw the completion, it takes at least the network's shortest link latency: news does not travel faster.
+A release takes effect `release_delay` after its cause. If the released message starts on another NIC than the one of
+the completion, it takes at least the network's shortest link latency.
 
 A message of size 0 from a NIC to itself sends nothing and completes when it is posted. It joins many releases to many
-(a barrier), or stands for computation: the delay of its releases.
+(a barrier), or represents a computation: the delay of its releases.
 
 Time is ps, size bytes.
 """
@@ -29,11 +29,11 @@ LARGEST_MESSAGE = (1 << 32) - 1  # bytes: the length of a remote write has 32 bi
 
 
 class Side(IntEnum):
-    """Where a completion is seen that releases others."""
+    """The side of a completion that releases others."""
 
     SENDER = 0  # the last byte is acknowledged
     RECEIVER = 1  # the last byte, and all before it on this connection, are in memory
-    FAILED = 2  # at the sender: given up; releases nothing
+    FAILED = 2  # at the sender: abandoned; releases nothing
 
 
 @dataclass(frozen=True)

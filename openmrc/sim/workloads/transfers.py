@@ -1,4 +1,4 @@
-"""Plans of collectives as messages of hosts: the plans that live ranks carry out too."""
+"""Plans of collectives as messages of hosts: the same plans that live ranks execute."""
 
 from __future__ import annotations
 

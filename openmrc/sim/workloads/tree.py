@@ -1,4 +1,4 @@
-"""Tree all-reduce: sums flow up a binary tree, the result flows down, in chunks that follow each other."""
+"""Tree all-reduce: sums flow up a binary tree, the result flows down, in consecutive chunks."""
 
 from __future__ import annotations
 

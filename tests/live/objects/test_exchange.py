@@ -176,12 +176,12 @@ def test_malformed_frames_give_one_typed_error(channels: tuple[Channel, Channel]
     ours, theirs = channels
     seal = theirs._seals.ours if theirs._seals is not None else None
     theirs._socket.sendall(framed(body, seal))
-    with pytest.raises(ExchangeError, match="something else"):
+    with pytest.raises(ExchangeError, match="unexpected message"):
         ours.hear_offer(timeout=5)
 
 
 def test_dialling_where_nobody_listens_ends_at_its_deadline() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        with pytest.raises(DeadlineError, match="nobody answers"):
+        with pytest.raises(DeadlineError, match="no answer"):
             dial("127.0.0.1", free.getsockname()[1], time.monotonic() + 0.05)

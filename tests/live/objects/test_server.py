@@ -100,11 +100,11 @@ def test_a_wrong_token_is_reported_and_named_when_nobody_else_comes() -> None:
     refusals: list[str] = []
     server = Server(["127.0.0.1"], 0, refusals.append)
     server.start(TOKEN.encode())
-    for token, why in (("", "asks for a token"), ("x" * 16, "another token")):
+    for token, why in (("", "requires a token"), ("x" * 16, "different token")):
         with pytest.raises(ExchangeError, match=why):
             dial("127.0.0.1", server.port, time.monotonic() + 20, token)
     strangers.reset(server.port)
-    with pytest.raises(DeadlineError, match=r"turned away: 127\.0\.0\.1.*another token"):
+    with pytest.raises(DeadlineError, match=r"rejected peer: 127\.0\.0\.1.*different token"):
         server.accept(time.monotonic() + 1.0)
     assert len(refusals) == 2
     server.close()

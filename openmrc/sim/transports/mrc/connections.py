@@ -1,4 +1,4 @@
-"""Which queue pairs the messages of a traffic need: one for each pair of NICs and connection, and its twin."""
+"""The queue pairs for a traffic: one for each pair of NICs and connection, and its counterpart."""
 
 from __future__ import annotations
 

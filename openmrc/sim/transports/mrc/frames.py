@@ -1,6 +1,6 @@
-"""An MRC packet while it travels: one cache line instead of the forty columns of `wire.packet.Packet`.
+"""An MRC packet in flight: one cache line instead of the forty columns of `wire.packet.Packet`.
 
-Opcodes share columns. What the network itself reads or changes - entropy, plane, marks, trimming - is in `tables.Hop`.
+Opcodes share columns. Fields that the network reads or changes (entropy, plane, marks, trimming) are in `tables.Hop`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from openmrc.wire.packet import Packet
 
 
 class Frame:
-    """What an MRC packet says; columns by opcode: write | SACK | NACK, ACK, probe, endpoint operation."""
+    """Content of an MRC packet; columns by opcode: write | SACK | NACK, ACK, probe, endpoint operation."""
 
     wide: Int  # va | sack_bitmap
     key: Int  # r_key | reflected_entropy | reflected_entropy
@@ -32,7 +32,7 @@ class Frame:
 
 @kernel
 def pack(packets: Table[Packet], frames: Table[Frame], packet: int, frame: int) -> None:
-    """Write what a packet says into a frame."""
+    """Write a packet into a frame."""
     out = packets[packet]
     row = frames[frame]
     row.opcode = out.opcode
@@ -56,7 +56,7 @@ def pack(packets: Table[Packet], frames: Table[Frame], packet: int, frame: int) 
 
 @kernel
 def unpack(frames: Table[Frame], packets: Table[Packet], frame: int, packet: int) -> None:
-    """Write what a frame says into a packet."""
+    """Write a frame into a packet."""
     row = frames[frame]
     out = packets[packet]
     flags = row.flags

@@ -1,7 +1,7 @@
-"""Sets up MRC for a traffic: an engine with a queue pair at both ends of every connection, brought to RTS.
+"""Set up MRC for a traffic: an engine with a queue pair at both ends of every connection, in state RTS.
 
-A connection carries data one way. Its source's queue pair has the full set of EVs; the twin at the destination only
-answers, so a few EVs a plane do. Windows are no longer than the connection's traffic, so that memory follows need.
+A connection carries data one way. Its source's queue pair has the full set of EVs; the one at the destination only
+responds and needs few EVs per plane. Windows are no longer than the connection's traffic, to limit memory.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class MrcTransport:
     settings: Settings | None = None  # None: base RTT and rate from the fabric
     network: NetworkSettings = field(default_factory=lambda: NetworkSettings(ecn_last_hop=False))
     evs: int = 128
-    reserve: float = 0.25  # share of EVs that wait for others to fail
+    reserve: float = 0.25  # share of EVs in reserve
     timeout_us: float = 131.0
     linear_count: int = 7
     exponential_count: int = 7
@@ -63,12 +63,12 @@ class MrcTransport:
     name: str = "mrc"
 
     def __post_init__(self) -> None:
-        """Refuse what no queue pair can have, naming the field."""
+        """Refuse invalid settings, naming the field."""
         refuse_outside(self, evs=(1, MAX_EVS), reserve=(0, 0.99), timeout_us=(1, 10**9))
         refuse_outside(self, linear_count=(0, 1 << 20), exponential_count=(0, INFINITE_RETRIES))
 
     def network_settings(self) -> NetworkSettings:
-        """Return what MRC asks of switches: marks in mid-fabric only (arXiv 2605.04333)."""
+        """Return MRC's switch settings: marking in mid-fabric only (arXiv 2605.04333)."""
         return self.network
 
     def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Mrc:
@@ -142,7 +142,7 @@ def fitted(topology: Topology, network: NetworkSettings, settings: Settings | No
 
 
 class Opening:
-    """How to bring up one queue pair; one row each."""
+    """Parameters of one queue pair; one row each."""
 
     peer: Int
     twin: Int  # row of the queue pair at the other end
@@ -155,7 +155,7 @@ class Opening:
 
 
 class Common:
-    """What all queue pairs share; one row."""
+    """Parameters shared by all queue pairs; one row."""
 
     mtu: Int
     timeout: Int  # ps

@@ -1,6 +1,6 @@
-"""Copies the packets of chosen NICs aside, as the engine wrote or saw them; `captures` makes frames of them.
+"""Copy the packets of chosen NICs, as the engine wrote or received them; `captures` converts them to frames.
 
-Each tapped NIC has rows of its own, so threads never meet and the copies are the same for any number of them.
+Each tapped NIC has its own rows, so threads never share one and the copies do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COLUMNS = len(COLUMN)
 
 
 class Tap:
-    """What is kept of one NIC's packets."""
+    """Packets kept of one NIC."""
 
     first: Int  # row of `Taps.seen`
     limit: Int  # rows; 0: this NIC is not watched
@@ -41,7 +41,7 @@ class Seen:
 
 
 class Taps(NamedTuple):
-    """Everything that is kept; without taps the loop asks no more than how many there are."""
+    """All copied packets; without taps the loop only checks their number."""
 
     taps: Table[Tap]  # a row a NIC, or none at all
     seen: Table[Seen]
@@ -76,7 +76,7 @@ def taps(engine: Engine, nics: int, capture: Capture) -> Taps:
 
 @rare_kernel
 def sent(tapped: Taps, shard: int, now: int, nic: int) -> None:
-    """Keep the shard's packet, which is about to leave."""
+    """Copy the shard's packet before it leaves."""
     row = _claim(tapped, now, nic)
     if row != NONE:
         tapped.seen[row].at = now
@@ -86,7 +86,7 @@ def sent(tapped: Taps, shard: int, now: int, nic: int) -> None:
 
 @rare_kernel
 def arrived(tapped: Taps, engine: Engine, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
-    """Keep the shard's packet, which has arrived and not been given to the engine yet."""
+    """Copy the shard's packet after it arrives, before the engine processes it."""
     row = _claim(tapped, now, nic)
     if row != NONE:
         tapped.seen[row].at = now
