@@ -40,7 +40,7 @@ def run(
     missing = [point for point in points if not point.result(folder).exists()]
     done = len(points) - len(missing)
     notice(done, len(points))
-    spread = _on_ray(missing) if on == "ray" else _here(missing, processes)
+    spread = _spread(missing, on, processes)
     with closing(spread):  # whatever ends this early ends the runs under way
         for point, result in spread:
             if result.get("summary", {}).get("interrupted"):
@@ -60,6 +60,18 @@ def count_done(points: list[Point], folder: Path) -> int:
 
 def _arguments(point: Point) -> tuple[bytes, dict[str, Any]]:
     return msgspec.json.encode(point.scenario), point.values
+
+
+def _spread(points: list[Point], on: str, processes: int) -> Generator[Done, None, None]:
+    """Return what runs the points: on a Ray cluster, in processes of this machine, or in this process ("inline")."""
+    if on == "ray":
+        return _on_ray(points)
+    return _here(points, processes) if on == "processes" else _inline(points)
+
+
+def _inline(points: list[Point]) -> Generator[Done, None, None]:
+    for point in points:
+        yield point, run_point(*_arguments(point))
 
 
 def _here(points: list[Point], processes: int) -> Generator[Done, None, None]:
