@@ -160,7 +160,18 @@ def _run(scenario: Scenario, threads: int, out: Path | None, perfetto: Path | No
     if result["interrupted"]:
         raise typer.Exit(INTERRUPTED)
     if not done.is_complete:
+        typer.echo(f"mrc: {_why_unfinished(result, scenario.until)}", err=True)
         raise typer.Exit(1)
+
+
+def _why_unfinished(result: dict[str, Any], until: str) -> str:
+    """Return why a run ended before all of its flows."""
+    left = f"{result['flows'] - result['finished']:,} of {result['flows']:,} flows did not finish"
+    if result["errors"]["queue_pairs"]:
+        return (
+            f"{left}: {result['errors']['queue_pairs']:,} connections ended in error; what waits for them never started"
+        )
+    return f"{left} until {until} of simulated time, when the run was given up; `until` sets that time"
 
 
 @app.command()
