@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from openmrc.cli.outcome import INTERRUPTED, stoppable
+from openmrc.cli.sim_ask import ask
 
 if TYPE_CHECKING:
     from openmrc.sim.scenario.scenario import Matrix, Scenario, Transport
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from openmrc.sim.workloads.trace import Trace
 
 app = typer.Typer(no_args_is_help=True, help="Simulate fabrics packet by packet, with failures.")
+app.command()(ask)
 
 TransportName = Literal["mrc", "uet", "roce"]
 LoadBalancing = Literal["oblivious", "bitmap", "reps", "mixed"]
@@ -196,8 +198,8 @@ def _sweep(plan: Sweep, points: list[Point], folder: Path, on: str, processes: i
     from openmrc.report import sweep as report
     from openmrc.report.terminal import show_sweep
 
-    with stoppable(lambda how: _how_to_go_on(how, points, folder, as_json)):
-        results = report.run(points, folder, on, processes, _points_done, plan)
+    with stoppable(lambda how: how_to_go_on(how, points, folder, as_json)):
+        results = report.run(points, folder, on, processes, points_done, plan)
     notes = report.write(plan, results, folder)
     unfinished = sum(
         result["summary"]["finished"] < result["summary"]["flows"] for result in results if "summary" in result
@@ -232,8 +234,8 @@ def compare(
 
     points = points_of(files)
     folder = out or Path("runs") / "-".join(dict.fromkeys(file.stem for file in files))
-    with stoppable(lambda how: _how_to_go_on(how, points, folder, as_json)):
-        results = report.run(points, folder, "processes", processes or os.cpu_count() or 1, _points_done)
+    with stoppable(lambda how: how_to_go_on(how, points, folder, as_json)):
+        results = report.run(points, folder, "processes", processes or os.cpu_count() or 1, points_done)
     result = compared(points, results)
     (folder / "comparison.json").write_text(json_text(result))
     _print(result | {"out": str(folder)}, as_json, lambda: show_comparison(result, str(folder)))
@@ -248,11 +250,12 @@ def json_text(result: dict[str, Any]) -> str:
     return json.dumps(result, indent=1) + "\n"
 
 
-def _points_done(done: int, of: int) -> None:
+def points_done(done: int, of: int) -> None:
+    """Say how many points are done."""
     typer.echo(f"{done} of {of} points", err=True)
 
 
-def _how_to_go_on(how: str, points: list[Point], folder: Path, as_json: bool) -> None:
+def how_to_go_on(how: str, points: list[Point], folder: Path, as_json: bool) -> None:
     """Say how many points are done, and that nothing of them is lost."""
     from openmrc.report.sweep import count_done
 

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from openmrc.cli.main import app
+from openmrc.sim.sweep import read
 from tests.sim.workloads.traces import chakra_writer as et
 
 FABRIC = "name: x\nhosts: {count: 8}\nplanes: [{host_gbps: 100, count: 2, t0: {down: 4, up: 4}, t1: {down: 2}}]\n"
@@ -119,3 +120,26 @@ def test_a_failure_with_json_is_an_object_with_error(words: tuple[str, ...]) -> 
     done = CliRunner().invoke(app, [*words, "--json"])
     assert done.exit_code != 0
     assert json.loads(done.stdout)["error"]
+
+
+def test_questions_are_listed_and_unknown_ones_refused() -> None:
+    assert "mrc sim ask planes" in mrc("ask").stdout
+    assert json.loads(mrc("ask", "--json").stdout)["flaps"] == "How many flapping links does a step survive?"
+    done = CliRunner().invoke(app, ["sim", "ask", "why"])
+    assert "known are planes, flaps" in str(done.exception)
+
+
+def test_a_question_is_answered_by_a_table_a_sentence_and_a_page(tmp_path: Path) -> None:
+    done = mrc("ask", "roce", "--gpus", "32", "--processes", "1", "--out", tmp_path / "out", "--json")
+    result = json.loads(done.stdout)
+    assert result["answer"].startswith("MRC, 8 x 100G: steps of ")
+    assert len(result["runs"]) == 4
+    assert result["answer"] in (tmp_path / "out" / "report.html").read_text()
+    again = mrc("ask", "roce", "--gpus", "32", "--processes", "1", "--out", tmp_path / "out")
+    assert "step time, mean (us)" in again.stdout
+    assert result["answer"] in again.stdout
+
+
+def test_a_question_is_saved_as_files_that_a_sweep_reads(tmp_path: Path) -> None:
+    mrc("ask", "evs", "--save", tmp_path / "evs")
+    assert len(read(tmp_path / "evs" / "sweep.yaml")[1]) == 12
