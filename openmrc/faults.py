@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -130,13 +131,14 @@ class Schedule:
         return Schedule.parse(read_text(path), str(path))
 
     @staticmethod
-    def of(items: Any, source: str = "faults") -> Schedule:
-        """Build from what a YAML reader returned: a list of mappings."""
+    def of(items: Any, source: str = "faults", places: Sequence[str] = ()) -> Schedule:
+        """Build from what a YAML reader returned: a list of mappings; `places` say where each was written."""
         if isinstance(items, Mapping):
             items = [items]
         if not isinstance(items, Sequence) or isinstance(items, str):
             raise ConfigError(f"{source}: {items!r} is not a list of steps")
-        steps = [step for number, item in enumerate(items, 1) for step in _steps(item, f"{source}, step {number}")]
+        names = [f"{place or source}, step {number}" for number, place in enumerate(places or [source] * len(items), 1)]
+        steps = [step for item, name in zip(items, names, strict=True) for step in _steps(item, name)]
         return Schedule(tuple(sorted(_with_spells(steps), key=lambda step: step.at)))
 
 
@@ -219,7 +221,9 @@ def _steps(item: Any, source: str) -> list[Step]:
     item = {"on" if key is True else key: value for key, value in item.items()}
     unknown = [str(key) for key in item if key not in WORDS and key not in _OTHERS]
     if unknown:
-        raise ConfigError(f"{source}: unknown word {unknown[0]!r}; known are {', '.join((*_OTHERS, *WORDS))}")
+        near = get_close_matches(unknown[0], (*_OTHERS, *WORDS), 1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ConfigError(f"{source}: unknown word {unknown[0]!r}; {hint}known are {', '.join((*_OTHERS, *WORDS))}")
     change = {word: read(item[word], f"{source}, {word}") for word, read in WORDS.items() if word in item}
     where = _place(item, source)
     if "down" in item or "up" in item:

@@ -22,6 +22,7 @@ PACKAGE = Path(__file__).parent.parent / "openmrc"
 ROOT_FUNCTIONS = ("openmrc.cli.main.main", "openmrc.warm.main")
 ROOT_MODULES = (
     "openmrc",
+    "openmrc.api",
     "openmrc.verbs",
     "openmrc.wire.message",
     "openmrc.wire.srv6",
@@ -99,8 +100,9 @@ def _is_used(method: str, attributes: set[str]) -> bool:
 
 
 def _public(sources: Sources, module: str) -> set[str]:
-    """Return what a public module offers: its own names without underscore, and what it re-exports."""
-    own = {name for name in sources.units if name.rpartition(".")[0] == module and "._" not in name[len(module) :]}
+    """Return what a public module offers: its own names without underscore, what Python calls, what it re-exports."""
+    named = {name: name[len(module) :] for name in sources.units if name.rpartition(".")[0] == module}
+    own = {name for name, own in named.items() if "._" not in own or (own.startswith(".__") and own.endswith("__"))}
     exported = sources.units[module].mentions
     methods = {
         method for name in own | exported for method in sources.members.get(name, ()) if "._" not in method[len(name) :]

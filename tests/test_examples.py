@@ -57,3 +57,14 @@ def test_the_asyncio_example_runs() -> None:
         [sys.executable, str(FOLDER / "asyncio_writes.py")], capture_output=True, text=True, timeout=SECONDS, check=True
     )
     assert done.stdout.strip() == "immediates [1, 2, 3]"
+
+
+def test_the_example_of_the_python_api_runs() -> None:
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / "compare_planes.py")], capture_output=True, text=True, timeout=SECONDS, check=True
+    )
+    assert "<Simulation 'scenario': mrc, 8064 of 8064 flows>" in done.stdout
+    assert "50.0  ┆ down plane 3" in done.stdout
+    last = done.stdout.rpartition("shape: ")[2]
+    assert last.startswith("(4, 4)")  # with and without the fault, on 4 and on 8 planes
+    assert "packets.retransmitted" in last

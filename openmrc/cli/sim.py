@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from openmrc.cli.outcome import INTERRUPTED, stoppable
+from openmrc.cli.sim_ask import ask
 
 if TYPE_CHECKING:
     from openmrc.sim.scenario.scenario import Matrix, Scenario, Transport
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from openmrc.sim.workloads.trace import Trace
 
 app = typer.Typer(no_args_is_help=True, help="Simulate fabrics packet by packet, with failures.")
+app.command()(ask)
 
 TransportName = Literal["mrc", "uet", "roce"]
 LoadBalancing = Literal["oblivious", "bitmap", "reps", "mixed"]
@@ -160,7 +162,18 @@ def _run(scenario: Scenario, threads: int, out: Path | None, perfetto: Path | No
     if result["interrupted"]:
         raise typer.Exit(INTERRUPTED)
     if not done.is_complete:
+        typer.echo(f"mrc: {_why_unfinished(result, scenario.until)}", err=True)
         raise typer.Exit(1)
+
+
+def _why_unfinished(result: dict[str, Any], until: str) -> str:
+    """Return why a run ended before all of its flows."""
+    left = f"{result['flows'] - result['finished']:,} of {result['flows']:,} flows did not finish"
+    if result["errors"]["queue_pairs"]:
+        return (
+            f"{left}: {result['errors']['queue_pairs']:,} connections ended in error; what waits for them never started"
+        )
+    return f"{left} until {until} of simulated time, when the run was given up; `until` sets that time"
 
 
 @app.command()
@@ -185,8 +198,8 @@ def _sweep(plan: Sweep, points: list[Point], folder: Path, on: str, processes: i
     from openmrc.report import sweep as report
     from openmrc.report.terminal import show_sweep
 
-    with stoppable(lambda how: _how_to_go_on(how, points, folder, as_json)):
-        results = report.run(points, folder, on, processes, _points_done, plan)
+    with stoppable(lambda how: how_to_go_on(how, points, folder, as_json)):
+        results = report.run(points, folder, on, processes, points_done, plan)
     notes = report.write(plan, results, folder)
     unfinished = sum(
         result["summary"]["finished"] < result["summary"]["flows"] for result in results if "summary" in result
@@ -221,8 +234,8 @@ def compare(
 
     points = points_of(files)
     folder = out or Path("runs") / "-".join(dict.fromkeys(file.stem for file in files))
-    with stoppable(lambda how: _how_to_go_on(how, points, folder, as_json)):
-        results = report.run(points, folder, "processes", processes or os.cpu_count() or 1, _points_done)
+    with stoppable(lambda how: how_to_go_on(how, points, folder, as_json)):
+        results = report.run(points, folder, "processes", processes or os.cpu_count() or 1, points_done)
     result = compared(points, results)
     (folder / "comparison.json").write_text(json_text(result))
     _print(result | {"out": str(folder)}, as_json, lambda: show_comparison(result, str(folder)))
@@ -237,11 +250,12 @@ def json_text(result: dict[str, Any]) -> str:
     return json.dumps(result, indent=1) + "\n"
 
 
-def _points_done(done: int, of: int) -> None:
+def points_done(done: int, of: int) -> None:
+    """Say how many points are done."""
     typer.echo(f"{done} of {of} points", err=True)
 
 
-def _how_to_go_on(how: str, points: list[Point], folder: Path, as_json: bool) -> None:
+def how_to_go_on(how: str, points: list[Point], folder: Path, as_json: bool) -> None:
     """Say how many points are done, and that nothing of them is lost."""
     from openmrc.report.sweep import count_done
 

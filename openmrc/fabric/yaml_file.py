@@ -12,6 +12,7 @@ import yaml
 
 from openmrc.documents import check_shape, not_yaml, read_text
 from openmrc.errors import ConfigError
+from openmrc.fabric.yaml_words import explained
 
 _T = TypeVar("_T")
 _PLACE = re.compile(r" - at `(\$[^`]*)`$")
@@ -58,7 +59,7 @@ def decode_placed(text: str, kind: type[_T], source: str) -> tuple[_T, Where]:
     try:
         return msgspec.convert(data, kind), lambda place: source + _line_of(root, f" - at `{place}`")
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{source}{_line_of(root, str(error))}: {error}") from None
+        raise ConfigError(f"{source}{_line_of(root, str(error))}: {explained(str(error), data, kind)}") from None
 
 
 def _refuse_twice(node: Any, source: str) -> None:

@@ -22,6 +22,7 @@ from openmrc.report.page import card, folded, page, rows
 from openmrc.report.simulation import figure, number
 from openmrc.sim.sweep import Point, Sweep, flat, keep, refuse_plot, run_point, warm, written
 
+_OF_STEPS = ("step_us.mean", "step_us.p99", "packets.retransmitted", "packets.trimmed", "packets.dropped")
 _USUAL = ("fct_us.mean", "fct_us.p99", "last_finish_us", "goodput_gbps.total", "packets.retransmitted")
 Told = dict[str, Any]
 Done = tuple[Point, Told]
@@ -40,7 +41,7 @@ def run(
     missing = [point for point in points if not point.result(folder).exists()]
     done = len(points) - len(missing)
     notice(done, len(points))
-    spread = _on_ray(missing) if on == "ray" else _here(missing, processes)
+    spread = _spread(missing, on, processes)
     with closing(spread):  # whatever ends this early ends the runs under way
         for point, result in spread:
             if result.get("summary", {}).get("interrupted"):
@@ -60,6 +61,18 @@ def count_done(points: list[Point], folder: Path) -> int:
 
 def _arguments(point: Point) -> tuple[bytes, dict[str, Any]]:
     return msgspec.json.encode(point.scenario), point.values
+
+
+def _spread(points: list[Point], on: str, processes: int) -> Generator[Done, None, None]:
+    """Return what runs the points: on a Ray cluster, in processes of this machine, or in this process ("inline")."""
+    if on == "ray":
+        return _on_ray(points)
+    return _here(points, processes) if on == "processes" else _inline(points)
+
+
+def _inline(points: list[Point]) -> Generator[Done, None, None]:
+    for point in points:
+        yield point, run_point(*_arguments(point))
 
 
 def _here(points: list[Point], processes: int) -> Generator[Done, None, None]:
@@ -108,11 +121,11 @@ def _on_ray(points: list[Point]) -> Generator[Done, None, None]:
         yield running.pop(ready), ray.get(ready)
 
 
-def write(sweep: Sweep, results: list[Told], folder: Path) -> list[str]:
+def write(sweep: Sweep, results: list[Told], folder: Path, lead: str = "") -> list[str]:
     """Write `results.json`, `results.parquet` and `report.html`; return what could not be, in words."""
     table = [flat(point) for point in results]
     (folder / "results.json").write_text(json.dumps(table, indent=1) + "\n")
-    (folder / "report.html").write_text(_page(sweep, results))
+    (folder / "report.html").write_text(_page(sweep, results, lead))
     try:
         import polars
     except ImportError:
@@ -123,7 +136,9 @@ def write(sweep: Sweep, results: list[Told], folder: Path) -> list[str]:
 
 def table(sweep: Sweep, results: list[Told]) -> tuple[list[str], list[list[str]]]:
     """Return the header and the rows of what a sweep found, in words: fields that vary, then figures."""
-    varied = [name for name, values in sweep.fields.items() if len(values) > 1] or list(sweep.fields)
+    hidden = {name for group in sweep.together if "name" in group for name in group} - {"name"}
+    varied = [name for name, values in sweep.fields.items() if len(values) > 1 and name not in hidden]
+    varied = varied or list(sweep.fields)
     shown = _figures(sweep, results)
     header = [words.of_path(name, sweep.names) or "scenario" for name in (*varied, "finished", *shown)]
     return header, [_row(point, varied, shown) for point in results]
@@ -136,9 +151,9 @@ def refusals(results: list[Told]) -> dict[str, int]:
 
 def _figures(sweep: Sweep, results: list[Told]) -> list[str]:
     """Return the figures that a table shows: what is plotted, and what the runs have of the usual ones."""
-    usual = ("step_us.mean", "step_us.p99", *_USUAL)
     first = [sweep.plot.y] if sweep.plot is not None else []
     summaries = [point["summary"] for point in results if "summary" in point]
+    usual = _OF_STEPS if any("step_us" in summary for summary in summaries) else _USUAL
     had = [name for name in usual if any(figure(summary, name) is not None for summary in summaries)]
     return list(dict.fromkeys([*first, *had]))
 
@@ -152,10 +167,11 @@ def _row(point: Told, varied: list[str], shown: list[str]) -> list[str]:
     return [*values, finished, *(number(figure(summary, name)) for name in shown)]
 
 
-def _page(sweep: Sweep, results: list[Told]) -> str:
+def _page(sweep: Sweep, results: list[Told], lead: str) -> str:
     header, body = table(sweep, results)
     scenario = Path(sweep.scenario).stem
     parts = [f"<h1>{escape(scenario)}: {len(results)} runs</h1>"]
+    parts += [f"<p class='lead'>{escape(lead)}</p>"] if lead else []
     parts += [f"<p class='bad'>{count:,} refused: {escape(why)}</p>" for why, count in refusals(results).items()]
     if sweep.plot is not None:
         parts.append(_plot(sweep, results))

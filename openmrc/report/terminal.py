@@ -172,7 +172,10 @@ def _compared(rows: list[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]:
     yield "without faults: mean, us", [number(row["without_faults"]["mean"]) for row in rows]
     yield "packets lost on links", [f"{row['lost_on_links']:,}" for row in rows]
     yield "retransmitted", [f"{row['retransmitted']:,}" for row in rows]
-    yield "job", ["stops" if row["job"]["stopped"] else "goes on" for row in rows]
+    yield (
+        "job",
+        ["stops" if row["job"]["stopped"] else "goes on" if row["job"]["finished"] else "unfinished" for row in rows],
+    )
     if any(row["job"]["stopped"] for row in rows):
         yield "stops at, us", [number(row["job"]["at_us"]) for row in rows]
         yield "a restart costs", [job.cost(row["job"]) for row in rows]

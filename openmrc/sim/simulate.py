@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +38,7 @@ from openmrc.sim.workloads.families import plan_of
 from openmrc.sim.workloads.joined import Work, joined
 from openmrc.sim.workloads.plan import Hosts, Plan
 from openmrc.sim.workloads.trace import Trace
+from openmrc.units import PS_PER_US
 
 Ints = NDArray[np.int64]
 
@@ -175,7 +176,7 @@ def simulate(scenario: Scenario, threads: int = 1, tell: Tell | None = None, wat
         scale_up=scenario.transport.scale_up,
         begin=begin,
     )
-    return Run(
+    done = Run(
         name=scenario.name,
         topology=topology,
         work=prepared.work,
@@ -194,6 +195,25 @@ def simulate(scenario: Scenario, threads: int = 1, tell: Tell | None = None, wat
         restart=scenario.restart,
         tables=checked[0] if checked else None,
     )
+    done.warnings.extend(unseen(done, prepared.events))
+    return done
+
+
+def unseen(done: Run, events: list[timeline.Event]) -> Iterator[str]:
+    """Yield what a reader of the results might take for more than it is."""
+    end = int(done.results.finished.max(initial=0)) if done.is_complete else done.results.now
+    late = [event for event in events if event.begins and event.at >= end]
+    if late and not done.results.interrupted:
+        which = "1 fault comes" if len(late) == 1 else f"{len(late):,} faults come"
+        yield (
+            f"faults: {which} after the end of the run at {end / PS_PER_US:,.6g} us and had no effect; the first: "
+            f"{late[0].text} at {late[0].at / PS_PER_US:,.6g} us"
+        )
+    if done.inside is not None and len(done.inside) == len(done.work.moving):
+        yield (
+            "scale_up: all messages stay inside scale-up domains, so the fabric carried nothing: goodput of planes and "
+            "tiers is 0; transport: {scale_up: false} sends them through the NICs"
+        )
 
 
 def _tapped(transport: Transport, wanted: scenarios.Capture, topology: Topology) -> Transport:

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from openmrc.cli.main import app
+from openmrc.sim.sweep import read
 from tests.sim.workloads.traces import chakra_writer as et
 
 FABRIC = "name: x\nhosts: {count: 8}\nplanes: [{host_gbps: 100, count: 2, t0: {down: 4, up: 4}, t1: {down: 2}}]\n"
@@ -73,3 +74,72 @@ def test_a_sweep_that_plots_what_there_is_not_says_so(tmp_path: Path, fabric: Pa
     file = sweep(tmp_path, fabric, "vary: {seed: [1, 2]}\nplot: {x: seed, y: fct_us.p9}\n")
     done = CliRunner().invoke(app, ["sim", "sweep", str(file), "--out", str(tmp_path / "out"), "--processes", "1"])
     assert "plot: y: 'fct_us.p9' is no number of the summary; near are fct_us.p99" in str(done.exception)
+
+
+def scenario(folder: Path, text: str, fabric: str = FABRIC) -> Path:
+    (folder / "f.yaml").write_text(fabric)
+    path = folder / "scenario.yaml"
+    path.write_text(f"name: x\nfabric: f.yaml\ntransport: {{name: datagrams}}\n{text}")
+    return path
+
+
+WORK = "workloads: [{kind: permutation, size: 20KB}]\n"
+
+
+def test_a_fault_after_the_end_gets_a_warning(tmp_path: Path) -> None:
+    file = scenario(tmp_path, WORK + "faults: [{at: 1s, down: plane 0}, {at: 1us, rate: 10Gbps}]\n")
+    warnings = json.loads(mrc("run", file, "--out", tmp_path / "out", "--json").stdout)["warnings"]
+    assert len(warnings) == 1
+    assert "faults: 1 fault comes after the end of the run at" in warnings[0]
+    assert "the first: down plane 0 at 1e+06 us" in warnings[0]
+
+
+def test_a_run_that_was_given_up_says_so_on_stderr(tmp_path: Path) -> None:
+    work = "workloads: [{kind: training_step, compute: 1us, collectives: [{kind: permutation, size: 2MB}]}]\n"
+    file = scenario(tmp_path, work + "until: 20us\n")
+    done = mrc("run", file, "--out", tmp_path / "out", code=1)
+    assert "8 of 8 flows did not finish until 20us of simulated time" in done.stderr
+    assert "did not finish its steps" in done.stdout
+    assert "goes on" not in done.stdout
+
+
+def test_work_that_stays_inside_domains_gets_a_warning(tmp_path: Path) -> None:
+    fabric = FABRIC + "scale_up: {gpus: 4, gbps: 3600}\n"
+    file = scenario(tmp_path, "workloads: [{kind: ring_all_reduce, size: 64KB, group: 4}]\n", fabric)
+    summary = json.loads(mrc("run", file, "--out", tmp_path / "out", "--json").stdout)
+    assert summary["goodput_gbps"]["plane"] == [0.0, 0.0]
+    assert any("all messages stay inside scale-up domains" in warning for warning in summary["warnings"])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("sim", "run", "none.yaml"), ("sim", "sweep", "none.yaml"), ("sim", "run", "--tm", "x.cm"),
+     ("ev", "show", "none.yaml"), ("decode", "none.pcapng"), ("doctor", "--wrong")],
+)  # fmt: skip
+def test_a_failure_with_json_is_an_object_with_error(words: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(app, [*words, "--json"])
+    assert done.exit_code != 0
+    assert json.loads(done.stdout)["error"]
+
+
+def test_questions_are_listed_and_unknown_ones_refused() -> None:
+    assert "mrc sim ask planes" in mrc("ask").stdout
+    assert json.loads(mrc("ask", "--json").stdout)["flaps"] == "How many flapping links does a step survive?"
+    done = CliRunner().invoke(app, ["sim", "ask", "why"])
+    assert "known are planes, flaps" in str(done.exception)
+
+
+def test_a_question_is_answered_by_a_table_a_sentence_and_a_page(tmp_path: Path) -> None:
+    done = mrc("ask", "roce", "--gpus", "32", "--processes", "1", "--out", tmp_path / "out", "--json")
+    result = json.loads(done.stdout)
+    assert result["answer"].startswith("MRC, 8 x 100G: steps of ")
+    assert len(result["runs"]) == 4
+    assert result["answer"] in (tmp_path / "out" / "report.html").read_text()
+    again = mrc("ask", "roce", "--gpus", "32", "--processes", "1", "--out", tmp_path / "out")
+    assert "step time, mean (us)" in again.stdout
+    assert result["answer"] in again.stdout
+
+
+def test_a_question_is_saved_as_files_that_a_sweep_reads(tmp_path: Path) -> None:
+    mrc("ask", "evs", "--save", tmp_path / "evs")
+    assert len(read(tmp_path / "evs" / "sweep.yaml")[1]) == 12

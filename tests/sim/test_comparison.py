@@ -111,7 +111,9 @@ def test_a_host_cut_off_ends_the_job_with_errors_in_summary_terminal_and_report(
         assert one["plane"] in (0, 1)
         assert one["ev"].startswith("0x")
     first = reported["errors"]["first"][0]
-    assert reported["job"] == {"stopped": True, "at_us": first["at_us"], "cause": "retries spent", "restart": None}
+    assert reported["job"] == {
+        "stopped": True, "finished": False, "at_us": first["at_us"], "cause": "retries spent", "restart": None,
+    }  # fmt: skip
     lines = list(errors(reported))
     assert lines[0].startswith(f"{reported['errors']['queue_pairs']} connections in error")
     assert "retries spent at" in lines[1]
@@ -164,7 +166,7 @@ def test_a_connection_of_other_traffic_does_not_stop_the_job(tmp_path: Path) -> 
 def test_a_healthy_run_speaks_of_no_errors(tmp_path: Path) -> None:
     run = simulate(load(written(tmp_path, "one.yaml", STEPS)))
     reported = summary(run)
-    assert reported["job"] == {"stopped": False, "at_us": None, "cause": None, "restart": None}
+    assert reported["job"] == {"stopped": False, "finished": True, "at_us": None, "cause": None, "restart": None}
     assert reported["errors"] == {"queue_pairs": 0, "by_cause": {}, "first": []}
     assert list(errors(reported)) == []
     assert "Connections in error" not in report(run, reported, {})

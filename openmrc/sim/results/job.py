@@ -17,7 +17,7 @@ from openmrc.sim.loop.run import Results
 from openmrc.sim.scenario.scenario import Restart
 from openmrc.sim.workloads.amounts import ps_of
 from openmrc.sim.workloads.joined import Work
-from openmrc.units import PS_PER_S, PS_PER_US
+from openmrc.units import NEVER, PS_PER_S, PS_PER_US
 
 S_PER_HOUR = 3600
 
@@ -27,6 +27,7 @@ def outcome(work: Work, results: Results, gpus: int, restart: Restart | None) ->
     first = _first_error(work, results)
     return {
         "stopped": first is not None,
+        "finished": bool((results.finished[work.marks["step"]] < NEVER).all()),
         "at_us": first.at / PS_PER_US if first is not None else None,
         "cause": first.cause if first is not None else None,
         "restart": _cost(restart, gpus) if first is not None and restart is not None else None,
@@ -49,7 +50,7 @@ def _cost(restart: Restart, gpus: int) -> dict[str, float]:
 def describe(job: dict[str, Any]) -> str:
     """Return a job of a summary as a line."""
     if not job["stopped"]:
-        return "goes on"
+        return "goes on" if job["finished"] else "did not finish its steps"
     text = f"stops at {job['at_us']:,.4g} us, {job['cause']}"
     return text + (f"; a restart costs {cost(job)}" if job["restart"] else "")
 

@@ -5,17 +5,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
+from openmrc.documents import read_text
 from openmrc.errors import ConfigError
 from openmrc.fabric.description import Fabric
 from openmrc.fabric.fabric_file import load as load_fabric
 from openmrc.fabric.shape import check
-from openmrc.fabric.yaml_file import decode
+from openmrc.fabric.yaml_file import decode_placed
 from openmrc.faults import Schedule
 from openmrc.sim.workloads.amounts import Duration, ps_of
 from openmrc.sim.workloads.families import Workload
@@ -117,7 +119,17 @@ class Scenario(_Part, frozen=True, kw_only=True):
 def load(path: str | Path) -> Scenario:
     """Read a scenario and everything it names: the fabric is in place afterwards, files are absolute."""
     path = Path(path)
-    return completed(decode(path, Scenario), path)
+    scenario, where = decode_placed(read_text(path), Scenario, str(path))
+    placed = tuple(FaultText(step, f"{where(f'$.faults[{at}]')}: faults") for at, step in enumerate(scenario.faults))
+    return completed(msgspec.structs.replace(scenario, faults=placed), path)
+
+
+class FaultText(dict[str, Any]):
+    """A fault as it was written, and where: complaints about its words and its place name file and line."""
+
+    def __init__(self, words: Mapping[str, Any], place: str) -> None:
+        super().__init__(words)
+        self.place = place
 
 
 def completed(scenario: Scenario, path: Path) -> Scenario:
@@ -161,7 +173,8 @@ def _placed(workload: Workload | Matrix, path: Path) -> Workload | Matrix:
 
 def schedule(scenario: Scenario, source: str = "scenario") -> Schedule:
     """Return the faults of a scenario in order of time."""
-    return Schedule.of([dict(step) for step in scenario.faults], f"{source}: faults")
+    places = [getattr(step, "place", "") for step in scenario.faults]
+    return Schedule.of([dict(step) for step in scenario.faults], f"{source}: faults", places)
 
 
 def json_schema() -> dict[str, Any]:

@@ -1,0 +1,122 @@
+"""`mrc sim ask`: an architect's questions, one command each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from openmrc.sim.questions import Question
+    from openmrc.sim.sweep import Point, Sweep
+
+
+def ask(
+    question: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[QUESTION]", help="planes, flaps, evs, loss-threshold, window or roce; none: list them."
+        ),
+    ] = None,
+    gpus: Annotated[int, typer.Option(min=1, help="NICs, one a GPU; a multiple of 16.")] = 64,
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Run everything with so many seeds.")] = 1,
+    save: Annotated[
+        Path | None, typer.Option(help="Write scenario.yaml and sweep.yaml here, to change them, and run nothing.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results [runs/ask-QUESTION-GPUS].")] = None,
+    on: Annotated[Literal["processes", "ray"], typer.Option(help="Here, or on a Ray cluster.")] = "processes",
+    processes: Annotated[int | None, typer.Option(min=1, help="Runs at a time [all cores].")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Answer one of an architect's questions by a sweep: a table, a page, and a sentence."""
+    from openmrc.errors import UsageError
+    from openmrc.sim.questions import QUESTIONS
+
+    if question is None:
+        _list(QUESTIONS, as_json)
+        return
+    if question not in QUESTIONS:
+        raise UsageError(f"mrc sim ask: {question!r} is not a question; known are {', '.join(QUESTIONS)}")
+    asked = QUESTIONS[question]
+    plan, scenario = _planned(asked, gpus, seeds)
+    if save is not None:
+        _save(plan, scenario, save)
+        return
+    import os
+
+    folder = out or Path("runs") / f"ask-{question}-{gpus}"
+    _answer(asked, plan, _points(plan, scenario), folder, on, processes or os.cpu_count() or 1, as_json)
+
+
+def _list(questions: dict[str, Question], as_json: bool) -> None:
+    if as_json:
+        from openmrc.cli.outcome import print_json
+
+        print_json({name: each.asks for name, each in questions.items()})
+        return
+    for name, each in questions.items():
+        typer.echo(f"mrc sim ask {name:<15} {each.asks}")
+
+
+def _planned(asked: Question, gpus: int, seeds: int) -> tuple[Sweep, dict[str, Any]]:
+    import msgspec
+
+    plan = asked.sweep(gpus)
+    if seeds > 1:
+        plan = msgspec.structs.replace(plan, vary={**plan.vary, "seed": list(range(1, seeds + 1))})
+    return plan, asked.scenario(gpus)
+
+
+def _points(plan: Sweep, scenario: dict[str, Any]) -> list[Point]:
+    import msgspec
+
+    from openmrc.sim.scenario.scenario import Scenario
+    from openmrc.sim.sweep import points_of
+
+    return points_of(plan, msgspec.convert(scenario, Scenario), Path("ask"))
+
+
+def _save(plan: Sweep, scenario: dict[str, Any], folder: Path) -> None:
+    import yaml
+
+    from openmrc.sim.sweep import written
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "scenario.yaml").write_text(yaml.safe_dump(scenario, sort_keys=False))
+    (folder / "sweep.yaml").write_text(written(plan))
+    typer.echo(f"written to {folder}; run it: mrc sim sweep {folder / 'sweep.yaml'}")
+
+
+def _answer(
+    asked: Question, plan: Sweep, points: list[Point], folder: Path, on: str, processes: int, as_json: bool
+) -> None:
+    from openmrc.cli.outcome import print_json, stoppable
+    from openmrc.cli.sim import how_to_go_on, points_done
+    from openmrc.report import sweep as report
+    from openmrc.report.terminal import show_sweep
+    from openmrc.sim.sweep import flat
+
+    with stoppable(lambda how: how_to_go_on(how, points, folder, as_json)):
+        results = report.run(points, folder, on, processes, points_done, plan)
+    notes = report.write(plan, results, folder, f"{asked.asks} {asked.answer(results)}")
+    refused = report.refusals(results)
+    unfinished = sum(each["summary"]["finished"] < each["summary"]["flows"] for each in results if "summary" in each)
+    result = {
+        "question": asked.asks,
+        "answer": asked.answer(results),
+        "points": len(points),
+        "unfinished": unfinished,
+        "refused": sum(refused.values()),
+        "refused_because": refused,
+        "out": str(folder),
+        "warnings": notes,
+    }
+    if as_json:
+        print_json(result | {"runs": [flat(each) for each in results]})
+    else:
+        typer.echo(asked.asks)
+        show_sweep(*report.table(plan, results), result)
+        typer.echo(result["answer"])
+    if refused:
+        raise typer.Exit(1)

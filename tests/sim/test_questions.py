@@ -1,0 +1,78 @@
+"""The questions of `mrc sim ask`: their points can be run, and their answers are read from results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from openmrc.errors import ConfigError
+from openmrc.fabric.description import Fabric
+from openmrc.fabric.topology import Topology
+from openmrc.sim.questions import QUESTIONS, fabric
+from openmrc.sim.scenario.scenario import Scenario
+from openmrc.sim.scenario.transport_options import transport_of
+from openmrc.sim.simulate import prepare
+from openmrc.sim.sweep import Point, points_of
+
+SIZES = (32, 64, 1024)
+
+
+def points(name: str, gpus: int) -> list[Point]:
+    asked = QUESTIONS[name]
+    return points_of(asked.sweep(gpus), msgspec.convert(asked.scenario(gpus), Scenario), Path("ask"))
+
+
+@pytest.mark.parametrize("gpus", SIZES)
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_every_point_can_be_run(name: str, gpus: int) -> None:
+    made = points(name, gpus)
+    assert len({point.digest for point in made}) == len(made)
+    for point in made if gpus == SIZES[0] else made[-1:]:
+        prepared = prepare(point.scenario)
+        topology: Topology = prepared.topology
+        assert topology.nics == gpus
+        transport_of(point.scenario.transport, topology)
+
+
+@pytest.mark.parametrize("planes", [1, 2, 4, 8])
+def test_a_nic_has_the_same_rate_on_any_number_of_planes(planes: int) -> None:
+    made = msgspec.convert(fabric(16384, planes), Fabric)
+    assert [plane.host_gbps * plane.count for plane in made.planes] == [800]
+    assert made.planes[0].t0.down == 256
+
+
+def test_a_number_of_gpus_that_forms_no_groups_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--gpus: 50: expected a multiple of 16"):
+        QUESTIONS["planes"].scenario(50)
+
+
+def result(name: str, mean: float, finished: int = 5, **values: Any) -> dict[str, Any]:
+    step = {"count": 5, "finished": finished, "mean": mean, "p99": 2 * mean}
+    return {"values": {"name": name, **values}, "summary": {"step_us": step}}
+
+
+def test_the_best_value_is_named_for_each_case() -> None:
+    path = "fabric.planes.0.count"
+    results = [result("calm", 200.0, **{path: 4}), result("calm", 150.0, **{path: 8}),
+               result("lost", 300.0, **{path: 4}, finished=2), result("lost", 180.0, **{path: 8})]  # fmt: skip
+    said = QUESTIONS["planes"].answer(results)
+    assert "calm: shortest steps with 8 planes (mean 150 us, 200 us with 4)" in said
+    assert "lost: shortest steps with 8 planes (mean 180 us); 1 of 2 runs did not finish" in said
+
+
+def test_the_number_of_flaps_that_are_survived_is_named() -> None:
+    results = [result("0 links", 100.0), result("4 links", 105.0), result("16 links", 140.0)]
+    said = QUESTIONS["flaps"].answer(results)
+    assert (
+        said == "Steps stay within 10% of 100 us with up to 4 links flapping; with 16 links flapping they take longer."
+    )
+
+
+def test_transports_are_compared_with_themselves() -> None:
+    results = [result("MRC, calm", 100.0), result("MRC, flaps", 102.0),
+               result("RoCE, calm", 100.0), result("RoCE, flaps", 500.0, finished=1)]  # fmt: skip
+    said = QUESTIONS["roce"].answer(results)
+    assert said == "MRC: steps of 100 us take 102 us under flaps (+2.0%). RoCE: the steps did not finish."
