@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from openmrc.version import __version__
+
 if TYPE_CHECKING:
     from openmrc.api import plan, simulate, sweep
 
-__version__ = "0.1.0"
-__all__ = ["plan", "simulate", "sweep"]
+__all__ = ["__version__", "plan", "simulate", "sweep"]
+_OF_API = frozenset({"plan", "simulate", "sweep"})
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
+    if name in _OF_API:
         from openmrc import api
 
         return getattr(api, name)

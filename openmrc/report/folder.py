@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from openmrc import __version__
 from openmrc.errors import ConfigError
 from openmrc.fabric.usid import identity
 from openmrc.report.simulation import report
@@ -25,6 +24,7 @@ from openmrc.sim.results.results import Run
 from openmrc.sim.scenario.scenario import Scenario
 from openmrc.sim.simulate import Status
 from openmrc.units import NEVER, PS_PER_US
+from openmrc.version import __version__
 from openmrc.wire.pcapng import PcapngWriter
 
 

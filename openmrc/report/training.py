@@ -8,7 +8,7 @@ from html import escape
 
 import msgspec
 
-from openmrc.faults import Impairment, Schedule, Step
+from openmrc.faults import Impairment, Layers, Schedule, Step
 from openmrc.report.svg import shown, ticks
 from openmrc.units import PS_PER_MS, PS_PER_S
 
@@ -62,14 +62,15 @@ def spells(course: Course) -> list[Spell]:
 
 def _spells_of(plane: int, steps: Sequence[Step], course: Course, end: float) -> list[Spell]:
     found: list[Spell] = []
-    now, begun = Impairment(), 0.0
+    layers, now, begun = Layers(), Impairment(), 0.0
     for step in steps:
         if plane not in step.planes(course.planes):
             continue
         at = course.faults_at + step.at / PS_PER_S
         if now != Impairment():
             found.append(Spell(plane, begun, min(at, end), text_of(now)))
-        now, begun = step.applied_to(now), at
+        layers.apply(step)
+        now, begun = layers.now, at
     if now != Impairment():
         found.append(Spell(plane, begun, end, text_of(now)))
     return found

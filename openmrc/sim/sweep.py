@@ -21,13 +21,13 @@ import msgspec
 import yaml
 from msgspec import Meta, Struct
 
-from openmrc import __version__
 from openmrc.errors import ConfigError
 from openmrc.fabric.fabric_file import load as load_fabric
 from openmrc.fabric.yaml_file import decode
 from openmrc.sim.results.results import summary
 from openmrc.sim.scenario.scenario import Scenario, completed, load
 from openmrc.sim.simulate import simulate
+from openmrc.version import __version__
 
 Value = str | int | float | bool | None
 MOST_POINTS = 1_000_000

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc import __version__
 from openmrc.fabric.topology import LinkTier, Topology
 from openmrc.sim.loop import failures
 from openmrc.sim.loop.run import Results
@@ -28,6 +27,7 @@ from openmrc.sim.scenario.timeline import Event
 from openmrc.sim.transports.mrc.tap import Capture, Taps
 from openmrc.sim.workloads.joined import Work
 from openmrc.units import NEVER, PS_PER_S, PS_PER_US
+from openmrc.version import __version__
 
 Ints = NDArray[np.int64]
 
