@@ -3,6 +3,10 @@
 The inputs are ECN marks and queueing delay (the round trip minus its base). Their four combinations (MRC Table 8-1)
 select proportional increase, fair increase, multiplicative decrease or no change. A trim or a loss decreases the window
 by one packet. When few bytes of a full window are delivered in a period, quick adapt sets the window to those.
+
+NSCC relies on switches that mark and trim. Where nothing trims, switches may not mark either, so a delay above the
+threshold of quick adapt counts as marked there, and losses count as trims: a queue of a switch that only drops would
+otherwise stay full, and most of what is sent be lost in it.
 """
 
 from openmrc.core.jit import kernel
@@ -50,6 +54,8 @@ def on_ack(engine: Engine, now: int, peer: int, size: int, marked: int, rtt: int
     row.received += size
     row.bytes_ignored += size
     _obey_receiver(row, params, size, penalty, restore)
+    if _is_standing_queue(row, params, rtt):
+        marked = 1
     delay = _measure_delay(row, params, marked, rtt)
     if not _quick_adapt(row, params, now, marked, 0, delay):
         _quadrant(row, params, now, size, marked, delay)
@@ -74,8 +80,11 @@ def on_nack(engine: Engine, now: int, peer: int, size: int) -> None:
 def on_loss(engine: Engine, now: int, peer: int, size: int) -> None:
     """Process a lost packet: decrease the window by it (UEC 1.0.3; MRC Table 8-2 OnInferredLoss)."""
     row = engine.peers[peer]
+    params = params_of_peer(engine, peer)
+    if params.trimming == 0:
+        row.qa_trimmed += size
     row.cwnd -= size
-    _clamp(row, params_of_peer(engine, peer))
+    _clamp(row, params)
 
 
 @kernel
@@ -92,6 +101,12 @@ def _measure_delay(row: Peer, params: Params, marked: int, rtt: int) -> int:
     else:
         _feed_average(row, delay)
     return delay
+
+
+@kernel
+def _is_standing_queue(row: Peer, params: Params, rtt: int) -> bool:
+    """Return whether a sample shows a queue that a switch with ECN would have marked long ago."""
+    return params.trimming == 0 and rtt - row.base_rtt > params.qa_threshold
 
 
 @kernel
@@ -130,7 +145,9 @@ def _increase_proportionally(row: Peer, params: Params, size: int, delay: int) -
 def _decrease(row: Peer, params: Params, now: int) -> None:
     row.is_fast = 0
     row.fast_bytes = 0
-    if row.average_delay > params.target_delay and now - row.decreased_at >= row.base_rtt:
+    # Once per round trip. Without trimming queues are long, and the base is only a small part of the round trip.
+    period = row.base_rtt if params.trimming == 1 else max(row.base_rtt, row.srtt)
+    if row.average_delay > params.target_delay and now - row.decreased_at >= period:
         excess = (row.average_delay - params.target_delay) / row.average_delay
         row.cwnd *= max(1.0 - params.gamma * excess, params.max_md_jump)
         row.decreased_at = now
@@ -169,7 +186,7 @@ def _quick_adapt(row: Peer, params: Params, now: int, marked: int, lost: int, de
 def _is_overfull(row: Peer, params: Params) -> bool:
     """Return whether the network, not the sender, may be why little was delivered in this period.
 
-    The window kept packets back, or more was trimmed than delivered. A sender that has little to send, or shares its
+    The window kept packets back, or more was trimmed (without trimming: lost) than delivered. A sender that has little to send, or shares its
     ports with many others, delivers little through the best of networks, and a trim now and then says nothing else.
     """
     return row.qa_blocked == 1 or row.qa_trimmed > row.achieved + params.min_cwnd

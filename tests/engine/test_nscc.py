@@ -320,3 +320,40 @@ def test_round_trip_is_smoothed_as_rfc_6298_says() -> None:
     window.hears(8.0)
     assert window.row.rttvar == us(6) + ((us(8) - us(6)) >> 2)
     assert window.row.srtt == us(12) + (us(8) >> 3)
+
+
+@pytest.mark.clause("nscc-decrease")
+@pytest.mark.parametrize(
+    ("trimming", "delay", "shrinks"), [(False, 100.0, True), (False, 40.0, False), (True, 100.0, False)]
+)
+def test_a_standing_queue_that_nothing_marks_shrinks_the_window_where_nothing_trims(
+    trimming: bool, delay: float, shrinks: bool
+) -> None:
+    window = Window(replace(FABRIC, trimming=trimming))
+    window.settles(400_000.0)
+    for _ in range(200):
+        window.hears(delay)
+        window.passes(5)
+    assert (window.row.cwnd < 300_000) == shrinks
+
+
+def test_without_trimming_the_window_is_cut_once_per_smoothed_round_trip() -> None:
+    window = Window(replace(FABRIC, trimming=False))
+    window.row.average_delay = float(us(2000))
+    window.row.srtt = us(2000)
+    for _ in range(400):
+        window.hears(2000.0)
+        window.passes(10)
+    assert 2 <= window.row.decreases <= 3, "4 ms of round trips of 2 ms"
+
+
+@pytest.mark.parametrize(("trimming", "acts"), [(False, 1), (True, 0)])
+def test_quick_adapt_counts_losses_as_trims_where_nothing_is_trimmed(trimming: bool, acts: int) -> None:
+    window = Window(replace(FABRIC, trimming=trimming))
+    window.hears(1.0)
+    window.hears(200.0, size=20_000)
+    for _ in range(10):
+        congestion.on_loss(window.endpoint.engine, window.now, 0, MTU)
+    window.passes(100)
+    window.hears(200.0)
+    assert window.row.quick_adapts == acts
