@@ -28,7 +28,8 @@ def receive(engine: Engine, now: int, endpoint: int, packet: int) -> None:
                 if not ports.is_consistent(arrived.port_status_mask, arrived.port):
                     engine.endpoints[endpoint].contradictions += 1
                     return
-                ports.set_remote(engine, now, peer, arrived.port_status_mask)
+                if not ports.is_overtaken(engine, now, peer, packet):
+                    ports.set_remote(engine, now, peer, arrived.port_status_mask)
             _answer(engine, endpoint, peer, packet, probe_id)
         case Opcode.ENDPOINT_RESPONSE:
             if probe_id >= ports.CHECK_PROBE_ID:

@@ -14,6 +14,7 @@ def open_peer(engine: Engine, now: int, peer: int, address: int) -> None:
     row = engine.peers[peer]
     row.address = address
     row.ports_up = (1 << engine.endpoints[row.endpoint].port_count) - 1
+    row.update_at = -NEVER
     row.status_deadline = NEVER
     row.status_pending = 0
     row.check_deadline = NEVER

@@ -61,6 +61,8 @@ def scan(engine: Engine, now: int, qp: int) -> None:
                 due = sent.sent_at + _patience(engine, qp, psn, delay)
                 if due > now:
                     following = min(following, due)
+                    if sent.transmissions == 1:
+                        break  # what follows was sent later still, and is due later
                 elif row.complete_at >= due or row.loss_probes == PROBES:
                     row.inferred_losses += 1
                     declare(engine, now, qp, psn)

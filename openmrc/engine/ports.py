@@ -9,7 +9,8 @@ reports as down are probed at `port_status_interval`; a response shows that the 
 """
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine import control_queue, events, paths, scheduler, timers
+from openmrc.core.serial import TIMESTAMP_BITS, distance
+from openmrc.engine import clock, control_queue, events, paths, scheduler, timers
 from openmrc.engine.queue_pairs import params_of_peer, receives_data
 from openmrc.engine.tables import NONE, Engine, EventKind
 from openmrc.units import NEVER
@@ -66,6 +67,22 @@ def introduce(engine: Engine, now: int, peer: int) -> None:
 def is_consistent(mask: int, port: int) -> bool:
     """Return whether a Port Status Update reports the port up on which it arrived: bit n is port n, from 1."""
     return (mask >> (port + 1)) & 1 == 1
+
+
+@kernel
+def is_overtaken(engine: Engine, now: int, peer: int, packet: int) -> bool:
+    """Return whether a Port Status Update was sent before the last one that counted; if not, it counts.
+
+    Updates leave on different ports, so the news that a port is up may arrive before the news that it is down.
+    """
+    row = engine.peers[peer]
+    arrived = engine.packets[packet]
+    is_comparable = clock.is_unambiguous(now - row.update_at, arrived.timestamp_unit)
+    if is_comparable and distance(arrived.tx_timestamp, row.update_stamp, TIMESTAMP_BITS) < 0:
+        return True
+    row.update_stamp = arrived.tx_timestamp
+    row.update_at = now
+    return False
 
 
 @rare_kernel

@@ -162,6 +162,9 @@ class Peer:
     qa_trimmed: Int  # bytes in this period
     bytes_to_ignore: Int
     bytes_ignored: Int
+    # Port Status Updates of this peer
+    update_stamp: Int  # tx_timestamp of the last one that counted
+    update_at: Int  # ps, when it arrived
     # Port Status Updates to this peer
     status_deadline: Int  # ps
     status_attempts: Int

@@ -168,6 +168,20 @@ def test_port_that_is_down_at_the_peer_carries_nothing() -> None:
     assert data_ports(endpoint) == {0, 1, 2, 3}
 
 
+@pytest.mark.clause("port-status-order")
+def test_update_that_a_later_one_has_overtaken_does_not_count() -> None:
+    endpoint = Endpoint()
+    stamp = 0xFFF8  # and across the wrap
+    later = request(UPDATE, 0xF000, port_status_mask=0b11110, tx_timestamp=(stamp + 16) & 0xFFFF)
+    earlier = request(UPDATE, 0xF000, port_status_mask=0b10110, tx_timestamp=stamp)
+    for update in (later, earlier):
+        endpoint.receives(update)
+        endpoint.sends(Opcode.ENDPOINT_RESPONSE)
+    assert endpoint.peer().ports_up == 0b1111
+    endpoint.receives(earlier, at_us=endpoint.now / us(1) + 5_000)  # that far apart, stamps cannot be compared
+    assert endpoint.peer().ports_up == 0b1011
+
+
 @pytest.mark.clause("port-down-remote")
 def test_update_concerns_its_sender_only() -> None:
     endpoint = Endpoint(peer_of=(0, 1))

@@ -98,7 +98,7 @@ class SimulatedEndpoint:
         return out | travels | {name: sent[name] for name in left_out}
 
     def expire(self, now: int) -> None:
-        mrc._expire(self.state, now, self.endpoint)
+        mrc._expire(self.state, self.network, now, self.endpoint)
 
 
 def replay(schedule: Schedule) -> SimulatedEndpoint:
