@@ -229,6 +229,7 @@ def compare(
     import os
 
     from openmrc.report import sweep as report
+    from openmrc.report.comparison import comparison_page
     from openmrc.report.terminal import show_comparison
     from openmrc.sim.comparison import compared, points_of
 
@@ -238,6 +239,7 @@ def compare(
         results = report.run(points, folder, "processes", processes or os.cpu_count() or 1, points_done)
     result = compared(points, results)
     (folder / "comparison.json").write_text(json_text(result))
+    (folder / "report.html").write_text(comparison_page(result), encoding="utf-8")
     _print(result | {"out": str(folder)}, as_json, lambda: show_comparison(result, str(folder)))
     if result["unfinished"]:
         raise typer.Exit(1)

@@ -13,6 +13,7 @@ from openmrc.sim.results.samples import Samples, Span
 from openmrc.units import PS_PER_US
 
 _AXIS = "us after the fault"
+_PLANES = "Goodput of each plane"
 _RATES = 48  # points of a rate in one chart
 
 
@@ -31,7 +32,7 @@ def _closeup(run: Run, span: Span, samples: Samples, first: int) -> str:
     title = f"{first + 1}. {span.fault / PS_PER_US:,.10g} us: {run.events[first].text}"
     coarser = curves.apart(samples, (span.end - span.begin) // _RATES)
     charts = [
-        ("Goodput of each plane", "Gb/s", curves.goodput(run, coarser, span.fault), False),
+        (_PLANES, "Gb/s into all NICs", curves.goodput(run, coarser, span.fault), False),
         ("Longest queue", "us to drain", curves.queues(samples, span.fault), False),
         ("Paths given up and taken back, by cause", "changes", curves.transitions(samples, span.fault), True),
         *((each.title, each.unit, curves.watched(run, samples, each, span.fault), False) for each in curves.WATCHED),
@@ -41,7 +42,10 @@ def _closeup(run: Run, span: Span, samples: Samples, first: int) -> str:
 
 
 def _chart(title: str, unit: str, lines: list[Line], marks: list[Mark], steps: bool) -> str:
-    return card(title, svg.draw(Chart(title, _AXIS, unit, lines, marks, steps=steps, legend=True)))
+    band = None
+    if title == _PLANES:
+        lines, band = curves.of_planes(lines)
+    return card(title, svg.draw(Chart(title, _AXIS, unit, lines, marks, steps=steps, legend=True, band=band)))
 
 
 def _told(samples: Samples) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from openmrc.report.svg import Floats, Line
+from openmrc.report.svg import Band, Floats, Line
 from openmrc.sim.results.results import Run
 from openmrc.sim.results.samples import Samples
 from openmrc.units import PS_PER_S, PS_PER_US
@@ -41,6 +41,25 @@ def goodput(run: Run, samples: Samples, zero: int = 0) -> list[Line]:
             rate = np.maximum(0.0, carried * 8e-9 / seconds)  # what a dead link lost was counted before it was lost
             lines.append(Line(f"plane {group.plane}", times(samples, zero)[1:], rate))
     return lines
+
+
+APART = 0.8  # a plane that falls below this share of the median is shown by itself
+MANY_PLANES = 4  # more hide each other
+MOST_APART = 4
+
+
+def of_planes(lines: list[Line]) -> tuple[list[Line], Band | None]:
+    """Return what is drawn of many planes: a band from lowest to highest, their median, and who falls behind."""
+    if len(lines) <= MANY_PLANES:
+        return lines, None
+    rates = np.array([line.y for line in lines])
+    middle = np.median(rates, axis=0)
+    behind = np.where(middle > 0.1 * max(1e-9, float(middle.max())), 1 - rates / np.maximum(middle, 1e-9), 0).max(
+        axis=1
+    )
+    chosen = [int(at) for at in np.argsort(-behind, kind="stable")[:MOST_APART] if behind[at] > 1 - APART]
+    band = Band(f"all {len(lines)} planes", lines[0].x, rates.min(axis=0), rates.max(axis=0))
+    return [Line("median of planes", lines[0].x, middle), *(lines[at] for at in sorted(chosen))], band
 
 
 def apart(samples: Samples, least: int) -> Samples:

@@ -29,6 +29,8 @@ svg { width:100%; height:auto; display:block } svg text { fill:var(--soft); font
 svg .grid { stroke:var(--grid) } svg .axis { stroke:var(--soft) }
 svg .curve { fill:none; stroke-width:1.7; stroke-opacity:.85 }
 svg .mark line { stroke:var(--mark); stroke-dasharray:3 3 } svg .mark text { fill:var(--mark); font-size:10px }
+svg .band { fill:var(--c0); fill-opacity:.22 } svg .heat { fill:var(--c0) }
+.legend i.band { background:var(--c0); opacity:.3; height:10px } .legend i.heat { background:var(--c0); height:10px }
 .legend { display:flex; flex-wrap:wrap; gap:2px 14px; font-size:12.5px; color:var(--soft); margin-top:4px }
 .legend i { display:inline-block; width:12px; height:3px; margin-right:5px; vertical-align:middle }
 .scroll { overflow-x:auto } table { border-collapse:collapse; font-size:13.5px; min-width:50% }
@@ -36,6 +38,11 @@ th,td { text-align:left; padding:5px 14px 5px 0; border-bottom:1px solid var(--r
 td.n,th.n { text-align:right; font-variant-numeric:tabular-nums } th { color:var(--soft); font-weight:500 }
 details { margin-top:12px } summary { cursor:pointer } pre { background:var(--card); border:1px solid var(--rim);
   border-radius:8px; padding:12px; overflow-x:auto; font-size:12.5px }
+div.upright { display:none; color:var(--soft); font-size:12.5px }
+@media (max-width:640px) { main { padding:18px 12px 40px } h1 { font-size:21px }
+  svg text { font-size:20px } svg .mark text { font-size:17px } svg text.odd,svg text.upright { display:none }
+  div.upright { display:block }
+  .card,.tile { padding:10px } th,td { padding-right:10px } table { font-size:13px } svg .curve { stroke-width:2.6 } }
 footer { color:var(--soft); font-size:13px; margin-top:40px }
 """
 

@@ -11,12 +11,14 @@ import numpy as np
 
 from openmrc.report import curves, svg
 from openmrc.report.closeup import closeups
+from openmrc.report.links import link_maps
 from openmrc.report.page import card, folded, page, rows, tile
-from openmrc.report.svg import Chart, Line, Mark
+from openmrc.report.svg import Band, Chart, Line, Mark
 from openmrc.sim.results.job import describe
 from openmrc.sim.results.results import Run
 from openmrc.units import NEVER, PS_PER_US
 
+MOST_STEPS = 20  # in the table of what they waited for
 MOST_EVENTS = 40  # in the table; a flapping link has thousands
 
 _TIME = "simulated time, us"
@@ -38,6 +40,9 @@ def _body(run: Run, summary: dict[str, Any], manifest: dict[str, Any], title: st
     yield f'<h2>Over time</h2><div class="charts">{"".join(_over_time(run))}</div>'
     yield f'<h2>Flows and steps</h2><div class="charts">{"".join(_distributions(run, summary))}</div>'
     yield "<h2>Workloads</h2>" + _workloads(summary)
+    if waits := summary.get("waited_for"):
+        yield "<h2>What each step waited for</h2>" + _waits(waits)
+    yield f'<h2>Links</h2><div class="charts">{"".join(link_maps(run))}</div>'
     if run.events:
         yield "<h2>Faults</h2>" + _events(summary)
     if close := list(closeups(run)):
@@ -94,16 +99,18 @@ def _over_time(run: Run) -> Iterator[str]:
     samples = run.samples.overview
     changes = curves.transitions(samples)
 
-    def chart(title: str, unit: str, lines: list[Line], note: str = "", steps: bool = False) -> str:
-        drawn = svg.draw(Chart(title, _TIME, unit, lines, marks, steps=steps, legend=lines[:1] == changes[:1]))
+    def chart(
+        title: str, unit: str, lines: list[Line], note: str = "", steps: bool = False, band: Band | None = None
+    ) -> str:
+        legend = band is not None or lines[:1] == changes[:1]
+        drawn = svg.draw(Chart(title, _TIME, unit, lines, marks, steps=steps, legend=legend, band=band))
         return card(title, drawn, note)
 
-    yield chart(
-        "Goodput of each plane",
-        "Gb/s into all NICs",
-        curves.goodput(run, samples),
-        "Payload that reached NICs, duplicates included.",
-    )
+    planes, band = curves.of_planes(curves.goodput(run, samples))
+    note = "Payload that reached NICs, duplicates included."
+    if band is not None:
+        note += f" Planes that fall below {curves.APART:.0%} of the median are drawn by themselves, the furthest first."
+    yield chart("Goodput of each plane", "Gb/s into all NICs", planes, note, band=band)
     yield chart(
         "Longest queue",
         "us to drain",
@@ -135,7 +142,9 @@ def _distributions(run: Run, summary: dict[str, Any]) -> Iterator[str]:
         each = np.array(summary["step_us"]["each"])
         line = Line("step", np.arange(1.0, len(each) + 1), each)
         yield card(
-            "Step times", svg.draw(Chart("Step times", "step", "us", [line])), "A step ends with its slowest host."
+            "Step times",
+            svg.draw(Chart("Step times", "number of the step", "step time, us", [line], dots=len(each) <= 50)),
+            "A step ends with its slowest host.",
         )
 
 
@@ -161,6 +170,23 @@ def _workloads(summary: dict[str, Any]) -> str:
         for each in summary["workloads"]
     ]  # fmt: skip
     return rows(header, body, numeric=range(1, 9))
+
+
+def _waits(waits: list[dict[str, Any]]) -> str:
+    """Return the last flow of each step, the slowest steps first."""
+    header = ("step", "took us", "last host", "behind the median host, us", "last flow", "from", "to", "part",
+              "flow took us", "its links lost, trimmed or dropped", "most of it at")  # fmt: skip
+    slowest = sorted(waits, key=lambda each: -each["took_us"])[:MOST_STEPS]
+    body = [
+        (
+            str(each["step"]), number(each["took_us"]), each["host"], number(each["behind_us"]), str(each["flow"]),
+            each["source"], each["destination"], each["part"], number(each["flow_us"]), f"{each['packets_lost']:,}",
+            each["link"] if each["packets_lost"] else "-",
+        )
+        for each in slowest
+    ]  # fmt: skip
+    more = f"<p class='lead'>The {MOST_STEPS} slowest of {len(waits):,}.</p>" if len(waits) > MOST_STEPS else ""
+    return rows(header, body, numeric=(0, 1, 3, 4, 8, 9)) + more
 
 
 def _events(summary: dict[str, Any]) -> str:

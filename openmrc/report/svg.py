@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 WIDTH, HEIGHT = 640, 270
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 14, 44
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 24, 44
 COLOURS = 8
 _LETTER = 9  # pixels of a letter, at most
-_MARK_ROOM = 16  # pixels a mark's number takes
+_MARK_LETTER = 7  # pixels of a letter of a mark's number
 MOST_POINTS = 1200  # of one line; more cannot be seen and make the file large
 
 
@@ -43,6 +43,16 @@ class Mark:
 
 
 @dataclass(frozen=True)
+class Band:
+    """What lies between the lowest and the highest of many curves."""
+
+    label: str
+    x: Floats
+    low: Floats
+    high: Floats
+
+
+@dataclass(frozen=True)
 class Chart:
     """What is drawn, and how its axes are called."""
 
@@ -54,6 +64,7 @@ class Chart:
     steps: bool = False  # hold each value until the next, as a distribution does
     y_from_zero: bool = True
     legend: bool = False  # even for a single line
+    band: Band | None = None  # behind the lines
     dots: bool = False  # mark each point: there are few
     names: Mapping[float, str] = field(
         default_factory=dict
@@ -100,15 +111,18 @@ def draw(chart: Chart) -> str:
     lines = [_thinned(line) for line in chart.lines if len(line.x)]
     if not lines:
         return _empty(chart)
+    band = [chart.band.high, chart.band.low] if chart.band is not None and len(chart.band.x) else []
     x = _axis([line.x for line in lines], _LEFT, WIDTH - _RIGHT, from_zero=False)
-    y = _axis([line.y for line in lines], HEIGHT - _BOTTOM, _TOP, from_zero=chart.y_from_zero)
+    y = _axis([*(line.y for line in lines), *band], HEIGHT - _BOTTOM, _TOP, from_zero=chart.y_from_zero)
     marks = [mark for mark in chart.marks if x.low <= mark.x <= x.high]
     parts = [_frame(chart, x, y)]
     parts += _marks(marks, x)
+    parts += [_shaded(chart.band, x, y)] if chart.band is not None and band else []
     parts += [_curve(line, number, x, y, chart.steps) for number, line in enumerate(lines)]
     parts += [_dots(line, number, x, y) for number, line in enumerate(lines) if chart.dots]
-    below = _legend(lines) if len(lines) > 1 or chart.legend else ""
-    return _svg(chart.title, "".join(parts)) + below + ("" if _fit(chart) else _numbered(chart))
+    below = _legend(lines, chart.band) if len(lines) > 1 or chart.legend else ""
+    axis = f'<div class="upright">vertical: {escape(chart.y_label)}</div>'  # where the page is too narrow for it beside
+    return _svg(chart.title, "".join(parts)) + axis + below + ("" if _fit(chart) else _numbered(chart))
 
 
 def _axis(values: Sequence[Floats], start: float, end: float, *, from_zero: bool) -> _Scale:
@@ -164,7 +178,7 @@ def _frame(chart: Chart, x: _Scale, y: _Scale) -> str:
     parts.append(
         f'<text class="label" x="{(_LEFT + WIDTH - _RIGHT) / 2}" y="{HEIGHT - 8}" text-anchor="middle">'
         f"{escape(chart.x_label)}</text>"
-        f'<text class="label" transform="translate(14 {middle}) rotate(-90)" text-anchor="middle">'
+        f'<text class="label upright" transform="translate(14 {middle}) rotate(-90)" text-anchor="middle">'
         f"{escape(chart.y_label)}</text>"
     )
     return "".join(parts)
@@ -203,18 +217,51 @@ def _dots(line: Line, number: int, x: _Scale, y: _Scale) -> str:
 
 
 def _marks(marks: Sequence[Mark], x: _Scale) -> list[str]:
-    """Return numbered dashed lines; where they crowd, only the first of them shows its number."""
-    parts, labelled = [], -math.inf
-    for place, mark in enumerate(marks, 1):
-        number, at = mark.number or place, x(mark.x)
-        text = ""
-        if at - labelled >= _MARK_ROOM:
-            text, labelled = f'<text x="{at + 3:.1f}" y="{_TOP + 9}">{number}</text>', at
-        parts.append(
-            f'<g class="mark"><title>{escape(mark.label)}</title>'
-            f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{_TOP}" y2="{HEIGHT - _BOTTOM}"/>{text}</g>'
-        )
-    return parts
+    """Return dashed lines with their numbers above the chart; where numbers have no room, one range stands for all."""
+    placed = sorted((x(mark.x), mark.number or place, mark.label) for place, mark in enumerate(marks, 1))
+    parts = [
+        f'<g class="mark"><title>{escape(f"{number}. {label}")}</title>'
+        f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{_TOP}" y2="{HEIGHT - _BOTTOM}"/></g>'
+        for at, number, label in placed
+    ]
+    return parts + [
+        f'<g class="mark"><text x="{at:.1f}" y="{_TOP - 7}" text-anchor="middle">{text}</text></g>'
+        for at, text in _numbers([(at, number) for at, number, _ in placed])
+    ]
+
+
+def _numbers(placed: Sequence[tuple[float, int]]) -> list[tuple[float, str]]:
+    """Return what is written over marks, and where: numbers, or ranges of those that would touch each other."""
+    groups: list[list[tuple[float, int]]] = []
+    for each in placed:
+        groups.append([each])
+        while len(groups) > 1 and _right(groups[-2]) > _left(groups[-1]):
+            groups[-2:] = [groups[-2] + groups[-1]]
+    return [(_middle(group), _range(group)) for group in groups]
+
+
+def _range(group: Sequence[tuple[float, int]]) -> str:
+    numbers = [number for _, number in group]
+    return str(numbers[0]) if len(numbers) == 1 else f"{min(numbers)}-{max(numbers)}"
+
+
+def _middle(group: Sequence[tuple[float, int]]) -> float:
+    return (group[0][0] + group[-1][0]) / 2
+
+
+def _left(group: Sequence[tuple[float, int]]) -> float:
+    return _middle(group) - len(_range(group)) * _MARK_LETTER / 2 - 2
+
+
+def _right(group: Sequence[tuple[float, int]]) -> float:
+    return _middle(group) + len(_range(group)) * _MARK_LETTER / 2 + 2
+
+
+def _shaded(band: Band, x: _Scale, y: _Scale) -> str:
+    rows = np.unique(np.linspace(0, len(band.x) - 1, min(len(band.x), MOST_POINTS // 2)).astype(int))
+    upper = [f"{x(float(band.x[at])):.1f} {y(float(band.high[at])):.1f}" for at in rows]
+    lower = [f"{x(float(band.x[at])):.1f} {y(float(band.low[at])):.1f}" for at in rows[::-1]]
+    return f'<path class="band" d="M{"L".join(upper + lower)}Z"><title>{escape(band.label)}</title></path>'
 
 
 def _curve(line: Line, number: int, x: _Scale, y: _Scale, steps: bool) -> str:
@@ -229,18 +276,63 @@ def _curve(line: Line, number: int, x: _Scale, y: _Scale, steps: bool) -> str:
     return f'<path d="{path}" class="curve" stroke="{colour}"{dash}><title>{escape(line.label)}</title></path>'
 
 
-def _legend(lines: Sequence[Line]) -> str:
+def _legend(lines: Sequence[Line], band: Band | None = None) -> str:
     items = "".join(
         f'<span><i style="background:var(--c{number % COLOURS})"></i>{escape(line.label)}</span>'
         for number, line in enumerate(lines)
     )
-    return f'<div class="legend">{items}</div>'
+    shaded = f'<span><i class="band"></i>{escape(band.label)}</span>' if band is not None else ""
+    return f'<div class="legend">{items}{shaded}</div>'
+
+
+@dataclass(frozen=True)
+class Heat:
+    """Cells in rows, each between 0 and 1."""
+
+    title: str
+    x_label: str
+    row_labels: Sequence[str]
+    cells: NDArray[np.float64]  # rows x columns; NaN: no cell
+    unit: str  # of what the cells are shares of
+    full: float  # what 1 stands for
+
+
+def heat_map(heat: Heat) -> str:
+    """Return cells as squares, the darker the more, with a scale below."""
+    rows, columns = heat.cells.shape
+    left, width, height = 76, (WIDTH - 76 - _RIGHT) / max(1, columns), max(8, min(20, 240 // max(1, rows)))
+    parts = []
+    for row in range(rows):
+        y = 4 + row * height
+        if rows <= 16 or row % (rows // 8) == 0:
+            parts.append(f'<text class="tick" x="{left - 6}" y="{y + height * 0.75:.1f}" text-anchor="end">'
+                         f'{escape(heat.row_labels[row])}</text>')  # fmt: skip
+        for column in range(columns):
+            share = float(heat.cells[row, column])
+            if share == share:  # no NaN
+                parts.append(f'<rect x="{left + column * width:.1f}" y="{y}" width="{width * 0.94:.1f}" '
+                             f'height="{height - 1}" class="heat" fill-opacity="{0.06 + 0.94 * min(1, share):.2f}">'
+                             f'<title>{shown(share * heat.full)} {escape(heat.unit)}</title></rect>')  # fmt: skip
+    bottom = 4 + rows * height
+    parts.append(f'<text class="label" x="{(left + WIDTH) / 2}" y="{bottom + 18}" text-anchor="middle">'
+                 f'{escape(heat.x_label)}</text>')  # fmt: skip
+    drawn = (
+        f'<svg viewBox="0 0 {WIDTH} {bottom + 26}" role="img" aria-label="{escape(heat.title, quote=True)}" '
+        f'xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg>'
+    )
+    scale = "".join(
+        f'<span><i class="heat" style="opacity:{0.06 + 0.94 * share:.2f}"></i>{shown(share * heat.full)} '
+        f"{escape(heat.unit)}</span>"
+        for share in (0, 0.5, 1)
+    )
+    return f'{drawn}<div class="legend">{scale}</div>'
 
 
 def bars(title: str, x_label: str, values: Sequence[tuple[str, float]], unit: str) -> str:
     """Return horizontal bars with their labels and values."""
     highest = max((value for _, value in values), default=0.0) or 1.0
-    row, left, right = 26, 150, 110
+    row, right = 26, 110
+    left = min(300, max(150, 16 + _LETTER * max((len(label) for label, _ in values), default=0)))
     height = row * len(values) + 8
     parts = []
     for at, (label, value) in enumerate(values):

@@ -152,7 +152,7 @@ def show_comparison(result: dict[str, Any], out: str) -> None:
     table.add_column("")
     for row in result["scenarios"]:
         table.add_column(row["name"], justify="right")
-    for name, values in _compared(result["scenarios"]):
+    for name, values in compared(result["scenarios"]):
         table.add_row(name, *values)
     print_table(table)
     for row in result["scenarios"]:
@@ -163,7 +163,8 @@ def show_comparison(result: dict[str, Any], out: str) -> None:
     console.print(f"written to {escape(out)}", soft_wrap=True)
 
 
-def _compared(rows: list[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]:
+def compared(rows: list[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the rows of a comparison: a name, and a cell for each scenario."""
     yield "transport", [f"{row['transport']}, {row['planes']} plane{'s' * (row['planes'] != 1)}" for row in rows]
     yield "NICs", [f"{row['hosts']:,}" for row in rows]
     yield "steps finished", [f"{row['steps']['finished']} of {row['steps']['count']}" for row in rows]

@@ -42,7 +42,7 @@ def test_a_chart_is_well_formed_whatever_its_labels_say() -> None:
 
 def test_marks_outside_the_axis_are_left_out() -> None:
     root = svg_of(draw(Chart("t", "x", "y", [line(1, 2)], [Mark(0.5, "in"), Mark(7.0, "out")])))
-    assert len([child for child in root.iter() if child.get("class") == "mark"]) == 1
+    assert len([child for child in root.iter() if child.get("class") == "mark" and len(child) == 2]) == 1
 
 
 def test_nothing_recorded_is_said() -> None:
@@ -75,7 +75,8 @@ def test_large_numbers_are_short(value: float, text: str) -> None:
     assert shown(value) == text
 
 
-def test_crowded_marks_show_one_number() -> None:
+def test_crowded_marks_share_a_range_of_numbers() -> None:
     root = svg_of(draw(Chart("t", "x", "y", [line(0, 1, 2)], [Mark(1.0, "a"), Mark(1.001, "b"), Mark(1.5, "c")])))
     marks = [child for child in root.iter() if child.get("class") == "mark"]
-    assert [any(part.tag.endswith("text") for part in mark) for mark in marks] == [True, False, True]
+    texts = [part.text for mark in marks for part in mark if part.tag.endswith("text")]
+    assert texts == ["1-2", "3"]

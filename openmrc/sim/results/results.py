@@ -22,6 +22,7 @@ from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.results import job
 from openmrc.sim.results.samples import Samples, Span
 from openmrc.sim.results.table_check import TableCheck
+from openmrc.sim.results.waits import waited_for
 from openmrc.sim.scenario.scenario import Restart
 from openmrc.sim.scenario.timeline import Event
 from openmrc.sim.transports.mrc.tap import Capture, Taps
@@ -103,6 +104,7 @@ def summary(run: Run) -> dict[str, Any]:
     if "step" in run.work.marks:
         result["step_us"] = step_times(run)
         gpus = run.topology.nics * run.topology.gpus_per_nic
+        result["waited_for"] = waited_for(run.work, run.results, run.topology)
         result["job"] = job.outcome(run.work, run.results, gpus, run.restart)
     if run.inside is not None:
         result["scale_up"] = scale_up(run, run.inside)

@@ -1,0 +1,73 @@
+"""What each training step waited for: its last host and flow, and the link beside them that lost most.
+
+A step ends when the last host has all it needs; whatever reached that host last is what everybody waited for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openmrc.fabric.topology import Topology
+from openmrc.sim.loop.run import Results
+from openmrc.sim.workloads.joined import Work
+from openmrc.units import NEVER, PS_PER_US
+
+Ints = NDArray[np.int64]
+
+
+def waited_for(work: Work, results: Results, topology: Topology) -> list[dict[str, Any]]:
+    """Return for each step that finished: the last host, how far behind the median host, the last flow, and a link."""
+    flows = work.moving
+    arrived = np.where(results.received[flows] < NEVER, results.received[flows], results.finished[flows])
+    step_of = np.array([_step(name) for name in work.labels] or [0], np.int64)
+    step = np.where(work.label[flows] >= 0, step_of[work.label[flows]], 0)
+    ends = results.finished[work.marks["step"]]
+    found, begun = [], 0
+    for number, end in enumerate(ends.tolist(), 1):
+        mine = np.flatnonzero((step == number) & (arrived < NEVER))
+        if end < NEVER and len(mine):
+            found.append(_told(work, results, topology, flows[mine], arrived[mine]) | _when(number, begun, end))
+            begun = end
+    return found
+
+
+def _step(label: str) -> int:
+    """Return the step that a label such as `step 3: ring_all_reduce` names, or 0."""
+    word = label.partition(":")[0].removeprefix("step ")
+    return int(word) if label.startswith("step ") and word.isdigit() else 0
+
+
+def _when(number: int, begun: int, end: int) -> dict[str, Any]:
+    return {"step": number, "took_us": (end - begun) / PS_PER_US}
+
+
+def _told(work: Work, results: Results, topology: Topology, flows: Ints, arrived: Ints) -> dict[str, Any]:
+    traffic = work.traffic
+    done = np.zeros(topology.nics, np.int64)
+    np.maximum.at(done, traffic.destination[flows], arrived)
+    at = int(np.argmax(arrived))
+    flow, host = int(flows[at]), int(traffic.destination[flows[at]])
+    link, lost = _worst_link(results, topology, (int(traffic.source[flow]), host))
+    return {
+        "host": topology.name(host),
+        "behind_us": float(arrived[at] - np.median(done[done > 0])) / PS_PER_US,
+        "flow": flow,
+        "source": topology.name(int(traffic.source[flow])),
+        "destination": topology.name(host),
+        "part": work.labels[int(work.label[flow])].partition(": ")[2],
+        "flow_us": float(arrived[at] - results.started[flow]) / PS_PER_US,
+        "link": link,
+        "packets_lost": lost,
+    }
+
+
+def _worst_link(results: Results, topology: Topology, nics: tuple[int, int]) -> tuple[str, int]:
+    """Return the link of these NICs that lost, dropped or trimmed most in the whole run, and how many packets."""
+    mine = np.flatnonzero(np.isin(topology.link_source, nics) | np.isin(topology.link_destination, nics))
+    lost = sum(results.links[name][mine] for name in ("lost", "dropped", "trimmed"))
+    link = int(mine[int(np.argmax(lost))])
+    ends = (topology.name(int(each[link])) for each in (topology.link_source, topology.link_destination))
+    return ">".join(ends), int(np.max(lost))
