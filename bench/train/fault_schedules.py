@@ -23,19 +23,23 @@ PLANES, STEPS = 4, 12
 
 def schedule(rng: random.Random) -> str:
     """Return a schedule of a tenth of a second: some steps, each for a while, at random planes."""
-    steps = []
-    for _ in range(rng.randint(1, 6)):
-        where = f"plane {rng.randrange(PLANES)}"
-        at, lasts = rng.uniform(0, 0.05), rng.uniform(0.005, 0.1)
-        kind = rng.choice(("down", "loss", "reorder", "duplicate", "corruption", "delay"))
-        if kind == "down":
-            what = f"down: {where}"
-        elif kind == "delay":
-            what = f"delay: {rng.uniform(0.1, 3):.2f}ms, jitter: {rng.uniform(0, 1):.2f}ms, on: {where}"
-        else:
-            what = f"{kind}: {rng.uniform(0.1, 20):.1f}%, on: {where}"
-        steps.append("{" + f"at: {at * 1e3:.0f}ms, for: {lasts * 1e3:.0f}ms, {what}" + "}")
+    steps = [
+        step(rng, f"plane {rng.randrange(PLANES)}", rng.uniform(0, 0.05), rng.uniform(0.005, 0.1))
+        for _ in range(rng.randint(1, 6))
+    ]
     return "[" + ", ".join(steps) + "]"
+
+
+def step(rng: random.Random, where: str, at: float, lasts: float) -> str:
+    """Return a fault of any kind: where, when and for how long (s)."""
+    kind = rng.choice(("down", "loss", "reorder", "duplicate", "corruption", "delay"))
+    if kind == "down":
+        what = f"down: {where}"
+    elif kind == "delay":
+        what = f"delay: {rng.uniform(0.1, 3):.2f}ms, jitter: {rng.uniform(0, 1):.2f}ms, on: {where}"
+    else:
+        what = f"{kind}: {rng.uniform(0.1, 20):.1f}%, on: {where}"
+    return "{" + f"at: {at * 1e3:.0f}ms, for: {lasts * 1e3:.0f}ms, {what}" + "}"
 
 
 def train(group: Group) -> bytes:

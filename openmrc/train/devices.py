@@ -5,31 +5,36 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
+from openmrc.apps.nic_file import NicFile, from_environment
 from openmrc.apps.planes import Side, free_address, local_planes
 from openmrc.errors import ConfigError
 from openmrc.live.host.interfaces import find_planes
 from openmrc.train.link import RECEIVES, SENDS
-from openmrc.verbs import Context, ContextAttr
+from openmrc.verbs import Context, ContextAttr, EvFormat
 
 log = logging.getLogger(__name__)
 PLANES_VARIABLE = "MRC_PLANES"
 _TRIES = 8  # another process may take a port between our look and our call
 _MAX_PLANES = 16
+_LARGEST_MTU = 4096  # of those that MRC has; sockets may allow less
 
 
 def choose_planes(planes: Sequence[str] | str | None) -> list[str]:
-    """Return the addresses to open: those given, those of MRC_PLANES ("4", "10.0.0.1,10.0.1.1"), or all found."""
+    """Return the addresses to open: those given, of MRC_PLANES ("4", "10.0.0.1,10.0.1.1"), of MRC_NIC, or all found."""
     if planes is None:
         planes = os.environ.get(PLANES_VARIABLE) or None
     if planes is None:
+        nic = from_environment()
+        if nic is not None:
+            return nic.planes
         return [str(each.address) for each in find_planes(_MAX_PLANES)]
     return local_planes(planes, Side.SERVER) if isinstance(planes, str) else list(planes)
 
 
 def open_context(planes: Sequence[str] | str | None, queue_pairs: int, faults: str | None = None) -> Context:
     """Open a context for so many queue pairs, on ports that are free, and log in one line what was chosen."""
-    addresses = choose_planes(planes)
     attr = ContextAttr(
         max_qp=queue_pairs,
         max_peers=queue_pairs,
@@ -37,6 +42,10 @@ def open_context(planes: Sequence[str] | str | None, queue_pairs: int, faults: s
         max_send_wr=SENDS,
         max_recv_wr=RECEIVES,
     )
+    described = from_environment() if planes is None and not os.environ.get(PLANES_VARIABLE) else None
+    if described is not None:
+        return _open_described(described, attr, faults)
+    addresses = choose_planes(planes)
     for attempt in range(_TRIES):
         try:
             context = Context([free_address(address) for address in addresses], attr, faults=faults)
@@ -47,3 +56,12 @@ def open_context(planes: Sequence[str] | str | None, queue_pairs: int, faults: s
         log.info("mrc: %s", context.describe())
         return context
     raise AssertionError
+
+
+def _open_described(nic: NicFile, attr: ContextAttr, faults: str | None) -> Context:
+    """Open the NIC that a file describes, whose paths are SRv6 addresses."""
+    along = replace(attr, ev_format=EvFormat.SRV6, mtu=_LARGEST_MTU, evs_per_plane=nic.evs_per_plane)
+    settings = nic.settings(_LARGEST_MTU)
+    context = Context(nic.planes, along, settings=settings, faults=faults, carrier_of=nic.carrier_of)
+    log.info("mrc: NIC %s: %s", nic.name, context.describe())
+    return context

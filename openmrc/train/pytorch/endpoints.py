@@ -35,7 +35,7 @@ class Endpoints:
             endpoint = next((each for each in self._open if each.planes == chosen and each.free >= queue_pairs), None)
             if endpoint is None:
                 room = max(_GROUPS * queue_pairs, _LEAST)
-                endpoint = _Endpoint(open_context(chosen, room, faults), chosen, room)
+                endpoint = _Endpoint(open_context(planes, room, faults), chosen, room)
                 self._open.append(endpoint)
             endpoint.free -= queue_pairs
             endpoint.users += 1

@@ -1,0 +1,166 @@
+"""What do pulled cables do to a training across kernel SRv6, over MRC and over Gloo? `sudo python -m bench.train.lab`.
+
+Two hosts of a lab train the same network with DDP, first over MRC, then over Gloo, which uses TCP over the first plane.
+The same cables of the first host are pulled at the same times. A line for each backend: step times before the first
+pull, while a cable is out, and after the last; the loss; and what the job said, if it ended early.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from openmrc.faults import Schedule
+from openmrc.lab import lifetime
+from openmrc.lab import run as lab_run
+from openmrc.lab.faults import Breaker, Done
+from openmrc.train.demo import Training, train
+
+FABRIC = Path(__file__).parents[2] / "scenarios" / "fabrics" / "lab-slow.yaml"
+NAME = "bench-train"
+HOSTS = ("h0", "h5")
+PORT = 29600
+BEFORE_S, EVERY_S, OUT_S = 2.0, 1.5, 0.6
+_SECONDS = 240.0
+
+
+class Seen(msgspec.Struct):
+    """What a rank saw; times of the monotonic clock, the same in all namespaces."""
+
+    begun: float  # s, of the first step
+    training: Training
+
+
+def rank_main(backend: str, rank: int, store: str, steps: int, address: str, out: str) -> None:
+    """Be one rank, and write what rank 0 saw."""
+    import torch.distributed as dist
+
+    if backend == "gloo":
+        _register_gloo_on(address)
+    name = "mrc" if backend == "mrc" else "gloo_on"
+    timeout = timedelta(seconds=60)
+    dist.init_process_group(name, init_method=f"tcp://{store}:{PORT}", rank=rank, world_size=2, timeout=timeout)
+    train(5)
+    dist.barrier()
+    begun = time.monotonic()
+    Path(f"{out}.begun").touch()
+    training = train(steps)
+    if rank == 0:
+        Path(out).write_bytes(msgspec.json.encode(Seen(begun, training)))
+    dist.destroy_process_group()
+
+
+def _register_gloo_on(address: str) -> None:
+    """Register Gloo on one address: torch itself takes the one that the host's name stands for."""
+    import torch.distributed as dist
+
+    def create(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
+        options = dist.ProcessGroupGloo._Options()
+        options._devices = [dist.ProcessGroupGloo.create_device(hostname=address)]
+        options._timeout = timeout
+        return dist.ProcessGroupGloo(store, rank, size, options)
+
+    dist.Backend.register_backend("gloo_on", create, devices=["cpu"])
+
+
+def job(breaker: Breaker, backend: str, steps: int, pulls: Schedule) -> tuple[Seen | None, list[Done], str]:
+    """Run one training while cables are pulled; return what rank 0 saw, the pulls, and the last words of a failure."""
+    lab = breaker.lab
+    nics = [lab.topology.node_named(host) for host in HOSTS]
+    with tempfile.TemporaryDirectory(prefix="openmrc-bench-") as folder:
+        out, log = Path(folder, "seen.json"), Path(folder, "log")
+        processes = []
+        with log.open("wb") as stderr:
+            for rank, (host, nic) in enumerate(zip(HOSTS, nics, strict=True)):
+                words = [backend, str(rank), lab.management(nics[0]), str(steps), lab.plan.identity(0, nic), str(out)]
+                command = [sys.executable, "-m", "bench.train.lab", "--rank", *words]
+                extra = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_FAMILY": "AF_INET6"}
+                processes.append(lab_run.start(lab.name, host, command, stderr=stderr, extra=extra))
+        try:
+            done = _pull_when_begun(breaker, Path(f"{out}.begun"), processes, pulls)
+            codes = [process.wait(_SECONDS) for process in processes]
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+            breaker.clear()
+        words_of_it = "" if not any(codes) else log.read_text(errors="replace").strip().splitlines()[-1]
+        seen = msgspec.json.decode(out.read_bytes(), type=Seen) if out.exists() else None
+        return seen, done, words_of_it
+
+
+def _pull_when_begun(
+    breaker: Breaker, begun: Path, processes: list[subprocess.Popen[bytes]], pulls: Schedule
+) -> list[Done]:
+    deadline = time.monotonic() + _SECONDS
+    while not begun.exists() and time.monotonic() < deadline:
+        if any(process.poll() for process in processes):
+            return []
+        time.sleep(0.02)
+    return breaker.run(pulls)
+
+
+def schedule(breaker: Breaker, pulls: int, seed: int) -> Schedule:
+    """Return pulls of the first host's cables, in random order."""
+    rng = random.Random(seed)
+    cables = [f"{each.lower.node}<>{each.upper.node}" for each in breaker.lab.cables if each.lower.node == HOSTS[0]]
+    at = (BEFORE_S + number * EVERY_S for number in range(pulls))
+    steps = [f"at: {moment:.2f}s, for: {OUT_S}s, down: {rng.choice(cables)}" for moment in at]
+    return Schedule.parse("; ".join(steps), "pulls")
+
+
+def line(backend: str, seen: Seen | None, done: list[Done], said: str) -> str:
+    """Return a row of the table."""
+    if seen is None or not done:
+        return f"{backend:6} ended early: {said or 'it said nothing'}"
+    ends = seen.begun + np.array(seen.training.at)
+    times = np.array(seen.training.seconds) * 1e3
+    begins = ends - times / 1e3
+    pulled = [each.monotonic_ns / 1e9 for each in done]
+    out = np.zeros(len(times), bool)
+    for down, up in zip(pulled[::2], pulled[1::2], strict=True):
+        out |= (begins < up) & (ends > down)
+    before, after = ends < pulled[0], begins > pulled[-1]
+    cells = "".join(f"{_cell(times[which]):>26}" for which in (before, out, after))
+    return f"{backend:6}{cells}  {seen.training.loss[-1]:.9f}  {seen.training.retransmitted:>8,}  {said or 'nothing'}"
+
+
+def _cell(times: Any) -> str:
+    return f"{np.median(times):.0f} / {times.max():.0f} ({len(times)})" if len(times) else "-"
+
+
+def main() -> None:
+    """Print the table."""
+    if sys.argv[1:2] == ["--rank"]:
+        backend, rank, store, steps, address, out = sys.argv[2:]
+        rank_main(backend, int(rank), f"[{store}]" if ":" in store else store, int(steps), address, out)
+        return
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pulls", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    os.environ.pop("MRC_PLANES", None)
+    heads = "".join(f"{head:>26}" for head in ("before, ms", "a cable is out", "after"))
+    with lifetime.held(FABRIC, NAME):
+        pulls = schedule(Breaker(NAME), options.pulls, options.seed)
+        print(f"{options.pulls} pulls of {OUT_S} s, every {EVERY_S} s; step times: median / longest (steps)")
+        print(f"{'':6}{heads}  {'last loss':11}  {'repeated':>8}  the job said")
+        for backend in ("mrc", "gloo"):
+            seen, done, said = job(Breaker(NAME), backend, options.steps, pulls)
+            print(line(backend, seen, done, said), flush=True)
+
+
+if __name__ == "__main__":
+    main()
