@@ -1,8 +1,8 @@
-"""Text that people hand us, before anything is made of it: no larger, no deeper and no more often repeated than sense.
+"""Size and shape limits for text from users, checked before parsing.
 
-`read_text(path)` reads a file up to a size. `check_shape(text, source)` walks a YAML document's events, which takes no
-stack: the loaders behind it descend once for every bracket, and aliases can make a small document endless.
-Complaints name file and line.
+`read_text(path)` reads a file up to a size limit. `check_shape(text, source)` walks a YAML document's events without
+recursion: the loaders behind it recurse for every bracket, and aliases can make a small document huge. Errors name file
+and line.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from openmrc.errors import ConfigError
 
 MOST_BYTES = 8 << 20  # of a YAML file; some 150,000 links of an irregular fabric
 MOST_DUMP_BYTES = 64 << 20  # of what a switch dumps; the longest configuration this project writes has 1 MB
-MOST_DEPTH = 32  # a scenario nests 7 deep, an EV profile 4
-MOST_REPEATED = 100_000  # values that aliases may add to those written out
+MOST_DEPTH = 32  # a scenario nests 7 levels, an EV profile 4
+MOST_REPEATED = 100_000  # values that aliases may add to those in the text
 
 
 def read_text(path: str | Path, most: int = MOST_BYTES, encoding: str = "utf-8") -> str:
-    """Return a file's text; refuse one of more than `most` bytes without reading it whole."""
+    """Return a file's text; refuse one of more than `most` bytes without reading it completely."""
     try:
         with Path(path).open("rb") as file:
             data = file.read(most + 1)
         if len(data) > most:
-            raise ConfigError(f"{path}: larger than {most} bytes; a file of this kind is not")
+            raise ConfigError(f"{path}: larger than {most} bytes, the limit for this kind of file")
         return data.decode(encoding).replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
 
 
 def check_shape(text: str, source: str) -> None:
-    """Refuse YAML that is none, nests deeper than MOST_DEPTH, or repeats itself by aliases beyond MOST_REPEATED."""
+    """Refuse text that is not YAML, nests deeper than MOST_DEPTH, or repeats over MOST_REPEATED values by aliases."""
     depth = 0
     sizes = _Sizes(source)
     try:
@@ -48,7 +48,7 @@ def check_shape(text: str, source: str) -> None:
 
 
 def not_yaml(error: Exception, source: str) -> str:
-    """Say where a document stops being YAML, and why."""
+    """Describe where and why a document is not YAML."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return f"{source}:{_line(error.problem_mark)}: not YAML: {error.problem}"
     return f"{source}: not YAML: {' '.join(str(error).split())}"
@@ -63,7 +63,7 @@ def parse_json(text: str, source: str) -> Any:
     except ValueError as error:
         raise ConfigError(f"{source}: not JSON: {error}") from None
     except RecursionError:
-        raise ConfigError(f"{source}: nested deeper than any such document") from None
+        raise ConfigError(f"{source}: nested too deep") from None
 
 
 def _line(mark: Any) -> int:
@@ -71,12 +71,12 @@ def _line(mark: Any) -> int:
 
 
 class _Sizes:
-    """Counts how many values a document has once every alias is replaced by what it stands for."""
+    """Counts the values of a document with every alias expanded."""
 
     def __init__(self, source: str) -> None:
         self._source = source
-        self._open: list[list[Any]] = []  # [anchor, values so far] of the collections around the present place
-        self._known: dict[str | None, int] = {}  # values behind an anchor
+        self._open: list[list[Any]] = []  # [anchor, values so far] of the enclosing collections
+        self._known: dict[str | None, int] = {}  # number of values of an anchor
         self._repeated = 0
 
     def take(self, event: Any) -> None:
@@ -97,10 +97,10 @@ class _Sizes:
         where = f"{self._source}:{_line(event.start_mark)}: *{event.anchor}"
         if any(anchor == event.anchor for anchor, _ in self._open):
             raise ConfigError(f"{where} contains itself")
-        size = self._known.get(event.anchor, 0)  # an unknown anchor is refused by the loader
+        size = self._known.get(event.anchor, 0)  # the loader refuses unknown anchors
         self._repeated += size
         if self._repeated > MOST_REPEATED:
-            raise ConfigError(f"{where}: aliases repeat more than {MOST_REPEATED} values; write out what is meant")
+            raise ConfigError(f"{where}: aliases repeat more than {MOST_REPEATED} values; use fewer aliases")
         self._add(size)
 
     def _add(self, size: int) -> None:

@@ -8,15 +8,15 @@ import errno as _errno
 
 
 class MrcError(Exception):
-    """Base of every error of this package."""
+    """Base of all errors of this package."""
 
 
 class ConfigError(MrcError):
-    """A file or an option is wrong. The text names file, line or field, the value, and what is allowed."""
+    """A file or an option is invalid. The text names file, line or field, the value, and the allowed values."""
 
 
 class UsageError(ConfigError):
-    """An option or an argument of a command is wrong: exit code 2, as for options that do not exist."""
+    """An option or an argument of a command is invalid: exit code 2, as for unknown options."""
 
 
 class WireError(MrcError):
@@ -33,26 +33,26 @@ class Truncated(WireError):
 
 
 class Malformed(WireError):
-    """A field holds what it must not."""
+    """A field has an invalid value."""
 
 
 class MisuseError(MrcError):
-    """The caller did what the state does not allow. The text names the state."""
+    """The call is not allowed in the current state, which the text names."""
 
 
 class PeerError(MrcError):
-    """The other side is gone, silent or incompatible. The text names peer and last progress."""
+    """The peer is gone, unresponsive or incompatible. The text names the peer and its last progress."""
 
 
 class CallError(MrcError):
-    """A verb or a controller call that fails as its C counterpart does: `errno` says how, the text what was wrong."""
+    """A failed verb or controller call: `errno` as its C counterpart, the text with the reason."""
 
     errno = _errno.EIO
 
     def __init__(self, reason: str, needed: int | None = None, done: int = 0) -> None:
         super().__init__(f"{reason} [{_errno.errorcode[self.errno]}]")
         self.reason = reason
-        self.needed = needed  # entries that would have been enough, when an array was too short
+        self.needed = needed  # required number of entries, if an array was too short
         self.done = done  # entries of a batch that were applied before the one that failed
 
 
@@ -63,18 +63,18 @@ class InvalidArgumentError(CallError):
 
 
 class BusyError(CallError):
-    """EBUSY: something that is in use depends on what the call would change."""
+    """EBUSY: an object in use depends on the state to be changed."""
 
     errno = _errno.EBUSY
 
 
 class TooBigError(CallError):
-    """E2BIG: more than can be supported, or an array too short for the answer (`needed`)."""
+    """E2BIG: more than supported, or an array too short for the result (`needed`)."""
 
     errno = _errno.E2BIG
 
 
 class NotFoundError(CallError):
-    """ENOENT: there is no such thing."""
+    """ENOENT: the object does not exist."""
 
     errno = _errno.ENOENT

@@ -1,6 +1,6 @@
-"""Units. Inside, time is integer picoseconds, size is bytes, rate is bits per second.
+"""Units. Internally, time is integer picoseconds, size is bytes, rate is bits per second.
 
-At the surface the unit stands in the name: `base_rtt_us`, `link_gbps`.
+Names in files and options include the unit: `base_rtt_us`, `link_gbps`.
 """
 
 PS_PER_NS = 1_000
@@ -8,7 +8,7 @@ PS_PER_US = 1_000_000
 PS_PER_MS = 1_000_000_000
 PS_PER_S = 1_000_000_000_000
 
-NEVER = 1 << 62  # ps; later than anything
+NEVER = 1 << 62  # ps; later than any time
 
 
 def ps_from_us(us: float) -> int:

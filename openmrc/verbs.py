@@ -1,4 +1,4 @@
-"""The application API: write into another process's memory over several network planes at once.
+"""The application API: write into another process's memory over several network planes.
 
 It is modelled on `mrc.h` and libibverbs: a `Context` is a device opened on its planes; it has protection domains,
 memory regions, completion queues and queue pairs. Queue pairs do `RDMA_WRITE` and `RDMA_WRITE_WITH_IMM`.
@@ -9,15 +9,15 @@ memory regions, completion queues and queue pairs. Queue pairs do `RDMA_WRITE` a
             peer.write(region, peer.remote.regions[0], timeout=5)
 
 `connect` and `Listener` exchange attributes over TCP and take a queue pair from RESET to RTS. Programs with another
-way to exchange attributes use `QueuePair.modify`. A `Listener` that other machines can reach has a token, its own or a
-fresh one, that `connect` must give.
+way to exchange attributes use `QueuePair.modify`. A `Listener` that other machines can reach has a token, given or
+generated, that `connect` must present.
 
-Refused calls raise a `VerbsError` with its `errno`. Waits take a time-out in seconds, infinity included, and end in a
-`DeadlineError` that names peer, planes, EVs and the last progress. The outcome of a posted request is the status of its
+Refused calls raise a `VerbsError` with its `errno`. Waits take a timeout in seconds, infinity included, and end with a
+`DeadlineError` that names peer, planes, EVs and the last progress. The result of a posted request is the status of its
 completion, not an exception.
 
-All objects may be used from any thread, but not in the child of a fork. Waiting methods have an `async` twin with the
-same name and the suffix `_async`.
+All objects may be used from any thread, but not in a forked child. Waiting methods have an `async` counterpart with the
+suffix `_async`.
 """
 
 from openmrc.engine.regions import Access

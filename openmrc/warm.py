@@ -1,6 +1,6 @@
-"""Compile what the commands need, once, so that nothing else waits for it: `mrc warm`, `python -m openmrc.warm`.
+"""Compile the engine for all commands in advance: `mrc warm`, `python -m openmrc.warm`.
 
-Each world compiles in a process of its own, side by side; what is compiled already costs a second.
+Each world compiles in its own process, in parallel; loading compiled code takes a second.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ WORLDS = ("openmrc.live.warm", "openmrc.sim.warm")
 
 
 def main() -> None:
-    """Compile every world, or the one that is named on the command line."""
+    """Compile every world, or the one named on the command line."""
     if len(sys.argv) > 1:
         importlib.import_module(sys.argv[1]).warm()
         return
@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def compile_all() -> None:
-    """Compile every world, side by side; MrcError if one fails."""
+    """Compile every world in parallel; MrcError if one fails."""
     running = {world: subprocess.Popen([sys.executable, "-m", "openmrc.warm", world]) for world in WORLDS}
     failed = [world for world, process in running.items() if process.wait() != 0]
     if failed:

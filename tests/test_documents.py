@@ -88,7 +88,7 @@ def test_what_is_no_such_document_says_why(text: str, said: str) -> None:
 
 def test_deep_json_is_refused() -> None:
     assert parse_json("[1]", "f") == [1]
-    with pytest.raises(ConfigError, match="f: nested deeper"):
+    with pytest.raises(ConfigError, match="f: nested too deep"):
         parse_json("[" * 1_000_000, "f")
     with pytest.raises(ConfigError, match="f:2: not JSON"):
         parse_json('{"a":\n x}', "f")

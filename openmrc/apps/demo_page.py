@@ -116,10 +116,12 @@ def _strip(
 
 
 def _outage(outage: Outage, scale: Scale) -> str:
-    first = scale.x(outage.down)
-    last = scale.x(outage.up) if outage.up is not None else LEFT + WIDTH
+    """Return the shaded span of an outage; nothing if the transfer ended before it."""
+    if outage.down >= scale.length:
+        return ""
+    first, last = scale.x(outage.down), scale.x(min(outage.up or scale.length, scale.length))
     return (
-        f'<rect x="{first:.1f}" y="{scale.top:g}" width="{max(last - first, 0):.1f}" height="{STRIP}"/>'
+        f'<rect x="{first:.1f}" y="{scale.top:g}" width="{last - first:.1f}" height="{STRIP}"/>'
         f'<text class="down" x="{(first + last) / 2:.1f}" y="{scale.top + 14:g}" text-anchor="middle">down</text>'
     )
 

@@ -1,4 +1,4 @@
-"""Which algorithm carries out a collective: by what there is to move and among how many."""
+"""Choice of the algorithm of a collective, by data size and number of ranks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from openmrc.collectives.plan import Plan, rotated
 
 
 class Collective(IntEnum):
-    """What a group can be asked for."""
+    """Collective operations of a group."""
 
     ALL_REDUCE = 1
     REDUCE = 2
@@ -25,20 +25,20 @@ class Collective(IntEnum):
 
 
 class Algorithm(IntEnum):
-    """How."""
+    """Algorithms."""
 
-    WHOLE = 0  # everything to everyone at once, folded there: the least latency for a few bytes
+    WHOLE = 0  # everything to everyone at once, reduced there: the lowest latency for a few bytes
     DIRECT = 1
     RING = 2
     TREE = 3
 
 
-MANY = 8  # ranks from which a rank no longer talks to all others at once
-LARGE = 1 << 20  # bytes at a rank from which bandwidth counts more than the number of steps
+MANY = 8  # ranks from which a rank no longer exchanges with all others at once
+LARGE = 1 << 20  # bytes per rank from which bandwidth matters more than the number of steps
 
 
 def choose(collective: Collective, ranks: int, size: int, inline: int) -> Algorithm:
-    """Return the algorithm for `size` bytes at a rank; `inline` is how many bytes one message carries at once."""
+    """Return the algorithm for `size` bytes per rank; `inline` is the number of bytes that one message carries."""
     few = ranks <= MANY
     match collective:
         case Collective.ALL_REDUCE | Collective.BARRIER:

@@ -1,4 +1,4 @@
-"""Direct exchanges: every rank writes straight to those who need the data, without a rank in between."""
+"""Direct exchanges: every rank writes directly to the ranks that need its data."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from openmrc.collectives.plan import NOTHING, Ids, Plan, Space, Transfers, joine
 
 
 def all_reduce(ranks: int) -> Plan:
-    """Reduce block r at rank r, then give it to all."""
+    """Reduce block r at rank r, then distribute it to all."""
     scatter = _scatter(ranks)
     source, target = _pairs(ranks)
-    # What a rank gives away waits for the contribution that it folds in last.
+    # The data that a rank sends waits for the contribution that it reduces last.
     return Plan(ranks, ranks, joined(scatter, transfers(source, target, source, after=_last_into(scatter)[source])))
 
 
 def all_reduce_whole(ranks: int) -> Plan:
-    """Give every rank the whole input of all, in SCRATCH; each then folds all inputs in the order of ranks."""
+    """Send the whole input of every rank to all, in SCRATCH; each then reduces all inputs in rank order."""
     source, target = _pairs(ranks)
     return Plan(ranks, 1, transfers(source, target, 0, write=source, read_space=Space.INPUT, write_space=Space.SCRATCH))
 
@@ -27,48 +27,48 @@ def reduce_scatter(ranks: int) -> Plan:
 
 
 def all_gather(ranks: int) -> Plan:
-    """Give every rank the blocks of all; rank r begins with block r in OUTPUT."""
+    """Distribute the blocks of all ranks; rank r starts with block r in OUTPUT."""
     source, target = _pairs(ranks)
     return Plan(ranks, ranks, transfers(source, target, source))
 
 
 def all_to_all(ranks: int) -> Plan:
-    """Give block t of rank r's INPUT to rank t, as block r of its OUTPUT."""
+    """Send block t of rank r's INPUT to rank t, as block r of its OUTPUT."""
     return Plan(ranks, ranks, joined(*(exchange(ranks, ahead) for ahead in range(1, ranks))))
 
 
 def exchange(ranks: int, ahead: int) -> Transfers:
-    """Return one round of an all-to-all: every rank writes to the rank `ahead` of it, so receivers are hit evenly."""
+    """Return one round of an all-to-all: every rank writes to the rank `ahead` of it, so receivers share the load."""
     source = np.arange(ranks)
     target = (source + ahead) % ranks
     return transfers(source, target, target, write=source, read_space=Space.INPUT)
 
 
 def broadcast(ranks: int) -> Plan:
-    """Give the block of rank 0 to all."""
+    """Send the block of rank 0 to all."""
     return Plan(ranks, 1, transfers(np.zeros(ranks - 1), np.arange(1, ranks), 0))
 
 
 def reduce(ranks: int) -> Plan:
-    """Reduce one block at rank 0, which folds in the others in their order."""
+    """Reduce one block at rank 0, in rank order."""
     source = np.arange(1, ranks)
     return Plan(ranks, 1, transfers(source, 0, 0, read_space=Space.INPUT, reduces=1, completes=source == ranks - 1))
 
 
 def gather(ranks: int, root: int) -> Plan:
-    """Give the root the INPUT of all; that of rank r is block r of its OUTPUT."""
+    """Send all INPUTs to the root; that of rank r is block r of its OUTPUT."""
     source = np.delete(np.arange(ranks), root)
     return Plan(ranks, ranks, transfers(source, root, 0, write=source, read_space=Space.INPUT))
 
 
 def scatter(ranks: int, root: int) -> Plan:
-    """Give block r of the root's INPUT to rank r, as its OUTPUT."""
+    """Send block r of the root's INPUT to rank r, as its OUTPUT."""
     target = np.delete(np.arange(ranks), root)
     return Plan(ranks, ranks, transfers(root, target, target, write=0, read_space=Space.INPUT))
 
 
 def _pairs(ranks: int) -> tuple[Ids, Ids]:
-    """Return (source, target) of all pairs; rank r sends to r + 1, r + 2, ... so that receivers are hit evenly."""
+    """Return (source, target) of all pairs; rank r sends to r + 1, r + 2, ... to spread the load on receivers."""
     ahead, rank = np.arange(1, ranks)[:, None], np.arange(ranks)[None, :]
     return np.broadcast_to(rank, (ranks - 1, ranks)).ravel(), ((rank + ahead) % ranks).ravel()
 

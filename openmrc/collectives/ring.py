@@ -13,30 +13,30 @@ from openmrc.collectives.plan import NOTHING, Ids, Plan, Space, Transfers, joine
 
 
 def all_reduce(ranks: int, steps: int | None = None) -> Plan:
-    """Reduce n blocks over all ranks and leave the results at each; with `steps`, only so many of 2 (n - 1)."""
+    """Reduce n blocks over all ranks and leave the results at each; with `steps`, only that many of 2 (n - 1)."""
     most = 2 * (ranks - 1) if steps is None else steps
     half = min(most, ranks - 1)
     return Plan(ranks, ranks, joined(_scatter(ranks, Space.OUTPUT, half), _gather(ranks, ranks - 1, most - half)))
 
 
 def reduce_scatter(ranks: int) -> Plan:
-    """Reduce n blocks over all ranks and leave result r at rank r; sums on their way lie in SCRATCH."""
+    """Reduce n blocks over all ranks and leave result r at rank r; partial sums are in SCRATCH."""
     return Plan(ranks, ranks, _scatter(ranks, Space.SCRATCH, ranks - 1))
 
 
 def all_gather(ranks: int) -> Plan:
-    """Give every rank the blocks of all; rank r begins with block r in OUTPUT."""
+    """Distribute the blocks of all ranks; rank r starts with block r in OUTPUT."""
     return Plan(ranks, ranks, _gather(ranks, 0, ranks - 1))
 
 
 def broadcast(ranks: int) -> Plan:
-    """Pass one block from rank 0 along the chain of ranks, chunk behind chunk."""
+    """Pass one block from rank 0 along the chain of ranks, in consecutive chunks."""
     source = np.arange(ranks - 1)
     return Plan(ranks, 1, transfers(source, source + 1, 0, after=source - 1))
 
 
 def reduce(ranks: int) -> Plan:
-    """Collect the sum along the chain that ends at rank 0, chunk behind chunk."""
+    """Collect the sum along the chain that ends at rank 0, in consecutive chunks."""
     step = np.arange(ranks - 1)
     source, target = ranks - 1 - step, ranks - 2 - step
     return Plan(

@@ -1,4 +1,4 @@
-"""A look around each of the first faults: what the planes carried, queues, paths and windows, finely sampled."""
+"""Details around the first faults: rates per plane, queues, paths and windows, finely sampled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RATES = 48  # points of a rate in one chart
 
 
 def closeups(run: Run) -> Iterator[str]:
-    """Yield a part of the page for each span."""
+    """Yield a section of the page for each span."""
     for span in run.spans:
         first = next((at for at, event in enumerate(run.events) if event.begins and event.at == span.fault), None)
         samples = run.samples.within(span)
@@ -49,7 +49,7 @@ def _chart(title: str, unit: str, lines: list[Line], marks: list[Mark], steps: b
 
 
 def _told(samples: Samples) -> str:
-    """Say in words what the counters did meanwhile."""
+    """Describe the changes of the counters in words."""
     lost, trimmed = (int(samples.total(name)[-1] - samples.total(name)[0]) for name in ("lost", "trimmed"))
     terms = [f"{lost:,} packets lost on links", f"{trimmed:,} trimmed"]
     again = samples.series.get("retransmitted")

@@ -1,4 +1,4 @@
-"""What was sampled over a run, as curves: the same ones for the whole run and for a look around a fault."""
+"""Sampled data as curves, for the whole run and for the time around a fault."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from openmrc.sim.results.results import Run
 from openmrc.sim.results.samples import Samples
 from openmrc.units import PS_PER_S, PS_PER_US
 
-MOST_WINDOWS = 8  # connections in one chart: as many as there are colours
+MOST_WINDOWS = 8  # connections in one chart: the number of colours
 TRANSITIONS = {  # of EVs and ports, by cause; counters of the transport's series
     "lost": "given up: packets lost",
     "always_skip": "given up: responder says so",
@@ -24,13 +24,13 @@ TRANSITIONS = {  # of EVs and ports, by cause; counters of the transport's serie
 
 
 def times(samples: Samples, zero: int = 0) -> Floats:
-    """Return the moments in us after `zero` (ps)."""
+    """Return the times in us after `zero` (ps)."""
     moments: Floats = (samples.at - zero) / PS_PER_US
     return moments
 
 
 def goodput(run: Run, samples: Samples, zero: int = 0) -> list[Line]:
-    """Return the payload that left the last switches for the NICs, a curve a plane (Gb/s)."""
+    """Return the payload from the last switches to the NICs, a curve per plane (Gb/s)."""
     whole = run.network.mtu + run.network.header
     lines = []
     for at, group in enumerate(samples.groups):
@@ -38,7 +38,7 @@ def goodput(run: Run, samples: Samples, zero: int = 0) -> list[Line]:
             left = samples.values["data_bytes"][:, at] - samples.values["queue_bytes"][:, at]
             carried = np.diff(left - samples.values["lost"][:, at] * whole) * (run.network.mtu / whole)
             seconds = np.diff(samples.at) / PS_PER_S
-            rate = np.maximum(0.0, carried * 8e-9 / seconds)  # what a dead link lost was counted before it was lost
+            rate = np.maximum(0.0, carried * 8e-9 / seconds)  # a dead link counts a packet before losing it
             lines.append(Line(f"plane {group.plane}", times(samples, zero)[1:], rate))
     return lines
 
@@ -63,7 +63,7 @@ def of_planes(lines: list[Line]) -> tuple[list[Line], Band | None]:
 
 
 def apart(samples: Samples, least: int) -> Samples:
-    """Return the moments that are at least so far apart (ps): a rate over a very short time says little."""
+    """Return times that are at least this far apart (ps): a rate over a very short time is noise."""
     kept, last = [], -least
     for row, at in enumerate(samples.at.tolist()):
         if at - last >= least:
@@ -73,7 +73,7 @@ def apart(samples: Samples, least: int) -> Samples:
 
 
 def queues(samples: Samples, zero: int = 0) -> list[Line]:
-    """Return the longest queue of all ports that lead the same way (us to drain)."""
+    """Return the longest queue of all ports in the same direction (us to drain)."""
     names = list(dict.fromkeys(group.name for group in samples.groups if not group.name.startswith("nic")))
     lines = []
     for name in names if len(samples.at) else []:
@@ -84,7 +84,7 @@ def queues(samples: Samples, zero: int = 0) -> list[Line]:
 
 
 def rates(samples: Samples) -> list[Line]:
-    """Return what happened to packets (packets per us)."""
+    """Return trims, drops, losses and marks (packets per us)."""
     if len(samples.at) < 2:
         return []
     us = np.diff(samples.at) / PS_PER_US
@@ -105,7 +105,7 @@ def transitions(samples: Samples, zero: int = 0) -> list[Line]:
 
 @dataclass(frozen=True)
 class Watch:
-    """Something that is recorded of some connections, and how it is shown."""
+    """A recorded property of some connections, and its display."""
 
     column: str  # of windows.parquet
     title: str
@@ -122,7 +122,7 @@ WATCHED = (
 
 
 def watched(run: Run, samples: Samples, what: Watch, zero: int = 0) -> list[Line]:
-    """Return what was recorded of watched connections, a curve each."""
+    """Return the recorded property of the watched connections, a curve each."""
     values = samples.windows.get(what.column)
     if values is None or not values.size:
         return []
@@ -140,6 +140,6 @@ def watched(run: Run, samples: Samples, what: Watch, zero: int = 0) -> list[Line
 
 
 def out_of_use(samples: Samples) -> list[Line]:
-    """Return how many EVs of all queue pairs are not in use."""
+    """Return the number of EVs of all queue pairs that are not in use."""
     counted = samples.series.get("evs_out")
     return [] if counted is None else [Line("EVs out of use", times(samples), counted.astype(np.float64))]

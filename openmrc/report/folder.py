@@ -29,7 +29,7 @@ from openmrc.wire.pcapng import PcapngWriter
 
 
 def write(run: Run, scenario: Scenario, summary: dict[str, Any], folder: Path) -> list[str]:
-    """Write everything; return what could not be written and why, in words."""
+    """Write everything; return messages about files that could not be written."""
     folder.mkdir(parents=True, exist_ok=True)
     result = manifest(scenario, run.threads)
     _put(folder / "summary.json", json.dumps(summary, indent=1) + "\n")
@@ -40,14 +40,14 @@ def write(run: Run, scenario: Scenario, summary: dict[str, Any], folder: Path) -
 
 
 class Stream:
-    """Writes a line of JSON each time a run says where it stands, so that others can follow it."""
+    """Writes a line of JSON for each progress report of a run, for other programs to follow."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._file = (folder / "progress.jsonl").open("w", encoding="utf-8")
 
     def __call__(self, status: Status) -> None:
-        """Append where the run stands."""
+        """Append a progress report."""
         result = {
             "simulated_us": status.now / PS_PER_US,
             "packet_hops": status.hops,
@@ -65,7 +65,7 @@ class Stream:
 
 
 def manifest(scenario: Scenario, threads: int) -> dict[str, Any]:
-    """Return what repeats the run: versions, seed, and the whole input."""
+    """Return the data that reproduces the run: versions, seed, and the whole input."""
     whole = json.loads(msgspec.json.encode(scenario))
     return {
         "openmrc": __version__,
@@ -96,7 +96,7 @@ def write_tables(run: Run, folder: Path) -> list[str]:
 
 
 def write_captures(run: Run, scenario: Scenario, folder: Path) -> list[str]:
-    """Write a capture file for each captured host, one interface a plane; say where a limit was met."""
+    """Write a capture file for each captured host, one interface per plane; report where a limit was reached."""
     if run.captured is None or scenario.capture is None:
         return []
     notes = []
@@ -128,7 +128,7 @@ def _polars() -> Any:
 
 
 def sample_columns(run: Run) -> dict[str, Any]:
-    """Return the samples as columns: a row per moment, plane and kind of link."""
+    """Return the samples as columns: a row per time, plane and kind of link."""
     samples, groups = run.samples, run.samples.groups
     moments = len(samples.at)
     columns: dict[str, Any] = {
@@ -140,7 +140,7 @@ def sample_columns(run: Run) -> dict[str, Any]:
 
 
 def path_columns(run: Run) -> dict[str, Any]:
-    """Return what the transport told of all paths together: a row a moment."""
+    """Return the transport's time series over all paths: a row per time."""
     return {"at_us": run.samples.at / PS_PER_US} | run.samples.series
 
 
@@ -155,7 +155,7 @@ def window_columns(run: Run) -> dict[str, Any]:
 
 
 def flow_columns(run: Run) -> dict[str, Any]:
-    """Return the flows as columns; a time that never came is empty (NaN)."""
+    """Return the flows as columns; a time that does not exist is NaN."""
     flows, traffic, results = run.work.moving, run.work.traffic, run.results
     start, finish = (_us(values[flows]) for values in (results.started, results.finished))
     return {

@@ -1,4 +1,4 @@
-"""A page that is one file: style inside, charts as SVG, nothing fetched from anywhere."""
+"""A self-contained HTML page: style inline, charts as SVG, no external resources."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def tile(label: str, value: str, note: str = "", mood: str = "") -> str:
 
 
 def card(title: str, inside: str, note: str = "") -> str:
-    """Return a framed chart with its title and what to see in it."""
+    """Return a framed chart with its title and a note."""
     terms = f"<p>{escape(note)}</p>" if note else ""
     return f'<div class="card"><h3>{escape(title)}</h3>{inside}{terms}</div>'
 
@@ -83,5 +83,5 @@ def rows(header: Sequence[str], body: Iterable[Sequence[str]], numeric: Sequence
 
 
 def folded(title: str, text: str) -> str:
-    """Return long text that opens on demand."""
+    """Return long text that is shown on demand."""
     return f"<details><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details>"

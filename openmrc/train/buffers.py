@@ -1,4 +1,4 @@
-"""The memory of a collective: blocks of the caller's arrays, where they are and under which key."""
+"""The memory of a collective: blocks of the caller's arrays, their addresses and keys."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from openmrc.verbs import MemoryRegion, RegionSlice
 Bytes = NDArray[np.uint8]
 Copies = Sequence[tuple[Bytes, Bytes]]  # to, from
 _PIECE = 1 << 20  # bytes of a copy that is made between two chunks
-_ALIGNED = 16  # elements: where blocks begin, so that folds run on whole vectors
+_ALIGNED = 16  # elements: alignment of blocks, so that reductions run on whole vectors
 
 
 def even_bounds(count: int, blocks: int) -> list[int]:
-    """Return where `blocks` blocks of about `count / blocks` elements begin, and where the last one ends."""
+    """Return the bounds of `blocks` blocks of about `count / blocks` elements."""
     each = -(-count // blocks)
     each = -(-each // _ALIGNED) * _ALIGNED
     return [min(block * each, count) for block in range(blocks)] + [count]
 
 
 def equal_bounds(count: int, blocks: int) -> list[int]:
-    """Return the bounds of blocks that are all alike: `count` must be a multiple of `blocks`."""
+    """Return the bounds of equal blocks: `count` must be a multiple of `blocks`."""
     each = count // blocks
     return [block * each for block in range(blocks + 1)]
 
 
 def bytes_of(array: NDArray[Any]) -> Bytes:
-    """Return a contiguous array's memory."""
+    """Return the memory of a contiguous array as bytes."""
     return array.reshape(-1).view(np.uint8)
 
 
 class Blocks:
-    """Blocks of one space of a rank, and the regions in which they lie once these are registered."""
+    """Blocks of one space of a rank, with their regions once registered."""
 
     def __init__(self, memory: Sequence[Bytes], places: Sequence[tuple[int, int, int]]) -> None:
         """`places[block]` is (index in `memory`, first byte, byte after the last)."""
@@ -61,7 +61,7 @@ class Blocks:
 
     @staticmethod
     def of_one(array: NDArray[Any], blocks: int) -> Blocks:
-        """Return an array that is every block: of each rank only one is used."""
+        """Return one array as every block: each rank uses only one of them."""
         memory = bytes_of(array)
         return Blocks([memory], [(0, 0, len(memory))] * blocks)
 
@@ -80,19 +80,19 @@ class Blocks:
         return self.view(block, 0, self.length(block))
 
     def copies(self, block: int, data: Bytes) -> Copies:
-        """Return pieces (to, from) that copy `data` into a block; none if it is the same memory."""
+        """Return pieces (to, from) that copy `data` into a block; none if both are the same memory."""
         place = self.whole(block)
         if place.ctypes.data == data.ctypes.data:
             return []
         return [(place[begin : begin + _PIECE], data[begin : begin + _PIECE]) for begin in range(0, len(data), _PIECE)]
 
     def part(self, memory: Registrations, block: int, begin: int, end: int) -> RegionSlice:
-        """Return some bytes of a block, to be sent."""
+        """Return a part of a block, to be sent."""
         index, first, _ = self._places[block]
         return RegionSlice(self._region(memory, index), first + begin, end - begin)
 
     def target(self, memory: Registrations, block: int) -> tuple[int, int]:
-        """Return where a block is and its key, for a rank that shall write it; (0, 0) if it is empty."""
+        """Return address and key of a block for the rank that will write it; (0, 0) if it is empty."""
         if not self.length(block):
             return 0, 0
         index, first, _ = self._places[block]
@@ -100,7 +100,7 @@ class Blocks:
         return region.addr + first, region.r_key
 
     def release(self) -> None:
-        """Give the registrations back: nothing reads or writes the memory any more."""
+        """Release the registrations: the network no longer accesses the memory."""
         for region in self._regions:
             if region is not None and self._registrations is not None:
                 self._registrations.give_back(region)

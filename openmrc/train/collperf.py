@@ -41,7 +41,7 @@ _REDUCING = frozenset({"all_reduce", "reduce_scatter", "reduce"})
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What to measure; the letters are nccl-tests' flags."""
+    """Measurement parameters; the letters are nccl-tests' flags."""
 
     collective: str
     least: int = 32 << 20  # -b, bytes
@@ -50,7 +50,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     factor: int = 2  # -f
     iterations: int = 20  # -n
     warmup: int = 1  # -w
-    aggregated: int = 1  # -m, calls that are waited for together
+    aggregated: int = 1  # -m, calls in flight before waiting
     check: bool = True  # -c
     op: str = "sum"  # -o
     dtype: str = "float"  # -d
@@ -64,11 +64,11 @@ class Result(msgspec.Struct, frozen=True):
     time_us: float
     algbw: float  # GB/s
     busbw: float  # GB/s
-    wrong: int | None  # elements that are not what they must be; None: not checked
+    wrong: int | None  # elements with a wrong value; None: not checked
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One size."""
+    """The results of one size."""
 
     size: int  # bytes
     count: int  # elements, of one rank
@@ -80,13 +80,13 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Backend(Protocol):
-    """What carries out the collectives: a group of ours, or torch's."""
+    """Executes the collectives: our group, or torch's."""
 
     rank: int
     size: int
 
     def call(self, name: str, given: Array, out: Array, settings: Settings, asynchronous: bool) -> Callable[[], None]:
-        """Begin a collective from `given` to `out`; return what waits for it."""
+        """Start a collective from `given` to `out`; return an object to wait on."""
 
     def barrier(self) -> None:
         """Wait for all ranks."""
@@ -103,7 +103,7 @@ class MrcBackend:
         self.rank, self.size = group.rank, group.size
 
     def call(self, name: str, given: Array, out: Array, settings: Settings, asynchronous: bool) -> Callable[[], None]:
-        """Begin a collective."""
+        """Start a collective."""
         group, dtype, op, root = self._group, DTYPES[settings.dtype], OPS[settings.op], settings.root
         later: dict[str, Any] = {"dtype": dtype, "async_op": asynchronous}
         match name:
@@ -153,7 +153,7 @@ def sizes(settings: Settings) -> Iterator[int]:
 
 
 def check_settings(settings: Settings, ranks: int) -> None:
-    """Raise ConfigError for what cannot be measured."""
+    """Raise ConfigError for invalid settings."""
     for name, value, known in (
         ("collective", settings.collective, COLLECTIVES),
         ("-d", settings.dtype, tuple(DTYPES)),
@@ -229,7 +229,7 @@ def _combined(backend: Backend, seconds: float, average: int) -> float:
 
 
 class _Buffers:
-    """What a collective reads and writes, and what it must have written."""
+    """Input and output of a collective, and the expected output."""
 
     def __init__(self, backend: Backend, settings: Settings, count: int, in_place: bool) -> None:
         self._backend, self._settings, self._count = backend, settings, count
@@ -244,20 +244,20 @@ class _Buffers:
         elif name == "reduce_scatter":
             part = self.given[backend.rank * count : (backend.rank + 1) * count]
             self.out = part if in_place else np.zeros(count, dtype)
-        elif in_place and name not in ("alltoall", "sendrecv"):  # these have no in-place form; nccl-tests shows it too
+        elif in_place and name not in ("alltoall", "sendrecv"):  # no in-place form, as in nccl-tests
             self.out = self.given
         else:
             self.out = np.zeros_like(self.given)
         self.fill()
 
     def fill(self) -> None:
-        """Set what is given; everything else to zero."""
+        """Set the input; clear everything else."""
         if self.out is not self.given:
             self.out[:] = 0
         self.given[:] = self._pattern(self._backend.rank, len(self.given))
 
     def wrong(self) -> int:
-        """Return how many elements are not what they must be."""
+        """Return the number of elements with a wrong value."""
         expected = self._expected()
         return 0 if expected is None else int(np.count_nonzero(self.out != expected))
 
@@ -282,7 +282,7 @@ class _Buffers:
         return self._pattern((me - 1) % backend.size, count)
 
     def _pattern(self, rank: int, count: int) -> Array:
-        """Return small whole numbers, so that every order of summing gives the same."""
+        """Return small integers, so that every order of summation gives the same result."""
         return self._narrow((np.arange(count) + 3 * rank) % 5 + 1)
 
     def _reduced(self, inputs: Sequence[Array]) -> Array:

@@ -1,4 +1,4 @@
-"""The endpoint of a process: which planes it uses, and a context that is large enough for its groups."""
+"""The endpoint of a process: its planes, and a context large enough for its groups."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from openmrc.verbs import Context, ContextAttr, EvFormat
 
 log = logging.getLogger(__name__)
 PLANES_VARIABLE = "MRC_PLANES"
-_TRIES = 8  # another process may take a port between our look and our call
+_TRIES = 8  # another process may take a port between the check and the bind
 _MAX_PLANES = 16
 _LARGEST_MTU = 4096  # of those that MRC has; sockets may allow less
 
@@ -34,7 +34,7 @@ def choose_planes(planes: Sequence[str] | str | None) -> list[str]:
 
 
 def open_context(planes: Sequence[str] | str | None, queue_pairs: int, faults: str | None = None) -> Context:
-    """Open a context for so many queue pairs, on ports that are free, and log in one line what was chosen."""
+    """Open a context for this many queue pairs, on free ports, and log the choice in one line."""
     attr = ContextAttr(
         max_qp=queue_pairs,
         max_peers=queue_pairs,

@@ -1,4 +1,4 @@
-"""What a group raises. Every error says which rank, which collective and which sequence number it is about."""
+"""Errors of a group. Each names the rank, the collective and its sequence number."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from openmrc.errors import MrcError
 
 
 class TrainError(MrcError, RuntimeError):
-    """Base of the errors of a group; a RuntimeError, which is what trainers of torch catch."""
+    """Base of a group's errors; a RuntimeError, which torch trainers catch."""
 
 
 class UnsupportedError(TrainError):
-    """An argument that no collective takes: element type, shape, rank, device. Nothing was sent."""
+    """Invalid argument of a collective: element type, shape, rank, device. Nothing was sent."""
 
 
 class RendezvousError(TrainError):
-    """The ranks could not meet: one is missing, joined twice, or differs in what must be equal."""
+    """The ranks could not connect: one is missing, joined twice, or has different attributes."""
 
 
 class CollectiveError(TrainError):
@@ -22,7 +22,7 @@ class CollectiveError(TrainError):
 
     def __init__(self, text: str, *, is_from_peer: bool = False) -> None:
         super().__init__(text)
-        self.is_from_peer = is_from_peer  # another rank reported it, to all others too
+        self.is_from_peer = is_from_peer  # reported by another rank, to all ranks
 
 
 class MismatchError(CollectiveError):
@@ -30,11 +30,11 @@ class MismatchError(CollectiveError):
 
 
 class RankLostError(CollectiveError):
-    """A rank is gone: its process ended, or no plane leads to it any more."""
+    """A rank is lost: its process ended, or no plane reaches it."""
 
 
 class CollectiveTimeoutError(CollectiveError, TimeoutError):
-    """A collective was not done within the group's time-out."""
+    """A collective did not finish within the group's timeout."""
 
 
 class AbortedError(CollectiveError):
@@ -45,7 +45,7 @@ _KINDS = {kind.__name__: kind for kind in (MismatchError, RankLostError, Collect
 
 
 def error_text(error: CollectiveError) -> str:
-    """Return an error as it is sent to other ranks."""
+    """Return an error in the form sent to other ranks."""
     return f"{type(error).__name__}: {error}"
 
 

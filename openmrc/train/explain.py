@@ -1,4 +1,4 @@
-"""Why was this step slow? From step to collective to rank or network, by the flight recorders of some ranks."""
+"""Explain slow steps: from step to collective to rank or network, with the flight recorders of some ranks."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from openmrc.errors import ConfigError
 from openmrc.train.recorder import Entry, Recording
 
 _LARGEST_FILE = 1 << 30  # bytes
-_WORTH_SHARE = 0.05  # of the time of the slowest collective, from which another one of the step is shown
-_LATE_SHARE = 0.5  # of the time of a collective, from which a late rank explains it
+_WORTH_SHARE = 0.05  # share of the slowest collective's time above which another collective of the step is shown
+_LATE_SHARE = 0.5  # share of a collective's time above which a late rank explains it
 
 
 class Finding(msgspec.Struct):
-    """One slow collective, and why."""
+    """One slow collective and its cause."""
 
     rank: int
     sequence: int
@@ -33,13 +33,13 @@ class StepReport(msgspec.Struct):
 
     step: int
     rank: int
-    seconds: float  # from the begin of its first collective to the end of its last
+    seconds: float  # from the start of its first collective to the end of its last
     usual: float  # median of the rank's steps
     findings: list[Finding]
 
 
 def read(path: Path) -> Recording:
-    """Read a file of `Recorder.dump`; ConfigError if it is none."""
+    """Read a file of `Recorder.dump`; ConfigError if it is invalid."""
     if path.stat().st_size > _LARGEST_FILE:
         raise ConfigError(f"{path}: {path.stat().st_size:,} bytes, at most {_LARGEST_FILE:,} are read")
     try:
@@ -86,7 +86,7 @@ def cause_of(entry: Entry) -> tuple[str, str]:
 
 
 def _grouped(bad_evs: Iterable[str]) -> list[str]:
-    """Return "plane 1 EV 0x1 ASSUMED_BAD" and its like as one text a plane and state."""
+    """Return bad EVs as text, grouped by plane and state."""
     groups: dict[tuple[str, str], list[str]] = {}
     for text in bad_evs:
         plane, _, rest = text.partition(" EV ")
@@ -96,7 +96,7 @@ def _grouped(bad_evs: Iterable[str]) -> list[str]:
 
 
 def text_of(report: StepReport) -> list[str]:
-    """Return a report as lines for people."""
+    """Return a report as lines of text."""
     name = "all collectives" if report.step < 0 else f"step {report.step}"
     lines = [f"rank {report.rank}, {name}: {report.seconds * 1e3:.1f} ms (usually {report.usual * 1e3:.1f} ms)"]
     for found in report.findings:

@@ -22,16 +22,16 @@ ANY = 0xFFFF
 
 
 class Kind(IntEnum):
-    """What a frame is about."""
+    """Kind of a frame."""
 
-    COLLECTIVE = 1  # the header of a collective, with its data if that is small
-    WANTED = 2  # a receive is posted: where to write
-    OFFERED = 3  # a send is posted: how much there is
-    DELIVERED = 4  # a send is done: all written, or here it is
-    ABORT = 5  # the group is broken; the data says why
-    STATE = 6  # what this rank is at, for the others' errors; the data says it
+    COLLECTIVE = 1  # the header of a collective, with its data if small
+    WANTED = 2  # a receive is posted: its address
+    OFFERED = 3  # a send is posted: its size
+    DELIVERED = 4  # a send is done: all written, or included here
+    ABORT = 5  # the group failed; the data gives the reason
+    STATE = 6  # this rank's progress, for the others' errors, as data
     BYE = 7  # this rank closes the group
-    REFUSED = 8  # this rank refused a collective, as a call that cannot be; the data says why
+    REFUSED = 8  # this rank refused a collective as an invalid call; the data gives the reason
 
 
 class Frame(NamedTuple):
@@ -44,11 +44,11 @@ class Frame(NamedTuple):
     algorithm: int = 0
     is_inline: int = 0
     tag: int = 0
-    length: int = 0  # bytes of data behind the header
+    length: int = 0  # bytes of data after the header
     root: int = 0
     sequence: int = 0  # of collectives, or of the sends and receives between two ranks
     elements: int = 0  # or bytes, of sends and receives
-    address: int = 0  # where to write
+    address: int = 0  # address to write to
     key: int = 0  # r_key of that memory
 
     def pack_into(self, slot: memoryview) -> None:
@@ -56,7 +56,7 @@ class Frame(NamedTuple):
         _HEADER.pack_into(slot, 0, *self)
 
     def describe(self) -> str:
-        """Return the collective for people: `all_reduce SUM of 1,024 float32`."""
+        """Describe the collective: `all_reduce SUM of 1,024 float32`."""
         return call_text(self.collective, self.op, self.dtype, self.elements, self.root)
 
 
@@ -70,7 +70,7 @@ REDUCING = frozenset({Collective.ALL_REDUCE, Collective.REDUCE, Collective.REDUC
 
 
 def call_text(collective: int, op: int, dtype: int, count: int, root: int) -> str:
-    """Return a call for people; fields that make no sense are shown as numbers."""
+    """Describe a call; invalid fields are shown as numbers."""
     try:
         kind = Collective(collective)
         text = kind.name.lower()

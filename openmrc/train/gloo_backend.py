@@ -17,10 +17,10 @@ Array = NDArray[Any]
 
 
 class GlooBackend:
-    """A Gloo process group; every collective as torch offers it."""
+    """A Gloo process group, with torch's collectives."""
 
     def __init__(self, rank: int, size: int, address: str) -> None:
-        """Meet at "host:port"; ConfigError if torch is not installed."""
+        """Connect at "host:port"; ConfigError if torch is not installed."""
         try:
             import torch
             import torch.distributed as dist
@@ -33,7 +33,7 @@ class GlooBackend:
         dist.init_process_group("gloo", init_method=f"tcp://{address}", rank=rank, world_size=size)
 
     def call(self, name: str, given: Array, out: Array, settings: Settings, asynchronous: bool) -> Callable[[], None]:
-        """Begin a collective; one that has no out-of-place form is given a copy, which is part of its time."""
+        """Start a collective; one without an out-of-place form gets a copy, which is included in its time."""
         dist, root = self._dist, settings.root
         source, target = self._tensor(given, settings), self._tensor(out, settings)
         op = self._op(OPS[settings.op])

@@ -45,7 +45,7 @@ _LARGEST_TAG = (1 << 16) - 1
 
 
 class Group:
-    """Some ranks, connected to each other."""
+    """Ranks that are connected to each other."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Group:
         self.size = size
         self.name = name
         self.timeout = timeout
-        self._store: TcpStore | None = None  # that we made ourselves
+        self._store: TcpStore | None = None  # created by this group
         self._executor = Executor(
             store, rank, size, name, timeout, planes, context, faults, timers or mesh.timers_for(timeout)
         )
@@ -88,7 +88,7 @@ class Group:
         timeout: float = TIMEOUT,
         **options: Any,
     ) -> Group:
-        """Meet at "host:port", where rank 0 serves a `TcpStore`; options as of `Group`."""
+        """Connect at "host:port", where rank 0 serves a `TcpStore`; options as of `Group`."""
         host, _, port = address.rpartition(":")
         store = TcpStore(host, int(port), serve=rank == 0, timeout=timeout)
         try:
@@ -150,7 +150,7 @@ class Group:
         return self._begin(call, spaces, result, at_end if self.rank == root else None, async_op)
 
     def broadcast(self, array: Array, root: int, *, dtype: DType | None = None, async_op: bool = False) -> Work:
-        """Give every rank the array of `root`."""
+        """Copy the array of `root` to every rank."""
         self._check_rank(root, "root")
         given, result, at_end = _in_and_out(array, None)
         call = self._call(Collective.BROADCAST, given, dtype, Op.SUM, given.nbytes, root)
@@ -160,7 +160,7 @@ class Group:
     def all_gather(
         self, out: Array | Sequence[Array], array: Array, *, dtype: DType | None = None, async_op: bool = False
     ) -> Work:
-        """Give every rank the arrays of all, in the order of ranks; `out` is one array of all, or one per rank."""
+        """Collect the arrays of all ranks at every rank, in rank order; `out` is one array of all, or one per rank."""
         given, _ = _contiguous(array)
         blocks, at_end = self._per_rank(out, given, "out")
         call = self._call(Collective.ALL_GATHER, given, dtype, Op.SUM, given.nbytes)
@@ -218,7 +218,7 @@ class Group:
         dtype: DType | None = None,
         async_op: bool = False,
     ) -> Work:
-        """Give `root` the arrays of all ranks; `out` counts there only."""
+        """Collect the arrays of all ranks at `root`; other ranks ignore `out`."""
         self._check_rank(root, "root")
         given, _ = _contiguous(array)
         call = self._call(Collective.GATHER, given, dtype, Op.SUM, given.nbytes, root)
@@ -242,7 +242,7 @@ class Group:
         dtype: DType | None = None,
         async_op: bool = False,
     ) -> Work:
-        """Give part r of the root's `array` to rank r; `array` counts there only."""
+        """Send part r of the root's `array` to rank r; other ranks ignore `array`."""
         self._check_rank(root, "root")
         result, at_end = _contiguous(out, True)
         call = self._call(Collective.SCATTER, result, dtype, Op.SUM, result.nbytes, root)
@@ -276,7 +276,7 @@ class Group:
         return self._awaited(work, async_op)
 
     def recv(self, array: Array, source: int | None = None, tag: int = 0, *, async_op: bool = False) -> Work:
-        """Receive an array of the same size from `source`, or from whichever rank sends first: then `work.source`."""
+        """Receive an array of the same size from `source`, or from the first rank to send: then see `work.source`."""
         if source is not None:
             self._check_peer(source, tag)
         result, at_end = _contiguous(array, True)
@@ -285,7 +285,7 @@ class Group:
         self._executor.receive(Transfer(0, peer, tag, Blocks.of_one(result, 1), work, at_end, "receive"))
         return self._awaited(work, async_op)
 
-    # What happened
+    # Observation
 
     @property
     def recorder(self) -> Recorder:
@@ -293,7 +293,7 @@ class Group:
         return self._executor.recorder
 
     def step(self, number: int) -> None:
-        """Say that a step of the training begins: the recorder notes it with each collective."""
+        """Mark the start of a training step: the recorder stores it with each collective."""
         self._executor.recorder.step = number
 
     @property
@@ -302,7 +302,7 @@ class Group:
         return self._executor.sequence
 
     def set_timeout(self, seconds: float) -> None:
-        """Change the time-out of collectives that are not done yet."""
+        """Change the timeout of unfinished collectives."""
         self.timeout = self._executor.timeout = seconds
 
     def refuse(self, reason: str) -> None:
@@ -312,19 +312,19 @@ class Group:
         """
         self._executor.refuse(reason)
 
-    # The end
+    # Shutdown
 
     @property
     def error(self) -> CollectiveError | None:
-        """The error that broke the group; None: it works."""
+        """The error that ended the group; None while it works."""
         return self._executor.error
 
     def abort(self, reason: str = "abort was called") -> None:
-        """End everything that is under way with an AbortedError, here and at all ranks; then `close`."""
+        """End everything in progress with an AbortedError, here and at all ranks; then `close`."""
         self._executor.abort(reason)
 
     def close(self) -> None:
-        """Leave: waits until what this rank has sent is with the others (2 s at most), then gives everything back."""
+        """Close the group: wait (at most 2 s) until the others have received this rank's data, then free everything."""
         self._executor.close()
         if self._store is not None:
             self._store.close()
@@ -337,7 +337,7 @@ class Group:
             self.abort(repr(error))
         self.close()
 
-    # Inside
+    # Internals
 
     def _call(
         self,
@@ -392,7 +392,7 @@ class Group:
         spaces: dict[int, Blocks],
         at_end: Callable[[], None] | None,
     ) -> Callable[[], None]:
-        """Provide for the inputs of all ranks; return what folds them, in the order of ranks."""
+        """Provide for the inputs of all ranks; return the function that reduces them, in rank order."""
         kind = NUMPY[call.dtype]
         inputs = np.empty((self.size, given.size), given.dtype)
         spaces[Space.SCRATCH] = Blocks.of_flat(inputs, equal_bounds(inputs.size, self.size))
@@ -414,7 +414,7 @@ class Group:
     def _per_rank(
         self, arrays: Array | Sequence[Array], like: Array, name: str
     ) -> tuple[Blocks, Callable[[], None] | None]:
-        """Return the blocks of one array of `size` parts, or of one array a rank, each as large as `like`."""
+        """Return the blocks of one array of `size` parts, or of one array per rank, each as large as `like`."""
         if isinstance(arrays, np.ndarray):
             if arrays.size != like.size * self.size or arrays.dtype != like.dtype:
                 raise UnsupportedError(
@@ -462,7 +462,7 @@ class Group:
 
 
 def _contiguous(array: Array, writes: bool = False) -> tuple[Array, Callable[[], None] | None]:
-    """Return the array, or a contiguous copy of it; and what copies results back, if the group `writes`."""
+    """Return the array, or a contiguous copy; and the function that copies results back, if the group `writes`."""
     if array.flags.c_contiguous and (array.flags.writeable or not writes):
         return array, None
     if writes and not array.flags.writeable:
@@ -476,7 +476,7 @@ def _contiguous(array: Array, writes: bool = False) -> tuple[Array, Callable[[],
 
 
 def _in_and_out(array: Array, out: Array | None) -> tuple[Array, Array, Callable[[], None] | None]:
-    """Return where a reduction reads and where it writes."""
+    """Return the input and the output of a reduction."""
     if out is None:
         flat, at_end = _contiguous(array, True)
         return flat, flat, at_end

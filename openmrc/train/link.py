@@ -28,32 +28,32 @@ FRAMES = 32  # slots of a mailbox
 CHUNKS = 4  # slots of a stage
 CHUNK = 768 * 1024  # bytes of a chunk, at most
 RECEIVES = 256  # posted: FRAMES + CHUNKS, and credits that come alone
-_REPOST = 64  # receives posted again at a time
-_FRAME_CREDITS, _CHUNK_CREDITS = FRAMES // 4, CHUNKS // 2  # consumed, before a credit is sent alone
+_REPOST = 64  # receives reposted at a time
+_FRAME_CREDITS, _CHUNK_CREDITS = FRAMES // 4, CHUNKS // 2  # chunks consumed before a credit is sent alone
 _MASK = (1 << 15) - 1
 _LEFT_SECONDS = 1.0
-_MOST_EARLY = 256  # frames kept for later collectives before their sender has to wait
+_MOST_EARLY = 256  # frames kept for later collectives before their sender must wait
 SENDS = 256  # send queue
-_MOST_OPEN = SENDS - FRAMES - CHUNKS - 16  # writes without immediate under way
+_MOST_OPEN = SENDS - FRAMES - CHUNKS - 16  # writes without immediate in flight
 
 
 class Signal(IntEnum):
-    """The kind of an immediate."""
+    """Kind of an immediate."""
 
     FRAME = 0
     CHUNK = 1
     CREDIT = 2
-    ABORT = 3  # the group is broken: the slot behind the mailbox says why; needs no credit, and comes once
+    ABORT = 3  # the group failed: the slot after the mailbox gives the reason; needs no credit, sent once
 
 
 class Stage:
     """Memory of one rank for one other: the mailbox, then the stage; the other's half of a link writes there."""
 
-    LAST_WORDS = FRAMES * SLOT + CHUNKS * CHUNK  # where the slot for an abort begins
+    LAST_WORDS = FRAMES * SLOT + CHUNKS * CHUNK  # start of the slot for an abort
     SIZE = LAST_WORDS + SLOT
 
     def __init__(self, pd: ProtectionDomain) -> None:
-        # Pages that nobody writes cost nothing.
+        # Untouched pages use no memory.
         self.bytes: NDArray[np.uint8] = np.empty(self.SIZE + (FRAMES + 1) * SLOT, np.uint8)
         self.region = pd.reg_mr(self.bytes)
         view = self.bytes.data
@@ -65,36 +65,36 @@ class Stage:
 
 
 class Link:
-    """What one rank has towards another."""
+    """The connection to one other rank."""
 
     def __init__(self, rank: int, qp: QueuePair, stage: Stage) -> None:
         """`rank` is the other's; `connect` makes it usable."""
         self.rank = rank
         self.qp = qp
         self.stage = stage
-        self.bye_at = 0.0  # monotonic seconds; when the other said that it leaves
-        self.heard = ""  # what the other last said that it is at
+        self.bye_at = 0.0  # monotonic seconds; when the peer announced that it leaves
+        self.heard = ""  # the peer's last reported progress
         self.chunk_bytes = 0  # payload of chunks posted so far
         self._address = self._key = 0
         self._backlog: collections.deque[tuple[Frame, bytes]] = collections.deque()
-        self._frames_sent = self._frames_free = 0  # free: of the other's slots, as a count that only grows
+        self._frames_sent = self._frames_free = 0  # free slots of the peer, as a count that only grows
         self._chunks_sent = self._chunks_free = 0
         self._staged_sent = 0
         self.frames_received = self.staged_received = 0
         self._frames_consumed = self._chunks_consumed = 0
         self._frames_returned = self._chunks_returned = 0
         self._receives_used = 0
-        self._early = 0  # frames kept for collectives that have not begun here
+        self._early = 0  # frames kept for collectives that have not started here
 
     def connect(self, address: int, key: int) -> None:
-        """Note where the other's stage is."""
+        """Record the address of the peer's stage."""
         self._address, self._key = address, key
         self._frames_free, self._chunks_free = FRAMES, CHUNKS
 
     # Frames out
 
     def send(self, frame: Frame, data: bytes | memoryview = b"") -> None:
-        """Send a frame, now or when the other has room; `data` may be reused at once."""
+        """Send a frame, now or when the peer has room; `data` may be reused immediately."""
         if len(data) > INLINE:
             raise ValueError(f"{len(data)} bytes in a frame, at most {INLINE}")
         if self.can_send:
@@ -108,7 +108,7 @@ class Link:
             self._put(*self._backlog.popleft())
 
     def abort(self, frame: Frame, data: bytes) -> None:
-        """Tell the other that the group is broken, past all frames that wait for room."""
+        """Report to the peer that the group failed, bypassing all frames that wait for room."""
         self._backlog.clear()
         slot = self.stage.outbox[FRAMES]
         frame.pack_into(slot)
@@ -117,17 +117,17 @@ class Link:
         self._post(part, self._address + Stage.LAST_WORDS, self._key, Signal.ABORT)
 
     def probe(self) -> None:
-        """Have the transport find out whether the other is there, by a write of nothing."""
+        """Let the transport check that the peer is reachable, by an empty write."""
         if not self.qp.outstanding():
             self.qp.post_write(self.stage.region[0:0], self._address, self._key, signaled=False)
 
     def has_left(self, now: float) -> bool:
-        """Whether the other has left for good; what it sent before has long been here."""
+        """Whether the peer has left; everything that it sent has arrived before."""
         return 0 < self.bye_at < now - _LEFT_SECONDS
 
     @property
     def can_send(self) -> bool:
-        """Whether a frame would leave now."""
+        """Whether a frame would be sent immediately."""
         return not self._backlog and self._frames_sent != self._frames_free and self._has_room()
 
     @property
@@ -149,29 +149,29 @@ class Link:
     # Data out
 
     def can_send_chunk(self) -> bool:
-        """Whether the other has room for one more chunk."""
+        """Whether the peer has room for one more chunk."""
         return self._chunks_sent != self._chunks_free and self._has_room()
 
     def chunk(self, part: RegionSlice, address: int, key: int, *, last: bool) -> SendWr:
-        """Return the write of a chunk straight to where it belongs; `last` has its completion told here."""
+        """Return the write of a chunk to its final address; completion of the `last` one is signalled here."""
         self._chunks_sent += 1
         self.chunk_bytes += part.length
         return self._write(part, address, key, Signal.CHUNK, signaled=last)
 
     def staged_chunk(self, part: RegionSlice, *, last: bool) -> SendWr:
-        """Return the write of a chunk to the other's stage."""
+        """Return the write of a chunk to the peer's stage."""
         index = self._staged_sent % CHUNKS
         self._staged_sent += 1
         return self.chunk(part, self._address + FRAMES * SLOT + index * CHUNK, self._key, last=last)
 
     def can_write(self) -> bool:
-        """Whether the send queue has room for writes without a signal."""
+        """Whether the send queue has room for unsignalled writes."""
         return self.qp.outstanding() < _MOST_OPEN
 
     # In
 
     def on_signal(self, immediate: int) -> Signal:
-        """Take the credits of an immediate; return its kind."""
+        """Process the credits of an immediate; return its kind."""
         self._frames_free += ((immediate >> 15) - (self._frames_free - FRAMES)) & _MASK
         self._chunks_free += (immediate - (self._chunks_free - CHUNKS)) & _MASK
         self._receives_used += 1
@@ -181,38 +181,38 @@ class Link:
         return Signal(immediate >> 30)
 
     def next_slot(self) -> memoryview:
-        """Return the slot of the frame that has just been signalled."""
+        """Return the slot of the frame that was just signalled."""
         slot = self.stage.mailbox[self.frames_received % FRAMES]
         self.frames_received += 1
         return slot
 
     def next_staged(self) -> NDArray[np.uint8]:
-        """Return the memory of the staged chunk that is next."""
+        """Return the memory of the next staged chunk."""
         chunk = self.stage.chunks[self.staged_received % CHUNKS]
         self.staged_received += 1
         return chunk
 
     def release_frame(self) -> None:
-        """Let the other reuse one slot of the mailbox."""
+        """Let the peer reuse one slot of the mailbox."""
         self._frames_consumed += 1
 
     def keep_early(self) -> bool:
-        """Count a frame that is kept for a later collective; return whether its credit goes back at once."""
+        """Count a frame that is kept for a later collective; return whether its credit is returned immediately."""
         self._early += 1
         return self._early <= _MOST_EARLY
 
     def release_early(self) -> None:
-        """Count one less of these, and give back the credit that was held for it."""
+        """Drop one of these frames, and return the credit that was held for it."""
         if self._early > _MOST_EARLY:
             self.release_frame()
         self._early -= 1
 
     def release_chunk(self) -> None:
-        """Let the other send one more chunk."""
+        """Let the peer send one more chunk."""
         self._chunks_consumed += 1
 
     def return_credits(self) -> None:
-        """Tell the other how much was consumed, if no other message has and it is enough to be worth one."""
+        """Report consumed slots to the peer, if no other message has and there are enough of them."""
         frames = self._frames_consumed - self._frames_returned
         chunks = self._chunks_consumed - self._chunks_returned
         if frames >= _FRAME_CREDITS or chunks >= _CHUNK_CREDITS:
@@ -237,5 +237,5 @@ class Link:
         )
 
     def retransmitted(self) -> int:
-        """Return how many packets to the other were sent again."""
+        """Return the number of packets retransmitted to the peer."""
         return self.qp.counters().retransmitted

@@ -35,11 +35,11 @@ from openmrc.verbs import (
 log = logging.getLogger(__name__)
 _MPR = 32  # unit 128 PSNs
 _MAX_WIMM = 128
-_LOOK_SECONDS = 1.0  # between looks whether others have failed
+_LOOK_SECONDS = 1.0  # s between checks whether other ranks have failed
 
 
 class Timers(msgspec.Struct, frozen=True):
-    """When a queue pair gives a silent peer up; fields as of `ConnectionOptions`."""
+    """Time until a queue pair abandons an unresponsive peer; fields as of `ConnectionOptions`."""
 
     timeout: int = 14
     linear_count: int = 7
@@ -47,20 +47,20 @@ class Timers(msgspec.Struct, frozen=True):
 
     @property
     def give_up_s(self) -> float:
-        """Seconds of silence on all planes after which a rank counts as lost."""
+        """Seconds without a response on any plane after which a rank counts as lost."""
         return ConnectionOptions(
             timeout=self.timeout, linear_count=self.linear_count, exponential_count=self.exponential_count
         ).give_up_s
 
 
 def timers_for(timeout: float) -> Timers:
-    """Return timers that ride out as much silence as half a group's time-out (s) allows, at most about 17 s."""
+    """Return timers that tolerate an outage of half a group's timeout (s), at most about 17 s."""
     longest_first = (Timers(exponential_count=count) for count in range(9, -1, -1))
     return next((timers for timers in longest_first if timers.give_up_s <= timeout / 2), Timers(exponential_count=0))
 
 
 class Place(msgspec.Struct, frozen=True):
-    """What a rank has made for one other rank."""
+    """Resources of one other rank."""
 
     qpn: int
     psn: int
@@ -69,7 +69,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Card(msgspec.Struct, frozen=True):
-    """What a rank publishes."""
+    """Attributes that a rank publishes."""
 
     version: int
     rank: int
@@ -93,7 +93,7 @@ def connect(
     timers: Timers,
     deadline: float,
 ) -> dict[int, Link]:
-    """Meet all other ranks and return the links to them; RendezvousError says who is missing or does not fit."""
+    """Connect to all other ranks and return the links; RendezvousError names missing and mismatched ranks."""
     try:
         return _meet(context, pd, cq, store, prefix, rank, size, timers, deadline)
     except Exception as error:
@@ -102,8 +102,8 @@ def connect(
 
 
 def tell_failure(store: Store, prefix: str, rank: int, reason: str) -> None:
-    """Leave word for ranks that are still to meet under `prefix` that they wait in vain."""
-    with suppress(Exception):  # the store may be what has failed
+    """Report the failure to ranks that still wait under `prefix`."""
+    with suppress(Exception):  # the store itself may have failed
         if store.add(f"{prefix}/failures", 1) == 1:
             store.set(f"{prefix}/failure", f"rank {rank}: {reason}")
 
@@ -172,13 +172,13 @@ def _card_of(store: Store, prefix: str, other: int, deadline: float) -> Card:
 
 
 def _wait(store: Store, prefix: str, key: str, other: int, deadline: float, what: str) -> None:
-    """Wait for a key, and look now and then whether another rank has failed."""
+    """Wait for a key, and check periodically whether another rank has failed."""
     while True:
         left = max(deadline - time.monotonic(), 0.001)
         try:
             store.wait([f"{prefix}/{key}"], timedelta(seconds=min(left, _LOOK_SECONDS)))
             return
-        except Exception as error:  # torch's stores raise errors of their own
+        except Exception as error:  # torch's stores raise their own errors
             if store.add(f"{prefix}/failures", 0):
                 reason = store.get(f"{prefix}/failure").decode(errors="replace")
                 raise RendezvousError(f"rank {other} {what}; {reason}") from error
@@ -187,7 +187,7 @@ def _wait(store: Store, prefix: str, key: str, other: int, deadline: float, what
 
 
 def _check(ours: Card, theirs: Card) -> None:
-    """Raise a RendezvousError with both values of everything on which two ranks differ."""
+    """Raise a RendezvousError with both values of every attribute that differs between two ranks."""
     terms = (
         ("version", ours.version, theirs.version),
         ("world size", ours.size, theirs.size),

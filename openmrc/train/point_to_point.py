@@ -27,10 +27,10 @@ _LARGEST_WRITE = 1 << 30  # bytes; of 2 GiB - 1 that a message may have
 
 @dataclass
 class Transfer:
-    """A send or a receive under way."""
+    """A send or a receive in progress."""
 
     number: int
-    peer: int  # rank; ANY_SOURCE: a receive that takes whatever comes
+    peer: int  # rank; ANY_SOURCE: a receive that accepts any sender
     tag: int
     blocks: Blocks  # one block
     work: Work
@@ -51,32 +51,34 @@ class PointToPoint:
     """The sends and receives of one group."""
 
     def __init__(self, links: Mapping[int, Link], memory: Registrations, rank: int) -> None:
-        """Begin with none."""
+        """Start without transfers."""
         self._links = links
         self._memory = memory
         self._rank = rank
         self._numbers = itertools.count(1)
-        self._sends: dict[int, list[Transfer]] = {rank: [] for rank in links}  # nobody wants them yet
-        self._wanted: dict[int, list[Frame]] = {rank: [] for rank in links}  # nobody sends them yet
+        self._sends: dict[int, list[Transfer]] = {rank: [] for rank in links}  # offers without a matching receive
+        self._wanted: dict[int, list[Frame]] = {rank: [] for rank in links}  # receives without a matching offer
         self._receives: dict[int, Transfer] = {}  # announced to the sender, by number
-        self._any: list[Transfer] = []  # receives from any rank that no offer matches yet
-        self._offered: list[tuple[int, int]] = []  # (rank, tag) that no receive matches yet
-        self._ignored: dict[tuple[int, int], int] = {}  # offers to come that a receive has matched already
-        self._ready: collections.deque[tuple[Link, Transfer, Frame, Frame]] = collections.deque()  # wanted, not posted
+        self._any: list[Transfer] = []  # receives from any rank without a matching offer
+        self._offered: list[tuple[int, int]] = []  # (rank, tag) of offers without a matching receive
+        self._ignored: dict[tuple[int, int], int] = {}  # expected offers that a receive has matched already
+        self._ready: collections.deque[tuple[Link, Transfer, Frame, Frame]] = (
+            collections.deque()
+        )  # requested, not posted
         self._writing: dict[int, Transfer] = {}  # sends that the network still reads, by number
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is under way."""
+        """Whether no transfer is in progress."""
         return not (self._receives or self._any or self._writing or any(self._sends.values()))
 
     def under_way(self) -> list[Transfer]:
-        """Return all that has not ended."""
+        """Return all unfinished transfers."""
         waiting = [transfer for sends in self._sends.values() for transfer in sends]
         return [*self._receives.values(), *self._any, *self._writing.values(), *waiting]
 
     def send(self, transfer: Transfer) -> None:
-        """Begin a send."""
+        """Start a send."""
         transfer.number = next(self._numbers)
         link = self._links[transfer.peer]
         wanted = self._wanted[transfer.peer]
@@ -88,7 +90,7 @@ class PointToPoint:
         self._sends[transfer.peer].append(transfer)
 
     def receive(self, transfer: Transfer) -> None:
-        """Begin a receive."""
+        """Start a receive."""
         transfer.number = next(self._numbers)
         if transfer.peer == ANY_SOURCE:
             offer = next((offer for offer in self._offered if offer[1] == transfer.tag), None)
@@ -105,7 +107,7 @@ class PointToPoint:
         self._announce(transfer)
 
     def on_frame(self, link: Link, frame: Frame, data: memoryview) -> None:
-        """Take a frame of one of our kinds."""
+        """Process a frame of one of these kinds."""
         if frame.kind == Kind.WANTED:
             self._on_wanted(link, frame)
         elif frame.kind == Kind.OFFERED:
@@ -114,7 +116,7 @@ class PointToPoint:
             self._on_delivered(link, frame, data)
 
     def on_written(self, number: int) -> None:
-        """Note that the network no longer reads a send."""
+        """Record that the network no longer reads a send."""
         transfer = self._writing.pop(number, None)
         if transfer is not None:
             self._end(transfer)
@@ -166,7 +168,7 @@ class PointToPoint:
     def _deliver(self, link: Link, transfer: Transfer, frame: Frame) -> None:
         done = Frame(Kind.DELIVERED, tag=frame.tag, sequence=frame.sequence, elements=transfer.length)
         if transfer.length != frame.elements:
-            link.send(done)  # so that the receiver learns of it too
+            link.send(done)  # informs the receiver too
             self._writing[transfer.number] = transfer
             raise MismatchError(self._lengths(self._rank, transfer.length, link.rank, transfer, frame.elements))
         if transfer.length <= INLINE:
@@ -179,7 +181,7 @@ class PointToPoint:
         self.write()
 
     def write(self) -> None:
-        """Post the writes of sends that are wanted, as far as send queues have room."""
+        """Post the writes of requested sends while send queues have room."""
         for _ in range(len(self._ready)):
             link, transfer, frame, done = self._ready.popleft()
             if link.can_write():

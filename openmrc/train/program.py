@@ -1,4 +1,4 @@
-"""A plan seen from one rank: what it sends to whom and what it gets from whom, in order."""
+"""A plan from the view of one rank: its sends and receives, in order."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from openmrc.collectives.plan import NOTHING, Plan, Space
 
 
 class Send(NamedTuple):
-    """A transfer that leaves here."""
+    """An outgoing transfer."""
 
     block: int
     space: int
-    is_stored: bool  # at the target: written straight to where it belongs
-    after: int  # arrival (see Receive.arrival) that must have come first; NOTHING: none
+    is_stored: bool  # at the target: written directly to its final address
+    after: int  # arrival (see Receive.arrival) that must come first; NOTHING: none
 
 
 class Receive(NamedTuple):
-    """A transfer that arrives here."""
+    """An incoming transfer."""
 
     arrival: int  # its number among all arrivals of this rank
     block: int
     space: int
     reduces: bool
-    before: int  # arrival that must be folded into the same block first; NOTHING: none
+    before: int  # arrival that must be reduced into the same block first; NOTHING: none
     completes: bool
 
 
 class Program(NamedTuple):
-    """What one rank does in a collective."""
+    """The part of one rank in a collective."""
 
     sends: dict[int, tuple[Send, ...]]  # by target
     receives: dict[int, tuple[Receive, ...]]  # by source
     arrivals: int
-    peers: tuple[int, ...]  # all ranks that it exchanges anything with
+    peers: tuple[int, ...]  # all ranks that it exchanges data with
     scratch: tuple[int, ...]  # blocks in SCRATCH that it needs
 
 
@@ -76,7 +76,7 @@ def program(plan: Plan, rank: int) -> Program:
 def _receives(plan: Plan, number: dict[int, int]) -> tuple[dict[int, list[Receive]], tuple[int, ...]]:
     part = plan.transfers
     receives: dict[int, list[Receive]] = {}
-    folded: dict[tuple[int, int], int] = {}  # the latest fold into each block
+    folded: dict[tuple[int, int], int] = {}  # the latest reduction into each block
     scratch: set[int] = set()
     for row, arrival in number.items():
         block, space, reduces = int(part.write[row]), int(part.write_space[row]), bool(part.reduces[row])

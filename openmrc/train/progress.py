@@ -16,24 +16,24 @@ from openmrc.train.work import Work
 from openmrc.verbs import ClosedError, CompletionQueue, DeadlineError, WorkCompletion
 
 TICK = 0.2  # s between looks at time-outs
-_GRACE = 0.001  # s without a driver after which the background thread becomes one
+_GRACE = 0.001  # s without a driver after which the background thread takes over
 _BATCH = 64
 
 
 class Driven(Protocol):
-    """The group as its driver sees it. Each is called with `lock` held."""
+    """The group from its driver's view. All methods are called with `lock` held."""
 
     def on_completions(self, completions: list[WorkCompletion]) -> None:
-        """Take what has completed."""
+        """Process completions."""
 
     def check(self) -> None:
-        """Look at time-outs; called every TICK."""
+        """Check timeouts; called every TICK."""
 
     def is_idle(self) -> bool:
-        """Whether nothing is under way."""
+        """Whether no operation is in progress."""
 
     def on_error(self, error: BaseException) -> None:
-        """End everything that is under way."""
+        """End all operations in progress."""
 
 
 class Progress:
@@ -80,7 +80,7 @@ class Progress:
         return True
 
     def work_in_background(self) -> None:
-        """See to it that what has begun goes on although nobody waits."""
+        """Ensure that started operations progress although no thread waits."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="openmrc collectives", daemon=True)
             self._thread.start()
@@ -120,7 +120,7 @@ class Progress:
         with self.lock:
             try:
                 step()
-            except Exception as error:  # whatever it was, those who wait must learn of it
+            except Exception as error:  # waiting threads must learn of any failure
                 self._driven.on_error(error)
 
     def _let_drive(self, is_over: Callable[[], bool], deadline: float | None) -> None:
@@ -142,7 +142,7 @@ class Progress:
             time.sleep(_GRACE)
             if self._driven.is_idle():
                 self._has_work.clear()
-                if not self._driven.is_idle():  # begun in between
+                if not self._driven.is_idle():  # started meanwhile
                     self._has_work.set()
             elif not self._driver.locked():
                 self.until(self._driven.is_idle, None)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 DIRECTORY_VARIABLE = "MRC_RECORDER_DIR"
 KEPT = 2000  # collectives
-_SLOW_SECONDS = 0.01  # from which a collective is worth a look at the counters
+_SLOW_SECONDS = 0.01  # s; longer collectives also record the counters
 _GOOD = (EvState.GOOD, EvState.SKIP)
 
 
@@ -37,7 +37,7 @@ class Entry(msgspec.Struct, gc=False):
     sequence: int
     call: str
     bytes: int  # received
-    step: int  # as the program counts, see `Group.step`; -1: it does not
+    step: int  # application's step number, see `Group.step`; -1: none
     queued_at: float  # since 1970
     begun_at: float
     ended_at: float
@@ -46,16 +46,16 @@ class Entry(msgspec.Struct, gc=False):
     last: dict[int, float]  # by rank: when its last data came
     retransmitted: dict[int, int]  # by rank: packets to it
     lost: dict[int, int]  # by plane: packets of this endpoint, of all groups on it
-    bad_evs: list[str]  # EVs that were not good when it ended
+    bad_evs: list[str]  # EVs that were not GOOD at the end
 
     @property
     def seconds(self) -> float:
-        """Return how long it took from its begin."""
+        """Return the duration."""
         return self.ended_at - self.begun_at
 
 
 class Recording(msgspec.Struct):
-    """What a file holds: one rank's recorder."""
+    """Content of a file: one rank's recorder."""
 
     group: str
     rank: int
@@ -70,7 +70,7 @@ class Recorder:
     """The entries of one rank in one group."""
 
     def __init__(self, name: str, rank: int, size: int, context: Context, kept: int = KEPT) -> None:
-        """Begin empty; the oldest entries give way to new ones."""
+        """Start empty; new entries replace the oldest ones."""
         self.name, self.rank, self.size = name, rank, size
         self.step = -1
         self.error = ""
@@ -81,7 +81,7 @@ class Recorder:
         self._offset = time.time() - time.monotonic()
 
     def note(self, run: Run, links: Mapping[int, Link], state: str = "done") -> None:
-        """Add a collective that has ended."""
+        """Add a finished collective."""
         now = time.monotonic()
         began = run.begun_at or now
         entry = Entry(
@@ -100,7 +100,7 @@ class Recorder:
             [],
         )
         if not run.call.is_inline or now - began > _SLOW_SECONDS:
-            with suppress(Exception):  # the endpoint may be the thing that has failed
+            with suppress(Exception):  # the endpoint itself may have failed
                 self._look_at_network(entry, links)
         self._entries.append(entry)
 
@@ -118,7 +118,7 @@ class Recorder:
         Path(path).write_bytes(msgspec.json.encode(self.recording()))
 
     def dump_on_error(self, error: str) -> None:
-        """Write it into the folder that the environment names, if it names one."""
+        """Write it to the folder that the environment names, if any."""
         self.error = error
         folder = os.environ.get(DIRECTORY_VARIABLE)
         if folder:
@@ -131,7 +131,7 @@ class Recorder:
                 log.error("mrc: the flight recorder cannot be written to %s: %s", path, failure)
 
     def _look_at_network(self, entry: Entry, links: Mapping[int, Link]) -> None:
-        """Note what was retransmitted and lost since the last look."""
+        """Record retransmissions and losses since the last call."""
         for rank, link in links.items():
             count = link.retransmitted()
             new, self._retransmitted[rank] = count - self._retransmitted.get(rank, 0), count

@@ -1,4 +1,4 @@
-"""Element types and reductions: vectorised, in place, in an order that the caller fixes."""
+"""Element types and reductions: vectorised, in place, in the caller's order."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from openmrc.train.errors import UnsupportedError
 
 Array = NDArray[Any]
-_PASS = 1 << 15  # elements of a 16-bit float that are widened at a time: they stay in the cache
+_PASS = 1 << 15  # elements of a 16-bit float that are widened at a time, to stay in the cache
 
 
 class Op(IntEnum):
-    """How contributions are combined."""
+    """Reduction operations."""
 
     SUM = 0
     AVG = 1
@@ -38,7 +38,7 @@ class DType(IntEnum):
     INT32 = 4
     INT64 = 5
     FLOAT16 = 6
-    BFLOAT16 = 7  # NumPy has none: arrays of it are uint16
+    BFLOAT16 = 7  # NumPy has no such type: arrays are uint16
     FLOAT32 = 8
     FLOAT64 = 9
     UINT16 = 10
@@ -80,7 +80,7 @@ Fold = Callable[[Array, Array, Array], None]
 
 
 def dtype_of(array: Array, dtype: DType | None) -> DType:
-    """Return the element type of an array; `dtype` says it where NumPy cannot (bfloat16 in uint16)."""
+    """Return the element type of an array; `dtype` gives it where NumPy has none (bfloat16 in uint16)."""
     if dtype is not None:
         if NUMPY[dtype] != array.dtype:
             raise UnsupportedError(f"dtype: {dtype.name} comes in arrays of {NUMPY[dtype]}, not {array.dtype}")
@@ -93,7 +93,7 @@ def dtype_of(array: Array, dtype: DType | None) -> DType:
 
 
 def check(op: Op, dtype: DType) -> None:
-    """Raise UnsupportedError if values of this type cannot be combined so."""
+    """Raise UnsupportedError if values of this type cannot be combined by this operation."""
     if op in _BITWISE and dtype in FLOATS:
         raise UnsupportedError(f"op: {op.name} is for integers and booleans, not {dtype.name.lower()}")
     if op == Op.AVG and dtype not in FLOATS:
@@ -113,7 +113,7 @@ def fold_of(op: Op, dtype: DType) -> Fold:
 
 
 def divide(values: Array, dtype: DType, by: int) -> None:
-    """Divide in place: the end of an average."""
+    """Divide in place, for an average."""
     if dtype == DType.BFLOAT16:
         for part in _parts(len(values)):
             values[part] = _to_bfloat16(_from_bfloat16(values[part]) / np.float32(by))
@@ -122,7 +122,7 @@ def divide(values: Array, dtype: DType, by: int) -> None:
 
 
 def _fold(ufunc: np.ufunc, a: Array, b: Array, out: Array) -> None:
-    with np.errstate(all="ignore"):  # overflow and NaN are values here, as in every collective library
+    with np.errstate(all="ignore"):  # overflow and NaN are ordinary values here, as in every collective library
         ufunc(a, b, out=out)
 
 

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from openmrc.verbs import BusyError, MemoryRegion, ProtectionDomain
 
 Bytes = NDArray[np.uint8]
-_KEPT = 256  # registrations that nobody uses
+_KEPT = 256  # unused registrations that are kept
 
 
 class _Kept:
-    """A registration, and who uses it."""
+    """A registration and its users."""
 
     def __init__(self, region: MemoryRegion, owner: weakref.ref[Any]) -> None:
         self.region = region
@@ -36,10 +36,10 @@ class Registrations:
     def __init__(self, pd: ProtectionDomain) -> None:
         self._pd = pd
         self._kept: collections.OrderedDict[tuple[int, int], _Kept] = collections.OrderedDict()
-        self._orphans: collections.deque[tuple[int, int]] = collections.deque()  # owners that are gone
+        self._orphans: collections.deque[tuple[int, int]] = collections.deque()  # deleted owners
 
     def take(self, memory: Bytes) -> MemoryRegion:
-        """Return the region of some memory; `give_back` it when nothing reads or writes it any more."""
+        """Return the region of some memory; call `give_back` when the network no longer accesses it."""
         self._forget_orphans()
         place = (int(memory.ctypes.data), memory.nbytes)
         kept = self._kept.get(place)
@@ -52,7 +52,7 @@ class Registrations:
         return kept.region
 
     def give_back(self, region: MemoryRegion) -> None:
-        """Say that a region is no longer used."""
+        """Release one use of a region."""
         kept = self._kept.get((region.addr, region.length))
         if kept is not None and kept.region is region:
             kept.users -= 1
@@ -66,7 +66,7 @@ class Registrations:
         address, length = place
         # Not the array itself: the region would keep it alive.
         borrowed = (ctypes.c_uint8 * length).from_address(address)
-        # The callback may run in any thread, within any call: it only takes a note.
+        # The callback may run in any thread, within any call: it only records the deletion.
         owner = weakref.ref(_owner(memory), lambda _: self._orphans.append(place))
         return _Kept(self._pd.reg_mr(borrowed), owner)
 
@@ -84,7 +84,7 @@ class Registrations:
     def _forget(self, place: tuple[int, int], kept: _Kept) -> bool:
         if kept.users:
             return False
-        with suppress(BusyError):  # a write is still being acknowledged
+        with suppress(BusyError):  # a write is not yet acknowledged
             kept.region.dereg()
             del self._kept[place]
             return True
@@ -92,7 +92,7 @@ class Registrations:
 
 
 def _owner(memory: Bytes) -> Any:
-    """Return the array that owns the memory, or the last one on the way to something that is no array."""
+    """Return the array that owns the memory, or the last one in a chain that ends in another object."""
     owner: Any = memory
     while isinstance(owner.base, np.ndarray):
         owner = owner.base

@@ -24,7 +24,7 @@ _MOST_KEYS = 100_000
 
 
 class Store(Protocol):
-    """What a group needs."""
+    """Interface of a store that a group can use."""
 
     def set(self, key: str, value: Any) -> None:
         """Set a key to bytes or text."""
@@ -48,7 +48,7 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Hello(msgspec.Struct, forbid_unknown_fields=True):
-    """The first frame of a client, which a server of the exchange expects from whoever greets."""
+    """The first frame of a client, as a server of the exchange expects it."""
 
     store: bool = True
 
@@ -60,7 +60,7 @@ class _Answer(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TcpStore:
-    """A store that one process serves and all dial."""
+    """A store that one process serves and all others connect to."""
 
     def __init__(self, host: str, port: int, *, serve: bool, timeout: float = 60.0) -> None:
         """Serve on `host` and `port` if asked to (port 0: any, see `port`), and connect; `timeout` in seconds.
@@ -84,7 +84,7 @@ class TcpStore:
         self._ask(_Request("set", [key], value.encode() if isinstance(value, str) else value))
 
     def get(self, key: str) -> bytes:
-        """Return the value of a key, waiting at most the store's time-out for it."""
+        """Return the value of a key, waiting at most the store's timeout."""
         return self._ask(_Request("get", [key], timeout=self.timeout)).value
 
     def add(self, key: str, amount: int) -> int:
@@ -96,7 +96,7 @@ class TcpStore:
         self._ask(_Request("wait", keys, timeout=timeout.total_seconds()))
 
     def close(self) -> None:
-        """Hang up, and stop serving."""
+        """Disconnect, and stop serving."""
         if hasattr(self, "_channel"):
             self._channel.close()
         if self._server is not None:
@@ -112,7 +112,7 @@ class TcpStore:
 
 
 class _StoreServer:
-    """The side that holds the values."""
+    """The server of the values."""
 
     def __init__(self, host: str, port: int, token: str) -> None:
         self._server = Server([host], port)

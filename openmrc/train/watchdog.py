@@ -9,26 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 PROBE_SECONDS = 1.0  # between probes of one rank
-_TELL_SECONDS = 5.0  # after which a collective takes long
+_TELL_SECONDS = 5.0  # s after which a collective is slow
 
 
 class Watchdog:
-    """The times of one group."""
+    """The timers of one group."""
 
     def __init__(self, timeout: float) -> None:
         """`timeout` (s) is the group's."""
         self._tell_after = min(_TELL_SECONDS, timeout / 3)
         self._probed_at: dict[int, float] = {}
-        self._told = 0  # the latest collective that we told about
+        self._told = 0  # the latest collective that was reported
 
     def ranks_to_probe(self, now: float, waited_for: Iterable[int]) -> list[int]:
-        """Return those of the ranks waited for that were not probed lately; `now` in monotonic seconds."""
+        """Return the awaited ranks that were not probed recently; `now` in monotonic seconds."""
         due = [rank for rank in waited_for if now - self._probed_at.get(rank, 0.0) >= PROBE_SECONDS]
         self._probed_at.update(dict.fromkeys(due, now))
         return due
 
     def shall_tell(self, sequence: int, seconds: float) -> bool:
-        """Whether a collective that is under way for so long is to be told about; True once for each."""
+        """Whether to report a collective that has taken this long; True once per collective."""
         if sequence == self._told or seconds < self._tell_after:
             return False
         self._told = sequence

@@ -1,4 +1,4 @@
-"""What an asynchronous collective returns: done or not, its result or its error."""
+"""Handle of an asynchronous collective: its state, result and error."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ log = logging.getLogger(__name__)
 
 
 class Work:
-    """One collective, or one send or receive, under way."""
+    """One collective, send or receive in progress."""
 
     def __init__(self, progress: Progress, result: Any = None) -> None:
-        """`Group` is what makes these."""
-        self.source: int | None = None  # of a receive: the rank that sends, once it is known
+        """Created by `Group`."""
+        self.source: int | None = None  # of a receive: the sending rank, once known
         self._progress = progress
         self._result = result
         self._exception: BaseException | None = None
@@ -28,7 +28,7 @@ class Work:
         self._callbacks: list[Callable[[Work], None]] = []
 
     def done(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Whether it has finished or failed."""
         return self._is_done
 
     def wait(self, timeout: float | None = None) -> None:
@@ -47,11 +47,11 @@ class Work:
         return self._result
 
     def exception(self) -> BaseException | None:
-        """Return the error with which it ended; None: it is not done, or there is none."""
+        """Return its error; None if it is not done or succeeded."""
         return self._exception
 
     def add_done_callback(self, callback: Callable[[Work], None]) -> None:
-        """Call `callback(work)` when it is done, in whichever thread that happens; at once if it is done."""
+        """Call `callback(work)` on completion, in any thread; immediately if it is done."""
         with self._lock:
             if not self._is_done:
                 self._callbacks.append(callback)
@@ -59,7 +59,7 @@ class Work:
         callback(self)
 
     def finish(self, exception: BaseException | None = None) -> None:
-        """End it: for the group."""
+        """Mark it as done; for the group."""
         with self._lock:
             if self._is_done:
                 return

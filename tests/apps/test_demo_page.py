@@ -32,6 +32,13 @@ def test_the_drawing_marks_the_outage_where_it_was() -> None:
     assert len(list(root.iter(f"{NAME}path"))) == 3
 
 
+def test_an_outage_after_the_last_byte_is_not_drawn() -> None:
+    late = result()
+    late.outages = [Outage(plane=1, down=1.5, up=2.0), Outage(plane=0, down=0.9, up=3.0)]
+    (shade,) = ElementTree.fromstring(drawing(late)).iter(f"{NAME}rect")
+    assert abs(float(shade.attrib["width"]) - 0.1 * 840) < 1
+
+
 def test_a_failure_is_on_the_page_and_its_text_escaped() -> None:
     failed = result()
     failed.ok, failed.error = False, "no <b>answer</b>"
