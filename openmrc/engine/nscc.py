@@ -186,8 +186,9 @@ def _quick_adapt(row: Peer, params: Params, now: int, marked: int, lost: int, de
 def _is_overfull(row: Peer, params: Params) -> bool:
     """Return whether the network, not the sender, may be why little was delivered in this period.
 
-    The window kept packets back, or more was trimmed (without trimming: lost) than delivered. A sender that has little to send, or shares its
-    ports with many others, delivers little through the best of networks, and a trim now and then says nothing else.
+    The window kept packets back, or more was trimmed (without trimming: lost) than delivered. A sender that has little
+    to send, or shares its ports with many others, delivers little through the best of networks, and a trim now and then
+    says nothing else.
     """
     return row.qa_blocked == 1 or row.qa_trimmed > row.achieved + params.min_cwnd
 
