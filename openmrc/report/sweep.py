@@ -114,6 +114,8 @@ def _on_ray(points: list[Point]) -> Generator[Done, None, None]:
     except ImportError:
         raise ConfigError("--on ray: ray is not installed; install openmrc[cluster]") from None
     ray.init(ignore_reinit_error=True, log_to_driver=False)
+    for name in dict.fromkeys(point.scenario.transport.name for point in points):
+        ray.get(ray.remote(warm).remote(name))  # compiled before all need it, on this node at least
     remote = ray.remote(run_point)
     running = {remote.remote(*_arguments(point)): point for point in points}
     while running:

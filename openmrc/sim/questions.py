@@ -165,7 +165,7 @@ def _by_name(results: Sequence[Told]) -> dict[str, list[Told]]:
     return groups
 
 
-def _best_of(path: str, word: str, figure: str) -> Callable[[Sequence[Told]], str]:
+def _best_of(path: str, choice: str, figure: str) -> Callable[[Sequence[Told]], str]:
     def answer(results: Sequence[Told]) -> str:
         said = []
         for name, group in _by_name(results).items():
@@ -178,7 +178,9 @@ def _best_of(path: str, word: str, figure: str) -> Callable[[Sequence[Told]], st
             stopped = (
                 f"; {len(group) - len(timed)} of {len(group)} runs did not finish" if len(timed) < len(group) else ""
             )
-            said.append(f"{name}: shortest steps with {best[1]:,} {word} ({figure} {best[0]:,.4g} us{others}){stopped}")
+            said.append(
+                f"{name}: shortest steps with {choice.format(best[1])} ({figure} {best[0]:,.4g} us{others}){stopped}"
+            )
         return ". ".join(said) + "."
 
     return answer
@@ -213,21 +215,21 @@ QUESTIONS = {
     for each in (
         Question(
             "planes", "How many planes at the same rate of a NIC?",
-            lambda gpus: _base(gpus, exchange=True), _planes, _best_of(_PLANE_COUNT, "planes", "mean"),
+            lambda gpus: _base(gpus, exchange=True), _planes, _best_of(_PLANE_COUNT, "{:,} planes", "mean"),
         ),
         Question("flaps", "How many flapping links does a step survive?", _base, _flapping, _survived),
         Question(
             "evs", "How many EVs should a queue pair have?",
-            lambda gpus: _base(gpus, exchange=True), _evs, _best_of("transport.settings.evs", "EVs", "p99"),
+            lambda gpus: _base(gpus, exchange=True), _evs, _best_of("transport.settings.evs", "{:,} EVs", "p99"),
         ),
         Question(
             "loss-threshold", "After how many losses should an EV be given up?",
-            _base, _loss, _best_of("transport.settings.loss_threshold", "losses", "p99"),
+            _base, _loss, _best_of("transport.settings.loss_threshold", "a loss threshold of {:,}", "p99"),
         ),
         Question(
             "window", "How large should the congestion window be at most?",
             lambda gpus: _base(gpus, exchange=True), _window,
-            _best_of("transport.settings.max_cwnd", "bytes", "p99"),
+            _best_of("transport.settings.max_cwnd", "at most {:,} bytes", "p99"),
         ),
         Question(
             "roce", "MRC on eight planes or RoCE on one, under background flaps?",

@@ -211,8 +211,10 @@ def _leaves(prefix: str, tree: Mapping[str, Any], lists: bool = False) -> Iterat
 
 
 def figures(summary: Mapping[str, Any]) -> list[str]:
-    """Return the dotted paths of all numbers of a summary."""
-    return [name for name, value in _leaves("", summary, lists=True) if isinstance(value, (int, float))]
+    """Return the dotted paths of all numbers of a summary, and of those that this run does not have (None)."""
+    return [
+        name for name, value in _leaves("", summary, lists=True) if value is None or isinstance(value, (int, float))
+    ]
 
 
 def refuse_plot(sweep: Sweep, summary: Mapping[str, Any]) -> None:
