@@ -43,20 +43,30 @@ class Row:
     group: int = 1
 
 
-def exchange(group: int, size: str, partners: int = 0) -> Row:
-    """Return an all-to-all in strided groups: each NIC sends to `partners` of its group at once; 0: to all."""
-    work = AllToAll(size=size, group=group, placement="strided", rounds=partners)
-    return Row(f"groups of {group}, {partners or group - 1} x {size}", work, group)
+def exchange(group: int, size: str, partners: int = 0, window: int = 0) -> Row:
+    """Return an all-to-all in strided groups: each NIC sends to `partners` of its group, `window` at a time; 0: all."""
+    work = AllToAll(size=size, group=group, placement="strided", rounds=partners, window=window)
+    at_once = f", {window} at a time" if window else ""
+    return Row(f"groups of {group}, {partners or group - 1} x {size}{at_once}", work, group)
 
 
 ROWS = (
+    exchange(64, "4KiB"),
+    exchange(128, "4KiB"),
+    exchange(256, "4KiB"),
     exchange(64, "16KiB"),
     exchange(128, "16KiB"),
     exchange(256, "16KiB"),
     exchange(64, "64KiB"),
+    exchange(128, "64KiB"),
+    exchange(64, "64KiB", window=1),
+    exchange(64, "64KiB", window=4),
+    exchange(64, "64KiB", window=8),
     exchange(64, "256KiB", 7),
     exchange(64, "256KiB", 8),
     exchange(64, "256KiB", 16),
+    exchange(64, "4MiB", 2),
+    exchange(64, "4MiB", 4, window=1),
     Row("incast 31 x 2MiB", Incast(size="2MiB", senders=31)),
     Row("incast 127 x 64KiB", Incast(size="64KiB", senders=127)),
     Row("permutation 2MiB", Permutation(size="2MiB")),
