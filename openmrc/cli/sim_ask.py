@@ -99,7 +99,7 @@ def _answer(
 
     with stoppable(lambda how: how_to_go_on(how, points, folder, as_json)):
         results = report.run(points, folder, on, processes, points_done, plan)
-    notes = report.write(plan, results, folder, f"{asked.asks} {asked.answer(results)}")
+    notes = report.write(plan, results, folder, asked.asks, asked.answer(results))
     refused = report.refusals(results)
     unfinished = sum(each["summary"]["finished"] < each["summary"]["flows"] for each in results if "summary" in each)
     result = {

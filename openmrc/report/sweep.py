@@ -123,11 +123,11 @@ def _on_ray(points: list[Point]) -> Generator[Done, None, None]:
         yield running.pop(ready), ray.get(ready)
 
 
-def write(sweep: Sweep, results: list[Told], folder: Path, lead: str = "") -> list[str]:
+def write(sweep: Sweep, results: list[Told], folder: Path, title: str = "", lead: str = "") -> list[str]:
     """Write `results.json`, `results.parquet` and `report.html`; return what could not be, in words."""
     table = [flat(point) for point in results]
     (folder / "results.json").write_text(json.dumps(table, indent=1) + "\n")
-    (folder / "report.html").write_text(_page(sweep, results, lead))
+    (folder / "report.html").write_text(_page(sweep, results, title, lead))
     try:
         import polars
     except ImportError:
@@ -169,10 +169,10 @@ def _row(point: Told, varied: list[str], shown: list[str]) -> list[str]:
     return [*values, finished, *(number(figure(summary, name)) for name in shown)]
 
 
-def _page(sweep: Sweep, results: list[Told], lead: str) -> str:
+def _page(sweep: Sweep, results: list[Told], title: str, lead: str) -> str:
     header, body = table(sweep, results)
-    scenario = Path(sweep.scenario).stem
-    parts = [f"<h1>{escape(scenario)}: {len(results)} runs</h1>"]
+    title = title or f"{Path(sweep.scenario).stem}: {len(results)} runs"
+    parts = [f"<h1>{escape(title)}</h1>"]
     parts += [f"<p class='lead'>{escape(lead)}</p>"] if lead else []
     parts += [f"<p class='bad'>{count:,} refused: {escape(why)}</p>" for why, count in refusals(results).items()]
     if sweep.plot is not None:
@@ -180,7 +180,7 @@ def _page(sweep: Sweep, results: list[Told], lead: str) -> str:
     first = header.index(words.of_path("finished"))
     parts += ["<h2>Runs</h2>" + rows(header, body, range(first, len(header)))]
     parts += [folded("The sweep", written(sweep))]
-    return page(f"sweep of {scenario}", parts)
+    return page(title, parts)
 
 
 def _plot(sweep: Sweep, results: list[Told]) -> str:

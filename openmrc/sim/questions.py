@@ -174,13 +174,12 @@ def _best_of(path: str, choice: str, figure: str) -> Callable[[Sequence[Told]], 
                 said.append(f"{name}: no run finished its steps")
                 continue
             best, worst = min(timed), max(timed)
+            named = choice.format(best[1]).removesuffix("s" if best[1] == 1 else "")
             others = f", {worst[0]:,.4g} us with {worst[1]:,}" if len(timed) > 1 else ""
             stopped = (
                 f"; {len(group) - len(timed)} of {len(group)} runs did not finish" if len(timed) < len(group) else ""
             )
-            said.append(
-                f"{name}: shortest steps with {choice.format(best[1])} ({figure} {best[0]:,.4g} us{others}){stopped}"
-            )
+            said.append(f"{name}: shortest steps with {named} ({figure} {best[0]:,.4g} us{others}){stopped}")
         return ". ".join(said) + "."
 
     return answer
