@@ -154,7 +154,8 @@ def is_excused(name: str) -> bool:
 
 # Words that hid standard terms once, as names in code or as standalone words in prose.
 UNWANTED_NAMES = re.compile(
-    r"\b(befall|told|lay|laid|_lay_\w+|let_go|happen|motor|desk|bell|bells|weather|befell|stash|hand_in|spoil)\b"
+    r"\b(befall|told|lay|laid|_lay_\w+|let_go|happen|motor|desk|bell|bells|weather|befell|stash|hand_in|spoil|"
+    r"whither|mend|silence_\w+)\b"
 )
 
 
@@ -178,6 +179,28 @@ def names_in(module: ast.Module) -> Iterator[str]:
             yield node.arg
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
+
+
+# Phrases of prose that once stood for standard terms, in docstrings, comments, messages and pages.
+UNWANTED_PROSE = re.compile(
+    r"\b(f[ae]lls? silent|silenced|gone bad|turned away|in silence|have no say|has no say|to be had|half-way|"
+    r"by and by|at leisure|beyond reason|worth a look|took for lost|lives? through|time-outs?|"
+    r"hangs? on|befallen)\b",
+    re.IGNORECASE,
+)
+PROSE_OF_OTHERS = {"training.md", "simulator.md", "published.md", "conformance.md"}  # written elsewhere
+
+
+def test_private_phrases_for_standard_terms_do_not_return() -> None:
+    pages = [page for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")] if page.name not in PROSE_OF_OTHERS]
+    sources_of_prose = [path for path in sources() if name_of(path).split("/")[0] not in {"train"}]
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in [*pages, *sources_of_prose]
+        if path.name != "CHANGELOG.md"
+        for match in UNWANTED_PROSE.finditer(path.read_text(encoding="utf-8"))
+    ]
+    assert not found
 
 
 LEFT_UNDONE = re.compile(

@@ -105,7 +105,7 @@ class View:
         text.append(f" {sample.planes[plane]:6.2f} Gb/s  ")
         for state, count in sample.evs[plane].items():
             text.append(f"{count} {state} ", style=_STYLES.get(state, ""))
-        return text.append("  silenced" if silent else "", style="bold red")
+        return text.append("  down" if silent else "", style="bold red")
 
 
 def sample_line(sample: Sample, size: int, most: float) -> str:

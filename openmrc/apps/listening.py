@@ -48,7 +48,7 @@ def await_peer(listener: Listener, wait: float | None = None) -> None:
     while True:
         left = 3600.0 if deadline is None else deadline - time.monotonic()
         if left <= 0:
-            raise DeadlineError(f"nobody connected to TCP port {listener.port} within {wait:g} s")
+            raise DeadlineError(f"no peer connected to TCP port {listener.port} within {wait:g} s")
         if poller.poll(left * 1000):
             return
 

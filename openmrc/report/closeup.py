@@ -34,7 +34,7 @@ def _closeup(run: Run, span: Span, samples: Samples, first: int) -> str:
     charts = [
         (_PLANES, "Gb/s into all NICs", curves.goodput(run, coarser, span.fault), False),
         ("Longest queue", "us to drain", curves.queues(samples, span.fault), False),
-        ("Paths given up and taken back, by cause", "changes", curves.transitions(samples, span.fault), True),
+        ("Paths taken out of use and restored, by cause", "changes", curves.transitions(samples, span.fault), True),
         *((each.title, each.unit, curves.watched(run, samples, each, span.fault), False) for each in curves.WATCHED),
     ]
     inside = "".join(_chart(name, unit, lines, marks, steps) for name, unit, lines, steps in charts if lines)
@@ -54,7 +54,7 @@ def _told(samples: Samples) -> str:
     terms = [f"{lost:,} packets lost on links", f"{trimmed:,} trimmed"]
     again = samples.series.get("retransmitted")
     if again is not None:
-        terms.append(f"{int(again[-1] - again[0]):,} sent again")
+        terms.append(f"{int(again[-1] - again[0]):,} retransmitted")
     out = samples.series.get("evs_out")
     if out is not None:
         terms.append(f"at most {int(out.max()):,} EVs out of use")

@@ -13,8 +13,8 @@ from openmrc.units import PS_PER_S, PS_PER_US
 
 MOST_WINDOWS = 8  # connections in one chart: the number of colours
 TRANSITIONS = {  # of EVs and ports, by cause; counters of the transport's series
-    "lost": "given up: packets lost",
-    "always_skip": "given up: responder says so",
+    "lost": "out of use: packets lost",
+    "always_skip": "out of use: responder's mark",
     "probes_answered": "back: probes answered",
     "probe_marked": "back: a probe came marked",
     "least_bad": "back: none better left",
@@ -94,7 +94,7 @@ def rates(samples: Samples) -> list[Line]:
 
 
 def transitions(samples: Samples, zero: int = 0) -> list[Line]:
-    """Return EVs given up and taken back so far, by cause, counted from the first of these moments."""
+    """Return the EVs taken out of use and restored, by cause, counted from the first of these times."""
     lines = []
     for name, label in TRANSITIONS.items():
         counted = samples.series.get(name)

@@ -158,7 +158,7 @@ def test_progress_is_reported_to_the_last_namespace(lab_name: str, tmp_path: Pat
 def test_a_name_is_taken_once(lab_name: str, tmp_path: Path) -> None:
     path = fabric_file(tmp_path, lab_name, planes=1)
     lifetime.up(path)
-    with pytest.raises(MrcError, match=f"lab '{lab_name}' is up already.*mrc lab down {lab_name}"):
+    with pytest.raises(MrcError, match=f"lab '{lab_name}' already exists.*mrc lab down {lab_name}"):
         lifetime.up(path)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from openmrc.fabric.topology import Topology
 
 _NIC_MARK = 0xE0
-_LOCAL = 0x02  # the bit that IPv6 turns over
+_LOCAL = 0x02  # the bit that IPv6 inverts
 
 
 def mac(topology: Topology, plane: int, node: int) -> str:

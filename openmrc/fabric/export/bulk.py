@@ -1,4 +1,4 @@
-"""A whole fabric's files, node by node; whoever calls may bring a `map` that shares nodes among processes.
+"""A whole fabric's files, node by node; the caller may supply a `map` that shares nodes among processes.
 
 The plan's tables are made once, before the first node. A folder's files can be written by many; an archive has one
 writer.
@@ -21,7 +21,7 @@ _Files = Callable[[int], Iterator[tuple[str, str]]]
 
 
 class Each(Protocol):
-    """Do work on every item, in order, as `map` does."""
+    """Applies work to every item, in order, as `map` does."""
 
     def __call__(self, work: Callable[[int], Any], items: Sequence[int], /) -> Iterator[Any]: ...
 

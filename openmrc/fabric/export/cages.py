@@ -19,15 +19,15 @@ _LEAST_CODED = 25  # Gb/s a lane: from here on links need Reed-Solomon FEC (IEEE
 
 @dataclass(frozen=True)
 class Cages:
-    """Describe a switch model."""
+    """Description of a switch model."""
 
     count: int = 64
     lanes: int = 8  # of a cage
     lane_gbps: float = 100
-    breakout: int = 0  # ports of every cage; 0: as many as the speed leaves room for
+    breakout: int = 0  # ports of every cage; 0: as many as the speed allows
 
     def check(self) -> None:
-        """Refuse numbers that describe no cage."""
+        """Refuse numbers that do not describe a cage."""
         if self.lanes not in (1, 2, 4, 8):
             raise ConfigError(f"{self.lanes} lanes a cage; 1, 2, 4 or 8")
         if self.breakout and self.lanes % self.breakout:
@@ -38,13 +38,13 @@ class Cages:
 
 
 class Slot(NamedTuple):
-    """Say where a port is."""
+    """Position of a port."""
 
     cage: int  # from 0
     part: int  # of the cage, from 0
     parts: int  # ports of the cage
     lanes: int  # of the port
-    speed: int  # Gb/s, as Ethernet has it
+    speed: int  # Gb/s, as Ethernet speed
 
     @property
     def first_lane(self) -> int:
@@ -53,7 +53,7 @@ class Slot(NamedTuple):
 
     @property
     def fec(self) -> bool:
-        """Tell whether the link needs Reed-Solomon FEC."""
+        """Return whether the link needs Reed-Solomon FEC."""
         return self.speed / self.lanes >= _LEAST_CODED
 
 
@@ -66,7 +66,7 @@ def speed_of(gbps: float) -> int:
 
 
 def slots(gbps: Iterable[float], cages: Cages) -> list[Slot]:
-    """Place ports in order."""
+    """Assign ports to cages in order."""
     found: list[Slot] = []
     cage, part, before = -1, 0, (0, 0)
     for rate in gbps:

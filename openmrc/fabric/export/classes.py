@@ -16,15 +16,15 @@ from openmrc.fabric.port_settings import Dscp
 
 OTHER, DATA, TRIMMED_HERE, CONTROL = 0, 3, 5, 6
 QUEUE = {OTHER: 0, 1: 0, 2: 0, DATA: 3, 4: 0, TRIMMED_HERE: 6, CONTROL: 6, 7: 6}
-DATA_SHARE, OTHER_SHARE = 90, 10  # per cent of what control leaves
+DATA_SHARE, OTHER_SHARE = 90, 10  # per cent of the capacity that control leaves
 
 
 def class_of(dscp: Dscp) -> dict[int, int]:
-    """Return the class of every DSCP that has one of its own."""
+    """Return the class of every DSCP with its own class."""
     data = dict.fromkeys((dscp.trimmable, dscp.trimmable_again), DATA)
     return {**data, **dict.fromkeys((dscp.control, dscp.trimmed, dscp.trimmed_last_hop), CONTROL)}
 
 
 def trim_size(least: int, keep: int) -> int:
-    """Return the length a packet is trimmed to: Ethernet 14, IPv6 40, `keep`; in fours, and what the target allows."""
+    """Return the length to which packets are trimmed: Ethernet 14, IPv6 40, `keep`; a multiple of 4."""
     return max(least, -(-(14 + 40 + keep) // 4) * 4)

@@ -72,7 +72,7 @@ def _ends(topology: Topology, link: int) -> list[str]:
 
 
 def _nic_files(plan: UsidPlan, nic: int, options: Options) -> dict[str, str]:
-    """A NIC sends its plane's block out of the plane's port and owns the last uSID in each."""
+    """A NIC sends its plane's block out of the plane's port, and owns the last uSID of each plane."""
     topology = plan.topology
     links, lines = [f"# {topology.name(nic)}"], [f"# {topology.name(nic)}"]
     for plane, sids in enumerate(plan.planes):

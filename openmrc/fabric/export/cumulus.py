@@ -186,7 +186,7 @@ def _segment_routing(switch: SwitchView) -> list[str]:
 
 
 def warnings(switch: SwitchView) -> list[str]:
-    """Say which switches take this."""
+    """Return the switches and releases that accept these commands."""
     notes = ["segment routing needs Cumulus Linux 5.14 and Spectrum-4, in the default VRF"]
     if switch.options.trimming:
         notes.append(

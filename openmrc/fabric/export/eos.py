@@ -88,7 +88,7 @@ def _names(layout: Layout) -> dict[int, str]:
 
 @lru_cache(maxsize=64)
 def _interfaces(layout: Layout, mtu: int) -> dict[int, str]:
-    """Return each port's lines but for the addresses."""
+    """Return each port's lines except the addresses."""
     return {port.number: "\n".join(_interface(port, mtu)) for port in layout.ports}
 
 
@@ -142,7 +142,7 @@ def _routes(switch: SwitchView) -> list[str]:
 
 
 def warnings(switch: SwitchView) -> list[str]:
-    """Say what EOS needs, and what is left out."""
+    """Return the requirements of EOS, and the omitted settings."""
     notes = [
         "SRv6 uN needs EOS 4.34.2F on 7060X6, 4.35.1F on 7280R3; a small part of the words is from AVD's data model"
     ]

@@ -31,7 +31,7 @@ def locator_name(index: int) -> str:
 
 
 def emit(switch: SwitchView) -> dict[str, str]:
-    """Return the files of one switch, by ending."""
+    """Return the files of one switch, by suffix."""
     left = [line for entry in _for_kernel(switch) for line in _kernel_lines(switch, entry)]
     files = {
         "conf": _configuration(switch),
@@ -45,7 +45,7 @@ def emit(switch: SwitchView) -> dict[str, str]:
 
 
 def _for_kernel(switch: SwitchView) -> list[Entry]:
-    """Return the entries that the version does not install."""
+    """Return the entries that this version does not install."""
     own = [entry for entry in switch.entries if entry[1] is Action.UN]
     shifting = [entry for entry in switch.entries if entry[1] is Action.UA]
     return {"8.4": [*own, *shifting], "10.3": [*own[1:], *shifting], "10.7": []}[switch.options.frr]
@@ -98,7 +98,7 @@ def _sid(switch: SwitchView, entry: Entry) -> str:
 
 
 def warnings(switch: SwitchView) -> list[str]:
-    """Say what the version lacks."""
+    """Return the features that this version lacks."""
     version = switch.options.frr
     notes = [f"written for FRR {version}; run the .links file before FRR starts: staticd installs no uN without sr0"]
     if version == "10.3" and len(switch.own) > 1:

@@ -1,4 +1,4 @@
-"""Hosts: everything a machine needs to send on every plane.
+"""Hosts: the configuration that a machine needs to send on every plane.
 
   .netplan.yaml          MACs, MTU, addresses and routes (netplan reference: ethernets, `macaddress`, `link-local`,
                          routes with `on-link`), or the same for systemd-networkd:
@@ -31,7 +31,7 @@ from openmrc.fabric.port_settings import DEFAULT_BUFFER, Dscp, queue_bytes
 from openmrc.fabric.usid import UsidPlan, block_text
 
 MOST_PAIRED = 1024  # NICs; each file of an endpoint names every other NIC
-CONFIGURATION = "/etc/openmrc"  # where .NIC.json files go
+CONFIGURATION = "/etc/openmrc"  # folder of the .NIC.json files
 _SYSCTLS = (
     "net.ipv6.conf.all.seg6_enabled = 1",
     "net.ipv6.conf.default.seg6_enabled = 1",
@@ -39,8 +39,8 @@ _SYSCTLS = (
     "net.core.wmem_max = 67108864",
 )
 _PACKET = 4096 + 150  # bytes of the longest packet with its headers
-_HOST_US = 10.0  # of a round trip, in both hosts; an assumption, to be replaced by a measurement
-_TARGET_SHARE = 0.5  # of the fabric's queues, so that congestion control keeps below their marks
+_HOST_US = 10.0  # us of a round trip, in both hosts; an assumption, to be replaced by a measurement
+_TARGET_SHARE = 0.5  # share of the fabric's queues, so that congestion control stays below their ECN thresholds
 
 
 def emit_all(plan: UsidPlan, options: Options, hosts: Sequence[int] | None = None) -> Iterator[tuple[str, str]]:
@@ -64,7 +64,7 @@ _block = lru_cache(block_text)
 
 
 class _Port(NamedTuple):
-    """Hold what there is to write of one port of a NIC."""
+    """The settings of one port of a NIC."""
 
     nic: int
     plane: int
@@ -80,7 +80,7 @@ class _Port(NamedTuple):
 
 
 def emit(plan: UsidPlan, host: int, options: Options) -> dict[str, str]:
-    """Return the files of one host, by ending."""
+    """Return the files of one host, by suffix."""
     topology = plan.topology
     nics = range(host * topology.nics_per_host, (host + 1) * topology.nics_per_host)
     ports = [_port(plan, host, nic, plane, options) for nic in nics for plane in range(len(plan.planes))]
@@ -110,7 +110,7 @@ def _json(what: Any) -> str:
 
 
 def _netplan(ports: list[_Port], options: Options) -> dict[str, str]:
-    """Write YAML by hand: a library takes minutes for a large fabric."""
+    """Write YAML without a library, which takes minutes for a large fabric."""
     lines = ["network:", "  version: 2", "  renderer: networkd", "  ethernets:", "    lo:", "      addresses:"]
     lines += [f"      - {address}/128" for port in ports for address in (port.address, port.identity)]
     for port in ports:
@@ -139,7 +139,7 @@ def _networkd(ports: list[_Port], options: Options) -> dict[str, str]:
     return files
 
 
-@lru_cache(maxsize=4)  # most machines call their ports alike
+@lru_cache(maxsize=4)  # most machines use the same port names
 def _queues(devices: tuple[str, ...]) -> str:
     lines = []
     for device in devices:
@@ -165,7 +165,7 @@ def _place(plan: UsidPlan, port: _Port) -> dict[str, Any]:
 
 
 def endpoint(plan: UsidPlan, nic: int, options: Options) -> dict[str, Any]:
-    """Return what an endpoint must know of its NIC, as `openmrc.apps.nic_file.NicFile` reads it."""
+    """Return the description of a NIC for its endpoint, as `openmrc.apps.nic_file.NicFile` reads it."""
     topology, planes = plan.topology, range(len(plan.planes))
     rates = [round(plane.host_gbps * 1e9) for plane in topology.fabric.planes_one_by_one()]
     slowest, buffers = min(rates), topology.link_buffer[topology.link_buffer > 0]
@@ -182,7 +182,7 @@ def endpoint(plan: UsidPlan, nic: int, options: Options) -> dict[str, Any]:
 
 
 def _carriers(plan: UsidPlan, nic: int, plane: int) -> dict[str, list[str]]:
-    """Return the addresses that lead to every other NIC, one a path."""
+    """Return the addresses that lead to every other NIC, one per path."""
     shape = plan.topology.planes[plane]
     others = (other for other in range(plan.topology.nics) if other != nic)
     return {
@@ -192,7 +192,7 @@ def _carriers(plan: UsidPlan, nic: int, plane: int) -> dict[str, list[str]]:
 
 
 def warnings(plan: UsidPlan, options: Options) -> list[str]:
-    """Say what is left to do."""
+    """Return the steps left to the operator."""
     notes = [f"ports are called as --interface says ({options.interface}); give the names that your machines have"]
     if plan.topology.nics > MOST_PAIRED:
         notes.append(f"no MRC_NIC files: each would name {plan.topology.nics - 1} NICs; written up to {MOST_PAIRED}")

@@ -1,6 +1,6 @@
 """What Linux needs beside routes, for the targets that stand on its kernel: an interface for uSIDs, sysctls, queues.
 
-The switch's own uSIDs hang on `sr0`, which has no cable, so no port that goes down takes them away; FRR insists on an
+The switch's own uSIDs are on `sr0`, which has no cable, so no port that goes down removes them; FRR insists on an
 interface of this name (zebra, `SEG6LOCAL` routes). It is one end of a veth pair, which every kernel has (ip-link(8)).
 
 Queues (tc(8), tc-htb(8), tc-u32(8), tc-bfifo(8), tc-red(8)): control first, data with marks, then everything else. The
@@ -21,7 +21,7 @@ SYSCTLS = (
     "net.ipv6.conf.all.forwarding = 1",  # ip-sysctl: route between ports
     "net.ipv6.conf.all.seg6_enabled = 1",  # seg6-sysctl: accept packets with a segment routing header
     "net.ipv6.conf.default.seg6_enabled = 1",
-    "net.ipv6.conf.all.accept_ra = 0",  # ip-sysctl: no routes but those written here
+    "net.ipv6.conf.all.accept_ra = 0",  # ip-sysctl: only the routes written here
     "net.ipv6.conf.default.accept_ra = 0",
 )
 _CLASS = {CONTROL: 10, DATA: 20, OTHER: 30}
@@ -30,7 +30,7 @@ _IPV6_CLASS = 0xFC  # mask: a traffic class without its ECN bits
 
 
 def links(switch: SwitchView, name: PortName) -> str:
-    """Return what `ip -batch` reads once, at boot."""
+    """Return the lines for `ip -batch`, read once at boot."""
     return f"# {switch.name}: ip -batch THIS_FILE, once\n" + _links(switch.layout, name, switch.options.mtu, switch.mac)
 
 
@@ -45,14 +45,14 @@ def _begins(layout: Layout, name: PortName) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def sysctls(layout: Layout, name: PortName) -> str:
-    """Return what `sysctl -p` reads after the links are there."""
+    """Return the settings for `sysctl -p`, read after the links exist."""
     own = (f"net.ipv6.conf.{name(port)}.seg6_enabled = 1" for port in layout.ports)
     return "\n".join([*SYSCTLS, *own]) + "\n"
 
 
 @lru_cache(maxsize=64)
 def queues(layout: Layout, name: PortName) -> str:
-    """Return what `tc -batch` reads once, at boot."""
+    """Return the lines for `tc -batch`, read once at boot."""
     return "".join(line + "\n" for port in layout.ports for line in _queues(port, name(port)))
 
 
@@ -75,7 +75,7 @@ def _queues(port: PortLook, device: str) -> list[str]:
 
 
 def filters(device: str, dscp: Dscp, into: dict[int, str]) -> list[str]:
-    """Return the lines that lead DSCPs to the classes of `into`."""
+    """Return the lines that map DSCPs to the classes of `into`."""
     return [
         f"filter add dev {device} parent 1: protocol ipv6 pref {value + 1} u32 "
         f"match ip6 priority {value << 2:#x} {_IPV6_CLASS:#x} classid {into[traffic]}"
@@ -85,7 +85,7 @@ def filters(device: str, dscp: Dscp, into: dict[int, str]) -> list[str]:
 
 
 def _data_queue(port: PortLook, device: str) -> str:
-    """RED marks between two lengths; the probability at the upper one is all that tc-red(8) takes."""
+    """RED marks between two lengths; tc-red(8) only takes the probability at the upper one."""
     settings = port.settings
     begin = f"qdisc add dev {device} parent 1:{_CLASS[DATA]} handle 12:"
     if not settings.mark_high:

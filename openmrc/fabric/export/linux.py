@@ -1,6 +1,6 @@
 """Linux: `ip -batch` files, sysctls, queues, and the routes as netlink attributes.
 
-  .links         once: the interface that uSIDs hang on; MAC and MTU of the ports (ip-link(8))
+  .links         once: the interface of the uSIDs; MAC and MTU of the ports (ip-link(8))
   .sysctl        forwarding and segment routing (ip-sysctl, seg6-sysctl of the kernel's documentation)
   .batch         addresses, neighbours and routes (ip-address(8), ip-neighbour(8), ip-route(8)); may be read again, and
                  has to be after a port was down: the kernel forgets what stood on it. uSIDs of the switch stay
@@ -39,7 +39,7 @@ def port_name(port: PortLook) -> str:
 
 
 def emit(switch: SwitchView, name: PortName = linux_port) -> dict[str, str]:
-    """Return the files of one switch, by ending."""
+    """Return the files of one switch, by suffix."""
     return {
         "links": links(switch, name),
         "sysctl": sysctls(switch.layout, name),
@@ -50,7 +50,7 @@ def emit(switch: SwitchView, name: PortName = linux_port) -> dict[str, str]:
 
 
 def batch(switch: SwitchView, name: PortName = linux_port) -> str:
-    """Return what `ip -6 -batch` reads."""
+    """Return the lines for `ip -6 -batch`."""
     names, node_name, address = _names(switch.layout, name), switch.texts.name, switch.address
     lines = [f"# {switch.name}: ip -6 -batch THIS_FILE, again after a port was down"]
     lines += [
@@ -78,7 +78,7 @@ def _routes(switch: SwitchView, names: dict[int, str]) -> list[str]:
 
 
 def own_route(prefix: str) -> str:
-    """Return the line that installs a uSID of the switch itself."""
+    """Return the line that installs one of the switch's own uSIDs."""
     return f"route replace {prefix} encap seg6local action End {FLAVOUR} dev {OWN}"
 
 
@@ -93,7 +93,7 @@ def adjacency(switch: SwitchView, prefix: str, port: int, device: str) -> list[s
 
 
 def netlink(switch: SwitchView, name: PortName = linux_port) -> str:
-    """Return one RTM_NEWROUTE description a line, for software that speaks netlink itself."""
+    """Return one RTM_NEWROUTE description per line, for software that uses netlink directly."""
     names, address, facing = _names(switch.layout, name), switch.texts.address[switch.plane], switch.facing
     lines = []
     for prefix, action, port in switch.entries:
@@ -117,7 +117,7 @@ def _encapsulation(switch: SwitchView, action: Action, port: int) -> str:
 
 
 def warnings(switch: SwitchView) -> list[str]:
-    """Say what Linux needs and does not do."""
+    """Return the requirements and limits of Linux."""
     notes = ["uSIDs need kernel 6.1 and iproute2 6.1 or newer", "a port that was down needs its .batch again"]
     if switch.options.trimming:
         notes.append("the kernel's queues do not trim; full buffers drop")

@@ -1,4 +1,4 @@
-"""What differs between sites: cages, image versions, MTU, time, management addresses, names of host interfaces."""
+"""Options that differ between sites: cages, image versions, MTU, time, management addresses, host interface names."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _FIRST_ADDRESS = 2  # of the management network; the gateway is 1
 
 @dataclass(frozen=True)
 class Options:
-    """Hold what an exporter cannot know from the fabric."""
+    """Parameters that an exporter cannot derive from the fabric."""
 
     cages: Cages = field(default_factory=Cages)
-    image: str = "current"  # or old: a SONiC whose YANG model knows uN and uDT46 only
+    image: str = "current"  # or old: a SONiC whose YANG model has uN and uDT46 only
     frr: str = "10.7"
     mtu: int = 9000  # bytes of IP packet
     trimming: bool = True
@@ -34,7 +34,7 @@ class Options:
     host_format: str = "netplan"
 
     def check(self) -> None:
-        """Refuse what no target takes."""
+        """Refuse values that no target accepts."""
         if not LEAST_MTU <= self.mtu <= MOST_MTU:
             raise ConfigError(
                 f"MTU {self.mtu}: MRC needs {LEAST_MTU} at 4 KiB, switches take up to {MOST_MTU}; 9000 works"
@@ -60,7 +60,7 @@ class Options:
             raise ConfigError(f"interface name {self.interface!r}: write {{nic}} and {{plane}}, such as {example}")
 
     def management_address(self, index: int) -> tuple[str, str]:
-        """Return (address with length, gateway) of the n-th machine."""
+        """Return (address with length, gateway) of machine n."""
         network = self._network()
         if index + _FIRST_ADDRESS >= network.num_addresses - 1:
             raise ConfigError(

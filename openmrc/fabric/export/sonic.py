@@ -104,7 +104,7 @@ def _management(switch: SwitchView) -> list[str]:
 
 
 def _rows_of(switch: SwitchView) -> dict[str, list[str]]:
-    """Return the tables that differ from switch to switch."""
+    """Return the tables that differ between switches."""
     heads, name = _port_heads(switch.layout, switch.options.mtu), switch.texts.name
     found = {
         "PORT": [
@@ -129,7 +129,7 @@ def _routes(switch: SwitchView) -> list[str]:
 
 
 def _segments(switch: SwitchView) -> dict[str, dict[str, Row]]:
-    """Return locators, SIDs, and the neighbours that uAs wait for."""
+    """Return locators, SIDs, and the neighbours that uAs require."""
     names = _names(switch.layout)
     locators, sids, neighbours = {}, {}, {}
     for index, prefix in enumerate(switch.own):
@@ -216,7 +216,7 @@ def _maps(layout: Layout, port: PortLook) -> Row:
 
 
 def _trimming(layout: Layout, dscp: Dscp) -> dict[str, dict[str, Row]]:
-    """Return what makes full buffers trim; where hosts are, the DSCP of a trimmed packet depends on its port."""
+    """Return the trimming tables; towards hosts, the DSCP of a trimmed packet depends on its port."""
     if not layout.trimming:
         return {}
     trimming = {"size": str(trim_size(_TRIM_LEAST, layout.ports[0].settings.keep))}
@@ -246,7 +246,7 @@ def _profile_name(port: PortLook) -> str:
 
 
 def _marks(layout: Layout) -> dict[str, Row]:
-    """Return a profile for each pair of thresholds: ECN for all that can be marked, no early drops."""
+    """Return a profile for each pair of thresholds: ECN for all classes that can be marked, no early drops."""
     found = {}
     for port in layout.ports:
         if port.settings.mark_high:
@@ -271,7 +271,7 @@ def _queues(layout: Layout) -> dict[str, Row]:
 
 
 def warnings(switch: SwitchView) -> list[str]:
-    """Say what a SONiC may skip silently."""
+    """Return the settings that a SONiC may silently ignore."""
     notes = [
         "SRV6_MY_SIDS needs a release with the static SRv6 tables (202505 and later); uA needs a later YANG model",
         "PORT lanes are numbered in the order of the cages; replace them by those of the platform's port_config.ini",
@@ -280,7 +280,7 @@ def warnings(switch: SwitchView) -> list[str]:
         notes.append("DEVICE_METADATA has no hwsku and platform; load the file on top of the factory configuration")
     if switch.options.trimming:
         notes += [
-            "trimming: SONiC skips it in silence where STATE_DB SWITCH_CAPABILITY|switch says SWITCH_TRIMMING_CAPABLE "
+            "trimming: SONiC silently ignores it if STATE_DB SWITCH_CAPABILITY|switch says SWITCH_TRIMMING_CAPABLE "
             "false; DSCP by class needs FROM_TC in PACKET_TRIMMING_DSCP_RESOLUTION_MODE",
         ]
     return notes

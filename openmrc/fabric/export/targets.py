@@ -15,12 +15,12 @@ from openmrc.fabric.usid import UsidPlan
 
 @dataclass(frozen=True)
 class Target:
-    """Hold how to write a switch's files."""
+    """A target: the functions that write a switch's files."""
 
     emit: Callable[[SwitchView], dict[str, str]]
     port_name: PortName
     warnings: Callable[[SwitchView], list[str]]
-    has_speeds: bool = True  # whether ports are set to a speed
+    has_speeds: bool = True  # whether it sets port speeds
 
 
 TARGETS = {
@@ -30,7 +30,7 @@ TARGETS = {
     "linux": Target(linux.emit, linux.port_name, linux.warnings, has_speeds=False),
     "eos": Target(eos.emit, eos.port_name, eos.warnings),
 }
-WHOLE = ("containerlab", "hosts")  # written for the fabric, not by switch
+WHOLE = ("containerlab", "hosts")  # written for the whole fabric, not per switch
 
 
 def export(
@@ -54,14 +54,14 @@ def files_of(switch: SwitchView, target: str) -> Iterator[tuple[str, str]]:
 
 
 def check(target: str, options: Options) -> None:
-    """Refuse an unknown target and options that no target takes."""
+    """Refuse an unknown target, and options that no target accepts."""
     if target not in TARGETS and target not in WHOLE:
         raise ConfigError(f"cannot export to {target!r}; {', '.join([*TARGETS, *WHOLE])} are known")
     options.check()
 
 
 def warnings(plan: UsidPlan, target: str, options: Options) -> list[str]:
-    """Say what the files need, what a platform may skip silently, and what was left out."""
+    """Return requirements of the files, settings that a platform may silently ignore, and omissions."""
     check(target, options)
     if target == "hosts":
         return hosts.warnings(plan, options)

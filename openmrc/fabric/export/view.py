@@ -1,4 +1,4 @@
-"""One switch as its operating system will see it: ports with names and neighbours, uSIDs, entries, settings."""
+"""One switch in the terms of its operating system: ports with names and neighbours, uSIDs, entries, settings."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from openmrc.fabric.tables import Action, Tables, build_tables, switch_tables
 from openmrc.fabric.topology import LinkTier, Topology
 from openmrc.fabric.usid import UsidPlan, prefix_text
 
-_FEW = 8  # switches whose tables are faster built one by one
+_FEW = 8  # number of switches for which building tables one by one is faster
 
 
 class NodeTexts:
-    """Make the name and the addresses of nodes, each once: a whole fabric asks for each hundreds of times."""
+    """Names and addresses of nodes, each created once: a whole fabric uses each hundreds of times."""
 
     def __init__(self, plan: UsidPlan) -> None:
         topology = plan.topology
@@ -34,7 +34,7 @@ class NodeTexts:
 
 
 class _Made(dict[int, str]):
-    """Hold texts that are made when they are first asked for."""
+    """Strings created on first use."""
 
     def __init__(self, make: Callable[[int], str]) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class _Made(dict[int, str]):
 
 
 class Run(NamedTuple):
-    """Hold consecutive ports that are alike."""
+    """Consecutive ports with equal settings."""
 
     first: int  # port number
     ports: int
@@ -61,7 +61,7 @@ Entry = tuple[str, Action, int]  # prefix, action, port (-1: none)
 
 @dataclass(frozen=True)
 class PortLook:
-    """Hold what ports of equal place have in common on all switches of a tier."""
+    """Common settings of ports at equal positions on all switches of a tier."""
 
     number: int
     tier: LinkTier
@@ -71,7 +71,7 @@ class PortLook:
 
 @dataclass(frozen=True)
 class Layout:
-    """Hold the ports of a switch without their neighbours; switches of a tier share it, and text made from it."""
+    """The ports of a switch without their neighbours; switches of a tier share it, and text derived from it."""
 
     runs: tuple[Run, ...]
     cages: Cages
@@ -89,7 +89,7 @@ class Layout:
 
     @property
     def has_hosts(self) -> bool:
-        """Tell whether packets leave the fabric here."""
+        """Whether packets leave the fabric here."""
         return any(run.tier == LinkTier.HOST for run in self.runs)
 
 
@@ -119,7 +119,7 @@ _ACTIONS = {int(action): action for action in Action}
 
 @dataclass(frozen=True)
 class SwitchView:
-    """Hold what an exporter needs of one switch."""
+    """The properties of one switch for an exporter."""
 
     plan: UsidPlan
     texts: NodeTexts
@@ -169,7 +169,7 @@ class SwitchView:
         return mac(self.plan.topology, self.plane, self.facing[port][0])
 
     def peer_identity(self, port: int) -> str:
-        """Return the own address of the NIC behind a port."""
+        """Return the NIC's own address behind a port."""
         return self.plan.identity(self.plane, self.facing[port][0])
 
     def management(self) -> tuple[str, str] | None:
@@ -199,7 +199,7 @@ def view(plan: UsidPlan, switch: int, options: Options | None = None, tables: Ta
 
 
 class Views:
-    """View the switches of a fabric one by one; the tables are built and sorted once."""
+    """Creates views of the switches of a fabric; tables are built and sorted once."""
 
     def __init__(self, plan: UsidPlan, options: Options) -> None:
         self.plan, self.options = plan, options

@@ -1,4 +1,4 @@
-"""What a file says, as sections of named items, and how two such readings differ.
+"""The content of a file, as sections of named items, and the differences of two such readings.
 
 An exported file and a dump of what runs are read by the same reader, and their sections compared: a table of CONFIG_DB,
 a block of a configuration, the routes of a kernel. An item is a row of fields, or the values of a line.
@@ -12,14 +12,14 @@ from typing import Any
 
 Row = dict[str, str]
 Sections = dict[str, dict[str, Any]]  # section -> item -> Row, or tuple of the line's values
-Matters = Callable[[str, str], bool]  # (section, item) -> whether it counts that was not planned
+Matters = Callable[[str, str], bool]  # (section, item) -> whether an unplanned item counts
 ROUTES, SIDS = "route", "sid"  # the sections of entries as a running system shows them
-_NOTHING = ("", "false", "0", "disable", "default", "none", "N/A")  # what a field says that is not used
+_NOTHING = ("", "false", "0", "disable", "default", "none", "N/A")  # value of an unused field
 
 
 @dataclass
 class Difference:
-    """Hold what differs on one switch; items are written `SECTION ITEM: VALUE`."""
+    """Differences of one switch; items are written `SECTION ITEM: VALUE`."""
 
     switch: str
     planned: int = 0  # items
@@ -27,7 +27,7 @@ class Difference:
     missing: list[str] = field(default_factory=list)
     extra: list[str] = field(default_factory=list)
     wrong: list[dict[str, str]] = field(default_factory=list)
-    ignored: int = 0  # items that nobody planned, and that do not forward in the fabric
+    ignored: int = 0  # unplanned items that do not forward in the fabric
 
     @property
     def clean(self) -> bool:
@@ -35,12 +35,12 @@ class Difference:
 
     @property
     def count(self) -> int:
-        """Count what differs."""
+        """Count the differences."""
         return len(self.missing) + len(self.extra) + len(self.wrong)
 
 
 def compare(into: Difference, planned: Sections, found: Sections, matters: Matters) -> None:
-    """Add to `into` how `found` differs from `planned`; sections that neither has do not count."""
+    """Add the differences between `found` and `planned` to `into`; sections that neither has are ignored."""
     for section, items in planned.items():
         here = found.get(section, {})
         into.planned += len(items)

@@ -23,12 +23,12 @@ _TELLING = {"nvue": "cumulus", "eos": "eos", "conf": "frr", "batch": "linux", "l
 
 @dataclass(frozen=True)
 class Reading:
-    """Hold what was read of one switch, beside what was planned for it."""
+    """The content of one switch's files, with the plan."""
 
     planned: Sections
     configured: Sections
     running: Sections
-    absent: list[str]  # files that other switches have and this one not
+    absent: list[str]  # files that other switches have but this one lacks
 
 
 class Folder:
@@ -53,7 +53,7 @@ class Folder:
 
     @property
     def strangers(self) -> list[str]:
-        """Return files that look like a switch's, of none of this fabric."""
+        """Return files that look like a switch's, but match no switch of this fabric."""
         return sorted(stem for stem in self.files if stem not in self.names and stem[:1] == "p" and "-t" in stem)
 
     def _target_of_files(self) -> str:
@@ -67,7 +67,7 @@ class Folder:
         return "linux" if text.lstrip().startswith("[") else "frr"
 
     def read(self, switch: SwitchView) -> Reading:
-        """Read the files of a switch, and what was planned for each."""
+        """Read the files of a switch, with the plan for each."""
         emitted = TARGETS[self.target].emit(switch)
         reading = Reading({}, {}, {}, [])
         own = self.files.get(switch.name, {})

@@ -1,4 +1,4 @@
-"""Which file is what: from an ending and a first look to the reader, and to what was planned for it."""
+"""Detect the format of a file from its suffix and content, and select its reader and its plan."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Reader = Callable[[str, str], Sections]
 
 @dataclass(frozen=True)
 class Format:
-    """Hold how a target's files are read, and what their sections install."""
+    """How to read a target's files, and what their sections install."""
 
-    readers: dict[str, Reader]  # by ending, as the export writes them
+    readers: dict[str, Reader]  # by suffix, as in the export
     matters: Callable[[SwitchView], Matters]
     forwarding: Callable[[SwitchView, Sections], Forwarding]
 
@@ -56,14 +56,14 @@ _NORMAL = {"sonic": sonic.normal}
 
 
 def format_of(target: str) -> Format:
-    """Return a target's format; refuse an unknown one."""
+    """Return a target's format; ConfigError for an unknown one."""
     if target not in FORMATS:
         raise ConfigError(f"dumps of {target!r} cannot be read back; {', '.join(FORMATS)} can")
     return FORMATS[target]
 
 
 def is_running(text: str) -> bool:
-    """Tell whether a text is JSON of routes or SIDs, rather than a configuration."""
+    """Return whether a text is JSON of routes or SIDs, rather than a configuration."""
     begin = text.lstrip()[:4096]
     return begin.startswith("[") or (
         begin.startswith("{") and ('"behavior"' in begin or '"protocol"' in begin or begin.rstrip() == "{}")
@@ -97,7 +97,7 @@ def compare_files(into: Difference, switch: SwitchView, target: str, planned: Se
 def forwarding(
     switch: SwitchView, target: str, planned: Sections, configured: Sections, running: Sections
 ) -> Forwarding:
-    """Return what is installed: as the running system shows it, else as the configuration says."""
+    """Return the installed entries: from the running system if available, otherwise from the configuration."""
     if ROUTES in running or SIDS in running:
         return routes.forwarding(switch, TARGETS[target].port_name, running)
     normal = _NORMAL.get(target)

@@ -17,20 +17,20 @@ from openmrc.fabric.export.options import LEAST_MTU
 from openmrc.fabric.export.view import PortName, SwitchView
 from openmrc.fabric.tables import Action
 
-UNKNOWN_PORT = 1 << 20  # of an entry that names a port the switch has not
+UNKNOWN_PORT = 1 << 20  # of an entry that names a nonexistent port
 
 
 @dataclass
 class Forwarding:
-    """Hold the entries of a switch that work, and why others do not."""
+    """The working entries of a switch, and the reasons why others do not work."""
 
     entries: list[tuple[int, int, int]] = field(default_factory=list)  # upper 48 bits of the prefix, action, port
-    silent: set[int] = field(default_factory=set)  # ports at which neighbours find no such address
+    silent: set[int] = field(default_factory=set)  # ports whose address differs from the planned one
     dead: list[str] = field(default_factory=list)
 
 
 class Installing:
-    """Take entries as a dump has them, and keep what works."""
+    """Collects the entries of a dump, and keeps the working ones."""
 
     def __init__(self, switch: SwitchView, port_name: PortName) -> None:
         self.switch = switch
@@ -44,16 +44,16 @@ class Installing:
         return self._number
 
     def down(self, port: int, why: str) -> None:
-        """Note that a port carries nothing."""
+        """Record that a port is down."""
         self._down.setdefault(port, why)
         self.found.silent.add(port)
 
     def own(self, prefix: str, why: str = "") -> None:
-        """Take a uSID of the switch itself."""
+        """Add one of the switch's own uSIDs."""
         self._take(prefix, Action.UN, -1, why)
 
     def out(self, prefix: str, action: Action, interface: str, via: str | None, why: str = "") -> None:
-        """Take a route or a shifting downlink; `via` is the next hop's address, None where the dump tells none."""
+        """Add a route or a shifting downlink; `via` is the next hop's address, None if the dump has none."""
         port = self._number.get(interface, UNKNOWN_PORT)
         if not why and port in self._down:
             why = self._down[port]
@@ -76,7 +76,7 @@ class Installing:
             self.found.entries.append((upper, int(action), port))
 
 
-@lru_cache(maxsize=1 << 17)  # the same few prefixes stand on every switch
+@lru_cache(maxsize=1 << 17)  # all switches have the same few prefixes
 def _upper(prefix: str) -> int | None:
     """Return the upper 48 bits of a /48; None for any other text."""
     try:
@@ -87,7 +87,7 @@ def _upper(prefix: str) -> int | None:
 
 
 def network_of(prefix: str, source: str = "dump") -> ipaddress.IPv6Network:
-    """Return a prefix, a bare address as /128; refuse what is none."""
+    """Parse a prefix, a bare address as /128; ConfigError if it is invalid."""
     try:
         return ipaddress.IPv6Network(prefix, strict=False)
     except ValueError:
@@ -95,7 +95,7 @@ def network_of(prefix: str, source: str = "dump") -> ipaddress.IPv6Network:
 
 
 def in_blocks(switch: SwitchView) -> Callable[[str], bool]:
-    """Return what tells whether a prefix holds or lies in a uSID block of the fabric."""
+    """Return the function that decides whether a prefix contains or is in a uSID block of the fabric."""
     return partial(_touches, tuple(sids.block for sids in switch.plan.planes))
 
 
@@ -110,5 +110,5 @@ def _touches(blocks: tuple[int, ...], prefix: str) -> bool:
 
 
 def mtu_too_small(value: Any) -> bool:
-    """Tell whether an MTU of a dump drops MRC packets."""
+    """Return whether an MTU of a dump is too small for MRC packets."""
     return not str(value).isdigit() or int(value) < LEAST_MTU

@@ -49,7 +49,7 @@ def blocks(text: str) -> Sections:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Cut a line into its item and its value."""
+    """Split a line into its item and its value."""
     if line.startswith("no "):
         return line[3:], "no"
     if line.startswith("locator ") or _WHOLE.match(line):
@@ -60,7 +60,7 @@ def _split(line: str) -> tuple[str, str]:
 
 
 def commands(text: str) -> Sections:
-    """Read NVUE commands; `nv config apply` is none."""
+    """Read NVUE commands, except `nv config apply`."""
     found: Sections = {}
     for line in _statements(text):
         if not line.startswith("nv set "):
@@ -76,7 +76,7 @@ def commands(text: str) -> Sections:
 
 
 def batch(kind: str) -> Callable[[str], Sections]:
-    """Return a reader of lines for ip, tc or sysctl; `kind` names their section."""
+    """Return a reader of lines for ip, tc or sysctl; `kind` is the name of their section."""
 
     def read(text: str) -> Sections:
         found: Sections = {}
@@ -106,7 +106,7 @@ def _statements(text: str) -> list[str]:
 
 
 def _put(found: Sections, section: str, item: str, value: str) -> None:
-    """Note a line; one that is there twice has both values."""
+    """Record a line; a duplicate gets both values."""
     items = found.setdefault(section, {})
     before = items.get(item)
     if before is None:
@@ -116,7 +116,7 @@ def _put(found: Sections, section: str, item: str, value: str) -> None:
 
 
 def netlink(text: str) -> Sections:
-    """Read descriptions of netlink messages, one a line, each named by its destination."""
+    """Read descriptions of netlink messages, one per line, each named by its destination."""
     found: Sections = {}
     for line in _statements(text):
         destination = line.partition('"RTA_DST": "')[2].partition('"')[0]

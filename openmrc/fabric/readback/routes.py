@@ -22,7 +22,7 @@ _FRR_ACTIONS = {"End": "un", "uN": "un", "uA": "ua", "End.X": "ua", "End NEXT-CS
 
 
 def planned(switch: SwitchView, port_name: PortName, next_hop: str | None = None) -> Sections:
-    """Return the routes that a switch should show; `next_hop` stands in for every neighbour's address."""
+    """Return the routes that a switch should have; `next_hop` replaces every neighbour's address."""
     names = {port.number: port_name(port) for port in switch.layout.ports}
     rows: dict[str, Any] = {}
     for prefix, action, port in switch.entries:
@@ -35,7 +35,7 @@ def planned(switch: SwitchView, port_name: PortName, next_hop: str | None = None
 
 
 def read_kernel(text: str, source: str) -> Sections:
-    """Read what `ip -6 -j route show` prints."""
+    """Read the output of `ip -6 -j route show`."""
     routes = parse_json(text, source)
     if not isinstance(routes, list):
         raise ConfigError(f"{source}: expected the list that `ip -6 -j route show` prints")
@@ -83,7 +83,7 @@ def read_frr(text: str, source: str) -> Sections:
 
 
 def _with_length(sid: str) -> str:
-    """A SID is shown without the length of its prefix: block and one uSID."""
+    """A SID has no prefix length in the output: it is block and one uSID."""
     return sid if "/" in sid else f"{sid}/{BLOCK_BITS + USID_BITS}"
 
 
@@ -110,7 +110,7 @@ def _of_route(route: dict[str, Any]) -> Row:
         return {"action": "route", **interface, "via": str(hop.get("ip", ""))}
     lengths = local.get("sidStructure", {})
     taken = int(lengths.get("nodeLen", 0)) + int(lengths.get("funcLen", 0))
-    unread = route.get("protocol") == "kernel" and not taken  # FRR does not take the lengths from the kernel
+    unread = route.get("protocol") == "kernel" and not taken  # FRR does not read the lengths from the kernel
     if not unread and (lengths.get("blockLen"), taken) != (BLOCK_BITS, USID_BITS):
         return {"action": f"seg6local {local.get('action')} {lengths.get('blockLen')}+{taken}"}
     action = _FRR_ACTIONS.get(str(local.get("action")), str(local.get("action")))
@@ -118,14 +118,14 @@ def _of_route(route: dict[str, Any]) -> Row:
 
 
 def _note(rows: dict[str, Any], prefix: str, row: Row) -> None:
-    """Note a route; of several for one prefix nobody knows which counts."""
+    """Record a route; of several for one prefix, the valid one is undefined."""
     rows[prefix] = (
         {"action": f"{rows[prefix]['action']} and {row['action']}"} if prefix in rows and rows[prefix] != row else row
     )
 
 
 def comparable(found: Sections, switch: SwitchView, port_name: PortName) -> Sections:
-    """Return routes as they compare: a uSID of the switch must not hang on a port."""
+    """Return routes in comparable form: the port of a switch's own uSID is ignored."""
     ports = {port_name(port) for port in switch.layout.ports}
     return {section: {prefix: _shown(row, ports) for prefix, row in rows.items()} for section, rows in found.items()}
 
@@ -136,20 +136,20 @@ def _shown(row: Row, ports: set[str]) -> Row:
 
 
 def matters(switch: SwitchView) -> Matters:
-    """Return what tells whether a route that was not planned counts: those of the fabric's blocks do."""
+    """Return the function that decides whether an unplanned route counts: routes of the fabric's blocks do."""
     touches, own = in_blocks(switch), f"{switch.loopback}/128"
     return lambda section, prefix: prefix != own and touches(prefix)
 
 
 def forwarding(switch: SwitchView, port_name: PortName, found: Sections) -> Forwarding:
-    """Return what the routes install; a system that shows no more is taken to answer at all ports."""
+    """Return the installed entries; all ports of such a system are assumed to answer."""
     installing = Installing(switch, port_name)
     touches = in_blocks(switch)
     for prefix, row in {**found.get(SIDS, {}), **found.get(ROUTES, {})}.items():
         if touches(prefix):
             action = row["action"]
             if action == "un":
-                installing.own(prefix, f"it hangs on {row['on']}" if row.get("on") in installing.ports else "")
+                installing.own(prefix, f"it is attached to {row['on']}" if row.get("on") in installing.ports else "")
             elif action in ("route", "ua"):
                 known = Action.ROUTE if action == "route" else Action.UA
                 installing.out(prefix, known, row.get("interface", ""), row.get("via"))

@@ -21,7 +21,7 @@ _WHOLE = ("SRV6_MY_LOCATORS", "SWITCH_TRIMMING")
 
 
 def read(text: str, source: str) -> Sections:
-    """Read CONFIG_DB; keys of addresses are put into their usual form."""
+    """Read CONFIG_DB; keys with addresses are normalised."""
     try:
         tables = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -38,7 +38,7 @@ def read(text: str, source: str) -> Sections:
 
 
 def normal(found: Sections, planned: Sections) -> Sections:
-    """Return tables with addresses in their usual form and numbers as strings; tables that are as planned stay."""
+    """Return tables with normalised addresses and numbers as strings; tables equal to the plan are unchanged."""
     return {
         name: rows if rows == planned.get(name) else {_key(key): _fields(row) for key, row in rows.items()}
         for name, rows in found.items()
@@ -66,7 +66,7 @@ def _usual(text: str) -> str:
 
 
 def matters(switch: SwitchView) -> Matters:
-    """Return what tells whether a row that was not planned forwards, or stops forwarding, in the fabric."""
+    """Return the function that decides whether an unplanned row affects forwarding in the fabric."""
     touches, ports = in_blocks(switch), {port_name(port) for port in switch.layout.ports}
 
     def rule(table: str, key: str) -> bool:
@@ -79,7 +79,7 @@ def matters(switch: SwitchView) -> Matters:
 
 
 def forwarding(switch: SwitchView, tables: Sections) -> Forwarding:
-    """Return what the tables install."""
+    """Return the entries that the tables install."""
     installing, touches = Installing(switch, port_name), in_blocks(switch)
     _ports(installing, switch, tables)
     for key, row in tables.get("SRV6_MY_SIDS", {}).items():
@@ -100,7 +100,7 @@ def forwarding(switch: SwitchView, tables: Sections) -> Forwarding:
 
 
 def _ports(installing: Installing, switch: SwitchView, tables: Sections) -> None:
-    """Note ports that carry nothing, and ports at which the switch has another address than planned."""
+    """Record ports that are down, and ports with another address than planned."""
     planned = {port_name(port): port for port in switch.layout.ports}
     mac = tables.get("DEVICE_METADATA", {}).get("localhost", {}).get("mac")
     if mac != switch.mac:
@@ -139,7 +139,7 @@ def _route(key: str, row: Row) -> str:
 
 
 def _neighbour(switch: SwitchView, tables: Sections, installing: Installing, device: str, via: str) -> str:
-    """A pinned neighbour must be the one that is there; where none is pinned, neighbour discovery finds it."""
+    """A static neighbour must be the actual one; otherwise neighbour discovery finds it."""
     pinned = tables.get("NEIGH", {}).get(f"{device}|{via}")
     port = installing.ports.get(device)
     if pinned is None or port is None or pinned.get("neigh") == switch.peer_mac(port):

@@ -1,4 +1,4 @@
-"""What configurations of one statement a line install: FRR, EOS, NVUE commands, batches of ip.
+"""The entries that line-oriented configurations install: FRR, EOS, NVUE commands, batches of ip.
 
 Each reader finds the same few statements in its own words: addresses of ports, locators, uSIDs, routes.
 """
@@ -23,7 +23,7 @@ _STOPS = ("shutdown", "ipv6 address", "ip address", "switchport", "vrf", "ip vrf
 
 
 def matters(switch: SwitchView, port_name: PortName) -> Matters:
-    """Return what tells whether a statement that was not planned forwards, or stops forwarding, in the fabric."""
+    """Return the function that decides whether an unplanned statement affects forwarding in the fabric."""
     touches, ports = in_blocks(switch), {port_name(port) for port in switch.layout.ports}
 
     def rule(section: str, item: str) -> bool:
@@ -37,7 +37,7 @@ def matters(switch: SwitchView, port_name: PortName) -> Matters:
 
 
 def _values(sections: Sections, section: str) -> Iterator[tuple[str, str]]:
-    """Yield (item, value) of a section; an item with several values is none, its value unknown."""
+    """Yield (item, value) of a section; an item with several values is invalid, its value unknown."""
     for item, values in sections.get(section, {}).items():
         yield item, values[0] if len(values) == 1 else " and ".join(values)
 
@@ -48,7 +48,7 @@ def _one(sections: Sections, section: str, item: str) -> str | None:
 
 
 def frr(switch: SwitchView, sections: Sections) -> Forwarding:
-    """Return what FRR's configuration installs, with the files beside it."""
+    """Return the entries that FRR's configuration installs, with its additional files."""
     installing = Installing(switch, linux_port)
     for name, number in installing.ports.items():
         here = sections.get(f"interface {name}", {})
@@ -88,7 +88,7 @@ def _frr_locator(sections: Sections, name: str, prefix: str, behavior: str) -> s
 
 
 def linux(switch: SwitchView, sections: Sections) -> Forwarding:
-    """Return what the batches install."""
+    """Return the entries that the batches install."""
     installing = Installing(switch, linux_port)
     for name, number in installing.ports.items():
         if f"address replace {switch.address}/64 dev {name}" not in sections.get("batch", {}):
@@ -99,7 +99,7 @@ def linux(switch: SwitchView, sections: Sections) -> Forwarding:
 
 
 def _has_own(sections: Sections) -> str:
-    """Return why uSIDs cannot be installed, empty if they can."""
+    """Return why uSIDs cannot be installed, or an empty string."""
     items = sections.get("links", {})
     if f"link add {OWN} type" in items and _one(sections, "links", f"link set dev {OWN}") == "up":
         forwards = _one(sections, "sysctl", "net.ipv6.conf.all.forwarding") == "1"
@@ -126,7 +126,7 @@ def _batch_routes(installing: Installing, sections: Sections, has_own: str) -> N
         prefix, words = item.split(" ")[2], value.split(" ")
         if value.startswith(f"encap seg6local action End {FLAVOUR} dev "):
             on = words[-1]
-            installing.own(prefix, has_own if on == OWN else f"it hangs on {on}")
+            installing.own(prefix, has_own if on == OWN else f"it is attached to {on}")
         elif value.startswith("encap seg6local action End.X nh6 ") and FLAVOUR in value:
             installing.out(prefix, Action.UA, words[-1], words[5], _pinned(installing, here, words[5], words[-1]))
         elif words[0] == "via" and words[2:3] == ["dev"]:
@@ -136,7 +136,7 @@ def _batch_routes(installing: Installing, sections: Sections, has_own: str) -> N
 
 
 def _pinned(installing: Installing, here: dict[str, Any], address: str, device: str) -> str:
-    """End.X needs a route and a neighbour of its own."""
+    """End.X needs its own route and neighbour."""
     port = installing.ports.get(device)
     wanted = f"lladdr {installing.switch.peer_mac(port)} dev {device} nud permanent" if port is not None else ""
     if here.get(f"neighbor replace {address}") != (wanted,):
@@ -145,7 +145,7 @@ def _pinned(installing: Installing, here: dict[str, Any], address: str, device: 
 
 
 def cumulus(switch: SwitchView, port_name: PortName, sections: Sections) -> Forwarding:
-    """Return what NVUE commands install."""
+    """Return the entries that NVUE commands install."""
     installing = Installing(switch, port_name)
     _nvue_ports(installing, switch, sections)
     router = sections.get("router", {})
@@ -194,7 +194,7 @@ def _nvue_locator(router: dict[str, Any], prefix: str) -> str:
 
 
 def eos(switch: SwitchView, port_name: PortName, sections: Sections) -> Forwarding:
-    """Return what an EOS configuration installs."""
+    """Return the entries that an EOS configuration installs."""
     installing = Installing(switch, port_name)
     for name, number in installing.ports.items():
         section, slot = f"interface {name}", switch.layout.by_number[number].slot
@@ -221,7 +221,7 @@ def eos(switch: SwitchView, port_name: PortName, sections: Sections) -> Forwardi
 
 
 def _eos_locator(installing: Installing, block: str, value: str, why: str) -> None:
-    """Take a locator of EOS: `micro-segment domain NAME end usid 0x1000`."""
+    """Process a locator of EOS: `micro-segment domain NAME end usid 0x1000`."""
     match = re.fullmatch(r"micro-segment domain MRC end usid 0x([0-9a-f]{1,4})", value)
     parts = block.split(":")
     if match is None or len(parts) != 2:

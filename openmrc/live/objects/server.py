@@ -120,7 +120,7 @@ class Server:
             left = deadline - time.monotonic()
             if left <= 0:
                 turned_away = f"; last rejected peer: {self.last_refusal}" if self.last_refusal else ""
-                raise DeadlineError(f"nobody connected to TCP port {self.port} in time{turned_away}")
+                raise DeadlineError(f"no peer connected to TCP port {self.port} in time{turned_away}")
             poller = select.poll()
             poller.register(self._arrived, select.POLLIN)
             poller.poll(left * 1000)

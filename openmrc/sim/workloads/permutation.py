@@ -19,7 +19,7 @@ class Permutation(Parameters, frozen=True, kw_only=True, tag="permutation"):
 
 
 def plan(hosts: Hosts, parameters: Permutation, seed: int) -> Plan:
-    """Return the messages; partners are drawn as one cycle through all hosts, so nobody sends to itself."""
+    """Return the messages; partners form one random cycle through all hosts, so no host sends to itself."""
     made = Plan(hosts.count)
     everyone = np.arange(hosts.count)
     partner = (everyone + parameters.stride) % hosts.count if parameters.stride else _cycle(hosts.count, seed)

@@ -29,7 +29,7 @@ def choose(state: Uet, now: int, nic: int, sender: int) -> int:
 
 @kernel
 def learn(state: Uet, now: int, sender: int, entropy: int, feedback: int) -> None:
-    """Take what became of a packet on this entropy; NONE: nobody knows which."""
+    """Process the feedback for a packet on this entropy; NONE: unknown."""
     match state.params[0].spraying:
         case Spraying.BITMAP:
             _penalise(state, sender, entropy, feedback)

@@ -78,7 +78,7 @@ class Operations:
         if row >= MOST_OPERATIONS:
             raise ConfigError(f"{self.source}: more than {MOST_OPERATIONS:,} operations; simulate a part of the trace")
         if not 0 <= size <= LARGEST or not 0 <= length <= LONGEST:
-            raise ConfigError(f"{self.file_of(rank)}: {self.place} {at}: a size or a time beyond reason")
+            raise ConfigError(f"{self.file_of(rank)}: {self.place} {at}: size or time out of range")
         for column, value in zip(
             (self.kind, self.rank, self.at, self.length, self.lane, self.peer, self.tag, self.size),
             (kind, rank, at, length, lane, peer, tag, size),
