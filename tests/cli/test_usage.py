@@ -76,7 +76,7 @@ def test_with_json_a_failure_is_one_object_with_an_error(arguments: tuple[str, .
 
 def test_square_brackets_of_help_texts_are_shown() -> None:
     said = CliRunner().invoke(app, ["sim", "run", "--help"], env={"COLUMNS": "200"}).stdout
-    assert "[runs/NAME; none with --tm]" in said
+    assert "[runs/NAME; none with --topo]" in said
 
 
 def test_options_of_perf_are_in_panels() -> None:

@@ -64,7 +64,7 @@ def _pause(network: Network, now: int, nic: int, hop: int) -> None:
 
 @kernel
 def _work(state: transport_api.State, network: Network, shard: int, now: int, nic: int) -> None:
-    """Settle completions, start what is due, send what can be sent, and note when to wake."""
+    """Process completions, start due messages, send, and record when to wake."""
     flows.settle(state, network, shard, now, nic)
     port_free = _send(state, network, shard, now, nic)
     if len(network.scale_up_ports) > 0:
@@ -75,7 +75,7 @@ def _work(state: transport_api.State, network: Network, shard: int, now: int, ni
 
 @kernel
 def _send(state: transport_api.State, network: Network, shard: int, now: int, nic: int) -> int:
-    """Send until the transport has nothing for the free ports; return when the next port gets free (ps)."""
+    """Send until the transport has no packet for the free ports; return when the next port is free (ps)."""
     planes = network.config[0].planes
     while True:
         free, free_at = _free_ports(network, now, nic, planes)

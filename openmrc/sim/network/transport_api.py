@@ -1,4 +1,4 @@
-"""The doors that every transport opens to the loop; a variant of each for each kind of state.
+"""The calls that every transport implements for the loop, with a variant for each type of state.
 
 A transport's state is a NamedTuple of tables that it owns alone. It never sees a clock, a link or a queue: it is told
 `now`, gives a packet when a port is free, and takes what arrives. `Hop.frame` is the row of its own table in which it
@@ -17,7 +17,7 @@ State = Any  # a transport's NamedTuple
 
 @generic
 def receive(state: State, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
-    """Take a packet that arrived; its row is free again afterwards."""
+    """Process a packet that arrived; its row is free again afterwards."""
 
 
 @generic
@@ -32,33 +32,33 @@ def next_packet(state: State, network: Network, shard: int, now: int, nic: int, 
 
 @generic
 def next_deadline(state: State, nic: int) -> int:
-    """Return when `expire` wants to be called (ps), or NEVER. It may be early."""
+    """Return when `expire` must be called (ps), or NEVER. It may be early."""
     raise AssertionError("every transport has a variant")
 
 
 @generic
 def expire(state: State, network: Network, now: int, nic: int) -> None:
-    """Do what time has made due."""
+    """Serve the timers that are due."""
 
 
 @generic
 def post(state: State, network: Network, now: int, flow: int) -> int:
-    """Begin a message; return 1, or 0: it cannot be taken yet, ask again after the next completion."""
+    """Start a message; return 1, or 0 if that is not possible yet: retry after the next completion."""
     raise AssertionError("every transport has a variant")
 
 
 @generic
 def next_done(state: State, nic: int) -> int:
-    """Return 4 x flow + traffic.Side of a completion that has not been taken, or NONE."""
+    """Return 4 x flow + traffic.Side of the next completion, or NONE."""
     raise AssertionError("every transport has a variant")
 
 
 @generic
 def set_port(state: State, now: int, nic: int, port: int, up: int) -> None:
-    """Tell a NIC that one of its ports works, or does not."""
+    """Inform a NIC that one of its ports is up or down."""
 
 
 @generic
 def copy(state: State, frame: int, into: int) -> None:
-    """Copy what a packet says from one frame into another: a fault doubled it."""
+    """Copy the content of a frame into another, for a duplicated packet."""
     raise AssertionError("every transport has a variant")

@@ -1,4 +1,4 @@
-"""What became of a training job, and what a restart of it would cost.
+"""The outcome of a training job, and the cost of a restart.
 
 A job stops with the first of its connections that ends in error: a communicator that has met an asynchronous error can
 only be aborted, by all of its ranks (NCCL user guide, "Error handling and communicator abort"). It then begins again at
@@ -23,7 +23,7 @@ S_PER_HOUR = 3600
 
 
 def outcome(work: Work, results: Results, gpus: int, restart: Restart | None) -> dict[str, Any]:
-    """Return whether and when the job stopped, and the cost of a restart where a scenario says what it takes."""
+    """Return whether and when the job stopped, and the cost of a restart if the scenario defines it."""
     first = _first_error(work, results)
     return {
         "stopped": first is not None,
@@ -42,7 +42,7 @@ def _first_error(work: Work, results: Results) -> Failure | None:
 
 
 def _cost(restart: Restart, gpus: int) -> dict[str, float]:
-    """Return what all GPUs lose: the restart, and on average half of the work between two checkpoints."""
+    """Return the loss of all GPUs: the restart, and on average half of the work between two checkpoints."""
     takes, redone = ps_of(restart.takes) / PS_PER_S, ps_of(restart.checkpoint_every) / PS_PER_S / 2
     return {"takes_s": takes, "work_lost_s": redone, "gpu_hours": round(gpus * (takes + redone) / S_PER_HOUR, 3)}
 
@@ -56,5 +56,5 @@ def describe(job: dict[str, Any]) -> str:
 
 
 def cost(job: dict[str, Any]) -> str:
-    """Return what a restart costs, as a cell: `-` where there is none, or nobody said what it takes."""
+    """Return the cost of a restart as a table cell: `-` if there is none, or it is undefined."""
     return f"{job['restart']['gpu_hours']:,.4g} GPU hours" if job["restart"] else "-"

@@ -1,4 +1,4 @@
-"""What a run amounts to: one object of plain numbers, the same keys for every transport and workload.
+"""The summary of a run: one object of plain numbers, with the same keys for every transport and workload.
 
 A flow is a message that moves bytes; computations and barriers are not counted. Its completion time runs from its
 start to the last acknowledgement at the sender. Rates are over the time from the first start to the last completion.
@@ -37,7 +37,7 @@ SLOWEST = 20  # flows that are listed by name
 
 @dataclass(frozen=True)
 class Run:
-    """Everything about a run that has ended, one way or another."""
+    """All data of a finished or interrupted run."""
 
     name: str
     topology: Topology
@@ -68,7 +68,7 @@ class Run:
 
     @property
     def is_complete(self) -> bool:
-        """Tell whether every flow has finished."""
+        """Return whether every flow has finished."""
         return bool((self.results.finished[self.work.moving] < NEVER).all())
 
 
@@ -116,7 +116,7 @@ def summary(run: Run) -> dict[str, Any]:
 
 
 def machine(run: Run) -> dict[str, Any]:
-    """Return what the run cost here, and what repeats it."""
+    """Return the run's cost on this machine, and the data that reproduces it."""
     # Linux counts kilobytes, macOS bytes.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return {
@@ -136,7 +136,7 @@ def completion_times(results: Results, flows: Ints) -> dict[str, float | None]:
 
 
 def spread(values: NDArray[Any]) -> dict[str, float | None]:
-    """Return mean, p50, p99 and max; a percentile is a value that occurred."""
+    """Return mean, p50, p99 and max; a percentile is an observed value."""
     if not len(values):
         return dict.fromkeys(("mean", "p50", "p99", "max"))
     middle, high = np.percentile(values, [50, 99], method="inverted_cdf")
@@ -145,7 +145,7 @@ def spread(values: NDArray[Any]) -> dict[str, float | None]:
 
 
 def packets(run: Run) -> dict[str, float]:
-    """Return what became of packets: counts of the transport, of switches and of broken links."""
+    """Return packet counts of the transport, of switches and of failed links."""
     links, counters = run.results.links, run.results.counters
     return {
         "new": int(counters.get("new", counters.get("sent_packets", 0))),
@@ -160,7 +160,7 @@ def packets(run: Run) -> dict[str, float]:
 
 
 def goodput(run: Run) -> dict[str, Any]:
-    """Return payload that arrived over time: of all finished flows, of each plane, and on each tier."""
+    """Return the payload rate: of all finished flows, of each plane, and on each tier."""
     topology, span = run.topology, run.span
     done = run.work.moving[run.results.finished[run.work.moving] < NEVER]
     carried = _payload(run) * 8 / 1e9 / (span / PS_PER_S)
@@ -180,7 +180,7 @@ def goodput(run: Run) -> dict[str, Any]:
 
 
 def scale_up(run: Run, flows: Ints) -> dict[str, Any]:
-    """Return what stayed inside scale-up domains: messages, their bytes, and what came over their links."""
+    """Return the traffic inside scale-up domains: messages, their bytes, and the payload of their links."""
     traffic, finished = run.work.traffic, run.results.finished
     done = flows[finished[flows] < NEVER]
     return {
@@ -195,7 +195,7 @@ def scale_up(run: Run, flows: Ints) -> dict[str, Any]:
 
 
 def _payload(run: Run) -> NDArray[np.float64]:
-    """Return the payload each link brought to its end (bytes): headers and what was lost taken off."""
+    """Return the payload of each link (bytes), without headers and losses."""
     whole = run.network.mtu + run.network.header
     links = run.results.links
     arrived = np.maximum(0, links["data_bytes"] - links["lost"] * whole)
@@ -249,7 +249,7 @@ def _rates(run: Run, done: Ints) -> dict[str, float | None]:
 
 
 def _slowest(run: Run) -> list[dict[str, Any]]:
-    """Return the flows that took longest, the unfinished first."""
+    """Return the slowest flows, unfinished ones first."""
     flows = run.work.moving
     started, finished = run.results.started[flows], run.results.finished[flows]
     took = np.where(finished < NEVER, finished - started, np.where(started < NEVER, NEVER - started, NEVER))
@@ -270,7 +270,7 @@ def _flow(run: Run, flow: int) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return counters as JSON has them: NumPy's numbers as numbers, arrays as lists."""
+    """Return counters in JSON types: NumPy's numbers as numbers, arrays as lists."""
     if isinstance(value, Mapping):
         return {str(key): plain(below) for key, below in value.items()}
     if isinstance(value, np.ndarray):

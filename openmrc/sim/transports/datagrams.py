@@ -1,4 +1,4 @@
-"""The transport without feedback: a message's packets leave at line rate and nobody acknowledges them.
+"""The transport without feedback: packets leave at line rate and are not acknowledged.
 
 It measures the network alone, and serves as background traffic that takes no notice of congestion. A message is done
 at the sender when its last packet has left, at the receiver when all its bytes have arrived; what is lost is not sent
@@ -21,7 +21,7 @@ from openmrc.units import NEVER
 
 
 class Source:
-    """What a NIC sends: messages one after the other."""
+    """The messages that a NIC sends, one after the other."""
 
     current: Int  # flow, or NONE
     last: Int
@@ -31,7 +31,7 @@ class Source:
 
 
 class Transfer:
-    """How far a message is."""
+    """Progress of a message."""
 
     sent: Int  # bytes
     arrived: Int  # bytes
@@ -39,7 +39,7 @@ class Transfer:
 
 
 class Content:
-    """What a packet says."""
+    """Content of a packet."""
 
     flow: Int32
     payload: Int32

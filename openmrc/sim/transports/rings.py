@@ -1,4 +1,4 @@
-"""Senders with something to send, in turn: rings linked through the senders, each of which stands in one at most.
+"""Rings of senders with packets to send, linked through the senders; each sender is in one ring at most.
 
 A NIC has a ring for each port, for senders that keep to that port, so that those of a busy or paused port cost nothing.
 """
@@ -18,7 +18,7 @@ class Ring:
 
 
 class Link:
-    """A sender's place."""
+    """A sender's links."""
 
     next: Int32
     listed: Int32  # 1: stands in a ring
@@ -33,7 +33,7 @@ def build(rings: int, senders: int) -> tuple[Table[Ring], Table[Link]]:
 
 @kernel
 def append(rings: Table[Ring], links: Table[Link], ring: int, sender: int) -> None:
-    """Put a sender at the end of a ring, unless it stands in one."""
+    """Append a sender to a ring, unless it is in one."""
     link = links[sender]
     if link.listed == 1:
         return
@@ -56,7 +56,7 @@ def front(rings: Table[Ring], links: Table[Link], ring: int) -> int:
 
 @kernel
 def remove_front(rings: Table[Ring], links: Table[Link], ring: int) -> None:
-    """Take the sender whose turn it is out of its ring."""
+    """Remove the sender whose turn it is from its ring."""
     tail = rings[ring].tail
     gone = links[tail].next
     links[gone].listed = 0

@@ -1,4 +1,4 @@
-"""When senders must be looked at again: one binary heap for each NIC, in which a sender stands once at most.
+"""Timers of senders: one binary heap per NIC, in which a sender appears at most once.
 
 Cost is logarithmic in the NIC's senders, so a NIC with 100,000 messages under way runs as fast per packet as one with
 ten. The heaps of all NICs share a table with as many slots as there are senders.
@@ -24,7 +24,7 @@ class Heap:
 
 
 class Wake:
-    """Row i is slot i of the heaps, and says in which slot sender i stands."""
+    """Row i is slot i of the heaps, and the slot of sender i."""
 
     at: Int  # ps
     sender: Int32
@@ -49,7 +49,7 @@ def first(heaps: Table[Heap], wakes: Table[Wake], nic: int) -> int:
 
 @kernel
 def set_wake(heaps: Table[Heap], wakes: Table[Wake], nic: int, sender: int, at: int) -> None:
-    """Have a sender looked at then (ps), instead of at any time set before; NEVER: not at all."""
+    """Set the timer of a sender, replacing any earlier setting; NEVER: none."""
     heap = heaps[nic]
     slot = wakes[sender].slot
     if at == NEVER:

@@ -1,4 +1,4 @@
-"""MRC in the simulator: the engine's own doors, and packets that travel as frames.
+"""MRC in the simulator: the engine's own functions, and packets in flight as frames.
 
 Nothing of the protocol is here. A message is an RDMA write; it carries an immediate when its arrival releases others,
 because only a WriteIMM is reported at the receiver (MRC §6.1).
@@ -25,7 +25,7 @@ R_KEY = 1  # of the one region that every NIC registers: all of its memory
 
 
 class Tally:
-    """What a NIC's endpoint has reported of its paths, by cause (engine.states.EvEvent), and of its connections."""
+    """Counts of an endpoint's path events, by cause (engine.states.EvEvent), and of its connections."""
 
     lost: Int  # EVs given up because a packet vanished
     always_skip: Int  # ... because the responder said so
@@ -38,7 +38,7 @@ class Tally:
 
 
 class Mrc(NamedTuple):
-    """State of the transport: the engine, and the packets on their way."""
+    """State of the transport: the engine, and the packets in flight."""
 
     engine: Engine
     frames: Table[Frame]

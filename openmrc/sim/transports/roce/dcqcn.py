@@ -20,7 +20,7 @@ def begin(state: Roce, sender: int) -> None:
 
 @kernel
 def on_cnp(state: Roce, now: int, sender: int) -> None:
-    """Cut the rate by alpha / 2 and begin to recover."""
+    """Reduce the rate by alpha / 2 and start to recover."""
     row = state.senders[sender]
     params = state.params[0]
     state.nics[row.nic].cnps += 1
@@ -36,7 +36,7 @@ def on_cnp(state: Roce, now: int, sender: int) -> None:
 
 @kernel
 def on_sent(state: Roce, now: int, sender: int, size: int) -> None:
-    """Count bytes; say when the next packet may leave."""
+    """Count bytes; return when the next packet may leave."""
     row = state.senders[sender]
     params = state.params[0]
     row.send_at = now + int(size * 8e12 / row.current)
@@ -51,7 +51,7 @@ def on_sent(state: Roce, now: int, sender: int, size: int) -> None:
 
 @kernel
 def expire(state: Roce, now: int, sender: int) -> None:
-    """Let alpha decay and the rate grow, each at its own period."""
+    """Update alpha and the rate, each at its own period."""
     row = state.senders[sender]
     params = state.params[0]
     if row.alpha_at <= now:

@@ -12,7 +12,7 @@ ACKNOWLEDGE = 1
 
 @kernel
 def on_data(state: Roce, network: Network, now: int, nic: int, hop: int) -> None:
-    """Take a data packet; leave an ACK or NAK, and a CNP, where they are due."""
+    """Process a data packet; queue an ACK or NAK, and a CNP, if due."""
     packet = network.hops[hop]
     frame = state.frames[packet.frame]
     if packet.marked == 1:
@@ -33,7 +33,7 @@ def on_data(state: Roce, network: Network, now: int, nic: int, hop: int) -> None
 
 @kernel
 def _advance(state: Roce, nic: int, frame: int) -> None:
-    """The packet that was expected."""
+    """Process the expected packet."""
     arrived = state.frames[frame]
     row = state.receivers[arrived.pair]
     packets = state.senders[arrived.pair].packets
@@ -52,7 +52,7 @@ def _advance(state: Roce, nic: int, frame: int) -> None:
 
 @kernel
 def _keep(state: Roce, nic: int, frame: int) -> None:
-    """A packet beyond a hole: kept; far enough beyond, the hole is a loss."""
+    """Process a packet beyond a hole: keep it; if it is far enough beyond, the hole is a loss."""
     arrived = state.frames[frame]
     row = state.receivers[arrived.pair]
     state.arrivals[state.senders[arrived.pair].first + arrived.psn].here = 1
@@ -78,7 +78,7 @@ def _finish(state: Roce, nic: int, pair: int) -> None:
 
 @kernel
 def _notify(state: Roce, now: int, nic: int, pair: int) -> None:
-    """A marked packet: a CNP, if none was sent lately."""
+    """Queue a CNP for a marked packet, if none was sent recently."""
     row = state.receivers[pair]
     if state.params[0].dcqcn == 1 and now >= row.cnp_at + state.params[0].cnp_interval:
         row.cnp_at = now

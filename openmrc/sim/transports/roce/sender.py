@@ -1,4 +1,4 @@
-"""The requesting half of a RoCEv2 queue pair: what leaves next at DCQCN's rate, and what answers mean."""
+"""The requesting half of a RoCEv2 queue pair: sending at DCQCN's rate, and processing of replies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from openmrc.units import NEVER
 
 @kernel
 def post(state: Roce, network: Network, now: int, nic: int, flow: int) -> None:
-    """Begin a message on all its queue pairs."""
+    """Start a message on all its queue pairs."""
     message = state.messages[flow]
     for pair in range(message.first, message.first + message.slices):
         row = state.senders[pair]
@@ -29,7 +29,7 @@ def post(state: Roce, network: Network, now: int, nic: int, flow: int) -> None:
 
 @kernel
 def next_data(state: Roce, network: Network, now: int, nic: int, free_ports: int, hop: int) -> int:
-    """Fill the next data packet, of the free ports in turn, of their queue pairs in turn; 0: none may leave."""
+    """Fill the next data packet, round-robin over free ports and their queue pairs; 0: none may leave."""
     planes = network.config[0].planes
     first = state.nics[nic].port + 1
     for step in range(2 * planes):  # twice: a queue pair whose path has moved may be listed at a port passed already
@@ -46,7 +46,7 @@ def next_data(state: Roce, network: Network, now: int, nic: int, free_ports: int
 
 @kernel
 def _next_pair(state: Roce, network: Network, nic: int, port: int) -> int:
-    """Take the next queue pair that sends on a port off its ring, or return NONE."""
+    """Remove the next queue pair that sends on a port from its ring, or return NONE."""
     ring = nic * network.config[0].planes + port
     while True:
         pair = rings.front(state.ready, state.links, ring)
@@ -67,7 +67,7 @@ def _port(state: Roce, network: Network, nic: int, pair: int) -> int:
 
 @kernel
 def on_ack(state: Roce, network: Network, now: int, nic: int, frame: int) -> None:
-    """All before `psn` has arrived."""
+    """Process an ACK: all packets before `psn` have arrived."""
     answer = state.frames[frame]
     row = state.senders[answer.pair]
     if answer.psn > row.acked:
@@ -91,7 +91,7 @@ def on_ack(state: Roce, network: Network, now: int, nic: int, frame: int) -> Non
 
 @kernel
 def on_nak(state: Roce, network: Network, now: int, nic: int, frame: int) -> None:
-    """The packet `psn` is missing: from there on all goes again, or just that packet."""
+    """Process a NAK: retransmit from `psn` on, or only that packet."""
     answer = state.frames[frame]
     row = state.senders[answer.pair]
     on_ack(state, network, now, nic, frame)
@@ -103,7 +103,7 @@ def on_nak(state: Roce, network: Network, now: int, nic: int, frame: int) -> Non
 
 @kernel
 def on_cnp(state: Roce, network: Network, now: int, nic: int, pair: int) -> None:
-    """A packet was marked: the rate falls."""
+    """Process a CNP: reduce the rate."""
     if state.senders[pair].begun == 1:
         dcqcn.on_cnp(state, now, pair)
         _schedule(state, network, now, nic, pair)
@@ -124,7 +124,7 @@ def expire(state: Roce, network: Network, now: int, nic: int) -> None:
 
 @kernel
 def _schedule(state: Roce, network: Network, now: int, nic: int, pair: int) -> None:
-    """List a queue pair that may send now; set when it must be looked at again."""
+    """List a queue pair that may send now; set its next timer."""
     row = state.senders[pair]
     at = min(row.deadline, dcqcn.next_timer(state, pair))
     if state.links[pair].listed == 0 and _wants(state, pair):
@@ -188,7 +188,7 @@ def _repeat(state: Roce, pair: int, psn: int) -> None:
 
 @kernel
 def _on_silence(state: Roce, now: int, nic: int, pair: int) -> None:
-    """Repeat what is not acknowledged, and wait twice as long next time; give up when all retries are spent."""
+    """Retransmit unacknowledged packets and double the timeout; fail when all retries are spent."""
     row = state.senders[pair]
     state.nics[nic].timeouts += 1
     row.retries += 1
@@ -202,7 +202,7 @@ def _on_silence(state: Roce, now: int, nic: int, pair: int) -> None:
 
 @kernel
 def _fail(state: Roce, nic: int, flow: int) -> None:
-    """A queue pair of the message is in error: none of them goes on."""
+    """Fail the message: all its queue pairs stop."""
     message = state.messages[flow]
     for pair in range(message.first, message.first + message.slices):
         row = state.senders[pair]

@@ -18,14 +18,14 @@ NONE = -1
 
 
 class Recovery(IntEnum):
-    """What a hole in the sequence means."""
+    """Treatment of a hole in the sequence."""
 
     GO_BACK_N = 0  # the receiver drops what follows, the sender repeats from the hole
     SELECTIVE = 1  # the receiver keeps it, the sender repeats the hole
 
 
 class Kind(IntEnum):
-    """What a packet is."""
+    """Kind of a packet."""
 
     DATA = 0
     ACK = 1
@@ -34,7 +34,7 @@ class Kind(IntEnum):
 
 
 class RoceParams:
-    """What all queue pairs share; one row."""
+    """Parameters of all queue pairs; one row."""
 
     mtu: Int
     header: Int
@@ -58,7 +58,7 @@ class RoceParams:
 
 
 class RoceNic:
-    """One NIC: queue pairs with something to send, answers that wait, completions to tell."""
+    """One NIC: queue pairs with packets to send, queued replies, unreported completions."""
 
     random: Int
     port: Int32  # the last that sent data
@@ -131,7 +131,7 @@ class RoceArrival:
 
 
 class RoceMessage:
-    """How many slices of a message are not done."""
+    """Number of unfinished slices of a message."""
 
     unsent: Int32
     unreceived: Int32
@@ -141,7 +141,7 @@ class RoceMessage:
 
 
 class RoceFrame:
-    """What a packet says."""
+    """Content of a packet."""
 
     pair: Int32
     psn: Int32

@@ -63,7 +63,7 @@ class RoceTransport:
     name: str = "roce"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work, naming the field."""
+        """Refuse invalid settings, naming the field."""
         refuse_outside(self, qps=(1, 1 << 10), reorder=AT_LEAST_ZERO, ack_every=(1, 1 << 20), window=(1, 1 << 20))
         refuse_outside(self, timeout_us=(1, 10**9), retries=(0, 32), period_us=ABOVE_ZERO, byte_counter=ABOVE_ZERO)
         refuse_outside(self, cnp_interval_us=AT_LEAST_ZERO, fast_steps=AT_LEAST_ZERO, gain=(0, 1))
@@ -86,11 +86,11 @@ class RoceTransport:
         return totals
 
     def series(self, state: Roce) -> dict[str, int]:
-        """Return what the NICs have counted so far."""
+        """Return the NICs' counters so far."""
         return {name: int(column(state.nics, name).sum()) for name in ("retransmitted", "timeouts", "naks", "cnps")}
 
     def windows(self, state: Roce, network: Network, flows: Ints) -> dict[str, NDArray[Any]]:
-        """Return what DCQCN grants each message, and what of it is sent and not acknowledged; 0 when it is done."""
+        """Return DCQCN's rate of each message, and its unacknowledged bytes; 0 when it is done."""
         shown = [_shown(state, int(flow), self.network.mtu) for flow in flows]
         rate, in_flight = np.array(shown, np.float64).reshape(len(flows), 2).T
         return {"rate_gbps": rate / 1e9, "inflight_bytes": in_flight.astype(np.int64)}
@@ -123,7 +123,7 @@ def _failure(state: Roce, network: Network, pair: int) -> Failure:
 
 
 def adaptive(qps: int = 1, dcqcn: bool = True) -> RoceTransport:
-    """Return RoCEv2 whose switches send each packet to the shortest queue, with receivers that take any order."""
+    """Return RoCEv2 with per-packet adaptive routing by the switches, and receivers that accept any order."""
     network = NetworkSettings(routing=Routing.ADAPTIVE, trimming=Trimming.NEVER, lossless=True)
     return RoceTransport(network=network, qps=qps, recovery=Recovery.SELECTIVE, spray=True, dcqcn=dcqcn, reorder=256)
 
@@ -155,7 +155,7 @@ def _build(transport: RoceTransport, topology: Topology, traffic: Traffic, netwo
 
 
 class _Slices:
-    """Cuts messages into slices of whole packets, one a queue pair; small messages need fewer."""
+    """Divides messages into slices of whole packets, one per queue pair; small messages need fewer."""
 
     def __init__(self, traffic: Traffic, qps: int, mtu: int) -> None:
         packets = -(-traffic.size // mtu)

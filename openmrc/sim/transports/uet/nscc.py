@@ -1,4 +1,4 @@
-"""NSCC as UEC 1.0.3 §3.6.13 has it and uet-htsim runs it: the window of one connection."""
+"""NSCC as in UEC 1.0.3 §3.6.13 and in uet-htsim: the window of one connection."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def begin(state: Uet, now: int, sender: int) -> None:
 
 @kernel
 def on_ack(state: Uet, now: int, sender: int, newly: int, marked: int, rtt: int) -> None:
-    """Learn from `newly` received bytes; `rtt` in ps, 0: no valid sample."""
+    """Process `newly` received bytes; `rtt` in ps, 0: no valid sample."""
     row = state.senders[sender]
     params = state.params[0]
     row.achieved += newly
@@ -46,7 +46,7 @@ def on_ack(state: Uet, now: int, sender: int, newly: int, marked: int, rtt: int)
 
 @kernel
 def on_nack(state: Uet, now: int, sender: int, size: int) -> None:
-    """A packet was trimmed."""
+    """Process a trimmed packet."""
     row = state.senders[sender]
     params = state.params[0]
     row.trim_seen = 1
@@ -59,7 +59,7 @@ def on_nack(state: Uet, now: int, sender: int, size: int) -> None:
 
 @kernel
 def on_timeout(state: Uet, sender: int, size: int) -> None:
-    """A packet was lost."""
+    """Process a lost packet."""
     row = state.senders[sender]
     row.cwnd -= size
     _clamp(state, sender)
@@ -67,7 +67,7 @@ def on_timeout(state: Uet, sender: int, size: int) -> None:
 
 @kernel
 def _sample(state: Uet, sender: int, marked: int, rtt: int) -> int:
-    """Return the queueing delay (ps) of a round trip, after keeping base and average."""
+    """Return the queueing delay (ps) of a round trip, and update base and average."""
     row = state.senders[sender]
     if rtt == 0:
         return int(row.average_delay)
@@ -95,7 +95,7 @@ def _fit_window(state: Uet, sender: int) -> None:
 
 @kernel
 def _proportional(state: Uet, sender: int, newly: int, delay: int) -> None:
-    """Grow by the room below the target; once more than a window met no queue, grow faster."""
+    """Increase the window by the distance below the target; faster after more than a window without a queue."""
     row = state.senders[sender]
     params = state.params[0]
     if delay < FAST_DELAY:
@@ -112,7 +112,7 @@ def _proportional(state: Uet, sender: int, newly: int, delay: int) -> None:
 
 @kernel
 def _decrease(state: Uet, now: int, sender: int) -> None:
-    """Shrink by how far the average delay is above the target, once a round trip."""
+    """Decrease the window by the distance above the target, once per round trip."""
     row = state.senders[sender]
     params = state.params[0]
     row.fast_bytes = 0
@@ -126,7 +126,7 @@ def _decrease(state: Uet, now: int, sender: int) -> None:
 
 @kernel
 def _fulfil(state: Uet, now: int, sender: int) -> None:
-    """Turn what was gathered into window."""
+    """Apply the collected increase to the window."""
     row = state.senders[sender]
     params = state.params[0]
     if row.received > params.adjust_bytes or now - row.adjusted_at > params.network_rtt:
@@ -142,7 +142,7 @@ def _fulfil(state: Uet, now: int, sender: int) -> None:
 
 @kernel
 def _quick_adapt(state: Uet, now: int, sender: int, marked: int, lost: int, delay: int) -> bool:
-    """Once a period: fall to what got through when that was little and there was heavy congestion."""
+    """Once per period: reduce the window to the delivered bytes if those are few and congestion is heavy."""
     row = state.senders[sender]
     params = state.params[0]
     if row.ignored < row.to_ignore and marked == 1:

@@ -1,4 +1,4 @@
-"""The receiving half of UET: which packets are new, when to answer and with what (uet-htsim, sim/uec.cpp)."""
+"""The receiving half of UET: acceptance of packets, and replies (uet-htsim, sim/uec.cpp)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BITMAP = 64
 
 @kernel
 def on_data(state: Uet, network: Network, nic: int, hop: int) -> None:
-    """Take a data packet, whole or trimmed, and leave an answer if one is due."""
+    """Process a data packet, whole or trimmed, and queue a reply if due."""
     packet = network.hops[hop]
     frame = state.frames[packet.frame]
     row = state.receivers[frame.flow]

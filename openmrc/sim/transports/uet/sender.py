@@ -1,4 +1,4 @@
-"""The sending half of UET: what leaves next, and what acknowledgements, trims and silence mean for it."""
+"""The sending half of UET: packet selection, and processing of acknowledgements, trims and timeouts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from openmrc.units import NEVER
 
 @kernel
 def post(state: Uet, network: Network, now: int, nic: int, flow: int) -> None:
-    """Begin a message."""
+    """Start a message."""
     nscc.begin(state, now, flow)
     state.senders[flow].progressed_at = now
     state.senders[flow].deadline = NEVER
@@ -22,7 +22,7 @@ def post(state: Uet, network: Network, now: int, nic: int, flow: int) -> None:
 
 @kernel
 def next_data(state: Uet, network: Network, now: int, nic: int, free_ports: int, hop: int) -> int:
-    """Fill the next data packet, of the connections in turn; 0: none may leave."""
+    """Fill the next data packet, round-robin over connections; 0: none may leave."""
     planes = network.config[0].planes
     after = state.nics[nic].ring + 1
     for step in range(planes + 1):
@@ -70,7 +70,7 @@ def _ports(state: Uet, network: Network, nic: int, sender: int) -> int:
 
 @kernel
 def on_ack(state: Uet, network: Network, now: int, nic: int, frame: int) -> None:
-    """Take an acknowledgement."""
+    """Process an acknowledgement."""
     ack = state.frames[frame]
     sender = ack.flow
     row = state.senders[sender]
@@ -104,7 +104,7 @@ def on_ack(state: Uet, network: Network, now: int, nic: int, frame: int) -> None
 
 @kernel
 def on_nack(state: Uet, network: Network, now: int, nic: int, frame: int) -> None:
-    """Take the notice that a packet was trimmed: it goes again, at once."""
+    """Process the report of a trimmed packet: retransmit it immediately."""
     nack = state.frames[frame]
     sender = nack.flow
     row = state.senders[sender]
@@ -125,7 +125,7 @@ def on_nack(state: Uet, network: Network, now: int, nic: int, frame: int) -> Non
 
 @kernel
 def expire(state: Uet, network: Network, now: int, nic: int) -> None:
-    """Look at the NIC's connections whose oldest packet is overdue."""
+    """Serve the NIC's connections whose oldest packet is overdue."""
     while True:
         sender = wakes.take_due(state.heaps, state.wakes, nic, now)
         if sender == NONE:
@@ -194,7 +194,7 @@ def _send(state: Uet, network: Network, now: int, nic: int, sender: int, psn: in
 
 @kernel
 def _plane(state: Uet, nic: int, free_ports: int) -> int:
-    """Return the next free port in turn."""
+    """Return the next free port, round-robin."""
     node = state.nics[nic]
     planes = state.params[0].planes
     node.plane = (node.plane + 1) % planes
@@ -205,7 +205,7 @@ def _plane(state: Uet, nic: int, free_ports: int) -> int:
 
 @kernel
 def _round_trip(state: Uet, now: int, frame: int) -> int:
-    """Return the round trip of the packet that an acknowledgement answers (ps), 0 when it is not sure which copy."""
+    """Return the round-trip time of the acknowledged packet (ps), 0 if the copy is ambiguous."""
     ack = state.frames[frame]
     row = state.senders[ack.flow]
     if ack.psn >= row.packets:
@@ -237,7 +237,7 @@ def _lose(state: Uet, sender: int, psn: int) -> None:
 
 @kernel
 def _on_silence(state: Uet, network: Network, now: int, nic: int, sender: int) -> None:
-    """Send one overdue packet again; look again when the next is due."""
+    """Retransmit one overdue packet; set the timer for the next."""
     row = state.senders[sender]
     patience = state.params[0].retransmit_after
     row.deadline = NEVER
@@ -260,7 +260,7 @@ def _on_silence(state: Uet, network: Network, now: int, nic: int, sender: int) -
 
 @kernel
 def _fail(state: Uet, nic: int, sender: int) -> None:
-    """Give a message up: the peer has been silent for too long."""
+    """Abandon a message: the peer has not responded for too long."""
     row = state.senders[sender]
     row.error = 1
     row.deadline = NEVER
@@ -272,7 +272,7 @@ def _fail(state: Uet, nic: int, sender: int) -> None:
 
 @kernel
 def _watch(state: Uet, now: int, nic: int, sender: int) -> None:
-    """Make sure somebody looks when the packet just sent is overdue."""
+    """Set the timer for the packet just sent."""
     row = state.senders[sender]
     if row.deadline == NEVER:
         row.deadline = now + state.params[0].retransmit_after
@@ -281,7 +281,7 @@ def _watch(state: Uet, now: int, nic: int, sender: int) -> None:
 
 @kernel
 def _list(state: Uet, network: Network, nic: int, sender: int) -> None:
-    """Put a connection into the ring of those that may have something to send on its port, or on any."""
+    """List a connection that may have packets to send on its port, or on any."""
     row = state.senders[sender]
     planes = network.config[0].planes
     index = planes

@@ -1,4 +1,4 @@
-"""Which entropy a packet takes: oblivious, bitmap, REPS and mixed spraying (uet-htsim, sim/uec_mp.cpp)."""
+"""Entropy selection: oblivious, bitmap, REPS and mixed spraying (uet-htsim, sim/uec_mp.cpp)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def learn(state: Uet, now: int, sender: int, entropy: int, feedback: int) -> Non
 
 @kernel
 def _next_in_round(state: Uet, nic: int, sender: int) -> int:
-    """Walk all entropies, in another order every round."""
+    """Use all entropies, in another order every round."""
     row = state.senders[sender]
     count = state.params[0].entropies
     if row.cursor == count:
@@ -57,7 +57,7 @@ def _next_in_round(state: Uet, nic: int, sender: int) -> int:
 
 @kernel
 def _unpenalised(state: Uet, nic: int, sender: int) -> int:
-    """Walk on past penalised entropies; the first one passed is forgiven one point."""
+    """Skip penalised entropies; the first one skipped loses one penalty point."""
     count = state.params[0].entropies
     forgiven = False
     entropy = 0
@@ -83,7 +83,7 @@ def _penalise(state: Uet, sender: int, entropy: int, feedback: int) -> None:
 
 @kernel
 def _recycled(state: Uet, now: int, nic: int, sender: int) -> int:
-    """REPS: the oldest good entropy not used since, else a random one; frozen, the good ones in turn."""
+    """REPS: the oldest good entropy not used since, else a random one; when frozen, the good ones round-robin."""
     row = state.senders[sender]
     if row.frozen_until > 0 and now >= row.frozen_until:
         row.frozen_until = 0

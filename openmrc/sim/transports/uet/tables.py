@@ -19,7 +19,7 @@ FIFO_SLOTS = 256  # mixed: entropies waiting for reuse
 
 
 class Spraying(IntEnum):
-    """How a sender chooses entropies."""
+    """Entropy selection of a sender."""
 
     OBLIVIOUS = 0
     BITMAP = 1
@@ -28,7 +28,7 @@ class Spraying(IntEnum):
 
 
 class Feedback(IntEnum):
-    """What became of a path."""
+    """Feedback for a path."""
 
     GOOD = 0
     MARKED = 1
@@ -37,7 +37,7 @@ class Feedback(IntEnum):
 
 
 class Kind(IntEnum):
-    """What a packet is."""
+    """Kind of a packet."""
 
     DATA = 0
     ACK = 1
@@ -45,7 +45,7 @@ class Kind(IntEnum):
 
 
 class PacketState(IntEnum):
-    """Of one packet, at the sender."""
+    """State of a packet at the sender."""
 
     UNSENT = 0
     IN_FLIGHT = 1
@@ -54,7 +54,7 @@ class PacketState(IntEnum):
 
 
 class UetParams:
-    """NSCC's constants for this network, and the rest that all connections share; one row."""
+    """NSCC's constants for this network, and the other parameters of all connections; one row."""
 
     mtu: Int  # payload bytes
     packet: Int  # bytes on the wire of a full packet
@@ -81,7 +81,7 @@ class UetParams:
 
 
 class UetNic:
-    """One NIC: connections that have something to send, an answer that waits, completions to tell."""
+    """One NIC: connections with packets to send, a queued reply, unreported completions."""
 
     random: Int
     plane: Int  # where the last data packet went
@@ -172,7 +172,7 @@ class Arrival:
 
 
 class Penalty:
-    """Of one entropy."""
+    """Penalty of one entropy."""
 
     value: Int8
 
@@ -185,7 +185,7 @@ class Entropy:
 
 
 class UetFrame:
-    """What a packet says."""
+    """Content of a packet."""
 
     flow: Int32
     psn: Int32

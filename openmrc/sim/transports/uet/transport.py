@@ -43,7 +43,7 @@ class UetTransport:
     name: str = "uet"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work, naming the field."""
+        """Refuse invalid settings, naming the field."""
         refuse_outside(self, entropies=(1, 1 << 16), ack_bytes=(1, 1 << 30), give_up_us=(1, 10**9))
 
     def network_settings(self) -> NetworkSettings:
@@ -69,18 +69,18 @@ class UetTransport:
         }
 
     def series(self, state: Uet) -> dict[str, int]:
-        """Return what was sent again so far."""
+        """Return the number of retransmissions so far."""
         return {"retransmitted": int(column(state.senders, "retransmitted").sum())}
 
     def windows(self, state: Uet, network: Network, flows: Any) -> dict[str, Any]:
-        """Return each flow's window, and what of it is used."""
+        """Return each flow's window, and its bytes in flight."""
         return {
             "cwnd_bytes": column(state.senders, "cwnd")[flows],
             "inflight_bytes": column(state.senders, "in_flight")[flows],
         }
 
     def failures(self, state: Uet, network: Network) -> list[Failure]:
-        """Return the connections given up."""
+        """Return the abandoned connections."""
         return [_failure(state, network, int(sender)) for sender in np.flatnonzero(column(state.senders, "error"))]
 
 
@@ -130,7 +130,7 @@ def _build(transport: UetTransport, topology: Topology, traffic: Traffic, networ
 
 
 def _init_single_paths(state: Uet, transport: UetTransport, traffic: Traffic, network: Network, seed: int) -> None:
-    """Draw the plane and the entropy of messages that have one path only."""
+    """Draw the plane and the entropy of messages with a single path."""
     draw = np.random.default_rng([seed, 5])
     column(state.senders, "single_path")[:] = traffic.single_path
     column(state.senders, "plane")[:] = draw.integers(0, column(network.nics, "ports")[traffic.source])
