@@ -5,6 +5,7 @@ Torch's stores have the same calls, so a group takes either.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -18,7 +19,6 @@ from openmrc.live.objects.server import Server
 from openmrc.train.errors import RendezvousError
 from openmrc.verbs import NO_TOKEN, ClosedError, DeadlineError, ExchangeError
 
-_FOR_EVER = 1e9  # s
 _MOST_KEYS = 100_000
 
 
@@ -151,7 +151,7 @@ class _StoreServer:
     def _serve(self, channel: Channel) -> None:
         try:
             while self._is_open:
-                channel.tell(self._answer(channel.hear(_Request, timeout=_FOR_EVER)))
+                channel.tell(self._answer(channel.hear(_Request, timeout=math.inf)))
         except (ExchangeError, ClosedError, DeadlineError, OSError):
             channel.close()
 
