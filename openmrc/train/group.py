@@ -1,7 +1,7 @@
 """A group of ranks and its collectives over NumPy arrays.
 
     group = Group.rendezvous(rank, size, "10.0.0.1:29500", planes="4")   # our TCP store, served by rank 0
-    group = Group(store, rank, size, planes=["10.0.0.1", "10.0.1.1"])    # any store with set, get, add, wait
+    group = Group(store, rank, size, planes=["10.0.0.1", "10.0.1.1"])    # any store with set, get, add, check
 
     group.all_reduce(array)                                   # in place; `out=` for out of place
     work = group.all_reduce(array, Op.AVG, async_op=True)     # work.wait(), .done(), .result(), .exception()

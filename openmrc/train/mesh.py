@@ -11,8 +11,8 @@ import os
 import random
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from datetime import timedelta
 
 import msgspec
 
@@ -35,7 +35,7 @@ from openmrc.verbs import (
 log = logging.getLogger(__name__)
 _MPR = 32  # unit 128 PSNs
 _MAX_WIMM = 128
-_LOOK_SECONDS = 1.0  # s between checks whether other ranks have failed
+_FIRST_CHECK, _CHECK_SECONDS = 0.001, 0.05  # s between checks of the store
 
 
 class Timers(msgspec.Struct, frozen=True):
@@ -133,6 +133,7 @@ def _meet(
     store.set(f"{prefix}/ready/{rank}", "1")
     for other in links:
         _wait(store, prefix, f"ready/{other}", other, deadline, "did not become ready")
+    _leave_store(store, prefix, rank, size, deadline)
     return links
 
 
@@ -171,19 +172,29 @@ def _card_of(store: Store, prefix: str, other: int, deadline: float) -> Card:
         raise RendezvousError(f"rank {other}: its card cannot be read: {error}") from error
 
 
+def _leave_store(store: Store, prefix: str, rank: int, size: int, deadline: float) -> None:
+    """Say that this rank needs the store no more; rank 0, which often serves it, waits until all have said so."""
+    if rank:
+        store.add(f"{prefix}/met", 1)
+        return
+    _until(lambda: store.add(f"{prefix}/met", 0) == size - 1, store, prefix, deadline, "a rank did not become ready")
+
+
 def _wait(store: Store, prefix: str, key: str, other: int, deadline: float, what: str) -> None:
-    """Wait for a key, and check periodically whether another rank has failed."""
-    while True:
-        left = max(deadline - time.monotonic(), 0.001)
-        try:
-            store.wait([f"{prefix}/{key}"], timedelta(seconds=min(left, _LOOK_SECONDS)))
-            return
-        except Exception as error:  # torch's stores raise their own errors
-            if store.add(f"{prefix}/failures", 0):
-                reason = store.get(f"{prefix}/failure").decode(errors="replace")
-                raise RendezvousError(f"rank {other} {what}; {reason}") from error
-            if left <= _LOOK_SECONDS:
-                raise RendezvousError(f"rank {other} {what} in time: {error}") from error
+    _until(lambda: store.check([f"{prefix}/{key}"]), store, prefix, deadline, f"rank {other} {what}")
+
+
+def _until(is_so: Callable[[], bool], store: Store, prefix: str, deadline: float, what: str) -> None:
+    """Wait until something holds, and check whether another rank has failed meanwhile."""
+    pause = _FIRST_CHECK
+    while not is_so():
+        if store.check([f"{prefix}/failure"]):
+            reason = store.get(f"{prefix}/failure").decode(errors="replace")
+            raise RendezvousError(f"{what}; {reason}")
+        if time.monotonic() > deadline:
+            raise RendezvousError(f"{what} in time")
+        time.sleep(pause)
+        pause = min(2 * pause, _CHECK_SECONDS)
 
 
 def _check(ours: Card, theirs: Card) -> None:

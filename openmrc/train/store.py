@@ -5,10 +5,10 @@ Torch's stores have the same calls, so a group takes either.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
-from datetime import timedelta
 from typing import Any, Protocol
 
 import msgspec
@@ -19,7 +19,6 @@ from openmrc.live.objects.server import Server
 from openmrc.train.errors import RendezvousError
 from openmrc.verbs import NO_TOKEN, ClosedError, DeadlineError, ExchangeError
 
-_FOR_EVER = 1e9  # s
 _MOST_KEYS = 100_000
 
 
@@ -35,12 +34,12 @@ class Store(Protocol):
     def add(self, key: str, amount: int) -> int:
         """Add to a counter and return it."""
 
-    def wait(self, keys: list[str], timeout: timedelta) -> None:
-        """Wait until all keys are set; raises when the time is over."""
+    def check(self, keys: list[str]) -> bool:
+        """Whether all keys are set; returns at once."""
 
 
 class _Request(msgspec.Struct, forbid_unknown_fields=True):
-    do: str  # set, get, add, wait
+    do: str  # set, get, add, check
     keys: list[str]
     value: bytes = b""
     amount: int = 0
@@ -91,9 +90,9 @@ class TcpStore:
         """Add to a counter and return it."""
         return self._ask(_Request("add", [key], amount=amount)).amount
 
-    def wait(self, keys: list[str], timeout: timedelta) -> None:
-        """Wait until all keys are set; RendezvousError names those that are not."""
-        self._ask(_Request("wait", keys, timeout=timeout.total_seconds()))
+    def check(self, keys: list[str]) -> bool:
+        """Whether all keys are set."""
+        return not self._answered(_Request("check", keys)).missing
 
     def close(self) -> None:
         """Disconnect, and stop serving."""
@@ -102,10 +101,14 @@ class TcpStore:
         if self._server is not None:
             self._server.close()
 
-    def _ask(self, request: _Request) -> _Answer:
+    def _answered(self, request: _Request) -> _Answer:
         with self._lock:
             self._channel.tell(request)
             answer: _Answer = self._channel.hear(_Answer, timeout=request.timeout + 10.0)
+        return answer
+
+    def _ask(self, request: _Request) -> _Answer:
+        answer = self._answered(request)
         if answer.missing:
             raise RendezvousError(f"store: not set within {request.timeout:g} s: {', '.join(answer.missing)}")
         return answer
@@ -148,7 +151,7 @@ class _StoreServer:
     def _serve(self, channel: Channel) -> None:
         try:
             while self._is_open:
-                channel.tell(self._answer(channel.hear(_Request, timeout=_FOR_EVER)))
+                channel.tell(self._answer(channel.hear(_Request, timeout=math.inf)))
         except (ExchangeError, ClosedError, DeadlineError, OSError):
             channel.close()
 

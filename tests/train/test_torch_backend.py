@@ -25,6 +25,7 @@ def four() -> Iterator[Ranks]:
     "program",
     [
         "reduces_all_types",
+        "adds_sparse_tensors",
         "moves_tensors",
         "moves_uneven_parts",
         "gathers_and_scatters",

@@ -7,6 +7,7 @@ import time
 from datetime import timedelta
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -38,6 +39,25 @@ def reduces_all_types() -> None:
     flags = torch.tensor([rank == 0, True, False])
     dist.all_reduce(flags, dist.ReduceOp.BAND)
     assert flags.tolist() == [size == 1, True, False]
+
+
+def adds_sparse_tensors() -> None:
+    rank, size = ours()
+    for dtype in (torch.float32, torch.bfloat16):
+        dense = torch.zeros(6, 2, dtype=dtype)
+        dense[rank] = 1
+        dense[5] = rank
+        tensor = dense.to_sparse(1)
+        dist.all_reduce(tensor)
+        expected = torch.zeros(6, 2, dtype=dtype)
+        expected[:size] = 1
+        expected[5] += sum(range(size))
+        assert torch.equal(tensor.to_dense(), expected)
+    embedding = DistributedDataParallel(nn.Embedding(10, 4, sparse=True))
+    embedding(torch.tensor([rank, 9])).sum().backward()
+    gradient = embedding.module.weight.grad.to_dense()
+    assert gradient[: size + 1, 0].tolist() == pytest.approx([1 / size] * size + [0])
+    assert gradient[9, 0] == 1
 
 
 def moves_tensors() -> None:
@@ -281,7 +301,7 @@ def calls_wrongly(case: str, wrong: list[int]) -> str:
         elif case == "type":
             dist.all_reduce(torch.ones(3).to(torch.float8_e4m3fn if is_wrong else torch.float32))
         elif case == "layout":
-            dist.all_reduce_coalesced([torch.eye(3).to_sparse() if is_wrong else torch.eye(3)])
+            dist.all_reduce_coalesced([torch.eye(3).to_sparse_csr() if is_wrong else torch.eye(3)])
         elif case == "operation":
             op = dist.ReduceOp.BAND if is_wrong else dist.ReduceOp.SUM
             dist.all_reduce(torch.ones(3), op)

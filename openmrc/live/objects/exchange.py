@@ -34,6 +34,7 @@ LARGEST_FRAME = 1 << 20  # bytes
 MAX_PLANES = 16
 MAX_SOURCE_PORTS = 1024  # of one plane
 WRITE_SECONDS = 5.0  # s; a peer that does not read a frame for this long is stuck
+_LONGEST_WAIT = 1e9  # s; a socket takes no infinity
 LONGEST_TEXT = 1000  # characters of a peer's text that are shown
 _REFUSAL = b'{"refused":'
 
@@ -73,6 +74,11 @@ class Offer(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     regions: list[RegionOffer]
     name: Annotated[str, Meta(max_length=256)] = ""
     note: Any = None
+
+
+def _left(deadline: float) -> float:
+    """Return the seconds to a deadline as a socket takes them, at least a millisecond."""
+    return min(max(deadline - time.monotonic(), 0.001), _LONGEST_WAIT)
 
 
 class Refusal(msgspec.Struct):
@@ -199,7 +205,7 @@ class Channel:
 
     def _read(self, most: int, deadline: float) -> bytes:
         try:
-            self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
+            self._socket.settimeout(_left(deadline))
             part = self._socket.recv(min(most, 1 << 16))
         except TimeoutError as error:
             raise DeadlineError(f"{self.peer}: no message in time ({most} bytes of a frame are missing)") from error
@@ -254,7 +260,7 @@ def _greet(sock: socket.socket, peer: str, token: bytes, deadline: float) -> Cha
             sock.sendall(handshake.outgoing())
             if handshake.is_done:
                 return Channel(sock, peer, handshake)
-            sock.settimeout(max(deadline - time.monotonic(), 0.001))
+            sock.settimeout(_left(deadline))
             part = sock.recv(1 << 12)
             if not part:
                 raise ExchangeError("closed the TCP channel")

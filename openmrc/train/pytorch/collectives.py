@@ -10,6 +10,7 @@ import torch.distributed as dist
 
 from openmrc.train.errors import UnsupportedError
 from openmrc.train.group import Group
+from openmrc.train.pytorch import sparse
 from openmrc.train.pytorch.barriers import monitored
 from openmrc.train.pytorch.tensors import Given, arrays_of, moved, op_of, reduced
 from openmrc.train.pytorch.works import FutureThreads, MrcWork
@@ -51,6 +52,8 @@ class Collectives:
         """Combine each tensor in place, at all ranks."""
         tensors = _listed(tensors)
         opts = _reduce_options(opts, dist.AllreduceOptions)
+        if all(getattr(tensor, "is_sparse", False) for tensor in tensors):
+            return self._sparse(tensors, opts)
         return self._run([self._all_reduce(tensor, opts) for tensor in tensors], tensors, opts)
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> MrcWork:
@@ -245,6 +248,13 @@ class Collectives:
         if self._coalesced is not None:
             self._coalesced.append(work)
         return MrcWork([work], tensors, self.futures, None)
+
+    def _sparse(self, tensors: list[Any], opts: Any) -> MrcWork:
+        for tensor in tensors:
+            if tensor.device.type != "cpu":
+                raise UnsupportedError(f"device: the tensor is on {tensor.device}; backend mrc takes CPU tensors only")
+            sparse.all_reduce(self.group, tensor, op_of(opts.reduceOp, tensor))
+        return MrcWork([], tensors, self.futures, None)
 
     def _all_reduce(self, tensor: Any, opts: Any) -> Begin:
         given, op = reduced(tensor), op_of(opts.reduceOp, tensor)

@@ -1,4 +1,5 @@
 import json
+import math
 import socket
 import time
 from collections.abc import Iterator
@@ -149,6 +150,12 @@ def _encoded(whole: Offer) -> bytes:
 def test_an_offer_too_large_to_be_taken_is_refused_by_who_makes_it(channels: tuple[Channel, Channel]) -> None:
     with pytest.raises(ExchangeError, match=f"at most {LARGEST_OFFER}"):
         channels[0].tell(offer(note="x" * LARGEST_OFFER))
+
+
+def test_a_message_may_be_waited_for_without_end(channels: tuple[Channel, Channel]) -> None:
+    ours, theirs = channels
+    theirs.tell(7)
+    assert ours.hear(int, timeout=math.inf) == 7
 
 
 def test_a_silent_peer_ends_in_an_error_that_names_it(channels: tuple[Channel, Channel]) -> None:
