@@ -14,17 +14,17 @@ from openmrc.report.simulation import number
 from openmrc.report.svg import Chart, Line
 from openmrc.report.terminal import compared, errors
 
-Told = dict[str, Any]
+Summary = dict[str, Any]
 FEW_STEPS = 50  # each is a dot
 
 
-def comparison_page(result: Told) -> str:
+def comparison_page(result: Summary) -> str:
     """Return the page of what `mrc sim compare` found."""
     names = [row["name"] for row in result["scenarios"]]
     return page(" and ".join(names), _body(result, names))
 
 
-def _body(result: Told, names: list[str]) -> Iterator[str]:
+def _body(result: Summary, names: list[str]) -> Iterator[str]:
     scenarios = result["scenarios"]
     yield f"<h1>{escape(' and '.join(names))}</h1>"
     yield '<p class="lead">Each scenario with its faults and without them.</p>'
@@ -39,14 +39,14 @@ def _body(result: Told, names: list[str]) -> Iterator[str]:
             yield f'<p class="bad">{escape(row["name"])}: {escape(problem)}</p>'
 
 
-def _tile(row: Told) -> str:
+def _tile(row: Summary) -> str:
     lost = row["gpu_time_lost_percent"]
     value = f"{lost:.2f} %" if lost is not None else "job not finished"
     note = f"{row['transport']}, {row['planes']} plane{'s' * (row['planes'] != 1)}, {row['hosts']:,} NICs"
     return tile(f"GPU time lost: {row['name']}", value, note, "" if lost is not None else "bad")
 
 
-def _charts(scenarios: list[Told]) -> Iterator[str]:
+def _charts(scenarios: list[Summary]) -> Iterator[str]:
     each = [np.array(row["steps"]["each"], np.float64) for row in scenarios]
     lines = [
         Line(row["name"], np.arange(1.0, len(times) + 1), times) for row, times in zip(scenarios, each, strict=True)
@@ -68,7 +68,7 @@ def _spread(name: str, times: svg.Floats) -> Line:
     return Line(name, np.concatenate([ordered[:1], ordered]), np.arange(len(ordered) + 1) / len(ordered))
 
 
-def _shares(scenarios: list[Told]) -> str:
+def _shares(scenarios: list[Summary]) -> str:
     return "; ".join(
         f"{row['name']}: {number(row['steps']['mean'])} us with faults, {number(row['without_faults']['mean'])} without"
         for row in scenarios

@@ -24,14 +24,14 @@ from openmrc.sim.sweep import Point, Sweep, flat, keep, refuse_plot, run_point, 
 
 _OF_STEPS = ("step_us.mean", "step_us.p99", "packets.retransmitted", "packets.trimmed", "packets.dropped")
 _USUAL = ("fct_us.mean", "fct_us.p99", "last_finish_us", "goodput_gbps.total", "packets.retransmitted")
-Told = dict[str, Any]
-Done = tuple[Point, Told]
+Summary = dict[str, Any]
+Done = tuple[Point, Summary]
 Notice = Callable[[int, int], None]  # points done, of
 
 
 def run(
     points: list[Point], folder: Path, on: str, processes: int, notice: Notice, sweep: Sweep | None = None
-) -> list[Told]:
+) -> list[Summary]:
     """Run the points that have no result yet; return the results of all, in their order.
 
     KeyboardInterrupt leaves what is done, whole, for the next time. A plot that `sweep` wants of a figure that no
@@ -81,7 +81,7 @@ def _here(points: list[Point], processes: int) -> Generator[Done, None, None]:
     others = set(multiprocessing.active_children())
     with ProcessPoolExecutor(processes, mp_context=context, initializer=_leave_signals_to_parent) as pool:
         waiting = list(points)
-        running: dict[Future[Told], Point] = {}
+        running: dict[Future[Summary], Point] = {}
         try:
             _compile(pool, points)
             while waiting or running:
@@ -123,7 +123,7 @@ def _on_ray(points: list[Point]) -> Generator[Done, None, None]:
         yield running.pop(ready), ray.get(ready)
 
 
-def write(sweep: Sweep, results: list[Told], folder: Path, title: str = "", lead: str = "") -> list[str]:
+def write(sweep: Sweep, results: list[Summary], folder: Path, title: str = "", lead: str = "") -> list[str]:
     """Write `results.json`, `results.parquet` and `report.html`; return what could not be, in words."""
     table = [flat(point) for point in results]
     (folder / "results.json").write_text(json.dumps(table, indent=1) + "\n")
@@ -136,7 +136,7 @@ def write(sweep: Sweep, results: list[Told], folder: Path, title: str = "", lead
     return []
 
 
-def table(sweep: Sweep, results: list[Told]) -> tuple[list[str], list[list[str]]]:
+def table(sweep: Sweep, results: list[Summary]) -> tuple[list[str], list[list[str]]]:
     """Return the header and the rows of what a sweep found, in words: fields that vary, then figures."""
     hidden = {name for group in sweep.together if "name" in group for name in group} - {"name"}
     varied = [name for name, values in sweep.fields.items() if len(values) > 1 and name not in hidden]
@@ -146,12 +146,12 @@ def table(sweep: Sweep, results: list[Told]) -> tuple[list[str], list[list[str]]
     return header, [_row(point, varied, shown) for point in results]
 
 
-def refusals(results: list[Told]) -> dict[str, int]:
+def refusals(results: list[Summary]) -> dict[str, int]:
     """Return why points were refused, and how many for each reason."""
     return dict(Counter(point["error"] for point in results if "error" in point))
 
 
-def _figures(sweep: Sweep, results: list[Told]) -> list[str]:
+def _figures(sweep: Sweep, results: list[Summary]) -> list[str]:
     """Return the figures that a table shows: what is plotted, and what the runs have of the usual ones."""
     first = [sweep.plot.y] if sweep.plot is not None else []
     summaries = [point["summary"] for point in results if "summary" in point]
@@ -160,7 +160,7 @@ def _figures(sweep: Sweep, results: list[Told]) -> list[str]:
     return list(dict.fromkeys([*first, *had]))
 
 
-def _row(point: Told, varied: list[str], shown: list[str]) -> list[str]:
+def _row(point: Summary, varied: list[str], shown: list[str]) -> list[str]:
     values = [words.of_value(point["values"][name]) for name in varied]
     summary = point.get("summary")
     if summary is None:
@@ -169,7 +169,7 @@ def _row(point: Told, varied: list[str], shown: list[str]) -> list[str]:
     return [*values, finished, *(number(figure(summary, name)) for name in shown)]
 
 
-def _page(sweep: Sweep, results: list[Told], title: str, lead: str) -> str:
+def _page(sweep: Sweep, results: list[Summary], title: str, lead: str) -> str:
     header, body = table(sweep, results)
     title = title or f"{Path(sweep.scenario).stem}: {len(results)} runs"
     parts = [f"<h1>{escape(title)}</h1>"]
@@ -183,7 +183,7 @@ def _page(sweep: Sweep, results: list[Told], title: str, lead: str) -> str:
     return page(title, parts)
 
 
-def _plot(sweep: Sweep, results: list[Told]) -> str:
+def _plot(sweep: Sweep, results: list[Summary]) -> str:
     assert sweep.plot is not None
     plot, tried = sweep.plot, sweep.fields
     places = _places(tried[plot.x])

@@ -20,7 +20,7 @@ from openmrc.sim.scenario.scenario import Scenario, load
 from openmrc.sim.sweep import Point, point_of
 from openmrc.sim.workloads.training_step import TrainingStep
 
-Told = dict[str, Any]
+Summary = dict[str, Any]
 
 
 def points_of(files: Sequence[Path]) -> list[Point]:
@@ -38,7 +38,7 @@ def points_of(files: Sequence[Path]) -> list[Point]:
     return made
 
 
-def compared(points: list[Point], results: list[Told]) -> Told:
+def compared(points: list[Point], results: list[Summary]) -> Summary:
     """Return the comparison of results in the order of their points."""
     for summary in results:
         if "error" in summary:
@@ -53,7 +53,7 @@ def compared(points: list[Point], results: list[Told]) -> Told:
     }
 
 
-def _row(point: Point, broken: Told, healthy: Told) -> Told:
+def _row(point: Point, broken: Summary, healthy: Summary) -> Summary:
     steps, base = broken["step_us"], healthy["step_us"]
     took, needed = float(np.sum(steps["each"])), float(np.sum(base["each"]))
     whole = steps["finished"] == steps["count"] == base["finished"]

@@ -25,7 +25,7 @@ LARGEST_T0 = 256  # ports down: a 51.2T switch of 100G ports, half of them up
 FLAPPING_SHARE = 256  # one of so many T0-T1 links flaps
 SURVIVED = 1.1  # times the step without flaps
 
-Told = Mapping[str, Any]
+Summary = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Question:
     asks: str
     scenario: Callable[[int], dict[str, Any]]
     sweep: Callable[[int], Sweep]
-    answer: Callable[[Sequence[Told]], str]
+    answer: Callable[[Sequence[Summary]], str]
 
 
 def fabric(gpus: int, planes: int) -> dict[str, Any]:
@@ -151,22 +151,22 @@ def _transports(gpus: int) -> Sweep:
     return Sweep(scenario="scenario.yaml", together=(group,), plot=Plot(x="name", y="step_us.mean"))
 
 
-def _steps(result: Told, figure: str = "mean") -> float | None:
+def _steps(result: Summary, figure: str = "mean") -> float | None:
     summary = result.get("summary")
     if summary is None or summary["step_us"]["finished"] < summary["step_us"]["count"]:
         return None
     return float(summary["step_us"][figure])
 
 
-def _by_name(results: Sequence[Told]) -> dict[str, list[Told]]:
-    groups: dict[str, list[Told]] = {}
+def _by_name(results: Sequence[Summary]) -> dict[str, list[Summary]]:
+    groups: dict[str, list[Summary]] = {}
     for result in results:
         groups.setdefault(str(result["values"]["name"]), []).append(result)
     return groups
 
 
-def _best_of(path: str, choice: str, figure: str) -> Callable[[Sequence[Told]], str]:
-    def answer(results: Sequence[Told]) -> str:
+def _best_of(path: str, choice: str, figure: str) -> Callable[[Sequence[Summary]], str]:
+    def answer(results: Sequence[Summary]) -> str:
         said = []
         for name, group in _by_name(results).items():
             timed = [(took, each["values"][path]) for each in group if (took := _steps(each, figure)) is not None]
@@ -185,7 +185,7 @@ def _best_of(path: str, choice: str, figure: str) -> Callable[[Sequence[Told]], 
     return answer
 
 
-def _survived(results: Sequence[Told]) -> str:
+def _survived(results: Sequence[Summary]) -> str:
     calm = _steps(results[0])
     if calm is None:
         return "The steps did not finish without flaps either."
@@ -196,7 +196,7 @@ def _survived(results: Sequence[Told]) -> str:
     return f"Steps stay within {SURVIVED - 1:.0%} of {calm:,.4g} us with up to {most} flapping{limit}."
 
 
-def _compared(results: Sequence[Told]) -> str:
+def _compared(results: Sequence[Summary]) -> str:
     said = []
     for calm, flaps in zip(results[::2], results[1::2], strict=True):
         name = str(calm["values"]["name"]).removesuffix(", calm")
