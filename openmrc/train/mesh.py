@@ -35,6 +35,7 @@ from openmrc.verbs import (
 log = logging.getLogger(__name__)
 _MPR = 32  # unit 128 PSNs
 _MAX_WIMM = 128
+_LINGER_SECONDS = 2.0  # of rank 0 after a failure
 _FIRST_CHECK, _CHECK_SECONDS = 0.001, 0.05  # s between checks of the store
 
 
@@ -97,15 +98,19 @@ def connect(
     try:
         return _meet(context, pd, cq, store, prefix, rank, size, timers, deadline)
     except Exception as error:
-        tell_failure(store, prefix, rank, str(error))
+        tell_failure(store, prefix, rank, str(error), size)
         raise
 
 
-def tell_failure(store: Store, prefix: str, rank: int, reason: str) -> None:
+def tell_failure(store: Store, prefix: str, rank: int, reason: str, size: int = 0) -> None:
     """Report the failure to ranks that still wait under `prefix`."""
     with suppress(Exception):  # the store itself may have failed
         if store.add(f"{prefix}/failures", 1) == 1:
             store.set(f"{prefix}/failure", f"rank {rank}: {reason}")
+        store.add(f"{prefix}/met", 1 if rank else 0)
+        deadline = time.monotonic() + _LINGER_SECONDS
+        while rank == 0 and store.add(f"{prefix}/met", 0) < size - 1 and time.monotonic() < deadline:
+            time.sleep(_CHECK_SECONDS)  # it often serves the store, from which the others learn the reason
 
 
 def _meet(

@@ -189,7 +189,7 @@ def create(torch_options: Any, options: Options | None) -> MrcBackend:
     try:
         context = ENDPOINTS.take(options.planes, size - 1, options.faults)
     except MrcError as error:
-        tell_failure(torch_options.store, f"mrc/{name}", rank, str(error))
+        tell_failure(torch_options.store, f"mrc/{name}", rank, str(error), size)
         raise
     try:
         timeout = torch_options.timeout.total_seconds()
