@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.needs import REASON, missing
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -47,6 +49,8 @@ SKIPPED = {  # commands that do not run here -> why
     r"^torchrun |--backend gloo|^python -m bench|^mrc collperf all_reduce -b 8 -e 64M": "minutes, or needs torch",
 }
 
+NEEDED = {r"^mrc demo --train": ("torch", "sklearn")}  # what a command needs beyond the package -> names in tests/needs
+
 
 def commands(page: Path) -> list[str]:
     """Return the commands of a page's shell blocks, in order."""
@@ -68,6 +72,9 @@ def inline_commands(page: Path) -> list[str]:
 
 
 def reason_to_skip(command: str) -> str | None:
+    lacking = [name for pattern, names in NEEDED.items() if re.search(pattern, command) for name in missing(*names)]
+    if lacking:
+        return f"{REASON}{', '.join(lacking)}"
     return next((why for pattern, why in SKIPPED.items() if re.search(pattern, command)), None)
 
 

@@ -130,7 +130,7 @@ def test_faults_are_remembered_by_the_next_command(lab: Lab, breaker: Breaker) -
 @pytest.mark.parametrize(
     ("terms", "says"),
     [
-        ("delay: 1ms", "a lab does not support 'delay'; use down, loss,  trim, corruption, rate"),
+        ("delay: 1ms", "a lab does not support 'delay'; use down, loss, trim, corruption, rate"),
         ("down: p9-t0-00", "no node is called 'p9-t0-00'"),
         ("down: plane 7", "plane 7 does not exist"),
         ("explode: h0", "unknown word 'explode'"),
