@@ -36,8 +36,9 @@ types: setup     ## strict type checking
 test: lint types warm  ## everything that must hold
 	@$(BIN)/pytest -n auto --dist worksteal
 
+# NEEDING=tshark,torch: only the tests that need one of these.
 test-needs: warm  ## the tests that need programs of others, or root
-	@$(BIN)/pytest -n auto --dist worksteal -m needs
+	@$(BIN)/pytest -n auto --dist worksteal -m needs --needing "$(NEEDING)"
 
 docs: setup      ## build the documentation site into site/, links checked
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q && echo "docs: open site/index.html"

@@ -10,13 +10,26 @@ import pytest
 from tests.needs import NEEDS, REASON, missing
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--needing", default="", metavar="NAMES", help="run only tests that need one of these (commas)")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted = set(filter(None, config.getoption("--needing").split(",")))
+    if unknown := wanted - set(NEEDS):
+        raise pytest.UsageError(f"--needing: {', '.join(sorted(unknown))}: not in tests/needs.py")
     for item in items:
         if "lab_rights" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.needs("lab"))
         names = [str(name) for mark in item.iter_markers("needs") for name in mark.args]
         if lacking := missing(*names):
             item.add_marker(pytest.mark.skip(reason=REASON + ", ".join(lacking)))
+    if wanted:
+        chosen = [
+            item for item in items if wanted & {name for mark in item.iter_markers("needs") for name in mark.args}
+        ]
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+        items[:] = chosen
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
