@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from openmrc.cli.rank_processes import free_port, killed_at_end
 from openmrc.errors import ConfigError, MrcError
 from openmrc.train.collperf import (
     HEADER,
@@ -51,7 +51,7 @@ def run(job: Job, ranks: int, csv_file: Path | None, json_file: Path | None, as_
         lines = _measure(job, rank, size, address, rank == 0 and not as_json)
     else:
         check_settings(job.settings, ranks)
-        address, rank = f"127.0.0.1:{_free_port()}", 0
+        address, rank = f"127.0.0.1:{free_port()}", 0
         with _others(job, ranks, address):
             lines = _measure(job, 0, ranks, address, not as_json)
     if rank == 0:
@@ -103,21 +103,10 @@ def _others(job: Job, ranks: int, address: str) -> Iterator[None]:
     text = msgspec.json.encode(job).decode()
     command = [sys.executable, "-m", "openmrc.cli.collperf_run", text, address, str(ranks)]
     processes = [subprocess.Popen([*command, str(rank)], process_group=0) for rank in range(1, ranks)]
-    try:
+    with killed_at_end(processes):
         yield
         for process in processes:
             process.wait(_END_SECONDS)
-    finally:
-        for process in processes:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def main() -> None:

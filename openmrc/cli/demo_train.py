@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 import msgspec
 import typer
 
+from openmrc.cli.rank_processes import free_port, killed_at_end
 from openmrc.errors import ConfigError, MrcError
 from openmrc.report.training import Course, drawing
 from openmrc.train.demo import STEPS, TITLE, Outcome, Training, run
@@ -89,7 +89,7 @@ def _line(name: str, seen: Training) -> str:
 def _outcome(ranks: int, planes: int, faults: str | None) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "outcome.json"
-        arguments = [f"127.0.0.1:{_free_port()}", str(ranks), str(planes), str(path), faults or ""]
+        arguments = [f"127.0.0.1:{free_port()}", str(ranks), str(planes), str(path), faults or ""]
         with _processes(arguments, ranks, Path(folder)):
             pass
         return msgspec.json.decode(path.read_bytes(), type=Outcome)
@@ -102,28 +102,18 @@ def _processes(arguments: list[str], ranks: int, folder: Path) -> Iterator[None]
     logs = [folder / f"rank{rank}.log" for rank in range(ranks)]
     processes: list[subprocess.Popen[bytes]] = []
     try:
-        for rank, log in enumerate(logs):
-            command = [sys.executable, "-m", "openmrc.cli.demo_train", str(rank), *arguments]
-            with log.open("wb") as stderr:
-                processes.append(subprocess.Popen(command, stderr=stderr, env=environment, process_group=0))
-        yield
-        for rank, (process, log) in enumerate(zip(processes, logs, strict=True)):
-            if process.wait(_SECONDS):
-                lines = log.read_text(errors="replace").splitlines()[-_LAST_LINES:]
-                raise MrcError(f"rank {rank} ended with code {process.returncode}: " + "\n".join(lines))
+        with killed_at_end(processes):
+            for rank, log in enumerate(logs):
+                command = [sys.executable, "-m", "openmrc.cli.demo_train", str(rank), *arguments]
+                with log.open("wb") as stderr:
+                    processes.append(subprocess.Popen(command, stderr=stderr, env=environment, process_group=0))
+            yield
+            for rank, (process, log) in enumerate(zip(processes, logs, strict=True)):
+                if process.wait(_SECONDS):
+                    lines = log.read_text(errors="replace").splitlines()[-_LAST_LINES:]
+                    raise MrcError(f"rank {rank} ended with code {process.returncode}: " + "\n".join(lines))
     except subprocess.TimeoutExpired as error:
         raise MrcError(f"a rank did not end within {_SECONDS:g} s") from error
-    finally:
-        for process in processes:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _main(arguments: list[Any]) -> None:

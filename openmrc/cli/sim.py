@@ -201,20 +201,9 @@ def _sweep(plan: Sweep, points: list[Point], folder: Path, on: str, processes: i
     with stoppable(lambda how: how_to_go_on(how, points, folder, as_json)):
         results = report.run(points, folder, on, processes, points_done, plan)
     notes = report.write(plan, results, folder)
-    unfinished = sum(
-        result["summary"]["finished"] < result["summary"]["flows"] for result in results if "summary" in result
-    )
-    refused = report.refusals(results)
-    result = {
-        "points": len(points),
-        "unfinished": unfinished,
-        "refused": sum(refused.values()),
-        "refused_because": refused,
-        "out": str(folder),
-        "warnings": notes,
-    }
+    result = sweep_outcome(points, results, folder, notes)
     _print(result, as_json, lambda: show_sweep(*report.table(plan, results), result))
-    if unfinished or refused:
+    if result["unfinished"] or result["refused"]:
         raise typer.Exit(1)
 
 
@@ -250,6 +239,23 @@ def json_text(result: dict[str, Any]) -> str:
     import json
 
     return json.dumps(result, indent=1) + "\n"
+
+
+def sweep_outcome(points: list[Point], results: list[dict[str, Any]], folder: Path, notes: list[str]) -> dict[str, Any]:
+    """Return what a sweep says with --json: its points, and how many did not finish or were refused, and why."""
+    from openmrc.report import sweep as report
+
+    refused = report.refusals(results)
+    return {
+        "points": len(points),
+        "unfinished": sum(
+            each["summary"]["finished"] < each["summary"]["flows"] for each in results if "summary" in each
+        ),
+        "refused": sum(refused.values()),
+        "refused_because": refused,
+        "out": str(folder),
+        "warnings": notes,
+    }
 
 
 def points_done(done: int, of: int) -> None:

@@ -92,7 +92,7 @@ def _answer(
     asked: Question, plan: Sweep, points: list[Point], folder: Path, on: str, processes: int, as_json: bool
 ) -> None:
     from openmrc.cli.outcome import print_json, stoppable
-    from openmrc.cli.sim import how_to_go_on, points_done
+    from openmrc.cli.sim import how_to_go_on, points_done, sweep_outcome
     from openmrc.report import sweep as report
     from openmrc.report.terminal import show_sweep
     from openmrc.sim.sweep import flat
@@ -100,23 +100,13 @@ def _answer(
     with stoppable(lambda how: how_to_go_on(how, points, folder, as_json)):
         results = report.run(points, folder, on, processes, points_done, plan)
     notes = report.write(plan, results, folder, asked.asks, asked.answer(results))
-    refused = report.refusals(results)
-    unfinished = sum(each["summary"]["finished"] < each["summary"]["flows"] for each in results if "summary" in each)
-    result = {
-        "question": asked.asks,
-        "answer": asked.answer(results),
-        "points": len(points),
-        "unfinished": unfinished,
-        "refused": sum(refused.values()),
-        "refused_because": refused,
-        "out": str(folder),
-        "warnings": notes,
-    }
+    outcome = sweep_outcome(points, results, folder, notes)
+    result = {"question": asked.asks, "answer": asked.answer(results), **outcome}
     if as_json:
         print_json(result | {"runs": [flat(each) for each in results]})
     else:
         typer.echo(asked.asks)
         show_sweep(*report.table(plan, results), result)
         typer.echo(result["answer"])
-    if refused:
+    if result["refused"]:
         raise typer.Exit(1)

@@ -15,18 +15,8 @@ from openmrc.sim.results.results import Run
 from openmrc.sim.scenario.scenario import load
 from openmrc.sim.simulate import simulate
 from openmrc.units import NEVER, PS_PER_US
+from tests.sim.small import STEPS
 
-STEPS = """
-name: steps
-fabric: {name: x, hosts: {count: 16}, planes: [{count: 2, host_gbps: 100, t0: {down: 4, up: 4}, t1: {down: 4}}]}
-transport: {name: datagrams}
-workloads:
-  - {kind: training_step, steps: 2, compute: 10us, collectives: [{kind: ring_all_reduce, size: 100KB}]}
-  - {kind: permutation, size: 20KB}
-faults:
-  - {at: 3us, for: 2us, rate: 50Gbps, on: h1 port 0}
-until: 5ms
-"""
 FIELDS = {"X": {"ts", "dur", "pid", "tid", "name"}, "C": {"ts", "pid", "name", "args"},
           "i": {"ts", "pid", "tid", "name", "s"}, "M": {"pid", "name", "args"}}  # fmt: skip
 

@@ -15,6 +15,19 @@ from openmrc.sim.transports import datagrams
 from openmrc.sim.transports.datagrams import Datagrams
 from openmrc.sim.workloads.traffic import Traffic, traffic
 
+# A scenario as a user writes it: training steps beside a permutation, and a slow port.
+STEPS = """
+name: steps
+fabric: {name: x, hosts: {count: 16}, planes: [{count: 2, host_gbps: 100, t0: {down: 4, up: 4}, t1: {down: 4}}]}
+transport: {name: datagrams}
+workloads:
+  - {kind: training_step, steps: 2, compute: 10us, collectives: [{kind: ring_all_reduce, size: 100KB}]}
+  - {kind: permutation, size: 20KB}
+faults:
+  - {at: 3us, for: 2us, rate: 50Gbps, on: h1 port 0}
+until: 5ms
+"""
+
 
 def leaf_spine(hosts: int = 16, down: int = 4, planes: int = 1, gbps: float = 400, latency_ns: int = 1000) -> Topology:
     """Return a two-tier fabric with equal links everywhere."""
