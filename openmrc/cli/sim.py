@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from openmrc.cli.outcome import INTERRUPTED, stoppable
+from openmrc.cli.outcome import INTERRUPTED, print_json, stoppable
 from openmrc.cli.sim_ask import ask
+from openmrc.cli.sweep_output import outcome, print_how_to_resume, print_points_done
 
 if TYPE_CHECKING:
     from openmrc.sim.scenario.scenario import Matrix, Scenario, Transport
@@ -30,33 +32,36 @@ Json = Annotated[bool, typer.Option("--json", help="Print the summary as one JSO
 def run(
     scenario: Annotated[
         Path | None,
-        typer.Argument(metavar="[SCENARIO.yaml]", help="A scenario file, or demo: the one that is shipped."),
+        typer.Argument(metavar="[SCENARIO.yaml]", help="A scenario file, or `demo` for the bundled one."),
     ] = None,
-    tm: Annotated[Path | None, typer.Option(help="An htsim connection matrix (.cm) instead of a scenario.")] = None,
+    tm: Annotated[Path | None, typer.Option(help="Run an htsim connection matrix (.cm) instead of a scenario.")] = None,
     trace: Annotated[
         Path | None,
-        typer.Option(help="A trace instead of a scenario: Chakra (NAME or NAME.0.et), GOAL, or SimAI's text."),
+        typer.Option(help="Run a trace instead of a scenario: Chakra (NAME or NAME.0.et), GOAL, or SimAI text."),
     ] = None,
     topo: Annotated[
         Path | None, typer.Option(help="The fabric for --tm or --trace: fabric.yaml, or htsim's .topo.")
     ] = None,
-    transport: Annotated[TransportName, typer.Option(help="With --tm or --trace.")] = "mrc",
-    load_balancing: Annotated[LoadBalancing | None, typer.Option(help="With --transport uet.")] = None,
-    qps: Annotated[int, typer.Option(min=1, max=16, help="Queue pairs a flow is split over, with --topo.")] = 1,
-    mtu: Annotated[int, typer.Option(min=256, max=9216, help="Payload of a packet in bytes, with --topo.")] = 4096,
-    cm_start_unit: Annotated[StartUnit, typer.Option(help="What `start` counts in the matrix.")] = "us",
+    transport: Annotated[TransportName, typer.Option(help="Transport, with --topo.")] = "mrc",
+    load_balancing: Annotated[LoadBalancing | None, typer.Option(help="Load balancing, with --transport uet.")] = None,
+    qps: Annotated[int, typer.Option(min=1, max=16, help="Queue pairs per flow, with --topo.")] = 1,
+    mtu: Annotated[int, typer.Option(min=256, max=9216, help="Payload bytes per packet, with --topo.")] = 4096,
+    cm_start_unit: Annotated[StartUnit, typer.Option(help="Unit of `start` in the matrix.")] = "us",
     ranks_per_nic: Annotated[int, typer.Option(min=1, help="Ranks of a --trace that share a NIC.")] = 1,
-    compute_scale: Annotated[float, typer.Option(min=0, max=1000, help="Multiplies computations of a --trace.")] = 1.0,
-    layers: Annotated[int, typer.Option(min=0, help="Only the first so many of a SimAI --trace; 0: all.")] = 0,
-    until: Annotated[str, typer.Option(help="Simulated time at which a --topo run is given up.")] = "10s",
-    seed: Annotated[int | None, typer.Option(min=0, help="Instead of the scenario's.")] = None,
+    compute_scale: Annotated[
+        float, typer.Option(min=0, max=1000, help="Factor for the computation times of a --trace.")
+    ] = 1.0,
+    layers: Annotated[int, typer.Option(min=0, help="Run only the first N layers of a SimAI --trace; 0: all.")] = 0,
+    until: Annotated[str, typer.Option(help="Simulated time limit of a --topo run.")] = "10s",
+    seed: Annotated[int | None, typer.Option(min=0, help="Random seed; overrides the scenario's.")] = None,
     threads: Threads = 1,
     capture: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST", help="Write this NIC's packets to HOST.pcapng: a number, or a name such as h3."),
+        typer.Option(metavar="HOST", help="Capture this NIC's packets to HOST.pcapng; a number or a name such as h3."),
     ] = None,
     check_tables: Annotated[
-        bool, typer.Option("--check-tables", help="First compare every EV's path with the fabric's uSID tables.")
+        bool,
+        typer.Option("--check-tables", help="Before the run, compare every EV's path with the fabric's uSID tables."),
     ] = False,
     perfetto: Annotated[
         Path | None, typer.Option(help="Write a timeline for ui.perfetto.dev (trace event JSON) to this file.")
@@ -81,15 +86,15 @@ def run(
     else:
         carried = _transport(transport, load_balancing, qps, mtu)
         work = _matrix(tm, cm_start_unit) if tm else _trace(cast("Path", trace), ranks_per_nic, compute_scale, layers)
-        wanted = _of_file(work, cast("Path", topo), carried, until)
-    wanted = _changed(wanted, seed, capture, check_tables)
+        wanted = _scenario_of_file(work, cast("Path", topo), carried, until)
+    wanted = _with_overrides(wanted, seed, capture, check_tables)
     if wanted.capture is not None and out is None:
         raise UsageError("--capture: give --out FOLDER, where the capture files go")
     _run(wanted, threads, out, perfetto, as_json)
 
 
-def _changed(scenario: Scenario, seed: int | None, capture: list[str] | None, check_tables: bool) -> Scenario:
-    """Return the scenario with what the command line adds to it."""
+def _with_overrides(scenario: Scenario, seed: int | None, capture: list[str] | None, check_tables: bool) -> Scenario:
+    """Apply the command line's overrides to a scenario."""
     import msgspec
 
     from openmrc.sim.scenario.scenario import Capture
@@ -122,8 +127,8 @@ def _trace(file: Path, ranks_per_nic: int, compute_scale: float, layers: int) ->
     return Trace(file=str(file), ranks_per_nic=ranks_per_nic, compute_scale=compute_scale, layers=layers)
 
 
-def _of_file(work: Matrix | Trace, topo: Path, transport: Transport, until: str) -> Scenario:
-    """Return the scenario that --topo and a file of messages stand for."""
+def _scenario_of_file(work: Matrix | Trace, topo: Path, transport: Transport, until: str) -> Scenario:
+    """Build the scenario of a --topo run from its matrix or trace."""
     from openmrc.fabric.fabric_file import load
     from openmrc.sim.scenario.scenario import Scenario
     from openmrc.sim.workloads.amounts import ps_of
@@ -142,12 +147,12 @@ def _run(scenario: Scenario, threads: int, out: Path | None, perfetto: Path | No
 
     listeners: list[ProgressLine | Stream] = [ProgressLine(), *([Stream(out)] if out is not None else [])]
 
-    def tell(status: Status) -> None:
+    def publish(status: Status) -> None:
         for listener in listeners:
             listener(status)
 
     try:
-        done = simulate(scenario, threads, tell, watch_links=perfetto is not None)
+        done = simulate(scenario, threads, publish, watch_links=perfetto is not None)
     finally:
         for listener in listeners:
             listener.close()
@@ -167,24 +172,26 @@ def _run(scenario: Scenario, threads: int, out: Path | None, perfetto: Path | No
 
 
 def _why_unfinished(result: dict[str, Any], until: str) -> str:
-    """Return why a run ended before all of its flows."""
+    """Say why a run ended with unfinished flows."""
     left = f"{result['flows'] - result['finished']:,} of {result['flows']:,} flows did not finish"
-    if result["errors"]["queue_pairs"]:
-        return (
-            f"{left}: {result['errors']['queue_pairs']:,} connections ended in error; what waits for them never started"
-        )
-    return f"{left} until {until} of simulated time, when the run was given up; `until` sets that time"
+    if failed := result["errors"]["queue_pairs"]:
+        return f"{left}: {failed:,} connections ended in error; flows that depend on them never started"
+    return f"{left} within the limit of {until} of simulated time; raise `until` to run longer"
 
 
 @app.command()
 def sweep(
-    file: Annotated[Path, typer.Argument(metavar="SWEEP.yaml", help="A scenario's path and the fields to vary.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="SWEEP.yaml", help="A sweep file: the scenario's path and the fields to vary.")
+    ],
     out: Annotated[Path | None, typer.Option(help="Folder for the results [runs/NAME of the file].")] = None,
-    on: Annotated[Literal["processes", "ray"], typer.Option(help="Here, or on a Ray cluster.")] = "processes",
-    processes: Annotated[int | None, typer.Option(min=1, help="Runs at a time [all cores].")] = None,
+    on: Annotated[
+        Literal["processes", "ray"], typer.Option(help="Run in local processes or on a Ray cluster.")
+    ] = "processes",
+    processes: Annotated[int | None, typer.Option(min=1, help="Concurrent runs [all cores].")] = None,
     as_json: Json = False,
 ) -> None:
-    """Run every combination of a sweep; what is done already is kept."""
+    """Run every combination of a sweep; finished points are kept and not run again."""
     import os
 
     from openmrc.sim.sweep import read
@@ -194,14 +201,14 @@ def sweep(
 
 
 def _sweep(plan: Sweep, points: list[Point], folder: Path, on: str, processes: int, as_json: bool) -> None:
-    """Run points, and say what came of them; exit 1 if any was refused or has unfinished flows."""
+    """Run the points and print the outcome; exit 1 if any was refused or has unfinished flows."""
     from openmrc.report import sweep as report
     from openmrc.report.terminal import show_sweep
 
-    with stoppable(lambda how: how_to_go_on(how, points, folder, as_json)):
-        results = report.run(points, folder, on, processes, points_done, plan)
+    with stoppable(lambda how: print_how_to_resume(how, points, folder, as_json)):
+        results = report.run(points, folder, on, processes, print_points_done, plan)
     notes = report.write(plan, results, folder)
-    result = sweep_outcome(points, results, folder, notes)
+    result = outcome(points, results, folder, notes)
     _print(result, as_json, lambda: show_sweep(*report.table(plan, results), result))
     if result["unfinished"] or result["refused"]:
         raise typer.Exit(1)
@@ -209,12 +216,15 @@ def _sweep(plan: Sweep, points: list[Point], folder: Path, on: str, processes: i
 
 @app.command()
 def compare(
-    files: Annotated[list[Path], typer.Argument(metavar="A.yaml B.yaml ...", help="Scenarios with training steps.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="A.yaml B.yaml ...", help="Two or more scenarios with training steps.")
+    ],
     out: Annotated[Path | None, typer.Option(help="Folder for the results [runs/A-B-...].")] = None,
-    processes: Annotated[int | None, typer.Option(min=1, help="Runs at a time [all cores].")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="Concurrent runs [all cores].")] = None,
     as_json: Json = False,
 ) -> None:
     """Run scenarios with and without their faults, side by side: step times and GPU time lost."""
+    import json
     import os
 
     from openmrc.report import sweep as report
@@ -224,57 +234,14 @@ def compare(
 
     points = points_of(files)
     folder = out or Path("runs") / "-".join(dict.fromkeys(file.stem for file in files))
-    with stoppable(lambda how: how_to_go_on(how, points, folder, as_json)):
-        results = report.run(points, folder, "processes", processes or os.cpu_count() or 1, points_done)
+    with stoppable(lambda how: print_how_to_resume(how, points, folder, as_json)):
+        results = report.run(points, folder, "processes", processes or os.cpu_count() or 1, print_points_done)
     result = compared(points, results)
-    (folder / "comparison.json").write_text(json_text(result))
+    (folder / "comparison.json").write_text(json.dumps(result, indent=1) + "\n")
     (folder / "report.html").write_text(comparison_page(result), encoding="utf-8")
     _print(result | {"out": str(folder)}, as_json, lambda: show_comparison(result, str(folder)))
     if result["unfinished"]:
         raise typer.Exit(1)
-
-
-def json_text(result: dict[str, Any]) -> str:
-    """Return an object as a file holds it."""
-    import json
-
-    return json.dumps(result, indent=1) + "\n"
-
-
-def sweep_outcome(points: list[Point], results: list[dict[str, Any]], folder: Path, notes: list[str]) -> dict[str, Any]:
-    """Return what a sweep says with --json: its points, and how many did not finish or were refused, and why."""
-    from openmrc.report import sweep as report
-
-    refused = report.refusals(results)
-    return {
-        "points": len(points),
-        "unfinished": sum(
-            each["summary"]["finished"] < each["summary"]["flows"] for each in results if "summary" in each
-        ),
-        "refused": sum(refused.values()),
-        "refused_because": refused,
-        "out": str(folder),
-        "warnings": notes,
-    }
-
-
-def points_done(done: int, of: int) -> None:
-    """Say how many points are done."""
-    typer.echo(f"{done} of {of} points", err=True)
-
-
-def how_to_go_on(how: str, points: list[Point], folder: Path, as_json: bool) -> None:
-    """Say how many points are done, and that nothing of them is lost."""
-    from openmrc.report.sweep import count_done
-
-    done = count_done(points, folder)
-    typer.echo(
-        f"mrc: {how}: {done} of {len(points)} points are done and kept in {folder}; "
-        f"the same command again runs only the other {len(points) - done}",
-        err=True,
-    )
-    if as_json:
-        _print({"points": len(points), "done": done, "interrupted": True, "out": str(folder)}, True, None)
 
 
 @app.command()
@@ -285,10 +252,8 @@ def schema() -> None:
     typer.echo(schema_text(), nl=False)
 
 
-def _print(result: dict[str, Any], as_json: bool, show: Any) -> None:
-    if not as_json:
+def _print(result: dict[str, Any], as_json: bool, show: Callable[[], None]) -> None:
+    if as_json:
+        print_json(result)
+    else:
         show()
-        return
-    import json
-
-    typer.echo(json.dumps(result))

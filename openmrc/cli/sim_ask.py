@@ -1,4 +1,4 @@
-"""`mrc sim ask`: an architect's questions, one command each."""
+"""`mrc sim ask`: design questions of a network architect, one command each."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+
+from openmrc.cli.outcome import print_json, stoppable
+from openmrc.cli.sweep_output import outcome, print_how_to_resume, print_points_done
 
 if TYPE_CHECKING:
     from openmrc.sim.questions import Question
@@ -16,20 +19,23 @@ def ask(
     question: Annotated[
         str | None,
         typer.Argument(
-            metavar="[QUESTION]", help="planes, flaps, evs, loss-threshold, window or roce; none: list them."
+            metavar="[QUESTION]", help="planes, flaps, evs, loss-threshold, window or roce; omit to list them."
         ),
     ] = None,
-    gpus: Annotated[int, typer.Option(min=1, help="NICs, one a GPU; a multiple of 16.")] = 64,
-    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Run everything with so many seeds.")] = 1,
+    gpus: Annotated[int, typer.Option(min=1, help="GPUs, one NIC each; a multiple of 16.")] = 64,
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Number of random seeds for each point.")] = 1,
     save: Annotated[
-        Path | None, typer.Option(help="Write scenario.yaml and sweep.yaml here, to change them, and run nothing.")
+        Path | None,
+        typer.Option(help="Write scenario.yaml and sweep.yaml to this folder for editing, and run nothing."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the results [runs/ask-QUESTION-GPUS].")] = None,
-    on: Annotated[Literal["processes", "ray"], typer.Option(help="Here, or on a Ray cluster.")] = "processes",
-    processes: Annotated[int | None, typer.Option(min=1, help="Runs at a time [all cores].")] = None,
+    on: Annotated[
+        Literal["processes", "ray"], typer.Option(help="Run in local processes or on a Ray cluster.")
+    ] = "processes",
+    processes: Annotated[int | None, typer.Option(min=1, help="Concurrent runs [all cores].")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Answer one of an architect's questions by a sweep: a table, a page, and a sentence."""
+    """Answer a design question with a sweep: a table, a page and a one-sentence answer."""
     from openmrc.errors import UsageError
     from openmrc.sim.questions import QUESTIONS
 
@@ -37,7 +43,7 @@ def ask(
         _list(QUESTIONS, as_json)
         return
     if question not in QUESTIONS:
-        raise UsageError(f"mrc sim ask: {question!r} is not a question; known are {', '.join(QUESTIONS)}")
+        raise UsageError(f"mrc sim ask: {question!r} is not a question; choose from {', '.join(QUESTIONS)}")
     asked = QUESTIONS[question]
     plan, scenario = _planned(asked, gpus, seeds)
     if save is not None:
@@ -51,8 +57,6 @@ def ask(
 
 def _list(questions: dict[str, Question], as_json: bool) -> None:
     if as_json:
-        from openmrc.cli.outcome import print_json
-
         print_json({name: each.asks for name, each in questions.items()})
         return
     for name, each in questions.items():
@@ -91,17 +95,14 @@ def _save(plan: Sweep, scenario: dict[str, Any], folder: Path) -> None:
 def _answer(
     asked: Question, plan: Sweep, points: list[Point], folder: Path, on: str, processes: int, as_json: bool
 ) -> None:
-    from openmrc.cli.outcome import print_json, stoppable
-    from openmrc.cli.sim import how_to_go_on, points_done, sweep_outcome
     from openmrc.report import sweep as report
     from openmrc.report.terminal import show_sweep
     from openmrc.sim.sweep import flat
 
-    with stoppable(lambda how: how_to_go_on(how, points, folder, as_json)):
-        results = report.run(points, folder, on, processes, points_done, plan)
+    with stoppable(lambda how: print_how_to_resume(how, points, folder, as_json)):
+        results = report.run(points, folder, on, processes, print_points_done, plan)
     notes = report.write(plan, results, folder, asked.asks, asked.answer(results))
-    outcome = sweep_outcome(points, results, folder, notes)
-    result = {"question": asked.asks, "answer": asked.answer(results), **outcome}
+    result = {"question": asked.asks, "answer": asked.answer(results), **outcome(points, results, folder, notes)}
     if as_json:
         print_json(result | {"runs": [flat(each) for each in results]})
     else:

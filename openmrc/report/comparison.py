@@ -30,7 +30,7 @@ def _body(result: Summary, names: list[str]) -> Iterator[str]:
     yield '<p class="lead">Each scenario with its faults and without them.</p>'
     yield f'<div class="tiles">{"".join(_tile(row) for row in scenarios)}</div>'
     for difference in result["differences"]:
-        yield f'<p class="bad">not alike: {escape(difference)}</p>'
+        yield f'<p class="bad">differs: {escape(difference)}</p>'
     yield f'<div class="charts">{"".join(_charts(scenarios))}</div>'
     cells = [(name, *values) for name, values in compared(scenarios)]
     yield "<h2>Side by side</h2>" + rows(("", *names), cells, range(1, 1 + len(names)))

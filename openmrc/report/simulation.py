@@ -77,8 +77,8 @@ def _tiles(summary: dict[str, Any]) -> Iterator[str]:
             "step time, p99", number(step["p99"], " us"), f"p50 {number(step['p50'])}, max {number(step['max'])}"
         )
     if job := summary.get("job"):
-        word = "stopped" if job["stopped"] else "goes on" if job["finished"] else "unfinished"
-        yield tile("job", word, describe(job), "good" if word == "goes on" else "bad")
+        word = "stopped" if job["stopped"] else "finished" if job["finished"] else "unfinished"
+        yield tile("job", word, describe(job), "good" if word == "finished" else "bad")
     yield tile("goodput", number(summary["goodput_gbps"]["total"], " Gb/s"), "all finished flows together")
     counts = summary["packets"]
     yield tile("retransmitted", f"{counts['retransmitted']:,}", f"of {counts['new']:,} packets")

@@ -1,4 +1,4 @@
-"""A run in the terminal: one line while it goes, one table when it is over."""
+"""Terminal output of a run: a progress line, then a table."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from openmrc.sim.loop import failures
 from openmrc.sim.results import job
 from openmrc.sim.simulate import Status
 
-EVERY_S = 10.0  # between two lines where lines cannot be overwritten
+EVERY_S = 10.0  # between progress lines when stderr is not a terminal
 
 
 class ProgressLine:
-    """Writes to stderr: simulated time, packets a second, flows, and how much longer."""
+    """Writes progress to stderr: simulated time, packet-hops per second, flows, time left."""
 
     def __init__(self) -> None:
         self._live = sys.stderr.isatty()
@@ -28,7 +28,7 @@ class ProgressLine:
         self._dirty = False
 
     def __call__(self, status: Status) -> None:
-        """Say where the run stands."""
+        """Update the line."""
         if not self._live and status.wall_s - self._written < EVERY_S:
             return
         self._written = status.wall_s
@@ -38,14 +38,14 @@ class ProgressLine:
         self._dirty = self._live
 
     def close(self) -> None:
-        """Leave the line empty for what follows."""
+        """Clear the line."""
         if self._dirty:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
 
 def line(status: Status) -> str:
-    """Return one line about a run on its way."""
+    """Format the progress of a run in one line."""
     rate = status.hops / status.wall_s if status.wall_s else 0.0
     left = f"{status.left_s:,.0f} s left" if status.left_s is not None else "time left unknown"
     return (
@@ -75,7 +75,7 @@ def show(summary: dict[str, Any], out: str | None) -> None:
 
 
 def errors(summary: dict[str, Any], most: int = 3) -> Iterator[str]:
-    """Yield what to say of connections in error: how many by cause, and the first few."""
+    """Yield lines about connections in error: the count per cause, then the first few."""
     result = summary["errors"]
     if not result["queue_pairs"]:
         return
@@ -97,12 +97,13 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("goodput", number(summary["goodput_gbps"]["total"], " Gb/s")),
         ("packets", ", ".join(f"{packets[name]:,} {name.replace('_', ' ')}"
                               for name in ("new", "retransmitted", "trimmed", "dropped", "ecn_marked"))),
-        ("here", f"{summary['wall_s']:.2f} s, {_rate(summary):.2f} M packet-hops/s, {summary['peak_rss_mb']:.0f} MB, "
-                 f"{summary['threads']} thread{'s' if summary['threads'] > 1 else ''}, seed {summary['seed']}"),
+        ("this run", f"{summary['wall_s']:.2f} s, {_rate(summary):.2f} M packet-hops/s, "
+                     f"{summary['peak_rss_mb']:.0f} MB, {summary['threads']} thread{'s' * (summary['threads'] > 1)}, "
+                     f"seed {summary['seed']}"),
     ]  # fmt: skip
     if checked := summary.get("tables_checked"):
-        found.append(("uSID tables", f"lead {checked['evs']:,} EVs of {checked['pairs']:,} pairs of NICs where the "
-                                     f"simulator does, {checked['hops']:,} decisions compared"))  # fmt: skip
+        found.append(("uSID tables", f"agree with the simulator for {checked['evs']:,} EVs of {checked['pairs']:,} "
+                                     f"NIC pairs, {checked['hops']:,} decisions compared"))  # fmt: skip
     if domains := summary.get("scale_up"):
         flows = f"{domains['finished']:,} of {domains['flows']:,} flows, {domains['bytes']:,} bytes"
         found.append(("inside domains", f"{flows}, {number(domains['goodput_gbps'], ' Gb/s')}"))
@@ -123,7 +124,7 @@ MOST_ROWS = 60  # of a table
 
 
 def show_sweep(header: list[str], body: list[list[str]], result: dict[str, Any]) -> None:
-    """Print what a sweep found: a row a point, then why some were refused."""
+    """Print a sweep: a row per point, then why points were refused."""
     console = Console(highlight=False)
     grid = Table(box=None, padding=(0, 2, 0, 0))
     first = header.index("flows finished")
@@ -146,7 +147,7 @@ def show_sweep(header: list[str], body: list[list[str]], result: dict[str, Any])
 
 
 def show_comparison(result: dict[str, Any], out: str) -> None:
-    """Print scenarios side by side: step times with and without faults, and the bottom line."""
+    """Print scenarios side by side: step times with and without faults, and GPU time lost."""
     console = Console(highlight=False)
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("")
@@ -159,7 +160,7 @@ def show_comparison(result: dict[str, Any], out: str) -> None:
         for problem in errors(row):
             console.print(f"[red]{escape(row['name'])}: {escape(problem)}[/]", soft_wrap=True)
     for difference in result["differences"]:
-        console.print(f"[yellow]not alike:[/] {escape(difference)}", soft_wrap=True)
+        console.print(f"[yellow]differs:[/] {escape(difference)}", soft_wrap=True)
     console.print(f"written to {escape(out)}", soft_wrap=True)
 
 
@@ -175,10 +176,13 @@ def compared(rows: list[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]:
     yield "retransmitted", [f"{row['retransmitted']:,}" for row in rows]
     yield (
         "job",
-        ["stops" if row["job"]["stopped"] else "goes on" if row["job"]["finished"] else "unfinished" for row in rows],
+        [
+            "stopped" if row["job"]["stopped"] else "finished" if row["job"]["finished"] else "unfinished"
+            for row in rows
+        ],
     )
     if any(row["job"]["stopped"] for row in rows):
-        yield "stops at, us", [number(row["job"]["at_us"]) for row in rows]
-        yield "a restart costs", [job.cost(row["job"]) for row in rows]
+        yield "stopped at, us", [number(row["job"]["at_us"]) for row in rows]
+        yield "cost of a restart", [job.cost(row["job"]) for row in rows]
     lost = [row["gpu_time_lost_percent"] for row in rows]
     yield "GPU time lost", [f"{value:.2f} %" if value is not None else "job not finished" for value in lost]

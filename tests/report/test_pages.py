@@ -109,6 +109,6 @@ def test_a_comparison_has_a_page(tmp_path: Path) -> None:
     page = comparison_page({"scenarios": [row("a", 1.5), row("b <c>", None)], "differences": ["seed: 1, 2"]})
     assert "1.50 %" in page
     assert "job not finished" in page
-    assert "not alike: seed: 1, 2" in page
+    assert "differs: seed: 1, 2" in page
     assert "b &lt;c&gt;" in page
     assert "<c>" not in page

@@ -48,10 +48,10 @@ def _cost(restart: Restart, gpus: int) -> dict[str, float]:
 
 
 def describe(job: dict[str, Any]) -> str:
-    """Return a job of a summary as a line."""
+    """Format the job of a summary as one line."""
     if not job["stopped"]:
-        return "goes on" if job["finished"] else "did not finish its steps"
-    text = f"stops at {job['at_us']:,.4g} us, {job['cause']}"
+        return "finished" if job["finished"] else "did not finish its steps"
+    text = f"stopped at {job['at_us']:,.4g} us, {job['cause']}"
     return text + (f"; a restart costs {cost(job)}" if job["restart"] else "")
 
 
