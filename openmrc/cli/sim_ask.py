@@ -43,7 +43,7 @@ def ask(
         _list(QUESTIONS, as_json)
         return
     if question not in QUESTIONS:
-        raise UsageError(f"mrc sim ask: {question!r} is not a question; choose from {', '.join(QUESTIONS)}")
+        raise UsageError(f"mrc sim ask: unknown question {question!r}; choose from {', '.join(QUESTIONS)}")
     asked = QUESTIONS[question]
     plan, scenario = _planned(asked, gpus, seeds)
     if save is not None:

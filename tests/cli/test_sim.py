@@ -125,7 +125,7 @@ def test_questions_are_listed_and_unknown_ones_refused() -> None:
     assert "mrc sim ask planes" in mrc("ask").stdout
     assert json.loads(mrc("ask", "--json").stdout)["flaps"] == "How many flapping links does a step survive?"
     done = CliRunner().invoke(app, ["sim", "ask", "why"])
-    assert "known are planes, flaps" in str(done.exception)
+    assert "choose from planes, flaps" in str(done.exception)
 
 
 def test_a_question_is_answered_by_a_table_a_sentence_and_a_page(tmp_path: Path) -> None:
