@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: help setup demo test test-needs lint types warm docs wheel matrix coverage bpf clean
+.PHONY: help setup demo test test-again test-needs lint types warm docs wheel matrix coverage bpf clean
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -35,6 +35,10 @@ types: setup     ## strict type checking
 
 test: lint types warm  ## everything that must hold
 	@$(BIN)/pytest -n auto --dist worksteal
+
+# Tests with sockets and deadlines share the processors in `make test`; alone, each has the machine to itself.
+test-again: lint types warm  ## the tests that failed last time, one at a time
+	@$(BIN)/pytest --last-failed --last-failed-no-failures none
 
 # NEEDING=tshark,torch: only the tests that need one of these.
 test-needs: warm  ## the tests that need programs of others, or root

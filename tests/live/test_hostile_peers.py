@@ -194,7 +194,7 @@ def test_loopback_addresses_from_another_machine_are_refused(host: Host, monkeyp
 
 
 def test_a_peer_that_stalls_is_given_up_and_the_next_one_served(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("openmrc.live.objects.connection.READY_SECONDS", 0.3)
+    monkeypatch.setattr("openmrc.live.objects.connection.READY_SECONDS", 3.0)
     thread = host.serve()
     stalling = strangers.greet(host.listener.port, offer(), host.token)
     time.sleep(0.05)
