@@ -3,6 +3,7 @@
 KIND is mrc, mptcp, tcp; all of them unless said, one after the other, with the same pulls.
 
 left    of mrc: from the pull until the last data packet went into the dead cable: the sender had stopped using it
+own     the same of those pulls that took a cable of the sender itself, whose carrier it watches; mark: p99 of 1 ms
 stall   the longest time without a piece delivered, in order, while the cable was out
 calm    the same of those pulls during which a hypervisor took no processor away (as far as /proc/stat tells, which
         counts in steps of 10 ms): a shared machine stands still for milliseconds at a time
@@ -79,9 +80,10 @@ def report(breaker: Breaker, kind: str, pulls: int) -> None:
     quiet = [longest_gap_ms(trial.times, at - out, at - 5 * _MS) for at in steps]
     print(f"{kind}: {pulls} pulls, {trial.gbps(trial.began, steps[0]):.3f} Gb/s before the first,", end=" ")
     print("not a byte lost or misplaced" if trial.is_whole else "BYTES LOST OR MISPLACED")
+    own = [value for value, (place, _) in zip(left, chosen, strict=True) if place.startswith(f"{SOURCE}<>")]
     calm = [value for value, stolen_then in zip(stall, taken, strict=True) if stolen_then == 0]
-    for name, values in (("left", left), ("stall", stall), ("calm", calm), ("quiet", quiet)):
-        if not values or (name == "left" and kind != "mrc"):
+    for name, values in (("left", left), ("own", own), ("stall", stall), ("calm", calm), ("quiet", quiet)):
+        if not values or (name in ("left", "own") and kind != "mrc"):
             continue  # the ports note when MRC's data was lost
         p50, p90, p99 = np.percentile(values, (50, 90, 99))
         print(
