@@ -61,7 +61,7 @@ def _serve(engine: Engine, now: int, qp: int, kind: int) -> None:
 @kernel
 def _on_ack_deadline(engine: Engine, now: int, qp: int) -> None:
     row = engine.qps[qp]
-    if requester.on_timeout(engine, now, qp, retries.patience(engine, qp)) == 1:
+    if requester.on_timeout(engine, now, qp) == 1:
         row.timeouts += 1
         if retries.spend(engine, now, qp):
             scheduler.wake(engine, qp)

@@ -10,7 +10,7 @@ every other packet had not arrived.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine import congestion, paths, probes, scheduler, spray, timers
+from openmrc.engine import congestion, paths, probes, retries, scheduler, spray, timers
 from openmrc.engine.queue_pairs import nominal_size, params_of, sent_row
 from openmrc.engine.tables import NONE, Deadline, Engine, SentState
 from openmrc.units import NEVER
@@ -95,8 +95,8 @@ def _await_report(engine: Engine, now: int, qp: int, was_in_doubt: int) -> int:
 
 
 @rare_kernel
-def on_silence(engine: Engine, now: int, qp: int, patience: int) -> int:
-    """Declare packets lost that were sent `patience` ps ago or earlier; return how many.
+def on_silence(engine: Engine, now: int, qp: int) -> int:
+    """Declare packets lost that have waited for their timeout; return how many.
 
     The ACK timer is armed for the next packet in flight, or for another timeout if there is none: a packet queued for
     retransmission may be acknowledged late and its transport ACK be lost.
@@ -107,12 +107,13 @@ def on_silence(engine: Engine, now: int, qp: int, patience: int) -> int:
     for psn in range(row.unack_psn, row.next_psn):
         sent = sent_row(engine, qp, psn)
         if sent.state == SentState.IN_FLIGHT:
-            if sent.sent_at + patience <= now:
+            due = retries.due(engine, qp, sent.sent_at)
+            if due <= now:
                 declare(engine, now, qp, psn)
                 lost += 1
             else:
-                following = min(following, sent.sent_at + patience)
-    timers.arm(engine, qp, Deadline.ACK, following if following != NEVER else now + patience)
+                following = min(following, due)
+    timers.arm(engine, qp, Deadline.ACK, following if following != NEVER else now + retries.patience(engine, qp))
     return lost
 
 

@@ -54,6 +54,7 @@ class Settings:
     gap_packets: int = 3  # ours
     loss_delay_floor_us: float = 0.0
     tail_probe: bool = True  # ours, after UET's probe for lost acknowledgements
+    silent_timeouts: int = 1  # IBTA volume 1, 9.7.6.1.3, allows up to 4
 
     ev_burst: int = 1
     probe_interval_us: float = 1_000.0  # ours; or ten round trips, whichever is longer
@@ -126,6 +127,7 @@ def _fill_reliability(row: Params, settings: Settings) -> None:
     row.gap_packets = settings.gap_packets
     row.loss_delay_floor = ps_from_us(settings.loss_delay_floor_us)
     row.tail_probe = settings.tail_probe
+    row.silent_timeouts = settings.silent_timeouts
 
 
 def _fill_paths(row: Params, settings: Settings) -> None:

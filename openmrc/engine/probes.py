@@ -5,7 +5,7 @@ missing answer means that the path does not work.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine import control_queue, paths, timers
+from openmrc.engine import control_queue, paths, retries, timers
 from openmrc.engine.queue_pairs import params_of, working_ports
 from openmrc.engine.states import EvEvent, EvState
 from openmrc.engine.tables import NONE, Deadline, Engine
@@ -73,6 +73,7 @@ def on_answer(engine: Engine, now: int, qp: int, packet: int) -> None:
     answered.probe_id = NONE
     row.probes_answered += 1
     row.newest_delivered = max(row.newest_delivered, answered.probe_sent_at)
+    retries.on_answered(engine, row.peer, answered.probe_sent_at)
     if row.unack_psn < row.next_psn:
         timers.arm_by(engine, qp, Deadline.LOSS, now)
     if answered.state == EvState.ASSUMED_BAD:

@@ -6,7 +6,7 @@ apply to both.
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import MSN_BITS, PSN_BITS
-from openmrc.engine import clock, congestion, feedback, loss, paths, probes, scheduler, spray, timers
+from openmrc.engine import clock, congestion, feedback, loss, paths, probes, retries, scheduler, spray, timers
 from openmrc.engine.queue_pairs import (
     has_new,
     message_row,
@@ -359,24 +359,25 @@ def _solicit_ack(engine: Engine, qp: int) -> None:
 
 
 @rare_kernel
-def on_timeout(engine: Engine, now: int, qp: int, patience: int) -> int:
+def on_timeout(engine: Engine, now: int, qp: int) -> int:
     """Retransmit unacknowledged packets; return 1 if this counts against the retry budget."""
     row = engine.qps[qp]
     if row.unack_psn < row.next_psn:
-        lost = loss.on_silence(engine, now, qp, patience)
+        lost = loss.on_silence(engine, now, qp)
         return int(lost > 0 or (row.lost_count > 0 and usable_ports(engine, qp) == 0))
     timers.disarm(engine, qp, Deadline.ACK)
     if row.message_head == row.message_tail:
         return 0
     if row.message_head == row.message_current:
-        timers.arm(engine, qp, Deadline.ACK, now + patience)
+        timers.arm(engine, qp, Deadline.ACK, now + retries.patience(engine, qp))
         return 0 if wants_to_send(engine, qp) and usable_ports(engine, qp) != 0 else 1
     # Since the last packet, not the last answer: probes of bad paths are still answered.
-    if _last_sent(engine, qp) + patience > now:
-        timers.arm(engine, qp, Deadline.ACK, _last_sent(engine, qp) + patience)
+    due = retries.due(engine, qp, _last_sent(engine, qp))
+    if due > now:
+        timers.arm(engine, qp, Deadline.ACK, due)
         return 0
     if row.retries > 0:  # the duplicate of the last attempt was not answered either
         paths.on_lost(engine, now, sent_row(engine, qp, row.next_psn - 1).ev, now)
     _solicit_ack(engine, qp)
-    timers.arm(engine, qp, Deadline.ACK, now + patience)
+    timers.arm(engine, qp, Deadline.ACK, now + retries.patience(engine, qp))
     return 1

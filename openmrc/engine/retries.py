@@ -4,8 +4,8 @@ Timeouts and NACKs for lack of resources count against it; cumulative progress r
 """
 
 from openmrc.core.jit import kernel
-from openmrc.engine import lifecycle
-from openmrc.engine.queue_pairs import INFINITE_RETRIES
+from openmrc.engine import congestion, lifecycle
+from openmrc.engine.queue_pairs import INFINITE_RETRIES, params_of
 from openmrc.engine.tables import Cause, Engine
 
 MAX_TIMEOUT = 17_179_869_184_000  # ps: 1.024 us x 2**24
@@ -23,14 +23,42 @@ def spend(engine: Engine, now: int, qp: int) -> bool:
 
 
 @kernel
+def on_answered(engine: Engine, peer: int, sent_at: int) -> None:
+    """Record that a peer has answered a packet or probe that was sent at `sent_at` (ps), on any queue pair."""
+    row = engine.peers[peer]
+    row.newest_answered = max(row.newest_answered, sent_at)
+
+
+@kernel
+def due(engine: Engine, qp: int, sent_at: int) -> int:
+    """Return when (ps) a packet sent at `sent_at` has waited long enough in the current attempt.
+
+    A peer that has answered nothing sent since, on any queue pair, has more time: not a packet is missing then but
+    the peer, which may be kept from its processor. To send again would help nobody; its first answer to a probe shows
+    what was lost.
+    """
+    row = engine.qps[qp]
+    attempt = patience(engine, qp)
+    if engine.peers[row.peer].newest_answered < sent_at + congestion.loss_delay(engine, row.peer):
+        attempt = max(attempt, min(params_of(engine, qp).silent_timeouts * _timeout(engine, qp), MAX_TIMEOUT))
+    return sent_at + attempt
+
+
+@kernel
 def patience(engine: Engine, qp: int) -> int:
-    """Return the timeout (ps) of the current attempt.
+    """Return the timeout (ps) of the current attempt."""
+    row = engine.qps[qp]
+    doublings = min(max(row.retries - row.linear_count, 0), 24)
+    return min(_timeout(engine, qp) << doublings, max(MAX_TIMEOUT, row.timeout))
+
+
+@kernel
+def _timeout(engine: Engine, qp: int) -> int:
+    """Return the timeout (ps) of a linear attempt.
 
     It is at least srtt + 4 rttvar (RFC 6298, 2.3): where many queue pairs share an endpoint, a healthy peer answers
     later than the timeout of a connection that has the endpoint alone.
     """
     row = engine.qps[qp]
-    doublings = min(max(row.retries - row.linear_count, 0), 24)
     peer = engine.peers[row.peer]
-    least = max(row.timeout, peer.srtt + 4 * peer.rttvar)
-    return min(least << doublings, max(MAX_TIMEOUT, row.timeout))
+    return max(row.timeout, peer.srtt + 4 * peer.rttvar)

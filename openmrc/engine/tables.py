@@ -39,6 +39,7 @@ class Params:
     gap_packets: Int  # without trimming: packets received above a hole before it counts as lost
     loss_delay_floor: Int  # ps, least loss delay
     tail_probe: Int  # 1: send a reliability probe when acknowledgements stop
+    silent_timeouts: Int  # timeouts that a peer may take which answers nothing at all
     # Paths (MRC §9.3)
     ev_burst: Int  # consecutive packets on one EV, so that sockets can batch them
     probe_interval: Int  # ps, first probe of an ASSUMED_BAD EV
@@ -142,6 +143,7 @@ class Peer:
     srtt: Int  # ps, smoothed; 0: none yet
     rttvar: Int  # ps
     base_rtt: Int  # ps
+    newest_answered: Int  # ps, send time of the most recently sent packet or probe known to have arrived
     # NSCC
     inflight: Int  # bytes, nominal
     cwnd: Float  # bytes

@@ -11,7 +11,7 @@ from openmrc.engine.queue_pairs import INFINITE_RETRIES
 from openmrc.engine.states import EvEvent, QpEvent, QpState
 from openmrc.engine.tables import Cause, CompletionKind, EventKind, WcStatus
 from openmrc.wire.codes import NackReason, Opcode, Syndrome
-from tests.engine.scripted_peer import MTU, QPN, Endpoint, ack, data, nack, sack, write_imm
+from tests.engine.scripted_peer import MTU, QPN, Endpoint, ack, data, nack, sack, steady, write_imm
 
 T = 1000.0  # us: the timeout of the diary's endpoint; 2 linear retries, 3 exponential
 
@@ -40,6 +40,48 @@ def test_timeout_is_at_least_what_the_measured_round_trips_ask_for() -> None:
     endpoint.sends_nothing(until_us=3 * T - 1)
     endpoint.sends(Opcode.WRITE_ONLY, at_us=3 * T, retransmitted=1)
     assert endpoint.qp().timeouts == 1
+
+
+def silent_peer() -> Endpoint:
+    """Two queue pairs with one peer, each with a packet in flight; the peer may take four timeouts to answer at all."""
+    endpoint = Endpoint(settings=steady(silent_timeouts=4), peer_of=(0, 0))
+    for qp in range(2):
+        endpoint.write(qp=qp)
+    assert len(endpoint.all_sent()) == 2
+    return endpoint
+
+
+@pytest.mark.clause("timer-silent-peer")
+def test_a_peer_that_is_kept_from_its_processor_causes_no_timeouts() -> None:
+    endpoint = silent_peer()
+    endpoint.sends_nothing(until_us=4 * T - 1)
+    for qp in range(2):
+        endpoint.receives(sack(0, dest_qpn=endpoint.qp(qp).qpn))
+        endpoint.receives({**ack(1), "dest_qpn": endpoint.qp(qp).qpn})
+    endpoint.sends_nothing(until_us=20 * T)
+    assert [endpoint.qp(qp).timeouts for qp in range(2)] == [0, 0]
+    assert len(endpoint.completions()) == 2
+
+
+@pytest.mark.clause("timer-silent-peer")
+def test_a_peer_that_stays_silent_is_given_up_after_as_many_attempts() -> None:
+    endpoint = silent_peer()
+    for at in (4, 8, 12, 16, 20):  # the last attempt, doubled three times, is longer by itself
+        for _ in range(2):
+            endpoint.sends(Opcode.WRITE_ONLY, at_us=at * T, retransmitted=1)
+    endpoint.sends_nothing(until_us=28 * T)
+    assert [endpoint.qp(qp).cause for qp in range(2)] == [Cause.RETRIES_SPENT] * 2
+
+
+@pytest.mark.clause("timer-silent-peer")
+def test_an_answer_to_another_queue_pair_shows_that_a_packet_is_missing() -> None:
+    endpoint = silent_peer()
+    endpoint.waits(until_us=T / 2)
+    endpoint.write(qp=1)
+    endpoint.sends(at_us=T / 2)
+    endpoint.receives(sack(1, dest_qpn=endpoint.qp(1).qpn), at_us=0.6 * T)
+    endpoint.sends(Opcode.WRITE_ONLY, at_us=T, retransmitted=1)
+    assert [endpoint.qp(qp).timeouts for qp in range(2)] == [1, 0]
 
 
 @pytest.mark.clause("timer-linear-exponential")

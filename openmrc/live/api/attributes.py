@@ -18,6 +18,7 @@ from openmrc.engine.tables import Cause, WcStatus
 
 PROTOCOL_V1 = 1  # bit 0 of the wire protocol bitmap
 TIMEOUT_UNIT_US = 1.024  # a timeout t means this x 2**t
+SILENT_TIMEOUTS = 4  # timeouts that a peer may take which answers nothing at all (IBTA volume 1, 9.7.6.1.3)
 MAX_TIMEOUT = 24
 LONGEST_WAIT_S = 17.18  # 1.024 us x 2**24
 MAX_LINEAR = 7
@@ -319,7 +320,7 @@ class ConnectionOptions:
     max_recv_wr: int = 512
     timeout: int = 14  # 16.8 ms
     linear_count: int = 7
-    exponential_count: int = 7  # with the two above, an unreachable peer is an error after about 4.4 s
+    exponential_count: int = 7  # with the two above, an unreachable peer is an error after about 4.8 s
     dynamic_mpr: bool = False
     sq_sig_all: bool = False
     hint: QpHintAttr = field(default_factory=QpHintAttr)
@@ -330,6 +331,5 @@ class ConnectionOptions:
         once = TIMEOUT_UNIT_US * 1e-6 * (1 << self.timeout)
         if self.exponential_count >= INFINITE_RETRIES:
             return float("inf")
-        return once * (self.linear_count + 1) + sum(
-            min(once * (1 << k), LONGEST_WAIT_S) for k in range(1, self.exponential_count + 1)
-        )
+        doublings = [0] * (self.linear_count + 1) + list(range(1, self.exponential_count + 1))
+        return sum(min(once * max(1 << k, SILENT_TIMEOUTS), LONGEST_WAIT_S) for k in doublings)

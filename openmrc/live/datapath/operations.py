@@ -45,12 +45,15 @@ class Attribute(IntEnum):
     FIRST_PSN = 16
 
 
+_COLUMNS = {attribute.name.lower(): int(attribute) for attribute in Attribute}  # plain: members are slow to find
+
+
 def request(**attributes: int | None) -> NDArray[np.int64]:
     """Return a request that sets these attributes; None is as good as left out."""
-    words = np.full(len(Attribute), UNCHANGED, np.int64)
+    words = np.full(len(_COLUMNS), UNCHANGED, np.int64)
     for name, value in attributes.items():
         if value is not None:
-            words[Attribute[name.upper()]] = value
+            words[_COLUMNS[name]] = value
     return words
 
 

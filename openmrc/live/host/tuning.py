@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from openmrc.engine.params import Settings
+from openmrc.live.api.attributes import SILENT_TIMEOUTS
 from openmrc.live.datapath.tables import TRAIN
 from openmrc.live.host.sockets import Sockets
 from openmrc.wire.layout import LONGEST_HEADER
@@ -16,7 +17,8 @@ def settings_for(sockets: Sockets, mtu: int) -> Settings:
     A train of packets on one EV is one message, and a system call sends two, so the sender keeps an EV that long. The
     window is bounded by the peer's socket buffers. Round-trip times between processes are tens of microseconds of
     scheduling, and thousands when a processor is busy. Without trimming, a lost packet may have met a full buffer, so a
-    path is abandoned only after two consecutive losses.
+    path is abandoned only after two consecutive losses. A process may be kept from its processor for longer than a
+    timeout, so a peer that answers nothing may take several.
     """
     train = min(TRAIN, TRAIN_BYTES // (mtu + LONGEST_HEADER + 8)) if sockets.segmentation else TRAIN // 4
     return Settings(
@@ -29,6 +31,7 @@ def settings_for(sockets: Sockets, mtu: int) -> Settings:
         ev_burst=2 * train,
         loss_delay_floor_us=1_000.0,
         loss_threshold=2,
+        silent_timeouts=SILENT_TIMEOUTS,
         reverse_probe_interval_us=5_000.0,
         timestamp_unit=1,
         initial_cwnd=1 << 20,

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from openmrc.live.objects.queue_pair import QueuePair
 
 LARGEST_CQ = 1 << 20  # completions
+_SEND, _RECEIVE = int(CompletionKind.SEND), int(CompletionKind.RECEIVE)
 _POLL_SECONDS = 0.002  # s between checks of a send queue that is being drained
 _WAIT_SECONDS = 0.05  # s in compiled code at a time: signals are handled in between
 
@@ -110,6 +111,8 @@ class Nic:
         self._keys = RegionKeys(attr.max_mr)
         self._qp_numbers = QueuePairNumbers(self._runtime.engine)
         self._qps: list[QueuePair | None] = [None] * attr.max_qp
+        self._free_qps = list(reversed(range(attr.max_qp)))
+        self._rows_lock = threading.Lock()  # of the free rows; the event loop reads none of them
         self._cqs: dict[int, weakref.ref[CompletionQueue]] = {}
         self._free_cqs = list(reversed(range(len(self._runtime.datapath.cqs))))
         self._channels: weakref.WeakSet[CompletionChannel] = weakref.WeakSet()
@@ -250,11 +253,11 @@ class Nic:
             raise InvalidArgumentError(
                 f"protocol_version: {init.protocol_version:#b} lacks version 1 ({PROTOCOL_V1:#b})"
             )
-        with self._runtime.locked():
-            row = next((row for row, taken in enumerate(self._qps) if taken is None), None)
-            if row is None:
+        with self._rows_lock:
+            if not self._free_qps:
                 raise NoRoomError(f"max_qp: all {attr.max_qp} queue pairs are in use")
-            for kind, cq in ((CompletionKind.SEND, init.send_cq), (CompletionKind.RECEIVE, init.recv_cq)):
+            row = self._free_qps.pop()
+            for kind, cq in ((_SEND, init.send_cq), (_RECEIVE, init.recv_cq)):
                 self._runtime.datapath.cq_of[2 * row + kind, 0] = cq.row
             self._qps[row] = qp
             qp.row = row
@@ -269,6 +272,8 @@ class Nic:
         with self._runtime.locked():
             self._qps[qp.row] = None
             self._runtime.datapath.cq_of[2 * qp.row : 2 * qp.row + 2, 0] = NONE
+        with self._rows_lock:  # only now: leaving `locked` has published the row's last completions
+            self._free_qps.append(qp.row)
 
     def qpn(self, row: int) -> int:
         """Return the number of a queue pair; it changes with every RESET."""
@@ -338,9 +343,9 @@ class Nic:
         self._check_open()
         if not 1 <= cq.cqe <= LARGEST_CQ:
             raise InvalidArgumentError(f"cqe: {cq.cqe} is not in 1..{LARGEST_CQ}")
-        with self._runtime.locked():
-            self._free_cqs += [row for row, known in self._cqs.items() if known() is None]
-            self._cqs = {row: known for row, known in self._cqs.items() if known() is not None}
+        with self._rows_lock:
+            if not self._free_cqs:
+                self._reclaim_cqs()
             if not self._free_cqs:
                 raise NoRoomError(f"max_cq: all {len(self._cqs)} completion queues are in use")
             row = self._free_cqs.pop()
@@ -356,7 +361,7 @@ class Nic:
     def drop_cq(self, row: int) -> None:
         """Remove a completion queue."""
         if not self.is_closed:
-            with self._runtime.locked():
+            with self._rows_lock:
                 self._cqs.pop(row, None)
                 self._free_cqs.append(row)
 
@@ -385,6 +390,13 @@ class Nic:
         return report.describe(self._runtime, qp.row, self._peers.address(int(self._runtime.engine.qps[qp.row].peer)))
 
     # Internals
+
+    def _reclaim_cqs(self) -> None:
+        """Free the rows of completion queues that were dropped without `destroy`."""
+        dropped = [row for row, known in self._cqs.items() if known() is None]
+        for row in dropped:
+            del self._cqs[row]
+        self._free_cqs += dropped
 
     def _device(self) -> DeviceAttr:
         attr = self._attr
@@ -444,7 +456,7 @@ class Nic:
             self._runtime.nic.overruns = 0
             failed = [
                 cq
-                for row, known in self._cqs.items()
+                for row, known in list(self._cqs.items())
                 if self._runtime.datapath.cqs[row].overrun and (cq := known()) is not None and not cq.is_overrun
             ]
             for cq in failed:

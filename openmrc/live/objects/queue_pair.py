@@ -56,6 +56,7 @@ RANGES = {
     "ev_profile_id": (0, 0),
     "cc_profile_id": (0, 0),
 }
+_STATES = ("state", "cur_state")
 
 
 class QpHint:
@@ -138,7 +139,7 @@ class QueuePair:
 
         EINVAL names the missing or invalid attribute, or the undefined transition; nothing is changed then.
         """
-        wanted = replace(attr or QpAttr(), **fields) if fields else attr or QpAttr()
+        wanted = replace(attr, **fields) if attr is not None else QpAttr(**fields)
         with self._lock:
             now = self.state
             self._check(wanted, now)
@@ -147,7 +148,7 @@ class QueuePair:
                 self.context.nic.set_attributes(self, merged)
             else:
                 self.context.nic.move(self, merged, EVENTS[wanted.state])
-            self._attr = replace(merged, state=None, cur_state=None)
+            self._attr = merged
             self._take_hint(wanted.hint)
 
     def post_send(self, requests: SendWr | Iterable[SendWr]) -> None:
@@ -283,6 +284,7 @@ def _check_ranges(attr: QpAttr, context: Context) -> None:
 
 
 def _merged(old: QpAttr, new: QpAttr) -> QpAttr:
-    """Return `old` with everything that `new` sets."""
-    fields = {name: getattr(new, name) for name in QpAttr.__dataclass_fields__}
-    return replace(old, **{name: value for name, value in fields.items() if value is not None})
+    """Return `old` with everything that `new` sets; the states are not attributes."""
+    return replace(
+        old, **{name: value for name, value in vars(new).items() if value is not None and name not in _STATES}
+    )

@@ -13,6 +13,7 @@ from openmrc.live.datapath import event_loop
 from openmrc.live.datapath.tables import CompletionRecord, address_of
 from openmrc.live.host.runtime import EndpointRuntime
 
+_RECORD = dtype_of(CompletionRecord)
 # Cached: creating an enumeration member from its value takes longer than the rest of a completion.
 _SEND = int(CompletionKind.SEND)
 _STATUS = {int(status): status for status in WcStatus}
@@ -28,7 +29,7 @@ class Records:
         self._row = row
         self._error_of = error_of
         self.mask = (1 << (cqe - 1).bit_length()) - 1
-        self.ring = np.zeros(self.mask + 1, dtype_of(CompletionRecord))
+        self.ring = np.zeros(self.mask + 1, _RECORD)
         cqs = runtime.datapath.cqs
         entry = cqs[row]
         entry.ring, entry.mask, entry.capacity = address_of(self.ring), self.mask, cqe
