@@ -127,7 +127,7 @@ def point_to_point() -> Iterator[Row]:
     chart = Chart("One pair alone", "MiB written", "Gb/s", lines)
     for at, name in enumerate(names):
         rate = rates[at][-1]
-        why = "headers leave 769; the first round trip of a transfer of 32 MiB takes the rest"
+        why = "769 without headers; the rest is the first round trip of a transfer of 32 MiB"
         yield Row(str(at + 1), f"rate, {name}", "about 770 Gb/s", f"{rate:.0f} Gb/s", abs(rate / 770 - 1) < 0.02, why,
                   rate / 770, {} if at else {"point-to-point": chart})  # fmt: skip
 
@@ -144,8 +144,8 @@ def latency() -> Iterator[Row]:
     lines = [curve(tried, found, "simulated"), curve(tried, [1.45] * 4, "published")]
     chart = Chart("What T1 adds to 2 bytes, one way", "forwarding latency of a switch, ns (default 600)", "us", lines)
     why = (
-        "hosts take no time in the model, so only the difference compares. It is that of switches and cables, which "
-        f"were not published: {listed(found, tried, 'ns a switch', 2)}"
+        "hosts add no delay in the model, so only the difference is comparable. It is the latency of switches and "
+        f"cables, which was not published: {listed(found, tried, 'ns a switch', 2)}"
     )
     yield Row("1-2", "what T1 adds to 2 bytes, one way", "1.45 us (6.54 - 5.09)", f"{ours:.2f} us",
               abs(ours / 1.45 - 1) < 0.1, why, ours / 1.45, {"latency": chart})  # fmt: skip
@@ -168,7 +168,7 @@ def cold_start() -> Iterator[Row]:
     lines = [curve(shares, found, "simulated"), curve(shares, [5] * 5, "published: fewer than")]
     chart = Chart("Cold start", "silent T0-T1 cables, % of all", "data packets lost a queue pair", lines)
     why = (
-        "with 0.4 % of the T0-T1 cables silent. That share was not published, and decides: "
+        "with 0.4 % of the T0-T1 cables losing everything. That share was not published, and the figure depends on it: "
         f"{listed(found, shares, '%', 1)}. One loss retires an EV, but some two more packets are on it by then"
     )
     yield Row("4", "data packets lost a queue pair", "fewer than 5", f"{ours:.1f}", ours < 5, why,
@@ -193,8 +193,8 @@ def t1_reboot() -> Iterator[Row]:
         "t1-reboot-size": Chart("The step it happens in", "MiB reduced in a step", "% longer", [curve(sizes, longer)]),
     }
     why = (
-        f"what is lost at that moment is paid once ({result['packets']['retransmitted']} packets repeated), whatever "
-        f"the length of the step, which in training is seconds: {listed(longer, sizes, 'MiB', 1)} % longer"
+        f"the loss at that moment costs time once ({result['packets']['retransmitted']} packets retransmitted), "
+        f"whatever the length of the step, which in training is seconds: {listed(longer, sizes, 'MiB', 1)} % longer"
     )
     yield Row("6", "step in which a T1 dies, and the others", "throughput largely unaffected",
               f"{first:.0f} % longer, the others at most {second:.1f} %", second < 2, why, charts=charts)  # fmt: skip
@@ -234,10 +234,10 @@ def transceiver() -> Iterator[Row]:
                                   [curve(sizes, half, "down half of the time"), curve(sizes, gone, "down")]),
     }  # fmt: skip
     why = (
-        f"two steps of {sizes[-1]} MiB. A NIC without one of its four ports has lost 25 %, and all go at the slowest "
-        "NIC's rate; but short messages wait for round trips more than for bandwidth. Down half of the time: "
-        f"{listed(half, sizes, 'MiB')}; all the time: {listed(gone, sizes, 'MiB')}. Which share it was, was not "
-        f"published; ten steps of 4 MiB: {listed(found, shares, '% of the time')}"
+        f"two steps of {sizes[-1]} MiB. A NIC without one of its four ports has lost 25 %, and all NICs run at the "
+        "slowest one's rate; but short messages wait for round trips more than for bandwidth. Down half of the time: "
+        f"{listed(half, sizes, 'MiB')}; all the time: {listed(gone, sizes, 'MiB')}. The published share of down "
+        f"time is unknown; ten steps of 4 MiB: {listed(found, shares, '% of the time')}"
     )
     yield Row("7", "throughput while four cables flap, % lower", "about 25 %, full recovery",
               f"{half[-1]:.0f} (down all the time: {gone[-1]:.0f}), last step of the file {last:+.1f} %",
@@ -263,8 +263,8 @@ def links_down() -> Iterator[Row]:
     ratio = steps[20] / steps[0] / (1 / 4)
     falls = all(later < 1.03 * earlier for earlier, later in itertools.pairwise(steps))
     why = (
-        "ratio to what the four worst planes have left, one uplink of four: planes carry equal shares here, so a pair "
-        "goes at the rate of the worst. How many uplinks were there was not published: with 16 a plane it is "
+        "ratio to the remaining capacity of the four worst planes, one uplink of four: planes carry equal shares here, "
+        "so a pair runs at the rate of the worst. The number of uplinks was not published: with 16 per plane it is "
         f"{between(spare, 30, 100):.0f}, then {between(spare, 2030, 2100):.0f} Gb/s"
     )
     yield Row("9", "T0 with four NICs, after 20 of 32 uplinks are down", "falls in steps, stable after each",
@@ -286,7 +286,7 @@ def same_ev() -> Iterator[Row]:
     rate = figure(run("same-ev")[1], path)
     chart = Chart("Two pairs between the same T0s", "EVs of a queue pair", "Gb/s of a pair", [curve(evs, found)])
     yield Row("12", "each of two pairs on one plane of 400G", "no loss of performance", f"{rate:.0f} Gb/s",
-              rate > 0.95 * 394, f"ratio to what headers leave, 394; {listed(found, evs, 'EVs')}", rate / 394,
+              rate > 0.95 * 394, f"ratio to the rate without headers, 394; {listed(found, evs, 'EVs')}", rate / 394,
               {"same-ev": chart})  # fmt: skip
 
 
@@ -323,7 +323,10 @@ def ring() -> Iterator[Row]:
               "GiB. A message is a 64th of the vector, and the small ones wait for latency: a packet takes four times "
               "as long to leave a port of 100G as one of 400G, at every hop")  # fmt: skip
     kept = [[100 * a / b for a, b in zip(mine, clean, strict=True)] for mine in (small, great)]
-    why = "of the same without loss. Published sizes reach 16 GiB; a step of ours is short beside the repair of a loss"
+    why = (
+        "of the same without loss. Published sizes reach 16 GiB; a simulated step is short compared with the repair of "
+        "a loss"
+    )
     yield Row("14", "MRC at 0.1 % loss on all planes, %", "little impact on large messages, more on small",
               listed(kept[0], sizes, "MiB"), kept[0][2] > 80 and kept[0][0] < kept[0][2], why)  # fmt: skip
     result = [100 * a / roce[many] for a, many in zip(lossy, few, strict=True)]
@@ -331,8 +334,8 @@ def ring() -> Iterator[Row]:
               "of the same without loss; go-back-N, retransmission timeout 1 ms")  # fmt: skip
     bad_why = (
         "of the same without loss; every link loses 1 %, so a packet across T1 meets four chances. Small messages, "
-        "which wait for each repair, keep about a third, larger ones more: what is lost is repaired beside what is "
-        "still to be sent. Why hardware keeps no more of large ones was not published"
+        "which wait for each repair, keep about a third, larger ones more: they repair losses while they send "
+        "further data. Why hardware does not do better with large messages was not published"
     )
     yield Row("15", "MRC at 1 % loss on all planes, %", "about one third of the intended",
               listed(kept[1], sizes, "MiB"), 20 < kept[1][2] < 50, bad_why, kept[1][2] / 33)  # fmt: skip
@@ -390,15 +393,15 @@ def all_to_all() -> Iterator[Row]:
     better = [100 * (a / b - 1) for a, b in zip(mrc, first, strict=True)]
     windowed = [100 * (a / b - 1) for a, b in zip(mrc_few, first_few, strict=True)]
     why = (
-        "published sizes are 64 KiB to 256 MiB a message, and how many a NIC has under way was not published. Here all "
-        "63 are posted at once. A packet takes four times as long to leave a port of 100G as one of 400G, at every "
-        f"hop, which counts where messages are short. With {few}: {listed(windowed, sizes, 'KiB')}"
+        "published sizes are 64 KiB to 256 MiB per message; the number of messages in progress per NIC was not "
+        "published. Here all 63 are posted at once. A packet takes four times as long to leave a port of 100G as one "
+        f"of 400G, at every hop, which matters for short messages. With {few}: {listed(windowed, sizes, 'KiB')}"
     )
     yield Row("16", "MRC against RoCEv2 with one queue pair, %", "better at all sizes", listed(better, sizes, "KiB"),
               min(better) > 0, why, charts={"all-to-all": chart})  # fmt: skip
     split = [100 * (a / b - 1) for a, b in zip(many, first, strict=True)]
     yield Row("16", "RoCEv2, 16 queue pairs against 1, %", "slightly worse", listed(split, sizes, "KiB"), split[-1] < 0,
-              "63 flows spread well already; what many queue pairs cost inside a NIC is not modelled")  # fmt: skip
+              "63 flows already spread well; the cost of many queue pairs inside a NIC is not modelled")  # fmt: skip
     lost = [100 * (a / b - 1) for a, b in zip(hurt, harmed, strict=True)]
     yield Row("16", "at 0.1 % loss, MRC against RoCEv2 with one queue pair, %", "better, small messages most",
               listed(lost, sizes, "KiB"), min(lost) > 0)  # fmt: skip
@@ -421,9 +424,9 @@ def incast() -> Iterator[Row]:
         means = [float(np.mean([mean for mean, _ in mine])) for mine in found]
         why = f"{sizes[-1]} MiB a flow; means of six seeds: {listed(means, sizes, 'MiB')}"
         if label == "MRC":
-            why += "; headers leave 394"
+            why += "; 394 without headers"
         else:
-            why += ". ECMP decides on which uplinks the victim meets the incast, a chance for each queue pair"
+            why += ". ECMP chooses the uplinks on which the victim meets the incast, at random for each queue pair"
         judged = least if number == "18" else means[-1]
         rows.append(Row(number, f"victim of a 7-to-1 incast, {label}", text,
                         f"{means[-1]:.0f} Gb/s ({rates[0]:.0f} to {rates[-1]:.0f}), {least:.0f} in the worst "

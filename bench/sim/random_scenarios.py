@@ -135,9 +135,9 @@ def problems(scenario: Scenario) -> list[str]:
             raise TimeoutError
 
     try:
-        run = simulate(scenario, tell=watch)
+        run = simulate(scenario, on_progress=watch)
         found = [*_sums(run), *_unfinished(scenario, run), *_packets(scenario, run)]
-        again = simulate(scenario, threads=2, tell=watch) if scenario.seed % 4 == 0 else run
+        again = simulate(scenario, threads=2, on_progress=watch) if scenario.seed % 4 == 0 else run
     except TimeoutError:
         return [f"still running after {LONGEST_S:.0f} s"]
     except MrcError as error:

@@ -38,7 +38,7 @@ def _closeup(run: Run, span: Span, samples: Samples, first: int) -> str:
         *((each.title, each.unit, curves.watched(run, samples, each, span.fault), False) for each in curves.WATCHED),
     ]
     inside = "".join(_chart(name, unit, lines, marks, steps) for name, unit, lines, steps in charts if lines)
-    return f"<h3>{escape(title)}</h3><p class='lead'>{escape(_told(samples))}</p><div class='charts'>{inside}</div>"
+    return f"<h3>{escape(title)}</h3><p class='lead'>{escape(_changes(samples))}</p><div class='charts'>{inside}</div>"
 
 
 def _chart(title: str, unit: str, lines: list[Line], marks: list[Mark], steps: bool) -> str:
@@ -48,8 +48,8 @@ def _chart(title: str, unit: str, lines: list[Line], marks: list[Mark], steps: b
     return card(title, svg.draw(Chart(title, _AXIS, unit, lines, marks, steps=steps, legend=True, band=band)))
 
 
-def _told(samples: Samples) -> str:
-    """Describe the changes of the counters in words."""
+def _changes(samples: Samples) -> str:
+    """Describe the changes of the counters during the span."""
     lost, trimmed = (int(samples.total(name)[-1] - samples.total(name)[0]) for name in ("lost", "trimmed"))
     terms = [f"{lost:,} packets lost on links", f"{trimmed:,} trimmed"]
     again = samples.series.get("retransmitted")

@@ -15,11 +15,11 @@ from openmrc.report.svg import Chart, Line
 from openmrc.report.terminal import compared, errors
 
 Summary = dict[str, Any]
-FEW_STEPS = 50  # each is a dot
+FEW_STEPS = 50  # steps; fewer are drawn as dots
 
 
 def comparison_page(result: Summary) -> str:
-    """Return the page of what `mrc sim compare` found."""
+    """Return the page of a comparison."""
     names = [row["name"] for row in result["scenarios"]]
     return page(" and ".join(names), _body(result, names))
 
@@ -52,11 +52,11 @@ def _charts(scenarios: list[Summary]) -> Iterator[str]:
         Line(row["name"], np.arange(1.0, len(times) + 1), times) for row, times in zip(scenarios, each, strict=True)
     ]
     few = all(len(times) <= FEW_STEPS for times in each)
-    chart = Chart("Step times", "number of the step", "step time with faults, us", lines, legend=True, dots=few)
+    chart = Chart("Step times", "step number", "step time with faults, us", lines, legend=True, dots=few)
     yield card("Step times with faults", svg.draw(chart), "A step ends with its slowest host.")
     spread = [_spread(row["name"], times) for row, times in zip(scenarios, each, strict=True) if len(times)]
     drawn = svg.draw(Chart("Spread", "step time, us", "share of steps", spread, steps=True, legend=True))
-    yield card("How step times are spread", drawn, "The share of steps that took at most so long.")
+    yield card("Distribution of step times", drawn, "Share of steps that took at most this time.")
     means = [(f"{row['name']}{way}", float(values["mean"])) for row in scenarios
              for way, values in ((", faults", row["steps"]), (", none", row["without_faults"]))
              if values["mean"] is not None]  # fmt: skip

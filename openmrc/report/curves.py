@@ -15,9 +15,9 @@ MOST_WINDOWS = 8  # connections in one chart: the number of colours
 TRANSITIONS = {  # of EVs and ports, by cause; counters of the transport's series
     "lost": "out of use: packets lost",
     "always_skip": "out of use: responder's mark",
-    "probes_answered": "back: probes answered",
-    "probe_marked": "back: a probe came marked",
-    "least_bad": "back: none better left",
+    "probes_answered": "restored: probes answered",
+    "probe_marked": "restored: a probe came marked",
+    "least_bad": "restored: none better left",
     "local_ports": "own port changed",
     "peer_ports": "peer's port changed",
 }
@@ -43,13 +43,13 @@ def goodput(run: Run, samples: Samples, zero: int = 0) -> list[Line]:
     return lines
 
 
-APART = 0.8  # a plane that falls below this share of the median is shown by itself
-MANY_PLANES = 4  # more hide each other
+APART = 0.8  # a plane below this share of the median is drawn individually
+MANY_PLANES = 4  # more curves would overlap
 MOST_APART = 4
 
 
 def of_planes(lines: list[Line]) -> tuple[list[Line], Band | None]:
-    """Return what is drawn of many planes: a band from lowest to highest, their median, and who falls behind."""
+    """Return the drawing of many planes: a band from lowest to highest, the median, and planes far below it."""
     if len(lines) <= MANY_PLANES:
         return lines, None
     rates = np.array([line.y for line in lines])
@@ -116,8 +116,14 @@ class Watch:
 
 WATCHED = (
     Watch("cwnd_bytes", "Windows of some connections", "KiB", 1 / 1024, "Congestion windows towards the destination"),
-    Watch("rate_gbps", "Rates of some connections", "Gb/s", 1.0, "What DCQCN grants the message under way, 0: none is"),
-    Watch("inflight_bytes", "Sent and not acknowledged", "KiB", 1 / 1024, "Of the same connections"),
+    Watch(
+        "rate_gbps",
+        "Rates of some connections",
+        "Gb/s",
+        1.0,
+        "DCQCN rate of the message in progress; 0 between messages",
+    ),
+    Watch("inflight_bytes", "Bytes in flight", "KiB", 1 / 1024, "For the same connections"),
 )
 
 

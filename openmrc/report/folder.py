@@ -1,6 +1,6 @@
-"""The folder a run leaves: summary, manifest, samples and flows as Parquet, and the HTML report.
+"""The results folder of a run: summary, manifest, samples and flows as Parquet, and the HTML report.
 
-Each file is written under another name first and then renamed, so that a file that exists is whole.
+Each file is written to a temporary name and renamed, so that an existing file is always complete.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from openmrc.wire.pcapng import PcapngWriter
 
 
 def write(run: Run, scenario: Scenario, summary: dict[str, Any], folder: Path) -> list[str]:
-    """Write everything; return messages about files that could not be written."""
+    """Write all files; return messages about those that could not be written."""
     folder.mkdir(parents=True, exist_ok=True)
     result = manifest(scenario, run.threads)
     _put(folder / "summary.json", json.dumps(summary, indent=1) + "\n")
@@ -40,7 +40,7 @@ def write(run: Run, scenario: Scenario, summary: dict[str, Any], folder: Path) -
 
 
 class Stream:
-    """Writes a line of JSON for each progress report of a run, for other programs to follow."""
+    """Writes progress reports as lines of JSON, for other programs to follow a run."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ class Stream:
 
 
 def manifest(scenario: Scenario, threads: int) -> dict[str, Any]:
-    """Return the data that reproduces the run: versions, seed, and the whole input."""
+    """Return the data that reproduces the run: versions, seed, and the complete input."""
     whole = json.loads(msgspec.json.encode(scenario))
     return {
         "openmrc": __version__,
@@ -115,7 +115,7 @@ def write_captures(run: Run, scenario: Scenario, folder: Path) -> list[str]:
         beyond = run.captured.taps[nic].passed
         if beyond:
             limit = run.capture.limit
-            notes.append(f"{path.name} ends at its limit of {limit:,} packets; {beyond:,} later ones are not in it")
+            notes.append(f"{path.name} ends at its limit of {limit:,} packets; {beyond:,} later ones are missing")
     return notes
 
 
@@ -123,7 +123,7 @@ def _polars() -> Any:
     try:
         import polars
     except ImportError:
-        raise ConfigError("no Parquet files: they need polars; install openmrc[data]") from None
+        raise ConfigError("no Parquet files: polars is not installed; install openmrc[data]") from None
     return polars
 
 
@@ -145,7 +145,7 @@ def path_columns(run: Run) -> dict[str, Any]:
 
 
 def window_columns(run: Run) -> dict[str, Any]:
-    """Return the windows of the watched connections: a row per moment and connection."""
+    """Return the windows of the recorded connections: a row per sample and connection."""
     samples, traffic = run.samples, run.work.traffic
     moments, watched = len(samples.at), samples.flows
     columns: dict[str, Any] = {"at_us": np.repeat(samples.at / PS_PER_US, len(watched))}
@@ -155,7 +155,7 @@ def window_columns(run: Run) -> dict[str, Any]:
 
 
 def flow_columns(run: Run) -> dict[str, Any]:
-    """Return the flows as columns; a time that does not exist is NaN."""
+    """Return the flows as columns; a missing time is NaN."""
     flows, traffic, results = run.work.moving, run.work.traffic, run.results
     start, finish = (_us(values[flows]) for values in (results.started, results.finished))
     return {

@@ -1,4 +1,4 @@
-"""Links of a run as heat maps, one a tier and direction: how busy each was, how long its queue, what it lost."""
+"""Heat maps of links, one per tier and direction: utilisation, longest queue, losses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from openmrc.sim.results.results import Run
 from openmrc.sim.results.samples import Group
 from openmrc.units import PS_PER_S, PS_PER_US
 
-MOST_COLUMNS = 64  # of a map; more links share a cell, which shows the highest
+MOST_COLUMNS = 64  # of a map; with more links, a cell shows the highest of several
 
 Floats = NDArray[np.float64]
 
@@ -70,7 +70,7 @@ def _map(run: Run, tier: int, up: bool, values: Floats, full: float, unit: str, 
     name = Group(0, LinkTier(tier), up).name
     shared = -(-most // columns)
     axis = f"{most:,} links {name} in order of their switches" + (
-        f", the highest of {shared} a cell" if shared > 1 else ""
+        f"; a cell shows the highest of {shared}" if shared > 1 else ""
     )
     labels = [f"plane {plane}" for plane in planes.tolist()]
     heading = f"{title}, {name.replace('>', ' to ')}"

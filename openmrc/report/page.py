@@ -48,7 +48,7 @@ footer { color:var(--soft); font-size:13px; margin-top:40px }
 
 
 def page(title: str, body: Iterable[str]) -> str:
-    """Return a whole HTML document."""
+    """Return an HTML document."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -59,7 +59,7 @@ def page(title: str, body: Iterable[str]) -> str:
 
 
 def tile(label: str, value: str, note: str = "", mood: str = "") -> str:
-    """Return one number with its name."""
+    """Return a number with its name."""
     small = f"<br><small>{escape(note)}</small>" if note else ""
     return f'<div class="tile"><span>{escape(label)}</span><b class="{mood}">{escape(value)}</b>{small}</div>'
 
@@ -83,5 +83,5 @@ def rows(header: Sequence[str], body: Iterable[Sequence[str]], numeric: Sequence
 
 
 def folded(title: str, text: str) -> str:
-    """Return long text that is shown on demand."""
+    """Return long text, collapsed until it is opened."""
     return f"<details><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details>"

@@ -1,11 +1,11 @@
-"""A run as a timeline that ui.perfetto.dev and chrome://tracing open: Trace Event JSON.
+"""A run as a timeline for ui.perfetto.dev and chrome://tracing: Trace Event JSON.
 
 A process for each host, with its collectives, computations and messages as slices; a process for the job, with its
-steps; counters for planes and links; faults as instants over everything. Times are microseconds of the simulation.
+steps; counters for planes and links; faults as global instants. Times are simulated microseconds.
 Format: "Trace Event Format", the public document of the Chromium project.
 
-Files of some hundred megabytes open badly, so a large run is shown in part: some hosts with all they do, evenly
-spread, those of the slowest flows among them.
+Viewers are slow with files of several hundred megabytes, so a large run is shown in part: all activity of some hosts,
+those of the slowest flows and others spread evenly.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from openmrc.units import NEVER, PS_PER_US
 Ints = NDArray[np.int64]
 Event = dict[str, Any]
 
-MOST_SLICES = 200_000  # some 40 MB
-MOST_LINKS = 64  # with counters of their own
+MOST_SLICES = 200_000  # about 40 MB
+MOST_LINKS = 64  # with individual counters
 MOST_FAULTS = 5_000
 JOB, PLANES, LINKS, FIRST_HOST = 1, 2, 3, 10  # processes
 COLLECTIVES, COMPUTATIONS, MESSAGES = 1000, 2000, 3000  # first thread of each kind, by host
@@ -37,7 +37,7 @@ _TITLES = {COLLECTIVES: "collective", COMPUTATIONS: "compute", MESSAGES: "messag
 
 
 def write(run: Run, path: Path) -> list[str]:
-    """Write the timeline; return what is not in it, in words."""
+    """Write the timeline; return messages about the parts left out."""
     shown = _hosts_shown(run)
     notes = _notes(run, shown)
     draft = path.with_name(path.name + ".part")
@@ -89,14 +89,14 @@ def _thread(process: int, number: int, name: str) -> Iterator[Event]:
 
 @dataclass(frozen=True)
 class _Shown:
-    """What of a large run is in the file."""
+    """The hosts and messages in the file."""
 
     hosts: Ints
     messages: Ints  # in order of source and start
 
 
 def _hosts_shown(run: Run) -> _Shown:
-    """Choose hosts until their messages fill the file; of a single host, some of its messages."""
+    """Choose hosts until their messages fill the file; if one host has too many, some of its messages."""
     flows = run.work.moving
     flows = flows[run.results.started[flows] < NEVER]
     source = run.work.traffic.source[flows]
@@ -114,7 +114,7 @@ def _hosts_shown(run: Run) -> _Shown:
 
 
 def _ranked(run: Run, flows: Ints) -> Ints:
-    """Return all hosts: sender and receiver of the slowest flow, then evenly spread ones at ever smaller distance."""
+    """Return all hosts: sender and receiver of the slowest flow, then evenly spread ones at decreasing distance."""
     took = np.minimum(run.results.finished[flows], NEVER) - run.results.started[flows]
     slowest = flows[np.argsort(-took, kind="stable")[:8]]
     nics, order = run.topology.nics, [*run.work.traffic.source[slowest], *run.work.traffic.destination[slowest]]
@@ -131,7 +131,7 @@ def _notes(run: Run, shown: _Shown) -> list[str]:
     if len(shown.messages) < messages:
         notes.append(
             f"timeline: {len(shown.hosts):,} of {run.topology.nics:,} hosts and {len(shown.messages):,} of "
-            f"{messages:,} messages are shown, so that the file opens"
+            f"{messages:,} messages are shown, to limit the size of the file"
         )
     if len(run.samples.links) > MOST_LINKS:
         notes.append(
@@ -193,7 +193,7 @@ def _workload(run: Run, flow: int) -> str:
 
 
 def _collectives(run: Run, shown: _Shown) -> Iterator[Event]:
-    """Yield at each host what the messages that it sent or received were parts of, from the first to the last."""
+    """Yield the collectives of each host, from its first message of each to its last."""
     work, results = run.work, run.results
     flows = work.moving[results.started[work.moving] < NEVER]
     part = np.where(work.label[flows] != UNLABELLED, work.label[flows], len(work.labels) + work.workload[flows])
@@ -231,11 +231,11 @@ def _computations(run: Run, shown: _Shown) -> Iterator[Event]:
 
 
 class _Tracks:
-    """Threads for slices that come in order of process and beginning: slices of one thread do not overlap."""
+    """Assigns slices to threads so that those of a thread do not overlap; slices come by process and beginning."""
 
     def __init__(self, first: int) -> None:
         self._first, self._process = first, -1
-        self._busy: list[tuple[int, int]] = []  # until when, thread
+        self._busy: list[tuple[int, int]] = []  # end, thread
         self._free: list[int] = []
         self._count = 0
 
@@ -279,7 +279,7 @@ def _link_counters(run: Run) -> Iterator[Event]:
     queue, sent = samples.link_values["queue_ps"], samples.link_values["data_bytes"]
     busiest = np.lexsort((-sent[-1], -queue.max(axis=0)))[:MOST_LINKS]
     times = curves.times(samples)
-    rates = np.diff(sent, axis=0) * 8e3 / np.diff(samples.at)[:, None]  # bytes a ps as Gb/s
+    rates = np.diff(sent, axis=0) * 8e3 / np.diff(samples.at)[:, None]  # bytes per ps to Gb/s
     for column in busiest.tolist():
         link = int(samples.links[column])
         ends = (topology.name(int(each[link])) for each in (topology.link_source, topology.link_destination))

@@ -18,8 +18,8 @@ from openmrc.sim.results.job import describe
 from openmrc.sim.results.results import Run
 from openmrc.units import NEVER, PS_PER_US
 
-MOST_STEPS = 20  # in the table of what they waited for
-MOST_EVENTS = 40  # in the table; a flapping link has thousands
+MOST_STEPS = 20  # rows of the table of waits
+MOST_EVENTS = 40  # rows of the table; a flapping link has thousands of events
 
 _TIME = "simulated time, us"
 
@@ -36,7 +36,7 @@ def _body(run: Run, summary: dict[str, Any], manifest: dict[str, Any], title: st
     for warning in summary["warnings"]:
         yield f'<p class="bad">{escape(warning)}</p>'
     if manifest.get("published"):
-        yield "<h2>Beside what was published</h2>" + _published(summary, manifest["published"])
+        yield "<h2>Comparison with published figures</h2>" + _published(summary, manifest["published"])
     yield f'<h2>Over time</h2><div class="charts">{"".join(_over_time(run))}</div>'
     yield f'<h2>Flows and steps</h2><div class="charts">{"".join(_distributions(run, summary))}</div>'
     yield "<h2>Workloads</h2>" + _workloads(summary)
@@ -51,11 +51,9 @@ def _body(run: Run, summary: dict[str, Any], manifest: dict[str, Any], title: st
         yield "<h2>Connections in error</h2>" + _errors(summary)
     yield "<h2>Packets and paths</h2>" + _counters(summary)
     yield "<h2>Slowest flows</h2>" + _slowest(summary)
-    yield "<h2>What was run</h2>" + folded(
-        "Manifest: seed, versions and the full input", json.dumps(manifest, indent=1)
-    )
+    yield "<h2>Input</h2>" + folded("Manifest: seed, versions and the full input", json.dumps(manifest, indent=1))
     yield folded("Summary", json.dumps(summary, indent=1))
-    yield f"<footer>openmrc {escape(summary['version'])}, seed {summary['seed']}: the same again, bit for bit.</footer>"
+    yield f"<footer>openmrc {escape(summary['version'])}, seed {summary['seed']}. Runs are reproducible.</footer>"
 
 
 def _lead(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
@@ -84,11 +82,11 @@ def _tiles(summary: dict[str, Any]) -> Iterator[str]:
     yield tile("retransmitted", f"{counts['retransmitted']:,}", f"of {counts['new']:,} packets")
     yield tile("trimmed", f"{counts['trimmed']:,}", f"{counts['ecn_marked']:,} marked with ECN")
     yield tile("lost", f"{counts['dropped']:,}", f"{counts['lost_on_links']:,} of them on broken links")
-    yield tile("simulated", number(summary["simulated_us"], " us"), f"in {summary['wall_s']:.2f} s here")
+    yield tile("simulated", number(summary["simulated_us"], " us"), f"in {summary['wall_s']:.2f} s of wall time")
 
 
 def number(value: float | None, unit: str = "") -> str:
-    """Return a number as people read it."""
+    """Format a number for display."""
     if value is None:
         return "-"
     return f"{value:,.0f}{unit}" if abs(value) >= 10_000 else f"{value:.4g}{unit}"
@@ -109,13 +107,13 @@ def _over_time(run: Run) -> Iterator[str]:
     planes, band = curves.of_planes(curves.goodput(run, samples))
     note = "Payload that reached NICs, duplicates included."
     if band is not None:
-        note += f" Planes that fall below {curves.APART:.0%} of the median are drawn by themselves, the furthest first."
+        note += f" Planes below {curves.APART:.0%} of the median are drawn individually, lowest first."
     yield chart("Goodput of each plane", "Gb/s into all NICs", planes, note, band=band)
     yield chart(
         "Longest queue",
         "us to drain",
         curves.queues(samples),
-        "Of all ports that lead the same way, at each sample.",
+        "Of all ports in the same direction, at each sample.",
     )
     yield chart("Trims, drops, losses and marks", "packets per us", curves.rates(samples))
     ends = np.sort(run.results.finished[run.work.moving])
@@ -126,11 +124,13 @@ def _over_time(run: Run) -> Iterator[str]:
         if lines := curves.watched(run, samples, each):
             yield chart(each.title, each.unit, lines, f"{each.note}; {len(samples.flows)} are in windows.parquet.")
     if changes:
-        note = "Entropy values of all queue pairs, added up since the beginning, by the cause of the change."
-        yield chart("Paths given up and taken back", "changes", changes, note, steps=True)
+        note = "Entropy values of all queue pairs, cumulative, by the cause of the change."
+        yield chart("Paths taken out of use and restored", "changes", changes, note, steps=True)
     out = curves.out_of_use(samples)
     if any(line.y.any() for line in out):
-        yield chart("Paths out of use", "EVs", out, "Assumed bad at each moment, of all queue pairs.", steps=True)
+        yield chart(
+            "Paths out of use", "EVs", out, "EVs in ASSUMED_BAD at each sample, of all queue pairs.", steps=True
+        )
 
 
 def _distributions(run: Run, summary: dict[str, Any]) -> Iterator[str]:
@@ -143,7 +143,7 @@ def _distributions(run: Run, summary: dict[str, Any]) -> Iterator[str]:
         line = Line("step", np.arange(1.0, len(each) + 1), each)
         yield card(
             "Step times",
-            svg.draw(Chart("Step times", "number of the step", "step time, us", [line], dots=len(each) <= 50)),
+            svg.draw(Chart("Step times", "step number", "step time, us", [line], dots=len(each) <= 50)),
             "A step ends with its slowest host.",
         )
 
@@ -155,7 +155,7 @@ def _fct_lines(run: Run) -> list[Line]:
         done = mine[run.results.finished[mine] < NEVER]
         times = np.sort(run.results.finished[done] - run.results.started[done]) / PS_PER_US
         if len(times):
-            x = np.concatenate([times[:1], times])  # rises from 0: a single flow is a line too
+            x = np.concatenate([times[:1], times])  # rises from 0, so that a single flow is visible
             lines.append(Line(name, x, np.arange(len(times) + 1) / len(mine)))
     return lines
 
@@ -174,8 +174,8 @@ def _workloads(summary: dict[str, Any]) -> str:
 
 def _waits(waits: list[dict[str, Any]]) -> str:
     """Return the last flow of each step, the slowest steps first."""
-    header = ("step", "took us", "last host", "behind the median host, us", "last flow", "from", "to", "part",
-              "flow took us", "its links lost, trimmed or dropped", "most of it at")  # fmt: skip
+    header = ("step", "duration us", "last host", "behind the median host, us", "last flow", "from", "to", "part",
+              "flow duration us", "packets lost, dropped or trimmed on its links", "worst link")  # fmt: skip
     slowest = sorted(waits, key=lambda each: -each["took_us"])[:MOST_STEPS]
     body = [
         (
@@ -267,11 +267,11 @@ def _published(summary: dict[str, Any], published: list[dict[str, Any]]) -> str:
         text = each.get("words", "")
         body.append((each["what"], number(theirs, f" {each.get('unit', '')}") if theirs is not None else text,
                      number(ours, f" {each.get('unit', '')}"), off, each["source"]))  # fmt: skip
-    return rows(("what", "published", "simulated", "off by", "source"), body, numeric=(1, 2, 3))
+    return rows(("what", "published", "simulated", "difference", "source"), body, numeric=(1, 2, 3))
 
 
 def _off(ours: float, theirs: float, allowed: float | None) -> str:
-    """Return by how much two figures differ, and whether they may."""
+    """Return the difference of two figures, and whether it is within the tolerance."""
     percent = 100 * (ours - theirs) / theirs
     verdict = "" if allowed is None else f" (within {allowed:g} %: {'yes' if abs(percent) <= allowed else 'no'})"
     return f"{percent:+.1f} %{verdict}"

@@ -1,6 +1,6 @@
 """Charts as SVG text: lines over time, distributions, bars. No dependency, no script; a page can hold many.
 
-Colours are CSS variables (`--c0` ... `--c7`, `--ink`, `--grid`, `--mark`), so a page's theme decides them.
+Colours are CSS variables (`--c0` ... `--c7`, `--ink`, `--grid`, `--mark`), which the theme of a page sets.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Floats = NDArray[np.float64]
 WIDTH, HEIGHT = 640, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 24, 44
 COLOURS = 8
-_LETTER = 9  # pixels of a letter, at most
-_MARK_LETTER = 7  # pixels of a letter of a mark's number
-MOST_POINTS = 1200  # of one line; more cannot be seen and make the file large
+_LETTER = 9  # px; largest width of a letter
+_MARK_LETTER = 7  # px; width of a letter of a mark's number
+MOST_POINTS = 1200  # per line; more are invisible and enlarge the file
 
 
 @dataclass(frozen=True)
@@ -35,16 +35,16 @@ class Line:
 
 @dataclass(frozen=True)
 class Mark:
-    """A moment worth seeing."""
+    """A time marked in a chart."""
 
     x: float
     label: str
-    number: int = 0  # shown beside it; 0: its place in the list
+    number: int = 0  # its label; 0: its place in the list
 
 
 @dataclass(frozen=True)
 class Band:
-    """What lies between the lowest and the highest of many curves."""
+    """The area between the lowest and the highest of many curves."""
 
     label: str
     x: Floats
@@ -54,26 +54,26 @@ class Band:
 
 @dataclass(frozen=True)
 class Chart:
-    """What is drawn, and how its axes are called."""
+    """The content of a chart and the labels of its axes."""
 
     title: str
     x_label: str
     y_label: str
     lines: Sequence[Line]
     marks: Sequence[Mark] = field(default_factory=tuple)
-    steps: bool = False  # hold each value until the next, as a distribution does
+    steps: bool = False  # hold each value until the next, as in a distribution
     y_from_zero: bool = True
     legend: bool = False  # even for a single line
     band: Band | None = None  # behind the lines
-    dots: bool = False  # mark each point: there are few
+    dots: bool = False  # mark each point
     names: Mapping[float, str] = field(
         default_factory=dict
-    )  # what stands at places of the x axis, for what is no number
+    )  # labels of positions on the x axis, for values that are not numbers
 
 
 @dataclass(frozen=True)
 class _Scale:
-    """From values to pixels, one axis."""
+    """Maps values of one axis to pixels."""
 
     low: float
     high: float
@@ -96,7 +96,7 @@ def ticks(low: float, high: float, wanted: int = 6) -> list[float]:
 
 
 def shown(value: float) -> str:
-    """Return a number as an axis shows it."""
+    """Format a number for an axis."""
     if value == 0:
         return "0"
     for limit, suffix in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
@@ -121,7 +121,7 @@ def draw(chart: Chart) -> str:
     parts += [_curve(line, number, x, y, chart.steps) for number, line in enumerate(lines)]
     parts += [_dots(line, number, x, y) for number, line in enumerate(lines) if chart.dots]
     below = _legend(lines, chart.band) if len(lines) > 1 or chart.legend else ""
-    axis = f'<div class="upright">vertical: {escape(chart.y_label)}</div>'  # where the page is too narrow for it beside
+    axis = f'<div class="upright">vertical: {escape(chart.y_label)}</div>'  # for pages too narrow for a rotated label
     return _svg(chart.title, "".join(parts)) + axis + below + ("" if _fit(chart) else _numbered(chart))
 
 
@@ -135,7 +135,7 @@ def _axis(values: Sequence[Floats], start: float, end: float, *, from_zero: bool
 
 
 def _thinned(line: Line) -> Line:
-    """Keep of each stretch of points its lowest and highest, so that no peak is lost."""
+    """Keep the lowest and highest point of each interval, so that no peak is lost."""
     if len(line.x) <= MOST_POINTS:
         return line
     edges = np.linspace(0, len(line.x), MOST_POINTS // 2 + 1).astype(int)
@@ -154,7 +154,7 @@ def _svg(title: str, inside: str) -> str:
 
 
 def _empty(chart: Chart) -> str:
-    text = f'<text x="{WIDTH / 2}" y="{HEIGHT / 2}" text-anchor="middle" class="tick">nothing was recorded</text>'
+    text = f'<text x="{WIDTH / 2}" y="{HEIGHT / 2}" text-anchor="middle" class="tick">no data</text>'
     return _svg(chart.title, text)
 
 
@@ -168,7 +168,7 @@ def _frame(chart: Chart, x: _Scale, y: _Scale) -> str:
     for number, (value, name) in enumerate(_x_ticks(chart, x)):
         at = x(value)
         anchor = "middle" if at < WIDTH - _RIGHT - 20 else "end"
-        kind = "tick odd" if number % 2 and not chart.names else "tick"  # left out where the page is narrow
+        kind = "tick odd" if number % 2 and not chart.names else "tick"  # hidden on narrow pages
         parts.append(f'<line class="axis" x1="{at:.1f}" x2="{at:.1f}" y1="{bottom}" y2="{bottom + 4}"/>')
         parts.append(
             f'<text class="{kind}" x="{at:.1f}" y="{bottom + 17}" text-anchor="{anchor}">{escape(name)}</text>'
@@ -185,7 +185,7 @@ def _frame(chart: Chart, x: _Scale, y: _Scale) -> str:
 
 
 def _x_ticks(chart: Chart, x: _Scale) -> list[tuple[float, str]]:
-    """Return the places of the x axis and what is written at them."""
+    """Return the positions and labels of the x axis."""
     if not chart.names:
         return [(value, shown(value)) for value in ticks(x.low, x.high, 8)]
     fits = _fit(chart)
@@ -197,13 +197,13 @@ def _x_ticks(chart: Chart, x: _Scale) -> list[tuple[float, str]]:
 
 
 def _fit(chart: Chart) -> bool:
-    """Tell whether the names of places have room beside each other."""
+    """Return whether the labels of the x axis fit beside each other."""
     longest = max((len(name) for name in chart.names.values()), default=0)
     return longest * _LETTER * max(1, len(chart.names)) <= WIDTH - _LEFT - _RIGHT
 
 
 def _numbered(chart: Chart) -> str:
-    """Return what the numbers on the x axis stand for."""
+    """Return the legend of the numbers on the x axis."""
     items = "".join(f"<span>{number}: {escape(name)}</span>" for number, name in enumerate(chart.names.values(), 1))
     return f'<div class="legend">{items}</div>'
 
@@ -217,7 +217,7 @@ def _dots(line: Line, number: int, x: _Scale, y: _Scale) -> str:
 
 
 def _marks(marks: Sequence[Mark], x: _Scale) -> list[str]:
-    """Return dashed lines with their numbers above the chart; where numbers have no room, one range stands for all."""
+    """Return dashed lines with their numbers above the chart; a range replaces numbers that would overlap."""
     placed = sorted((x(mark.x), mark.number or place, mark.label) for place, mark in enumerate(marks, 1))
     parts = [
         f'<g class="mark"><title>{escape(f"{number}. {label}")}</title>'
@@ -231,7 +231,7 @@ def _marks(marks: Sequence[Mark], x: _Scale) -> list[str]:
 
 
 def _numbers(placed: Sequence[tuple[float, int]]) -> list[tuple[float, str]]:
-    """Return what is written over marks, and where: numbers, or ranges of those that would touch each other."""
+    """Return the labels of marks and their positions: numbers, or ranges of numbers that would overlap."""
     groups: list[list[tuple[float, int]]] = []
     for each in placed:
         groups.append([each])
@@ -293,12 +293,12 @@ class Heat:
     x_label: str
     row_labels: Sequence[str]
     cells: NDArray[np.float64]  # rows x columns; NaN: no cell
-    unit: str  # of what the cells are shares of
-    full: float  # what 1 stands for
+    unit: str  # of `full`
+    full: float  # value of a cell of 1
 
 
 def heat_map(heat: Heat) -> str:
-    """Return cells as squares, the darker the more, with a scale below."""
+    """Return cells as squares, darker for higher values, with a scale below."""
     rows, columns = heat.cells.shape
     left, width, height = 76, (WIDTH - 76 - _RIGHT) / max(1, columns), max(8, min(20, 240 // max(1, rows)))
     parts = []

@@ -1,4 +1,4 @@
-"""Run all points of a sweep, on this machine or on a Ray cluster, and gather them in one table and one plot."""
+"""Run all points of a sweep, on this machine or on a Ray cluster, and collect the results in a table and a plot."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ _OF_STEPS = ("step_us.mean", "step_us.p99", "packets.retransmitted", "packets.tr
 _USUAL = ("fct_us.mean", "fct_us.p99", "last_finish_us", "goodput_gbps.total", "packets.retransmitted")
 Summary = dict[str, Any]
 Done = tuple[Point, Summary]
-Notice = Callable[[int, int], None]  # points done, of
+OnPoint = Callable[[int, int], None]  # points done, points
 
 
 def run(
-    points: list[Point], folder: Path, on: str, processes: int, notice: Notice, sweep: Sweep | None = None
+    points: list[Point], folder: Path, on: str, processes: int, on_point: OnPoint, sweep: Sweep | None = None
 ) -> list[Summary]:
-    """Run the points that have no result yet; return the results of all, in their order.
+    """Run the points without a result; return the results of all points, in their order.
 
-    KeyboardInterrupt leaves what is done, whole, for the next time. A plot that `sweep` wants of a figure that no
-    summary has is refused as soon as there is one.
+    KeyboardInterrupt keeps complete results for the next call. If `sweep` plots a figure that summaries do not have,
+    the first result raises ConfigError.
     """
     (folder / "points").mkdir(parents=True, exist_ok=True)
     missing = [point for point in points if not point.result(folder).exists()]
     done = len(points) - len(missing)
-    notice(done, len(points))
-    spread = _spread(missing, on, processes)
-    with closing(spread):  # whatever ends this early ends the runs under way
-        for point, result in spread:
+    on_point(done, len(points))
+    finished = _results(missing, on, processes)
+    with closing(finished):  # an early end terminates the runs in progress
+        for point, result in finished:
             if result.get("summary", {}).get("interrupted"):
-                raise KeyboardInterrupt  # where it ran; it is still to be done
+                raise KeyboardInterrupt  # in the worker; the point has no result yet
             keep(result, point.result(folder))
             if sweep is not None and "summary" in result:
                 refuse_plot(sweep, result["summary"])
             done += 1
-            notice(done, len(points))
+            on_point(done, len(points))
     return [json.loads(point.result(folder).read_text()) for point in points]
 
 
 def count_done(points: list[Point], folder: Path) -> int:
-    """Return how many points have a result."""
+    """Return the number of points that have a result."""
     return sum(point.result(folder).exists() for point in points)
 
 
@@ -63,11 +63,11 @@ def _arguments(point: Point) -> tuple[bytes, dict[str, Any]]:
     return msgspec.json.encode(point.scenario), point.values
 
 
-def _spread(points: list[Point], on: str, processes: int) -> Generator[Done, None, None]:
-    """Return what runs the points: on a Ray cluster, in processes of this machine, or in this process ("inline")."""
+def _results(points: list[Point], on: str, processes: int) -> Generator[Done, None, None]:
+    """Yield results from a Ray cluster, from local processes, or from this process ("inline")."""
     if on == "ray":
         return _on_ray(points)
-    return _here(points, processes) if on == "processes" else _inline(points)
+    return _in_processes(points, processes) if on == "processes" else _inline(points)
 
 
 def _inline(points: list[Point]) -> Generator[Done, None, None]:
@@ -75,8 +75,8 @@ def _inline(points: list[Point]) -> Generator[Done, None, None]:
         yield point, run_point(*_arguments(point))
 
 
-def _here(points: list[Point], processes: int) -> Generator[Done, None, None]:
-    # Spawned, not forked: a fork of a process with threads may hang. Given out one by one, so that few are lost.
+def _in_processes(points: list[Point], processes: int) -> Generator[Done, None, None]:
+    # Spawned, not forked: a fork of a process with threads may hang. Submitted one by one, so that few are lost.
     context = multiprocessing.get_context("spawn")
     others = set(multiprocessing.active_children())
     with ProcessPoolExecutor(processes, mp_context=context, initializer=_leave_signals_to_parent) as pool:
@@ -92,19 +92,19 @@ def _here(points: list[Point], processes: int) -> Generator[Done, None, None]:
                     yield running.pop(one), one.result()
         except BaseException:
             for worker in set(multiprocessing.active_children()) - others:
-                worker.terminate()  # leaving the pool would wait for what nobody will keep
+                worker.terminate()  # leaving the pool would wait for results that are discarded
             raise
 
 
 def _compile(pool: ProcessPoolExecutor, points: list[Point]) -> None:
-    """Let one process compile each transport before all of them need it: what is cached takes no time."""
+    """Compile each transport in one process before all of them need it; cached code takes no time."""
     names = dict.fromkeys(point.scenario.transport.name for point in points)
     for made in [pool.submit(warm, name) for name in names]:
         made.result()
 
 
 def _leave_signals_to_parent() -> None:
-    """Ignore Ctrl-C, which a terminal sends to every process: the one that began the workers ends them."""
+    """Ignore Ctrl-C, which a terminal sends to every process; the parent ends the workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -115,7 +115,7 @@ def _on_ray(points: list[Point]) -> Generator[Done, None, None]:
         raise ConfigError("--on ray: ray is not installed; install openmrc[cluster]") from None
     ray.init(ignore_reinit_error=True, log_to_driver=False)
     for name in dict.fromkeys(point.scenario.transport.name for point in points):
-        ray.get(ray.remote(warm).remote(name))  # compiled before all need it, on this node at least
+        ray.get(ray.remote(warm).remote(name))  # compiled first, at least on this node
     remote = ray.remote(run_point)
     running = {remote.remote(*_arguments(point)): point for point in points}
     while running:
@@ -124,20 +124,20 @@ def _on_ray(points: list[Point]) -> Generator[Done, None, None]:
 
 
 def write(sweep: Sweep, results: list[Summary], folder: Path, title: str = "", lead: str = "") -> list[str]:
-    """Write `results.json`, `results.parquet` and `report.html`; return what could not be, in words."""
+    """Write `results.json`, `results.parquet` and `report.html`; return messages about files not written."""
     table = [flat(point) for point in results]
     (folder / "results.json").write_text(json.dumps(table, indent=1) + "\n")
     (folder / "report.html").write_text(_page(sweep, results, title, lead))
     try:
         import polars
     except ImportError:
-        return ["no Parquet file: it needs polars; install openmrc[data]"]
+        return ["no Parquet file: polars is not installed; install openmrc[data]"]
     polars.DataFrame(table, infer_schema_length=None).write_parquet(folder / "results.parquet")
     return []
 
 
 def table(sweep: Sweep, results: list[Summary]) -> tuple[list[str], list[list[str]]]:
-    """Return the header and the rows of what a sweep found, in words: fields that vary, then figures."""
+    """Return the header and the rows of the results: varied fields, then figures."""
     hidden = {name for group in sweep.together if "name" in group for name in group} - {"name"}
     varied = [name for name, values in sweep.fields.items() if len(values) > 1 and name not in hidden]
     varied = varied or list(sweep.fields)
@@ -147,12 +147,12 @@ def table(sweep: Sweep, results: list[Summary]) -> tuple[list[str], list[list[st
 
 
 def refusals(results: list[Summary]) -> dict[str, int]:
-    """Return why points were refused, and how many for each reason."""
+    """Return the number of refused points by reason."""
     return dict(Counter(point["error"] for point in results if "error" in point))
 
 
 def _figures(sweep: Sweep, results: list[Summary]) -> list[str]:
-    """Return the figures that a table shows: what is plotted, and what the runs have of the usual ones."""
+    """Return the figures of a table: the plotted one, and the usual ones that the runs have."""
     first = [sweep.plot.y] if sweep.plot is not None else []
     summaries = [point["summary"] for point in results if "summary" in point]
     usual = _OF_STEPS if any("step_us" in summary for summary in summaries) else _USUAL
@@ -200,7 +200,7 @@ def _plot(sweep: Sweep, results: list[Summary]) -> str:
     shared = len({_key(point["values"][plot.x]) for point in results}) < len(results) // max(1, len(lines))
     names = _names(tried[plot.x])
     drawn = svg.draw(svg.Chart(title, x_label, y_label, lines, legend=bool(plot.by), dots=True, names=names))
-    return card(title, drawn, "The mean where several runs share a place." if shared else "")
+    return card(title, drawn, "Each point is the mean of the runs with the same values." if shared else "")
 
 
 def _key(value: Any) -> str:
@@ -208,7 +208,7 @@ def _key(value: Any) -> str:
 
 
 def _names(values: list[Any]) -> dict[float, str]:
-    """Return what stands at the places of an axis whose values are no numbers."""
+    """Return the labels of an axis whose values are not numbers."""
     if _are_numbers(values):
         return {}
     return {float(at): words.of_value(value) for at, value in enumerate(values)}
@@ -219,7 +219,7 @@ def _are_numbers(values: list[Any]) -> bool:
 
 
 def _places(values: list[Any]) -> dict[str, float]:
-    """Return where each value stands on the axis: at itself if all are numbers, else in their order."""
+    """Return the position of each value on the axis: the value if all are numbers, else its index."""
     if _are_numbers(values):
         return {_key(value): float(value) for value in values}
     return {_key(value): float(at) for at, value in enumerate(values)}

@@ -124,7 +124,7 @@ MOST_ROWS = 60  # of a table
 
 
 def show_sweep(header: list[str], body: list[list[str]], result: dict[str, Any]) -> None:
-    """Print a sweep: a row per point, then why points were refused."""
+    """Print a sweep: a row per point, then refused points by reason."""
     console = Console(highlight=False)
     grid = Table(box=None, padding=(0, 2, 0, 0))
     first = header.index("flows finished")

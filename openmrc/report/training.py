@@ -1,4 +1,4 @@
-"""A training run as a drawing: loss and step time against wall time, and what happened to the planes meanwhile."""
+"""A chart of a training run: loss and step time against wall time, and the faults of each plane."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LANE, _PANEL, _GAP, _BOTTOM = 18, 150, 30, 46  # px: of a plane, of a curve, ab
 _LOSS, _TIME = "#2a7ab9", "#c07f1e"
 _NARROWEST = 2.0  # px of a fault
 _LETTER = 6.2  # px, about
-_WARMING = 4  # points of a curve that may exceed the scale: the first steps make buffers
+_WARMING = 4  # points of a curve that may exceed the scale: the first steps allocate buffers
 _STYLE = """
 text { fill: #222; font: 13px system-ui, "DejaVu Sans", sans-serif } line { stroke: #bbb } .paper { fill: #fff }
 .faint { fill: #6b6b6b; font-size: 12px } .title { font-size: 16px; font-weight: 600 }
@@ -28,23 +28,23 @@ path { fill: none; stroke-width: 1.5; stroke-linejoin: round }
   text { fill: #e6e6e6 } line { stroke: #555 } .paper { fill: #16181b } .faint { fill: #a8a8a8 }
   .fault, .shade, .name { fill: #ff7b7b } .name { stroke: #16181b }
 }
-"""  # no variables: viewers other than browsers do not know them
+"""  # no variables: other viewers than browsers do not support them
 
 
 class Course(msgspec.Struct, kw_only=True):
-    """What a rank saw of its training, step by step."""
+    """The progress of one rank's training, by step."""
 
     title: str
-    at: list[float]  # s from the begin of the first step to the end of each
+    at: list[float]  # s from the beginning of the first step to the end of each
     loss: list[float]
     seconds: list[float]  # of each step
     planes: int
     faults: str = ""  # the schedule that all ranks followed
-    faults_at: float = 0.0  # s from the begin of the first step to the begin of the schedule
+    faults_at: float = 0.0  # s from the beginning of the first step to that of the schedule
 
 
 class Spell(msgspec.Struct, frozen=True):
-    """A time in which a plane was impaired."""
+    """A time span in which a plane was impaired."""
 
     plane: int
     begin: float  # s
@@ -53,7 +53,7 @@ class Spell(msgspec.Struct, frozen=True):
 
 
 def spells(course: Course) -> list[Spell]:
-    """Return what the schedule did to each plane until the end of the run."""
+    """Return the faults of each plane until the end of the run."""
     end = course.at[-1] if course.at else 0.0
     steps = Schedule.parse(course.faults).steps if course.faults else ()
     found = [spell for plane in range(course.planes) for spell in _spells_of(plane, steps, course, end)]
@@ -77,7 +77,7 @@ def _spells_of(plane: int, steps: Sequence[Step], course: Course, end: float) ->
 
 
 def text_of(impairment: Impairment) -> str:
-    """Return an impairment in a few words."""
+    """Return an impairment as short text."""
     if impairment.down:
         return "down"
     shares = ("loss", "corruption", "duplicate", "reorder", "trim")
@@ -105,7 +105,7 @@ def drawing(course: Course) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + RIGHT} {height}" role="img">'
         f'<title>{escape(course.title)}</title><style>{_STYLE}</style><rect class="paper" width="100%" height="100%"/>'
         f'<text class="title" x="{LEFT}" y="26">{escape(course.title)}</text>'
-        f'<text class="faint" x="{LEFT}" y="46">red: what is wrong with a plane, at every rank</text>'
+        f'<text class="faint" x="{LEFT}" y="46">red: faults of a plane, at every rank</text>'
         f"{''.join(parts)}</svg>"
     )
 
@@ -138,7 +138,7 @@ def _lane(plane: int, length: float, faults: Sequence[Spell]) -> str:
 
 
 def _name(text: str, begin: float, end: float, busy: float, middle: float) -> str:
-    """Return a fault's name, before its bar if there is room."""
+    """Return a fault's name, left of its bar if it fits."""
     room = len(text) * _LETTER + 4
     if begin - busy < room:
         return f"<title>{escape(text)}</title>"
@@ -146,7 +146,7 @@ def _name(text: str, begin: float, end: float, busy: float, middle: float) -> st
 
 
 def _durations(course: Course) -> list[tuple[float, float]]:
-    """Return the step time (ms) as a line that holds for as long as the step took."""
+    """Return the step time (ms) as a line that is constant during each step."""
     ends = zip(course.at, course.seconds, strict=True)
     return [point for at, seconds in ends for point in ((at - seconds, seconds * 1e3), (at, seconds * 1e3))]
 

@@ -1,4 +1,4 @@
-"""What fields of scenarios and figures of summaries are called on pages and in tables, with their units."""
+"""Display names and units of scenario fields and summary figures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KNOWN = {
     "packets.ecn_marked": "packets marked with ECN",
     "finished": "flows finished",
     "failed": "flows failed",
-    "wall_s": "run time here (s)",
+    "wall_s": "wall time (s)",
     "peak_rss_mb": "memory (MB)",
     "fabric.hosts.count": "hosts",
     "fabric.planes.0.count": "planes",
@@ -45,7 +45,7 @@ _PERCENTILE = re.compile(r"p\d+|mean|max|min")
 
 
 def of_path(path: str, names: Mapping[str, str] | None = None) -> str:
-    """Return a dotted path in words: `fct_us.p99` is "completion time, p99 (us)"."""
+    """Return the display name of a dotted path: `fct_us.p99` is "completion time, p99 (us)"."""
     if names and path in names:
         return names[path]
     for length in range(len(path), 0, -1):
@@ -78,7 +78,7 @@ def _plain(path: str) -> str:
 
 
 def of_value(value: Any) -> str:
-    """Return a value as a table or a legend has it: `roce, qps 8` for a transport, `none` for no faults."""
+    """Return a value as text for a table or legend: `roce, qps 8` for a transport, `none` for no faults."""
     if value is None or value == [] or value == {}:
         return "none"
     if isinstance(value, str):

@@ -29,9 +29,13 @@ def points_of(files: Sequence[Path]) -> list[Point]:
     for file in files:
         scenario = load(file)
         if not any(isinstance(workload, TrainingStep) for workload in scenario.workloads):
-            raise ConfigError(f"{file}: workloads: no training_step; expected one, a comparison is of step times")
+            raise ConfigError(
+                f"{file}: workloads: no training_step; expected one, because the comparison is of step times"
+            )
         if not scenario.faults:
-            raise ConfigError(f"{file}: faults: none; expected some, a comparison is with and without them")
+            raise ConfigError(
+                f"{file}: faults: none; expected at least one, because the comparison is with and without faults"
+            )
         for broken in (True, False):
             wanted = scenario if broken else msgspec.structs.replace(scenario, faults=())
             made.append(point_of(wanted, {"file": str(file), "scenario": scenario.name, "faults": broken}))

@@ -1,8 +1,8 @@
-"""What an architect asks, as sweeps: each question is a base scenario, what varies, and how the answer is read.
+"""Design questions as sweeps: each has a base scenario, the fields to vary, and a function that states the answer.
 
 All run synchronous training steps on a two-tier fabric of one size: 100 us of computation, then a ring all-reduce of
-2 MiB within groups of 16 drawn at random, and (where queues matter) an all-to-all. The figures are of that work; for
-one's own work, save a question's files and change them.
+2 MiB within groups of 16 drawn at random, and (where queues matter) an all-to-all. The answers hold for this
+workload; for another one, save a question's files and edit them.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from openmrc.sim.sweep import Plot, Sweep
 NIC_GBPS = 800
 FEWEST = 16  # GPUs: a group of the all-reduce
 LARGEST_T0 = 256  # ports down: a 51.2T switch of 100G ports, half of them up
-FLAPPING_SHARE = 256  # one of so many T0-T1 links flaps
-SURVIVED = 1.1  # times the step without flaps
+FLAPPING_SHARE = 256  # one of 256 T0-T1 links flaps
+SURVIVED = 1.1  # longest acceptable step, relative to the step without flaps
 
 Summary = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question, its scenario and sweep for a number of GPUs, and what its results say."""
+    """A question: its scenario and sweep for a number of GPUs, and the answer from its results."""
 
     name: str
     asks: str
@@ -40,7 +40,7 @@ class Question:
 
 
 def fabric(gpus: int, planes: int) -> dict[str, Any]:
-    """Return a two-tier fabric without oversubscription; the NIC's rate is cut into planes."""
+    """Return a two-tier fabric without oversubscription; the NIC's rate is divided among planes."""
     if gpus < FEWEST or gpus % FEWEST:
         raise ConfigError(f"--gpus: {gpus}: expected a multiple of {FEWEST}, at least {2 * FEWEST}")
     down = FEWEST // 2
@@ -61,7 +61,7 @@ def _base(gpus: int, *, planes: int = 8, steps: int = 5, exchange: bool = False)
 
 
 def _flaps(links: int) -> list[dict[str, Any]]:
-    """Return flaps of so many T0-T1 links, in up to four groups that take turns: each is down 150 of 600 us."""
+    """Return flaps of this many T0-T1 links, in up to four alternating groups: each is down 150 of every 600 us."""
     turns = min(4, links)
     each = [links // turns + (turn < links % turns) for turn in range(turns)] if turns else []
     return [
@@ -134,7 +134,7 @@ def _window(gpus: int) -> Sweep:
 
 
 def _transports(gpus: int) -> Sweep:
-    """Eight planes of MRC against one of RoCE; the same share of links flaps, so eight times as many thinner ones."""
+    """Eight planes of MRC against one of RoCE; the same share of links flaps, so eight times as many with MRC."""
     roce: dict[str, Any] = {"name": "roce", "qps": 4, "settings": {"reroute_delay_us": 1000}}
     designs: dict[str, tuple[dict[str, Any], int]] = {
         "MRC, 8 x 100G": ({"name": "mrc"}, 8),
@@ -143,7 +143,9 @@ def _transports(gpus: int) -> Sweep:
     names, transports, fabrics, faults = [], [], [], []
     for name, (transport, planes) in designs.items():
         for flapping in (0, max(1, _uplinks(gpus, planes) // FLAPPING_SHARE)):
-            names.append(name + (f", {flapping:,} of {_uplinks(gpus, planes):,} links flap" if flapping else ", calm"))
+            names.append(
+                name + (f", {flapping:,} of {_uplinks(gpus, planes):,} links flap" if flapping else ", no flaps")
+            )
             transports.append(transport)
             fabrics.append(fabric(gpus, planes))
             faults.append(_flaps(flapping))
@@ -188,18 +190,18 @@ def _best_of(path: str, choice: str, figure: str) -> Callable[[Sequence[Summary]
 def _survived(results: Sequence[Summary]) -> str:
     calm = _steps(results[0])
     if calm is None:
-        return "The steps did not finish without flaps either."
+        return "The steps did not finish even without flaps."
     good = [each for each in results if (took := _steps(each)) is not None and took <= SURVIVED * calm]
     most = good[-1]["values"]["name"]
     over = next((each for each in results if each not in good), None)
-    limit = f"; with {over['values']['name']} flapping they take longer" if over is not None else ""
+    limit = f"; with {over['values']['name']} flapping, they take longer" if over is not None else ""
     return f"Steps stay within {SURVIVED - 1:.0%} of {calm:,.4g} us with up to {most} flapping{limit}."
 
 
 def _compared(results: Sequence[Summary]) -> str:
     said = []
     for calm, flaps in zip(results[::2], results[1::2], strict=True):
-        name = str(calm["values"]["name"]).removesuffix(", calm")
+        name = str(calm["values"]["name"]).removesuffix(", no flaps")
         base, took = _steps(calm), _steps(flaps)
         if base is None or took is None:
             said.append(f"{name}: the steps did not finish")
@@ -213,7 +215,7 @@ QUESTIONS = {
     each.name: each
     for each in (
         Question(
-            "planes", "How many planes at the same rate of a NIC?",
+            "planes", "How many planes at the same NIC rate?",
             lambda gpus: _base(gpus, exchange=True), _planes, _best_of(_PLANE_COUNT, "{:,} planes", "mean"),
         ),
         Question("flaps", "How many flapping links does a step survive?", _base, _flapping, _survived),
@@ -222,11 +224,11 @@ QUESTIONS = {
             lambda gpus: _base(gpus, exchange=True), _evs, _best_of("transport.settings.evs", "{:,} EVs", "p99"),
         ),
         Question(
-            "loss-threshold", "After how many losses should an EV be given up?",
+            "loss-threshold", "After how many losses should an EV be taken out of use?",
             _base, _loss, _best_of("transport.settings.loss_threshold", "a loss threshold of {:,}", "p99"),
         ),
         Question(
-            "window", "How large should the congestion window be at most?",
+            "window", "How large may the congestion window become?",
             lambda gpus: _base(gpus, exchange=True), _window,
             _best_of("transport.settings.max_cwnd", "at most {:,} bytes", "p99"),
         ),

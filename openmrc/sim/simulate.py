@@ -1,4 +1,4 @@
-"""A scenario, simulated: fabric, work, faults and transport are put together, run, and what came of it returned."""
+"""Simulate a scenario: assemble its fabric, workloads, faults and transport, run them, and return the results."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ from openmrc.units import PS_PER_US
 
 Ints = NDArray[np.int64]
 
-NOTICE_S = 0.25  # wall time between two words of progress
-MOST_CAPTURED = 10_000_000  # packets of all captured hosts together, some 350 bytes each
+PROGRESS_S = 0.25  # wall time between two progress reports
+MOST_CAPTURED = 10_000_000  # packets of all captured hosts together, about 350 bytes each
 MOST_SPANS = 8  # faults around which samples are finer
-_FAULTS_OF_LINKS = [kind for kind in FaultKind if kind.name.startswith("LINK_")]  # whose subject is a directed link
-MOST_LINKS = 2048  # links that are looked at one by one
+_FAULTS_OF_LINKS = [kind for kind in FaultKind if kind.name.startswith("LINK_")]  # subject: a directed link
+MOST_LINKS = 2048  # links that are sampled individually
 
 
 @dataclass(frozen=True)
 class Status:
-    """Where a run stands."""
+    """Progress of a run."""
 
     now: int  # ps
     hops: int  # packets handled at nodes
@@ -62,17 +62,17 @@ class Status:
 
     @property
     def left_s(self) -> float | None:
-        """Return how much longer it takes if it goes on like this; None: nobody knows yet."""
+        """Return the estimated remaining wall time at the current rate (s); None: too early to tell."""
         done = max(min(self.share, 1.0), self.finished / max(1, self.of))
         return self.wall_s * (1 - done) / done if done > 0.01 else None
 
 
-Tell = Callable[[Status], None]
+OnProgress = Callable[[Status], None]
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a scenario asks for, worked out."""
+    """A scenario as the loop needs it: topology, traffic and faults."""
 
     topology: Topology
     work: Work
@@ -82,7 +82,7 @@ class Prepared:
 
 
 def hosts_of(topology: Topology) -> Hosts:
-    """Return what workloads must know of a fabric; a host is a NIC, with the GPUs behind it."""
+    """Return the fabric as workloads see it; a host is a NIC, with the GPUs behind it."""
     scale_up = topology.fabric.scale_up
     rate = nic_rate(topology)
     if scale_up is None:
@@ -118,13 +118,13 @@ def prepare(scenario: Scenario) -> Prepared:
 
 
 def _unused_ports(scenario: Scenario, topology: Topology) -> list[str]:
-    """Warn of a baseline whose flows cannot use all ports of their NIC, so that planes decide and not transports."""
+    """Warn if a RoCE flow cannot use all ports of its NIC: the comparison would measure planes, not transports."""
     wanted, ports = scenario.transport, int(topology.link_port[topology.link_source < topology.nics].max()) + 1
     if not wanted.name.startswith("roce") or wanted.qps >= ports:
         return []
     return [
         f"transport: {wanted.name} keeps each queue pair on one port: a flow with {wanted.qps} uses {wanted.qps} of "
-        f"{ports}; compare with qps: {ports}, or on a fabric with one plane of the NIC's whole rate"
+        f"{ports}; compare with qps: {ports}, or on a fabric with one plane of the NIC's full rate"
     ]
 
 
@@ -135,10 +135,12 @@ def _matrix(workload: Matrix, topology: Topology) -> matrix.Matrix:
     return read
 
 
-def simulate(scenario: Scenario, threads: int = 1, tell: Tell | None = None, watch_links: bool = False) -> Run:
-    """Run a scenario; Ctrl-C ends it early, with what there is.
+def simulate(
+    scenario: Scenario, threads: int = 1, on_progress: OnProgress | None = None, watch_links: bool = False
+) -> Run:
+    """Run a scenario; on Ctrl-C, stop and return partial results.
 
-    With `watch_links` samples hold single links too: all of them, or up to MOST_LINKS, those that fail first.
+    With `watch_links`, also sample links individually: all, or MOST_LINKS of them, starting with those that fail.
     """
     prepared = prepare(scenario)
     topology = prepared.topology
@@ -148,7 +150,7 @@ def simulate(scenario: Scenario, threads: int = 1, tell: Tell | None = None, wat
     recorder = _recorder(scenario, prepared, transport)
     if watch_links:
         recorder.links = links_to_watch(prepared)
-    announcer = _Announcer(prepared, transport.network_settings(), tell) if tell else None
+    reporter = _ProgressReporter(prepared, transport.network_settings(), on_progress) if on_progress else None
     begun: list[World] = []
     checked: list[TableCheck] = []
 
@@ -161,8 +163,8 @@ def simulate(scenario: Scenario, threads: int = 1, tell: Tell | None = None, wat
     def observe(world: World) -> None:
         if world.now >= recorder.due:
             recorder.take(world.now, world.network, world.state)
-        if announcer is not None:
-            announcer.notice(world)
+        if reporter is not None:
+            reporter.report(world)
 
     results = run(
         topology,
@@ -195,16 +197,16 @@ def simulate(scenario: Scenario, threads: int = 1, tell: Tell | None = None, wat
         restart=scenario.restart,
         tables=checked[0] if checked else None,
     )
-    done.warnings.extend(unseen(done, prepared.events))
+    done.warnings.extend(result_warnings(done, prepared.events))
     return done
 
 
-def unseen(done: Run, events: list[timeline.Event]) -> Iterator[str]:
-    """Yield what a reader of the results might take for more than it is."""
+def result_warnings(done: Run, events: list[timeline.Event]) -> Iterator[str]:
+    """Yield warnings about faults without effect and traffic that never used the fabric."""
     end = int(done.results.finished.max(initial=0)) if done.is_complete else done.results.now
     late = [event for event in events if event.begins and event.at >= end]
     if late and not done.results.interrupted:
-        which = "1 fault comes" if len(late) == 1 else f"{len(late):,} faults come"
+        which = "1 fault is" if len(late) == 1 else f"{len(late):,} faults are"
         yield (
             f"faults: {which} after the end of the run at {end / PS_PER_US:,.6g} us and had no effect; the first: "
             f"{late[0].text} at {late[0].at / PS_PER_US:,.6g} us"
@@ -217,14 +219,14 @@ def unseen(done: Run, events: list[timeline.Event]) -> Iterator[str]:
 
 
 def _tapped(transport: Transport, wanted: scenarios.Capture, topology: Topology) -> Transport:
-    """Return the transport with its packets at some NICs copied aside."""
+    """Return the transport with a copy of its packets at some NICs."""
     if not isinstance(transport, MrcTransport):
         raise ConfigError(f"capture: transport {transport.name} has no MRC packets; only mrc can be captured")
     nics = tuple(sorted({_nic(topology, host) for host in wanted.hosts}))
     if len(nics) * wanted.limit > MOST_CAPTURED:
         raise ConfigError(
             f"capture: {len(nics)} hosts x limit {wanted.limit} are more than {MOST_CAPTURED} packets; "
-            f"a limit of {MOST_CAPTURED // len(nics)} would do"
+            f"use a limit of at most {MOST_CAPTURED // len(nics)}"
         )
     return dataclasses.replace(transport, capture=Capture(nics, wanted.limit, ps_of(wanted.start)))
 
@@ -232,7 +234,9 @@ def _tapped(transport: Transport, wanted: scenarios.Capture, topology: Topology)
 def _nic(topology: Topology, host: int | str) -> int:
     named = topology.node_named(host) if isinstance(host, str) and not host.isdigit() else int(host)
     if not 0 <= named < topology.nics:
-        raise ConfigError(f"capture: hosts: {host!r} is no NIC; they are 0 to {topology.nics - 1}, or such as h3")
+        raise ConfigError(
+            f"capture: hosts: {host!r} is not a NIC; expected 0 to {topology.nics - 1}, or a name such as h3"
+        )
     return named
 
 
@@ -248,7 +252,7 @@ def _recorder(scenario: Scenario, prepared: Prepared, transport: Transport) -> R
 
 
 def links_to_watch(prepared: Prepared) -> Ints:
-    """Return the links that are looked at one by one: those that fail, then others, evenly over the fabric."""
+    """Return the links to sample individually: those that fail, then others spread evenly over the fabric."""
     faults, links = prepared.faults, prepared.topology.links
     if links <= MOST_LINKS:
         return np.arange(links)
@@ -257,7 +261,7 @@ def links_to_watch(prepared: Prepared) -> Ints:
 
 
 def spans_around(moments: list[int], length: int) -> list[Span]:
-    """Return what is looked at closely: from half a length before to a length after the first few moments."""
+    """Return the spans of finer samples: from half a length before to a length (ps) after each of the first faults."""
     if length == 0:
         return []
     distinct = sorted(set(moments))[:MOST_SPANS]
@@ -269,7 +273,7 @@ def _inside(world: World, topology: Topology) -> Ints | None:
 
 
 def _watched(work: Work, world: World, count: int) -> list[Ints]:
-    """Return the flows of each of up to `count` connections of the fabric, evenly spread over them."""
+    """Return the flows of up to `count` connections, spread evenly over all connections of the fabric."""
     traffic = work.traffic
     flows = work.moving[column(world.network.flows, "inside")[work.moving] == 0]
     pairs = traffic.source[flows] * len(world.network.nics) + traffic.destination[flows]
@@ -286,23 +290,23 @@ def _check_tables(topology: Topology, world: World) -> TableCheck:
     return check(topology, world.network, flights_of(world.state.engine))
 
 
-class _Announcer:
-    """Tells, now and then, where the run stands."""
+class _ProgressReporter:
+    """Reports the progress of a run periodically."""
 
-    def __init__(self, prepared: Prepared, network: NetworkSettings, tell: Tell) -> None:
-        self._report = tell
+    def __init__(self, prepared: Prepared, network: NetworkSettings, on_progress: OnProgress) -> None:
+        self._on_progress = on_progress
         self._begun = time.monotonic()
         self._next = self._begun
         self._to_nics = np.flatnonzero(prepared.topology.link_destination < prepared.topology.nics)
         headers = (network.mtu + network.header) / network.mtu
         self._bytes = max(1.0, float(prepared.work.traffic.size.sum()) * headers)
 
-    def notice(self, world: World) -> None:
+    def report(self, world: World) -> None:
         wall = time.monotonic()
         if wall < self._next:
             return
-        self._next = wall + NOTICE_S
+        self._next = wall + PROGRESS_S
         arrived = float(column(world.network.ports, "data_bytes")[self._to_nics].sum())
         hops, finished = (int(column(world.network.shards, name).sum()) for name in ("hops", "finished"))
         of = len(world.network.flows)
-        self._report(Status(world.now, hops, finished, of, arrived / self._bytes, wall - self._begun))
+        self._on_progress(Status(world.now, hops, finished, of, arrived / self._bytes, wall - self._begun))

@@ -34,11 +34,11 @@ MOST_POINTS = 1_000_000
 
 
 class Plot(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Say what the summary plot shows; x and by are varied paths, y a path of the summary."""
+    """The summary plot: x and by are varied paths, y is a path of the summary."""
 
     x: str
     y: str = "fct_us.p99"
-    by: str = ""  # a line for each of its values
+    by: str = ""  # one line per value
 
 
 Values = Annotated[list[Any], Meta(min_length=1)]
@@ -46,12 +46,14 @@ Varied = dict[str, Values]
 
 
 class Sweep(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Hold what a sweep file says."""
+    """A sweep file."""
 
-    scenario: str  # from the sweep's folder
+    scenario: str  # path relative to the sweep's folder
     vary: Varied = {}
-    together: tuple[Annotated[Varied, Meta(min_length=1)], ...] = ()  # of each item, all fields take their n-th values
-    names: dict[str, str] = {}  # of fields and figures, for tables and pages
+    together: tuple[
+        Annotated[Varied, Meta(min_length=1)], ...
+    ] = ()  # all fields of an item take their n-th values together
+    names: dict[str, str] = {}  # display names of fields and figures
     plot: Plot | None = None
 
     @property
@@ -69,18 +71,18 @@ class Point:
     digest: str
 
     def result(self, folder: Path) -> Path:
-        """Return the file its result lies in, or will."""
+        """Return the path of its result file, which may not exist yet."""
         return folder / "points" / f"{self.digest}.json"
 
 
 def read(path: Path) -> tuple[Sweep, list[Point]]:
-    """Read a sweep file and work out its points; every one is checked before any is run."""
+    """Read a sweep file and return its points; all of them are checked before any is run."""
     sweep = decode(path, Sweep)
     return sweep, points_of(sweep, load(path.parent / sweep.scenario), path)
 
 
 def points_of(sweep: Sweep, base: Scenario, path: Path) -> list[Point]:
-    """Return the points of a sweep over a scenario; `path` is where files are looked for, and who complains."""
+    """Return the points of a sweep over a scenario; file names are relative to `path`, which errors name."""
     _check(sweep, path)
     whole = json.loads(msgspec.json.encode(base))
     axes = [[{name: value} for value in tried] for name, tried in sweep.vary.items()]
@@ -94,7 +96,7 @@ def points_of(sweep: Sweep, base: Scenario, path: Path) -> list[Point]:
 def _check(sweep: Sweep, path: Path) -> None:
     varied = [*sweep.vary, *(name for group in sweep.together for name in group)]
     if not varied:
-        raise ConfigError(f"{path}: vary: nothing; expected fields of the scenario with the values to try")
+        raise ConfigError(f"{path}: vary: empty; expected fields of the scenario with the values to try")
     twice = next((name for name in varied if varied.count(name) > 1), None)
     if twice is not None:
         raise ConfigError(f"{path}: {twice!r} is varied twice")
@@ -110,12 +112,12 @@ def _check(sweep: Sweep, path: Path) -> None:
         raise ConfigError(f"{path}: vary: {count} combinations, at most {MOST_POINTS}")
     for name in (sweep.plot.x, sweep.plot.by) if sweep.plot else ():
         if name and name not in varied:
-            raise ConfigError(f"{path}: plot: {name!r} is not varied; varied are {', '.join(varied)}")
+            raise ConfigError(f"{path}: plot: {name!r} is not varied; varied fields: {', '.join(varied)}")
 
 
 def _point(whole: dict[str, Any], values: dict[str, Any], path: Path) -> Point:
     changed = json.loads(json.dumps(whole))
-    for name in sorted(values, key=lambda each: each.count(".")):  # a whole fabric before a field of it
+    for name in sorted(values, key=lambda each: each.count(".")):  # a complete fabric before one of its fields
         if name.startswith("fabric.") and isinstance(changed["fabric"], str):
             changed["fabric"] = json.loads(msgspec.json.encode(load_fabric(path.parent / changed["fabric"])))
         _set(changed, name, values[name], path)
@@ -127,47 +129,47 @@ def _point(whole: dict[str, Any], values: dict[str, Any], path: Path) -> Point:
 
 
 def point_of(scenario: Scenario, values: dict[str, Any]) -> Point:
-    """Return a point, named by what determines its result."""
+    """Return a point; its digest covers everything that determines the result."""
     text = __version__ + json.dumps(msgspec.to_builtins(scenario), sort_keys=True)
     return Point(values, scenario, hashlib.sha256(text.encode()).hexdigest()[:16])
 
 
 def _set(tree: Any, name: str, value: Any, path: Path) -> None:
-    """Set the field at a dotted path; what lies above it must be there."""
-    *above, last = name.split(".")
-    for step in above:
+    """Set the field at a dotted path; its parents must exist, or be optional parts of the scenario."""
+    *parents, last = name.split(".")
+    for step in parents:
         if isinstance(tree, dict) and step not in tree:
-            tree[step] = {}  # a part that the scenario leaves at its defaults
-        tree = _below(tree, step, name, path)
+            tree[step] = {}  # a part that has its defaults
+        tree = _child(tree, step, name, path)
     if isinstance(tree, dict):
         tree[last] = value
     else:
-        _below(tree, last, name, path)
+        _child(tree, last, name, path)
         tree[int(last)] = value
 
 
-def _below(tree: Any, step: str, name: str, path: Path) -> Any:
+def _child(tree: Any, step: str, name: str, path: Path) -> Any:
     if isinstance(tree, Mapping):
         return tree[step]
     if isinstance(tree, list) and step.isdigit() and int(step) < len(tree):
         return tree[int(step)]
-    raise ConfigError(f"{path}: vary: {name!r}: the scenario has nothing at {step!r}")
+    raise ConfigError(f"{path}: vary: {name!r}: the scenario has no field {step!r}")
 
 
 def run_point(encoded: bytes, values: dict[str, Any]) -> dict[str, Any]:
-    """Run one point in whatever process this is, and return its result."""
+    """Run one point in the current process and return its result."""
     scenario = msgspec.json.decode(encoded, type=Scenario)
     reported: dict[str, Any] = {"values": values}
     try:
         done = simulate(scenario)
         reported["summary"] = summary(done)
-    except ConfigError as error:  # this point cannot be; the others can
+    except ConfigError as error:  # this point is invalid; others may be valid
         reported["error"] = str(error)
     return reported
 
 
 def warm(transport: str) -> str:
-    """Compile what points of a transport need, or load it: a few packets and a fault; return the transport."""
+    """Compile a transport's code, or load it from the cache, by running a few packets and a fault; return its name."""
     plane = {"count": 2, "host_gbps": 100, "t0": {"down": 2, "up": 2}, "t1": {"down": 2}}
     simulate(
         msgspec.convert(
@@ -186,14 +188,14 @@ def warm(transport: str) -> str:
 
 
 def keep(reported: Mapping[str, Any], path: Path) -> None:
-    """Write a result under another name, then rename it, so that a file that exists is whole."""
+    """Write a result to a temporary file and rename it, so that a result file is always complete."""
     draft = path.with_suffix(".part")
     draft.write_text(json.dumps(reported))
     draft.replace(path)
 
 
 def flat(reported: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a result as one row: values varied, and every plain number of the summary by its dotted path."""
+    """Return a result as one row: the varied values, and every number of the summary by its dotted path."""
     row: dict[str, Any] = {name: value if isinstance(value, (int, float, str)) else json.dumps(value) for name, value in
            reported["values"].items()}  # fmt: skip
     row["error"] = reported.get("error")
@@ -211,21 +213,21 @@ def _leaves(prefix: str, tree: Mapping[str, Any], lists: bool = False) -> Iterat
 
 
 def figures(summary: Mapping[str, Any]) -> list[str]:
-    """Return the dotted paths of all numbers of a summary, and of those that this run does not have (None)."""
+    """Return the dotted paths of all numbers of a summary, including those that are None in this run."""
     return [
         name for name, value in _leaves("", summary, lists=True) if value is None or isinstance(value, (int, float))
     ]
 
 
 def refuse_plot(sweep: Sweep, summary: Mapping[str, Any]) -> None:
-    """Refuse a plot of what no run of the sweep has, by naming the nearest."""
+    """Refuse a plot of a figure that the summary does not have; the error suggests similar ones."""
     known = figures(summary) if sweep.plot is not None else []
     if sweep.plot is not None and sweep.plot.y not in known:
         near = get_close_matches(sweep.plot.y, known, 3, 0.4)
-        hint = f"; near are {', '.join(near)}" if near else ""
-        raise ConfigError(f"plot: y: {sweep.plot.y!r} is no number of the summary{hint}")
+        hint = f"; similar: {', '.join(near)}" if near else ""
+        raise ConfigError(f"plot: y: {sweep.plot.y!r} is not a number of the summary{hint}")
 
 
 def written(sweep: Sweep) -> str:
-    """Return a sweep as YAML, for a result to name its input."""
+    """Return a sweep as YAML, to store with its results."""
     return yaml.safe_dump(msgspec.to_builtins(sweep), sort_keys=False)

@@ -73,7 +73,7 @@ def test_a_sweep_whose_points_are_all_refused_says_why(tmp_path: Path, fabric: P
 def test_a_sweep_that_plots_what_there_is_not_says_so(tmp_path: Path, fabric: Path) -> None:
     file = sweep(tmp_path, fabric, "vary: {seed: [1, 2]}\nplot: {x: seed, y: fct_us.p9}\n")
     done = CliRunner().invoke(app, ["sim", "sweep", str(file), "--out", str(tmp_path / "out"), "--processes", "1"])
-    assert "plot: y: 'fct_us.p9' is no number of the summary; near are fct_us.p99" in str(done.exception)
+    assert "plot: y: 'fct_us.p9' is not a number of the summary; similar: fct_us.p99" in str(done.exception)
 
 
 def scenario(folder: Path, text: str, fabric: str = FABRIC) -> Path:
@@ -90,7 +90,7 @@ def test_a_fault_after_the_end_gets_a_warning(tmp_path: Path) -> None:
     file = scenario(tmp_path, WORK + "faults: [{at: 1s, down: plane 0}, {at: 1us, rate: 10Gbps}]\n")
     warnings = json.loads(mrc("run", file, "--out", tmp_path / "out", "--json").stdout)["warnings"]
     assert len(warnings) == 1
-    assert "faults: 1 fault comes after the end of the run at" in warnings[0]
+    assert "faults: 1 fault is after the end of the run at" in warnings[0]
     assert "the first: down plane 0 at 1e+06 us" in warnings[0]
 
 

@@ -46,7 +46,7 @@ def test_marks_outside_the_axis_are_left_out() -> None:
 
 
 def test_nothing_recorded_is_said() -> None:
-    assert "nothing was recorded" in draw(Chart("t", "x", "y", [Line("a", np.zeros(0), np.zeros(0))]))
+    assert "no data" in draw(Chart("t", "x", "y", [Line("a", np.zeros(0), np.zeros(0))]))
 
 
 def test_a_constant_line_has_an_axis() -> None:

@@ -67,12 +67,12 @@ def test_the_number_of_flaps_that_are_survived_is_named() -> None:
     results = [result("0 links", 100.0), result("4 links", 105.0), result("16 links", 140.0)]
     said = QUESTIONS["flaps"].answer(results)
     assert (
-        said == "Steps stay within 10% of 100 us with up to 4 links flapping; with 16 links flapping they take longer."
+        said == "Steps stay within 10% of 100 us with up to 4 links flapping; with 16 links flapping, they take longer."
     )
 
 
 def test_transports_are_compared_with_themselves() -> None:
-    results = [result("MRC, calm", 100.0), result("MRC, flaps", 102.0),
-               result("RoCE, calm", 100.0), result("RoCE, flaps", 500.0, finished=1)]  # fmt: skip
+    results = [result("MRC, no flaps", 100.0), result("MRC, flaps", 102.0),
+               result("RoCE, no flaps", 100.0), result("RoCE, flaps", 500.0, finished=1)]  # fmt: skip
     said = QUESTIONS["roce"].answer(results)
     assert said == "MRC: steps of 100 us take 102 us under flaps (+2.0%). RoCE: the steps did not finish."

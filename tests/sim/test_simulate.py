@@ -116,7 +116,7 @@ def test_ctrl_c_leaves_what_had_happened_until_then(scenario: Scenario, tmp_path
     def press(status: Status) -> None:
         raise KeyboardInterrupt
 
-    run = simulate(scenario, tell=press)
+    run = simulate(scenario, on_progress=press)
     reported = summary(run)
     assert reported["interrupted"]
     assert reported["finished"] < reported["flows"]
@@ -209,9 +209,9 @@ def test_a_sweep_runs_every_combination_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("vary", "says"),
     [
-        ("{workloads.7.size: [1KB]}", "nothing at '7'"),
+        ("{workloads.7.size: [1KB]}", "no field '7'"),
         ("{transport.name: [tcp]}", "Invalid enum value 'tcp'"),
-        ("{}", "vary: nothing"),
+        ("{}", "vary: empty"),
     ],
 )
 def test_a_sweep_that_cannot_be_is_refused_before_anything_runs(tmp_path: Path, vary: str, says: str) -> None:

@@ -52,7 +52,7 @@ def test_fabrics_can_be_files_beside_the_sweep(tmp_path: Path) -> None:
         (tmp_path / f"f{count}.yaml").write_text(FABRIC.format(planes=count))
     made = points(tmp_path, "vary: {fabric: [f2.yaml, f4.yaml], fabric.planes.0.host_gbps: [50]}\n")
     assert [planes(point) for point in made] == [[(2, 50)], [(4, 50)]]
-    assert "f9.yaml: cannot be read" in refused(tmp_path, "vary: {fabric: [f9.yaml]}\n")
+    assert "f9.yaml: file not found" in refused(tmp_path, "vary: {fabric: [f9.yaml]}\n")
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_fabrics_can_be_files_beside_the_sweep(tmp_path: Path) -> None:
     [
         ("together: [{seed: [1, 2], until: [1ms]}]\n", "together: lists of different lengths: {'seed': 2, 'until': 1}"),
         ("vary: {seed: [1]}\ntogether: [{seed: [1]}]\n", "'seed' is varied twice"),
-        ("vary: {seed: [1]}\nplot: {x: until}\n", "plot: 'until' is not varied; varied are seed"),
+        ("vary: {seed: [1]}\nplot: {x: until}\n", "plot: 'until' is not varied; varied fields: seed"),
         ("{}\n", "not YAML"),
-        ("plot: {x: seed}\n", "vary: nothing"),
+        ("plot: {x: seed}\n", "vary: empty"),
     ],
 )
 def test_what_cannot_be_is_refused(tmp_path: Path, text: str, why: str) -> None:
@@ -72,7 +72,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path, text: str, why: str) -> None:
 def test_a_plot_of_what_no_run_has_is_refused_with_the_nearest() -> None:
     summary = {"fct_us": {"p99": 1.0, "mean": None}, "name": "x", "goodput_gbps": {"plane": [1.0, 2.0]}}
     assert figures(summary) == ["fct_us.p99", "fct_us.mean", "goodput_gbps.plane.0", "goodput_gbps.plane.1"]
-    with pytest.raises(ConfigError, match=r"'fct_us.p9' is no number of the summary; near are fct_us\.p99"):
+    with pytest.raises(ConfigError, match=r"'fct_us.p9' is not a number of the summary; similar: fct_us\.p99"):
         refuse_plot(_with_plot("fct_us.p9"), summary)
     for known in ("goodput_gbps.plane.1", "fct_us.mean"):  # no flow of this run has finished; of others some may have
         refuse_plot(_with_plot(known), summary)

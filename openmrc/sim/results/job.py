@@ -1,9 +1,9 @@
 """The outcome of a training job, and the cost of a restart.
 
-A job stops with the first of its connections that ends in error: a communicator that has met an asynchronous error can
-only be aborted, by all of its ranks (NCCL user guide, "Error handling and communicator abort"). It then begins again at
-its last checkpoint, with all GPUs. How often there is one and how long a restart takes says the scenario; neither can
-be simulated, so nothing is charged unless it does.
+A job stops at the first of its connections that ends in error: after an asynchronous error, all ranks can only abort
+the communicator (NCCL user guide, "Error handling and communicator abort"). The job then restarts from its last
+checkpoint, with all GPUs. The scenario defines the interval of checkpoints and the duration of a restart; without them
+there is no cost.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from openmrc.version import __version__
 
 Ints = NDArray[np.int64]
 
-SLOWEST = 20  # flows that are listed by name
+SLOWEST = 20  # flows listed by name
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class Run:
     spans: Sequence[Span] = ()  # with finer samples
     captured: Taps | None = None
     capture: Capture = field(default_factory=Capture)
-    inside: Ints | None = None  # flows within scale-up domains; None: there are none, or they take the fabric too
-    restart: Restart | None = None  # what a stop of the job costs, if the scenario says so
+    inside: Ints | None = None  # flows within scale-up domains; None: no domains, or they use the fabric
+    restart: Restart | None = None  # cost of a stop of the job, if the scenario defines it
     tables: TableCheck | None = None  # what `check_tables` compared
 
     @property
@@ -73,7 +73,7 @@ class Run:
 
 
 def summary(run: Run) -> dict[str, Any]:
-    """Return the summary, ready to be written as JSON."""
+    """Return the summary, in JSON types."""
     flows, finished = run.work.moving, run.results.finished
     done = finished[flows] < NEVER
     result: dict[str, Any] = {
@@ -209,7 +209,7 @@ def _captured(run: Run, tapped: Taps, nic: int) -> dict[str, Any]:
 
 
 def _queues(run: Run) -> dict[str, float]:
-    """Return the longest backlog that a packet met, by tier (us)."""
+    """Return the longest backlog that a packet found, by tier (us)."""
     peak, tier = run.results.links["peak"], run.topology.link_tier
     return {
         LinkTier(int(level)).name.lower(): _us(int(peak[tier == level].max()))
@@ -219,7 +219,7 @@ def _queues(run: Run) -> dict[str, float]:
 
 
 def step_times(run: Run) -> dict[str, Any]:
-    """Return how long each synchronous step took (us)."""
+    """Return the duration of each synchronous step (us)."""
     ends = run.results.finished[run.work.marks["step"]]
     done = ends[ends < NEVER]
     started = run.results.started[run.results.started < NEVER]

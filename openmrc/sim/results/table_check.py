@@ -2,7 +2,7 @@
 
 `switch.route` computes the next link from an EV's digits. The tables of `fabric.tables` hold the entries to install: an
 EV becomes the uSIDs of its path, and `fabric.walk` follows them hop by hop, independently. Both are evaluated for every
-EV of every queue pair of a run, which data and acknowledgements use exclusively, and compared port by port.
+EV of every queue pair of a run, the only ones that data and acknowledgements use, and compared port by port.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def check(topology: Topology, network: Network, flights: Flights, tables: Tables
 
 
 def _groups(topology: Topology, flights: Flights) -> list[tuple[Choice, Relation, Ints]]:
-    """Sort the flights by plane, by how far apart their ends are, and by the path their EV names."""
+    """Group the flights by plane, by the relation of their ends, and by the path of their EV."""
     found = []
     for shape in topology.planes:
         mine = np.flatnonzero(flights.plane == shape.plane)
@@ -143,10 +143,10 @@ class _Checker:
         )
 
     def _entry(self, plane: int, switch: int, stack: Ints, shifts: int) -> tuple[str, int]:
-        """Describe the entry that decides at a switch, and the uSID that it is asked for."""
+        """Describe the entry that applies at a switch, and the uSID of the lookup."""
         usid = int(stack[min(shifts, len(stack) - 1)])
         row = self._row(plane, switch, usid)
-        if row >= 0 and self.tables.port[row] < 0 and shifts + 1 < len(stack):  # its own: the next one decides
+        if row >= 0 and self.tables.port[row] < 0 and shifts + 1 < len(stack):  # its own uSID: the next one applies
             usid = int(stack[shifts + 1])
             row = self._row(plane, switch, usid)
         if row >= 0:

@@ -1,6 +1,6 @@
-"""What each training step waited for: its last host and flow, and the link beside them that lost most.
+"""The cause of each training step's length: its last host and flow, and the link at their NICs that lost most.
 
-A step ends when the last host has all it needs; whatever reached that host last is what everybody waited for.
+A step ends when the last host has received its last flow, so every host waits for that flow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 
 
 def waited_for(work: Work, results: Results, topology: Topology) -> list[dict[str, Any]]:
-    """Return for each step that finished: the last host, how far behind the median host, the last flow, and a link."""
+    """Return for each finished step: the last host, its delay after the median host, the last flow, and a link."""
     flows = work.moving
     arrived = np.where(results.received[flows] < NEVER, results.received[flows], results.finished[flows])
     step_of = np.array([_step(name) for name in work.labels] or [0], np.int64)
@@ -29,7 +29,7 @@ def waited_for(work: Work, results: Results, topology: Topology) -> list[dict[st
     for number, end in enumerate(ends.tolist(), 1):
         mine = np.flatnonzero((step == number) & (arrived < NEVER))
         if end < NEVER and len(mine):
-            found.append(_told(work, results, topology, flows[mine], arrived[mine]) | _when(number, begun, end))
+            found.append(_last_flow(work, results, topology, flows[mine], arrived[mine]) | _when(number, begun, end))
             begun = end
     return found
 
@@ -44,7 +44,7 @@ def _when(number: int, begun: int, end: int) -> dict[str, Any]:
     return {"step": number, "took_us": (end - begun) / PS_PER_US}
 
 
-def _told(work: Work, results: Results, topology: Topology, flows: Ints, arrived: Ints) -> dict[str, Any]:
+def _last_flow(work: Work, results: Results, topology: Topology, flows: Ints, arrived: Ints) -> dict[str, Any]:
     traffic = work.traffic
     done = np.zeros(topology.nics, np.int64)
     np.maximum.at(done, traffic.destination[flows], arrived)
@@ -65,7 +65,7 @@ def _told(work: Work, results: Results, topology: Topology, flows: Ints, arrived
 
 
 def _worst_link(results: Results, topology: Topology, nics: tuple[int, int]) -> tuple[str, int]:
-    """Return the link of these NICs that lost, dropped or trimmed most in the whole run, and how many packets."""
+    """Return the link of these NICs that lost, dropped or trimmed most in the whole run, and the number of packets."""
     mine = np.flatnonzero(np.isin(topology.link_source, nics) | np.isin(topology.link_destination, nics))
     lost = sum(results.links[name][mine] for name in ("lost", "dropped", "trimmed"))
     link = int(mine[int(np.argmax(lost))])

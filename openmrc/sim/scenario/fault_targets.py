@@ -1,11 +1,11 @@
-"""Fault targets: names of places in a fabric, as sets of directed links.
+"""Fault targets: names for sets of directed links.
 
 all                           every link
 plane 1                       every link of a plane
 p0-t1-03, h7, h7-n1           every link of a switch, a host's only NIC, or one of several
 h7 port 2                     the cable between a NIC and its T0 in plane 2
 p0-t0-00>p0-t1-03             one direction;  <> in place of > : both
-4 links of p0-t0-00           its first four cables upwards (of a plane, or all: between T0 and T1)
+4 links of p0-t0-00           its first four uplink cables (of a plane, or all: between T0 and T1)
 3 random links of plane 1     drawn with the run's seed
 20 host links of plane 1      of one tier: host, fabric (T0 - T1), core (T1 - T2) or long
 """
@@ -88,7 +88,7 @@ def _some(topology: Topology, where: str, match: re.Match[str], seed: int) -> In
     cables = _upward(topology, place, tier)
     wanted = int(count) if count else len(cables)
     if not 1 <= wanted <= len(cables):
-        raise ConfigError(f"{where!r}: expected a number in 1..{len(cables)}, the {tier or 'upward'} links there are")
+        raise ConfigError(f"{where!r}: expected a number in 1..{len(cables)}, the number of {tier or 'upward'} links")
     if random:
         cables = np.sort(np.random.default_rng([seed, *where.encode()]).choice(cables, wanted, replace=False))
     chosen = cables[:wanted]
@@ -101,7 +101,7 @@ def _upward(topology: Topology, place: str, tier: str | None) -> Ints:
         return uplinks(topology, topology.node_named(place))
     links = links_at(topology, place)
     up = topology.node_tier[topology.link_source[links]] < topology.node_tier[topology.link_destination[links]]
-    # A long link joins two switches of one tier: its way out is the one with the lower number.
+    # A long link joins two switches of one tier: the direction with the lower number counts as up.
     level = topology.node_tier[topology.link_source[links]] == topology.node_tier[topology.link_destination[links]]
     up |= level & (links < topology.link_reverse[links])
     chosen: Ints = links[up & (topology.link_tier[links] == LinkTier[(tier or "fabric").upper()])]

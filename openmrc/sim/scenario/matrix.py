@@ -2,11 +2,11 @@
 
 The format is line oriented; tokens are split on single spaces. A header (`Nodes`, `Connections`,
 `Triggers`, `Failures`, `#` comments) is followed by a body of `SRC->DST attribute value ...`,
-`trigger ...` and `failure ...` lines in any order. What htsim ignores or reads as something else is
-refused or warned of here: see `docs/simulator.md`.
+`trigger ...` and `failure ...` lines in any order. Input that htsim ignores or misreads is
+refused or gets a warning: see `docs/simulator.md`.
 
-Files of a hundred megabytes are usual. They are read a megabyte at a time; within such a block the
-connection lines that differ in their digits only are converted together, all other lines one by one.
+Files of a hundred megabytes are common. They are read in blocks of a megabyte; within a block, connection
+lines that differ only in their digits are converted together, all other lines individually.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from openmrc.errors import ConfigError
 from openmrc.sim.scenario.matrix_line import COLUMNS, Failure, LineReader, Trigger, refuse
 
 BLOCK = 1 << 20  # bytes read at once
-LONGEST_LINE = 1 << 16  # bytes; a file without line ends must not be read whole
+LONGEST_LINE = 1 << 16  # bytes; limits the memory for a file without line ends
 SUSPICIOUS_START = 1_000_000  # htsim's generators write picoseconds where its UEC program reads microseconds
-FIRST_OWN_ID = 1_000_000_001  # where htsim starts numbering flows without `id`
+FIRST_OWN_ID = 1_000_000_001  # htsim numbers flows without `id` from here
 
 _SPACED = bytes(byte if chr(byte).isdigit() else 32 for byte in range(256))
 _NUMBER = re.compile(rb"\d+")
@@ -38,7 +38,7 @@ _SHORTEST_LINE = len("0->1 start 0 size 1")
 
 
 class StartUnit(IntEnum):
-    """What a bare `start` number counts, in picoseconds."""
+    """Unit of `start`, in picoseconds."""
 
     ps = 1
     us = 1_000_000
@@ -46,7 +46,7 @@ class StartUnit(IntEnum):
 
 @dataclass
 class Matrix:
-    """What a file says, a column per attribute, a row per connection line in file order."""
+    """The content of a file: a column per attribute, a row per connection line in file order."""
 
     path: str
     hosts: int
@@ -58,9 +58,9 @@ class Matrix:
     size: NDArray[np.int64]  # bytes
     start: NDArray[np.int64]  # ps, or -1: by trigger
     connection: NDArray[np.int64]  # id; rows of one id are messages of one connection
-    trigger: NDArray[np.int64]  # that starts the row, or 0
-    send_done: NDArray[np.int64]  # trigger activated when all is acknowledged, or 0
-    recv_done: NDArray[np.int64]  # trigger activated when all has arrived, or 0
+    trigger: NDArray[np.int64]  # trigger that starts the row, or 0
+    send_done: NDArray[np.int64]  # trigger activated when all data is acknowledged, or 0
+    recv_done: NDArray[np.int64]  # trigger activated when all data has arrived, or 0
     line: NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ class Matrix:
 
 
 def read(path: Path, start_unit: StartUnit = StartUnit.us) -> Matrix:
-    """Return the matrix of a `.cm` file; whatever is wrong is a ConfigError with file, line and value."""
+    """Return the matrix of a `.cm` file; raise ConfigError with file, line and value if it is invalid."""
     lines = LineReader(str(path), int(start_unit))
     try:
         with path.open("rb") as file:
@@ -100,7 +100,7 @@ def _columns(file: BinaryIO, lines: LineReader) -> dict[str, NDArray[np.int64]]:
 
 
 def _blocks(file: BinaryIO, path: str) -> Iterator[tuple[int, bytes]]:
-    """Yield (number of the first line, whole lines); the last line may lack its line end."""
+    """Yield (number of the first line, whole lines); the last line may have no line end."""
     line, rest = 1, b""
     while chunk := file.read(BLOCK):
         text = rest + chunk
@@ -130,7 +130,7 @@ def by_shape(block: bytes, first: int, lines: LineReader) -> dict[str, NDArray[n
 
 
 def _groups(block: bytes, texts: list[bytes]) -> dict[bytes, list[int]]:
-    """Return the shapes of the lines and where each occurs; a block of one shape is recognised at once."""
+    """Return the shapes of the lines and the rows of each; a block of one shape takes a fast path."""
     head = _NUMBER.sub(b"0", texts[0])
     if re.fullmatch(rb"(?:" + re.escape(head).replace(b"0", rb"\d+") + rb"\n)*+", block):
         return {head: list(range(len(texts)))}
@@ -147,13 +147,13 @@ def _converted(
     numbers = np.asarray(rows) + first
     if not _PLAIN.fullmatch(shape):
         return lines.read_lines([texts[row] for row in rows], numbers)
-    names = lines.names(texts[rows[0]], int(numbers[0]))  # refuses what no line of this shape may be
+    names = lines.names(texts[rows[0]], int(numbers[0]))  # refuses an invalid shape
     digits = b" ".join([texts[row] for row in rows]).translate(_SPACED)
     return lines.arranged(names, np.fromstring(digits, np.int64, sep=" ").reshape(-1, len(names)), numbers)
 
 
 def _check(matrix: Matrix, message: NDArray[np.int64]) -> None:
-    """Refuse what one line alone cannot show: ids used twice, messages of one id between different hosts."""
+    """Refuse errors across lines: duplicate ids, messages of one id between different hosts."""
     own = matrix.connection == 0
     matrix.connection[own] = FIRST_OWN_ID + np.arange(int(own.sum()))
     order = np.argsort(matrix.connection, kind="stable")
@@ -181,5 +181,5 @@ def _unit_warnings(matrix: Matrix, unit: StartUnit) -> list[str]:
     row = int(late[0])
     return [
         f"{matrix.path}:{matrix.line[row]}: start {matrix.start[row] // int(unit)} is read as microseconds; "
-        f"{len(late)} lines are at or over {SUSPICIOUS_START}. If the file counts picoseconds, use --cm-start-unit ps"
+        f"{len(late)} lines are at or over {SUSPICIOUS_START}. If the file is in picoseconds, use --cm-start-unit ps"
     ]

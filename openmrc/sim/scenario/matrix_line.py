@@ -56,14 +56,14 @@ class Failure:
 
 
 def refuse(path: str, line: int, what: str, value: object, expected: str) -> NoReturn:
-    """Raise the ConfigError that every fault of the file becomes."""
+    """Raise a ConfigError about the file."""
     shown = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
     raise ConfigError(f"{path}:{line}: {what}: {shown[:80]!r}, expected {expected}")
 
 
 @dataclass
 class LineReader:
-    """Reads lines in order and remembers the header, the triggers and the failures."""
+    """Reads lines in order; keeps the header, the triggers and the failures."""
 
     path: str
     start_unit: int  # ps
@@ -72,7 +72,7 @@ class LineReader:
     triggers: dict[int, Trigger] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     in_body: bool = False
-    _seen: dict[str, int] = field(default_factory=dict)  # a curiosity -> the line that showed it first
+    _seen: dict[str, int] = field(default_factory=dict)  # warning -> its first line
 
     def read_block(self, block: bytes, first: int) -> dict[str, NDArray[np.int64]]:
         """Read whole lines, the first of which has number `first`; return the connections' columns."""
@@ -170,9 +170,9 @@ class LineReader:
         if "start" in given and "trigger" in given:
             if given.index("trigger") < given.index("start"):
                 refuse(self.path, number, "start", "start after trigger", "either start or trigger")
-            self._note("start and trigger on one line: the trigger counts, as in htsim", number)
+            self._warn("start and trigger on one line: the trigger takes precedence, as in htsim", number)
         if "prio" in given:
-            self._note("prio is read and has no effect, as in htsim's UEC program", number)
+            self._warn("prio has no effect, as in htsim's UEC program", number)
 
     def _attribute(self, name: str, value: str, number: int) -> int:
         if name == "start":
@@ -188,7 +188,7 @@ class LineReader:
         if exact > LATEST_START:
             refuse(self.path, number, "start", text, f"at most {LATEST_START // self.start_unit}")
         if Decimal(text) % 1:
-            self._note("a start with a fraction is kept to the picosecond, htsim drops the fraction", number)
+            self._warn("a start with a fraction is kept to the picosecond; htsim drops the fraction", number)
         return int(exact)
 
     def _check_connection(self, row: dict[str, int]) -> None:
@@ -219,7 +219,7 @@ class LineReader:
             count = self._integer(given.get("count", ""), number, "barrier count", 1, LARGEST_NUMBER)
         elif "count" in given:
             self._integer(given["count"], number, "count", 0, LARGEST_NUMBER)
-            self._note(f"count on a {kinds[0]} trigger has no meaning", number)
+            self._warn(f"count on a {kinds[0]} trigger has no meaning", number)
         self.triggers[identity] = Trigger(kinds[0], count, number)
 
     def _read_failure(self, tokens: list[str], number: int) -> None:
@@ -253,21 +253,21 @@ class LineReader:
             refuse(self.path, number, what, text or "missing", f"an integer in {lowest}..{largest}")
         return int(text)
 
-    def _note(self, curiosity: str, number: int) -> None:
-        self._seen.setdefault(curiosity, number)
+    def _warn(self, text: str, number: int) -> None:
+        self._seen.setdefault(text, number)
 
     def warnings(self) -> list[str]:
-        """Return what was accepted but deserves a word, with the first line that showed it."""
+        """Return the warnings, each with the first line that it concerns."""
         return [f"{self.path}:{number}: {text}" for text, number in self._seen.items()]
 
     def finish(self, connections: int) -> None:
-        """Refuse a file that holds fewer or more lines than its header says."""
+        """Refuse a file whose counts of lines differ from its header."""
         found = {"Connections": connections, "Triggers": len(self.triggers), "Failures": len(self.failures)}
         self._hosts(1)
         for name, count in found.items():
             declared = self.header.get(name, 0)
             if declared != count:
-                refuse(self.path, self.header_line.get(name, 1), name, declared, f"{count}, as many as the body has")
+                refuse(self.path, self.header_line.get(name, 1), name, declared, f"{count}, the number in the body")
 
     def names(self, head: bytes, number: int) -> list[str]:
         """Check the plain connection line `head` and return the columns of its numbers, in order."""
@@ -284,7 +284,7 @@ class LineReader:
         columns |= {name: numbers[:, at].copy() for at, name in enumerate(names)}
         columns["line"] = line
         wrong = np.flatnonzero(self._suspects(columns, names))
-        if len(wrong):  # let the line reader say what is wrong with the first
+        if len(wrong):  # the line reader raises the error for the first
             row = {name: int(values[wrong[0]]) for name, values in columns.items()}
             self._refuse_again(names, row)
         columns["start"] = np.where(columns["trigger"] > 0, -1, columns["start"] * self.start_unit)

@@ -1,6 +1,6 @@
-"""A scenario as a person writes it: fabric, transport, workloads, faults, and what to record.
+"""A scenario file: fabric, transport, workloads, faults, and the data to record.
 
-`load(path)` is the door. The JSON Schema is published as `scenario.schema.json` beside this file.
+`load(path)` reads one. The JSON Schema is in `scenario.schema.json` beside this file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from openmrc.sim.workloads.parameters import Parameters
 from openmrc.sim.workloads.trace import Trace
 from openmrc.wire.pcapng import SNAPLEN
 
-HEADERS = 144  # bytes of a frame that hold its headers, whatever they are
+HEADERS = 144  # bytes; the longest headers of a frame
 SCHEMA_FILE = Path(__file__).with_name("scenario.schema.json")
 
 LoadBalancing = Literal["oblivious", "bitmap", "reps", "mixed"]
@@ -39,85 +39,85 @@ class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_
 class Matrix(Parameters, frozen=True, kw_only=True, tag="matrix"):
     """Flows from an htsim connection matrix."""
 
-    file: str  # .cm, from the scenario's folder
+    file: str  # .cm, relative to the scenario's folder
     start_unit: Literal["us", "ps"] = "us"  # of `start` in the file
 
 
 class Transport(_Part, frozen=True, kw_only=True):
-    """Say how messages are carried."""
+    """The transport and its settings."""
 
     name: TransportName = "mrc"
-    load_balancing: LoadBalancing | None = None  # of uet; mixed unless said
+    load_balancing: LoadBalancing | None = None  # of uet; default: mixed
     qps: Annotated[int, Meta(ge=1, le=16)] = 1  # queue pairs between two NICs
     mtu: Annotated[int, Meta(ge=256, le=9216)] = 4096  # payload bytes
-    scale_up: bool = True  # messages within a scale-up domain take its network; false: the NICs, like all others
-    settings: dict[str, bool | int | float | str] = {}  # any other setting of the transport, by its name
+    scale_up: bool = True  # messages within a domain use its network; false: the NICs, like all others
+    settings: dict[str, bool | int | float | str] = {}  # other settings of the transport, by name
 
 
 class Sampling(_Part, frozen=True, kw_only=True):
-    """Say what is recorded over time."""
+    """Data recorded over time."""
 
-    every: Duration | None = None  # unless said, the run's length is cut into some 200 samples
-    around_faults: Duration = "100us"  # after each fault, and half as long before it, samples are finer; 0us: never
+    every: Duration | None = None  # default: adapts to the length of the run, 256 to 512 samples
+    around_faults: Duration = "100us"  # finer samples from half of this before each fault to this after it; 0us: none
     flows: Annotated[int, Meta(ge=0, le=256)] = 12  # connections whose windows are recorded
 
 
 class Capture(_Part, frozen=True, kw_only=True):
-    """Say whose packets are written to capture files; MRC only."""
+    """NICs whose packets are written to capture files; MRC only."""
 
     hosts: Annotated[tuple[int | str, ...], Meta(min_length=1)]  # NICs, by number or name
-    limit: Annotated[int, Meta(ge=1, le=10_000_000)] = 20_000  # packets of each; later ones are counted only
-    start: Duration = "0us"  # nothing is captured before
-    snaplen: Annotated[int, Meta(ge=HEADERS, le=SNAPLEN)] = HEADERS  # bytes of a frame; more takes payload in, as zeros
+    limit: Annotated[int, Meta(ge=1, le=10_000_000)] = 20_000  # packets per NIC; later ones are only counted
+    start: Duration = "0us"  # simulated time at which the capture begins
+    snaplen: Annotated[int, Meta(ge=HEADERS, le=SNAPLEN)] = HEADERS  # bytes per frame; more includes payload, as zeros
 
 
 class Report(_Part, frozen=True, kw_only=True):
-    """Say what the report shows."""
+    """Options of the report."""
 
     html: bool = True
     title: str = ""
 
 
 class Restart(_Part, frozen=True, kw_only=True):
-    """Say what a training job that stops pays; both are assumptions of the scenario."""
+    """The cost of a training job that stops; both values are assumptions of the scenario."""
 
-    checkpoint_every: Duration  # between two checkpoints
-    takes: Duration  # from the stop until steps go on, at the last checkpoint
+    checkpoint_every: Duration  # time between two checkpoints
+    takes: Duration  # from the stop until steps continue from the last checkpoint
 
 
 class Published(_Part, frozen=True, kw_only=True):
-    """A figure that someone else has published, to stand beside the simulated one."""
+    """A published figure, shown beside the simulated one."""
 
     what: str
-    value: float | None = None  # None: known in words or as a plot only
+    value: float | None = None  # None: published in words or as a plot only
     unit: str = ""
-    of: str = ""  # the path of the simulated figure in the summary, such as goodput_gbps.nic.mean
-    within_percent: float | None = None  # that both may differ
+    of: str = ""  # path of the simulated figure in the summary, such as goodput_gbps.nic.mean
+    within_percent: float | None = None  # tolerance
     source: str
     words: str = ""
 
 
 class Scenario(_Part, frozen=True, kw_only=True):
-    """Hold everything that a scenario file says."""
+    """A scenario file."""
 
     name: str
     description: str = ""
-    fabric: str | Fabric  # a path from the scenario's folder (YAML or .topo), or the description itself
+    fabric: str | Fabric  # a path relative to the scenario's folder (YAML or .topo), or the description itself
     transport: Transport = Transport()
     workloads: Annotated[tuple[Workload | Matrix, ...], Meta(min_length=1)]
-    faults: tuple[dict[str, str | int | float | None], ...] = ()  # in the words of docs/simulator.md
+    faults: tuple[dict[str, str | int | float | None], ...] = ()  # words as in docs/simulator.md
     sampling: Sampling = Sampling()
     capture: Capture | None = None
     check_tables: bool = False  # compare every EV's path with the fabric's uSID tables before the run
     seed: Annotated[int, Meta(ge=0, lt=1 << 32)] = 1
-    restart: Restart | None = None  # of training steps; unless said, a stop is told and not charged
-    until: Duration = "10s"  # simulated; what has not finished then is reported as unfinished
+    restart: Restart | None = None  # for training steps; default: a stop is reported without a cost
+    until: Duration = "10s"  # limit of simulated time; flows that have not finished are reported as unfinished
     report: Report = Report()
     published: tuple[Published, ...] = ()
 
 
 def load(path: str | Path) -> Scenario:
-    """Read a scenario and everything it names: the fabric is in place afterwards, files are absolute."""
+    """Read a scenario, load its fabric, and resolve its file names."""
     path = Path(path)
     scenario, where = decode_placed(read_text(path), Scenario, str(path))
     placed = tuple(FaultText(step, f"{where(f'$.faults[{at}]')}: faults") for at, step in enumerate(scenario.faults))
@@ -125,7 +125,7 @@ def load(path: str | Path) -> Scenario:
 
 
 class FaultText(dict[str, Any]):
-    """A fault as it was written, and where: complaints about its words and its place name file and line."""
+    """A fault as written, with its place in the file, so that errors name file and line."""
 
     def __init__(self, words: Mapping[str, Any], place: str) -> None:
         super().__init__(words)
@@ -133,8 +133,8 @@ class FaultText(dict[str, Any]):
 
 
 def completed(scenario: Scenario, path: Path) -> Scenario:
-    """Return a scenario with everything it names in place; `path` is where it was read, or would be."""
-    schedule(scenario, str(path))  # wrong words are refused now, not after the fabric is built
+    """Return a scenario with its fabric loaded and its file names resolved relative to `path`."""
+    schedule(scenario, str(path))  # refuse invalid words before the fabric is built
     _refuse_no_time(scenario, path)
     return msgspec.structs.replace(
         scenario,
@@ -144,7 +144,7 @@ def completed(scenario: Scenario, path: Path) -> Scenario:
 
 
 def _refuse_no_time(scenario: Scenario, path: Path) -> None:
-    """Refuse durations of 0 that would mean no run at all, or samples without end."""
+    """Refuse durations of 0: the run would be empty, or take samples for ever."""
     for name, duration in (("until", scenario.until), ("sampling: every", scenario.sampling.every)):
         if duration is not None and ps_of(duration) == 0:
             raise ConfigError(f"{path}: {name}: {duration!r}: expected a time above 0")
@@ -156,7 +156,7 @@ def _fabric(scenario: Scenario, path: Path) -> Fabric:
         return scenario.fabric
     file = path.parent / scenario.fabric
     if not file.is_file():
-        raise ConfigError(f"{path}: fabric: {file}: cannot be read: there is no such file")
+        raise ConfigError(f"{path}: fabric: {file}: file not found")
     return load_fabric(file)
 
 
@@ -165,7 +165,7 @@ def _placed(workload: Workload | Matrix, path: Path) -> Workload | Matrix:
         return workload
     file = path.parent / workload.file
     if not file.is_file() and not Path(f"{file}.0.et").is_file():
-        raise ConfigError(f"{path}: workloads: file: {workload.file!r} does not exist beside the scenario")
+        raise ConfigError(f"{path}: workloads: file: {workload.file!r} not found in the scenario's folder")
     if isinstance(workload, Trace) and workload.groups:
         workload = msgspec.structs.replace(workload, groups=str(path.parent / workload.groups))
     return msgspec.structs.replace(workload, file=str(file))
@@ -183,5 +183,5 @@ def json_schema() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """Return the schema as it is published."""
+    """Return the text of the schema file."""
     return msgspec.json.format(msgspec.json.encode(json_schema()), indent=2).decode() + "\n"

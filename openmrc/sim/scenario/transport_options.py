@@ -28,7 +28,16 @@ from openmrc.sim.transports.uet.tables import Spraying
 from openmrc.sim.transports.uet.transport import UetTransport
 from openmrc.sim.workloads.traffic import Traffic
 
-_OWN = ("settings", "network", "name", "spraying", "qps", "recovery", "spray", "capture")  # fields that hold the others
+_OWN = (
+    "settings",
+    "network",
+    "name",
+    "spraying",
+    "qps",
+    "recovery",
+    "spray",
+    "capture",
+)  # fields that are not settings
 
 
 @dataclass(frozen=True)
@@ -111,7 +120,7 @@ def _roce(wanted: Transport) -> RoceTransport:
 
 
 class _Given:
-    """The settings of a scenario, sorted by the classes that declare them."""
+    """The settings of a scenario, by the class that declares them."""
 
     def __init__(self, wanted: Transport, *kinds: type) -> None:
         self._mtu = wanted.mtu
@@ -132,7 +141,7 @@ class _Given:
         known = sorted(
             field.name for kind in self._kinds for field in dataclasses.fields(kind) if field.name not in (*_OWN, "mtu")
         )
-        raise ConfigError(f"transport: settings: {name!r} is unknown; {transport} knows {', '.join(known)}")
+        raise ConfigError(f"transport: settings: {name!r} is unknown; {transport} accepts {', '.join(known)}")
 
     def of(self, kind: type) -> dict[str, Any]:
         """Return the given fields of one class."""

@@ -38,7 +38,7 @@ def _refuse_undeclared(matrix: Matrix) -> None:
         unknown = np.flatnonzero((column > 0) & ~np.isin(column, declared))
         if len(unknown):
             row = int(unknown[0])
-            refuse(matrix.path, int(matrix.line[row]), name, column[row], "a trigger that a trigger line declares")
+            refuse(matrix.path, int(matrix.line[row]), name, column[row], "an id that a trigger line declares")
 
 
 class _ByValue:
@@ -96,5 +96,5 @@ def _refuse_stuck(made: Plan, matrix: Matrix) -> None:
     if len(stuck):
         row = int(stuck[0])
         flow = f"{matrix.source[row]}->{matrix.destination[row]} id {matrix.connection[row]}"
-        expected = f"no circle of triggers ({int((stuck < len(matrix)).sum())} flows wait in one)"
+        expected = f"no cycle of triggers ({int((stuck < len(matrix)).sum())} flows wait in one)"
         refuse(matrix.path, int(matrix.line[row]), "trigger", flow, expected)

@@ -15,11 +15,11 @@ from openmrc.sim.workloads.transfers import carry_out
 class AllToAll(Parameters, frozen=True, kw_only=True, tag="all_to_all"):
     """Host r of a group sends to r + 1, r + 2, ... so that the load on receivers is even."""
 
-    size: Bytes  # of each pair
+    size: Bytes  # per pair
     group: Amount = 0  # hosts in a group; 0: all in one
     placement: Placement = "contiguous"
-    window: Amount = 0  # messages of one host under way at a time; 0: all at once
-    rounds: Amount = 0  # stop after so many partners of each host; 0: all
+    window: Amount = 0  # messages of a host in progress at once; 0: all
+    rounds: Amount = 0  # partners of each host; 0: all
 
 
 def plan(hosts: Hosts, parameters: AllToAll, seed: int) -> Plan:

@@ -1,4 +1,4 @@
-"""Background: messages between random hosts at random times, each on one path like storage and TCP traffic."""
+"""Background: messages between random hosts at random times, each on one path, like storage and TCP traffic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Background(Parameters, frozen=True, kw_only=True, tag="background"):
     size: Bytes  # mean
     sizes: Literal["fixed", "exponential"] = "exponential"
     load: Share  # of each host's rate, on average
-    duration: Duration  # how long messages keep arriving
+    duration: Duration  # time during which messages arrive
     single_path: bool = True
 
 

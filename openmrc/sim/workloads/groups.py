@@ -15,8 +15,8 @@ Placement = Literal["contiguous", "strided", "random"]
 def groups(hosts: int, size: int, placement: Placement, seed: int) -> Ids:
     """Return a row of hosts per group; size 0 is one group of all.
 
-    Contiguous groups are neighbours; strided ones take every (hosts / size)-th host, which spreads a group over
-    the whole fabric; random ones are drawn.
+    Contiguous groups are neighbours; strided groups take every (hosts / size)-th host, which spreads them over
+    the whole fabric; random groups are drawn at random.
     """
     size = size or hosts
     if not 2 <= size <= hosts or hosts % size:

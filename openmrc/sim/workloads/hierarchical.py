@@ -22,7 +22,7 @@ class HierarchicalAllReduce(Parameters, frozen=True, kw_only=True, tag="hierarch
     """The domains are the fabric's, or of the size and rate given here."""
 
     size: Bytes  # of the whole vector, the same at every host
-    domain: Amount = 0  # hosts in a domain; 0: as the fabric's scale_up says
+    domain: Amount = 0  # hosts per domain; 0: those of the fabric's scale_up
     domain_gbps: Amount = 0  # of one host inside its domain; 0: over the fabric's scale-up network
     domain_latency_ns: Amount = 0  # of a step inside; only with domain_gbps
     steps: Amount = 0  # of the ring across domains; 0: all
@@ -41,7 +41,7 @@ def plan(hosts: Hosts, parameters: HierarchicalAllReduce, seed: int) -> Plan:
 
 
 def _across(made: Plan, places: Ids, parameters: HierarchicalAllReduce, ready: Ids) -> Ids:
-    """Add a ring for each place, a column per domain; return at each host what it waits for to go on."""
+    """Add a ring for each place, a column per domain; return for each host the node that ends its part."""
     steps = 2 * (places.shape[1] - 1)
     part = -(-bytes_of(parameters.size) // len(places))
     return _ring(made, places, part, min(steps, parameters.steps or steps), ready)
@@ -66,7 +66,7 @@ def _ring(made: Plan, members: Ids, size: int, steps: int, ready: Ids) -> Ids:
 
 
 def _domain(hosts: Hosts, parameters: HierarchicalAllReduce) -> int:
-    """Return the hosts of a domain; refuse what neither the fabric nor the workload describes."""
+    """Return the hosts per domain; refuse a domain that neither the fabric nor the workload describes."""
     domain = parameters.domain or hosts.domain
     if domain < 2 or hosts.count % domain:
         raise ConfigError(f"hierarchical_all_reduce: domain: {domain} must be 2 or more and divide {hosts.count} hosts")
@@ -74,6 +74,6 @@ def _domain(hosts: Hosts, parameters: HierarchicalAllReduce) -> int:
         has = f"of {hosts.domain} hosts" if hosts.domain > 1 else "none (no scale_up)"
         raise ConfigError(
             f"hierarchical_all_reduce: domain: {domain} without domain_gbps, and the fabric's domains are {has}; "
-            "give domain_gbps, or a scale_up of the fabric that fits"
+            "give domain_gbps, or a fabric whose scale_up matches"
         )
     return domain

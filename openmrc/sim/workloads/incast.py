@@ -1,4 +1,4 @@
-"""Incast: many hosts send to one. Optionally a victim flow to a neighbour of the receiver is timed beside it."""
+"""Incast: many hosts send to one. Optionally, it also measures a victim flow to a neighbour of the receiver."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Incast(Parameters, frozen=True, kw_only=True, tag="incast"):
     size: Bytes
     senders: Count
     receiver: Amount = 0
-    first_sender: Amount | None = None  # senders follow each other from here; unless said they are drawn
+    first_sender: Amount | None = None  # senders are consecutive from here; default: random
     victim: tuple[Amount, Amount] | None = None  # source and destination of one more flow of the same size
-    single_path: bool = False  # the senders, not the victim: each on one path, as TCP or plain RoCE beside MRC
+    single_path: bool = False  # one path per sender, as TCP or plain RoCE; not for the victim
 
 
 def plan(hosts: Hosts, parameters: Incast, seed: int) -> Plan:

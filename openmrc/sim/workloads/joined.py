@@ -1,8 +1,8 @@
-"""Plans into the simulator's traffic.
+"""Convert plans to the simulator's traffic.
 
-A computation becomes a message of no size from a host to itself, and its length the delay of what it releases; one
-that releases nothing gets a successor, so that its end is a completion too. A gate stands at host 0; what it waits for
-and what it releases is elsewhere, so passing one costs twice the shortest link latency.
+A computation becomes a message of size 0 from a host to itself; its length becomes the delay of its releases. A
+computation that releases nothing gets a successor, so that its end is a completion too. A gate is located at host 0,
+its predecessors and successors at other hosts, so passing one costs twice the shortest link latency.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from openmrc.sim.workloads.traffic import Side, Traffic, traffic
 
 @dataclass(frozen=True)
 class Work:
-    """Traffic, and what a report needs to know of it."""
+    """Traffic, and its description for reports."""
 
     traffic: Traffic
     marks: dict[str, Ids]  # message ids, in order of time
     workload: Ids  # of each message: the number of its plan
     names: tuple[str, ...]  # of the plans
     label: Ids  # of each message: an index of `labels`, or UNLABELLED
-    labels: tuple[str, ...]  # what messages and computations are parts of
+    labels: tuple[str, ...]  # collectives and computations that messages belong to
 
     @property
     def moving(self) -> Ids:
-        """Return the messages that move something: the flows of a report."""
+        """Return the messages that move bytes: the flows of a report."""
         return np.flatnonzero(self.traffic.size > 0)
 
 
 def joined(plans: list[tuple[str, Plan]]) -> Work:
-    """Return several plans, side by side, as one traffic; each has connections of its own."""
+    """Return several plans, side by side, as one traffic; each has its own connections."""
     if not plans:
-        raise ConfigError("no workload: there is nothing to send")
+        raise ConfigError("no workload: nothing to send")
     whole = Plan(plans[0][1].hosts)
     workload = []
     for number, (_, plan) in enumerate(plans):
@@ -51,7 +51,7 @@ def joined(plans: list[tuple[str, Plan]]) -> Work:
 
 
 def _close(plan: Plan) -> None:
-    """Give every computation that nothing waits for an end that is a node."""
+    """Add a node after every computation without a successor, so that its end is recorded."""
     plan.label("")
     releases = np.zeros(plan.count, np.bool_)
     releases[plan.edges()[0]] = True
@@ -80,14 +80,14 @@ def _traffic(nodes: Nodes, edges: tuple[Ids, Ids, Ids], belongs: Ids, plans: int
 
 
 def refuse_cycles(count: int, before: Ids, after: Ids, need: Ids) -> None:
-    """Refuse nodes that could never start, because they wait for each other or for more than there is."""
+    """Refuse nodes that could never start, because they wait for each other, or for more releases than they can get."""
     stuck = never_started(count, before, after, need)
     if len(stuck):
-        raise ConfigError(f"workload: {len(stuck)} of {count} messages wait for each other in a circle")
+        raise ConfigError(f"workload: {len(stuck)} of {count} messages wait for each other in a cycle")
 
 
 def never_started(count: int, before: Ids, after: Ids, need: Ids) -> Ids:
-    """Return the nodes that stay waiting when everything that can finish has finished."""
+    """Return the nodes that still wait when all nodes that can finish have finished."""
     order = np.argsort(before, kind="stable")
     first = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(before, minlength=count), out=first[1:])

@@ -17,19 +17,19 @@ from openmrc.sim.workloads.plan import Hosts, Ids, Plan
 
 
 class MixtureOfExperts(Parameters, frozen=True, kw_only=True, tag="mixture_of_experts"):
-    """One expert a host; dispatch, expert, combine, for each layer."""
+    """One expert per host; each layer is dispatch, expert, combine."""
 
-    size: Bytes  # that each host dispatches in a layer, to all experts together
+    size: Bytes  # dispatched per host and layer, to all experts together
     group: Amount = 0  # hosts that share one set of experts; 0: all
     placement: Placement = "contiguous"
-    skew: Annotated[float, Meta(ge=0, le=4)] = 0.0  # 0: all experts alike
+    skew: Annotated[float, Meta(ge=0, le=4)] = 0.0  # 0: all experts equally popular
     layers: Count = 1
-    expert: Duration = "0us"  # how long an average expert computes; a popular one takes longer in proportion
+    expert: Duration = "0us"  # computation of an average expert; a popular one takes proportionally longer
     combine: bool = True
 
 
 def plan(hosts: Hosts, parameters: MixtureOfExperts, seed: int) -> Plan:
-    """Return dispatches, computations and combines; a host's next layer waits for all it sent and received."""
+    """Return dispatches, computations and combines; a host's next layer waits for everything it sent and received."""
     made = Plan(hosts.count)
     members = groups(hosts.count, parameters.group, parameters.placement, seed)
     draw = np.random.default_rng(seed)
@@ -44,7 +44,7 @@ def plan(hosts: Hosts, parameters: MixtureOfExperts, seed: int) -> Plan:
 def _popularity(
     members: Ids, skew: float, draw: np.random.Generator
 ) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """Return what share of the tokens goes to each member, a row per group; rows sum to one."""
+    """Return each member's share of the tokens, a row per group; rows sum to one."""
     share = np.arange(1, members.shape[1] + 1) ** -skew
     return np.array([draw.permutation(share / share.sum()) for _ in members])
 

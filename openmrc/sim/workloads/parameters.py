@@ -14,6 +14,6 @@ Share = Annotated[float, Meta(gt=0, le=1)]
 
 
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind", omit_defaults=True):
-    """What all families have."""
+    """Parameters common to all families."""
 
-    start: Duration = "0us"  # nothing of the workload begins earlier
+    start: Duration = "0us"  # when the workload begins

@@ -13,9 +13,9 @@ class Permutation(Parameters, frozen=True, kw_only=True, tag="permutation"):
     """Each host sends one message, or several in a row, to its partner."""
 
     size: Bytes
-    messages: Count = 1  # one after the other, each when the one before is acknowledged
-    stride: Amount = 0  # host h sends to h + stride; 0: partners are drawn
-    single_path: bool = False  # each message on one path, as TCP or plain RoCE beside MRC
+    messages: Count = 1  # in sequence, each after the previous one is acknowledged
+    stride: Amount = 0  # host h sends to h + stride; 0: random partners
+    single_path: bool = False  # one path per message, as TCP or plain RoCE
 
 
 def plan(hosts: Hosts, parameters: Permutation, seed: int) -> Plan:

@@ -20,9 +20,9 @@ class Pipeline(Parameters, frozen=True, kw_only=True, tag="pipeline"):
     size: Bytes  # of one micro-batch's activations, and of its gradients
     stages: Count
     microbatches: Count
-    forward: Duration = "0us"  # computing one micro-batch in one stage
+    forward: Duration = "0us"  # computation of one micro-batch in one stage
     backward: Duration = "0us"
-    schedule: Literal["gpipe", "1f1b"] = "1f1b"  # all forward first, or backward as soon as possible
+    schedule: Literal["gpipe", "1f1b"] = "1f1b"  # gpipe: all forward first; 1f1b: backward as soon as possible
 
 
 def plan(hosts: Hosts, parameters: Pipeline, seed: int) -> Plan:
@@ -46,7 +46,7 @@ def plan(hosts: Hosts, parameters: Pipeline, seed: int) -> Plan:
 
 
 def order(stage: int, parameters: Pipeline) -> list[Work]:
-    """Return what a stage computes, in order."""
+    """Return the computations of a stage, in order."""
     batches = range(parameters.microbatches)
     forward: list[Work] = [("forward", batch) for batch in batches]
     backward: list[Work] = [("backward", batch) for batch in batches]

@@ -1,11 +1,11 @@
-"""A plan of work: messages and computations, and which waits for which.
+"""A plan of work: messages and computations, and the dependencies between them.
 
 Every workload builds one. A *node* is a message from one host to another, a computation at one host
-(it takes time and moves nothing), or a gate (it takes no time; whatever waits for many things waits
-for it). An *edge* starts its second node when the first has finished: a message has finished when
-all of it has arrived (the default), or when its sender knows so.
+(it takes time and moves nothing), or a gate (it takes no time and joins many dependencies). An *edge*
+starts its second node when the first has finished: a message has finished when all of it has arrived
+(the default), or when all of it is acknowledged.
 
-Nodes are added many at a time, as arrays: an all-reduce of a thousand hosts has two million.
+Nodes are added in bulk, as arrays: an all-reduce of a thousand hosts has two million.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ LARGEST_MESSAGE = (1 << 32) - 1  # bytes; the length field of a remote write has
 
 @dataclass(frozen=True)
 class Hosts:
-    """What a workload must know of the machines: how many there are, and how they are joined apart from the fabric."""
+    """The hosts of a fabric as workloads see them: their number, NIC rate and scale-up domains."""
 
     count: int
     nic_bits_per_s: int = 800_000_000_000
-    domain: int = 1  # hosts that share a scale-up network, over which their messages go
+    domain: int = 1  # hosts per scale-up domain, whose messages use its network
 
 
 @dataclass
@@ -42,18 +42,18 @@ class Nodes:
     size: Ids  # bytes
     start: Ids  # ps, the earliest
     length: Ids  # ps, of a computation
-    need: Ids  # how many of the things waited for are enough; 0: all
+    need: Ids  # number of predecessors that must finish; 0: all
     single_path: Ids  # 1: all packets on one path
-    connection: Ids  # messages between two hosts are in order if this is equal
-    label: Ids  # what the node is a part of: an index of `Plan.labels`, or UNLABELLED
+    connection: Ids  # messages between two hosts with equal numbers are in order
+    label: Ids  # index of `Plan.labels`, or UNLABELLED
 
 
 @dataclass
 class Plan:
-    """Nodes and edges, growing; `nodes()` and `edges()` join them."""
+    """Nodes and edges under construction; `nodes()` and `edges()` return them as arrays."""
 
     hosts: int
-    marks: dict[str, list[int]] = field(default_factory=dict)  # what a report wants the times of, by name
+    marks: dict[str, list[int]] = field(default_factory=dict)  # nodes whose times are reported, by name
     count: int = 0
     labels: list[str] = field(default_factory=list)  # names of collectives and computations, for reports
     _label: int = UNLABELLED  # of the nodes added next
@@ -70,7 +70,7 @@ class Plan:
         single_path: bool = False,
         labels: npt.ArrayLike | None = None,
     ) -> Ids:
-        """Add messages (arrays broadcast); return their ids. `labels` are numbers from `label`, one a message."""
+        """Add messages (arrays broadcast); return their ids. `labels` are results of `label`, one per message."""
         columns = [np.atleast_1d(np.asarray(value, np.int64)) for value in (source, destination, size, start)]
         source, destination, size, start = np.broadcast_arrays(*columns)
         self._refuse_messages(source, destination, size)
@@ -91,7 +91,7 @@ class Plan:
             raise ConfigError(f"workload: host {source[source == destination][0]} sends to itself")
         if size.min() < 1 or size.max() > LARGEST_MESSAGE:
             wrong = size.min() if size.min() < 1 else size.max()
-            raise ConfigError(f"workload: a message of {wrong} bytes; allowed are 1..{LARGEST_MESSAGE}")
+            raise ConfigError(f"workload: a message of {wrong} bytes; expected 1..{LARGEST_MESSAGE}")
 
     def computations(
         self,
@@ -115,13 +115,13 @@ class Plan:
         return int(self._add(Nodes(zero, zero + NOWHERE, zero, zero, zero, zero + need, zero, zero, none))[0])
 
     def label(self, name: str) -> int:
-        """Name what the nodes added from now on are a part of, until the next call; "" ends it. Return its number."""
+        """Set the label of the nodes added until the next call; "" removes it. Return its number."""
         self._label = len(self.labels) if name else UNLABELLED
         self.labels += [name] if name else []
         return self._label
 
     def label_as(self, number: int) -> None:
-        """Go on with a label that was given before."""
+        """Reuse an earlier label."""
         self._label = number
 
     def _labelled(self, like: Ids, given: npt.ArrayLike | None) -> Ids:
@@ -135,19 +135,19 @@ class Plan:
         return ids
 
     def follow(self, before: npt.ArrayLike, after: npt.ArrayLike, *, acknowledged: bool = False) -> None:
-        """Let each of `after` wait for its partner in `before` (arrays broadcast)."""
+        """Add an edge from each node of `before` to its partner in `after` (arrays broadcast)."""
         columns = [np.atleast_1d(np.asarray(value, np.int64)) for value in (before, after)]
         first, second = np.broadcast_arrays(*columns)
         self._edges.append((first, second, np.full(len(first), int(acknowledged))))
 
     def connect(self, connection: npt.ArrayLike) -> None:
-        """Say of all nodes so far which connection they use: equal numbers, equal connection."""
+        """Assign connections to all nodes so far: nodes with equal numbers share one."""
         nodes = self.nodes()
         nodes.connection = np.unique(np.broadcast_to(connection, self.count), return_inverse=True)[1].astype(np.int64)
         self._nodes = [nodes]
 
     def mark(self, name: str, node: int) -> None:
-        """Have the time at which `node` finishes reported under `name`, in order."""
+        """Report the finish time of `node` under `name`, in order of calls."""
         self.marks.setdefault(name, []).append(node)
 
     def nodes(self) -> Nodes:
@@ -161,7 +161,7 @@ class Plan:
         return before, after, acknowledged
 
     def roots(self) -> Ids:
-        """Return the ids of the nodes that wait for nothing."""
+        """Return the ids of the nodes without predecessors."""
         waits = np.zeros(self.count, np.bool_)
         waits[self.edges()[1]] = True
         return np.flatnonzero(~waits)
@@ -180,9 +180,9 @@ class Plan:
         return ids
 
     def after(self, other: Plan, ready: Ids, waiting: Ids) -> Ids:
-        """Append `other`: what host h does first waits for node ready[h], and node waiting[h] waits for all h did.
+        """Append `other` between two rows of nodes, one node per host; return the new ids.
 
-        What host h did is everything that it sent or received. Return the new ids.
+        The first nodes of host h wait for node ready[h]; node waiting[h] waits for everything h sent or received.
         """
         roots, nodes = other.roots(), other.nodes()
         ids = self.append(other)

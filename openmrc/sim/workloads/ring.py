@@ -1,7 +1,7 @@
-"""Rings: all-reduce, reduce-scatter and all-gather, in which each host passes pieces on to the next.
+"""Rings: all-reduce, reduce-scatter and all-gather, in which each host forwards pieces to the next.
 
 An all-reduce of n hosts takes 2 (n - 1) steps of 1/n of the data each, the two halves n - 1 (Patarasuk and
-Yuan, 2009). A host sends in step s what reached it in step s - 1.
+Yuan, 2009). In step s, a host sends what it received in step s - 1.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from openmrc.sim.workloads.transfers import carry_out
 
 
 class Ring(Parameters, frozen=True, kw_only=True):
-    """What the three have in common."""
+    """Parameters of the three collectives."""
 
     size: Bytes  # of the whole vector, the same at every host
     group: Amount = 0  # hosts in a ring; 0: all in one
     placement: Placement = "contiguous"
-    steps: Amount = 0  # stop after so many; 0: all
+    steps: Amount = 0  # 0: all
 
 
 class RingAllReduce(Ring, frozen=True, kw_only=True, tag="ring_all_reduce"):
@@ -32,7 +32,7 @@ class ReduceScatter(Ring, frozen=True, kw_only=True, tag="reduce_scatter"):
 
 
 class AllGather(Ring, frozen=True, kw_only=True, tag="all_gather"):
-    """Give every host of a group the parts of all."""
+    """Distribute the parts of all hosts of a group to each of them."""
 
 
 def plan(hosts: Hosts, parameters: Ring, seed: int) -> Plan:

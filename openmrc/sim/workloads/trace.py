@@ -1,4 +1,4 @@
-"""A workload that someone else wrote down: Chakra execution traces, GOAL schedules, SimAI's workload text."""
+"""Workloads from traces: Chakra execution traces, GOAL schedules, SimAI's workload text."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from openmrc.units import PS_PER_NS, PS_PER_US
 Format = Literal["auto", "chakra", "goal", "simai"]
 
 _UNITS = {"ps": 1, "ns": PS_PER_NS, "us": PS_PER_US}
-_LOOKED_AT = 4096  # bytes of a file whose format is not said
+_INSPECTED = 4096  # bytes read to detect the format
 
 
 class Trace(Parameters, frozen=True, kw_only=True, tag="trace"):
     """Ranks are numbered from 0; by default rank r is at NIC r."""
 
-    file: str  # from the scenario's folder; of Chakra one rank's file, or what all ranks' files begin with
+    file: str  # relative to the scenario's folder; for Chakra, one rank's file or the common prefix
     format: Format = "auto"
-    nics: tuple[Annotated[int, Meta(ge=0)], ...] = ()  # the NIC of each rank; () as the next two say
-    ranks_per_nic: Count = 1  # neighbours that share a NIC; what they say to each other takes no time
+    nics: tuple[Annotated[int, Meta(ge=0)], ...] = ()  # the NIC of each rank; (): by the next two fields
+    ranks_per_nic: Count = 1  # neighbours that share a NIC; messages between them take no time
     placement: Placement = "contiguous"  # of ranks over NICs
-    compute_scale: Annotated[float, Meta(ge=0, le=1000)] = 1.0  # computations take so many times what the trace says
-    algorithm: AlgorithmName = "auto"  # of collectives; auto: as openmrc.train chooses
-    calc_unit: Literal["ps", "ns", "us"] = "ns"  # of `calc` in GOAL, which has none
-    layers: Amount = 0  # of SimAI's text: only the first so many; 0: all
-    groups: str = ""  # of Chakra: a JSON file of process groups, {"name": [ranks]}
-    dimensions: tuple[Count, ...] = ()  # of Chakra: the grid of ranks that `involved_dim` speaks of
-    tflops: Annotated[float, Meta(ge=0)] = 0.0  # of Chakra: of a rank, for computations with no duration
+    compute_scale: Annotated[float, Meta(ge=0, le=1000)] = 1.0  # factor for computation times
+    algorithm: AlgorithmName = "auto"  # of collectives; auto: the choice of openmrc.train
+    calc_unit: Literal["ps", "ns", "us"] = "ns"  # unit of `calc` in GOAL
+    layers: Amount = 0  # SimAI: number of layers to simulate; 0: all
+    groups: str = ""  # Chakra: a JSON file of process groups, {"name": [ranks]}
+    dimensions: tuple[Count, ...] = ()  # Chakra: the grid of ranks that `involved_dim` refers to
+    tflops: Annotated[float, Meta(ge=0)] = 0.0  # Chakra: speed of a rank, for computations without a duration
 
 
 def plan(hosts: Hosts, parameters: Trace, seed: int) -> Plan:
@@ -71,8 +71,8 @@ def nics_of(ranks: int, hosts: Hosts, parameters: Trace, seed: int) -> Ids:
     used = -(-ranks // parameters.ranks_per_nic)
     if used > hosts.count:
         raise ConfigError(
-            f"{parameters.file}: {ranks} ranks with {parameters.ranks_per_nic} a NIC need {used} NICs; the fabric has "
-            f"{hosts.count} (ranks_per_nic: {-(-ranks // hosts.count)} would fit)"
+            f"{parameters.file}: {ranks} ranks with {parameters.ranks_per_nic} per NIC need {used} NICs; the fabric "
+            f"has {hosts.count} (use ranks_per_nic: {-(-ranks // hosts.count)})"
         )
     order = np.arange(hosts.count)
     if parameters.placement == "random":
@@ -83,18 +83,18 @@ def nics_of(ranks: int, hosts: Hosts, parameters: Trace, seed: int) -> Ids:
 
 
 def _format_of(path: Path, said: Format) -> str:
-    """Return the format of a file: as said, by its name, or by how it begins."""
+    """Return the format of a file: the given one, or by its name, or by its first bytes."""
     if said != "auto":
         return said
     if chakra.is_trace(path):
         return "chakra"
     try:
         with path.open("rb") as file:
-            head = file.read(_LOOKED_AT)
+            head = file.read(_INSPECTED)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     if head.startswith(tuple(schedule.encode() for schedule in SCHEDULES)):
         return "simai"
     if path.suffix == ".goal" or b"num_ranks" in head:
         return "goal"
-    raise ConfigError(f"{path}: no known trace: expected NAME.RANK.et (Chakra), `num_ranks` (GOAL) or a SimAI header")
+    raise ConfigError(f"{path}: unknown format; expected NAME.RANK.et (Chakra), `num_ranks` (GOAL) or a SimAI header")

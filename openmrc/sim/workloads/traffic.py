@@ -7,8 +7,8 @@ have arrived, whichever is later. When message m completes it sends its releases
 A release takes effect `release_delay` after its cause. If the released message starts on another NIC than the one of
 the completion, it takes at least the network's shortest link latency.
 
-A message of size 0 from a NIC to itself sends nothing and completes when it is posted. It joins many releases to many
-(a barrier), or represents a computation: the delay of its releases.
+A message of size 0 from a NIC to itself sends nothing and completes when it is posted. It joins many
+releases (a barrier), or represents a computation, whose length is the delay of its releases.
 
 Time is ps, size bytes.
 """
@@ -44,10 +44,10 @@ class Traffic:
     destination: Ints  # NIC
     size: Ints  # bytes
     start: Ints  # ps, not before
-    waits: Ints  # releases that must have come
-    group: Ints  # a step, a collective, a job: results are summed up by it
+    waits: Ints  # releases to wait for
+    group: Ints  # a step, collective or job: results are totalled per group
     connection: Ints  # messages between the same two NICs share a connection when this is equal
-    single_path: Ints  # 1: all packets on one path, as TCP and plain RoCE have it; of all messages of a connection
+    single_path: Ints  # 1: all packets on one path, as with TCP or plain RoCE; equal for a whole connection
     first_release: Ints  # messages + 1
     released: Ints  # message
     release_delay: Ints  # ps
@@ -69,9 +69,9 @@ def traffic(
     waits: ArrayLike | None = None,
     single_path: ArrayLike = 0,
 ) -> Traffic:
-    """Return checked traffic; scalars hold for all messages.
+    """Return validated traffic; scalars apply to all messages.
 
-    `releases` is (cause, released, delay ps, Side) in any order; `waits` defaults to how often a message is released.
+    `releases` is (cause, released, delay ps, Side) in any order; `waits` defaults to their number per message.
     """
     sources = np.atleast_1d(np.asarray(source, dtype=np.int64))
     count = len(sources)
@@ -123,4 +123,4 @@ def _check(made: Traffic) -> None:
 def _refuse(wrong: NDArray[np.bool_], values: Ints, name: str, allowed: str) -> None:
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise ConfigError(f"message {row}: {name} {values[row]}, allowed is {allowed}")
+        raise ConfigError(f"message {row}: {name} {values[row]}, expected {allowed}")

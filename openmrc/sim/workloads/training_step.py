@@ -35,11 +35,11 @@ Collective = (
 
 
 class TrainingStep(Parameters, frozen=True, kw_only=True, tag="training_step"):
-    """Each host computes, then takes part in the collectives in order, then waits for all others."""
+    """Each host computes, then runs the collectives in order, then waits for all others."""
 
     steps: Count = 1
     compute: Duration
-    jitter: Annotated[float, Meta(ge=0, le=1)] = 0.0  # the computation's length varies by up to this share, by host
+    jitter: Annotated[float, Meta(ge=0, le=1)] = 0.0  # random variation of the computation per host, as a share of it
     collectives: Annotated[tuple[Collective, ...], Meta(min_length=1)]
 
 
@@ -73,7 +73,7 @@ def _step(made: Plan, parts: list[Plan], names: list[str], everyone: Ids, ready:
     for part, name in zip(parts, names, strict=True):
         made.label(name)
         finished = made.computations(everyone, 0)
-        made.follow(ready, finished)  # a host without a part in the collective goes on
+        made.follow(ready, finished)  # a host outside the collective continues
         made.after(part, ready, finished)
         ready = finished
     gate = made.gate()

@@ -11,12 +11,12 @@ from openmrc.sim.workloads.transfers import carry_out
 
 
 class TreeAllReduce(Parameters, frozen=True, kw_only=True, tag="tree_all_reduce"):
-    """Place k of a group has the places 2k + 1 and 2k + 2 below it."""
+    """Host k of a group is the parent of hosts 2k + 1 and 2k + 2."""
 
     size: Bytes  # of the whole vector, the same at every host
     group: Amount = 0  # hosts in a tree; 0: all in one
     placement: Placement = "contiguous"
-    chunks: Count = 8  # pieces of the vector that travel one behind the other
+    chunks: Count = 8  # pieces of the vector, sent one after the other
 
 
 def plan(hosts: Hosts, parameters: TreeAllReduce, seed: int) -> Plan:
@@ -34,7 +34,7 @@ def plan(hosts: Hosts, parameters: TreeAllReduce, seed: int) -> Plan:
 
 
 def _chunk(made: Plan, members: Ids, piece: int, start: int) -> Ids:
-    """Add one chunk's way up and down; return the ids of the way up, a column per place but the root."""
+    """Add one chunk's path up and down; return the ids of the messages up, a column per host except the root."""
     ranks = members.shape[1]
     ids = carry_out(made, members, tree.all_reduce(ranks).transfers, [ranks - 1, ranks - 1], piece, start)
     return ids[:, : ranks - 1]

@@ -175,9 +175,9 @@ def test_a_capture_changes_nothing_and_is_the_same_for_any_number_of_threads(run
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"hosts": (16,)}, "16 is no NIC; they are 0 to 15"),
-        ({"hosts": ("p0-t0-00",)}, "'p0-t0-00' is no NIC"),
-        ({"hosts": (0, 1), "limit": 9_000_000}, "a limit of 5000000 would do"),
+        ({"hosts": (16,)}, "16 is not a NIC; expected 0 to 15"),
+        ({"hosts": ("p0-t0-00",)}, "'p0-t0-00' is not a NIC"),
+        ({"hosts": (0, 1), "limit": 9_000_000}, "use a limit of at most 5000000"),
     ],
 )
 def test_captures_that_cannot_be_are_refused(changes: dict[str, Any], says: str, tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_a_run_says_how_many_it_checked(tmp_path: Path, capsys: pytest.CaptureFi
     assert result["tables_checked"]["pairs"] == 32  # data one way, what answers it the other
     assert result["tables_checked"]["evs"] == 16 * (16 + 4)
     show(result, None)
-    assert "320 EVs of 32 pairs of NICs" in capsys.readouterr().out.replace("\n", " ")
+    assert "320 EVs of 32 NIC pairs" in capsys.readouterr().out.replace("\n", " ")
 
 
 @pytest.mark.parametrize("transport", ["{name: uet}", "{name: roce}", "{name: mrc, settings: {routing: 1}}"])

@@ -71,9 +71,9 @@ def test_triggers_and_failures_are_kept_with_their_lines(tmp_path: Path) -> None
     ("text", "line", "says"),
     [
         ("Connections 1\n0->1 start 0 size 1\n", 2, "Nodes"),
-        ("Nodes 8\nConnections 2\n0->1 start 0 size 1\n", 2, "1, as many"),
-        ("Nodes 8\nConnections 1\n0->1 start 0 size 1\n1->2 start 0 size 1\n", 2, "2, as many"),
-        ("Nodes 8\nConnections 99999999999\n0->1 start 0 size 1\n", 2, "1, as many"),
+        ("Nodes 8\nConnections 2\n0->1 start 0 size 1\n", 2, "1, the number"),
+        ("Nodes 8\nConnections 1\n0->1 start 0 size 1\n1->2 start 0 size 1\n", 2, "2, the number"),
+        ("Nodes 8\nConnections 99999999999\n0->1 start 0 size 1\n", 2, "1, the number"),
         (HEADER + "Triggers 1\n0->1 start 0 size 1\n", 3, "'1', expected 0"),
         (HEADER + "Nodes 9\n", 3, "once"),
         (HEADER + "Hosts 9\n", 3, "'Hosts 9'"),

@@ -63,10 +63,10 @@ def test_a_multishot_starts_one_flow_an_activation_in_file_order(tmp_path: Path)
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (["0->1 id 1 trigger 5 size 9"], "'5', expected a trigger that"),
-        (["0->1 id 1 start 0 size 9 send_done_trigger 5"], "'5', expected a trigger that"),
+        (["0->1 id 1 trigger 5 size 9"], "'5', expected an id that"),
+        (["0->1 id 1 start 0 size 9 send_done_trigger 5"], "'5', expected an id that"),
         (["0->1 id 1 trigger 5 size 9", "trigger id 5 oneshot"], "no flow activates it"),
-        (["0->1 id 1 trigger 5 size 9 send_done_trigger 5", "trigger id 5 oneshot"], "no circle"),
+        (["0->1 id 1 trigger 5 size 9 send_done_trigger 5", "trigger id 5 oneshot"], "no cycle"),
         (
             [
                 "0->1 id 1 trigger 5 size 9 send_done_trigger 6",
@@ -74,7 +74,7 @@ def test_a_multishot_starts_one_flow_an_activation_in_file_order(tmp_path: Path)
                 "trigger id 5 oneshot",
                 "trigger id 6 oneshot",
             ],
-            "no circle of triggers (2 flows",
+            "no cycle of triggers (2 flows",
         ),
         (
             [

@@ -1,9 +1,9 @@
-"""Read Chakra execution traces: one file a rank, `NAME.RANK.et` (github.com/mlcommons/chakra, et_def.proto).
+"""Read Chakra execution traces: one file per rank, `NAME.RANK.et` (github.com/mlcommons/chakra, et_def.proto).
 
-A file holds a GlobalMetadata and then nodes, each a message behind its length. Which integer type an attribute has
-differs between writers, and zeros are left out; both are read alike. Which ranks a collective is for is said by
-`pg_name` or `comm_group` (a name in a file of groups, as ASTRA-sim's comm-group configuration) or by `involved_dim`
-(dimensions of a grid of ranks, the first varying fastest); without either it is for all.
+A file holds a GlobalMetadata and then nodes, each a message preceded by its length. Writers differ in the integer type
+of an attribute, and omit zeros; all variants are accepted. The ranks of a collective are given by `pg_name` or
+`comm_group` (a name in a file of groups, as ASTRA-sim's comm-group configuration), or by `involved_dim` (dimensions of
+a grid of ranks, the first varying fastest); without either, it includes all ranks.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _BOOLS = 28
 
 @dataclass(frozen=True)
 class Reading:
-    """What a trace does not say itself."""
+    """Information that a trace does not contain."""
 
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # ranks of a process group, by its name
-    dimensions: Sequence[int] = ()  # of the grid of ranks that `involved_dim` speaks of
-    flops: float = 0.0  # per second, of a rank: for computations with `num_ops` and no duration
+    dimensions: Sequence[int] = ()  # of the grid of ranks that `involved_dim` refers to
+    flops: float = 0.0  # per second and rank, for computations with `num_ops` and no duration
 
 
 @dataclass
@@ -61,18 +61,18 @@ class _Node:
 
 
 def is_trace(path: Path) -> bool:
-    """Tell whether a path names Chakra files: one of them, or what all of them begin with."""
+    """Return whether a path names Chakra files: one of them, or their common prefix."""
     return path.suffix == ".et" or Path(f"{path}.0.et").is_file()
 
 
 def prefix_of(path: Path) -> str:
-    """Return what the files of all ranks begin with, from one of them or from that beginning."""
+    """Return the common prefix of all ranks' files, given one of them or the prefix."""
     match = _FILE.fullmatch(str(path))
     return match[1] if match else str(path)
 
 
 def read(path: Path, reading: Reading = Reading()) -> Operations:
-    """Read the files of all ranks; whatever is wrong is a ConfigError with file and node."""
+    """Read the files of all ranks; raise ConfigError with file and node if they are invalid."""
     prefix = prefix_of(path)
     made = Operations(prefix, ranks=_ranks(prefix))
     known: dict[tuple[int, ...] | str, int] = {}
@@ -90,12 +90,12 @@ def read_groups(path: Path) -> dict[str, tuple[int, ...]]:
         if not isinstance(ranks, list) or not ranks or not all(type(rank) is int and rank >= 0 for rank in ranks):
             raise ConfigError(f"{path}: group {name!r}: expected a list of ranks such as [0, 1, 2, 3]")
         if len(set(ranks)) < len(ranks):
-            raise ConfigError(f"{path}: group {name!r}: a rank is named twice")
+            raise ConfigError(f"{path}: group {name!r}: duplicate rank")
     return {name: tuple(ranks) for name, ranks in found.items()}
 
 
 def _ranks(prefix: str) -> int:
-    """Return how many ranks there are; refuse a gap in their files."""
+    """Return the number of ranks; refuse a gap in their files."""
     folder, name = Path(prefix).parent, Path(prefix).name
     found = set()
     for path in folder.glob("*.et") if folder.is_dir() else ():
@@ -103,17 +103,17 @@ def _ranks(prefix: str) -> int:
         if match and match[1] == name:
             found.add(int(match[2]))
     if not found:
-        raise ConfigError(f"{prefix}.0.et: does not exist; a Chakra trace has a file NAME.RANK.et for each rank")
+        raise ConfigError(f"{prefix}.0.et: file not found; a Chakra trace has a file NAME.RANK.et for each rank")
     if max(found) >= MOST_RANKS:
         raise ConfigError(f"{prefix}.{max(found)}.et: at most {MOST_RANKS:,} ranks")
     missing = next((rank for rank in range(max(found)) if rank not in found), None)
     if missing is not None:
-        raise ConfigError(f"{prefix}.{missing}.et: rank {missing} is missing; there are files up to rank {max(found)}")
+        raise ConfigError(f"{prefix}.{missing}.et: rank {missing} is missing; the last file is of rank {max(found)}")
     return max(found) + 1
 
 
 class _Rank:
-    """Reads the file of one rank into the operations of all."""
+    """Reads the file of one rank and adds its operations to those of all."""
 
     def __init__(self, made: Operations, rank: int, reading: Reading, known: dict[tuple[int, ...] | str, int]) -> None:
         self._made, self._rank, self._reading, self._known = made, rank, reading, known
@@ -122,7 +122,7 @@ class _Rank:
         self._version = "unknown"
 
     def read(self, path: Path) -> None:
-        """Read all nodes, then what they wait for: a node may name one behind it."""
+        """Read all nodes, then their dependencies, which may refer to later nodes."""
         number = 0
         try:
             with path.open("rb", buffering=1 << 18) as file:
@@ -136,12 +136,12 @@ class _Rank:
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
         if number == 0:
-            raise ConfigError(f"{path}: no nodes; expected GlobalMetadata and nodes, each behind its length")
+            raise ConfigError(f"{path}: no nodes; expected GlobalMetadata and nodes, each preceded by its length")
         self._link()
 
     def _add(self, node: _Node) -> None:
         if node.identity in self._rows:
-            self._refuse(node, "its identity is used twice")
+            self._refuse(node, "duplicate identity")
         kind = _OF_KIND.get(node.kind, Kind.COMPUTE)
         if not METADATA <= node.kind <= CHECKPOINT:
             self._refuse(node, f"node type {node.kind} is unknown (schema version {self._version})")
@@ -166,7 +166,7 @@ class _Rank:
         if kind == Kind.COLLECTIVE:
             wanted = self._number(node, b"comm_type", 0)
             if wanted not in _COLLECTIVES:
-                self._refuse(node, f"comm_type {wanted}; known are 0 to {max(_COLLECTIVES)}")
+                self._refuse(node, f"comm_type {wanted}; expected 0 to {max(_COLLECTIVES)}")
             return {"size": size, "collective": _COLLECTIVES[wanted], "group": self._group(node)}
         mine, other = (b"comm_src", b"comm_dst") if kind == Kind.SEND else (b"comm_dst", b"comm_src")
         if self._number(node, mine, self._rank) != self._rank and mine in node.attributes:
@@ -181,7 +181,7 @@ class _Rank:
         if isinstance(value, str):
             value = int(value) if re.fullmatch(r"\d{1,18}", value) else NONE
         if not isinstance(value, (int, float)) or not 0 <= value < 1 << 63:
-            self._refuse(node, f"{name.decode()} is {value!r}; expected a number from 0")
+            self._refuse(node, f"{name.decode()} is {value!r}; expected a number, at least 0")
         return int(value)
 
     def _group(self, node: _Node) -> int:
@@ -204,8 +204,8 @@ class _Rank:
             return everyone
         ranks = self._reading.groups.get(name)
         if ranks is None:
-            have = ", ".join(sorted(self._reading.groups)[:8]) or "none: name a file by `groups`"
-            self._refuse(node, f"process group {name!r} is not described; described are {have}")
+            have = ", ".join(sorted(self._reading.groups)[:8]) or "none; give a file by `groups`"
+            self._refuse(node, f"process group {name!r} is unknown; known groups: {have}")
         if max(ranks) >= self._made.ranks:
             self._refuse(node, f"process group {name!r} has rank {max(ranks)}; the trace has {self._made.ranks} ranks")
         return ranks
@@ -267,9 +267,9 @@ def _node(data: bytes) -> _Node:
 
 
 def _attribute(data: bytes, whole: Field, into: dict[bytes, Any]) -> None:
-    """Read an attribute into a dict, if anybody wants it."""
+    """Read an attribute into a dict, if it is used."""
     if whole[1] != WireType.LENGTH:
-        raise BadMessage("an attribute that is not a message")
+        raise BadMessage("an attribute is not a message")
     name, value = b"", None
     for each in fields(data, whole[2], whole[3]):
         if each[0] == 1:
@@ -279,11 +279,11 @@ def _attribute(data: bytes, whole: Field, into: dict[bytes, Any]) -> None:
         elif each[0] > 2:
             value = _value(data, each)
     if name in _WANTED:
-        into[name] = 0 if value is None else value  # a value that is left out is zero
+        into[name] = 0 if value is None else value  # a missing value is zero
 
 
 def _value(data: bytes, each: Field) -> Any:
-    """Return the value of an attribute as number, text or tuple; None if it is of another type."""
+    """Return the value of an attribute as number, text or tuple; None if it has another type."""
     number, kind, value, end = each
     if kind == WireType.VARINT:
         if number in _ZIGZAG:

@@ -1,6 +1,6 @@
-"""Collectives of a trace as messages: the plans that live ranks carry out, chosen as they choose them.
+"""Collectives of a trace as messages, by the plans and the choice of algorithm of live ranks.
 
-Ranks may share a NIC; what they say to each other then takes no time.
+Ranks may share a NIC; messages between them take no time.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from openmrc.sim.workloads.plan import LARGEST_MESSAGE, Ids, Plan
 
 AlgorithmName = Literal["auto", "direct", "ring", "tree"]
 
-INLINE = 8 << 10  # bytes that one message of a live group carries at once
-CHUNKS = 8  # that one block is cut into where it passes through several ranks
-SMALL = 64 << 10  # bytes of a block that is not cut
+INLINE = 8 << 10  # bytes; largest message that a live group sends in one write
+CHUNKS = 8  # per block that is forwarded by several ranks
+SMALL = 64 << 10  # bytes; smaller blocks are not divided
 _CHAINED = {(Collective.BROADCAST, Algorithm.RING), (Collective.REDUCE, Algorithm.RING)}
-_GATHERS = (Collective.ALL_GATHER, Collective.GATHER)  # whose size is what one rank gives
+_GATHERS = (Collective.ALL_GATHER, Collective.GATHER)  # size: the contribution of one rank
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """A collective that several groups of equal size carry out, each by itself."""
+    """A collective that several groups of equal size run independently."""
 
     ids: Ids  # of the messages, a row per group
     sender: Ids  # rank within the group, by column of `ids`
@@ -34,7 +34,7 @@ class Lowered:
 
 
 def algorithm_of(collective: Collective, wanted: AlgorithmName, ranks: int, size: int) -> Algorithm:
-    """Return what carries out a collective of `size` bytes at a rank; what has no ring or tree goes directly."""
+    """Return the algorithm for a collective of `size` bytes per rank; direct where it has no ring or tree."""
     if wanted == "auto":
         return choose(collective, ranks, size, INLINE)
     name = Algorithm[wanted.upper()]
@@ -52,7 +52,7 @@ def lower(
 ) -> Lowered:
     """Add a collective among each row of `members` (NICs, column r is rank r).
 
-    `size` (bytes): of the vector at each rank; of a gather and an all-gather, what each rank gives.
+    `size` (bytes) is that of the vector at each rank; for a gather and an all-gather, the contribution of each rank.
     """
     ranks = members.shape[1]
     plan = plan_for(collective, algorithm_of(collective, wanted, ranks, size), ranks)

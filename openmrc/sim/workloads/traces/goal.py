@@ -8,9 +8,9 @@
     }
 
 Messages match by sender, receiver and tag, in the order of the file. `requires` waits for the end of an operation,
-`irequires` for its beginning. A `calc` has no unit in the file. `cpu` says on which processor of the rank it runs;
-`nic` is read and has no effect, as a rank has one NIC here. Receives from any sender or of any tag (-1) are refused:
-what they match would depend on time.
+`irequires` for its beginning. A `calc` has no unit in the file. `cpu` selects the processor of the rank;
+`nic` has no effect, because a rank has one NIC here. Receives from any sender or with any tag (-1) are refused, because
+their match would depend on timing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _EXPECTED = "expected `[label:] calc T`, `send SIZEb to R`, `recv SIZEb from R`,
 
 
 def read(path: Path, unit: int) -> Operations:
-    """Read a schedule; `unit` is what a `calc` counts (ps). Whatever is wrong is a ConfigError with file and line."""
+    """Read a schedule; `unit` is that of `calc` (ps). Raise ConfigError with file and line if it is invalid."""
     schedule = _Schedule(path, unit)
     in_comment = False
     for number, line in numbered(path):
@@ -51,7 +51,7 @@ def read(path: Path, unit: int) -> Operations:
 
 
 def _without_comments(line: str, in_comment: bool) -> tuple[str, bool]:
-    """Return what of a line is no comment, and whether it ends within one."""
+    """Return a line without comments, and whether it ends within one."""
     if in_comment:
         _, end, line = line.partition("*/")
         if not end:
@@ -62,7 +62,7 @@ def _without_comments(line: str, in_comment: bool) -> tuple[str, bool]:
 
 
 class _Schedule:
-    """The operations so far, and the labels of the rank that is being read."""
+    """The operations so far, and the labels of the current rank."""
 
     def __init__(self, path: Path, unit: int) -> None:
         self._made = Operations(str(path), place="line")
@@ -89,7 +89,7 @@ class _Schedule:
             self._refuse(f"{line[:60]!r}: expected `num_ranks N` or `rank R {{`")
 
     def finished(self) -> Operations:
-        """Return the operations of all ranks; refuse what is missing."""
+        """Return the operations of all ranks; refuse an incomplete schedule."""
         if self._rank is not None:
             self._refuse(f"the file ends within rank {self._rank}: a `}}` is missing")
         missing = next((rank for rank in range(self._made.ranks) if rank not in self._seen), None)
@@ -102,7 +102,7 @@ class _Schedule:
         if rank >= self._made.ranks:
             self._refuse(f"rank {rank}: expected 0..{self._made.ranks - 1}, as num_ranks says")
         if rank in self._seen:
-            self._refuse(f"rank {rank} is given twice")
+            self._refuse(f"duplicate rank {rank}")
         self._seen.add(rank)
         self._rank, self._labels = rank, {}
 
@@ -133,24 +133,24 @@ class _Schedule:
     def _message(self, kind: Kind, rank: int, match: re.Match[str]) -> None:
         label, size, peer, tag = match[1], int(match[2]), int(match[3]), int(match[4] or 0)
         if NONE in (peer, tag):
-            self._refuse("receives from any rank or of any tag (-1) are not simulated: time would decide what matches")
+            self._refuse("receives from any rank or with any tag (-1) are not supported: the match depends on timing")
         if peer >= self._made.ranks or peer == rank:
             self._refuse(f"rank {peer}: expected another of 0..{self._made.ranks - 1}")
         if size > LARGEST:
-            self._refuse(f"{size} bytes: more than any memory")
+            self._refuse(f"{size} bytes: too large")
         self._add(label, self._made.add(kind, rank, self._line, peer=peer, tag=tag, size=size))
 
     def _add(self, label: str | None, row: int) -> None:
         if label is None:
             return
         if label in self._labels:
-            self._refuse(f"label {label!r} is given twice in rank {self._rank}")
+            self._refuse(f"duplicate label {label!r} in rank {self._rank}")
         self._labels[label] = row
         self._made.names[row] = label
 
     def _row(self, label: str) -> int:
         if label not in self._labels:
-            self._refuse(f"label {label!r} is unknown in rank {self._rank}; a label stands before what uses it")
+            self._refuse(f"label {label!r} is unknown in rank {self._rank}; define a label before its use")
         return self._labels[label]
 
     def _refuse(self, why: str) -> NoReturn:

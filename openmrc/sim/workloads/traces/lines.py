@@ -1,4 +1,4 @@
-"""Text files of any size line by line, with a limit to each line."""
+"""Read text files of any size line by line, with a limit on the length of a line."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 from openmrc.errors import ConfigError
 
-LONGEST_LINE = 1 << 16  # bytes; a file without line ends must not be read whole
+LONGEST_LINE = 1 << 16  # bytes; limits the memory for a file without line ends
 
 
 def numbered(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (number, line without its end); numbers begin with 1."""
+    """Yield (number, line without its end); numbers begin at 1."""
     try:
         with path.open("rb") as file:
             for number in range(1, 1 << 62):

@@ -1,8 +1,8 @@
 """Operations of ranks as a plan: messages and computations of NICs.
 
-A send ends when its last byte is acknowledged, a receive when all has arrived and whatever it waits for has ended. A
-message does not wait for its receive to begin: its place in memory is known, as RDMA has it. A collective at a rank
-ends when all that it sends is acknowledged and all that it receives has arrived.
+A send ends when its last byte is acknowledged, a receive when its message has arrived and its dependencies have ended.
+A message does not wait for its receive, because RDMA knows the target address in advance. A collective at a rank ends
+when all its sent messages are acknowledged and all its received messages have arrived.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from openmrc.sim.workloads.traces.matching import Matched, matched
 from openmrc.sim.workloads.traces.operations import NONE, Kind, Operations
 from openmrc.sim.workloads.traces.order import one_at_a_time, ordered
 
-MOST_NODES = 50_000_000  # messages and computations of a plan, some 150 bytes each with what waits for them
+MOST_NODES = 50_000_000  # messages and computations of a plan, about 150 bytes each with their edges
 
 
 def plan_of(made: Operations, nics: Ids, hosts: int, algorithm: AlgorithmName, scale: float, start: int) -> Plan:
@@ -29,14 +29,14 @@ def plan_of(made: Operations, nics: Ids, hosts: int, algorithm: AlgorithmName, s
     rows = np.argsort(np.where(order.wave == NONE, 1 << 40, order.wave), kind="stable")
     builder.add(rows, algorithm)
     builder.follow(*one_at_a_time(made, order))
-    _refuse_circle(made, builder.plan, builder.row_of_nodes())
+    _refuse_cycle(made, builder.plan, builder.row_of_nodes())
     return builder.plan
 
 
 class _Builder:
     """Adds the nodes of operations, then the edges between them.
 
-    `_head` is the node that begins an operation, `_tail` the one that ends it; NONE where nothing needs to know.
+    `_head` is the first node of an operation, `_tail` the last; NONE where no dependency needs it.
     """
 
     def __init__(self, made: Operations, met: Matched, nic: Ids, plan: Plan, scale: float, start: int) -> None:
@@ -50,7 +50,7 @@ class _Builder:
         self._begun = begun == 1
         self._waits[self._after], self._ends[self._before[~self._begun]] = True, True
         self._begins[self._before[self._begun]] = True
-        self._known: list[tuple[Ids, Ids]] = []  # nodes and the operations that they stand for
+        self._known: list[tuple[Ids, Ids]] = []  # nodes and their operations
         named = [name or Kind(kind).name.lower() for name, kind in zip(made.names, made.kind, strict=True)]
         numbers = {name: plan.label(name) for name in dict.fromkeys(named)}
         plan.label("")
@@ -62,7 +62,7 @@ class _Builder:
         self._compute(rows[kind == Kind.COMPUTE])
         self._send(rows[kind == Kind.SEND])
         self._receive()
-        self._let_begin()
+        self._add_beginnings()
         done: set[int] = set()
         for instance in self._met.instance[rows[kind == Kind.COLLECTIVE]].tolist():
             if instance not in done:
@@ -76,11 +76,11 @@ class _Builder:
             self.plan.follow(first[chosen], self._head[self._after[chosen]], acknowledged=seen)
 
     def follow(self, before: Ids, after: Ids) -> None:
-        """Let computations follow each other."""
+        """Add edges between computations."""
         self.plan.follow(self._tail[before], self._head[after])
 
     def row_of_nodes(self) -> Ids:
-        """Return the operation that each node stands for, or NONE."""
+        """Return the operation of each node, or NONE."""
         found = np.full(self.plan.count, NONE)
         for nodes, rows in self._known:
             found[nodes] = rows
@@ -98,10 +98,10 @@ class _Builder:
     def _send(self, rows: Ids) -> None:
         peers = np.full(len(self._kind), NONE)
         peers[self._met.send] = self._nic[self._met.receive]
-        size = np.maximum(1, self._made.column("size")[rows])  # a message without bytes is a packet too
+        size = np.maximum(1, self._made.column("size")[rows])  # an empty message is one packet
         large = np.flatnonzero(size > LARGEST_MESSAGE)
         if len(large):
-            self._made.refuse(int(rows[large[0]]), f"{size[large[0]]:,} bytes; at most {LARGEST_MESSAGE:,} a message")
+            self._made.refuse(int(rows[large[0]]), f"{size[large[0]]:,} bytes; at most {LARGEST_MESSAGE:,} per message")
         apart = self._nic[rows] != peers[rows]
         near, far = rows[~apart], rows[apart]
         self._head[near] = self._tail[near] = self._computations(near)
@@ -110,7 +110,7 @@ class _Builder:
         self._head[far] = self._tail[far] = nodes
 
     def _receive(self) -> None:
-        """Let a receive that waits for anything be a node, and another the arrival of its message."""
+        """Add nodes for receives with dependencies; other receives end with the arrival of their message."""
         send, receive = self._met.send, self._met.receive
         waits = self._waits[receive] | self._begins[receive]
         self._tail[receive[~waits]] = self._tail[send[~waits]]
@@ -118,8 +118,8 @@ class _Builder:
         self._head[rows] = self._tail[rows] = self._computations(rows)
         self.plan.follow(self._tail[send[waits]], self._tail[rows])
 
-    def _let_begin(self) -> None:
-        """Give a node of its own to the beginning of what others wait for to begin."""
+    def _add_beginnings(self) -> None:
+        """Add a node for the beginning of each operation whose beginning others wait for."""
         rows = np.flatnonzero(self._begins & (self._kind != Kind.COLLECTIVE))
         begins = self._computations(rows)
         self.plan.follow(begins, self._head[rows])
@@ -148,7 +148,7 @@ class _Builder:
         self._end(rows, lowered, begins)
 
     def _end(self, rows: Ids, lowered: Lowered, begins: Ids) -> None:
-        """Add the end of a collective at the ranks where something waits for it."""
+        """Add the end of a collective at the ranks where an operation depends on it."""
         ids, matters = lowered.ids[0], self._ends[rows]
         ends = np.full(len(rows), NONE)
         ends[matters] = self._tail[rows[matters]] = self._computations(rows[matters])
@@ -159,8 +159,8 @@ class _Builder:
         self.plan.follow(begins[both], ends[both])
 
 
-def _refuse_circle(made: Operations, plan: Plan, row_of: Ids) -> None:
-    """Refuse operations that wait for each other, by naming one such circle."""
+def _refuse_cycle(made: Operations, plan: Plan, row_of: Ids) -> None:
+    """Refuse operations that wait for each other, by naming one such cycle."""
     before, after, _ = plan.edges()
     stuck = never_started(plan.count, before, after, np.zeros(plan.count, np.int64))
     if not len(stuck):
@@ -174,7 +174,7 @@ def _refuse_circle(made: Operations, plan: Plan, row_of: Ids) -> None:
     while node not in walked:
         walked[node] = len(walked)
         node = cause[node]
-    circle = row_of[np.array(list(walked)[walked[node] :])]
-    rows = list(dict.fromkeys(circle[circle != NONE].tolist()))[::-1]
+    cycle = row_of[np.array(list(walked)[walked[node] :])]
+    rows = list(dict.fromkeys(cycle[cycle != NONE].tolist()))[::-1]
     named = "; ".join(made.where(row) for row in rows[:6]) + ("; ..." if len(rows) > 6 else "")
-    raise ConfigError(f"{made.source}: {len(rows)} operations wait for each other in a circle: {named}")
+    raise ConfigError(f"{made.source}: {len(rows)} operations wait for each other in a cycle: {named}")

@@ -1,7 +1,7 @@
-"""Which receive a send meets, and which operations of several ranks are one collective.
+"""Match sends with receives, and the operations of several ranks that form one collective.
 
-Messages match by sender, receiver and tag, collectives by their group, each in the order of the ranks' files. What
-remains alone is a ConfigError with file and node.
+Messages match by sender, receiver and tag, collectives by their group, each in the order of the ranks' files. An
+unmatched operation raises ConfigError with file and node.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ class Matched:
     """Sends with their receives, and collectives with their members; all are rows of operations."""
 
     send: Ids
-    receive: Ids  # of the send at the same place
-    instance: Ids  # by row: the collective that the row takes part in, or NONE
+    receive: Ids  # of the send at the same index
+    instance: Ids  # by row: its collective, or NONE
     members: list[Ids]  # by collective: its rows, in the order of its group
 
 
 def matched(made: Operations) -> Matched:
-    """Match everything, or refuse what is alone."""
+    """Match all operations; refuse unmatched ones."""
     send, receive = _messages(made)
     instance, members = _collectives(made)
     return Matched(send, receive, instance, members)
@@ -47,7 +47,7 @@ def _messages(made: Operations) -> tuple[Ids, Ids]:
             row = int(rows[which][alone[0]])
             ways = (rank[row], peer[row]) if which == 0 else (peer[row], rank[row])
             made.refuse(row, f"no {word} matches it: from rank {ways[0]} to rank {ways[1]}, tag {tag[row]} "
-                             f"({len(alone):,} without a partner)")  # fmt: skip
+                             f"({len(alone):,} unmatched)")  # fmt: skip
     paired = rows[0][np.argsort(sends)], rows[1][np.argsort(receives)]
     _refuse_short(made, *paired)
     order = np.argsort(paired[0])
@@ -55,7 +55,7 @@ def _messages(made: Operations) -> tuple[Ids, Ids]:
 
 
 def _in_turn(key: Ids) -> Ids:
-    """Return a number for each row: equal keys with different turns differ, turns count in the order of rows."""
+    """Return a number for each row that is unique per key and occurrence; occurrences count in row order."""
     order = np.argsort(key, kind="stable")
     ordered = key[order]
     first = np.searchsorted(ordered, ordered)

@@ -1,7 +1,7 @@
-"""What a trace says, whatever its format: operations of ranks, and which waits for which.
+"""The content of a trace in any format: operations of ranks, and their dependencies.
 
-Readers fill `Operations` row by row; `lower` turns them into a plan. An operation knows where it was read, so that
-whatever is wrong with it can be named by file and node, or file and line.
+Readers fill `Operations` row by row; `lower` converts them to a plan. An operation records its place in the file, so
+that errors name file and node, or file and line.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from openmrc.errors import ConfigError
 Ids = npt.NDArray[np.int64]
 
 NONE = -1
-MOST_OPERATIONS = 20_000_000  # of all ranks together, some 100 bytes each
+MOST_OPERATIONS = 20_000_000  # of all ranks together, about 100 bytes each
 MOST_RANKS = 1 << 20
 LONGEST = 1 << 61  # ps, a month: of one computation
 LARGEST = 1 << 50  # bytes of one collective or message
 
 
 class Kind(IntEnum):
-    """What an operation does."""
+    """Kind of an operation."""
 
-    COMPUTE = 0  # takes time, perhaps none, and moves nothing
+    COMPUTE = 0  # takes time, possibly 0, and moves nothing
     SEND = 1
     RECEIVE = 2
     COLLECTIVE = 3
@@ -39,8 +39,8 @@ class Kind(IntEnum):
 class Operations:
     """Columns, a row per operation of any rank; edges are pairs of rows."""
 
-    source: str  # file, or what the files of all ranks begin with
-    place: str = "node"  # what `at` counts: node or line
+    source: str  # file, or the common prefix of all ranks' files
+    place: str = "node"  # unit of `at`: node or line
     ranks: int = 0
     groups: list[tuple[int, ...]] = field(default_factory=list)  # ranks of collectives, in their order
     names: list[str] = field(default_factory=list)
@@ -48,15 +48,15 @@ class Operations:
     rank: array[int] = field(default_factory=lambda: array("q"))
     at: array[int] = field(default_factory=lambda: array("Q"))  # node identity or line number
     length: array[int] = field(default_factory=lambda: array("q"))  # ps, of a computation
-    lane: array[int] = field(default_factory=lambda: array("q"))  # the processor of the rank that computes, or NONE
+    lane: array[int] = field(default_factory=lambda: array("q"))  # processor of the rank, or NONE
     peer: array[int] = field(default_factory=lambda: array("q"))  # rank sent to or received from
     tag: array[int] = field(default_factory=lambda: array("q"))
     size: array[int] = field(default_factory=lambda: array("q"))  # bytes
     collective: array[int] = field(default_factory=lambda: array("q"))  # Collective, or NONE
     group: array[int] = field(default_factory=lambda: array("q"))  # index of `groups`, or NONE
-    before: array[int] = field(default_factory=lambda: array("q"))  # has to end (or begin) ...
+    before: array[int] = field(default_factory=lambda: array("q"))  # operation that must end (or begin) ...
     after: array[int] = field(default_factory=lambda: array("q"))  # ... before this one begins
-    begun: array[int] = field(default_factory=lambda: array("b"))  # 1: it is enough that `before` has begun
+    begun: array[int] = field(default_factory=lambda: array("b"))  # 1: wait for the beginning of `before` only
 
     def add(
         self,
@@ -91,7 +91,7 @@ class Operations:
         return row
 
     def follow(self, before: int, after: int, begun: bool = False) -> None:
-        """Let one operation wait until another has ended, or has begun."""
+        """Make one operation wait until another has ended, or has begun."""
         self.before.append(before)
         self.after.append(after)
         self.begun.append(begun)
@@ -101,7 +101,7 @@ class Operations:
         return f"{self.source}.{rank}.et" if self.place == "node" else self.source
 
     def where(self, row: int) -> str:
-        """Return where an operation was read, and what it is called: `x.3.et: node 17 (all_reduce)`."""
+        """Return the place and name of an operation: `x.3.et: node 17 (all_reduce)`."""
         name = f" ({self.names[row]})" if self.names[row] else ""
         if self.place == "node":
             return f"{self.file_of(self.rank[row])}: node {self.at[row]}{name}"

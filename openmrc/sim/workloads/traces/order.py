@@ -1,4 +1,4 @@
-"""In which order operations can happen: waves, and computations of one processor one after the other."""
+"""Order operations: waves of simultaneous ones, and a sequence for the computations of each processor."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from openmrc.sim.workloads.traces.operations import NONE, Ids, Kind, Operations
 
 @dataclass(frozen=True)
 class Order:
-    """Of each operation: the wave in which it can happen, and the earliest time if messages took none."""
+    """For each operation: its wave, and its earliest time if messages took no time."""
 
-    wave: Ids  # NONE: never, as it waits for itself or for such
+    wave: Ids  # NONE: never, because it is in a cycle or behind one
     ready: Ids  # ps
 
 
 def ordered(made: Operations, met: Matched) -> Order:
-    """Let everything happen as early as it can, all that can happen at once in one wave."""
+    """Schedule every operation as early as possible; simultaneous ones form a wave."""
     count, length = len(made.kind), made.column("length")
     before, after, takes = _edges(made, met, length)
     nodes = count + len(met.members)
@@ -41,7 +41,7 @@ def ordered(made: Operations, met: Matched) -> Order:
 
 
 def _edges(made: Operations, met: Matched, length: Ids) -> tuple[Ids, Ids, Ids]:
-    """Return all edges (before, after, ps between); a collective is a node of its own behind its members."""
+    """Return all edges (before, after, ps between); a collective is an additional node after its members."""
     before, after, begun = (made.column(name) for name in ("before", "after", "begun"))
     count = len(made.kind)
     takes = np.where(begun == 1, 0, length[before])
@@ -55,9 +55,9 @@ def _edges(made: Operations, met: Matched, length: Ids) -> tuple[Ids, Ids, Ids]:
 
 
 def one_at_a_time(made: Operations, order: Order) -> tuple[Ids, Ids]:
-    """Return edges (before, after) that put the computations of each processor in a row, by when they can begin.
+    """Return edges (before, after) that serialize the computations of each processor, by earliest start.
 
-    Both the time and the wave grow along whatever waits for each other, so no circle comes of it.
+    Time and wave both increase along every dependency, so these edges create no cycle.
     """
     kind, rank, lane, length = (made.column(name) for name in ("kind", "rank", "lane", "length"))
     rows = np.flatnonzero((kind == Kind.COMPUTE) & (length > 0) & (order.wave != NONE))

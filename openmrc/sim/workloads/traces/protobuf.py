@@ -1,7 +1,7 @@
-"""Protocol Buffers as far as traces need them: messages behind their lengths, and the fields of one message.
+"""The part of Protocol Buffers that traces need: length-prefixed messages, and the fields of one message.
 
-Public source: protobuf.dev, "Encoding" and "Techniques" (streaming multiple messages). Nothing is read by a length
-that was not checked against what is there, a varint has at most ten bytes, and groups (deprecated) are refused.
+Public source: protobuf.dev, "Encoding" and "Techniques" (streaming multiple messages). Every length is
+checked against the available bytes, a varint has at most ten bytes, and groups (deprecated) are refused.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import BinaryIO
 
-MOST_MESSAGE = 16 << 20  # bytes of one message; a node of a trace has some hundreds
+MOST_MESSAGE = 16 << 20  # bytes of one message; a node of a trace has a few hundred
 _MOST_VARINT = 10  # bytes
 
 
 class BadMessage(Exception):
-    """Bytes that are no message; the text says why."""
+    """Bytes that are not a message; the text gives the reason."""
 
 
 class WireType(IntEnum):
-    """How the value of a field is encoded."""
+    """Encoding of the value of a field."""
 
     VARINT = 0
     FIXED64 = 1
@@ -27,16 +27,16 @@ class WireType(IntEnum):
     FIXED32 = 5
 
 
-_VARINT, _LENGTH = int(WireType.VARINT), int(WireType.LENGTH)  # of a plain integer, which compares faster
+_VARINT, _LENGTH = int(WireType.VARINT), int(WireType.LENGTH)  # as plain integers, which compare faster
 _SIZES = {int(WireType.FIXED64): 8, int(WireType.FIXED32): 4}
-Field = tuple[int, int, int, int]  # number, wire type, value or where its bytes begin, where they end
+Field = tuple[int, int, int, int]  # number, wire type, value or begin of its bytes, end of its bytes
 
 
 def messages(file: BinaryIO) -> Iterator[bytes]:
     """Yield the messages of a file, each preceded by its length as a varint."""
     while (size := _length(file)) is not None:
         if size > MOST_MESSAGE:
-            raise BadMessage(f"a message of {size:,} bytes; at most {MOST_MESSAGE:,} are read")
+            raise BadMessage(f"a message of {size:,} bytes; the limit is {MOST_MESSAGE:,}")
         data = file.read(size)
         if len(data) < size:
             raise BadMessage(f"ends within a message: {len(data):,} of {size:,} bytes")
@@ -59,7 +59,7 @@ def _length(file: BinaryIO) -> int | None:
 
 
 def fields(data: bytes, begin: int, end: int) -> Iterator[Field]:
-    """Yield the fields of the message that lies in data[begin:end]."""
+    """Yield the fields of the message in data[begin:end]."""
     at = begin
     while at < end:
         key, at = varint(data, at, end)
@@ -83,7 +83,7 @@ def fields(data: bytes, begin: int, end: int) -> Iterator[Field]:
 
 
 def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return the varint at a place, as 64 bits, and what is behind it."""
+    """Return the varint at a position, as 64 bits, and the position after it."""
     if at < end and data[at] < 0x80:  # nearly all have one byte
         return data[at], at + 1
     value = shift = 0
@@ -110,7 +110,7 @@ def packed(data: bytes, field: Field) -> Iterator[int]:
 
 
 def text(data: bytes, field: Field) -> str:
-    """Return a string; what is not UTF-8 is refused."""
+    """Return a string; refuse invalid UTF-8."""
     if field[1] != WireType.LENGTH:
         raise BadMessage(f"field {field[0]} is not a string")
     try:

@@ -1,10 +1,10 @@
 """Read SimAI's workload text, which is that of ASTRA-sim 1 (github.com/aliyun/SimAI): layers of a training step.
 
-The first line names the schedule and, as pairs in any order, how many GPUs there are and how they form groups; the
-second is the number of layers; then a layer a line. A step computes and communicates forward through the layers, then
-backward: weight gradient (its collective goes on in the background) and input gradient of each, and at the end waits
-for the collectives of the weight gradients and computes each weight update. The layers stand as they are: `pp`, `vpp`
-and `ga` have no effect beyond the groups, since the files repeat their layers for them.
+The first line gives the schedule and, as pairs in any order, the number of GPUs and the sizes of their groups; the
+second is the number of layers; each further line is a layer. A step computes and communicates forward through the
+layers, then backward: weight gradient (its collective runs in the background) and input gradient of each layer. At the
+end it waits for the collectives of the weight gradients and computes each weight update. `pp`, `vpp` and `ga` determine
+the groups only, because the files repeat their layers for them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PAIR = re.compile(r"([A-Za-z_]+):\s*(\S+)")
 
 @dataclass(frozen=True)
 class Phase:
-    """A computation and the collective behind it."""
+    """A computation and the collective after it."""
 
     length: int  # ps
     collective: Collective | None
@@ -63,7 +63,7 @@ class Layer:
 
 @dataclass
 class Step:
-    """A file: sizes of groups and layers."""
+    """The content of a file: sizes of groups, and layers."""
 
     path: str
     ranks: int = 0
@@ -73,7 +73,7 @@ class Step:
     layers: list[Layer] = field(default_factory=list)
 
     def groups(self, kind: str) -> Ids:
-        """Return a row of ranks per group: tensor groups are neighbours, the others are strided by them."""
+        """Return a row of ranks per group: tensor groups are neighbours, the others are strided."""
         ranks = np.arange(self.ranks)
         stages = ranks.reshape(self.pipeline, -1, self.tensor)  # stage, data, tensor
         if kind == TENSOR:
@@ -87,7 +87,7 @@ class Step:
 
 
 def read(path: Path, most: int = 0) -> Step:
-    """Read a file, or its first `most` layers; whatever is wrong is a ConfigError with file and line."""
+    """Read a file, or its first `most` layers; raise ConfigError with file and line if it is invalid."""
     lines = numbered(path)
     number, head = next(lines, (1, ""))
     step = _header(path, number, head)
@@ -109,7 +109,7 @@ def read(path: Path, most: int = 0) -> Step:
 def _header(path: Path, number: int, line: str) -> Step:
     schedule, _, rest = line.strip().partition(" ")
     if schedule not in SCHEDULES:
-        raise ConfigError(f"{path}:{number}: schedule {schedule[:40]!r}; known are {', '.join(SCHEDULES)}")
+        raise ConfigError(f"{path}:{number}: schedule {schedule[:40]!r}; expected {', '.join(SCHEDULES)}")
     pairs = dict(_PAIR.findall(rest))
 
     def given(name: str, default: int | None) -> int:
@@ -123,7 +123,7 @@ def _header(path: Path, number: int, line: str) -> Step:
     )
     if step.ranks % (step.tensor * step.pipeline) or step.ranks // (step.tensor * step.pipeline) % step.expert:
         raise ConfigError(
-            f"{path}:{number}: all_gpus: {step.ranks} is no multiple of model_parallel_NPU_group {step.tensor} x "
+            f"{path}:{number}: all_gpus: {step.ranks} is not a multiple of model_parallel_NPU_group {step.tensor} x "
             f"pp {step.pipeline} x ep {step.expert}"
         )
     return step
@@ -133,8 +133,8 @@ def _layer(path: Path, number: int, line: str) -> Layer:
     words = line.split()
     if len(words) != 12:
         raise ConfigError(
-            f"{path}:{number}: {len(words)} columns; expected 12: name, a number, three times compute time, collective "
-            "and bytes, and the time of the update"
+            f"{path}:{number}: {len(words)} columns; expected 12: name, a number, three groups of compute time, "
+            "collective and bytes, and the time of the update"
         )
     forward, inputs, weights = (
         _phase(path, number, words[at : at + 3], DATA if at == 8 else TENSOR, phase)
@@ -152,7 +152,7 @@ def _phase(path: Path, number: int, words: list[str], plain: str, phase: str) ->
     if kind not in ("NONE", *_KINDS):
         known = ", ".join(("NONE", *_KINDS))
         raise ConfigError(
-            f"{path}:{number}: {phase}: collective {words[1][:40]!r}; known are {known}, with _EP or _DP_EP"
+            f"{path}:{number}: {phase}: collective {words[1][:40]!r}; expected {known}, with _EP or _DP_EP"
         )
     if not _COUNT.fullmatch(words[2]) or int(words[2]) > LARGEST:
         raise ConfigError(f"{path}:{number}: {phase}: {words[2][:40]!r}: expected a number of bytes")
@@ -183,16 +183,16 @@ def plan_of(step: Step, nics: Ids, hosts: int, algorithm: AlgorithmName, scale: 
 
 
 class _Program:
-    """What all ranks do alike, one thing after the other."""
+    """The sequence of operations that every rank runs."""
 
     def __init__(self, step: Step, nics: Ids, plan: Plan, algorithm: AlgorithmName, scale: float, start: int) -> None:
         self._step, self._nics, self._plan = step, nics, plan
         self._algorithm, self._scale, self._start = algorithm, scale, start
-        self._ready: Ids | None = None  # by rank: the node that it waits for next
+        self._ready: Ids | None = None  # by rank: the node that the next operation waits for
         self._messages = 0
 
     def compute(self, name: str, length: int) -> None:
-        """Let every rank compute."""
+        """Add a computation at every rank."""
         if not length and self._ready is not None:
             return
         self._plan.label(name)
@@ -202,11 +202,11 @@ class _Program:
         self._ready = made
 
     def run(self, layer: Layer, phase: Phase, name: str) -> None:
-        """Compute, and communicate before anything else."""
+        """Add a computation and its collective; the next operation waits for both."""
         self.wait(self.begin(layer, phase, name))
 
     def begin(self, layer: Layer, phase: Phase, name: str) -> Ids | None:
-        """Compute and begin to communicate; return by rank what ends it, or None if there is nothing to wait for."""
+        """Add a computation and start its collective; return its last node per rank, or None without a collective."""
         self.compute(f"{layer.name}: {name}", phase.length)
         members = self._step.groups(phase.group)
         if phase.collective is None or members.shape[1] < 2:
@@ -225,7 +225,7 @@ class _Program:
         lowered = lower(self._plan, self._nics[members], collective, size, self._algorithm, self._start)
         self._messages += lowered.ids.size
         if self._messages > MOST_MESSAGES:
-            raise ConfigError(f"more than {MOST_MESSAGES:,} messages so far; give layers: N, to simulate the first N")
+            raise ConfigError(f"more than {MOST_MESSAGES:,} messages; give layers: N to simulate the first N")
         senders, receivers = members[:, lowered.sender], members[:, lowered.receiver]
         self._plan.follow(self._ready[senders].ravel(), lowered.ids.ravel())
         self._plan.follow(lowered.ids.ravel(), ends[senders].ravel(), acknowledged=True)
@@ -233,7 +233,7 @@ class _Program:
         return ends
 
     def wait(self, ended: Ids | None) -> None:
-        """Let every rank wait for the end of what it began."""
+        """Make every rank wait for the end of a collective that it started."""
         if ended is None:
             return
         assert self._ready is not None
@@ -244,7 +244,7 @@ class _Program:
         self._ready = both
 
     def finished(self) -> Plan:
-        """Return the plan, its end marked as the end of a step."""
+        """Return the plan, with its end marked as the end of a step."""
         assert self._ready is not None
         self._plan.label("")
         gate = self._plan.gate()

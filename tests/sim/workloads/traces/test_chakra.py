@@ -59,7 +59,7 @@ def test_a_process_group_is_looked_up_by_its_name(tmp_path: Path) -> None:
     groups.write_text('{"tp0": [0, 1], "tp1": [2, 3]}')
     prefix = et.write(tmp_path, ranks)
     assert sent(planned(prefix, groups=str(groups))) == [(0, 1, 100), (1, 0, 100), (2, 3, 100), (3, 2, 100)]
-    assert "trace.0.et: node 0 (collective 0): process group 'tp0' is not described" in refusal(prefix)
+    assert "trace.0.et: node 0 (collective 0): process group 'tp0' is unknown" in refusal(prefix)
 
 
 def test_involved_dimensions_need_the_grid_of_ranks(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_operations_without_a_duration_need_the_speed_of_a_rank(tmp_path: Path) 
 def test_a_missing_rank_is_named(tmp_path: Path) -> None:
     prefix = et.write(tmp_path, [[et.collective(0, et.BARRIER, 0)]] * 4)
     (tmp_path / "trace.2.et").unlink()
-    assert refusal(prefix) == f"{prefix}.2.et: rank 2 is missing; there are files up to rank 3"
+    assert refusal(prefix) == f"{prefix}.2.et: rank 2 is missing; the last file is of rank 3"
 
 
 def test_a_rank_missing_in_a_collective_is_named(tmp_path: Path) -> None:
@@ -98,11 +98,11 @@ def test_a_message_without_its_other_half_is_named(tmp_path: Path) -> None:
     assert "other.1.et: node 8: no send matches it: from rank 0 to rank 1, tag 0" in refusal(prefix)
 
 
-def test_a_circle_is_named_across_ranks(tmp_path: Path) -> None:
+def test_a_cycle_is_named_across_ranks(tmp_path: Path) -> None:
     first = [et.receive(1, 1, 8), et.send(2, 1, 8, (1,))]
     second = [et.receive(5, 0, 8), et.send(6, 0, 8, (5,))]
     text = refusal(et.write(tmp_path, [first, second]))
-    assert "2 operations wait for each other in a circle" in text
+    assert "2 operations wait for each other in a cycle" in text
     assert "trace.0.et: node 2" in text
     assert "trace.1.et: node 6" in text
 
@@ -110,13 +110,13 @@ def test_a_circle_is_named_across_ranks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("nodes", "why"),
     [
-        ([et.node(1, et.COMPUTE), et.node(1, et.COMPUTE)], "node 1: its identity is used twice"),
+        ([et.node(1, et.COMPUTE), et.node(1, et.COMPUTE)], "node 1: duplicate identity"),
         ([et.node(1, et.COMPUTE, (9,))], "node 1: waits for node 9, which does not exist"),
         ([et.node(1, 55)], "node 1: node type 55 is unknown (schema version 0.0.4)"),
         ([et.node(1, 0)], "node 1: node type 0 is unknown"),
-        ([et.collective(1, 77, 8)], "comm_type 77; known are 0 to 9"),
+        ([et.collective(1, 77, 8)], "comm_type 77; expected 0 to 9"),
         ([et.send(1, 12, 8)], "comm_dst is 12; the trace has ranks 0..0"),
-        ([et.collective(1, et.ALL_REDUCE, -1)], "comm_size is -1; expected a number from 0"),
+        ([et.collective(1, et.ALL_REDUCE, -1)], "comm_size is -1; expected a number, at least 0"),
         ([et.node(1, et.COMPUTE, micros=1 << 62)], "message 1: node 1 takes"),
     ],
 )

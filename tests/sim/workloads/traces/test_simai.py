@@ -77,14 +77,14 @@ def test_computations_scale(tmp_path: Path) -> None:
     ("text", "why"),
     [
         ("HYBRID_TRANSFORMER_FWD_IN_BCKWD ep: 1\n1\n", "1: all_gpus: None: expected a number"),
-        (HEAD.replace("ep: 2", "ep: 3") + "\n1\n", "1: all_gpus: 8 is no multiple of model_parallel_NPU_group 2"),
+        (HEAD.replace("ep: 2", "ep: 3") + "\n1\n", "1: all_gpus: 8 is not a multiple of model_parallel_NPU_group 2"),
         (HEAD + "\nmany\n", "2: 'many': expected the number of layers"),
         (HEAD + f"\n3\n{ROW}\n", "3: the file ends after 1 of 3 layers"),
         (HEAD + "\n1\na b c\n", "3: 3 columns; expected 12"),
-        (HEAD + "\n1\n" + ROW.replace("ALLREDUCE", "GOSSIP"), "3: weight gradient: collective 'GOSSIP'; known are"),
+        (HEAD + "\n1\n" + ROW.replace("ALLREDUCE", "GOSSIP"), "3: weight gradient: collective 'GOSSIP'; expected"),
         (HEAD + "\n1\n" + ROW.replace("4000", "-4"), "3: weight gradient: '-4': expected a number of bytes"),
         (HEAD + "\n1\n" + ROW.replace("500", "1.5"), "3: forward: '1.5': expected a compute time in ns"),
-        (HEAD.replace("all_gpus: 8", "all_gpus: 64") + f"\n1\n{ROW}\n", " 64 ranks with 1 a NIC need 64 NICs"),
+        (HEAD.replace("all_gpus: 8", "all_gpus: 64") + f"\n1\n{ROW}\n", " 64 ranks with 1 per NIC need 64 NICs"),
     ],
 )
 def test_what_is_wrong_is_named_by_file_and_line(tmp_path: Path, text: str, why: str) -> None:
