@@ -34,7 +34,8 @@ def settings_for(sockets: Sockets, mtu: int) -> Settings:
         silent_timeouts=SILENT_TIMEOUTS,
         reverse_probe_interval_us=5_000.0,
         timestamp_unit=1,
-        initial_cwnd=1 << 20,
+        initial_cwnd=1 << 17,
         max_cwnd=3 << 20,
+        bound_by_delivery=True,
         target_delay_us=2_000.0,
     )
