@@ -382,6 +382,7 @@ def deliver(window: Window, mbps: float, periods: int) -> None:
         window.hears(0.0, size=round(mbps * 200.0 / 8))
 
 
+@pytest.mark.clause("nscc-unknown-rate")
 def test_window_of_an_unknown_network_doubles_with_what_is_delivered() -> None:
     window = Window(UNKNOWN)
     assert window.row.cwnd == 1 << 17
@@ -389,6 +390,7 @@ def test_window_of_an_unknown_network_doubles_with_what_is_delivered() -> None:
     assert window.row.cwnd <= 1 << 18
 
 
+@pytest.mark.clause("nscc-unknown-rate")
 @pytest.mark.parametrize("mbps", [40.0, 400.0, 4000.0])
 def test_window_is_bounded_by_twice_what_the_network_delivers(mbps: float) -> None:
     window = Window(UNKNOWN)
@@ -397,6 +399,7 @@ def test_window_is_bounded_by_twice_what_the_network_delivers(mbps: float) -> No
     assert window.row.cwnd == pytest.approx(2 * product, rel=0.05)
 
 
+@pytest.mark.clause("nscc-unknown-rate")
 def test_window_follows_a_network_that_becomes_faster_and_forgets_slowly() -> None:
     window = Window(UNKNOWN)
     deliver(window, 40.0, 20)
@@ -407,6 +410,7 @@ def test_window_follows_a_network_that_becomes_faster_and_forgets_slowly() -> No
     assert window.row.max_cwnd > fast / 2
 
 
+@pytest.mark.clause("nscc-unknown-rate")
 def test_sender_with_little_to_send_says_nothing_about_the_network() -> None:
     window = Window(UNKNOWN)
     deliver(window, 4000.0, 20)
