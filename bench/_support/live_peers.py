@@ -25,7 +25,7 @@ class Task:
 
     seconds: float = 4.0
     size: int = 1 << 20
-    depth: int = 32
+    depth: int = 32  # writes outstanding, at most the connection's `max_send_wr`
     together: int = 8  # writes posted in one call, the last of which reports
     batched: bool = False  # as WriteBatches made beforehand, not as SendWr made for each call
     slots: int = 8  # places of `size` bytes in the receiver's memory
@@ -75,11 +75,21 @@ def _within(pipe: Pipe, who: str, seconds: float = 900.0) -> Any:
         raise ChildProcessError(f"the {who} ended early") from None
 
 
+def _attributes(task: Task) -> Any:
+    """Return attributes of a context whose send queues may be as deep as the task wants."""
+    from openmrc.verbs import ContextAttr
+
+    return ContextAttr(max_send_wr=max(ContextAttr.max_send_wr, task.depth))
+
+
 def receiver(pipe: Pipe, task: Task) -> None:
     """Give memory to the sender and stay until told to stop."""
     from openmrc.verbs import ConnectionOptions, Context, Listener
 
-    with Context(planes(1), faults=task.faults or None) as context, Listener(context, "127.0.0.1", 0) as listener:
+    with (
+        Context(planes(1), _attributes(task), faults=task.faults or None) as context,
+        Listener(context, "127.0.0.1", 0) as listener,
+    ):
         region = context.alloc_pd().reg_mr(bytearray(task.size * task.slots))
         pipe.send(listener.port)
         with listener.accept(regions=[region], timeout=300, options=ConnectionOptions(**task.options)) as connection:
@@ -92,7 +102,7 @@ def sender(pipe: Pipe, task: Task) -> None:
     """Fill the receiver's memory again and again and report bytes and seconds."""
     from openmrc.verbs import ConnectionOptions, Context, connect
 
-    with Context(planes(0), faults=task.returning or None) as context:
+    with Context(planes(0), _attributes(task), faults=task.returning or None) as context:
         region = context.alloc_pd().reg_mr(bytearray(task.size))
         options = ConnectionOptions(**task.options)
         with connect(context, "127.0.0.1", pipe.recv(), regions=[region], timeout=300, options=options) as peer:

@@ -1,7 +1,7 @@
 """How many messages of 64 bytes a second does one queue pair write, posted in batches of 64?
 
-Two processes on loopback, 4 planes, one completion a batch; as `SendWr` made for each post, and as a `WriteBatch`.
-Mark: 1,000,000 a second.
+Two processes on loopback, 4 planes, one completion a batch; as `SendWr` made for each post, and as a `WriteBatch`,
+with two batches outstanding and with a send queue that holds more. Mark: 1,000,000 a second.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from bench._support.live_peers import Task, goodput
 
 MARK = 1e6
+TWO_BATCHES = 2
 
 
 def main() -> int:
@@ -22,14 +23,20 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--size", type=int, default=64)
     parser.add_argument("--batch", type=int, default=64, help="writes posted in one call, 1 to 128")
+    parser.add_argument("--outstanding", type=int, default=16, help="batches outstanding in the last row, 1 to 64")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     rows = []
-    for batched in (False, True):
-        task = Task(seconds=asked.seconds, size=asked.size, depth=128, together=asked.batch, batched=batched)
+    for batched, batches in ((False, TWO_BATCHES), (True, TWO_BATCHES), (True, asked.outstanding)):
+        depth = batches * asked.batch
+        options = {"max_send_wr": depth}
+        task = Task(
+            seconds=asked.seconds, size=asked.size, depth=depth, together=asked.batch, batched=batched, options=options
+        )
         found = goodput(task)
         rate = found["bytes"] / asked.size / found["seconds"]
-        rows.append({"posted": "WriteBatch" if batched else "SendWr", "messages_per_second": rate, **found})
+        posted = "WriteBatch" if batched else "SendWr"
+        rows.append({"posted": posted, "outstanding": depth, "messages_per_second": rate, **found})
         rows[-1] |= {"ratio": rate / MARK, "mark": 1.0}
         if not asked.json:
             _print(rows[-1], asked.size, asked.batch)
@@ -41,9 +48,9 @@ def main() -> int:
 def _print(row: dict[str, Any], size: int, batch: int) -> None:
     counters = row["counters"]
     print(
-        f"{row['messages_per_second']:,.0f} messages of {size} B a second, {batch} a post as {row['posted']}; ratio "
-        f"{row['ratio']:.2f}; sent again {counters['retransmitted']}, time-outs {counters['timeouts']}, "
-        f"drops {row['kernel_drops']}"
+        f"{row['messages_per_second']:,.0f} messages of {size} B a second, {batch} a post as {row['posted']}, "
+        f"{row['outstanding']} outstanding; ratio {row['ratio']:.2f}; "
+        f"sent again {counters['retransmitted']}, time-outs {counters['timeouts']}, drops {row['kernel_drops']}"
     )
 
 

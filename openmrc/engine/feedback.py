@@ -24,7 +24,7 @@ def on_sack(engine: Engine, now: int, qp: int, packet: int) -> None:
         row.malformed += 1
         return
     row.sacks_received += 1
-    row.heard_at = now
+    retries.on_heard(engine, now, qp)
     if row.dynamic_mpr == 1 and arrived.mpr > 0 and cack >= row.unack_psn - 1:  # not a reordered, older SACK
         row.mpr_dest = arrived.mpr
     rtt = _round_trip(engine, now, qp, packet, cack)
@@ -58,7 +58,7 @@ def on_nack(engine: Engine, now: int, qp: int, packet: int) -> None:
     if action == 0 or psn < row.unack_psn or psn >= row.next_psn:
         row.malformed += 1
         return
-    row.heard_at = now
+    retries.on_heard(engine, now, qp)
     if action & NackAction.FAIL != 0:
         lifecycle.fail(engine, now, qp, Cause.UNEXPECTED_EVENT)
         return
@@ -85,7 +85,7 @@ def on_acknowledge(engine: Engine, now: int, qp: int, packet: int) -> None:
     if not may_be_answered(engine, qp, psn) or (is_refusal and psn < row.unack_psn) or count > row.message_current:
         row.malformed += 1
         return
-    row.heard_at = now
+    retries.on_heard(engine, now, qp)
     while row.message_head < count:
         message = message_row(engine, qp, row.message_head)
         # A message that the responder has completed has arrived; the SACK may have been lost.

@@ -7,11 +7,16 @@ by one packet. When few bytes of a full window are delivered in a period, quick 
 NSCC relies on switches that mark and trim. Where nothing trims, switches may not mark either, so a delay above the
 threshold of quick adapt counts as marked there, and losses count as trims: a queue of a switch that only drops would
 otherwise stay full, and most of what is sent be lost in it.
+
+Where the rate of the network is not known, NSCC's constants may be far too large for it: one unmarked answer would open
+the whole window. There the window is bounded by what the network has delivered: doubled each round trip at first
+(RFC 5681, 3.1), then twice the product of the rate seen and the least round trip plus the target delay.
 """
 
 from openmrc.core.jit import kernel
 from openmrc.engine.queue_pairs import params_of_peer
 from openmrc.engine.tables import NONE, Engine, Params, Peer
+from openmrc.units import NEVER
 
 DELAY_WEIGHT = 0.0125  # of a sample in the average delay
 BLAMELESS_SHARE = 0.25  # of the base RTT: what a long delay without a mark counts, an old queue
@@ -23,6 +28,9 @@ def begin(engine: Engine, now: int, peer: int) -> None:
     row = engine.peers[peer]
     params = params_of_peer(engine, peer)
     row.base_rtt = params.base_rtt
+    row.achieved = 0
+    row.delivery_rate = 0.0
+    row.least_rtt = NEVER
     _size_window(row, params)
     row.cwnd = row.max_cwnd if params.initial_cwnd == 0 else float(params.initial_cwnd)
     row.saved_cwnd = 0.0
@@ -34,8 +42,8 @@ def begin(engine: Engine, now: int, peer: int) -> None:
     row.decreased_at = now
     row.fast_bytes = 0
     row.is_fast = 0
-    row.achieved = 0
     row.qa_end = 0
+    row.qa_began = now
     row.qa_trigger = 0
     row.qa_blocked = 0
     row.qa_trimmed = 0
@@ -53,6 +61,9 @@ def on_ack(engine: Engine, now: int, peer: int, size: int, marked: int, rtt: int
     row.achieved += size
     row.received += size
     row.bytes_ignored += size
+    if params.bound_by_delivery == 1:
+        row.least_rtt = min(row.least_rtt, rtt) if rtt > 0 else row.least_rtt
+        _size_window(row, params)
     _obey_receiver(row, params, size, penalty, restore)
     if _is_standing_queue(row, params, rtt):
         marked = 1
@@ -167,6 +178,7 @@ def _quick_adapt(row: Peer, params: Params, now: int, marked: int, lost: int, de
     acted = False
     if now >= row.qa_end:
         is_judged = row.qa_end != 0 and _is_overfull(row, params)
+        _learn_rate(row, now, is_judged)
         if is_judged and row.qa_trigger == 1 and row.achieved < int(row.max_cwnd) >> params.qa_gate:
             row.cwnd = float(max(row.achieved, params.min_cwnd))
             row.bytes_to_ignore = row.inflight
@@ -178,8 +190,23 @@ def _quick_adapt(row: Peer, params: Params, now: int, marked: int, lost: int, de
         row.qa_trimmed = 0
         row.qa_blocked = int(row.ready_tail != NONE and row.listed == 0)
         row.achieved = 0
+        row.qa_began = now
         row.qa_end = now + row.base_rtt + params.target_delay
     return acted
+
+
+@kernel
+def _learn_rate(row: Peer, now: int, is_judged: bool) -> None:
+    """Update the rate that the network is known to deliver, at the end of a period.
+
+    Only a period in which the network was the limit shows that it delivers no more. A single one may have been short
+    of processor time, so it counts an eighth.
+    """
+    rate = row.achieved / max(now - row.qa_began, 1)
+    if is_judged:
+        row.delivery_rate = max(rate, row.delivery_rate + (rate - row.delivery_rate) / 8)
+    elif row.delivery_rate > 0.0:
+        row.delivery_rate = max(rate, row.delivery_rate)
 
 
 @kernel
@@ -233,6 +260,16 @@ def _size_window(row: Peer, params: Params) -> None:
         row.max_cwnd = float(params.max_cwnd)
     else:
         row.max_cwnd = 1.5 * (params.link_rate / 8e12) * row.base_rtt
+    if params.bound_by_delivery == 1:
+        row.max_cwnd = max(min(row.max_cwnd, _deliverable(row, params)), float(params.min_cwnd))
+
+
+@kernel
+def _deliverable(row: Peer, params: Params) -> float:
+    """Return the bytes that fill the network twice, as far as is known."""
+    if row.delivery_rate == 0.0 or row.least_rtt == NEVER:
+        return float(params.initial_cwnd + row.achieved)
+    return 2.0 * row.delivery_rate * (row.least_rtt + params.target_delay)
 
 
 @kernel

@@ -68,6 +68,7 @@ class Settings:
     algorithm: str = "uet-1.0-nscc"
     initial_cwnd: int = 0  # bytes, 0: max_cwnd; flows start at line rate
     max_cwnd: int = 0  # bytes, 0: 1.5 x BDP, following the measured base RTT
+    bound_by_delivery: bool = False  # for networks of unknown rate; needs `initial_cwnd`
     target_delay_us: float = 0.0  # 0: 0.75 x base RTT with trimming, 1.0 x without
     gamma: float = 0.8
     max_md_jump: float = 0.5
@@ -152,6 +153,7 @@ def _fill_congestion(row: Params, settings: Settings) -> None:
     row.target_delay = target_ps
     row.initial_cwnd = settings.initial_cwnd
     row.max_cwnd = settings.max_cwnd
+    row.bound_by_delivery = settings.bound_by_delivery
     row.min_cwnd = settings.mtu + NOMINAL_OVERHEAD  # one packet
     row.alpha = 4.0 * settings.mtu * scaling_a * scaling_b / target_ps
     row.fi = 5.0 * settings.mtu * scaling_a

@@ -23,6 +23,17 @@ def spend(engine: Engine, now: int, qp: int) -> bool:
 
 
 @kernel
+def on_heard(engine: Engine, now: int, qp: int) -> None:
+    """Note an answer of the peer, and whether it ends a silence."""
+    row = engine.qps[qp]
+    peer = engine.peers[row.peer]
+    row.heard_at = now
+    if now - peer.heard_at > congestion.loss_delay(engine, row.peer):
+        peer.resumed_at = now
+    peer.heard_at = now
+
+
+@kernel
 def on_answered(engine: Engine, peer: int, sent_at: int) -> None:
     """Record that a peer has answered a packet or probe that was sent at `sent_at` (ps), on any queue pair."""
     row = engine.peers[peer]
@@ -35,13 +46,18 @@ def due(engine: Engine, qp: int, sent_at: int) -> int:
 
     A peer that has answered nothing sent since, on any queue pair, has more time: not a packet is missing then but
     the peer, which may be kept from its processor. To send again would help nobody; its first answer to a probe shows
-    what was lost.
+    what was lost. After a silence its answers come one after the other.
     """
     row = engine.qps[qp]
+    peer = engine.peers[row.peer]
+    params = params_of(engine, qp)
     attempt = patience(engine, qp)
-    if engine.peers[row.peer].newest_answered < sent_at + congestion.loss_delay(engine, row.peer):
-        attempt = max(attempt, min(params_of(engine, qp).silent_timeouts * _timeout(engine, qp), MAX_TIMEOUT))
-    return sent_at + attempt
+    if params.silent_timeouts == 1:
+        return sent_at + attempt
+    delay = congestion.loss_delay(engine, row.peer)
+    if peer.newest_answered < sent_at + delay:
+        return sent_at + max(attempt, min(params.silent_timeouts * _timeout(engine, qp), MAX_TIMEOUT))
+    return max(sent_at + attempt, peer.resumed_at + delay)
 
 
 @kernel

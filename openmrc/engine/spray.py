@@ -7,7 +7,7 @@ shuffled after each pass. A port that is down or busy makes its rotation ineligi
 
 from openmrc.core.jit import kernel
 from openmrc.engine import paths
-from openmrc.engine.queue_pairs import params_of, usable_ports, working_ports
+from openmrc.engine.queue_pairs import nominal_size, params_of, usable_ports, working_ports
 from openmrc.engine.states import EvEvent, EvState
 from openmrc.engine.tables import NONE, Engine
 
@@ -34,8 +34,16 @@ def choose(engine: Engine, now: int, qp: int, free_ports: int, avoid: int) -> in
     if ev != NONE:
         row.round_ports |= 1 << engine.evs[ev].port
         row.burst_ev = ev
-        row.burst_left = params_of(engine, qp).ev_burst - 1
+        row.burst_left = _burst(engine, qp) - 1
     return ev
+
+
+@kernel
+def _burst(engine: Engine, qp: int) -> int:
+    """Return how many packets follow each other on one EV: a small window is shared by all ports too."""
+    row = engine.qps[qp]
+    fitting = int(engine.peers[row.peer].cwnd) // (2 * row.rotation_count * nominal_size(row.path_mtu))
+    return max(min(params_of(engine, qp).ev_burst, fitting), 1)
 
 
 @kernel

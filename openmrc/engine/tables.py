@@ -57,6 +57,7 @@ class Params:
     target_delay: Int  # ps of queueing
     initial_cwnd: Int  # bytes
     max_cwnd: Int  # bytes, 0: 1.5 x BDP of the base RTT
+    bound_by_delivery: Int  # 1: no more than twice what the network is known to deliver
     min_cwnd: Int  # bytes
     alpha: Float  # bytes per ps of head-room: proportional increase
     fi: Float  # bytes: fair increase
@@ -144,6 +145,8 @@ class Peer:
     rttvar: Int  # ps
     base_rtt: Int  # ps
     newest_answered: Int  # ps, send time of the most recently sent packet or probe known to have arrived
+    heard_at: Int  # ps, last answer
+    resumed_at: Int  # ps, first answer after a silence
     # NSCC
     inflight: Int  # bytes, nominal
     cwnd: Float  # bytes
@@ -159,11 +162,14 @@ class Peer:
     is_fast: Int
     achieved: Int  # bytes in this quick-adapt period
     qa_end: Int  # ps; 0: first period, not evaluated
+    qa_began: Int  # ps
     qa_trigger: Int  # a trim or loss was seen in this period
     qa_blocked: Int  # the window kept a packet back in this period
     qa_trimmed: Int  # bytes in this period
     bytes_to_ignore: Int
     bytes_ignored: Int
+    delivery_rate: Float  # bytes/ps that the network is known to deliver; 0: not known yet
+    least_rtt: Int  # ps, the least sample; NEVER: none yet
     # Port Status Updates of this peer
     update_stamp: Int  # tx_timestamp of the last one that counted
     update_at: Int  # ps, when it arrived

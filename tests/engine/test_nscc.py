@@ -357,3 +357,66 @@ def test_quick_adapt_counts_losses_as_trims_where_nothing_is_trimmed(trimming: b
     window.passes(100)
     window.hears(200.0)
     assert window.row.quick_adapts == acts
+
+
+# Networks of unknown rate: the window is bounded by what they deliver
+
+UNKNOWN = Settings(
+    mtu=MTU,
+    link_gbps=100.0,
+    base_rtt_us=BASE,
+    base_rtt_measured=False,
+    trimming=False,
+    initial_cwnd=1 << 17,
+    max_cwnd=3 << 20,
+    target_delay_us=2000.0,
+    bound_by_delivery=True,
+)
+
+
+def deliver(window: Window, mbps: float, periods: int) -> None:
+    """Answers of a network that delivers this rate, to a sender that always fills the window."""
+    for _ in range(periods * 20):
+        window.passes(200.0)
+        window.row.qa_blocked = 1
+        window.hears(0.0, size=round(mbps * 200.0 / 8))
+
+
+@pytest.mark.clause("nscc-unknown-rate")
+def test_window_of_an_unknown_network_doubles_with_what_is_delivered() -> None:
+    window = Window(UNKNOWN)
+    assert window.row.cwnd == 1 << 17
+    window.hears(0.0, size=1 << 17)
+    assert window.row.cwnd <= 1 << 18
+
+
+@pytest.mark.clause("nscc-unknown-rate")
+@pytest.mark.parametrize("mbps", [40.0, 400.0, 4000.0])
+def test_window_is_bounded_by_twice_what_the_network_delivers(mbps: float) -> None:
+    window = Window(UNKNOWN)
+    deliver(window, mbps, 20)
+    product = mbps / 8 * (BASE + 2000.0)
+    assert window.row.cwnd == pytest.approx(2 * product, rel=0.05)
+
+
+@pytest.mark.clause("nscc-unknown-rate")
+def test_window_follows_a_network_that_becomes_faster_and_forgets_slowly() -> None:
+    window = Window(UNKNOWN)
+    deliver(window, 40.0, 20)
+    deliver(window, 4000.0, 1)
+    fast = window.row.max_cwnd
+    assert fast > 50 * 2 * 40 / 8 * 2012
+    deliver(window, 40.0, 1)
+    assert window.row.max_cwnd > fast / 2
+
+
+@pytest.mark.clause("nscc-unknown-rate")
+def test_sender_with_little_to_send_says_nothing_about_the_network() -> None:
+    window = Window(UNKNOWN)
+    deliver(window, 4000.0, 20)
+    known = window.row.max_cwnd
+    for _ in range(1000):
+        window.passes(3000.0)
+        window.row.qa_blocked = 0
+        window.hears(0.0, size=256)
+    assert window.row.max_cwnd == known

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -751,6 +752,14 @@ def test_a_repetition_takes_the_port_it_was_lost_on_where_no_other_has_a_path() 
     (again,) = only(endpoint.all_sent(free_ports=1 << first.port), Opcode.WRITE_ONLY)
     assert (again.psn, again.port) == (first.psn, first.port)
     assert again.entropy != first.entropy
+
+
+def test_a_small_window_is_not_spent_on_one_ev() -> None:
+    endpoint = Endpoint(settings=steady(ev_burst=4))
+    endpoint.peer().cwnd = 2 * endpoint.planes * nominal_size(MTU)
+    endpoint.write(8 * MTU)
+    used = [packet.entropy for packet in endpoint.all_sent()]
+    assert all(earlier != later for earlier, later in pairwise(used))
 
 
 def test_burst_keeps_packets_on_one_value_so_that_sockets_can_batch_them() -> None:

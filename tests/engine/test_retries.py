@@ -6,12 +6,12 @@ from itertools import pairwise
 
 import pytest
 
-from openmrc.engine import lifecycle, paths
+from openmrc.engine import congestion, lifecycle, paths
 from openmrc.engine.queue_pairs import INFINITE_RETRIES
 from openmrc.engine.states import EvEvent, QpEvent, QpState
 from openmrc.engine.tables import Cause, CompletionKind, EventKind, WcStatus
 from openmrc.wire.codes import NackReason, Opcode, Syndrome
-from tests.engine.scripted_peer import MTU, QPN, Endpoint, ack, data, nack, sack, steady, write_imm
+from tests.engine.scripted_peer import MTU, QPN, Endpoint, ack, data, nack, sack, steady, us, write_imm
 
 T = 1000.0  # us: the timeout of the diary's endpoint; 2 linear retries, 3 exponential
 
@@ -82,6 +82,18 @@ def test_an_answer_to_another_queue_pair_shows_that_a_packet_is_missing() -> Non
     endpoint.receives(sack(1, dest_qpn=endpoint.qp(1).qpn), at_us=0.6 * T)
     endpoint.sends(Opcode.WRITE_ONLY, at_us=T, retransmitted=1)
     assert [endpoint.qp(qp).timeouts for qp in range(2)] == [1, 0]
+
+
+@pytest.mark.clause("timer-silent-peer")
+def test_answers_after_a_silence_come_one_after_the_other() -> None:
+    endpoint = silent_peer()
+    delay = congestion.loss_delay(endpoint.engine, 0) / us(1)
+    endpoint.waits(until_us=0.99 * T)
+    endpoint.write(qp=1)
+    endpoint.sends(at_us=0.99 * T)
+    endpoint.receives(sack(1, dest_qpn=endpoint.qp(1).qpn), at_us=T - 1)
+    endpoint.sends_nothing(until_us=T - 2 + delay)
+    endpoint.sends(Opcode.WRITE_ONLY, at_us=T - 1 + delay, retransmitted=1)
 
 
 @pytest.mark.clause("timer-linear-exponential")

@@ -15,7 +15,8 @@ def settings_for(sockets: Sockets, mtu: int) -> Settings:
     """Return the engine's settings for these sockets.
 
     A train of packets on one EV is one message, and a system call sends two, so the sender keeps an EV that long. The
-    window is bounded by the peer's socket buffers. Round-trip times between processes are tens of microseconds of
+    window is bounded by the peer's socket buffers, and by what the network has delivered: the rate of the path is not
+    known, as that of an interface says little about it. Round-trip times between processes are tens of microseconds of
     scheduling, and thousands when a processor is busy. Without trimming, a lost packet may have met a full buffer, so a
     path is abandoned only after two consecutive losses. A process may be kept from its processor for longer than a
     timeout, so a peer that answers nothing may take several.
@@ -34,7 +35,8 @@ def settings_for(sockets: Sockets, mtu: int) -> Settings:
         silent_timeouts=SILENT_TIMEOUTS,
         reverse_probe_interval_us=5_000.0,
         timestamp_unit=1,
-        initial_cwnd=1 << 20,
+        initial_cwnd=1 << 17,
         max_cwnd=3 << 20,
+        bound_by_delivery=True,
         target_delay_us=2_000.0,
     )
