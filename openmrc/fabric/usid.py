@@ -30,6 +30,7 @@ from openmrc.fabric.topology import Topology
 from openmrc.fabric.yaml_file import Where
 
 DEEPEST = 6  # uSIDs that fit after the block
+_GROUPS = 8  # of 16 bits in an IPv6 address
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,9 @@ def address_text(block: int, sids: list[int]) -> str:
     """Write block and uSIDs as an IPv6 address."""
     if len(sids) > DEEPEST:
         raise ConfigError(f"{len(sids)} uSIDs do not fit into one address; {DEEPEST} do")
+    groups = [block >> 16, block & 0xFFFF, *sids]
+    if len(groups) < _GROUPS - 1 and 0 not in groups:  # the common case, for speed: no run of zeros but the last
+        return ":".join([f"{group:x}" for group in groups]) + "::"
     value = block << 96
     for index, sid in enumerate(sids):
         value |= sid << (80 - 16 * index)

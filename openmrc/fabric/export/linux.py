@@ -51,11 +51,11 @@ def emit(switch: SwitchView, name: PortName = linux_port) -> dict[str, str]:
 
 def batch(switch: SwitchView, name: PortName = linux_port) -> str:
     """Return the lines for `ip -6 -batch`."""
-    names, node_name, address = _names(switch.layout, name), switch.texts.name, switch.address
+    names, address = _names(switch.layout, name), switch.address
     lines = [f"# {switch.name}: ip -6 -batch THIS_FILE, again after a port was down"]
     lines += [
-        f"# {names[number]} to {node_name[node]} port {port}\naddress replace {address}/64 dev {names[number]} nodad"
-        for number, (node, port) in switch.facing.items()
+        f"# {device} to {peer}\naddress replace {address}/64 dev {device} nodad"
+        for device, peer in zip(names.values(), switch.peers, strict=True)
     ]
     return "\n".join([*lines, *_routes(switch, names)]) + "\n"
 
@@ -66,10 +66,10 @@ def _names(layout: Layout, name: PortName) -> dict[int, str]:
 
 
 def _routes(switch: SwitchView, names: dict[int, str]) -> list[str]:
-    lines, address, facing = [], switch.texts.address[switch.plane], switch.facing
+    lines, next_hops = [], switch.peer_addresses
     for prefix, action, port in switch.entries:
         if action is Action.ROUTE:
-            lines.append(f"route replace {prefix} via {address[facing[port][0]]} dev {names[port]}")
+            lines.append(f"route replace {prefix} via {next_hops[port]} dev {names[port]}")
         elif action is Action.UN:
             lines.append(own_route(prefix))
         else:
@@ -94,17 +94,16 @@ def adjacency(switch: SwitchView, prefix: str, port: int, device: str) -> list[s
 
 def netlink(switch: SwitchView, name: PortName = linux_port) -> str:
     """Return one RTM_NEWROUTE description per line, for software that uses netlink directly."""
-    names, address, facing = _names(switch.layout, name), switch.texts.address[switch.plane], switch.facing
+    names, next_hops = _names(switch.layout, name), switch.peer_addresses
     lines = []
     for prefix, action, port in switch.entries:
-        begin = (
-            f'{{"type": "RTM_NEWROUTE", "family": "AF_INET6", "RTA_DST": "{prefix[:-3]}", "dst_len": {prefix[-2:]}, '
-        )
         if action is Action.ROUTE:
-            lines.append(f'{begin}"RTA_OIF": "{names[port]}", "RTA_GATEWAY": "{address[facing[port][0]]}"}}\n')
+            rest = f'"RTA_OIF": "{names[port]}", "RTA_GATEWAY": "{next_hops[port]}"'
         else:
             device = OWN if action is Action.UN else names[port]
-            lines.append(f'{begin}"RTA_OIF": "{device}", {_encapsulation(switch, action, port)}}}\n')
+            rest = f'"RTA_OIF": "{device}", {_encapsulation(switch, action, port)}'
+        destination = f'"RTA_DST": "{prefix[:-3]}", "dst_len": {prefix[-2:]}'
+        lines.append(f'{{"type": "RTM_NEWROUTE", "family": "AF_INET6", {destination}, {rest}}}\n')
     return "".join(lines)
 
 
