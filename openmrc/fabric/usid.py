@@ -31,6 +31,7 @@ from openmrc.fabric.yaml_file import Where
 
 DEEPEST = 6  # uSIDs that fit after the block
 _GROUPS = 8  # of 16 bits in an IPv6 address
+_REST = ("", ":0", *["::"] * 6)  # by the number of groups that are 0, as RFC 5952 writes them
 
 
 @dataclass(frozen=True)
@@ -144,8 +145,8 @@ def address_text(block: int, sids: list[int]) -> str:
     if len(sids) > DEEPEST:
         raise ConfigError(f"{len(sids)} uSIDs do not fit into one address; {DEEPEST} do")
     groups = [block >> 16, block & 0xFFFF, *sids]
-    if len(groups) < _GROUPS - 1 and 0 not in groups:  # the common case, for speed: no run of zeros but the last
-        return ":".join([f"{group:x}" for group in groups]) + "::"
+    if 0 not in groups:  # the library takes eight times as long
+        return ":".join([f"{group:x}" for group in groups]) + _REST[_GROUPS - len(groups)]
     value = block << 96
     for index, sid in enumerate(sids):
         value |= sid << (80 - 16 * index)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import tarfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -36,12 +35,9 @@ def write(files: Iterable[tuple[str, str]], out: Path) -> Iterator[int]:
 
 
 def _write_file(path: str, content: bytes) -> int:
-    """Write a file without a file object, which takes longer than to write a small file."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-    try:
-        left = memoryview(content)
+    """Write a file without a buffer, which takes longer to make than a small file to write."""
+    left = memoryview(content)
+    with io.FileIO(path, "w") as file:
         while left:
-            left = left[os.write(file, left) :]
-    finally:
-        os.close(file)
+            left = left[file.write(left) :]
     return len(content)

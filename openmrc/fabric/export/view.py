@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from typing import NamedTuple
@@ -183,6 +183,12 @@ class SwitchView:
         next_hops = map(self.peer_addresses.__getitem__, ports)
         return list(zip(self._prefixes(found), next_hops, ports, strict=True))
 
+    def by_usid(self, routes: Iterable[str], sids: Iterable[str]) -> list[str]:
+        """Return texts of all `routes` and of all `sids` in the order of `entries`."""
+        of_routes, of_sids = iter(routes), iter(sids)
+        is_route = (self.table.action == Action.ROUTE).tolist()
+        return [next(of_routes) if route else next(of_sids) for route in is_route]
+
     def _entries(self, table: Tables) -> list[Entry]:
         actions = map(_ACTIONS.__getitem__, table.action.tolist())
         return list(zip(self._prefixes(table), actions, table.port.tolist(), strict=True))
@@ -290,9 +296,9 @@ def _runs(topology: Topology, links: Ints) -> tuple[Run, ...]:
     number = topology.link_port[links].astype(np.int64)
     place = number - np.arange(len(links))  # the same while no number is left out
     kind = np.stack([place, topology.link_tier[links], topology.link_rate[links], topology.link_buffer[links]])
-    begins = np.flatnonzero(np.any(np.diff(kind, axis=1, prepend=-1) != 0, axis=0))
-    ports = np.diff(begins, append=len(links))
+    changes = np.flatnonzero(np.any(kind[:, 1:] != kind[:, :-1], axis=0))
+    begins = [0, *(changes + 1).tolist()][: len(links)]
     return tuple(
-        Run(int(number[at]), int(count), LinkTier(kind[1, at]), int(kind[2, at]), int(kind[3, at]))
-        for at, count in zip(begins, ports, strict=True)
+        Run(int(number[at]), end - at, LinkTier(kind[1, at]), int(kind[2, at]), int(kind[3, at]))
+        for at, end in zip(begins, [*begins[1:], len(links)], strict=True)
     )
