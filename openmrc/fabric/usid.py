@@ -102,6 +102,11 @@ class PlaneSids:
             behind.append(self.host + port)
         return behind
 
+    def nic_address(self, t0: int, port: int) -> str:
+        """Return the remaining address on arrival at the NIC on a T0's port, see `UsidPlan.nic_address`."""
+        tail = self.tail(t0, port)
+        return address_text(self.block, tail if self.nic else [self.host + port, *tail])
+
 
 @dataclass(frozen=True)
 class UsidPlan:
@@ -124,10 +129,8 @@ class UsidPlan:
         With `is_unique` no other NIC has it; otherwise NICs on equal ports of different T0s share it, or, where
         downlinks shift, all NICs of the plane.
         """
-        sids = self.planes[plane]
-        port = sids.shape.t0_port_of(nic)
-        tail = sids.tail(sids.shape.t0_of(nic), port)
-        return address_text(sids.block, tail if sids.nic else [sids.host + port, *tail])
+        shape = self.planes[plane].shape
+        return self.planes[plane].nic_address(shape.t0_of(nic), shape.t0_port_of(nic))
 
     def identity(self, plane: int, nic: int) -> str:
         """Return a NIC's own address, used inside tunnels, outside all uSID blocks."""

@@ -112,12 +112,13 @@ def _ports(plan: UsidPlan, texts: NodeTexts, host: int, nics: range, options: Op
     for number, nic in enumerate(nics):
         own_mac, own_address = mac_of_node(plan.topology, nic), link_local_of_node(plan.topology, nic)
         for plane, sids in enumerate(plan.planes):
-            t0, network = sids.shape.first_t0 + sids.shape.t0_of(nic), link_local_of_plane(plane)
+            t0, t0_port, network = sids.shape.t0_of(nic), sids.shape.t0_port_of(nic), link_local_of_plane(plane)
+            switch = sids.shape.first_t0 + t0
             place = _Place(
                 plane, options.interface_of(host, number, plane), mac_of_plane(plane) + own_mac,
-                plan.nic_address(plane, nic), plan.identity(plane, nic), texts.name[t0], sids.shape.t0_port_of(nic),
+                sids.nic_address(t0, t0_port), plan.identity(plane, nic), texts.name[switch], t0_port,
             )  # fmt: skip
-            yield _Port(nic, place, network + own_address, _block(sids.block), network + texts.link_local[t0])
+            yield _Port(nic, place, network + own_address, _block(sids.block), network + texts.link_local[switch])
 
 
 def _json(what: Any) -> str:
