@@ -4,7 +4,7 @@
                          routes with `on-link`), or the same for systemd-networkd:
   .PORT.link, .PORT.network
                          systemd.link(5), systemd.network(5); networkd sends LLDP too, which the check of cables reads
-  .sysctl                ip-sysctl and seg6-sysctl of the kernel's documentation
+  .sysctl                ip-sysctl, seg6-sysctl and sysctl/net (socket buffers) of the kernel's documentation
   .tc                    queues of the NIC's own ports (tc-prio(8), tc-u32(8)): control first
   .NIC.json, .env        what openmrc endpoints read (`openmrc.apps.nic_file`): `MRC_NIC` names the first file
   .map.json              GPU to NIC to plane: port, T0, addresses
