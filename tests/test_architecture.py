@@ -31,8 +31,6 @@ WORLDLY_EXCEPTIONS = {  # the folder of compiled code; how long a compile took
     ("core/cache.py", "os"),
     ("core/cache.py", "time"),
     ("core/jit.py", "time"),
-    ("fabric/export/bulk.py", "concurrent"),  # one process a processor for large fabrics
-    ("fabric/export/bulk.py", "multiprocessing"),
 }
 COMPILED = {"kernel", "rare_kernel", "entry"}
 

@@ -80,9 +80,10 @@ def _hosts(plan: UsidPlan, names: list[str] | None) -> list[int] | None:
 def _written(plan: UsidPlan, to: str, options: Options, out: Path, nodes: list[int] | None) -> list[int]:
     """Write exported files, with a progress bar on a terminal."""
     from openmrc.apps.forks import fork_each
-    from openmrc.fabric.export.bulk import write_all
+    from openmrc.fabric.export.archive import ARCHIVES
+    from openmrc.fabric.export.bulk import every_node, write_all
 
-    total = None if to in ("hosts", "containerlab") else len(nodes or range(plan.topology.nics, plan.topology.nodes))
+    total = None if to == _PRINTED_WHOLE or out.suffix in ARCHIVES else len(nodes or every_node(plan, to))
     return [
         size
         for sizes in tracked(write_all(plan, to, options, out, nodes, fork_each), "writing", total)

@@ -47,7 +47,7 @@ class Tables:
         rows = np.flatnonzero(self.switch == switch)
         return self.rows(rows[np.argsort(self.usid[rows], kind="stable")])
 
-    def rows(self, which: Ints | slice) -> Tables:
+    def rows(self, which: Ints | npt.NDArray[np.bool_] | slice) -> Tables:
         """Return some of the entries."""
         return Tables(*(column[which] for column in self.columns()))
 

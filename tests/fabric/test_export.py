@@ -19,7 +19,7 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.build import build
 from openmrc.fabric.diff import compare
 from openmrc.fabric.export.addresses import link_local, mac
-from openmrc.fabric.export.bulk import write_all
+from openmrc.fabric.export.bulk import every_node, write_all
 from openmrc.fabric.export.cages import Cages
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.export.targets import TARGETS, export, warnings
@@ -167,6 +167,14 @@ def test_many_processes_write_what_one_does(tmp_path: Path) -> None:
     one_by_one = dict(export(made, "linux", Options()))
     assert {file.name: file.read_text() for file in tmp_path.iterdir()} == one_by_one
     assert sizes == [len(text) for text in one_by_one.values()]
+
+
+@pytest.mark.parametrize(("target", "nodes", "files"), [("hosts", 8, 7), ("eos", 12, 1)])
+def test_progress_is_told_for_every_host_or_switch(target: str, nodes: int, files: int, tmp_path: Path) -> None:
+    made = plan("unlike-planes")
+    written = list(write_all(made, target, Options(), tmp_path))
+    assert len(written) == len(every_node(made, target)) == nodes
+    assert {len(sizes) for sizes in written} == {files}
 
 
 @pytest.mark.parametrize("target", [*TARGETS, "hosts", "containerlab"])

@@ -152,6 +152,15 @@ def test_seven_usids_do_not_fit() -> None:
         address_text(0xFCBBBB00, [1] * 7)
 
 
+@pytest.mark.parametrize(
+    "sids", [[], [0xE003], [1, 0], [0, 0x1003], [1, 2, 3, 4, 5], [1, 0, 0, 4, 5], [1, 2, 3, 4, 5, 6]]
+)
+@pytest.mark.parametrize("block", [0xFCBBBB00, 0x20010000])
+def test_an_address_is_written_as_the_standard_library_writes_it(block: int, sids: list[int]) -> None:
+    value = block << 96 | sum(sid << (80 - 16 * index) for index, sid in enumerate(sids))
+    assert address_text(block, sids) == str(ipaddress.IPv6Address(value))
+
+
 def test_a_nic_has_an_address_of_its_own_in_every_plane() -> None:
     made = plan("two-tier")
     own = {made.identity(plane, nic) for plane in range(2) for nic in range(12)}

@@ -20,16 +20,33 @@ _LOCAL = 0x02  # the bit that IPv6 inverts
 
 def mac(topology: Topology, plane: int, node: int) -> str:
     """Return the MAC of a node in a plane."""
-    return f"{_LOCAL:02x}:{plane:02x}:{_mark(topology, node):02x}:" + _number(topology, node).to_bytes(3, "big").hex(
-        ":"
-    )
+    return mac_of_plane(plane) + mac_of_node(topology, node)
+
+
+def mac_of_plane(plane: int) -> str:
+    """Return the part of a MAC that the nodes of a plane share."""
+    return f"{_LOCAL:02x}:{plane:02x}:"
+
+
+def mac_of_node(topology: Topology, node: int) -> str:
+    """Return the part of a node's MAC that is the same in all planes."""
+    return f"{_mark(topology, node):02x}:" + _number(topology, node).to_bytes(3, "big").hex(":")
 
 
 def link_local(topology: Topology, plane: int, node: int) -> str:
     """Return the link-local address of a node in a plane, in the usual form (RFC 5952)."""
+    return link_local_of_plane(plane) + link_local_of_node(topology, node)
+
+
+def link_local_of_plane(plane: int) -> str:
+    """Return the part of a link-local address that the nodes of a plane share."""
+    return f"fe80::{plane:x}:" if plane else "fe80::"
+
+
+def link_local_of_node(topology: Topology, node: int) -> str:
+    """Return the part of a node's link-local address that is the same in all planes."""
     number = _number(topology, node)
-    middle = f"{_mark(topology, node):x}ff:fe{number >> 16:02x}:{number & 0xFFFF:x}"
-    return f"fe80::{plane:x}:{middle}" if plane else f"fe80::{middle}"
+    return f"{_mark(topology, node):x}ff:fe{number >> 16:02x}:{number & 0xFFFF:x}"
 
 
 def _mark(topology: Topology, node: int) -> int:

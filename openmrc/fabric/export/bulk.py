@@ -14,7 +14,7 @@ from openmrc.fabric.export import hosts
 from openmrc.fabric.export.archive import ARCHIVES, write
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.export.targets import check, export, files_of
-from openmrc.fabric.export.view import Views
+from openmrc.fabric.export.view import NodeTexts, Views
 from openmrc.fabric.usid import UsidPlan
 
 _Files = Callable[[int], Iterator[tuple[str, str]]]
@@ -35,8 +35,13 @@ def write_all(
         yield from ([size] for size in write(export(plan, target, options, nodes), out))
         return
     files = _hosts(plan, options) if target == "hosts" else _switches(plan, target, options)
-    every = hosts.every(plan) if target == "hosts" else range(plan.topology.nics, plan.topology.nodes)
-    yield from each(lambda node: list(write(files(node), out)), nodes if nodes is not None else every)
+    every = nodes if nodes is not None else every_node(plan, target)
+    yield from each(lambda node: list(write(files(node), out)), every)
+
+
+def every_node(plan: UsidPlan, target: str) -> range:
+    """Return the switches of a fabric, or the numbers of its hosts."""
+    return hosts.every(plan) if target == "hosts" else range(plan.topology.nics, plan.topology.nodes)
 
 
 def _switches(plan: UsidPlan, target: str, options: Options) -> _Files:
@@ -45,4 +50,5 @@ def _switches(plan: UsidPlan, target: str, options: Options) -> _Files:
 
 
 def _hosts(plan: UsidPlan, options: Options) -> _Files:
-    return lambda host: hosts.files_of(plan, host, options)
+    texts = NodeTexts(plan)
+    return lambda host: hosts.files_of(plan, texts, host, options)

@@ -34,7 +34,6 @@ from openmrc.fabric.export.classes import (
 )
 from openmrc.fabric.export.frr import locator_name
 from openmrc.fabric.export.view import Layout, PortLook, SwitchView
-from openmrc.fabric.tables import Action
 from openmrc.fabric.topology import LinkTier
 
 MOST_LOCATORS = 256
@@ -157,11 +156,11 @@ def _by_number(layout: Layout) -> dict[int, str]:
 
 
 def _ports(switch: SwitchView) -> list[str]:
-    names, name = _by_number(switch.layout), switch.texts.name
-    lines = [f"nv set interface {_names(switch.layout.ports)} ip address {switch.address}/64"]
-    for number, (node, port) in switch.facing.items():
-        lines.append(f'nv set interface {names[number]} description "{name[node]} port {port}"')
-    return lines
+    names = _by_number(switch.layout)
+    described = (
+        f'nv set interface {name} description "{peer}"' for name, peer in zip(names.values(), switch.peers, strict=True)
+    )
+    return [f"nv set interface {','.join(names.values())} ip address {switch.address}/64", *described]
 
 
 def _segment_routing(switch: SwitchView) -> list[str]:
@@ -173,15 +172,14 @@ def _segment_routing(switch: SwitchView) -> list[str]:
         lines.append(f"{locator} func-length 0")
         sid = f"nv set router segment-routing static srv6-sid {prefix}"
         lines += [f"{sid} behavior uN", f"{sid} locator-name {locator_name(index)}"]
-    for prefix, action, port in switch.entries:
-        if action is Action.UA:
-            raise ConfigError(
-                f"{switch.name}: Cumulus documents uA for 16-bit blocks only; use `usid.downlink: route` in the fabric"
-            )
-        if action is Action.ROUTE:
-            route = f"nv set vrf default router static {prefix}"
-            via = f"{route} via {switch.peer_address(port)}"
-            lines.append(f"{route} address-family ipv6-unicast\n{via} type ipv6-address\n{via} interface {names[port]}")
+    if switch.adjacencies:
+        raise ConfigError(
+            f"{switch.name}: Cumulus documents uA for 16-bit blocks only; use `usid.downlink: route` in the fabric"
+        )
+    for prefix, next_hop, port in switch.routes:
+        route = f"nv set vrf default router static {prefix}"
+        via = f"{route} via {next_hop}"
+        lines.append(f"{route} address-family ipv6-unicast\n{via} type ipv6-address\n{via} interface {names[port]}")
     return lines
 
 

@@ -25,7 +25,6 @@ from openmrc.fabric.export.cages import eos_port
 from openmrc.fabric.export.classes import CONTROL, DATA, DATA_SHARE, OTHER, OTHER_SHARE, QUEUE, class_of
 from openmrc.fabric.export.frr import locator_name
 from openmrc.fabric.export.view import Layout, PortLook, SwitchView
-from openmrc.fabric.tables import Action
 
 _LAST_GLOBAL = 0xDFFF  # of the GIB
 
@@ -46,14 +45,11 @@ def emit(switch: SwitchView) -> dict[str, str]:
         "!",
     ]
     lines += [*_management(switch), "ipv6 unicast-routing", "!", *_classes(switch.layout)]
-    names, texts, name = (
-        _names(switch.layout),
-        _interfaces(switch.layout, switch.options.mtu),
-        switch.texts.name,
-    )
-    for number, (node, port) in switch.facing.items():
-        lines.append(f"interface {names[number]}\n   description {name[node]} port {port}")
-        lines.append(f"{texts[number]}\n   ipv6 address {switch.address}/64 link-local\n!")
+    names, texts, address = _names(switch.layout), _interfaces(switch.layout, switch.options.mtu), switch.address
+    lines += [
+        f"interface {name}\n   description {peer}\n{text}\n   ipv6 address {address}/64 link-local\n!"
+        for name, peer, text in zip(names.values(), switch.peers, texts, strict=True)
+    ]
     return {"eos": "\n".join([*lines, *_segment_routing(switch), *_routes(switch), "!", "end"]) + "\n"}
 
 
@@ -87,9 +83,9 @@ def _names(layout: Layout) -> dict[int, str]:
 
 
 @lru_cache(maxsize=64)
-def _interfaces(layout: Layout, mtu: int) -> dict[int, str]:
+def _interfaces(layout: Layout, mtu: int) -> list[str]:
     """Return each port's lines except the addresses."""
-    return {port.number: "\n".join(_interface(port, mtu)) for port in layout.ports}
+    return ["\n".join(_interface(port, mtu)) for port in layout.ports]
 
 
 def _interface(port: PortLook, mtu: int) -> list[str]:
@@ -130,15 +126,12 @@ def _segment_routing(switch: SwitchView) -> list[str]:
 
 
 def _routes(switch: SwitchView) -> list[str]:
-    names, lines = _names(switch.layout), []
-    for prefix, action, port in switch.entries:
-        if action is Action.UA:
-            raise ConfigError(
-                f"{switch.name}: EOS's uA is not documented in public; use `usid.downlink: route` in the fabric"
-            )
-        if action is Action.ROUTE:
-            lines.append(f"ipv6 route {prefix} {names[port]} {switch.peer_address(port)}")
-    return lines
+    if switch.adjacencies:
+        raise ConfigError(
+            f"{switch.name}: EOS's uA is not documented in public; use `usid.downlink: route` in the fabric"
+        )
+    names = _names(switch.layout)
+    return [f"ipv6 route {prefix} {names[port]} {next_hop}" for prefix, next_hop, port in switch.routes]
 
 
 def warnings(switch: SwitchView) -> list[str]:

@@ -14,6 +14,8 @@ for each, since a uN must lie inside its locator.
 
 from __future__ import annotations
 
+from itertools import chain
+
 from openmrc.fabric.export.kernel import links, queues, sysctls
 from openmrc.fabric.export.linux import adjacency, own_route
 from openmrc.fabric.export.view import Entry, PortLook, SwitchView, linux_port
@@ -32,7 +34,7 @@ def locator_name(index: int) -> str:
 
 def emit(switch: SwitchView) -> dict[str, str]:
     """Return the files of one switch, by suffix."""
-    left = [line for entry in _for_kernel(switch) for line in _kernel_lines(switch, entry)]
+    left = _kernel_lines(switch)
     files = {
         "conf": _configuration(switch),
         "links": links(switch, linux_port),
@@ -44,44 +46,31 @@ def emit(switch: SwitchView) -> dict[str, str]:
     return files
 
 
-def _for_kernel(switch: SwitchView) -> list[Entry]:
-    """Return the entries that this version does not install."""
-    own = [entry for entry in switch.entries if entry[1] is Action.UN]
-    shifting = [entry for entry in switch.entries if entry[1] is Action.UA]
-    return {"8.4": [*own, *shifting], "10.3": [*own[1:], *shifting], "10.7": []}[switch.options.frr]
-
-
-def _kernel_lines(switch: SwitchView, entry: Entry) -> list[str]:
-    prefix, action, port = entry
-    return [own_route(prefix)] if action is Action.UN else adjacency(switch, prefix, port, f"p{port}")
+def _kernel_lines(switch: SwitchView) -> list[str]:
+    """Return the lines for the entries that this version does not install."""
+    if switch.options.frr == "10.7":
+        return []
+    own = switch.own[1:] if switch.options.frr == "10.3" else switch.own
+    shifting = (adjacency(switch, prefix, port, f"p{port}") for prefix, port in switch.adjacencies)
+    return [*map(own_route, own), *chain.from_iterable(shifting)]
 
 
 def _configuration(switch: SwitchView) -> str:
-    own, name, address, facing = switch.address, switch.texts.name, switch.texts.address[switch.plane], switch.facing
+    own = switch.address
     lines = [f"frr version {switch.options.frr}", "frr defaults datacenter", f"hostname {switch.name}", "!"]
-    lines += [
-        f"ipv6 route {prefix} {address[facing[port][0]]} p{port}"
-        for prefix, action, port in switch.entries
-        if action is Action.ROUTE
-    ]
+    lines += [f"ipv6 route {prefix} {next_hop} p{port}" for prefix, next_hop, port in switch.routes]
     lines.append("!")
     lines += [
-        f"interface p{number}\n description {name[node]} port {port}\n ipv6 address {own}/64\nexit\n!"
-        for number, (node, port) in facing.items()
+        f"interface p{number}\n description {peer}\n ipv6 address {own}/64\nexit\n!"
+        for number, peer in zip(switch.layout.by_number, switch.peers, strict=True)
     ]
     return "\n".join([*lines, *_segment_routing(switch), "end"]) + "\n"
 
 
 def _segment_routing(switch: SwitchView) -> list[str]:
-    version, left = switch.options.frr, _for_kernel(switch)
-    if version == "8.4":
+    if switch.options.frr == "8.4":
         return []
-    lines = ["segment-routing", " srv6", "  static-sids"]
-    lines += [
-        f"   sid {_sid(switch, entry)}"
-        for entry in switch.entries
-        if entry[1] is not Action.ROUTE and entry not in left
-    ]
+    lines = ["segment-routing", " srv6", "  static-sids", *_sids(switch)]
     lines += ["  exit", "  !", " exit", " !", " srv6", "  encapsulation", f"   source-address {switch.loopback}"]
     lines += ["  exit", "  !", "  locators"]
     for index, prefix in enumerate(switch.own):
@@ -90,11 +79,19 @@ def _segment_routing(switch: SwitchView) -> list[str]:
     return [*lines, "  exit", "  !", " exit", " !", "exit", "!"]
 
 
+def _sids(switch: SwitchView) -> list[str]:
+    """Return the SIDs that this version installs."""
+    if switch.options.frr == "10.3":
+        return [_sid(switch, entry) for entry in switch.sids if entry[0] == switch.own[0]]
+    return [_sid(switch, entry) for entry in switch.sids]
+
+
 def _sid(switch: SwitchView, entry: Entry) -> str:
     prefix, action, port = entry
     if action is Action.UN:
-        return f"{prefix} locator {locator_name(switch.own.index(prefix))} behavior uN"
-    return f"{prefix} locator {locator_name(0)} behavior uA interface p{port} nexthop {switch.peer_address(port)}"
+        return f"   sid {prefix} locator {locator_name(switch.own.index(prefix))} behavior uN"
+    next_hop = switch.peer_address(port)
+    return f"   sid {prefix} locator {locator_name(0)} behavior uA interface p{port} nexthop {next_hop}"
 
 
 def warnings(switch: SwitchView) -> list[str]:
@@ -103,7 +100,7 @@ def warnings(switch: SwitchView) -> list[str]:
     notes = [f"written for FRR {version}; run the .links file before FRR starts: staticd installs no uN without sr0"]
     if version == "10.3" and len(switch.own) > 1:
         notes.append("FRR 10.3 installs one uN only; the uSIDs of parallel links are in the .batch file")
-    if version != "10.7" and any(action is Action.UA for _, action, _ in switch.entries):
+    if version != "10.7" and switch.adjacencies:
         notes.append(f"FRR {version} has no uA; shifting downlinks are in the .batch file")
     if version == "8.4":
         notes.append("FRR 8.4 has no static SIDs; all uSIDs of the switch are in the .batch file")

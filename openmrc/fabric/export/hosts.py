@@ -4,7 +4,7 @@
                          routes with `on-link`), or the same for systemd-networkd:
   .PORT.link, .PORT.network
                          systemd.link(5), systemd.network(5); networkd sends LLDP too, which the check of cables reads
-  .sysctl                ip-sysctl and seg6-sysctl of the kernel's documentation
+  .sysctl                ip-sysctl, seg6-sysctl and sysctl/net (socket buffers) of the kernel's documentation
   .tc                    queues of the NIC's own ports (tc-prio(8), tc-u32(8)): control first
   .NIC.json, .env        what openmrc endpoints read (`openmrc.apps.nic_file`): `MRC_NIC` names the first file
   .map.json              GPU to NIC to plane: port, T0, addresses
@@ -22,10 +22,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from openmrc.fabric.export.addresses import link_local, mac
+from openmrc.fabric.export.addresses import (
+    link_local_of_node,
+    link_local_of_plane,
+    mac_of_node,
+    mac_of_plane,
+)
 from openmrc.fabric.export.classes import CONTROL
 from openmrc.fabric.export.kernel import filters
 from openmrc.fabric.export.options import Options
+from openmrc.fabric.export.view import NodeTexts
 from openmrc.fabric.paths import choices, path
 from openmrc.fabric.port_settings import DEFAULT_BUFFER, Dscp, queue_bytes
 from openmrc.fabric.usid import UsidPlan, block_text
@@ -45,8 +51,9 @@ _TARGET_SHARE = 0.5  # share of the fabric's queues, so that congestion control 
 
 def emit_all(plan: UsidPlan, options: Options, hosts: Sequence[int] | None = None) -> Iterator[tuple[str, str]]:
     """Yield (file name, text) of all hosts, or of some."""
+    texts = NodeTexts(plan)
     for host in hosts if hosts is not None else every(plan):
-        yield from files_of(plan, host, options)
+        yield from files_of(plan, texts, host, options)
 
 
 def every(plan: UsidPlan) -> range:
@@ -54,39 +61,45 @@ def every(plan: UsidPlan) -> range:
     return range(plan.topology.nics // plan.topology.nics_per_host)
 
 
-def files_of(plan: UsidPlan, host: int, options: Options) -> Iterator[tuple[str, str]]:
+def files_of(plan: UsidPlan, texts: NodeTexts, host: int, options: Options) -> Iterator[tuple[str, str]]:
     """Yield (file name, text) of one host."""
-    for ending, text in emit(plan, host, options).items():
+    for ending, text in emit(plan, texts, host, options).items():
         yield f"h{host}.{ending}", text
 
 
 _block = lru_cache(block_text)
 
 
+class _Place(msgspec.Struct):
+    """Where a port of a NIC is connected, as the map of a host says it."""
+
+    plane: int
+    interface: str
+    mac: str
+    address: str
+    identity: str
+    t0: str
+    t0_port: int
+
+
 class _Port(NamedTuple):
     """The settings of one port of a NIC."""
 
     nic: int
-    plane: int
-    interface: str
-    mac: str
+    place: _Place
     link_local: str
-    address: str
-    identity: str
     block: str
-    t0: int
-    t0_port: int
     gateway: str
 
 
-def emit(plan: UsidPlan, host: int, options: Options) -> dict[str, str]:
+def emit(plan: UsidPlan, texts: NodeTexts, host: int, options: Options) -> dict[str, str]:
     """Return the files of one host, by suffix."""
     topology = plan.topology
     nics = range(host * topology.nics_per_host, (host + 1) * topology.nics_per_host)
-    ports = [_port(plan, host, nic, plane, options) for nic in nics for plane in range(len(plan.planes))]
+    ports = list(_ports(plan, texts, host, nics, options))
     files = _netplan(ports, options) if options.host_format == "netplan" else _networkd(ports, options)
     files["sysctl"] = "\n".join(_SYSCTLS) + "\n"
-    files["tc"] = _queues(tuple(port.interface for port in ports))
+    files["tc"] = _queues(tuple(port.place.interface for port in ports))
     files["map.json"] = _json(_map(plan, host, nics, ports))
     if topology.nics <= MOST_PAIRED:
         for nic in nics:
@@ -95,14 +108,17 @@ def emit(plan: UsidPlan, host: int, options: Options) -> dict[str, str]:
     return files
 
 
-def _port(plan: UsidPlan, host: int, nic: int, plane: int, options: Options) -> _Port:
-    topology, sids = plan.topology, plan.planes[plane]
-    t0 = sids.shape.first_t0 + sids.shape.t0_of(nic)
-    return _Port(
-        nic, plane, options.interface_of(host, nic - host * topology.nics_per_host, plane), mac(topology, plane, nic),
-        link_local(topology, plane, nic), plan.nic_address(plane, nic), plan.identity(plane, nic),
-        _block(sids.block), t0, sids.shape.t0_port_of(nic), link_local(topology, plane, t0),
-    )  # fmt: skip
+def _ports(plan: UsidPlan, texts: NodeTexts, host: int, nics: range, options: Options) -> Iterator[_Port]:
+    for number, nic in enumerate(nics):
+        own_mac, own_address = mac_of_node(plan.topology, nic), link_local_of_node(plan.topology, nic)
+        for plane, sids in enumerate(plan.planes):
+            t0, t0_port, network = sids.shape.t0_of(nic), sids.shape.t0_port_of(nic), link_local_of_plane(plane)
+            switch = sids.shape.first_t0 + t0
+            place = _Place(
+                plane, options.interface_of(host, number, plane), mac_of_plane(plane) + own_mac,
+                sids.nic_address(t0, t0_port), plan.identity(plane, nic), texts.name[switch], t0_port,
+            )  # fmt: skip
+            yield _Port(nic, place, network + own_address, _block(sids.block), network + texts.link_local[switch])
 
 
 def _json(what: Any) -> str:
@@ -112,26 +128,27 @@ def _json(what: Any) -> str:
 def _netplan(ports: list[_Port], options: Options) -> dict[str, str]:
     """Write YAML without a library, which takes minutes for a large fabric."""
     lines = ["network:", "  version: 2", "  renderer: networkd", "  ethernets:", "    lo:", "      addresses:"]
-    lines += [f"      - {address}/128" for port in ports for address in (port.address, port.identity)]
-    for port in ports:
-        lines += [
-            f'    {port.interface}:\n      macaddress: "{port.mac}"\n      mtu: {options.mtu}',
-            "      dhcp4: false\n      dhcp6: false\n      accept-ra: false\n      link-local: []",
-            f"      addresses:\n      - {port.link_local}/64\n      routes:",
-            f"      - to: {port.block}\n        via: {port.gateway}\n        on-link: true",
-        ]
+    lines += [f"      - {port.place.address}/128\n      - {port.place.identity}/128" for port in ports]
+    lines += [
+        f'    {port.place.interface}:\n      macaddress: "{port.place.mac}"\n      mtu: {options.mtu}\n'
+        "      dhcp4: false\n      dhcp6: false\n      accept-ra: false\n      link-local: []\n"
+        f"      addresses:\n      - {port.link_local}/64\n      routes:\n"
+        f"      - to: {port.block}\n        via: {port.gateway}\n        on-link: true"
+        for port in ports
+    ]
     return {"netplan.yaml": "\n".join(lines) + "\n"}
 
 
 def _networkd(ports: list[_Port], options: Options) -> dict[str, str]:
-    own = "".join(f"Address={address}/128\n" for port in ports for address in (port.address, port.identity))
+    own = "".join(f"Address={port.place.address}/128\nAddress={port.place.identity}/128\n" for port in ports)
     files = {"lo.network": f"[Match]\nName=lo\n\n[Network]\nKeepConfiguration=yes\n{own}"}
     for port in ports:
-        files[f"{port.interface}.link"] = (
-            f"[Match]\nOriginalName={port.interface}\n\n[Link]\nMACAddress={port.mac}\nMTUBytes={options.mtu}\n"
+        name = port.place.interface
+        files[f"{name}.link"] = (
+            f"[Match]\nOriginalName={name}\n\n[Link]\nMACAddress={port.place.mac}\nMTUBytes={options.mtu}\n"
         )
-        files[f"{port.interface}.network"] = (
-            f"[Match]\nName={port.interface}\n\n"
+        files[f"{name}.network"] = (
+            f"[Match]\nName={name}\n\n"
             "[Network]\nLinkLocalAddressing=no\nIPv6AcceptRA=no\nDHCP=no\nLLDP=yes\nEmitLLDP=yes\n\n"
             f"[Address]\nAddress={port.link_local}/64\nDuplicateAddressDetection=none\n\n"
             f"[Route]\nDestination={port.block}\nGateway={port.gateway}\nGatewayOnLink=yes\n"
@@ -153,15 +170,8 @@ def _map(plan: UsidPlan, host: int, nics: range, ports: list[_Port]) -> dict[str
     return {
         "host": f"h{host}",
         "gpus": [{"gpu": gpu, "nic": name(nics[gpu // gpus])} for gpu in range(len(nics) * gpus)],
-        "nics": [
-            {"nic": name(nic), "planes": [_place(plan, port) for port in ports if port.nic == nic]} for nic in nics
-        ],
+        "nics": [{"nic": name(nic), "planes": [port.place for port in ports if port.nic == nic]} for nic in nics],
     }
-
-
-def _place(plan: UsidPlan, port: _Port) -> dict[str, Any]:
-    named = ("plane", "interface", "mac", "address", "identity")
-    return {**{key: getattr(port, key) for key in named}, "t0": plan.topology.name(port.t0), "t0_port": port.t0_port}
 
 
 def endpoint(plan: UsidPlan, nic: int, options: Options) -> dict[str, Any]:

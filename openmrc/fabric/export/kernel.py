@@ -35,7 +35,7 @@ def links(switch: SwitchView, name: PortName) -> str:
 
 
 def _links(layout: Layout, name: PortName, mtu: int, mac: str) -> str:
-    return _LINKS + "".join(f"{begin}{mac} mtu {mtu} up\n" for begin in _begins(layout, name))
+    return _LINKS + f"{mac} mtu {mtu} up\n".join([*_begins(layout, name), ""])
 
 
 @lru_cache(maxsize=64)

@@ -18,11 +18,12 @@ import json
 from functools import lru_cache
 
 from openmrc.fabric.export.kernel import OWN, links, queues, sysctls
-from openmrc.fabric.export.view import Layout, PortLook, PortName, SwitchView, linux_port
+from openmrc.fabric.export.view import Entry, Layout, PortLook, PortName, SwitchView, linux_port
 from openmrc.fabric.tables import Action
 
 BLOCK_BITS, USID_BITS = 32, 16
 FLAVOUR = f"flavors next-csid lblen {BLOCK_BITS} nflen {USID_BITS}"
+_NEW_ROUTE = '{"type": "RTM_NEWROUTE", "family": "AF_INET6", "RTA_DST": '
 _LWT_SEG6_LOCAL = 7  # LWTUNNEL_ENCAP_SEG6_LOCAL
 _END, _END_X = 1, 2  # SEG6_LOCAL_ACTION_END, _END_X
 _NEXT_CSID = 1 << 4  # bit of SEG6_LOCAL_FLV_OP_NEXT_CSID
@@ -51,11 +52,11 @@ def emit(switch: SwitchView, name: PortName = linux_port) -> dict[str, str]:
 
 def batch(switch: SwitchView, name: PortName = linux_port) -> str:
     """Return the lines for `ip -6 -batch`."""
-    names, node_name, address = _names(switch.layout, name), switch.texts.name, switch.address
+    names, address = _names(switch.layout, name), switch.address
     lines = [f"# {switch.name}: ip -6 -batch THIS_FILE, again after a port was down"]
     lines += [
-        f"# {names[number]} to {node_name[node]} port {port}\naddress replace {address}/64 dev {names[number]} nodad"
-        for number, (node, port) in switch.facing.items()
+        f"# {device} to {peer}\naddress replace {address}/64 dev {device} nodad"
+        for device, peer in zip(names.values(), switch.peers, strict=True)
     ]
     return "\n".join([*lines, *_routes(switch, names)]) + "\n"
 
@@ -66,15 +67,12 @@ def _names(layout: Layout, name: PortName) -> dict[int, str]:
 
 
 def _routes(switch: SwitchView, names: dict[int, str]) -> list[str]:
-    lines, address, facing = [], switch.texts.address[switch.plane], switch.facing
-    for prefix, action, port in switch.entries:
-        if action is Action.ROUTE:
-            lines.append(f"route replace {prefix} via {address[facing[port][0]]} dev {names[port]}")
-        elif action is Action.UN:
-            lines.append(own_route(prefix))
-        else:
-            lines += adjacency(switch, prefix, port, names[port])
-    return lines
+    routes = [f"route replace {prefix} via {next_hop} dev {names[port]}" for prefix, next_hop, port in switch.routes]
+    sids = (
+        own_route(prefix) if action is Action.UN else "\n".join(adjacency(switch, prefix, port, names[port]))
+        for prefix, action, port in switch.sids
+    )
+    return switch.by_usid(routes, sids)
 
 
 def own_route(prefix: str) -> str:
@@ -94,26 +92,24 @@ def adjacency(switch: SwitchView, prefix: str, port: int, device: str) -> list[s
 
 def netlink(switch: SwitchView, name: PortName = linux_port) -> str:
     """Return one RTM_NEWROUTE description per line, for software that uses netlink directly."""
-    names, address, facing = _names(switch.layout, name), switch.texts.address[switch.plane], switch.facing
-    lines = []
-    for prefix, action, port in switch.entries:
-        begin = (
-            f'{{"type": "RTM_NEWROUTE", "family": "AF_INET6", "RTA_DST": "{prefix[:-3]}", "dst_len": {prefix[-2:]}, '
-        )
-        if action is Action.ROUTE:
-            lines.append(f'{begin}"RTA_OIF": "{names[port]}", "RTA_GATEWAY": "{address[facing[port][0]]}"}}\n')
-        else:
-            device = OWN if action is Action.UN else names[port]
-            lines.append(f'{begin}"RTA_OIF": "{device}", {_encapsulation(switch, action, port)}}}\n')
-    return "".join(lines)
+    names = _names(switch.layout, name)
+    routes = [
+        f'{_NEW_ROUTE}"{prefix[:-3]}", "dst_len": {prefix[-2:]}, "RTA_OIF": "{names[port]}", "RTA_GATEWAY": "{via}"}}'
+        for prefix, via, port in switch.routes
+    ]
+    sids = (_netlink_sid(switch, entry, names) for entry in switch.sids)
+    return "\n".join(switch.by_usid(routes, sids)) + "\n"
 
 
-def _encapsulation(switch: SwitchView, action: Action, port: int) -> str:
+def _netlink_sid(switch: SwitchView, entry: Entry, names: dict[int, str]) -> str:
+    prefix, action, port = entry
+    device = OWN if action is Action.UN else names[port]
     encap: dict[str, object] = {"SEG6_LOCAL_ACTION": _END if action is Action.UN else _END_X}
     if action is Action.UA:
         encap["SEG6_LOCAL_NH6"] = switch.peer_identity(port)
     encap["SEG6_LOCAL_FLAVORS"] = _FLAVOURS
-    return f'"RTA_ENCAP_TYPE": {_LWT_SEG6_LOCAL}, "RTA_ENCAP": {json.dumps(encap)}'
+    destination = f'{_NEW_ROUTE}"{prefix[:-3]}", "dst_len": {prefix[-2:]}, "RTA_OIF": "{device}"'
+    return f'{destination}, "RTA_ENCAP_TYPE": {_LWT_SEG6_LOCAL}, "RTA_ENCAP": {json.dumps(encap)}}}'
 
 
 def warnings(switch: SwitchView) -> list[str]:

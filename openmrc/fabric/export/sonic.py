@@ -42,7 +42,6 @@ from openmrc.fabric.export.classes import (
 from openmrc.fabric.export.frr import locator_name
 from openmrc.fabric.export.view import Layout, PortLook, SwitchView
 from openmrc.fabric.port_settings import Dscp
-from openmrc.fabric.tables import Action
 from openmrc.fabric.topology import LinkTier
 
 Row = dict[str, str]
@@ -105,12 +104,9 @@ def _management(switch: SwitchView) -> list[str]:
 
 def _rows_of(switch: SwitchView) -> dict[str, list[str]]:
     """Return the tables that differ between switches."""
-    heads, name = _port_heads(switch.layout, switch.options.mtu), switch.texts.name
+    heads = _port_heads(switch.layout, switch.options.mtu)
     found = {
-        "PORT": [
-            f'{heads[number]}"description": "{name[node]} port {port}"}}'
-            for number, (node, port) in switch.facing.items()
-        ],
+        "PORT": [f'{head}"description": "{peer}"}}' for head, peer in zip(heads, switch.peers, strict=True)],
         "STATIC_ROUTE": _routes(switch),
     }
     for table, rows in _segments(switch).items():
@@ -119,12 +115,11 @@ def _rows_of(switch: SwitchView) -> dict[str, list[str]]:
 
 
 def _routes(switch: SwitchView) -> list[str]:
-    names, address, facing = _names(switch.layout), switch.texts.address[switch.plane], switch.facing
+    names = _names(switch.layout)
     return [
-        f'"default|{prefix}": {{"nexthop": "{address[facing[port][0]]}", "ifname": "{names[port]}", '
+        f'"default|{prefix}": {{"nexthop": "{next_hop}", "ifname": "{names[port]}", '
         '"distance": "0", "nexthop-vrf": "default", "blackhole": "false"}'
-        for prefix, action, port in switch.entries
-        if action is Action.ROUTE
+        for prefix, next_hop, port in switch.routes
     ]
 
 
@@ -136,13 +131,9 @@ def _segments(switch: SwitchView) -> dict[str, dict[str, Row]]:
         lengths = {"block_len": "32", "node_len": "16", "func_len": "16", "arg_len": "0"}
         locators[locator_name(index)] = {"prefix": prefix.removesuffix("/48"), **lengths, "vrf": "default"}
         sids[f"{locator_name(index)}|{prefix}"] = {"action": "uN", **_DECAPSULATION}
-    for prefix, action, port in switch.entries:
-        if action is Action.UA:
-            sids[f"{locator_name(0)}|{prefix}"] = _adjacency(switch, names[port], port)
-            neighbours[f"{names[port]}|{switch.peer_address(port)}"] = {
-                "neigh": switch.peer_mac(port),
-                "family": "IPv6",
-            }
+    for prefix, port in switch.adjacencies:
+        sids[f"{locator_name(0)}|{prefix}"] = _adjacency(switch, names[port], port)
+        neighbours[f"{names[port]}|{switch.peer_address(port)}"] = {"neigh": switch.peer_mac(port), "family": "IPv6"}
     return {"NEIGH": neighbours, "SRV6_MY_LOCATORS": locators, "SRV6_MY_SIDS": sids}
 
 
@@ -161,9 +152,9 @@ def _names(layout: Layout) -> dict[int, str]:
 
 
 @lru_cache(maxsize=64)
-def _port_heads(layout: Layout, mtu: int) -> dict[int, str]:
+def _port_heads(layout: Layout, mtu: int) -> list[str]:
     """Return each port's row of PORT up to its description."""
-    heads = {}
+    heads = []
     for port in layout.ports:
         slot = port.slot
         lanes = ",".join(str(slot.first_lane + lane + 1) for lane in range(slot.lanes))
@@ -174,7 +165,7 @@ def _port_heads(layout: Layout, mtu: int) -> dict[int, str]:
         }  # fmt: skip
         if slot.parts > 1:
             fields["subport"] = str(slot.part + 1)
-        heads[port.number] = _row(port_name(port), fields)[:-1] + ", "
+        heads.append(_row(port_name(port), fields)[:-1] + ", ")
     return heads
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.export.addresses import link_local, mac
+from openmrc.fabric.export.addresses import link_local_of_node, link_local_of_plane, mac
 from openmrc.fabric.export.cages import Cages, Slot, slots
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.port_settings import PortSettings, switch_port
@@ -27,9 +27,8 @@ class NodeTexts:
     """Names and addresses of nodes, each created once: a whole fabric uses each hundreds of times."""
 
     def __init__(self, plan: UsidPlan) -> None:
-        topology = plan.topology
-        self.name: dict[int, str] = _Made(topology.name)
-        self.address = [_Made(partial(link_local, topology, plane)) for plane in range(len(plan.planes))]
+        self.name: dict[int, str] = _Made(plan.topology.name)
+        self.link_local: dict[int, str] = _Made(partial(link_local_of_node, plan.topology))  # without the plane's part
         self.prefix = [_Made(partial(prefix_text, sids.block)) for sids in plan.planes]
 
 
@@ -57,6 +56,7 @@ class Run(NamedTuple):
 
 Facing = tuple[int, int]  # node and port at the other end of a cable
 Entry = tuple[str, Action, int]  # prefix, action, port (-1: none)
+Route = tuple[str, str, int]  # prefix, address of the next hop, port
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class PortLook:
     settings: PortSettings
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # compared by identity: as a key of a cache it is hashed for every text
 class Layout:
-    """The ports of a switch without their neighbours; switches of a tier share it, and text derived from it."""
+    """The ports of a switch without their neighbours; `layout_of` shares it, and text derived from it, in a tier."""
 
     runs: tuple[Run, ...]
     cages: Cages
@@ -80,11 +80,11 @@ class Layout:
     @cached_property
     def ports(self) -> tuple[PortLook, ...]:
         """Return every port that has a cable."""
-        return _looks(self)
+        return tuple(_looks(self))
 
     @cached_property
     def by_number(self) -> dict[int, PortLook]:
-        """Return the ports by their numbers."""
+        """Return the ports by their numbers, in their order."""
         return {port.number: port for port in self.ports}
 
     @property
@@ -93,15 +93,15 @@ class Layout:
         return any(run.tier == LinkTier.HOST for run in self.runs)
 
 
-@lru_cache(maxsize=256)
-def _looks(layout: Layout) -> tuple[PortLook, ...]:
-    found = []
+layout_of = lru_cache(maxsize=256)(Layout)
+
+
+def _looks(layout: Layout) -> Iterator[PortLook]:
     places = slots(_rates(layout.runs), layout.cages)
     for run in layout.runs:
         settings = switch_port(run.rate, run.buffer, run.tier == LinkTier.HOST, layout.trimming)
         for number in range(run.first, run.first + run.ports):
-            found.append(PortLook(number, run.tier, places[number], settings))
-    return tuple(found)
+            yield PortLook(number, run.tier, places[number], settings)
 
 
 def _rates(runs: tuple[Run, ...]) -> Iterator[float]:
@@ -127,8 +127,9 @@ class SwitchView:
     plane: int
     tier: int
     layout: Layout
-    facing: dict[int, Facing]  # by port number
-    entries: list[Entry]
+    neighbours: list[int]  # node behind each port, in the order of `layout.ports`
+    neighbour_ports: list[int]  # its port
+    table: Tables  # entries of the switch, by uSID
     options: Options
 
     @property
@@ -136,10 +137,64 @@ class SwitchView:
         """Return the name of the switch."""
         return self.texts.name[self.node]
 
-    @property
+    @cached_property
+    def facing(self) -> dict[int, Facing]:
+        """Return node and port behind each port, by port number."""
+        behind = zip(self.neighbours, self.neighbour_ports, strict=True)
+        return dict(zip(self.layout.by_number, behind, strict=True))
+
+    @cached_property
+    def peers(self) -> list[str]:
+        """Return `NAME port NUMBER` of what is behind each port, in the order of `layout.ports`."""
+        name = self.texts.name
+        return [f"{name[node]} port {port}" for node, port in zip(self.neighbours, self.neighbour_ports, strict=True)]
+
+    @cached_property
+    def peer_addresses(self) -> dict[int, str]:
+        """Return the link-local address behind each port, by port number, in the order of `layout.ports`."""
+        begin, end = link_local_of_plane(self.plane), self.texts.link_local
+        return dict(zip(self.layout.by_number, [begin + end[node] for node in self.neighbours], strict=True))
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        """Return all entries, by uSID."""
+        return self._entries(self.table)
+
+    @cached_property
+    def sids(self) -> list[Entry]:
+        """Return the entries that are not routes, by uSID."""
+        return self._entries(self.table.rows(self.table.action != Action.ROUTE))
+
+    @cached_property
     def own(self) -> list[str]:
         """Return the prefixes of the switch's own uSIDs."""
-        return [prefix for prefix, action, _ in self.entries if action is Action.UN]
+        return [prefix for prefix, action, _ in self.sids if action is Action.UN]
+
+    @cached_property
+    def adjacencies(self) -> list[tuple[str, int]]:
+        """Return prefix and port of each shifting downlink."""
+        return [(prefix, port) for prefix, action, port in self.sids if action is Action.UA]
+
+    @cached_property
+    def routes(self) -> list[Route]:
+        """Return prefix, address of the next hop, and port of each route, by uSID."""
+        found = self.table.rows(self.table.action == Action.ROUTE)
+        ports = found.port.tolist()
+        next_hops = map(self.peer_addresses.__getitem__, ports)
+        return list(zip(self._prefixes(found), next_hops, ports, strict=True))
+
+    def by_usid(self, routes: Iterable[str], sids: Iterable[str]) -> list[str]:
+        """Return texts of all `routes` and of all `sids` in the order of `entries`."""
+        of_routes, of_sids = iter(routes), iter(sids)
+        is_route = (self.table.action == Action.ROUTE).tolist()
+        return [next(of_routes) if route else next(of_sids) for route in is_route]
+
+    def _entries(self, table: Tables) -> list[Entry]:
+        actions = map(_ACTIONS.__getitem__, table.action.tolist())
+        return list(zip(self._prefixes(table), actions, table.port.tolist(), strict=True))
+
+    def _prefixes(self, table: Tables) -> list[str]:
+        return list(map(self.texts.prefix[self.plane].__getitem__, table.usid.tolist()))
 
     @property
     def mac(self) -> str:
@@ -149,7 +204,7 @@ class SwitchView:
     @property
     def address(self) -> str:
         """Return the link-local address of all ports."""
-        return self.texts.address[self.plane][self.node]
+        return link_local_of_plane(self.plane) + self.texts.link_local[self.node]
 
     @property
     def loopback(self) -> str:
@@ -162,7 +217,7 @@ class SwitchView:
 
     def peer_address(self, port: int) -> str:
         """Return the link-local address behind a port."""
-        return self.texts.address[self.plane][self.facing[port][0]]
+        return self.peer_addresses[port]
 
     def peer_mac(self, port: int) -> str:
         """Return the MAC behind a port."""
@@ -228,15 +283,11 @@ def _view(plan: UsidPlan, texts: NodeTexts, switch: int, options: Options, own: 
     topology, plane = plan.topology, int(plan.topology.node_plane[switch])
     first, out = topology.outgoing()
     links = out[first[switch] : first[switch + 1]]
-    back = topology.link_reverse[links]
-    facing = zip(topology.link_destination[links].tolist(), topology.link_port[back].tolist(), strict=True)
-    prefixes = map(texts.prefix[plane].__getitem__, own.usid.tolist())
-    actions = map(_ACTIONS.__getitem__, own.action.tolist())
     return SwitchView(
         plan=plan, texts=texts, node=switch, plane=plane, tier=int(topology.node_tier[switch]),
-        layout=Layout(_runs(topology, links), options.cages, options.trimming),
-        facing=dict(zip(topology.link_port[links].tolist(), facing, strict=True)),
-        entries=list(zip(prefixes, actions, own.port.tolist(), strict=True)), options=options,
+        layout=layout_of(_runs(topology, links), options.cages, options.trimming),
+        neighbours=topology.link_destination[links].tolist(),
+        neighbour_ports=topology.link_port[topology.link_reverse[links]].tolist(), table=own, options=options,
     )  # fmt: skip
 
 
@@ -245,9 +296,9 @@ def _runs(topology: Topology, links: Ints) -> tuple[Run, ...]:
     number = topology.link_port[links].astype(np.int64)
     place = number - np.arange(len(links))  # the same while no number is left out
     kind = np.stack([place, topology.link_tier[links], topology.link_rate[links], topology.link_buffer[links]])
-    begins = np.flatnonzero(np.any(np.diff(kind, axis=1, prepend=-1) != 0, axis=0))
-    ports = np.diff(begins, append=len(links))
+    changes = np.flatnonzero(np.any(kind[:, 1:] != kind[:, :-1], axis=0))
+    begins = [0, *(changes + 1).tolist()][: len(links)]
     return tuple(
-        Run(int(number[at]), int(count), LinkTier(kind[1, at]), int(kind[2, at]), int(kind[3, at]))
-        for at, count in zip(begins, ports, strict=True)
+        Run(int(number[at]), end - at, LinkTier(kind[1, at]), int(kind[2, at]), int(kind[3, at]))
+        for at, end in zip(begins, [*begins[1:], len(links)], strict=True)
     )
