@@ -75,9 +75,9 @@ class Executor:
         self.progress = Progress(self._cq, self)
         self.recorder = Recorder(name, rank, size, self.context)
         try:
-            deadline = time.monotonic() + timeout
-            prefix = f"mrc/{name}"
-            self._links = mesh.connect(self.context, self._pd, self._cq, store, prefix, rank, size, timers, deadline)
+            endpoint = mesh.Endpoint(self.context, self._pd, self._cq)
+            meeting = mesh.Meeting(store, f"mrc/{name}", rank, size, time.monotonic() + timeout)
+            self._links = mesh.connect(endpoint, meeting, timers)
         except BaseException:
             self._free()
             raise

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 from openmrc.collectives.choice import Algorithm, Collective
@@ -69,6 +70,7 @@ ROOTED = frozenset({Collective.REDUCE, Collective.BROADCAST, Collective.GATHER, 
 REDUCING = frozenset({Collective.ALL_REDUCE, Collective.REDUCE, Collective.REDUCE_SCATTER})
 
 
+@lru_cache(maxsize=1024)
 def call_text(collective: int, op: int, dtype: int, count: int, root: int) -> str:
     """Describe a call; invalid fields are shown as numbers."""
     try:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from openmrc.verbs import ProtectionDomain
 
 FRAMES = 32  # slots of a mailbox
-CHUNKS = 4  # slots of a stage
-CHUNK = 768 * 1024  # bytes of a chunk, at most
+CHUNKS = 2  # slots of a stage
+CHUNK = 2 << 20  # bytes of a chunk, at most: each costs a turn of the interpreter at both ends
 RECEIVES = 256  # posted: FRAMES + CHUNKS, and credits that come alone
 _REPOST = 64  # receives reposted at a time
 _FRAME_CREDITS, _CHUNK_CREDITS = FRAMES // 4, CHUNKS // 2  # chunks consumed before a credit is sent alone
@@ -44,6 +44,9 @@ class Signal(IntEnum):
     CHUNK = 1
     CREDIT = 2
     ABORT = 3  # the group failed: the slot after the mailbox gives the reason; needs no credit, sent once
+
+
+_SIGNALS = tuple(Signal)  # cached: creating a member from its value takes longer than the rest of a signal
 
 
 class Stage:
@@ -178,7 +181,7 @@ class Link:
         if self._receives_used == _REPOST:
             self._receives_used = 0
             self.qp.post_recv(_REPOST)
-        return Signal(immediate >> 30)
+        return _SIGNALS[immediate >> 30]
 
     def next_slot(self) -> memoryview:
         """Return the slot of the frame that was just signalled."""

@@ -11,8 +11,9 @@ import os
 import random
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 
 import msgspec
 
@@ -83,22 +84,86 @@ class Card(msgspec.Struct, frozen=True):
     places: dict[int, Place]  # by the rank for which each is
 
 
-def connect(
-    context: Context,
-    pd: ProtectionDomain,
-    cq: CompletionQueue,
-    store: Store,
-    prefix: str,
-    rank: int,
-    size: int,
-    timers: Timers,
-    deadline: float,
-) -> dict[int, Link]:
+@dataclass(frozen=True)
+class Endpoint:
+    """What the queue pairs of a group are made on."""
+
+    context: Context
+    pd: ProtectionDomain
+    cq: CompletionQueue
+
+    def link(self, other: int) -> Link:
+        """Return a link to another rank, not connected yet."""
+        qp = self.context.create_qp(
+            self.pd, QpInitAttr(send_cq=self.cq, recv_cq=self.cq, max_send_wr=SENDS, max_recv_wr=RECEIVES)
+        )
+        return Link(other, qp, Stage(self.pd))
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """One rank's view of the store in which the ranks of a group meet, under keys that begin with `prefix`."""
+
+    store: Store
+    prefix: str
+    rank: int
+    size: int
+    deadline: float  # monotonic s
+
+    def join(self) -> None:
+        """Enter; RendezvousError if another process has entered as this rank."""
+        if self.store.add(f"{self.prefix}/joined/{self.rank}", 1) != 1:
+            raise RendezvousError(f"rank {self.rank} joined twice (store keys under {self.prefix!r})")
+
+    def publish(self, card: Card) -> None:
+        """Show this rank's card to the others."""
+        self.store.set(f"{self.prefix}/card/{self.rank}", msgspec.json.encode(card).decode())
+
+    def card_of(self, other: int) -> Card:
+        """Wait for the card of another rank."""
+        self._wait(f"card/{other}", f"rank {other} did not join")
+        text = self.store.get(f"{self.prefix}/card/{other}")
+        try:
+            return msgspec.json.decode(text, type=Card)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise RendezvousError(f"rank {other}: its card cannot be read: {error}") from error
+
+    def wait_until_ready(self, others: Iterable[int]) -> None:
+        """Say that this rank can receive, and wait until the others have said so."""
+        self.store.set(f"{self.prefix}/ready/{self.rank}", "1")
+        for other in others:
+            self._wait(f"ready/{other}", f"rank {other} did not become ready")
+
+    def leave(self) -> None:
+        """Say that this rank needs the store no more; rank 0, which often serves it, waits until all have said so."""
+        met = f"{self.prefix}/met"
+        if self.rank:
+            self.store.add(met, 1)
+        else:
+            self._until(lambda: self.store.add(met, 0) == self.size - 1, "a rank did not become ready")
+
+    def _wait(self, key: str, failure: str) -> None:
+        self._until(lambda: self.store.check([f"{self.prefix}/{key}"]), failure)
+
+    def _until(self, is_so: Callable[[], bool], failure: str) -> None:
+        """Wait until something holds, and check whether another rank has failed meanwhile."""
+        pause = _FIRST_CHECK
+        while not is_so():
+            if self.store.check([f"{self.prefix}/failure"]):
+                reason = self.store.get(f"{self.prefix}/failure").decode(errors="replace")
+                raise RendezvousError(f"{failure}; {reason}")
+            if time.monotonic() > self.deadline:
+                raise RendezvousError(f"{failure} in time")
+            time.sleep(pause)
+            pause = min(2 * pause, _CHECK_SECONDS)
+
+
+def connect(endpoint: Endpoint, meeting: Meeting, timers: Timers) -> dict[int, Link]:
     """Connect to all other ranks and return the links; RendezvousError names missing and mismatched ranks."""
     try:
-        return _meet(context, pd, cq, store, prefix, rank, size, timers, deadline)
+        return _connect(endpoint, meeting, timers)
     except Exception as error:
-        tell_failure(store, prefix, rank, str(error), size)
+        tell_failure(meeting.store, meeting.prefix, meeting.rank, str(error), meeting.size)
         raise
 
 
@@ -113,38 +178,21 @@ def tell_failure(store: Store, prefix: str, rank: int, reason: str, size: int = 
             time.sleep(_CHECK_SECONDS)  # it often serves the store, from which the others learn the reason
 
 
-def _meet(
-    context: Context,
-    pd: ProtectionDomain,
-    cq: CompletionQueue,
-    store: Store,
-    prefix: str,
-    rank: int,
-    size: int,
-    timers: Timers,
-    deadline: float,
-) -> dict[int, Link]:
-    if store.add(f"{prefix}/joined/{rank}", 1) != 1:
-        raise RendezvousError(f"rank {rank} joined twice (store keys under {prefix!r})")
-    links = {other: _link(context, pd, cq, other) for other in range(size) if other != rank}
+def _connect(endpoint: Endpoint, meeting: Meeting, timers: Timers) -> dict[int, Link]:
+    meeting.join()
+    rank = meeting.rank
+    links = {other: endpoint.link(other) for other in range(meeting.size) if other != rank}
     first_psns = {other: random.SystemRandom().randrange(1 << 24) for other in links}
-    ours = _card(context, rank, size, links, first_psns)
-    store.set(f"{prefix}/card/{rank}", msgspec.json.encode(ours).decode())
+    ours = _card(endpoint.context, rank, meeting.size, links, first_psns)
+    meeting.publish(ours)
     for other, link in links.items():
-        theirs = _card_of(store, prefix, other, deadline)
+        theirs = meeting.card_of(other)
         _check(ours, theirs)
         _raise_to_rts(link.qp, ours, theirs, timers)
         link.connect(theirs.places[rank].address, theirs.places[rank].key)
-    store.set(f"{prefix}/ready/{rank}", "1")
-    for other in links:
-        _wait(store, prefix, f"ready/{other}", other, deadline, "did not become ready")
-    _leave_store(store, prefix, rank, size, deadline)
+    meeting.wait_until_ready(links)
+    meeting.leave()
     return links
-
-
-def _link(context: Context, pd: ProtectionDomain, cq: CompletionQueue, other: int) -> Link:
-    qp = context.create_qp(pd, QpInitAttr(send_cq=cq, recv_cq=cq, max_send_wr=SENDS, max_recv_wr=RECEIVES))
-    return Link(other, qp, Stage(pd))
 
 
 def _card(context: Context, rank: int, size: int, links: dict[int, Link], first_psns: dict[int, int]) -> Card:
@@ -166,40 +214,6 @@ def _card(context: Context, rank: int, size: int, links: dict[int, Link], first_
         device.max_mtu,
         places,
     )
-
-
-def _card_of(store: Store, prefix: str, other: int, deadline: float) -> Card:
-    _wait(store, prefix, f"card/{other}", other, deadline, "did not join")
-    text = store.get(f"{prefix}/card/{other}")
-    try:
-        return msgspec.json.decode(text, type=Card)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise RendezvousError(f"rank {other}: its card cannot be read: {error}") from error
-
-
-def _leave_store(store: Store, prefix: str, rank: int, size: int, deadline: float) -> None:
-    """Say that this rank needs the store no more; rank 0, which often serves it, waits until all have said so."""
-    if rank:
-        store.add(f"{prefix}/met", 1)
-        return
-    _until(lambda: store.add(f"{prefix}/met", 0) == size - 1, store, prefix, deadline, "a rank did not become ready")
-
-
-def _wait(store: Store, prefix: str, key: str, other: int, deadline: float, what: str) -> None:
-    _until(lambda: store.check([f"{prefix}/{key}"]), store, prefix, deadline, f"rank {other} {what}")
-
-
-def _until(is_so: Callable[[], bool], store: Store, prefix: str, deadline: float, what: str) -> None:
-    """Wait until something holds, and check whether another rank has failed meanwhile."""
-    pause = _FIRST_CHECK
-    while not is_so():
-        if store.check([f"{prefix}/failure"]):
-            reason = store.get(f"{prefix}/failure").decode(errors="replace")
-            raise RendezvousError(f"{what}; {reason}")
-        if time.monotonic() > deadline:
-            raise RendezvousError(f"{what} in time")
-        time.sleep(pause)
-        pause = min(2 * pause, _CHECK_SECONDS)
 
 
 def _check(ours: Card, theirs: Card) -> None:
