@@ -199,7 +199,7 @@ def _init_queues(network: Network, topology: Topology, settings: NetworkSettings
     packet = settings.mtu + settings.header
     for name in ("head", "tail", "serving"):
         column(queues, name)[:] = NONE
-    column(queues, "looks_at")[:] = NEVER
+    column(queues, "check_at")[:] = NEVER
     column(queues, "reverse")[:] = topology.link_reverse
     column(queues, "pause_above")[:] = settings.pause_packets * packet
     column(queues, "resume_below")[:] = settings.resume_packets * packet
