@@ -183,7 +183,8 @@ def names_in(module: ast.Module) -> Iterator[str]:
 UNWANTED_PROSE = re.compile(
     r"\b(f[ae]lls? silent|silenced|gone bad|turned away|in silence|have no say|has no say|to be had|half-way|"
     r"by and by|at leisure|beyond reason|worth a look|took for lost|lives? through|time-outs?|"
-    r"hangs? on|befallen)\b",
+    r"hangs? on|befallen|under way|goes on|sent again|for want of|nobody knows|whatever is wrong|stands? still|"
+    r"in a circle|dealt with so|told nothing|what it cost here|by its own doing|laid beside)\b",
     re.IGNORECASE,
 )
 PROSE_OF_OTHERS = {"conformance.md"}  # written elsewhere

@@ -40,9 +40,9 @@ def hosts_of(bind: str | None) -> tuple[str, ...] | None:
 
 def token_of(token: str | None, token_file: Path | None, no_token: bool) -> str | None:
     """Return the token of the options, else of the environment; NO_TOKEN for `--no-token`, None if none is set."""
-    given = [name for name, said in (
+    given = [name for name, is_given in (
         ("--token", token is not None), ("--token-file", token_file is not None), ("--no-token", no_token)
-    ) if said]  # fmt: skip
+    ) if is_given]  # fmt: skip
     if len(given) > 1:
         raise ConfigError(f"{given[0]} and {given[1]} exclude each other; give one")
     if no_token:

@@ -20,7 +20,7 @@ from openmrc.live.objects.exchange import printable
 from openmrc.verbs import CompletionQueue, Connection, DeadlineError, ExchangeError, WorkCompletion
 
 Wanted = TypeVar("Wanted")
-LAST_WORDS_SECONDS = 0.5  # s, to read the reason of a peer that stopped
+REASON_SECONDS = 0.5  # s, to read the reason of a peer that stopped
 VERSION = 1  # messages that both sides of every application may send
 MOST_UNREAD = 1 << 20  # bytes
 
@@ -56,7 +56,7 @@ def check_note(note: Any, role: str, peer: str) -> Note:
     return theirs
 
 
-def is_told(error: BaseException) -> bool:
+def is_from_peer(error: BaseException) -> bool:
     """Whether the peer knows this error because it reported it."""
     return isinstance(error, GaveUpError)
 
@@ -84,12 +84,12 @@ class Conversation:
             self.connection.tell(message)
         except ExchangeError as error:
             while self._end is None:
-                self._listen(LAST_WORDS_SECONDS)
+                self._listen(REASON_SECONDS)
             raise self._end from error
 
     def give_up(self, reason: str) -> None:
         """Send the reason for stopping and let the peer read it; the peer may be gone already."""
-        deadline = time.monotonic() + LAST_WORDS_SECONDS
+        deadline = time.monotonic() + REASON_SECONDS
         try:
             self.connection.tell(Gave(reason[:1000]))
             # Closing with unread messages would make the kernel discard ours (RFC 1122 4.2.2.13).
@@ -110,7 +110,7 @@ class Conversation:
             raise self.lost(f"sent {type(message).__name__} instead of {getattr(kind, '__name__', kind)}")
         return message
 
-    def has_word(self) -> bool:
+    def has_message(self) -> bool:
         """Whether a message has arrived."""
         return bool(self._inbox)
 
@@ -126,16 +126,16 @@ class Conversation:
         return found
 
     def wait(
-        self, cqs: Sequence[CompletionQueue], seconds: float, most: int = 64, or_word: bool = False
+        self, cqs: Sequence[CompletionQueue], seconds: float, most: int = 64, or_message: bool = False
     ) -> list[list[WorkCompletion]]:
-        """Wait at most this long for completions; all lists are empty on timeout and, with `or_word`, on a message."""
+        """Wait at most this long for completions; the lists are empty on timeout or, with `or_message`, a message."""
         deadline = time.monotonic() + seconds
         while True:
             for cq in cqs:
                 cq.notify()
             found = [self._good(cq.poll(most)) for cq in cqs]
             left = deadline - time.monotonic()
-            if any(found) or left <= 0 or (or_word and self._inbox):
+            if any(found) or left <= 0 or (or_message and self._inbox):
                 return found
             if self._end is not None:
                 raise self._end
@@ -179,7 +179,7 @@ class Conversation:
 
     def _failed(self, completion: WorkCompletion) -> PeerError:
         """Return the error of a failed completion; if the peer stopped, its reason, which may still be in transit."""
-        self._listen(LAST_WORDS_SECONDS)
+        self._listen(REASON_SECONDS)
         if isinstance(self._end, GaveUpError):
             return self._end
         return self.lost(f"{completion.status.name}: {completion.error}")

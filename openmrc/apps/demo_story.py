@@ -1,4 +1,4 @@
-"""The course of `mrc demo`: transfer a file between two processes while planes go down and come back.
+"""The steps of `mrc demo`: transfer a file between two processes while planes go down and come back.
 
 A short sample measures the speed of this machine; file size and fault times are chosen so that the demo takes about
 ten seconds anywhere.
@@ -96,7 +96,7 @@ class DemoOptions:
 class Audience:
     """Receives reports on the progress of the demo."""
 
-    say: Callable[[str], None]
+    on_line: Callable[[str], None]
     on_file: Callable[[int, int], None]  # bytes generated, of the total
     on_begin: Callable[[Story], None]
     on_sample: Callable[[Sample], None]
@@ -126,7 +126,7 @@ class Story:
         endpoint = EndpointOptions(tuple(loopback_planes(self.options.planes, Side.CLIENT)), movable=True)
         try:
             with open_endpoint(endpoint) as context:
-                self.audience.say(context.describe())
+                self.audience.on_line(context.describe())
                 self._plan(self._sample(context, folder))
                 self._move(context, folder)
         finally:
@@ -136,14 +136,14 @@ class Story:
 
     def _sample(self, context: Context, folder: Path) -> float:
         """Return the rate in bytes per second of a small transfer without faults."""
-        self.audience.say(f"starting the receiving process; sending a sample of {size_text(SAMPLE_BYTES)} ...")
+        self.audience.on_line(f"starting the receiving process; sending a sample of {size_text(SAMPLE_BYTES)} ...")
         path = self.options.out / "sample.bin"
         make_file(path, SAMPLE_BYTES, self.options.seed)
         with self._receiver(folder, None) as receiver:
             sender = Sender(context, sources([path]), self._transfer(context, receiver, None))
             sender.run("127.0.0.1")
         rate = SAMPLE_BYTES / max(sender.result(None).seconds, 1e-3)
-        self.audience.say(f"sample: {rate * 8e-9:.2f} Gb/s")
+        self.audience.on_line(f"sample: {rate * 8e-9:.2f} Gb/s")
         return rate
 
     def _plan(self, rate: float) -> None:
@@ -186,7 +186,7 @@ class Story:
                 after = returned_after(self.samples, outage.plane, outage.up)
                 outage.returned_ms = round(after * 1e3, 1) if after is not None else None
         if moved.error is None:
-            self.audience.say("reading the copy back from disk ...")
+            self.audience.on_line("reading the copy back from disk ...")
             result.bytes, result.sha256 = copy.stat().st_size, file_digest(copy)
             result.ok = result.sha256 == digest and result.bytes == self.size
             result.error = None if result.ok else f"the copy has SHA-256 {result.sha256}, the file {digest}"

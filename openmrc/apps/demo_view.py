@@ -41,7 +41,7 @@ class View:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stop()
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Print a line above the live bars."""
         self._stop()
         if not self._quiet:
@@ -67,9 +67,9 @@ class View:
 
     def on_begin(self, story: Story) -> None:
         """Print the schedule, and start the live bars."""
-        self.say(f"sending {size_text(story.size)} over {story.options.planes} planes; schedule:")
+        self.print_line(f"sending {size_text(story.size)} over {story.options.planes} planes; schedule:")
         for line in schedule_lines(story.outages):
-            self.say(f"  {line}")
+            self.print_line(f"  {line}")
         self._story = story
         if self._console.is_terminal and not self._quiet:
             self._live = Live(

@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 _CHUNK = 32  # items per process and turn
 _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
-_shared: list[Callable[[Any], Any]] = []  # inherited by the forked workers: the work of the current call
+_shared: list[Callable[[Any], Any]] = []  # the work of the current call, inherited by the forked workers
 
 
 def fork_each(work: Callable[[_Item], _Found], items: Sequence[_Item]) -> Iterator[_Found]:
-    """Apply work to every item and yield the results in order; few items are processed here, as by `map`."""
+    """Apply work to every item and yield the results in order; few items are processed in this process."""
     workers = min(multiprocessing.cpu_count(), len(items) // (2 * _CHUNK))
     if workers < 2 or _shared:
         yield from map(work, items)

@@ -19,24 +19,24 @@ REPORT_SECONDS = 1.0  # s between two lines about rejected peers: a port scan mu
 class Refusals:
     """Reports rejected peers, at most one line per second."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
         self._quiet_until = 0.0
-        self._unsaid = 0
+        self._suppressed = 0
 
     def __call__(self, why: str) -> None:
         """Report one rejected peer."""
         now = time.monotonic()
         if now < self._quiet_until:
-            self._unsaid += 1
+            self._suppressed += 1
             return
-        more = f" (and {self._unsaid} more before)" if self._unsaid else ""
-        self._quiet_until, self._unsaid = now + REPORT_SECONDS, 0
-        self._say(f"rejected {why}{more}")
+        more = f" (and {self._suppressed} more before)" if self._suppressed else ""
+        self._quiet_until, self._suppressed = now + REPORT_SECONDS, 0
+        self._report(f"rejected {why}{more}")
 
 
 def open_listener(context: Context, port: int, access: Access, refusals: Refusals) -> Listener:
-    """Listen as the options say."""
+    """Listen with the given options."""
     return Listener(context, access.hosts, port, token=access.token, on_refusal=refusals)
 
 

@@ -73,14 +73,16 @@ class PingPong:
     def answer(self) -> None:
         """Answer every write until the peer is done."""
         while True:
-            while self._conversation.has_word():
+            while self._conversation.has_message():
                 if isinstance(self._conversation.hear(object), Done):
                     return
-            found = self._conversation.wait((self._connection.recv_cq,), self._conversation.timeout, 1, or_word=True)[0]
+            found = self._conversation.wait(
+                (self._connection.recv_cq,), self._conversation.timeout, 1, or_message=True
+            )[0]
             if found:
                 self._connection.qp.post_recv()
                 self._write()
-            elif not self._conversation.has_word():
+            elif not self._conversation.has_message():
                 raise self._conversation.lost(f"no progress for {self._conversation.timeout:g} s")
 
     def _write(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from openmrc.apps.conversation import Conversation, Note, check_note, is_told
+from openmrc.apps.conversation import Conversation, Note, check_note, is_from_peer
 from openmrc.apps.listening import Refusals, next_peer, turn_away
 from openmrc.apps.perf_pingpong import PingPong, distribution
 from openmrc.apps.perf_report import Findings, Run, Second
@@ -144,7 +144,7 @@ class Client(Session):
             try:
                 self._run_all(region)
             except BaseException as error:
-                if not is_told(error):
+                if not is_from_peer(error):
                     self.conversation.give_up(str(error) or "interrupted")
                 raise
             finally:
@@ -212,7 +212,7 @@ class Server(Session):
                 self._meet(listener, region, stack, wait, refusals)
                 self._run_all(region)
             except BaseException as error:
-                if self.connections and not is_told(error):
+                if self.connections and not is_from_peer(error):
                     self.conversation.give_up(str(error) or "interrupted")
                 raise
             finally:
@@ -255,11 +255,11 @@ class Server(Session):
     def _run_all(self, region: MemoryRegion) -> None:
         self.begin()
         while True:
-            word: Any = self.conversation.hear((Start, Bye, Tick))
-            if isinstance(word, Bye):
+            message: Any = self.conversation.hear((Start, Bye, Tick))
+            if isinstance(message, Bye):
                 return
-            if isinstance(word, Start):
-                self._run(region, word)
+            if isinstance(message, Start):
+                self._run(region, message)
 
     def _run(self, region: MemoryRegion, start: Start) -> None:
         meter = Meter(self.context)
@@ -276,10 +276,10 @@ class Server(Session):
         self.conversation.tell(Carried(meter.shares([each.qp for each in self.connections])))
 
 
-def checked(said: object, peer: str) -> Plan:
+def checked(attributes: object, peer: str) -> Plan:
     """Return the client's plan; PeerError if it is invalid."""
     try:
-        plan = msgspec.convert(said, Plan)
+        plan = msgspec.convert(attributes, Plan)
     except msgspec.ValidationError as error:
         raise PeerError(f"{peer}: invalid plan: {error}") from error
     if not 1 <= plan.queue_pairs <= MOST_QUEUE_PAIRS:

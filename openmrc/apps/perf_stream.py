@@ -1,8 +1,8 @@
 """The bandwidth test: many outstanding writes, in one direction or both.
 
 Both ends run the same loop. An end that does not send only takes immediates and waits for the peer's Done. With
-immediates, the sender counts receives: it never has more writes outstanding than the receiver has posted receives, and
-learns of new ones over TCP.
+immediates, the sender never has more writes outstanding than the receiver has posted receives; the receiver reports
+new ones over TCP.
 """
 
 from __future__ import annotations
@@ -139,18 +139,18 @@ class Stream:
         immediate = any(lane.immediate for lane in self._lanes)
         return not immediate or sum(lane.taken for lane in self._lanes) >= self.peer_done.iterations
 
-    def _awaits_words(self) -> bool:
-        """Whether the peer's next word is about this run: it goes on once both have said Done."""
+    def _awaits_messages(self) -> bool:
+        """Whether the peer's next message belongs to this run: the next run begins once both sides have sent Done."""
         return self.done is None or self.peer_done is None
 
     def _turn(self) -> None:
         left = max(self._interval_began + TICK - time.perf_counter(), 0.0)
-        found = self._conversation.wait(self._cqs, left, 256, or_word=self._awaits_words())
+        found = self._conversation.wait(self._cqs, left, 256, or_message=self._awaits_messages())
         now = time.perf_counter()
         for lane, written, arrived in zip(self._lanes, found[::2], found[1::2], strict=True):
             self._account(lane, sum(each.wr_id for each in written), len(arrived), now)
-        while self._awaits_words() and self._conversation.has_word():
-            self._take_word(now)
+        while self._awaits_messages() and self._conversation.has_message():
+            self._process_message(now)
         if now - self._interval_began >= TICK:
             self._tick(now)
         self._check_progress(now)
@@ -179,15 +179,15 @@ class Stream:
                 lane.reported = lane.taken
                 self._conversation.tell(Taken(lane.number, lane.taken))
 
-    def _take_word(self, now: float) -> None:
-        word = self._conversation.hear(object)
+    def _process_message(self, now: float) -> None:
+        message = self._conversation.hear(object)
         self._progress_at = now
-        if isinstance(word, Taken) and word.lane < len(self._lanes):
-            self._lanes[word.lane].granted = word.count + RECEIVES
-        elif isinstance(word, Done):
-            self.peer_done = word
-        elif not isinstance(word, Tick):
-            raise self._conversation.lost(f"sent {type(word).__name__} in the middle of a run")
+        if isinstance(message, Taken) and message.lane < len(self._lanes):
+            self._lanes[message.lane].granted = message.count + RECEIVES
+        elif isinstance(message, Done):
+            self.peer_done = message
+        elif not isinstance(message, Tick):
+            raise self._conversation.lost(f"sent {type(message).__name__} in the middle of a run")
 
     def _tick(self, now: float) -> None:
         if self.done is None:

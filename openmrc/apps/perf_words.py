@@ -56,7 +56,7 @@ class Tick(msgspec.Struct, tag="tick", forbid_unknown_fields=True):
 
 
 class Taken(msgspec.Struct, tag="taken", forbid_unknown_fields=True):
-    """Either: how many writes with immediate of a queue pair have been received, and replaced by new receives."""
+    """Either: the number of a queue pair's immediates received so far, each replaced by a new receive."""
 
     lane: Count
     count: Count

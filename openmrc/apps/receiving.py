@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from openmrc.apps.conversation import Conversation, Note, is_told
+from openmrc.apps.conversation import Conversation, Note, is_from_peer
 from openmrc.apps.listening import ESTABLISH_SECONDS, Refusals, next_peer
 from openmrc.apps.names import check_names
 from openmrc.apps.shares import Meter, PlaneShare
@@ -130,7 +130,7 @@ class Receiver:
             connection.qp.post_recv(self.options.slots)
             self._receive(self._welcome())
         except BaseException as error:
-            if not is_told(error):
+            if not is_from_peer(error):
                 self.conversation.give_up(str(error) or "interrupted")
             raise
         finally:
@@ -171,19 +171,19 @@ class Receiver:
             left = entry.size
             while left:
                 left -= self._take_piece(temporary, left, digest)
-            said = self.conversation.hear(Digest)
-            if said.index != index:
-                raise self.conversation.lost(f"sent the digest of file {said.index} instead of {index}")
-            if said.sha256 != digest.hexdigest():
-                raise PeerError(f"{entry.name}: checksum mismatch: sender {said.sha256}, receiver {digest.hexdigest()}")
+            sent = self.conversation.hear(Digest)
+            if sent.index != index:
+                raise self.conversation.lost(f"sent the digest of file {sent.index} instead of {index}")
+            if sent.sha256 != digest.hexdigest():
+                raise PeerError(f"{entry.name}: checksum mismatch: sender {sent.sha256}, receiver {digest.hexdigest()}")
             temporary.keep()
-        self.stored.append(FileResult(name=entry.name, bytes=entry.size, sha256=said.sha256))
+        self.stored.append(FileResult(name=entry.name, bytes=entry.size, sha256=sent.sha256))
         self.progress.files_done = len(self.stored)
-        self.conversation.tell(Stored(index, said.sha256))
+        self.conversation.tell(Stored(index, sent.sha256))
 
     def _take_piece(self, temporary: Temporary, left: int, digest: hashlib._Hash) -> int:
         if not self._waiting:
-            self._give_back()
+            self._return_credits()
             self._await_pieces()
         number, length = self._waiting.popleft()
         if number != self._taken % COUNT or not 1 <= length <= min(self.options.slot, left):
@@ -197,7 +197,7 @@ class Receiver:
         self._taken += 1
         self.progress.done += length
         if self._taken - self._given >= max(self.options.slots // 4, 1):
-            self._give_back()
+            self._return_credits()
         return length
 
     def _await_pieces(self) -> None:
@@ -208,7 +208,7 @@ class Receiver:
             self.longest_stall = max(self.longest_stall, time.monotonic() - begun)
         self._waiting += [(each.immediate or 0, each.byte_len) for each in arrived]
 
-    def _give_back(self) -> None:
+    def _return_credits(self) -> None:
         """Return credits for the received pieces, and post as many receives."""
         count = self._taken - self._given
         if count == 0:

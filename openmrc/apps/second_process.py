@@ -75,13 +75,13 @@ class SecondProcess:
 
     def _wait_for_port(self, reader: int) -> int:
         deadline = time.monotonic() + START_SECONDS
-        said = b""
-        while not said.endswith(b"\n"):
+        received = b""
+        while not received.endswith(b"\n"):
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([reader], [], [], left)[0]:
                 raise PeerError(f"{self._name}: was not ready within {START_SECONDS:g} s")
             part = os.read(reader, 16)
             if not part:
                 raise PeerError(f"{self._name}: ended before it was ready, with exit code {self._process.wait()}")
-            said += part
-        return int(said)
+            received += part
+        return int(received)

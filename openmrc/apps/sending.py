@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
-from openmrc.apps.conversation import Conversation, Note, check_note, is_told
+from openmrc.apps.conversation import Conversation, Note, check_note, is_from_peer
 from openmrc.apps.names import check_names, name_to_send
 from openmrc.apps.shares import Meter, PlaneShare
 from openmrc.apps.sizes import gbps
@@ -38,7 +38,7 @@ from openmrc.apps.transfer import (
 from openmrc.errors import ConfigError, MrcError, PeerError
 from openmrc.verbs import Connection, Context, ExchangeError, MemoryRegion, connect
 
-Word = TypeVar("Word")
+Message = TypeVar("Message")
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class Sender:
                     self._confirm(index - FILES_IN_FLIGHT)
                 self._finish()
             except BaseException as error:
-                if not is_told(error):
+                if not is_from_peer(error):
                     self.conversation.give_up(str(error) or "interrupted")
                 raise
             finally:
@@ -232,12 +232,12 @@ class Sender:
         while self._posted - self._read >= self._slots or self._posted - self._taken >= self._slots:
             self._take_completions()
 
-    def _take_completions(self, or_word: bool = False) -> None:
-        """Wait for free local slots and for slots returned by the receiver; with `or_word` also for a message."""
+    def _take_completions(self, or_message: bool = False) -> None:
+        """Wait for free local slots and for slots returned by the receiver; with `or_message` also for a message."""
         connection = self.conversation.connection
         cqs = (connection.send_cq, connection.recv_cq)
-        if or_word:
-            written, credits = self.conversation.wait(cqs, self.options.timeout, or_word=True)
+        if or_message:
+            written, credits = self.conversation.wait(cqs, self.options.timeout, or_message=True)
         else:
             written, credits = self.conversation.any_completions(cqs)
         self._read += len(written)
@@ -257,8 +257,8 @@ class Sender:
 
     def _confirm(self, until: int) -> None:
         """Read confirmations up to that of the file with this index."""
-        while len(self.stored) <= until or (self.conversation.has_word() and len(self.stored) < len(self.files)):
-            stored = self._next_word(Stored)
+        while len(self.stored) <= until or (self.conversation.has_message() and len(self.stored) < len(self.files)):
+            stored = self._next_message(Stored)
             file = self.files[len(self.stored)]
             if stored.index != len(self.stored):
                 raise self.conversation.lost(f"confirmed file {stored.index} before file {len(self.stored)}")
@@ -268,12 +268,12 @@ class Sender:
 
     def _finish(self) -> None:
         self._confirm(len(self.files) - 1)
-        self.finished = self._next_word(Finished)
+        self.finished = self._next_message(Finished)
 
-    def _next_word(self, kind: type[Word]) -> Word:
+    def _next_message(self, kind: type[Message]) -> Message:
         """Return the receiver's next message, processing completions meanwhile; moving data counts as progress."""
         before = None
-        while not self.conversation.has_word() and before != (self._read, self._taken):
+        while not self.conversation.has_message() and before != (self._read, self._taken):
             before = self._read, self._taken
-            self._take_completions(or_word=True)
+            self._take_completions(or_message=True)
         return self.conversation.hear(kind)

@@ -73,7 +73,7 @@ def _play(options: DemoOptions, as_json: bool) -> DemoResult:
     from openmrc.apps.terminal import plain_console
 
     with View(plain_console(stderr=as_json), quiet=as_json) as view:
-        story = Story(options, Audience(view.say, view.on_file, view.on_begin, view.on_sample))
+        story = Story(options, Audience(view.print_line, view.on_file, view.on_begin, view.on_sample))
         try:
             return story.run()
         except MrcError as error:

@@ -1,4 +1,4 @@
-"""`mrc demo --train`: processes that train together while planes fail; and one of these processes."""
+"""`mrc demo --train`: processes that train together while planes fail."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _LAST_LINES = 5  # of a rank's stderr that an error shows
 
 
 def train(ranks: int, planes: int, faults: str | None, out: Path, as_json: bool) -> None:
-    """Train twice, draw the second time, and say whether both ended with the same bits; exit code 1 if not."""
+    """Train twice, plot the second run, and check that both end with the same bits; exit code 1 if not."""
     check_installed()
     out.mkdir(parents=True, exist_ok=True)
     picture = out / "training.svg"
-    typer.echo(f"{ranks} processes train over {planes} planes: undisturbed, then while planes fail ...", err=True)
+    typer.echo(f"{ranks} processes train over {planes} planes: without faults, then while planes fail ...", err=True)
     outcome = _outcome(ranks, planes, faults)
     picture.write_text(drawing(_course(outcome, ranks, planes)), "utf-8")
     is_same = outcome.disturbed.loss == outcome.undisturbed.loss
@@ -67,7 +67,7 @@ def _report(outcome: Outcome, picture: Path, is_same: bool) -> None:
     typer.echo(f"faults: {outcome.faults}")
     typer.echo(_line("undisturbed", outcome.undisturbed))
     typer.echo(_line("with faults", outcome.disturbed))
-    typer.echo(f"drawing: {picture}")
+    typer.echo(f"chart: {picture}")
     steps = len(outcome.disturbed.loss)
     if is_same:
         typer.echo(f"OK {steps} steps, the loss curves are identical, bit for bit")
@@ -80,9 +80,9 @@ def _report(outcome: Outcome, picture: Path, is_same: bool) -> None:
 def _line(name: str, seen: Training) -> str:
     usual, slowest = statistics.median(seen.seconds) * 1e3, max(seen.seconds) * 1e3
     return (
-        f"{name}: loss {seen.loss[0]:.6f} to {seen.loss[-1]:.9f}, {seen.right:.2%} of the digits right, "
+        f"{name}: loss {seen.loss[0]:.6f} to {seen.loss[-1]:.9f}, {seen.right:.2%} of the digits correct, "
         f"{seen.at[-1]:.1f} s, steps of {usual:.1f} ms (median) to {slowest:.1f} ms, "
-        f"{seen.retransmitted:,} packets sent again"
+        f"{seen.retransmitted:,} packets retransmitted"
     )
 
 
@@ -97,7 +97,7 @@ def _outcome(ranks: int, planes: int, faults: str | None) -> Outcome:
 
 @contextmanager
 def _processes(arguments: list[str], ranks: int, folder: Path) -> Iterator[None]:
-    """Start all ranks and wait for them; MrcError with the last words of the first that fails."""
+    """Start all ranks and wait for them; MrcError with the last output of the first that fails."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     logs = [folder / f"rank{rank}.log" for rank in range(ranks)]
     processes: list[subprocess.Popen[bytes]] = []
@@ -117,7 +117,7 @@ def _processes(arguments: list[str], ranks: int, folder: Path) -> Iterator[None]
 
 
 def _main(arguments: list[Any]) -> None:
-    """Be one rank."""
+    """Run one rank."""
     rank, address, ranks, planes, path, faults = arguments
     outcome = run(int(rank), int(ranks), address, int(planes), STEPS, faults or None)
     if int(rank) == 0:

@@ -21,5 +21,5 @@ def build(
     from openmrc.fabric.folder import write
 
     start = time.perf_counter()
-    said = write(load_plan(file), out, text)
-    answer({**said, "wall_s": time.perf_counter() - start}, as_json)
+    result = write(load_plan(file), out, text)
+    answer({**result, "wall_s": time.perf_counter() - start}, as_json)

@@ -27,8 +27,8 @@ def cabled(
 
     dumps = {path.stem: read_neighbours(read_text(path, MOST_DUMP_BYTES), str(path)) for path in _dumps(lldp)}
     report = check_cabling(load_topology(file), dumps)
-    said = {"cables": report.cables, "right": report.right, **report.counts(), "unchecked": report.unchecked}
-    answer({"clean": report.is_clean, **said, "findings": msgspec.to_builtins(report.findings)}, as_json)
+    result = {"cables": report.cables, "right": report.right, **report.counts(), "unchecked": report.unchecked}
+    answer({"clean": report.is_clean, **result, "findings": msgspec.to_builtins(report.findings)}, as_json)
     if not report.is_clean:
         raise typer.Exit(1)
 

@@ -64,12 +64,12 @@ def _whole(plan: UsidPlan, folder: Path, options: Options, of: str | None, as_js
     switches = plan.topology.nodes - plan.topology.nics
     found = list(tracked(compare_folder(plan, folder, options, of, fork_each), "comparing", switches))
     differing = [each for each in found if not each.clean]
-    said = {"clean": not differing, "switches": len(found), "differing": len(differing)}
+    result = {"clean": not differing, "switches": len(found), "differing": len(differing)}
     if as_json:
-        answer({**said, "items": sum(each.planned for each in found), "differences": details(differing)}, True)
+        answer({**result, "items": sum(each.planned for each in found), "differences": details(differing)}, True)
     else:
         show(differing)
-        answer(said, False)
+        answer(result, False)
     if differing:
         raise typer.Exit(1)
 

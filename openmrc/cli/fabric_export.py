@@ -53,8 +53,8 @@ def export(
     took = round(time.perf_counter() - start, 3)
     if not as_json:
         _warn(notes)
-    said = {"to": to, "out": str(out), "files": len(sizes), "bytes": sum(sizes), "wall_s": took}
-    answer({**said, "warnings": notes} if as_json else said, as_json)
+    result = {"to": to, "out": str(out), "files": len(sizes), "bytes": sum(sizes), "wall_s": took}
+    answer({**result, "warnings": notes} if as_json else result, as_json)
 
 
 def _warn(notes: list[str]) -> None:

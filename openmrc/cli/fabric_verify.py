@@ -46,16 +46,16 @@ def verify(
     found = _installed(plan, installed, options, of) if installed is not None else None
     given = _tables(plan, found) if found is not None else load_tables(plan, tables)
     verdict = prove(plan, given, max_entries)
-    said = {"proven": verdict.proven, **_of_dumps(found, as_json), **msgspec.to_builtins(verdict)}
-    said["wall_s"] = time.perf_counter() - start
+    result = {"proven": verdict.proven, **_of_dumps(found, as_json), **msgspec.to_builtins(verdict)}
+    result["wall_s"] = time.perf_counter() - start
     if exhaustive:
         from openmrc.fabric.exhaustive import check_all
         from openmrc.fabric.tables import build_tables
 
-        said["exhaustive"] = msgspec.to_builtins(check_all(plan, given or build_tables(plan)))
-        said["exhaustive_wall_s"] = time.perf_counter() - start - said["wall_s"]
-    answer(said, as_json)
-    if not verdict.proven or not said.get("clean", True):
+        result["exhaustive"] = msgspec.to_builtins(check_all(plan, given or build_tables(plan)))
+        result["exhaustive_wall_s"] = time.perf_counter() - start - result["wall_s"]
+    answer(result, as_json)
+    if not verdict.proven or not result.get("clean", True):
         raise typer.Exit(1)
 
 

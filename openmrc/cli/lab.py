@@ -40,8 +40,8 @@ def up(
     with stoppable(), _bar("namespaces") as progress:
         written = lifetime.up(fabric, name, trimming, progress)
     called = name or load(fabric).name
-    said = {"name": called, "ports": len(written.maps), "trimming": trimming, "wall_s": written.build_s}
-    _say(said, as_json, f"lab {called} is up: {len(written.maps)} ports, {written.build_s:.2f} s")
+    result = {"name": called, "ports": len(written.maps), "trimming": trimming, "wall_s": written.build_s}
+    _print(result, as_json, f"lab {called} is up: {len(written.maps)} ports, {written.build_s:.2f} s")
 
 
 @app.command()
@@ -56,7 +56,7 @@ def down(
     names = [each["name"] for each in lifetime.up_now()] if everything else [_chosen(name)]
     removed = [lifetime.down(each) for each in names]
     lines = [f"lab {each['name']} removed: {each['namespaces']} namespaces" for each in removed]
-    _say({"removed": removed}, as_json, "\n".join(lines) or "no lab was up")
+    _print({"removed": removed}, as_json, "\n".join(lines) or "no lab was up")
 
 
 @app.command("list")
@@ -66,7 +66,7 @@ def list_(as_json: Json = False) -> None:
 
     labs = lifetime.up_now()
     lines = [f"{each['name']:<24} {each['state']:<9} {each['namespaces']:>5} namespaces" for each in labs]
-    _say({"labs": labs}, as_json, "\n".join(lines) or "no lab is up")
+    _print({"labs": labs}, as_json, "\n".join(lines) or "no lab is up")
 
 
 @app.command()
@@ -94,7 +94,7 @@ def exec(
     command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="Command to run.")],
     name: Name = None,
 ) -> None:
-    """Run a command on one of the lab's nodes; MRC endpoints there find their addresses and paths themselves."""
+    """Run a command on one of the lab's nodes; MRC endpoints there find their addresses and paths automatically."""
     from openmrc.lab.run import become
 
     become(_chosen(name), node, command[1:] if command[0] == "--" else command)
@@ -131,7 +131,7 @@ def fault(
         steps, lambda each: None if as_json else typer.echo(f"{each.at_s:9.3f} s  {each.where}: {each.change}")
     )
     if as_json:
-        _say({"lab": breaker.name, "down": breaker.record.down, "steps": [asdict(each) for each in done]}, True, "")
+        _print({"lab": breaker.name, "down": breaker.record.down, "steps": [asdict(each) for each in done]}, True, "")
 
 
 @app.command()
@@ -169,7 +169,7 @@ def compare(
         text += "\n\nReasons for differences between simulation and lab:\n" + "\n".join(
             f"* {line}" for line in comparison.differences()
         )
-    _say({"pulled": pulled, "out_s": out_s, **comparison.facts(runs, absent)}, as_json, text)
+    _print({"pulled": pulled, "out_s": out_s, **comparison.facts(runs, absent)}, as_json, text)
 
 
 @contextmanager
@@ -194,10 +194,10 @@ def _chosen(name: str | None) -> str:
     labs = [str(each["name"]) for each in lifetime.up_now()]
     if len(labs) == 1:
         return labs[0]
-    raise ConfigError(f"{len(labs)} labs are up ({', '.join(labs) or 'none'}); say which, or `mrc lab up FABRIC`")
+    raise ConfigError(f"{len(labs)} labs are up ({', '.join(labs) or 'none'}); select one, or `mrc lab up FABRIC`")
 
 
-def _say(what: dict[str, Any], as_json: bool, text: str) -> None:
+def _print(what: dict[str, Any], as_json: bool, text: str) -> None:
     if as_json:
         import msgspec
 

@@ -29,24 +29,24 @@ def _terminate(*_: Any) -> NoReturn:
     raise Terminated
 
 
-def _say(how: str) -> None:
+def _print_interruption(how: str) -> None:
     typer.echo(f"mrc: {how}", err=True)
 
 
 @contextmanager
-def stoppable(last_word: Callable[[str], None] = _say) -> Iterator[None]:
+def stoppable(on_stop: Callable[[str], None] = _print_interruption) -> Iterator[None]:
     """Exit cleanly on Ctrl-C and SIGTERM, with their exit codes. Call from the main thread only.
 
-    `last_word` is called with "interrupted" or "terminated".
+    `on_stop` is called with "interrupted" or "terminated".
     """
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
         yield
     except KeyboardInterrupt:
-        last_word("interrupted")
+        on_stop("interrupted")
         raise typer.Exit(INTERRUPTED) from None
     except Terminated:
-        last_word("terminated")
+        on_stop("terminated")
         raise typer.Exit(TERMINATED) from None
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -59,7 +59,7 @@ class Command:
             opened(self.endpoint) as context,
             open_listener(context, self.port, self.access, refusals) as listener,
         ):
-            self._say(f"{context.describe()}; waiting for a client on TCP port {listener.port}")
+            self._print(f"{context.describe()}; waiting for a client on TCP port {listener.port}")
             self._announce(listener)
             asked = connection_options(
                 context, self.endpoint.mtu, self.timeout, max_send_wr=self.plan.depth, max_recv_wr=600
@@ -76,7 +76,7 @@ class Command:
         announce_port(listener, self.ready_fd)
 
     def _measure(self, context: Context, host: str, port: int, token: str) -> None:
-        self._say(context.describe())
+        self._print(context.describe())
         asked = connection_options(
             context, self.endpoint.mtu, self.timeout, max_send_wr=self.plan.depth, max_recv_wr=600
         )
@@ -102,12 +102,12 @@ class Command:
             remote=self.remote,
             token=token,
             wait=ESTABLISH_SECONDS,
-            on_second=None if self.output.quiet else lambda second: self._say(second_line(second)),
+            on_second=None if self.output.quiet else lambda second: self._print(second_line(second)),
             on_run=None if self.output.as_json else self._print_run,
             on_start=None if self.output.as_json else lambda: self._print_header(findings),
         )
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         if not self.output.quiet:
             typer.echo(text, err=True)
 
@@ -117,7 +117,7 @@ class Command:
     def _print_run(self, run: Run) -> None:
         typer.echo(line(run, self.output.in_gbits))
         if self.output.each_way and run.theirs is not None:
-            typer.echo(line(replace(run, theirs=None), self.output.in_gbits) + "  written here")
+            typer.echo(line(replace(run, theirs=None), self.output.in_gbits) + "  written locally")
             typer.echo(line(replace(run, ours=run.theirs, theirs=None), self.output.in_gbits) + "  written by the peer")
 
     @contextmanager

@@ -78,21 +78,21 @@ def plan(
     wish = Wish(gpus, gbps(nic), max_hops, max_loss, max_watts, max_cost, min_paths, oversubscription)
     if cheapest:
         designs = search(wish, known)
-        said: dict[str, Any] = {"cheapest": designs[0].name}
+        result: dict[str, Any] = {"cheapest": designs[0].name}
     else:
         designs = compared(
             wish, planes, known.switch(gbps(switch) / 1000), known, rails_of(gpus, rails), oversubscription
         )
-        said = {"ratios": ratios(designs)}
+        result = {"ratios": ratios(designs)}
     if plot:
         from openmrc.fabric.plot import plot_designs
 
         plot_designs(designs, known, plot)
     if out:
         _write_fabric(_design_named(designs, chosen), out, nics_per_host)
-        said["out"] = str(out)
+        result["out"] = str(out)
     if as_json:
-        _print_json({"gpus": gpus, **said, "designs": [each.as_dict(known) for each in designs]})
+        _print_json({"gpus": gpus, **result, "designs": [each.as_dict(known) for each in designs]})
     else:
         _print_table(designs, known)
 
@@ -184,8 +184,8 @@ def _print_forecasts(found: list[Forecast]) -> None:
         ("GPU-hours lost: slowdown", "lost_slower", 1.0),
         ("GPU-hours lost: stalls", "lost_stalled", 1.0),
     )
-    for said, field, factor in rows:
-        table.add_row(said, *(f"{getattr(each, field) * factor:,.2f}" for each in found))
+    for label, field, factor in rows:
+        table.add_row(label, *(f"{getattr(each, field) * factor:,.2f}" for each in found))
     print_table(table)
 
 

@@ -1,4 +1,4 @@
-"""Processes of one machine that each are a rank, started by a command."""
+"""The ranks of a command as processes on this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def killed_at_end(processes: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
-    """Kill those of the processes that still run when the block ends; processes may be added within it."""
+    """Kill processes that still run when the block ends; the block may add processes."""
     try:
         yield
     finally:
@@ -21,7 +21,7 @@ def killed_at_end(processes: Sequence[subprocess.Popen[bytes]]) -> Iterator[None
 
 
 def free_port() -> int:
-    """Return a TCP port of the loopback that is free now."""
+    """Return a free TCP port on the loopback."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

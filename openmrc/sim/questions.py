@@ -169,11 +169,11 @@ def _by_name(results: Sequence[Summary]) -> dict[str, list[Summary]]:
 
 def _best_of(path: str, choice: str, figure: str) -> Callable[[Sequence[Summary]], str]:
     def answer(results: Sequence[Summary]) -> str:
-        said = []
+        parts = []
         for name, group in _by_name(results).items():
             timed = [(took, each["values"][path]) for each in group if (took := _steps(each, figure)) is not None]
             if not timed:
-                said.append(f"{name}: no run finished its steps")
+                parts.append(f"{name}: no run finished its steps")
                 continue
             best, worst = min(timed), max(timed)
             named = choice.format(best[1]).removesuffix("s" if best[1] == 1 else "")
@@ -181,8 +181,8 @@ def _best_of(path: str, choice: str, figure: str) -> Callable[[Sequence[Summary]
             stopped = (
                 f"; {len(group) - len(timed)} of {len(group)} runs did not finish" if len(timed) < len(group) else ""
             )
-            said.append(f"{name}: shortest steps with {named} ({figure} {best[0]:,.4g} us{others}){stopped}")
-        return ". ".join(said) + "."
+            parts.append(f"{name}: shortest steps with {named} ({figure} {best[0]:,.4g} us{others}){stopped}")
+        return ". ".join(parts) + "."
 
     return answer
 
@@ -199,15 +199,15 @@ def _survived(results: Sequence[Summary]) -> str:
 
 
 def _compared(results: Sequence[Summary]) -> str:
-    said = []
+    parts = []
     for calm, flaps in zip(results[::2], results[1::2], strict=True):
         name = str(calm["values"]["name"]).removesuffix(", no flaps")
         base, took = _steps(calm), _steps(flaps)
         if base is None or took is None:
-            said.append(f"{name}: the steps did not finish")
+            parts.append(f"{name}: the steps did not finish")
         else:
-            said.append(f"{name}: steps of {base:,.4g} us take {took:,.4g} us under flaps ({took / base - 1:+.1%})")
-    return ". ".join(said) + "."
+            parts.append(f"{name}: steps of {base:,.4g} us take {took:,.4g} us under flaps ({took / base - 1:+.1%})")
+    return ". ".join(parts) + "."
 
 
 _PLANE_COUNT = "fabric.planes.0.count"

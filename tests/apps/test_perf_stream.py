@@ -23,12 +23,12 @@ class Scripted:
         self.words: list[Any] = []
         self.said: list[Any] = []
 
-    def wait(self, cqs: list[Any], seconds: float, most: int, or_word: bool) -> list[list[Any]]:
+    def wait(self, cqs: list[Any], seconds: float, most: int, or_message: bool) -> list[list[Any]]:
         written, arrived, words = self._turns.pop(0)
         self.words += words
         return [[SimpleNamespace(wr_id=1)] * written, [SimpleNamespace(wr_id=0)] * arrived]
 
-    def has_word(self) -> bool:
+    def has_message(self) -> bool:
         return bool(self.words)
 
     def hear(self, kind: type) -> Any:

@@ -65,7 +65,7 @@ def test_a_sweep_prints_a_table_in_words(tmp_path: Path, fabric: Path) -> None:
 def test_a_sweep_whose_points_are_all_refused_says_why(tmp_path: Path, fabric: Path) -> None:
     file = sweep(tmp_path, fabric, "vary: {transport.settings.evs: [1, 2]}\n")
     done = mrc("sweep", file, "--out", tmp_path / "out", "--processes", "1", code=1)
-    assert "2 refused: transport: settings: 'evs' is unknown; datagrams knows" in done.stdout
+    assert "2 refused: transport: settings: 'evs' is unknown; datagrams accepts" in done.stdout
     done = mrc("sweep", file, "--out", tmp_path / "out", "--processes", "1", "--json", code=1)
     assert list(json.loads(done.stdout)["refused_because"].values()) == [2]
 

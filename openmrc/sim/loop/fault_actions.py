@@ -1,4 +1,4 @@
-"""Apply faults to the tables when they are due; a fault costs nothing before."""
+"""Apply faults to the tables when they are due, at no cost before."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def apply(state: transport_api.State, network: Network, now: int, kind: int, sub
         case FaultKind.LINK_UP:
             network.wires[subject].alive_from = now
             if network.config[0].lossless == 1:
-                _forget_pause(network, now, subject)
+                _clear_pause(network, now, subject)
         case FaultKind.LINK_RATE:
             _set_rate(network, subject, value)
         case FaultKind.PORT_DOWN | FaultKind.PORT_UP:
@@ -36,27 +36,27 @@ def apply(state: transport_api.State, network: Network, now: int, kind: int, sub
 
 @kernel
 def _impair(network: Network, kind: int, link: int, value: int) -> None:
-    """Set the impairments of a link's packets from now on."""
-    fate = network.fates[link]
+    """Set an impairment of a link."""
+    row = network.link_impairments[link]
     match kind:
         case FaultKind.LINK_LOSS:
-            fate.loss = _chance(value)
+            row.loss = _chance(value)
         case FaultKind.LINK_BIT_ERRORS:
-            fate.byte_loss = value * 8e-18
+            row.byte_loss = value * 8e-18
         case FaultKind.LINK_DELAY:
-            fate.delay = value
+            row.delay = value
         case FaultKind.LINK_JITTER:
-            fate.jitter = value
+            row.jitter = value
         case FaultKind.LINK_DUPLICATE:
-            fate.duplicate = _chance(value)
+            row.duplicate = _chance(value)
         case FaultKind.LINK_REORDER:
-            fate.reorder = _chance(value)
+            row.reorder = _chance(value)
         case FaultKind.LINK_TRIM:
-            fate.trim = _chance(value)
+            row.trim = _chance(value)
     wire = network.wires[link]
     wire.impaired &= ~impairments.CHANCES
-    changes = fate.loss + fate.delay + fate.jitter + fate.duplicate + fate.reorder + fate.trim
-    if changes > 0 or fate.byte_loss > 0.0:
+    changes = row.loss + row.delay + row.jitter + row.duplicate + row.reorder + row.trim
+    if changes > 0 or row.byte_loss > 0.0:
         wire.impaired |= impairments.CHANCES
 
 
@@ -66,7 +66,7 @@ def _chance(share: int) -> int:
 
 
 @kernel
-def _forget_pause(network: Network, now: int, link: int) -> None:
+def _clear_pause(network: Network, now: int, link: int) -> None:
     """Clear the pause of a link that returns; a NIC's port detects this when its PAUSE expires."""
     source = network.ports[network.queues[link].reverse].destination
     if source >= len(network.nics):

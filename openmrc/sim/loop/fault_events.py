@@ -17,21 +17,21 @@ Ints = NDArray[np.int64]
 class FaultKind(IntEnum):
     """Effect of a fault on its subject."""
 
-    LINK_DOWN = 0  # directed link: what is queued on it and in flight is lost, and everything until LINK_UP
+    LINK_DOWN = 0  # directed link: loses all queued packets, those in flight, and new ones until LINK_UP
     LINK_UP = 1
     LINK_RATE = 2  # directed link: value is the new rate in bit/s
     LINK_LOSS = 3  # directed link: value in 1e-9, the share of packets lost at random
     LINK_BIT_ERRORS = 4  # directed link: value in 1e-18, the rate of bit errors; a packet with one is lost
     PORT_DOWN = 5  # NIC x 64 + port: the NIC detects that its port is down (its links fail by LINK_DOWN)
     PORT_UP = 6
-    LINK_DELAY = 7  # directed link: value in ps, on top of its own
+    LINK_DELAY = 7  # directed link: value in ps, added to the link's delay
     LINK_JITTER = 8  # directed link: value in ps, upper bound of the random addition to the delay
     LINK_DUPLICATE = 9  # directed link: value in 1e-9, the share of packets that are duplicated
     LINK_REORDER = 10  # directed link: value in 1e-9, the share of packets that are overtaken
     LINK_TRIM = 11  # directed link: value in 1e-9, the share of packets trimmed to their headers
     ROUTE_WITHDRAWN = 12  # directed link between switches: withdrawn from all routing tables
     ROUTE_RESTORED = 13
-    PORT_WITHDRAWN = 14  # NIC x 64 + port: no route leads to it
+    PORT_WITHDRAWN = 14  # NIC x 64 + port: withdrawn from all routing tables
     PORT_RESTORED = 15
     BOND_LEFT = 16  # NIC x 64 + port: the NIC's bond no longer sends on it
     BOND_JOINED = 17

@@ -18,7 +18,7 @@ def next_start(network: Network, nic: int) -> int:
 
 @kernel
 def settle(state: transport_api.State, network: Network, shard: int, now: int, nic: int) -> None:
-    """Process completions and start messages, until neither yields anything new."""
+    """Process completions and start messages, until no more are due."""
     while True:
         done = transport_api.next_done(state, nic)
         while done != NONE:
@@ -28,7 +28,7 @@ def settle(state: transport_api.State, network: Network, shard: int, now: int, n
             return
         _start(
             state, network, shard, now, nic
-        )  # may complete immediately: computations, and messages of a failed connection
+        )  # some complete immediately: computations, and messages of a failed connection
 
 
 @rare_kernel

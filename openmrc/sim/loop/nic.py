@@ -20,13 +20,13 @@ def serve(state: transport_api.State, network: Network, shard: int, nic: int, st
     while min(arrives, row.wake) < end:
         if arrives <= row.wake:
             clock = max(clock, arrives)
-            _take(state, network, shard, clock, nic, ingress.due(network, shard, index))
+            _receive(state, network, shard, clock, nic, ingress.due(network, shard, index))
             index += 1
             arrives = _arrival(network, shard, index, count)
         else:
             clock = max(clock, row.wake)
             transport_api.expire(state, network, clock, nic)
-        _work(state, network, shard, clock, nic)
+        _process(state, network, shard, clock, nic)
     network.nodes[nic].next_at = min(network.nodes[nic].next_at, row.wake)
 
 
@@ -39,7 +39,7 @@ def _arrival(network: Network, shard: int, index: int, count: int) -> int:
 
 
 @kernel
-def _take(state: transport_api.State, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
+def _receive(state: transport_api.State, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
     if pfc.is_pause(network, hop):
         _pause(network, now, nic, hop)
     elif network.hops[hop].link >= network.config[0].first_scale_up:
@@ -63,7 +63,7 @@ def _pause(network: Network, now: int, nic: int, hop: int) -> None:
 
 
 @kernel
-def _work(state: transport_api.State, network: Network, shard: int, now: int, nic: int) -> None:
+def _process(state: transport_api.State, network: Network, shard: int, now: int, nic: int) -> None:
     """Process completions, start due messages, send, and record when to wake."""
     flows.settle(state, network, shard, now, nic)
     port_free = _send(state, network, shard, now, nic)
@@ -117,7 +117,7 @@ def _launch(network: Network, shard: int, now: int, nic: int, hop: int, planes: 
         row.site = target.site
     else:
         row.t0 = row.entropy & graph_routes.NUMBERS
-    # An answer takes the port on which the question came; where NICs differ, there may be none of that number.
+    # A reply uses the port on which the request arrived; if NICs differ, the port may not exist.
     port = network.nic_ports[nic * planes + row.plane % network.nics[nic].ports]
     is_data = row.service == Service.DATA
     egress.enqueue(network, shard, now, port.link, hop)

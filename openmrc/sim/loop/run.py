@@ -31,7 +31,7 @@ from openmrc.units import NEVER
 Ints = NDArray[np.int64]
 State = Any
 
-DRAIN_ROUND_TRIPS = 10  # multiples of the fabric's longest round trip: wait for packets in flight after the last flow
+DRAIN_ROUND_TRIPS = 10  # longest wait for packets in flight after the last flow
 UNACKNOWLEDGED = "datagrams"  # the transport whose senders receive no acknowledgements
 
 
@@ -90,7 +90,7 @@ class Results:
     failures: list[Failure] = field(default_factory=list)  # connections that ended in error
     samples: list[Sample] = field(default_factory=list)
     hops: int = 0
-    on_the_way: int = 0  # packets, when the run ended
+    on_the_way: int = 0  # packets in flight when the run ended
     windows: int = 0
     setup_s: float = 0.0
     wall_s: float = 0.0
@@ -121,7 +121,7 @@ class World:
         self.now = max(self.now, min(int(column(nodes, "next_at").min()), int(column(shards, "earliest").min())))
         with ThreadPoolExecutor(self.threads) as pool:
             while self.now < until:
-                self._break_what_is_due()
+                self._apply_due_faults()
                 end = min(self.now + lookahead, self._next_fault_at(), until)
                 earliest = self._window(pool, end)
                 self.windows += 1
@@ -163,7 +163,7 @@ class World:
     def _next_fault_at(self) -> int:
         return int(self.faults.at[self.next_fault]) if self.next_fault < len(self.faults.at) else NEVER
 
-    def _break_what_is_due(self) -> None:
+    def _apply_due_faults(self) -> None:
         while self._next_fault_at() <= self.now:
             row = self.next_fault
             kind, subject, value = (
@@ -183,7 +183,7 @@ def prepare(
     threads: int = 1,
     scale_up: bool = True,
 ) -> World:
-    """Allocate everything that a run needs."""
+    """Allocate the tables of a run."""
     settings = network or transport.network_settings()
     hops = _hops_needed(topology, traffic, settings)
     built = with_flows(build(topology, settings, hops, seed, shards=threads), traffic)
@@ -346,7 +346,7 @@ def _list_ready(network: Network, traffic: Traffic) -> None:
 def _hops_needed(topology: Topology, traffic: Traffic, settings: NetworkSettings) -> int:
     """Estimate the packets in flight: windows of 1.5 bandwidth-delay products, twice for acknowledgements.
 
-    The queues of a scale-up network have no limit: all of its chunks may wait. Unused rows cost no memory; if the
+    The queues of a scale-up network have no limit, so all its chunks may be queued. Unused rows cost no memory; if the
     estimate is too low (small packets, long queues, delays), `World` adds rows during the run.
     """
     ports = reaches(topology, settings.mtu, settings.header)
@@ -357,9 +357,9 @@ def _hops_needed(topology: Topology, traffic: Traffic, settings: NetworkSettings
 
 
 def _reserve(network: Network) -> int:
-    """Return the number of packets that a shard may send in one window, as far as foreseeable.
+    """Estimate the largest number of packets that a shard may send in one window.
 
-    For a NIC: what its ports can send in packets as small as the smallest message, plus as many control packets.
+    For a NIC: the number of packets of the smallest message size that its ports can send, plus as many control packets.
     """
     sizes = column(network.flows, "size")
     smallest = int(sizes[sizes > 0].min()) if (sizes > 0).any() else 0

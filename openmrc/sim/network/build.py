@@ -50,11 +50,11 @@ class NetworkSettings:
     lossless: bool = False  # PFC: senders are paused, no packet is dropped or trimmed
     pause_packets: int = 15  # full packets from one link above which its sender is paused (htsim's defaults)
     resume_packets: int = 12
-    # Where routing and bonds, not the endpoints, deal with failures (sim.convergence); MRC's tables are static.
-    # An assumption. RFC 7938 §7.1 speaks of detection alone: milliseconds where a carrier is lost, less than a second
-    # with BFD, seconds by BGP's hold timer.
+    # For transports whose routing and bonds react to failures (sim.scenario.convergence); MRC's tables are static.
+    # An assumption. RFC 7938 §7.1 describes detection alone: milliseconds for a lost carrier, less than a second
+    # with BFD, seconds with BGP's hold timer.
     reroute_delay_us: float = 100_000.0
-    failover_delay_us: float = 100_000.0  # the most it takes: Linux's bonding.rst has "miimon" at 100 ms by default
+    failover_delay_us: float = 100_000.0  # worst case: Linux's bonding.rst has "miimon" at 100 ms by default
 
     def __post_init__(self) -> None:
         """Refuse invalid settings, naming the field."""
@@ -88,7 +88,7 @@ def build(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 
         queues=table(tables.Queue, topology.links if settings.lossless else 1),
         departures=table(tables.Departure, 2 * topology.links if settings.lossless else 1),
         wires=table(tables.Wire, topology.links),
-        fates=table(tables.Fate, topology.links),
+        link_impairments=table(tables.LinkImpairments, topology.links),
         nodes=table(tables.Node, topology.nodes),
         mails=table(tables.Mail, topology.nodes),
         in_links=table(tables.InLink, arrivals),
@@ -147,7 +147,7 @@ def _init_lists(network: Network) -> None:
         (network.channels, ("head", "tail", "cursor")),
         (network.outgoing, ("head", "tail")),
         (network.nics, ("pending",)),
-        (network.fates, ("late", "last_late")),
+        (network.link_impairments, ("late", "last_late")),
     ):
         for name in names:
             column(rows, name)[:] = NONE
@@ -156,7 +156,7 @@ def _init_lists(network: Network) -> None:
 
 
 def _bdps(topology: Topology, ports: list[Reach]) -> NDArray[np.float64]:
-    """Return the bandwidth-delay product of every link (bytes): its own rate times the round-trip time of its plane."""
+    """Return the bandwidth-delay product of every link (bytes): its rate times the round-trip time of its plane."""
     if not topology.planes:
         return np.asarray(topology.link_rate * (ports[0].round_trip / _PS_PER_S_AND_BITS), np.float64)
     products, rates = (
@@ -194,12 +194,12 @@ def _init_ports(
 
 
 def _init_queues(network: Network, topology: Topology, settings: NetworkSettings) -> None:
-    """Give every port a real queue without limit; the port marks, not its wire."""
+    """Give every port a real queue without limit; the port marks packets, not the receiver of its link."""
     queues, wires, ports = network.queues, network.wires, network.ports
     packet = settings.mtu + settings.header
     for name in ("head", "tail", "serving"):
         column(queues, name)[:] = NONE
-    column(queues, "looks_at")[:] = NEVER
+    column(queues, "check_at")[:] = NEVER
     column(queues, "reverse")[:] = topology.link_reverse
     column(queues, "pause_above")[:] = settings.pause_packets * packet
     column(queues, "resume_below")[:] = settings.resume_packets * packet

@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 
 
 def with_domains(topology: Topology) -> Topology:
-    """Return the fabric with its scale-up networks: first link n to the domain, after all of those link n from it."""
+    """Return the fabric with its scale-up networks: first the links to the domains, by NIC, then those from them."""
     scale_up = topology.fabric.scale_up
     if scale_up is None:
         return topology

@@ -28,7 +28,7 @@ def enqueue(network: Network, shard: int, now: int, link: int, hop: int) -> None
 
 @kernel
 def backlog(network: Network, link: int, now: int) -> int:
-    """Return the time that the queued data of a port will take (ps)."""
+    """Return the time to send the queued data of a port (ps)."""
     return max(0, network.ports[link].busy_until - now)
 
 
@@ -64,7 +64,7 @@ def _enqueue_control(network: Network, shard: int, now: int, link: int, hop: int
         return
     if port.busy_until > now:
         if begin == now and port.last_time > 0:
-            begin += (port.busy_until - now) % port.last_time  # the packet in service is not preempted
+            begin += (port.busy_until - now) % port.last_time  # no preemption
         port.busy_until += duration
     port.control_until = begin + duration
     port.control_packets += 1
@@ -96,7 +96,7 @@ def send(network: Network, shard: int, now: int, link: int, hop: int, departs: i
 
 @rare_kernel
 def _overflow(network: Network, shard: int, now: int, link: int, hop: int) -> None:
-    """Trim a packet that meets a full queue, or a queued one, or drop it."""
+    """Trim the packet that found a full queue or the last queued one, or drop it."""
     port = network.ports[link]
     if port.trimming == Trimming.NEVER or network.hops[hop].trimmable == 0:
         _drop(network, shard, link, hop)
@@ -123,7 +123,7 @@ def _tail_can_go(network: Network, now: int, link: int, hop: int) -> bool:
 
 @kernel
 def _exchange(network: Network, queued: int, other: int) -> None:
-    """Replace `queued` by `other`; the slot keeps its times, so its reader sees no change."""
+    """Replace `queued` by `other`; the slot keeps its times, which its reader uses."""
     a, b = network.hops[queued], network.hops[other]
     a.frame, b.frame = b.frame, a.frame
     a.entropy, b.entropy = b.entropy, a.entropy

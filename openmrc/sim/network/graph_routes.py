@@ -2,8 +2,8 @@
 
 The shortest paths are numbered. A switch assigns the first numbers to paths that begin with its first link, the next
 ones to its second link, and so on; so a number n selects one path, and 0 to `ways` - 1 select all. Under
-Routing.ENTROPY the entropy is that number (modulo the count), and each switch passes the remainder to the next, as a
-uSID is shifted away. Under ECMP the hash of a packet selects a link at each switch.
+Routing.ENTROPY the entropy is that number (modulo the count), and each switch passes the remainder to the next, as
+it shifts out a uSID. Under ECMP the hash of a packet selects a link at each switch.
 
 NICs do not forward. Every port of a NIC must reach every other NIC.
 """
@@ -104,8 +104,8 @@ def _refuse_dead_ends(topology: Topology, nic: int, out: Ints, ways: Ints) -> No
         link = int(stuck[0])
         name, port = topology.name(int(topology.link_source[link])), int(topology.link_port[link])
         raise ConfigError(
-            f"{topology.fabric.name}: port {port} of {name} ({topology.link_name(link)}) has no way to "
-            f"{topology.name(nic)}; every port of a NIC must reach every NIC: add a link, or leave the port out"
+            f"{topology.fabric.name}: port {port} of {name} ({topology.link_name(link)}) has no path to "
+            f"{topology.name(nic)}; every port of a NIC must reach every NIC: add a link, or remove the port"
         )
 
 

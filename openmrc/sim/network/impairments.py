@@ -1,9 +1,9 @@
 """Impairments of packets on a link: loss, trimming, duplication, delay. Decided on arrival.
 
 Names and meaning are those of the live impairments (`openmrc.faults`); a packet whose transport does not allow trimming
-is lost instead. A delayed packet waits in a list of its link ordered by time, so that jitter and `reorder` let others
-overtake it; a link that goes down loses its delayed packets. A duplicate is a separate packet from then on: it fills
-queues and can be lost like any other.
+is lost instead. A delayed packet waits in a list of its link ordered by time, so that others can overtake it under
+jitter and `reorder`; a link that goes down loses its delayed packets. From then on a duplicate is a separate packet: it
+fills queues and can be lost like any other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from openmrc.sim.network import transport_api
 from openmrc.sim.network.tables import NONE, Network, Service
 from openmrc.wire.codes import Trim
 
-LOST, TWICE, LATE, CUT = 1, 2, 4, 8  # of a packet
+LOST, DUPLICATE, REORDER, TRIM = 1, 2, 4, 8  # effects on a packet
 CHANCES, HOLDS = 1, 2  # of Wire.impaired: packets may be impaired; packets are held back
 ONE = 1 << 32  # a probability of 1
 _JITTER_STEPS = 1 << 16
@@ -24,23 +24,23 @@ _JITTER_STEPS = 1 << 16
 @kernel
 def decide(network: Network, link: int, hop: int) -> int:
     """Return the impairments of a packet, as a mask."""
-    row = network.fates[link]
+    row = network.link_impairments[link]
     packet = network.hops[hop]
-    if _happens(network, link, row.loss + int(row.byte_loss * packet.size * ONE)):
+    if _draw(network, link, row.loss + int(row.byte_loss * packet.size * ONE)):
         return LOST
-    fate = 0
-    if _happens(network, link, row.duplicate):
-        fate |= TWICE
-    if _happens(network, link, row.reorder):
-        fate |= LATE
+    effects = 0
+    if _draw(network, link, row.duplicate):
+        effects |= DUPLICATE
+    if _draw(network, link, row.reorder):
+        effects |= REORDER
     has_payload = packet.service == Service.DATA and packet.size > network.config[0].trim_size
-    if has_payload and _happens(network, link, row.trim):
-        fate |= CUT if packet.trimmable == 1 else LOST
-    return fate
+    if has_payload and _draw(network, link, row.trim):
+        effects |= TRIM if packet.trimmable == 1 else LOST
+    return effects
 
 
 @kernel
-def _happens(network: Network, link: int, chance: int) -> bool:
+def _draw(network: Network, link: int, chance: int) -> bool:
     if chance == 0:
         return False
     wire = network.wires[link]
@@ -49,7 +49,7 @@ def _happens(network: Network, link: int, chance: int) -> bool:
 
 
 @kernel
-def cut(network: Network, hop: int) -> None:
+def trim(network: Network, hop: int) -> None:
     """Trim a packet to its headers, as a switch in mid-fabric with a full queue does."""
     row = network.hops[hop]
     row.trimmed = Trim.TRIMMED
@@ -58,7 +58,7 @@ def cut(network: Network, hop: int) -> None:
 
 
 @kernel
-def double(state: transport_api.State, network: Network, hop: int, copy: int) -> None:
+def duplicate(state: transport_api.State, network: Network, hop: int, copy: int) -> None:
     """Copy another packet into a fresh packet row, with the content of its transport."""
     one, other = network.hops[hop], network.hops[copy]
     other.arrives = one.arrives
@@ -80,26 +80,26 @@ def double(state: transport_api.State, network: Network, hop: int, copy: int) ->
 
 
 @kernel
-def arrival(network: Network, link: int, hop: int, fate: int) -> int:
-    """Return the arrival time of a packet (ps), with the link's delay and jitter and its own lateness."""
-    row = network.fates[link]
+def arrival(network: Network, link: int, hop: int, effects: int) -> int:
+    """Return the arrival time of a packet (ps), with the link's delay and jitter, and reordering."""
+    row = network.link_impairments[link]
     at = network.hops[hop].arrives + row.delay
     if row.jitter > 0:
         wire = network.wires[link]
         wire.random = rng.following(wire.random)
         at += row.jitter // _JITTER_STEPS * rng.below(wire.random, _JITTER_STEPS)
-    return at + OVERTAKEN if fate & LATE != 0 else at
+    return at + OVERTAKEN if effects & REORDER != 0 else at
 
 
 @kernel
 def hold(network: Network, link: int, hop: int) -> None:
     """Hold a packet until it is due, after those that are due no later."""
-    row = network.fates[link]
+    row = network.link_impairments[link]
     at = network.hops[hop].arrives
     network.wires[link].impaired |= HOLDS
     before, after = NONE, row.late
     if row.last_late != NONE and network.hops[row.last_late].arrives <= at:
-        before, after = row.last_late, NONE  # with the same delay for all packets it belongs here
+        before, after = row.last_late, NONE  # the usual place: equal delays keep the order
     while after != NONE and network.hops[after].arrives <= at:
         before, after = after, network.hops[after].next
     network.hops[hop].next = after
@@ -114,7 +114,7 @@ def hold(network: Network, link: int, hop: int) -> None:
 @kernel
 def pop_delayed(network: Network, link: int) -> None:
     """Remove the first delayed packet from the list."""
-    row = network.fates[link]
+    row = network.link_impairments[link]
     row.late = network.hops[row.late].next
     if row.late == NONE:
         row.last_late = NONE

@@ -1,7 +1,7 @@
-"""The receiver's side of links: packets that arrive at a node in a window, in order of time; losses in flight; ECN.
+"""The receiving side of links: packets that arrive at a node in a window, in order of time; losses in flight; ECN.
 
 Marking depends on the bytes that a packet leaves behind in its queue. They are known only here: packets queued before
-its departure were sent in an earlier window, because a link takes at least a window to cross.
+its departure were sent in an earlier window, because a link delays packets by at least a window.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def collect(state: transport_api.State, network: Network, shard: int, node: int,
     for index in range(row.first_in, row.first_in + row.in_count):
         link = network.in_links[index].link
         if network.wires[link].impaired & impairments.HOLDS != 0:
-            count = _take_late(network, shard, node, link, start, end, count)
+            count = _admit_delayed(network, shard, node, link, start, end, count)
         count = _drain(state, network, shard, node, link, Service.CONTROL, start, end, count)
         count = _drain(state, network, shard, node, link, Service.DATA, start, end, count)
     _sort(network, shard, count, end - start)
@@ -105,7 +105,7 @@ def _drain(
             row.tail = NONE
         network.hops[hop].link = link
         if network.wires[link].impaired != 0:
-            count = _suffer(state, network, shard, node, link, hop, start, end, count)
+            count = _impair(state, network, shard, node, link, hop, start, end, count)
         else:
             count = _admit(network, shard, link, hop, start, count)
     return count
@@ -113,11 +113,11 @@ def _drain(
 
 @kernel
 def _admit(network: Network, shard: int, link: int, hop: int, start: int, count: int) -> int:
-    """Add an arrival to the batch, unless the link failed during its flight; return the new length."""
+    """Add an arrival to the batch, unless the link failed while it was in flight; return the new length."""
     wire = network.wires[link]
     row = network.hops[hop]
     if row.enqueued < wire.alive_from:
-        _lose(network, shard, link, hop)
+        _discard(network, shard, link, hop)
         return count
     wire.arrived += 1
     wire.arrived_bytes += row.size
@@ -128,13 +128,13 @@ def _admit(network: Network, shard: int, link: int, hop: int, start: int, count:
 
 
 @kernel
-def _lose(network: Network, shard: int, link: int, hop: int) -> None:
+def _discard(network: Network, shard: int, link: int, hop: int) -> None:
     network.wires[link].lost += 1
     packet_pool.release(network, shard, hop)
 
 
 @rare_kernel
-def _suffer(
+def _impair(
     state: transport_api.State,
     network: Network,
     shard: int,
@@ -146,25 +146,25 @@ def _suffer(
     count: int,
 ) -> int:
     """Apply the impairments of a link to a packet; return the new length of the batch."""
-    fate = impairments.decide(network, link, hop)
-    if fate & impairments.LOST != 0:
-        _lose(network, shard, link, hop)
+    effects = impairments.decide(network, link, hop)
+    if effects & impairments.LOST != 0:
+        _discard(network, shard, link, hop)
         return count
-    if fate & impairments.CUT != 0:
-        impairments.cut(network, hop)
-    if fate & impairments.TWICE != 0:
+    if effects & impairments.TRIM != 0:
+        impairments.trim(network, hop)
+    if effects & impairments.DUPLICATE != 0:
         copy = packet_pool.allocate(network, shard)
         if copy != NONE:
-            impairments.double(state, network, hop, copy)
-            count = _delay(network, shard, node, link, copy, fate, start, end, count)
-    return _delay(network, shard, node, link, hop, fate, start, end, count)
+            impairments.duplicate(state, network, hop, copy)
+            count = _delay(network, shard, node, link, copy, effects, start, end, count)
+    return _delay(network, shard, node, link, hop, effects, start, end, count)
 
 
 @kernel
 def _delay(
-    network: Network, shard: int, node: int, link: int, hop: int, fate: int, start: int, end: int, count: int
+    network: Network, shard: int, node: int, link: int, hop: int, effects: int, start: int, end: int, count: int
 ) -> int:
-    network.hops[hop].arrives = impairments.arrival(network, link, hop, fate)
+    network.hops[hop].arrives = impairments.arrival(network, link, hop, effects)
     if network.hops[hop].arrives < end:
         return _admit(network, shard, link, hop, start, count)
     impairments.hold(network, link, hop)
@@ -173,11 +173,11 @@ def _delay(
 
 
 @rare_kernel
-def _take_late(network: Network, shard: int, node: int, link: int, start: int, end: int, count: int) -> int:
+def _admit_delayed(network: Network, shard: int, node: int, link: int, start: int, end: int, count: int) -> int:
     """Add the due delayed packets of a link to the batch; return its new length."""
     most = network.shards[shard].batch_size // 2  # the other half is for packets without delay
     while True:
-        hop = network.fates[link].late
+        hop = network.link_impairments[link].late
         if hop == NONE:
             return count
         row = network.hops[hop]
@@ -237,7 +237,7 @@ def _sort(network: Network, shard: int, count: int, window: int) -> None:
 
 @rare_kernel
 def _spread(network: Network, shard: int, count: int, window: int) -> None:
-    """Sort the batch roughly: count the packets in each part of the window, then place them."""
+    """Presort the batch: count the packets in each part of the window, then place them by part."""
     base, first = network.shards[shard].batch_base, network.shards[shard].bucket_base
     shift = INDEX_BITS
     while (window << INDEX_BITS) >> shift > count:

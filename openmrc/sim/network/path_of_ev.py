@@ -25,24 +25,24 @@ def choices(shape: PlaneShape, ev: IntOrInts) -> tuple[IntOrInts, IntOrInts, Int
 
 def links_of(network: Network, source: Ints, destination: Ints, plane: Ints, ev: Ints) -> Matrix:
     """Return a row per packet: the links on its path, -1 after the last."""
-    asked = np.stack([source, destination, plane, ev], axis=1).astype(np.int64)
-    links = np.full((len(asked), LONGEST), -1, np.int64)
-    _ask(network._replace(hops=table(Hop, 1)), asked, links)
+    packets = np.stack([source, destination, plane, ev], axis=1).astype(np.int64)
+    links = np.full((len(packets), LONGEST), -1, np.int64)
+    _follow(network._replace(hops=table(Hop, 1)), packets, links)
     return links
 
 
 @entry
-def _ask(network: Network, asked: Matrix, links: Matrix) -> None:
+def _follow(network: Network, packets: Matrix, links: Matrix) -> None:
     planes = network.config[0].planes
     hop = network.hops[0]
     hop.service = Service.DATA.value
-    for index in range(len(asked)):
-        source, destination, plane = asked[index, 0], asked[index, 1], asked[index, 2]
+    for index in range(len(packets)):
+        source, destination, plane = packets[index, 0], packets[index, 1], packets[index, 2]
         target = network.nic_ports[destination * planes + plane]
         hop.source = source
         hop.destination = destination
         hop.plane = plane
-        hop.entropy = asked[index, 3]
+        hop.entropy = packets[index, 3]
         hop.t0 = target.t0
         hop.pod = target.pod
         hop.site = target.site

@@ -84,9 +84,9 @@ def _on_pause(network: Network, shard: int, node: int, now: int, link: int, what
     waiting.paused = what
     if what == PAUSE:
         waiting.paused_until = now + longest_pause(network, link)
-        if waiting.looks_at == NEVER:
-            waiting.looks_at = waiting.paused_until
-            _push(network, node, waiting.looks_at, link)
+        if waiting.check_at == NEVER:
+            waiting.check_at = waiting.paused_until
+            _push(network, node, waiting.check_at, link)
     else:
         _begin(network, shard, node, now, link)
 
@@ -103,20 +103,20 @@ def release_pause(network: Network, node: int, now: int, link: int) -> None:
     waiting = network.queues[link]
     waiting.paused = 0
     waiting.pausing = 0
-    if waiting.looks_at == NEVER:
-        waiting.looks_at = now
+    if waiting.check_at == NEVER:
+        waiting.check_at = now
         _push(network, node, now, link)
         network.nodes[node].next_at = min(network.nodes[node].next_at, now)
 
 
 @rare_kernel
-def _on_look(network: Network, shard: int, node: int, now: int, link: int) -> None:
+def _on_pause_check(network: Network, shard: int, node: int, now: int, link: int) -> None:
     """Process the possible expiry of a PAUSE."""
     waiting = network.queues[link]
-    waiting.looks_at = NEVER
+    waiting.check_at = NEVER
     if waiting.paused == 1 and waiting.paused_until > now:
-        waiting.looks_at = waiting.paused_until
-        _push(network, node, waiting.looks_at, link)
+        waiting.check_at = waiting.paused_until
+        _push(network, node, waiting.check_at, link)
         return
     waiting.paused = 0
     _begin(network, shard, node, now, link)
@@ -147,8 +147,8 @@ def _on_departure(network: Network, shard: int, node: int, now: int) -> None:
     """Process a departure: mark the packet by the remaining queue, release its space, send the next."""
     link = _pop(network, node)
     waiting = network.queues[link]
-    if waiting.looks_at <= now and (waiting.serving == NONE or network.ports[link].busy_until != now):
-        _on_look(network, shard, node, now, link)
+    if waiting.check_at <= now and (waiting.serving == NONE or network.ports[link].busy_until != now):
+        _on_pause_check(network, shard, node, now, link)
         return
     # The receiver reads the packet in a later window, so this node may still change it.
     hop = waiting.serving

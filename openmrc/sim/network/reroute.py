@@ -84,9 +84,9 @@ def _leads(network: Network, node: int, hop: int) -> bool:
 
 @kernel
 def open_ports(network: Network, nic: int, destination: int) -> int:
-    """Return the mask of planes that a bond uses from one NIC to another: all if none is left, so that retries end it.
+    """Return the mask of planes that a bond uses from one NIC to another: all if none is left, so that retries run out.
 
-    A NIC's bond avoids its own ports that are down; it learns of the remote one as routing does.
+    A NIC's bond avoids its own ports that are down; a remote port is excluded once routing has withdrawn it.
     """
     planes, own = network.config[0].planes, network.nics[nic].ports
     every = (1 << own) - 1

@@ -1,6 +1,6 @@
 """The network of a scale-up domain: every NIC's GPUs have a port to the domain's switch; messages are sent in chunks.
 
-A port sends one message after the other, a chunk at a time; the switch stores and forwards chunks, and its egress to
+A port sends messages one after the other, in chunks; the switch stores and forwards chunks, and its egress to
 one port is a queue without limit. Nothing is lost, marked or paused, and headers are not counted: `gbps` of the fabric
 is the payload rate. The receiver acknowledges the last chunk. Without contention, a message of S bytes arrives after
 (S + CHUNK) / rate + latency, S a multiple of CHUNK.

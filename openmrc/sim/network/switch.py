@@ -38,7 +38,7 @@ def route(network: Network, node: int, now: int, hop: int) -> int:
     if reroute.is_below(network, node, hop):
         link = reroute.down_link(network, node, hop)
         if row.down_bundle > 1:
-            # The link of a bundle is the same downwards as upwards: the tier below has chosen it.
+            # A packet uses the same link of a bundle downwards as upwards; the tier below chose it.
             link += choose(network, node, now, hop, link, row.down_bundle, row.tier - 1)
         return link
     return row.up_base + choose(network, node, now, hop, row.up_base, row.up_count, row.tier)

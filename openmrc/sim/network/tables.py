@@ -5,7 +5,7 @@ receiving node; between them are two `Channel`s, FIFOs of `Hop`s, one for contro
 the channel's `Outgoing` list of the current window; the receiver joins it to the channel in the next one, so the two
 never use the same list at once.
 
-A `Hop` is one packet on one link, a cache line; `frame` is the row of its transport content, which no switch reads.
+A `Hop` is one packet on one link, a cache line; `frame` is the row of its transport content, which only NICs read.
 Time is ps, size bytes; NONE is no row.
 """
 
@@ -18,7 +18,7 @@ from openmrc.core.rows import Float, Int, Int8, Int16, Int32, Table
 
 NONE = -1
 COUNT_MASK = (1 << 31) - 1  # of Hop.queued_bytes
-FIXED_PATH = 1 << 32  # of Hop.entropy, above its 32 bits: adaptive switches hash this packet instead
+FIXED_PATH = 1 << 32  # bit of Hop.entropy above its 32 bits: adaptive switches hash this packet instead
 BYTE_TIME_BITS = 16  # Port.byte_time counts 2**-16 ps
 
 
@@ -42,7 +42,7 @@ class Hop:
     source: Int32  # NIC
     destination: Int32  # NIC
     t0: Int32  # of the destination, in its plane
-    link: Int32  # it came over
+    link: Int32  # incoming link
     pod: Int16
     site: Int8
     plane: Int8
@@ -98,7 +98,7 @@ class Queue:
     """The queue of a lossless port, and the receiver's count of packets from the link."""
 
     paused_until: Int  # ps, expiry of a PAUSE that is neither repeated nor cancelled
-    looks_at: Int  # ps, a check of the port is in its node's heap; NEVER: none
+    check_at: Int  # ps, a check of the port is in its node's heap; NEVER: none
     paused_at: Int  # ps, when the receiver sent its last PAUSE
 
     head: Int32
@@ -109,7 +109,7 @@ class Queue:
     ecn_low: Int32  # bytes; negative: never mark
     ecn_high: Int32
     reverse: Int32  # link
-    held: Int32  # bytes that came over the link and have not left the receiver
+    held: Int32  # bytes that arrived over the link and are still at the receiver
     pause_above: Int32
     resume_below: Int32
     pausing: Int32  # the receiver has sent PAUSE
@@ -130,14 +130,14 @@ class Wire:
     ecn_low: Int32  # bytes left in the queue below which no packet is marked; negative: never
     ecn_high: Int32  # bytes above which all are marked
     random: Int
-    impaired: Int  # of its Fate: impairments.CHANCES, impairments.HOLDS; 0: unimpaired
+    impaired: Int  # of its LinkImpairments: impairments.CHANCES, impairments.HOLDS; 0: unimpaired
     arrived: Int  # packets
     arrived_bytes: Int
     marked: Int
     lost: Int  # to faults
 
 
-class Fate:
+class LinkImpairments:
     """Impairments of a directed link, and its delayed packets. Probabilities in 2**-32."""
 
     loss: Int
@@ -154,10 +154,10 @@ class Fate:
 class Node:
     """A NIC or a switch: its incoming links, and its forwarding data."""
 
-    next_at: Int  # ps, no received packet needs it earlier
+    next_at: Int  # ps, earliest time of a received packet
     first_in: Int32  # in Network.in_links
     in_count: Int32
-    own: Int32  # index, pod or site that lies below
+    own: Int32  # index, pod or site below
     down_base: Int32  # link
     down_stride: Int32  # links from one subtree below to the next
     up_base: Int32  # link
@@ -280,12 +280,12 @@ class Shard:
     signal_size: Int
     signals: Int  # ps, end of this window
     turn: Int  # 0 or 1, which outgoing lists this window fills
-    earliest: Int  # ps, earliest arrival of what was sent in this window
+    earliest: Int  # ps, earliest arrival of a packet sent in this window
     allocated: Int
     released: Int
     hops: Int  # packets handled at nodes
     finished: Int  # flows
-    starved: Int  # packets not sent because no hop was free
+    starved: Int  # packets not sent for lack of a free hop
     signals_lost: Int
 
 
@@ -321,7 +321,7 @@ class NetworkConfig:
     lossless: Int
     routed: Int  # switches of an irregular fabric, which look up routes; 0: a regular one, where routes are computed
     first_scale_up: Int  # links from this one on belong to scale-up networks
-    detours: Int  # links and ports that routing or bonds avoid; 0: no check needed
+    detours: Int  # number of links and ports that routing or bonds avoid; 0: no check needed
 
 
 class Network(NamedTuple):
@@ -334,7 +334,7 @@ class Network(NamedTuple):
     queues: Table[Queue]  # of links, in a lossless network
     departures: Table[Departure]
     wires: Table[Wire]
-    fates: Table[Fate]
+    link_impairments: Table[LinkImpairments]
     nodes: Table[Node]
     mails: Table[Mail]
     in_links: Table[InLink]
@@ -364,6 +364,6 @@ class Routing(IntEnum):
 class Trimming(IntEnum):
     """Behaviour of a full queue."""
 
-    NEVER = 0  # drops what arrives
-    ARRIVING = 1  # trims what arrives
-    EITHER = 2  # trims what arrives or the last in the queue, by a coin (htsim's composite queue)
+    NEVER = 0  # drops the arriving packet
+    ARRIVING = 1  # trims the arriving packet
+    EITHER = 2  # trims the arriving packet or the last in the queue, at random (htsim's composite queue)

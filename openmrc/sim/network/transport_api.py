@@ -1,8 +1,8 @@
 """The calls that every transport implements for the loop, with a variant for each type of state.
 
-A transport's state is a NamedTuple of tables that it owns alone. It never sees a clock, a link or a queue: it is told
-`now`, gives a packet when a port is free, and takes what arrives. `Hop.frame` is the row of its own table in which it
-keeps what the packet says.
+A transport's state is a NamedTuple of tables that no other module writes. A transport has no access to clocks, links or
+queues: it receives `now` and packets as arguments, and returns a packet when a port is free. `Hop.frame` is the row of
+its own table that holds the content of the packet.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ def receive(state: State, network: Network, shard: int, now: int, nic: int, hop:
 
 @generic
 def next_packet(state: State, network: Network, shard: int, now: int, nic: int, free_ports: int, hop: int) -> int:
-    """Fill `hop` with the next packet to send and return 1, or return 0: there is none.
+    """Fill `hop` with the next packet to send and return 1; return 0 if there is none.
 
-    `free_ports` masks the ports that can take data now; control does not ask. To fill: destination, plane, entropy,
-    size, service, trimmable, and the frame.
+    `free_ports` masks the ports that can take data now; control packets ignore it. Fields to fill:
+    destination, plane, entropy, size, service, trimmable, and the frame.
     """
     raise AssertionError("every transport has a variant")
 
 
 @generic
 def next_deadline(state: State, nic: int) -> int:
-    """Return when `expire` must be called (ps), or NEVER. It may be early."""
+    """Return when `expire` must be called (ps), or NEVER. It may return an earlier time."""
     raise AssertionError("every transport has a variant")
 
 
@@ -43,7 +43,7 @@ def expire(state: State, network: Network, now: int, nic: int) -> None:
 
 @generic
 def post(state: State, network: Network, now: int, flow: int) -> int:
-    """Start a message; return 1, or 0 if that is not possible yet: retry after the next completion."""
+    """Start a message; return 1, or 0 to retry after the next completion."""
     raise AssertionError("every transport has a variant")
 
 

@@ -1,8 +1,8 @@
 """The transport without feedback: packets leave at line rate and are not acknowledged.
 
-It measures the network alone, and serves as background traffic that takes no notice of congestion. A message is done
-at the sender when its last packet has left, at the receiver when all its bytes have arrived; what is lost is not sent
-again. Each packet takes the next port in turn and a random entropy, or the message's own if `fixed`.
+It measures the network alone, and serves as background traffic without congestion control. A message is done
+at the sender when its last packet has left, at the receiver when all its bytes have arrived; lost packets are not
+retransmitted. Each packet takes the next port in turn and a random entropy, or the message's own if `fixed`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Source:
     last: Int
     random: Int
     left: Int  # flow whose last packet has left and is not yet reported, or NONE
-    arrived: Int  # flow that has arrived whole and is not yet reported, or NONE
+    arrived: Int  # flow that has arrived completely and is not yet reported, or NONE
 
 
 class Transfer:

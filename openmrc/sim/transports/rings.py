@@ -1,6 +1,6 @@
-"""Rings of senders with packets to send, linked through the senders; each sender is in one ring at most.
+"""Rings of senders with packets to send, as linked lists; a sender is in at most one ring.
 
-A NIC has a ring for each port, for senders that keep to that port, so that those of a busy or paused port cost nothing.
+A NIC has a ring for the senders of each port, so that those of a busy or paused port cost no time.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ NONE = -1
 class Ring:
     """One ring."""
 
-    tail: Int  # the sender whose turn comes last, or NONE
+    tail: Int  # last sender, or NONE
 
 
 class Link:
     """A sender's links."""
 
     next: Int32
-    listed: Int32  # 1: stands in a ring
+    listed: Int32  # 1: in a ring
 
 
 def build(rings: int, senders: int) -> tuple[Table[Ring], Table[Link]]:
@@ -49,14 +49,14 @@ def append(rings: Table[Ring], links: Table[Link], ring: int, sender: int) -> No
 
 @kernel
 def front(rings: Table[Ring], links: Table[Link], ring: int) -> int:
-    """Return the sender whose turn it is, or NONE."""
+    """Return the first sender, or NONE."""
     tail = rings[ring].tail
     return NONE if tail == NONE else int(links[tail].next)
 
 
 @kernel
 def remove_front(rings: Table[Ring], links: Table[Link], ring: int) -> None:
-    """Remove the sender whose turn it is from its ring."""
+    """Remove the first sender from its ring."""
     tail = rings[ring].tail
     gone = links[tail].next
     links[gone].listed = 0

@@ -1,7 +1,7 @@
 """Timers of senders: one binary heap per NIC, in which a sender appears at most once.
 
-Cost is logarithmic in the NIC's senders, so a NIC with 100,000 messages under way runs as fast per packet as one with
-ten. The heaps of all NICs share a table with as many slots as there are senders.
+The cost is logarithmic in the number of senders, so a NIC with 100,000 messages in progress takes little more time per
+packet than one with ten. The heaps of all NICs share a table with as many slots as there are senders.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Wake:
 
     at: Int  # ps
     sender: Int32
-    slot: Int32  # of sender i, or NONE
+    slot: Int32  # slot of sender i, or NONE
 
 
 def build(nic: NDArray[np.int64], nics: int) -> tuple[Table[Heap], Table[Wake]]:

@@ -82,10 +82,10 @@ def nics_of(ranks: int, hosts: Hosts, parameters: Trace, seed: int) -> Ids:
     return order[np.arange(ranks) // parameters.ranks_per_nic]
 
 
-def _format_of(path: Path, said: Format) -> str:
+def _format_of(path: Path, given: Format) -> str:
     """Return the format of a file: the given one, or by its name, or by its first bytes."""
-    if said != "auto":
-        return said
+    if given != "auto":
+        return given
     if chakra.is_trace(path):
         return "chakra"
     try:

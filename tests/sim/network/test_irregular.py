@@ -200,7 +200,7 @@ def test_ecmp_spreads_flows_over_equal_ways() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (CHAIN.replace("  - {a: s, b: t, gbps: 100, link_ns: 300}\n", ""), r"port 0 of b \(b>t\) has no way to a"),
+        (CHAIN.replace("  - {a: s, b: t, gbps: 100, link_ns: 300}\n", ""), r"port 0 of b \(b>t\) has no path to a"),
         (CHAIN.replace("  - {a: t, b: b, gbps: 100, link_ns: 90}\n", ""), "no link leads to the NIC b"),
         (CHAIN.replace("link_ns: 90", "link_ns: 0"), "a link of 0 ns"),
         (CHAIN.replace("gbps: 100, link_ns: 90", "gbps: .inf, link_ns: 90"), r"described:\d+: .*<= 1000000.0"),

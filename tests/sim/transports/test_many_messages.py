@@ -55,11 +55,11 @@ def test_timers_of_messages_that_are_not_due_are_not_looked_at(
         assert module.next_data(state, world.network, flow, 0, 0b11, 0) == 1
     silent: list[int] = []
 
-    def on_silence(state: Any, *given: Any) -> None:
+    def on_timeout(state: Any, *given: Any) -> None:
         silent.append(given[-1])
         state.senders[given[-1]].deadline = NEVER
 
-    monkeypatch.setattr(module, "_on_silence", on_silence)
+    monkeypatch.setattr(module, "_on_timeout", on_timeout)
     first = int(column(state.senders, "deadline")[0])
     module.expire(state, world.network, first, 0)
     assert silent == [0]

@@ -93,7 +93,7 @@ class MrcTransport:
         return summary
 
     def windows(self, state: Mrc, network: Network, flows: Ints) -> dict[str, NDArray[Any]]:
-        """Return the window towards each flow's destination, what of it is used, and the round trip."""
+        """Return the window towards each flow's destination, the bytes in flight, and the round-trip time."""
         qp = column(network.flows, "handle")[flows]
         peer = column(state.engine.qps, "peer")[qp]
         peers = state.engine.peers
@@ -145,10 +145,10 @@ class Opening:
     """Parameters of one queue pair; one row each."""
 
     peer: Int
-    twin: Int  # row of the queue pair at the other end
-    mpr: Int  # ours
+    peer_row: Int  # row of the queue pair at the other end
+    mpr: Int  # local
     mpr_dest: Int
-    active: Int  # EVs a rotation in rotation
+    active: Int  # active EVs per rotation
     receives: Int
     ev_seed: Int
     single_path: Int  # 1: an EV profile of one EV
@@ -166,7 +166,7 @@ class Common:
 
 
 class Fan:
-    """The paths of one rotation as choices of the first, second and third tier; one row a port, or a rotation."""
+    """The paths of one rotation as numbers of choices per tier; one row per port, or per rotation."""
 
     first: Int
     second: Int
@@ -195,7 +195,7 @@ def _build(transport: MrcTransport, topology: Topology, traffic: Traffic, networ
 
 
 class _Ends:
-    """Both ends of every connection, ordered by the NIC they are at: the rows of queue pairs and peers."""
+    """Both ends of every connection, ordered by NIC: the rows of queue pairs and peers."""
 
     def __init__(self, topology: Topology, wires: Connections) -> None:
         count = wires.count
@@ -207,7 +207,7 @@ class _Ends:
         self.connection = order % count  # by row
         self.is_source = order < count
         self.row_of_source, self.row_of_destination = row_of[:count], row_of[count:]
-        self.twin = row_of[(order + count) % (2 * count)] if count else order
+        self.peer_row = row_of[(order + count) % (2 * count)] if count else order
         self.qps = np.bincount(at, minlength=topology.nics)
         pairs = at[order] * topology.nics + remote[order]
         unique, self.peer = np.unique(pairs, return_inverse=True)
@@ -237,7 +237,7 @@ def _layout(transport: MrcTransport, topology: Topology, wires: Connections, end
 
 
 def _mprs(wires: Connections) -> Ints:
-    """Return each connection's window (unit 128 PSNs): 1,024 PSNs, or all it will ever send."""
+    """Return each connection's window (unit 128 PSNs): 1,024 PSNs, or all packets of the connection."""
     units = np.clip(-(-wires.packets // MPR_UNIT), 1, 8)
     return np.left_shift(1, np.ceil(np.log2(units)).astype(np.int64))
 
@@ -256,7 +256,7 @@ def _openings(
     evs = max(1, transport.evs // planes)
     active = max(1, evs - int(evs * transport.reserve))
     column(rows, "peer")[:] = ends.peer
-    column(rows, "twin")[:] = ends.twin
+    column(rows, "peer_row")[:] = ends.peer_row
     column(rows, "mpr")[:] = column(rows, "mpr_dest")[:] = mpr
     column(rows, "active")[:] = np.where(ends.is_source, active, min(evs, 2))
     column(rows, "receives")[:] = np.where(ends.is_source, 0, wires.watched[ends.connection])
@@ -318,7 +318,7 @@ def _open(engine: Engine, openings: Table[Opening], common: Table[Common], fans:
     shared = common[0]
     row = engine.qps[qp]
     row.peer = opening.peer
-    row.dest_qpn = engine.qps[opening.twin].qpn
+    row.dest_qpn = engine.qps[opening.peer_row].qpn
     row.pd = _PD
     row.access = regions.Access.REMOTE_WRITE.value
     row.path_mtu = shared.mtu
@@ -330,7 +330,7 @@ def _open(engine: Engine, openings: Table[Opening], common: Table[Common], fans:
     row.max_wimm = 32
     row.max_wimm_dest = 32
     row.trim_nack_dest = shared.trims
-    _give_evs(engine, openings, common, fans, qp)
+    _assign_evs(engine, openings, common, fans, qp)
     for event in (QpEvent.TO_INIT.value, QpEvent.TO_RTR.value, QpEvent.TO_RTS.value):
         lifecycle.move(engine, 0, qp, event)
     if opening.single_path == 1:
@@ -341,7 +341,7 @@ def _open(engine: Engine, openings: Table[Opening], common: Table[Common], fans:
 
 @kernel
 def _keep_one_ev(engine: Engine, qp: int, seed: int) -> None:
-    """Deny all EVs but one: a queue pair on a single path, like a connection of TCP or plain RoCE beside MRC."""
+    """Deny all EVs except one: a queue pair on a single path, like a connection of TCP or plain RoCE."""
     row = engine.qps[qp]
     rotation = engine.rotations[row.rotation_base + (rng.following(seed | 1) >> 8) % row.rotation_count]
     kept = rotation.ev_base + engine.slots[rotation.ev_base].ev
@@ -352,8 +352,8 @@ def _keep_one_ev(engine: Engine, qp: int, seed: int) -> None:
 
 
 @kernel
-def _give_evs(engine: Engine, openings: Table[Opening], common: Table[Common], fans: Table[Fan], qp: int) -> None:
-    """Give every rotation a random subset of its paths, none twice as long as there are enough."""
+def _assign_evs(engine: Engine, openings: Table[Opening], common: Table[Common], fans: Table[Fan], qp: int) -> None:
+    """Assign every rotation a random subset of its paths, without duplicates if there are enough."""
     row = engine.qps[qp]
     shared = common[0]
     random = openings[qp].ev_seed
@@ -361,7 +361,7 @@ def _give_evs(engine: Engine, openings: Table[Opening], common: Table[Common], f
         random = rng.following(random | 1)
         first = random
         random = rng.following(random)
-        fan = fans[(qp * row.rotation_count + rotation) % len(fans)]  # a row a port: the same for every queue pair
+        fan = fans[(qp * row.rotation_count + rotation) % len(fans)]  # a row per port: the same for every queue pair
         paths_here = fan.first * fan.second * fan.third
         stride = _coprime(random, paths_here)
         for k in range(engine.rotations[row.rotation_base + rotation].total):
@@ -378,7 +378,7 @@ def _give_evs(engine: Engine, openings: Table[Opening], common: Table[Common], f
 
 @kernel
 def _coprime(random: int, count: int) -> int:
-    """Return a stride that visits all of `count` paths."""
+    """Return a stride that visits all `count` paths."""
     stride = random % count | 1
     while _common_divisor(stride, count) != 1:
         stride += 2

@@ -24,26 +24,26 @@ _COLUMNS = len(COLUMN)
 
 
 class Tap:
-    """Packets kept of one NIC."""
+    """Copied packets of one NIC."""
 
     first: Int  # row of `Taps.seen`
-    limit: Int  # rows; 0: this NIC is not watched
-    start: Int  # ps, nothing is kept before
+    limit: Int  # rows; 0: this NIC is not captured
+    start: Int  # ps, begin of the capture
     count: Int  # rows filled
-    passed: Int  # packets that came when all rows were filled
+    passed: Int  # packets after all rows were filled
 
 
 class Seen:
-    """When and how a packet was seen; what it says is in the same row of `Taps.kept`."""
+    """Time and circumstances of a copied packet; its content is in the same row of `Taps.kept`."""
 
-    at: Int  # ps: given to the port, or arrived with its last bit
+    at: Int  # ps: passed to the port, or last bit received
     outgoing: Int8
 
 
 class Taps(NamedTuple):
     """All copied packets; without taps the loop only checks their number."""
 
-    taps: Table[Tap]  # a row a NIC, or none at all
+    taps: Table[Tap]  # a row per NIC, or empty
     seen: Table[Seen]
     packets: Matrix  # the engine's, by shard
     kept: Matrix
@@ -51,15 +51,15 @@ class Taps(NamedTuple):
 
 @dataclass(frozen=True)
 class Capture:
-    """Which NICs are watched."""
+    """NICs to capture, and limits."""
 
     nics: tuple[int, ...] = ()
-    limit: int = 0  # packets of each
-    start: int = 0  # ps, nothing is kept before
+    limit: int = 0  # packets per NIC
+    start: int = 0  # ps, begin of the capture
 
 
 def taps(engine: Engine, nics: int, capture: Capture) -> Taps:
-    """Allocate what a capture asks for, in a network of so many NICs."""
+    """Allocate the tables of a capture, in a network of `nics` NICs."""
     limit = capture.limit
     rows = len(capture.nics) * limit
     made = Taps(
@@ -110,7 +110,7 @@ def _claim(tapped: Taps, now: int, nic: int) -> int:
 
 @kernel
 def _complete(engine: Engine, network: Network, shard: int, nic: int, hop: int) -> None:
-    """Fill in what a frame leaves out because no decision needs it, as the sender had it."""
+    """Restore the fields that a frame omits because no decision needs them."""
     packet = engine.packets[shard]
     packet.destination = nic
     packet.vendor_info = 0

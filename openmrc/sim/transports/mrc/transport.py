@@ -1,7 +1,7 @@
 """MRC in the simulator: the engine's own functions, and packets in flight as frames.
 
-Nothing of the protocol is here. A message is an RDMA write; it carries an immediate when its arrival releases others,
-because only a WriteIMM is reported at the receiver (MRC §6.1).
+This module contains no protocol logic. A message is an RDMA write; it carries an immediate when its arrival releases
+others, because only a WriteIMM is reported at the receiver (MRC §6.1).
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from openmrc.sim.transports.mrc.frames import Frame, pack, unpack
 from openmrc.sim.workloads.traffic import Side
 from openmrc.wire.codes import Opcode, TrafficClass
 
-R_KEY = 1  # of the one region that every NIC registers: all of its memory
+R_KEY = 1  # of the memory region that every NIC registers
 
 
 class Tally:
     """Counts of an endpoint's path events, by cause (engine.states.EvEvent), and of its connections."""
 
-    lost: Int  # EVs given up because a packet vanished
-    always_skip: Int  # ... because the responder said so
-    probes_answered: Int  # EVs that came back
+    lost: Int  # EVs taken out of use after a loss
+    always_skip: Int  # ... at the responder's request
+    probes_answered: Int  # EVs restored
     probe_marked: Int
     least_bad: Int
     local_ports: Int  # changes of its own ports
-    peer_ports: Int  # Port Status Updates that changed something
+    peer_ports: Int  # Port Status Updates with an effect
     qp_errors: Int
 
 
@@ -44,7 +44,7 @@ class Mrc(NamedTuple):
     frames: Table[Frame]
     tallies: Table[Tally]
     tapped: tap.Taps
-    writes: Table[WriteRequest]  # by NIC: what it posts next
+    writes: Table[WriteRequest]  # by NIC: the next request
 
 
 @transport_api.receive.variant(Mrc)
@@ -121,7 +121,7 @@ def _next_done(state: Mrc, nic: int) -> int:
         good = row.status == WcStatus.SUCCESS
         if row.kind == CompletionKind.SEND:
             return row.wr_id * 4 + (Side.SENDER.value if good else Side.FAILED.value)
-        if good:  # else a posted receive that a failed connection gives back
+        if good:  # else a flushed receive of a failed connection
             return row.immediate * 4 + Side.RECEIVER.value
 
 

@@ -1,4 +1,4 @@
-"""The responding half of a RoCEv2 queue pair: in order only, or keeping what is out of order."""
+"""The responding half of a RoCEv2 queue pair: in order only, or with out-of-order packets kept."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def on_data(state: Roce, network: Network, now: int, nic: int, hop: int) -> None
     selective = state.params[0].recovery == Recovery.SELECTIVE
     if frame.psn < row.expected or (selective and _has(state, frame.pair, frame.psn)):
         row.duplicates += 1
-        _answer(state, nic, frame.pair, frame.psn, Kind.ACK)
+        _queue_reply(state, nic, frame.pair, frame.psn, Kind.ACK)
     elif frame.psn == row.expected:
         _advance(state, nic, packet.frame)
     elif selective:
-        _keep(state, nic, packet.frame)
+        _store_out_of_order(state, nic, packet.frame)
     elif row.hole != row.expected:
-        row.hole = row.expected  # one NAK a hole
-        _answer(state, nic, frame.pair, frame.psn, Kind.NAK)
+        row.hole = row.expected  # one NAK per hole
+        _queue_reply(state, nic, frame.pair, frame.psn, Kind.NAK)
 
 
 @kernel
@@ -47,12 +47,12 @@ def _advance(state: Roce, nic: int, frame: int) -> None:
     if row.expected == packets:
         _finish(state, nic, arrived.pair)
     if row.since_ack >= state.params[0].ack_every or arrived.last == 1 or row.expected == packets:
-        _answer(state, nic, arrived.pair, arrived.psn, Kind.ACK)
+        _queue_reply(state, nic, arrived.pair, arrived.psn, Kind.ACK)
 
 
 @kernel
-def _keep(state: Roce, nic: int, frame: int) -> None:
-    """Process a packet beyond a hole: keep it; if it is far enough beyond, the hole is a loss."""
+def _store_out_of_order(state: Roce, nic: int, frame: int) -> None:
+    """Keep a packet beyond a hole; if it is far enough beyond, treat the hole as a loss."""
     arrived = state.frames[frame]
     row = state.receivers[arrived.pair]
     state.arrivals[state.senders[arrived.pair].first + arrived.psn].here = 1
@@ -60,7 +60,7 @@ def _keep(state: Roce, nic: int, frame: int) -> None:
     row.highest = max(row.highest, arrived.psn)
     if row.hole != row.expected and row.highest - row.expected > state.params[0].reorder:
         row.hole = row.expected
-        _answer(state, nic, arrived.pair, arrived.psn, Kind.NAK)
+        _queue_reply(state, nic, arrived.pair, arrived.psn, Kind.NAK)
 
 
 @kernel
@@ -88,7 +88,7 @@ def _notify(state: Roce, now: int, nic: int, pair: int) -> None:
 
 
 @kernel
-def _answer(state: Roce, nic: int, pair: int, psn: int, kind: int) -> None:
+def _queue_reply(state: Roce, nic: int, pair: int, psn: int, kind: int) -> None:
     node = state.nics[nic]
     node.answer |= ACKNOWLEDGE
     node.answer_to = pair

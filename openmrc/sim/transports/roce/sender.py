@@ -32,7 +32,7 @@ def next_data(state: Roce, network: Network, now: int, nic: int, free_ports: int
     """Fill the next data packet, round-robin over free ports and their queue pairs; 0: none may leave."""
     planes = network.config[0].planes
     first = state.nics[nic].port + 1
-    for step in range(2 * planes):  # twice: a queue pair whose path has moved may be listed at a port passed already
+    for step in range(2 * planes):  # twice: a queue pair whose path has moved may be queued at a port already visited
         port = (first + step) % planes
         if (free_ports >> port) & 1 == 1:
             pair = _next_pair(state, network, nic, port)
@@ -56,7 +56,7 @@ def _next_pair(state: Roce, network: Network, nic: int, port: int) -> int:
         if _wants(state, pair):
             if _port(state, network, nic, pair) == port:
                 return pair
-            _list(state, network, nic, pair)  # routing has moved it since it was listed
+            _enqueue(state, network, nic, pair)  # routing has moved it since it was queued
 
 
 @kernel
@@ -97,7 +97,7 @@ def on_nak(state: Roce, network: Network, now: int, nic: int, frame: int) -> Non
     on_ack(state, network, now, nic, frame)
     state.nics[nic].naks += 1
     if row.begun == 1:
-        _repeat(state, answer.pair, answer.psn)
+        _retransmit(state, answer.pair, answer.psn)
         _schedule(state, network, now, nic, answer.pair)
 
 
@@ -111,28 +111,28 @@ def on_cnp(state: Roce, network: Network, now: int, nic: int, pair: int) -> None
 
 @kernel
 def expire(state: Roce, network: Network, now: int, nic: int) -> None:
-    """Serve the queue pairs whose timers are due, or that may send again by their rate."""
+    """Serve the queue pairs whose timers are due, or whose rate permits the next packet."""
     while True:
         pair = wakes.take_due(state.heaps, state.wakes, nic, now)
         if pair == NONE:
             return
         dcqcn.expire(state, now, pair)
         if state.senders[pair].deadline <= now:
-            _on_silence(state, now, nic, pair)
+            _on_timeout(state, now, nic, pair)
         _schedule(state, network, now, nic, pair)
 
 
 @kernel
 def _schedule(state: Roce, network: Network, now: int, nic: int, pair: int) -> None:
-    """List a queue pair that may send now; set its next timer."""
+    """Queue a queue pair that may send now; set its next timer."""
     row = state.senders[pair]
     at = min(row.deadline, dcqcn.next_timer(state, pair))
     if state.links[pair].listed == 0 and _wants(state, pair):
-        # At line rate the port itself is what it waits for.
+        # At line rate, it waits for the port only.
         if row.send_at > now and row.current < row.rate:
             at = min(at, row.send_at)
         else:
-            _list(state, network, nic, pair)
+            _enqueue(state, network, nic, pair)
     wakes.set_wake(state.heaps, state.wakes, nic, pair, at)
 
 
@@ -178,7 +178,7 @@ def _send(state: Roce, network: Network, now: int, nic: int, pair: int, plane: i
 
 
 @kernel
-def _repeat(state: Roce, pair: int, psn: int) -> None:
+def _retransmit(state: Roce, pair: int, psn: int) -> None:
     row = state.senders[pair]
     if state.params[0].recovery == Recovery.SELECTIVE:
         row.resend = psn
@@ -187,7 +187,7 @@ def _repeat(state: Roce, pair: int, psn: int) -> None:
 
 
 @kernel
-def _on_silence(state: Roce, now: int, nic: int, pair: int) -> None:
+def _on_timeout(state: Roce, now: int, nic: int, pair: int) -> None:
     """Retransmit unacknowledged packets and double the timeout; fail when all retries are spent."""
     row = state.senders[pair]
     state.nics[nic].timeouts += 1
@@ -197,7 +197,7 @@ def _on_silence(state: Roce, now: int, nic: int, pair: int) -> None:
         _fail(state, nic, row.flow)
         return
     row.deadline = now + (state.params[0].retransmit_after << row.retries)
-    _repeat(state, pair, row.acked)
+    _retransmit(state, pair, row.acked)
 
 
 @kernel
@@ -215,6 +215,6 @@ def _fail(state: Roce, nic: int, flow: int) -> None:
 
 
 @kernel
-def _list(state: Roce, network: Network, nic: int, pair: int) -> None:
+def _enqueue(state: Roce, network: Network, nic: int, pair: int) -> None:
     ring = nic * network.config[0].planes + _port(state, network, nic, pair)
     rings.append(state.ready, state.links, ring, pair)

@@ -1,7 +1,7 @@
 """Rows of RoCEv2 RC: queue pairs that each carry a slice of a message, with DCQCN's rate.
 
 Sources: InfiniBand Architecture Specification volume 1, 9.7 (RC, go-back-N); Zhu et al., "Congestion Control for
-Large-Scale RDMA Deployments", SIGCOMM 2015 (DCQCN), constants as github.com/ultraethernet/uet-htsim has them, save
+Large-Scale RDMA Deployments", SIGCOMM 2015 (DCQCN), constants of github.com/ultraethernet/uet-htsim, except
 that every queue pair has its own alpha; Mittal et al., "Revisiting Network Support for RDMA", SIGCOMM 2018 (selective).
 """
 
@@ -18,10 +18,10 @@ NONE = -1
 
 
 class Recovery(IntEnum):
-    """Treatment of a hole in the sequence."""
+    """Recovery from a hole in the sequence."""
 
-    GO_BACK_N = 0  # the receiver drops what follows, the sender repeats from the hole
-    SELECTIVE = 1  # the receiver keeps it, the sender repeats the hole
+    GO_BACK_N = 0  # the receiver drops later packets, the sender retransmits from the hole
+    SELECTIVE = 1  # the receiver keeps later packets, the sender retransmits the hole
 
 
 class Kind(IntEnum):
@@ -39,9 +39,9 @@ class RoceParams:
     mtu: Int
     header: Int
     recovery: Int
-    reorder: Int  # packets received beyond a hole that make it a loss
+    reorder: Int  # packets beyond a hole after which it counts as a loss
     ack_every: Int  # packets
-    window: Int  # packets that may be unacknowledged
+    window: Int  # packets in flight, at most
     retransmit_after: Int  # ps
     retries: Int  # timeouts in a row after which a queue pair is in error
     spray: Int  # 1: a fresh entropy for every packet
@@ -62,7 +62,7 @@ class RoceNic:
 
     random: Int
     port: Int32  # the last that sent data
-    answer: Int8  # what waits to leave: 1 ACK or NAK, 2 CNP, 3 both
+    answer: Int8  # queued replies: 1 ACK or NAK, 2 CNP, 3 both
     spare: Int8
     answer_kind: Int16
     answer_to: Int32  # queue pair
@@ -97,9 +97,9 @@ class RoceSender:
     single_path: Int8
     error: Int8  # 1: its retries are spent
     retries: Int16  # since the last progress
-    progressed_at: Int  # ps, the last time something new was acknowledged
+    progressed_at: Int  # ps, last new acknowledgement
     deadline: Int
-    send_at: Int  # ps, not before, by its rate
+    send_at: Int  # ps, earliest next packet by its rate
     # DCQCN
     current: Float  # bits/s
     target: Float
@@ -119,13 +119,13 @@ class RoceReceiver:
     highest: Int32
     beyond: Int32
     since_ack: Int32
-    hole: Int32  # the hole a NAK was sent for, or NONE
+    hole: Int32  # hole reported by the last NAK, or NONE
     duplicates: Int32
     cnp_at: Int  # ps, last CNP
 
 
 class RoceArrival:
-    """One packet at a receiver that keeps what is out of order."""
+    """One packet at a receiver that keeps out-of-order packets."""
 
     here: Int8
 

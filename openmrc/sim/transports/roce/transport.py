@@ -1,8 +1,8 @@
-"""RoCEv2 RC as a transport: its doors, and how it is set up.
+"""RoCEv2 RC as a transport: its entry points and its setup.
 
-A message is cut into as many slices as there are queue pairs between two NICs; each slice has one path, by ECMP over
-its own entropy, unless packets are routed one by one (`adaptive`). With several planes a queue pair keeps to one: the
-first of two NICs by a hash of the two, as a bond chooses, the others on the planes after it.
+A message is divided into one slice per queue pair between two NICs. Each slice has one path, by ECMP over its own
+entropy, unless switches route packets individually (`adaptive`). With several planes a queue pair uses one: the first
+between two NICs by a hash of the two, as with a bond, the others on the planes after it.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ class RoceTransport:
     """RoCEv2 with PFC and DCQCN; constants of uet-htsim."""
 
     network: NetworkSettings = field(default_factory=_lossless)
-    qps: int = 1  # queue pairs a message is spread over
+    qps: int = 1  # queue pairs per message
     recovery: Recovery = Recovery.GO_BACK_N
     spray: bool = False  # per-packet adaptive routing needs out-of-order receivers: SELECTIVE
     dcqcn: bool = True
-    reorder: int = 0  # packets; adaptive routing needs some
+    reorder: int = 0  # packets; adaptive routing needs more than 0
     ack_every: int = 16
     window: int = 4096  # packets
-    # An assumption in favour of RoCE: RC has 4.096 us * 2**n (IBTA volume 1, 12.7.34), and NCCL takes n = 20, 4.3 s.
+    # An assumption in favour of RoCE: RC uses 4.096 us * 2**n (IBTA volume 1, 12.7.34), and NCCL sets n = 20, 4.3 s.
     timeout_us: float = 1000.0
-    # The most that RC allows (12.7.38), and NCCL's default. That a wait is twice the one before is an assumption too,
-    # after the adaptive retransmission of NVIDIA's NICs.
+    # The maximum of RC (12.7.38), and NCCL's default. Doubling the timeout is another assumption, after the adaptive
+    # retransmission of NVIDIA's NICs.
     retries: int = 7
     cnp_interval_us: float = 50.0
     period_us: float = 55.0
@@ -187,7 +187,7 @@ def _init_pairs(
     plane = (first_plane + slices.index) % column(network.nics, "ports")[traffic.source[flow]]
     column(senders, "plane")[:] = plane
     column(senders, "rate")[:] = _port_rates(network, traffic.source[flow], plane)
-    # One connection keeps its paths: the entropy is that of the two NICs and the queue pair, not of the message.
+    # Paths belong to the connection: the entropy depends on the two NICs and the queue pair, not on the message.
     generator = np.random.default_rng(seed)
     by_pair = traffic.source[flow] * 1_000_003 + traffic.destination[flow] * 4_099 + slices.index * 31
     salt = int(generator.integers(1 << 30))

@@ -19,12 +19,12 @@ def on_data(state: Uet, network: Network, nic: int, hop: int) -> None:
     known = frame.psn < row.expected or state.arrivals[_slot(state, frame.flow, frame.psn)].here == 1
     if packet.trimmed != Trim.WHOLE and not known:
         row.trimmed += 1
-        _answer(state, network, nic, hop, Kind.NACK)
+        _queue_reply(state, network, nic, hop, Kind.NACK)
     elif known:
         row.duplicates += 1
-        _answer(state, network, nic, hop, Kind.ACK)
+        _queue_reply(state, network, nic, hop, Kind.ACK)
     elif _accept(state, nic, packet.frame) or packet.marked == 1:
-        _answer(state, network, nic, hop, Kind.ACK)
+        _queue_reply(state, network, nic, hop, Kind.ACK)
 
 
 @kernel
@@ -59,7 +59,7 @@ def _accept(state: Uet, nic: int, frame: int) -> bool:
 
 
 @kernel
-def _answer(state: Uet, network: Network, nic: int, hop: int, kind: int) -> None:
+def _queue_reply(state: Uet, network: Network, nic: int, hop: int, kind: int) -> None:
     packet = network.hops[hop]
     arrived = state.frames[packet.frame]
     row = state.receivers[arrived.flow]

@@ -17,7 +17,7 @@ def post(state: Uet, network: Network, now: int, nic: int, flow: int) -> None:
     nscc.begin(state, now, flow)
     state.senders[flow].progressed_at = now
     state.senders[flow].deadline = NEVER
-    _list(state, network, nic, flow)
+    _enqueue(state, network, nic, flow)
 
 
 @kernel
@@ -40,7 +40,7 @@ def next_data(state: Uet, network: Network, now: int, nic: int, free_ports: int,
 def _next_of_ring(state: Uet, network: Network, now: int, nic: int, index: int, free_ports: int, hop: int) -> bool:
     """Fill the next data packet of the connections of one ring; return whether there was one."""
     ring = nic * (network.config[0].planes + 1) + index
-    waits = NONE  # the first connection whose ports are all busy
+    waits = NONE  # first connection whose ports are all busy
     while True:
         sender = rings.front(state.ready, state.links, ring)
         if sender in (NONE, waits):
@@ -49,7 +49,7 @@ def _next_of_ring(state: Uet, network: Network, now: int, nic: int, index: int, 
         psn = _next_psn(state, sender)
         if psn == NONE or not _may_send(state, sender, psn):
             continue
-        _list(state, network, nic, sender)  # at the end, or where routing has moved it to
+        _enqueue(state, network, nic, sender)  # at the end of its ring, or of that of its new port
         ports = free_ports & _ports(state, network, nic, sender)
         if ports != 0:
             _send(state, network, now, nic, sender, psn, ports, hop)
@@ -97,9 +97,9 @@ def on_ack(state: Uet, network: Network, now: int, nic: int, frame: int) -> None
         state.nics[nic].sent = row.flow
         row.deadline = NEVER
         wakes.set_wake(state.heaps, state.wakes, nic, sender, NEVER)
-        row.packets = -row.packets  # said once
+        row.packets = -row.packets  # reported once
     else:
-        _list(state, network, nic, sender)
+        _enqueue(state, network, nic, sender)
 
 
 @kernel
@@ -118,9 +118,9 @@ def on_nack(state: Uet, network: Network, now: int, nic: int, frame: int) -> Non
     else:
         spraying.learn(state, now, sender, nack.entropy, Feedback.MARKED if nack.marked == 1 else Feedback.GOOD)
     if packet.state == PacketState.IN_FLIGHT:
-        _lose(state, sender, nack.psn)
+        _mark_lost(state, sender, nack.psn)
         nscc.on_nack(state, now, sender, packet.size)
-    _list(state, network, nic, sender)
+    _enqueue(state, network, nic, sender)
 
 
 @kernel
@@ -135,7 +135,7 @@ def expire(state: Uet, network: Network, now: int, nic: int) -> None:
             if now - row.progressed_at >= state.params[0].give_up_after:
                 _fail(state, nic, sender)
             else:
-                _on_silence(state, network, now, nic, sender)
+                _on_timeout(state, network, now, nic, sender)
         wakes.set_wake(state.heaps, state.wakes, nic, sender, row.deadline)
 
 
@@ -226,7 +226,7 @@ def _acknowledge(state: Uet, sender: int, psn: int) -> None:
 
 
 @kernel
-def _lose(state: Uet, sender: int, psn: int) -> None:
+def _mark_lost(state: Uet, sender: int, psn: int) -> None:
     row = state.senders[sender]
     packet = state.sent[row.first + psn]
     packet.state = PacketState.LOST
@@ -236,7 +236,7 @@ def _lose(state: Uet, sender: int, psn: int) -> None:
 
 
 @kernel
-def _on_silence(state: Uet, network: Network, now: int, nic: int, sender: int) -> None:
+def _on_timeout(state: Uet, network: Network, now: int, nic: int, sender: int) -> None:
     """Retransmit one overdue packet; set the timer for the next."""
     row = state.senders[sender]
     patience = state.params[0].retransmit_after
@@ -252,15 +252,15 @@ def _on_silence(state: Uet, network: Network, now: int, nic: int, sender: int) -
             row.deadline = min(row.deadline, packet.sent_at + patience)
     if lost != NONE:
         row.timeouts += 1
-        _lose(state, sender, lost)
+        _mark_lost(state, sender, lost)
         nscc.on_timeout(state, sender, state.sent[row.first + lost].size)
         spraying.learn(state, now, sender, NONE, Feedback.TIMED_OUT)
-        _list(state, network, nic, sender)
+        _enqueue(state, network, nic, sender)
 
 
 @kernel
 def _fail(state: Uet, nic: int, sender: int) -> None:
-    """Abandon a message: the peer has not responded for too long."""
+    """Fail a message: the peer has not responded for too long."""
     row = state.senders[sender]
     row.error = 1
     row.deadline = NEVER
@@ -280,8 +280,8 @@ def _watch(state: Uet, now: int, nic: int, sender: int) -> None:
 
 
 @kernel
-def _list(state: Uet, network: Network, nic: int, sender: int) -> None:
-    """List a connection that may have packets to send on its port, or on any."""
+def _enqueue(state: Uet, network: Network, nic: int, sender: int) -> None:
+    """Queue a connection that may have packets to send on its port, or on any."""
     row = state.senders[sender]
     planes = network.config[0].planes
     index = planes

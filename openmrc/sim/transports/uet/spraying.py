@@ -34,7 +34,7 @@ def learn(state: Uet, now: int, sender: int, entropy: int, feedback: int) -> Non
         case Spraying.BITMAP:
             _penalise(state, sender, entropy, feedback)
         case Spraying.REPS:
-            _remember(state, now, sender, entropy, feedback)
+            _record(state, now, sender, entropy, feedback)
         case Spraying.MIXED:
             _penalise(state, sender, entropy, feedback)
             row = state.senders[sender]
@@ -45,7 +45,7 @@ def learn(state: Uet, now: int, sender: int, entropy: int, feedback: int) -> Non
 
 @kernel
 def _next_in_round(state: Uet, nic: int, sender: int) -> int:
-    """Use all entropies, in another order every round."""
+    """Return each entropy once per round, in a different order each round."""
     row = state.senders[sender]
     count = state.params[0].entropies
     if row.cursor == count:
@@ -57,7 +57,7 @@ def _next_in_round(state: Uet, nic: int, sender: int) -> int:
 
 @kernel
 def _unpenalised(state: Uet, nic: int, sender: int) -> int:
-    """Skip penalised entropies; the first one skipped loses one penalty point."""
+    """Skip penalised entropies; reduce the penalty of the first one skipped."""
     count = state.params[0].entropies
     forgiven = False
     entropy = 0
@@ -104,7 +104,7 @@ def _recycled(state: Uet, now: int, nic: int, sender: int) -> int:
 
 
 @kernel
-def _remember(state: Uet, now: int, sender: int, entropy: int, feedback: int) -> None:
+def _record(state: Uet, now: int, sender: int, entropy: int, feedback: int) -> None:
     row = state.senders[sender]
     if feedback == Feedback.TIMED_OUT and row.explore == 0 and row.frozen_until == 0:
         row.frozen_until = now + state.params[0].freeze

@@ -1,7 +1,7 @@
-"""Rows of the UET-style transport: one sender and one receiver half a message, and its packets.
+"""Rows of the UET-style transport: a sending and a receiving half per message, and its packets.
 
 Behaviour and constants follow UEC 1.0.3 §3.6 and the public simulator github.com/ultraethernet/uet-htsim (sim/uec.cpp,
-sim/uec_mp.cpp), so that results can be laid beside its own. A message is a connection of its own.
+sim/uec_mp.cpp), so that results are comparable. Every message is a separate connection.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Spraying(IntEnum):
     OBLIVIOUS = 0
     BITMAP = 1
     REPS = 2
-    MIXED = 3  # entropies that came back unmarked first, else bitmap
+    MIXED = 3  # entropies with unmarked feedback first, else bitmap
 
 
 class Feedback(IntEnum):
@@ -76,7 +76,7 @@ class UetParams:
     spraying: Int
     entropies: Int  # power of two
     freeze: Int  # ps, REPS
-    give_up_after: Int  # ps without a word from the peer
+    give_up_after: Int  # ps without a response from the peer
     planes: Int
 
 
@@ -84,12 +84,12 @@ class UetNic:
     """One NIC: connections with packets to send, a queued reply, unreported completions."""
 
     random: Int
-    plane: Int  # where the last data packet went
-    ring: Int  # whose sender sent it
-    answer: Int  # 1: `answers[nic]` waits to leave
-    sent: Int  # flow acknowledged whole and is not yet reported, or NONE
-    received: Int  # flow arrived whole and is not yet reported, or NONE
-    failed: Int  # first of the flows given up and not yet reported, or NONE
+    plane: Int  # of the last data packet
+    ring: Int  # of its sender
+    answer: Int  # 1: `answers[nic]` is queued
+    sent: Int  # flow completely acknowledged and not yet reported, or NONE
+    received: Int  # flow completely received and not yet reported, or NONE
+    failed: Int  # first of the failed flows not yet reported, or NONE
 
 
 class Sender:
@@ -101,21 +101,21 @@ class Sender:
     next: Int32  # next new packet
     acked: Int32  # packets acknowledged cumulatively
     lost: Int32  # packets that wait for retransmission
-    lost_from: Int32  # none below waits
+    lost_from: Int32  # no lost packet is below
     is_fast: Int8
     trim_seen: Int8
     single_path: Int8
-    error: Int8  # 1: given up
+    error: Int8  # 1: failed
     plane: Int8  # of its single path, else of the last packet sent
     entropy: Int32  # likewise
     next_failed: Int32
-    progressed_at: Int  # ps, the peer's last answer
+    progressed_at: Int  # ps, the peer's last response
     in_flight: Int
-    reported: Int  # bytes, the receiver's counter as last heard
+    reported: Int  # bytes, last report of the receiver's counter
     deadline: Int  # ps
     cwnd: Float
     max_cwnd: Float
-    increase: Float  # bytes^2 gathered since the last adjustment
+    increase: Float  # bytes^2 since the last adjustment
     average_delay: Float  # ps
     base_rtt: Int
     received: Int  # bytes since the last adjustment
@@ -148,7 +148,7 @@ class Receiver:
     expected: Int32
     highest: Int32
     beyond: Int32  # packets received beyond the first hole
-    asked: Int8  # an acknowledgement is owed when the hole closes
+    asked: Int8  # 1: acknowledge when the hole closes
     bytes: Int
     unacknowledged: Int  # bytes
     duplicates: Int
@@ -192,8 +192,8 @@ class UetFrame:
     cumulative: Int32
     base: Int32  # of the bitmap
     bitmap: Int
-    received: Int  # bytes ever
-    entropy: Int  # of the packet that is answered
+    received: Int  # bytes in total
+    entropy: Int  # of the acknowledged packet
     payload: Int32
     kind: Int8
     repeated: Int8
@@ -208,7 +208,7 @@ class Uet(NamedTuple):
 
     params: Table[UetParams]
     nics: Table[UetNic]
-    ready: Table[Ring]  # of each NIC: for senders of a single path one a port, then one for those that spray
+    ready: Table[Ring]  # of each NIC: one per port for senders with a single path, then one for those that spray
     links: Table[Link]  # by sender
     heaps: Table[Heap]  # by NIC: senders with packets in flight
     wakes: Table[Wake]  # by sender

@@ -1,6 +1,6 @@
-"""UET-style transport with NSCC and a choice of spraying: its doors, and how it is set up.
+"""UET-style transport with NSCC and several spraying schemes: its entry points and its setup.
 
-A baseline to compare with MRC, and with uet-htsim's results. Left out of UET: receiver credits, RTS, the packet
+A baseline to compare with MRC, and with uet-htsim's results. Not implemented: receiver credits, RTS, the packet
 delivery context handshake, connection reuse (each message is a connection).
 """
 
@@ -146,7 +146,7 @@ def _init_flows(
     column(state.senders, "packets")[:] = packets
     column(state.senders, "first")[:] = first
     column(state.senders, "deadline")[:] = NEVER
-    column(state.senders, "cursor")[:] = transport.entropies  # the first pick begins a round
+    column(state.senders, "cursor")[:] = transport.entropies  # the first selection begins a round
     _init_single_paths(state, transport, traffic, network, seed)
     column(state.receivers, "highest")[:] = -1
     sizes = column(state.sent, "size")
