@@ -157,6 +157,13 @@ def node_of(shape: PlaneShape, stop: Stop[IntOrInts]) -> IntOrInts:
     return (shape.first_t0, shape.first_t1, shape.first_t2)[stop.tier] + stop.index
 
 
+def stacks(sids: PlaneSids, here: int, there: int) -> list[list[int]]:
+    """Return the switches' uSIDs of every path of a plane between two T0s, in the order of `choices`."""
+    shape, how = sids.shape, relation(sids.shape, here, there)
+    ways = (stops(shape, here, there, 0, how, choice) for choice in choices_of(shape, how))
+    return [[sid_of(sids, stop) for stop in way] for way in ways]
+
+
 def path(plan: UsidPlan, source: int, destination: int, choice: Choice, ev: int = -1) -> Path:
     """Return the path that a choice names between two NICs."""
     if source == destination:

@@ -66,14 +66,24 @@ def test_a_host_s_gateways_are_its_switches_and_the_switches_next_hops_are_its_p
         assert f"{place['address']}/128" in network["lo"]["addresses"]
 
 
-def test_what_endpoints_read_leads_along_every_path() -> None:
-    made = plan("two-tier")
+def test_what_endpoints_read_describes_the_nic() -> None:
     nic = msgspec.json.decode(files("two-tier", 2)["0.nic.json"], type=NicFile)
     assert (nic.name, nic.link_gbps, nic.trimming) == ("h2", 200, True)
-    for plane, shape in enumerate(made.topology.planes):
-        ways = [path(made, 2, 7, way).address for way in choices(shape, 2, 7)]
-        assert nic.carriers[plane][made.nic_address(plane, 7)] == ways
     assert nic.settings(4096).mtu == 4096
+
+
+@pytest.mark.parametrize("name", ["two-tier", "three-tier", "two-sites", "shifting-downlinks", "unlike-planes"])
+def test_what_endpoints_read_leads_along_every_path_to_every_nic(name: str) -> None:
+    made = plan(name)
+    own = 2 * made.topology.nics_per_host
+    nic = msgspec.json.decode(files(name, 2)["0.nic.json"], type=NicFile)
+    for plane, shape in enumerate(made.topology.planes):
+        expected: dict[str, list[str]] = {}
+        for other in range(made.topology.nics):
+            if other != own:
+                ways = [path(made, own, other, way).address for way in choices(shape, own, other)]
+                expected[made.nic_address(plane, other)] = ways
+        assert nic.carriers[plane] == expected
 
 
 def test_the_map_leads_from_gpu_to_nic_to_plane() -> None:

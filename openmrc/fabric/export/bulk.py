@@ -14,7 +14,7 @@ from openmrc.fabric.export import hosts
 from openmrc.fabric.export.archive import ARCHIVES, write
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.export.targets import check, export, files_of
-from openmrc.fabric.export.view import NodeTexts, Views
+from openmrc.fabric.export.view import Views
 from openmrc.fabric.usid import UsidPlan
 
 _Files = Callable[[int], Iterator[tuple[str, str]]]
@@ -50,5 +50,4 @@ def _switches(plan: UsidPlan, target: str, options: Options) -> _Files:
 
 
 def _hosts(plan: UsidPlan, options: Options) -> _Files:
-    texts = NodeTexts(plan)
-    return lambda host: hosts.files_of(plan, texts, host, options)
+    return hosts.Hosts(plan, options).files_of

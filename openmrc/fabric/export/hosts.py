@@ -32,9 +32,9 @@ from openmrc.fabric.export.classes import CONTROL
 from openmrc.fabric.export.kernel import filters
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.export.view import NodeTexts
-from openmrc.fabric.paths import choices, path
+from openmrc.fabric.paths import stacks
 from openmrc.fabric.port_settings import DEFAULT_BUFFER, Dscp, queue_bytes
-from openmrc.fabric.usid import UsidPlan, block_text
+from openmrc.fabric.usid import UsidPlan, address_text, block_text
 
 MOST_PAIRED = 1024  # NICs; each file of an endpoint names every other NIC
 CONFIGURATION = "/etc/openmrc"  # folder of the .NIC.json files
@@ -51,9 +51,9 @@ _TARGET_SHARE = 0.5  # share of the fabric's queues, so that congestion control 
 
 def emit_all(plan: UsidPlan, options: Options, hosts: Sequence[int] | None = None) -> Iterator[tuple[str, str]]:
     """Yield (file name, text) of all hosts, or of some."""
-    texts = NodeTexts(plan)
+    fabric = Hosts(plan, options)
     for host in hosts if hosts is not None else every(plan):
-        yield from files_of(plan, texts, host, options)
+        yield from fabric.files_of(host)
 
 
 def every(plan: UsidPlan) -> range:
@@ -61,13 +61,48 @@ def every(plan: UsidPlan) -> range:
     return range(plan.topology.nics // plan.topology.nics_per_host)
 
 
-def files_of(plan: UsidPlan, texts: NodeTexts, host: int, options: Options) -> Iterator[tuple[str, str]]:
-    """Yield (file name, text) of one host."""
-    for ending, text in emit(plan, texts, host, options).items():
-        yield f"h{host}.{ending}", text
-
-
 _block = lru_cache(block_text)
+
+
+class Carriers:
+    """The addresses that lead to every NIC, one per path: the same for all NICs of a T0, so computed once for them."""
+
+    def __init__(self, plan: UsidPlan) -> None:
+        self._plan = plan
+        of_a_host = len(plan.planes) * plan.topology.nics_per_host
+        self._from = lru_cache(of_a_host)(self._list_from)
+
+    def of(self, plane: int, nic: int) -> dict[str, list[str]]:
+        """Return the addresses that lead from a NIC to each other NIC of a plane, by that NIC's address."""
+        known = self._from(plane, self._plan.planes[plane].shape.t0_of(nic))
+        return {address: ways for other, (address, ways) in enumerate(known) if other != nic}
+
+    def _list_from(self, plane: int, here: int) -> list[tuple[str, list[str]]]:
+        sids = self._plan.planes[plane]
+        shape = sids.shape
+        begins = [stacks(sids, here, there) for there in range(shape.t0_count)]
+        found = []
+        for nic in range(self._plan.topology.nics):
+            there, port = shape.t0_of(nic), shape.t0_port_of(nic)
+            end = [sids.host + port, *sids.tail(there, port)]
+            ways = [address_text(sids.block, begin + end) for begin in begins[there]]
+            found.append((sids.nic_address(there, port), ways))
+        return found
+
+
+class Hosts:
+    """The hosts of a fabric, and the texts that their files share."""
+
+    def __init__(self, plan: UsidPlan, options: Options) -> None:
+        self.plan = plan
+        self.options = options
+        self.texts = NodeTexts(plan)
+        self.carriers = Carriers(plan)
+
+    def files_of(self, host: int) -> Iterator[tuple[str, str]]:
+        """Yield (file name, text) of one host."""
+        for ending, text in _emit(self, host).items():
+            yield f"h{host}.{ending}", text
 
 
 class _Place(msgspec.Struct):
@@ -92,18 +127,18 @@ class _Port(NamedTuple):
     gateway: str
 
 
-def emit(plan: UsidPlan, texts: NodeTexts, host: int, options: Options) -> dict[str, str]:
+def _emit(fabric: Hosts, host: int) -> dict[str, str]:
     """Return the files of one host, by suffix."""
-    topology = plan.topology
+    plan, options, topology = fabric.plan, fabric.options, fabric.plan.topology
     nics = range(host * topology.nics_per_host, (host + 1) * topology.nics_per_host)
-    ports = list(_ports(plan, texts, host, nics, options))
+    ports = list(_ports(plan, fabric.texts, host, nics, options))
     files = _netplan(ports, options) if options.host_format == "netplan" else _networkd(ports, options)
     files["sysctl"] = "\n".join(_SYSCTLS) + "\n"
     files["tc"] = _queues(tuple(port.place.interface for port in ports))
     files["map.json"] = _json(_map(plan, host, nics, ports))
     if topology.nics <= MOST_PAIRED:
         for nic in nics:
-            files[f"{nic - nics[0]}.nic.json"] = _json(endpoint(plan, nic, options))
+            files[f"{nic - nics[0]}.nic.json"] = _json(endpoint(plan, fabric.carriers, nic, options))
         files["env"] = f"MRC_NIC={CONFIGURATION}/h{host}.0.nic.json\n"
     return files
 
@@ -174,7 +209,7 @@ def _map(plan: UsidPlan, host: int, nics: range, ports: list[_Port]) -> dict[str
     }
 
 
-def endpoint(plan: UsidPlan, nic: int, options: Options) -> dict[str, Any]:
+def endpoint(plan: UsidPlan, carriers: Carriers, nic: int, options: Options) -> dict[str, Any]:
     """Return the description of a NIC for its endpoint, as `openmrc.apps.nic_file.NicFile` reads it."""
     topology, planes = plan.topology, range(len(plan.planes))
     rates = [round(plane.host_gbps * 1e9) for plane in topology.fabric.planes_one_by_one()]
@@ -183,21 +218,11 @@ def endpoint(plan: UsidPlan, nic: int, options: Options) -> dict[str, Any]:
     return {
         "name": topology.name(nic),
         "planes": [plan.nic_address(plane, nic) for plane in planes],
-        "carriers": [_carriers(plan, nic, plane) for plane in planes],
+        "carriers": [carriers.of(plane, nic) for plane in planes],
         "link_gbps": sum(rates) / 1e9,
         "base_rtt_us": _PACKET * 8e6 / slowest + _HOST_US,
         "target_delay_us": _TARGET_SHARE * queue_bytes(buffer) * 8e6 / slowest,
         "trimming": options.trimming,
-    }
-
-
-def _carriers(plan: UsidPlan, nic: int, plane: int) -> dict[str, list[str]]:
-    """Return the addresses that lead to every other NIC, one per path."""
-    shape = plan.topology.planes[plane]
-    others = (other for other in range(plan.topology.nics) if other != nic)
-    return {
-        plan.nic_address(plane, other): [path(plan, nic, other, way).address for way in choices(shape, nic, other)]
-        for other in others
     }
 
 
