@@ -5,6 +5,7 @@ import mmap
 import os
 import re
 import select
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -244,6 +245,12 @@ def test_hints_are_shared_and_counted(qp: QueuePair) -> None:
     hint.destroy()
     with pytest.raises(InvalidArgumentError, match="128"):
         hint.modify(QpHintAttr(vendor_cfg=bytes(129)))
+
+
+def test_a_hint_that_nobody_uses_is_not_kept(qp: QueuePair) -> None:
+    hint = weakref.ref(qp.context.create_qp_hint())  # each connection makes one
+    gc.collect()
+    assert hint() is None
 
 
 def test_queue_pairs_run_out_with_enomem_and_come_back(context: Context) -> None:

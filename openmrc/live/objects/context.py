@@ -66,7 +66,6 @@ class Context:
         if isinstance(planes, str):
             raise InvalidArgumentError(f"planes: {planes!r} is a string; give a list of addresses, [{planes!r}]")
         schedule = Schedule.parse(faults) if isinstance(faults, str) else faults
-        self._hints: set[QpHint] = set()
         self._domains = 0
         self._events: collections.deque[AsyncEvent] = collections.deque(maxlen=EVENTS_KEPT)
         self._notifier = Notifier()
@@ -124,9 +123,7 @@ class Context:
 
     def create_qp_hint(self, attr: QpHintAttr | None = None) -> QpHint:
         """Create a hint that queue pairs can share."""
-        hint = QpHint(self, attr or QpHintAttr())
-        self._hints.add(hint)
-        return hint
+        return QpHint(self, attr or QpHintAttr())
 
     def create_qp(self, pd: ProtectionDomain, init: QpInitAttr) -> QueuePair:
         """Create a queue pair in RESET; ENOMEM if the context's `max_qp` are in use."""
@@ -198,10 +195,6 @@ class Context:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         await asyncio.to_thread(self.close)
-
-    def forget_hint(self, hint: QpHint) -> None:
-        """Remove a hint."""
-        self._hints.discard(hint)
 
     def report(self, event: AsyncEvent) -> None:
         """Append an asynchronous event; the oldest is dropped if nobody reads them."""

@@ -86,7 +86,6 @@ class QpHint:
         """Destroy the hint; EBUSY while queue pairs use it."""
         if self.users and not self.context.is_closed:
             raise BusyError(f"queue pair hint: {self.users} queue pairs use it")
-        self.context.forget_hint(self)
 
 
 class QueuePair:
