@@ -29,7 +29,10 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     "management": (_option(str, "Prefix of the management network, such as 10.91.0.0/16; none: DHCP."), ""),
     "hwsku": (_option(str, "SONiC's HwSKU."), ""),
     "platform": (_option(str, "SONiC's platform."), ""),
-    "interface": (_option(str, "Interface name of a host port, with {nic}, {plane} and {host}."), "mrc{nic}p{plane}"),
+    "interface": (
+        _option(str | None, "Interface name of a host port, with {nic}, {plane} and {host} (default: `plant`)."),
+        None,
+    ),
     "host_format": (_option(str, "Network configuration of hosts: netplan or networkd."), "netplan"),
 }
 
@@ -59,10 +62,11 @@ def _made(given: dict[str, Any]) -> Any:
     from openmrc.fabric.export.options import Options
     from openmrc.fabric.fabric_file import load
 
-    names = ("image", "frr", "mtu", "trimming", "management", "hwsku", "platform", "interface", "host_format")
+    names = ("image", "frr", "mtu", "trimming", "management", "hwsku", "platform", "host_format")
     plant = load(given["file"]).plant
     count, lanes, speed = (
         getattr(plant, name) if given[name] is None else given[name] for name in ("cages", "lanes", "lane_gbps")
     )
     cages = Cages(count, lanes, speed, given["breakout"])
-    return Options(cages=cages, ntp=tuple(given["ntp"]), **{name: given[name] for name in names})
+    interface = plant.interface if given["interface"] is None else given["interface"]
+    return Options(cages=cages, ntp=tuple(given["ntp"]), interface=interface, **{name: given[name] for name in names})

@@ -103,6 +103,9 @@ class Reach(_Part, frozen=True, kw_only=True):
     up_to_m: Metres
 
 
+INTERFACE = "mrc{nic}p{plane}"
+
+
 class Plant(_Part, frozen=True, kw_only=True):
     """Racks, floor and cages: the locations of devices, and their cables and transceivers.
 
@@ -131,6 +134,8 @@ class Plant(_Part, frozen=True, kw_only=True):
     cages: Count = 64  # of a switch model: 64 of 8 lanes of 100G are 51.2T
     lanes: Literal[1, 2, 4, 8] = 8  # of a cage
     lane_gbps: Gbps = 100
+    # Interface name of a machine's port; Linux allows 15 characters (IFNAMSIZ).
+    interface: Annotated[str, Meta(pattern=r"^([A-Za-z0-9_.-]|\{nic\}|\{plane\})+$", max_length=40)] = INTERFACE
 
 
 class Node(_Part, frozen=True, kw_only=True):

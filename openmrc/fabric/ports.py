@@ -72,7 +72,7 @@ class Ports:
 
     def nic_interface(self, nic: int, port: int) -> str:
         """Return the interface name of a NIC's port on its machine."""
-        return f"mrc{nic % self.topology.nics_per_host}p{port}"
+        return self.topology.fabric.plant.interface.format(nic=nic % self.topology.nics_per_host, plane=port)
 
 
 def check_scheme(name: str) -> str:

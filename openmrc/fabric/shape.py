@@ -18,6 +18,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -31,6 +32,7 @@ from openmrc.fabric.yaml_file import Where
 Ints = npt.NDArray[np.int64]
 MOST_NICS = 1 << 22
 MOST_PLANES = 64
+MOST_NAME = 15  # characters of an interface name: IFNAMSIZ of Linux without the final zero
 IntOrInts = TypeVar("IntOrInts", int, Ints)
 
 
@@ -165,6 +167,7 @@ def check(fabric: Fabric, source: str | Where = "fabric") -> None:
         if fabric.links:
             raise ConfigError(f"{where('$.links')}: `links` without `nodes`; give both, or `hosts` and `planes`")
         plane_shapes(fabric, where)
+        _check_interface(fabric, fabric.hosts.nics if fabric.hosts else 1, len(fabric.planes_one_by_one()), where)
         return
     if fabric.hosts or fabric.planes or fabric.sites:
         raise ConfigError(
@@ -174,11 +177,31 @@ def check(fabric: Fabric, source: str | Where = "fabric") -> None:
         raise ConfigError(f"{where('$.nodes')}: `nodes` without `links`; give at least one link")
     _check_domains(fabric, sum(node.kind == "nic" for node in fabric.nodes), 1, where)
     _check_names(fabric, where)
+    _check_interface(fabric, 1, _most_ports(fabric), where)
 
 
 def finder(source: str | Where) -> Where:
     """Return the function that locates a place of a description in its file, or names the description only."""
     return (lambda place: source) if isinstance(source, str) else source
+
+
+def _most_ports(fabric: Fabric) -> int:
+    """Return the largest number of links of a NIC."""
+    nics = {node.name for node in fabric.nodes if node.kind == "nic"}
+    used = Counter(end for link in fabric.links for end in (link.a, link.b) for _ in range(link.count))
+    return max(used[name] for name in nics)
+
+
+def _check_interface(fabric: Fabric, nics: int, planes: int, where: Where) -> None:
+    """Refuse interface names that two ports of a machine would share, or that Linux does not allow."""
+    pattern = fabric.plant.interface
+    names = {pattern.format(nic=nic, plane=plane) for nic in range(nics) for plane in range(planes)}
+    place = where("$.plant.interface")
+    if len(names) < nics * planes:
+        raise ConfigError(f"{place}: {pattern!r} names several ports of a machine alike; write {{nic}} and {{plane}}")
+    longest = max(names, key=len)
+    if len(longest) > MOST_NAME:
+        raise ConfigError(f"{place}: {longest!r} has {len(longest)} characters; Linux allows {MOST_NAME}")
 
 
 def _check_names(fabric: Fabric, where: Where) -> None:

@@ -6,6 +6,7 @@ from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric, Hosts, Plane, Plant, Tier
 from openmrc.fabric.export.view import view
 from openmrc.fabric.ports import check_scheme, place_ports
+from openmrc.fabric.shape import check
 from openmrc.fabric.topology import Topology
 from openmrc.fabric.usid import usid_plan
 
@@ -54,6 +55,18 @@ def test_names_are_those_of_the_system() -> None:
     assert ports.names("sonic")[0] == "mrc0p0"
     with pytest.raises(ConfigError, match="--names 'junos'; linux, sonic, cumulus, eos are known"):
         check_scheme("junos")
+
+
+def test_a_machine_s_ports_are_called_as_the_file_says() -> None:
+    ports = place_ports(topology(16, Plant(interface="enp{nic}s0f{plane}np0")))
+    assert ports.nic_interface(3, 5) == "enp0s0f5np0"
+    assert ports.names("linux")[:2] == ["enp0s0f0np0", "enp0s0f1np0"]
+
+
+@pytest.mark.parametrize(("name", "why"), [("eth{nic}", "names several ports"), ("a-longer-name-{plane}p", "allows 15")])
+def test_interface_names_that_cannot_be_are_refused(name: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        check(topology(16, Plant(interface=name)).fabric)
 
 
 @pytest.mark.parametrize("hosts", [19, 35])

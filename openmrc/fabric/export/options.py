@@ -7,6 +7,7 @@ import string
 from dataclasses import dataclass, field
 
 from openmrc.errors import ConfigError
+from openmrc.fabric.description import INTERFACE
 from openmrc.fabric.export.cages import Cages
 
 LEAST_MTU = 4242  # bytes: 4,096 of payload, and the headers of the longest MRC packet
@@ -30,7 +31,7 @@ class Options:
     management: str = ""  # prefix; switches are numbered first, then hosts; empty: DHCP
     hwsku: str = ""  # SONiC
     platform: str = ""  # SONiC
-    interface: str = "mrc{nic}p{plane}"  # name of a host's port
+    interface: str = INTERFACE  # name of a host's port
     host_format: str = "netplan"
 
     def check(self) -> None:
