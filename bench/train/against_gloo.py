@@ -1,6 +1,7 @@
-"""Are our collectives as fast as Gloo's over TCP on the loopback, in the same processes, in turns?
+"""Compare collectives with Gloo's over TCP on the loopback, measured alternately in the same processes.
 
-Marks: 64 MiB all-reduce, all_gather, reduce_scatter and alltoall at most as long as Gloo's; 8 bytes at most 1.5 x.
+Marks: all_reduce, all_gather, reduce_scatter and alltoall of 64 MiB take at most as long as Gloo's, an all_reduce of 8
+bytes at most 1.5 times as long.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ CASES = (
 
 
 def compare(rank: int, size: int, address: str, rounds: int) -> None:
-    """Measure every case in turns; rank 0 prints a line for each."""
+    """Measure both backends alternately for every case; rank 0 prints a line per case."""
     host, port = address.split(":")
     with Group.rendezvous(rank, size, address, planes="4", timeout=60) as group:
         gloo = GlooBackend(rank, size, f"{host}:{int(port) + 1}")
@@ -45,7 +46,7 @@ def compare(rank: int, size: int, address: str, rounds: int) -> None:
 
 
 def main() -> None:
-    """Print a line per case: both medians, the ratio, the mark."""
+    """Print a line per case: both medians, the ratio and the mark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--rounds", type=int, default=5)

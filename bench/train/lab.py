@@ -1,8 +1,9 @@
-"""What do pulled cables do to a training across kernel SRv6, over MRC and over Gloo? `sudo python -m bench.train.lab`.
+"""Measure the effect of pulled cables on training across kernel SRv6, over MRC and over Gloo.
 
-Two hosts of a lab train the same network with DDP, first over MRC, then over Gloo, which uses TCP over the first plane.
-The same cables of the first host are pulled at the same times. A line for each backend: step times before the first
-pull, while a cable is out, and after the last; the loss; and what the job said, if it ended early.
+Run as `sudo python -m bench.train.lab`. Two hosts of a lab train the same network with DDP, first over MRC, then over
+Gloo, which uses TCP over the first plane. In both runs the same cables of the first host are pulled at the same times.
+Prints a line per backend: step times before the first pull, while a cable is out, and after the last pull; the loss;
+the retransmitted packets; and the error of the job.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ BEFORE_S, EVERY_S, OUT_S = 2.0, 1.5, 0.6
 _SECONDS = 240.0
 
 
-class Seen(msgspec.Struct):
-    """What a rank saw; times of the monotonic clock, the same in all namespaces."""
+class RankResult(msgspec.Struct):
+    """The measurements of a rank; times of the monotonic clock, which all namespaces share."""
 
-    begun: float  # s, of the first step
+    started: float  # s, start of the first step
     training: Training
 
 
 def rank_main(backend: str, rank: int, store: str, steps: int, address: str, out: str) -> None:
-    """Be one rank, and write what rank 0 saw."""
+    """Run one rank; rank 0 writes its result to `out`."""
     import torch.distributed as dist
 
     if backend == "gloo":
@@ -53,16 +54,16 @@ def rank_main(backend: str, rank: int, store: str, steps: int, address: str, out
     dist.init_process_group(name, init_method=f"tcp://{store}:{PORT}", rank=rank, world_size=2, timeout=timeout)
     train(5)
     dist.barrier()
-    begun = time.monotonic()
-    Path(f"{out}.begun").touch()
+    started = time.monotonic()
+    Path(f"{out}.started").touch()
     training = train(steps)
     if rank == 0:
-        Path(out).write_bytes(msgspec.json.encode(Seen(begun, training)))
+        Path(out).write_bytes(msgspec.json.encode(RankResult(started, training)))
     dist.destroy_process_group()
 
 
 def _register_gloo_on(address: str) -> None:
-    """Register Gloo on one address: torch itself takes the one that the host's name stands for."""
+    """Register Gloo bound to `address`; torch's own uses the address that the host name resolves to."""
     import torch.distributed as dist
 
     def create(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
@@ -74,37 +75,44 @@ def _register_gloo_on(address: str) -> None:
     dist.Backend.register_backend("gloo_on", create, devices=["cpu"])
 
 
-def job(breaker: Breaker, backend: str, steps: int, pulls: Schedule) -> tuple[Seen | None, list[Done], str]:
-    """Run one training while cables are pulled; return what rank 0 saw, the pulls, and the last words of a failure."""
+def run_job(breaker: Breaker, backend: str, steps: int, pulls: Schedule) -> tuple[RankResult | None, list[Done], str]:
+    """Run one training while cables are pulled; return rank 0's result, the pulls, and the last line of an error."""
     lab = breaker.lab
     nics = [lab.topology.node_named(host) for host in HOSTS]
     with tempfile.TemporaryDirectory(prefix="openmrc-bench-") as folder:
-        out, log = Path(folder, "seen.json"), Path(folder, "log")
+        out, log = Path(folder, "result.json"), Path(folder, "log")
         processes = []
         with log.open("wb") as stderr:
             for rank, (host, nic) in enumerate(zip(HOSTS, nics, strict=True)):
-                words = [backend, str(rank), lab.management(nics[0]), str(steps), lab.plan.identity(0, nic), str(out)]
-                command = [sys.executable, "-m", "bench.train.lab", "--rank", *words]
+                arguments = [
+                    backend,
+                    str(rank),
+                    lab.management(nics[0]),
+                    str(steps),
+                    lab.plan.identity(0, nic),
+                    str(out),
+                ]
+                command = [sys.executable, "-m", "bench.train.lab", "--rank", *arguments]
                 extra = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_FAMILY": "AF_INET6"}
                 processes.append(lab_run.start(lab.name, host, command, stderr=stderr, extra=extra))
         try:
-            done = _pull_when_begun(breaker, Path(f"{out}.begun"), processes, pulls)
+            done = _pull_when_started(breaker, Path(f"{out}.started"), processes, pulls)
             codes = [process.wait(_SECONDS) for process in processes]
         finally:
             for process in processes:
                 process.kill()
                 process.wait()
             breaker.clear()
-        words_of_it = "" if not any(codes) else log.read_text(errors="replace").strip().splitlines()[-1]
-        seen = msgspec.json.decode(out.read_bytes(), type=Seen) if out.exists() else None
-        return seen, done, words_of_it
+        last_line = "" if not any(codes) else log.read_text(errors="replace").strip().splitlines()[-1]
+        result = msgspec.json.decode(out.read_bytes(), type=RankResult) if out.exists() else None
+        return result, done, last_line
 
 
-def _pull_when_begun(
-    breaker: Breaker, begun: Path, processes: list[subprocess.Popen[bytes]], pulls: Schedule
+def _pull_when_started(
+    breaker: Breaker, started: Path, processes: list[subprocess.Popen[bytes]], pulls: Schedule
 ) -> list[Done]:
     deadline = time.monotonic() + _SECONDS
-    while not begun.exists() and time.monotonic() < deadline:
+    while not started.exists() and time.monotonic() < deadline:
         if any(process.poll() for process in processes):
             return []
         time.sleep(0.02)
@@ -112,7 +120,7 @@ def _pull_when_begun(
 
 
 def schedule(breaker: Breaker, pulls: int, seed: int) -> Schedule:
-    """Return pulls of the first host's cables, in random order."""
+    """Return pulls of random cables of the first host, at regular intervals."""
     rng = random.Random(seed)
     cables = [f"{each.lower.node}<>{each.upper.node}" for each in breaker.lab.cables if each.lower.node == HOSTS[0]]
     at = (BEFORE_S + number * EVERY_S for number in range(pulls))
@@ -120,12 +128,12 @@ def schedule(breaker: Breaker, pulls: int, seed: int) -> Schedule:
     return Schedule.parse("; ".join(steps), "pulls")
 
 
-def line(backend: str, seen: Seen | None, done: list[Done], said: str) -> str:
+def line(backend: str, result: RankResult | None, done: list[Done], error: str) -> str:
     """Return a row of the table."""
-    if seen is None or not done:
-        return f"{backend:6} ended early: {said or 'it said nothing'}"
-    ends = seen.begun + np.array(seen.training.at)
-    times = np.array(seen.training.seconds) * 1e3
+    if result is None or not done:
+        return f"{backend:6} ended early: {error or 'no error message'}"
+    ends = result.started + np.array(result.training.at)
+    times = np.array(result.training.seconds) * 1e3
     begins = ends - times / 1e3
     pulled = [each.monotonic_ns / 1e9 for each in done]
     out = np.zeros(len(times), bool)
@@ -133,7 +141,7 @@ def line(backend: str, seen: Seen | None, done: list[Done], said: str) -> str:
         out |= (begins < up) & (ends > down)
     before, after = ends < pulled[0], begins > pulled[-1]
     cells = "".join(f"{_cell(times[which]):>26}" for which in (before, out, after))
-    return f"{backend:6}{cells}  {seen.training.loss[-1]:.9f}  {seen.training.retransmitted:>8,}  {said or 'nothing'}"
+    return f"{backend:6}{cells}  {result.training.loss[-1]:.9f}  {result.training.retransmitted:>8,}  {error or 'none'}"
 
 
 def _cell(times: Any) -> str:
@@ -156,10 +164,10 @@ def main() -> None:
     with lifetime.held(FABRIC, NAME):
         pulls = schedule(Breaker(NAME), options.pulls, options.seed)
         print(f"{options.pulls} pulls of {OUT_S} s, every {EVERY_S} s; step times: median / longest (steps)")
-        print(f"{'':6}{heads}  {'last loss':11}  {'repeated':>8}  the job said")
+        print(f"{'':6}{heads}  {'last loss':11}  {'retrans.':>8}  error")
         for backend in ("mrc", "gloo"):
-            seen, done, said = job(Breaker(NAME), backend, options.steps, pulls)
-            print(line(backend, seen, done, said), flush=True)
+            result, done, error = run_job(Breaker(NAME), backend, options.steps, pulls)
+            print(line(backend, result, done, error), flush=True)
 
 
 if __name__ == "__main__":

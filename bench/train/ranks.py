@@ -1,4 +1,4 @@
-"""Ranks as processes on the loopback: what the benches of this folder start."""
+"""Run the ranks of a bench as processes on the loopback."""
 
 from __future__ import annotations
 
@@ -8,21 +8,25 @@ from collections.abc import Callable
 from multiprocessing.queues import Queue
 from typing import Any
 
-SECONDS = 600.0
+SECONDS = 600.0  # time for all ranks to return
 
 
 def run(size: int, program: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """Call `program(rank, size, "host:port", *arguments)` in a process per rank; return what each returned."""
+    """Call `program(rank, size, "host:port", *arguments)` in a process per rank; return the results by rank.
+
+    Raises RuntimeError with the error of a rank that failed.
+    """
     context = multiprocessing.get_context("spawn")
-    answers: Queue[tuple[int, Any]] = context.Queue()
+    results_queue: Queue[tuple[int, Any]] = context.Queue()
     address = f"127.0.0.1:{_free_port()}"
     processes = [
-        context.Process(target=_one, args=(answers, program, rank, size, address, arguments)) for rank in range(size)
+        context.Process(target=_run_rank, args=(results_queue, program, rank, size, address, arguments))
+        for rank in range(size)
     ]
     for process in processes:
         process.start()
     try:
-        results = dict(answers.get(timeout=SECONDS) for _ in processes)
+        results = dict(results_queue.get(timeout=SECONDS) for _ in processes)
         for process in processes:
             process.join(20)
     finally:
@@ -34,13 +38,18 @@ def run(size: int, program: Callable[..., Any], *arguments: Any) -> list[Any]:
     return [results[rank] for rank in range(size)]
 
 
-def _one(
-    answers: Queue[tuple[int, Any]], program: Callable[..., Any], rank: int, size: int, address: str, arguments: Any
+def _run_rank(
+    results_queue: Queue[tuple[int, Any]],
+    program: Callable[..., Any],
+    rank: int,
+    size: int,
+    address: str,
+    arguments: Any,
 ) -> None:
     try:
-        answers.put((rank, program(rank, size, address, *arguments)))
+        results_queue.put((rank, program(rank, size, address, *arguments)))
     except BaseException as error:
-        answers.put((rank, RuntimeError(repr(error))))
+        results_queue.put((rank, RuntimeError(repr(error))))
         raise
 
 

@@ -1,9 +1,9 @@
-"""How late is a training step when one of four planes falls silent under full load?
+"""Measure the delay of a training step when one of four planes fails under full load.
 
-A step is an all-reduce of 16 MiB, one after the other. In every second round one plane falls silent at every rank in
-the middle of a step, and returns later; the other rounds show what the machine does to the same steps anyway. Mark: the
-slowest step after the fault takes at most 20 ms more than the share of the bandwidth that is lost explains, which is
-the usual time times 4/3; and more than the slowest step of undisturbed rounds, where that is longer.
+A step is an all-reduce of 16 MiB; steps follow each other without a pause. In every second round one plane fails at
+every rank in the middle of a step, and recovers later; the other rounds measure the same steps undisturbed. With the
+remaining bandwidth a step takes 4/3 of the usual time. Mark: the slowest step after the fault takes at most 20 ms
+longer than that, or than the slowest step of the undisturbed rounds if that is longer.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from openmrc.train.group import Group
 
 PLANES, MARK = 4, 0.020  # s
 SIZE = 16 << 20  # bytes
-STEPS = 6  # of which the third is disturbed
+STEPS = 6  # per round; the fault occurs in the third
 
 
 def rounds(rank: int, size: int, address: str, count: int, seed: int) -> list[list[float]]:
-    """Return the times of the steps of each round, the longest over the ranks."""
+    """Return the step times (s) of each round at this rank."""
     array = np.ones(SIZE // 4, np.float32)
     rng = random.Random(seed)
     with Group.rendezvous(rank, size, address, planes=str(PLANES), timeout=60) as group:
         usual = statistics.median(step(group, array) for _ in range(8))
-        seen = []
+        measured = []
         for number in range(2 * count):
             plane, moment = rng.randrange(PLANES), (2 + rng.random()) * usual
             group.barrier()
             if number % 2:
                 group.context.impair(f"at: {moment * 1e3:.2f}ms, for: {4 * usual * 1e3:.2f}ms, down: plane {plane}")
             times = np.array([step(group, array) for _ in range(STEPS)])
-            time.sleep(0.3)  # for probes to bring the plane back
-            seen.append(times.tolist())
-    return seen
+            time.sleep(0.3)  # until probes have restored the plane
+            measured.append(times.tolist())
+    return measured
 
 
 def step(group: Group, array: Any) -> float:
-    """Return the seconds of one."""
-    begun = time.monotonic()
+    """Run one step; return its duration (s)."""
+    started = time.monotonic()
     group.all_reduce(array)
-    return time.monotonic() - begun
+    return time.monotonic() - started
 
 
 def main() -> None:
-    """Print how late the disturbed step was: the median and the worst round."""
+    """Print the delay of the slowest step: the median and the worst round."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--rounds", type=int, default=20)
@@ -60,20 +60,20 @@ def main() -> None:
         per_rank = np.array(run(ranks, rounds, options.rounds, options.seed))
         steps = per_rank.max(axis=0)  # the slowest rank of each step
         usual = float(np.median(steps[:, :2]))
-        slowest = steps[:, 2:].max(axis=1)  # the fault falls into the third step, or the fourth if that was quick
-        share = usual / (PLANES - 1)  # what a step loses with a quarter of the bandwidth
-        late, undisturbed = slowest[1::2] - usual, slowest[::2] - usual
-        worst = late.max() - max(share, undisturbed.max())
+        slowest = steps[:, 2:].max(axis=1)  # the fault is in the third step, or in the fourth if the third was fast
+        share = usual / (PLANES - 1)  # delay of a step with three quarters of the bandwidth
+        delays, undisturbed = slowest[1::2] - usual, slowest[::2] - usual
+        worst = delays.max() - max(share, undisturbed.max())
         print(
-            f"{ranks} ranks, steps of {usual * 1e3:.1f} ms, {len(late)} times a plane falls silent: slowest step "
-            f"late by {_ms(late)}, in undisturbed rounds by {_ms(undisturbed)}; lost share {share * 1e3:.1f} ms, "
+            f"{ranks} ranks, steps of {usual * 1e3:.1f} ms, {len(delays)} failures of a plane: slowest step "
+            f"delayed by {_ms(delays)}, in undisturbed rounds by {_ms(undisturbed)}; lost share {share * 1e3:.1f} ms, "
             f"mark {MARK * 1e3:.0f} ms: {'ok' if worst <= MARK else 'missed'}",
             flush=True,
         )
 
 
-def _ms(late: Any) -> str:
-    return f"{np.median(late) * 1e3:.1f} ms (median) to {late.max() * 1e3:.1f} ms"
+def _ms(delays: Any) -> str:
+    return f"{np.median(delays) * 1e3:.1f} ms (median) to {delays.max() * 1e3:.1f} ms"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""How much of torch's own suite for distributed backends passes with `mrc`?
+"""Run torch's own test suite for distributed backends with `mrc`.
 
-Runs `DistributedTest` of the installed torch, what it keeps for Gloo and MPI included, every test in processes of its
-own. Prints a line for each test that fails, and how many passed, failed and were skipped.
+Runs `DistributedTest` of the installed torch, including the tests reserved for Gloo and MPI, each test in separate
+processes. Prints a line per failed test, and the numbers of passed, failed and skipped tests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 MODULE = "torch.testing._internal.distributed.distributed_test"
-OPENED = {  # conditions of the suite that name the backends for CPU tensors -> the same with ours
+CONDITIONS = {  # conditions in the suite that list backends for CPU tensors -> the same including `mrc`
     'BACKEND != "gloo"': 'BACKEND not in ("gloo", "mrc")',
     'BACKEND == "gloo"': 'BACKEND in ("gloo", "mrc")',
     'BACKEND != "mpi"': 'BACKEND not in ("mpi", "mrc")',
@@ -32,7 +32,7 @@ OPENED = {  # conditions of the suite that name the backends for CPU tensors -> 
 
 
 def load(ranks: int) -> types.ModuleType:
-    """Import the suite for backend `mrc`, with what it keeps for Gloo and MPI opened to it."""
+    """Import the suite for backend `mrc`, with the tests reserved for Gloo and MPI enabled."""
     os.environ.update(BACKEND="mrc", WORLD_SIZE=str(ranks), MRC_PLANES=os.environ.get("MRC_PLANES", "2"))
     os.environ.setdefault("TEMP_DIR", "/tmp")
     from torch.testing._internal.common_distributed import DistTestCases
@@ -43,8 +43,8 @@ def load(ranks: int) -> types.ModuleType:
     assert spec is not None
     assert spec.origin is not None
     source = Path(spec.origin).read_text()
-    for written, meant in OPENED.items():
-        source = source.replace(written, meant)
+    for condition, replacement in CONDITIONS.items():
+        source = source.replace(condition, replacement)
     module = types.ModuleType(MODULE)
     module.__file__ = spec.origin
     sys.modules[MODULE] = module
@@ -53,7 +53,7 @@ def load(ranks: int) -> types.ModuleType:
 
 
 def case_of(module: types.ModuleType) -> type:
-    """Return the suite as a test case whose ranks are forked, so that nothing is imported again."""
+    """Return the suite as a test case whose ranks are forked, which avoids importing torch in each."""
 
     class OverMrc(module.TestDistBackend, module.DistributedTest._DistTestBase):  # type: ignore[misc, name-defined]
         def setUp(self) -> None:
@@ -64,7 +64,7 @@ def case_of(module: types.ModuleType) -> type:
 
 
 def warm() -> None:
-    """Load compiled code before anything is forked."""
+    """Load compiled code before the ranks are forked."""
     from openmrc.train.devices import open_context
     from openmrc.train.pytorch import process_group
 
@@ -73,14 +73,14 @@ def warm() -> None:
 
 
 class Outcome:
-    """What became of one test."""
+    """The outcome of one test."""
 
     def __init__(self, name: str, state: str, reason: str, seconds: float) -> None:
         self.name, self.state, self.reason, self.seconds = name, state, reason, seconds
 
 
 def run_one(case: Any, name: str) -> Outcome:
-    """Run a test; its output is kept from the terminal."""
+    """Run a test, without its output."""
     result = unittest.TestResult()
     begun = time.monotonic()
     with contextlib.redirect_stdout(io.StringIO()):
@@ -94,20 +94,22 @@ def run_one(case: Any, name: str) -> Outcome:
 
 
 def last_line(text: str) -> str:
-    """Return the line of a traceback that says what was wrong."""
+    """Return the line of a traceback that gives the error."""
     lines = [line for line in text.splitlines() if re.match(r"^[\w.]*(Error|Exception|Failed)\b", line)]
     causes = [line for line in lines if "exited with error code" not in line]
     return (causes or lines or text.strip().splitlines())[-1][:300]
 
 
 def main() -> None:
-    """Run the tests whose name fits, and print what became of them."""
+    """Run the selected tests, and print their outcomes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, default=3)
-    parser.add_argument("-k", dest="pattern", default="", help="regular expression; only tests whose names it finds")
-    parser.add_argument("--shard", default="1/1", help="only part I of N, as I/N")
+    parser.add_argument(
+        "-k", dest="pattern", default="", help="run only tests whose names match this regular expression"
+    )
+    parser.add_argument("--shard", default="1/1", help="run only part I of N, as I/N")
     parser.add_argument("--json", dest="path", default="", help="write every outcome to this file")
-    parser.add_argument("-v", dest="verbose", action="store_true", help="print tracebacks, and every test")
+    parser.add_argument("-v", dest="verbose", action="store_true", help="print all tests, with tracebacks")
     options = parser.parse_args()
     case: Any = case_of(load(options.ranks))
     part, parts = map(int, options.shard.split("/"))

@@ -26,11 +26,14 @@ def collperf(
     dtype: Annotated[str, typer.Option("-d", "--datatype", help="float, double, half, bfloat16, int8, ...")] = "float",
     root: Annotated[int, typer.Option("-r", "--root", min=0, help="Root rank of broadcast and reduce.")] = 0,
     average: Annotated[
-        int, typer.Option("-a", "--average", min=0, max=3, help="Time: 0 rank 0's, 1 average, 2 least, 3 most.")
+        int,
+        typer.Option(
+            "-a", "--average", min=0, max=3, help="Time of the ranks: 0 rank 0, 1 average, 2 minimum, 3 maximum."
+        ),
     ] = 1,
     ranks: Annotated[int, typer.Option("--ranks", min=1, max=64, help="Processes to start on this machine.")] = 2,
     planes: Annotated[str, typer.Option("--planes", help="Number of loopback planes, or addresses.")] = "4",
-    backend: Annotated[str, typer.Option("--backend", help="mrc, or gloo for the same over TCP.")] = "mrc",
+    backend: Annotated[str, typer.Option("--backend", help="mrc, or gloo (over TCP) for comparison.")] = "mrc",
     impair: Annotated[
         str | None, typer.Option("--impair", metavar="WORDS", help='Impairments at each rank: "loss: 1%".')
     ] = None,
@@ -43,7 +46,7 @@ def collperf(
 ) -> None:
     """Measure a collective between processes, started here or by torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT).
 
-    algbw is size / time, busbw the rate on the links; #wrong counts elements with a wrong value.
+    algbw is size / time, busbw is the rate on the links; #wrong is the number of wrong elements.
     """
     from openmrc.apps.sizes import size_bytes
     from openmrc.cli.collperf_run import Job, run

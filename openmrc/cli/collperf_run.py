@@ -1,4 +1,4 @@
-"""The ranks of `mrc collperf`: started here or by torchrun; rank 0 prints."""
+"""Run the ranks of `mrc collperf`, started here or by torchrun; rank 0 prints the results."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from openmrc.train.collperf import (
 from openmrc.train.gloo_backend import GlooBackend
 from openmrc.train.group import Group
 
-_END_SECONDS = 10.0
+_END_SECONDS = 10.0  # time for the other ranks to exit
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """Job parameters shared by all ranks."""
+    """Parameters of a job, equal at all ranks."""
 
     settings: Settings
     backend: str
@@ -43,7 +43,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run(job: Job, ranks: int, csv_file: Path | None, json_file: Path | None, as_json: bool) -> None:
-    """Measure, print and write. Raise ConfigError or MrcError; exit with code 1 on wrong results."""
+    """Measure, print the results and write the files.
+
+    Raises ConfigError for invalid settings, MrcError for failures and wrong results.
+    """
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         address = f"{os.environ.get('MASTER_ADDR', '127.0.0.1')}:{int(os.environ.get('MASTER_PORT', '29500')) + 1}"
@@ -99,7 +102,7 @@ def _backend(job: Job, rank: int, size: int, address: str) -> Iterator[Any]:
 
 @contextmanager
 def _others(job: Job, ranks: int, address: str) -> Iterator[None]:
-    """Start ranks 1 and up, and stop them at the end."""
+    """Start ranks 1 and up; wait for them at the end of the block, and kill those that do not exit."""
     text = msgspec.json.encode(job).decode()
     command = [sys.executable, "-m", "openmrc.cli.collperf_run", text, address, str(ranks)]
     processes = [subprocess.Popen([*command, str(rank)], process_group=0) for rank in range(1, ranks)]
@@ -110,7 +113,7 @@ def _others(job: Job, ranks: int, address: str) -> Iterator[None]:
 
 
 def main() -> None:
-    """Run as one of the ranks that `run` starts."""
+    """Run one of the ranks that `run` starts."""
     job = msgspec.json.decode(sys.argv[1], type=Job)
     try:
         _measure(job, int(sys.argv[4]), int(sys.argv[3]), sys.argv[2], False)

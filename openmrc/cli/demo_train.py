@@ -1,4 +1,4 @@
-"""`mrc demo --train`: processes that train together while planes fail."""
+"""`mrc demo --train`: train with several processes while planes fail."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from openmrc.errors import ConfigError, MrcError
 from openmrc.report.training import Course, drawing
 from openmrc.train.demo import STEPS, TITLE, Outcome, Training, run
 
-_SECONDS = 240.0
+_SECONDS = 240.0  # time for the ranks to exit
 _LAST_LINES = 5  # of a rank's stderr that an error shows
 
 
 def train(ranks: int, planes: int, faults: str | None, out: Path, as_json: bool) -> None:
-    """Train twice, plot the second run, and check that both end with the same bits; exit code 1 if not."""
+    """Train twice, plot the second run, and compare the losses bit for bit; exit with code 1 if they differ."""
     check_installed()
     out.mkdir(parents=True, exist_ok=True)
     picture = out / "training.svg"
-    typer.echo(f"{ranks} processes train over {planes} planes: without faults, then while planes fail ...", err=True)
+    typer.echo(f"{ranks} processes train over {planes} planes: first without faults, then with faults ...", err=True)
     outcome = _outcome(ranks, planes, faults)
     picture.write_text(drawing(_course(outcome, ranks, planes)), "utf-8")
     is_same = outcome.disturbed.loss == outcome.undisturbed.loss
@@ -45,19 +45,19 @@ def train(ranks: int, planes: int, faults: str | None, out: Path, as_json: bool)
 
 
 def check_installed() -> None:
-    """Raise ConfigError if the training cannot run here."""
+    """Raise ConfigError if a package that the training needs is missing."""
     missing = [name for name in ("torch", "sklearn") if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(f"--train needs {' and '.join(missing)}: pip install 'openmrc[examples]'")
 
 
 def _course(outcome: Outcome, ranks: int, planes: int) -> Course:
-    seen = outcome.disturbed
+    training = outcome.disturbed
     return Course(
         title=f"{TITLE}, {ranks} ranks over {planes} planes",
-        at=seen.at,
-        loss=seen.loss,
-        seconds=seen.seconds,
+        at=training.at,
+        loss=training.loss,
+        seconds=training.seconds,
         planes=planes,
         faults=outcome.faults,
     )
@@ -77,12 +77,12 @@ def _report(outcome: Outcome, picture: Path, is_same: bool) -> None:
         typer.echo(f"FAILED: the loss curves differ from step {first} on")
 
 
-def _line(name: str, seen: Training) -> str:
-    usual, slowest = statistics.median(seen.seconds) * 1e3, max(seen.seconds) * 1e3
+def _line(name: str, training: Training) -> str:
+    usual, slowest = statistics.median(training.seconds) * 1e3, max(training.seconds) * 1e3
     return (
-        f"{name}: loss {seen.loss[0]:.6f} to {seen.loss[-1]:.9f}, {seen.right:.2%} of the digits correct, "
-        f"{seen.at[-1]:.1f} s, steps of {usual:.1f} ms (median) to {slowest:.1f} ms, "
-        f"{seen.retransmitted:,} packets retransmitted"
+        f"{name}: loss {training.loss[0]:.6f} to {training.loss[-1]:.9f}, {training.right:.2%} of the digits correct, "
+        f"{training.at[-1]:.1f} s, steps of {usual:.1f} ms (median) to {slowest:.1f} ms, "
+        f"{training.retransmitted:,} packets retransmitted"
     )
 
 
@@ -97,7 +97,7 @@ def _outcome(ranks: int, planes: int, faults: str | None) -> Outcome:
 
 @contextmanager
 def _processes(arguments: list[str], ranks: int, folder: Path) -> Iterator[None]:
-    """Start all ranks and wait for them; MrcError with the last output of the first that fails."""
+    """Start all ranks, and wait for them at the end of the block; MrcError with the last output of one that fails."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     logs = [folder / f"rank{rank}.log" for rank in range(ranks)]
     processes: list[subprocess.Popen[bytes]] = []
@@ -111,9 +111,9 @@ def _processes(arguments: list[str], ranks: int, folder: Path) -> Iterator[None]
             for rank, (process, log) in enumerate(zip(processes, logs, strict=True)):
                 if process.wait(_SECONDS):
                     lines = log.read_text(errors="replace").splitlines()[-_LAST_LINES:]
-                    raise MrcError(f"rank {rank} ended with code {process.returncode}: " + "\n".join(lines))
+                    raise MrcError(f"rank {rank} exited with code {process.returncode}: " + "\n".join(lines))
     except subprocess.TimeoutExpired as error:
-        raise MrcError(f"a rank did not end within {_SECONDS:g} s") from error
+        raise MrcError(f"a rank did not exit within {_SECONDS:g} s") from error
 
 
 def _main(arguments: list[Any]) -> None:

@@ -1,4 +1,4 @@
-"""The ranks of a command as processes on this machine."""
+"""Processes for the ranks of a command on this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def killed_at_end(processes: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
-    """Kill processes that still run when the block ends; the block may add processes."""
+    """Kill processes that are still running when the block ends; the block may add processes."""
     try:
         yield
     finally:

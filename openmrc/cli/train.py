@@ -21,12 +21,14 @@ def explain(
     step: Annotated[
         int | None, typer.Option("--step", min=0, help="Step to explain (default: the slowest steps).")
     ] = None,
-    most: Annotated[int, typer.Option("-n", min=1, help="Rows to print: steps per rank, collectives per step.")] = 3,
+    most: Annotated[
+        int, typer.Option("-n", min=1, help="Maximum number of steps per rank and of collectives per step.")
+    ] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Explain why steps were slow: a late rank, lost packets on a plane, or the amount of data.
 
-    FILES are written by Group.recorder.dump and, when a group fails, to the folder that MRC_RECORDER_DIR names.
+    FILES are written by Group.recorder.dump and, when a group fails, to the folder named by MRC_RECORDER_DIR.
     """
     import msgspec
 

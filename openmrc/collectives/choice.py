@@ -1,4 +1,4 @@
-"""Choice of the algorithm of a collective, by data size and number of ranks."""
+"""Choose the algorithm of a collective by data size and number of ranks."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class Collective(IntEnum):
 
 
 class Algorithm(IntEnum):
-    """Algorithms."""
+    """Algorithms of collectives."""
 
-    WHOLE = 0  # everything to everyone at once, reduced there: the lowest latency for a few bytes
+    WHOLE = 0  # every rank sends its whole input to all others, which reduce it: lowest latency for small data
     DIRECT = 1
     RING = 2
     TREE = 3
 
 
-MANY = 8  # ranks from which a rank no longer exchanges with all others at once
-LARGE = 1 << 20  # bytes per rank from which bandwidth matters more than the number of steps
+MANY = 8  # largest number of ranks at which each exchanges data with all others at once
+LARGE = 1 << 20  # bytes per rank from which bandwidth dominates the number of steps
 
 
 def choose(collective: Collective, ranks: int, size: int, inline: int) -> Algorithm:
-    """Return the algorithm for `size` bytes per rank; `inline` is the number of bytes that one message carries."""
+    """Return the algorithm for `size` bytes per rank; `inline` is the maximum size (bytes) of an inline message."""
     few = ranks <= MANY
     match collective:
         case Collective.ALL_REDUCE | Collective.BARRIER:
@@ -80,7 +80,7 @@ _PLANS: dict[tuple[Collective, Algorithm], Callable[[int], Plan]] = {
 
 @lru_cache(maxsize=256)
 def plan_for(collective: Collective, algorithm: Algorithm, ranks: int, root: int = 0) -> Plan:
-    """Return the plan; `root` counts for those that have one."""
+    """Return the plan of a collective; `root` is ignored by collectives without a root. Cached."""
     if collective == Collective.GATHER:
         return direct.gather(ranks, root)
     if collective == Collective.SCATTER:

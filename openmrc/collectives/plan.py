@@ -1,9 +1,9 @@
-"""The plan of a collective as data: which rank writes which block to which rank, after what.
+"""The plan of a collective as a table: which rank writes which block to which rank, and the dependencies.
 
-A *block* is a part of the data that travels as one; *spaces* are the three memories of a rank. A transfer
-either stores the block at the target or reduces it there: target[writes] = target's own block op arrived.
-Plans know neither bytes nor time, so that a live group and the simulator run the same one: the former cuts
-blocks into chunks, and chunk c of a transfer waits only for chunk c of the one before.
+A *block* is a part of the data that is transferred as a unit; *spaces* are the three memories of a rank. A transfer
+either stores the block at the target or reduces it there: target[write] = target's own block op arrived block. Plans
+contain neither sizes nor times, so a live group and the simulator use the same ones. A live group splits blocks into
+chunks; chunk c of a transfer waits only for chunk c of the transfer that it depends on.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import numpy as np
 import numpy.typing as npt
 
 Ids = npt.NDArray[np.int64]
-NOTHING = -1  # `after` of a transfer that waits for nothing
+NOTHING = -1  # `after` of a transfer without a dependency
 
 
 class Space(IntEnum):
     """A memory of a rank."""
 
-    INPUT = 0  # what the caller passed; never written
-    OUTPUT = 1  # what the caller gets
-    SCRATCH = 2  # sums on their way to another rank
+    INPUT = 0  # data of the caller; never written
+    OUTPUT = 1  # result for the caller
+    SCRATCH = 2  # partial sums that are passed to another rank
 
 
 @dataclass(frozen=True)
 class Transfers:
-    """Columns, a row per transfer. Between two ranks transfers are in this order, and so are folds into one block."""
+    """A table with a row per transfer; transfers between two ranks, and reductions into a block, have this order."""
 
     source: Ids  # rank that writes
     target: Ids  # rank whose memory is written
@@ -36,14 +36,14 @@ class Transfers:
     read_space: Ids
     write: Ids  # block at the target
     write_space: Ids
-    reduces: Ids  # 1: combined with the target's own block, 0: stored
+    reduces: Ids  # 1: reduced with the target's own block, 0: stored
     after: Ids  # transfer that must have arrived at the source first; NOTHING: none
-    completes: Ids  # 1: with this transfer the target's block holds the contributions of all ranks
+    completes: Ids  # 1: the target's block then holds the contributions of all ranks
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A collective among `ranks` ranks whose data is cut into `blocks` blocks."""
+    """A collective of `ranks` ranks whose data is split into `blocks` blocks."""
 
     ranks: int
     blocks: int
@@ -51,7 +51,7 @@ class Plan:
 
     @property
     def count(self) -> int:
-        """Return how many transfers there are."""
+        """Return the number of transfers."""
         return len(self.transfers.source)
 
 
@@ -67,26 +67,26 @@ def transfers(
     after: npt.ArrayLike = NOTHING,
     completes: npt.ArrayLike = 0,
 ) -> Transfers:
-    """Return columns; arrays broadcast. `write` is the block at the target, the same as at the source if not given."""
+    """Return a table; arguments broadcast. `write` is the block at the target (default: the block at the source)."""
     given = (source, target, block, read_space, block if write is None else write, write_space)
     columns = [np.asarray(value, np.int64) for value in (*given, reduces, after, completes)]
     return Transfers(*(np.ascontiguousarray(column).ravel() for column in np.broadcast_arrays(*columns)))
 
 
 def joined(*parts: Transfers) -> Transfers:
-    """Return the transfers of all parts, one part behind the other; `after` counts over all of them already."""
+    """Return the concatenation of tables; `after` already refers to rows of the result."""
     none = np.zeros(0, np.int64)
     columns = (np.concatenate([none, *(getattr(part, each.name) for part in parts)]) for each in fields(Transfers))
     return Transfers(*columns)
 
 
 def dependencies(part: Transfers) -> tuple[Ids, Ids]:
-    """Return (earlier, later): all pairs of transfers of which the later one waits until the earlier has arrived.
+    """Return (earlier, later): all pairs of transfers where the later one waits for the arrival of the earlier.
 
-    These are those that `after` names, and what is folded into the same block before them.
+    The earlier ones are those that `after` names, and the transfers reduced into the same block before them.
     """
     later, earlier = np.flatnonzero(part.after != NOTHING), part.after[part.after != NOTHING]
-    before = _folded_before(part)
+    before = _reduced_before(part)
     pairs = [(earlier, later)]
     while len(later):
         earlier = np.where(part.reduces[earlier] == 1, before[earlier], NOTHING)
@@ -95,8 +95,8 @@ def dependencies(part: Transfers) -> tuple[Ids, Ids]:
     return np.concatenate([pair[0] for pair in pairs]), np.concatenate([pair[1] for pair in pairs])
 
 
-def _folded_before(part: Transfers) -> Ids:
-    """Return for each transfer the one that is folded into the same block just before it; NOTHING: none."""
+def _reduced_before(part: Transfers) -> Ids:
+    """Return for each transfer its predecessor in the reductions into the same block; NOTHING: none."""
     before = np.full(len(part.source), NOTHING)
     rows = np.flatnonzero(part.reduces == 1)
     keys = (part.write[rows], part.write_space[rows], part.target[rows])
@@ -110,7 +110,7 @@ def _folded_before(part: Transfers) -> Ids:
 
 
 def rotated(plan: Plan, root: int) -> Plan:
-    """Return the plan with rank r in the place of rank r - root: plans are made for root 0. Blocks stay."""
+    """Return a plan for root 0 with all ranks shifted by `root` (modulo the number of ranks); blocks do not change."""
     part = plan.transfers
     source, target = (part.source + root) % plan.ranks, (part.target + root) % plan.ranks
     return replace(plan, transfers=replace(part, source=source, target=target))

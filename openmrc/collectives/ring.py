@@ -1,8 +1,8 @@
-"""Rings: every rank passes blocks on to the next one.
+"""Rings: every rank forwards blocks to the next one.
 
-An all-reduce of n ranks is a reduce-scatter of n - 1 steps followed by an all-gather of n - 1 steps, each
-of 1/n of the data, which is the least that any algorithm can send (Patarasuk and Yuan, "Bandwidth optimal
-all-reduce algorithms for clusters of workstations", 2009). In step s a rank sends what reached it in step s - 1.
+An all-reduce of n ranks is a reduce-scatter of n - 1 steps followed by an all-gather of n - 1 steps, each of 1/n of
+the data. This is the minimum of any algorithm (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for
+clusters of workstations", 2009). In step s a rank sends the block that it received in step s - 1.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from openmrc.collectives.plan import NOTHING, Ids, Plan, Space, Transfers, joine
 
 
 def all_reduce(ranks: int, steps: int | None = None) -> Plan:
-    """Reduce n blocks over all ranks and leave the results at each; with `steps`, only that many of 2 (n - 1)."""
+    """Reduce n blocks over all ranks, with the results at each; `steps` cuts the 2 (n - 1) steps short."""
     most = 2 * (ranks - 1) if steps is None else steps
     half = min(most, ranks - 1)
     return Plan(ranks, ranks, joined(_scatter(ranks, Space.OUTPUT, half), _gather(ranks, ranks - 1, most - half)))
 
 
 def reduce_scatter(ranks: int) -> Plan:
-    """Reduce n blocks over all ranks and leave result r at rank r; partial sums are in SCRATCH."""
+    """Reduce n blocks over all ranks, with result r at rank r; partial sums are in SCRATCH."""
     return Plan(ranks, ranks, _scatter(ranks, Space.SCRATCH, ranks - 1))
 
 
@@ -36,7 +36,7 @@ def broadcast(ranks: int) -> Plan:
 
 
 def reduce(ranks: int) -> Plan:
-    """Collect the sum along the chain that ends at rank 0, in consecutive chunks."""
+    """Reduce one block along the chain of ranks that ends at rank 0, in consecutive chunks."""
     step = np.arange(ranks - 1)
     source, target = ranks - 1 - step, ranks - 2 - step
     return Plan(
@@ -56,7 +56,7 @@ def reduce(ranks: int) -> Plan:
 
 
 def _scatter(ranks: int, passing: Space, steps: int) -> Transfers:
-    """Return steps, after n - 1 of which rank r holds the sum of block r; `passing` is where partial sums lie."""
+    """Return steps; after n - 1 of them rank r holds the sum of block r. Partial sums are in space `passing`."""
     step, rank = np.arange(steps)[:, None], np.arange(ranks)[None, :]
     last = step == ranks - 2
     return transfers(
@@ -72,7 +72,7 @@ def _scatter(ranks: int, passing: Space, steps: int) -> Transfers:
 
 
 def _gather(ranks: int, steps_before: int, steps: int) -> Transfers:
-    """Return steps, n - 1 of which spread block r from rank r, behind so many steps of the same ring."""
+    """Return steps that follow `steps_before` steps of the ring; n - 1 of them send block r from rank r to all."""
     step, rank = np.arange(steps)[:, None], np.arange(ranks)[None, :]
     return transfers(rank, (rank + 1) % ranks, (rank - step) % ranks, after=_before(ranks, step + steps_before, rank))
 

@@ -1,4 +1,4 @@
-"""Binary trees: rank k has the ranks 2k + 1 and 2k + 2 below it; depth grows with the logarithm of the ranks."""
+"""Binary trees: the children of rank k are the ranks 2k + 1 and 2k + 2; the depth is logarithmic in the ranks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def broadcast(ranks: int) -> Plan:
 
 
 def _up(ranks: int, passing: Space) -> Transfers:
-    """Return a row per rank but 0: row `rank - 1` is its way up. `passing` is where sums on their way lie."""
+    """Return a row per rank except 0: row `rank - 1` is its transfer to its parent. Partial sums are in `passing`."""
     child = np.arange(1, ranks)
     parent, has_child = (child - 1) // 2, 2 * child + 1 < ranks
     return transfers(
@@ -40,7 +40,7 @@ def _up(ranks: int, passing: Space) -> Transfers:
 
 
 def _down(ranks: int, rows_before: int) -> Transfers:
-    """Return a row per rank but 0, in their order, behind the way up if there is one."""
+    """Return a row per rank except 0, in rank order: the transfer from its parent. `rows_before` are those of `_up`."""
     child = np.arange(1, ranks)
     parent = (child - 1) // 2
     from_root = _last_child(ranks, np.zeros_like(child)) - 1 if rows_before else np.full_like(parent, NOTHING)
@@ -48,5 +48,5 @@ def _down(ranks: int, rows_before: int) -> Transfers:
 
 
 def _last_child(ranks: int, rank: Ids) -> Ids:
-    """Return the child whose contribution a rank folds in last."""
+    """Return the child whose contribution a rank reduces last."""
     return np.minimum(2 * rank + 2, ranks - 1)

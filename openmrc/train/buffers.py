@@ -13,20 +13,20 @@ from openmrc.train.registrations import Registrations
 from openmrc.verbs import MemoryRegion, RegionSlice
 
 Bytes = NDArray[np.uint8]
-Copies = Sequence[tuple[Bytes, Bytes]]  # to, from
-_PIECE = 1 << 20  # bytes of a copy that is made between two chunks
-_ALIGNED = 16  # elements: alignment of blocks, so that reductions run on whole vectors
+Copies = Sequence[tuple[Bytes, Bytes]]  # (destination, source)
+_PIECE = 1 << 20  # bytes; long copies are split, to be interleaved with communication
+_ALIGNMENT = 16  # elements; aligned blocks keep reductions on whole vectors
 
 
 def even_bounds(count: int, blocks: int) -> list[int]:
-    """Return the bounds of `blocks` blocks of about `count / blocks` elements."""
+    """Return the bounds of `blocks` aligned blocks of about `count / blocks` elements each."""
     each = -(-count // blocks)
-    each = -(-each // _ALIGNED) * _ALIGNED
+    each = -(-each // _ALIGNMENT) * _ALIGNMENT
     return [min(block * each, count) for block in range(blocks)] + [count]
 
 
 def equal_bounds(count: int, blocks: int) -> list[int]:
-    """Return the bounds of equal blocks: `count` must be a multiple of `blocks`."""
+    """Return the bounds of equal blocks; `count` must be a multiple of `blocks`."""
     each = count // blocks
     return [block * each for block in range(blocks + 1)]
 
@@ -37,12 +37,12 @@ def bytes_of(array: NDArray[Any]) -> Bytes:
 
 
 class Blocks:
-    """Blocks of one space of a rank, with their regions once registered."""
+    """The blocks of one space of a rank; their memory is registered on first use."""
 
-    def __init__(self, memory: Sequence[Bytes], places: Sequence[tuple[int, int, int]]) -> None:
-        """`places[block]` is (index in `memory`, first byte, byte after the last)."""
+    def __init__(self, memory: Sequence[Bytes], extents: Sequence[tuple[int, int, int]]) -> None:
+        """`extents[block]` is (index in `memory`, first byte, byte after the last)."""
         self._memory = memory
-        self._places = places
+        self._extents = extents
         self._regions: list[MemoryRegion | None] = [None] * len(memory)
         self._registrations: Registrations | None = None
 
@@ -50,8 +50,8 @@ class Blocks:
     def of_flat(array: NDArray[Any], bounds: Sequence[int]) -> Blocks:
         """Return the blocks of one contiguous array; bounds in elements."""
         size = array.itemsize
-        places = [(0, begin * size, end * size) for begin, end in itertools.pairwise(bounds)]
-        return Blocks([bytes_of(array)], places)
+        extents = [(0, begin * size, end * size) for begin, end in itertools.pairwise(bounds)]
+        return Blocks([bytes_of(array)], extents)
 
     @staticmethod
     def of_list(arrays: Sequence[NDArray[Any]]) -> Blocks:
@@ -61,18 +61,18 @@ class Blocks:
 
     @staticmethod
     def of_one(array: NDArray[Any], blocks: int) -> Blocks:
-        """Return one array as every block: each rank uses only one of them."""
+        """Return one array as each of `blocks` blocks; a rank uses only one of them."""
         memory = bytes_of(array)
         return Blocks([memory], [(0, 0, len(memory))] * blocks)
 
     def length(self, block: int) -> int:
-        """Return the bytes of a block."""
-        _, begin, end = self._places[block]
+        """Return the size of a block in bytes."""
+        _, begin, end = self._extents[block]
         return end - begin
 
     def view(self, block: int, begin: int, end: int) -> Bytes:
-        """Return some bytes of a block."""
-        index, first, _ = self._places[block]
+        """Return bytes `begin` to `end` of a block."""
+        index, first, _ = self._extents[block]
         return self._memory[index][first + begin : first + end]
 
     def whole(self, block: int) -> Bytes:
@@ -80,27 +80,27 @@ class Blocks:
         return self.view(block, 0, self.length(block))
 
     def copies(self, block: int, data: Bytes) -> Copies:
-        """Return pieces (to, from) that copy `data` into a block; none if both are the same memory."""
+        """Return the copies that move `data` into a block; none if it is already there."""
         place = self.whole(block)
         if place.ctypes.data == data.ctypes.data:
             return []
         return [(place[begin : begin + _PIECE], data[begin : begin + _PIECE]) for begin in range(0, len(data), _PIECE)]
 
     def part(self, memory: Registrations, block: int, begin: int, end: int) -> RegionSlice:
-        """Return a part of a block, to be sent."""
-        index, first, _ = self._places[block]
+        """Return bytes `begin` to `end` of a block as a slice of its region, for sending."""
+        index, first, _ = self._extents[block]
         return RegionSlice(self._region(memory, index), first + begin, end - begin)
 
     def target(self, memory: Registrations, block: int) -> tuple[int, int]:
-        """Return address and key of a block for the rank that will write it; (0, 0) if it is empty."""
+        """Return (address, r_key) of a block for the rank that writes it; (0, 0) if it is empty."""
         if not self.length(block):
             return 0, 0
-        index, first, _ = self._places[block]
+        index, first, _ = self._extents[block]
         region = self._region(memory, index)
         return region.addr + first, region.r_key
 
     def release(self) -> None:
-        """Release the registrations: the network no longer accesses the memory."""
+        """Release the registrations; the network must no longer access the memory."""
         for region in self._regions:
             if region is not None and self._registrations is not None:
                 self._registrations.give_back(region)

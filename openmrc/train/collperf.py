@@ -1,7 +1,7 @@
-"""Measure and check collectives as nccl-tests does: the same sizes, the same columns, the same definitions.
+"""Measure and verify collectives with the sizes, columns and definitions of nccl-tests.
 
-algbw is size / time; busbw is that times a factor which makes it comparable to the rate of a link, whatever the number
-of ranks (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
+algbw is size / time. busbw is algbw times a factor that makes it comparable to the rate of a link for any number of
+ranks (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _FACTORS: dict[str, Callable[[int], float]] = {
     "sendrecv": lambda ranks: 1.0,
 }
 COLLECTIVES = tuple(_FACTORS)
-_SPLIT = frozenset({"all_gather", "reduce_scatter", "alltoall"})  # the size is of the parts of all ranks together
+_SPLIT = frozenset({"all_gather", "reduce_scatter", "alltoall"})  # the size counts the parts of all ranks
 _REDUCING = frozenset({"all_reduce", "reduce_scatter", "reduce"})
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Measurement parameters; the letters are nccl-tests' flags."""
+    """Measurement parameters; the letters are the flags of nccl-tests."""
 
     collective: str
     least: int = 32 << 20  # -b, bytes
@@ -55,11 +55,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     op: str = "sum"  # -o
     dtype: str = "float"  # -d
     root: int = 0  # -r
-    average: int = 1  # -a: 0 rank 0's time, 1 the average, 2 the least, 3 the most
+    average: int = 1  # -a: 0 time of rank 0, 1 average, 2 minimum, 3 maximum
 
 
 class Result(msgspec.Struct, frozen=True):
-    """One side of a line: out of place or in place."""
+    """The result of one size, out of place or in place."""
 
     time_us: float
     algbw: float  # GB/s
@@ -71,7 +71,7 @@ class Line(msgspec.Struct, frozen=True):
     """The results of one size."""
 
     size: int  # bytes
-    count: int  # elements, of one rank
+    count: int  # elements of one rank
     type: str
     redop: str
     root: int
@@ -80,13 +80,13 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Backend(Protocol):
-    """Executes the collectives: our group, or torch's."""
+    """Interface to the library that executes the collectives."""
 
     rank: int
     size: int
 
     def call(self, name: str, given: Array, out: Array, settings: Settings, asynchronous: bool) -> Callable[[], None]:
-        """Start a collective from `given` to `out`; return an object to wait on."""
+        """Start a collective from `given` to `out`; return a function that waits for it."""
 
     def barrier(self) -> None:
         """Wait for all ranks."""
@@ -96,40 +96,40 @@ class Backend(Protocol):
 
 
 class MrcBackend:
-    """Our group."""
+    """Backend `mrc`: the collectives of a `Group`."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
         self.rank, self.size = group.rank, group.size
 
     def call(self, name: str, given: Array, out: Array, settings: Settings, asynchronous: bool) -> Callable[[], None]:
-        """Start a collective."""
+        """Start a collective from `given` to `out`; return a function that waits for it."""
         group, dtype, op, root = self._group, DTYPES[settings.dtype], OPS[settings.op], settings.root
-        later: dict[str, Any] = {"dtype": dtype, "async_op": asynchronous}
+        options: dict[str, Any] = {"dtype": dtype, "async_op": asynchronous}
         match name:
             case "all_reduce":
-                return group.all_reduce(given, op, out=None if out is given else out, **later).wait
+                return group.all_reduce(given, op, out=None if out is given else out, **options).wait
             case "reduce":
-                return group.reduce(given, root, op, out=None if out is given else out, **later).wait
+                return group.reduce(given, root, op, out=None if out is given else out, **options).wait
             case "broadcast":
                 if out is not given and self.rank == root:
                     out[:] = given
-                return group.broadcast(out, root, **later).wait
+                return group.broadcast(out, root, **options).wait
             case "all_gather":
-                return group.all_gather(out, given, **later).wait
+                return group.all_gather(out, given, **options).wait
             case "reduce_scatter":
-                return group.reduce_scatter(out, given, op, **later).wait
+                return group.reduce_scatter(out, given, op, **options).wait
             case "alltoall":
-                return group.all_to_all(out, given, **later).wait
+                return group.all_to_all(out, given, **options).wait
         ahead, behind = (self.rank + 1) % self.size, (self.rank - 1) % self.size
         receiving = group.recv(out, behind, async_op=True)
         sending = group.send(given, ahead, async_op=True)
 
-        def both() -> None:
+        def wait_for_both() -> None:
             receiving.wait()
             sending.wait()
 
-        return both
+        return wait_for_both
 
     def barrier(self) -> None:
         """Wait for all ranks."""
@@ -143,7 +143,7 @@ class MrcBackend:
 
 
 def sizes(settings: Settings) -> Iterator[int]:
-    """Return the sizes in bytes, as nccl-tests steps through them."""
+    """Return the sizes in bytes, with the steps of nccl-tests."""
     size = settings.least
     while size <= settings.most:
         yield size
@@ -164,13 +164,13 @@ def check_settings(settings: Settings, ranks: int) -> None:
     if not 0 <= settings.root < ranks:
         raise ConfigError(f"-r: root {settings.root} is not in 0..{ranks - 1}")
     if settings.least > settings.most or settings.least < 0:
-        raise ConfigError(f"-b, -e: {settings.least} to {settings.most} bytes is no range")
+        raise ConfigError(f"-b, -e: {settings.least} to {settings.most} bytes is not a valid range")
     if not settings.step and settings.factor < 2 and settings.least != settings.most:
         raise ConfigError(f"-f: {settings.factor} is below 2, and -i is not given")
 
 
 def seconds_in_place(backend: Backend, settings: Settings, size: int) -> float:
-    """Return the seconds of one call in place, for comparisons."""
+    """Return the duration (s) of one call in place, for comparisons."""
     return _side(backend, settings, _count(backend, settings, size), True)[0]
 
 
@@ -187,7 +187,7 @@ def measure(backend: Backend, settings: Settings, size: int) -> Line:
 
 
 def _count(backend: Backend, settings: Settings, size: int) -> int:
-    """Return the elements of one rank."""
+    """Return the number of elements of one rank."""
     whole = size // NUMPY[DTYPES[settings.dtype]].itemsize
     return whole // backend.size if settings.collective in _SPLIT else whole
 
@@ -198,7 +198,7 @@ def _result(backend: Backend, name: str, size: int, seconds: float, wrong: int |
 
 
 def _side(backend: Backend, settings: Settings, count: int, in_place: bool) -> tuple[float, int | None]:
-    """Return (seconds of one call, wrong elements of all ranks)."""
+    """Return (seconds per call, wrong elements of all ranks or None if not checked)."""
     buffers = _Buffers(backend, settings, count, in_place)
     for _ in range(settings.warmup):
         backend.call(settings.collective, buffers.given, buffers.out, settings, False)()
@@ -229,16 +229,16 @@ def _combined(backend: Backend, seconds: float, average: int) -> float:
 
 
 class _Buffers:
-    """Input and output of a collective, and the expected output."""
+    """Input, output and expected output of a collective."""
 
     def __init__(self, backend: Backend, settings: Settings, count: int, in_place: bool) -> None:
         self._backend, self._settings, self._count = backend, settings, count
         self._kind = DTYPES[settings.dtype]
         ranks, name, dtype = backend.size, settings.collective, NUMPY[self._kind]
-        many = ranks * count
-        self.given = np.zeros(many if name in ("reduce_scatter", "alltoall") else count, dtype)
+        total = ranks * count
+        self.given = np.zeros(total if name in ("reduce_scatter", "alltoall") else count, dtype)
         if name == "all_gather":
-            self.out = np.zeros(many, dtype)
+            self.out = np.zeros(total, dtype)
             if in_place:
                 self.given = self.out[backend.rank * count : (backend.rank + 1) * count]
         elif name == "reduce_scatter":
@@ -282,7 +282,7 @@ class _Buffers:
         return self._pattern((me - 1) % backend.size, count)
 
     def _pattern(self, rank: int, count: int) -> Array:
-        """Return small integers, so that every order of summation gives the same result."""
+        """Return small integers, whose sum does not depend on the order of additions."""
         return self._narrow((np.arange(count) + 3 * rank) % 5 + 1)
 
     def _reduced(self, inputs: Sequence[Array]) -> Array:
@@ -318,7 +318,7 @@ HEADER = "\n".join(
 
 
 def text_of(line: Line) -> str:
-    """Return a line with nccl-tests' columns."""
+    """Format a line with the columns of nccl-tests."""
     sides = "".join(
         f" {_time(side.time_us):>8} {side.algbw:7.2f} {side.busbw:7.2f} {_wrong(side):>6}"
         for side in (line.out_of_place, line.in_place)

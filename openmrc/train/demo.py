@@ -1,4 +1,4 @@
-"""The training of `mrc demo --train`: digits with DDP, once undisturbed and once while planes fail."""
+"""The training of `mrc demo --train`: DDP on handwritten digits, once without and once with faults."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _TIMEOUT = timedelta(seconds=60)
 
 
 class Training(msgspec.Struct):
-    """What a rank saw."""
+    """The measurements of one rank."""
 
-    at: list[float]  # s from the begin of the first step to the end of each
+    at: list[float]  # s from the start of the first step to the end of each step
     loss: list[float]
-    seconds: list[float]
-    retransmitted: int  # packets, by this rank
-    right: float  # share of all images that the network names rightly at the end
+    seconds: list[float]  # duration of each step
+    retransmitted: int  # packets that this rank retransmitted
+    right: float  # share of all images classified correctly at the end
 
 
 class Outcome(msgspec.Struct):
-    """The same training twice."""
+    """The same training without and with faults."""
 
     undisturbed: Training
     disturbed: Training
@@ -32,7 +32,7 @@ class Outcome(msgspec.Struct):
 
 
 def schedule(seconds: float, planes: int) -> str:
-    """Return faults for a training of about that length: planes go and return, overlap, and lose packets."""
+    """Return a fault schedule for a training of `seconds`: outages of planes, partly overlapping, and packet loss."""
     a, b, c, d = (plane % planes for plane in (1, 2, 0, 3))
     parts = [
         (0.10, 0.12, f"down: plane {a}"),
@@ -45,7 +45,7 @@ def schedule(seconds: float, planes: int) -> str:
 
 
 def run(rank: int, size: int, address: str, planes: int, steps: int, faults: str | None) -> Outcome:
-    """Train twice as one of `size` ranks that meet at "host:port"; `faults`: None for our own."""
+    """Train twice as one of `size` ranks that connect at "host:port"; `faults` None selects the built-in schedule."""
     import torch.distributed as dist
 
     from openmrc.train.torch_backend import Options, group_of
@@ -59,7 +59,7 @@ def run(rank: int, size: int, address: str, planes: int, steps: int, faults: str
         pg_options=Options(planes=str(planes)),
     )
     try:
-        train(min(steps, 5))  # what is slow the first time
+        train(min(steps, 5))  # warm-up
         undisturbed = train(steps)
         chosen = [faults if faults is not None else schedule(undisturbed.at[-1], planes)]
         dist.broadcast_object_list(chosen, src=0)
@@ -71,7 +71,7 @@ def run(rank: int, size: int, address: str, planes: int, steps: int, faults: str
 
 
 def train(steps: int) -> Training:
-    """Train a new network, the same each time."""
+    """Train a new network from fixed seeds."""
     import torch
     import torch.distributed as dist
     from sklearn.datasets import load_digits
@@ -105,7 +105,7 @@ def train(steps: int) -> Training:
 
 
 def _retransmitted() -> int:
-    """Return the packets that this process has sent again so far; 0 with other backends, which do not tell."""
+    """Return the packets that this process has retransmitted; 0 with other backends, which do not count them."""
     import torch.distributed as dist
 
     from openmrc.train.torch_backend import group_of

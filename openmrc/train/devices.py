@@ -1,4 +1,4 @@
-"""The endpoint of a process: its planes, and a context large enough for its groups."""
+"""Open the endpoint of a process: choose its planes and size its context."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ from openmrc.verbs import Context, ContextAttr, EvFormat
 
 log = logging.getLogger(__name__)
 PLANES_VARIABLE = "MRC_PLANES"
-_TRIES = 8  # another process may take a port between the check and the bind
+_ATTEMPTS = 8  # another process may take a port between the check and the bind
 _MAX_PLANES = 16
-_LARGEST_MTU = 4096  # of those that MRC has; sockets may allow less
+_LARGEST_MTU = 4096  # bytes; the sockets may allow less
 
 
 def choose_planes(planes: Sequence[str] | str | None) -> list[str]:
-    """Return the addresses to open: those given, of MRC_PLANES ("4", "10.0.0.1,10.0.1.1"), of MRC_NIC, or all found."""
+    """Return the addresses of the planes to open.
+
+    They come from the first of: `planes`, MRC_PLANES ("4", "10.0.0.1,10.0.1.1"), the file that MRC_NIC names, and the
+    interfaces that are up.
+    """
     if planes is None:
         planes = os.environ.get(PLANES_VARIABLE) or None
     if planes is None:
@@ -34,7 +38,7 @@ def choose_planes(planes: Sequence[str] | str | None) -> list[str]:
 
 
 def open_context(planes: Sequence[str] | str | None, queue_pairs: int, faults: str | None = None) -> Context:
-    """Open a context for this many queue pairs, on free ports, and log the choice in one line."""
+    """Open a context for `queue_pairs` queue pairs on free ports, and log the chosen planes in one line."""
     attr = ContextAttr(
         max_qp=queue_pairs,
         max_peers=queue_pairs,
@@ -42,15 +46,15 @@ def open_context(planes: Sequence[str] | str | None, queue_pairs: int, faults: s
         max_send_wr=SENDS,
         max_recv_wr=RECEIVES,
     )
-    described = from_environment() if planes is None and not os.environ.get(PLANES_VARIABLE) else None
-    if described is not None:
-        return _open_described(described, attr, faults)
+    nic_file = from_environment() if planes is None and not os.environ.get(PLANES_VARIABLE) else None
+    if nic_file is not None:
+        return _open_nic_file(nic_file, attr, faults)
     addresses = choose_planes(planes)
-    for attempt in range(_TRIES):
+    for attempt in range(_ATTEMPTS):
         try:
             context = Context([free_address(address) for address in addresses], attr, faults=faults)
         except ConfigError:
-            if attempt == _TRIES - 1:
+            if attempt == _ATTEMPTS - 1:
                 raise
             continue
         log.info("mrc: %s", context.describe())
@@ -58,10 +62,10 @@ def open_context(planes: Sequence[str] | str | None, queue_pairs: int, faults: s
     raise AssertionError
 
 
-def _open_described(nic: NicFile, attr: ContextAttr, faults: str | None) -> Context:
-    """Open the NIC that a file describes, whose paths are SRv6 addresses."""
-    along = replace(attr, ev_format=EvFormat.SRV6, mtu=_LARGEST_MTU, evs_per_plane=nic.evs_per_plane)
+def _open_nic_file(nic: NicFile, attr: ContextAttr, faults: str | None) -> Context:
+    """Open the NIC that a NIC file describes; its paths are SRv6 addresses."""
+    srv6_attr = replace(attr, ev_format=EvFormat.SRV6, mtu=_LARGEST_MTU, evs_per_plane=nic.evs_per_plane)
     settings = nic.settings(_LARGEST_MTU)
-    context = Context(nic.planes, along, settings=settings, faults=faults, carrier_of=nic.carrier_of)
+    context = Context(nic.planes, srv6_attr, settings=settings, faults=faults, carrier_of=nic.carrier_of)
     log.info("mrc: NIC %s: %s", nic.name, context.describe())
     return context

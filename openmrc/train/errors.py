@@ -6,7 +6,7 @@ from openmrc.errors import MrcError
 
 
 class TrainError(MrcError, RuntimeError):
-    """Base of a group's errors; a RuntimeError, which torch trainers catch."""
+    """Base class of a group's errors; also a RuntimeError, which training programs for torch catch."""
 
 
 class UnsupportedError(TrainError):
@@ -18,11 +18,11 @@ class RendezvousError(TrainError):
 
 
 class CollectiveError(TrainError):
-    """A collective failed; the group is aborted, and every later call raises the same."""
+    """A collective failed; the group is aborted, and every later call raises the same error."""
 
     def __init__(self, text: str, *, is_from_peer: bool = False) -> None:
         super().__init__(text)
-        self.is_from_peer = is_from_peer  # reported by another rank, to all ranks
+        self.is_from_peer = is_from_peer  # another rank reported it to all ranks
 
 
 class MismatchError(CollectiveError):
@@ -38,7 +38,7 @@ class CollectiveTimeoutError(CollectiveError, TimeoutError):
 
 
 class AbortedError(CollectiveError):
-    """The group was aborted, here or by another rank, or closed while calls were waiting."""
+    """The group was aborted, here or by another rank, or closed while calls were in progress."""
 
 
 _KINDS = {kind.__name__: kind for kind in (MismatchError, RankLostError, CollectiveTimeoutError, AbortedError)}

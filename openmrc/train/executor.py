@@ -1,4 +1,4 @@
-"""The part of a group that does things: its links, the collectives under way, and what becomes of errors."""
+"""The executor of a group: its links, the collectives in progress, and error handling."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from openmrc.verbs import Context, QpState, WcOpcode, WorkCompletion
 
 log = logging.getLogger(__name__)
 CLOSE_SECONDS = 2.0
-_FAILED_CLOSE_SECONDS = 0.5  # for the others to learn why
-_LONGEST_TEXT = 4096  # bytes of an error that other ranks are told
-_MOST_REFUSALS = 1000  # kept for collectives that have not begun here
+_FAILED_CLOSE_SECONDS = 0.5  # time to send the error to the other ranks
+_MAX_TEXT_BYTES = 4096  # of an error that is sent to other ranks
+_MAX_REFUSALS = 1000  # stored for collectives that have not started here
 
 
 class Executor:
-    """Carries out the collectives, sends and receives of one rank in one group."""
+    """Executes the collectives, sends and receives of one rank in one group."""
 
     def __init__(
         self,
@@ -56,18 +56,18 @@ class Executor:
         faults: str | None,
         timers: mesh.Timers,
     ) -> None:
-        """Meet the other ranks; arguments as of `Group`."""
+        """Connect to the other ranks; arguments as of `Group`."""
         self.rank, self.size, self.name, self.timeout = rank, size, name, timeout
         self._owns_context = context is None
         self.context = context if context is not None else open_context(planes, max(size - 1, 1), faults)
         self.error: CollectiveError | None = None
         self._is_closed = False
         self.sequence = 0  # of the latest collective
-        self._refusals: dict[int, tuple[int, str]] = {}  # by sequence: a rank that refused the call, and why
-        self._refused_to = 0  # the latest collective that was refused here
-        self._runs: collections.deque[Run] = collections.deque()  # the first is under way, the others wait
-        self._early: dict[int, list[tuple[Link, Frame, bytes]]] = {}  # frames of collectives that have not begun
-        self._early_chunks: collections.Counter[int] = collections.Counter()  # chunks of those, by rank
+        self._refusals: dict[int, tuple[int, str]] = {}  # by sequence: (rank, reason)
+        self._refused_sequence = 0  # sequence of the latest collective refused here
+        self._runs: collections.deque[Run] = collections.deque()  # the first is in progress, the others are queued
+        self._early: dict[int, list[tuple[Link, Frame, bytes]]] = {}  # frames of collectives that have not started
+        self._early_chunks: collections.Counter[int] = collections.Counter()  # their chunks, by rank
         self._links: dict[int, Link] = {}
         self._pd = self.context.alloc_pd()
         self._memory = Registrations(self._pd)
@@ -96,7 +96,7 @@ class Executor:
         at_end: Callable[[], None] | None,
         copies: Copies = (),
     ) -> None:
-        """Begin a collective, behind those that have been begun before."""
+        """Queue a collective; start it if no other is in progress."""
         with self.progress.lock:
             self._check_open()
             self.sequence += 1
@@ -107,20 +107,20 @@ class Executor:
                 self._guarded(self._start)
 
     def refuse(self, reason: str) -> None:
-        """Take part in the next collective by saying that it was called wrongly here."""
+        """Report to the other ranks that the next collective was an invalid call at this rank."""
         with self.progress.lock:
             if self.error is not None:
                 return
             self.sequence += 1
-            self._refused_to = self.sequence
+            self._refused_sequence = self.sequence
             self._early.pop(self.sequence, None)
-            text = reason.encode()[:_LONGEST_TEXT]
+            text = reason.encode()[:_MAX_TEXT_BYTES]
             for link in self._links.values():
                 frame = Frame(Kind.REFUSED, sequence=self.sequence, length=len(text))
                 self._guarded(lambda link=link, frame=frame: link.send(frame, text))  # type: ignore[misc]
 
     def send(self, transfer: Transfer) -> None:
-        """Begin a send."""
+        """Start a send."""
         with self.progress.lock:
             self._check_open()
             self._guarded(lambda: self._p2p.send(transfer))
@@ -128,7 +128,7 @@ class Executor:
                 transfer.work.finish(self.error)
 
     def receive(self, transfer: Transfer) -> None:
-        """Begin a receive."""
+        """Start a receive."""
         with self.progress.lock:
             self._check_open()
             self._guarded(lambda: self._p2p.receive(transfer))
@@ -136,24 +136,24 @@ class Executor:
                 transfer.work.finish(self.error)
 
     def abort(self, reason: str) -> None:
-        """End everything under way, here and at all ranks."""
+        """End all operations in progress with an AbortedError, here and at all ranks."""
         with self.progress.lock:
             if self.error is None:
                 self.on_error(AbortedError(f"rank {self.rank} aborted group {self.name}: {reason}"))
 
     def close(self) -> None:
-        """Leave the group."""
+        """Leave the group: announce it, wait for data in flight, and free all resources."""
         if self._is_closed:
             return
         with self.progress.lock:
             if self.error is None and not self.is_idle():
-                self.on_error(AbortedError(f"rank {self.rank} closed group {self.name} while calls were under way"))
+                self.on_error(AbortedError(f"rank {self.rank} closed group {self.name} while calls were in progress"))
             if self.error is None:
                 for link in self._links.values():
                     self._guarded(lambda link=link: link.send(Frame(Kind.BYE)))  # type: ignore[misc]
         deadline = time.monotonic() + (CLOSE_SECONDS if self.error is None else _FAILED_CLOSE_SECONDS)
         if self.error is None:
-            self.progress.until(lambda: self.error is not None or self._is_left(), deadline)
+            self.progress.until(lambda: self.error is not None or self._have_all_left(), deadline)
         while time.monotonic() < deadline and any(self._is_sending(link) for link in self._links.values()):
             time.sleep(0.001)
         self._is_closed = True
@@ -164,7 +164,7 @@ class Executor:
     # From the driver
 
     def on_completions(self, completions: list[WorkCompletion]) -> None:
-        """Take completions, then send what has become possible."""
+        """Process completions, then send what they have made ready."""
         if self.error is not None:
             return
         for completion in completions:
@@ -185,31 +185,33 @@ class Executor:
         self._advance()
 
     def check(self) -> None:
-        """Look after what waits: probe the ranks waited for, say what we are at, and end what takes too long."""
+        """Probe awaited ranks, report the state of slow collectives, and fail operations that exceed the timeout."""
         if self.error is not None:
             return
         now = time.monotonic()
         waited_for = self._waited_for()
         for rank in self._watchdog.ranks_to_probe(now, waited_for):
             self._links[rank].probe()
-        gone = next((rank for rank in waited_for if self._links[rank].has_left(now)), None)
-        if gone is not None:
+        departed = next((rank for rank in waited_for if self._links[rank].has_left(now)), None)
+        if departed is not None:
             self.on_error(
-                RankLostError(f"rank {self.rank}: rank {gone} has closed group {self.name}, {self._during()}")
+                RankLostError(
+                    f"rank {self.rank}: rank {departed} has closed group {self.name}, {self._operation_text()}"
+                )
             )
             return
         if self._runs:
             self._watch_run(self._runs[0], now)
-        late = next((each for each in self._p2p.under_way() if now - each.begun_at > self.timeout), None)
+        late = next((each for each in self._p2p.unfinished() if now - each.begun_at > self.timeout), None)
         if late is not None and self.error is None:
-            self.on_error(self._late_transfer(late))
+            self.on_error(self._transfer_timeout_error(late))
 
     def is_idle(self) -> bool:
-        """Whether nothing is under way."""
+        """Whether no operation is in progress."""
         return self.error is not None or (not self._runs and self._p2p.is_idle)
 
     def on_error(self, error: BaseException) -> None:
-        """End everything that is under way, and tell the others why."""
+        """End all operations in progress with `error`, and report it to the other ranks."""
         if self.error is not None:
             return
         if isinstance(error, CollectiveError):
@@ -219,12 +221,12 @@ class Executor:
             self.error.__cause__ = error
         log.error("mrc: %s", self.error)
         if not self.error.is_from_peer:
-            text = error_text(self.error).encode()[:_LONGEST_TEXT]
+            text = error_text(self.error).encode()[:_MAX_TEXT_BYTES]
             for link in self._links.values():
-                with suppress(MrcError):  # it may be the one that is lost
+                with suppress(MrcError):  # this link may be the failed one
                     link.abort(Frame(Kind.ABORT, length=len(text)), text)
         runs, self._runs = list(self._runs), collections.deque()
-        transfers = self._p2p.under_way()
+        transfers = self._p2p.unfinished()
         for run in runs:
             self.recorder.note(run, self._links, state=str(self.error))
             run.work.finish(self.error)
@@ -232,22 +234,22 @@ class Executor:
             transfer.work.finish(self.error)
         self.recorder.dump_on_error(str(self.error))
 
-    # Inside
+    # Internals
 
     def _start(self) -> None:
-        """Begin the first collective; what of it has come already may end it, and give back credits."""
+        """Start the first queued collective, which data received early may complete at once."""
         self._start_first()
         self._return_credits()
 
     def _start_first(self) -> None:
         while self._runs:
-            if not self._runs[0].begun_at:  # a callback of the one before may have begun it
+            if not self._runs[0].begun_at:  # a callback of the previous one may have started it
                 self._start_run(self._runs[0])
             if not self._finish_first():
                 return
 
     def _start_run(self, run: Run) -> None:
-        """Begin a collective, and take what has come early of it."""
+        """Start a collective and process its frames and chunks that have arrived early."""
         run.begin(self._links)
         for link, frame, data in self._early.pop(run.sequence, ()):
             link.release_early()
@@ -258,7 +260,7 @@ class Executor:
         run.send()
 
     def _finish_first(self) -> bool:
-        """End the first collective if it is done; return whether it was."""
+        """Finish the first collective if it is complete; return whether it was."""
         if not self._runs or not self._runs[0].is_done:
             return False
         run = self._runs.popleft()
@@ -268,7 +270,7 @@ class Executor:
         return True
 
     def _advance(self) -> None:
-        """Send what has become possible, and begin the next collective where one has ended."""
+        """Send what has become ready, and start the next collective when one is complete."""
         for link in self._links.values():
             if link.has_backlog:
                 link.send_backlog()
@@ -291,14 +293,14 @@ class Executor:
             if self._on_frame(link, frame, slot[HEADER : HEADER + frame.length]):
                 link.release_frame()
         elif signal == Signal.ABORT:
-            words = link.stage.last_words
-            text = bytes(words[HEADER : HEADER + min(unpack(words).length, _LONGEST_TEXT)])
+            slot = link.stage.abort_slot
+            text = bytes(slot[HEADER : HEADER + min(unpack(slot).length, _MAX_TEXT_BYTES)])
             self.on_error(from_peer(link.rank, text.decode(errors="replace")))
         elif signal == Signal.CHUNK and not (self._runs and self._runs[0].on_chunk(link)):
             self._early_chunks[link.rank] += 1
 
     def _on_frame(self, link: Link, frame: Frame, data: memoryview) -> bool:
-        """Take a frame; return whether the other may send one more at once."""
+        """Process a frame; return whether its credit is returned immediately."""
         if frame.kind == Kind.COLLECTIVE:
             return self._on_collective(link, frame, data)
         if frame.kind == Kind.STATE:
@@ -320,9 +322,9 @@ class Executor:
         return True
 
     def _on_refused(self, link: Link, frame: Frame, data: memoryview) -> None:
-        if frame.sequence == self._refused_to:
+        if frame.sequence == self._refused_sequence:
             return
-        if len(self._refusals) < _MOST_REFUSALS:
+        if len(self._refusals) < _MAX_REFUSALS:
             self._refusals[frame.sequence] = link.rank, bytes(data).decode(errors="replace")
         run = next((run for run in self._runs if run.sequence == frame.sequence), None)
         if run is not None:
@@ -332,38 +334,40 @@ class Executor:
         if run.sequence in self._refusals:
             rank, reason = self._refusals[run.sequence]
             raise MismatchError(
-                f"collective {run.sequence}: rank {self.rank} called {run.call.describe()}, rank {rank} called "
-                f"something that cannot be: {reason}"
+                f"collective {run.sequence}: rank {self.rank} called {run.call.describe()}, rank {rank} made "
+                f"an invalid call: {reason}"
             )
 
     def _on_failure(self, link: Link, completion: WorkCompletion) -> None:
         status = completion.status.name
         self.on_error(
-            RankLostError(f"rank {self.rank}: rank {link.rank} is lost, {self._during()}: {status}; {completion.error}")
+            RankLostError(
+                f"rank {self.rank}: rank {link.rank} is lost, {self._operation_text()}: {status}; {completion.error}"
+            )
         )
 
-    def _during(self) -> str:
+    def _operation_text(self) -> str:
         if self._runs:
             run = self._runs[0]
             return f"during collective {run.sequence}, {run.call.describe()} ({run.progress_text()})"
-        transfer = next(iter(self._p2p.under_way()), None)
+        transfer = next(iter(self._p2p.unfinished()), None)
         if transfer is None:
-            return "while nothing was under way"
+            return "while no operation was in progress"
         return f"during a {transfer.kind} of {transfer.length:,} bytes with tag {transfer.tag}"
 
     def _waited_for(self) -> set[int]:
-        ranks = {transfer.peer for transfer in self._p2p.under_way()} - {ANY_SOURCE}
+        ranks = {transfer.peer for transfer in self._p2p.unfinished()} - {ANY_SOURCE}
         return ranks | set(self._runs[0].waiting_for() if self._runs else ())
 
     def _watch_run(self, run: Run, now: float) -> None:
         if now - run.begun_at > self.timeout:
-            self.on_error(self._late(run))
-        elif self._watchdog.shall_tell(run.sequence, now - run.begun_at):
-            self._tell_state(run)
+            self.on_error(self._timeout_error(run))
+        elif self._watchdog.should_report(run.sequence, now - run.begun_at):
+            self._send_state(run)
 
-    def _tell_state(self, run: Run) -> None:
-        """Tell every rank which collective we are in: where another is in a different one, both learn it."""
-        text = f"waits for {_ranks_text(run.waiting_for())}; {run.progress_text()}".encode()
+    def _send_state(self, run: Run) -> None:
+        """Send the state of a slow collective to all ranks, for their errors and to detect mismatched calls."""
+        text = f"waiting for {_ranks_text(run.waiting_for())}; {run.progress_text()}".encode()
         frame = run.call.frame(run.sequence, run.call.count, len(text))._replace(kind=Kind.STATE)
         for link in self._links.values():
             if link.can_send:
@@ -371,27 +375,27 @@ class Executor:
 
     def _on_state(self, link: Link, frame: Frame, data: memoryview) -> None:
         text = bytes(data).decode(errors="replace")
-        link.heard = f"in collective {frame.sequence}, {frame.describe()}, {text}"
+        link.reported_state = f"in collective {frame.sequence}, {frame.describe()}, {text}"
         if self._runs and self._runs[0].sequence == frame.sequence:
             self._runs[0].check_fits(link, frame)
 
-    def _late(self, run: Run) -> CollectiveTimeoutError:
+    def _timeout_error(self, run: Run) -> CollectiveTimeoutError:
         late = "; ".join(self._rank_text(rank) for rank in run.waiting_for())
         return CollectiveTimeoutError(
-            f"rank {self.rank}: collective {run.sequence}, {run.call.describe()}, not done within the timeout of "
-            f"{self.timeout:g} s ({run.progress_text()}); waits for {late or 'nobody'}"
+            f"rank {self.rank}: collective {run.sequence}, {run.call.describe()}, did not finish within the timeout of "
+            f"{self.timeout:g} s ({run.progress_text()}); waiting for {late or 'no rank'}"
         )
 
-    def _late_transfer(self, transfer: Transfer) -> CollectiveTimeoutError:
+    def _transfer_timeout_error(self, transfer: Transfer) -> CollectiveTimeoutError:
         who = self._rank_text(transfer.peer) if transfer.peer != ANY_SOURCE else "any rank"
         return CollectiveTimeoutError(
-            f"rank {self.rank}: {transfer.kind} of {transfer.length:,} bytes with tag {transfer.tag}, not done within "
-            f"{self.timeout:g} s; waits for {who}"
+            f"rank {self.rank}: {transfer.kind} of {transfer.length:,} bytes with tag {transfer.tag} did not finish "
+            f"within {self.timeout:g} s; waiting for {who}"
         )
 
     def _rank_text(self, rank: int) -> str:
         link = self._links[rank]
-        return f"rank {rank} ({link.heard or 'which has not said what it is at'}; {link.qp.describe()})"
+        return f"rank {rank} ({link.reported_state or 'no state reported'}; {link.qp.describe()})"
 
     def _guarded(self, step: Callable[[], None]) -> None:
         try:
@@ -403,14 +407,14 @@ class Executor:
         if self.error is not None:
             raise self.error
 
-    def _is_left(self) -> bool:
+    def _have_all_left(self) -> bool:
         return all(link.bye_at for link in self._links.values())
 
     def _is_sending(self, link: Link) -> bool:
         return link.qp.state == QpState.RTS and link.qp.outstanding() > 0
 
     def _free(self) -> None:
-        """Give everything back; what still arrives is ignored."""
+        """Free all resources; later packets are ignored."""
         for link in self._links.values():
             link.qp.destroy()
             link.stage.region.dereg()

@@ -1,4 +1,4 @@
-"""Explain slow steps: from step to collective to rank or network, with the flight recorders of some ranks."""
+"""Explain slow steps from flight recordings: which collective was slow, and which rank or plane caused it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from openmrc.errors import ConfigError
 from openmrc.train.recorder import Entry, Recording
 
 _LARGEST_FILE = 1 << 30  # bytes
-_WORTH_SHARE = 0.05  # share of the slowest collective's time above which another collective of the step is shown
-_LATE_SHARE = 0.5  # share of a collective's time above which a late rank explains it
+_SHOWN_SHARE = 0.05  # of the slowest collective's time, above which other collectives of the step are shown
+_LATE_SHARE = 0.5  # of a collective's time, above which a late rank counts as its cause
 
 
 class Finding(msgspec.Struct):
@@ -39,19 +39,19 @@ class StepReport(msgspec.Struct):
 
 
 def read(path: Path) -> Recording:
-    """Read a file of `Recorder.dump`; ConfigError if it is invalid."""
+    """Read a file written by `Recorder.dump`; ConfigError if it is invalid."""
     if path.stat().st_size > _LARGEST_FILE:
-        raise ConfigError(f"{path}: {path.stat().st_size:,} bytes, at most {_LARGEST_FILE:,} are read")
+        raise ConfigError(f"{path}: {path.stat().st_size:,} bytes, the limit is {_LARGEST_FILE:,}")
     try:
         return msgspec.json.decode(path.read_bytes(), type=Recording)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path}: this is no flight recorder: {error}") from error
+        raise ConfigError(f"{path}: not a flight recording: {error}") from error
 
 
 def explain(recordings: Sequence[Recording], step: int | None = None, most: int = 5) -> list[StepReport]:
-    """Return the slowest steps (or the one asked for) of every rank, each with its slowest collectives.
+    """Return up to `most` slowest steps of every rank, or only `step`, with their slowest collectives.
 
-    A program that does not count steps has one step, -1, that holds everything.
+    Without calls of `Group.step` all collectives belong to step -1. Raises ConfigError if `step` was not recorded.
     """
     reports = []
     for recording in recordings:
@@ -68,25 +68,25 @@ def explain(recordings: Sequence[Recording], step: int | None = None, most: int 
 
 
 def cause_of(entry: Entry) -> tuple[str, str]:
-    """Return (cause, sentence) for one collective."""
+    """Return (cause, explanation) for one collective."""
     if entry.state != "done":
         return "failed", entry.state
     took = max(entry.seconds, 1e-9)
     rank, late = max(entry.first.items(), key=lambda item: item[1], default=(None, 0.0))
     if rank is not None and late > _LATE_SHARE * took:
-        return "late rank", f"rank {rank} came {late * 1e3:.1f} ms after this rank"
+        return "late rank", f"rank {rank} joined {late * 1e3:.1f} ms after this rank"
     if entry.retransmitted:
         parts = [f"{count} packets to rank {rank} retransmitted" for rank, count in entry.retransmitted.items()]
         parts += [f"{count} lost on plane {plane}" for plane, count in entry.lost.items()]
-        return "network", "; ".join([*parts, *_grouped(entry.bad_evs)])
+        return "network", "; ".join([*parts, *_group_evs(entry.bad_evs)])
     rank, last = max(entry.last.items(), key=lambda item: item[1], default=(None, 0.0))
     rate = entry.bytes / took / 1e9
     ending = f"; the last data came from rank {rank} after {last * 1e3:.1f} ms" if rank is not None else ""
     return "transfer", f"{entry.bytes:,} bytes received at {rate:.2f} GB/s, nothing retransmitted{ending}"
 
 
-def _grouped(bad_evs: Iterable[str]) -> list[str]:
-    """Return bad EVs as text, grouped by plane and state."""
+def _group_evs(bad_evs: Iterable[str]) -> list[str]:
+    """Format bad EVs, grouped by plane and state."""
     groups: dict[tuple[str, str], list[str]] = {}
     for text in bad_evs:
         plane, _, rest = text.partition(" EV ")
@@ -96,7 +96,7 @@ def _grouped(bad_evs: Iterable[str]) -> list[str]:
 
 
 def text_of(report: StepReport) -> list[str]:
-    """Return a report as lines of text."""
+    """Format a report as lines of text."""
     name = "all collectives" if report.step < 0 else f"step {report.step}"
     lines = [f"rank {report.rank}, {name}: {report.seconds * 1e3:.1f} ms (usually {report.usual * 1e3:.1f} ms)"]
     for found in report.findings:
@@ -110,7 +110,7 @@ def text_of(report: StepReport) -> list[str]:
 
 def _findings(recording: Recording, entries: Iterable[Entry], most: int) -> list[Finding]:
     slowest = sorted(entries, key=lambda entry: -entry.seconds)[:most]
-    slowest = [entry for entry in slowest if entry.seconds >= _WORTH_SHARE * slowest[0].seconds]
+    slowest = [entry for entry in slowest if entry.seconds >= _SHOWN_SHARE * slowest[0].seconds]
     findings = []
     for entry in slowest:
         usual = median(other.seconds for other in recording.entries if other.call == entry.call)

@@ -1,7 +1,7 @@
-"""Frames: the small messages of a group, a header of fixed size and perhaps some data, written into a mailbox slot.
+"""Frames: the control messages of a group, a fixed-size header with optional data, written into a mailbox slot.
 
-A frame announces a collective (which one, of what, where to write), carries the data of a small one, or tells
-about sends and receives, errors and liveness. Both ends run the same version, which the rendezvous checks.
+Frames announce collectives and the addresses to write to, carry the data of small collectives, and signal sends,
+receives, errors and state. Both ends run the same version, which the rendezvous checks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from openmrc.train.reduction import DType, Op
 VERSION = 2
 _HEADER = struct.Struct("<BBBBBBHIiQQQQ")
 HEADER = 64  # bytes of a slot before the data
-INLINE = 8192 - HEADER  # bytes of data that a frame carries at most
+INLINE = 8192 - HEADER  # maximum bytes of data in a frame
 SLOT = HEADER + INLINE
 ANY = 0xFFFF
 
@@ -26,17 +26,17 @@ class Kind(IntEnum):
     """Kind of a frame."""
 
     COLLECTIVE = 1  # the header of a collective, with its data if small
-    WANTED = 2  # a receive is posted: its address
-    OFFERED = 3  # a send is posted: its size
-    DELIVERED = 4  # a send is done: all written, or included here
+    WANTED = 2  # a receive is posted; gives its address
+    OFFERED = 3  # a send is posted; gives its tag
+    DELIVERED = 4  # a send is complete: its data was written, or is included
     ABORT = 5  # the group failed; the data gives the reason
-    STATE = 6  # this rank's progress, for the others' errors, as data
+    STATE = 6  # the data gives this rank's progress, for error messages of other ranks
     BYE = 7  # this rank closes the group
     REFUSED = 8  # this rank refused a collective as an invalid call; the data gives the reason
 
 
 class Frame(NamedTuple):
-    """A header, field by field."""
+    """The fields of a header."""
 
     kind: int
     collective: int = 0
@@ -47,17 +47,17 @@ class Frame(NamedTuple):
     tag: int = 0
     length: int = 0  # bytes of data after the header
     root: int = 0
-    sequence: int = 0  # of collectives, or of the sends and receives between two ranks
-    elements: int = 0  # or bytes, of sends and receives
-    address: int = 0  # address to write to
-    key: int = 0  # r_key of that memory
+    sequence: int = 0  # of the collective, or of the receive
+    elements: int = 0  # of collectives; bytes of sends and receives
+    address: int = 0  # remote address to write to
+    key: int = 0  # its r_key
 
     def pack_into(self, slot: memoryview) -> None:
         """Write the header to the start of a slot."""
         _HEADER.pack_into(slot, 0, *self)
 
     def describe(self) -> str:
-        """Describe the collective: `all_reduce SUM of 1,024 float32`."""
+        """Describe the collective, as in `all_reduce SUM of 1,024 float32`."""
         return call_text(self.collective, self.op, self.dtype, self.elements, self.root)
 
 

@@ -1,4 +1,4 @@
-"""Gloo through torch, for comparison: the same measurements over TCP."""
+"""Backend of `mrc collperf` that runs Gloo through torch, for comparison with TCP."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = NDArray[Any]
 
 
 class GlooBackend:
-    """A Gloo process group, with torch's collectives."""
+    """Backend `gloo`: the collectives of a Gloo process group."""
 
     def __init__(self, rank: int, size: int, address: str) -> None:
         """Connect at "host:port"; ConfigError if torch is not installed."""
@@ -33,7 +33,7 @@ class GlooBackend:
         dist.init_process_group("gloo", init_method=f"tcp://{address}", rank=rank, world_size=size)
 
     def call(self, name: str, given: Array, out: Array, settings: Settings, asynchronous: bool) -> Callable[[], None]:
-        """Start a collective; one without an out-of-place form gets a copy, which is included in its time."""
+        """Start a collective; the copy for those without an out-of-place form is included in the time."""
         dist, root = self._dist, settings.root
         source, target = self._tensor(given, settings), self._tensor(out, settings)
         op = self._op(OPS[settings.op])
@@ -56,11 +56,11 @@ class GlooBackend:
             receiving = dist.irecv(target, (self.rank - 1) % self.size)
             sending = dist.isend(source, (self.rank + 1) % self.size)
 
-            def both() -> None:
+            def wait_for_both() -> None:
                 receiving.wait()
                 sending.wait()
 
-            return both
+            return wait_for_both
         if not asynchronous:
             work.wait()
         return lambda: None if work.is_completed() else work.wait()

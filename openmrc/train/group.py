@@ -1,16 +1,16 @@
 """A group of ranks and its collectives over NumPy arrays.
 
-    group = Group.rendezvous(rank, size, "10.0.0.1:29500", planes="4")   # our TCP store, served by rank 0
+    group = Group.rendezvous(rank, size, "10.0.0.1:29500", planes="4")   # a TCP store that rank 0 serves
     group = Group(store, rank, size, planes=["10.0.0.1", "10.0.1.1"])    # any store with set, get, add, check
 
-    group.all_reduce(array)                                   # in place; `out=` for out of place
+    group.all_reduce(array)                                   # in place; with `out=` out of place
     work = group.all_reduce(array, Op.AVG, async_op=True)     # work.wait(), .done(), .result(), .exception()
     group.send(array, to=1, tag=7); group.recv(array, source=0, tag=7)
     group.close()
 
-Collectives of a group are carried out in the order in which they are called, which must be the same at all
-ranks. Arrays may have any shape; those that are not contiguous are copied. An array must not be changed, nor
-an output read, before its work is done. A collective that fails aborts the group: every rank gets the error.
+A group executes its collectives in the order of the calls, which must be the same at all ranks. Arrays may have any
+shape; arrays that are not contiguous are copied. Do not modify an array, or read an output, before its work is done.
+A collective that fails aborts the group: every rank gets the error.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LARGEST_TAG = (1 << 16) - 1
 
 
 class Group:
-    """Ranks that are connected to each other."""
+    """One rank of a group of connected ranks."""
 
     def __init__(
         self,
@@ -60,11 +60,14 @@ class Group:
         faults: str | None = None,
         timers: mesh.Timers | None = None,
     ) -> None:
-        """Meet the other ranks through `store`, under keys that begin with mrc/`name`.
+        """Connect to the other ranks through `store`, under keys that begin with mrc/`name`.
 
-        `planes` are local addresses, or "4" for so many on the loopback; None: MRC_PLANES, else the interfaces.
-        `timeout` (s) is for the rendezvous and for each collective. With `context` the group uses an endpoint
-        that others use too (see `open_context`), which stays open; `faults` impairs what arrives at its own.
+        `planes` are local addresses, or "4" for four planes on the loopback; None: MRC_PLANES, else MRC_NIC, else all
+        interfaces. `timeout` (s) limits the rendezvous and each collective. `context` is an endpoint shared with other
+        groups (see `open_context`), which `close` leaves open; without it the group opens its own, and `faults` is the
+        schedule of impairments of packets that arrive there.
+
+        Raises UnsupportedError for an invalid rank, RendezvousError if the ranks cannot connect.
         """
         if not 0 <= rank < size:
             raise UnsupportedError(f"rank: {rank} is not in 0..{size - 1}")
@@ -88,7 +91,7 @@ class Group:
         timeout: float = TIMEOUT,
         **options: Any,
     ) -> Group:
-        """Connect at "host:port", where rank 0 serves a `TcpStore`; options as of `Group`."""
+        """Connect through a `TcpStore` that rank 0 serves at "host:port"; options as of `Group`."""
         host, _, port = address.rpartition(":")
         store = TcpStore(host, int(port), serve=rank == 0, timeout=timeout)
         try:
@@ -121,7 +124,7 @@ class Group:
             Space.OUTPUT: Blocks.of_flat(result, bounds),
         }
         if call.algorithm == Algorithm.WHOLE:
-            at_end = self._whole(call, given, result, spaces, at_end)
+            at_end = self._prepare_whole(call, given, result, spaces, at_end)
         elif self.size == 1 and given is not result:
             result[:] = given
         return self._begin(call, spaces, result if out is None else out, at_end, async_op)
@@ -136,7 +139,7 @@ class Group:
         dtype: DType | None = None,
         async_op: bool = False,
     ) -> Work:
-        """Combine the arrays of all ranks at `root`, in its `array` or `out`; those of other ranks stay as they are."""
+        """Combine the arrays of all ranks at `root`, in its `array` or `out`; other ranks' arrays are not modified."""
         self._check_rank(root, "root")
         given, result, at_end = _in_and_out(array, out if self.rank == root else None)
         call = self._call(Collective.REDUCE, given, dtype, op, given.nbytes, root)
@@ -160,11 +163,11 @@ class Group:
     def all_gather(
         self, out: Array | Sequence[Array], array: Array, *, dtype: DType | None = None, async_op: bool = False
     ) -> Work:
-        """Collect the arrays of all ranks at every rank, in rank order; `out` is one array of all, or one per rank."""
+        """Collect the arrays of all ranks at every rank, in rank order; `out` is one array, or one per rank."""
         given, _ = _contiguous(array)
         blocks, at_end = self._per_rank(out, given, "out")
         call = self._call(Collective.ALL_GATHER, given, dtype, Op.SUM, given.nbytes)
-        for place, data in blocks.copies(self.rank, bytes_of(given)):  # the plan sends it from there
+        for place, data in blocks.copies(self.rank, bytes_of(given)):  # the plan sends it from OUTPUT
             place[:] = data
         return self._begin(call, {Space.OUTPUT: blocks}, out, at_end, async_op)
 
@@ -177,7 +180,7 @@ class Group:
         dtype: DType | None = None,
         async_op: bool = False,
     ) -> Work:
-        """Combine part r of the arrays of all ranks at rank r; `array` is one array of all parts, or one per rank."""
+        """Combine part r of the arrays of all ranks at rank r; `array` is one array, or one per part."""
         result, at_end = _contiguous(out, True)
         blocks, _ = self._per_rank(array, result, "array")
         call = self._call(Collective.REDUCE_SCATTER, result, dtype, op, result.nbytes * self.size)
@@ -196,9 +199,10 @@ class Group:
         dtype: DType | None = None,
         async_op: bool = False,
     ) -> Work:
-        """Give part t of `array` to rank t; part s of `out` comes from rank s.
+        """Send part t of `array` to rank t; receive part s of `out` from rank s.
 
-        Splits are elements per rank, of flat arrays; without them the parts are equal. Lists give one array a rank.
+        `in_splits` and `out_splits` are the sizes of the parts in elements; without them the parts are equal. Lists
+        contain one array per rank.
         """
         given, _, first = self._parts(array, in_splits, "in_splits")
         result, at_end, _ = self._parts(out, out_splits, "out_splits")
@@ -227,7 +231,7 @@ class Group:
         spaces: dict[int, Blocks] = {Space.INPUT: Blocks.of_one(given, 1)}
         if self.rank == root:
             if out is None:
-                raise UnsupportedError("out: the root of a gather needs it")
+                raise UnsupportedError("out: the root of a gather requires it")
             blocks, at_end = self._per_rank(out, given, "out")
             copies = blocks.copies(root, bytes_of(given))
             spaces[Space.OUTPUT] = blocks
@@ -249,7 +253,7 @@ class Group:
         spaces: dict[int, Blocks] = {Space.OUTPUT: Blocks.of_one(result, 1)}
         if self.rank == root:
             if array is None:
-                raise UnsupportedError("array: the root of a scatter needs it")
+                raise UnsupportedError("array: the root of a scatter requires it")
             blocks, _ = self._per_rank(array, result, "array")
             bytes_of(result)[:] = blocks.whole(root)
             spaces[Space.INPUT] = blocks
@@ -268,7 +272,7 @@ class Group:
         return self._begin(call, spaces, None, None, async_op)
 
     def send(self, array: Array, to: int, tag: int = 0, *, async_op: bool = False) -> Work:
-        """Send an array to the rank that receives with the same tag (0..65535)."""
+        """Send an array to rank `to`, which receives with the same tag (0..65535)."""
         self._check_peer(to, tag)
         given, _ = _contiguous(array)
         work = Work(self._executor.progress)
@@ -276,7 +280,7 @@ class Group:
         return self._awaited(work, async_op)
 
     def recv(self, array: Array, source: int | None = None, tag: int = 0, *, async_op: bool = False) -> Work:
-        """Receive an array of the same size from `source`, or from the first rank to send: then see `work.source`."""
+        """Receive an array of the same size from `source`; None accepts any rank, which `work.source` then gives."""
         if source is not None:
             self._check_peer(source, tag)
         result, at_end = _contiguous(array, True)
@@ -293,7 +297,7 @@ class Group:
         return self._executor.recorder
 
     def step(self, number: int) -> None:
-        """Mark the start of a training step: the recorder stores it with each collective."""
+        """Mark the start of a training step; the recorder stores the number with each collective."""
         self._executor.recorder.step = number
 
     @property
@@ -302,13 +306,14 @@ class Group:
         return self._executor.sequence
 
     def set_timeout(self, seconds: float) -> None:
-        """Change the timeout of unfinished collectives."""
+        """Set the timeout (s) of unfinished and later collectives."""
         self.timeout = self._executor.timeout = seconds
 
     def refuse(self, reason: str) -> None:
-        """Tell the others that this rank's next collective is a wrong call, for layers that check arguments.
+        """Report to the other ranks that this rank's next collective is an invalid call.
 
-        Nothing happens if all ranks refuse it; those that call it properly get a MismatchError with the reason.
+        For layers that check arguments before they call the group. Ranks that call the collective get a MismatchError
+        with `reason`; if all ranks refuse it, the group stays usable.
         """
         self._executor.refuse(reason)
 
@@ -316,15 +321,15 @@ class Group:
 
     @property
     def error(self) -> CollectiveError | None:
-        """The error that ended the group; None while it works."""
+        """The error that ended the group; None while it is usable."""
         return self._executor.error
 
     def abort(self, reason: str = "abort was called") -> None:
-        """End everything in progress with an AbortedError, here and at all ranks; then `close`."""
+        """End all operations in progress with an AbortedError, here and at all ranks; call `close` afterwards."""
         self._executor.abort(reason)
 
     def close(self) -> None:
-        """Close the group: wait (at most 2 s) until the others have received this rank's data, then free everything."""
+        """Wait up to 2 s until the other ranks have received this rank's data, then free all resources."""
         self._executor.close()
         if self._store is not None:
             self._store.close()
@@ -384,7 +389,7 @@ class Group:
         bounds = np.cumsum([0, *(like.length(block) if block in blocks else 0 for block in range(max(blocks) + 1))])
         return Blocks.of_flat(np.empty(int(bounds[-1]), np.uint8), bounds.tolist())
 
-    def _whole(
+    def _prepare_whole(
         self,
         call: Call,
         given: Array,
@@ -392,7 +397,7 @@ class Group:
         spaces: dict[int, Blocks],
         at_end: Callable[[], None] | None,
     ) -> Callable[[], None]:
-        """Provide for the inputs of all ranks; return the function that reduces them, in rank order."""
+        """Allocate SCRATCH for the inputs of all ranks; return the function that reduces them in rank order."""
         kind = NUMPY[call.dtype]
         inputs = np.empty((self.size, given.size), given.dtype)
         spaces[Space.SCRATCH] = Blocks.of_flat(inputs, equal_bounds(inputs.size, self.size))
@@ -414,21 +419,21 @@ class Group:
     def _per_rank(
         self, arrays: Array | Sequence[Array], like: Array, name: str
     ) -> tuple[Blocks, Callable[[], None] | None]:
-        """Return the blocks of one array of `size` parts, or of one array per rank, each as large as `like`."""
+        """Return the blocks of one array of `size` parts, or of one array per rank, each with the size of `like`."""
         if isinstance(arrays, np.ndarray):
             if arrays.size != like.size * self.size or arrays.dtype != like.dtype:
                 raise UnsupportedError(
                     f"{name}: {arrays.size} elements of {arrays.dtype}, "
-                    f"needed are {self.size} x {like.size} of {like.dtype}"
+                    f"expected {self.size} x {like.size} of {like.dtype}"
                 )
             flat, at_end = _contiguous(arrays, True)
             return Blocks.of_flat(flat, equal_bounds(flat.size, self.size)), at_end
         if len(arrays) != self.size:
-            raise UnsupportedError(f"{name}: {len(arrays)} arrays, needed is one for each of {self.size} ranks")
+            raise UnsupportedError(f"{name}: {len(arrays)} arrays, expected one for each of {self.size} ranks")
         wrong = next((each for each in arrays if each.size != like.size or each.dtype != like.dtype), None)
         if wrong is not None:
             raise UnsupportedError(
-                f"{name}: {wrong.size} elements of {wrong.dtype}, needed are {like.size} of {like.dtype}"
+                f"{name}: {wrong.size} elements of {wrong.dtype}, expected {like.size} of {like.dtype}"
             )
         return _of_list(arrays)
 
@@ -438,12 +443,12 @@ class Group:
         """Return the parts of one side of an all-to-all, and an array of its element type."""
         if not isinstance(arrays, np.ndarray):
             if len(arrays) != self.size:
-                raise UnsupportedError(f"{len(arrays)} arrays, needed is one for each of {self.size} ranks")
+                raise UnsupportedError(f"{len(arrays)} arrays, expected one for each of {self.size} ranks")
             return *_of_list(arrays), arrays[0]
         flat, at_end = _contiguous(arrays, True)
         if splits is None:
             if flat.size % self.size:
-                raise UnsupportedError(f"{flat.size} elements are not {self.size} equal parts: give {name}")
+                raise UnsupportedError(f"{flat.size} elements do not divide into {self.size} equal parts: pass {name}")
             return Blocks.of_flat(flat, equal_bounds(flat.size, self.size)), at_end, flat
         if len(splits) != self.size or sum(splits) != flat.size or min(splits, default=0) < 0:
             raise UnsupportedError(f"{name}: {list(splits)} are not {self.size} parts of {flat.size} elements")
@@ -456,17 +461,17 @@ class Group:
     def _check_peer(self, rank: int, tag: int) -> None:
         self._check_rank(rank, "peer")
         if rank == self.rank:
-            raise UnsupportedError(f"peer: rank {rank} is this one")
+            raise UnsupportedError(f"peer: rank {rank} is this rank")
         if not 0 <= tag <= _LARGEST_TAG:
             raise UnsupportedError(f"tag: {tag} is not in 0..{_LARGEST_TAG}")
 
 
 def _contiguous(array: Array, writes: bool = False) -> tuple[Array, Callable[[], None] | None]:
-    """Return the array, or a contiguous copy; and the function that copies results back, if the group `writes`."""
+    """Return (contiguous array, function that copies results back or None); `writes`: the group writes to it."""
     if array.flags.c_contiguous and (array.flags.writeable or not writes):
         return array, None
     if writes and not array.flags.writeable:
-        raise UnsupportedError("array: it is read-only, and the result goes there")
+        raise UnsupportedError("array: read-only, and the result is written to it")
     copy = np.ascontiguousarray(array)
 
     def copy_back() -> None:
@@ -476,7 +481,7 @@ def _contiguous(array: Array, writes: bool = False) -> tuple[Array, Callable[[],
 
 
 def _in_and_out(array: Array, out: Array | None) -> tuple[Array, Array, Callable[[], None] | None]:
-    """Return the input and the output of a reduction."""
+    """Return (input, output, function that copies the output back or None) of a reduction."""
     if out is None:
         flat, at_end = _contiguous(array, True)
         return flat, flat, at_end

@@ -1,11 +1,11 @@
-"""A link: the queue pair to one other rank, its mailbox, and the credits that keep either from flooding the other.
+"""A link: the queue pair to one other rank, with its mailbox and credit-based flow control.
 
-All messages are writes, those with an immediate also signals. The two upper bits of an immediate say which of
-the four kinds it is, the rest returns credits. Completions come in the order of posting, so the n-th frame is in
-slot n of the mailbox and the n-th staged chunk in slot n of the stage; no signal needs to say where.
+All messages are writes; a write with an immediate is also a signal. The two upper bits of an immediate give the kind
+of signal, the other bits return credits. Completions have the order of posting, so frame n is in slot n (modulo
+FRAMES) of the mailbox and staged chunk n in slot n (modulo CHUNKS) of the stage; signals carry no address.
 
-MRC has no receiver-not-ready: a write with immediate that finds no posted receive breaks the connection. So a
-rank has at most FRAMES frames and CHUNKS chunks on their way that the other has not consumed.
+MRC has no receiver-not-ready: a write with an immediate that finds no posted receive breaks the connection. A rank
+therefore has at most FRAMES frames and CHUNKS chunks in flight that the peer has not consumed.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 FRAMES = 32  # slots of a mailbox
 CHUNKS = 2  # slots of a stage
-CHUNK = 2 << 20  # bytes of a chunk, at most: each costs a turn of the interpreter at both ends
-RECEIVES = 256  # posted: FRAMES + CHUNKS, and credits that come alone
-_REPOST = 64  # receives reposted at a time
-_FRAME_CREDITS, _CHUNK_CREDITS = FRAMES // 4, CHUNKS // 2  # chunks consumed before a credit is sent alone
+CHUNK = 2 << 20  # maximum bytes of a chunk; large, since each costs interpreter time at both ends
+RECEIVES = 256  # posted receives: for FRAMES + CHUNKS, and for signals that only return credits
+_REPOST = 64  # receives reposted in one call
+_FRAME_CREDITS, _CHUNK_CREDITS = FRAMES // 4, CHUNKS // 2  # consumed before a signal only for credits
 _MASK = (1 << 15) - 1
-_LEFT_SECONDS = 1.0
-_MOST_EARLY = 256  # frames kept for later collectives before their sender must wait
-SENDS = 256  # send queue
-_MOST_OPEN = SENDS - FRAMES - CHUNKS - 16  # writes without immediate in flight
+_DEPARTED_SECONDS = 1.0  # after its BYE; a rank that still waits for it then gives up
+_MAX_EARLY = 256  # frames stored for later collectives before their credits are withheld
+SENDS = 256  # entries of the send queue
+_MAX_UNSIGNALED = SENDS - FRAMES - CHUNKS - 16  # writes without immediate in flight
 
 
 class Signal(IntEnum):
@@ -43,90 +43,90 @@ class Signal(IntEnum):
     FRAME = 0
     CHUNK = 1
     CREDIT = 2
-    ABORT = 3  # the group failed: the slot after the mailbox gives the reason; needs no credit, sent once
+    ABORT = 3  # the group failed; the abort slot gives the reason. Needs no credit, sent once
 
 
-_SIGNALS = tuple(Signal)  # cached: creating a member from its value takes longer than the rest of a signal
+_SIGNALS = tuple(Signal)  # cached: creating a member from its value dominates the time of a signal
 
 
 class Stage:
-    """Memory of one rank for one other: the mailbox, then the stage; the other's half of a link writes there."""
+    """Memory of a link: mailbox, staging buffer and abort slot, which the peer writes, then the outbox."""
 
-    LAST_WORDS = FRAMES * SLOT + CHUNKS * CHUNK  # start of the slot for an abort
-    SIZE = LAST_WORDS + SLOT
+    ABORT_OFFSET = FRAMES * SLOT + CHUNKS * CHUNK  # start of the slot for an abort
+    SIZE = ABORT_OFFSET + SLOT
 
     def __init__(self, pd: ProtectionDomain) -> None:
-        # Untouched pages use no memory.
+        # np.empty leaves pages untouched: those that are never used take no memory.
         self.bytes: NDArray[np.uint8] = np.empty(self.SIZE + (FRAMES + 1) * SLOT, np.uint8)
         self.region = pd.reg_mr(self.bytes)
         view = self.bytes.data
         self.mailbox = [view[n * SLOT : (n + 1) * SLOT] for n in range(FRAMES)]
-        chunks = self.bytes[FRAMES * SLOT : self.LAST_WORDS]
+        chunks = self.bytes[FRAMES * SLOT : self.ABORT_OFFSET]
         self.chunks = [chunks[n * CHUNK : (n + 1) * CHUNK] for n in range(CHUNKS)]
         self.outbox = [view[self.SIZE + n * SLOT : self.SIZE + (n + 1) * SLOT] for n in range(FRAMES + 1)]
-        self.last_words = view[self.LAST_WORDS : self.SIZE]
+        self.abort_slot = view[self.ABORT_OFFSET : self.SIZE]
 
 
 class Link:
     """The connection to one other rank."""
 
     def __init__(self, rank: int, qp: QueuePair, stage: Stage) -> None:
-        """`rank` is the other's; `connect` makes it usable."""
+        """Create the link to `rank`; `connect` makes it usable."""
         self.rank = rank
         self.qp = qp
         self.stage = stage
-        self.bye_at = 0.0  # monotonic seconds; when the peer announced that it leaves
-        self.heard = ""  # the peer's last reported progress
+        self.bye_at = 0.0  # monotonic s when the peer announced that it leaves; 0: not yet
+        self.reported_state = ""  # the peer's last reported progress
         self.chunk_bytes = 0  # payload of chunks posted so far
         self._address = self._key = 0
         self._backlog: collections.deque[tuple[Frame, bytes]] = collections.deque()
-        self._frames_sent = self._frames_free = 0  # free slots of the peer, as a count that only grows
+        self._frames_sent = self._frames_free = 0  # counters that only grow; equal: the peer has no free slot
         self._chunks_sent = self._chunks_free = 0
         self._staged_sent = 0
         self.frames_received = self.staged_received = 0
         self._frames_consumed = self._chunks_consumed = 0
         self._frames_returned = self._chunks_returned = 0
         self._receives_used = 0
-        self._early = 0  # frames kept for collectives that have not started here
+        self._early = 0  # frames stored for collectives that have not started here
 
     def connect(self, address: int, key: int) -> None:
         """Record the address of the peer's stage."""
         self._address, self._key = address, key
         self._frames_free, self._chunks_free = FRAMES, CHUNKS
 
-    # Frames out
+    # Sending frames
 
     def send(self, frame: Frame, data: bytes | memoryview = b"") -> None:
-        """Send a frame, now or when the peer has room; `data` may be reused immediately."""
+        """Send a frame, or queue it until the peer has room; `data` may be reused immediately."""
         if len(data) > INLINE:
-            raise ValueError(f"{len(data)} bytes in a frame, at most {INLINE}")
+            raise ValueError(f"{len(data)} bytes in a frame, the limit is {INLINE}")
         if self.can_send:
-            self._put(frame, data)
+            self._post_frame(frame, data)
         else:
             self._backlog.append((frame, bytes(data)))
 
     def send_backlog(self) -> None:
-        """Send frames that had to wait."""
+        """Send queued frames while the peer has room."""
         while self._backlog and self._frames_sent != self._frames_free and self._has_room():
-            self._put(*self._backlog.popleft())
+            self._post_frame(*self._backlog.popleft())
 
     def abort(self, frame: Frame, data: bytes) -> None:
-        """Report to the peer that the group failed, bypassing all frames that wait for room."""
+        """Report to the peer that the group failed; drops queued frames."""
         self._backlog.clear()
         slot = self.stage.outbox[FRAMES]
         frame.pack_into(slot)
         slot[HEADER : HEADER + len(data)] = data
         part = RegionSlice(self.stage.region, Stage.SIZE + FRAMES * SLOT, HEADER + len(data))
-        self._post(part, self._address + Stage.LAST_WORDS, self._key, Signal.ABORT)
+        self._post(part, self._address + Stage.ABORT_OFFSET, self._key, Signal.ABORT)
 
     def probe(self) -> None:
-        """Let the transport check that the peer is reachable, by an empty write."""
+        """Post an empty write, so that the transport checks whether the peer is reachable."""
         if not self.qp.outstanding():
             self.qp.post_write(self.stage.region[0:0], self._address, self._key, signaled=False)
 
     def has_left(self, now: float) -> bool:
-        """Whether the peer has left; everything that it sent has arrived before."""
-        return 0 < self.bye_at < now - _LEFT_SECONDS
+        """Whether the peer left long enough ago that all its data has arrived; `now` in monotonic seconds."""
+        return 0 < self.bye_at < now - _DEPARTED_SECONDS
 
     @property
     def can_send(self) -> bool:
@@ -135,10 +135,10 @@ class Link:
 
     @property
     def has_backlog(self) -> bool:
-        """Whether frames wait for room."""
+        """Whether frames are queued."""
         return bool(self._backlog)
 
-    def _put(self, frame: Frame, data: bytes | memoryview) -> None:
+    def _post_frame(self, frame: Frame, data: bytes | memoryview) -> None:
         index = self._frames_sent % FRAMES
         slot = self.stage.outbox[index]
         frame.pack_into(slot)
@@ -149,29 +149,29 @@ class Link:
         part = RegionSlice(self.stage.region, Stage.SIZE + index * SLOT, length)
         self._post(part, self._address + index * SLOT, self._key, Signal.FRAME)
 
-    # Data out
+    # Sending chunks
 
     def can_send_chunk(self) -> bool:
         """Whether the peer has room for one more chunk."""
         return self._chunks_sent != self._chunks_free and self._has_room()
 
     def chunk(self, part: RegionSlice, address: int, key: int, *, last: bool) -> SendWr:
-        """Return the write of a chunk to its final address; completion of the `last` one is signalled here."""
+        """Return the write of a chunk to its final address; only the `last` one generates a completion here."""
         self._chunks_sent += 1
         self.chunk_bytes += part.length
         return self._write(part, address, key, Signal.CHUNK, signaled=last)
 
     def staged_chunk(self, part: RegionSlice, *, last: bool) -> SendWr:
-        """Return the write of a chunk to the peer's stage."""
+        """Return the write of a chunk to the peer's staging buffer."""
         index = self._staged_sent % CHUNKS
         self._staged_sent += 1
         return self.chunk(part, self._address + FRAMES * SLOT + index * CHUNK, self._key, last=last)
 
     def can_write(self) -> bool:
         """Whether the send queue has room for unsignalled writes."""
-        return self.qp.outstanding() < _MOST_OPEN
+        return self.qp.outstanding() < _MAX_UNSIGNALED
 
-    # In
+    # Receiving
 
     def on_signal(self, immediate: int) -> Signal:
         """Process the credits of an immediate; return its kind."""
@@ -184,7 +184,7 @@ class Link:
         return _SIGNALS[immediate >> 30]
 
     def next_slot(self) -> memoryview:
-        """Return the slot of the frame that was just signalled."""
+        """Return the mailbox slot of the frame just signalled."""
         slot = self.stage.mailbox[self.frames_received % FRAMES]
         self.frames_received += 1
         return slot
@@ -196,26 +196,26 @@ class Link:
         return chunk
 
     def release_frame(self) -> None:
-        """Let the peer reuse one slot of the mailbox."""
+        """Count a consumed frame, whose credit the next message returns."""
         self._frames_consumed += 1
 
     def keep_early(self) -> bool:
-        """Count a frame that is kept for a later collective; return whether its credit is returned immediately."""
+        """Count a frame stored for a later collective; return whether to return its credit now."""
         self._early += 1
-        return self._early <= _MOST_EARLY
+        return self._early <= _MAX_EARLY
 
     def release_early(self) -> None:
-        """Drop one of these frames, and return the credit that was held for it."""
-        if self._early > _MOST_EARLY:
+        """Remove one stored frame, and release its credit if it was withheld."""
+        if self._early > _MAX_EARLY:
             self.release_frame()
         self._early -= 1
 
     def release_chunk(self) -> None:
-        """Let the peer send one more chunk."""
+        """Count a consumed chunk, whose credit the next message returns."""
         self._chunks_consumed += 1
 
     def return_credits(self) -> None:
-        """Report consumed slots to the peer, if no other message has and there are enough of them."""
+        """Send a signal for credits alone if enough are due that no other message has returned."""
         frames = self._frames_consumed - self._frames_returned
         chunks = self._chunks_consumed - self._chunks_returned
         if frames >= _FRAME_CREDITS or chunks >= _CHUNK_CREDITS:

@@ -1,7 +1,7 @@
-"""Bringing a group up: every rank publishes one card with its attributes, and connects to all others.
+"""Set up a group: every rank publishes its attributes as a card and connects a queue pair to each other rank.
 
-A card names planes, terms that must be equal everywhere, and for each other rank the queue pair, first PSN
-and memory that are meant for it. Nobody writes before all have said that they can receive.
+A card gives the planes, attributes that must be equal at all ranks, and for each other rank the queue pair, first PSN
+and memory reserved for it. No rank writes until all have reported that they can receive.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from openmrc.verbs import (
 
 log = logging.getLogger(__name__)
 _MPR = 32  # unit 128 PSNs
-_MAX_WIMM = 128
-_LINGER_SECONDS = 2.0  # of rank 0 after a failure
-_FIRST_CHECK, _CHECK_SECONDS = 0.001, 0.05  # s between checks of the store
+_MAX_WIMM = 128  # writes with immediate in flight
+_LINGER_SECONDS = 2.0  # for which rank 0 keeps serving the store after a failure
+_FIRST_CHECK, _CHECK_SECONDS = 0.001, 0.05  # s between checks of the store: at first, at most
 
 
 class Timers(msgspec.Struct, frozen=True):
-    """Time until a queue pair abandons an unresponsive peer; fields as of `ConnectionOptions`."""
+    """Timers after which a queue pair abandons an unresponsive peer; fields as of `ConnectionOptions`."""
 
     timeout: int = 14
     linear_count: int = 7
@@ -49,25 +49,25 @@ class Timers(msgspec.Struct, frozen=True):
 
     @property
     def give_up_s(self) -> float:
-        """Seconds without a response on any plane after which a rank counts as lost."""
+        """Seconds without a response on any plane after which a rank is lost."""
         return ConnectionOptions(
             timeout=self.timeout, linear_count=self.linear_count, exponential_count=self.exponential_count
         ).give_up_s
 
 
 def timers_for(timeout: float) -> Timers:
-    """Return timers that tolerate an outage of half a group's timeout (s), at most about 17 s."""
+    """Return timers that tolerate outages of up to half the group's `timeout` (s), at most about 17 s."""
     longest_first = (Timers(exponential_count=count) for count in range(9, -1, -1))
     return next((timers for timers in longest_first if timers.give_up_s <= timeout / 2), Timers(exponential_count=0))
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Resources of one other rank."""
+class PeerResources(msgspec.Struct, frozen=True):
+    """Resources that a rank reserves for one other rank."""
 
     qpn: int
     psn: int
-    address: int  # of its stage
-    key: int
+    address: int  # of the `Stage`
+    key: int  # its r_key
 
 
 class Card(msgspec.Struct, frozen=True):
@@ -81,19 +81,19 @@ class Card(msgspec.Struct, frozen=True):
     source_ports: list[list[int]]
     ev_format: str
     mtu: int
-    places: dict[int, Place]  # by the rank for which each is
+    places: dict[int, PeerResources]  # by the rank that uses them
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """What the queue pairs of a group are made on."""
+    """The verbs objects that the queue pairs of a group share."""
 
     context: Context
     pd: ProtectionDomain
     cq: CompletionQueue
 
     def link(self, other: int) -> Link:
-        """Return a link to another rank, not connected yet."""
+        """Create a link to another rank, not yet connected."""
         qp = self.context.create_qp(
             self.pd, QpInitAttr(send_cq=self.cq, recv_cq=self.cq, max_send_wr=SENDS, max_recv_wr=RECEIVES)
         )
@@ -102,7 +102,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Meeting:
-    """One rank's view of the store in which the ranks of a group meet, under keys that begin with `prefix`."""
+    """One rank's part of a rendezvous through a store, under keys that begin with `prefix`."""
 
     store: Store
     prefix: str
@@ -111,31 +111,31 @@ class Meeting:
     deadline: float  # monotonic s
 
     def join(self) -> None:
-        """Enter; RendezvousError if another process has entered as this rank."""
+        """Claim this rank; RendezvousError if another process has claimed it."""
         if self.store.add(f"{self.prefix}/joined/{self.rank}", 1) != 1:
             raise RendezvousError(f"rank {self.rank} joined twice (store keys under {self.prefix!r})")
 
     def publish(self, card: Card) -> None:
-        """Show this rank's card to the others."""
+        """Publish this rank's card."""
         self.store.set(f"{self.prefix}/card/{self.rank}", msgspec.json.encode(card).decode())
 
     def card_of(self, other: int) -> Card:
-        """Wait for the card of another rank."""
+        """Wait for the card of another rank; RendezvousError after the deadline or if the card is invalid."""
         self._wait(f"card/{other}", f"rank {other} did not join")
         text = self.store.get(f"{self.prefix}/card/{other}")
         try:
             return msgspec.json.decode(text, type=Card)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise RendezvousError(f"rank {other}: its card cannot be read: {error}") from error
+            raise RendezvousError(f"rank {other}: invalid card: {error}") from error
 
     def wait_until_ready(self, others: Iterable[int]) -> None:
-        """Say that this rank can receive, and wait until the others have said so."""
+        """Report that this rank can receive, and wait until the others have reported it."""
         self.store.set(f"{self.prefix}/ready/{self.rank}", "1")
         for other in others:
             self._wait(f"ready/{other}", f"rank {other} did not become ready")
 
     def leave(self) -> None:
-        """Say that this rank needs the store no more; rank 0, which often serves it, waits until all have said so."""
+        """Report that this rank no longer needs the store; rank 0, which may serve it, waits for all reports."""
         met = f"{self.prefix}/met"
         if self.rank:
             self.store.add(met, 1)
@@ -145,10 +145,10 @@ class Meeting:
     def _wait(self, key: str, failure: str) -> None:
         self._until(lambda: self.store.check([f"{self.prefix}/{key}"]), failure)
 
-    def _until(self, is_so: Callable[[], bool], failure: str) -> None:
-        """Wait until something holds, and check whether another rank has failed meanwhile."""
+    def _until(self, is_met: Callable[[], bool], failure: str) -> None:
+        """Wait for a condition; RendezvousError after the deadline or if another rank has failed."""
         pause = _FIRST_CHECK
-        while not is_so():
+        while not is_met():
             if self.store.check([f"{self.prefix}/failure"]):
                 reason = self.store.get(f"{self.prefix}/failure").decode(errors="replace")
                 raise RendezvousError(f"{failure}; {reason}")
@@ -159,23 +159,23 @@ class Meeting:
 
 
 def connect(endpoint: Endpoint, meeting: Meeting, timers: Timers) -> dict[int, Link]:
-    """Connect to all other ranks and return the links; RendezvousError names missing and mismatched ranks."""
+    """Connect to all other ranks and return the links by rank; RendezvousError names missing and mismatched ranks."""
     try:
         return _connect(endpoint, meeting, timers)
     except Exception as error:
-        tell_failure(meeting.store, meeting.prefix, meeting.rank, str(error), meeting.size)
+        report_failure(meeting.store, meeting.prefix, meeting.rank, str(error), meeting.size)
         raise
 
 
-def tell_failure(store: Store, prefix: str, rank: int, reason: str, size: int = 0) -> None:
-    """Report the failure to ranks that still wait under `prefix`."""
+def report_failure(store: Store, prefix: str, rank: int, reason: str, size: int = 0) -> None:
+    """Report a failure to the ranks that wait under `prefix`."""
     with suppress(Exception):  # the store itself may have failed
         if store.add(f"{prefix}/failures", 1) == 1:
             store.set(f"{prefix}/failure", f"rank {rank}: {reason}")
         store.add(f"{prefix}/met", 1 if rank else 0)
         deadline = time.monotonic() + _LINGER_SECONDS
         while rank == 0 and store.add(f"{prefix}/met", 0) < size - 1 and time.monotonic() < deadline:
-            time.sleep(_CHECK_SECONDS)  # it often serves the store, from which the others learn the reason
+            time.sleep(_CHECK_SECONDS)  # it may serve the store, from which the others read the reason
 
 
 def _connect(endpoint: Endpoint, meeting: Meeting, timers: Timers) -> dict[int, Link]:
@@ -200,7 +200,7 @@ def _card(context: Context, rank: int, size: int, links: dict[int, Link], first_
         link.qp.modify(state=QpState.INIT, access_flags=Access.REMOTE_WRITE)
     device = context.query_device()
     places = {
-        other: Place(link.qp.qpn, first_psns[other], link.stage.region.addr, link.stage.region.r_key)
+        other: PeerResources(link.qp.qpn, first_psns[other], link.stage.region.addr, link.stage.region.r_key)
         for other, link in links.items()
     }
     return Card(
@@ -217,7 +217,7 @@ def _card(context: Context, rank: int, size: int, links: dict[int, Link], first_
 
 
 def _check(ours: Card, theirs: Card) -> None:
-    """Raise a RendezvousError with both values of every attribute that differs between two ranks."""
+    """Raise RendezvousError with both values of every attribute that differs between two ranks."""
     terms = (
         ("version", ours.version, theirs.version),
         ("world size", ours.size, theirs.size),
@@ -226,9 +226,9 @@ def _check(ours: Card, theirs: Card) -> None:
     )
     differing = [f"{name}: here {here}, there {there}" for name, here, there in terms if here != there]
     if differing:
-        raise RendezvousError(f"rank {ours.rank} and rank {theirs.rank} do not fit: {'; '.join(differing)}")
+        raise RendezvousError(f"rank {ours.rank} and rank {theirs.rank} do not match: {'; '.join(differing)}")
     if ours.rank not in theirs.places:
-        raise RendezvousError(f"rank {theirs.rank}: its card has no place for rank {ours.rank}")
+        raise RendezvousError(f"rank {theirs.rank}: its card has no entry for rank {ours.rank}")
 
 
 def _raise_to_rts(qp: QueuePair, ours: Card, theirs: Card, timers: Timers) -> None:

@@ -1,7 +1,7 @@
-"""Sends and receives: a receive tells the sender where to write, a send waits for that and writes there.
+"""Sends and receives: a receive announces its address to the sender, which then writes there.
 
-So nothing is ever buffered at the receiver. Sends and receives between two ranks match by tag, in the order
-in which they were called.
+Large data is therefore never buffered at the receiver. Sends and receives between two ranks match by tag, in the order
+of the calls.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from openmrc.train.registrations import Registrations
 from openmrc.train.work import Work
 from openmrc.verbs import SendWr
 
-P2P_WR = 1 << 40  # added to the number of a send to make its `wr_id`
-_MOST_UNMATCHED = 65_536  # frames of one rank that nothing here matches
-_LARGEST_WRITE = 1 << 30  # bytes; of 2 GiB - 1 that a message may have
+P2P_WR = 1 << 40  # offset of a send's number in `wr_id`
+_MAX_UNMATCHED = 65_536  # limit of frames without a matching call
+_LARGEST_WRITE = 1 << 30  # bytes; a message may have up to 2 GiB - 1
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Transfer:
     """A send or a receive in progress."""
 
     number: int
-    peer: int  # rank; ANY_SOURCE: a receive that accepts any sender
+    peer: int  # rank; ANY_SOURCE: a receive accepts any sender
     tag: int
     blocks: Blocks  # one block
     work: Work
@@ -40,7 +40,7 @@ class Transfer:
 
     @property
     def length(self) -> int:
-        """Return its bytes."""
+        """Size in bytes."""
         return self.blocks.length(0)
 
 
@@ -51,31 +51,29 @@ class PointToPoint:
     """The sends and receives of one group."""
 
     def __init__(self, links: Mapping[int, Link], memory: Registrations, rank: int) -> None:
-        """Start without transfers."""
+        """Start without transfers; `links` are by rank."""
         self._links = links
         self._memory = memory
         self._rank = rank
         self._numbers = itertools.count(1)
-        self._sends: dict[int, list[Transfer]] = {rank: [] for rank in links}  # offers without a matching receive
-        self._wanted: dict[int, list[Frame]] = {rank: [] for rank in links}  # receives without a matching offer
+        self._sends: dict[int, list[Transfer]] = {rank: [] for rank in links}  # by peer, without a matching receive
+        self._wanted: dict[int, list[Frame]] = {rank: [] for rank in links}  # by peer, without a matching send
         self._receives: dict[int, Transfer] = {}  # announced to the sender, by number
-        self._any: list[Transfer] = []  # receives from any rank without a matching offer
+        self._any_source: list[Transfer] = []  # receives from any rank without a matching offer
         self._offered: list[tuple[int, int]] = []  # (rank, tag) of offers without a matching receive
-        self._ignored: dict[tuple[int, int], int] = {}  # expected offers that a receive has matched already
-        self._ready: collections.deque[tuple[Link, Transfer, Frame, Frame]] = (
-            collections.deque()
-        )  # requested, not posted
+        self._matched_offers: dict[tuple[int, int], int] = {}  # (rank, tag): offers to come for announced receives
+        self._ready: collections.deque[tuple[Link, Transfer, Frame, Frame]] = collections.deque()  # matched, not posted
         self._writing: dict[int, Transfer] = {}  # sends that the network still reads, by number
 
     @property
     def is_idle(self) -> bool:
         """Whether no transfer is in progress."""
-        return not (self._receives or self._any or self._writing or any(self._sends.values()))
+        return not (self._receives or self._any_source or self._writing or any(self._sends.values()))
 
-    def under_way(self) -> list[Transfer]:
+    def unfinished(self) -> list[Transfer]:
         """Return all unfinished transfers."""
         waiting = [transfer for sends in self._sends.values() for transfer in sends]
-        return [*self._receives.values(), *self._any, *self._writing.values(), *waiting]
+        return [*self._receives.values(), *self._any_source, *self._writing.values(), *waiting]
 
     def send(self, transfer: Transfer) -> None:
         """Start a send."""
@@ -95,7 +93,7 @@ class PointToPoint:
         if transfer.peer == ANY_SOURCE:
             offer = next((offer for offer in self._offered if offer[1] == transfer.tag), None)
             if offer is None:
-                self._any.append(transfer)
+                self._any_source.append(transfer)
                 return
             self._offered.remove(offer)
             transfer.peer = offer[0]
@@ -103,11 +101,11 @@ class PointToPoint:
             self._offered.remove((transfer.peer, transfer.tag))
         else:
             key = (transfer.peer, transfer.tag)
-            self._ignored[key] = self._ignored.get(key, 0) + 1
+            self._matched_offers[key] = self._matched_offers.get(key, 0) + 1
         self._announce(transfer)
 
     def on_frame(self, link: Link, frame: Frame, data: memoryview) -> None:
-        """Process a frame of one of these kinds."""
+        """Process a WANTED, OFFERED or DELIVERED frame."""
         if frame.kind == Kind.WANTED:
             self._on_wanted(link, frame)
         elif frame.kind == Kind.OFFERED:
@@ -116,7 +114,7 @@ class PointToPoint:
             self._on_delivered(link, frame, data)
 
     def on_written(self, number: int) -> None:
-        """Record that the network no longer reads a send."""
+        """Complete a send: the network no longer reads its memory."""
         transfer = self._writing.pop(number, None)
         if transfer is not None:
             self._end(transfer)
@@ -141,15 +139,15 @@ class PointToPoint:
 
     def _on_offered(self, link: Link, frame: Frame) -> None:
         key = (link.rank, frame.tag)
-        if self._ignored.get(key):
-            self._ignored[key] -= 1
-            if not self._ignored[key]:
-                del self._ignored[key]
+        if self._matched_offers.get(key):
+            self._matched_offers[key] -= 1
+            if not self._matched_offers[key]:
+                del self._matched_offers[key]
             return
-        for index, transfer in enumerate(self._any):
+        for index, transfer in enumerate(self._any_source):
             if transfer.tag == frame.tag:
                 transfer.peer = link.rank
-                self._announce(self._any.pop(index))
+                self._announce(self._any_source.pop(index))
                 return
         self._offered.append(key)
         self._check_room(link, len(self._offered))
@@ -157,9 +155,11 @@ class PointToPoint:
     def _on_delivered(self, link: Link, frame: Frame, data: memoryview) -> None:
         transfer = self._receives.get(frame.sequence)
         if transfer is None or transfer.peer != link.rank:
-            raise MismatchError(f"rank {link.rank} delivers receive {frame.sequence}, which rank {self._rank} has not")
+            raise MismatchError(
+                f"rank {link.rank} delivered receive {frame.sequence}, which rank {self._rank} did not post"
+            )
         if frame.elements != transfer.length:
-            raise MismatchError(self._lengths(link.rank, frame.elements, self._rank, transfer))
+            raise MismatchError(self._length_mismatch(link.rank, frame.elements, self._rank, transfer))
         del self._receives[frame.sequence]
         if len(data):
             transfer.blocks.view(0, 0, transfer.length).data[:] = data
@@ -168,9 +168,9 @@ class PointToPoint:
     def _deliver(self, link: Link, transfer: Transfer, frame: Frame) -> None:
         done = Frame(Kind.DELIVERED, tag=frame.tag, sequence=frame.sequence, elements=transfer.length)
         if transfer.length != frame.elements:
-            link.send(done)  # informs the receiver too
+            link.send(done)  # so that the receiver detects the mismatch too
             self._writing[transfer.number] = transfer
-            raise MismatchError(self._lengths(self._rank, transfer.length, link.rank, transfer, frame.elements))
+            raise MismatchError(self._length_mismatch(self._rank, transfer.length, link.rank, transfer, frame.elements))
         if transfer.length <= INLINE:
             data = transfer.blocks.view(0, 0, transfer.length).data
             link.send(done._replace(length=transfer.length), data)
@@ -181,7 +181,7 @@ class PointToPoint:
         self.write()
 
     def write(self) -> None:
-        """Post the writes of requested sends while send queues have room."""
+        """Post the writes of matched sends while send queues have room."""
         for _ in range(len(self._ready)):
             link, transfer, frame, done = self._ready.popleft()
             if link.can_write():
@@ -210,11 +210,13 @@ class PointToPoint:
         transfer.work.finish()
 
     def _check_room(self, link: Link, unmatched: int) -> None:
-        if unmatched > _MOST_UNMATCHED:
+        if unmatched > _MAX_UNMATCHED:
             raise MismatchError(
-                f"rank {link.rank}: {unmatched} sends or receives that rank {self._rank} has not called"
+                f"rank {link.rank}: {unmatched} sends or receives without a matching call at rank {self._rank}"
             )
 
-    def _lengths(self, sender: int, sent: int, receiver: int, transfer: Transfer, wanted: int | None = None) -> str:
+    def _length_mismatch(
+        self, sender: int, sent: int, receiver: int, transfer: Transfer, wanted: int | None = None
+    ) -> str:
         expected = transfer.length if wanted is None else wanted
         return f"tag {transfer.tag}: rank {sender} sends {sent:,} bytes, rank {receiver} expects {expected:,}"

@@ -1,4 +1,4 @@
-"""A plan from the view of one rank: its sends and receives, in order."""
+"""The program of one rank in a plan: its sends and receives, in order."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ class Send(NamedTuple):
 
     block: int
     space: int
-    is_stored: bool  # at the target: written directly to its final address
-    after: int  # arrival (see Receive.arrival) that must come first; NOTHING: none
+    is_stored: bool  # written directly to its final address; False: to the stage, for a reduction
+    after: int  # arrival (`Receive.arrival`) that it depends on; NOTHING: none
 
 
 class Receive(NamedTuple):
     """An incoming transfer."""
 
-    arrival: int  # its number among all arrivals of this rank
+    arrival: int  # index among all arrivals of this rank
     block: int
     space: int
     reduces: bool
-    before: int  # arrival that must be reduced into the same block first; NOTHING: none
-    completes: bool
+    before: int  # arrival that is reduced into the same block before it; NOTHING: none
+    completes: bool  # the block then holds the contributions of all ranks
 
 
 class Program(NamedTuple):
-    """The part of one rank in a collective."""
+    """The transfers of one rank in a collective."""
 
     sends: dict[int, tuple[Send, ...]]  # by target
     receives: dict[int, tuple[Receive, ...]]  # by source
     arrivals: int
-    peers: tuple[int, ...]  # all ranks that it exchanges data with
-    scratch: tuple[int, ...]  # blocks in SCRATCH that it needs
+    peers: tuple[int, ...]  # ranks that it exchanges data with
+    scratch: tuple[int, ...]  # blocks in SCRATCH that it uses
 
 
 @lru_cache(maxsize=512)
 def program_for(collective: Collective, algorithm: Algorithm, ranks: int, rank: int, root: int) -> Program:
-    """Return the program of a rank."""
+    """Return the program of `rank` in a collective; cached."""
     return program(plan_for(collective, algorithm, ranks, root), rank)
 
 
 def program(plan: Plan, rank: int) -> Program:
-    """Return what `rank` does in a plan."""
+    """Return the program of `rank` in a plan."""
     part = plan.transfers
     arriving = np.flatnonzero(part.target == rank).tolist()
     number = {row: arrival for arrival, row in enumerate(arriving)}

@@ -1,7 +1,7 @@
-"""Who moves a group on: whichever thread waits for it, and a thread of its own when none does.
+"""The driver of a group: a thread that waits for an operation, or a background thread if none waits.
 
-Only one thread at a time drives: it takes completions in order and hands them to the group. A call that waits
-drives itself, so that small collectives cost no thread switch; others sleep until their work is done.
+One thread drives, guarded by a lock: it takes completions in order and passes them to the group. A call that waits
+drives itself, so that small collectives need no thread switch; other waiting threads sleep until their work is done.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from openmrc.train.errors import AbortedError, CollectiveTimeoutError, Unsupport
 from openmrc.train.work import Work
 from openmrc.verbs import ClosedError, CompletionQueue, DeadlineError, WorkCompletion
 
-TICK = 0.2  # s between looks at time-outs
+TICK = 0.2  # s between checks of timeouts
 _GRACE = 0.001  # s without a driver after which the background thread takes over
 _BATCH = 64
 
 
 class Driven(Protocol):
-    """The group from its driver's view. All methods are called with `lock` held."""
+    """Interface of a group to its driver. All methods are called with `Progress.lock` held."""
 
     def on_completions(self, completions: list[WorkCompletion]) -> None:
         """Process completions."""
@@ -40,12 +40,12 @@ class Progress:
     """The driver of one group."""
 
     def __init__(self, cq: CompletionQueue, driven: Driven) -> None:
-        self.lock = threading.RLock()  # around the group's state
+        self.lock = threading.RLock()  # guards the group's state
         self._cq = cq
         self._driven = driven
         self._driver = threading.Lock()
         self._driver_thread = 0
-        self._turn = threading.Condition()
+        self._driver_changed = threading.Condition()
         self._waiting = 0
         self._is_closed = False
         self._has_work = threading.Event()
@@ -53,34 +53,34 @@ class Progress:
         self._checked_at = time.monotonic()
 
     def wait(self, work: Work, timeout: float | None = None) -> None:
-        """Drive, or let another thread drive, until `work` is done; CollectiveTimeoutError after `timeout` seconds."""
+        """Drive, or wait for the driver, until `work` is done; CollectiveTimeoutError after `timeout` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
         if not self.until(work.done, deadline):
             if deadline is None:
                 raise AbortedError("the group was closed while a call was waiting")
-            raise CollectiveTimeoutError(f"not done within {timeout:g} s; it goes on")
+            raise CollectiveTimeoutError(f"not done within {timeout:g} s; the call continues")
 
-    def until(self, is_over: Callable[[], bool], deadline: float | None) -> bool:
-        """Drive, or let another thread drive, until something holds; False: the deadline (monotonic s) came first."""
-        if not is_over() and self._driver_thread == threading.get_ident():
-            raise UnsupportedError("a callback must not wait for a collective: it runs in the thread that would end it")
-        while not is_over():
+    def until(self, is_done: Callable[[], bool], deadline: float | None) -> bool:
+        """Drive, or wait for the driver, until `is_done()`; return False after `deadline` (monotonic s)."""
+        if not is_done() and self._driver_thread == threading.get_ident():
+            raise UnsupportedError("a callback must not wait for a collective: it runs in the thread that completes it")
+        while not is_done():
             if self._is_closed or (deadline is not None and time.monotonic() >= deadline):
                 return False
             if self._driver.acquire(blocking=False):
                 self._driver_thread = threading.get_ident()
                 try:
-                    self._drive(is_over, deadline)
+                    self._drive(is_done, deadline)
                 finally:
                     self._driver_thread = 0
                     self._driver.release()
                     self._notify()
             else:
-                self._let_drive(is_over, deadline)
+                self._wait_for_driver(is_done, deadline)
         return True
 
     def work_in_background(self) -> None:
-        """Ensure that started operations progress although no thread waits."""
+        """Ensure that operations progress while no thread waits for them."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="openmrc collectives", daemon=True)
             self._thread.start()
@@ -94,8 +94,8 @@ class Progress:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(5.0)
 
-    def _drive(self, is_over: Callable[[], bool], deadline: float | None) -> None:
-        while not is_over() and not self._is_closed:
+    def _drive(self, is_done: Callable[[], bool], deadline: float | None) -> None:
+        while not is_done() and not self._is_closed:
             now = time.monotonic()
             if deadline is not None and now >= deadline:
                 return
@@ -120,21 +120,21 @@ class Progress:
         with self.lock:
             try:
                 step()
-            except Exception as error:  # waiting threads must learn of any failure
+            except Exception as error:  # any failure must reach the waiting threads
                 self._driven.on_error(error)
 
-    def _let_drive(self, is_over: Callable[[], bool], deadline: float | None) -> None:
+    def _wait_for_driver(self, is_done: Callable[[], bool], deadline: float | None) -> None:
         left = TICK if deadline is None else min(TICK, max(deadline - time.monotonic(), 0))
-        with self._turn:
+        with self._driver_changed:
             self._waiting += 1
-            if not is_over() and self._driver.locked():
-                self._turn.wait(left)
+            if not is_done() and self._driver.locked():
+                self._driver_changed.wait(left)
             self._waiting -= 1
 
     def _notify(self) -> None:
         if self._waiting:
-            with self._turn:
-                self._turn.notify_all()
+            with self._driver_changed:
+                self._driver_changed.notify_all()
 
     def _serve(self) -> None:
         while not self._is_closed:
@@ -142,7 +142,7 @@ class Progress:
             time.sleep(_GRACE)
             if self._driven.is_idle():
                 self._has_work.clear()
-                if not self._driven.is_idle():  # started meanwhile
+                if not self._driven.is_idle():  # an operation started meanwhile
                     self._has_work.set()
             elif not self._driver.locked():
                 self.until(self._driven.is_idle, None)

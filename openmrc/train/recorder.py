@@ -1,7 +1,7 @@
-"""The flight recorder: the last collectives of a rank, with times, sizes, who came late and what the network lost.
+"""The flight recorder: the latest collectives of a rank, with times, sizes, late ranks and lost packets.
 
-It is always on: an entry costs a few microseconds. `MRC_RECORDER_DIR` names a folder into which it is written when
-a group fails; `Recorder.dump` writes it at any time.
+It is always on; an entry costs a few microseconds. When a group fails, it is written to the folder that
+`MRC_RECORDER_DIR` names; `Recorder.dump` writes it at any time.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 DIRECTORY_VARIABLE = "MRC_RECORDER_DIR"
-KEPT = 2000  # collectives
-_SLOW_SECONDS = 0.01  # s; longer collectives also record the counters
+KEPT = 2000  # entries
+_SLOW_SECONDS = 0.01  # inline collectives that take longer also record losses
 _GOOD = (EvState.GOOD, EvState.SKIP)
 
 
 class Entry(msgspec.Struct, gc=False):
-    """One collective of one rank. Seconds; those of `first` and `last` count from its begin."""
+    """One collective of one rank. All times in seconds; `first` and `last` count from `begun_at`."""
 
     sequence: int
     call: str
     bytes: int  # received
-    step: int  # application's step number, see `Group.step`; -1: none
+    step: int  # number passed to `Group.step`; -1: none
     queued_at: float  # since 1970
     begun_at: float
     ended_at: float
     state: str  # done, or the error
-    first: dict[int, float]  # by rank: when its first message came
-    last: dict[int, float]  # by rank: when its last data came
-    retransmitted: dict[int, int]  # by rank: packets to it
-    lost: dict[int, int]  # by plane: packets of this endpoint, of all groups on it
-    bad_evs: list[str]  # EVs that were not GOOD at the end
+    first: dict[int, float]  # by rank: arrival of its first message
+    last: dict[int, float]  # by rank: arrival of its last data
+    retransmitted: dict[int, int]  # by rank: packets retransmitted to it
+    lost: dict[int, int]  # by plane: packets lost by the endpoint, which several groups may share
+    bad_evs: list[str]  # EVs whose state was neither GOOD nor SKIP at the end
 
     @property
     def seconds(self) -> float:
@@ -55,7 +55,7 @@ class Entry(msgspec.Struct, gc=False):
 
 
 class Recording(msgspec.Struct):
-    """Content of a file: one rank's recorder."""
+    """Content of a recorder file: the entries of one rank."""
 
     group: str
     rank: int
@@ -70,7 +70,7 @@ class Recorder:
     """The entries of one rank in one group."""
 
     def __init__(self, name: str, rank: int, size: int, context: Context, kept: int = KEPT) -> None:
-        """Start empty; new entries replace the oldest ones."""
+        """Start empty, with room for `kept` entries; new entries replace the oldest."""
         self.name, self.rank, self.size = name, rank, size
         self.step = -1
         self.error = ""
@@ -81,7 +81,7 @@ class Recorder:
         self._offset = time.time() - time.monotonic()
 
     def note(self, run: Run, links: Mapping[int, Link], state: str = "done") -> None:
-        """Add a finished collective."""
+        """Add a finished collective; `state` is "done" or its error."""
         now = time.monotonic()
         began = run.begun_at or now
         entry = Entry(
@@ -101,7 +101,7 @@ class Recorder:
         )
         if not run.call.is_inline or now - began > _SLOW_SECONDS:
             with suppress(Exception):  # the endpoint itself may have failed
-                self._look_at_network(entry, links)
+                self._record_losses(entry, links)
         self._entries.append(entry)
 
     def entries(self) -> list[Entry]:
@@ -109,16 +109,16 @@ class Recorder:
         return list(self._entries)
 
     def recording(self) -> Recording:
-        """Return everything, for a file."""
+        """Return the content of a recorder file."""
         planes = list(self._context.address.planes)
         return Recording(self.name, self.rank, self.size, planes, time.time(), self.error, self.entries())
 
     def dump(self, path: str | Path) -> None:
-        """Write it as JSON."""
+        """Write the recording as JSON."""
         Path(path).write_bytes(msgspec.json.encode(self.recording()))
 
     def dump_on_error(self, error: str) -> None:
-        """Write it to the folder that the environment names, if any."""
+        """Write the recording to the folder that MRC_RECORDER_DIR names, if it is set."""
         self.error = error
         folder = os.environ.get(DIRECTORY_VARIABLE)
         if folder:
@@ -126,12 +126,12 @@ class Recorder:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self.dump(path)
-                log.error("mrc: the flight recorder is in %s", path)
+                log.error("mrc: wrote the flight recorder to %s", path)
             except OSError as failure:
-                log.error("mrc: the flight recorder cannot be written to %s: %s", path, failure)
+                log.error("mrc: cannot write the flight recorder to %s: %s", path, failure)
 
-    def _look_at_network(self, entry: Entry, links: Mapping[int, Link]) -> None:
-        """Record retransmissions and losses since the last call."""
+    def _record_losses(self, entry: Entry, links: Mapping[int, Link]) -> None:
+        """Record retransmissions and losses since the previous call."""
         for rank, link in links.items():
             count = link.retransmitted()
             new, self._retransmitted[rank] = count - self._retransmitted.get(rank, 0), count

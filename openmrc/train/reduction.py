@@ -1,4 +1,4 @@
-"""Element types and reductions: vectorised, in place, in the caller's order."""
+"""Element types and reductions: vectorised, in place, in the order of the caller."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from openmrc.train.errors import UnsupportedError
 
 Array = NDArray[Any]
-_PASS = 1 << 15  # elements of a 16-bit float that are widened at a time, to stay in the cache
+_PASS = 1 << 15  # 16-bit floats widened in one pass, so that the intermediates stay in the cache
 
 
 class Op(IntEnum):
@@ -80,20 +80,20 @@ Fold = Callable[[Array, Array, Array], None]
 
 
 def dtype_of(array: Array, dtype: DType | None) -> DType:
-    """Return the element type of an array; `dtype` gives it where NumPy has none (bfloat16 in uint16)."""
+    """Return the element type of an array; `dtype` overrides NumPy's (BFLOAT16 in uint16 arrays)."""
     if dtype is not None:
         if NUMPY[dtype] != array.dtype:
-            raise UnsupportedError(f"dtype: {dtype.name} comes in arrays of {NUMPY[dtype]}, not {array.dtype}")
+            raise UnsupportedError(f"dtype: {dtype.name} requires arrays of {NUMPY[dtype]}, not {array.dtype}")
         return dtype
     try:
         return _OF_NUMPY[array.dtype]
     except KeyError:
         known = ", ".join(sorted(str(kind) for kind in _OF_NUMPY))
-        raise UnsupportedError(f"dtype: {array.dtype} cannot be reduced or sent; there are {known}") from None
+        raise UnsupportedError(f"dtype: {array.dtype} is not supported; supported are {known}") from None
 
 
 def check(op: Op, dtype: DType) -> None:
-    """Raise UnsupportedError if values of this type cannot be combined by this operation."""
+    """Raise UnsupportedError if the operation does not support the type."""
     if op in _BITWISE and dtype in FLOATS:
         raise UnsupportedError(f"op: {op.name} is for integers and booleans, not {dtype.name.lower()}")
     if op == Op.AVG and dtype not in FLOATS:
@@ -113,7 +113,7 @@ def fold_of(op: Op, dtype: DType) -> Fold:
 
 
 def divide(values: Array, dtype: DType, by: int) -> None:
-    """Divide in place, for an average."""
+    """Divide `values` in place; turns a sum into an average."""
     if dtype == DType.BFLOAT16:
         for part in _parts(len(values)):
             values[part] = _to_bfloat16(_from_bfloat16(values[part]) / np.float32(by))
@@ -122,7 +122,7 @@ def divide(values: Array, dtype: DType, by: int) -> None:
 
 
 def _fold(ufunc: np.ufunc, a: Array, b: Array, out: Array) -> None:
-    with np.errstate(all="ignore"):  # overflow and NaN are ordinary values here, as in every collective library
+    with np.errstate(all="ignore"):  # overflow and NaN are valid results, as in other collective libraries
         ufunc(a, b, out=out)
 
 
@@ -151,7 +151,7 @@ def _from_bfloat16(values: Array) -> Array:
 
 
 def _to_bfloat16(values: Array) -> Array:
-    """Round to nearest, ties to even; a NaN stays one."""
+    """Round to nearest, ties to even; preserve NaN."""
     bits = values.view(np.uint32)
     rounded = (bits + (np.uint32(0x7FFF) + (bits >> 16 & 1))) >> 16
     return np.where(np.isnan(values), np.uint32(0x7FC0), rounded).astype(np.uint16)

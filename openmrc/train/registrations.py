@@ -1,7 +1,7 @@
-"""Registered memory, kept for the next collective on the same array.
+"""Cache of memory registrations, for repeated collectives on the same array.
 
-To register and to forget takes two turns of the endpoint, which small collectives feel. A registration lives at
-most as long as the array that owns the memory, and is not what keeps it alive.
+Registering and deregistering takes two iterations of the endpoint's event loop, which dominates small collectives. A
+registration holds no reference to the array that owns the memory, and is removed after that array is deleted.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from openmrc.verbs import BusyError, MemoryRegion, ProtectionDomain
 
 Bytes = NDArray[np.uint8]
-_KEPT = 256  # unused registrations that are kept
+_CAPACITY = 256  # registrations beyond which unused ones are evicted
 
 
-class _Kept:
-    """A registration and its users."""
+class _Registration:
+    """A registered region, the owner of its memory, and its number of users."""
 
     def __init__(self, region: MemoryRegion, owner: weakref.ref[Any]) -> None:
         self.region = region
@@ -31,68 +31,68 @@ class _Kept:
 
 
 class Registrations:
-    """The registered memory of one group. For threads that hold the group's lock."""
+    """The registered memory of one group; callers hold the group's lock."""
 
     def __init__(self, pd: ProtectionDomain) -> None:
         self._pd = pd
-        self._kept: collections.OrderedDict[tuple[int, int], _Kept] = collections.OrderedDict()
-        self._orphans: collections.deque[tuple[int, int]] = collections.deque()  # deleted owners
+        self._entries: collections.OrderedDict[tuple[int, int], _Registration] = collections.OrderedDict()
+        self._orphans: collections.deque[tuple[int, int]] = collections.deque()  # keys whose owners were deleted
 
     def take(self, memory: Bytes) -> MemoryRegion:
-        """Return the region of some memory; call `give_back` when the network no longer accesses it."""
-        self._forget_orphans()
-        place = (int(memory.ctypes.data), memory.nbytes)
-        kept = self._kept.get(place)
-        if kept is None:
-            kept = self._kept[place] = self._register(memory, place)
-            self._forget_oldest()
+        """Return the region of `memory`; call `give_back` when the network no longer accesses it."""
+        self._evict_orphans()
+        key = (int(memory.ctypes.data), memory.nbytes)
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = self._register(memory, key)
+            self._evict_oldest()
         else:
-            self._kept.move_to_end(place)
-        kept.users += 1
-        return kept.region
+            self._entries.move_to_end(key)
+        entry.users += 1
+        return entry.region
 
     def give_back(self, region: MemoryRegion) -> None:
         """Release one use of a region."""
-        kept = self._kept.get((region.addr, region.length))
-        if kept is not None and kept.region is region:
-            kept.users -= 1
-            if kept.owner() is None:
-                self._forget_orphans()
+        entry = self._entries.get((region.addr, region.length))
+        if entry is not None and entry.region is region:
+            entry.users -= 1
+            if entry.owner() is None:
+                self._evict_orphans()
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
-    def _register(self, memory: Bytes, place: tuple[int, int]) -> _Kept:
-        address, length = place
-        # Not the array itself: the region would keep it alive.
-        borrowed = (ctypes.c_uint8 * length).from_address(address)
-        # The callback may run in any thread, within any call: it only records the deletion.
-        owner = weakref.ref(_owner(memory), lambda _: self._orphans.append(place))
-        return _Kept(self._pd.reg_mr(borrowed), owner)
+    def _register(self, memory: Bytes, key: tuple[int, int]) -> _Registration:
+        address, length = key
+        # Register a view by address: the region would keep the array itself alive.
+        view = (ctypes.c_uint8 * length).from_address(address)
+        # The callback may run in any thread, within any call, so it only records the deletion.
+        owner = weakref.ref(_owner(memory), lambda _: self._orphans.append(key))
+        return _Registration(self._pd.reg_mr(view), owner)
 
-    def _forget_orphans(self) -> None:
+    def _evict_orphans(self) -> None:
         for _ in range(len(self._orphans)):
-            place = self._orphans.popleft()
-            kept = self._kept.get(place)
-            if kept is not None and kept.owner() is None and not self._forget(place, kept):
-                self._orphans.append(place)
+            key = self._orphans.popleft()
+            entry = self._entries.get(key)
+            if entry is not None and entry.owner() is None and not self._evict(key, entry):
+                self._orphans.append(key)
 
-    def _forget_oldest(self) -> None:
-        for place, kept in list(self._kept.items())[: max(len(self._kept) - _KEPT, 0)]:
-            self._forget(place, kept)
+    def _evict_oldest(self) -> None:
+        for key, entry in list(self._entries.items())[: max(len(self._entries) - _CAPACITY, 0)]:
+            self._evict(key, entry)
 
-    def _forget(self, place: tuple[int, int], kept: _Kept) -> bool:
-        if kept.users:
+    def _evict(self, key: tuple[int, int], entry: _Registration) -> bool:
+        if entry.users:
             return False
         with suppress(BusyError):  # a write is not yet acknowledged
-            kept.region.dereg()
-            del self._kept[place]
+            entry.region.dereg()
+            del self._entries[key]
             return True
         return False
 
 
 def _owner(memory: Bytes) -> Any:
-    """Return the array that owns the memory, or the last one in a chain that ends in another object."""
+    """Return the array that owns the memory, or the last array of a chain of bases that ends in another object."""
     owner: Any = memory
     while isinstance(owner.base, np.ndarray):
         owner = owner.base

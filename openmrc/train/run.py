@@ -1,4 +1,4 @@
-"""One collective under way at one rank: lanes that send, lanes that receive, and the folds between them."""
+"""The execution of one collective at one rank: a send lane and a receive lane per peer, and the reductions."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from openmrc.train.work import Work
 from openmrc.verbs import SendWr
 
 _TARGET = struct.Struct("<QI")
-_PIECES = 4  # chunks of a block, if it is not too large or too small for that
-_LEAST_CHUNK = 256 * 1024
+_PIECES = 4  # chunks of a block, within the limits of the chunk size
+_MIN_CHUNK = 256 * 1024  # bytes
 
 
 def chunk_bytes(length: int) -> int:
-    """Return how large the chunks of a block of `length` bytes are; both ends compute the same."""
-    return min(max(-(-length // (_PIECES * 4096)) * 4096, _LEAST_CHUNK), CHUNK)
+    """Return the chunk size (bytes) of a block of `length` bytes; both ends compute the same value."""
+    return min(max(-(-length // (_PIECES * 4096)) * 4096, _MIN_CHUNK), CHUNK)
 
 
 @dataclass(frozen=True)
 class Call:
-    """What the ranks must agree on."""
+    """The parameters of a collective that must be equal at all ranks."""
 
     collective: Collective
     algorithm: Algorithm
     op: Op
     dtype: DType
-    count: int  # elements, as all ranks must give them
+    count: int  # elements
     root: int
     is_inline: bool  # data travels in frames
 
     def frame(self, sequence: int, count: int, length: int) -> Frame:
-        """Return the header for a rank."""
+        """Return the frame header that announces the call; `count` in elements, `length` in bytes."""
         return Frame(
             Kind.COLLECTIVE,
             self.collective,
@@ -61,7 +61,7 @@ class Call:
         )
 
     def fits(self, frame: Frame) -> bool:
-        """Whether another rank's header says the same."""
+        """Whether another rank's header describes the same call."""
         return (
             frame.collective == self.collective
             and frame.dtype == self.dtype
@@ -73,21 +73,21 @@ class Call:
         )
 
     def describe(self) -> str:
-        """Return it for people."""
+        """Describe the call, for messages."""
         return call_text(self.collective, self.op, self.dtype, self.count, self.root)
 
 
 @dataclass
 class SendLane:
-    """What goes to one rank, in order."""
+    """The blocks sent to one rank, in order."""
 
     link: Link
     sends: tuple[Send, ...]
     lengths: list[int]  # bytes of each
     index: int = 0
     chunk: int = 0
-    targets: collections.deque[tuple[int, int]] | None = None  # where stored blocks go, once the rank has said so
-    target: tuple[int, int] = (0, 0)  # of the block that is being sent
+    targets: collections.deque[tuple[int, int]] | None = None  # (address, r_key) of stored blocks; None: not announced
+    target: tuple[int, int] = (0, 0)  # of the current block
     last: int = field(init=False)  # index of the last send that is not empty
     is_acknowledged: bool = field(init=False)
 
@@ -97,13 +97,13 @@ class SendLane:
 
     @property
     def is_done(self) -> bool:
-        """Whether everything was posted."""
+        """Whether all blocks were posted."""
         return self.index == len(self.sends)
 
 
 @dataclass
 class ReceiveLane:
-    """What comes from one rank, in order."""
+    """The blocks received from one rank, in order."""
 
     link: Link
     receives: tuple[Receive, ...]
@@ -114,17 +114,17 @@ class ReceiveLane:
 
     @property
     def is_done(self) -> bool:
-        """Whether everything has come."""
+        """Whether all blocks have arrived."""
         return self.index == len(self.receives)
 
     def skip_empty(self) -> None:
-        """Step over blocks of no bytes: nobody sends them."""
+        """Skip empty blocks, which are not sent."""
         while self.index < len(self.receives) and not self.lengths[self.index]:
             self.index += 1
 
 
 class Run:
-    """A collective under way."""
+    """A collective in progress."""
 
     def __init__(
         self,
@@ -139,9 +139,10 @@ class Run:
         at_end: Callable[[], None] | None = None,
         copies: Copies = (),
     ) -> None:
-        """`spaces` are the blocks in INPUT, OUTPUT and SCRATCH; `at_end` is called when all is there.
+        """Prepare a collective; `begin` starts it.
 
-        `copies` (to, from) are made here while data travels.
+        `spaces` are the blocks in INPUT, OUTPUT and SCRATCH. `at_end` is called when all data has arrived. `copies` are
+        local copies, made while data is in flight.
         """
         self.call = call
         self.sequence = sequence
@@ -151,7 +152,7 @@ class Run:
         self.ranks = ranks
         self.memory = memory
         self.work = work
-        self.begun_at = 0.0
+        self.begun_at = 0.0  # monotonic s; 0: not started
         self.queued_at = time.monotonic()
         self.first_heard: dict[int, float] = {}  # by rank, monotonic seconds
         self.last_heard: dict[int, float] = {}
@@ -162,12 +163,12 @@ class Run:
         self._copies = collections.deque(copies)
         self._fold: Fold = fold_of(call.op, call.dtype)
         self._element = NUMPY[call.dtype]
-        self._arrived = [0] * program.arrivals  # chunks of each arrival that are in place
+        self._arrived = [0] * program.arrivals  # chunks of each arrival that were stored or reduced
         self._sending: dict[int, SendLane] = {}
         self._receiving: dict[int, ReceiveLane] = {}
 
     def begin(self, links: Mapping[int, Link]) -> None:
-        """Announce the collective and send what can be sent."""
+        """Announce the collective and send what is ready."""
         self.begun_at = time.monotonic()
         for target, sends in self.program.sends.items():
             lengths = [self.spaces[send.space].length(send.block) for send in sends]
@@ -193,25 +194,25 @@ class Run:
         self._copy_piece()
 
     def on_frame(self, link: Link, frame: Frame, data: memoryview) -> None:
-        """Take another rank's header, or the data of an inline collective."""
+        """Process another rank's header, or the data of an inline collective."""
         self.check_fits(link, frame)
         self.first_heard.setdefault(link.rank, time.monotonic())
         if not self.call.is_inline:
-            self._take_targets(link, frame, data)
+            self._set_targets(link, frame, data)
             return
         lane = self._receiving[link.rank]
         receive = lane.receives[lane.index]
         self._check_length(link, len(data), lane.lengths[lane.index])
         lane.index += 1
         arrived = np.frombuffer(data, np.uint8)
-        if receive.reduces and not self._is_turn(receive, 0):
+        if receive.reduces and not self._can_fold(receive, 0):
             lane.waiting.append((receive, 0, arrived.copy()))
             return
-        self._place(receive, 0, arrived)
+        self._store_or_fold(receive, 0, arrived)
         self._fold_waiting()
 
     def check_fits(self, link: Link, frame: Frame) -> None:
-        """Raise a MismatchError if another rank's header says something else than our call."""
+        """Raise MismatchError if another rank's header describes a different call."""
         if not self.call.fits(frame):
             raise MismatchError(
                 f"collective {self.sequence}: rank {link.rank} called {frame.describe()}, "
@@ -219,7 +220,7 @@ class Run:
             )
 
     def on_chunk(self, link: Link) -> bool:
-        """Take a chunk; False: it belongs to a later collective."""
+        """Process the arrival of a chunk; return False if it belongs to a later collective."""
         lane = self._receiving.get(link.rank)
         if lane is None or lane.is_done:
             return False
@@ -239,18 +240,18 @@ class Run:
         return True
 
     def on_acknowledged(self, link: Link) -> None:
-        """Note that all our data has reached a rank."""
+        """Record that a rank has acknowledged all data of this rank."""
         self._sending[link.rank].is_acknowledged = True
 
     @property
     def is_done(self) -> bool:
-        """Whether everything has come, everything is folded and nothing of ours is read any more."""
+        """Whether all data has arrived and is reduced, and all data sent is acknowledged."""
         return all(lane.is_done and not lane.waiting for lane in self._receiving.values()) and all(
             lane.is_done and (self.call.is_inline or lane.is_acknowledged) for lane in self._sending.values()
         )
 
     def finish(self) -> None:
-        """Put the result where it belongs and give back the memory."""
+        """Make the remaining copies, deliver the result and release the memory."""
         while self._copies:
             self._copy_piece()
         if self._at_end is not None:
@@ -258,19 +259,19 @@ class Run:
         self.release()
 
     def release(self) -> None:
-        """Give back the memory."""
+        """Release the memory."""
         for blocks in self.spaces.values():
             blocks.release()
 
     def waiting_for(self) -> list[int]:
-        """Return the ranks without which this cannot go on."""
+        """Return the ranks that this collective waits for."""
         late = {rank for rank, lane in self._receiving.items() if not lane.is_done}
         late |= {rank for rank, lane in self._sending.items() if lane.is_done and not lane.is_acknowledged}
         late |= {rank for rank, lane in self._sending.items() if not lane.is_done and self._is_blocked(lane)}
         return sorted(late)
 
     def progress_text(self) -> str:
-        """Return how far it is, for errors."""
+        """Describe the progress, for messages."""
         arrived = sum(
             sum(lane.lengths[: lane.index])
             + (lane.chunk * chunk_bytes(lane.lengths[lane.index]) if not lane.is_done else 0)
@@ -292,16 +293,16 @@ class Run:
             _TARGET.pack(*self.spaces[receive.space].target(self.memory, receive.block)) for receive in stored
         )
         count = self.call.count
-        if self.call.collective == Collective.ALL_TO_ALL:  # each pair has a number of its own: what we expect
+        if self.call.collective == Collective.ALL_TO_ALL:  # the count differs per pair: announce the expected one
             count = sum(self._receiving[link.rank].lengths) // self._element.itemsize
         link.send(self.call.frame(self.sequence, count, len(table)), table)
 
-    def _take_targets(self, link: Link, frame: Frame, data: memoryview) -> None:
+    def _set_targets(self, link: Link, frame: Frame, data: memoryview) -> None:
         lane = self._sending.get(link.rank)
         expected = sum(send.is_stored for send in lane.sends) if lane is not None else 0
         self._check_length(link, len(data), expected * _TARGET.size)
         if self.call.collective == Collective.ALL_TO_ALL and lane is not None:
-            self._check_share(link, frame.elements, sum(lane.lengths) // self._element.itemsize)
+            self._check_split(link, frame.elements, sum(lane.lengths) // self._element.itemsize)
         if lane is not None:
             lane.targets = collections.deque(_TARGET.iter_unpack(data))
 
@@ -354,24 +355,24 @@ class Run:
 
     # Receiving
 
-    def _is_turn(self, receive: Receive, chunk: int) -> bool:
+    def _can_fold(self, receive: Receive, chunk: int) -> bool:
         return receive.before == NOTHING or self._arrived[receive.before] > chunk
 
     def _fold_waiting(self) -> None:
-        """Fold all chunks whose turn it is; folding one may make it another's turn."""
-        moved = True
-        while moved:
-            moved = False
+        """Reduce all waiting chunks whose predecessors are reduced, which may make further ones ready."""
+        has_progressed = True
+        while has_progressed:
+            has_progressed = False
             for lane in self._receiving.values():
-                while lane.waiting and self._is_turn(*lane.waiting[0][:2]):
+                while lane.waiting and self._can_fold(*lane.waiting[0][:2]):
                     receive, chunk, arrived = lane.waiting.popleft()
-                    self._place(receive, chunk, arrived)
+                    self._store_or_fold(receive, chunk, arrived)
                     if not self.call.is_inline:
                         lane.link.release_chunk()
-                    moved = True
+                    has_progressed = True
 
-    def _place(self, receive: Receive, chunk: int, arrived: Bytes) -> None:
-        """Store or fold bytes that lie elsewhere."""
+    def _store_or_fold(self, receive: Receive, chunk: int, arrived: Bytes) -> None:
+        """Store or reduce a chunk that arrived in a frame or in the stage."""
         blocks = self.spaces[receive.space]
         length = blocks.length(receive.block)
         size = length if self.call.is_inline else chunk_bytes(length)
@@ -388,7 +389,7 @@ class Run:
             out[:] = arrived
         self._arrived[receive.arrival] += 1
 
-    def _check_share(self, link: Link, expected: int, given: int) -> None:
+    def _check_split(self, link: Link, expected: int, given: int) -> None:
         if expected != given:
             raise MismatchError(
                 f"collective {self.sequence}, all_to_all: rank {self.rank} sends {given:,} elements "

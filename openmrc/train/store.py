@@ -1,6 +1,6 @@
-"""Where ranks meet: a small key-value store over TCP that rank 0 serves, and what a group needs of any such store.
+"""Key-value store for the rendezvous: the interface that a group requires, and a TCP store that rank 0 serves.
 
-Torch's stores have the same calls, so a group takes either.
+Torch's stores have the same interface, so a group accepts them too.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class Store(Protocol):
         """Set a key to bytes or text."""
 
     def get(self, key: str) -> bytes:
-        """Return the value of a key, waiting for it."""
+        """Return the value of a key; wait until it is set."""
 
     def add(self, key: str, amount: int) -> int:
-        """Add to a counter and return it."""
+        """Add to a counter and return its new value."""
 
     def check(self, keys: list[str]) -> bool:
-        """Whether all keys are set; returns at once."""
+        """Whether all keys are set; does not wait."""
 
 
 class _Request(msgspec.Struct, forbid_unknown_fields=True):
@@ -47,24 +47,25 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Hello(msgspec.Struct, forbid_unknown_fields=True):
-    """The first frame of a client, as a server of the exchange expects it."""
+    """The first message of a client, which the server of the exchange expects."""
 
     store: bool = True
 
 
-class _Answer(msgspec.Struct, forbid_unknown_fields=True):
+class _Response(msgspec.Struct, forbid_unknown_fields=True):
     value: bytes = b""
     amount: int = 0
     missing: list[str] = []
 
 
 class TcpStore:
-    """A store that one process serves and all others connect to."""
+    """A store that one process serves; all processes connect to it."""
 
     def __init__(self, host: str, port: int, *, serve: bool, timeout: float = 60.0) -> None:
-        """Serve on `host` and `port` if asked to (port 0: any, see `port`), and connect; `timeout` in seconds.
+        """Connect to `host` and `port`; with `serve` start the server there first. `timeout` in seconds.
 
-        Ranks must hold the token in the environment variable MRC_TOKEN, if it is set.
+        With port 0 the server takes a free port, which `port` gives. If the environment variable MRC_TOKEN is set, its
+        token must be the same at all ranks.
         """
         token, host = os.environ.get("MRC_TOKEN", NO_TOKEN), host or "127.0.0.1"
         self.timeout = timeout
@@ -80,19 +81,19 @@ class TcpStore:
 
     def set(self, key: str, value: bytes | str) -> None:
         """Set a key."""
-        self._ask(_Request("set", [key], value.encode() if isinstance(value, str) else value))
+        self._request(_Request("set", [key], value.encode() if isinstance(value, str) else value))
 
     def get(self, key: str) -> bytes:
-        """Return the value of a key, waiting at most the store's timeout."""
-        return self._ask(_Request("get", [key], timeout=self.timeout)).value
+        """Return the value of a key; RendezvousError if it is not set within the store's timeout."""
+        return self._request(_Request("get", [key], timeout=self.timeout)).value
 
     def add(self, key: str, amount: int) -> int:
-        """Add to a counter and return it."""
-        return self._ask(_Request("add", [key], amount=amount)).amount
+        """Add to a counter and return its new value."""
+        return self._request(_Request("add", [key], amount=amount)).amount
 
     def check(self, keys: list[str]) -> bool:
         """Whether all keys are set."""
-        return not self._answered(_Request("check", keys)).missing
+        return not self._exchange(_Request("check", keys)).missing
 
     def close(self) -> None:
         """Disconnect, and stop serving."""
@@ -101,21 +102,21 @@ class TcpStore:
         if self._server is not None:
             self._server.close()
 
-    def _answered(self, request: _Request) -> _Answer:
+    def _exchange(self, request: _Request) -> _Response:
         with self._lock:
             self._channel.tell(request)
-            answer: _Answer = self._channel.hear(_Answer, timeout=request.timeout + 10.0)
-        return answer
+            response: _Response = self._channel.hear(_Response, timeout=request.timeout + 10.0)
+        return response
 
-    def _ask(self, request: _Request) -> _Answer:
-        answer = self._answered(request)
-        if answer.missing:
-            raise RendezvousError(f"store: not set within {request.timeout:g} s: {', '.join(answer.missing)}")
-        return answer
+    def _request(self, request: _Request) -> _Response:
+        response = self._exchange(request)
+        if response.missing:
+            raise RendezvousError(f"store: not set within {request.timeout:g} s: {', '.join(response.missing)}")
+        return response
 
 
 class _StoreServer:
-    """The server of the values."""
+    """The server, which stores the values."""
 
     def __init__(self, host: str, port: int, token: str) -> None:
         self._server = Server([host], port)
@@ -151,11 +152,11 @@ class _StoreServer:
     def _serve(self, channel: Channel) -> None:
         try:
             while self._is_open:
-                channel.tell(self._answer(channel.hear(_Request, timeout=math.inf)))
+                channel.tell(self._handle(channel.hear(_Request, timeout=math.inf)))
         except (ExchangeError, ClosedError, DeadlineError, OSError):
             channel.close()
 
-    def _answer(self, request: _Request) -> _Answer:
+    def _handle(self, request: _Request) -> _Response:
         with self._changed:
             if request.do in ("set", "add") and len(self._values) < _MOST_KEYS:
                 return self._change(request)
@@ -163,11 +164,11 @@ class _StoreServer:
             while missing := [key for key in request.keys if key not in self._values]:
                 left = deadline - time.monotonic()
                 if left <= 0 or not self._is_open:
-                    return _Answer(missing=missing)
+                    return _Response(missing=missing)
                 self._changed.wait(min(left, 1.0))
-            return _Answer(value=self._values[request.keys[0]] if request.keys else b"")
+            return _Response(value=self._values[request.keys[0]] if request.keys else b"")
 
-    def _change(self, request: _Request) -> _Answer:
+    def _change(self, request: _Request) -> _Response:
         key = request.keys[0]
         value, amount = request.value, 0
         if request.do == "add":
@@ -175,4 +176,4 @@ class _StoreServer:
             value = str(amount).encode()
         self._values[key] = value
         self._changed.notify_all()
-        return _Answer(amount=amount)
+        return _Response(amount=amount)

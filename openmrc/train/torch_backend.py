@@ -1,12 +1,12 @@
 """The `torch.distributed` backend `mrc`: collectives of CPU tensors over MRC.
 
     import torch.distributed as dist
-    import openmrc.train.torch_backend        # registers it; PyTorch does this by itself where openmrc is installed
+    import openmrc.train.torch_backend        # registers it; `import torch` does so if openmrc is installed
 
     dist.init_process_group("mrc")            # planes: $MRC_PLANES, else the interfaces
     dist.init_process_group("mrc", pg_options=Options(planes=["10.1.0.7", "10.2.0.7"]))
 
-Importing this module registers the backend and loads nothing else; PyTorch 2.13 is what it is tested with.
+Importing this module registers the backend; the transport is loaded when a group is created. Tested with PyTorch 2.13.
 """
 
 from __future__ import annotations

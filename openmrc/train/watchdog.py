@@ -1,7 +1,7 @@
-"""When to probe the ranks that are waited for, and when to tell what this rank is at. No wait is without end.
+"""Timers of a group: when to probe the awaited ranks, and when to report the state of a slow collective.
 
-A rank that waits sends nothing, so its transport would never notice that the other is gone: a probe is a write of
-nothing, whose retry budget then runs out. What a rank is at goes to all once a collective takes long.
+A rank that only waits sends nothing, so its transport would not detect that the peer is gone. A probe is an empty
+write; it exhausts its retry budget if the peer does not respond, so every wait ends.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 PROBE_SECONDS = 1.0  # between probes of one rank
-_TELL_SECONDS = 5.0  # s after which a collective is slow
+_SLOW_SECONDS = 5.0  # s after which a collective is slow
 
 
 class Watchdog:
@@ -17,9 +17,9 @@ class Watchdog:
 
     def __init__(self, timeout: float) -> None:
         """`timeout` (s) is the group's."""
-        self._tell_after = min(_TELL_SECONDS, timeout / 3)
+        self._report_after = min(_SLOW_SECONDS, timeout / 3)
         self._probed_at: dict[int, float] = {}
-        self._told = 0  # the latest collective that was reported
+        self._reported = 0  # sequence of the latest collective reported
 
     def ranks_to_probe(self, now: float, waited_for: Iterable[int]) -> list[int]:
         """Return the awaited ranks that were not probed recently; `now` in monotonic seconds."""
@@ -27,9 +27,9 @@ class Watchdog:
         self._probed_at.update(dict.fromkeys(due, now))
         return due
 
-    def shall_tell(self, sequence: int, seconds: float) -> bool:
-        """Whether to report a collective that has taken this long; True once per collective."""
-        if sequence == self._told or seconds < self._tell_after:
+    def should_report(self, sequence: int, seconds: float) -> bool:
+        """Whether to report a collective that has taken `seconds`; True once per collective."""
+        if sequence == self._reported or seconds < self._report_after:
             return False
-        self._told = sequence
+        self._reported = sequence
         return True

@@ -18,8 +18,8 @@ class Work:
     """One collective, send or receive in progress."""
 
     def __init__(self, progress: Progress, result: Any = None) -> None:
-        """Created by `Group`."""
-        self.source: int | None = None  # of a receive: the sending rank, once known
+        """Created by `Group`; `result` is the output array."""
+        self.source: int | None = None  # the sending rank of a receive, once known
         self._progress = progress
         self._result = result
         self._exception: BaseException | None = None
@@ -32,9 +32,10 @@ class Work:
         return self._is_done
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until it is done and raise its error if it has one.
+        """Wait until it is done; raise its error if it failed.
 
-        `timeout` in seconds; None: the group's, which aborts the group. After a time-out given here the work goes on.
+        `timeout` in seconds; CollectiveTimeoutError when it expires, and the work continues. None: only the timeout of
+        the group applies, which aborts the group.
         """
         if not self._is_done:
             self._progress.wait(self, timeout)
@@ -42,16 +43,16 @@ class Work:
             raise self._exception
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait as `wait` does and return the output array (None where there is none)."""
+        """Wait as `wait` does and return the output array, or None if there is none."""
         self.wait(timeout)
         return self._result
 
     def exception(self) -> BaseException | None:
-        """Return its error; None if it is not done or succeeded."""
+        """Return its error; None while it is in progress or if it succeeded."""
         return self._exception
 
     def add_done_callback(self, callback: Callable[[Work], None]) -> None:
-        """Call `callback(work)` on completion, in any thread; immediately if it is done."""
+        """Call `callback(work)` on completion, in any thread; immediately if it is already done."""
         with self._lock:
             if not self._is_done:
                 self._callbacks.append(callback)
@@ -59,7 +60,7 @@ class Work:
         callback(self)
 
     def finish(self, exception: BaseException | None = None) -> None:
-        """Mark it as done; for the group."""
+        """Mark it as done, with its error if it failed; called by the group."""
         with self._lock:
             if self._is_done:
                 return
@@ -70,4 +71,4 @@ class Work:
             try:
                 callback(self)
             except Exception:
-                log.exception("mrc: a callback of a work has failed")
+                log.exception("mrc: a completion callback failed")

@@ -78,7 +78,7 @@ def test_rings_and_trees_give_the_same_among_many_ranks(ranks: Any, monkeypatch:
 def test_a_rank_that_runs_far_ahead_is_held_back() -> None:
     def program(group: Group) -> None:
         if group.rank == 2:
-            time.sleep(1)  # the others cannot end the barrier, while rank 0 goes on
+            time.sleep(1)  # the others cannot end the barrier, while rank 0 continues
         works = [group.barrier(async_op=True)]
         arrays = [np.full(100, n if group.rank == 0 else -1, np.int64) for n in range(1500)]
         works += [group.broadcast(array, 0, async_op=True) for array in arrays]
@@ -312,10 +312,10 @@ def test_a_broadcast_that_runs_ahead_waits_for_room() -> None:
         (lambda group: group.all_reduce(np.zeros(3, np.float32), Op.BXOR), "BXOR is for integers"),
         (lambda group: group.all_reduce(np.zeros(3, np.int32), Op.AVG), "AVG is for floating-point"),
         (lambda group: group.broadcast(np.zeros(3), 5), "root: rank 5 is not in 0..1"),
-        (lambda group: group.send(np.zeros(3), group.rank), "is this one"),
+        (lambda group: group.send(np.zeros(3), group.rank), "is this rank"),
         (lambda group: group.send(np.zeros(3), 1 - group.rank, tag=70_000), "tag: 70000"),
-        (lambda group: group.all_gather(np.zeros(5), np.zeros(3)), "needed are 2 x 3"),
-        (lambda group: group.all_to_all(np.zeros(5), np.zeros(4)), "5 elements are not 2 equal parts"),
+        (lambda group: group.all_gather(np.zeros(5), np.zeros(3)), "expected 2 x 3"),
+        (lambda group: group.all_to_all(np.zeros(5), np.zeros(4)), "5 elements do not divide into 2 equal parts"),
         (lambda group: group.all_to_all(np.zeros(4), np.zeros(4), in_splits=[1, 2]), "in_splits"),
         (lambda group: group.broadcast(np.broadcast_to(np.zeros(1), 4), 0), "read-only"),
     ],

@@ -52,7 +52,7 @@ def test_a_rank_that_comes_late_is_named_as_the_cause(tmp_path: Any) -> None:
     slowest = explain([read(tmp_path / "0.json")], most=1)[0]
     assert slowest.step == 4
     assert slowest.findings[0].cause == "late rank"
-    assert "rank 1 came" in "\n".join(text_of(slowest))
+    assert "rank 1 joined" in "\n".join(text_of(slowest))
 
 
 def test_lost_packets_are_named_with_their_plane() -> None:
@@ -77,7 +77,7 @@ def test_a_file_that_is_no_recorder_is_refused(tmp_path: Any) -> None:
     path = tmp_path / "x.json"
     for content in (b"", b"[]", b'{"group": 5}', b"\xff\xfe"):
         path.write_bytes(content)
-        with pytest.raises(ConfigError, match="no flight recorder"):
+        with pytest.raises(ConfigError, match="not a flight recording"):
             read(path)
 
 

@@ -81,9 +81,9 @@ def test_a_monitored_barrier_names_the_rank_that_is_late(four: Ranks) -> None:
     [
         ("device", "the tensor is on meta"),
         ("type", "float8_e4m3fn cannot be reduced"),
-        ("layout", "takes dense tensors only"),
+        ("layout", "supports only dense tensors"),
         ("operation", "BAND is for integers"),
-        ("size", "needed are 3 x 3"),
+        ("size", "expected 3 x 3"),
         ("mixed", "the tensor is on meta"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A barrier that says who is missing."""
+"""A barrier that names missing ranks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from openmrc.train.group import Group
 from openmrc.train.work import Work
 
 _TAG = 0xFFFF
-_GRACE = 1.0  # s in which rank 0 can say who is missing
+_GRACE = 1.0  # s added to the timeout of other ranks, in which rank 0 reports missing ranks
 
 
 def monitored(group: Group, timeout: float, wait_all_ranks: bool) -> None:
-    """Wait up to `timeout` seconds for all ranks to be here; errors are worded as Gloo's.
+    """Wait up to `timeout` seconds for all ranks; errors have the wording of Gloo's.
 
-    Rank 0 raises CollectiveTimeoutError naming the first rank that is missing, or all of them, and aborts the group,
-    so that those which wait learn who was missing too.
+    Rank 0 raises CollectiveTimeoutError, which names the first missing rank, or all of them with `wait_all_ranks`. It
+    aborts the group, so that the waiting ranks get the same error.
     """
     deadline = time.monotonic() + timeout
     note = np.zeros(1, np.uint8)

@@ -1,4 +1,4 @@
-"""Torch's collectives over a `Group`, under the names and with the arguments that torch calls them with."""
+"""The collectives that torch calls, with its names and arguments, on top of a `Group`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from openmrc.train.work import Work
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Begin = Callable[[bool], Work]  # given whether the call is to return at once
+Begin = Callable[[bool], Work]  # starts a call; the argument says whether it returns before the call is done
 
 
 def refusing(method: Callable[Concatenate[Collectives, P], T]) -> Callable[Concatenate[Collectives, P], T]:
-    """Tell the other ranks when a call is refused here, so that they do not wait for it."""
+    """Decorate a collective: report an invalid call to the other ranks, so that they do not wait for it."""
 
     def call(self: Collectives, /, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
@@ -36,20 +36,20 @@ def refusing(method: Callable[Concatenate[Collectives, P], T]) -> Callable[Conca
 
 
 class Collectives:
-    """What torch calls."""
+    """The methods that torch calls on a backend."""
 
     group: Group
 
     def __init__(self, group: Group) -> None:
         self.group = group
         self.futures = FutureThreads()
-        self._coalesced: list[Work] | None = None  # works since coalescing began
+        self._coalesced: list[Work] | None = None  # works since `start_coalescing`; None: not coalescing
 
     # Reductions
 
     @refusing
     def allreduce(self, tensors: Any, opts: Any = None) -> MrcWork:
-        """Combine each tensor in place, at all ranks."""
+        """Combine each tensor in place at all ranks."""
         tensors = _listed(tensors)
         opts = _reduce_options(opts, dist.AllreduceOptions)
         if all(getattr(tensor, "is_sparse", False) for tensor in tensors):
@@ -57,7 +57,7 @@ class Collectives:
         return self._run([self._all_reduce(tensor, opts) for tensor in tensors], tensors, opts)
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> MrcWork:
-        """Combine several tensors."""
+        """Combine several tensors in place at all ranks."""
         return self.allreduce(tensors, opts or dist.AllreduceCoalescedOptions())
 
     @refusing
@@ -81,7 +81,7 @@ class Collectives:
 
     @refusing
     def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
-        """Do several of `reduce_scatter_single`."""
+        """Start several `reduce_scatter_single` calls as one work."""
         opts = opts or dist.ReduceScatterOptions()
         begins = [self._reduce_scatter(out, given, opts) for out, given in zip(outputs, inputs, strict=True)]
         return self._run(begins, outputs, opts)
@@ -90,7 +90,7 @@ class Collectives:
 
     @refusing
     def broadcast(self, tensors: Any, opts: Any = None) -> MrcWork:
-        """Give all ranks the tensors of the root."""
+        """Send the tensors of the root to all ranks."""
         tensors = _listed(tensors)
         if isinstance(opts, int):
             opts, root = dist.BroadcastOptions(), opts
@@ -100,60 +100,60 @@ class Collectives:
 
     @refusing
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
-        """Give all ranks the tensors of all, as lists."""
+        """Collect the tensors of all ranks at every rank, as lists."""
         outputs, inputs = _paired(outputs, inputs)
         begins = [self._all_gather(out, given) for out, given in zip(outputs, inputs, strict=True)]
         return self._run(begins, outputs[0] if len(outputs) == 1 else outputs, opts or dist.AllgatherOptions())
 
     @refusing
     def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
-        """Do several of `allgather`; the lists of the output are one for each rank."""
+        """Start several `allgather` calls as one work; `outputs` has one list per rank."""
         lists = [list(each) for each in zip(*outputs, strict=True)]
         begins = [self._all_gather(out, given) for out, given in zip(lists, inputs, strict=True)]
         return self._run(begins, outputs, opts or dist.AllgatherOptions())
 
     def all_gather_single(self, output: Any, tensor: Any, opts: Any = None) -> MrcWork:
-        """Give all ranks the tensors of all, as one."""
+        """Collect the tensors of all ranks at every rank, as one tensor."""
         return self.all_gather_single_coalesced([output], [tensor], opts)
 
     @refusing
     def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
-        """Do several of `all_gather_single`."""
+        """Start several `all_gather_single` calls as one work."""
         begins = [self._all_gather(out, given) for out, given in zip(outputs, inputs, strict=True)]
         return self._run(begins, outputs, opts or dist.AllgatherOptions())
 
     @refusing
     def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
-        """Give the root the tensors of all ranks."""
+        """Collect the tensors of all ranks at the root."""
         opts = opts or dist.GatherOptions()
         given = moved(_listed(inputs)[0])
         out = arrays_of(outputs[0]) if outputs else None
 
-        def begin(later: bool) -> Work:
-            return self.group.gather(given.array, out, opts.rootRank, dtype=given.dtype, async_op=later)
+        def begin(is_async: bool) -> Work:
+            return self.group.gather(given.array, out, opts.rootRank, dtype=given.dtype, async_op=is_async)
 
         return self._run([begin], outputs, opts)
 
     @refusing
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
-        """Give rank r part r of the root's list."""
+        """Send part r of the root's list to rank r."""
         opts = opts or dist.ScatterOptions()
         out = moved(_listed(outputs)[0])
         given = arrays_of(inputs[0]) if inputs else None
 
-        def begin(later: bool) -> Work:
-            return self.group.scatter(out.array, given, opts.rootRank, dtype=out.dtype, async_op=later)
+        def begin(is_async: bool) -> Work:
+            return self.group.scatter(out.array, given, opts.rootRank, dtype=out.dtype, async_op=is_async)
 
         return self._run([begin], outputs, opts)
 
     @refusing
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
-        """Give tensor t of the list to rank t."""
+        """Send tensor t of the list to rank t."""
         dtype = moved(inputs[0]).dtype
         out, given = arrays_of(outputs), arrays_of(inputs)
 
-        def begin(later: bool) -> Work:
-            return self.group.all_to_all(out, given, dtype=dtype, async_op=later)
+        def begin(is_async: bool) -> Work:
+            return self.group.all_to_all(out, given, dtype=dtype, async_op=is_async)
 
         return self._run([begin], outputs, opts or dist.AllToAllOptions())
 
@@ -161,17 +161,17 @@ class Collectives:
     def all_to_all_single(
         self, output: Any, tensor: Any, output_splits: Any = (), input_splits: Any = (), opts: Any = None
     ) -> MrcWork:
-        """Give part t of the tensor to rank t; splits count rows, none: equal parts."""
+        """Send part t of the tensor to rank t; splits count rows, empty splits mean equal parts."""
         out, given = moved(output), moved(tensor)
 
-        def begin(later: bool) -> Work:
+        def begin(is_async: bool) -> Work:
             return self.group.all_to_all(
                 out.array,
                 given.array,
                 out_splits=_elements(output_splits, out.array),
                 in_splits=_elements(input_splits, given.array),
                 dtype=given.dtype,
-                async_op=later,
+                async_op=is_async,
             )
 
         return self._run([begin], [output], opts or dist.AllToAllOptions())
@@ -182,10 +182,10 @@ class Collectives:
     def barrier(self, opts: Any = None) -> MrcWork:
         """Wait for all ranks."""
         opts = opts if opts is not None and hasattr(opts, "asyncOp") else dist.BarrierOptions()
-        return self._run([lambda later: self.group.barrier(async_op=later)], [], opts)
+        return self._run([lambda is_async: self.group.barrier(async_op=is_async)], [], opts)
 
     def monitored_barrier(self, opts: Any = None, wait_all_ranks: bool = False) -> None:
-        """Wait for all ranks, and name those that do not come."""
+        """Wait for all ranks; errors name missing ranks."""
         seconds = getattr(opts, "timeout", opts)
         monitored(self.group, self.group.timeout if seconds is None else seconds.total_seconds(), wait_all_ranks)
 
@@ -201,30 +201,30 @@ class Collectives:
         """Receive a tensor from whichever rank sends first."""
         return self._transferred(self.group.recv(moved(tensors[0]).array, None, tag, async_op=True), tensors)
 
-    # Names of older and newer versions of torch
+    # Names in older and newer versions of torch
 
     def _allgather_base(self, output: Any, tensor: Any, opts: Any = None) -> MrcWork:
         return self.all_gather_single(output, tensor, opts)
 
     def allgather_into_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
-        """Is `all_gather_single_coalesced`."""
+        """Alias of `all_gather_single_coalesced`."""
         return self.all_gather_single_coalesced(outputs, inputs, opts)
 
     def _reduce_scatter_base(self, output: Any, tensor: Any, opts: Any = None) -> MrcWork:
         return self.reduce_scatter_single(output, tensor, opts)
 
     def reduce_scatter_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
-        """Is `reduce_scatter_single_coalesced`."""
+        """Alias of `reduce_scatter_single_coalesced`."""
         return self.reduce_scatter_single_coalesced(outputs, inputs, opts)
 
     def alltoall_base(self, output: Any, tensor: Any, output_splits: Any, input_splits: Any, opts: Any) -> MrcWork:
-        """Is `all_to_all_single`."""
+        """Alias of `all_to_all_single`."""
         return self.all_to_all_single(output, tensor, output_splits, input_splits, opts)
 
     # Coalescing
 
     def start_coalescing(self) -> None:
-        """Begin to gather works."""
+        """Start collecting works."""
         self._coalesced = []
 
     def end_coalescing(self) -> MrcWork:
@@ -232,13 +232,13 @@ class Collectives:
         works, self._coalesced = self._coalesced or [], None
         return MrcWork(works, [], self.futures, None)
 
-    # Inside
+    # Internals
 
     def _run(self, begins: Sequence[Begin], tensors: Any, opts: Any) -> MrcWork:
-        """Begin calls in a row; the last of them waits here if torch would wait next."""
-        later = opts.asyncOp or self._coalesced is not None or opts.timeout.total_seconds() > 0
+        """Start all calls; wait for the last one here if torch waits immediately afterwards."""
+        is_async = opts.asyncOp or self._coalesced is not None or opts.timeout.total_seconds() > 0
         works = [begin(True) for begin in begins[:-1]]
-        works += [begin(later) for begin in begins[-1:]]
+        works += [begin(is_async) for begin in begins[-1:]]
         if self._coalesced is not None:
             self._coalesced += works
         seconds = opts.timeout.total_seconds()
@@ -252,32 +252,34 @@ class Collectives:
     def _sparse(self, tensors: list[Any], opts: Any) -> MrcWork:
         for tensor in tensors:
             if tensor.device.type != "cpu":
-                raise UnsupportedError(f"device: the tensor is on {tensor.device}; backend mrc takes CPU tensors only")
+                raise UnsupportedError(
+                    f"device: the tensor is on {tensor.device}; backend mrc supports only CPU tensors"
+                )
             sparse.all_reduce(self.group, tensor, op_of(opts.reduceOp, tensor))
         return MrcWork([], tensors, self.futures, None)
 
     def _all_reduce(self, tensor: Any, opts: Any) -> Begin:
         given, op = reduced(tensor), op_of(opts.reduceOp, tensor)
-        return lambda later: self.group.all_reduce(given.array, op, dtype=given.dtype, async_op=later)
+        return lambda is_async: self.group.all_reduce(given.array, op, dtype=given.dtype, async_op=is_async)
 
     def _reduce(self, tensor: Any, opts: Any) -> Begin:
         given, op = reduced(tensor), op_of(opts.reduceOp, tensor)
-        return lambda later: self.group.reduce(given.array, opts.rootRank, op, dtype=given.dtype, async_op=later)
+        return lambda is_async: self.group.reduce(given.array, opts.rootRank, op, dtype=given.dtype, async_op=is_async)
 
     def _broadcast(self, tensor: Any, root: int) -> Begin:
         given = moved(tensor)
-        return lambda later: self.group.broadcast(given.array, root, dtype=given.dtype, async_op=later)
+        return lambda is_async: self.group.broadcast(given.array, root, dtype=given.dtype, async_op=is_async)
 
     def _all_gather(self, output: Any, tensor: Any) -> Begin:
         given = moved(tensor)
         out: Any = moved(output).array if not isinstance(output, list | tuple) else arrays_of(output)
-        return lambda later: self.group.all_gather(out, given.array, dtype=given.dtype, async_op=later)
+        return lambda is_async: self.group.all_gather(out, given.array, dtype=given.dtype, async_op=is_async)
 
     def _reduce_scatter(self, output: Any, given: Any, opts: Any) -> Begin:
         out: Given = reduced(output)
         op = op_of(opts.reduceOp, output)
         array: Any = reduced(given).array if not isinstance(given, list | tuple) else arrays_of(given)
-        return lambda later: self.group.reduce_scatter(out.array, array, op, dtype=out.dtype, async_op=later)
+        return lambda is_async: self.group.reduce_scatter(out.array, array, op, dtype=out.dtype, async_op=is_async)
 
 
 def _listed(tensors: Any) -> list[Any]:
@@ -285,16 +287,16 @@ def _listed(tensors: Any) -> list[Any]:
 
 
 def _paired(first: Any, second: Any) -> tuple[list[Any], list[Any]]:
-    """Return a list of tensors and one of lists as two lists of equal length, however they were given."""
+    """Return a list of tensors and a list of lists with equal lengths; either may be passed as a single element."""
     first, second = _listed(first), _listed(second)
-    if len(first) != len(second):  # one tensor, and one list for it
+    if len(first) != len(second):  # one tensor, and the list for it
         first = first if len(first) == 1 else [first]
         second = second if len(second) == 1 else [second]
     return first, second
 
 
 def _reduce_options(opts: Any, kind: Any) -> Any:
-    """Return options, also where only an operation was given."""
+    """Return options; `opts` may be options, only an operation, or None."""
     if opts is not None and hasattr(opts, "reduceOp"):
         return opts
     options = kind()
@@ -304,7 +306,7 @@ def _reduce_options(opts: Any, kind: Any) -> Any:
 
 
 def _elements(splits: Any, array: Any) -> list[int] | None:
-    """Return splits in elements; torch counts rows of the first dimension."""
+    """Convert splits from rows of the first dimension, which torch counts, to elements; None if empty."""
     if not len(splits):
         return None
     row = array[:1].size if len(array) else 0

@@ -1,4 +1,4 @@
-"""The endpoints of this process: groups on the same planes share one, as far as its queue pairs go."""
+"""The endpoints of this process: groups on the same planes share one while it has free queue pairs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from openmrc.train.devices import choose_planes, open_context
 from openmrc.verbs import Context
 
-_LEAST = 16  # queue pairs of an endpoint
-_GROUPS = 4  # as large as the first, that one endpoint has room for
+_MIN_QUEUE_PAIRS = 16  # of an endpoint
+_GROUPS_PER_ENDPOINT = 4  # groups of the size of the first
 
 
 @dataclass
@@ -22,19 +22,19 @@ class _Endpoint:
 
 
 class Endpoints:
-    """Opens them and closes them again when nobody uses them."""
+    """Opens endpoints, and closes them when their last group has left."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open: list[_Endpoint] = []
 
     def take(self, planes: Sequence[str] | str | None, queue_pairs: int, faults: str | None) -> Context:
-        """Return an endpoint on these planes with so many queue pairs to spare; `faults` impair one that is opened."""
+        """Reserve queue pairs on an endpoint with these planes; `faults` applies only to an endpoint opened here."""
         chosen = choose_planes(planes)
         with self._lock:
             endpoint = next((each for each in self._open if each.planes == chosen and each.free >= queue_pairs), None)
             if endpoint is None:
-                room = max(_GROUPS * queue_pairs, _LEAST)
+                room = max(_GROUPS_PER_ENDPOINT * queue_pairs, _MIN_QUEUE_PAIRS)
                 endpoint = _Endpoint(open_context(planes, room, faults), chosen, room)
                 self._open.append(endpoint)
             endpoint.free -= queue_pairs
@@ -42,7 +42,7 @@ class Endpoints:
             return endpoint.context
 
     def give_back(self, context: Context, queue_pairs: int) -> None:
-        """Say that a group has left."""
+        """Release the queue pairs of a group that has left."""
         with self._lock:
             endpoint = next(each for each in self._open if each.context is context)
             endpoint.free += queue_pairs

@@ -1,4 +1,4 @@
-"""What `init_process_group("mrc", pg_options=...)` and `new_group` take."""
+"""Options for `init_process_group("mrc", pg_options=...)` and `new_group`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Options:
-    """How a process group uses the network."""
+    """Network options of a process group."""
 
-    planes: Sequence[str] | str | None = None  # as of `Group`; None: MRC_PLANES, else the interfaces
-    faults: str | None = None  # a schedule that impairs what arrives; its times count from the begin of the endpoint
+    planes: Sequence[str] | str | None = None  # as of `Group`
+    faults: str | None = None  # schedule of impairments of arriving packets, timed from the opening of the endpoint

@@ -1,7 +1,7 @@
-"""The class that torch sees: a backend where torch lets Python write one, else a process group.
+"""The class that torch uses: a backend where Python can derive from torch's, else a whole process group.
 
-PyTorch 2.13 has no constructor for `Backend` in Python, so there the whole process group is ours; later versions
-have one (`BackendBase`, or `Backend(rank, size)`) and wrap the process group around it themselves.
+PyTorch 2.13 has no Python constructor for `Backend`, so `MrcProcessGroup` implements the whole process group. Later
+versions have one (`BackendBase`, or `Backend(rank, size)`), and torch wraps its own process group around the backend.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch._C import _distributed_c10d as c10d
 from openmrc.errors import MrcError
 from openmrc.train.errors import AbortedError, UnsupportedError
 from openmrc.train.group import Group
-from openmrc.train.mesh import tell_failure
+from openmrc.train.mesh import report_failure
 from openmrc.train.pytorch import membership
 from openmrc.train.pytorch.collectives import Collectives
 from openmrc.train.pytorch.endpoints import ENDPOINTS
@@ -29,14 +29,14 @@ _CPU = torch.device("cpu")
 
 
 class Shape(Enum):
-    """What a backend may be in a version of torch."""
+    """What the installed torch allows Python to implement."""
 
-    BACKEND = "a backend, in a process group of torch's"
+    BACKEND = "a backend in torch's own process group"
     PROCESS_GROUP = "a process group"
 
 
 def base_of(module: Any) -> tuple[Shape, type]:
-    """Return what to derive from: the newest class of `torch._C._distributed_c10d` that Python can derive from."""
+    """Return (shape, base class): the newest class of torch._C._distributed_c10d that Python can derive from."""
     for name in ("BackendBase", "_Backend", "Backend"):
         base = getattr(module, name, None)
         if base is not None and _is_constructible(base):
@@ -56,7 +56,7 @@ SHAPE, _BASE = base_of(c10d)
 
 
 class MrcBackend(Collectives, _BASE):  # type: ignore[misc, valid-type]
-    """Backend `mrc`: its group and what torch asks about it."""
+    """Backend `mrc`: its collectives, and the attributes and lifecycle methods that torch calls."""
 
     supports_splitting = False
     supports_coalescing = True
@@ -74,28 +74,28 @@ class MrcBackend(Collectives, _BASE):  # type: ignore[misc, valid-type]
         return NAME
 
     def getBackendName(self) -> str:  # noqa: N802
-        """Return the backend's name: what C++ calls."""
+        """Return the backend's name; called by C++."""
         return NAME
 
     def supports_tensor_alloc(self, device: Any) -> bool:
-        """Return False: any memory will do."""
+        """Return False: tensors need no special memory."""
         return False
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Change the time-out of later collectives."""
+        """Set the timeout of unfinished and later collectives."""
         self.group.set_timeout(timeout.total_seconds())
 
     def _set_default_timeout(self, timeout: timedelta) -> None:
         self.set_timeout(timeout)
 
     def _set_sequence_number_for_group(self) -> None:
-        """Do nothing: the group counts from 1 at all ranks."""
+        """Do nothing: all ranks of a group count from 1."""
 
     def _get_sequence_number_for_group(self) -> int:
         return self.group.sequence
 
     def get_error(self) -> Any:
-        """Return what kind of error broke the group."""
+        """Return torch's type of the error that ended the group."""
         kinds = c10d.ErrorType
         error = self.group.error
         if error is None:
@@ -105,13 +105,13 @@ class MrcBackend(Collectives, _BASE):  # type: ignore[misc, valid-type]
         return kinds.REMOTE_ERROR if error.is_from_peer else kinds.COMM_ERROR
 
     def abort(self) -> None:
-        """End everything under way here and at the other ranks, and leave."""
+        """End all operations in progress, here and at the other ranks, and leave the group."""
         with suppress(AbortedError):
             self.group.abort("the process group was aborted")
         self.shutdown()
 
     def shutdown(self) -> None:
-        """Leave the group and give everything back."""
+        """Leave the group and free its resources."""
         if not self._is_open:
             return
         self._is_open = False
@@ -127,9 +127,9 @@ class MrcBackend(Collectives, _BASE):  # type: ignore[misc, valid-type]
 
 
 class MrcProcessGroup(MrcBackend):
-    """The whole process group, for versions of torch in which Python cannot write a backend."""
+    """The whole process group, for versions of torch in which Python cannot derive from `Backend`."""
 
-    supports_coalescing = False  # torch then begins the calls of a batch one by one, which is what we would do
+    supports_coalescing = False  # torch then starts the calls of a batch individually, with the same effect
 
     @property
     def group_name(self) -> str:
@@ -142,7 +142,7 @@ class MrcProcessGroup(MrcBackend):
         return self._description
 
     def getGroupName(self) -> str:  # noqa: N802
-        """Return `group_name`: what C++ calls, as the three below."""
+        """Return `group_name`; C++ calls this method and the three below."""
         return self._name
 
     def getGroupDesc(self) -> str:  # noqa: N802
@@ -166,7 +166,7 @@ class MrcProcessGroup(MrcBackend):
 
     def _get_backend(self, device: Any) -> MrcProcessGroup:
         if torch.device(device).type != "cpu":
-            raise RuntimeError(f"backend mrc is for CPU tensors, there is none for {device}")
+            raise RuntimeError(f"backend mrc supports only CPU tensors, not {device}")
         return self
 
     def _get_backend_name(self) -> str:
@@ -180,16 +180,16 @@ class MrcProcessGroup(MrcBackend):
 
 
 def create(torch_options: Any, options: Options | None) -> MrcBackend:
-    """Meet the other ranks and return what torch is to use; the errors are those of `Group`."""
+    """Connect to the other ranks and return the object that torch uses; errors as of `Group`."""
     options = Options() if options is None else options
     if not isinstance(options, Options):
-        raise UnsupportedError(f"pg_options: backend mrc takes its own Options, not {type(options).__name__}")
+        raise UnsupportedError(f"pg_options: backend mrc requires its own Options, not {type(options).__name__}")
     rank, size = torch_options.group_rank, torch_options.group_size
     name = membership.join(torch_options.store, torch_options.group_id, rank)
     try:
         context = ENDPOINTS.take(options.planes, size - 1, options.faults)
     except MrcError as error:
-        tell_failure(torch_options.store, f"mrc/{name}", rank, str(error), size)
+        report_failure(torch_options.store, f"mrc/{name}", rank, str(error), size)
         raise
     try:
         timeout = torch_options.timeout.total_seconds()

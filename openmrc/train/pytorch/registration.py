@@ -1,4 +1,4 @@
-"""Telling torch that there is a backend `mrc`. Nothing of the transport is loaded before a group is made."""
+"""Registration of backend `mrc` with torch. The transport is loaded only when a group is created."""
 
 from __future__ import annotations
 
@@ -17,17 +17,20 @@ NAME = "mrc"
 
 
 def register() -> None:
-    """Register the backend, once; nothing happens where torch was built without `torch.distributed`."""
+    """Register the backend, once; do nothing if torch was built without `torch.distributed`."""
     if dist.is_available() and NAME not in dist.Backend.backend_list:
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
 
 
 def autoload() -> None:
-    """Do nothing: PyTorch's entry point `torch.backends` imports our module, which has registered the backend."""
+    """Do nothing: loading the entry point `torch.backends` imports the module, which registers the backend."""
 
 
 def group_of(process_group: Any = None) -> Group:
-    """Return the `Group` of a process group (None: the default one), for its recorder, steps and faults."""
+    """Return the `Group` of a process group (None: the default one), for its recorder, steps and faults.
+
+    Raises UnsupportedError if the process group has another backend.
+    """
     chosen = process_group if process_group is not None else dist.distributed_c10d._get_default_group()
     backend = chosen if hasattr(chosen, "group") else chosen._get_backend(_cpu())
     group: Group | None = getattr(backend, "group", None)
@@ -39,7 +42,7 @@ def group_of(process_group: Any = None) -> Group:
 def monitored_barrier(
     process_group: Any = None, timeout: timedelta | None = None, wait_all_ranks: bool = False
 ) -> None:
-    """Wait for all ranks; rank 0 raises an error that names those which have not come within `timeout`."""
+    """Wait for all ranks; rank 0 raises CollectiveTimeoutError naming ranks missing after `timeout`."""
     from openmrc.train.pytorch import barriers
 
     group = group_of(process_group)
@@ -50,24 +53,24 @@ def monitored_barrier(
 def _create(torch_options: Any, options: Any) -> Any:
     from openmrc.train.pytorch.process_group import create
 
-    _offer_monitored_barrier()
+    _patch_monitored_barrier()
     return create(torch_options, options)
 
 
 @functools.cache
-def _offer_monitored_barrier() -> None:
-    """Let `dist.monitored_barrier`, which refuses every backend but Gloo, call ours for groups that are ours."""
-    theirs = dist.monitored_barrier
+def _patch_monitored_barrier() -> None:
+    """Replace `dist.monitored_barrier`, which accepts only Gloo, by a function that also accepts `mrc` groups."""
+    original = dist.monitored_barrier
 
-    @functools.wraps(theirs)
-    def either(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> Any:
+    @functools.wraps(original)
+    def dispatch(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> Any:
         is_member = group is not dist.GroupMember.NON_GROUP_MEMBER
         if is_member and dist.is_initialized() and dist.get_backend(group) == NAME:
             given = timedelta(seconds=timeout) if isinstance(timeout, int | float) else timeout
             return monitored_barrier(group, given, wait_all_ranks)
-        return theirs(group, timeout, wait_all_ranks)
+        return original(group, timeout, wait_all_ranks)
 
-    dist.monitored_barrier = dist.distributed_c10d.monitored_barrier = either
+    dist.monitored_barrier = dist.distributed_c10d.monitored_barrier = dispatch
 
 
 def _cpu() -> Any:

@@ -1,4 +1,4 @@
-"""The sum of sparse tensors: every rank gets the indices and values of all, and adds them in the order of ranks."""
+"""Sum of sparse tensors: gather the indices and values of all ranks at every rank, and add them in rank order."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from openmrc.train.reduction import Op
 
 
 def all_reduce(group: Group, tensor: Any, op: Op) -> None:
-    """Add up a sparse COO tensor of all ranks in place, and wait for it; UnsupportedError for what is no sum."""
+    """Sum or average a sparse COO tensor of all ranks in place, and wait; UnsupportedError for other operations."""
     if op not in (Op.SUM, Op.AVG):
-        raise UnsupportedError(f"op: {op.name}; sparse tensors can be added only")
+        raise UnsupportedError(f"op: {op.name}; sparse tensors support only SUM and AVG")
     own = tensor.detach().coalesce()
     counts = np.zeros(group.size, np.int64)
     group.all_gather(counts, np.array([own.indices().shape[1]], np.int64))
@@ -31,7 +31,7 @@ def all_reduce(group: Group, tensor: Any, op: Op) -> None:
 
 
 def _gathered(group: Group, rows: Any, most: int, counts: Any) -> Any:
-    """Return the rows of all ranks, which have `counts` of them, `most` at most."""
+    """Return the rows of all ranks; rank r has `counts[r]` rows, the maximum is `most`."""
     padded = rows.new_zeros((most, *rows.shape[1:]))
     padded[: len(rows)] = rows
     everything = rows.new_zeros((group.size * most, *rows.shape[1:]))

@@ -1,7 +1,7 @@
-"""Tensors as arrays over the same memory, and torch's operations as ours.
+"""Conversion of tensors to arrays over the same memory, and of torch's operations to `Op`.
 
-NumPy lacks some of torch's element types. Bfloat16 is reduced as such; complex numbers travel and add up as pairs of
-real ones; the 8-bit floats, which nobody reduces, travel as bytes.
+NumPy lacks some of torch's element types. Bfloat16 has its own `DType`; complex numbers are sent and added as pairs of
+real numbers; 8-bit floats, which cannot be reduced, are sent as bytes.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ class Given(NamedTuple):
     """An array over a tensor's memory."""
 
     array: Array
-    dtype: DType | None  # where the array's own type does not say it
+    dtype: DType | None  # None: the type of the array
 
 
 def op_of(op: Any, tensor: Any) -> Op:
-    """Return torch's reduction as ours; UnsupportedError if there is none, or none for the tensor's type."""
+    """Convert torch's operation; UnsupportedError if it is unknown, or not defined for the tensor's type."""
     kind = getattr(op, "op", op)
     if kind.name not in Op.__members__:
         raise UnsupportedError(f"op: {kind.name} is not one of {', '.join(Op.__members__)}")
     result = Op[kind.name]
     if tensor.is_complex() and result not in _COMPLEX:
-        raise UnsupportedError(f"op: {result.name} is not for complex numbers ({tensor.dtype})")
+        raise UnsupportedError(f"op: {result.name} is not defined for complex numbers ({tensor.dtype})")
     return result
 
 
 def reduced(tensor: Any) -> Given:
-    """Return a tensor that takes part in a reduction."""
+    """Return the array of a tensor for a reduction; UnsupportedError if its type cannot be reduced."""
     given = moved(tensor)
     if given.array.dtype == np.uint8 and tensor.dtype != torch.uint8:
         raise UnsupportedError(f"dtype: {tensor.dtype} cannot be reduced")
@@ -47,7 +47,7 @@ def reduced(tensor: Any) -> Given:
 
 
 def moved(tensor: Any) -> Given:
-    """Return a tensor that is sent or received as it is."""
+    """Return the array of a tensor that is sent or received without arithmetic."""
     _check(tensor)
     plain = tensor.detach()
     if plain.dtype == torch.bfloat16:
@@ -61,19 +61,21 @@ def moved(tensor: Any) -> Given:
 
 
 def arrays_of(tensors: Sequence[Any]) -> list[Array]:
-    """Return tensors that are sent or received, which must be of one type."""
+    """Return the arrays of tensors that are sent or received; they must have the same type."""
     kinds = {tensor.dtype for tensor in tensors}
     if len(kinds) > 1:
-        raise UnsupportedError(f"dtype: the tensors of one call differ: {', '.join(sorted(map(str, kinds)))}")
+        raise UnsupportedError(
+            f"dtype: the tensors of one call have different types: {', '.join(sorted(map(str, kinds)))}"
+        )
     return [moved(tensor).array for tensor in tensors]
 
 
 def _check(tensor: Any) -> None:
     if not isinstance(tensor, torch.Tensor):
-        raise UnsupportedError(f"tensor: a {type(tensor).__name__} is not one")
+        raise UnsupportedError(f"tensor: {type(tensor).__name__} is not a tensor")
     if tensor.device.type != "cpu":
-        raise UnsupportedError(f"device: the tensor is on {tensor.device}; backend mrc takes CPU tensors only")
+        raise UnsupportedError(f"device: the tensor is on {tensor.device}; backend mrc supports only CPU tensors")
     if tensor.layout != torch.strided:
-        raise UnsupportedError(f"layout: {tensor.layout}; backend mrc takes dense tensors only")
+        raise UnsupportedError(f"layout: {tensor.layout}; backend mrc supports only dense tensors")
     if tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
-        raise UnsupportedError("tensor: quantized ones, and views that conjugate or negate, cannot be sent")
+        raise UnsupportedError("tensor: quantized tensors and conjugate or negated views are not supported")

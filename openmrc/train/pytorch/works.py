@@ -1,7 +1,7 @@
-"""What torch gets back from a collective: its `Work`, with a future that completes when the data is there.
+"""The `Work` that a collective returns to torch, with a future that completes when the data has arrived.
 
-Futures complete in threads of their own, because what torch runs then may wait for another collective, which the
-thread that has finished this one would have to carry out.
+Futures complete in separate threads: their callbacks may wait for another collective, which the thread that completed
+this one may have to execute.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from torch._C._distributed_c10d import Work as TorchWork
 from openmrc.train.work import Work
 
 _PREFIX = "openmrc futures"
-_THREADS = 8  # of nested waits: each holds one
+_THREADS = 8  # each nested wait blocks one
 NO_TIMEOUT = timedelta(0)
 
 
 class FutureThreads:
-    """The threads in which the futures of a group complete; none before there is such a future."""
+    """The threads in which the futures of a group complete; started with the first future."""
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
 
     def submit(self, task: Callable[[], None]) -> None:
-        """Run a task in one of them."""
+        """Run a task in one of the threads."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(_THREADS, _PREFIX)
         self._pool.submit(task)
 
     def close(self) -> None:
-        """End them when they have done what they were given."""
+        """End the threads after all submitted tasks; wait for it unless called in one of them."""
         if self._pool is not None:
-            is_one = threading.current_thread().name.startswith(_PREFIX)  # a future's callback closes the group
+            is_one = threading.current_thread().name.startswith(_PREFIX)  # a callback of a future closes the group
             self._pool.shutdown(wait=not is_one)
 
 
@@ -47,7 +47,7 @@ class MrcWork(TorchWork):
     """One or more calls of a group as one work."""
 
     def __init__(self, works: Sequence[Work], tensors: Any, threads: FutureThreads, timeout: float | None) -> None:
-        """`tensors` are the result; `timeout` (s) is that of the call, None: the group's."""
+        """`tensors` are the result; `timeout` (s) is the call's, None: the group's."""
         super().__init__()
         self._works = works
         self._tensors = tensors
@@ -56,19 +56,19 @@ class MrcWork(TorchWork):
         self._future: Any = None
 
     def is_completed(self) -> bool:
-        """Whether all is done, well or not."""
+        """Whether all calls have finished, successfully or not."""
         return all(work.done() for work in self._works)
 
     def is_success(self) -> bool:
-        """Whether all is done, and well."""
+        """Whether all calls have finished successfully."""
         return self.is_completed() and self.exception() is None
 
     def exception(self) -> BaseException | None:
-        """Return the first error."""
+        """Return the first error; None if there is none."""
         return next((error for work in self._works if (error := work.exception()) is not None), None)
 
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
-        """Wait until all is done; raises the error of what failed, CollectiveTimeoutError after a time-out given."""
+        """Wait until all calls are done; raise the first error, or CollectiveTimeoutError after `timeout`."""
         seconds = timeout.total_seconds() or self._timeout
         deadline = None if seconds is None else time.monotonic() + seconds
         for work in self._works:
@@ -84,21 +84,21 @@ class MrcWork(TorchWork):
         return self._tensors
 
     def source_rank(self) -> int:
-        """Return the rank that a receive from any rank got its data from."""
+        """Return the rank that sent the data of a receive."""
         return self._works[0].source or 0
 
     def _source_rank(self) -> int:
         return self.source_rank()
 
     def get_future(self) -> Any:
-        """Return a future of the result; the same each time."""
+        """Return the future of the result; repeated calls return the same one."""
         if self._future is None:
             self._future = self._begin_future()
         return self._future
 
     def _begin_future(self) -> Any:
         done: torch.futures.Future[None] = torch.futures.Future()
-        # An error raised in `then` reaches those who wait in C++, one that is set does not.
+        # An error raised in `then` reaches waiters in C++; one set with `set_exception` does not.
         future = done.then(lambda _: self._outcome())
         if self.is_completed():
             done.set_result(None)
@@ -114,7 +114,7 @@ class MrcWork(TorchWork):
 
 
 class _Countdown:
-    """Calls something when the last of some works is done."""
+    """Calls a function when the last of several works is done."""
 
     def __init__(self, works: Sequence[Work], at_end: Callable[[], None]) -> None:
         self._left = [None] * len(works)
@@ -123,7 +123,7 @@ class _Countdown:
             work.add_done_callback(self._count)
 
     def _count(self, work: Work) -> None:
-        self._left.pop()  # atomic, as a subtraction is not
+        self._left.pop()  # atomic, unlike a subtraction
         if not self._left:
-            with suppress(RuntimeError):  # the threads are closed: nobody waits any more
+            with suppress(RuntimeError):  # the threads were closed, so no caller waits
                 self._at_end()
