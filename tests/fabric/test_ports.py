@@ -63,7 +63,9 @@ def test_a_machine_s_ports_are_called_as_the_file_says() -> None:
     assert ports.names("linux")[:2] == ["enp0s0f0np0", "enp0s0f1np0"]
 
 
-@pytest.mark.parametrize(("name", "why"), [("eth{nic}", "names several ports"), ("a-longer-name-{plane}p", "allows 15")])
+@pytest.mark.parametrize(
+    ("name", "why"), [("eth{nic}", "names several ports"), ("a-longer-name-{plane}p", "allows 15")]
+)
 def test_interface_names_that_cannot_be_are_refused(name: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         check(topology(16, Plant(interface=name)).fabric)
