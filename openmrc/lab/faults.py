@@ -103,13 +103,16 @@ class Breaker:
         self._remember()
 
     def _settle(self, links: list[int]) -> None:
-        """Apply the requested state to these links: programs first, they take effect immediately."""
+        """Apply the requested state to these links: programs first, they take effect immediately.
+
+        A carrier follows its programs, also when it returns: an endpoint uses a port as soon as it has one.
+        """
         pulled = {cable.name for cable in self.lab.cables if self._is_pulled(cable)}
         back = [self._cable_of[link] for link in links if self._cable_of[link].name in self.record.down]
-        self._carriers(self._set_up, [cable for cable in _once(back) if cable.name not in pulled])
         for link in links:
             port, impairment = self._ports[link], self._now[link]
             kernel_maps.write(self.record.maps[f"{port.node}/{port.interface}"].settings, self._told(port, impairment))
+        self._carriers(self._set_up, [cable for cable in _once(back) if cable.name not in pulled])
         gone = [self._cable_of[link] for link in links if self._cable_of[link].name in pulled]
         self._carriers(self._set_down, [cable for cable in _once(gone) if cable.name not in self.record.down])
         self.record.down = sorted(pulled)
