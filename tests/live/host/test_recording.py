@@ -68,6 +68,7 @@ def test_a_capture_holds_every_packet_of_every_connection_whole(tmp_path: Path, 
     assert times == sorted(times)
 
 
+@pytest.mark.needs("jit")  # 40,000 packets
 def test_a_capture_larger_than_its_ring_is_complete_too(tmp_path: Path) -> None:
     file = tmp_path / "large.pcapng"
     with joined(capture=file, size=1 << 22) as pair:
