@@ -15,6 +15,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from openmrc.fabric.interface_names import INTERFACE
+
 Count = Annotated[int, Meta(ge=1, le=1 << 22)]
 Amount = Annotated[int, Meta(ge=0, le=1 << 30)]
 Gbps = Annotated[float, Meta(gt=0, le=1e6)]
@@ -101,9 +103,6 @@ class Reach(_Part, frozen=True, kw_only=True):
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9+]+$")]
     up_to_m: Metres
-
-
-INTERFACE = "mrc{nic}p{plane}"
 
 
 class Plant(_Part, frozen=True, kw_only=True):

@@ -18,7 +18,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections import Counter
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -27,12 +26,12 @@ import numpy.typing as npt
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
+from openmrc.fabric.interface_names import check_interface
 from openmrc.fabric.yaml_file import Where
 
 Ints = npt.NDArray[np.int64]
 MOST_NICS = 1 << 22
 MOST_PLANES = 64
-MOST_NAME = 15  # characters of an interface name: IFNAMSIZ of Linux without the final zero
 IntOrInts = TypeVar("IntOrInts", int, Ints)
 
 
@@ -186,22 +185,16 @@ def finder(source: str | Where) -> Where:
 
 
 def _most_ports(fabric: Fabric) -> int:
-    """Return the largest number of links of a NIC."""
-    nics = {node.name for node in fabric.nodes if node.kind == "nic"}
-    used = Counter(end for link in fabric.links for end in (link.a, link.b) for _ in range(link.count))
-    return max(used[name] for name in nics)
+    """Return the largest number of links of a NIC, at least 1."""
+    used = dict.fromkeys((node.name for node in fabric.nodes if node.kind == "nic"), 0)
+    for link in fabric.links:
+        for end in {link.a, link.b} & used.keys():
+            used[end] += link.count
+    return max(1, *used.values())
 
 
 def _check_interface(fabric: Fabric, nics: int, planes: int, where: Where) -> None:
-    """Refuse interface names that two ports of a machine would share, or that Linux does not allow."""
-    pattern = fabric.plant.interface
-    names = {pattern.format(nic=nic, plane=plane) for nic in range(nics) for plane in range(planes)}
-    place = where("$.plant.interface")
-    if len(names) < nics * planes:
-        raise ConfigError(f"{place}: {pattern!r} names several ports of a machine alike; write {{nic}} and {{plane}}")
-    longest = max(names, key=len)
-    if len(longest) > MOST_NAME:
-        raise ConfigError(f"{place}: {longest!r} has {len(longest)} characters; Linux allows {MOST_NAME}")
+    check_interface(fabric.plant.interface, nics, planes, where("$.plant.interface"))
 
 
 def _check_names(fabric: Fabric, where: Where) -> None:

@@ -104,3 +104,5 @@ def test_ports_are_called_as_the_machines_call_them() -> None:
     assert set(network) == {"lo", "enp0s0f0np0", "enp0s0f1np0", "enp1s0f0np0", "enp1s0f1np0"}
     with pytest.raises(ConfigError, match="such as enp"):
         files("unlike-planes", 1, Options(interface="eth0"))
+    with pytest.raises(ConfigError, match="several ports of a machine"):
+        files("unlike-planes", 1, Options(interface="eth{nic}"))

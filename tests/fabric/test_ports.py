@@ -3,8 +3,9 @@ import pytest
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.build import build
-from openmrc.fabric.description import Fabric, Hosts, Plane, Plant, Tier
+from openmrc.fabric.description import Fabric, Hosts, Link, Node, Plane, Plant, Tier
 from openmrc.fabric.export.view import view
+from openmrc.fabric.interface_names import check_interface
 from openmrc.fabric.ports import check_scheme, place_ports
 from openmrc.fabric.shape import check
 from openmrc.fabric.topology import Topology
@@ -69,6 +70,20 @@ def test_a_machine_s_ports_are_called_as_the_file_says() -> None:
 def test_interface_names_that_cannot_be_are_refused(name: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         check(topology(16, Plant(interface=name)).fabric)
+
+
+def test_a_machine_as_large_as_a_file_may_say_is_checked_at_once() -> None:
+    check_interface("p{plane}n{nic}", 1 << 22, 64, "f.yaml:1")
+    with pytest.raises(ConfigError, match="not side by side"):
+        check_interface("{nic}{plane}", 12, 12, "f.yaml:1")  # 1 and 11, 11 and 1
+    check_interface("{nic}{plane}", 8, 8, "f.yaml:1")
+    with pytest.raises(ConfigError, match=r"'eth\{nic': expected"):
+        check_interface("eth{nic", 2, 2, "f.yaml:1")
+
+
+def test_a_nic_without_links_has_no_interface_to_check() -> None:
+    nodes = (Node(name="a", kind="nic"), Node(name="s", kind="switch"), Node(name="t", kind="switch"))
+    check(Fabric(name="x", nodes=nodes, links=(Link(a="s", b="t", gbps=1, count=1 << 22),)))
 
 
 @pytest.mark.parametrize("hosts", [19, 35])

@@ -32,6 +32,7 @@ from openmrc.fabric.export.classes import CONTROL
 from openmrc.fabric.export.kernel import filters
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.export.view import NodeTexts
+from openmrc.fabric.interface_names import check_interface
 from openmrc.fabric.paths import stacks
 from openmrc.fabric.port_settings import DEFAULT_BUFFER, Dscp, queue_bytes
 from openmrc.fabric.usid import UsidPlan, address_text, block_text
@@ -94,6 +95,7 @@ class Hosts:
     """The hosts of a fabric, and the texts that their files share."""
 
     def __init__(self, plan: UsidPlan, options: Options) -> None:
+        check_interface(options.interface, plan.topology.nics_per_host, len(plan.planes), "--interface")
         self.plan = plan
         self.options = options
         self.texts = NodeTexts(plan)

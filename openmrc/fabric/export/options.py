@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
-import string
 from dataclasses import dataclass, field
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.description import INTERFACE
 from openmrc.fabric.export.cages import Cages
+from openmrc.fabric.interface_names import INTERFACE, fields_of
 
 LEAST_MTU = 4242  # bytes: 4,096 of payload, and the headers of the longest MRC packet
 MOST_MTU = 9216  # sonic-port.yang, `mtu`
@@ -55,7 +54,7 @@ class Options:
         return self.interface.format(host=host, nic=nic, plane=plane)
 
     def _check_interface(self) -> None:
-        fields = {name for _, name, _, _ in string.Formatter().parse(self.interface) if name is not None}
+        fields = fields_of(self.interface)
         if not fields <= {"host", "nic", "plane"} or not {"nic", "plane"} & fields:
             example = "enp{nic}s0f{plane}"
             raise ConfigError(f"interface name {self.interface!r}: write {{nic}} and {{plane}}, such as {example}")
