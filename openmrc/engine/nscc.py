@@ -178,7 +178,8 @@ def _quick_adapt(row: Peer, params: Params, now: int, marked: int, lost: int, de
     acted = False
     if now >= row.qa_end:
         is_judged = row.qa_end != 0 and _is_overfull(row, params)
-        _learn_rate(row, now, is_judged)
+        if params.bound_by_delivery == 1:
+            _learn_rate(row, now, is_judged)
         if is_judged and row.qa_trigger == 1 and row.achieved < int(row.max_cwnd) >> params.qa_gate:
             row.cwnd = float(max(row.achieved, params.min_cwnd))
             row.bytes_to_ignore = row.inflight
