@@ -35,7 +35,7 @@ def main() -> None:
         counters = each["counters"]
         print(
             f"{loss} loss: {each['gbps']:.1f} Gb/s, ratio {each['gbps'] / whole:.2f} (mark: {MARKS[loss]:.2f}); "
-            f"{counters['retransmitted']} of {counters['sent_packets']} sent again, {counters['timeouts']} timeouts"
+            f"{counters['retransmitted']} of {counters['sent_packets']} retransmitted, {counters['timeouts']} timeouts"
         )
 
 

@@ -156,7 +156,7 @@ def failures(row: dict[str, Any]) -> list[str]:
     if row["jain"] < FAIR:
         found.append(f"Jain {row['jain']:.3f} < {FAIR}")
     if row["timeouts"] and not row["kernel_drops"]:
-        found.append(f"{row['timeouts']} time-outs without a loss")
+        found.append(f"{row['timeouts']} timeouts without a loss")
     if row["ratio"] < MARKS.get(row["queue_pairs"], 0.0):
         found.append(f"ratio {row['ratio']:.2f} < {MARKS[row['queue_pairs']]}")
     return found
@@ -179,7 +179,7 @@ def main() -> int:
     if asked.json:
         print(json.dumps({"rows": rows, "marks": MARKS}))
     else:
-        print("queue pairs   Gb/s  ratio  Jain   time-outs  sent again  spurious   probes  kernel drops  set up in")
+        print("queue pairs   Gb/s  ratio  Jain    timeouts  retransm.  spurious   probes  kernel drops  set up in")
         for row in rows:
             print(
                 f"{row['queue_pairs']:11} {row['gbps']:6.1f} {row['ratio']:6.2f} {row['jain']:6.3f} "

@@ -50,7 +50,7 @@ def _print(row: dict[str, Any], size: int, batch: int) -> None:
     print(
         f"{row['messages_per_second']:,.0f} messages of {size} B a second, {batch} a post as {row['posted']}, "
         f"{row['outstanding']} outstanding; ratio {row['ratio']:.2f}; "
-        f"sent again {counters['retransmitted']}, time-outs {counters['timeouts']}, drops {row['kernel_drops']}"
+        f"retransmitted {counters['retransmitted']}, timeouts {counters['timeouts']}, drops {row['kernel_drops']}"
     )
 
 
