@@ -42,6 +42,7 @@ def can_be_slow() -> bool:
     return subprocess.run(["unshare", "--net", *SLOW.split()], capture_output=True, check=False).returncode == 0
 
 
+@pytest.mark.needs("jit")  # interpreted, the endpoint itself carries less than that rate
 @needs_namespaces
 @pytest.mark.skipif(not can_be_slow(), reason="needs root, tc (iproute2) and the kernel's sch_tbf")
 def test_a_slow_network_that_only_drops_carries_few_packets_twice() -> None:
