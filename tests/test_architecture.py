@@ -37,7 +37,7 @@ COMPILED = {"kernel", "rare_kernel", "entry"}
 # Functions that no command and no public name reaches: name below openmrc, or a module's prefix -> why they are here.
 UNREACHED = {
     "apps.schemas.": "writes docs/schema: python -m openmrc.apps.schemas",
-    "engine.diagrams.": "draws the state machines of docs/architecture.md",
+    "engine.state_tables.": "writes the state machines into docs/architecture.md",
     "wire.documents.": "writes docs/wire.md and the Wireshark plugin: python -m openmrc.wire.documents",
     "profiles.": "the controller's side of EV profiles; docs/conformance.md says library only",
     "engine.endpoint.turn_away": "for worlds that can run out of room for payloads; sockets and simulator cannot",

@@ -1,7 +1,7 @@
 """States of controller profiles as tables: attributes required by transitions, and changeable in each state.
 
 EV format, EV and congestion control profiles go INIT -> OFFLINE -> ONLINE and back; they differ in the required
-attributes. The diagrams of the documentation are generated from these tables.
+attributes. The table of docs/entropy.md is generated from them.
 Source: `mrc_ctl.h` of opencomputeproject/OCP-Multipath-Reliable-Connection.
 """
 
@@ -161,15 +161,15 @@ def names(attributes: IntFlag) -> str:
     return ", ".join(str(member.name) for member in type(attributes) if member in attributes)
 
 
-def mermaid(rules: ProfileRules) -> str:
-    """Return the state diagram of a kind of profile, generated from its table."""
-    lines = ["stateDiagram-v2", "    [*] --> INIT"]
-    for origin, following in STEPS:
-        needed = rules.needs.get(following) if following > origin else None
-        lines.append(f"    {origin.name} --> {following.name}" + (f": {names(needed)}" if needed else ""))
-    lines.append(f"    note right of ONLINE : changes {names(rules.while_online)}")
-    if rules.while_online_optional:
-        lines.append(f"    note left of ONLINE : with MODIFY_ONLINE also {names(rules.while_online_optional)}")
+def table() -> str:
+    """Return the rules of all kinds of profiles as a Markdown table."""
+    lines = [
+        "| profile | to OFFLINE needs | to ONLINE needs | changeable ONLINE | and with MODIFY_ONLINE |",
+        "|---|---|---|---|---|",
+    ]
+    for rules in ALL_RULES:
+        attributes = (*rules.needs.values(), rules.while_online, rules.while_online_optional)
+        lines.append(f"| {rules.name} | " + " | ".join(map(names, attributes)) + " |")
     return "\n".join(lines)
 
 

@@ -52,4 +52,10 @@ def test_the_site_builds(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     assert "openmrc.verbs.connect" in (tmp_path / "site" / "api" / "verbs.html").read_text(encoding="utf-8")
     pages = [page.read_text(encoding="utf-8") for page in (tmp_path / "site").rglob("*.html")]
-    assert not any(re.search(r'(src|href)="(https?:)?//[^"]+\.(js|css|woff2?)"', page) for page in pages)
+    assert not any(
+        re.search(r'<(script|img|iframe)[^>]* src="(https?:)?//|<link[^>]* rel="stylesheet"[^>]*//', page)
+        for page in pages
+    )
+    assert not any('class="mermaid"' in page or "language-mermaid" in page for page in pages), (
+        "its renderer would be fetched"
+    )
