@@ -101,12 +101,7 @@ def test_the_child_of_a_fork_is_refused_and_the_parent_goes_on() -> None:
         end, target = pair.ends[0], pair.ends[0].remote.regions[0]
         for _ in range(10):
             end.qp.post_write(pair.regions[0], target.addr, target.r_key)
-            child = os.fork()
-            if child == 0:
-                signal.alarm(10)
-                os._exit(_try_everything(pair))
-            _, status = os.waitpid(child, 0)
-            assert os.waitstatus_to_exitcode(status) == 0
+            assert in_child(lambda: _try_everything(pair)) == 0
             end.send_cq.wait(20)
             pair.regions[0].bytes[:] += 1
             end.write(pair.regions[0], target, timeout=20)
@@ -114,18 +109,26 @@ def test_the_child_of_a_fork_is_refused_and_the_parent_goes_on() -> None:
 
 
 def test_a_fork_after_a_context_was_closed_closes_no_descriptor_of_others() -> None:
+    reader, writer = os.pipe()  # before the context, whose numbers it must not have
     context = Context(addresses(0, 239, 1, 4), SMALL)
     numbers = (context.nic._runtime.wake_fd, context.nic._runtime._python_wake_fd)
     context.close()
-    reader, writer = os.pipe()
     copies = [os.dup2(writer, number) for number in numbers]  # the numbers are another file's now
+    assert in_child(lambda: sum(os.write(number, b"x") for number in copies)) == 2
+    for descriptor in (reader, writer, *copies):
+        os.close(descriptor)
+
+
+def in_child(function: Callable[[], int]) -> int:
+    """Return what the function returns in a forked child; what it raises there must not run the tests on."""
     child = os.fork()
     if child == 0:
-        os._exit(sum(os.write(number, b"x") for number in copies))
-    _, status = os.waitpid(child, 0)
-    for descriptor in {reader, writer, *copies}:
-        os.close(descriptor)
-    assert os.waitstatus_to_exitcode(status) == 2
+        signal.alarm(20)
+        try:
+            os._exit(function())
+        finally:
+            os._exit(99)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def _try_everything(pair: Pair) -> int:
