@@ -20,6 +20,7 @@ WIDTH, HEIGHT = 640, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 24, 44
 COLOURS = 8
 _LETTER = 9  # px; largest width of a letter
+_LONGEST_BESIDE = 12  # letters of a label beside a bar; on narrow screens they are wider
 _MARK_LETTER = 7  # px; width of a letter of a mark's number
 MOST_POINTS = 1200  # per line; more are invisible and enlarge the file
 
@@ -329,18 +330,19 @@ def heat_map(heat: Heat) -> str:
 
 
 def bars(title: str, x_label: str, values: Sequence[tuple[str, float]], unit: str) -> str:
-    """Return horizontal bars with their labels and values."""
+    """Return horizontal bars with their values; labels too long to stand beside the bars stand above them."""
     highest = max((value for _, value in values), default=0.0) or 1.0
-    row, right = 26, 110
-    left = min(300, max(150, 16 + _LETTER * max((len(label) for label, _ in values), default=0)))
+    above = any(len(label) > _LONGEST_BESIDE for label, _ in values)
+    row, left, right = (46, 0, 110) if above else (26, 150, 110)
     height = row * len(values) + 8
     parts = []
     for at, (label, value) in enumerate(values):
-        y = 4 + at * row
+        y = 4 + at * row + (row - 26)
         width = max(0.0, value / highest) * (WIDTH - left - right)
+        place = f'x="0" y="{y}"' if above else f'x="{left - 8}" y="{y + 17}" text-anchor="end"'
         parts.append(
-            f'<text class="tick" x="{left - 8}" y="{y + 17}" text-anchor="end">{escape(label)}</text>'
-            f'<rect x="{left}" y="{y + 4}" width="{width:.1f}" height="{row - 9}" rx="2" fill="var(--c0)"/>'
+            f'<text class="tick" {place}>{escape(label)}</text>'
+            f'<rect x="{left}" y="{y + 4}" width="{width:.1f}" height="17" rx="2" fill="var(--c0)"/>'
             f'<text class="tick" x="{left + width + 6:.1f}" y="{y + 17}">{shown(value)} {escape(unit)}</text>'
         )
     return (

@@ -194,8 +194,8 @@ def _survived(results: Sequence[Summary]) -> str:
     good = [each for each in results if (took := _steps(each)) is not None and took <= SURVIVED * calm]
     most = good[-1]["values"]["name"]
     over = next((each for each in results if each not in good), None)
-    limit = f"; with {over['values']['name']} flapping, they take longer" if over is not None else ""
-    return f"Steps stay within {SURVIVED - 1:.0%} of {calm:,.4g} us with up to {most} flapping{limit}."
+    limit = f"; with {over['values']['name']} flapping, it takes longer" if over is not None else ""
+    return f"The mean step stays within {SURVIVED - 1:.0%} of {calm:,.4g} us with up to {most} flapping{limit}."
 
 
 def _compared(results: Sequence[Summary]) -> str:

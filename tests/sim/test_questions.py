@@ -67,7 +67,8 @@ def test_the_number_of_flaps_that_are_survived_is_named() -> None:
     results = [result("0 links", 100.0), result("4 links", 105.0), result("16 links", 140.0)]
     said = QUESTIONS["flaps"].answer(results)
     assert (
-        said == "Steps stay within 10% of 100 us with up to 4 links flapping; with 16 links flapping, they take longer."
+        said
+        == "The mean step stays within 10% of 100 us with up to 4 links flapping; with 16 links flapping, it takes longer."
     )
 
 
