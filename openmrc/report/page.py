@@ -17,7 +17,8 @@ _STYLE = """
 main { max-width:1180px; margin:0 auto; padding:28px 24px 60px } h1 { font-size:25px; margin:0 0 2px }
 h2 { font-size:17px; margin:34px 0 10px }
 h3 { font-size:15px; margin:22px 0 2px; font-weight:600 } p.lead { color:var(--soft); margin:0 0 18px; max-width:80ch }
-.tiles { display:grid; grid-template-columns:repeat(auto-fit,minmax(min(100%,240px),1fr)); gap:12px; margin-bottom:12px }
+.tiles { display:grid; grid-template-columns:repeat(auto-fit,minmax(min(100%,240px),1fr)); gap:12px;
+  margin-bottom:12px }
 .tile,.card { background:var(--card); border:1px solid var(--rim); border-radius:8px; padding:12px 14px; min-width:0 }
 .tile b { display:block; font-size:22px; font-weight:600; font-variant-numeric:tabular-nums }
 .tile span { color:var(--soft); font-size:13px } .tile small { color:var(--soft) }
