@@ -66,10 +66,8 @@ def test_the_best_value_is_named_for_each_case() -> None:
 def test_the_number_of_flaps_that_are_survived_is_named() -> None:
     results = [result("0 links", 100.0), result("4 links", 105.0), result("16 links", 140.0)]
     said = QUESTIONS["flaps"].answer(results)
-    assert (
-        said
-        == "The mean step stays within 10% of 100 us with up to 4 links flapping; with 16 links flapping, it takes longer."
-    )
+    assert said.startswith("The mean step stays within 10% of 100 us with up to 4 links flapping; ")
+    assert said.endswith("with 16 links flapping, it takes longer.")
 
 
 def test_transports_are_compared_with_themselves() -> None:
