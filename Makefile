@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: help setup demo test test-again test-needs lint types warm docs wheel matrix coverage bpf clean
+.PHONY: help setup demo test test-again test-needs lint types warm docs wheel compiled-wheel matrix coverage bpf clean
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -49,6 +49,9 @@ docs: setup      ## build the documentation site into site/, links checked
 
 wheel: setup     ## build the wheel, install it into an empty environment, use it
 	@tests/wheel.sh $(BIN)/python
+
+compiled-wheel: setup  ## build a wheel into dist/ that ships compiled code for this Python
+	@packaging/compiled_wheel.sh $(BIN)/python dist
 
 matrix:          ## the fast part of the tests on every supported Python that is here
 	@tests/matrix.sh

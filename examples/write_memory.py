@@ -15,4 +15,4 @@ else:
     with Context([f"127.0.{plane}.7" for plane in range(4)]) as context:
         region = context.alloc_pd().reg_mr(bytearray(b"hello" + bytes((1 << 20) - 5)))
         with connect(context, "127.0.0.8", 18600, regions=[region], timeout=60) as peer:
-            print(peer.write(region, peer.remote.regions[0], immediate=7, timeout=10).status.name)
+            print(peer.write(region, peer.remote.regions[0], immediate=7, timeout=60).status.name)

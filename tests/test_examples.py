@@ -22,8 +22,8 @@ def test_an_example_of_two_processes_runs(name: str, served: str, said: str) -> 
     command = [sys.executable, str(FOLDER / name)]
     server = subprocess.Popen([*command, "serve"], stdout=subprocess.PIPE, text=True)
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
-        assert done.stdout.strip() == said
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+        assert done.stdout.strip() == said, done.stderr
         assert server.communicate(timeout=SECONDS)[0].strip() == served
     finally:
         server.kill()

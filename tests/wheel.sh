@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Build the wheel, install it into an empty environment away from the checkout, move a file with it, import all of it.
+# Then the same file with a wheel that ships compiled code, and an empty cache: nothing may be compiled.
 set -euo pipefail
 python=$(realpath -s "$1")
 root=$PWD
@@ -29,3 +30,12 @@ for module in pkgutil.walk_packages(openmrc.__path__, "openmrc."):
             raise
 print(f"wheel: {count} modules imported")
 PROGRAM
+
+[ "$(uname -m)" = x86_64 ] || exit 0
+"$root/packaging/compiled_wheel.sh" "$python" "$work/compiled"
+venv/bin/python -m pip install --disable-pip-version-check -q --force-reinstall --no-deps "$work"/compiled/openmrc-*.whl
+export XDG_CACHE_HOME=$work/empty
+begun=$SECONDS
+venv/bin/mrc demo --size 64MiB 2>&1 | tee "$work/said" | tail -n 3
+echo "wheel: first demo and simulation with compiled code, $((SECONDS - begun)) s"
+! grep "openmrc: compiling" "$work/said"

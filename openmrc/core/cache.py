@@ -3,7 +3,9 @@
 Numba's own stamp looks at one file and would go on running old code after an edit elsewhere. Here the key is a digest
 of every source that can be part of an entry: all files with kernels that its package may import, and what they import.
 A change in the simulator therefore compiles nothing of the live endpoint again, and a change in a file without
-kernels compiles nothing at all.
+kernels compiles nothing at all. Checkouts with the same sources share their compiled code.
+
+A wheel may ship compiled code (`make compiled-wheel`); its first use copies that into the user's cache.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent
+SHIPPED = PACKAGE / "compiled"  # in wheels that ship compiled code
 SHARED_FOLDERS = ("core", "wire", "engine")  # whose kernels every world compiles
 WORLDS = ("live", "sim")
 KEPT_DAYS = 14  # unused that long, a folder is removed; several checkouts may share a home directory
@@ -53,11 +56,24 @@ def cache_dir(world: str, flags: str, say: Callable[[str], None]) -> Path:
 
 def _use(root: Path, key: str) -> Path:
     folder = root / key
-    folder.mkdir(parents=True, exist_ok=True)
+    root.mkdir(parents=True, exist_ok=True)
+    if not folder.exists() and (SHIPPED / key).is_dir():
+        _copy_shipped(folder)
+    folder.mkdir(exist_ok=True)
     with tempfile.TemporaryFile(dir=folder):
         os.utime(folder)
     _prune(root)
     return folder
+
+
+def _copy_shipped(folder: Path) -> None:
+    """Copy shipped code to `folder` in one step: another process sees all of it or none."""
+    copy = Path(tempfile.mkdtemp(prefix="copy-", dir=folder.parent))
+    shutil.copytree(SHIPPED / folder.name, copy, dirs_exist_ok=True)
+    try:
+        copy.rename(folder)
+    except OSError:  # another process was first
+        shutil.rmtree(copy, ignore_errors=True)
 
 
 def _make_private(folder: Path) -> None:
@@ -76,7 +92,7 @@ def _prune(root: Path) -> None:
 
 
 def _digest(world: str, flags: str) -> str:
-    digest = hashlib.sha256(f"{sys.version} {flags}".encode())
+    digest = hashlib.sha256(f"{sys.implementation.cache_tag} {flags}".encode())  # Numba's index holds its version
     for source in sorted(sources(world)):
         digest.update(source.relative_to(PACKAGE).as_posix().encode())
         digest.update(source.read_bytes())

@@ -13,15 +13,17 @@ import ctypes
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 import llvmlite.binding as llvm
 from numba import njit, typeof, types
 from numba.core import config as _config
 from numba.core import event
+from numba.core.caching import UserProvidedCacheLocator
 from numba.extending import intrinsic, overload, register_jitable
 
-from openmrc.core.cache import cache_dir
+from openmrc.core.cache import PACKAGE, SHIPPED, cache_dir
 from openmrc.core.linking import EntryCompiler, KernelCompiler
 
 P = ParamSpec("P")
@@ -42,7 +44,34 @@ INLINED: Any = {**_CALLED, "forceinline": True}
 
 LONG = ("run", "run_window")  # the entries that hold a whole engine
 
+# The processor that shipped code is compiled for: any of x86-64 since about 2015. On one with AVX-512 the joined
+# endpoints of bench/engine/pair.py are as fast as with code for that processor alone.
+SHIPPED_CPU = "x86-64-v3"
+SHIPPED_CPU_FEATURES = frozenset(("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"))  # x86-64 psABI, v3
+
 _entries: set[Any] = set()
+
+
+def _target_shipped_code() -> None:
+    """Compile for the processor of the shipped code, if there is any and it can run here; else it is not found."""
+    features = {name for name, present in llvm.get_host_cpu_features().items() if present}
+    if SHIPPED.is_dir() and config.CPU_NAME is None and features >= SHIPPED_CPU_FEATURES:
+        config.CPU_NAME, config.CPU_FEATURES = SHIPPED_CPU, ""
+
+
+_target_shipped_code()
+
+
+class Locator(UserProvidedCacheLocator):  # type: ignore[misc,unused-ignore]
+    """Locates compiled code by the place of its module in the package; Numba's hold the package's own path."""
+
+    @classmethod
+    def get_suitable_cache_subpath(cls, py_file: str) -> str:
+        """Return the folder for the entries of a module, below the cache directory."""
+        path = Path(py_file)
+        if path.is_relative_to(PACKAGE):
+            return ".".join(path.relative_to(PACKAGE).parts[:-1])
+        return str(super().get_suitable_cache_subpath(py_file))  # type: ignore[no-untyped-call,unused-ignore]
 
 
 class Entry(Protocol[P, R_co]):
@@ -69,13 +98,15 @@ def entry(function: Callable[P, R]) -> Entry[P, R]:
         function.py_func = function  # type: ignore[attr-defined]
         return cast("Entry[P, R]", function)
     world = function.__module__.removeprefix("openmrc.").split(".")[0]
-    outer, config.CACHE_DIR = config.CACHE_DIR, str(cache_dir(world, f"bounds checked: {config.BOUNDSCHECK}", _say))
+    outer = config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES
+    config.CACHE_DIR = str(cache_dir(world, f"bounds checked: {config.BOUNDSCHECK}", _say))
+    config.CACHE_LOCATOR_CLASSES = f"{__name__}.{Locator.__name__}"
     try:
         compiled = njit(cache=True, nogil=True, pipeline_class=EntryCompiler, **_OPTIONS)(function)
         _entries.add(compiled)
         return cast("Entry[P, R]", compiled)
     finally:
-        config.CACHE_DIR = outer
+        config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = outer
 
 
 def external(library: str | None, symbol: str, returns: str, *takes: str) -> Callable[..., int]:

@@ -6,8 +6,6 @@ from enum import IntEnum
 
 from openmrc.engine.states import EV_TRANSITIONS, QP_TRANSITIONS, EvEvent, EvState, QpEvent, QpState
 
-MACHINES = (("Queue pair", QpState, QpEvent, QP_TRANSITIONS), ("Entropy value", EvState, EvEvent, EV_TRANSITIONS))
-
 
 def table(states: type[IntEnum], events: type[IntEnum], transitions: dict[tuple[IntEnum, IntEnum], IntEnum]) -> str:
     """Return a table with a row for each event and a column for each state; cells hold the next state."""
@@ -25,4 +23,8 @@ def table(states: type[IntEnum], events: type[IntEnum], transitions: dict[tuple[
 
 def page() -> str:
     """Return the section of docs/architecture.md with both state machines."""
-    return "\n".join(f"### {title}\n\n{table(*machine)}\n" for title, *machine in MACHINES)
+    machines = {
+        "Queue pair": table(QpState, QpEvent, QP_TRANSITIONS),
+        "Entropy value": table(EvState, EvEvent, EV_TRANSITIONS),
+    }
+    return "\n".join(f"### {title}\n\n{drawn}\n" for title, drawn in machines.items())

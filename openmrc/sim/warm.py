@@ -1,4 +1,4 @@
-"""Compile the loop of the simulator with MRC, by running one message over a small fabric."""
+"""Compile the loop of the simulator with MRC, by running one message and one fault over a small fabric."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
+from openmrc.sim.loop.fault_events import FaultKind, faults
 from openmrc.sim.loop.run import run
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.workloads.traffic import traffic
@@ -24,4 +25,5 @@ def warm() -> None:
     )
     topology = build(Fabric(name="warm", hosts=Hosts(count=_NICS), planes=(plane,)))
     nic = np.arange(_NICS)
-    run(topology, traffic(nic, (nic + 4) % _NICS, _BYTES, 0), MrcTransport())
+    mends_nothing = faults(0, FaultKind.LINK_UP, 0)
+    run(topology, traffic(nic, (nic + 4) % _NICS, _BYTES, 0), MrcTransport(), broken=mends_nothing)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from openmrc.core.cache import PACKAGE, cache_dir, sources
+from openmrc.core.jit import Locator
 
 ROOT = Path(__file__).parents[2]
 
@@ -85,3 +86,25 @@ def test_a_module_run_as_a_program_may_have_entries(tmp_path: Path) -> None:
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "42"
+
+
+def test_shipped_code_is_copied_once_and_a_later_compile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "one"))
+    key = cache_dir("live", "", print).name
+    (tmp_path / "shipped" / key / "live.datapath").mkdir(parents=True)
+    shipped = tmp_path / "shipped" / key / "live.datapath" / "run.nbi"
+    shipped.write_bytes(b"shipped")
+    monkeypatch.setattr("openmrc.core.cache.SHIPPED", tmp_path / "shipped")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "two"))
+    for content in (b"shipped", b"compiled here"):
+        cache_dir.cache_clear()
+        copy = cache_dir("live", "", print) / "live.datapath" / "run.nbi"
+        assert copy.read_bytes() == content
+        copy.write_bytes(b"compiled here")
+    assert [each.name for each in (tmp_path / "two" / "openmrc").iterdir()] == [key]
+
+
+def test_checkouts_share_the_folder_of_a_module(tmp_path: Path) -> None:
+    assert Locator.get_suitable_cache_subpath(str(PACKAGE / "live" / "datapath" / "receive.py")) == "live.datapath"
+    others = {Locator.get_suitable_cache_subpath(str(tmp_path / name / "program.py")) for name in ("a", "b")}
+    assert len(others) == 2
