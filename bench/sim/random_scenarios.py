@@ -24,7 +24,7 @@ import numpy as np
 from openmrc.errors import MrcError
 from openmrc.sim.results.results import Run, summary
 from openmrc.sim.scenario.scenario import Scenario
-from openmrc.sim.simulate import Status, simulate
+from openmrc.sim.simulate import OnProgress, Status, simulate
 from openmrc.units import NEVER
 
 LONGEST_S = 30.0  # processor time of one run, which does not depend on what else the machine does
@@ -128,16 +128,10 @@ def _amount(draw: random.Random, word: str) -> str:
 
 def problems(scenario: Scenario) -> list[str]:
     """Run a scenario; return everything that is wrong with it."""
-    begun = time.process_time()
-
-    def watch(_: Status) -> None:
-        if time.process_time() - begun > LONGEST_S:
-            raise TimeoutError
-
     try:
-        run = simulate(scenario, on_progress=watch)
+        run = simulate(scenario, on_progress=_limit())
         found = [*_sums(run), *_unfinished(scenario, run), *_packets(scenario, run)]
-        again = simulate(scenario, threads=2, on_progress=watch) if scenario.seed % 4 == 0 else run
+        again = simulate(scenario, threads=2, on_progress=_limit()) if scenario.seed % 4 == 0 else run
     except TimeoutError:
         return [f"still running after {LONGEST_S:.0f} s"]
     except MrcError as error:
@@ -145,6 +139,17 @@ def problems(scenario: Scenario) -> list[str]:
     if not np.array_equal(run.results.finished, again.results.finished):
         found.append("two threads give another result than one")
     return found
+
+
+def _limit() -> OnProgress:
+    """Return what ends a run that begins now after its processor time, by TimeoutError."""
+    begun = time.process_time()
+
+    def watch(_: Status) -> None:
+        if time.process_time() - begun > LONGEST_S:
+            raise TimeoutError
+
+    return watch
 
 
 def _sums(run: Run) -> Iterator[str]:

@@ -17,3 +17,8 @@ EACH, PARTS = 25, 12
 def test_random_scenarios_end_and_add_up(part: int) -> None:
     found = {seed: problems(drawn(seed)) for seed in range(1 + part * EACH, 1 + (part + 1) * EACH)}
     assert {seed: wrong for seed, wrong in found.items() if wrong} == {}
+
+
+@pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="50,000 messages take compiled code")
+def test_fifty_thousand_messages_of_a_byte_do_not_fill_the_links_with_trimmed_headers() -> None:
+    assert problems(drawn(701)) == []

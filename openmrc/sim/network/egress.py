@@ -96,7 +96,12 @@ def send(network: Network, shard: int, now: int, link: int, hop: int, departs: i
 
 @rare_kernel
 def _overflow(network: Network, shard: int, now: int, link: int, hop: int) -> None:
-    """Trim the packet that found a full queue or the last queued one, or drop it."""
+    """Trim the packet that found a full queue or the last queued one, or drop it.
+
+    A short packet stays whole and takes the priority of trimmed packets (Cumulus Linux 5.14, "Packet Trimming"). Short
+    is up to twice the trimmed size, 128 bytes as in SAI's default: its trimmed form and the NACK that it draws would
+    load the network more, and many senders of short packets would fill a link with headers alone.
+    """
     port = network.ports[link]
     if port.trimming == Trimming.NEVER or network.hops[hop].trimmable == 0:
         _drop(network, shard, link, hop)
@@ -106,10 +111,11 @@ def _overflow(network: Network, shard: int, now: int, link: int, hop: int) -> No
         if rng.below(port.random, 2) == 1 and _tail_can_go(network, now, link, hop):
             _exchange(network, port.tail, hop)
     row = network.hops[hop]
-    row.trimmed = Trim.TRIMMED_LASTHOP if port.last_hop == 1 else Trim.TRIMMED
-    row.size = network.config[0].trim_size
+    if row.size > 2 * network.config[0].trim_size:
+        row.trimmed = Trim.TRIMMED_LASTHOP if port.last_hop == 1 else Trim.TRIMMED
+        row.size = network.config[0].trim_size
+        port.trimmed += 1
     row.service = Service.CONTROL
-    port.trimmed += 1
     _enqueue_control(network, shard, now, link, hop)
 
 
