@@ -8,6 +8,7 @@ from openmrc.engine import nscc
 from openmrc.engine.params import Algorithm
 from openmrc.engine.queue_pairs import params_of_peer
 from openmrc.engine.tables import Engine
+from openmrc.units import NEVER
 
 
 @kernel
@@ -15,6 +16,7 @@ def begin(engine: Engine, now: int, peer: int) -> None:
     """Initialise the window of a new peer."""
     row = engine.peers[peer]
     row.inflight = 0
+    row.least_rtt = NEVER
     nscc.begin(engine, now, peer)
 
 
@@ -36,6 +38,7 @@ def on_ack(engine: Engine, now: int, peer: int, size: int, marked: int, rtt: int
     """Account for `size` newly received bytes; `rtt` is a round-trip sample (ps), 0 for none."""
     if rtt > 0:
         _smooth(engine, peer, rtt)
+        engine.peers[peer].least_rtt = min(engine.peers[peer].least_rtt, rtt)
     if _algorithm(engine, peer) == Algorithm.NSCC:
         nscc.on_ack(engine, now, peer, size, marked, rtt, penalty, restore)
 
@@ -65,6 +68,29 @@ def loss_delay(engine: Engine, peer: int) -> int:
     params = params_of_peer(engine, peer)
     patience = max(row.srtt, row.base_rtt) + max(4 * row.rttvar, params.base_rtt)
     return max(patience, params.loss_delay_floor)
+
+
+@kernel
+def shortest_round_trip(engine: Engine, peer: int) -> int:
+    """Return the time (ps) before which no answer of a peer comes, 0 if none has come yet.
+
+    An eighth less than the shortest that was measured: samples are multiples of the timestamp unit, rounded up.
+    """
+    row = engine.peers[peer]
+    least = int(min(row.least_rtt, row.base_rtt))
+    return 0 if row.least_rtt == NEVER else least - (least >> 3)
+
+
+@kernel
+def report_age(engine: Engine, peer: int) -> int:
+    """Return how long ago (ps) a report that arrives now was made, as far as queues stand; 0 where hardly any do.
+
+    Where packets wait at one switch they may wait at two, longer than the loss delay, and still be on their way when
+    the report was made. Without queues such a packet is lost, and its repair does not wait for a later report.
+    """
+    row = engine.peers[peer]
+    queueing = row.srtt - row.base_rtt - (row.base_rtt >> 3)
+    return int(min(max(queueing, 0), row.base_rtt >> 1))
 
 
 @kernel

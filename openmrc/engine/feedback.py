@@ -6,7 +6,7 @@ from openmrc.engine import clock, congestion, lifecycle, loss, messages, paths, 
 from openmrc.engine.queue_pairs import may_be_answered, message_row, nominal_size, params_of, sent_row
 from openmrc.engine.sacks import RCVD_UNIT
 from openmrc.engine.states import NackAction, nack_action
-from openmrc.engine.tables import NONE, Cause, Engine, SentState, WcStatus
+from openmrc.engine.tables import NONE, Cause, Engine, Sent, SentState, WcStatus
 from openmrc.wire.codes import PathMark, Syndrome
 
 NSCC_CC_TYPE = 0  # SETH.cc_type: a CC_STATE follows (MRC Table 7-14); other values are ignored
@@ -165,6 +165,8 @@ def _mark_delivered(engine: Engine, now: int, qp: int, psn: int) -> None:
         loss.add_in_flight(
             engine, qp, nominal_size(sent.payload)
         )  # given back too early; the responder's count does it again
+    elif _is_of_an_earlier_copy(engine, now, row.peer, sent):
+        row.spurious += 1
     else:
         paths.on_acked(engine, sent.ev)
     # After a retransmission it is ambiguous which copy arrived, unless the last one was sent a round trip ago.
@@ -173,6 +175,15 @@ def _mark_delivered(engine: Engine, now: int, qp: int, psn: int) -> None:
         retries.on_answered(engine, row.peer, sent.sent_at)
     sent.state = SentState.ACKED
     row.sacked_beyond += 1
+
+
+@kernel
+def _is_of_an_earlier_copy(engine: Engine, now: int, peer: int, sent: Sent) -> bool:
+    """Return whether an acknowledgement came sooner after a retransmission than any answer of this peer can.
+
+    The retransmission was in vain then (RFC 3522 decides the same by timestamps, which a bitmap does not have).
+    """
+    return sent.inferred == 1 and now - sent.sent_at < congestion.shortest_round_trip(engine, peer)
 
 
 @kernel

@@ -40,7 +40,8 @@ def on_evidence(engine: Engine, now: int, qp: int) -> None:
         timers.disarm(engine, qp, Deadline.LOSS)
     elif row.highest_sacked > row.unack_psn and timers.due(engine, qp, Deadline.LOSS) == NEVER:
         first = sent_row(engine, qp, row.unack_psn)
-        timers.arm(engine, qp, Deadline.LOSS, first.sent_at + congestion.loss_delay(engine, row.peer))
+        delay = congestion.loss_delay(engine, row.peer) + congestion.report_age(engine, row.peer)
+        timers.arm(engine, qp, Deadline.LOSS, first.sent_at + delay)
 
 
 @rare_kernel
@@ -125,6 +126,7 @@ def declare(engine: Engine, now: int, qp: int, psn: int) -> None:
     size = nominal_size(sent.payload)
     engine.ports[engine.endpoints[row.endpoint].port_base + engine.evs[sent.ev].port].lost += 1
     requeue(engine, qp, psn)
+    sent.inferred = 1
     congestion.on_loss(engine, now, row.peer, size)
     paths.on_lost(engine, now, sent.ev, sent.sent_at)
 
@@ -135,6 +137,7 @@ def requeue(engine: Engine, qp: int, psn: int) -> None:
     row = engine.qps[qp]
     sent = sent_row(engine, qp, psn)
     sent.state = SentState.LOST
+    sent.inferred = 0
     row.lost_count += 1
     row.lost_cursor = min(row.lost_cursor, psn)
     remove_in_flight(engine, qp, nominal_size(sent.payload))
@@ -162,12 +165,16 @@ def remove_in_flight(engine: Engine, qp: int, size: int) -> None:
 
 @kernel
 def _patience(engine: Engine, qp: int, psn: int, delay: int) -> int:
-    """Return the loss delay (ps) of a hole: doubled without trimming while few packets above it have arrived."""
+    """Return how long (ps) after its sending a packet must be missing from the report that arrives then.
+
+    Without trimming the loss delay is doubled while few packets above the hole have arrived.
+    """
     row = engine.qps[qp]
     params = params_of(engine, qp)
+    report_age = congestion.report_age(engine, row.peer)
     if params.trimming == 1:
-        return delay
+        return delay + report_age
     window = int(engine.peers[row.peer].cwnd) // (2 * nominal_size(row.path_mtu))
     if row.highest_sacked - psn > max(params.gap_packets, window):
-        return delay
-    return 2 * delay
+        return delay + report_age
+    return 2 * delay + report_age

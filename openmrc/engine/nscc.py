@@ -30,7 +30,6 @@ def begin(engine: Engine, now: int, peer: int) -> None:
     row.base_rtt = params.base_rtt
     row.achieved = 0
     row.delivery_rate = 0.0
-    row.least_rtt = NEVER
     _size_window(row, params)
     row.cwnd = row.max_cwnd if params.initial_cwnd == 0 else float(params.initial_cwnd)
     row.saved_cwnd = 0.0
@@ -62,7 +61,6 @@ def on_ack(engine: Engine, now: int, peer: int, size: int, marked: int, rtt: int
     row.received += size
     row.bytes_ignored += size
     if params.bound_by_delivery == 1:
-        row.least_rtt = min(row.least_rtt, rtt) if rtt > 0 else row.least_rtt
         _size_window(row, params)
     _obey_receiver(row, params, size, penalty, restore)
     if _is_standing_queue(row, params, rtt):

@@ -162,6 +162,7 @@ def _send_new(engine: Engine, now: int, qp: int, free_ports: int, packet: int) -
     sent.message = slot
     sent.payload = payload
     sent.transmissions = 0
+    sent.inferred = 0
     row.next_psn += 1
     row.packets_cut += 1
     if row.packets_cut == message.packets:

@@ -302,7 +302,7 @@ class QueuePair:
     retransmitted: Int
     timeouts: Int
     inferred_losses: Int
-    spurious: Int  # declared lost, then acknowledged as first sent
+    spurious: Int  # retransmissions of packets that had arrived, as far as can be told
     sacks_received: Int
     nacks_received: Int
     received_packets: Int
@@ -397,6 +397,7 @@ class Sent:
     payload: Int32  # bytes
     state: Int8  # SentState
     transmissions: Int8
+    inferred: Int8  # 1: sent again because of what was not reported, not because of a NACK
 
 
 class Tracker:

@@ -13,6 +13,7 @@ from openmrc.engine.messages import PostStatus
 from openmrc.engine.queue_pairs import nominal_size
 from openmrc.engine.states import EvEvent, QpState
 from openmrc.engine.tables import NONE, WcStatus
+from openmrc.units import PS_PER_US
 from openmrc.wire.codes import NackReason, Opcode, PathMark, TrafficClass
 from tests.engine.scripted_peer import (
     MTU,
@@ -319,6 +320,21 @@ def test_peer_that_never_reports_all_is_taken_at_its_bits_after_three_probes() -
     endpoint.sends(psn=1, retransmitted=1)
 
 
+@pytest.mark.clause("loss-complete-report")
+def test_report_that_was_made_before_the_loss_delay_had_passed_does_not_count_where_queues_stand() -> None:
+    endpoint = Endpoint(attributes={"timeout": 10**12})  # 12 us without queues: a report is 6 us old when it arrives
+    endpoint.write(4 * MTU)
+    endpoint.all_sent()
+    endpoint.receives(sack(0, (2, 3), tx_timestamp=0), at_us=20)
+    delay_us = loss_delay(endpoint.engine, 0) / PS_PER_US
+    endpoint.receives(sack(0, (2, 3), tx_timestamp=0), at_us=delay_us - 1)
+    delay_us = loss_delay(endpoint.engine, 0) / PS_PER_US
+    endpoint.receives(sack(0, (2, 3)), at_us=delay_us + 5)
+    assert endpoint.qp().inferred_losses == 0
+    endpoint.receives(sack(0, (2, 3)), at_us=delay_us + 7)
+    endpoint.sends(psn=1, retransmitted=1)
+
+
 @pytest.mark.clause("loss-gap")
 def test_hole_is_not_lost_while_nothing_sent_later_is_known_to_have_arrived() -> None:
     endpoint = Endpoint()
@@ -395,6 +411,21 @@ def test_packet_that_arrives_after_it_was_declared_lost_is_not_sent_again() -> N
     endpoint.receives(sack(2))
     endpoint.sends_nothing()
     assert endpoint.qp().spurious == 1
+
+
+@pytest.mark.parametrize(("round_trip_us", "spurious"), [(10, 1), (12, 0)], ids=["sooner", "later"])
+def test_retransmission_is_in_vain_if_the_answer_comes_sooner_than_any_before(
+    round_trip_us: float, spurious: int
+) -> None:
+    endpoint = Endpoint(attributes={"timeout": 10**12})
+    endpoint.write(4 * MTU)
+    endpoint.all_sent()
+    endpoint.receives(sack(0, (2, 3)), at_us=12)
+    confirm(endpoint, 0, (2, 3))
+    again = endpoint.sends(psn=1, retransmitted=1)
+    endpoint.receives(sack(3), at_us=endpoint.now / PS_PER_US + round_trip_us)
+    assert endpoint.qp().spurious == spurious
+    assert endpoint.ev(again.entropy).acked == 1 - spurious, "the path of the first copy delivered, not this one"
 
 
 def test_in_flight_is_whole_after_packets_that_were_declared_lost_arrive_all_the_same() -> None:
