@@ -24,6 +24,7 @@ from openmrc.sim.network.ranges import ABOVE_ZERO, AT_LEAST_ZERO, refuse_outside
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.network.tables import BYTE_TIME_BITS, NONE, Network, Routing, Service, Trimming
 from openmrc.sim.transports import rings, wakes
+from openmrc.sim.transports.idle_nics import idle_nics
 from openmrc.sim.transports.roce import receiver, sender, tables
 from openmrc.sim.transports.roce.tables import Kind, Recovery, Roce
 from openmrc.sim.workloads.traffic import Side, Traffic
@@ -135,7 +136,7 @@ def _build(transport: RoceTransport, topology: Topology, traffic: Traffic, netwo
     heaps, due = wakes.build(traffic.source[slices.flow], topology.nics)
     state = Roce(
         params=table(tables.RoceParams, 1),
-        nics=table(tables.RoceNic, topology.nics),
+        nics=idle_nics(tables.RoceNic, topology.nics, seed),
         ready=ready,
         links=links,
         heaps=heaps,
@@ -146,9 +147,6 @@ def _build(transport: RoceTransport, topology: Topology, traffic: Traffic, netwo
         messages=table(tables.RoceMessage, traffic.messages),
         frames=table(tables.RoceFrame, len(network.hops)),
     )
-    for name in ("sent", "received", "failed"):
-        column(state.nics, name)[:] = NONE
-    column(state.nics, "random")[:] = [rng.seeded(seed, nic) for nic in range(topology.nics)]
     _init_pairs(state, slices, traffic, transport, network, seed)
     _init_params(state, transport, len(reaches(topology, transport.network.mtu, transport.network.header)))
     return state

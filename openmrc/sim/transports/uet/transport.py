@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.core import rng
 from openmrc.core.jit import kernel
 from openmrc.core.rows import column, table
 from openmrc.fabric.topology import Topology
@@ -22,6 +21,7 @@ from openmrc.sim.network.ranges import refuse_outside
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.network.tables import NONE, Network, Routing, Service, Trimming
 from openmrc.sim.transports import rings, wakes
+from openmrc.sim.transports.idle_nics import idle_nics
 from openmrc.sim.transports.uet import receiver, sender, tables
 from openmrc.sim.transports.uet.tables import Kind, Spraying, Uet
 from openmrc.sim.workloads.traffic import Side, Traffic
@@ -106,7 +106,7 @@ def _build(transport: UetTransport, topology: Topology, traffic: Traffic, networ
     heaps, due = wakes.build(traffic.source, nics)
     state = Uet(
         params=table(tables.UetParams, 1),
-        nics=table(tables.UetNic, nics),
+        nics=idle_nics(tables.UetNic, nics, seed),
         ready=ready,
         links=links,
         heaps=heaps,
@@ -122,9 +122,6 @@ def _build(transport: UetTransport, topology: Topology, traffic: Traffic, networ
         frames=table(tables.UetFrame, len(network.hops)),
     )
     _init_flows(state, transport, traffic, packets, network, seed)
-    for name in ("sent", "received", "failed"):
-        column(state.nics, name)[:] = NONE
-    column(state.nics, "random")[:] = [rng.seeded(seed, nic) for nic in range(nics)]
     _init_params(state, transport, topology)
     return state
 
