@@ -185,7 +185,7 @@ def sweep(
     where = "inline" if on == "processes" and count == 1 else on
     with tempfile.TemporaryDirectory() as nowhere:
         kept = Path(folder) if folder is not None else Path(nowhere)
-        results = sweeps.run(points, kept, where, count, lambda done, of: None)
+        results = sweeps.run(points, kept, where, count, lambda done, of, shares: None)
     return _frame([flat(point) for point in results])
 
 

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from openmrc.sim.sweep import Point
 
 
-def print_points_done(done: int, of: int) -> None:
-    """Print how many points are done."""
-    typer.echo(f"{done} of {of} points", err=True)
+def print_points_done(done: int, of: int, shares: list[float]) -> None:
+    """Print how many points are done, and the shares done of those that run."""
+    running = f"; running: {', '.join(f'{share:.0%}' for share in shares)}" if shares else ""
+    typer.echo(f"{done} of {of} points{running}", err=True)
 
 
 def print_how_to_resume(how: str, points: list[Point], folder: Path, as_json: bool) -> None:

@@ -20,13 +20,17 @@ from openmrc.errors import ConfigError
 from openmrc.report import svg, words
 from openmrc.report.page import card, folded, page, rows
 from openmrc.report.simulation import figure, number
+from openmrc.sim.simulate import Status
 from openmrc.sim.sweep import Point, Sweep, flat, keep, refuse_plot, run_point, warm, written
 
 _OF_STEPS = ("step_us.mean", "step_us.p99", "packets.retransmitted", "packets.trimmed", "packets.dropped")
 _USUAL = ("fct_us.mean", "fct_us.p99", "last_finish_us", "goodput_gbps.total", "packets.retransmitted")
 Summary = dict[str, Any]
 Done = tuple[Point, Summary]
-OnPoint = Callable[[int, int], None]  # points done, points
+OnPoint = Callable[[int, int, list[float]], None]  # points done, points, shares done of those that run
+
+PROGRESS_S = 10.0  # wall time between two reports of points that run
+_shares: Any = None  # in a worker: the share done of each point of this call
 
 
 def run(
@@ -40,8 +44,8 @@ def run(
     (folder / "points").mkdir(parents=True, exist_ok=True)
     missing = [point for point in points if not point.result(folder).exists()]
     done = len(points) - len(missing)
-    on_point(done, len(points))
-    finished = _results(missing, on, processes)
+    on_point(done, len(points), [])
+    finished = _results(missing, on, processes, lambda shares: on_point(done, len(points), shares))
     with closing(finished):  # an early end terminates the runs in progress
         for point, result in finished:
             if result.get("summary", {}).get("interrupted"):
@@ -50,7 +54,7 @@ def run(
             if sweep is not None and "summary" in result:
                 refuse_plot(sweep, result["summary"])
             done += 1
-            on_point(done, len(points))
+            on_point(done, len(points), [])
     return [json.loads(point.result(folder).read_text()) for point in points]
 
 
@@ -63,11 +67,13 @@ def _arguments(point: Point) -> tuple[bytes, dict[str, Any]]:
     return msgspec.json.encode(point.scenario), point.values
 
 
-def _results(points: list[Point], on: str, processes: int) -> Generator[Done, None, None]:
+def _results(
+    points: list[Point], on: str, processes: int, on_shares: Callable[[list[float]], None]
+) -> Generator[Done, None, None]:
     """Yield results from a Ray cluster, from local processes, or from this process ("inline")."""
     if on == "ray":
         return _on_ray(points)
-    return _in_processes(points, processes) if on == "processes" else _inline(points)
+    return _in_processes(points, processes, on_shares) if on == "processes" else _inline(points)
 
 
 def _inline(points: list[Point]) -> Generator[Done, None, None]:
@@ -75,21 +81,27 @@ def _inline(points: list[Point]) -> Generator[Done, None, None]:
         yield point, run_point(*_arguments(point))
 
 
-def _in_processes(points: list[Point], processes: int) -> Generator[Done, None, None]:
+def _in_processes(
+    points: list[Point], processes: int, on_shares: Callable[[list[float]], None]
+) -> Generator[Done, None, None]:
     # Spawned, not forked: a fork of a process with threads may hang. Submitted one by one, so that few are lost.
     context = multiprocessing.get_context("spawn")
     others = set(multiprocessing.active_children())
-    with ProcessPoolExecutor(processes, mp_context=context, initializer=_leave_signals_to_parent) as pool:
-        waiting = list(points)
-        running: dict[Future[Summary], Point] = {}
+    shares = context.Array("d", len(points), lock=False)
+    with ProcessPoolExecutor(processes, context, initializer=_prepare_worker, initargs=(shares,)) as pool:
+        waiting = list(enumerate(points))
+        running: dict[Future[Summary], int] = {}
         try:
             _compile(pool, points)
             while waiting or running:
                 while waiting and len(running) < processes:
-                    point = waiting.pop(0)
-                    running[pool.submit(run_point, *_arguments(point))] = point
-                for one in wait(running, return_when=FIRST_COMPLETED).done:
-                    yield running.pop(one), one.result()
+                    number, point = waiting.pop(0)
+                    running[pool.submit(_run_point, number, *_arguments(point))] = number
+                ended = wait(running, timeout=PROGRESS_S, return_when=FIRST_COMPLETED).done
+                for one in ended:
+                    yield points[running.pop(one)], one.result()
+                if not ended:
+                    on_shares([shares[number] for number in running.values()])
         except BaseException:
             for worker in set(multiprocessing.active_children()) - others:
                 worker.terminate()  # leaving the pool would wait for results that are discarded
@@ -103,9 +115,20 @@ def _compile(pool: ProcessPoolExecutor, points: list[Point]) -> None:
         made.result()
 
 
-def _leave_signals_to_parent() -> None:
-    """Ignore Ctrl-C, which a terminal sends to every process; the parent ends the workers."""
+def _prepare_worker(shares: Any) -> None:
+    """Ignore Ctrl-C, which a terminal sends to every process: the parent ends the workers. Keep the table of shares."""
+    global _shares
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _shares = shares
+
+
+def _run_point(number: int, encoded: bytes, values: dict[str, Any]) -> Summary:
+    """Run one point in a worker, and write the share done where the parent reads it."""
+
+    def publish(status: Status) -> None:
+        _shares[number] = min(1.0, max(status.share, status.finished / max(1, status.of)))
+
+    return run_point(encoded, values, publish)
 
 
 def _on_ray(points: list[Point]) -> Generator[Done, None, None]:

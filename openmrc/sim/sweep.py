@@ -26,7 +26,7 @@ from openmrc.fabric.fabric_file import load as load_fabric
 from openmrc.fabric.yaml_file import decode
 from openmrc.sim.results.results import summary
 from openmrc.sim.scenario.scenario import Scenario, completed, load
-from openmrc.sim.simulate import simulate
+from openmrc.sim.simulate import OnProgress, simulate
 from openmrc.version import __version__
 
 Value = str | int | float | bool | None
@@ -156,12 +156,12 @@ def _child(tree: Any, step: str, name: str, path: Path) -> Any:
     raise ConfigError(f"{path}: vary: {name!r}: the scenario has no field {step!r}")
 
 
-def run_point(encoded: bytes, values: dict[str, Any]) -> dict[str, Any]:
+def run_point(encoded: bytes, values: dict[str, Any], on_progress: OnProgress | None = None) -> dict[str, Any]:
     """Run one point in the current process and return its result."""
     scenario = msgspec.json.decode(encoded, type=Scenario)
     reported: dict[str, Any] = {"values": values}
     try:
-        done = simulate(scenario)
+        done = simulate(scenario, on_progress=on_progress)
         reported["summary"] = summary(done)
     except ConfigError as error:  # this point is invalid; others may be valid
         reported["error"] = str(error)

@@ -50,7 +50,7 @@ def points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Point]:
     return read(tmp_path / "sweep.yaml")[1]
 
 
-def quiet(done: int, of: int) -> None: ...
+def quiet(done: int, of: int, shares: list[float]) -> None: ...
 
 
 def test_ray_and_processes_leave_the_same(points: list[Point], tmp_path: Path) -> None:
@@ -62,6 +62,18 @@ def test_ray_and_processes_leave_the_same(points: list[Point], tmp_path: Path) -
         assert one == other
     assert [summary["values"]["until"] for summary in there] == ["1us", "1ms"] * 2
     assert {path.suffix for path in (tmp_path / "ray" / "points").iterdir()} == {".json"}
+
+
+def test_points_that_run_for_long_report_how_far_they_are(
+    points: list[Point], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "PROGRESS_S", 0.001)
+    reports: list[tuple[int, list[float]]] = []
+    report.run(points, tmp_path, "processes", 2, lambda done, of, shares: reports.append((done, shares)))
+    running = [shares for _, shares in reports if shares]
+    assert max(map(len, running), default=0) == 2
+    assert all(0 <= share <= 1 for shares in running for share in shares)
+    assert [done for done, shares in reports if not shares] == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("on", ["processes", "ray"])
