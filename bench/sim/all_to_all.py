@@ -6,7 +6,8 @@ acknowledgement: of a group (mean and slowest group) for all-to-all, of a flow f
 
     python -m bench.sim.all_to_all                      every row, one seed
     python -m bench.sim.all_to_all --only 16KiB --mrc   rows whose name contains this, without RoCEv2
-    python -m bench.sim.all_to_all --seeds 3 --json
+    python -m bench.sim.all_to_all --seeds 3 --json >> figures.jsonl
+    python -m bench.sim.all_to_all --table figures.jsonl --write    what they come to, also in docs/published.md
 """
 
 from __future__ import annotations
@@ -15,22 +16,30 @@ import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from bench._support.finished import all_finished
+from bench._support.page import put
 from bench.sim.expert_parallel import PAPER, PLANES, SINGLE
+from openmrc.sim.network.reach import reaches
 from openmrc.sim.results.results import Run
 from openmrc.sim.scenario.scenario import load
 from openmrc.sim.simulate import simulate
 from openmrc.sim.workloads.all_to_all import AllToAll
+from openmrc.sim.workloads.amounts import bytes_of
 from openmrc.sim.workloads.families import Workload
 from openmrc.sim.workloads.incast import Incast
 from openmrc.sim.workloads.permutation import Permutation
+from openmrc.units import PS_PER_US
 
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "published.md"
 NICS = 1024
+MTU, HEADER = 4096, 166  # bytes of MRC's packets in expert-parallel.yaml
 COUNTERS = ("retransmitted", "spurious", "inferred_losses", "timeouts")
 
 
@@ -59,6 +68,8 @@ ROWS = (
     exchange(256, "16KiB"),
     exchange(64, "64KiB"),
     exchange(128, "64KiB"),
+    exchange(64, "1MiB"),
+    exchange(64, "4MiB"),
     exchange(64, "64KiB", window=1),
     exchange(64, "64KiB", window=4),
     exchange(64, "64KiB", window=8),
@@ -76,7 +87,7 @@ ROWS = (
 def measure(row: Row, file: str, seed: int) -> dict[str, Any]:
     """Return the figures of one run; every flow must finish."""
     made = load(PAPER / file)
-    done = simulate(msgspec.structs.replace(made, workloads=(row.work,), seed=seed, until="50ms"))
+    done = simulate(msgspec.structs.replace(made, workloads=(row.work,), seed=seed, until="200ms"))
     times = _times(done, row.group)
     counters = done.results.counters
     return {
@@ -85,10 +96,25 @@ def measure(row: Row, file: str, seed: int) -> dict[str, Any]:
         "seed": seed,
         "mean_us": float(times.mean()),
         "slowest_us": float(times.max()),
+        "bound_us": _bound_us(done, row),
         "trimmed": int(done.results.links["trimmed"].sum()),
         **{name: int(counters.get(name, 0)) for name in COUNTERS},
         "wall_s": done.results.wall_s,
     }
+
+
+def _bound_us(run: Run, row: Row) -> float:
+    """Return what any scheme takes at least (us): a NIC's bytes with headers at line rate, then one round trip.
+
+    0 where this is no bound: with a limited number of messages at a time.
+    """
+    if row.group == 1 or not isinstance(row.work, AllToAll) or row.work.window:
+        return 0.0
+    size, partners = bytes_of(row.work.size), row.work.rounds or row.group - 1
+    packets = -(-size // MTU)
+    ports = reaches(run.topology, MTU, HEADER)
+    rate = sum(port.rate for port in ports)
+    return float(partners * (size + packets * HEADER) * 8e6 / rate + max(port.round_trip for port in ports) / PS_PER_US)
 
 
 def _times(run: Run, group: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -102,18 +128,27 @@ def _times(run: Run, group: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 def table(lines: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield a Markdown table, means over seeds."""
-    yield "| each sends | MRC: mean, us | slowest | trimmed | repeated | in vain | RoCEv2: slowest | MRC / RoCEv2 |"
-    yield "|---|---|---|---|---|---|---|---|"
-    for name in dict.fromkeys(line["row"] for line in lines):
-        mrc, roce = ([line for line in lines if (line["row"], line["transport"]) == (name, kind)]
+    """Yield a Markdown table of the slowest group or flow: mean, least and most over seeds."""
+    yield "| each sends | seeds | MRC, us (trimmed) | RoCEv2, us | MRC / RoCEv2 | line rate and a round trip, us |"
+    yield "|---|---|---|---|---|---|"
+    for row in ROWS:
+        mrc, roce = ([line for line in lines if (line["row"], line["transport"]) == (row.name, kind)]
                      for kind in ("mrc", "roce"))  # fmt: skip
-        mean, slowest, *counts = (_mean(mrc, what) for what in
-                                  ("mean_us", "slowest_us", "trimmed", "retransmitted", "spurious"))  # fmt: skip
-        theirs = _mean(roce, "slowest_us")
-        cells = [f"{mean:.1f}", f"{slowest:.1f}", *(f"{count:,.0f}" for count in counts)]
-        cells += [f"{theirs:.1f}", f"{slowest / theirs:.2f}"] if roce else ["", ""]
-        yield f"| {name} | {' | '.join(cells)} |"
+        if not mrc:
+            continue
+        ratio = f"{_mean(mrc, 'slowest_us') / _mean(roce, 'slowest_us'):.2f}" if roce else ""
+        bound = f"{mrc[0]['bound_us']:.1f}" if mrc[0]["bound_us"] else ""
+        yield (
+            f"| {row.name} | {len({line['seed'] for line in mrc})} | {_spread(mrc)} ({_mean(mrc, 'trimmed'):,.0f}) "
+            f"| {_spread(roce)} | {ratio} | {bound} |"
+        )
+
+
+def _spread(lines: list[dict[str, Any]]) -> str:
+    times = [line["slowest_us"] for line in lines]
+    if not times:
+        return ""
+    return f"{np.mean(times):.1f}" + (f", {min(times):.1f} to {max(times):.1f}" if len(times) > 1 else "")
 
 
 def _mean(lines: list[dict[str, Any]], what: str) -> float:
@@ -127,7 +162,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--mrc", action="store_true", help="leave RoCEv2 out")
     parser.add_argument("--json", action="store_true", help="a line for each run")
+    parser.add_argument("--table", type=Path, help="print the table of these figures, lines of --json")
+    parser.add_argument("--write", action="store_true", help="put the table of --table into docs/published.md")
     options = parser.parse_args()
+    if options.table:
+        summary = "\n".join(table([json.loads(line) for line in options.table.read_text().splitlines()]))
+        print(summary)
+        if options.write:
+            put(PAGE, "all_to_all_sizes", summary)
+        return
     lines = []
     for row in [row for row in ROWS if not options.only or any(part in row.name for part in options.only)]:
         for file in (PLANES,) if options.mrc else (PLANES, SINGLE):
