@@ -397,7 +397,7 @@ class Sent:
     payload: Int32  # bytes
     state: Int8  # SentState
     transmissions: Int8
-    inferred: Int8  # 1: sent again because of what was not reported, not because of a NACK
+    inferred: Int8  # 1: its last loss was inferred, not reported by a NACK
 
 
 class Tracker:
