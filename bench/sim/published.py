@@ -264,7 +264,7 @@ def links_down() -> Iterator[Row]:
     chart = Chart("A T0-T1 cable down each 100 us, from 100 to 2000 us", TIME, RATE, [line, spare])
     last = between(line, 2030, 2400)  # 100 us alone vary by a fifth
     share = last / steps[0]
-    fours = [np.mean(steps[at : at + 4]) for at in range(1, 21, 4)]
+    fours = [float(np.mean(steps[at : at + 4])) for at in range(1, 21, 4)]
     falls = all(later < earlier for earlier, later in itertools.pairwise([steps[0], *fours]))
     why = (
         "at least the remaining share of the four worst planes, one uplink of four, to which the ratio refers, and at "
