@@ -321,18 +321,18 @@ class QueuePair:
 class PortRotation:
     """The EVs that one queue pair has on one port: a rotation of active ones and the reserve behind it."""
 
-    qp: Int
-    port: Int
-    ev_base: Int  # EVs, and slots, of this rotation
-    total: Int  # active and reserve
-    wanted: Int  # active EVs when none is bad
-    active: Int  # slots[0:active] are in rotation
-    cursor: Int
-    reverse: Int  # EV row for control packets
-    reverse_ok: Int
-    reverse_probe: Int  # 1: an EV probe is unanswered
-    reverse_candidate: Int  # EV row of that probe
     risen_at: Int  # ps, when the port came back, here or at the peer
+    qp: Int32
+    port: Int32
+    ev_base: Int32  # EVs, and slots, of this rotation
+    total: Int32  # active and reserve
+    wanted: Int32  # active EVs when none is bad
+    active: Int32  # slots[0:active] are in rotation
+    cursor: Int32
+    reverse: Int32  # EV row for control packets
+    reverse_candidate: Int32  # EV row of the probe that is out
+    reverse_ok: Int8
+    reverse_probe: Int8  # 1: an EV probe is unanswered
 
 
 class Slot:
