@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
 from openmrc.fabric.fabric_file import load
 from openmrc.fabric.topology import Topology
-from openmrc.sim.loop.run import run
+from openmrc.sim.loop.run import World, run
 from openmrc.sim.scenario.matrix import read
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.uet.transport import UetTransport
@@ -57,9 +58,14 @@ def all_to_all(hosts: int, size: int) -> Traffic:
 
 def measure(topology: Topology, flows: Traffic, transport: Any, threads: int, runs: int) -> dict[str, float]:
     """Return the figures of the fastest of some runs."""
-    best = None
+    best, begun, cpu_s = None, [0.0], float("inf")
+
+    def begin(_world: World) -> None:
+        begun[0] = time.process_time()
+
     for _ in range(runs):
-        results = run(topology, flows, transport, threads=threads)
+        results = run(topology, flows, transport, threads=threads, begin=begin)
+        cpu_s = min(cpu_s, time.process_time() - begun[0])
         if best is None or results.wall_s < best.wall_s:
             best = results
     assert best is not None
@@ -75,6 +81,7 @@ def measure(topology: Topology, flows: Traffic, transport: Any, threads: int, ru
         "packet_hops": best.hops,
         "setup_s": best.setup_s,
         "wall_s": best.wall_s,
+        "cpu_s": cpu_s,
         "m_hops_per_s": best.hops / best.wall_s / 1e6,
         "ns_per_hop": best.wall_s / best.hops * 1e9,
         "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
@@ -111,8 +118,8 @@ def main() -> None:
     for row in rows:
         _show(row)
     if options.all_to_all:
-        ratio = rows[-1]["ns_per_hop"] / rows[0]["ns_per_hop"]
-        print(f"all-to-all against the permutation, time a hop: {ratio:.2f} x (mark 1)")
+        here, beside = (row["cpu_s"] / row["packet_hops"] for row in (rows[-1], rows[0]))
+        print(f"all-to-all against the permutation, processor time a hop: {here / beside:.2f} x (mark 1)")
     if options.threads > 1:
         same = rows[0]["result"] == rows[1]["result"]
         print(f"two threads against one: {rows[0]['wall_s'] / rows[1]['wall_s']:.2f} x (mark 1.7), same bits: {same}")
