@@ -187,7 +187,8 @@ _STATISTICS = {
     "Port": ("sent_packets", "sent_bytes", "received_packets", "received_bytes", "retransmitted", "marked", "trimmed",
              "lost", "control_sent", "control_received"),
     "Peer": ("quick_adapts", "decreases"),
-    "Ev": ("sent", "acked", "marked", "trimmed", "lost"),
+    "Ev": ("sent", "acked", "marked", "trimmed"),
+    "EvFailure": ("lost",),
     "Event": ("kind", "at", "qp", "peer", "port", "entropy", "state", "cause"),
     "World": ("steps", "trail_length", "trail"),
 }  # fmt: skip

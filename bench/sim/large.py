@@ -23,7 +23,7 @@ from openmrc.sim.workloads.traffic import Traffic, traffic
 from openmrc.units import PS_PER_US, us_from_ps
 
 MIB = 1 << 20
-MARK_S, MARK_GB = 600.0, 16.0
+MARK_S, MARK_GB = 35.0, 8.0  # on two threads
 
 
 def fabric(nics: int) -> Fabric:

@@ -17,6 +17,10 @@ def prefetch(address: int) -> None:
     """Prefetch the cache line at a memory address. Invalid addresses are allowed: a prefetch never faults."""
 
 
+def prefetch_row(rows: Any, index: int) -> None:
+    """Prefetch the beginning of a row; an index outside the table is allowed."""
+
+
 def load_be64(address: int) -> int:
     """Return the eight bytes at a memory address, of any alignment, as a signed big-endian number."""
     return int.from_bytes(ctypes.string_at(int(address), 8), "big", signed=True)
@@ -69,5 +73,8 @@ def _intrinsics() -> tuple[Any, Any, Any]:
 
 _ahead, _load, _store = _intrinsics()
 overload(prefetch, jit_options=INLINED)(lambda address: lambda address: _ahead(address))
+overload(prefetch_row, jit_options=INLINED)(
+    lambda rows, index: lambda rows, index: _ahead(rows.ctypes.data + index * rows.itemsize)
+)
 overload(load_be64, jit_options=INLINED)(lambda address: lambda address: _load(address))
 overload(store_be32, jit_options=INLINED)(lambda address, word: lambda address, word: _store(address, word))

@@ -70,6 +70,7 @@ def build(layout: Layout, settings: Settings, packets: int = 1, seed: int = 1) -
         rotations=table(tables.PortRotation, int(rotations_per_qp.sum())),
         slots=table(tables.Slot, int(evs.sum())),
         evs=table(tables.Ev, int(evs.sum())),
+        ev_failures=table(tables.EvFailure, int(evs.sum())),
         messages=table(tables.Message, int(_ring(layout.sends, qp_count).sum())),
         sent=table(tables.Sent, int(_ring(layout.window, qp_count).sum())),
         tracker=table(
@@ -110,7 +111,7 @@ def _init_endpoints(engine: Engine, layout: Layout, peers: Sizes, qps: Sizes, co
     _put_rings(rows, "completion", completions)
     _put_rings(rows, "event", _ring(layout.events, count))
     column(rows, "address")[:] = np.arange(count)
-    column(rows, "random")[:] = [rng.seeded(seed, stream) for stream in range(count)]
+    column(rows, "random")[:] = rng.seeded(seed, np.arange(count))
     column(rows, "ports_up")[:] = (1 << layout.ports) - 1
     column(rows, "ports_wanted")[:] = (1 << layout.ports) - 1
     # Never all ones, whatever stands above: QPN 0xFFFFFF means multicast.
@@ -162,8 +163,6 @@ def _init_rotations(engine: Engine, layout: Layout, evs: Sizes) -> None:
     column(rows, "ev_base")[:] = _starts(per_rotation)
     column(rows, "reverse")[:] = column(rows, "ev_base")
     column(rows, "total")[:] = per_rotation
-    column(engine.evs, "rotation")[:] = np.repeat(np.arange(len(rows)), per_rotation)
-    column(engine.evs, "port")[:] = np.repeat(column(rows, "port"), per_rotation)
 
 
 def _put_slices(rows: Table[Any], name: str, sizes: Sizes) -> None:

@@ -19,15 +19,15 @@ PROBE_ROUND_TRIPS = 10  # a bad EV is not probed more often than once in so many
 @rare_kernel
 def set_ev(engine: Engine, qp: int, rotation_index: int, k: int, value: int) -> None:
     """Set the value of the k-th EV of a rotation and reset it to GOOD. Call `begin` when all are set."""
-    rotation = engine.rotations[engine.qps[qp].rotation_base + rotation_index]
+    index = engine.qps[qp].rotation_base + rotation_index
+    rotation = engine.rotations[index]
     engine.slots[rotation.ev_base + k].ev = k
     ev = engine.evs[rotation.ev_base + k]
     ev.value = value
+    ev.rotation = index
+    ev.port = rotation.port
     ev.slot = k
     ev.state = EvState.GOOD
-    ev.failed_at = 0
-    ev.restored_at = 0
-    ev.probe_at = NEVER
     ev.probe_id = NONE
     ev.losses = 0
     ev.successes = 0
@@ -35,8 +35,18 @@ def set_ev(engine: Engine, qp: int, rotation_index: int, k: int, value: int) -> 
     ev.acked = 0
     ev.marked = 0
     ev.trimmed = 0
-    ev.lost = 0
     ev.probes = 0
+    _forget_failure(engine, rotation.ev_base + k)
+
+
+@kernel
+def _forget_failure(engine: Engine, ev: int) -> None:
+    """Clear the failure of an EV that had one: rows that are never written take no memory."""
+    failure = engine.ev_failures[ev]
+    if failure.lost > 0 or failure.failed_at > 0 or failure.restored_at > 0:
+        failure.failed_at = 0
+        failure.restored_at = 0
+        failure.lost = 0
 
 
 @rare_kernel
@@ -112,9 +122,10 @@ def on_lost(engine: Engine, now: int, ev: int, sent_at: int) -> None:
     the port is back (MRC §9.3.2).
     """
     row = engine.evs[ev]
-    row.lost += 1
+    failure = engine.ev_failures[ev]
+    failure.lost += 1
     rotation = engine.rotations[row.rotation]
-    if sent_at < max(row.restored_at, rotation.risen_at) or not _port_works(engine, row.rotation):
+    if sent_at < max(failure.restored_at, rotation.risen_at) or not _port_works(engine, row.rotation):
         return
     row.losses += 1
     if row.losses >= params_of(engine, rotation.qp).loss_threshold:
@@ -164,8 +175,8 @@ def wake_rotation(engine: Engine, now: int, rotation: int) -> None:
     """Schedule probes of all bad EVs of a rotation at the shortest interval: something on this plane recovered."""
     row = engine.rotations[rotation]
     for ev in range(row.ev_base, row.ev_base + row.total):
-        bad = engine.evs[ev]
-        if bad.state == EvState.ASSUMED_BAD:
+        bad = engine.ev_failures[ev]
+        if engine.evs[ev].state == EvState.ASSUMED_BAD:
             bad.probe_gap = probe_interval(engine, row.qp)
             bad.probe_at = min(bad.probe_at, now + bad.probe_gap)
             arm_probe(engine, row.qp, bad.probe_at)
@@ -196,9 +207,10 @@ def probe_interval(engine: Engine, qp: int) -> int:
 @rare_kernel
 def _retire(engine: Engine, now: int, ev: int) -> None:
     row = engine.evs[ev]
-    row.failed_at = now
+    failure = engine.ev_failures[ev]
+    failure.failed_at = now
     row.successes = 0
-    row.probe_gap = probe_interval(engine, engine.rotations[row.rotation].qp)
+    failure.probe_gap = probe_interval(engine, engine.rotations[row.rotation].qp)
     _schedule_probe(engine, now, ev)
     rotation = engine.rotations[row.rotation]
     if row.slot < rotation.active:
@@ -220,8 +232,9 @@ def _retire(engine: Engine, now: int, ev: int) -> None:
 @rare_kernel
 def _restore(engine: Engine, now: int, ev: int) -> None:
     row = engine.evs[ev]
-    row.restored_at = now
-    row.probe_at = NEVER
+    failure = engine.ev_failures[ev]
+    failure.restored_at = now
+    failure.probe_at = NEVER
     row.losses = 0
     rotation = engine.rotations[row.rotation]
     engine.qps[rotation.qp].good_evs += 1
@@ -254,7 +267,7 @@ def _least_bad(engine: Engine, qp: int, but: int, ports: int) -> int:
         candidate = engine.evs[ev]
         if candidate.state != EvState.ASSUMED_BAD or ev == but or (ports >> candidate.port) & 1 == 0:
             continue
-        if best == NONE or candidate.failed_at < engine.evs[best].failed_at:
+        if best == NONE or engine.ev_failures[ev].failed_at < engine.ev_failures[best].failed_at:
             best = ev
     return best
 
@@ -262,11 +275,12 @@ def _least_bad(engine: Engine, qp: int, but: int, ports: int) -> int:
 @rare_kernel
 def _schedule_probe(engine: Engine, now: int, ev: int) -> None:
     row = engine.evs[ev]
-    row.probe_at = NEVER  # only the controller restores a denied EV
+    failure = engine.ev_failures[ev]
+    failure.probe_at = NEVER  # only the controller restores a denied EV
     row.probe_id = NONE
     if row.state == EvState.ASSUMED_BAD:
-        row.probe_at = now + row.probe_gap
-        arm_probe(engine, engine.rotations[row.rotation].qp, row.probe_at)
+        failure.probe_at = now + failure.probe_gap
+        arm_probe(engine, engine.rotations[row.rotation].qp, failure.probe_at)
 
 
 @kernel

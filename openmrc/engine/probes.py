@@ -29,15 +29,16 @@ def send_due(engine: Engine, now: int, qp: int) -> None:
         bad = engine.evs[ev]
         if bad.state != EvState.ASSUMED_BAD:
             continue
-        if bad.probe_at <= now:
+        failure = engine.ev_failures[ev]
+        if failure.probe_at <= now:
             port_works = (working >> bad.port) & 1 == 1
             if bad.probe_id != NONE or not port_works:
                 bad.successes = 0
-                bad.probe_gap = min(2 * bad.probe_gap, params.probe_interval_max)
+                failure.probe_gap = min(2 * failure.probe_gap, params.probe_interval_max)
             if port_works:
                 send(engine, now, qp, ev)
-            bad.probe_at = now + bad.probe_gap
-        following = min(following, bad.probe_at)
+            failure.probe_at = now + failure.probe_gap
+        following = min(following, failure.probe_at)
     timers.arm(engine, qp, Deadline.PROBE, following)
 
 
@@ -88,10 +89,11 @@ def _credit(engine: Engine, now: int, qp: int, ev: int, path_mark: int) -> None:
         row.successes = 0
         return
     row.successes += 1
-    row.probe_gap = paths.probe_interval(engine, qp)
-    row.probe_at = min(row.probe_at, now + row.probe_gap)
+    failure = engine.ev_failures[ev]
+    failure.probe_gap = paths.probe_interval(engine, qp)
+    failure.probe_at = min(failure.probe_at, now + failure.probe_gap)
     if row.successes < params.probe_successes:
-        paths.arm_probe(engine, qp, row.probe_at)
+        paths.arm_probe(engine, qp, failure.probe_at)
     elif path_mark == PathMark.SKIP_ONCE:
         paths.transition(engine, now, ev, EvEvent.PROBE_MARKED)
     else:

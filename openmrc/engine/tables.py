@@ -321,18 +321,18 @@ class QueuePair:
 class PortRotation:
     """The EVs that one queue pair has on one port: a rotation of active ones and the reserve behind it."""
 
-    qp: Int
-    port: Int
-    ev_base: Int  # EVs, and slots, of this rotation
-    total: Int  # active and reserve
-    wanted: Int  # active EVs when none is bad
-    active: Int  # slots[0:active] are in rotation
-    cursor: Int
-    reverse: Int  # EV row for control packets
-    reverse_ok: Int
-    reverse_probe: Int  # 1: an EV probe is unanswered
-    reverse_candidate: Int  # EV row of that probe
     risen_at: Int  # ps, when the port came back, here or at the peer
+    qp: Int32
+    port: Int32
+    ev_base: Int32  # EVs, and slots, of this rotation
+    total: Int32  # active and reserve
+    wanted: Int32  # active EVs when none is bad
+    active: Int32  # slots[0:active] are in rotation
+    cursor: Int32
+    reverse: Int32  # EV row for control packets
+    reverse_candidate: Int32  # EV row of the probe that is out
+    reverse_ok: Int8
+    reverse_probe: Int8  # 1: an EV probe is unanswered
 
 
 class Slot:
@@ -342,14 +342,15 @@ class Slot:
 
 
 class Ev:
-    """An entropy value of a queue pair, and the state of its path."""
+    """An entropy value of a queue pair, and the state of its path: a cache line."""
 
     value: Int  # 32 bits
-    failed_at: Int  # ps
-    restored_at: Int  # ps
-    probe_at: Int  # ps
     probe_sent_at: Int  # ps
-    probe_gap: Int  # ps to the probe after
+    sent: Int  # with these three, a busy connection would pass 2**31 within a day
+    acked: Int
+    marked: Int
+    trimmed: Int32
+    probes: Int32
     rotation: Int32
     probe_id: Int32  # of the probe that is out, or NONE
     slot: Int16  # where in the rotation's slots
@@ -357,12 +358,16 @@ class Ev:
     state: Int8  # states.EvState
     losses: Int8  # since the last success
     successes: Int8  # probes answered in a row
-    sent: Int  # with these three, a busy connection would pass 2**31 within a day
-    acked: Int
-    marked: Int
-    trimmed: Int32
-    lost: Int32
-    probes: Int32
+
+
+class EvFailure:
+    """The losses of an EV, its last failure and the probes that follow it. The row of an EV that never lost is zero."""
+
+    failed_at: Int  # ps
+    restored_at: Int  # ps
+    probe_at: Int  # ps, of an ASSUMED_BAD EV
+    probe_gap: Int  # ps to the probe after
+    lost: Int
 
 
 class WriteRequest:
@@ -435,19 +440,19 @@ class Receive:
 class Control:
     """A queued control packet; what it reports is read when it is sent."""
 
-    opcode: Int
-    qp: Int  # or NONE for endpoint operations
-    peer: Int
     psn: Int  # PSN that it answers (not wrapped), or the probe_id
     entropy: Int  # to reflect; of probes: to send on
-    port: Int  # to send on, or NONE
-    mark: Int
-    retransmitted: Int
     tx_timestamp: Int
-    timestamp_unit: Int
-    reason: Int  # NackReason, Syndrome, EndpointOp
     mask: Int
-    ev: Int  # EV row to send on, or NONE
+    qp: Int32  # or NONE for endpoint operations
+    peer: Int32
+    ev: Int32  # EV row to send on, or NONE
+    opcode: Int16
+    reason: Int16  # NackReason, Syndrome, EndpointOp
+    port: Int8  # to send on, or NONE
+    mark: Int8
+    retransmitted: Int8
+    timestamp_unit: Int8
 
 
 class Region:
@@ -498,6 +503,7 @@ class Engine(NamedTuple):
     rotations: Table[PortRotation]
     slots: Table[Slot]
     evs: Table[Ev]
+    ev_failures: Table[EvFailure]  # by EV
     messages: Table[Message]
     sent: Table[Sent]
     tracker: Table[Tracker]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -39,6 +40,13 @@ def test_state_is_never_zero_and_draws_stay_below_the_limit(seed: int, stream: i
 
 def test_streams_of_one_seed_differ() -> None:
     assert len({rng.seeded(1, stream) for stream in range(10_000)}) == 10_000
+
+
+def test_states_of_many_streams_at_once_are_those_of_each() -> None:
+    streams = np.arange(-3, 1000)
+    many = rng.seeded(7, streams)
+    assert many.tolist() == [rng.seeded(7, int(stream)) for stream in streams]
+    assert rng.following(many).tolist() == [rng.following(int(state)) for state in many]
 
 
 def test_draws_are_spread_evenly() -> None:

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from openmrc.core.jit import entry
-from openmrc.core.rows import Float, Int, Int8, Int16, Int32, Table, dtype_of, table
+from openmrc.core.rows import CACHE_LINE, Float, Int, Int8, Int16, Int32, Table, dtype_of, table
 
 
 class Thing:
@@ -40,6 +40,18 @@ def touch(things: Table[Thing], index: int) -> int:
     thing.narrow = thing.narrow + 1
     thing.share = thing.size / 4
     return thing.size + thing.narrow * 1000
+
+
+@pytest.mark.parametrize("count", [1, 7, 100_000])
+def test_table_begins_at_a_cache_line(count: int) -> None:
+    rows = np.asarray(table(Thing, count))
+    assert len(rows) == count
+    assert rows.ctypes.data % CACHE_LINE == 0
+    assert not rows.view(np.uint8).any()
+
+
+def test_table_may_be_empty() -> None:
+    assert len(table(Thing, 0)) == 0
 
 
 def test_row_is_a_view_that_writes_through() -> None:

@@ -61,7 +61,7 @@ def test_every_arrival_is_new_duplicate_trimmed_or_out_of_window(pair: Pair) -> 
 def test_losses_are_counted_where_they_happened(pair: Pair) -> None:
     row, node = pair.row(0), pair.engine.endpoints[0]
     by_port = sum(pair.engine.ports[node.port_base + port].lost for port in range(4))
-    by_ev = sum(ev.lost for ev in pair.evs_of())
+    by_ev = sum(failure.lost for failure in pair.engine.ev_failures)
     assert by_port == by_ev >= row.inferred_losses > 0
     assert sum(ev.trimmed for ev in pair.evs_of()) <= row.nacks_received
     assert row.probes_answered <= row.probes_sent == sum(ev.probes for ev in pair.evs_of())

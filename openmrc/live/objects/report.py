@@ -72,7 +72,7 @@ def ev_states(runtime: EndpointRuntime, qp: int) -> list[EvStatus]:
                 active=ev.slot < runtime.engine.rotations[ev.rotation].active,
                 sent=ev.sent,
                 acked=ev.acked,
-                lost=ev.lost,
+                lost=runtime.engine.ev_failures[index].lost,
                 marked=ev.marked,
                 trimmed=ev.trimmed,
                 probes=ev.probes,

@@ -272,7 +272,8 @@ def _results(
     fabric, nics = slice(0, world.links), len(network.scale_up_ports)
     links = {name: column(network.ports, name)[fabric].copy() for name in of_ports}
     links |= {name: column(network.wires, name)[fabric].copy() for name in of_wires}
-    links["marked"] += column(network.ports, "marked")[fabric]
+    if network.config[0].lossless == 1:
+        links["marked"] += column(network.queues, "marked")[fabric]
     return Results(
         now=world.now,
         interrupted=interrupted,

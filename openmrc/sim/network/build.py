@@ -28,6 +28,7 @@ from openmrc.units import NEVER
 Ints = NDArray[np.int64]
 
 _PS_PER_S_AND_BITS = 8 * 10**12
+PART = 1 << 18  # links initialised at a time: intermediate columns of few bytes stay in memory that is in use already
 _SMALLEST = 64  # bytes on the wire: bounds the number of packets per window
 
 
@@ -108,7 +109,9 @@ def build(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 
     )
     _init_rules(network, settings, len(ports), lookahead)
     _init_lists(network)
-    _init_ports(network, topology, settings, _bdps(topology, ports), seed)
+    for first in range(0, topology.links, PART):
+        part = slice(first, min(first + PART, topology.links))
+        _init_ports(network, topology, settings, ports, seed, part)
     _init_nodes(network, topology, seed)
     if settings.lossless:
         _init_queues(network, topology, settings)
@@ -143,52 +146,49 @@ def _init_rules(network: Network, settings: NetworkSettings, ports: int, lookahe
 
 
 def _init_lists(network: Network) -> None:
-    for rows, names in (
-        (network.channels, ("head", "tail", "cursor")),
-        (network.outgoing, ("head", "tail")),
-        (network.nics, ("pending",)),
-        (network.link_impairments, ("late", "last_late")),
-    ):
-        for name in names:
-            column(rows, name)[:] = NONE
+    for lists in (network.channels, network.outgoing):
+        np.asarray(lists).view(np.int32)[:] = NONE
+    column(network.nics, "pending")[:] = NONE
     column(network.nics, "wake")[:] = NEVER
     column(network.nodes, "next_at")[:] = NEVER
 
 
-def _bdps(topology: Topology, ports: list[Reach]) -> NDArray[np.float64]:
-    """Return the bandwidth-delay product of every link (bytes): its rate times the round-trip time of its plane."""
+def _bdps(topology: Topology, ports: list[Reach], links: slice) -> NDArray[np.float64]:
+    """Return the bandwidth-delay products of links (bytes): the rate times the round-trip time of the plane."""
+    rate = topology.link_rate[links]
     if not topology.planes:
-        return np.asarray(topology.link_rate * (ports[0].round_trip / _PS_PER_S_AND_BITS), np.float64)
+        return np.asarray(rate * (ports[0].round_trip / _PS_PER_S_AND_BITS), np.float64)
     products, rates = (
-        np.array(each)[topology.link_plane] for each in zip(*((p.bdp, p.rate) for p in ports), strict=True)
+        np.array(each)[topology.link_plane[links]] for each in zip(*((p.bdp, p.rate) for p in ports), strict=True)
     )
     # On a link faster or slower than the NIC's port, a full buffer takes the same time to drain.
-    return np.asarray(products * (topology.link_rate / rates), np.float64)
+    return np.asarray(products * (rate / rates), np.float64)
 
 
 def _init_ports(
-    network: Network, topology: Topology, settings: NetworkSettings, bdp: NDArray[np.float64], seed: int
+    network: Network, topology: Topology, settings: NetworkSettings, reach: list[Reach], seed: int, links: slice
 ) -> None:
-    ports, wires = network.ports, network.wires
-    last_hop = topology.link_destination < topology.nics
-    byte_time = (_PS_PER_S_AND_BITS << BYTE_TIME_BITS) // topology.link_rate
+    ports, wires = np.asarray(network.ports)[links], np.asarray(network.wires)[links]
+    bdp = _bdps(topology, reach, links)
+    last_hop = topology.link_destination[links] < topology.nics
+    byte_time = (_PS_PER_S_AND_BITS << BYTE_TIME_BITS) // topology.link_rate[links]
     column(ports, "byte_time")[:] = byte_time
-    column(ports, "delay")[:] = link_delays(topology)
-    column(ports, "destination")[:] = topology.link_destination
+    column(ports, "delay")[:] = link_delays(topology, links)
+    column(ports, "destination")[:] = topology.link_destination[links]
     column(ports, "last_hop")[:] = last_hop
     column(ports, "trimming")[:] = settings.trimming
     column(ports, "tail")[:] = NONE
-    column(ports, "random")[:] = _seeds(seed, 1, topology.links)
-    column(wires, "random")[:] = _seeds(seed, 2, topology.links)
+    column(ports, "random")[:] = _seeds(seed, 1, links)
+    column(wires, "random")[:] = _seeds(seed, 2, links)
     packet = settings.mtu + settings.header
     share = np.where(last_hop, settings.last_hop_buffer_bdp, settings.buffer_bdp)
-    buffers = np.ceil(bdp * share / packet) * packet if settings.buffer_bdp > 0 else topology.link_buffer
+    buffers = np.ceil(bdp * share / packet) * packet if settings.buffer_bdp > 0 else topology.link_buffer[links]
     column(ports, "capacity")[:] = _drain_times(buffers, byte_time)
     column(ports, "control_capacity")[:] = _drain_times(bdp * settings.control_buffer_bdp, byte_time)
+    senders = topology.node_kind[topology.link_source[links]]
     for name in ("capacity", "control_capacity"):
-        column(ports, name)[topology.node_kind[topology.link_source] == Kind.NIC] = NEVER
-    marks = (settings.ecn_high_bdp > 0) & (settings.ecn_last_hop | ~last_hop)
-    marks &= topology.node_kind[topology.link_source] == Kind.SWITCH
+        column(ports, name)[senders == Kind.NIC] = NEVER
+    marks = (settings.ecn_high_bdp > 0) & (settings.ecn_last_hop | ~last_hop) & (senders == Kind.SWITCH)
     column(wires, "ecn_low")[:] = np.where(marks, np.ceil(bdp * settings.ecn_low_bdp / packet) * packet, NONE)
     column(wires, "ecn_high")[:] = np.where(marks, np.ceil(bdp * settings.ecn_high_bdp / packet) * packet, 0)
 
@@ -217,10 +217,10 @@ def _drain_times(buffers: NDArray[Any], byte_time: Ints) -> Ints:
     return np.where(buffers > 0, times, NEVER).astype(np.int64)
 
 
-def _seeds(seed: int, stream: int, count: int) -> Ints:
+def _seeds(seed: int, stream: int, numbers: slice) -> Ints:
     """Return initial states of random generators, none of them 0 (splitmix64's mixer, Steele et al. 2014)."""
     with np.errstate(over="ignore"):
-        value = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        value = np.arange(numbers.start + 1, numbers.stop + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         value += np.uint64(rng.seeded(seed, stream)) << np.uint64(16)
         value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -236,7 +236,7 @@ def _init_nodes(network: Network, topology: Topology, seed: int) -> None:
     column(nodes, "in_count")[:] = counts
     column(nodes, "tier")[:] = topology.node_tier
     column(nodes, "plane")[:] = topology.node_plane
-    column(nodes, "salt")[:] = _seeds(seed, 3, topology.nodes) >> 1
+    column(nodes, "salt")[:] = _seeds(seed, 3, slice(0, topology.nodes)) >> 1
     for shape in topology.planes:
         _init_plane(network, shape)
 

@@ -96,7 +96,9 @@ def hold(network: Network, link: int, hop: int) -> None:
     """Hold a packet until it is due, after those that are due no later."""
     row = network.link_impairments[link]
     at = network.hops[hop].arrives
-    network.wires[link].impaired |= HOLDS
+    if network.wires[link].impaired & HOLDS == 0:
+        network.wires[link].impaired |= HOLDS
+        row.late = row.last_late = NONE
     before, after = NONE, row.late
     if row.last_late != NONE and network.hops[row.last_late].arrives <= at:
         before, after = row.last_late, NONE  # the usual place: equal delays keep the order

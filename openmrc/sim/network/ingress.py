@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
+from openmrc.core.memory import prefetch_row
 from openmrc.sim.network import impairments, packet_pool, transport_api
 from openmrc.sim.network.tables import COUNT_MASK, NONE, Network, Service
 from openmrc.units import NEVER
@@ -15,6 +16,7 @@ from openmrc.units import NEVER
 INDEX_BITS = 24  # of BatchEntry.key: order of collection
 INDEX_MASK = (1 << INDEX_BITS) - 1
 FEW = 24  # packets below which insertion sort alone is faster
+NEAR, FAR = 2, 4  # links ahead whose packets and whose rows are prefetched
 
 
 @rare_kernel
@@ -28,6 +30,7 @@ def collect(state: transport_api.State, network: Network, shard: int, node: int,
     _clear_mail(network, shard, node)
     count = 0
     for index in range(row.first_in, row.first_in + row.in_count):
+        _prefetch(network, shard, index)
         link = network.in_links[index].link
         if network.wires[link].impaired & impairments.HOLDS != 0:
             count = _admit_delayed(network, shard, node, link, start, end, count)
@@ -35,6 +38,26 @@ def collect(state: transport_api.State, network: Network, shard: int, node: int,
         count = _drain(state, network, shard, node, link, Service.DATA, start, end, count)
     _sort(network, shard, count, end - start)
     return count
+
+
+@kernel
+def _prefetch(network: Network, shard: int, index: int) -> None:
+    """Prefetch the first packets of a link to come, and the rows of one further ahead.
+
+    The links into a node are followed by those into the next, so this also prepares the node that is served next.
+    """
+    last = len(network.in_links) - 1
+    link = network.in_links[min(index + FAR, last)].link
+    prefetch_row(network.channels, link * 2)
+    prefetch_row(network.outgoing, link * 4)
+    prefetch_row(network.wires, link)
+    prefetch_row(network.ports, link)
+    link = network.in_links[min(index + NEAR, last)].link
+    for channel in range(link * 2, link * 2 + 2):
+        head = network.channels[channel].head
+        if head == NONE:
+            head = network.outgoing[channel * 2 + 1 - network.shards[shard].turn].head
+        prefetch_row(network.hops, head)
 
 
 @kernel
@@ -98,9 +121,10 @@ def _drain(
         if arrives >= end:
             network.nodes[node].next_at = min(network.nodes[node].next_at, arrives)
             break
+        row.head = network.hops[hop].next
+        prefetch_row(network.hops, row.head)
         if service == Service.DATA:
             _mark(network, link, channel, hop)
-        row.head = network.hops[hop].next
         if row.head == NONE:
             row.tail = NONE
         network.hops[hop].link = link

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from openmrc.core.jit import kernel
-from openmrc.core.rows import Table, column
+from openmrc.core.rows import Table, column, zeroed
 from openmrc.errors import MrcError
 from openmrc.sim.network.tables import NONE, Network
 
@@ -83,10 +83,9 @@ def grown(network: Network, more: int) -> Network:
 def longer(rows: Table[Any], count: int) -> Table[Any]:
     """Return a table of `count` rows that starts with those of another."""
     before = np.asarray(rows)
-    made = np.zeros(count, before.dtype)
-    made[: len(before)] = before
-    grown_rows: Table[Any] = made
-    return grown_rows
+    made: Table[Any] = zeroed(before.dtype, count)
+    np.asarray(made)[: len(before)] = before
+    return made
 
 
 def _free_the_rest(network: Network, shard: int) -> None:

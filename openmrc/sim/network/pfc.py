@@ -157,7 +157,7 @@ def _on_departure(network: Network, shard: int, node: int, now: int) -> None:
     waiting.bytes -= row.size
     if _is_marked(network, link):
         row.marked = 1
-        network.ports[link].marked += 1
+        network.queues[link].marked += 1
     _count_out(network, shard, now, row.link, row.size)
     _begin(network, shard, node, now, link)
 

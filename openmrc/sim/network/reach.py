@@ -28,9 +28,9 @@ class Reach:
         return self.round_trip * self.rate // _PS_PER_S_AND_BITS
 
 
-def link_delays(topology: Topology) -> Ints:
-    """Return propagation and the forwarding latency at the far end, of every directed link (ps)."""
-    delays: Ints = topology.link_delay + topology.node_delay[topology.link_destination]
+def link_delays(topology: Topology, links: Ints | slice = slice(None)) -> Ints:
+    """Return propagation and the forwarding latency at the far end, of directed links (ps)."""
+    delays: Ints = topology.link_delay[links] + topology.node_delay[topology.link_destination[links]]
     return delays
 
 
@@ -66,11 +66,10 @@ def _round_trip(topology: Topology, shape: PlaneShape, packet: int) -> int:
 
     Twice the propagation and switching, plus the packet's time on each link at the NIC's rate, as in htsim.
     """
-    ups = [shape.host_up, shape.fabric_up, shape.core_up][: shape.tiers]
-    delays = link_delays(topology)
-    one_way = sum(int(delays[up]) + int(delays[topology.link_reverse[up]]) for up in ups)
-    links = 2 * shape.tiers
+    path = [shape.host_up, shape.fabric_up, shape.core_up][: shape.tiers]
+    path += [int(topology.link_reverse[up]) for up in path]
     if shape.long:
-        one_way += int(delays[shape.long_out])
-        links += 1
+        path.append(shape.long_out)
+    one_way = int(link_delays(topology, np.array(path)).sum())
+    links = len(path)
     return 2 * one_way + links * (packet * _PS_PER_S_AND_BITS // int(topology.link_rate[shape.host_up]))

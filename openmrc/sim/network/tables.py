@@ -68,30 +68,30 @@ class Outgoing:
 
 
 class Port:
-    """The egress queue of a directed link."""
+    """The egress queue of a directed link: two cache lines."""
 
     busy_until: Int  # ps, when all accepted data is sent
     control_until: Int  # ps
     byte_time: Int  # unit 2**-16 ps
     delay: Int  # ps, propagation and the forwarding latency of the switch at the other end
     capacity: Int  # ps of queued data above which packets are trimmed or dropped
-    control_capacity: Int  # ps
     last_time: Int  # ps on the wire of the last data packet
-    tail_begins: Int  # ps, start of its transmission
-    random: Int
     queued_bytes: Int32  # modulo 2**31
     tail: Int32  # the last data packet queued
     destination: Int32  # node
     trimming: Int8  # Trimming
     last_hop: Int8  # leads to a NIC
     withdrawn: Int8  # 1: withdrawn from the routing tables
+
+    tail_begins: Int  # ps, start of the last data packet's transmission
     data_packets: Int
     data_bytes: Int
-    control_packets: Int
-    trimmed: Int
-    dropped: Int
-    marked: Int  # by a port with a real queue
     peak: Int  # ps, the longest backlog that a data packet met
+    control_packets: Int
+    control_capacity: Int  # ps
+    random: Int
+    trimmed: Int32
+    dropped: Int32
 
 
 class Queue:
@@ -100,6 +100,7 @@ class Queue:
     paused_until: Int  # ps, expiry of a PAUSE that is neither repeated nor cancelled
     check_at: Int  # ps, a check of the port is in its node's heap; NEVER: none
     paused_at: Int  # ps, when the receiver sent its last PAUSE
+    marked: Int  # packets, by the port
 
     head: Int32
     tail: Int32
@@ -147,7 +148,7 @@ class LinkImpairments:
     trim: Int
     delay: Int  # ps, on top of the link's own
     jitter: Int  # ps, added to the delay, uniform from 0
-    late: Int32  # packets held back, by time of arrival
+    late: Int32  # packets held back, by time of arrival; valid while the wire is impaired by HOLDS
     last_late: Int32
 
 

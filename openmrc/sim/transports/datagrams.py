@@ -66,7 +66,7 @@ def build(nics: int, flows: int, hops: int, mtu: int = 4096, fixed: bool = False
     state = Datagrams(table(Source, nics), table(Transfer, flows), table(Content, hops), table(DatagramRules, 1))
     for name in ("current", "last", "left", "arrived"):
         column(state.sources, name)[:] = NONE
-    column(state.sources, "random")[:] = [rng.seeded(seed, nic) for nic in range(nics)]
+    column(state.sources, "random")[:] = rng.seeded(seed, np.arange(nics))
     column(state.transfers, "next")[:] = NONE
     state.rules[0].mtu = mtu
     state.rules[0].fixed = fixed

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+import numpy as np
+
 from openmrc.core import rng
 from openmrc.core.rows import Table, column, table
 from openmrc.sim.network.tables import NONE
@@ -19,5 +21,5 @@ def idle_nics(row: type[Row], nics: int, seed: int) -> Table[Row]:
     made = table(row, nics)
     for name in ("sent", "received", "failed"):
         column(made, name)[:] = NONE
-    column(made, "random")[:] = [rng.seeded(seed, nic) for nic in range(nics)]
+    column(made, "random")[:] = rng.seeded(seed, np.arange(nics))
     return made

@@ -23,11 +23,11 @@ class Frame:
     c: Int32  # payload_length | ooo_count
     d: Int32  # msn, rqmsn | ack_psn_offset
     tx_timestamp: Int32
+    e: Int32  # | sack_offset | nack_reason, syndrome, endpoint_op
+    mpr: Int32
+    penalty: Int32
     opcode: Int16
     flags: Int16
-    e: Int16  # | sack_offset | nack_reason, syndrome, endpoint_op
-    mpr: Int16
-    penalty: Int16
 
 
 @kernel

@@ -6,6 +6,7 @@ responds and needs few EVs per plane. Windows are no longer than the connection'
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -186,7 +187,7 @@ def _build(transport: MrcTransport, topology: Topology, traffic: Traffic, networ
     openings, common = _openings(transport, planes, wires, ends, settings, network, seed)
     fans = _fans(topology, network, wires, ends)
     _open_peers(engine, ends)
-    _open_all(engine, openings, common, fans)
+    _open_queue_pairs(engine, openings, common, fans, threads=len(network.shards))
     column(network.flows, "handle")[:] = np.append(ends.row_of_source, -1)[wires.of_message]
     kept = taps(engine, topology.nics, transport.capture)
     return Mrc(
@@ -305,10 +306,21 @@ def _open_peer_rows(engine: Engine, addresses: Ints) -> None:
         regions.register(engine, nic, R_KEY, 0, 1 << 62, regions.Access.REMOTE_WRITE.value, _PD, 0)
 
 
+def _open_queue_pairs(
+    engine: Engine, openings: Table[Opening], common: Table[Common], fans: Table[Fan], threads: int
+) -> None:
+    """Bring every queue pair to RTS; each thread serves a range of NICs."""
+    firsts = np.append(column(engine.endpoints, "qp_base"), len(openings))
+    edges = firsts[np.arange(threads + 1) * len(engine.endpoints) // threads]
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda first, end: _open_all(engine, openings, common, fans, first, end), edges[:-1], edges[1:]))
+
+
 @entry
-def _open_all(engine: Engine, openings: Table[Opening], common: Table[Common], fans: Table[Fan]) -> None:
-    """Bring every queue pair to RTS."""
-    for qp in range(len(openings)):
+def _open_all(
+    engine: Engine, openings: Table[Opening], common: Table[Common], fans: Table[Fan], first: int, end: int
+) -> None:
+    for qp in range(first, end):
         _open(engine, openings, common, fans, qp)
 
 

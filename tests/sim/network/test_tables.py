@@ -1,0 +1,15 @@
+"""Rows that every hop of a packet reads fit their cache lines; the simulator's speed depends on it."""
+
+from __future__ import annotations
+
+import pytest
+
+from openmrc.core.rows import CACHE_LINE, dtype_of
+from openmrc.engine.tables import Ev
+from openmrc.sim.network.tables import Hop, Port, Wire
+from openmrc.sim.transports.mrc.frames import Frame
+
+
+@pytest.mark.parametrize(("row", "lines"), [(Hop, 1), (Frame, 1), (Ev, 1), (Wire, 1), (Port, 2)])
+def test_row_fills_whole_cache_lines(row: type, lines: int) -> None:
+    assert dtype_of(row).itemsize == lines * CACHE_LINE
