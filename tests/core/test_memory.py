@@ -1,4 +1,4 @@
-"""Words at memory addresses: what compiled code reads and writes is what plain Python does."""
+"""Words and lines at memory addresses: what compiled code reads and writes is what plain Python does."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmrc.core.jit import entry
-from openmrc.core.memory import load_be64, prefetch, store_be32
+from openmrc.core.memory import LINE, fence, load_be64, prefetch, store_be32, stream_line
 from openmrc.wire.codec import Bytes
 
 
@@ -29,3 +29,23 @@ def test_any_alignment_sign_and_height(data: bytes, at: int, word: int) -> None:
         buffer = np.frombuffer(bytearray(data), np.uint8)
         assert function(buffer, at, word) == int.from_bytes(data[at : at + 8], "big", signed=True)
         assert buffer.tobytes() == expected
+
+
+@entry
+def streamed(target: Bytes, source: Bytes, at: int) -> int:
+    """Copy one line past the caches to the first whole line of `target`; return its offset."""
+    begin = -target.ctypes.data & (LINE - 1)
+    stream_line(target.ctypes.data + begin, source.ctypes.data + at)
+    fence()
+    return begin
+
+
+def test_a_streamed_line_is_copied_from_any_alignment() -> None:
+    source = np.arange(2 * LINE, dtype=np.uint8)
+    for function in (streamed, streamed.py_func):
+        for at in (0, 1, 7, LINE - 1):
+            target = np.zeros(3 * LINE, np.uint8)
+            begin = function(target, source, at)
+            np.testing.assert_array_equal(target[begin : begin + LINE], source[at : at + LINE])
+            assert not target[:begin].any()
+            assert not target[begin + LINE :].any()
