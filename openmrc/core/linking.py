@@ -8,7 +8,7 @@ Numba has no type annotations; lines that extend or call its classes carry `type
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import llvmlite.binding as llvm
 from numba.core import itanium_mangler
@@ -29,7 +29,7 @@ class KernelCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
     @property
     def defined(self) -> list[Any]:
         """Return the functions with a body: the kernel."""
-        return [function for function in self._final_module.functions if not function.is_declaration]
+        return _defined(self._final_module.functions)
 
     def get_pointer_to_function(self, _name: str) -> int:
         """Return null: Python never calls it."""
@@ -61,12 +61,31 @@ class EntryCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
         self._linking_libraries = [library for library in reached if library not in kernels]
         super().finalize()  # type: ignore[no-untyped-call,unused-ignore]
 
+    def serialize_using_object_code(self) -> Any:
+        """Store machine code, and of the code for linking only the names: entries are called, not linked.
+
+        To parse that code at every start took 9 MB of memory.
+        """
+        name, kind, (machine_code, _) = super().serialize_using_object_code()  # type: ignore[no-untyped-call,unused-ignore]
+        return name, kind, (machine_code, llvm.parse_assembly(self._stub()).as_bitcode())
+
+    def _stub(self) -> str:
+        """Return a module that defines all names of this one."""
+        module, codegen = self._final_module, cast("Any", self._codegen)
+        functions = (f'define void @"{each.name}"() {{ unreachable }}' for each in _defined(module.functions))
+        variables = (f'@"{each.name}" = global i8 0' for each in _defined(module.global_variables))
+        return "\n".join([str(codegen._create_empty_module(self.name)), *functions, *variables])
+
     def _optimize_final_module(self) -> None:
         """Give linked functions internal linkage first: LLVM may then drop them, or their unused arguments."""
         for function in self._final_module.functions:
             if function.linkage == llvm.Linkage.linkonce_odr:
                 function.linkage = "internal"
         super()._optimize_final_module()  # type: ignore[no-untyped-call,unused-ignore]
+
+
+def _defined(values: Any) -> list[Any]:
+    return [value for value in values if not value.is_declaration]
 
 
 def _reached(code: Any) -> dict[Any, None]:

@@ -11,6 +11,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
 from openmrc.core.jit import INLINED
+from openmrc.core.rows import CACHE_LINE
 
 
 def prefetch(address: int) -> None:
@@ -31,11 +32,21 @@ def store_be32(address: int, word: int) -> None:
     ctypes.memmove(int(address), (int(word) & 0xFFFFFFFF).to_bytes(4, "big"), 4)
 
 
+def stream_line(target: int, source: int) -> None:
+    """Copy a cache line past the caches; `target` is a multiple of its length. Call `fence` before others read."""
+    ctypes.memmove(int(target), int(source), CACHE_LINE)
+
+
+def fence() -> None:
+    """Order all earlier stores, also those past the caches, before all later ones."""
+
+
 _BYTE, _WORD, _LONG = (ir.IntType(bits) for bits in (8, 32, 64))
+_LINE = ir.VectorType(_LONG, CACHE_LINE // 8)
 
 
-def _intrinsics() -> tuple[Any, Any, Any]:
-    """Return the intrinsics for the three functions above, one instruction each.
+def _intrinsics() -> tuple[Any, Any, Any, Any, Any]:
+    """Return the intrinsics for the functions above, about one instruction each.
 
     For type checkers an intrinsic also takes the context of the compiler, and its decorator is untyped.
     """
@@ -68,13 +79,33 @@ def _intrinsics() -> tuple[Any, Any, Any]:
 
         return types.void(address, types.int64), emit
 
-    return ahead, load, store
+    @intrinsic  # type: ignore[misc,unused-ignore]
+    def stream(_context: Any, target: Any, source: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            line = builder.load(builder.inttoptr(arguments[1], _LINE.as_pointer()), align=1)
+            stored = builder.store(line, builder.inttoptr(arguments[0], _LINE.as_pointer()), align=CACHE_LINE)
+            stored.set_metadata("nontemporal", builder.module.add_metadata([_WORD(1)]))
+            return context.get_dummy_value()
+
+        return types.void(target, source), emit
+
+    @intrinsic  # type: ignore[misc,unused-ignore]
+    def order(_context: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            builder.fence("seq_cst")
+            return context.get_dummy_value()
+
+        return types.void(), emit
+
+    return ahead, load, store, stream, order
 
 
-_ahead, _load, _store = _intrinsics()
+_ahead, _load, _store, _stream, _order = _intrinsics()
 overload(prefetch, jit_options=INLINED)(lambda address: lambda address: _ahead(address))
 overload(prefetch_row, jit_options=INLINED)(
     lambda rows, index: lambda rows, index: _ahead(rows.ctypes.data + index * rows.itemsize)
 )
 overload(load_be64, jit_options=INLINED)(lambda address: lambda address: _load(address))
 overload(store_be32, jit_options=INLINED)(lambda address, word: lambda address, word: _store(address, word))
+overload(stream_line, jit_options=INLINED)(lambda target, source: lambda target, source: _stream(target, source))
+overload(fence, jit_options=INLINED)(lambda: lambda: _order())

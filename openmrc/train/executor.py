@@ -22,7 +22,7 @@ from openmrc.train.errors import (
     from_peer,
 )
 from openmrc.train.frames import HEADER, Frame, Kind, unpack
-from openmrc.train.link import Link, Signal
+from openmrc.train.link import PIECE_WR, Link, Signal
 from openmrc.train.point_to_point import ANY_SOURCE, P2P_WR, PointToPoint, Transfer
 from openmrc.train.program import Program
 from openmrc.train.progress import Progress
@@ -178,7 +178,7 @@ class Executor:
                 self._on_signal(link, completion.immediate or 0)
             elif completion.wr_id >= P2P_WR:
                 self._p2p.on_written(completion.wr_id - P2P_WR)
-            elif self._runs:
+            elif self._runs and completion.wr_id != PIECE_WR:
                 self._runs[0].on_acknowledged(link)
             if self.error is not None:
                 return

@@ -33,6 +33,7 @@ _FRAME_CREDITS, _CHUNK_CREDITS = FRAMES // 4, CHUNKS // 2  # consumed before a s
 _MASK = (1 << 15) - 1
 _DEPARTED_SECONDS = 1.0  # after its BYE; a rank that still waits for it then gives up
 _MAX_EARLY = 256  # frames stored for later collectives before their credits are withheld
+PIECE_WR = 1 << 32  # `wr_id` of pieces; that of other writes is a rank
 SENDS = 256  # entries of the send queue
 _MAX_UNSIGNALED = SENDS - FRAMES - CHUNKS - 16  # writes without immediate in flight
 
@@ -161,15 +162,24 @@ class Link:
         self.chunk_bytes += part.length
         return self._write(part, address, key, Signal.CHUNK, signaled=last)
 
+    def piece(self, part: RegionSlice, address: int, key: int, prepared: int) -> SendWr:
+        """Return the write of a part of a block whose end alone is signalled, after `prepared` unposted writes.
+
+        It completes here if the send queue is filling, so that the sender learns when to continue.
+        """
+        self.chunk_bytes += part.length
+        is_filling = self.qp.outstanding() + prepared >= _MAX_UNSIGNALED // 2
+        return SendWr(local=part, remote_addr=address, r_key=key, signaled=is_filling, wr_id=PIECE_WR)
+
     def staged_chunk(self, part: RegionSlice, *, last: bool) -> SendWr:
         """Return the write of a chunk to the peer's staging buffer."""
         index = self._staged_sent % CHUNKS
         self._staged_sent += 1
         return self.chunk(part, self._address + FRAMES * SLOT + index * CHUNK, self._key, last=last)
 
-    def can_write(self) -> bool:
-        """Whether the send queue has room for unsignalled writes."""
-        return self.qp.outstanding() < _MAX_UNSIGNALED
+    def can_write(self, prepared: int = 0) -> bool:
+        """Whether the send queue has room for a write without immediate, after `prepared` unposted writes."""
+        return self.qp.outstanding() + prepared < _MAX_UNSIGNALED
 
     # Receiving
 

@@ -6,9 +6,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from openmrc.collectives.choice import Algorithm, Collective, plan_for
-from openmrc.collectives.plan import NOTHING, Plan, Space
+from openmrc.collectives.plan import NOTHING, Plan, Space, Transfers
 
 
 class Send(NamedTuple):
@@ -18,6 +19,7 @@ class Send(NamedTuple):
     space: int
     is_stored: bool  # written directly to its final address; False: to the stage, for a reduction
     after: int  # arrival (`Receive.arrival`) that it depends on; NOTHING: none
+    is_final: bool  # as of `Receive`
 
 
 class Receive(NamedTuple):
@@ -29,6 +31,7 @@ class Receive(NamedTuple):
     reduces: bool
     before: int  # arrival that is reduced into the same block before it; NOTHING: none
     completes: bool  # the block then holds the contributions of all ranks
+    is_final: bool  # stored, and no transfer waits for a part of it: only its end is signalled
 
 
 class Program(NamedTuple):
@@ -50,6 +53,7 @@ def program_for(collective: Collective, algorithm: Algorithm, ranks: int, rank: 
 def program(plan: Plan, rank: int) -> Program:
     """Return the program of `rank` in a plan."""
     part = plan.transfers
+    final = _final(part)
     arriving = np.flatnonzero(part.target == rank).tolist()
     number = {row: arrival for arrival, row in enumerate(arriving)}
     sends: dict[int, list[Send]] = {}
@@ -60,9 +64,10 @@ def program(plan: Plan, rank: int) -> Program:
             int(part.read_space[row]),
             not part.reduces[row],
             NOTHING if after == NOTHING else number[after],
+            bool(final[row]),
         )
         sends.setdefault(int(part.target[row]), []).append(send)
-    receives, scratch = _receives(plan, number)
+    receives, scratch = _receives(plan, number, final)
     peers = sorted({*sends, *receives})
     return Program(
         {target: tuple(each) for target, each in sends.items()},
@@ -73,7 +78,16 @@ def program(plan: Plan, rank: int) -> Program:
     )
 
 
-def _receives(plan: Plan, number: dict[int, int]) -> tuple[dict[int, list[Receive]], tuple[int, ...]]:
+def _final(part: Transfers) -> npt.NDArray[np.bool_]:
+    """Return for each transfer whether it is stored and no other one waits for it."""
+    final: npt.NDArray[np.bool_] = part.reduces == 0
+    final[part.after[part.after != NOTHING]] = False
+    return final
+
+
+def _receives(
+    plan: Plan, number: dict[int, int], final: npt.NDArray[np.bool_]
+) -> tuple[dict[int, list[Receive]], tuple[int, ...]]:
     part = plan.transfers
     receives: dict[int, list[Receive]] = {}
     folded: dict[tuple[int, int], int] = {}  # the latest reduction into each block
@@ -86,6 +100,6 @@ def _receives(plan: Plan, number: dict[int, int]) -> tuple[dict[int, list[Receiv
         if space == Space.SCRATCH:
             scratch.add(block)
         receives.setdefault(int(part.source[row]), []).append(
-            Receive(arrival, block, space, reduces, before, bool(part.completes[row]))
+            Receive(arrival, block, space, reduces, before, bool(part.completes[row]), bool(final[row]))
         )
     return receives, tuple(sorted(scratch))

@@ -25,6 +25,7 @@ from openmrc.verbs import SendWr
 _TARGET = struct.Struct("<QI")
 _PIECES = 4  # chunks of a block, within the limits of the chunk size
 _MIN_CHUNK = 256 * 1024  # bytes
+_MAX_PIECE = 1 << 30  # bytes of one write; a message may have up to 2 GiB - 1
 
 
 def chunk_bytes(length: int) -> int:
@@ -192,6 +193,8 @@ class Run:
                 else:
                     self._send_chunks(lane)
         self._copy_piece()
+        while self._copies and all(lane.is_done for lane in self._sending.values()):
+            self._copy_piece()
 
     def on_frame(self, link: Link, frame: Frame, data: memoryview) -> None:
         """Process another rank's header, or the data of an inline collective."""
@@ -228,7 +231,7 @@ class Run:
         receive, chunk = lane.receives[lane.index], lane.chunk
         length = lane.lengths[lane.index]
         lane.chunk += 1
-        if lane.chunk * chunk_bytes(length) >= length:
+        if receive.is_final or lane.chunk * chunk_bytes(length) >= length:
             lane.index, lane.chunk = lane.index + 1, 0
             lane.skip_empty()
         if receive.reduces:
@@ -317,20 +320,19 @@ class Run:
 
     def _send_chunks(self, lane: SendLane) -> None:
         requests: list[SendWr] = []
-        while not lane.is_done and self._is_ready(lane):
+        while not lane.is_done and self._is_ready(lane, len(requests)):
             if lane.chunk == 0 and lane.sends[lane.index].is_stored and lane.targets is not None:
                 lane.target = lane.targets.popleft()
             if lane.lengths[lane.index]:
-                requests.append(self._next_chunk(lane))
+                requests.append(self._next_chunk(lane, len(requests)))
             else:
                 lane.index += 1
         if requests:
             lane.link.qp.post_send(requests)
 
-    def _next_chunk(self, lane: SendLane) -> SendWr:
+    def _next_chunk(self, lane: SendLane, prepared: int) -> SendWr:
         send, length = lane.sends[lane.index], lane.lengths[lane.index]
-        size = chunk_bytes(length)
-        begin, end = lane.chunk * size, min((lane.chunk + 1) * size, length)
+        begin, end = self._extent(lane)
         is_last = lane.index == lane.last and end == length
         part = self.spaces[send.space].part(self.memory, send.block, begin, end)
         lane.chunk += 1
@@ -339,19 +341,35 @@ class Run:
         if not send.is_stored:
             return lane.link.staged_chunk(part, last=is_last)
         address, key = lane.target
+        if send.is_final and end < length:
+            return lane.link.piece(part, address + begin, key, prepared)
         return lane.link.chunk(part, address + begin, key, last=is_last)
 
-    def _is_ready(self, lane: SendLane) -> bool:
+    def _extent(self, lane: SendLane) -> tuple[int, int]:
+        """Return (first byte, byte after the last) of the next chunk; a block that nothing waits for is one chunk."""
+        send, length = lane.sends[lane.index], lane.lengths[lane.index]
+        size = _MAX_PIECE if send.is_final and send.after == NOTHING else chunk_bytes(length)
+        return lane.chunk * size, min((lane.chunk + 1) * size, length)
+
+    def _is_ready(self, lane: SendLane, prepared: int) -> bool:
         send = lane.sends[lane.index]
         if not lane.lengths[lane.index]:
             return not send.is_stored or lane.targets is not None
         if send.after != NOTHING and self._arrived[send.after] <= lane.chunk:
             return False
-        return lane.link.can_send_chunk() and (not send.is_stored or lane.targets is not None)
+        if send.is_stored and lane.targets is None:
+            return False
+        return self._has_room(lane, prepared)
+
+    def _has_room(self, lane: SendLane, prepared: int = 0) -> bool:
+        """Whether the send queue and, for a chunk with a signal, the peer have room for one after `prepared` writes."""
+        if lane.sends[lane.index].is_final and self._extent(lane)[1] < lane.lengths[lane.index]:
+            return lane.link.can_write(prepared)
+        return lane.link.can_send_chunk()
 
     def _is_blocked(self, lane: SendLane) -> bool:
         send = lane.sends[lane.index]
-        return (send.is_stored and lane.targets is None and not self.call.is_inline) or not lane.link.can_send_chunk()
+        return (send.is_stored and lane.targets is None and not self.call.is_inline) or not self._has_room(lane)
 
     # Receiving
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, cast
 
+import llvmlite.binding as llvm
 import pytest
 
 from openmrc.core.jit import entry, kernel, rare_kernel
@@ -59,3 +60,15 @@ def test_a_rare_kernel_is_called_also_where_inlined_kernels_reach_it() -> None:
     defined = [function.name for function in code.functions if not function.is_declaration]
     assert any("add_seldom" in name for name in defined)
     assert not any("add_often" in name or "add_twice" in name for name in defined)
+
+
+@pytest.mark.needs("jit")
+def test_what_the_cache_keeps_of_an_entry_has_every_name_but_no_code_to_link() -> None:
+    add(State(table(Counter, 1)), 1)
+    (overload,) = cast(Any, add).overloads.values()
+    _, _, (machine_code, linkable) = overload.library.serialize_using_object_code()
+    stub, code = llvm.parse_bitcode(linkable), overload.library._get_module_for_linking()
+    names = [{each.name for each in module.functions if not each.is_declaration} for module in (stub, code)]
+    assert names[0] == names[1]
+    assert not any(len(list(block.instructions)) > 1 for function in stub.functions for block in function.blocks)
+    assert len(machine_code) > 0

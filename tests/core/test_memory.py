@@ -1,4 +1,4 @@
-"""Words at memory addresses: what compiled code reads and writes is what plain Python does."""
+"""Words and lines at memory addresses: what compiled code reads and writes is what plain Python does."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmrc.core.jit import entry
-from openmrc.core.memory import load_be64, prefetch, prefetch_row, store_be32
-from openmrc.core.rows import Int, Table, table
+from openmrc.core.memory import fence, load_be64, prefetch, prefetch_row, store_be32, stream_line
+from openmrc.core.rows import CACHE_LINE, Int, Table, table
 from openmrc.wire.codec import Bytes
 
 
@@ -53,3 +53,23 @@ def test_rows_before_and_beyond_a_table_may_be_prefetched() -> None:
         numbers[index].value = index
     assert total(numbers) == total.py_func(numbers) == 4950
     assert total(table(Number, 0)) == 0
+
+
+@entry
+def streamed(target: Bytes, source: Bytes, at: int) -> int:
+    """Copy one line past the caches to the first whole line of `target`; return its offset."""
+    begin = -target.ctypes.data & (CACHE_LINE - 1)
+    stream_line(target.ctypes.data + begin, source.ctypes.data + at)
+    fence()
+    return begin
+
+
+def test_a_streamed_line_is_copied_from_any_alignment() -> None:
+    source = np.arange(2 * CACHE_LINE, dtype=np.uint8)
+    for function in (streamed, streamed.py_func):
+        for at in (0, 1, 7, CACHE_LINE - 1):
+            target = np.zeros(3 * CACHE_LINE, np.uint8)
+            begin = function(target, source, at)
+            np.testing.assert_array_equal(target[begin : begin + CACHE_LINE], source[at : at + CACHE_LINE])
+            assert not target[:begin].any()
+            assert not target[begin + CACHE_LINE :].any()

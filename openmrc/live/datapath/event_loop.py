@@ -19,7 +19,7 @@ from openmrc.engine.endpoint import expire, next_deadline, next_event
 from openmrc.engine.tables import NONE, Engine
 from openmrc.live.datapath import capture, impair, link_state, receive, submission, table_handles, transmit
 from openmrc.live.datapath.libc import POLL_BYTES, drain_eventfd, lock, monotonic, signal_eventfd, unlock, wait_for
-from openmrc.live.datapath.tables import ARRIVALS, LOOP_MUTEX, NEXT_MUTEX, RECORDS, DataPath
+from openmrc.live.datapath.tables import LOOP_MUTEX, NEXT_MUTEX, RECORDS, DataPath
 from openmrc.units import NEVER, PS_PER_NS, PS_PER_S, PS_PER_US
 
 SEND_BATCH = 128  # packets sent before arrivals are looked at again
@@ -216,7 +216,7 @@ def _iterate(engine: Engine, datapath: DataPath, ready: int, batch: int, looks: 
         if plane == nic.planes:
             if nic.held > 0:
                 impair.release(datapath)
-        elif (ready >> plane) & 1 == 1 and receive.take(datapath, plane) == ARRIVALS:
+        elif (ready >> plane) & 1 == 1 and receive.take(datapath, plane):
             left |= 1 << plane
         nic.handled += nic.trains
         if nic.trains > 0:

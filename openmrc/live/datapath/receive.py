@@ -8,7 +8,8 @@ whether a switch marked or trimmed it.
 from __future__ import annotations
 
 from openmrc.core.jit import kernel
-from openmrc.core.memory import prefetch
+from openmrc.core.memory import fence, prefetch, stream_line
+from openmrc.core.rows import CACHE_LINE
 from openmrc.engine.endpoint import receive
 from openmrc.engine.tables import NONE, Engine
 from openmrc.live.datapath import capture, impair
@@ -40,24 +41,31 @@ _FLOW = IPPROTO_IPV6 | IPV6_FLOWINFO << 32
 _DROPS = SOL_SOCKET | SO_RXQ_OVFL << 32
 _CONTROL_HEADER = 16  # bytes of a struct cmsghdr
 _INET = 2
-LINE = 64  # bytes of a cache line
 AHEAD = 12  # lines of the next packet that are asked for early
+BULK = 16_384  # mean bytes of datagrams from which on few are taken in one call
+FEW = 4  # of those: they stay in the nearest cache until they are placed
+STREAMED = 2048  # bytes of payload from which on it is placed past the caches
 
 
 @kernel
-def take(datapath: DataPath, plane: int) -> int:
-    """Receive what one plane's socket has; return the number of datagrams, ARRIVALS if there may be more."""
+def take(datapath: DataPath, plane: int) -> bool:
+    """Receive what one plane's socket has; return whether there may be more."""
     nic = datapath.nic[0]
-    for index in range(ARRIVALS):
+    row = datapath.planes[plane]
+    most = FEW if row.bulk == 1 else ARRIVALS
+    for index in range(most):
         arrival = datapath.arrivals[index]
         arrival.name_length = NAME_BYTES
         arrival.control_length = CONTROL_WORDS * 8
         arrival.flags = 0
         arrival.length = 0
-    count = receive_messages(datapath.planes[plane].descriptor, nic.arrivals_at, ARRIVALS, MSG_DONTWAIT, 0)
+    count = receive_messages(row.descriptor, nic.arrivals_at, most, MSG_DONTWAIT, 0)
+    length = 0
     for index in range(count):
+        length += datapath.arrivals[index].length
         _on_datagram(datapath, plane, index)
-    return max(count, 0)
+    row.bulk = 1 if length >= BULK * count and count > 0 else 0
+    return bool(count == most)
 
 
 @kernel
@@ -118,6 +126,7 @@ def deliver(engine: Engine, datapath: DataPath) -> None:
             _deliver(engine, datapath, index, at, length)
             at += length
     nic.trains = 0
+    fence()
 
 
 @kernel
@@ -132,7 +141,7 @@ def _prefetch(datapath: DataPath, index: int, at: int) -> None:
         at = datapath.trains[index + 1].at
     place = datapath.staging.ctypes.data + at
     for line in range(AHEAD):
-        prefetch(place + line * LINE)
+        prefetch(place + line * CACHE_LINE)
 
 
 @kernel
@@ -162,9 +171,23 @@ def _deliver(engine: Engine, datapath: DataPath, index: int, at: int, length: in
         receive(engine, nic.now, nic.endpoint, IN)
         if packet.payload != NOWHERE and packet.payload_length > 0:
             begin = at + codec.header_length(datapath.matrix, IN)
-            copy(packet.payload, datapath.staging.ctypes.data + begin, packet.payload_length)
+            _place(packet.payload, datapath.staging.ctypes.data + begin, packet.payload_length)
             nic.longest_gap = max(nic.longest_gap, nic.now - nic.placed_at)
             nic.placed_at = nic.now
+
+
+@kernel
+def _place(target: int, source: int, length: int) -> None:
+    """Copy a payload to its memory; a long one past the caches, as fetching what it replaces took most of the time."""
+    if length < STREAMED:
+        copy(target, source, length)
+        return
+    head = -target & (CACHE_LINE - 1)
+    end = head + (length - head) // CACHE_LINE * CACHE_LINE
+    copy(target, source, head)
+    for at in range(head, end, CACHE_LINE):
+        stream_line(target + at, source + at)
+    copy(target + end, source + end, length - end)
 
 
 @kernel

@@ -20,7 +20,7 @@ from openmrc.wire.layout import LONGEST_HEADER, Matrix
 
 IN, OUT = 0, 1  # rows of the engine's packets that the data path uses
 DATAGRAM = 1 << 16  # bytes, the most a socket hands over at once
-ARRIVALS = 16  # datagrams (or trains of them) taken in one call
+ARRIVALS = 16  # datagrams (or trains of them) taken in one call, at most
 HELD_AT = ARRIVALS * DATAGRAM
 TRAINS = 4096  # pieces that wait for the engine within one turn
 TRAIN = 64  # packets that UDP_SEGMENT takes at most
@@ -121,6 +121,7 @@ class Plane:
     descriptor: Int
     interface: Int  # index of the network interface; 0: not known
     faults: Int  # link_state.Fault: why the plane does not work; 0: it does
+    bulk: Int  # 1: its last datagrams were long
     kernel_drops: Int
     refused: Int  # bytes that were no packet for us
     bad_icrc: Int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from openmrc.engine.tables import NONE
@@ -68,8 +69,28 @@ def test_a_train_is_cut_into_packets_of_its_segment() -> None:
 
 def test_an_empty_socket_gives_nothing() -> None:
     with endpoint() as here:
-        assert receive.take(here.datapath, 0) == 0
+        assert not receive.take(here.datapath, 0)
         assert here.nic.trains == 0
+
+
+@pytest.mark.parametrize("offset", [0, 1, 16, 63])
+@pytest.mark.parametrize("length", [1, 64, receive.STREAMED - 1, receive.STREAMED, 4095, 4096])
+def test_a_payload_is_placed_whole_at_any_alignment_and_nothing_beside_it(offset: int, length: int) -> None:
+    payload = np.random.default_rng(length).integers(1, 256, length).astype(np.uint8)
+    memory = np.zeros(length + 256, np.uint8)
+    first = (-memory.ctypes.data & 63) + offset
+    receive._place(memory.ctypes.data + first, payload.ctypes.data, length)
+    np.testing.assert_array_equal(memory[first : first + length], payload)
+    assert np.count_nonzero(memory) == length
+
+
+def test_after_long_datagrams_fewer_are_taken_in_one_call() -> None:
+    with endpoint() as here:
+        arrive(here, bytes(receive.BULK))
+        assert here.datapath.planes[0].bulk == 1
+        here.kernel.arriving = (GARBAGE, PlaneAddress(address(THERE, 0).ip, EVS[0]).packed(), 0)
+        assert not receive.take(here.datapath, 0)
+        assert here.datapath.planes[0].bulk == 0
 
 
 def test_an_unknown_address_finds_no_peer() -> None:
