@@ -27,7 +27,7 @@ from openmrc.sim.scenario.scenario import Scenario
 from openmrc.sim.simulate import OnProgress, Status, simulate
 from openmrc.units import NEVER
 
-LONGEST_S = 30.0  # processor time of one run, which does not depend on what else the machine does
+LONGEST_S = 90.0  # processor time of one run, which does not depend on what else the machine does
 MOST_MESSAGES = 50_000  # of background traffic, whose load counts payload: messages of a byte are many
 TRANSPORTS = ("mrc", "mrc", "mrc", "uet", "roce", "roce_selective", "roce_adaptive", "datagrams")
 RANDOM_FATES = ("loss", "trim", "reorder", "delay", "jitter", "bit_errors")

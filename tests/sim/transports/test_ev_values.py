@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from openmrc.core.rows import column
 from openmrc.fabric.topology import Topology
 from openmrc.faults import Schedule
 from openmrc.sim.loop.run import prepare
@@ -36,26 +37,27 @@ def test_no_queue_pair_has_a_value_on_two_planes(topology: Topology, routing: Ro
         assert all(0 <= value < 1 << 32 for value, _ in on_planes)
 
 
-def with_losses_on_plane_2(destinations: list[int], seed: int) -> tuple[Any, dict[str, Any]]:
-    """Return the EVs after a run, and the counters."""
+def with_losses_on_plane_2(destinations: list[int], seed: int) -> tuple[Any, Any, dict[str, Any]]:
+    """Return the ports and the losses of the EVs after a run, and the counters."""
     topology, transport = leaf_spine(hosts=16, planes=4), MrcTransport(evs=16)
     lossy = columns(topology, Schedule.parse("loss: 2%, on: plane 2"), seed)
     world = prepare(topology, traffic([0, 1, 2, 3], destinations, 2_000_000), transport, None, lossy, seed)
     world.run(NEVER, lambda: None)
-    return np.asarray(world.state.engine.evs), transport.counters(world.state)
+    engine = world.state.engine
+    return column(engine.evs, "port"), column(engine.ev_failures, "lost"), transport.counters(world.state)
 
 
 @pytest.mark.parametrize("seed", range(1, 7))
 def test_losses_on_one_plane_blame_that_plane_alone(seed: int) -> None:
-    evs, counters = with_losses_on_plane_2([12, 13, 14, 15], seed)
-    assert evs["lost"][evs["port"] == 2].sum() > 0
-    assert evs["lost"][evs["port"] != 2].sum() == 0
+    ports, lost, counters = with_losses_on_plane_2([12, 13, 14, 15], seed)
+    assert lost[ports == 2].sum() > 0
+    assert lost[ports != 2].sum() == 0
     assert counters["duplicates"] == 0
 
 
 @pytest.mark.parametrize("seed", range(1, 7))
 def test_what_is_taken_for_lost_in_an_incast_has_not_arrived(seed: int) -> None:
     """Other planes are blamed for packets that were trimmed there and whose NACK was lost on plane 2."""
-    evs, counters = with_losses_on_plane_2([12, 12, 12, 12], seed)
-    assert evs["lost"].sum() == counters["inferred_losses"] > 0
+    _, lost, counters = with_losses_on_plane_2([12, 12, 12, 12], seed)
+    assert lost.sum() == counters["inferred_losses"] > 0
     assert (counters["spurious"], counters["duplicates"]) == (0, 0)
