@@ -11,6 +11,7 @@ import msgspec
 from openmrc.apps.demo_story import DemoResult
 from openmrc.apps.perf_report import PerfReport
 from openmrc.apps.transfer import TransferResult
+from openmrc.json_schema import schema_of
 
 PRINTED: dict[str, tuple[type, str]] = {
     "perf": (PerfReport, "What `mrc perf --json` prints."),
@@ -22,7 +23,7 @@ PRINTED: dict[str, tuple[type, str]] = {
 def schema(name: str) -> dict[str, Any]:
     """Return the schema of one command's object."""
     kind, title = PRINTED[name]
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **msgspec.json.schema(kind)}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **schema_of(kind)}
 
 
 def encoded(name: str) -> bytes:

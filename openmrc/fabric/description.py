@@ -12,10 +12,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import Meta, Struct
 
 from openmrc.fabric.interface_names import INTERFACE
+from openmrc.json_schema import schema_of, text_of
 
 Count = Annotated[int, Meta(ge=1, le=1 << 22)]
 Amount = Annotated[int, Meta(ge=0, le=1 << 30)]
@@ -183,9 +183,9 @@ class Fabric(_Part, frozen=True, kw_only=True):
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of `fabric.yaml`."""
-    return msgspec.json.schema(Fabric)
+    return schema_of(Fabric)
 
 
 def schema_text() -> str:
     """Return the schema as it is published."""
-    return msgspec.json.format(msgspec.json.encode(json_schema()), indent=2).decode() + "\n"
+    return text_of(Fabric)

@@ -19,6 +19,7 @@ from openmrc.fabric.fabric_file import load as load_fabric
 from openmrc.fabric.shape import check
 from openmrc.fabric.yaml_file import decode_placed
 from openmrc.faults import Schedule
+from openmrc.json_schema import text_of
 from openmrc.sim.workloads.amounts import Duration, ps_of
 from openmrc.sim.workloads.families import Workload
 from openmrc.sim.workloads.parameters import Parameters
@@ -177,11 +178,6 @@ def schedule(scenario: Scenario, source: str = "scenario") -> Schedule:
     return Schedule.of([dict(step) for step in scenario.faults], f"{source}: faults", places)
 
 
-def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a scenario file."""
-    return msgspec.json.schema(Scenario)
-
-
 def schema_text() -> str:
     """Return the text of the schema file."""
-    return msgspec.json.format(msgspec.json.encode(json_schema()), indent=2).decode() + "\n"
+    return text_of(Scenario)
