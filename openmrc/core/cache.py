@@ -10,6 +10,7 @@ A wheel may ship compiled code (`make compiled-wheel`); its first use copies tha
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -68,12 +69,11 @@ def _use(root: Path, key: str) -> Path:
 
 def _copy_shipped(folder: Path) -> None:
     """Copy shipped code to `folder` in one step: another process sees all of it or none."""
-    copy = Path(tempfile.mkdtemp(prefix="copy-", dir=folder.parent))
-    shutil.copytree(SHIPPED / folder.name, copy, dirs_exist_ok=True)
-    try:
-        copy.rename(folder)
-    except OSError:  # another process was first
-        shutil.rmtree(copy, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="copy-", dir=folder.parent) as beside:
+        copy = shutil.copytree(SHIPPED / folder.name, Path(beside) / folder.name)
+        os.utime(copy)  # with the age of the wheel, another process might prune it
+        with contextlib.suppress(OSError):  # another process was first
+            copy.rename(folder)
 
 
 def _make_private(folder: Path) -> None:

@@ -54,8 +54,10 @@ _entries: set[Any] = set()
 
 def _target_shipped_code() -> None:
     """Compile for the processor of the shipped code, if there is any and it can run here; else it is not found."""
+    if not SHIPPED.is_dir() or config.CPU_NAME is not None:
+        return
     features = {name for name, present in llvm.get_host_cpu_features().items() if present}
-    if SHIPPED.is_dir() and config.CPU_NAME is None and features >= SHIPPED_CPU_FEATURES:
+    if features >= SHIPPED_CPU_FEATURES:
         config.CPU_NAME, config.CPU_FEATURES = SHIPPED_CPU, ""
 
 
