@@ -175,6 +175,5 @@ def _patience(engine: Engine, qp: int, psn: int, delay: int) -> int:
     if params.trimming == 1:
         return delay + report_age
     window = int(engine.peers[row.peer].cwnd) // (2 * nominal_size(row.path_mtu))
-    if row.highest_sacked - psn > max(params.gap_packets, window):
-        return delay + report_age
-    return 2 * delay + report_age
+    is_early = row.highest_sacked - psn <= max(params.gap_packets, window)
+    return (2 * delay if is_early else delay) + report_age
