@@ -13,7 +13,6 @@ acknowledgement: of a group (mean and slowest group) for all-to-all, of a flow f
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +21,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from bench._support.figures import add_options, show
 from bench._support.finished import all_finished
-from bench._support.page import put
 from bench.sim.expert_parallel import PAPER, PLANES, SINGLE
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.results.results import Run
@@ -161,25 +160,13 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], help="rows whose name contains one of these")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--mrc", action="store_true", help="leave RoCEv2 out")
-    parser.add_argument("--json", action="store_true", help="a line for each run")
-    parser.add_argument("--table", type=Path, help="print the table of these figures, lines of --json")
-    parser.add_argument("--write", action="store_true", help="put the table of --table into docs/published.md")
+    add_options(parser)
     options = parser.parse_args()
-    if options.table:
-        summary = "\n".join(table([json.loads(line) for line in options.table.read_text().splitlines()]))
-        print(summary)
-        if options.write:
-            put(PAGE, "all_to_all_sizes", summary)
-        return
-    lines = []
-    for row in [row for row in ROWS if not options.only or any(part in row.name for part in options.only)]:
-        for file in (PLANES,) if options.mrc else (PLANES, SINGLE):
-            for seed in range(1, options.seeds + 1):
-                lines.append(measure(row, file, seed))
-                if options.json:
-                    print(json.dumps(lines[-1]), flush=True)
-    if not options.json:
-        print("\n".join(table(lines)))
+    rows = [row for row in ROWS if not options.only or any(part in row.name for part in options.only)]
+    files = (PLANES,) if options.mrc else (PLANES, SINGLE)
+    seeds = range(1, options.seeds + 1)
+    runs = (measure(row, file, seed) for row in rows for file in files for seed in seeds)
+    show(options, runs, table, PAGE, "all_to_all_sizes")
 
 
 if __name__ == "__main__":

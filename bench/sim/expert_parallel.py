@@ -13,7 +13,6 @@ the reasons apart. Time is that of a group, from the start to its last acknowled
 from __future__ import annotations
 
 import argparse
-import json
 import resource
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,8 +22,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from bench._support.figures import add_options, show
 from bench._support.finished import all_finished
-from bench._support.page import put
 from openmrc.sim.results.results import Run
 from openmrc.sim.scenario.scenario import Scenario, Transport, load
 from openmrc.sim.simulate import simulate
@@ -158,24 +157,11 @@ def main() -> None:
     parser.add_argument("--placement", choices=("strided", "random"), default="strided")
     parser.add_argument("--only", nargs="*", default=[], choices=[case.name for case in CASES])
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--table", type=Path, help="print the table of these figures, lines of --json")
-    parser.add_argument("--write", action="store_true", help="put the table of --table into docs/published.md")
-    parser.add_argument("--json", action="store_true")
+    add_options(parser)
     options = parser.parse_args()
-    if options.table:
-        summary = "\n".join(table([json.loads(line) for line in options.table.read_text().splitlines()]))
-        print(summary)
-        if options.write:
-            put(PAGE, "expert_parallel", summary)
-        return
-    lines = []
-    for case in [case for case in CASES if not options.only or case.name in options.only]:
-        for seed in range(1, options.seeds + 1):
-            lines.append(measure(case, options, seed))
-            if options.json:
-                print(json.dumps(lines[-1]), flush=True)
-    if not options.json:
-        print("\n".join(table(lines)))
+    cases = [case for case in CASES if not options.only or case.name in options.only]
+    runs = (measure(case, options, seed) for case in cases for seed in range(1, options.seeds + 1))
+    show(options, runs, table, PAGE, "expert_parallel")
 
 
 if __name__ == "__main__":
