@@ -27,7 +27,7 @@ from openmrc.sim.scenario.scenario import Scenario
 from openmrc.sim.simulate import OnProgress, Status, simulate
 from openmrc.units import NEVER
 
-LONGEST_S = 90.0  # processor time of one run, which does not depend on what else the machine does
+LONGEST_S = 30.0  # processor time of one run, which does not depend on what else the machine does
 MOST_MESSAGES = 50_000  # of background traffic, whose load counts payload: messages of a byte are many
 TRANSPORTS = ("mrc", "mrc", "mrc", "uet", "roce", "roce_selective", "roce_adaptive", "datagrams")
 RANDOM_FATES = ("loss", "trim", "reorder", "delay", "jitter", "bit_errors")
@@ -126,14 +126,14 @@ def _amount(draw: random.Random, word: str) -> str:
             return draw.choice(("0.1%", "1%", "20%"))
 
 
-def problems(scenario: Scenario) -> list[str]:
-    """Run a scenario; return everything that is wrong with it."""
+def problems(scenario: Scenario, longest_s: float = LONGEST_S) -> list[str]:
+    """Run a scenario; return everything that is wrong with it. `longest_s` is the limit of a run's processor time."""
     try:
-        run = simulate(scenario, on_progress=_limit())
+        run = simulate(scenario, on_progress=_limit(longest_s))
         found = [*_sums(run), *_unfinished(scenario, run), *_packets(scenario, run)]
-        again = simulate(scenario, threads=2, on_progress=_limit()) if scenario.seed % 4 == 0 else run
+        again = simulate(scenario, threads=2, on_progress=_limit(longest_s)) if scenario.seed % 4 == 0 else run
     except TimeoutError:
-        return [f"still running after {LONGEST_S:.0f} s"]
+        return [f"still running after {longest_s:.0f} s"]
     except MrcError as error:
         return [f"{type(error).__name__}: {error}"]
     if not np.array_equal(run.results.finished, again.results.finished):
@@ -141,12 +141,12 @@ def problems(scenario: Scenario) -> list[str]:
     return found
 
 
-def _limit() -> OnProgress:
+def _limit(longest_s: float) -> OnProgress:
     """Return what ends a run that begins now after its processor time, by TimeoutError."""
     begun = time.process_time()
 
     def watch(_: Status) -> None:
-        if time.process_time() - begun > LONGEST_S:
+        if time.process_time() - begun > longest_s:
             raise TimeoutError
 
     return watch
