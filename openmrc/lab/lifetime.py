@@ -148,7 +148,7 @@ def _build(lab: Lab, written: record.Record, progress: Progress) -> None:
     batch("ip", commands.of_management(lab), namespace(lab.name, MANAGEMENT))
     ports = commands.ports_by_node(lab)
     total = lab.topology.nodes
-    for done, maps in enumerate(_side_by_side(lambda number: _furnish(lab, number, ports), range(total)), start=1):
+    for done, maps in enumerate(_furnished(lab, ports), start=1):
         written.maps.update(maps)
         progress(done, total)
     _tell_ports(lab, written)
@@ -156,6 +156,16 @@ def _build(lab: Lab, written: record.Record, progress: Progress) -> None:
     for node, own in ports.items():
         namespaces.await_ports(namespace(lab.name, node), [port.interface for port, _ in own])
     nics.write_all(lab, written.trimming)
+
+
+def _furnished(lab: Lab, ports: dict[str, list[tuple[Port, str]]]) -> Iterator[dict[str, record.PortMaps]]:
+    """Configure every namespace; yield the maps of each.
+
+    The first goes alone: on a machine where nothing has loaded a BPF program yet, tc mounts the BPF file system and
+    makes its folders there, and of several that do so at once some fail.
+    """
+    yield _furnish(lab, 0, ports)
+    yield from _side_by_side(lambda node: _furnish(lab, node, ports), range(1, lab.topology.nodes))
 
 
 def _furnish(lab: Lab, node: int, ports: dict[str, list[tuple[Port, str]]]) -> dict[str, record.PortMaps]:
