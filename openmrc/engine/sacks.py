@@ -44,10 +44,17 @@ def on_trimmed(engine: Engine, qp: int, packet: int) -> None:
     """Report what has arrived since the last SACK when a trimmed packet asked for it; its NACK goes first.
 
     Without this, a sender whose last packet of a window is trimmed hears of the whole window only by its tail probe.
-    The SACK names the left edge, because the packet that made it due did not arrive.
+    If nothing has arrived, the next packet to arrive is reported: by then the window may be too small to repeat the
+    trimmed one, and full of packets that asked for nothing. The SACK names the left edge, because the packet that made
+    it due did not arrive.
     """
-    if engine.packets[packet].ack_request == 1 and engine.qps[qp].sack_count > 0:
-        queue(engine, qp, packet, engine.qps[qp].expected_psn - 1, PathMark.NONE)
+    row = engine.qps[qp]
+    if engine.packets[packet].ack_request == 0:
+        return
+    if row.sack_count > 0:
+        queue(engine, qp, packet, row.expected_psn - 1, PathMark.NONE)
+    else:
+        row.sack_count = params_of(engine, qp).sack_threshold
 
 
 @kernel

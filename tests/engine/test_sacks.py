@@ -53,6 +53,19 @@ def test_trimmed_packet_that_asks_draws_a_sack_behind_its_nack() -> None:
     endpoint.sends_nothing()  # nothing has arrived since
 
 
+@pytest.mark.clause("sack-trigger-trimmed")
+def test_request_of_a_trimmed_packet_with_nothing_to_report_holds_for_the_next_arrival() -> None:
+    endpoint = started()
+    endpoint.receives(middle(1, trimmed=Trim.TRIMMED_LASTHOP, ack_request=1))
+    endpoint.sends(Opcode.NACK, nack_psn=1)
+    endpoint.sends_nothing()
+    endpoint.receives(middle(2))
+    report = endpoint.sends(Opcode.SACK, cack_psn=0)
+    assert report.sack_bitmap << report.sack_offset == 0b100, "PSN 2"
+    endpoint.receives(middle(3))
+    endpoint.sends_nothing()
+
+
 @pytest.mark.clause("sack-trigger-bytes")
 def test_small_packets_count_a_minimum() -> None:
     endpoint = Endpoint(settings=steady(sack_threshold=4096, sack_minimum=1024))
