@@ -20,6 +20,7 @@ from openmrc.errors import ConfigError
 from openmrc.live.api.errors import ClosedError, DeadlineError, ExchangeError
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.objects.handshake import (
+    GREETING_SECONDS,
     LARGEST_OFFER,
     NO_TOKEN,
     TAG_BYTES,
@@ -232,7 +233,11 @@ def _decoded(body: bytes, kind: Any, peer: str) -> Any:
 
 
 def dial(host: str, port: int, deadline: float, token: str = NO_TOKEN) -> Channel:
-    """Connect to a `Server` and greet it; retry until the deadline (monotonic seconds) while nobody listens."""
+    """Connect to a `Server` and greet it; retry until the deadline (monotonic seconds) while nobody listens.
+
+    A greeting that is cut off only when the listener's limit is over is retried too: one of the two was busy, as a
+    process is while it loads the engine.
+    """
     key = token_bytes(token)
     pause = 0.02
     while True:
@@ -244,8 +249,13 @@ def dial(host: str, port: int, deadline: float, token: str = NO_TOKEN) -> Channe
             time.sleep(pause)
             pause = min(pause * 2, 0.5)
             continue
+        begun = time.monotonic()
         try:
             return _greet(sock, f"{host}:{port}", key, deadline)
+        except ExchangeError:
+            sock.close()
+            if time.monotonic() - begun < GREETING_SECONDS or time.monotonic() >= deadline:
+                raise
         except BaseException:
             sock.close()
             raise

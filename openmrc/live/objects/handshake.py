@@ -24,6 +24,7 @@ from openmrc.live.api.errors import ExchangeError, InvalidArgumentError
 
 EXCHANGE_VERSION = 2
 WIRE_VERSIONS = 1  # bitmap as mrc_device_attr.protocol_version, bit 0: version 1
+GREETING_SECONDS = 3.0  # s, after which a listener drops a peer that has not finished
 LARGEST_GREETING = 1 << 10  # bytes
 LARGEST_OFFER = 1 << 16  # bytes
 NONCE_BYTES = 32

@@ -24,11 +24,10 @@ from ipaddress import ip_address
 from openmrc.errors import ConfigError
 from openmrc.live.api.errors import ClosedError, DeadlineError, ExchangeError
 from openmrc.live.objects.exchange import Channel
-from openmrc.live.objects.handshake import LARGEST_OFFER, Handshake, Role
+from openmrc.live.objects.handshake import GREETING_SECONDS, LARGEST_OFFER, Handshake, Role
 
 ANYWHERE = ""  # a host: all addresses of this machine, IPv6 and IPv4
 LOOPBACK = ("127.0.0.1", "::1")
-GREETING_SECONDS = 3.0
 MOST = 64  # limit of connections in the greeting, and of greeted ones that wait for `accept`
 BUFFER = 1 << 16  # bytes of a socket's receive buffer
 _PORTS_TRIED = 16

@@ -1,6 +1,7 @@
 import json
 import math
 import socket
+import threading
 import time
 from collections.abc import Iterator
 
@@ -192,3 +193,24 @@ def test_dialling_where_nobody_listens_ends_at_its_deadline() -> None:
         free.bind(("127.0.0.1", 0))
         with pytest.raises(DeadlineError, match="no answer"):
             dial("127.0.0.1", free.getsockname()[1], time.monotonic() + 0.05)
+
+
+def test_a_greeting_cut_off_at_the_listeners_limit_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("openmrc.live.objects.exchange.GREETING_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = busy.getsockname()[1]
+
+        def answer() -> None:
+            first, _ = busy.accept()
+            time.sleep(0.2)
+            first.close()
+            busy.accept()[0].close()  # at once: refused, not late
+
+        listener = threading.Thread(target=answer)
+        listener.start()
+        begun = time.monotonic()
+        with pytest.raises(ExchangeError):
+            dial("127.0.0.1", port, begun + 20)
+        listener.join(20)
+        assert not listener.is_alive(), "the second connection came"
+        assert time.monotonic() - begun >= 0.2
