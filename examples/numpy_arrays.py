@@ -24,6 +24,7 @@ if sys.argv[1:] == ["serve"]:
                 for completion in peer.recv_cq.wait(timeout=60):
                     row = completion.immediate or 0
                     sums[row] = array[row].sum()
+            peer.barrier(timeout=60)  # the writer has its acknowledgements
             print(f"{ROWS} rows of {COLUMNS}, the sum of all is {sum(sums.values()):.0f}")
 else:
     with Context([f"127.0.{plane}.3" for plane in range(4)]) as context:
@@ -43,4 +44,5 @@ else:
                 for number in range(ROWS)
             )
             peer.qp.drain(timeout=60)
+            peer.barrier(timeout=60)
             print(f"{ROWS} rows written")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import llvmlite.binding as llvm
 import pytest
 
+from openmrc.core import jit
 from openmrc.core.jit import entry, kernel, rare_kernel
 from openmrc.core.rows import Int, Table, table
 
@@ -63,9 +65,13 @@ def test_a_rare_kernel_is_called_also_where_inlined_kernels_reach_it() -> None:
 
 
 @pytest.mark.needs("jit")
-def test_what_the_cache_keeps_of_an_entry_has_every_name_but_no_code_to_link() -> None:
-    add(State(table(Counter, 1)), 1)
-    (overload,) = cast(Any, add).overloads.values()
+def test_what_the_cache_keeps_of_an_entry_has_every_name_but_no_code_to_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jit, "cache_dir", lambda *_: tmp_path)  # what is loaded from a cache cannot be stored again
+    compiled = cast(Any, entry(add.py_func))
+    compiled(State(table(Counter, 1)), 1)
+    (overload,) = compiled.overloads.values()
     _, _, (machine_code, linkable) = overload.library.serialize_using_object_code()
     stub, code = llvm.parse_bitcode(linkable), overload.library._get_module_for_linking()
     names = [{each.name for each in module.functions if not each.is_declaration} for module in (stub, code)]

@@ -27,7 +27,7 @@ def test_every_file_on_the_page_exists(path: str) -> None:
 def test_the_page_names_the_limits_that_the_code_has() -> None:
     assert len(NAMED) > 20
     assert (
-        f"at most {server.MOST} in progress and {server.MOST} queued, each for at most {server.GREETING_SECONDS:g} s"
+        f"at most {server.MOST} in progress and {server.MOST} queued, each for at most {handshake.GREETING_SECONDS:g} s"
         in PAGE
     )
     assert f"at most {handshake.LARGEST_GREETING >> 10} KiB" in PAGE

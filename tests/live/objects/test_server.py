@@ -13,7 +13,7 @@ from openmrc.errors import ConfigError
 from openmrc.live.api.errors import ClosedError, DeadlineError, ExchangeError
 from openmrc.live.objects import server as module
 from openmrc.live.objects.exchange import dial
-from openmrc.live.objects.handshake import LARGEST_OFFER, Handshake, Role
+from openmrc.live.objects.handshake import GREETING_SECONDS, LARGEST_OFFER, Handshake, Role
 from openmrc.live.objects.server import MOST, Server
 from tests.live import strangers
 
@@ -57,7 +57,7 @@ def test_other_protocols_are_cut_off_without_an_answer_beyond_the_greeting(serve
 
 def test_silent_connections_keep_nobody_waiting(server: Server) -> None:
     with strangers.silent(server.port, 3 * MOST):
-        assert a_peer_is_served(server) < module.GREETING_SECONDS
+        assert a_peer_is_served(server) < GREETING_SECONDS
 
 
 def test_silent_connections_are_closed_after_a_while(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
