@@ -10,6 +10,8 @@ Compiled entries are cached, see `cache`.
 from __future__ import annotations
 
 import ctypes
+import importlib
+import importlib.util
 import sys
 import time
 from collections.abc import Callable
@@ -22,6 +24,7 @@ from numba.core import config as _config
 from numba.core import event
 from numba.core.caching import UserProvidedCacheLocator
 from numba.extending import intrinsic, overload, register_jitable
+from numba.np import linalg as _linalg
 
 from openmrc.core.cache import PACKAGE, SHIPPED, cache_dir
 from openmrc.core.linking import EntryCompiler, KernelCompiler
@@ -62,6 +65,28 @@ def _target_shipped_code() -> None:
 
 
 _target_shipped_code()
+
+
+def _import_without_scipy() -> None:
+    """Import the module of Numba that looks for BLAS by importing SciPy: 15 MB and 0.2 s that no kernel needs.
+
+    A program's own compiled functions may use linear algebra: Numba imports SciPy when it compiles them.
+    """
+    linalg: Any = _linalg
+    look = linalg.ensure_blas
+
+    def is_installed() -> None:
+        if importlib.util.find_spec("scipy") is None:
+            raise ImportError("SciPy is not installed")
+
+    linalg.ensure_blas = is_installed
+    try:
+        importlib.import_module("numba.np.arraymath")
+    finally:
+        linalg.ensure_blas = look
+
+
+_import_without_scipy()
 
 
 class Locator(UserProvidedCacheLocator):  # type: ignore[misc,unused-ignore]
