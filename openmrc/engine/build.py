@@ -67,6 +67,7 @@ def build(layout: Layout, settings: Settings, packets: int = 1, seed: int = 1) -
         ports=table(tables.Port, endpoint_count * layout.ports),
         peers=table(tables.Peer, int(peers.sum())),
         qps=table(tables.QueuePair, qp_count),
+        qp_blocks=table(tables.QpBlock, int(_blocks(qps).sum())),
         rotations=table(tables.PortRotation, int(rotations_per_qp.sum())),
         slots=table(tables.Slot, int(evs.sum())),
         evs=table(tables.Ev, int(evs.sum())),
@@ -105,6 +106,7 @@ def _init_endpoints(engine: Engine, layout: Layout, peers: Sizes, qps: Sizes, co
     count = layout.endpoints
     _put_slices(rows, "peer", peers)
     _put_slices(rows, "qp", qps)
+    _put_slices(rows, "qp_block", _blocks(qps))
     _put_slices(rows, "region", _spread(layout.regions, count))
     _put_slices(rows, "port", np.full(count, layout.ports, dtype=np.int64))
     _put_rings(rows, "control", _ring(layout.controls, count))
@@ -117,8 +119,9 @@ def _init_endpoints(engine: Engine, layout: Layout, peers: Sizes, qps: Sizes, co
     # Never all ones, whatever stands above: QPN 0xFFFFFF means multicast.
     column(rows, "qpn_slot_mask")[:] = _powers_of_two(qps + FIRST_USER_QPN + 1) - 1
     column(rows, "ready_tail")[:] = NONE
-    for name in ("deadline", "remap_at"):
+    for name in ("deadline", "peer_deadline", "remap_at"):
         column(rows, name)[:] = NEVER
+    column(engine.qp_blocks, "deadline")[:] = NEVER
 
 
 def _init_peers(engine: Engine, peers: Sizes) -> None:
@@ -173,6 +176,10 @@ def _put_slices(rows: Table[Any], name: str, sizes: Sizes) -> None:
 def _put_rings(rows: Table[Any], name: str, sizes: Sizes) -> None:
     column(rows, f"{name}_base")[:] = _starts(sizes)
     column(rows, f"{name}_mask")[:] = sizes - 1
+
+
+def _blocks(qps: Sizes) -> Sizes:
+    return -(-qps // tables.QPS_PER_BLOCK)
 
 
 def _starts(sizes: Sizes) -> Sizes:

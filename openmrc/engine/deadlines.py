@@ -7,7 +7,7 @@ of ports that it reports as down. The endpoint has one, for local port changes t
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import loss, ports, probes, requester, retries, reverse, scheduler, timers
 from openmrc.engine.queue_pairs import receives_data
-from openmrc.engine.tables import DEADLINES, Deadline, Engine
+from openmrc.engine.tables import DEADLINES, QPS_PER_BLOCK, Deadline, Engine
 from openmrc.units import NEVER
 
 
@@ -18,18 +18,43 @@ def expire(engine: Engine, now: int, endpoint: int) -> None:
     node.deadline = NEVER
     if node.remap_at <= now:
         ports.apply_local(engine, now, endpoint)
-    following = node.remap_at
+    if node.peer_deadline <= now:
+        _expire_peers(engine, now, endpoint)
+    following = min(node.remap_at, node.peer_deadline)
+    for number in range(node.qp_block_count):
+        block = engine.qp_blocks[node.qp_block_base + number]
+        if block.deadline <= now:
+            _expire_block(engine, now, endpoint, number)
+        following = min(following, block.deadline)
+    node.deadline = min(node.deadline, following)
+
+
+@rare_kernel
+def _expire_peers(engine: Engine, now: int, endpoint: int) -> None:
+    node = engine.endpoints[endpoint]
+    node.peer_deadline = NEVER
+    following = NEVER
     for peer in range(node.peer_base, node.peer_base + node.peer_count):
         if engine.peers[peer].status_deadline <= now:
             ports.tell(engine, now, peer)
         if engine.peers[peer].check_deadline <= now:
             ports.check(engine, now, peer)
         following = min(following, min(engine.peers[peer].status_deadline, engine.peers[peer].check_deadline))
-    for qp in range(node.qp_base, node.qp_base + node.qp_count):
+    node.peer_deadline = min(node.peer_deadline, following)
+
+
+@kernel
+def _expire_block(engine: Engine, now: int, endpoint: int, number: int) -> None:
+    node = engine.endpoints[endpoint]
+    block = engine.qp_blocks[node.qp_block_base + number]
+    block.deadline = NEVER
+    following = NEVER
+    first = node.qp_base + number * QPS_PER_BLOCK
+    for qp in range(first, min(first + QPS_PER_BLOCK, node.qp_base + node.qp_count)):
         if engine.qps[qp].deadline <= now:
             _expire_qp(engine, now, qp)
         following = min(following, engine.qps[qp].deadline)
-    node.deadline = min(node.deadline, following)
+    block.deadline = min(block.deadline, following)
 
 
 @rare_kernel

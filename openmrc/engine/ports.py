@@ -94,7 +94,7 @@ def set_remote(engine: Engine, now: int, peer: int, mask: int) -> None:
     _set_peer_ports(engine, now, peer, (mask >> 1) & ((1 << node.port_count) - 1))
     if row.ports_up != (1 << node.port_count) - 1 and row.check_deadline == NEVER:
         row.check_deadline = now + params_of_peer(engine, peer).port_status_interval
-        timers.arm_endpoint(engine, row.endpoint, row.check_deadline)
+        timers.arm_peers(engine, row.endpoint, row.check_deadline)
 
 
 @rare_kernel
@@ -113,7 +113,7 @@ def check(engine: Engine, now: int, peer: int) -> None:
         row.check_attempts += 1
         row.check_pending = 1
     row.check_deadline = now + params_of_peer(engine, peer).port_status_interval
-    timers.arm_endpoint(engine, row.endpoint, row.check_deadline)
+    timers.arm_peers(engine, row.endpoint, row.check_deadline)
 
 
 @kernel
@@ -145,7 +145,7 @@ def tell(engine: Engine, now: int, peer: int) -> None:
     _request(engine, peer, qp, port, STATUS_PROBE_ID, EndpointOp.PORT_STATUS_UPDATE)
     row.status_attempts += 1
     row.status_deadline = now + _gap(engine, peer)
-    timers.arm_endpoint(engine, row.endpoint, row.status_deadline)
+    timers.arm_peers(engine, row.endpoint, row.status_deadline)
 
 
 @rare_kernel
@@ -187,7 +187,7 @@ def _begin_telling(engine: Engine, now: int, peer: int) -> None:
     row.status_pending = 1
     row.status_attempts = 0
     row.status_deadline = now
-    timers.arm_endpoint(engine, row.endpoint, now)
+    timers.arm_peers(engine, row.endpoint, now)
 
 
 @kernel

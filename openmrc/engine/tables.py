@@ -86,6 +86,8 @@ class Endpoint:
     peer_count: Int
     qp_base: Int
     qp_count: Int
+    qp_block_base: Int
+    qp_block_count: Int
     qpn_slot_mask: Int  # bits of a QPN that find its row; the others tell incarnations apart
     region_base: Int
     region_count: Int
@@ -104,6 +106,7 @@ class Endpoint:
     ready_tail: Int  # last of the ring of peers with something to send, or NONE
     ready_count: Int
     deadline: Int  # ps, no later than the earliest deadline of its rows
+    peer_deadline: Int  # ps, no later than the earliest deadline of its peers
     remap_at: Int  # ps, when ports_wanted takes effect; NEVER: it has
     ports_wanted: Int  # mask
     # counters
@@ -197,6 +200,13 @@ class Deadline(IntEnum):
 
 
 DEADLINES = len(Deadline)
+QPS_PER_BLOCK = 8
+
+
+class QpBlock:
+    """Neighbouring queue pairs of an endpoint: of many, `deadlines` reads only those of a block in which one is due."""
+
+    deadline: Int  # ps, no later than the earliest deadline of its queue pairs
 
 
 class QueuePair:
@@ -500,6 +510,7 @@ class Engine(NamedTuple):
     ports: Table[Port]
     peers: Table[Peer]
     qps: Table[QueuePair]
+    qp_blocks: Table[QpBlock]
     rotations: Table[PortRotation]
     slots: Table[Slot]
     evs: Table[Ev]

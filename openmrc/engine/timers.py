@@ -1,11 +1,12 @@
 """Timers of queue pairs; `deadlines` serves them.
 
-A queue pair has one timer of each kind in `Deadline`. Its `deadline` is no later than the earliest of them, and the
-endpoint's no later than that of any queue pair; both may be early, so pushing a timer back costs nothing.
+A queue pair has one timer of each kind in `Deadline`. Its `deadline` is no later than the earliest of them, its
+block's no later than that of any queue pair in it, and the endpoint's no later than that of any block or peer. All may
+be early, so pushing a timer back costs nothing.
 """
 
 from openmrc.core.jit import kernel
-from openmrc.engine.tables import DEADLINES, Engine
+from openmrc.engine.tables import DEADLINES, QPS_PER_BLOCK, Engine
 from openmrc.units import NEVER
 
 
@@ -22,6 +23,9 @@ def arm(engine: Engine, qp: int, kind: int, at: int) -> None:
     row.deadlines[kind] = at
     if at < row.deadline:
         row.deadline = at
+        node = engine.endpoints[row.endpoint]
+        block = engine.qp_blocks[node.qp_block_base + (qp - node.qp_base) // QPS_PER_BLOCK]
+        block.deadline = min(block.deadline, at)
         arm_endpoint(engine, row.endpoint, at)
 
 
@@ -52,6 +56,14 @@ def earliest(engine: Engine, qp: int) -> int:
     for kind in range(DEADLINES):
         at = min(at, due(engine, qp, kind))
     return at
+
+
+@kernel
+def arm_peers(engine: Engine, endpoint: int, at: int) -> None:
+    """Bring the deadline of the endpoint's peers forward to `at` (ps) at the latest."""
+    node = engine.endpoints[endpoint]
+    node.peer_deadline = min(node.peer_deadline, at)
+    arm_endpoint(engine, endpoint, at)
 
 
 @kernel

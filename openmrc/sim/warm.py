@@ -8,6 +8,7 @@ from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
 from openmrc.sim.loop.fault_events import FaultKind, faults
 from openmrc.sim.loop.run import run
+from openmrc.sim.results.samples import Recorder
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.workloads.traffic import traffic
 
@@ -26,4 +27,11 @@ def warm() -> None:
     topology = build(Fabric(name="warm", hosts=Hosts(count=_NICS), planes=(plane,)))
     nic = np.arange(_NICS)
     mends_nothing = faults(0, FaultKind.LINK_UP, 0)
-    run(topology, traffic(nic, (nic + 4) % _NICS, _BYTES, 0), MrcTransport(), broken=mends_nothing)
+    recorder = Recorder(topology)
+    run(
+        topology,
+        traffic(nic, (nic + 4) % _NICS, _BYTES, 0),
+        MrcTransport(),
+        broken=mends_nothing,
+        observe=lambda world: recorder.take(world.now, world.network),
+    )

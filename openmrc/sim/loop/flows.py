@@ -51,7 +51,7 @@ def _start(state: transport_api.State, network: Network, shard: int, now: int, n
             row.pending = message.next
             message.posted_at = now
         else:
-            message.start = now + network.config[0].lookahead  # the send queue is full: retry later
+            message.start = now + network.config[0].shortest_delay  # the send queue is full: retry later
             row.pending = message.next
             insert(network, nic, flow)
 

@@ -84,7 +84,7 @@ def _send(state: transport_api.State, network: Network, shard: int, now: int, ni
         free, free_at = _free_ports(network, now, nic, planes)
         hop = packet_pool.allocate(network, shard)
         if hop == NONE:
-            return free_at if free == 0 else now + network.config[0].lookahead
+            return free_at if free == 0 else now + network.config[0].shortest_delay
         if transport_api.next_packet(state, network, shard, now, nic, free, hop) == 0:
             network.shards[shard].allocated -= 1
             network.shards[shard].released -= 1

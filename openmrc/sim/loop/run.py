@@ -151,14 +151,20 @@ class World:
         self.state = self.state._replace(frames=packet_pool.longer(self.state.frames, len(self.network.hops)))
 
     def _window(self, pool: ThreadPoolExecutor, end: int) -> int:
-        shards = len(self.network.shards)
-        arguments = [(self.state, self.network, shard, self.turn, self.now, end) for shard in range(shards)]
-        if shards == 1:
-            earliest = window.run_window(*arguments[0])
-        else:
-            earliest = min(pool.map(lambda these: window.run_window(*these), arguments))
+        earliest = NEVER
+        for phase in (window.SWITCHES, window.NICS):
+            earliest = self._phase(pool, phase, end)
         self.turn = 1 - self.turn
-        return int(earliest)
+        return earliest
+
+    def _phase(self, pool: ThreadPoolExecutor, phase: int, end: int) -> int:
+        """Serve the nodes of one phase on all shards; return the earliest time of their next work (ps)."""
+        shards = range(len(self.network.shards))
+
+        def serve(shard: int) -> int:
+            return int(window.run_window(self.state, self.network, shard, self.turn, phase, self.now, end))
+
+        return serve(0) if len(shards) == 1 else min(pool.map(serve, shards))
 
     def _next_fault_at(self) -> int:
         return int(self.faults.at[self.next_fault]) if self.next_fault < len(self.faults.at) else NEVER

@@ -77,9 +77,7 @@ def build(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 
     plain, topology = topology, with_domains(topology)
     ports = reaches(plain, settings.mtu, settings.header)
     routes = None if plain.planes else routes_of(plain, settings.mtu)
-    lookahead = int(np.min(link_delays(topology)))
-    if lookahead <= 0:
-        raise ConfigError(f"{topology.fabric.name}: a link of 0 ns; every link needs a propagation delay above 0")
+    lookahead, shortest = _shortest_delays(topology)
     batch, arrivals = _batch_size(topology, lookahead), topology.links
     network = Network(
         hops=table(tables.Hop, hops),
@@ -92,6 +90,7 @@ def build(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 
         link_impairments=table(tables.LinkImpairments, topology.links),
         nodes=table(tables.Node, topology.nodes),
         mails=table(tables.Mail, topology.nodes),
+        link_mails=table(tables.Mail, topology.links),
         in_links=table(tables.InLink, arrivals),
         nics=table(tables.Nic, topology.nics),
         nic_ports=table(tables.NicPort, topology.nics * len(ports)),
@@ -107,7 +106,7 @@ def build(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 
         batch=table(tables.BatchEntry, batch * shards),
         buckets=table(tables.Bucket, (2 * batch + 2) * shards),
     )
-    _init_rules(network, settings, len(ports), lookahead)
+    _init_rules(network, settings, len(ports), lookahead, shortest)
     _init_lists(network)
     for first in range(0, topology.links, PART):
         part = slice(first, min(first + PART, topology.links))
@@ -127,6 +126,19 @@ def build(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 
     return network
 
 
+def _shortest_delays(topology: Topology) -> tuple[int, int]:
+    """Return the shortest delay (ps) of links that do not end at a NIC, and of all.
+
+    The former bounds a window: NICs are served after the switches that send to them.
+    """
+    delays, to_nics = link_delays(topology), topology.link_destination < topology.nics
+    if delays.min() <= 0:
+        raise ConfigError(f"{topology.fabric.name}: a link of 0 ns; every link needs a propagation delay above 0")
+    if (to_nics & (topology.link_source < topology.nics)).any():
+        raise ConfigError(f"{topology.fabric.name}: a link joins two NICs; put a switch between them")
+    return int(delays[~to_nics].min()), int(delays.min())
+
+
 def _batch_size(topology: Topology, lookahead: int) -> int:
     """Return the largest number of packets that can reach one node in a window."""
     per_link = lookahead * (topology.link_rate / 8e12) / _SMALLEST + 4
@@ -134,12 +146,13 @@ def _batch_size(topology: Topology, lookahead: int) -> int:
     return int(at_nodes.max()) + 1
 
 
-def _init_rules(network: Network, settings: NetworkSettings, ports: int, lookahead: int) -> None:
+def _init_rules(network: Network, settings: NetworkSettings, ports: int, lookahead: int, shortest: int) -> None:
     rules = network.config[0]
     rules.planes = ports
     rules.routing = settings.routing
     rules.trim_size = settings.trim_size
     rules.lookahead = lookahead
+    rules.shortest_delay = shortest
     rules.control_size = settings.control_size
     rules.header = settings.header
     rules.lossless = settings.lossless
@@ -151,6 +164,7 @@ def _init_lists(network: Network) -> None:
     column(network.nics, "pending")[:] = NONE
     column(network.nics, "wake")[:] = NEVER
     column(network.nodes, "next_at")[:] = NEVER
+    column(network.in_links, "due")[:] = NEVER
 
 
 def _bdps(topology: Topology, ports: list[Reach], links: slice) -> NDArray[np.float64]:
@@ -342,6 +356,7 @@ def _init_shards(network: Network, topology: Topology, hops: int, batch: int) ->
     column(network.members, "node")[:] = order
     column(shards, "first_node")[:] = np.cumsum(sizes) - sizes
     column(shards, "node_count")[:] = sizes
+    column(shards, "nic_count")[:] = np.bincount(shard_of[: topology.nics], minlength=count)
     edges = np.arange(count + 1) * hops // count
     column(shards, "fresh")[:] = edges[:-1]
     column(shards, "fresh_end")[:] = edges[1:]

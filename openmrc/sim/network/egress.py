@@ -87,11 +87,12 @@ def send(network: Network, shard: int, now: int, link: int, hop: int, departs: i
     else:
         network.hops[out.tail].next = hop
     out.tail = hop
-    mail = network.mails[port.destination]
     if owner.turn == 0:
-        mail.even = 1
+        network.mails[port.destination].even = 1
+        network.link_mails[link].even = 1
     else:
-        mail.odd = 1
+        network.mails[port.destination].odd = 1
+        network.link_mails[link].odd = 1
 
 
 @rare_kernel

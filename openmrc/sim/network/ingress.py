@@ -1,7 +1,8 @@
 """The receiving side of links: packets that arrive at a node in a window, in order of time; losses in flight; ECN.
 
-Marking depends on the bytes that a packet leaves behind in its queue. They are known only here: packets queued before
-its departure were sent in an earlier window, because a link delays packets by at least a window.
+Marking depends on the bytes that a packet leaves behind in its queue. They are known only here: the sender has already
+served all packets that it queued before the departure. A link to a switch delays packets by at least a window, and a
+NIC is served after the switches.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.memory import prefetch_row
+from openmrc.core.rows import Table
 from openmrc.sim.network import impairments, packet_pool, transport_api
-from openmrc.sim.network.tables import COUNT_MASK, NONE, Network, Service
+from openmrc.sim.network.tables import COUNT_MASK, NONE, Mail, Network, Service
 from openmrc.units import NEVER
 
 INDEX_BITS = 24  # of BatchEntry.key: order of collection
@@ -26,38 +28,60 @@ def collect(state: transport_api.State, network: Network, shard: int, node: int,
     Sets the node's `next_at` to the earliest of the remaining packets.
     """
     row = network.nodes[node]
-    row.next_at = NEVER
-    _clear_mail(network, shard, node)
-    count = 0
+    _clear_mail(network.mails, network.shards[shard].joined, node)
+    following, count = NEVER, 0
     for index in range(row.first_in, row.first_in + row.in_count):
-        _prefetch(network, shard, index)
-        link = network.in_links[index].link
-        if network.wires[link].impaired & impairments.HOLDS != 0:
-            count = _admit_delayed(network, shard, node, link, start, end, count)
-        count = _drain(state, network, shard, node, link, Service.CONTROL, start, end, count)
-        count = _drain(state, network, shard, node, link, Service.DATA, start, end, count)
+        _prefetch(network, shard, index, end)
+        if _is_active(network, shard, index, end):
+            count = _collect_link(state, network, shard, index, start, end, count)
+        following = min(following, network.in_links[index].due)
+    row.next_at = following
     _sort(network, shard, count, end - start)
     return count
 
 
 @kernel
-def _prefetch(network: Network, shard: int, index: int) -> None:
+def _collect_link(
+    state: transport_api.State, network: Network, shard: int, index: int, start: int, end: int, count: int
+) -> int:
+    """Collect the packets of one of the node's links; return the new length of the batch."""
+    row = network.in_links[index]
+    row.due = NEVER
+    _clear_mail(network.link_mails, network.shards[shard].joined, row.link)
+    if network.wires[row.link].impaired & impairments.HOLDS != 0:
+        count = _admit_delayed(network, shard, index, start, end, count)
+    count = _drain(state, network, shard, index, Service.CONTROL, start, end, count)
+    return _drain(state, network, shard, index, Service.DATA, start, end, count)
+
+
+@kernel
+def _is_active(network: Network, shard: int, index: int, end: int) -> bool:
+    """Return whether a link has due packets, or some to append; in sparse traffic few of a node's links do."""
+    row = network.in_links[index]
+    return row.due < end or _is_flagged(network.link_mails, network.shards[shard].joined, row.link)
+
+
+@kernel
+def _prefetch(network: Network, shard: int, index: int, end: int) -> None:
     """Prefetch the first packets of a link to come, and the rows of one further ahead.
 
     The links into a node are followed by those into the next, so this also prepares the node that is served next.
     """
     last = len(network.in_links) - 1
-    link = network.in_links[min(index + FAR, last)].link
-    prefetch_row(network.channels, link * 2)
-    prefetch_row(network.outgoing, link * 4)
-    prefetch_row(network.wires, link)
-    prefetch_row(network.ports, link)
-    link = network.in_links[min(index + NEAR, last)].link
-    for channel in range(link * 2, link * 2 + 2):
-        head = network.channels[channel].head
-        if head == NONE:
-            head = network.outgoing[channel * 2 + 1 - network.shards[shard].turn].head
-        prefetch_row(network.hops, head)
+    far, near = min(index + FAR, last), min(index + NEAR, last)
+    if _is_active(network, shard, far, end):
+        link = network.in_links[far].link
+        prefetch_row(network.channels, link * 2)
+        prefetch_row(network.outgoing, link * 4)
+        prefetch_row(network.wires, link)
+        prefetch_row(network.ports, link)
+    if _is_active(network, shard, near, end):
+        link = network.in_links[near].link
+        for channel in range(link * 2, link * 2 + 2):
+            head = network.channels[channel].head
+            if head == NONE:
+                head = network.outgoing[channel * 2 + network.shards[shard].joined].head
+            prefetch_row(network.hops, head)
 
 
 @kernel
@@ -69,24 +93,28 @@ def due(network: Network, shard: int, index: int) -> int:
 
 @kernel
 def has_mail(network: Network, shard: int, node: int) -> bool:
-    """Return whether packets were sent to a node in the previous window."""
-    if network.shards[shard].turn == 0:
-        return network.mails[node].odd == 1
-    return network.mails[node].even == 1
+    """Return whether packets were sent to a node that it has not appended to its channels."""
+    return _is_flagged(network.mails, network.shards[shard].joined, node)
 
 
 @kernel
-def _clear_mail(network: Network, shard: int, node: int) -> None:
-    if network.shards[shard].turn == 0:
-        network.mails[node].odd = 0
+def _is_flagged(mails: Table[Mail], turn: int, index: int) -> bool:
+    """Return whether packets were sent in the last window of this turn."""
+    return mails[index].even == 1 if turn == 0 else mails[index].odd == 1
+
+
+@kernel
+def _clear_mail(mails: Table[Mail], turn: int, index: int) -> None:
+    if turn == 0:
+        mails[index].even = 0
     else:
-        network.mails[node].even = 0
+        mails[index].odd = 0
 
 
 @kernel
 def _join(network: Network, shard: int, channel: int) -> None:
-    """Append the packets sent in the previous window."""
-    out = network.outgoing[channel * 2 + 1 - network.shards[shard].turn]
+    """Append the packets sent in the previous window, to a NIC those of this window."""
+    out = network.outgoing[channel * 2 + network.shards[shard].joined]
     if out.head == NONE:
         return
     row = network.channels[channel]
@@ -104,14 +132,14 @@ def _drain(
     state: transport_api.State,
     network: Network,
     shard: int,
-    node: int,
-    link: int,
+    index: int,
     service: int,
     start: int,
     end: int,
     count: int,
 ) -> int:
     """Move the due packets of one channel to the batch; return its new length."""
+    link = network.in_links[index].link
     channel = link * 2 + service
     _join(network, shard, channel)
     row = network.channels[channel]
@@ -119,7 +147,7 @@ def _drain(
         hop = row.head
         arrives = network.hops[hop].arrives
         if arrives >= end:
-            network.nodes[node].next_at = min(network.nodes[node].next_at, arrives)
+            network.in_links[index].due = min(network.in_links[index].due, arrives)
             break
         row.head = network.hops[hop].next
         prefetch_row(network.hops, row.head)
@@ -129,7 +157,7 @@ def _drain(
             row.tail = NONE
         network.hops[hop].link = link
         if network.wires[link].impaired != 0:
-            count = _impair(state, network, shard, node, link, hop, start, end, count)
+            count = _impair(state, network, shard, index, hop, start, end, count)
         else:
             count = _admit(network, shard, link, hop, start, count)
     return count
@@ -162,14 +190,14 @@ def _impair(
     state: transport_api.State,
     network: Network,
     shard: int,
-    node: int,
-    link: int,
+    index: int,
     hop: int,
     start: int,
     end: int,
     count: int,
 ) -> int:
     """Apply the impairments of a link to a packet; return the new length of the batch."""
+    link = network.in_links[index].link
     effects = impairments.decide(network, link, hop)
     if effects & impairments.LOST != 0:
         _discard(network, shard, link, hop)
@@ -180,25 +208,27 @@ def _impair(
         copy = packet_pool.allocate(network, shard)
         if copy != NONE:
             impairments.duplicate(state, network, hop, copy)
-            count = _delay(network, shard, node, link, copy, effects, start, end, count)
-    return _delay(network, shard, node, link, hop, effects, start, end, count)
+            count = _delay(network, shard, index, copy, effects, start, end, count)
+    return _delay(network, shard, index, hop, effects, start, end, count)
 
 
 @kernel
-def _delay(
-    network: Network, shard: int, node: int, link: int, hop: int, effects: int, start: int, end: int, count: int
-) -> int:
+def _delay(network: Network, shard: int, index: int, hop: int, effects: int, start: int, end: int, count: int) -> int:
+    row = network.in_links[index]
+    link = row.link
     network.hops[hop].arrives = impairments.arrival(network, link, hop, effects)
     if network.hops[hop].arrives < end:
         return _admit(network, shard, link, hop, start, count)
     impairments.hold(network, link, hop)
-    network.nodes[node].next_at = min(network.nodes[node].next_at, network.hops[hop].arrives)
+    row.due = min(row.due, network.hops[hop].arrives)
     return count
 
 
 @rare_kernel
-def _admit_delayed(network: Network, shard: int, node: int, link: int, start: int, end: int, count: int) -> int:
+def _admit_delayed(network: Network, shard: int, index: int, start: int, end: int, count: int) -> int:
     """Add the due delayed packets of a link to the batch; return its new length."""
+    here = network.in_links[index]
+    link = here.link
     most = network.shards[shard].batch_size // 2  # the other half is for packets without delay
     while True:
         hop = network.link_impairments[link].late
@@ -206,7 +236,7 @@ def _admit_delayed(network: Network, shard: int, node: int, link: int, start: in
             return count
         row = network.hops[hop]
         if row.arrives >= end or count >= most:
-            network.nodes[node].next_at = min(network.nodes[node].next_at, max(row.arrives, end))
+            here.due = min(here.due, max(row.arrives, end))
             return count
         impairments.pop_delayed(network, link)
         row.arrives = max(row.arrives, start)

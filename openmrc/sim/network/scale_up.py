@@ -38,7 +38,7 @@ def send(network: Network, shard: int, now: int, nic: int) -> int:
             return port.free_at
         hop = packet_pool.allocate(network, shard)
         if hop == NONE:
-            return now + network.config[0].lookahead
+            return now + network.config[0].shortest_delay
         flow = port.head
         message = network.flows[flow]
         size = min(CHUNK, message.size - message.sent)

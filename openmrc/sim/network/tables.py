@@ -172,15 +172,16 @@ class Node:
 
 
 class Mail:
-    """Flags of new packets in the outgoing lists to a node, for each of the two turns."""
+    """Flags of new packets in the outgoing lists of a link, or of all links to a node, for each of the two turns."""
 
     even: Int8
     odd: Int8
 
 
 class InLink:
-    """One of the links that lead to a node."""
+    """One of the links that lead to a node: a node with many idle links reads nothing else of them."""
 
+    due: Int  # ps, the earliest arrival in its channels, NEVER: none; the outgoing lists are not counted
     link: Int32
 
 
@@ -268,8 +269,9 @@ class Signal:
 class Shard:
     """Nodes that one thread serves, with its working memory."""
 
-    first_node: Int  # in Network.members
+    first_node: Int  # in Network.members; its NICs come before its switches
     node_count: Int
+    nic_count: Int
     free: Int  # head of its list of free hops
     free_count: Int
     fresh: Int  # next hop never used
@@ -279,8 +281,9 @@ class Shard:
     bucket_base: Int
     signal_base: Int
     signal_size: Int
-    signals: Int  # ps, end of this window
+    signals: Int
     turn: Int  # 0 or 1, which outgoing lists this window fills
+    joined: Int  # 0 or 1, which outgoing lists the nodes now served append to their channels
     earliest: Int  # ps, earliest arrival of a packet sent in this window
     allocated: Int
     released: Int
@@ -316,7 +319,8 @@ class NetworkConfig:
     planes: Int
     routing: Int  # Routing
     trim_size: Int  # bytes on the wire
-    lookahead: Int  # ps
+    lookahead: Int  # ps, the longest window: the shortest delay of a link that does not end at a NIC
+    shortest_delay: Int  # ps, of all links
     control_size: Int  # bytes on the wire
     header: Int  # bytes of a data packet besides its payload
     lossless: Int
@@ -337,7 +341,8 @@ class Network(NamedTuple):
     wires: Table[Wire]
     link_impairments: Table[LinkImpairments]
     nodes: Table[Node]
-    mails: Table[Mail]
+    mails: Table[Mail]  # of nodes
+    link_mails: Table[Mail]
     in_links: Table[InLink]
     nics: Table[Nic]
     nic_ports: Table[NicPort]

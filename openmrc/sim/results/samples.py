@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.fabric.topology import LinkTier, Topology
-from openmrc.sim.network.tables import BYTE_TIME_BITS, Network
+from openmrc.sim.network.tables import Network
+from openmrc.sim.results.link_totals import COLUMNS, add_up
 from openmrc.units import NEVER
 
 Ints = NDArray[np.int64]
@@ -24,15 +25,6 @@ KEPT = 256  # samples, without a fixed interval: up to twice as many, at least a
 FINE = 96  # samples of a span around a fault
 FEW, LARGE = 24, 100_000  # the same in a fabric with more links than this, where a sample takes long
 
-COUNTERS = {  # sums over the links of a group, since the start
-    "data_packets": ("ports", "data_packets"),
-    "data_bytes": ("ports", "data_bytes"),
-    "ecn_marked": ("wires", "marked"),
-    "lost": ("wires", "lost"),
-    "trimmed": ("ports", "trimmed"),
-    "dropped": ("ports", "dropped"),
-}
-GAUGES = ("queue_bytes", "queue_longest_ps")  # current values: sum of all queues of the group, and the longest
 OF_LINKS = ("data_bytes", "queue_ps")  # of single links: since the start, and current
 
 
@@ -77,7 +69,7 @@ class Samples:
 
     groups: list[Group]
     at: Ints  # ps
-    values: dict[str, Ints]  # COUNTERS and GAUGES: (samples, groups)
+    values: dict[str, Ints]  # COLUMNS of link_totals: (samples, groups)
     is_regular: NDArray[np.bool_]  # by sample: one of those that cover the whole run
     flows: Ints  # one of each watched connection
     series: dict[str, Ints]  # time series of the transport: (samples,)
@@ -147,6 +139,7 @@ class Recorder:
         up = (levels[0] < levels[1]) | ((levels[0] == levels[1]) & (topology.link_reverse > np.arange(topology.links)))
         group = (topology.link_plane.astype(np.int64) * 4 + topology.link_tier) * 2 + up
         self._starts = np.flatnonzero(np.diff(group, prepend=-1))
+        self._ends = np.append(self._starts[1:], topology.links)
         known, self._group_of_run = np.unique(group[self._starts], return_inverse=True)
         self._groups = [Group(int(code) // 8, LinkTier(int(code) // 2 % 4), bool(code % 2)) for code in known]
         self._interval = self.every or max(1, int(topology.link_delay.min()))
@@ -170,12 +163,9 @@ class Recorder:
         self.due = min(self._regular_due, self._fine_after(now))
 
     def _of_network(self, now: int, network: Network) -> dict[str, Ints]:
-        taken = {name: self._sum(_column(network, *where)) for name, where in COUNTERS.items()}
-        backlog = np.maximum(0, _column(network, "ports", "busy_until") - now)
-        byte_time = _column(network, "ports", "byte_time")
-        taken["queue_bytes"] = self._sum((backlog << BYTE_TIME_BITS) // byte_time)
-        taken["queue_longest_ps"] = self._longest(backlog)
-        return taken
+        totals = np.zeros((len(COLUMNS), len(self._groups)), np.int64)
+        add_up(network.ports, network.wires, now, self._starts, self._ends, self._group_of_run, totals)
+        return dict(zip(COLUMNS, totals, strict=True))
 
     def _under_way(self, now: int, network: Network) -> Ints:
         """Return the current flow of each watched connection: the oldest that is not done.
@@ -207,19 +197,6 @@ class Recorder:
                 due = min(due, now + max(1, (span.end - span.begin) // count))
         return due
 
-    def _sum(self, values: NDArray[Any]) -> Ints:
-        return self._grouped(np.add, values)
-
-    def _longest(self, values: NDArray[Any]) -> Ints:
-        return self._grouped(np.maximum, values)
-
-    def _grouped(self, how: np.ufunc, values: NDArray[Any]) -> Ints:
-        own = values[: self.topology.links]  # the links of scale-up networks follow
-        runs = how.reduceat(own.astype(np.int64, copy=False), self._starts)
-        result = np.zeros(len(self._groups), np.int64)
-        how.at(result, self._group_of_run, runs)
-        return result
-
     def samples(self) -> Samples:
         """Return the samples in order of time."""
         regular = {moment.at for moment in self._regular}
@@ -230,7 +207,7 @@ class Recorder:
             groups=self._groups,
             at=np.array([moment.at for moment in moments], np.int64),
             values={name: np.array([moment.values[name] for moment in moments], np.int64).reshape(shape)
-                    for name in (*COUNTERS, *GAUGES)},
+                    for name in COLUMNS},
             is_regular=np.array([moment.at in regular for moment in moments], np.bool_),
             flows=np.array([flows[0] for flows in self.watched], np.int64),
             series={name: np.array([moment.series[name] for moment in moments], np.int64) for name in last.series},

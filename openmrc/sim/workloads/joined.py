@@ -2,7 +2,8 @@
 
 A computation becomes a message of size 0 from a host to itself; its length becomes the delay of its releases. A
 computation that releases nothing gets a successor, so that its end is a completion too. A gate is located at host 0,
-its predecessors and successors at other hosts, so passing one costs twice the shortest link latency.
+its predecessors and successors at other hosts, so passing one costs twice the shortest latency of a
+link that does not end at a NIC.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ have arrived, whichever is later. When message m completes it sends its releases
 `first_release[m + 1]` of the three release columns.
 
 A release takes effect `release_delay` after its cause. If the released message starts on another NIC than the one of
-the completion, it takes at least the network's shortest link latency.
+the completion, it takes at least the shortest latency of a link that does not end at a NIC.
 
 A message of size 0 from a NIC to itself sends nothing and completes when it is posted. It joins many
 releases (a barrier), or represents a computation, whose length is the delay of its releases.
