@@ -8,6 +8,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
+from mmap import PAGESIZE
 
 import numpy as np
 
@@ -15,10 +16,19 @@ from openmrc.core.rows import column
 from openmrc.engine.build import Layout, build
 from openmrc.engine.params import Settings
 from openmrc.engine.states import QpEvent
+from openmrc.engine.tables import Engine
 from openmrc.live.api.attributes import ContextAttr
 from openmrc.live.api.errors import ClosedError
 from openmrc.live.datapath import capture, event_loop, operations, sources, table_handles
-from openmrc.live.datapath.libc import POLLIN, SOL_UDP, UDP_SEGMENT, check, control_kind
+from openmrc.live.datapath.libc import (
+    MADV_NOHUGEPAGE,
+    POLLIN,
+    SOL_UDP,
+    UDP_SEGMENT,
+    advise,
+    check,
+    control_kind,
+)
 from openmrc.live.datapath.tables import (
     ARRIVALS,
     CONTROL_WORDS,
@@ -72,6 +82,7 @@ class EndpointRuntime:
             evs_per_rotation=attr.evs_per_plane,
         )
         self.engine = build(layout, settings, packets=2, seed=attr.seed or secrets.randbits(31))
+        _use_small_pages(self.engine)
         self.datapath = build_datapath(
             self.engine,
             planes,
@@ -289,3 +300,12 @@ class EndpointRuntime:
             arrival.control_length = CONTROL_WORDS * 8
             tables.arrival_vectors[index].base = address_of(tables.staging, index * DATAGRAM)
             tables.arrival_vectors[index].length = DATAGRAM
+
+
+def _use_small_pages(engine: Engine) -> None:
+    """Let rows take memory by the page as they are used: NumPy asks for pages of 2 MiB, where 20 connections lie."""
+    for rows in engine:
+        begin = -(-address_of(rows) // PAGESIZE) * PAGESIZE
+        length = address_of(rows, len(rows)) // PAGESIZE * PAGESIZE - begin
+        if length > 0:
+            advise(begin, length, MADV_NOHUGEPAGE)  # refused only where there are no such pages
