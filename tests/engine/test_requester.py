@@ -381,6 +381,18 @@ def test_hole_waits_twice_as_long_without_trimming_while_little_lies_above_it(
     endpoint.sends(psn=0, retransmitted=1)
 
 
+@pytest.mark.parametrize(("floor_us", "at_us"), [(100, 100), (50, 72)])
+def test_the_floor_of_the_loss_delay_is_not_doubled_while_little_lies_above_a_hole(floor_us: int, at_us: int) -> None:
+    settings = steady(trimming=False, gap_packets=3, loss_delay_floor_us=floor_us)
+    endpoint = Endpoint(settings=settings, attributes={"timeout": 10**12})
+    endpoint.peer().cwnd = 1.0
+    endpoint.write(12 * MTU)
+    endpoint.all_sent()
+    endpoint.receives(sack(-1, (1, 2, 3)), at_us=12)
+    confirm(endpoint, -1, (1, 2, 3), at_us=at_us)
+    endpoint.sends(psn=0, retransmitted=1)
+
+
 def test_hole_is_retransmitted_once_per_round_trip() -> None:
     endpoint = Endpoint(attributes={"timeout": 10**12})
     endpoint.write(12 * MTU)
