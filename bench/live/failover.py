@@ -3,6 +3,7 @@
 The receiver silences one plane after another under a stream of writes with immediate, each for a
 while, and measures around each cut how long no data landed in memory, and how long no write
 completed: completions are in order, so one also waits for the repair of what was lost before it.
+Before each cut it measures as long without one: what the machine's own pauses amount to.
 Mark: 99th percentile of the gap between deliveries of data under 5 ms.
 """
 
@@ -17,7 +18,7 @@ from typing import Any
 
 from bench._support.live_peers import PLANES, Task, planes, run_pair
 
-SETTLE, WATCH = 0.15, 0.10  # seconds with all planes, and with one silent
+SETTLE, WATCH = 0.15, 0.10  # seconds until a plane is in use again, and of each measurement
 WRITE = 256 << 10  # bytes: ten completions a millisecond, and little Python between them
 
 
@@ -32,14 +33,13 @@ def server(pipe: Pipe, task: Task) -> None:
         with listener.accept(regions=[region], timeout=300, options=options) as peer:
             peer.qp.post_recv(1024)
             peer.barrier(60)
-            quiet = [_watch(context, peer, 0.5)]
-            gaps = []
+            gaps, quiet = [], []
             for cut in range(task.slots):
                 _watch(context, peer, SETTLE)
+                quiet.append(_watch(context, peer, WATCH))
                 context.impair(f"down: plane {cut % PLANES}")
                 gaps.append(_watch(context, peer, WATCH))
                 context.impair(f"up: plane {cut % PLANES}")
-            quiet.append(_watch(context, peer, 0.5))
             peer.tell("stop")
             _drain(peer)
             pipe.recv()
@@ -97,13 +97,9 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     (gaps, quiet), sent = run_pair(server, client, Task(slots=asked.cuts))
-    data, completions = (sorted(column) for column in zip(*gaps, strict=True))
-    quiet_data, quiet_completions = (max(column) for column in zip(*quiet, strict=True))
     result = {
-        **_percentiles(data, "data"),
-        **_percentiles(completions, "completions"),
-        "undisturbed_data_ms": quiet_data,
-        "undisturbed_completions_ms": quiet_completions,
+        **_percentiles(gaps, ""),
+        **_percentiles(quiet, "undisturbed_"),
         "cuts": len(gaps),
         "mark": 1.0,
         **sent,
@@ -113,15 +109,23 @@ def main() -> None:
         print(json.dumps(result))
         return
     print(f"{len(gaps)} cuts at {sent['gbps']:.1f} Gb/s; longest gap around each, ms:")
-    for name, undisturbed in (("data", quiet_data), ("completions", quiet_completions)):
-        p50, p99, most = (result[f"{name}_{which}_ms"] for which in ("p50", "p99", "max"))
-        print(f"  between {name:<11} p50 {p50:.2f}, p99 {p99:.2f}, max {most:.2f}; without a cut {undisturbed:.2f}")
+    for name in ("data", "completions"):
+        print(f"  between {name:<11} {_summary(result, name)}; without a cut {_summary(result, f'undisturbed_{name}')}")
     print(f"ratio of data's p99 to 5 ms: {result['ratio']:.2f} (mark: 1)")
 
 
-def _percentiles(gaps: list[float], name: str) -> dict[str, float]:
-    p99 = gaps[min(len(gaps) - 1, round(0.99 * len(gaps)) - 1)]
-    return {f"{name}_p50_ms": statistics.median(gaps), f"{name}_p99_ms": p99, f"{name}_max_ms": gaps[-1]}
+def _percentiles(gaps: list[tuple[float, float]], prefix: str) -> dict[str, float]:
+    found = {}
+    for name, column in zip(("data", "completions"), zip(*gaps, strict=True), strict=True):
+        ranked = sorted(column)
+        p99 = ranked[min(len(ranked) - 1, round(0.99 * len(ranked)) - 1)]
+        for which, value in (("p50", statistics.median(ranked)), ("p99", p99), ("max", ranked[-1])):
+            found[f"{prefix}{name}_{which}_ms"] = value
+    return found
+
+
+def _summary(result: dict[str, float], name: str) -> str:
+    return ", ".join(f"{which} {result[f'{name}_{which}_ms']:.2f}" for which in ("p50", "p99", "max"))
 
 
 if __name__ == "__main__":

@@ -64,10 +64,14 @@ def loss_delay(engine: Engine, peer: int) -> int:
     The round trip plus the delay of a full queue, by which a packet may lag behind packets on other paths. Switch
     queues are sized by the longest round trip of the fabric (UEC 1.0.3 pp. 418-419), so this applies to near peers too.
     """
+    return max(reordering_delay(engine, peer), params_of_peer(engine, peer).loss_delay_floor)
+
+
+@kernel
+def reordering_delay(engine: Engine, peer: int) -> int:
+    """Return the loss delay (ps) as round trips show it, without its floor."""
     row = engine.peers[peer]
-    params = params_of_peer(engine, peer)
-    patience = max(row.srtt, row.base_rtt) + max(4 * row.rttvar, params.base_rtt)
-    return max(patience, params.loss_delay_floor)
+    return int(max(row.srtt, row.base_rtt) + max(4 * row.rttvar, params_of_peer(engine, peer).base_rtt))
 
 
 @kernel

@@ -124,7 +124,9 @@ def _begin_responder(engine: Engine, qp: int) -> None:
     row.data_since_reverse = 0
     tracker.clear(engine, qp)
     for index in range(row.pending_base, row.pending_base + row.pending_mask + 1):
-        engine.pending_immediates[index].present = 0
+        waiting = engine.pending_immediates[index]
+        if waiting.present != 0:  # rows that are not written take no memory
+            waiting.present = 0
 
 
 @rare_kernel
@@ -150,4 +152,6 @@ def _begin_requester(engine: Engine, qp: int) -> None:
     row.solicit_psn = NONE
     row.retries = 0
     for index in range(row.sent_base, row.sent_base + row.sent_mask + 1):
-        engine.sent[index].state = SentState.FREE
+        sent = engine.sent[index]
+        if sent.state != SentState.FREE:  # rows that are not written take no memory
+            sent.state = SentState.FREE

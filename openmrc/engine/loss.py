@@ -48,7 +48,7 @@ def on_evidence(engine: Engine, now: int, qp: int) -> None:
 def scan(engine: Engine, now: int, qp: int) -> None:
     """Declare the packets lost whose loss delay has passed and arm the timer for the next hole."""
     row = engine.qps[qp]
-    delay = congestion.loss_delay(engine, row.peer)
+    delay = congestion.reordering_delay(engine, row.peer)
     following = NEVER
     was_in_doubt, row.loss_in_doubt = row.loss_in_doubt, 0
     psn = row.unack_psn
@@ -167,13 +167,14 @@ def remove_in_flight(engine: Engine, qp: int, size: int) -> None:
 def _patience(engine: Engine, qp: int, psn: int, delay: int) -> int:
     """Return how long (ps) after its sending a packet must be missing from the report that arrives then.
 
-    Without trimming the loss delay is doubled while few packets above the hole have arrived.
+    Without trimming the delay that round trips show is doubled while few packets above the hole have arrived. The floor
+    is not: it allows for processes that are kept from their processors, which has nothing to do with reordering.
     """
     row = engine.qps[qp]
     params = params_of(engine, qp)
     report_age = congestion.report_age(engine, row.peer)
     if params.trimming == 1:
-        return delay + report_age
+        return max(delay, params.loss_delay_floor) + report_age
     window = int(engine.peers[row.peer].cwnd) // (2 * nominal_size(row.path_mtu))
     is_early = row.highest_sacked - psn <= max(params.gap_packets, window)
-    return (2 * delay if is_early else delay) + report_age
+    return max(2 * delay if is_early else delay, params.loss_delay_floor) + report_age

@@ -56,7 +56,7 @@ class Settings:
     tail_probe: bool = True  # ours, after UET's probe for lost acknowledgements
     silent_timeouts: int = 1  # IBTA volume 1, 9.7.6.1.3, allows up to 4
 
-    ev_burst: int = 1
+    ev_burst: int = 0  # bytes, nominal
     probe_interval_us: float = 1_000.0  # ours; or ten round trips, whichever is longer
     probe_interval_max_us: float = 1_000_000.0  # ours
     probe_successes: int = 3  # ours: "enough probes" is all that is published

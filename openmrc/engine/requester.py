@@ -95,7 +95,7 @@ def _from_peer(engine: Engine, now: int, peer: int, free_ports: int, packet: int
             continue
         # What is repeated does not wait: it leaves on another port than before in any case.
         offered = free_ports if again or repeats else spray.unused_ports(engine, qp, free_ports)
-        if _send(engine, now, qp, offered, packet, repeats):
+        if _send(engine, now, qp, offered, packet, repeats, size):
             row.deficit = max(row.deficit - size, 0)
             return SENT
         outcome = NO_PATH
@@ -135,19 +135,19 @@ def _oldest_lost(engine: Engine, qp: int) -> int:
 
 
 @kernel
-def _send(engine: Engine, now: int, qp: int, free_ports: int, packet: int, repeats: bool) -> bool:
+def _send(engine: Engine, now: int, qp: int, free_ports: int, packet: int, repeats: bool, size: int) -> bool:
     row = engine.qps[qp]
     if row.solicit_psn != NONE:
-        return _solicit(engine, now, qp, free_ports, packet)
+        return _solicit(engine, now, qp, free_ports, packet, size)
     if repeats:
-        return _resend(engine, now, qp, free_ports, packet)
-    return _send_new(engine, now, qp, free_ports, packet)
+        return _resend(engine, now, qp, free_ports, packet, size)
+    return _send_new(engine, now, qp, free_ports, packet, size)
 
 
 @kernel
-def _send_new(engine: Engine, now: int, qp: int, free_ports: int, packet: int) -> bool:
+def _send_new(engine: Engine, now: int, qp: int, free_ports: int, packet: int, size: int) -> bool:
     row = engine.qps[qp]
-    ev = spray.choose(engine, now, qp, free_ports, NONE)
+    ev = spray.choose(engine, now, qp, free_ports, NONE, size)
     if ev == NONE:
         return False
     slot = row.message_current & row.message_mask
@@ -176,11 +176,11 @@ def _send_new(engine: Engine, now: int, qp: int, free_ports: int, packet: int) -
 
 
 @kernel
-def _resend(engine: Engine, now: int, qp: int, free_ports: int, packet: int) -> bool:
+def _resend(engine: Engine, now: int, qp: int, free_ports: int, packet: int, size: int) -> bool:
     row = engine.qps[qp]
     psn = _oldest_lost(engine, qp)
     sent = sent_row(engine, qp, psn)
-    ev = spray.choose(engine, now, qp, free_ports, sent.ev)
+    ev = spray.choose(engine, now, qp, free_ports, sent.ev, size)
     if ev == NONE or psn >= window_end(engine, qp):
         return False
     row.lost_count -= 1
@@ -193,10 +193,10 @@ def _resend(engine: Engine, now: int, qp: int, free_ports: int, packet: int) -> 
 
 
 @rare_kernel
-def _solicit(engine: Engine, now: int, qp: int, free_ports: int, packet: int) -> bool:
+def _solicit(engine: Engine, now: int, qp: int, free_ports: int, packet: int, size: int) -> bool:
     """Retransmit the newest packet to solicit a missing transport ACK: a duplicate is answered by one."""
     row = engine.qps[qp]
-    ev = spray.choose(engine, now, qp, free_ports, NONE)
+    ev = spray.choose(engine, now, qp, free_ports, NONE, size)
     if ev == NONE:
         return False
     psn = row.solicit_psn
@@ -240,7 +240,7 @@ def _ends_turn(engine: Engine, qp: int) -> bool:
     window is full of packets that no responder has reason to report.
     """
     row = engine.qps[qp]
-    if scheduler.burst(engine, qp) == 1 or engine.peers[row.peer].ready_count == 1:
+    if params_of(engine, qp).ev_burst == 0 or engine.peers[row.peer].ready_count == 1:
         return False
     size = nominal_size(sent_row(engine, qp, row.next_psn - 1).payload)
     return bool(row.deficit - size < _next_size(engine, qp, False))

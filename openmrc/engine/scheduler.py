@@ -1,7 +1,7 @@
 """Transmission order: round robin over peers, deficit round robin over the queue pairs that share a peer's window.
 
-A turn of a queue pair is one burst (`Params.ev_burst`): a single packet in the simulator, as many as fit one system
-call over sockets. Deficit round robin: Shreedhar and Varghese, SIGCOMM 1995.
+A turn of a queue pair is one burst (`Params.ev_burst`): a packet of full size in the simulator, as much as fits one
+system call over sockets. Deficit round robin: Shreedhar and Varghese, SIGCOMM 1995.
 
 Both are rings linked through the rows, so insertion, removal and rotation take constant time. A queue pair is listed
 while it wants to send; a peer is listed while it has such queue pairs and its window is open.
@@ -27,21 +27,15 @@ def wake(engine: Engine, qp: int) -> None:
         peer.ready_tail = qp
         peer.ready_count += 1
         row.listed = 1
-        row.deficit = (burst(engine, qp) - 1) * nominal_size(row.path_mtu)
+        row.deficit = quantum(engine, qp) - nominal_size(row.path_mtu)
     if row.peer != NONE:
         wake_peer(engine, row.peer)
 
 
 @kernel
-def burst(engine: Engine, qp: int) -> int:
-    """Return the full-size packets that a queue pair may send in one turn."""
-    return params_of(engine, qp).ev_burst
-
-
-@kernel
 def quantum(engine: Engine, qp: int) -> int:
-    """Return the bytes that a turn adds to the deficit."""
-    return burst(engine, qp) * nominal_size(engine.qps[qp].path_mtu)
+    """Return the bytes that a turn adds to the deficit: a burst, or a packet of full size."""
+    return max(params_of(engine, qp).ev_burst, nominal_size(engine.qps[qp].path_mtu))
 
 
 @kernel

@@ -8,14 +8,14 @@ shuffled after each pass. A port that is down or busy makes its rotation ineligi
 from openmrc.core.jit import kernel
 from openmrc.core.memory import prefetch_row
 from openmrc.engine import paths
-from openmrc.engine.queue_pairs import nominal_size, params_of, usable_ports, working_ports
+from openmrc.engine.queue_pairs import params_of, usable_ports, working_ports
 from openmrc.engine.states import EvEvent, EvState
 from openmrc.engine.tables import NONE, Engine
 
 
 @kernel
-def choose(engine: Engine, now: int, qp: int, free_ports: int, avoid: int) -> int:
-    """Return the EV row for a data packet, NONE if no usable path is free.
+def choose(engine: Engine, now: int, qp: int, free_ports: int, avoid: int, size: int) -> int:
+    """Return the EV row for a data packet of `size` nominal bytes, NONE if no usable path is free.
 
     `avoid` is the EV on which the packet was lost. Its whole plane may be down: if other ports are usable, the packet
     waits for one of them; otherwise it takes another EV of the same port, or the same EV if there is no other.
@@ -27,7 +27,7 @@ def choose(engine: Engine, now: int, qp: int, free_ports: int, avoid: int) -> in
         if others != 0:
             rotations &= others
     if row.burst_left > 0 and row.burst_ev != avoid and _goes_on(engine, row.burst_ev, rotations):
-        row.burst_left -= 1
+        row.burst_left = _rest(row.burst_left, size)
         return row.burst_ev
     ev = _next_rotation(engine, now, qp, rotations, avoid)
     if ev == NONE and avoid != NONE and (rotations >> engine.evs[avoid].port) & 1 == 1:
@@ -35,16 +35,22 @@ def choose(engine: Engine, now: int, qp: int, free_ports: int, avoid: int) -> in
     if ev != NONE:
         row.round_ports |= 1 << engine.evs[ev].port
         row.burst_ev = ev
-        row.burst_left = _burst(engine, qp) - 1
+        row.burst_left = _rest(_burst(engine, qp), size)
     return ev
 
 
 @kernel
 def _burst(engine: Engine, qp: int) -> int:
-    """Return how many packets follow each other on one EV: a small window is shared by all ports too."""
+    """Return how many bytes follow each other on one EV: a small window is shared by all ports too."""
     row = engine.qps[qp]
-    fitting = int(engine.peers[row.peer].cwnd) // (2 * row.rotation_count * nominal_size(row.path_mtu))
-    return max(min(params_of(engine, qp).ev_burst, fitting), 1)
+    return min(params_of(engine, qp).ev_burst, int(engine.peers[row.peer].cwnd) // (2 * row.rotation_count))
+
+
+@kernel
+def _rest(burst: int, size: int) -> int:
+    """Return what is left of a burst after a packet of `size` bytes; 0: another of that size does not fit."""
+    rest = burst - size
+    return rest if rest >= size else 0
 
 
 @kernel

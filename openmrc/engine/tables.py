@@ -41,7 +41,7 @@ class Params:
     tail_probe: Int  # 1: send a reliability probe when acknowledgements stop
     silent_timeouts: Int  # timeouts that a peer may take which answers nothing at all
     # Paths (MRC §9.3)
-    ev_burst: Int  # consecutive packets on one EV, so that sockets can batch them
+    ev_burst: Int  # bytes, nominal, in a row on one EV, so that sockets can batch them; 0: each packet takes the next
     probe_interval: Int  # ps, first probe of an ASSUMED_BAD EV
     probe_interval_max: Int  # ps, cap of its doubling
     probe_successes: Int  # consecutive answers that restore an EV
@@ -275,7 +275,7 @@ class QueuePair:
     rotation_cursor: Int
     round_ports: Int  # mask: used since all working ports had been used
     burst_ev: Int
-    burst_left: Int
+    burst_left: Int  # bytes, nominal, that may still follow on burst_ev
     good_evs: Int  # GOOD or SKIP
     min_active_evs: Int
     next_ready: Int

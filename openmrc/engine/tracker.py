@@ -48,9 +48,9 @@ def clear(engine: Engine, qp: int) -> None:
     """Clear the bitmap."""
     row = engine.qps[qp]
     for index in range(row.tracker_base, row.tracker_base + ((row.tracker_mask + 1) >> WORD_BITS)):
-        engine.tracker[index].arrived = 0
-        engine.tracker[index].last = 0
-        engine.tracker[index].immediate = 0
+        word = engine.tracker[index]
+        if word.arrived != 0:  # rows that are not written take no memory
+            word.arrived = word.last = word.immediate = 0
 
 
 @kernel

@@ -381,6 +381,18 @@ def test_hole_waits_twice_as_long_without_trimming_while_little_lies_above_it(
     endpoint.sends(psn=0, retransmitted=1)
 
 
+@pytest.mark.parametrize(("floor_us", "at_us"), [(100, 100), (50, 72)])
+def test_the_floor_of_the_loss_delay_is_not_doubled_while_little_lies_above_a_hole(floor_us: int, at_us: int) -> None:
+    settings = steady(trimming=False, gap_packets=3, loss_delay_floor_us=floor_us)
+    endpoint = Endpoint(settings=settings, attributes={"timeout": 10**12})
+    endpoint.peer().cwnd = 1.0
+    endpoint.write(12 * MTU)
+    endpoint.all_sent()
+    endpoint.receives(sack(-1, (1, 2, 3)), at_us=12)
+    confirm(endpoint, -1, (1, 2, 3), at_us=at_us)
+    endpoint.sends(psn=0, retransmitted=1)
+
+
 def test_hole_is_retransmitted_once_per_round_trip() -> None:
     endpoint = Endpoint(attributes={"timeout": 10**12})
     endpoint.write(12 * MTU)
@@ -786,7 +798,7 @@ def test_a_repetition_takes_the_port_it_was_lost_on_where_no_other_has_a_path() 
 
 
 def test_a_small_window_is_not_spent_on_one_ev() -> None:
-    endpoint = Endpoint(settings=steady(ev_burst=4))
+    endpoint = Endpoint(settings=steady(ev_burst=4 * nominal_size(MTU)))
     endpoint.peer().cwnd = 2 * endpoint.planes * nominal_size(MTU)
     endpoint.write(8 * MTU)
     used = [packet.entropy for packet in endpoint.all_sent()]
@@ -794,13 +806,30 @@ def test_a_small_window_is_not_spent_on_one_ev() -> None:
 
 
 def test_burst_keeps_packets_on_one_value_so_that_sockets_can_batch_them() -> None:
-    endpoint = Endpoint(settings=steady(ev_burst=4))
+    endpoint = Endpoint(settings=steady(ev_burst=4 * nominal_size(MTU)))
     endpoint.write(16 * MTU)
     entropies = [packet.entropy for packet in endpoint.all_sent()]
     assert [len(set(entropies[at : at + 4])) for at in range(0, 16, 4)] == [1] * 4
     assert [rotation_of(entropies[at]) for at in range(0, 16, 4)] == sorted(
         {0, 1, 2, 3}, key=lambda rotation: (rotation - rotation_of(entropies[0])) % 4
     )
+
+
+def test_a_burst_counts_bytes_so_that_short_packets_make_long_trains() -> None:
+    endpoint = Endpoint(settings=steady(ev_burst=9 * nominal_size(64)), layout={"sends": 32})
+    for _ in range(18):
+        endpoint.write(64)
+    entropies = [packet.entropy for packet in endpoint.all_sent()]
+    assert entropies[:9] == [entropies[0]] * 9
+    assert entropies[9:] == [entropies[9]] * 9 != entropies[:9]
+
+
+def test_a_packet_of_full_size_ends_a_burst_that_it_does_not_fit() -> None:
+    endpoint = Endpoint(settings=steady(ev_burst=2 * nominal_size(MTU)), layout={"sends": 32})
+    for length in (64, MTU, MTU, 64):
+        endpoint.write(length)
+    used = [packet.entropy for packet in endpoint.all_sent()]
+    assert used[0] == used[1] != used[2] == used[3]
 
 
 def test_answers_reach_a_requester_only_when_it_may_send() -> None:

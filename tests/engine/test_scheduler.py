@@ -142,7 +142,7 @@ def test_queue_pairs_to_one_peer_share_one_window() -> None:
 
 @pytest.mark.clause("scheduler-drr")
 def test_a_turn_is_a_burst_whose_last_packet_asks_for_an_answer() -> None:
-    endpoint = Endpoint(peer_of=(0, 0, 0), settings=steady(ev_burst=8), layout={"sends": 8})
+    endpoint = Endpoint(peer_of=(0, 0, 0), settings=steady(ev_burst=8 * nominal_size(MTU)), layout={"sends": 8})
     for qp in range(3):
         endpoint.write(32 * MTU, qp=qp)
     sent = endpoint.all_sent()
@@ -155,7 +155,7 @@ def test_a_turn_is_a_burst_whose_last_packet_asks_for_an_answer() -> None:
 
 
 def test_a_queue_pair_alone_is_not_asked_at_every_burst() -> None:
-    endpoint = Endpoint(peer_of=(0, 0), settings=steady(ev_burst=8), layout={"sends": 8})
+    endpoint = Endpoint(peer_of=(0, 0), settings=steady(ev_burst=8 * nominal_size(MTU)), layout={"sends": 8})
     endpoint.write(32 * MTU, qp=0)
     assert [packet.ack_request for packet in endpoint.all_sent()] == [0] * 31 + [1]
 

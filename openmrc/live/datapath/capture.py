@@ -27,8 +27,8 @@ BLOCK_HEADER, BLOCK_TRAILER = 28, 4  # bytes of an enhanced packet block (pcapng
 
 
 @rare_kernel
-def outgoing(engine: Engine, datapath: DataPath, begin: int, headers: int, tail: int, port: int) -> None:
-    """Capture a packet that is about to leave: headers, payload, pad and ICRC."""
+def outgoing(engine: Engine, datapath: DataPath, begin: int, headers: int, end: int, tail: int, port: int) -> None:
+    """Capture a packet that is about to leave: headers from `begin` of the arena, payload, pad and ICRC from `end`."""
     out = engine.packets[OUT]
     length = headers + out.payload_length + tail
     flow = 2 * (out.destination * datapath.nic[0].planes + out.port)
@@ -40,7 +40,7 @@ def outgoing(engine: Engine, datapath: DataPath, begin: int, headers: int, tail:
     copy(memory, datapath.headers.ctypes.data + begin, headers)
     if out.payload_length > 0:
         copy(memory + headers, out.payload, out.payload_length)
-    copy(memory + headers + out.payload_length, datapath.headers.ctypes.data + begin + headers, tail)
+    copy(memory + headers + out.payload_length, datapath.headers.ctypes.data + end, tail)
     _end(datapath, at + length)
 
 

@@ -22,8 +22,7 @@ from openmrc.live.datapath.libc import POLL_BYTES, drain_eventfd, lock, monotoni
 from openmrc.live.datapath.tables import LOOP_MUTEX, NEXT_MUTEX, RECORDS, DataPath
 from openmrc.units import NEVER, PS_PER_NS, PS_PER_S, PS_PER_US
 
-SEND_BATCH = 128  # packets sent before arrivals are looked at again
-USER_BATCH = 64  # packets that a user's thread sends
+SEND_BATCH = 128  # packets sent before arrivals are looked at again; in a user's thread, per post
 OWN_SLOTS = 2  # descriptors that only the endpoint's thread polls: its eventfd, rtnetlink
 CLOCK_BYTES = 16  # a row of `clock`; row 0 belongs to the holder of the loop mutex
 CLOCK_OF_THREAD, SCRATCH_OF_THREAD, CLOCK_OF_WAITER = 1, 2, 3
@@ -95,9 +94,7 @@ def run(at: int, mode: int, what: int, cq: int) -> int:
 @kernel
 def _batch(datapath: DataPath, mode: int) -> int:
     """Return how many packets this iteration may send: none in a user's thread while the endpoint's thread is awake."""
-    if mode == Mode.STAY:
-        return SEND_BATCH
-    return USER_BATCH if datapath.nic[0].sleeps_until != 0 else 0
+    return SEND_BATCH if mode == Mode.STAY or datapath.nic[0].sleeps_until != 0 else 0
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""From the engine's packets to sendmmsg: headers are written into an arena, payload is gathered where it lies.
+"""From the engine's packets to sendmmsg: headers are written into an arena, long payload is gathered where it lies.
 
 Packets that follow each other on one entropy value go as one message that the kernel cuts
 (UDP_SEGMENT), so all but the last must be equally long. One call of sendmmsg carries the messages of
@@ -22,12 +22,13 @@ from openmrc.live.datapath.libc import (
     POLL_BYTES,
     POLLOUT,
     VECTOR_BYTES,
+    copy,
     last_error,
     monotonic,
     send_messages,
     wait_for,
 )
-from openmrc.live.datapath.tables import BATCH, MESSAGES, NAME_BYTES, NO_SENDER, OUT, TRAIN, DataPath
+from openmrc.live.datapath.tables import BATCH, INLINE, MESSAGES, NAME_BYTES, NO_SENDER, OUT, TRAIN, DataPath
 from openmrc.wire import codec, icrc
 
 ALL_PORTS = -1
@@ -113,27 +114,18 @@ def _add_packet(engine: Engine, datapath: DataPath, sender: int, remote: int, le
     out = engine.packets[OUT]
     begin = nic.cursor
     headers = codec.encode(datapath.matrix, OUT, datapath.headers, begin)
-    end = begin + headers
-    flow = 2 * remote
+    payload = _inline(engine, datapath, begin + headers)
+    end = begin + headers + (out.payload_length if payload != out.payload else 0)
+    port = datapath.senders[sender].port
     whole = headers + out.payload_length + icrc.trailer_length(out.payload_length)
-    arena = datapath.headers.ctypes.data
-    crc = icrc.prefix(
-        datapath.flows[flow], datapath.prefixes[flow], datapath.senders[sender].port, whole, arena + begin
-    )
+    flow = 2 * remote
+    bth = datapath.headers.ctypes.data + begin
+    crc = icrc.prefix(datapath.flows[flow], datapath.prefixes[flow], port, whole, bth)
     _prefetch(out.payload + out.payload_length, out.payload_length)
-    tail = icrc.seal(crc, datapath.headers, begin, headers, out.payload, out.payload_length, end)
+    tail = icrc.seal(crc, datapath.headers, begin, headers, payload, out.payload_length, end)
     if nic.capturing == 1:
-        capture.outgoing(engine, datapath, begin, headers, tail, datapath.senders[sender].port)
-    if out.payload_length > 0:
-        _add_vector(datapath, arena + begin, headers)
-        nic.contiguous = 0
-        _add_vector(datapath, out.payload, out.payload_length)
-        nic.contiguous = 0
-        _add_vector(datapath, arena + end, tail)
-    else:
-        _add_vector(datapath, arena + begin, headers + tail)
-    nic.contiguous = 1
-    nic.cursor = end + tail
+        capture.outgoing(engine, datapath, begin, headers, end, tail, port)
+    _gather(datapath, begin, end, tail, payload, out.payload_length if payload == out.payload else 0)
     nic.packets += 1
     nic.train += 1
     nic.total += length
@@ -141,6 +133,33 @@ def _add_packet(engine: Engine, datapath: DataPath, sender: int, remote: int, le
         datapath.messages[nic.messages - 1].control_length = BOTH_CONTROLS
     if length < nic.segment:
         nic.closed = 1
+
+
+@kernel
+def _inline(engine: Engine, datapath: DataPath, at: int) -> int:
+    """Return the address of the payload: a short one is copied into the arena first, to `at`."""
+    out = engine.packets[OUT]
+    if out.payload_length == 0 or out.payload_length > INLINE:
+        return int(out.payload)
+    copied = datapath.headers.ctypes.data + at
+    copy(copied, out.payload, out.payload_length)
+    return copied
+
+
+@kernel
+def _gather(datapath: DataPath, begin: int, end: int, tail: int, payload: int, payload_length: int) -> None:
+    """Append a packet to the message: arena from `begin`, payload that lies elsewhere, arena of `tail` from `end`."""
+    nic = datapath.nic[0]
+    arena = datapath.headers.ctypes.data
+    if payload_length > 0:
+        _add_vector(datapath, arena + begin, end - begin)
+        nic.contiguous = 0
+        _add_vector(datapath, payload, payload_length)
+        nic.contiguous = 0
+        begin = end
+    _add_vector(datapath, arena + begin, end + tail - begin)
+    nic.contiguous = 1
+    nic.cursor = end + tail
 
 
 @kernel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from openmrc.engine.params import Settings
+from openmrc.engine.params import NOMINAL_OVERHEAD, Settings
 from openmrc.live.api.attributes import SILENT_TIMEOUTS
 from openmrc.live.datapath.tables import TRAIN
 from openmrc.live.host.sockets import Sockets
@@ -14,12 +14,12 @@ TRAIN_BYTES = 65_000  # bytes of one UDP_SEGMENT message; the limit over IPv4 is
 def settings_for(sockets: Sockets, mtu: int) -> Settings:
     """Return the engine's settings for these sockets.
 
-    A train of packets on one EV is one message, and a system call sends two, so the sender keeps an EV that long. The
-    window is bounded by the peer's socket buffers, and by what the network has delivered: the rate of the path is not
-    known, as that of an interface says little about it. Round-trip times between processes are tens of microseconds of
-    scheduling, and thousands when a processor is busy. Without trimming, a lost packet may have met a full buffer, so a
-    path is abandoned only after two consecutive losses. A process may be kept from its processor for longer than a
-    timeout, so a peer that answers nothing may take several.
+    A train of packets on one EV is one message, and a system call sends two, so the sender keeps an EV that long; in
+    bytes, so that many short packets make a train. The window is bounded by the peer's socket buffers, and by what the
+    network has delivered: the rate of the path is not known, as that of an interface says little about it. Round-trip
+    times between processes are tens of microseconds of scheduling, and thousands when a processor is busy. Without
+    trimming, a lost packet may have met a full buffer, so a path is abandoned only after two consecutive losses. A
+    process may be kept from its processor for longer than a timeout, so a peer that answers nothing may take several.
     """
     train = min(TRAIN, TRAIN_BYTES // (mtu + LONGEST_HEADER + 8)) if sockets.segmentation else TRAIN // 4
     return Settings(
@@ -29,7 +29,7 @@ def settings_for(sockets: Sockets, mtu: int) -> Settings:
         base_rtt_measured=False,
         trimming=False,
         sack_threshold=128 * 1024,
-        ev_burst=2 * train,
+        ev_burst=2 * train * (mtu + NOMINAL_OVERHEAD),
         loss_delay_floor_us=1_000.0,
         loss_threshold=2,
         silent_timeouts=SILENT_TIMEOUTS,

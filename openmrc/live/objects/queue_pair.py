@@ -101,9 +101,7 @@ class QueuePair:
         self.qp_context = init.qp_context
         self.hint: QpHint | None = None
         self.row = NO_ROW
-        self.sent_from: list[RegionSlice | None] = [
-            None
-        ] * init.max_send_wr  # source regions of each open write, by number
+        self.sent_from: list[MemoryRegion | None] = [None] * init.max_send_wr  # source of each open write, by number
         self._attr = QpAttr()
         self._lock = threading.Lock()
         self._is_destroyed = False

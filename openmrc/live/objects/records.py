@@ -30,6 +30,7 @@ class Records:
         self._error_of = error_of
         self.mask = (1 << (cqe - 1).bit_length()) - 1
         self.ring = np.zeros(self.mask + 1, _RECORD)
+        self._words = self.ring.view(np.int64).reshape(len(self.ring), -1)
         cqs = runtime.datapath.cqs
         entry = cqs[row]
         entry.ring, entry.mask, entry.capacity = address_of(self.ring), self.mask, cqe
@@ -73,8 +74,9 @@ class Records:
         """Return at most `n` completions; they stay in the ring. One reader at a time."""
         count = min(self._synchronise(), n)
         begin = self._taken.item(self._row) & self.mask
-        records = self.ring[begin : begin + count].tolist()
-        records += self.ring[: count - len(records)].tolist()
+        records = self._words[begin : begin + count].tolist()
+        if len(records) < count:
+            records += self._words[: count - len(records)].tolist()
         return [self._completion(*record) for record in records]
 
     def remove(self, count: int) -> None:

@@ -57,6 +57,7 @@ class WriteBatch:
         self.rows["r_key"] = r_key
         self.rows["signaled"] = signaled == "all"
         self.rows["signaled"][-1] |= signaled == "last"
+        self.words = self.rows.view(np.int64).reshape(len(self.rows), -1)
 
     def __len__(self) -> int:
         return len(self.rows)

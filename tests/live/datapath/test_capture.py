@@ -30,10 +30,11 @@ def frames_of(here: Endpoint) -> list[Frame]:
     return list(read_frames(file))
 
 
-def test_a_sent_packet_is_captured_as_it_left() -> None:
+@pytest.mark.parametrize("last", [10, 904])
+def test_a_sent_packet_is_captured_as_it_left(last: int) -> None:
     with endpoint(capturing=True) as here:
         prepare(here)
-        here.submit_write(5000)
+        here.submit_write(4 * 1024 + last)
         here.iterate()
         frames = frames_of(here)
         assert [frame.data[IPV4_LENGTH + UDP_LENGTH :] for frame in frames] == [each.body for each in here.kernel.sent]

@@ -24,6 +24,17 @@ def test_a_post_leaves_at_once_while_the_endpoints_thread_sleeps() -> None:
         assert len(here.kernel.sent) == 1
 
 
+def test_a_post_of_a_hundred_packets_leaves_without_waking_the_endpoints_thread_for_the_rest() -> None:
+    with endpoint() as here:
+        for _ in range(2):
+            here.submit_write(50 * 1024)
+        here.nic.posted -= 2
+        here.nic.sleeps_until = NEVER
+        run(here, Mode.POST, 2)
+        assert len(here.kernel.sent) == 100
+        assert here.nic.wake_at > here.nic.now
+
+
 def test_a_post_is_left_to_the_endpoints_thread_while_that_is_awake() -> None:
     with endpoint() as here:
         here.submit_write(1024)

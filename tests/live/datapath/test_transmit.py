@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from openmrc.live.datapath import transmit
 from openmrc.live.datapath.libc import EAGAIN
+from openmrc.live.datapath.tables import INLINE
 from openmrc.wire.codes import ECT0
 from tests.live.datapath.memory_kernel import EVS, THERE, endpoint
 from tests.worlds.live import Datagram, address
@@ -61,6 +64,17 @@ def test_a_full_socket_is_waited_for_a_few_times_and_then_given_up() -> None:
         here.iterate()
         plane = next(each for each in here.datapath.planes if each.send_errors)
         assert (plane.stalls, plane.send_errors, plane.last_error) == (3, 1, EAGAIN)
+
+
+@pytest.mark.parametrize(("length", "pieces"), [(0, 1), (1, 1), (INLINE, 1), (INLINE + 1, 3), (1024, 3)])
+def test_a_short_payload_leaves_in_one_piece_with_its_headers(length: int, pieces: int) -> None:
+    with endpoint() as here:
+        here.submit_write(length)
+        here.iterate()
+        (sent,) = here.kernel.sent
+        assert here.datapath.messages[0].vector_count == pieces
+        assert here.memory.tobytes()[:length] in sent.body
+        assert len(sent.body) == DATAGRAM - 1024 + (length + 3 & ~3)
 
 
 def test_nothing_is_sent_twice() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
-from openmrc.verbs import ClosedError, Context
+from openmrc.live.datapath.tables import address_of
+from openmrc.verbs import ClosedError, Context, ContextAttr
 from tests.live.datapath.memory_kernel import endpoint
 from tests.live.pair import SMALL, addresses
 
@@ -63,3 +66,20 @@ def test_a_stopped_runtime_refuses_and_stops_once() -> None:
 def test_the_endpoints_time_begins_near_zero() -> None:
     with Context(addresses(0, 236, 1, 4), SMALL) as context:
         assert 10**12 <= context.nic._runtime.now() < 60 * 10**12
+
+
+@pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="the kernel has no huge pages")
+def test_rows_of_many_queue_pairs_lie_in_small_pages_that_are_taken_as_they_are_used() -> None:
+    with Context(addresses(0, 235, 1, 4), ContextAttr(max_qp=100)) as context:
+        place = address_of(context.nic._runtime.engine.sent, 4096 * 50)
+        assert "nh" in _flags_of_mapping(place)
+
+
+def _flags_of_mapping(place: int) -> list[str]:
+    inside = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if bounds := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
+            inside = int(bounds[1], 16) <= place < int(bounds[2], 16)
+        elif inside and line.startswith("VmFlags:"):
+            return line.split()[1:]
+    raise AssertionError(f"{place:#x} is not mapped")
