@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
 
 import numpy as np
@@ -29,7 +30,9 @@ class Records:
         self._row = row
         self._error_of = error_of
         self.mask = (1 << (cqe - 1).bit_length()) - 1
-        self.ring = np.zeros(self.mask + 1, _RECORD)
+        # Pages of its own: of a ring that is drained early, few are ever written.
+        memory = mmap.mmap(-1, (self.mask + 1) * _RECORD.itemsize, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self.ring = np.frombuffer(memory, _RECORD)
         self._words = self.ring.view(np.int64).reshape(len(self.ring), -1)
         cqs = runtime.datapath.cqs
         entry = cqs[row]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
+import mmap
 import select
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -230,3 +232,14 @@ def test_waits_take_infinity_and_refuse_what_is_no_number() -> None:
         pair.ends[0].qp.drain(math.inf)
         with pytest.raises(InvalidArgumentError, match="not a number"):
             cq.wait(math.nan)
+
+
+def test_a_queue_takes_memory_only_for_completions_that_were_in_it() -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * mmap.PAGESIZE
+
+    with Context(addresses(0, 234, 1, 4), SMALL) as context:
+        kept = [context.create_cq(1)]  # what the first of all allocates
+        before = resident()
+        kept += [context.create_cq(512) for _ in range(50)]
+        assert (resident() - before) / 50 < kept[-1]._records.ring.nbytes / 2
