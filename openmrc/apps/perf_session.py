@@ -16,7 +16,7 @@ from openmrc.apps.listening import Refusals, next_peer, turn_away
 from openmrc.apps.perf_pingpong import PingPong, distribution
 from openmrc.apps.perf_report import Findings, Run, Second
 from openmrc.apps.perf_stream import RECEIVES, Interval, Lane, Stream
-from openmrc.apps.perf_words import LARGEST_SIZE, Bye, Carried, Done, Plan, Ready, Start, Test, Tick, Words
+from openmrc.apps.perf_words import LARGEST_SIZE, Bye, Carried, Done, Plan, Ready, Start, Taken, Test, Tick, Words
 from openmrc.apps.shares import Meter, ev_counts
 from openmrc.apps.sizes import gbps
 from openmrc.apps.transfer import anonymous_memory
@@ -190,8 +190,15 @@ class Client(Session):
             stream = self.stream(region, start, True, self.plan.both_ways, warm)
             stream.run()
             run = Run(start.size, stream.done or Done(0, 0, 0.0, 0.0), stream.peer_done)
-        self.findings.peer_planes = self.conversation.hear(Carried).planes
+        self.findings.peer_planes = self._carried().planes
         return run
+
+    def _carried(self) -> Carried:
+        """Return the server's counters; grants may come before: it still receives after its own writes are done."""
+        while True:
+            message: Any = self.conversation.hear((Carried, Taken))
+            if isinstance(message, Carried):
+                return message
 
     def _ping(self, region: MemoryRegion, start: Start) -> Run:
         begun = time.perf_counter()
@@ -255,7 +262,8 @@ class Server(Session):
     def _run_all(self, region: MemoryRegion) -> None:
         self.begin()
         while True:
-            message: Any = self.conversation.hear((Start, Bye, Tick))
+            # Keepalives and grants of a client that still received when its own writes were done.
+            message: Any = self.conversation.hear((Start, Bye, Tick, Taken))
             if isinstance(message, Bye):
                 return
             if isinstance(message, Start):
