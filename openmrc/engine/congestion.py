@@ -4,7 +4,7 @@ Another algorithm is another module with the same `on_*` functions, and a branch
 """
 
 from openmrc.core.jit import kernel
-from openmrc.engine import nscc
+from openmrc.engine import nscc, reordering
 from openmrc.engine.params import Algorithm
 from openmrc.engine.queue_pairs import params_of_peer
 from openmrc.engine.tables import Engine
@@ -17,6 +17,7 @@ def begin(engine: Engine, now: int, peer: int) -> None:
     row = engine.peers[peer]
     row.inflight = 0
     row.least_rtt = NEVER
+    reordering.begin(engine, peer)
     nscc.begin(engine, now, peer)
 
 
@@ -38,6 +39,7 @@ def on_ack(engine: Engine, now: int, peer: int, size: int, marked: int, rtt: int
     """Account for `size` newly received bytes; `rtt` is a round-trip sample (ps), 0 for none."""
     if rtt > 0:
         _smooth(engine, peer, rtt)
+        reordering.on_round_trip(engine, peer)
         engine.peers[peer].least_rtt = min(engine.peers[peer].least_rtt, rtt)
     if _algorithm(engine, peer) == Algorithm.NSCC:
         nscc.on_ack(engine, now, peer, size, marked, rtt, penalty, restore)

@@ -2,7 +2,7 @@
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import PSN_BITS, RCVD_BYTES_BITS, distance, extend
-from openmrc.engine import clock, congestion, lifecycle, loss, messages, paths, probes, retries, scheduler
+from openmrc.engine import clock, congestion, lifecycle, loss, messages, paths, probes, reordering, retries, scheduler
 from openmrc.engine.queue_pairs import may_be_answered, message_row, nominal_size, params_of, sent_row
 from openmrc.engine.sacks import RCVD_UNIT
 from openmrc.engine.states import NackAction, nack_action
@@ -167,8 +167,13 @@ def _mark_delivered(engine: Engine, now: int, qp: int, psn: int) -> None:
         )  # given back too early; the responder's count does it again
     elif _is_of_an_earlier_copy(engine, now, row.peer, sent):
         row.spurious += 1
+        reordering.on_retransmitted_in_vain(engine, row.peer)
     else:
         paths.on_acked(engine, sent.ev)
+    if psn < row.highest_sacked and sent.transmissions == 1:
+        newest = sent_row(engine, qp, row.highest_sacked)
+        if newest.transmissions == 1:
+            reordering.on_overtaken(engine, row.peer, newest.sent_at - sent.sent_at)
     # After a retransmission it is ambiguous which copy arrived, unless the last one was sent a round trip ago.
     if sent.transmissions == 1 or now - sent.sent_at >= engine.peers[row.peer].base_rtt:
         row.newest_delivered = max(row.newest_delivered, sent.sent_at)

@@ -1,8 +1,9 @@
 """Loss inference from SACKs and from timeouts (MRC §7.4.1, §7.4.5).
 
 A packet in a hole is lost when a packet sent later has been delivered, the loss delay has passed since it was sent, and
-a report made after that says so. Without trimming it must also lie far enough behind the highest SACKed PSN: the hole
-may be reordering by congestion.
+a report made after that says so; or sooner, when a packet sent so much later has been delivered that reordering does
+not explain it (`reordering`). Without trimming it must also lie far enough behind the highest SACKed PSN: the hole may
+be reordering by congestion.
 
 A zero bit of one SACK says little: the packet may have arrived since, may be beyond the bitmap, or in a SACK that was
 lost. But a SACK counts all packets that arrived beyond the left edge (ooo_count). When the requester knows of as many,
@@ -10,9 +11,9 @@ every other packet had not arrived.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine import congestion, paths, probes, retries, scheduler, spray, timers
+from openmrc.engine import congestion, paths, probes, reordering, retries, scheduler, spray, timers
 from openmrc.engine.queue_pairs import nominal_size, params_of, sent_row
-from openmrc.engine.tables import NONE, Deadline, Engine, SentState
+from openmrc.engine.tables import NONE, Deadline, Doubt, Engine, SentState
 from openmrc.units import NEVER
 
 PROBES = 3  # for a complete report; a peer that answers them with none is taken at its bits
@@ -24,7 +25,7 @@ def on_complete_report(engine: Engine, now: int, qp: int) -> None:
     row = engine.qps[qp]
     row.complete_at = now
     row.loss_probes = 0
-    if row.loss_in_doubt == 1:
+    if row.loss_in_doubt != Doubt.NONE:
         timers.arm_by(engine, qp, Deadline.LOSS, now)
 
 
@@ -40,8 +41,8 @@ def on_evidence(engine: Engine, now: int, qp: int) -> None:
         timers.disarm(engine, qp, Deadline.LOSS)
     elif row.highest_sacked > row.unack_psn and timers.due(engine, qp, Deadline.LOSS) == NEVER:
         first = sent_row(engine, qp, row.unack_psn)
-        delay = congestion.loss_delay(engine, row.peer) + congestion.report_age(engine, row.peer)
-        timers.arm(engine, qp, Deadline.LOSS, first.sent_at + delay)
+        delay = congestion.reordering_delay(engine, row.peer)
+        timers.arm(engine, qp, Deadline.LOSS, first.sent_at + _least_patience(engine, qp, delay))
 
 
 @rare_kernel
@@ -49,8 +50,9 @@ def scan(engine: Engine, now: int, qp: int) -> None:
     """Declare the packets lost whose loss delay has passed and arm the timer for the next hole."""
     row = engine.qps[qp]
     delay = congestion.reordering_delay(engine, row.peer)
+    least = _least_patience(engine, qp, delay)
     following = NEVER
-    was_in_doubt, row.loss_in_doubt = row.loss_in_doubt, 0
+    was_in_doubt, row.loss_in_doubt = row.loss_in_doubt, Doubt.NONE.value
     psn = row.unack_psn
     while psn < row.next_psn:
         sent = sent_row(engine, qp, psn)
@@ -60,20 +62,42 @@ def scan(engine: Engine, now: int, qp: int) -> None:
                     break  # only first transmissions follow: all sent later
             else:
                 due = sent.sent_at + _patience(engine, qp, psn, delay)
-                if due > now:
-                    following = min(following, due)
+                if sent.sent_at + least > now:
+                    following = min(following, sent.sent_at + least)
                     if sent.transmissions == 1:
                         break  # what follows was sent later still, and is due later
-                elif row.complete_at >= due or row.loss_probes == PROBES:
+                elif _is_certain(engine, qp, psn, sent.sent_at + least, due):
                     row.inferred_losses += 1
                     declare(engine, now, qp, psn)
+                elif due > now:
+                    row.loss_in_doubt = max(row.loss_in_doubt, Doubt.OVERTAKING.value)
+                    following = min(following, due)
                 else:
-                    row.loss_in_doubt = 1
+                    row.loss_in_doubt = Doubt.REPORT.value
         psn += 1
-    if row.loss_in_doubt == 1:
+    if row.loss_in_doubt == Doubt.REPORT:
         following = min(following, _await_report(engine, now, qp, was_in_doubt))
     timers.arm(engine, qp, Deadline.LOSS, following)
     scheduler.wake(engine, qp)
+
+
+@kernel
+def _is_certain(engine: Engine, qp: int, psn: int, early: int, due: int) -> bool:
+    """Return whether a packet is lost: overtaken by too much at `early` (ps) or later, or still missing at `due`."""
+    row = engine.qps[qp]
+    if row.complete_at >= due or row.loss_probes == PROBES:
+        return True
+    return row.complete_at >= early and _is_overtaken(engine, qp, psn)
+
+
+@kernel
+def _is_overtaken(engine: Engine, qp: int, psn: int) -> bool:
+    """Return whether a packet of data was delivered that was sent so much later that reordering does not explain it."""
+    row = engine.qps[qp]
+    newest = sent_row(engine, qp, row.highest_sacked)
+    if newest.transmissions != 1 or (params_of(engine, qp).trimming == 0 and _is_early(engine, qp, psn)):
+        return False
+    return bool(newest.sent_at - sent_row(engine, qp, psn).sent_at >= reordering.window(engine, row.peer))
 
 
 @rare_kernel
@@ -82,7 +106,7 @@ def _await_report(engine: Engine, now: int, qp: int, was_in_doubt: int) -> int:
     row = engine.qps[qp]
     peer = engine.peers[row.peer]
     round_trip = max(peer.srtt, peer.base_rtt)
-    if was_in_doubt == 0 and now - row.heard_at < peer.base_rtt:
+    if was_in_doubt != Doubt.REPORT and now - row.heard_at < peer.base_rtt:
         row.loss_asked_at = now  # reports come: one will say it
     elif now - row.loss_asked_at >= round_trip:
         row.loss_asked_at = now
@@ -164,17 +188,29 @@ def remove_in_flight(engine: Engine, qp: int, size: int) -> None:
 
 
 @kernel
+def _least_patience(engine: Engine, qp: int, delay: int) -> int:
+    """Return how long (ps) after its sending a packet can be known to be overtaken, at the earliest."""
+    peer = engine.qps[qp].peer
+    soonest = engine.peers[peer].srtt + reordering.window(engine, peer)
+    return int(max(min(soonest, delay), params_of(engine, qp).loss_delay_floor))
+
+
+@kernel
 def _patience(engine: Engine, qp: int, psn: int, delay: int) -> int:
     """Return how long (ps) after its sending a packet must be missing from the report that arrives then.
 
     Without trimming the delay that round trips show is doubled while few packets above the hole have arrived. The floor
     is not: it allows for processes that are kept from their processors, which has nothing to do with reordering.
     """
-    row = engine.qps[qp]
     params = params_of(engine, qp)
-    report_age = congestion.report_age(engine, row.peer)
-    if params.trimming == 1:
-        return max(delay, params.loss_delay_floor) + report_age
+    if params.trimming == 0 and _is_early(engine, qp, psn):
+        delay *= 2
+    return max(delay, params.loss_delay_floor) + congestion.report_age(engine, engine.qps[qp].peer)
+
+
+@kernel
+def _is_early(engine: Engine, qp: int, psn: int) -> bool:
+    """Return whether few packets above the hole have arrived."""
+    row = engine.qps[qp]
     window = int(engine.peers[row.peer].cwnd) // (2 * nominal_size(row.path_mtu))
-    is_early = row.highest_sacked - psn <= max(params.gap_packets, window)
-    return max(2 * delay if is_early else delay, params.loss_delay_floor) + report_age
+    return row.highest_sacked - psn <= max(params_of(engine, qp).gap_packets, window)

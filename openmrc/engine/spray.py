@@ -97,18 +97,25 @@ def choose_control(engine: Engine, qp: int) -> int:
 
 @kernel
 def _last_heard(engine: Engine, qp: int) -> int:
-    """Return the reverse EV of the rotation on which the last packet arrived, or of the next one that works."""
+    """Return the reverse EV of the rotation on which the last packet arrived, or of the next one that works.
+
+    One with an unanswered probe is taken only if there is no other: repeated on it, a probe might never be answered.
+    """
     row = engine.qps[qp]
     working = working_ports(engine, qp)
+    unanswered = NONE
     fallback = NONE
     for step in range(row.rotation_count):
         rotation = engine.rotations[row.rotation_base + (row.heard_rotation + step) % row.rotation_count]
-        if (working >> rotation.port) & 1 == 1:
-            if rotation.reverse_ok == 1 and rotation.active > 0:
-                return rotation.reverse
-            if fallback == NONE:
-                fallback = rotation.reverse
-    return fallback
+        if (working >> rotation.port) & 1 == 0:
+            continue
+        if rotation.reverse_ok == 0 or rotation.active == 0:
+            fallback = rotation.reverse if fallback == NONE else fallback
+        elif engine.evs[rotation.reverse].probe_id == NONE:
+            return rotation.reverse
+        elif unanswered == NONE:
+            unanswered = rotation.reverse
+    return unanswered if unanswered != NONE else fallback
 
 
 @kernel

@@ -146,6 +146,7 @@ class Peer:
     # Round trip
     srtt: Int  # ps, smoothed; 0: none yet
     rttvar: Int  # ps
+    reordering: Int  # ps, how much later a packet was sent that overtook another; fades
     base_rtt: Int  # ps
     newest_answered: Int  # ps, send time of the most recently sent packet or probe known to have arrived
     heard_at: Int  # ps, last answer
@@ -267,8 +268,8 @@ class QueuePair:
     newest_delivered: Int  # ps, send time of the most recently sent packet known to have arrived
     sacked_beyond: Int  # packets known to have arrived beyond the left edge
     complete_at: Int  # ps, last report after which that was all that had arrived
-    loss_in_doubt: Int  # 1: a loss waits for such a report
-    loss_asked_at: Int  # ps, when the requester began to wait for it, or sent a probe for it
+    loss_in_doubt: Int  # Doubt
+    loss_asked_at: Int  # ps, when the requester began to wait for such a report, or sent a probe for it
     loss_probes: Int  # such probes, since the last complete report
     solicit_psn: Int  # packet to repeat because a transport ACK is missing, or NONE
     retries: Int  # timeouts and refusals since the last progress
@@ -526,6 +527,14 @@ class Engine(NamedTuple):
     completions: Table[Completion]
     events: Table[Event]
     packets: Table[Packet]
+
+
+class Doubt(IntEnum):
+    """What a queue pair waits for before it declares a packet lost."""
+
+    NONE = 0
+    OVERTAKING = 1  # a report that may show by how much the packet was overtaken; its loss delay has not passed
+    REPORT = 2  # any complete report made after its loss delay
 
 
 class SentState(IntEnum):

@@ -337,6 +337,15 @@ def test_control_packets_go_back_the_way_the_last_packet_came_if_that_works() ->
     assert planes == [1, 1, 2, 3, 1, 1], "plane 0 does not work at the peer: the next one"
 
 
+@pytest.mark.clause("reverse-planes")
+def test_a_probe_is_not_repeated_on_a_plane_that_has_not_answered_one() -> None:
+    endpoint = Endpoint(settings=steady(tail_probe=True), attributes={"timeout": 10**12})
+    endpoint.write(MTU)
+    endpoint.all_sent()
+    assert {endpoint.sends(Opcode.PROBE).port for _ in range(4)} == {0, 1, 2, 3}
+    endpoint.sends(Opcode.PROBE)
+
+
 # Forged updates
 
 
