@@ -27,7 +27,7 @@ def on_overtaken(engine: Engine, peer: int, by: int) -> None:
 
 @rare_kernel
 def on_retransmitted_in_vain(engine: Engine, peer: int) -> None:
-    """Expect twice as much: the original copy of a packet declared lost has arrived, nobody knows how late."""
+    """Expect twice as much: the first copy of a packet declared lost has arrived, at an unknown time."""
     row = engine.peers[peer]
     row.reordering = min(2 * row.reordering + (row.srtt >> 2), _most(engine, peer))
 

@@ -44,14 +44,17 @@ def window_us(endpoint: Endpoint) -> float:
     return reordering.window(endpoint.engine, 0) / PS_PER_US
 
 
+@pytest.mark.clause("loss-overtaken")
 def test_a_new_peer_is_given_the_delay_of_a_full_queue() -> None:
     assert window_us(Endpoint()) == 12
 
 
+@pytest.mark.clause("loss-overtaken")
 def test_the_window_shrinks_to_a_quarter_of_the_round_trip_while_packets_keep_their_order() -> None:
     assert window_us(settled()) == pytest.approx(ROUND_TRIP_US / 4, abs=0.05)
 
 
+@pytest.mark.clause("loss-overtaken")
 def test_a_packet_overtaken_by_more_than_is_usual_is_lost_before_a_full_queue_would_have_let_it_go() -> None:
     endpoint = settled()
     first, began = sends_train(endpoint, 5, gap_us=1)
@@ -62,6 +65,7 @@ def test_a_packet_overtaken_by_more_than_is_usual_is_lost_before_a_full_queue_wo
     endpoint.sends(psn=first, retransmitted=1, at_us=began + 16)
 
 
+@pytest.mark.clause("loss-overtaken")
 def test_a_packet_overtaken_by_less_waits_for_its_loss_delay() -> None:
     endpoint = settled()
     first, began = sends_train(endpoint, 3, gap_us=1)
@@ -72,6 +76,7 @@ def test_a_packet_overtaken_by_less_waits_for_its_loss_delay() -> None:
     endpoint.sends(psn=first, retransmitted=1)
 
 
+@pytest.mark.clause("loss-overtaken")
 def test_the_window_opens_to_what_was_seen_and_a_quarter_more_and_fades() -> None:
     endpoint = settled()
     first, began = sends_train(endpoint, 9, gap_us=1)
@@ -86,6 +91,7 @@ def test_the_window_opens_to_what_was_seen_and_a_quarter_more_and_fades() -> Non
     assert before * 0.99 < window_us(endpoint) < before
 
 
+@pytest.mark.clause("loss-overtaken")
 def test_retransmissions_in_vain_open_the_window_up_to_a_full_queue() -> None:
     endpoint = settled()
     for _ in range(4):
@@ -100,6 +106,7 @@ def test_retransmissions_in_vain_open_the_window_up_to_a_full_queue() -> None:
     assert endpoint.qp().spurious == 4
 
 
+@pytest.mark.clause("loss-overtaken")
 def test_without_trimming_little_above_a_hole_says_nothing() -> None:
     endpoint = settled(trimming=False, gap_packets=6)
     endpoint.peer().cwnd = 1.0
@@ -110,6 +117,7 @@ def test_without_trimming_little_above_a_hole_says_nothing() -> None:
     endpoint.sends(psn=first, retransmitted=1, at_us=began + 19)
 
 
+@pytest.mark.clause("loss-overtaken")
 def test_a_packet_that_was_sent_again_shows_no_reordering() -> None:
     endpoint = settled()
     first, began = sends_train(endpoint, 6, gap_us=1)
