@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.core.memory import prefetch_row
 from openmrc.sim.loop import flows
 from openmrc.sim.network import egress, graph_routes, ingress, packet_pool, pfc, scale_up, transport_api
 from openmrc.sim.network.tables import NONE, Network, Service
@@ -15,8 +14,6 @@ def serve(state: transport_api.State, network: Network, shard: int, nic: int, st
     """Advance one NIC by one time window."""
     count = ingress.collect(state, network, shard, nic, start, end)
     network.shards[shard].hops += count
-    for index in range(count):
-        prefetch_row(state.frames, network.hops[ingress.due(network, shard, index)].frame)
     row = network.nics[nic]
     index, clock = 0, start
     arrives = _arrival(network, shard, index, count)

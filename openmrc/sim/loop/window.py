@@ -28,6 +28,7 @@ def run_window(
     """
     owner = network.shards[shard]
     owner.turn = turn
+    owner.prefetched = 0
     first_switch = owner.first_node + owner.nic_count
     if phase == SWITCHES:
         owner.earliest = NEVER
