@@ -8,12 +8,17 @@ from openmrc.sim.network import egress, graph_routes, ingress, packet_pool, pfc,
 from openmrc.sim.network.tables import NONE, Network, Service
 from openmrc.units import NEVER
 
+PREFETCH_STEPS = 2  # of transport_api.prefetch
+
 
 @rare_kernel
 def serve(state: transport_api.State, network: Network, shard: int, nic: int, start: int, end: int) -> None:
     """Advance one NIC by one time window."""
     count = ingress.collect(state, network, shard, nic, start, end)
     network.shards[shard].hops += count
+    for step in range(PREFETCH_STEPS):
+        for index in range(count):
+            transport_api.prefetch(state, nic, network.hops[ingress.due(network, shard, index)].frame, step)
     row = network.nics[nic]
     index, clock = 0, start
     arrives = _arrival(network, shard, index, count)
