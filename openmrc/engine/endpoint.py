@@ -29,6 +29,18 @@ from openmrc.wire.packet import NOWHERE
 
 
 @kernel
+def prefetch_endpoint(engine: Engine, endpoint: int) -> None:
+    """Prefetch an endpoint that will be served soon."""
+    prefetch.for_endpoint(engine, endpoint)
+
+
+@kernel
+def prefetch_tables(engine: Engine, endpoint: int) -> None:
+    """Prefetch what that endpoint refers to."""
+    prefetch.after_endpoint(engine, endpoint)
+
+
+@kernel
 def prefetch_arrival(engine: Engine, endpoint: int, qpn: int, opcode: int) -> None:
     """Prefetch the queue pair of a packet that `receive` will process soon."""
     prefetch.for_arrival(engine, endpoint, qpn, opcode)

@@ -6,6 +6,7 @@ before the second for any. Nothing else is changed.
 
 from openmrc.core.jit import kernel
 from openmrc.core.memory import prefetch_lines, prefetch_row
+from openmrc.core.rows import CACHE_LINE
 from openmrc.engine import tracker
 from openmrc.engine.queue_pairs import message_index, place_of, sent_index
 from openmrc.engine.tables import NONE, Engine
@@ -15,7 +16,24 @@ from openmrc.wire.codes import Opcode
 RESPONDER, RESPONDER_LINES = 0, 4
 REQUESTER, REQUESTER_LINES = 2, 6
 SHARED_LINES, WINDOW_LINES = 1, 3
+ENDPOINT_LINES = 5
+CONTROL_LINES = 4
+PORT_BYTES = 80
 TURNS = 4  # peers ahead in the order of transmission
+
+
+@kernel
+def for_endpoint(engine: Engine, endpoint: int) -> None:
+    """Prefetch an endpoint."""
+    prefetch_lines(engine.endpoints, endpoint, 0, ENDPOINT_LINES)
+
+
+@kernel
+def after_endpoint(engine: Engine, endpoint: int) -> None:
+    """Prefetch what an endpoint refers to for any packet: its ports and the next of its control ring."""
+    node = engine.endpoints[endpoint]
+    prefetch_lines(engine.ports, node.port_base, 0, 1 + (node.port_count * PORT_BYTES) // CACHE_LINE)
+    prefetch_lines(engine.control, node.control_base + (node.control_tail & node.control_mask), 0, CONTROL_LINES)
 
 
 @kernel

@@ -353,9 +353,10 @@ class PortRotation:
 
 
 class Slot:
-    """A position in a rotation."""
+    """A position in a rotation, and the position of the EV with the same offset: a shuffle touches no EV."""
 
     ev: Int16  # offset from the rotation's ev_base
+    position: Int16
 
 
 class Ev:
@@ -370,7 +371,6 @@ class Ev:
     probes: Int32
     rotation: Int32
     probe_id: Int32  # of the probe that is out, or NONE
-    slot: Int16  # where in the rotation's slots
     port: Int8
     state: Int8  # states.EvState
     losses: Int8  # since the last success

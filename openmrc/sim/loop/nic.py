@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from openmrc.core.jit import kernel, rare_kernel
+from openmrc.core.memory import prefetch_lines, prefetch_row
 from openmrc.sim.loop import flows
 from openmrc.sim.network import egress, graph_routes, ingress, packet_pool, pfc, scale_up, transport_api
 from openmrc.sim.network.tables import NONE, Network, Service
@@ -33,6 +34,16 @@ def serve(state: transport_api.State, network: Network, shard: int, nic: int, st
             transport_api.expire(state, network, clock, nic)
         _process(state, network, shard, clock, nic)
     network.nodes[nic].next_at = min(network.nodes[nic].next_at, row.wake)
+
+
+@kernel
+def prefetch(state: transport_api.State, network: Network, nic: int, step: int) -> None:
+    """Prefetch the rows of a NIC that will be served soon; step 0, then step 1."""
+    transport_api.prefetch_nic(state, nic, step)
+    if step == 0:
+        planes = network.config[0].planes
+        prefetch_row(network.nics, nic)
+        prefetch_lines(network.nic_ports, nic * planes, 0, 1 + planes // 2)
 
 
 @kernel

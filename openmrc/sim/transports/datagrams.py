@@ -73,6 +73,11 @@ def build(nics: int, flows: int, hops: int, mtu: int = 4096, fixed: bool = False
     return state
 
 
+@transport_api.prefetch_nic.variant(Datagrams)
+def _prefetch_nic(state: Datagrams, nic: int, step: int) -> None:
+    """Do nothing."""
+
+
 @transport_api.prefetch.variant(Datagrams)
 def _prefetch(state: Datagrams, nic: int, frame: int, step: int) -> None:
     """Do nothing: the frame is near already."""

@@ -236,6 +236,11 @@ def _init_params(state: Roce, transport: RoceTransport, planes: int) -> None:
     row.hyper = transport.hyper_share
 
 
+@transport_api.prefetch_nic.variant(Roce)
+def _prefetch_nic(state: Roce, nic: int, step: int) -> None:
+    """Do nothing."""
+
+
 @transport_api.prefetch.variant(Roce)
 def _prefetch(state: Roce, nic: int, frame: int, step: int) -> None:
     """Do nothing: the frame is near already."""
