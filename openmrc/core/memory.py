@@ -22,6 +22,10 @@ def prefetch_row(rows: Any, index: int) -> None:
     """Prefetch the beginning of a row; an index outside the table is allowed."""
 
 
+def prefetch_lines(rows: Any, index: int, first: int, count: int) -> None:
+    """Prefetch `count` cache lines of a row from line `first` on; an index outside the table is allowed."""
+
+
 def load_be64(address: int) -> int:
     """Return the eight bytes at a memory address, of any alignment, as a signed big-endian number."""
     return int.from_bytes(ctypes.string_at(int(address), 8), "big", signed=True)
@@ -105,6 +109,18 @@ overload(prefetch, jit_options=INLINED)(lambda address: lambda address: _ahead(a
 overload(prefetch_row, jit_options=INLINED)(
     lambda rows, index: lambda rows, index: _ahead(rows.ctypes.data + index * rows.itemsize)
 )
+
+
+@overload(prefetch_lines, jit_options=INLINED)  # type: ignore[misc,unused-ignore]
+def _prefetch_lines(rows: Any, index: Any, first: Any, count: Any) -> Any:
+    def lines(rows: Any, index: Any, first: Any, count: Any) -> None:
+        begin = rows.ctypes.data + index * rows.itemsize + first * CACHE_LINE
+        for line in range(count):
+            _ahead(begin + line * CACHE_LINE)
+
+    return lines
+
+
 overload(load_be64, jit_options=INLINED)(lambda address: lambda address: _load(address))
 overload(store_be32, jit_options=INLINED)(lambda address, word: lambda address, word: _store(address, word))
 overload(stream_line, jit_options=INLINED)(lambda target, source: lambda target, source: _stream(target, source))

@@ -17,6 +17,7 @@ from openmrc.engine import (
     events,
     messages,
     ports,
+    prefetch,
     requester,
     responder,
 )
@@ -25,6 +26,30 @@ from openmrc.engine.states import QpState
 from openmrc.engine.tables import NONE, Engine, WriteRequest
 from openmrc.wire.codes import ENDPOINT_QPN, Opcode
 from openmrc.wire.packet import NOWHERE
+
+
+@kernel
+def prefetch_endpoint(engine: Engine, endpoint: int) -> None:
+    """Prefetch an endpoint that will be served soon."""
+    prefetch.for_endpoint(engine, endpoint)
+
+
+@kernel
+def prefetch_tables(engine: Engine, endpoint: int) -> None:
+    """Prefetch what that endpoint refers to."""
+    prefetch.after_endpoint(engine, endpoint)
+
+
+@kernel
+def prefetch_arrival(engine: Engine, endpoint: int, qpn: int, opcode: int) -> None:
+    """Prefetch the queue pair of a packet that `receive` will process soon."""
+    prefetch.for_arrival(engine, endpoint, qpn, opcode)
+
+
+@kernel
+def prefetch_more(engine: Engine, endpoint: int, qpn: int, opcode: int, psn: int) -> None:
+    """Prefetch what that queue pair refers to; take this step when the first has been taken for some packets."""
+    prefetch.after_queue_pair(engine, endpoint, qpn, opcode, psn)
 
 
 @kernel

@@ -1,6 +1,7 @@
 """Requester: processing of SACKs, NACKs and transport acknowledgements (MRC §7.4.5, Table 7-3)."""
 
 from openmrc.core.jit import kernel, rare_kernel
+from openmrc.core.memory import prefetch_row
 from openmrc.core.serial import PSN_BITS, RCVD_BYTES_BITS, distance, extend
 from openmrc.engine import clock, congestion, lifecycle, loss, messages, paths, probes, reordering, retries, scheduler
 from openmrc.engine.queue_pairs import may_be_answered, message_row, nominal_size, params_of, sent_row
@@ -10,6 +11,7 @@ from openmrc.engine.tables import NONE, Cause, Engine, Sent, SentState, WcStatus
 from openmrc.wire.codes import PathMark, Syndrome
 
 NSCC_CC_TYPE = 0  # SETH.cc_type: a CC_STATE follows (MRC Table 7-14); other values are ignored
+_AHEAD = 8  # packets
 _HALF = 32
 _LOW32 = (1 << 32) - 1
 
@@ -159,6 +161,7 @@ def _mark_delivered(engine: Engine, now: int, qp: int, psn: int) -> None:
     sent = sent_row(engine, qp, psn)
     if sent.state == SentState.ACKED:
         return
+    prefetch_row(engine.evs, sent_row(engine, qp, psn + _AHEAD).ev)  # with many EVs it is in no near cache
     if sent.state == SentState.LOST:
         row.lost_count -= 1
         row.spurious += 1

@@ -22,11 +22,11 @@ def set_ev(engine: Engine, qp: int, rotation_index: int, k: int, value: int) -> 
     index = engine.qps[qp].rotation_base + rotation_index
     rotation = engine.rotations[index]
     engine.slots[rotation.ev_base + k].ev = k
+    engine.slots[rotation.ev_base + k].position = k
     ev = engine.evs[rotation.ev_base + k]
     ev.value = value
     ev.rotation = index
     ev.port = rotation.port
-    ev.slot = k
     ev.state = EvState.GOOD
     ev.probe_id = NONE
     ev.losses = 0
@@ -213,13 +213,14 @@ def _retire(engine: Engine, now: int, ev: int) -> None:
     failure.probe_gap = probe_interval(engine, engine.rotations[row.rotation].qp)
     _schedule_probe(engine, now, ev)
     rotation = engine.rotations[row.rotation]
-    if row.slot < rotation.active:
+    position = engine.slots[ev].position
+    if position < rotation.active:
         spare = _spare(engine, row.rotation)
         if spare != NONE:
-            _swap(engine, row.rotation, row.slot, spare)
+            _swap(engine, row.rotation, position, spare)
         else:
             rotation.active -= 1
-            _swap(engine, row.rotation, row.slot, rotation.active)
+            _swap(engine, row.rotation, position, rotation.active)
     if rotation.reverse == ev and rotation.active > 0:
         rotation.reverse = rotation.ev_base + engine.slots[rotation.ev_base].ev
     qp = engine.qps[rotation.qp]
@@ -239,7 +240,7 @@ def _restore(engine: Engine, now: int, ev: int) -> None:
     rotation = engine.rotations[row.rotation]
     engine.qps[rotation.qp].good_evs += 1
     if rotation.active < rotation.wanted:
-        _swap(engine, row.rotation, row.slot, rotation.active)
+        _swap(engine, row.rotation, engine.slots[ev].position, rotation.active)
         rotation.active += 1
 
 
@@ -300,8 +301,8 @@ def _swap(engine: Engine, rotation: int, a: int, b: int) -> None:
     second = engine.slots[base + b].ev
     engine.slots[base + a].ev = second
     engine.slots[base + b].ev = first
-    engine.evs[base + second].slot = a
-    engine.evs[base + first].slot = b
+    engine.slots[base + second].position = a
+    engine.slots[base + first].position = b
 
 
 @rare_kernel

@@ -14,14 +14,18 @@ INFINITE_RETRIES = 25  # exponential_count without a limit (mrc_qp_attr.retry)
 @kernel
 def by_qpn(engine: Engine, endpoint: int, qpn: int) -> int:
     """Return the row of a queue pair that is not in RESET, or NONE."""
-    node = engine.endpoints[endpoint]
-    slot = (qpn & node.qpn_slot_mask) - FIRST_USER_QPN
-    if slot < 0 or slot >= node.qp_count:
-        return NONE
-    qp = node.qp_base + slot
-    if engine.qps[qp].qpn != qpn or engine.qps[qp].state == QpState.RESET:
+    qp = place_of(engine, endpoint, qpn)
+    if qp == NONE or engine.qps[qp].qpn != qpn or engine.qps[qp].state == QpState.RESET:
         return NONE
     return qp
+
+
+@kernel
+def place_of(engine: Engine, endpoint: int, qpn: int) -> int:
+    """Return the row that a queue pair with this QPN would have, or NONE."""
+    node = engine.endpoints[endpoint]
+    slot = (qpn & node.qpn_slot_mask) - FIRST_USER_QPN
+    return node.qp_base + slot if 0 <= slot < node.qp_count else NONE
 
 
 @kernel
@@ -39,15 +43,27 @@ def params_of_peer(engine: Engine, peer: int) -> Params:
 @kernel
 def sent_row(engine: Engine, qp: int, psn: int) -> Sent:
     """Return the requester's record of a PSN, valid from the lowest unacknowledged to the highest sent PSN."""
+    return engine.sent[sent_index(engine, qp, psn)]
+
+
+@kernel
+def sent_index(engine: Engine, qp: int, psn: int) -> int:
+    """Return the place of `sent_row`."""
     row = engine.qps[qp]
-    return engine.sent[row.sent_base + (psn & row.sent_mask)]
+    return row.sent_base + (psn & row.sent_mask)
 
 
 @kernel
 def message_row(engine: Engine, qp: int, number: int) -> Message:
     """Return a write of the send queue by its number, from `message_head` to `message_tail` - 1."""
+    return engine.messages[message_index(engine, qp, number)]
+
+
+@kernel
+def message_index(engine: Engine, qp: int, number: int) -> int:
+    """Return the place of `message_row`."""
     row = engine.qps[qp]
-    return engine.messages[row.message_base + (number & row.message_mask)]
+    return row.message_base + (number & row.message_mask)
 
 
 @kernel

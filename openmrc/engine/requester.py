@@ -6,7 +6,7 @@ apply to both.
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import MSN_BITS, PSN_BITS
-from openmrc.engine import clock, congestion, feedback, loss, paths, probes, retries, scheduler, spray, timers
+from openmrc.engine import clock, congestion, feedback, loss, paths, prefetch, probes, retries, scheduler, spray, timers
 from openmrc.engine.queue_pairs import (
     has_new,
     message_row,
@@ -64,6 +64,7 @@ def _from_ready(engine: Engine, now: int, endpoint: int, free_ports: int, packet
         if outcome == SENT:
             if engine.qps[scheduler.front_qp(engine, peer)].burst_left == 0:
                 scheduler.turn_peers(engine, endpoint)
+            prefetch.for_turns(engine, endpoint)
             return True
         if outcome == BLOCKED:
             scheduler.drop_front_peer(engine, endpoint)

@@ -134,57 +134,61 @@ class Port:
 
 
 class Peer:
-    """A remote NIC: which of its ports work, and the window (QPCC) that all queue pairs to it share (MRC §8)."""
+    """A remote NIC: which of its ports work, and the window (QPCC) that all queue pairs to it share (MRC §8).
 
-    endpoint: Int
-    address: Int  # number of that NIC
+    Cache lines again, for the same reason: one for every packet, two more for an answer.
+    """
+
+    # For every packet
+    endpoint: Int32
+    address: Int32  # number of that NIC
+    ready_tail: Int32  # last of the ring of queue pairs with something to send
+    ready_count: Int32
+    next_ready: Int32  # next peer in the endpoint's ring
+    listed: Int32
     ports_up: Int  # mask, by its Port Status Updates
-    ready_tail: Int  # last of the ring of queue pairs with something to send
-    ready_count: Int
-    next_ready: Int  # next peer in the endpoint's ring
-    listed: Int
-    # Round trip
+    inflight: Int  # bytes, nominal
+    cwnd: Float  # bytes
+    max_cwnd: Float  # bytes
+    heard_at: Int  # ps, last answer
+    # For every answer: round trip and NSCC
     srtt: Int  # ps, smoothed; 0: none yet
     rttvar: Int  # ps
     reordering: Int  # ps, how much later a packet was sent that overtook another; fades
     base_rtt: Int  # ps
+    least_rtt: Int  # ps, the least sample; NEVER: none yet
     newest_answered: Int  # ps, send time of the most recently sent packet or probe known to have arrived
-    heard_at: Int  # ps, last answer
-    resumed_at: Int  # ps, first answer after a silence
-    # NSCC
-    inflight: Int  # bytes, nominal
-    cwnd: Float  # bytes
-    max_cwnd: Float  # bytes
-    saved_cwnd: Float  # window before a receiver penalty with restore; 0: none
+    achieved: Int  # bytes in this quick-adapt period
+    received: Int  # bytes since the last adjustment
     average_delay: Float  # ps
     inc_bytes: Float
-    received: Int  # bytes since the last adjustment
+    saved_cwnd: Float  # window before a receiver penalty with restore; 0: none
     adjusted_at: Int  # ps
+    fast_bytes: Int  # bytes acknowledged with almost no delay
+    qa_end: Int  # ps; 0: first period, not evaluated
+    bytes_ignored: Int
+    is_fast: Int32
+    qa_trigger: Int32  # a trim or loss was seen in this period
+    # Seldom
+    bytes_to_ignore: Int
     eta_at: Int  # ps
     decreased_at: Int  # ps
-    fast_bytes: Int  # bytes acknowledged with almost no delay
-    is_fast: Int
-    achieved: Int  # bytes in this quick-adapt period
-    qa_end: Int  # ps; 0: first period, not evaluated
     qa_began: Int  # ps
-    qa_trigger: Int  # a trim or loss was seen in this period
-    qa_blocked: Int  # the window kept a packet back in this period
     qa_trimmed: Int  # bytes in this period
-    bytes_to_ignore: Int
-    bytes_ignored: Int
     delivery_rate: Float  # bytes/ps that the network is known to deliver; 0: not known yet
-    least_rtt: Int  # ps, the least sample; NEVER: none yet
+    resumed_at: Int  # ps, first answer after a silence
+    qa_blocked: Int  # the window kept a packet back in this period
     # Port Status Updates of this peer
     update_stamp: Int  # tx_timestamp of the last one that counted
     update_at: Int  # ps, when it arrived
     # Port Status Updates to this peer
     status_deadline: Int  # ps
-    status_attempts: Int
-    status_pending: Int  # 1: unanswered
+    status_attempts: Int32
+    status_pending: Int32  # 1: unanswered
     # Probes of the ports that it reports as down
     check_deadline: Int  # ps
-    check_attempts: Int
-    check_pending: Int  # 1: an answer counts
+    check_attempts: Int32
+    check_pending: Int32  # 1: an answer counts
     # counters
     quick_adapts: Int
     decreases: Int
@@ -211,119 +215,122 @@ class QpBlock:
 
 
 class QueuePair:
-    """Both halves of one connection: the requester (MRC Table 7-4) and the responder (Table 7-5)."""
+    """Both halves of one connection: the requester (MRC Table 7-4) and the responder (Table 7-5).
 
-    endpoint: Int
-    qpn: Int  # 24 bits
-    state: Int  # states.QpState
-    cause: Int  # why it is in ERROR: Cause
-    peer: Int
-    dest_qpn: Int
-    pd: Int  # protection domain: which regions it may reach
-    access: Int  # what the peer may do: regions.Access
-    # Attributes (mrc_qp_attr)
-    path_mtu: Int  # bytes
-    timeout: Int  # ps
-    linear_count: Int
-    exponential_count: Int  # INFINITE_RETRIES: no limit
-    mpr: Int  # ours to the peer, unit 128 PSNs
-    mpr_dest: Int  # the peer's to us, unit 128 PSNs
-    dynamic_mpr: Int  # both sides agreed
-    max_wimm: Int  # WriteIMMs we keep in flight
-    max_wimm_dest: Int  # WriteIMMs the peer may keep in flight to us
-    trim_nack_dest: Int  # 1: the peer answers trimmed packets
-    sq_signal_all: Int
-    # Slices
-    rotation_base: Int
-    rotation_count: Int  # = ports of the endpoint
-    ev_base: Int
-    ev_count: Int  # of all rotations
-    message_base: Int
-    message_mask: Int
-    sent_base: Int
-    sent_mask: Int
-    tracker_base: Int  # words of 32 PSNs
-    tracker_mask: Int  # PSNs - 1
-    pending_base: Int
-    pending_mask: Int
-    receive_base: Int
-    receive_mask: Int
-    mark_stats_base: Int
-    mark_stats_mask: Int
-    # Requester
-    first_psn: Int
-    next_psn: Int  # the next new packet
-    unack_psn: Int  # lowest PSN not acknowledged cumulatively
-    highest_sacked: Int
-    message_head: Int  # oldest not completed
-    message_current: Int  # being cut into packets
-    message_tail: Int  # next to be posted
-    packets_cut: Int  # of the current message
-    wimm_next: Int  # RQMSN of the next WriteIMM to start
-    wimm_done: Int  # WriteIMMs completed
-    inflight: Int  # bytes, nominal
-    rcvd_bytes_seen: Int  # unit 256 B, as on the wire
-    lost_count: Int  # packets that wait for retransmission
-    lost_cursor: Int  # no PSN below it waits
-    newest_delivered: Int  # ps, send time of the most recently sent packet known to have arrived
-    sacked_beyond: Int  # packets known to have arrived beyond the left edge
-    complete_at: Int  # ps, last report after which that was all that had arrived
-    loss_in_doubt: Int  # Doubt
-    loss_asked_at: Int  # ps, when the requester began to wait for such a report, or sent a probe for it
-    loss_probes: Int  # such probes, since the last complete report
-    solicit_psn: Int  # packet to repeat because a transport ACK is missing, or NONE
-    retries: Int  # timeouts and refusals since the last progress
-    rotation_cursor: Int
-    round_ports: Int  # mask: used since all working ports had been used
-    burst_ev: Int
-    burst_left: Int  # bytes, nominal, that may still follow on burst_ev
-    good_evs: Int  # GOOD or SKIP
-    min_active_evs: Int
-    next_ready: Int
-    listed: Int
-    deficit: Int  # bytes that deficit round robin still owes
-    heard_at: Int  # ps, last answer of the peer
-    deadline: Int  # ps, no later than the earliest of `deadlines`
-    deadlines: Annotated[NDArray[np.int64], (np.int64, (DEADLINES,))]  # ps, by Deadline; NEVER: not armed
-    # Responder
+    Eleven cache lines. With many connections a packet finds none of them in a near cache, so the fields are ordered by
+    use: `prefetch` fetches the first four for data of the peer, the third to the eighth for an answer or to send.
+    """
+
+    # Responder, for every packet
     expected_psn: Int  # ePSN = cack_psn + 1
     highest_received: Int
     lowest_unsacked: Int  # lowest received and not yet reported
-    ooo_count: Int  # received beyond the first hole
     received_bytes: Int  # nominal, ever
+    received_packets: Int
+    tracker_base: Int32  # words of 32 PSNs
+    tracker_mask: Int32  # PSNs - 1
+    ooo_count: Int32  # received beyond the first hole
+    sack_queued: Int32
+    ack_queued: Int32
+    ack_requested: Int32  # a request arrived while there were holes (prev_ar)
     sack_count: Int  # bytes since the last SACK (sack_trigger_cnt)
-    sack_queued: Int
-    ack_queued: Int
-    ack_requested: Int  # a request arrived while there were holes (prev_ar)
     since_ack: Int  # packets since the last transport ACK
     completed_messages: Int  # whole messages behind the left edge
+    data_since_reverse: Int  # packets since the last reverse probe
+    marked_arrivals: Int
+    sacks_sent: Int
+    acks_sent: Int
     nak_syndrome: Int  # NAK to repeat, or 0
+    # Both, for every packet
+    endpoint: Int32
+    qpn: Int32  # 24 bits
+    dest_qpn: Int32
+    peer: Int32
+    state: Int32  # states.QpState
+    path_mtu: Int32  # bytes
+    rotation_base: Int32
+    rotation_count: Int32  # = ports of the endpoint
+    heard_rotation: Int32  # rotation of the last packet from the peer
+    control_rotation: Int32  # rotation of the last control packet sent in turn
+    mpr: Int32  # ours to the peer, unit 128 PSNs
+    access: Int32  # what the peer may do: regions.Access
+    pd: Int32  # protection domain: which regions it may reach
+    dynamic_mpr: Int32  # both sides agreed
+    heard_ports: Int  # mask: packets arrived since the last control packet was sent there
+    timeout: Int  # ps
+    heard_at: Int  # ps, last answer of the peer
+    deadline: Int  # ps, no later than the earliest of `deadlines`
+    deadlines: Annotated[NDArray[np.int64], (np.int64, (DEADLINES,))]  # ps, by Deadline; NEVER: not armed
+    # Requester, for every packet
+    next_psn: Int  # the next new packet
+    unack_psn: Int  # lowest PSN not acknowledged cumulatively
+    message_head: Int  # oldest not completed
+    message_current: Int  # being cut into packets
+    message_tail: Int  # next to be posted
+    sent_base: Int
+    sent_mask: Int32
+    message_base: Int32
+    message_mask: Int32
+    lost_count: Int32  # packets that wait for retransmission
+    solicit_psn: Int  # packet to repeat because a transport ACK is missing, or NONE
+    inflight: Int  # bytes, nominal
+    highest_sacked: Int
+    newest_delivered: Int  # ps, send time of the most recently sent packet known to have arrived
+    next_ready: Int32
+    listed: Int32
+    mpr_dest: Int32  # the peer's to us, unit 128 PSNs
+    packets_cut: Int32  # of the current message
+    rcvd_bytes_seen: Int32  # unit 256 B, as on the wire
+    sacked_beyond: Int32  # packets known to have arrived beyond the left edge
+    retries: Int32  # timeouts and refusals since the last progress
+    loss_in_doubt: Int32  # Doubt
+    lost_cursor: Int  # no PSN below it waits
+    deficit: Int  # bytes that deficit round robin still owes
+    burst_left: Int  # bytes, nominal, that may still follow on burst_ev
+    round_ports: Int  # mask: used since all working ports had been used
+    complete_at: Int  # ps, last report after which that was all that had arrived
+    burst_ev: Int32
+    rotation_cursor: Int32
+    trim_nack_dest: Int32  # 1: the peer answers trimmed packets
+    max_wimm: Int32  # WriteIMMs we keep in flight
+    loss_probes: Int32  # such probes, since the last complete report
+    reverse_cursor: Int32
+    sent_packets: Int
+    sent_bytes: Int
+    sacks_received: Int
+    wimm_next: Int  # RQMSN of the next WriteIMM to start
+    wimm_done: Int  # WriteIMMs completed
+    retransmitted: Int
+    inferred_losses: Int
+    spurious: Int  # retransmissions of packets that had arrived, as far as can be told
+    # Seldom
+    first_psn: Int
+    linear_count: Int
+    exponential_count: Int  # INFINITE_RETRIES: no limit
+    max_wimm_dest: Int  # WriteIMMs the peer may keep in flight to us
+    cause: Int32  # why it is in ERROR: Cause
+    sq_signal_all: Int32
+    ev_base: Int32
+    ev_count: Int32  # of all rotations
+    pending_base: Int32
+    pending_mask: Int32
+    receive_base: Int32
+    receive_mask: Int32
+    mark_stats_base: Int32
+    mark_stats_mask: Int32
+    good_evs: Int32  # GOOD or SKIP
+    min_active_evs: Int32
+    loss_asked_at: Int  # ps, when the requester began to wait for such a report, or sent a probe for it
     nak_psn: Int  # the packet it refuses
     expected_rqmsn: Int  # next WriteIMM to complete
     receive_head: Int  # next posted receive to use
     receive_tail: Int
-    heard_rotation: Int  # rotation of the last packet from the peer
-    heard_ports: Int  # mask: packets arrived since the last control packet was sent there
-    control_rotation: Int  # rotation of the last control packet sent in turn
-    reverse_cursor: Int
-    data_since_reverse: Int  # packets since the last reverse probe
-    # Counters
-    sent_packets: Int
-    sent_bytes: Int
-    retransmitted: Int
     timeouts: Int
-    inferred_losses: Int
-    spurious: Int  # retransmissions of packets that had arrived, as far as can be told
-    sacks_received: Int
     nacks_received: Int
-    received_packets: Int
     duplicates: Int
     out_of_window: Int
     trimmed_arrivals: Int
-    marked_arrivals: Int
-    sacks_sent: Int
     nacks_sent: Int
-    acks_sent: Int
     probes_sent: Int
     probes_answered: Int
     malformed: Int  # well-formed, but implausible in this connection
@@ -347,9 +354,10 @@ class PortRotation:
 
 
 class Slot:
-    """A position in a rotation."""
+    """A position in a rotation, and the position of the EV with the same offset: a shuffle touches no EV."""
 
     ev: Int16  # offset from the rotation's ev_base
+    position: Int16
 
 
 class Ev:
@@ -364,7 +372,6 @@ class Ev:
     probes: Int32
     rotation: Int32
     probe_id: Int32  # of the probe that is out, or NONE
-    slot: Int16  # where in the rotation's slots
     port: Int8
     state: Int8  # states.EvState
     losses: Int8  # since the last success

@@ -15,14 +15,14 @@ _LOW32 = (1 << 32) - 1
 @kernel
 def has(engine: Engine, qp: int, psn: int) -> bool:
     """Return whether `psn`, at or beyond the left edge and inside the window, has arrived."""
-    word = engine.tracker[_row(engine, qp, psn)]
+    word = engine.tracker[place_of(engine, qp, psn)]
     return (word.arrived >> (psn & WORD_MASK)) & 1 == 1
 
 
 @kernel
 def add(engine: Engine, qp: int, psn: int, is_last: int, has_immediate: int) -> None:
     """Record an arrival."""
-    word = engine.tracker[_row(engine, qp, psn)]
+    word = engine.tracker[place_of(engine, qp, psn)]
     bit = 1 << (psn & WORD_MASK)
     word.arrived |= bit
     if is_last == 1:
@@ -34,7 +34,7 @@ def add(engine: Engine, qp: int, psn: int, is_last: int, has_immediate: int) -> 
 @kernel
 def remove(engine: Engine, qp: int, psn: int) -> int:
     """Clear an arrival; return 1 if it ended a message, plus 2 if it carried an immediate."""
-    word = engine.tracker[_row(engine, qp, psn)]
+    word = engine.tracker[place_of(engine, qp, psn)]
     bit = 1 << (psn & WORD_MASK)
     facts = int((word.last & bit) != 0) + 2 * int((word.immediate & bit) != 0)
     word.arrived &= ~bit
@@ -65,13 +65,14 @@ def bitmap(engine: Engine, qp: int, base: int) -> int:
 @kernel
 def _half(engine: Engine, qp: int, base: int) -> int:
     shift = base & WORD_MASK
-    low = engine.tracker[_row(engine, qp, base)].arrived >> shift
+    low = engine.tracker[place_of(engine, qp, base)].arrived >> shift
     if shift == 0:
         return low
-    return (low | (engine.tracker[_row(engine, qp, base + 32)].arrived << (32 - shift))) & _LOW32
+    return (low | (engine.tracker[place_of(engine, qp, base + 32)].arrived << (32 - shift))) & _LOW32
 
 
 @kernel
-def _row(engine: Engine, qp: int, psn: int) -> int:
+def place_of(engine: Engine, qp: int, psn: int) -> int:
+    """Return the row that holds a PSN."""
     row = engine.qps[qp]
     return row.tracker_base + ((psn & row.tracker_mask) >> WORD_BITS)

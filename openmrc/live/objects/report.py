@@ -69,7 +69,7 @@ def ev_states(runtime: EndpointRuntime, qp: int) -> list[EvStatus]:
                 plane=ev.port,
                 ev=ev.value,
                 state=EvState(ev.state),
-                active=ev.slot < runtime.engine.rotations[ev.rotation].active,
+                active=runtime.engine.slots[index].position < runtime.engine.rotations[ev.rotation].active,
                 sent=ev.sent,
                 acked=ev.acked,
                 lost=runtime.engine.ev_failures[index].lost,

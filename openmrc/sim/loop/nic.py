@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.core.memory import prefetch_row
+from openmrc.core.memory import prefetch_lines, prefetch_row
 from openmrc.sim.loop import flows
 from openmrc.sim.network import egress, graph_routes, ingress, packet_pool, pfc, scale_up, transport_api
 from openmrc.sim.network.tables import NONE, Network, Service
 from openmrc.units import NEVER
+
+PREFETCH_STEPS = 2  # of transport_api.prefetch
 
 
 @rare_kernel
@@ -15,8 +17,9 @@ def serve(state: transport_api.State, network: Network, shard: int, nic: int, st
     """Advance one NIC by one time window."""
     count = ingress.collect(state, network, shard, nic, start, end)
     network.shards[shard].hops += count
-    for index in range(count):
-        prefetch_row(state.frames, network.hops[ingress.due(network, shard, index)].frame)
+    for step in range(PREFETCH_STEPS):
+        for index in range(count):
+            transport_api.prefetch(state, nic, network.hops[ingress.due(network, shard, index)].frame, step)
     row = network.nics[nic]
     index, clock = 0, start
     arrives = _arrival(network, shard, index, count)
@@ -31,6 +34,16 @@ def serve(state: transport_api.State, network: Network, shard: int, nic: int, st
             transport_api.expire(state, network, clock, nic)
         _process(state, network, shard, clock, nic)
     network.nodes[nic].next_at = min(network.nodes[nic].next_at, row.wake)
+
+
+@kernel
+def prefetch(state: transport_api.State, network: Network, nic: int, step: int) -> None:
+    """Prefetch the rows of a NIC that will be served soon; step 0, then step 1."""
+    transport_api.prefetch_nic(state, nic, step)
+    if step == 0:
+        planes = network.config[0].planes
+        prefetch_row(network.nics, nic)
+        prefetch_lines(network.nic_ports, nic * planes, 0, 1 + planes // 2)
 
 
 @kernel

@@ -28,6 +28,7 @@ def run_window(
     """
     owner = network.shards[shard]
     owner.turn = turn
+    owner.prefetched = 0
     first_switch = owner.first_node + owner.nic_count
     if phase == SWITCHES:
         owner.earliest = NEVER
@@ -37,6 +38,7 @@ def run_window(
     else:
         owner.joined = turn
         for index in range(owner.first_node, first_switch):
+            _prefetch_nics(state, network, index, first_switch, end)
             _serve_nic(state, network, shard, network.members[index].node, start, end)
     return owner.earliest
 
@@ -50,6 +52,16 @@ def _serve_switch(state: transport_api.State, network: Network, shard: int, node
         else:
             switch.serve(state, network, shard, node, start, end)
     network.shards[shard].earliest = min(network.shards[shard].earliest, row.next_at)
+
+
+@kernel
+def _prefetch_nics(state: transport_api.State, network: Network, index: int, behind: int, end: int) -> None:
+    """Prefetch the rows of the next two NICs that have something to do."""
+    for step in range(2):
+        if index + 2 - step < behind:
+            node = network.members[index + 2 - step].node
+            if network.nodes[node].next_at < end:
+                nic.prefetch(state, network, node, step)
 
 
 @kernel

@@ -22,7 +22,7 @@ from openmrc.sim.network.domains import with_domains
 from openmrc.sim.network.graph_routes import Routes, routes_of
 from openmrc.sim.network.ranges import AT_LEAST_ZERO, refuse_outside
 from openmrc.sim.network.reach import Reach, link_delays, reaches
-from openmrc.sim.network.tables import BYTE_TIME_BITS, NONE, Network, Routing, Trimming
+from openmrc.sim.network.tables import BYTE_TIME_BITS, FOLLOWED, NONE, Network, Routing, Trimming
 from openmrc.units import NEVER
 
 Ints = NDArray[np.int64]
@@ -105,6 +105,7 @@ def build(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 
         members=table(tables.Member, topology.nodes),
         batch=table(tables.BatchEntry, batch * shards),
         buckets=table(tables.Bucket, (2 * batch + 2) * shards),
+        follows=table(tables.Follow, FOLLOWED * shards),
     )
     _init_rules(network, settings, len(ports), lookahead, shortest)
     _init_lists(network)
@@ -365,3 +366,4 @@ def _init_shards(network: Network, topology: Topology, hops: int, batch: int) ->
     column(shards, "batch_base")[:] = np.arange(count) * batch
     column(shards, "batch_size")[:] = batch
     column(shards, "bucket_base")[:] = np.arange(count) * (2 * batch + 2)
+    column(shards, "follow_base")[:] = np.arange(count) * FOLLOWED

@@ -12,13 +12,13 @@ from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.memory import prefetch_row
 from openmrc.core.rows import Table
 from openmrc.sim.network import impairments, packet_pool, transport_api
-from openmrc.sim.network.tables import COUNT_MASK, NONE, Mail, Network, Service
+from openmrc.sim.network.tables import COUNT_MASK, NONE, TOGETHER, Mail, Network, Service
 from openmrc.units import NEVER
 
 INDEX_BITS = 24  # of BatchEntry.key: order of collection
 INDEX_MASK = (1 << INDEX_BITS) - 1
 FEW = 24  # packets below which insertion sort alone is faster
-NEAR, FAR = 2, 4  # links ahead whose packets and whose rows are prefetched
+DEPTH = 32  # packets of a list that are prefetched
 
 
 @rare_kernel
@@ -31,7 +31,8 @@ def collect(state: transport_api.State, network: Network, shard: int, node: int,
     _clear_mail(network.mails, network.shards[shard].joined, node)
     following, count = NEVER, 0
     for index in range(row.first_in, row.first_in + row.in_count):
-        _prefetch(network, shard, index, end)
+        if index >= network.shards[shard].prefetched:
+            _prefetch(state, network, shard, index, end, row.tier == NONE)
         if _is_active(network, shard, index, end):
             count = _collect_link(state, network, shard, index, start, end, count)
         following = min(following, network.in_links[index].due)
@@ -61,27 +62,58 @@ def _is_active(network: Network, shard: int, index: int, end: int) -> bool:
     return row.due < end or _is_flagged(network.link_mails, network.shards[shard].joined, row.link)
 
 
-@kernel
-def _prefetch(network: Network, shard: int, index: int, end: int) -> None:
-    """Prefetch the first packets of a link to come, and the rows of one further ahead.
+@rare_kernel
+def _prefetch(state: transport_api.State, network: Network, shard: int, first: int, end: int, to_nic: bool) -> None:
+    """Prefetch the packets that arrive over some links from `first` on, and the rows of as many links after those.
 
-    The links into a node are followed by those into the next, so this also prepares the node that is served next.
+    A packet of an earlier window is in no near cache, and only the packet before it says which it is. So the lists of
+    many links are followed in turn: their misses overlap. The links into a node are followed by those into the next.
     """
-    last = len(network.in_links) - 1
-    far, near = min(index + FAR, last), min(index + NEAR, last)
-    if _is_active(network, shard, far, end):
-        link = network.in_links[far].link
-        prefetch_row(network.channels, link * 2)
-        prefetch_row(network.outgoing, link * 4)
-        prefetch_row(network.wires, link)
-        prefetch_row(network.ports, link)
-    if _is_active(network, shard, near, end):
-        link = network.in_links[near].link
-        for channel in range(link * 2, link * 2 + 2):
-            head = network.channels[channel].head
-            if head == NONE:
-                head = network.outgoing[channel * 2 + network.shards[shard].joined].head
-            prefetch_row(network.hops, head)
+    owner = network.shards[shard]
+    behind = min(first + TOGETHER, len(network.in_links))
+    owner.prefetched = behind
+    for index in range(behind, min(behind + TOGETHER, len(network.in_links))):
+        if _is_active(network, shard, index, end):
+            link = network.in_links[index].link
+            prefetch_row(network.channels, link * 2)
+            prefetch_row(network.outgoing, link * 4)
+            prefetch_row(network.wires, link)
+            prefetch_row(network.ports, link)
+    lists = 0
+    for index in range(first, behind):
+        if _is_active(network, shard, index, end):
+            link = network.in_links[index].link
+            for channel in range(link * 2, link * 2 + 2):
+                lists = _follow(network, shard, lists, network.channels[channel].head)
+                lists = _follow(network, shard, lists, network.outgoing[channel * 2 + owner.joined].head)
+    depth = 0
+    while lists > 0 and depth < DEPTH:
+        lists = _advance(state, network, shard, lists, end, to_nic)
+        depth += 1
+
+
+@kernel
+def _advance(state: transport_api.State, network: Network, shard: int, lists: int, end: int, to_nic: bool) -> int:
+    """Prefetch the next packet of each list; return how many lists have more that is due."""
+    base = network.shards[shard].follow_base
+    left = 0
+    for index in range(base, base + lists):
+        hop = network.hops[network.follows[index].hop]
+        if hop.arrives < end:
+            if to_nic:
+                prefetch_row(state.frames, hop.frame)
+            left = _follow(network, shard, left, hop.next)
+    return left
+
+
+@kernel
+def _follow(network: Network, shard: int, lists: int, hop: int) -> int:
+    """Prefetch a packet and note that its list goes on there; return the number of lists."""
+    if hop == NONE:
+        return lists
+    prefetch_row(network.hops, hop)
+    network.follows[network.shards[shard].follow_base + lists].hop = hop
+    return lists + 1
 
 
 @kernel

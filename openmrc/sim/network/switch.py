@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from openmrc.core.jit import kernel, rare_kernel
+from openmrc.core.memory import prefetch_row
 from openmrc.sim.network import egress, graph_routes, ingress, reroute, transport_api
 from openmrc.sim.network.tables import FIXED_PATH, NONE, Network, Routing
 from openmrc.wire.entropy import PATH_BITS, PLANE_BITS
@@ -13,6 +14,7 @@ T1_AT = PATH_BITS + PLANE_BITS
 T1_DIGIT = 10
 LONG_AT = T1_AT + T1_DIGIT
 _MASK = (1 << 32) - 1
+AHEAD = 4  # packets
 _AGAIN = 0x5BD1E995  # selects another hash of the same packet
 
 
@@ -21,6 +23,7 @@ def serve(state: transport_api.State, network: Network, shard: int, node: int, s
     """Forward all packets that reach the switch in the window."""
     count = ingress.collect(state, network, shard, node, start, end)
     for index in range(count):
+        prefetch_row(network.hops, ingress.due(network, shard, min(index + AHEAD, count - 1)))
         hop = ingress.due(network, shard, index)
         now = network.hops[hop].arrives
         egress.enqueue(network, shard, now, route(network, node, now, hop), hop)

@@ -20,6 +20,8 @@ NONE = -1
 COUNT_MASK = (1 << 31) - 1  # of Hop.queued_bytes
 FIXED_PATH = 1 << 32  # bit of Hop.entropy above its 32 bits: adaptive switches hash this packet instead
 BYTE_TIME_BITS = 16  # Port.byte_time counts 2**-16 ps
+TOGETHER = 16  # links whose packets are prefetched together
+FOLLOWED = 4 * TOGETHER  # their lists: control and data, in channels and in outgoing lists
 
 
 class Service(IntEnum):
@@ -279,6 +281,8 @@ class Shard:
     batch_base: Int
     batch_size: Int
     bucket_base: Int
+    follow_base: Int
+    prefetched: Int  # links before this one, in Network.in_links: their packets have been prefetched in this phase
     signal_base: Int
     signal_size: Int
     signals: Int
@@ -311,6 +315,12 @@ class Bucket:
     """Number of packets in one part of the window."""
 
     count: Int32
+
+
+class Follow:
+    """Progress in a list of packets while those of many links are prefetched."""
+
+    hop: Int32
 
 
 class NetworkConfig:
@@ -356,6 +366,7 @@ class Network(NamedTuple):
     members: Table[Member]
     batch: Table[BatchEntry]
     buckets: Table[Bucket]
+    follows: Table[Follow]
     config: Table[NetworkConfig]
 
 

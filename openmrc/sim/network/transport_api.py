@@ -21,6 +21,16 @@ def receive(state: State, network: Network, shard: int, now: int, nic: int, hop:
 
 
 @generic
+def prefetch_nic(state: State, nic: int, step: int) -> None:
+    """Prefetch what every call needs for a NIC; step 0, then step 1."""
+
+
+@generic
+def prefetch(state: State, nic: int, frame: int, step: int) -> None:
+    """Prefetch what `receive` will need for a packet; all packets of a window take step 0, then all step 1."""
+
+
+@generic
 def next_packet(state: State, network: Network, shard: int, now: int, nic: int, free_ports: int, hop: int) -> int:
     """Fill `hop` with the next packet to send and return 1; return 0 if there is none.
 

@@ -73,6 +73,16 @@ def build(nics: int, flows: int, hops: int, mtu: int = 4096, fixed: bool = False
     return state
 
 
+@transport_api.prefetch_nic.variant(Datagrams)
+def _prefetch_nic(state: Datagrams, nic: int, step: int) -> None:
+    """Do nothing."""
+
+
+@transport_api.prefetch.variant(Datagrams)
+def _prefetch(state: Datagrams, nic: int, frame: int, step: int) -> None:
+    """Do nothing: the frame is near already."""
+
+
 @transport_api.receive.variant(Datagrams)
 def _receive(state: Datagrams, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
     row = network.hops[hop]

@@ -63,6 +63,23 @@ def _receive(state: Mrc, network: Network, shard: int, now: int, nic: int, hop: 
     endpoint.receive(engine, now, nic, shard)
 
 
+@transport_api.prefetch_nic.variant(Mrc)
+def _prefetch_nic(state: Mrc, nic: int, step: int) -> None:
+    if step == 0:
+        endpoint.prefetch_endpoint(state.engine, nic)
+    else:
+        endpoint.prefetch_tables(state.engine, nic)
+
+
+@transport_api.prefetch.variant(Mrc)
+def _prefetch(state: Mrc, nic: int, frame: int, step: int) -> None:
+    row = state.frames[frame]
+    if step == 0:
+        endpoint.prefetch_arrival(state.engine, nic, row.dest_qpn, row.opcode)
+    else:
+        endpoint.prefetch_more(state.engine, nic, row.dest_qpn, row.opcode, row.psn)
+
+
 @transport_api.next_packet.variant(Mrc)
 def _next_packet(state: Mrc, network: Network, shard: int, now: int, nic: int, free_ports: int, hop: int) -> int:
     engine = state.engine

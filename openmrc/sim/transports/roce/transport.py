@@ -236,6 +236,16 @@ def _init_params(state: Roce, transport: RoceTransport, planes: int) -> None:
     row.hyper = transport.hyper_share
 
 
+@transport_api.prefetch_nic.variant(Roce)
+def _prefetch_nic(state: Roce, nic: int, step: int) -> None:
+    """Do nothing."""
+
+
+@transport_api.prefetch.variant(Roce)
+def _prefetch(state: Roce, nic: int, frame: int, step: int) -> None:
+    """Do nothing: the frame is near already."""
+
+
 @transport_api.receive.variant(Roce)
 def _receive(state: Roce, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
     frame = network.hops[hop].frame

@@ -182,6 +182,16 @@ def _init_params(state: Uet, transport: UetTransport, topology: Topology) -> Non
     row.planes = len(ports)
 
 
+@transport_api.prefetch_nic.variant(Uet)
+def _prefetch_nic(state: Uet, nic: int, step: int) -> None:
+    """Do nothing."""
+
+
+@transport_api.prefetch.variant(Uet)
+def _prefetch(state: Uet, nic: int, frame: int, step: int) -> None:
+    """Do nothing: the frame is near already."""
+
+
 @transport_api.receive.variant(Uet)
 def _receive(state: Uet, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
     frame = network.hops[hop].frame
