@@ -142,7 +142,7 @@ def check_rotations(endpoint: Endpoint) -> None:
         assert sorted(slots) == list(range(rotation.total))
         for position, slot in enumerate(slots):
             ev = endpoint.engine.evs[rotation.ev_base + slot]
-            assert ev.slot == position
+            assert endpoint.engine.slots[rotation.ev_base + slot].position == position
             assert position >= rotation.active or ev.state <= EvState.SKIP
     assert endpoint.qp().good_evs == sum(ev.state <= EvState.SKIP for ev in endpoint.engine.evs)
 
