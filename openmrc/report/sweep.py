@@ -8,6 +8,7 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Generator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from html import escape
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from openmrc.errors import ConfigError
+from openmrc.errors import ConfigError, MrcError
 from openmrc.report import svg, words
 from openmrc.report.page import card, folded, page, rows
 from openmrc.report.simulation import figure, number
@@ -72,7 +73,7 @@ def _results(
 ) -> Generator[Done, None, None]:
     """Yield results from a Ray cluster, from local processes, or from this process ("inline")."""
     if on == "ray":
-        return _on_ray(points)
+        return _on_ray(points, on_shares)
     return _in_processes(points, processes, on_shares) if on == "processes" else _inline(points)
 
 
@@ -102,6 +103,11 @@ def _in_processes(
                     yield points[running.pop(one)], one.result()
                 if not ended:
                     on_shares([shares[number] for number in running.values()])
+        except BrokenProcessPool:
+            raise MrcError(
+                "a worker process was killed, probably for lack of memory; the points done are kept, and the same "
+                "command runs the others (--processes 1 runs one at a time)"
+            ) from None
         except BaseException:
             for worker in set(multiprocessing.active_children()) - others:
                 worker.terminate()  # leaving the pool would wait for results that are discarded
@@ -131,19 +137,28 @@ def _run_point(number: int, encoded: bytes, values: dict[str, Any]) -> Summary:
     return run_point(encoded, values, publish)
 
 
-def _on_ray(points: list[Point]) -> Generator[Done, None, None]:
+def _on_ray(points: list[Point], on_shares: Callable[[list[float]], None]) -> Generator[Done, None, None]:
     try:
         import ray  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         raise ConfigError("--on ray: ray is not installed; install openmrc[cluster]") from None
     ray.init(ignore_reinit_error=True, log_to_driver=False)
-    for name in dict.fromkeys(point.scenario.transport.name for point in points):
-        ray.get(ray.remote(warm).remote(name))  # compiled first, at least on this node
-    remote = ray.remote(run_point)
-    running = {remote.remote(*_arguments(point)): point for point in points}
-    while running:
-        (ready,), _ = ray.wait(list(running), num_returns=1)
-        yield running.pop(ready), ray.get(ready)
+    try:
+        for name in dict.fromkeys(point.scenario.transport.name for point in points):
+            ray.get(ray.remote(warm).remote(name))  # compiled first, at least on this node
+        remote = ray.remote(run_point)
+        running = {remote.remote(*_arguments(point)): point for point in points}
+        while running:
+            ready, _ = ray.wait(list(running), num_returns=1, timeout=PROGRESS_S)
+            for one in ready:
+                yield running.pop(one), ray.get(one)
+            if not ready:
+                on_shares([])
+    except ray.exceptions.RayError as error:  # Ray has run the task again three times before
+        raise MrcError(
+            f"--on ray: a worker failed repeatedly ({type(error).__name__}), probably for lack of memory; the points "
+            "done are kept, and the same command runs the others"
+        ) from None
 
 
 def write(sweep: Sweep, results: list[Summary], folder: Path, title: str = "", lead: str = "") -> list[str]:
