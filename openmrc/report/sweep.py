@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import multiprocessing
 import signal
@@ -30,6 +31,7 @@ Summary = dict[str, Any]
 Done = tuple[Point, Summary]
 OnPoint = Callable[[int, int, list[float]], None]  # points done, points, shares done of those that run
 
+POWER = 1.8  # from here on the ratio of varied values makes an axis of powers
 PROGRESS_S = 10.0  # wall time between two reports of points that run
 _shares: Any = None  # in a worker: the share done of each point of this call
 
@@ -246,8 +248,8 @@ def _key(value: Any) -> str:
 
 
 def _names(values: list[Any]) -> dict[float, str]:
-    """Return the labels of an axis whose values are not numbers."""
-    if _are_numbers(values):
+    """Return the labels of an axis whose values are not numbers, or are powers."""
+    if _are_numbers(values) and not _are_powers(values):
         return {}
     return {float(at): words.of_value(value) for at, value in enumerate(values)}
 
@@ -256,9 +258,17 @@ def _are_numbers(values: list[Any]) -> bool:
     return all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
 
 
+def _are_powers(values: list[Any]) -> bool:
+    """Return whether each number is at least POWER times the one before, as in 8, 16, 32."""
+    return len(values) > 2 and values[0] > 0 and all(b >= POWER * a for a, b in itertools.pairwise(values))
+
+
 def _places(values: list[Any]) -> dict[str, float]:
-    """Return the position of each value on the axis: the value if all are numbers, else its index."""
-    if _are_numbers(values):
+    """Return the position of each value on the axis: the value if all are numbers, else its index.
+
+    Powers such as 8, 16, 32 are equally far apart, or the first would collide.
+    """
+    if _are_numbers(values) and not _are_powers(values):
         return {_key(value): float(value) for value in values}
     return {_key(value): float(at) for at, value in enumerate(values)}
 

@@ -221,7 +221,9 @@ def result_warnings(done: Run, events: list[timeline.Event]) -> Iterator[str]:
             f"faults: {which} after the end of the run at {end / PS_PER_US:,.6g} us and had no effect; the first: "
             f"{late[0].text} at {late[0].at / PS_PER_US:,.6g} us"
         )
-    if done.inside is not None and len(done.inside) == len(done.work.moving):
+    if not len(done.work.moving):
+        yield "workloads: no message moves bytes, so nothing was measured"
+    if done.inside is not None and len(done.work.moving) and len(done.inside) == len(done.work.moving):
         yield (
             "scale_up: all messages stay inside scale-up domains, so the fabric carried nothing: goodput of planes and "
             "tiers is 0; transport: {scale_up: false} sends them through the NICs"

@@ -120,3 +120,17 @@ def test_a_run_that_was_interrupted_where_it_ran_is_still_to_be_done(
     with pytest.raises(KeyboardInterrupt):
         report.run(points, tmp_path / "out", "ray", 1, quiet)
     assert report.count_done(points, tmp_path / "out") == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "places"),
+    [
+        ([8, 16, 32, 64], [0.0, 1.0, 2.0, 3.0]),
+        ([1, 2, 3, 4], [1.0, 2.0, 3.0, 4.0]),
+        ([0.1, 0.2], [0.1, 0.2]),
+        (["mrc", "uet"], [0.0, 1.0]),
+    ],
+)
+def test_powers_are_equally_far_apart(values: list[Any], places: list[float]) -> None:
+    assert list(report._places(values).values()) == places
+    assert len(report._names(values)) == (len(values) if places[0] == 0 else 0)
