@@ -29,7 +29,7 @@ from openmrc.errors import ConfigError
 from openmrc.units import PS_PER_MS, PS_PER_NS, PS_PER_S, PS_PER_US
 
 EVERYWHERE = "all"
-MOST_TIMES = 1_000_000  # repetitions of a step
+MOST_TIMES = 100_000  # repetitions of a step; each takes some 100 us to lay out
 MOST_TIME = 10**6 * PS_PER_S  # so that times fit into 64 bits, also added up
 OVERTAKEN = PS_PER_MS  # how late a packet is that others shall overtake: the word `reorder`, in every world
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # every word a string: YAML 1.1 takes `on` for a truth value
