@@ -15,6 +15,14 @@ class ConfigError(MrcError):
     """A file or an option is invalid. The text names file, line or field, the value, and the allowed values."""
 
 
+class FieldError(ConfigError):
+    """A field of a document is invalid; `place` locates it, such as "$.workloads[0]", for the line of its file."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(reason)
+        self.place = place
+
+
 class UsageError(ConfigError):
     """An option or an argument of a command is invalid: exit code 2, as for unknown options."""
 

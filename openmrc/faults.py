@@ -29,12 +29,13 @@ from openmrc.errors import ConfigError
 from openmrc.units import PS_PER_MS, PS_PER_NS, PS_PER_S, PS_PER_US
 
 EVERYWHERE = "all"
-MOST_TIMES = 1_000_000  # repetitions of a step
+MOST_TIMES = 100_000  # repetitions of a step; each takes some 100 us to lay out
+MOST_TIME = 10**6 * PS_PER_S  # so that times fit into 64 bits, also added up
 OVERTAKEN = PS_PER_MS  # how late a packet is that others shall overtake: the word `reorder`, in every world
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # every word a string: YAML 1.1 takes `on` for a truth value
 _TIMES = {"ps": 1, "ns": PS_PER_NS, "us": PS_PER_US, "ms": PS_PER_MS, "s": PS_PER_S, "min": 60 * PS_PER_S}
 _RATES = {"bps": 1, "kbps": 10**3, "Mbps": 10**6, "Gbps": 10**9, "Tbps": 10**12}
-_QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-zA-Z%/]*)\s*")
+_QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE]-\d+)?|\.\d+)\s*([a-zA-Z%/]*)\s*")
 _PLANE = re.compile(r"plane\s+(\d+)")
 
 
@@ -163,13 +164,21 @@ def _as_yaml(text: str) -> str:
 
 def time_ps(value: Any, source: str) -> int:
     """Return "200us" as picoseconds."""
-    return round(_quantity(value, _TIMES, source, "a time such as 200us or 2s"))
+    time = _quantity(value, _TIMES, source, "a time such as 200us or 2s")
+    if time > MOST_TIME:
+        raise ConfigError(f"{source}: {value!r} is more than {MOST_TIME / PS_PER_S:,.0f}s")
+    return round(time)
 
 
 def rate_bps(value: Any, source: str) -> int:
     """Return "1Gbps" as bits per second."""
     text = value.replace("b/s", "bps").replace("bit/s", "bps") if isinstance(value, str) else value
-    return round(_quantity(text, _RATES, source, "a rate such as 500Mbps or 1Gbps"))
+    rate = round(_quantity(text, _RATES, source, "a rate such as 500Mbps or 1Gbps"))
+    if rate == 0:
+        raise ConfigError(
+            f"{source}: {value!r} would be no limit; write `down` for a dead link, `clear` to end a fault"
+        )
+    return rate
 
 
 def share(value: Any, source: str) -> float:
@@ -234,6 +243,8 @@ def _steps(item: Any, source: str) -> list[Step]:
         raise ConfigError(f"{source}: says no word of down, up, clear, {', '.join(WORDS)}")
     at = time_ps(item.get("at", "0s"), f"{source}, at")
     lasts = time_ps(item["for"], f"{source}, for") if "for" in item else 0
+    if "for" in item and not lasts:
+        raise ConfigError(f"{source}, for: {item['for']!r}: expected a time above 0")
     steps = [Step(at, where, change, lasts, source)]
     if lasts:
         undone = {word: getattr(Impairment(), word) for word in change}

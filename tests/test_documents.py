@@ -78,7 +78,7 @@ def test_aliases_may_repeat_a_little_and_no_more() -> None:
         ("name: x\nhosts: {count: " + "9" * 5000 + "}\n", r"f: not YAML: Exceeds the limit"),
         ("name: x\nhosts: {\n", r"f:3: not YAML"),
         ("name: \x00\n", r"f: not YAML"),
-        ("", r"f: Expected `object`"),
+        ("", r"f: nothing in it; expected a mapping with name"),
     ],
 )
 def test_what_is_no_such_document_says_why(text: str, said: str) -> None:

@@ -115,7 +115,7 @@ def _group_times(run: Run, group: int, nics: int, placement: str) -> np.ndarray[
 def table(lines: list[dict[str, Any]]) -> Iterator[str]:
     """Yield a Markdown table, a row for each traffic: MRC's time, rate and trims, and how much longer the others take.
 
-    Times are those of a group, means over groups and seeds.
+    Times are those of a group, means over groups and seeds. Where MRC was not run, the others' times stand alone.
     """
     cases = [case.name for case in CASES if case.name != "mrc" and any(line["case"] == case.name for line in lines)]
     yield "| NICs | groups of | each sends | mrc: us | slowest | of line rate | trimmed | " + " | ".join(cases) + " |"
@@ -131,16 +131,17 @@ def _key(line: dict[str, Any]) -> tuple[Any, ...]:
 def _row(key: tuple[Any, ...], cases: list[str], lines: list[dict[str, Any]]) -> str:
     nics, rounds, size, group, placement = key
     by_case = {name: [line for line in lines if line["case"] == name] for name in ("mrc", *cases)}
+    placed = "" if placement == "strided" else f", {placement}"
+    begins = f"| {nics:,} | {group}{placed} | {rounds} x {size} | "
+    if not by_case["mrc"]:
+        alone = [f"{_mean(by_case[name], 'group_us'):.1f} us" if by_case[name] else "" for name in cases]
+        return f"{begins}not run | | | | {' | '.join(alone)} |"
     time, slowest, rate = (_mean(by_case["mrc"], what) for what in ("group_us", "slowest_us", "of_line_rate"))
     trimmed = _mean(by_case["mrc"], "trimmed")
     longer = [
         f"{100 * (_mean(by_case[name], 'group_us') / time - 1):+.0f} %" if by_case[name] else "" for name in cases
     ]
-    placed = "" if placement == "strided" else f", {placement}"
-    return (
-        f"| {nics:,} | {group}{placed} | {rounds} x {size} | {time:.1f} | {slowest:.1f} | {100 * rate:.0f} % "
-        f"| {trimmed:,.0f} | {' | '.join(longer)} |"
-    )
+    return f"{begins}{time:.1f} | {slowest:.1f} | {100 * rate:.0f} % | {trimmed:,.0f} | {' | '.join(longer)} |"
 
 
 def _mean(lines: list[dict[str, Any]], what: str) -> float:

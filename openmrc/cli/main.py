@@ -146,6 +146,14 @@ def main() -> None:
     except MrcError as error:
         typer.echo(f"mrc: {error}", err=True)
         sys.exit(USAGE if isinstance(error, UsageError) else 1)
+    except MemoryError as error:
+        typer.echo(f"mrc: out of memory: {error or 'use a smaller fabric or workload'}", err=True)
+        sys.exit(1)
+    except OSError as error:
+        if error.filename is None:
+            raise  # not about a file that the user named
+        typer.echo(f"mrc: {error.filename}: {error.strerror}", err=True)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

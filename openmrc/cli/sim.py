@@ -10,7 +10,7 @@ import typer
 
 from openmrc.cli.outcome import INTERRUPTED, print_json, stoppable
 from openmrc.cli.sim_ask import ask
-from openmrc.cli.sweep_output import outcome, print_how_to_resume, print_points_done
+from openmrc.cli.sweep_output import PointsDone, outcome, print_how_to_resume
 
 if TYPE_CHECKING:
     from openmrc.sim.scenario.scenario import Matrix, Scenario, Transport
@@ -25,6 +25,7 @@ TransportName = Literal["mrc", "uet", "roce"]
 LoadBalancing = Literal["oblivious", "bitmap", "reps", "mixed"]
 StartUnit = Literal["us", "ps"]
 Threads = Annotated[int, typer.Option(min=1, max=256, help="Threads; the result is the same for any number.")]
+LONGEST_NAME = 200  # bytes of a folder's name; file systems accept 255
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
 
 
@@ -53,7 +54,9 @@ def run(
     ] = 1.0,
     layers: Annotated[int, typer.Option(min=0, help="Run only the first N layers of a SimAI --trace; 0: all.")] = 0,
     until: Annotated[str, typer.Option(help="Simulated time limit of a --topo run.")] = "10s",
-    seed: Annotated[int | None, typer.Option(min=0, help="Random seed; overrides the scenario's.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=(1 << 32) - 1, help="Random seed; overrides the scenario's.")
+    ] = None,
     threads: Threads = 1,
     capture: Annotated[
         list[str] | None,
@@ -70,19 +73,18 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run one scenario; exit 1 if not every flow finished."""
-    from openmrc.errors import UsageError
+    from openmrc.errors import FieldError, UsageError
+    from openmrc.sim.scenario.scenario import load, located
 
     if sum(each is not None for each in (scenario, tm, trace)) != 1 or (scenario is None) == (topo is None):
         raise UsageError("mrc sim run: expected SCENARIO.yaml, or --tm FILE.cm or --trace FILE with --topo FABRIC")
     if scenario is not None:
-        from openmrc.sim.scenario.scenario import load
-
         if scenario == Path("demo") and not scenario.exists():
             from openmrc.cli.shipped import DEMO
 
             scenario = DEMO
         wanted = load(scenario)
-        out = out or Path("runs") / wanted.name
+        out = out or Path("runs") / _folder_name(wanted.name, scenario)
     else:
         carried = _transport(transport, load_balancing, qps, mtu)
         work = _matrix(tm, cm_start_unit) if tm else _trace(cast("Path", trace), ranks_per_nic, compute_scale, layers)
@@ -90,13 +92,39 @@ def run(
     wanted = _with_overrides(wanted, seed, capture, check_tables)
     if wanted.capture is not None and out is None:
         raise UsageError("--capture: give --out FOLDER, where the capture files go")
-    _run(wanted, threads, out, perfetto, as_json)
+    _refuse_unwritable(out, perfetto)
+    try:
+        _run(wanted, threads, out, perfetto, as_json)
+    except FieldError as error:
+        raise error if scenario is None else located(error, scenario) from None
+
+
+def _folder_name(name: str, file: Path) -> str:
+    """Return the folder under `runs` for a scenario's name; refuse a name that is not the name of a folder."""
+    from openmrc.errors import ConfigError
+
+    if not name.strip(". ") or not name.isprintable() or "/" in name or len(name.encode()) > LONGEST_NAME:
+        shown = repr(name[:40]) + ("..." if len(name) > 40 else "")
+        raise ConfigError(f"{file}: name: {shown} cannot be the name of the folder for the results; give --out FOLDER")
+    return name
+
+
+def _refuse_unwritable(out: Path | None, perfetto: Path | None) -> None:
+    """Refuse results that could not be written before the run, not after it."""
+    from openmrc.errors import UsageError
+
+    if out is not None and out.exists() and not out.is_dir():
+        raise UsageError(f"--out: {out} is a file; expected a folder")
+    if perfetto is not None and (perfetto.is_dir() or not perfetto.parent.is_dir()):
+        wrong = f"{perfetto} is a folder" if perfetto.is_dir() else f"folder {perfetto.parent} does not exist"
+        raise UsageError(f"--perfetto: {wrong}; expected a file such as timeline.json")
 
 
 def _with_overrides(scenario: Scenario, seed: int | None, capture: list[str] | None, check_tables: bool) -> Scenario:
     """Apply the command line's overrides to a scenario."""
     import msgspec
 
+    from openmrc.errors import UsageError
     from openmrc.sim.scenario.scenario import Capture
 
     changes: dict[str, Any] = {"check_tables": True} if check_tables else {}
@@ -104,6 +132,8 @@ def _with_overrides(scenario: Scenario, seed: int | None, capture: list[str] | N
         changes["seed"] = seed
     if capture:
         hosts = tuple(host for word in capture for host in word.split(",") if host)
+        if not hosts:
+            raise UsageError(f"--capture: {','.join(capture)!r} names no NIC; expected numbers or names such as h3")
         rest = msgspec.structs.asdict(scenario.capture) if scenario.capture else {}
         changes["capture"] = Capture(**{**rest, "hosts": hosts})
     return msgspec.structs.replace(scenario, **changes)
@@ -206,7 +236,7 @@ def _sweep(plan: Sweep, points: list[Point], folder: Path, on: str, processes: i
     from openmrc.report.terminal import show_sweep
 
     with stoppable(lambda how: print_how_to_resume(how, points, folder, as_json)):
-        results = report.run(points, folder, on, processes, print_points_done, plan)
+        results = report.run(points, folder, on, processes, PointsDone(), plan)
     notes = report.write(plan, results, folder)
     result = outcome(points, results, folder, notes)
     _print(result, as_json, lambda: show_sweep(*report.table(plan, results), result))
@@ -235,7 +265,7 @@ def compare(
     points = points_of(files)
     folder = out or Path("runs") / "-".join(dict.fromkeys(file.stem for file in files))
     with stoppable(lambda how: print_how_to_resume(how, points, folder, as_json)):
-        results = report.run(points, folder, "processes", processes or os.cpu_count() or 1, print_points_done)
+        results = report.run(points, folder, "processes", processes or os.cpu_count() or 1, PointsDone())
     result = compared(points, results)
     (folder / "comparison.json").write_text(json.dumps(result, indent=1) + "\n")
     (folder / "report.html").write_text(comparison_page(result), encoding="utf-8")

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from openmrc.cli.outcome import print_json, stoppable
-from openmrc.cli.sweep_output import outcome, print_how_to_resume, print_points_done
+from openmrc.cli.sweep_output import PointsDone, outcome, print_how_to_resume
 
 if TYPE_CHECKING:
     from openmrc.sim.questions import Question
     from openmrc.sim.sweep import Point, Sweep
+
+MOST_GPUS = 131_072  # what a fabric of two tiers can join
 
 
 def ask(
@@ -22,7 +24,7 @@ def ask(
             metavar="[QUESTION]", help="planes, flaps, evs, loss-threshold, window or roce; omit to list them."
         ),
     ] = None,
-    gpus: Annotated[int, typer.Option(min=1, help="GPUs, one NIC each; a multiple of 16.")] = 64,
+    gpus: Annotated[int, typer.Option(min=16, max=MOST_GPUS, help="GPUs, one NIC each; a multiple of 16.")] = 64,
     seeds: Annotated[int, typer.Option(min=1, max=1000, help="Number of random seeds for each point.")] = 1,
     save: Annotated[
         Path | None,
@@ -84,8 +86,11 @@ def _points(plan: Sweep, scenario: dict[str, Any]) -> list[Point]:
 def _save(plan: Sweep, scenario: dict[str, Any], folder: Path) -> None:
     import yaml
 
+    from openmrc.errors import UsageError
     from openmrc.sim.sweep import written
 
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"--save: {folder} is a file; expected a folder")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "scenario.yaml").write_text(yaml.safe_dump(scenario, sort_keys=False))
     (folder / "sweep.yaml").write_text(written(plan))
@@ -100,7 +105,7 @@ def _answer(
     from openmrc.sim.sweep import flat
 
     with stoppable(lambda how: print_how_to_resume(how, points, folder, as_json)):
-        results = report.run(points, folder, on, processes, print_points_done, plan)
+        results = report.run(points, folder, on, processes, PointsDone(), plan)
     notes = report.write(plan, results, folder, asked.asks, asked.answer(results))
     result = {"question": asked.asks, "answer": asked.answer(results), **outcome(points, results, folder, notes)}
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,30 @@ from openmrc.cli.outcome import print_json
 if TYPE_CHECKING:
     from openmrc.sim.sweep import Point
 
+EARLIEST_ESTIMATE = 0.05  # of a point, before the time left is estimated
+LONG_S = 120  # from here on the time left is in minutes
 
-def print_points_done(done: int, of: int, shares: list[float]) -> None:
-    """Print how many points are done, and the shares done of those that run."""
-    running = f"; running: {', '.join(f'{share:.0%}' for share in shares)}" if shares else ""
-    typer.echo(f"{done} of {of} points{running}", err=True)
+
+class PointsDone:
+    """Prints how many points are done, the shares done of those that run, and the time left."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+        self._before: int | None = None  # points that were done before this call
+
+    def __call__(self, done: int, of: int, shares: list[float]) -> None:
+        """Print one line."""
+        self._before = done if self._before is None else self._before
+        running = f"; running: {', '.join(f'{share:.0%}' for share in shares)}" if shares else ""
+        typer.echo(f"{done} of {of} points{running}{self._left(done + sum(shares), of)}", err=True)
+
+    def _left(self, done: float, of: int) -> str:
+        """Estimate the time left from the points of this call; they may differ in length."""
+        ran, took = done - (self._before or 0), time.monotonic() - self._begun
+        if ran < EARLIEST_ESTIMATE or done >= of:
+            return ""
+        left = took * (of - done) / ran
+        return f"; about {left:.0f} s left" if left < LONG_S else f"; about {left / 60:.0f} min left"
 
 
 def print_how_to_resume(how: str, points: list[Point], folder: Path, as_json: bool) -> None:

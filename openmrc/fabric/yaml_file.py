@@ -16,19 +16,20 @@ from openmrc.fabric.yaml_words import explained
 
 _T = TypeVar("_T")
 _PLACE = re.compile(r" - at `(\$[^`]*)`$")
-_BOOL = "tag:yaml.org,2002:bool"
+_BOOL, _FLOAT, _DATE = (f"tag:yaml.org,2002:{kind}" for kind in ("bool", "float", "timestamp"))
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 
 
 class _Loader(yaml.CSafeLoader):
-    """Accepts only the booleans of YAML 1.2: in 1.1 the key `on` of a fault would be read as true."""
+    """Reads words and numbers as YAML 1.2: in 1.1 the key `on` of a fault is true, and 1e-3 a word."""
 
 
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in known if tag != _BOOL]
+    first: [(tag, pattern) for tag, pattern in known if tag not in (_BOOL, _DATE)]
     for first, known in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
 _Loader.add_implicit_resolver(_BOOL, re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+_Loader.add_implicit_resolver(_FLOAT, re.compile(r"^[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789"))
 
 
 Where = Callable[[str], str]  # a place such as "$.planes[0].t0" -> FILE:LINE, as deep as the document has it

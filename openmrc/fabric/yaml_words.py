@@ -16,6 +16,7 @@ _INVALID = re.compile(r"Invalid (?:enum )?value '?([^' ]+)'?")
 _PATTERN = re.compile(r"matching regex '.*?'(?= - at |$)")
 _IN_WORDS = (("(B|kB", "a size such as 2MB, 64KiB or 4096 (bytes)"), ("(ps|ns", "a time such as 50us, 1.5ms or 2s"))
 MOST_CHOICES = 40
+LONGEST_SHOWN = 60  # characters of a value
 
 
 def explained(message: str, data: Any, kind: type) -> str:
@@ -27,7 +28,39 @@ def explained(message: str, data: Any, kind: type) -> str:
         return message + _choices(match[1], _fields(kind, data, steps))
     if match := _INVALID.search(message):
         return message + _choices(match[1], _values(kind, data, steps))
-    return message
+    if data is None:
+        return f"nothing in it; expected a mapping with {', '.join(_required(kind))}"
+    return _with_value(message + _amount(kind, data, steps, message), data, steps)
+
+
+def _amount(kind: type, data: Any, steps: list[tuple[str, str]], message: str) -> str:
+    """Return what a time or size looks like, if a number or another type is where one is expected."""
+    if "got `" not in message:
+        return ""
+    patterns = [found.pattern or "" for found in _at(kind, data, steps) if isinstance(found, inspect.StrType)]
+    words = next((words for sign, words in _IN_WORDS for pattern in patterns if sign in pattern), None)
+    return f"; expected {words}" if words else ""
+
+
+def _required(kind: type) -> list[str]:
+    """Return the fields that a document must have."""
+    found = inspect.type_info(kind)
+    return [each.encode_name for each in found.fields if each.required] if isinstance(found, inspect.StructType) else []
+
+
+def _with_value(message: str, data: Any, steps: list[tuple[str, str]]) -> str:
+    """Return the message with the value that is refused, if it is short and not named yet."""
+    for key, index in steps:
+        data = _below(data, key, index)
+    expected, at, place = message.partition(" - at `")
+    if isinstance(data, (Mapping, list)) or data is None:
+        return message
+    return f"{expected}{' ' if ', got `' in expected else ', got '}{_shown(data)}{at}{place}"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
 def _pattern_in_words(match: re.Match[str]) -> str:

@@ -23,6 +23,7 @@ from openmrc.sim.results.captures import Writer
 from openmrc.sim.results.results import Run
 from openmrc.sim.scenario.scenario import Scenario
 from openmrc.sim.simulate import Status
+from openmrc.sim.sweep import figures, similar
 from openmrc.units import NEVER, PS_PER_US
 from openmrc.version import __version__
 from openmrc.wire.pcapng import PcapngWriter
@@ -36,7 +37,17 @@ def write(run: Run, scenario: Scenario, summary: dict[str, Any], folder: Path) -
     _put(folder / "manifest.json", json.dumps(result, indent=1) + "\n")
     if scenario.report.html:
         _put(folder / "report.html", report(run, summary, result, scenario.report.title))
-    return write_tables(run, folder) + write_captures(run, scenario, folder)
+    return _unknown_figures(scenario, summary) + write_tables(run, folder) + write_captures(run, scenario, folder)
+
+
+def _unknown_figures(scenario: Scenario, summary: dict[str, Any]) -> list[str]:
+    """Return a message for each published figure whose simulated counterpart does not exist."""
+    known = set(figures(summary))
+    return [
+        f"published: of: {each.of!r} is not a number of the summary{similar(each.of, known)}"
+        for each in scenario.published
+        if each.of and each.of not in known
+    ]
 
 
 class Stream:

@@ -23,6 +23,7 @@ _LETTER = 9  # px; largest width of a letter
 _LONGEST_BESIDE = 12  # letters of a label beside a bar; on narrow screens they are wider
 _MARK_LETTER = 7  # px; width of a letter of a mark's number
 MOST_POINTS = 1200  # per line; more are invisible and enlarge the file
+TINY = 1e-9  # of rounding in the position of a tick
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,9 @@ def _frame(chart: Chart, x: _Scale, y: _Scale) -> str:
 def _x_ticks(chart: Chart, x: _Scale) -> list[tuple[float, str]]:
     """Return the positions and labels of the x axis."""
     if not chart.names:
-        return [(value, shown(value)) for value in ticks(x.low, x.high, 8)]
+        whole = all(float(value).is_integer() for line in chart.lines for value in line.x)  # such as step numbers
+        found = [value for value in ticks(x.low, x.high, 8) if not whole or abs(value - round(value)) < TINY]
+        return [(value, shown(value)) for value in found]
     fits = _fit(chart)
     return [
         (place, name if fits else str(number))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import multiprocessing
 import signal
 from collections import Counter
 from collections.abc import Callable, Generator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from html import escape
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from openmrc.errors import ConfigError
+from openmrc.errors import ConfigError, MrcError
 from openmrc.report import svg, words
 from openmrc.report.page import card, folded, page, rows
 from openmrc.report.simulation import figure, number
@@ -29,6 +31,7 @@ Summary = dict[str, Any]
 Done = tuple[Point, Summary]
 OnPoint = Callable[[int, int, list[float]], None]  # points done, points, shares done of those that run
 
+POWER = 1.8  # from here on the ratio of varied values makes an axis of powers
 PROGRESS_S = 10.0  # wall time between two reports of points that run
 _shares: Any = None  # in a worker: the share done of each point of this call
 
@@ -72,7 +75,7 @@ def _results(
 ) -> Generator[Done, None, None]:
     """Yield results from a Ray cluster, from local processes, or from this process ("inline")."""
     if on == "ray":
-        return _on_ray(points)
+        return _on_ray(points, on_shares)
     return _in_processes(points, processes, on_shares) if on == "processes" else _inline(points)
 
 
@@ -102,6 +105,11 @@ def _in_processes(
                     yield points[running.pop(one)], one.result()
                 if not ended:
                     on_shares([shares[number] for number in running.values()])
+        except BrokenProcessPool:
+            raise MrcError(
+                "a worker process was killed, probably for lack of memory; the points done are kept, and the same "
+                "command runs the others (--processes 1 runs one at a time)"
+            ) from None
         except BaseException:
             for worker in set(multiprocessing.active_children()) - others:
                 worker.terminate()  # leaving the pool would wait for results that are discarded
@@ -131,19 +139,28 @@ def _run_point(number: int, encoded: bytes, values: dict[str, Any]) -> Summary:
     return run_point(encoded, values, publish)
 
 
-def _on_ray(points: list[Point]) -> Generator[Done, None, None]:
+def _on_ray(points: list[Point], on_shares: Callable[[list[float]], None]) -> Generator[Done, None, None]:
     try:
         import ray  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         raise ConfigError("--on ray: ray is not installed; install openmrc[cluster]") from None
     ray.init(ignore_reinit_error=True, log_to_driver=False)
-    for name in dict.fromkeys(point.scenario.transport.name for point in points):
-        ray.get(ray.remote(warm).remote(name))  # compiled first, at least on this node
-    remote = ray.remote(run_point)
-    running = {remote.remote(*_arguments(point)): point for point in points}
-    while running:
-        (ready,), _ = ray.wait(list(running), num_returns=1)
-        yield running.pop(ready), ray.get(ready)
+    try:
+        for name in dict.fromkeys(point.scenario.transport.name for point in points):
+            ray.get(ray.remote(warm).remote(name))  # compiled first, at least on this node
+        remote = ray.remote(run_point)
+        running = {remote.remote(*_arguments(point)): point for point in points}
+        while running:
+            ready, _ = ray.wait(list(running), num_returns=1, timeout=PROGRESS_S)
+            for one in ready:
+                yield running.pop(one), ray.get(one)
+            if not ready:
+                on_shares([])
+    except ray.exceptions.RayError as error:  # Ray has run the task again three times before
+        raise MrcError(
+            f"--on ray: a worker failed repeatedly ({type(error).__name__}), probably for lack of memory; the points "
+            "done are kept, and the same command runs the others"
+        ) from None
 
 
 def write(sweep: Sweep, results: list[Summary], folder: Path, title: str = "", lead: str = "") -> list[str]:
@@ -231,8 +248,8 @@ def _key(value: Any) -> str:
 
 
 def _names(values: list[Any]) -> dict[float, str]:
-    """Return the labels of an axis whose values are not numbers."""
-    if _are_numbers(values):
+    """Return the labels of an axis whose values are not numbers, or are powers."""
+    if _are_numbers(values) and not _are_powers(values):
         return {}
     return {float(at): words.of_value(value) for at, value in enumerate(values)}
 
@@ -241,9 +258,17 @@ def _are_numbers(values: list[Any]) -> bool:
     return all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
 
 
+def _are_powers(values: list[Any]) -> bool:
+    """Return whether each number is at least POWER times the one before, as in 8, 16, 32."""
+    return len(values) > 2 and values[0] > 0 and all(b >= POWER * a for a, b in itertools.pairwise(values))
+
+
 def _places(values: list[Any]) -> dict[str, float]:
-    """Return the position of each value on the axis: the value if all are numbers, else its index."""
-    if _are_numbers(values):
+    """Return the position of each value on the axis: the value if all are numbers, else its index.
+
+    Powers such as 8, 16, 32 are equally far apart, or the first would collide.
+    """
+    if _are_numbers(values) and not _are_powers(values):
         return {_key(value): float(value) for value in values}
     return {_key(value): float(at) for at, value in enumerate(values)}
 

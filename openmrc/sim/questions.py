@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from openmrc.errors import ConfigError
+from openmrc.errors import UsageError
 from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric
 from openmrc.sim.network.reach import reaches
@@ -42,7 +42,7 @@ class Question:
 def fabric(gpus: int, planes: int) -> dict[str, Any]:
     """Return a two-tier fabric without oversubscription; the NIC's rate is divided among planes."""
     if gpus < FEWEST or gpus % FEWEST:
-        raise ConfigError(f"--gpus: {gpus}: expected a multiple of {FEWEST}, at least {2 * FEWEST}")
+        raise UsageError(f"--gpus: {gpus}: expected a multiple of {FEWEST}, at least {FEWEST}")
     down = FEWEST // 2
     while down * 2 <= LARGEST_T0 and gpus % (down * 2) == 0 and gpus // (down * 2) >= 4:
         down *= 2

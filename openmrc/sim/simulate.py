@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.core.rows import column
-from openmrc.errors import ConfigError
+from openmrc.errors import ConfigError, FieldError
 from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric
 from openmrc.fabric.topology import Topology
@@ -34,7 +34,7 @@ from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.mrc.tap import Capture
 from openmrc.sim.transports.mrc.transport import Mrc
 from openmrc.sim.workloads.amounts import ps_of
-from openmrc.sim.workloads.families import plan_of
+from openmrc.sim.workloads.families import Workload, plan_of
 from openmrc.sim.workloads.joined import Work, joined
 from openmrc.sim.workloads.plan import Hosts, Plan
 from openmrc.sim.workloads.trace import Trace
@@ -107,7 +107,7 @@ def prepare(scenario: Scenario) -> Prepared:
             warnings += read.warnings
         else:
             name = Path(workload.file).name if isinstance(workload, Trace) else str(workload.__struct_config__.tag)
-            plans.append((name, plan_of(hosts_of(topology), workload, scenario.seed + number)))
+            plans.append((name, _planned(hosts_of(topology), workload, scenario.seed, number)))
     work = joined(plans)
     if work.traffic.single_path.any() and scenario.transport.name == "datagrams":
         warnings.append("single_path: datagrams spray these messages like all others")
@@ -115,6 +115,16 @@ def prepare(scenario: Scenario) -> Prepared:
     text = schedule(scenario)
     broken = timeline.columns(topology, text, scenario.seed, failures)
     return Prepared(topology, work, broken, timeline.events(text), warnings)
+
+
+def _planned(hosts: Hosts, workload: Workload, seed: int, number: int) -> Plan:
+    """Return the plan of the scenario's n-th workload."""
+    try:
+        return plan_of(hosts, workload, seed + number)
+    except ConfigError as error:
+        if isinstance(workload, Trace):
+            raise  # it names a place in the trace
+        raise FieldError(f"$.workloads[{number}]", str(error)) from None
 
 
 def _unused_ports(scenario: Scenario, topology: Topology) -> list[str]:
@@ -211,7 +221,9 @@ def result_warnings(done: Run, events: list[timeline.Event]) -> Iterator[str]:
             f"faults: {which} after the end of the run at {end / PS_PER_US:,.6g} us and had no effect; the first: "
             f"{late[0].text} at {late[0].at / PS_PER_US:,.6g} us"
         )
-    if done.inside is not None and len(done.inside) == len(done.work.moving):
+    if not len(done.work.moving):
+        yield "workloads: no message moves bytes, so nothing was measured"
+    if done.inside is not None and len(done.work.moving) and len(done.inside) == len(done.work.moving):
         yield (
             "scale_up: all messages stay inside scale-up domains, so the fabric carried nothing: goodput of planes and "
             "tiers is 0; transport: {scale_up: false} sends them through the NICs"
@@ -221,21 +233,28 @@ def result_warnings(done: Run, events: list[timeline.Event]) -> Iterator[str]:
 def _tapped(transport: Transport, wanted: scenarios.Capture, topology: Topology) -> Transport:
     """Return the transport with a copy of its packets at some NICs."""
     if not isinstance(transport, MrcTransport):
-        raise ConfigError(f"capture: transport {transport.name} has no MRC packets; only mrc can be captured")
+        raise FieldError(
+            "$.capture", f"capture: transport {transport.name} has no MRC packets; only mrc can be captured"
+        )
     nics = tuple(sorted({_nic(topology, host) for host in wanted.hosts}))
     if len(nics) * wanted.limit > MOST_CAPTURED:
-        raise ConfigError(
+        raise FieldError(
+            "$.capture.limit",
             f"capture: {len(nics)} hosts x limit {wanted.limit} are more than {MOST_CAPTURED} packets; "
-            f"use a limit of at most {MOST_CAPTURED // len(nics)}"
+            f"use a limit of at most {MOST_CAPTURED // len(nics)}",
         )
     return dataclasses.replace(transport, capture=Capture(nics, wanted.limit, ps_of(wanted.start)))
 
 
 def _nic(topology: Topology, host: int | str) -> int:
-    named = topology.node_named(host) if isinstance(host, str) and not host.isdigit() else int(host)
+    try:
+        named = topology.node_named(host) if isinstance(host, str) and not host.isdigit() else int(host)
+    except ConfigError:
+        named = -1
     if not 0 <= named < topology.nics:
-        raise ConfigError(
-            f"capture: hosts: {host!r} is not a NIC; expected 0 to {topology.nics - 1}, or a name such as h3"
+        raise FieldError(
+            "$.capture.hosts",
+            f"capture: hosts: {host!r} is not a NIC; expected 0 to {topology.nics - 1}, or a name such as h3",
         )
     return named
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -219,13 +219,17 @@ def figures(summary: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def similar(figure: str, known: Collection[str]) -> str:
+    """Return the figures that resemble a wrong one, for an error."""
+    near = get_close_matches(figure, known, 3, 0.4)
+    return f"; similar: {', '.join(near)}" if near else ""
+
+
 def refuse_plot(sweep: Sweep, summary: Mapping[str, Any]) -> None:
     """Refuse a plot of a figure that the summary does not have; the error suggests similar ones."""
     known = figures(summary) if sweep.plot is not None else []
     if sweep.plot is not None and sweep.plot.y not in known:
-        near = get_close_matches(sweep.plot.y, known, 3, 0.4)
-        hint = f"; similar: {', '.join(near)}" if near else ""
-        raise ConfigError(f"plot: y: {sweep.plot.y!r} is not a number of the summary{hint}")
+        raise ConfigError(f"plot: y: {sweep.plot.y!r} is not a number of the summary{similar(sweep.plot.y, known)}")
 
 
 def written(sweep: Sweep) -> str:

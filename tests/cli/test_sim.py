@@ -142,3 +142,17 @@ def test_a_question_is_answered_by_a_table_a_sentence_and_a_page(tmp_path: Path)
 def test_a_question_is_saved_as_files_that_a_sweep_reads(tmp_path: Path) -> None:
     mrc("ask", "evs", "--save", tmp_path / "evs")
     assert len(read(tmp_path / "evs" / "sweep.yaml")[1]) == 12
+
+
+def test_work_without_messages_gets_a_warning(tmp_path: Path) -> None:
+    file = scenario(tmp_path, "workloads: [{kind: background, size: 64KiB, load: 0.1, duration: 0us}]\n")
+    summary = json.loads(mrc("run", file, "--out", tmp_path / "out", "--json").stdout)
+    assert summary["warnings"] == ["workloads: no message moves bytes, so nothing was measured"]
+
+
+def test_a_published_figure_without_a_simulated_one_gets_a_warning(tmp_path: Path) -> None:
+    published = "published: [{what: a, source: b, of: fct_us.p9}, {what: c, source: d, of: fct_us.p99}]\n"
+    file = scenario(tmp_path, WORK + published)
+    summary = json.loads(mrc("run", file, "--out", tmp_path / "out", "--json").stdout)
+    assert len(summary["warnings"]) == 1
+    assert "published: of: 'fct_us.p9' is not a number of the summary; similar: fct_us.p99" in summary["warnings"][0]

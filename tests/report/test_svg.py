@@ -80,3 +80,10 @@ def test_crowded_marks_share_a_range_of_numbers() -> None:
     marks = [child for child in root.iter() if child.get("class") == "mark"]
     texts = [part.text for mark in marks for part in mark if part.tag.endswith("text")]
     assert texts == ["1-2", "3"]
+
+
+def test_an_axis_of_whole_numbers_has_no_fractions() -> None:
+    steps = np.arange(1.0, 5.0)
+    page = draw(Chart("steps", "step number", "us", [Line("a", steps, steps)]))
+    assert ">1.5<" not in page
+    assert all(f'text-anchor="{where}">{step}<' in page for step, where in ((1, "middle"), (3, "middle"), (4, "end")))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from openmrc.errors import MrcError
 from openmrc.report import sweep as report
 from openmrc.sim.sweep import Point, read
 
@@ -25,6 +26,12 @@ NEVER_THE_SAME = ("wall_s", "setup_s", "peak_rss_mb")
 class Ray(ModuleType):
     """The four functions of Ray that a sweep calls, run at once in this process."""
 
+    class exceptions:  # noqa: N801
+        class RayError(Exception):
+            """A worker or a node is lost."""
+
+    asked = 0
+
     def init(self, **_: object) -> None: ...
 
     def remote(self, function: Callable[..., Any]) -> Any:
@@ -35,7 +42,10 @@ class Ray(ModuleType):
 
         return Remote
 
-    def wait(self, under_way: list[Any], num_returns: int) -> tuple[list[Any], list[Any]]:
+    def wait(self, under_way: list[Any], num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
+        self.asked += 1
+        if self.asked % 2:  # nothing within the time given
+            return [], under_way
         return under_way[-num_returns:], under_way[:-num_returns]
 
     def get(self, ready: Callable[[], Any]) -> Any:
@@ -62,6 +72,17 @@ def test_ray_and_processes_leave_the_same(points: list[Point], tmp_path: Path) -
         assert one == other
     assert [summary["values"]["until"] for summary in there] == ["1us", "1ms"] * 2
     assert {path.suffix for path in (tmp_path / "ray" / "points").iterdir()} == {".json"}
+
+
+def test_a_worker_of_ray_that_is_lost_for_good_ends_a_sweep_with_a_word(
+    points: list[Point], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(_: object, __: object) -> Any:
+        raise Ray.exceptions.RayError
+
+    monkeypatch.setattr(Ray, "get", lost)
+    with pytest.raises(MrcError, match="--on ray: a worker failed repeatedly"):
+        report.run(points, tmp_path, "ray", 1, quiet)
 
 
 def test_points_that_run_for_long_report_how_far_they_are(
@@ -99,3 +120,17 @@ def test_a_run_that_was_interrupted_where_it_ran_is_still_to_be_done(
     with pytest.raises(KeyboardInterrupt):
         report.run(points, tmp_path / "out", "ray", 1, quiet)
     assert report.count_done(points, tmp_path / "out") == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "places"),
+    [
+        ([8, 16, 32, 64], [0.0, 1.0, 2.0, 3.0]),
+        ([1, 2, 3, 4], [1.0, 2.0, 3.0, 4.0]),
+        ([0.1, 0.2], [0.1, 0.2]),
+        (["mrc", "uet"], [0.0, 1.0]),
+    ],
+)
+def test_powers_are_equally_far_apart(values: list[Any], places: list[float]) -> None:
+    assert list(report._places(values).values()) == places
+    assert len(report._names(values)) == (len(values) if places[0] == 0 else 0)

@@ -70,7 +70,7 @@ def _of_port(topology: Topology, name: str, port: int) -> Ints:
     out = _from(topology, nic)
     ports = out[topology.link_port[out] == port]
     if topology.node_kind[nic] != Kind.NIC or not len(ports):
-        raise ConfigError(f"{name} port {port}: expected a NIC and one of its ports, 0..{len(out) - 1}")
+        raise ConfigError(f"expected a NIC and one of its ports, 0..{len(out) - 1}")
     return np.concatenate([ports, topology.link_reverse[ports]])
 
 
@@ -87,8 +87,10 @@ def _some(topology: Topology, where: str, match: re.Match[str], seed: int) -> In
     count, random, tier, place = match.groups()
     cables = _upward(topology, place, tier)
     wanted = int(count) if count else len(cables)
+    if not len(cables):
+        raise ConfigError(f"{place} has no {tier or 'upward'} links")
     if not 1 <= wanted <= len(cables):
-        raise ConfigError(f"{where!r}: expected a number in 1..{len(cables)}, the number of {tier or 'upward'} links")
+        raise ConfigError(f"expected a number in 1..{len(cables)}, the number of {tier or 'upward'} links")
     if random:
         cables = np.sort(np.random.default_rng([seed, *where.encode()]).choice(cables, wanted, replace=False))
     chosen = cables[:wanted]

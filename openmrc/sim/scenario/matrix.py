@@ -91,11 +91,13 @@ def _columns(file: BinaryIO, lines: LineReader) -> dict[str, NDArray[np.int64]]:
         if not columns and "Connections" in lines.header:
             longest = os.fstat(file.fileno()).st_size // _SHORTEST_LINE
             columns = {name: np.empty(min(lines.header["Connections"], longest), np.int64) for name in COLUMNS}
-        for name, values in part.items():
+        for name, values in part.items() if columns else ():
             fitting = values[: len(columns[name]) - filled]
             columns[name][filled : filled + len(fitting)] = fitting
         filled += len(part["source"])
     lines.finish(filled)
+    if not columns:
+        refuse(lines.path, 1, "Connections", "nothing", "at least one connection line, such as 0->1 start 0 size 4096")
     return columns
 
 

@@ -13,14 +13,14 @@ import msgspec
 from msgspec import Meta, Struct
 
 from openmrc.documents import read_text
-from openmrc.errors import ConfigError
+from openmrc.errors import ConfigError, FieldError
 from openmrc.fabric.description import Fabric
 from openmrc.fabric.fabric_file import load as load_fabric
 from openmrc.fabric.shape import check
 from openmrc.fabric.yaml_file import decode_placed
 from openmrc.faults import Schedule
 from openmrc.json_schema import text_of
-from openmrc.sim.workloads.amounts import Duration, ps_of
+from openmrc.sim.workloads.amounts import Duration, ps_of, refuse_excess
 from openmrc.sim.workloads.families import Workload
 from openmrc.sim.workloads.parameters import Parameters
 from openmrc.sim.workloads.trace import Trace
@@ -34,7 +34,8 @@ TransportName = Literal["mrc", "uet", "roce", "roce_selective", "roce_adaptive",
 
 
 class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    pass
+    def __post_init__(self) -> None:
+        refuse_excess(self)
 
 
 class Matrix(Parameters, frozen=True, kw_only=True, tag="matrix"):
@@ -123,6 +124,12 @@ def load(path: str | Path) -> Scenario:
     scenario, where = decode_placed(read_text(path), Scenario, str(path))
     placed = tuple(FaultText(step, f"{where(f'$.faults[{at}]')}: faults") for at, step in enumerate(scenario.faults))
     return completed(msgspec.structs.replace(scenario, faults=placed), path)
+
+
+def located(error: FieldError, path: str | Path) -> ConfigError:
+    """Return the error of a loaded scenario with the file and line of its field."""
+    _, where = decode_placed(read_text(path), Scenario, str(path))
+    return ConfigError(f"{where(error.place)}: {error}")
 
 
 class FaultText(dict[str, Any]):

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, get_type_hints
 
 import msgspec
 
 from openmrc.engine.params import Settings
-from openmrc.errors import ConfigError
+from openmrc.errors import ConfigError, FieldError
 from openmrc.fabric.topology import Topology
 from openmrc.sim.loop import run as loop
 from openmrc.sim.loop.failures import Failure
@@ -38,6 +39,8 @@ _OWN = (
     "spray",
     "capture",
 )  # fields that are not settings
+
+LARGEST_SETTING = 1 << 48  # of a whole number; far above any window or time
 
 
 @dataclass(frozen=True)
@@ -69,8 +72,11 @@ def transport_of(wanted: Transport, topology: Topology) -> loop.Transport:
     try:
         return _made(wanted, topology)
     except ConfigError as error:
-        message = str(error)
-        raise ConfigError(message if message.startswith("transport:") else f"transport: settings: {message}") from None
+        message = str(error).removeprefix("transport: ").removeprefix("settings: ")
+        name = message.partition(":")[0].strip("'").partition("'")[0]
+        place = f"settings.{name}" if name in wanted.settings else name
+        named = "settings: " if name in wanted.settings else ""
+        raise FieldError(f"$.transport.{place}", f"transport: {named}{message}") from None
 
 
 def _made(wanted: Transport, topology: Topology) -> loop.Transport:
@@ -133,15 +139,19 @@ class _Given:
         for kind in self._kinds:
             hints = get_type_hints(kind)
             if name in hints and name not in (*_OWN, "mtu"):
+                if isinstance(value, int) and abs(value) > LARGEST_SETTING:
+                    raise ConfigError(f"{name}: {value}: expected at most {LARGEST_SETTING}")
                 try:
                     self._values[kind][name] = msgspec.convert(value, hints[name])
                 except msgspec.ValidationError as error:
-                    raise ConfigError(f"transport: settings: {name}: {value!r}: {error}") from None
+                    raise ConfigError(f"{name}: {value!r}: {error}") from None
                 return
         known = sorted(
             field.name for kind in self._kinds for field in dataclasses.fields(kind) if field.name not in (*_OWN, "mtu")
         )
-        raise ConfigError(f"transport: settings: {name!r} is unknown; {transport} accepts {', '.join(known)}")
+        near = get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ConfigError(f"{name!r} is unknown; {hint}{transport} accepts {', '.join(known)}")
 
     def of(self, kind: type) -> dict[str, Any]:
         """Return the given fields of one class."""

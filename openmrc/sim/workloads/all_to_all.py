@@ -8,7 +8,7 @@ from openmrc.collectives import direct
 from openmrc.sim.workloads.amounts import Bytes, bytes_of, ps_of
 from openmrc.sim.workloads.groups import Placement, groups
 from openmrc.sim.workloads.parameters import Amount, Parameters
-from openmrc.sim.workloads.plan import Hosts, Ids, Plan
+from openmrc.sim.workloads.plan import Hosts, Ids, Plan, refuse_many
 from openmrc.sim.workloads.transfers import carry_out
 
 
@@ -36,6 +36,7 @@ def exchange(made: Plan, members: Ids, size: int, start: int = 0, most: int = 0)
     """Add the messages of all rounds, or of `most`; return their ids, a row per round."""
     count = members.shape[1] - 1
     ranks = members.shape[1]
+    refuse_many(min(count, most or count) * members.size, "rounds")
     rounds = [
         carry_out(made, members, direct.exchange(ranks, ahead), [ranks], size, start).ravel()
         for ahead in range(1, 1 + min(count, most or count))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from decimal import Decimal
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
-from msgspec import Meta
+from msgspec import Meta, Struct, structs
 
 from openmrc.errors import ConfigError
 from openmrc.units import PS_PER_MS, PS_PER_NS, PS_PER_S, PS_PER_US
@@ -14,7 +16,10 @@ from openmrc.units import PS_PER_MS, PS_PER_NS, PS_PER_S, PS_PER_US
 _SIZE = r"^(\d+(?:\.\d+)?) ?(B|kB|KB|MB|GB|KiB|MiB|GiB)$"
 _TIME = r"^(\d+(?:\.\d+)?) ?(ps|ns|us|ms|s)$"
 
-Bytes = Annotated[int, Meta(ge=1)] | Annotated[str, Meta(pattern=_SIZE)]
+MOST_BYTES = 1 << 50  # of an amount; far above any vector
+MOST_PS = 10**6 * PS_PER_S  # of a duration, so that a sum of several fits into 64 bits
+
+Bytes = Annotated[int, Meta(ge=1, le=MOST_BYTES)] | Annotated[str, Meta(pattern=_SIZE)]
 Duration = Annotated[str, Meta(pattern=_TIME)]
 
 _BYTES = {
@@ -26,12 +31,20 @@ _PICOSECONDS = {"ps": 1, "ns": PS_PER_NS, "us": PS_PER_US, "ms": PS_PER_MS, "s":
 
 def bytes_of(amount: int | str) -> int:
     """Return a size in bytes."""
-    return amount if isinstance(amount, int) else _scaled(_SIZE, amount, _BYTES, "a size such as 2MB or 64KiB")
+    if isinstance(amount, int):
+        return amount
+    size = _scaled(_SIZE, amount, _BYTES, "a size such as 2MB or 64KiB")
+    if size > MOST_BYTES:
+        raise ConfigError(f"{amount!r}: expected at most {MOST_BYTES >> 30:,}GiB")
+    return size
 
 
 def ps_of(duration: str) -> int:
     """Return a duration in picoseconds."""
-    return _scaled(_TIME, duration, _PICOSECONDS, "a time such as 10ms or 50us")
+    time = _scaled(_TIME, duration, _PICOSECONDS, "a time such as 10ms or 50us")
+    if time > MOST_PS:
+        raise ConfigError(f"{duration!r}: expected at most {MOST_PS // PS_PER_S:,}s")
+    return time
 
 
 def _scaled(pattern: str, text: str, units: dict[str, int], expected: str) -> int:
@@ -39,3 +52,28 @@ def _scaled(pattern: str, text: str, units: dict[str, int], expected: str) -> in
     if not match:
         raise ConfigError(f"{text!r}: expected {expected}")
     return int(Decimal(match.group(1)) * units[match.group(2)])
+
+
+def refuse_excess(parameters: Struct) -> None:
+    """Raise ValueError if a size or time of `parameters` is above the limit; msgspec adds the place in the file."""
+    for name, convert in _amounts_in(type(parameters)):
+        amount = getattr(parameters, name)
+        if amount is None:
+            continue
+        try:
+            convert(amount)
+        except ConfigError as error:
+            raise ValueError(f"{name}: {error}") from None
+
+
+@cache
+def _amounts_in(kind: type[Struct]) -> list[tuple[str, Callable[[Any], int]]]:
+    """Return the fields of a struct that hold amounts, with the function that converts each."""
+    converters: list[tuple[Any, Callable[[Any], int]]] = [
+        (Duration, ps_of),
+        (Duration | None, ps_of),
+        (Bytes, bytes_of),
+    ]
+    return [
+        (field.name, convert) for field in structs.fields(kind) for like, convert in converters if field.type == like
+    ]

@@ -8,7 +8,7 @@ import numpy as np
 
 from openmrc.sim.workloads.amounts import Bytes, Duration, bytes_of, ps_of
 from openmrc.sim.workloads.parameters import Parameters, Share
-from openmrc.sim.workloads.plan import Hosts, Plan
+from openmrc.sim.workloads.plan import Hosts, Plan, refuse_many
 from openmrc.units import PS_PER_S
 
 
@@ -28,6 +28,7 @@ def plan(hosts: Hosts, parameters: Background, seed: int) -> Plan:
     draw = np.random.default_rng(seed)
     mean, length = bytes_of(parameters.size), ps_of(parameters.duration)
     expected = parameters.load * hosts.count * hosts.nic_bits_per_s / 8 * length / PS_PER_S / mean
+    refuse_many(round(expected), "duration")
     count = int(draw.poisson(expected))
     start = np.sort(draw.integers(0, max(1, length), count)) + ps_of(parameters.start)
     source = draw.integers(0, hosts.count, count)

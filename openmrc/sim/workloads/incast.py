@@ -24,6 +24,9 @@ class Incast(Parameters, frozen=True, kw_only=True, tag="incast"):
 def plan(hosts: Hosts, parameters: Incast, seed: int) -> Plan:
     """Return the messages."""
     made = Plan(hosts.count)
+    for name, host in (("receiver", parameters.receiver), ("first_sender", parameters.first_sender or 0)):
+        if host >= hosts.count:
+            raise ConfigError(f"incast: {name}: {host} is not a host; hosts are 0..{hosts.count - 1}")
     others = np.delete(np.arange(hosts.count), parameters.receiver)
     if parameters.senders > len(others):
         raise ConfigError(f"incast: senders: {parameters.senders} is more than the {len(others)} other hosts")

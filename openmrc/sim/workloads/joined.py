@@ -16,6 +16,8 @@ from openmrc.errors import ConfigError
 from openmrc.sim.workloads.plan import NOWHERE, Ids, Nodes, Plan
 from openmrc.sim.workloads.traffic import Side, Traffic, traffic
 
+NARROW = 16  # nodes; up to here a loop is faster than array operations
+
 
 @dataclass(frozen=True)
 class Work:
@@ -98,6 +100,10 @@ def never_started(count: int, before: Ids, after: Ids, need: Ids) -> Ids:
     started = waits == 0
     wave = np.flatnonzero(started)
     while len(wave):  # all successors of a wave at once; a ring has as many waves as steps
+        if len(wave) <= NARROW:
+            wave = _next_wave(wave, first, released, waits)
+            started[wave] = True
+            continue
         lengths = first[wave + 1] - first[wave]
         at = np.repeat(first[wave] - np.cumsum(lengths) + lengths, lengths) + np.arange(int(lengths.sum()))
         touched, times = np.unique(released[at], return_counts=True)
@@ -105,3 +111,14 @@ def never_started(count: int, before: Ids, after: Ids, need: Ids) -> Ids:
         wave = touched[(waits[touched] <= 0) & ~started[touched]]
         started[wave] = True
     return np.flatnonzero(~started)
+
+
+def _next_wave(wave: Ids, first: Ids, released: Ids, waits: Ids) -> Ids:
+    """Release the successors of a narrow wave one by one: a chain has a wave per node, too short for arrays."""
+    found = []
+    for node in wave.tolist():
+        for after in released[first[node] : first[node + 1]].tolist():
+            waits[after] -= 1
+            if waits[after] == 0:
+                found.append(after)
+    return np.array(found, np.int64)

@@ -13,7 +13,7 @@ from msgspec import Meta
 from openmrc.sim.workloads.amounts import Bytes, Duration, bytes_of, ps_of
 from openmrc.sim.workloads.groups import Placement, groups
 from openmrc.sim.workloads.parameters import Amount, Count, Parameters
-from openmrc.sim.workloads.plan import Hosts, Ids, Plan
+from openmrc.sim.workloads.plan import Hosts, Ids, Plan, refuse_many
 
 
 class MixtureOfExperts(Parameters, frozen=True, kw_only=True, tag="mixture_of_experts"):
@@ -32,6 +32,7 @@ def plan(hosts: Hosts, parameters: MixtureOfExperts, seed: int) -> Plan:
     """Return dispatches, computations and combines; a host's next layer waits for everything it sent and received."""
     made = Plan(hosts.count)
     members = groups(hosts.count, parameters.group, parameters.placement, seed)
+    refuse_many(parameters.layers * members.size * (1 + parameters.combine) * members.shape[1], "layers")
     draw = np.random.default_rng(seed)
     everyone = np.arange(hosts.count)
     ready = made.computations(everyone, 0, ps_of(parameters.start))

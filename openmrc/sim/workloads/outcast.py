@@ -21,6 +21,8 @@ class Outcast(Parameters, frozen=True, kw_only=True, tag="outcast"):
 def plan(hosts: Hosts, parameters: Outcast, seed: int) -> Plan:
     """Return the messages."""
     made = Plan(hosts.count)
+    if parameters.sender >= hosts.count:
+        raise ConfigError(f"outcast: sender: {parameters.sender} is not a host; hosts are 0..{hosts.count - 1}")
     others = np.delete(np.arange(hosts.count), parameters.sender)
     if parameters.receivers > len(others):
         raise ConfigError(f"outcast: receivers: {parameters.receivers} is more than the {len(others)} other hosts")

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from openmrc.sim.workloads.amounts import Duration
+from openmrc.sim.workloads.amounts import Duration, refuse_excess
 
-Count = Annotated[int, Meta(ge=1)]
-Amount = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=1, lt=1 << 40)]
+Amount = Annotated[int, Meta(ge=0, lt=1 << 40)]
 Share = Annotated[float, Meta(gt=0, le=1)]
 
 
@@ -17,3 +17,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, 
     """Parameters common to all families."""
 
     start: Duration = "0us"  # when the workload begins
+
+    def __post_init__(self) -> None:
+        """Refuse sizes and times that do not fit into the simulator's integers."""
+        refuse_excess(self)

@@ -9,7 +9,7 @@ import numpy as np
 from openmrc.errors import ConfigError
 from openmrc.sim.workloads.amounts import Bytes, Duration, bytes_of, ps_of
 from openmrc.sim.workloads.parameters import Count, Parameters
-from openmrc.sim.workloads.plan import Hosts, Ids, Plan
+from openmrc.sim.workloads.plan import Hosts, Ids, Plan, refuse_many
 
 Work = tuple[str, int]  # "forward" or "backward", micro-batch
 
@@ -30,6 +30,7 @@ def plan(hosts: Hosts, parameters: Pipeline, seed: int) -> Plan:
     stages = parameters.stages
     if stages < 2 or hosts.count % stages:
         raise ConfigError(f"pipeline: stages: {stages} must be 2 or more and divide {hosts.count}, the number of hosts")
+    refuse_many(4 * parameters.microbatches * hosts.count, "microbatches")
     made = Plan(hosts.count)
     where = np.arange(hosts.count).reshape(stages, -1)
     length = {"forward": ps_of(parameters.forward), "backward": ps_of(parameters.backward)}

@@ -22,6 +22,13 @@ Ids = npt.NDArray[np.int64]
 NOWHERE = -1  # the destination of a computation or a gate
 UNLABELLED = -1
 LARGEST_MESSAGE = (1 << 32) - 1  # bytes; the length field of a remote write has 32 bits
+MOST_NODES = 100_000_000  # of a plan; the simulator needs some 200 bytes for each
+
+
+def refuse_many(count: int, field: str) -> None:
+    """Refuse a workload of too many messages before it is built; `field` names what to reduce."""
+    if count > MOST_NODES:
+        raise ConfigError(f"workload: {field}: {count:,} messages and computations, at most {MOST_NODES:,}")
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,7 @@ class Plan:
         labels: npt.ArrayLike | None = None,
     ) -> Ids:
         """Add messages (arrays broadcast); return their ids. `labels` are results of `label`, one per message."""
-        columns = [np.atleast_1d(np.asarray(value, np.int64)) for value in (source, destination, size, start)]
+        columns = [_column(value) for value in (source, destination, size, start)]
         source, destination, size, start = np.broadcast_arrays(*columns)
         self._refuse_messages(source, destination, size)
         nothing = np.zeros(len(source), np.int64)
@@ -102,7 +109,7 @@ class Plan:
         labels: npt.ArrayLike | None = None,
     ) -> Ids:
         """Add computations of `length` ps; return their ids."""
-        columns = [np.atleast_1d(np.asarray(value, np.int64)) for value in (host, length, start)]
+        columns = [_column(value) for value in (host, length, start)]
         host, length, start = np.broadcast_arrays(*columns)
         nothing = np.zeros(len(host), np.int64)
         label = self._labelled(nothing, labels)
@@ -129,6 +136,7 @@ class Plan:
         return np.broadcast_to(np.asarray(labels, np.int64), like.shape)
 
     def _add(self, nodes: Nodes) -> Ids:
+        refuse_many(self.count + len(nodes.source), "too large")
         ids = np.arange(self.count, self.count + len(nodes.source), dtype=np.int64)
         self._nodes.append(nodes)
         self.count += len(ids)
@@ -191,6 +199,13 @@ class Plan:
         self.follow(ids, waiting[nodes.source])
         self.follow(ids[moves], waiting[nodes.destination[moves]])
         return ids
+
+
+def _column(value: npt.ArrayLike) -> Ids:
+    try:
+        return np.atleast_1d(np.asarray(value, np.int64))
+    except OverflowError:
+        raise ConfigError(f"workload: {value!r} is too large; expected less than {1 << 63:,}") from None
 
 
 def _joined(parts: list[Ids]) -> Ids:

@@ -10,7 +10,7 @@ from openmrc.collectives import ring
 from openmrc.sim.workloads.amounts import Bytes, bytes_of, ps_of
 from openmrc.sim.workloads.groups import Placement, groups
 from openmrc.sim.workloads.parameters import Amount, Parameters
-from openmrc.sim.workloads.plan import Hosts, Ids, Plan
+from openmrc.sim.workloads.plan import Hosts, Ids, Plan, refuse_many
 from openmrc.sim.workloads.transfers import carry_out
 
 
@@ -47,6 +47,7 @@ def plan(hosts: Hosts, parameters: Ring, seed: int) -> Plan:
 
 def around(made: Plan, members: Ids, size: int, steps: int, start: int = 0) -> Ids:
     """Add `steps` steps of a ring through each row of `members`; return the ids, a row per step."""
+    refuse_many(steps * members.size, "steps")
     ranks = members.shape[1]
     piece = max(1, -(-size // ranks))
     part = ring.all_reduce(ranks, steps).transfers

@@ -17,7 +17,7 @@ from openmrc.sim.workloads.moe import MixtureOfExperts
 from openmrc.sim.workloads.parameters import Count, Parameters
 from openmrc.sim.workloads.permutation import Permutation
 from openmrc.sim.workloads.pipeline import Pipeline
-from openmrc.sim.workloads.plan import Hosts, Ids, Plan
+from openmrc.sim.workloads.plan import Hosts, Ids, Plan, refuse_many
 from openmrc.sim.workloads.ring import AllGather, ReduceScatter, RingAllReduce
 from openmrc.sim.workloads.tree import TreeAllReduce
 
@@ -51,6 +51,7 @@ def plan(hosts: Hosts, parameters: TrainingStep, seed: int) -> Plan:
     draw = np.random.default_rng(seed)
     everyone = np.arange(hosts.count)
     parts = [plan_of(hosts, collective, seed + at) for at, collective in enumerate(parameters.collectives)]
+    refuse_many(parameters.steps * sum(part.count + hosts.count for part in parts), "steps")
     gate: int | None = None
     kinds = [str(collective.__struct_config__.tag) for collective in parameters.collectives]
     for step in range(1, parameters.steps + 1):

@@ -6,7 +6,7 @@ from openmrc.collectives import tree
 from openmrc.sim.workloads.amounts import Bytes, bytes_of, ps_of
 from openmrc.sim.workloads.groups import Placement, groups
 from openmrc.sim.workloads.parameters import Amount, Count, Parameters
-from openmrc.sim.workloads.plan import Hosts, Ids, Plan
+from openmrc.sim.workloads.plan import Hosts, Ids, Plan, refuse_many
 from openmrc.sim.workloads.transfers import carry_out
 
 
@@ -23,6 +23,7 @@ def plan(hosts: Hosts, parameters: TreeAllReduce, seed: int) -> Plan:
     """Return the messages, ordered by chunk, up before down."""
     made = Plan(hosts.count)
     members = groups(hosts.count, parameters.group, parameters.placement, seed)
+    refuse_many(2 * parameters.chunks * (members.size - len(members)), "chunks")
     piece = max(1, -(-bytes_of(parameters.size) // parameters.chunks))
     before: Ids | None = None
     for _ in range(parameters.chunks):
