@@ -97,7 +97,7 @@ def _is_overtaken(engine: Engine, qp: int, psn: int) -> bool:
     newest = sent_row(engine, qp, row.highest_sacked)
     if newest.transmissions != 1 or (params_of(engine, qp).trimming == 0 and _is_early(engine, qp, psn)):
         return False
-    return bool(newest.sent_at - sent_row(engine, qp, psn).sent_at >= reordering.window(engine, row.peer))
+    return not reordering.explains(engine, row.peer, newest.sent_at - sent_row(engine, qp, psn).sent_at)
 
 
 @rare_kernel

@@ -9,7 +9,7 @@ from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine.queue_pairs import params_of_peer
 from openmrc.engine.tables import Engine
 
-_FADE = 8  # a round-trip sample takes a 2**8th from what was seen: it halves in 180 samples
+_FADE = 10  # a round-trip sample takes a 2**10th from what was seen: it halves in 710 samples
 
 
 @kernel
@@ -49,6 +49,16 @@ def window(engine: Engine, peer: int) -> int:
     row = engine.peers[peer]
     seen = row.reordering + (row.reordering >> 2)
     return int(min(max(seen, row.srtt >> 2), _most(engine, peer)))
+
+
+@kernel
+def explains(engine: Engine, peer: int, by: int) -> bool:
+    """Return whether a packet may have been overtaken by `by` ps and not be lost.
+
+    Always, as long as full queues have to be reckoned with: one may hold a packet back at each switch.
+    """
+    most = window(engine, peer)
+    return by < most or most >= params_of_peer(engine, peer).base_rtt
 
 
 @kernel

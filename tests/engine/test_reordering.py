@@ -11,7 +11,7 @@ from tests.engine.scripted_peer import MTU, Endpoint, ack, sack, steady
 ROUND_TRIP_US = 12
 
 
-def settled(samples: int = 1_500, **changes: object) -> Endpoint:
+def settled(samples: int = 2_000, **changes: object) -> Endpoint:
     """An endpoint to whose peer packets have kept their order for so many round-trip samples, 100 us apart."""
     endpoint = Endpoint(settings=steady(**changes), attributes={"timeout": 10**12})
     for psn in range(samples):
@@ -63,6 +63,18 @@ def test_a_packet_overtaken_by_more_than_is_usual_is_lost_before_a_full_queue_wo
     endpoint.sends_nothing()
     endpoint.receives(sack(first - 1, (first + 1, first + 2, first + 3, first + 4)), at_us=began + 16)
     endpoint.sends(psn=first, retransmitted=1, at_us=began + 16)
+
+
+@pytest.mark.clause("loss-overtaken")
+def test_a_new_peers_packets_wait_for_their_loss_delay_however_far_they_are_overtaken() -> None:
+    endpoint = settled(samples=50)
+    assert window_us(endpoint) >= ROUND_TRIP_US
+    first, began = sends_train(endpoint, 20, gap_us=1)
+    above = tuple(range(first + 1, first + 12))
+    endpoint.receives(sack(first - 1, above), at_us=began + 23)
+    endpoint.sends_nothing()
+    endpoint.receives(sack(first - 1, above), at_us=began + 26)
+    endpoint.sends(psn=first, retransmitted=1)
 
 
 @pytest.mark.clause("loss-overtaken")
