@@ -520,7 +520,8 @@ def main() -> None:
         rows = list(incast(LARGE_INCAST) if experiment is incast and options.large else experiment())
         if options.json:
             names = ("number", "what", "published", "simulated", "within", "why", "ratio")
-            print(json.dumps([{name: getattr(row, name) for name in names} for row in rows]), flush=True)
+            found = [{name: getattr(row, name) for name in names} for row in rows]
+            print(json.dumps(found, default=np.generic.item), flush=True)
         else:
             print("\n".join(table(rows)), flush=True)
         if options.write:
