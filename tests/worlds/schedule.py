@@ -154,6 +154,12 @@ class Recorder:
     def _is_our_qp(self, engine: Engine, qp: int) -> bool:
         return self._is_ours(engine, engine.qps[qp].endpoint)
 
+    def __getattr__(self, name: str) -> Any:
+        """Pass prefetches on: they change nothing, so they are no input."""
+        if name.startswith("prefetch_"):
+            return getattr(self._doors, name)
+        raise AttributeError(name)
+
     def receive(self, engine: Engine, now: int, endpoint: int, packet: int) -> None:
         if self._is_ours(engine, endpoint):
             arrived = columns_of(engine.packets, packet)

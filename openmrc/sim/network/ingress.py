@@ -108,7 +108,7 @@ def _advance(state: transport_api.State, network: Network, shard: int, lists: in
 
 @kernel
 def _follow(network: Network, shard: int, lists: int, hop: int) -> int:
-    """Prefetch a packet and note that its list goes on there; return the number of lists."""
+    """Prefetch a packet and note that its list continues there; return the number of lists."""
     if hop == NONE:
         return lists
     prefetch_row(network.hops, hop)
