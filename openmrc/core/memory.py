@@ -10,7 +10,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
-from openmrc.core.jit import INLINED
+from openmrc.core.jit import INLINED, kernel
 from openmrc.core.rows import CACHE_LINE
 
 
@@ -22,8 +22,12 @@ def prefetch_row(rows: Any, index: int) -> None:
     """Prefetch the beginning of a row; an index outside the table is allowed."""
 
 
+@kernel
 def prefetch_lines(rows: Any, index: int, first: int, count: int) -> None:
     """Prefetch `count` cache lines of a row from line `first` on; an index outside the table is allowed."""
+    begin = rows.ctypes.data + index * rows.itemsize + first * CACHE_LINE
+    for line in range(count):
+        prefetch(begin + line * CACHE_LINE)
 
 
 def load_be64(address: int) -> int:
@@ -109,17 +113,6 @@ overload(prefetch, jit_options=INLINED)(lambda address: lambda address: _ahead(a
 overload(prefetch_row, jit_options=INLINED)(
     lambda rows, index: lambda rows, index: _ahead(rows.ctypes.data + index * rows.itemsize)
 )
-
-
-@overload(prefetch_lines, jit_options=INLINED)  # type: ignore[misc,unused-ignore]
-def _prefetch_lines(rows: Any, index: Any, first: Any, count: Any) -> Any:
-    def lines(rows: Any, index: Any, first: Any, count: Any) -> None:
-        begin = rows.ctypes.data + index * rows.itemsize + first * CACHE_LINE
-        for line in range(count):
-            _ahead(begin + line * CACHE_LINE)
-
-    return lines
-
 
 overload(load_be64, jit_options=INLINED)(lambda address: lambda address: _load(address))
 overload(store_be32, jit_options=INLINED)(lambda address, word: lambda address, word: _store(address, word))

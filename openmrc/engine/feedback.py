@@ -173,16 +173,23 @@ def _mark_delivered(engine: Engine, now: int, qp: int, psn: int) -> None:
         reordering.on_retransmitted_in_vain(engine, row.peer)
     else:
         paths.on_acked(engine, sent.ev)
-    if psn < row.highest_sacked and sent.transmissions == 1:
-        newest = sent_row(engine, qp, row.highest_sacked)
-        if newest.transmissions == 1:
-            reordering.on_overtaken(engine, row.peer, newest.sent_at - sent.sent_at)
+    if psn < row.highest_sacked:
+        _note_overtaken(engine, qp, psn)
     # After a retransmission it is ambiguous which copy arrived, unless the last one was sent a round trip ago.
     if sent.transmissions == 1 or now - sent.sent_at >= engine.peers[row.peer].base_rtt:
         row.newest_delivered = max(row.newest_delivered, sent.sent_at)
         retries.on_answered(engine, row.peer, sent.sent_at)
     sent.state = SentState.ACKED
     row.sacked_beyond += 1
+
+
+@kernel
+def _note_overtaken(engine: Engine, qp: int, psn: int) -> None:
+    """Record by how much a packet was overtaken by the newest reported, if both were sent once."""
+    row = engine.qps[qp]
+    late, newest = sent_row(engine, qp, psn), sent_row(engine, qp, row.highest_sacked)
+    if late.transmissions == 1 and newest.transmissions == 1:
+        reordering.on_overtaken(engine, row.peer, newest.sent_at - late.sent_at)
 
 
 @kernel

@@ -47,7 +47,7 @@ def on_evidence(engine: Engine, now: int, qp: int) -> None:
 
 @rare_kernel
 def scan(engine: Engine, now: int, qp: int) -> None:
-    """Declare the packets lost whose loss delay has passed and arm the timer for the next hole."""
+    """Declare packets lost that were overtaken too far or whose loss delay has passed; arm the timer for the rest."""
     row = engine.qps[qp]
     delay = congestion.reordering_delay(engine, row.peer)
     least = _least_patience(engine, qp, delay)
@@ -60,25 +60,33 @@ def scan(engine: Engine, now: int, qp: int) -> None:
             if sent.sent_at > row.newest_delivered:
                 if psn > row.highest_sacked:
                     break  # only first transmissions follow: all sent later
+            elif sent.sent_at + least > now:
+                following = min(following, sent.sent_at + least)
+                if sent.transmissions == 1:
+                    break  # what follows was sent later still, and is due later
             else:
-                due = sent.sent_at + _patience(engine, qp, psn, delay)
-                if sent.sent_at + least > now:
-                    following = min(following, sent.sent_at + least)
-                    if sent.transmissions == 1:
-                        break  # what follows was sent later still, and is due later
-                elif _is_certain(engine, qp, psn, sent.sent_at + least, due):
-                    row.inferred_losses += 1
-                    declare(engine, now, qp, psn)
-                elif due > now:
-                    row.loss_in_doubt = max(row.loss_in_doubt, Doubt.OVERTAKING.value)
-                    following = min(following, due)
-                else:
-                    row.loss_in_doubt = Doubt.REPORT.value
+                following = min(following, _decide(engine, now, qp, psn, sent.sent_at + least, delay))
         psn += 1
     if row.loss_in_doubt == Doubt.REPORT:
         following = min(following, _await_report(engine, now, qp, was_in_doubt))
     timers.arm(engine, qp, Deadline.LOSS, following)
     scheduler.wake(engine, qp)
+
+
+@kernel
+def _decide(engine: Engine, now: int, qp: int, psn: int, early: int, delay: int) -> int:
+    """Declare a packet lost or in doubt; return when its loss delay has passed (ps) if that is still to come."""
+    row = engine.qps[qp]
+    due = sent_row(engine, qp, psn).sent_at + _patience(engine, qp, psn, delay)
+    if _is_certain(engine, qp, psn, early, due):
+        row.inferred_losses += 1
+        declare(engine, now, qp, psn)
+        return NEVER
+    if due > now:
+        row.loss_in_doubt = max(row.loss_in_doubt, Doubt.OVERTAKING.value)
+        return due
+    row.loss_in_doubt = Doubt.REPORT.value
+    return NEVER
 
 
 @kernel

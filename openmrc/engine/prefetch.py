@@ -6,19 +6,19 @@ before the second for any. Nothing else is changed.
 
 from openmrc.core.jit import kernel
 from openmrc.core.memory import prefetch_lines, prefetch_row
-from openmrc.core.rows import CACHE_LINE
+from openmrc.core.rows import CACHE_LINE, dtype_of
 from openmrc.engine import tracker
 from openmrc.engine.queue_pairs import message_index, place_of, sent_index
-from openmrc.engine.tables import NONE, Engine
+from openmrc.engine.tables import NONE, Endpoint, Engine, Port
 from openmrc.wire.codes import Opcode
 
 # Cache lines of a queue pair and of a peer, by the order of their fields.
 RESPONDER, RESPONDER_LINES = 0, 4
 REQUESTER, REQUESTER_LINES = 2, 6
 SHARED_LINES, WINDOW_LINES = 1, 3
-ENDPOINT_LINES = 5
+ENDPOINT_LINES = -(-dtype_of(Endpoint).itemsize // CACHE_LINE)
+PORT_BYTES = dtype_of(Port).itemsize
 CONTROL_LINES = 4
-PORT_BYTES = 80
 TURNS = 4  # peers ahead in the order of transmission
 
 

@@ -33,6 +33,16 @@ def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *w
     return ended.value.code, capsys.readouterr().err
 
 
+def assert_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, file: Path, line: int, why: str
+) -> None:
+    """Check that `mrc sim run` refuses a scenario in one line that names the line of the file and says why."""
+    code, text = said(capsys, monkeypatch, "run", file, "--out", file.parent / "out")
+    assert (code, text.count("\n")) == (1, 1), text
+    assert text.startswith(f"mrc: {file}:{line}: ")
+    assert why in text
+
+
 @pytest.mark.parametrize(
     ("work", "why"),
     [
@@ -63,10 +73,7 @@ def test_a_workload_that_cannot_be_is_refused_with_its_line(
     file.write_text(BASE + "workloads:\n  - {kind: permutation, size: 1KB}\n  - {kind: " + work + "}\n")
     why = why.replace("workloads[0]", "workloads[1]")
     began = time.monotonic()
-    code, text = said(capsys, monkeypatch, "run", file, "--out", tmp_path / "out")
-    assert (code, text.count("\n")) == (1, 1), text
-    assert text.startswith(f"mrc: {file}:7: ")
-    assert why in text
+    assert_refused(capsys, monkeypatch, file, 7, why)
     assert time.monotonic() - began < 10
 
 
@@ -92,10 +99,7 @@ def test_other_fields_are_refused_with_their_line(
 ) -> None:
     file = tmp_path / "s.yaml"
     file.write_text(BASE + WORK + more + "\n")
-    code, text = said(capsys, monkeypatch, "run", file, "--out", tmp_path / "out")
-    assert (code, text.count("\n")) == (1, 1), text
-    assert text.startswith(f"mrc: {file}:6: ")
-    assert why in text
+    assert_refused(capsys, monkeypatch, file, 6, why)
 
 
 @pytest.mark.parametrize(
@@ -116,10 +120,7 @@ def test_a_setting_is_refused_with_its_line(
     file.write_text(
         "name: x\n" + FABRIC + WORK + "transport:\n  settings:\n    loss_threshold: 3\n    " + settings + "\n"
     )
-    code, text = said(capsys, monkeypatch, "run", file, "--out", tmp_path / "out")
-    assert (code, text.count("\n")) == (1, 1), text
-    assert text.startswith(f"mrc: {file}:7: ")
-    assert why in text
+    assert_refused(capsys, monkeypatch, file, 7, why)
 
 
 def test_an_empty_file_is_told_what_belongs_into_it(

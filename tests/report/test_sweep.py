@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,13 +23,14 @@ workloads: [{kind: permutation, size: 20KB}]
 NEVER_THE_SAME = ("wall_s", "setup_s", "peak_rss_mb")
 
 
+class RayError(Exception):
+    """A worker or a node is lost."""
+
+
 class Ray(ModuleType):
     """The four functions of Ray that a sweep calls, run at once in this process."""
 
-    class exceptions:  # noqa: N801
-        class RayError(Exception):
-            """A worker or a node is lost."""
-
+    exceptions = SimpleNamespace(RayError=RayError)
     asked = 0
 
     def init(self, **_: object) -> None: ...
@@ -78,7 +79,7 @@ def test_a_worker_of_ray_that_is_lost_for_good_ends_a_sweep_with_a_word(
     points: list[Point], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lost(_: object, __: object) -> Any:
-        raise Ray.exceptions.RayError
+        raise RayError
 
     monkeypatch.setattr(Ray, "get", lost)
     with pytest.raises(MrcError, match="--on ray: a worker failed repeatedly"):

@@ -57,9 +57,10 @@ def _serve_switch(state: transport_api.State, network: Network, shard: int, node
 @kernel
 def _prefetch_nics(state: transport_api.State, network: Network, index: int, behind: int, end: int) -> None:
     """Prefetch the rows of the next two NICs that have something to do."""
-    for step in range(2):
-        if index + 2 - step < behind:
-            node = network.members[index + 2 - step].node
+    for step in range(nic.PREFETCH_STEPS):
+        ahead = index + nic.PREFETCH_STEPS - step
+        if ahead < behind:
+            node = network.members[ahead].node
             if network.nodes[node].next_at < end:
                 nic.prefetch(state, network, node, step)
 
