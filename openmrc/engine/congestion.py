@@ -70,6 +70,16 @@ def loss_delay(engine: Engine, peer: int) -> int:
 
 
 @kernel
+def tail_delay(engine: Engine, peer: int) -> int:
+    """Return how long (ps) nothing may be heard before a probe asks: two round trips, as in RFC 8985 (7.2), or less."""
+    delay = reordering_delay(engine, peer)
+    row = engine.peers[peer]
+    if row.srtt > 0:
+        delay = min(delay, 2 * max(row.srtt, row.base_rtt))
+    return int(max(delay, params_of_peer(engine, peer).loss_delay_floor))
+
+
+@kernel
 def reordering_delay(engine: Engine, peer: int) -> int:
     """Return the loss delay (ps) as round trips show it, without its floor."""
     row = engine.peers[peer]

@@ -3,7 +3,19 @@
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.memory import prefetch_row
 from openmrc.core.serial import PSN_BITS, RCVD_BYTES_BITS, distance, extend
-from openmrc.engine import clock, congestion, lifecycle, loss, messages, paths, probes, reordering, retries, scheduler
+from openmrc.engine import (
+    clock,
+    congestion,
+    lifecycle,
+    loss,
+    messages,
+    paths,
+    probes,
+    reordering,
+    retries,
+    scheduler,
+    silence,
+)
 from openmrc.engine.queue_pairs import may_be_answered, message_row, nominal_size, params_of, sent_row
 from openmrc.engine.sacks import RCVD_UNIT
 from openmrc.engine.states import NackAction, nack_action
@@ -178,6 +190,7 @@ def _mark_delivered(engine: Engine, now: int, qp: int, psn: int) -> None:
     # After a retransmission it is ambiguous which copy arrived, unless the last one was sent a round trip ago.
     if sent.transmissions == 1 or now - sent.sent_at >= engine.peers[row.peer].base_rtt:
         row.newest_delivered = max(row.newest_delivered, sent.sent_at)
+        silence.on_delivered(engine, sent.ev, sent.sent_at)
         retries.on_answered(engine, row.peer, sent.sent_at)
     sent.state = SentState.ACKED
     row.sacked_beyond += 1

@@ -1,7 +1,7 @@
 """Queue pair states RESET, INIT, RTR, RTS and ERROR: the actions on entering each of them."""
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine import congestion, events, messages, ports, scheduler, timers, tracker
+from openmrc.engine import congestion, events, messages, ports, scheduler, silence, timers, tracker
 from openmrc.engine.queue_pairs import QPN_MASK
 from openmrc.engine.states import ILLEGAL, QpEvent, QpState, qp_after
 from openmrc.engine.tables import NONE, Cause, Engine, EventKind, SentState, WcStatus
@@ -101,6 +101,7 @@ def _quiet(engine: Engine, qp: int) -> None:
     row.inflight = 0
     row.lost_count = 0
     row.solicit_psn = NONE
+    silence.forget(engine, qp)
     timers.disarm_all(engine, qp)
 
 
@@ -144,6 +145,7 @@ def _begin_requester(engine: Engine, qp: int) -> None:
     row.lost_count = 0
     row.lost_cursor = row.first_psn
     row.newest_delivered = -1
+    row.scanned_psn = row.first_psn
     row.sacked_beyond = 0
     row.complete_at = 0
     row.loss_in_doubt = 0

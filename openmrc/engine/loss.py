@@ -11,7 +11,7 @@ every other packet had not arrived.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine import congestion, paths, probes, reordering, retries, scheduler, spray, timers
+from openmrc.engine import congestion, paths, probes, reordering, retries, scheduler, silence, spray, timers
 from openmrc.engine.queue_pairs import nominal_size, params_of, sent_row
 from openmrc.engine.tables import NONE, Deadline, Doubt, Engine, SentState
 from openmrc.units import NEVER
@@ -39,10 +39,32 @@ def on_evidence(engine: Engine, now: int, qp: int) -> None:
     row = engine.qps[qp]
     if row.unack_psn == row.next_psn:
         timers.disarm(engine, qp, Deadline.LOSS)
-    elif row.highest_sacked > row.unack_psn and timers.due(engine, qp, Deadline.LOSS) == NEVER:
-        first = sent_row(engine, qp, row.unack_psn)
-        delay = congestion.reordering_delay(engine, row.peer)
-        timers.arm(engine, qp, Deadline.LOSS, first.sent_at + _least_patience(engine, qp, delay))
+    elif row.highest_sacked > row.unack_psn:
+        hole = _next_hole(engine, qp)
+        if hole == NONE and timers.due(engine, qp, Deadline.LOSS) == NEVER:
+            hole = row.unack_psn
+        if hole != NONE:
+            delay = congestion.reordering_delay(engine, row.peer)
+            due = sent_row(engine, qp, hole).sent_at + _least_patience(engine, qp, delay)
+            timers.arm_by(engine, qp, Deadline.LOSS, due)
+
+
+@kernel
+def _next_hole(engine: Engine, qp: int) -> int:
+    """Return the first packet sent once, and not reported, for which the loss timer may not be set; NONE: none.
+
+    The oldest packet would not do: once retransmitted, it is due much later than a hole behind it.
+    """
+    row = engine.qps[qp]
+    psn = max(row.scanned_psn, row.unack_psn)
+    while psn < row.highest_sacked:
+        sent = sent_row(engine, qp, psn)
+        if sent.state == SentState.IN_FLIGHT and sent.transmissions == 1:
+            row.scanned_psn = psn
+            return int(psn)
+        psn += 1
+    row.scanned_psn = psn
+    return NONE
 
 
 @rare_kernel
@@ -67,6 +89,7 @@ def scan(engine: Engine, now: int, qp: int) -> None:
             else:
                 following = min(following, _decide(engine, now, qp, psn, sent.sent_at + least, delay))
         psn += 1
+    row.scanned_psn = psn
     if row.loss_in_doubt == Doubt.REPORT:
         following = min(following, _await_report(engine, now, qp, was_in_doubt))
     timers.arm(engine, qp, Deadline.LOSS, following)
@@ -91,11 +114,16 @@ def _decide(engine: Engine, now: int, qp: int, psn: int, early: int, delay: int)
 
 @kernel
 def _is_certain(engine: Engine, qp: int, psn: int, early: int, due: int) -> bool:
-    """Return whether a packet is lost: overtaken by too much at `early` (ps) or later, or still missing at `due`."""
+    """Return whether a packet is lost.
+
+    From `early` (ps) on if it was overtaken by too much, or sent on a port that loses everything; else from `due` on.
+    """
     row = engine.qps[qp]
     if row.complete_at >= due or row.loss_probes == PROBES:
         return True
-    return row.complete_at >= early and _is_overtaken(engine, qp, psn)
+    if row.complete_at < early:
+        return False
+    return silence.is_doubted(engine, qp, sent_row(engine, qp, psn)) or _is_overtaken(engine, qp, psn)
 
 
 @kernel
@@ -103,7 +131,7 @@ def _is_overtaken(engine: Engine, qp: int, psn: int) -> bool:
     """Return whether a packet of data was delivered that was sent so much later that reordering does not explain it."""
     row = engine.qps[qp]
     newest = sent_row(engine, qp, row.highest_sacked)
-    if newest.transmissions != 1 or (params_of(engine, qp).trimming == 0 and _is_early(engine, qp, psn)):
+    if newest.transmissions != 1 or (params_of(engine, qp).trimming == 0 and _has_few_above(engine, qp, psn)):
         return False
     return not reordering.explains(engine, row.peer, newest.sent_at - sent_row(engine, qp, psn).sent_at)
 
@@ -123,7 +151,7 @@ def _await_report(engine: Engine, now: int, qp: int, was_in_doubt: int) -> int:
             probes.send(engine, now, qp, ev)
         row.loss_probes += 1
         if timers.due(engine, qp, Deadline.TAIL) != NEVER:
-            timers.arm(engine, qp, Deadline.TAIL, now + congestion.loss_delay(engine, row.peer))  # this probe serves
+            timers.arm(engine, qp, Deadline.TAIL, now + congestion.tail_delay(engine, row.peer))  # this probe serves
     return int(row.loss_asked_at + round_trip)
 
 
@@ -207,18 +235,26 @@ def _least_patience(engine: Engine, qp: int, delay: int) -> int:
 def _patience(engine: Engine, qp: int, psn: int, delay: int) -> int:
     """Return how long (ps) after its sending a packet must be missing from the report that arrives then.
 
-    Without trimming the delay that round trips show is doubled while few packets above the hole have arrived. The floor
-    is not: it allows for processes that are kept from their processors, which has nothing to do with reordering.
+    Without trimming the delay that round trips show is doubled while few packets above the hole have arrived, and
+    nothing that was sent a round trip later. The floor is not: it allows for processes that are kept from their
+    processors, which has nothing to do with reordering.
     """
     params = params_of(engine, qp)
-    if params.trimming == 0 and _is_early(engine, qp, psn):
+    if params.trimming == 0 and _has_few_above(engine, qp, psn) and not _is_a_round_trip_behind(engine, qp, psn):
         delay *= 2
     return max(delay, params.loss_delay_floor) + congestion.report_age(engine, engine.qps[qp].peer)
 
 
 @kernel
-def _is_early(engine: Engine, qp: int, psn: int) -> bool:
+def _has_few_above(engine: Engine, qp: int, psn: int) -> bool:
     """Return whether few packets above the hole have arrived."""
     row = engine.qps[qp]
     window = int(engine.peers[row.peer].cwnd) // (2 * nominal_size(row.path_mtu))
     return row.highest_sacked - psn <= max(params_of(engine, qp).gap_packets, window)
+
+
+@kernel
+def _is_a_round_trip_behind(engine: Engine, qp: int, psn: int) -> bool:
+    """Return whether a packet or a probe has arrived that was sent a round trip later."""
+    row = engine.qps[qp]
+    return row.newest_delivered - sent_row(engine, qp, psn).sent_at >= engine.peers[row.peer].srtt

@@ -7,7 +7,7 @@ loaded; without a good one the rotation becomes one EV shorter. Probes (`probes`
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine import events, timers
+from openmrc.engine import events, silence, timers
 from openmrc.engine.queue_pairs import params_of, usable_ports, working_ports
 from openmrc.engine.states import ILLEGAL, EvEvent, EvState, ev_after
 from openmrc.engine.tables import NONE, Deadline, Engine, EventKind
@@ -67,6 +67,7 @@ def begin(engine: Engine, now: int, qp: int, active_per_rotation: int, min_activ
     row.heard_rotation = row.rotation_cursor
     row.heard_ports = 0
     row.burst_left = 0
+    row.silent_ports = 0
     timers.disarm(engine, qp, Deadline.PROBE)
     for index in range(row.rotation_base, row.rotation_base + row.rotation_count):
         rotation = engine.rotations[index]
@@ -77,6 +78,7 @@ def begin(engine: Engine, now: int, qp: int, active_per_rotation: int, min_activ
         rotation.reverse_ok = 1
         rotation.reverse_probe = 0
         rotation.risen_at = 0
+        silence.begin(engine, index)
         shuffle(engine, row.endpoint, index)
 
 
@@ -131,6 +133,7 @@ def on_lost(engine: Engine, now: int, ev: int, sent_at: int) -> None:
     if row.losses >= params_of(engine, rotation.qp).loss_threshold:
         row.losses = 0
         transition(engine, now, ev, EvEvent.LOST)
+        silence.on_retired(engine, now, row.rotation, sent_at)
 
 
 @kernel

@@ -10,7 +10,7 @@ reports as down are probed at `port_status_interval`; a response shows that the 
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import TIMESTAMP_BITS, distance
-from openmrc.engine import clock, control_queue, events, paths, scheduler, timers
+from openmrc.engine import clock, control_queue, events, paths, scheduler, silence, timers
 from openmrc.engine.queue_pairs import params_of_peer, receives_data
 from openmrc.engine.tables import NONE, Engine, EventKind
 from openmrc.units import NEVER
@@ -241,10 +241,14 @@ def _wake_rotations(engine: Engine, now: int, endpoint: int, peer: int, risen: i
     node = engine.endpoints[endpoint]
     if risen == 0:
         return
+    for port in range(node.port_count):
+        if (risen >> port) & 1 == 1:
+            silence.forget_port(engine, endpoint, port)
     for qp in range(node.qp_base, node.qp_base + node.qp_count):
         row = engine.qps[qp]
         if receives_data(row.state) and (peer == NONE or row.peer == peer):
             for rotation in range(row.rotation_base, row.rotation_base + row.rotation_count):
                 if (risen >> engine.rotations[rotation].port) & 1 == 1:
                     engine.rotations[rotation].risen_at = now
+                    silence.end(engine, rotation)
                     paths.wake_rotation(engine, now, rotation)

@@ -5,7 +5,7 @@ missing answer means that the path does not work.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine import control_queue, paths, retries, timers
+from openmrc.engine import control_queue, paths, retries, silence, timers
 from openmrc.engine.queue_pairs import params_of, working_ports
 from openmrc.engine.states import EvEvent, EvState
 from openmrc.engine.tables import NONE, Deadline, Engine
@@ -20,7 +20,7 @@ MAX_EVS = 1 << _EV_BITS
 
 @rare_kernel
 def send_due(engine: Engine, now: int, qp: int) -> None:
-    """Probe every bad EV that is due; a missing answer, or a port that is down, doubles its interval."""
+    """Probe every bad EV and every silent port that is due; a missing answer doubles the interval."""
     row = engine.qps[qp]
     params = params_of(engine, qp)
     working = working_ports(engine, qp)
@@ -39,7 +39,28 @@ def send_due(engine: Engine, now: int, qp: int) -> None:
                 send(engine, now, qp, ev)
             failure.probe_at = now + failure.probe_gap
         following = min(following, failure.probe_at)
+    if row.silent_ports != 0:
+        following = min(following, _check_silent(engine, now, qp, working))
     timers.arm(engine, qp, Deadline.PROBE, following)
+
+
+@kernel
+def _check_silent(engine: Engine, now: int, qp: int, working: int) -> int:
+    """Probe one EV after the other of every silent port; return when the next probe is due (ps)."""
+    row = engine.qps[qp]
+    following = NEVER
+    for index in range(row.rotation_base, row.rotation_base + row.rotation_count):
+        rotation = engine.rotations[index]
+        if (row.silent_ports >> rotation.port) & 1 == 0:
+            continue
+        if rotation.check_at <= now:
+            if (working >> rotation.port) & 1 == 1 and rotation.active > 0:
+                rotation.cursor = (rotation.cursor + 1) % rotation.active
+                send(engine, now, qp, rotation.ev_base + engine.slots[rotation.ev_base + rotation.cursor].ev)
+            rotation.check_at = now + rotation.check_gap
+            rotation.check_gap = min(2 * rotation.check_gap, params_of(engine, qp).probe_interval_max)
+        following = min(following, rotation.check_at)
+    return int(following)
 
 
 @rare_kernel
@@ -74,6 +95,8 @@ def on_answer(engine: Engine, now: int, qp: int, packet: int) -> None:
     answered.probe_id = NONE
     row.probes_answered += 1
     row.newest_delivered = max(row.newest_delivered, answered.probe_sent_at)
+    if silence.on_delivered(engine, ev, answered.probe_sent_at):
+        paths.wake_rotation(engine, now, answered.rotation)
     retries.on_answered(engine, row.peer, answered.probe_sent_at)
     if row.unack_psn < row.next_psn:
         timers.arm_by(engine, qp, Deadline.LOSS, now)

@@ -221,7 +221,7 @@ def _record_sent(engine: Engine, now: int, qp: int, psn: int, ev: int) -> None:
     if timers.due(engine, qp, Deadline.ACK) == NEVER:
         timers.arm(engine, qp, Deadline.ACK, now + row.timeout)
     if timers.due(engine, qp, Deadline.TAIL) == NEVER and params_of(engine, qp).tail_probe == 1:
-        timers.arm(engine, qp, Deadline.TAIL, now + congestion.loss_delay(engine, row.peer))
+        timers.arm(engine, qp, Deadline.TAIL, now + congestion.tail_delay(engine, row.peer))
 
 
 @kernel
@@ -319,21 +319,25 @@ def on_tail(engine: Engine, now: int, qp: int) -> None:
     """Solicit acknowledgements that did not come after the last packet was sent.
 
     A probe on a path that last worked solicits a SACK, a duplicate the transport ACK. The timer counts from the last
-    packet sent, as in RFC 8985 (7.2): a connection that shares its port with many others sends seldom.
+    packet sent or heard, as in RFC 8985 (7.2): a connection that shares its port with many others sends seldom.
     """
     row = engine.qps[qp]
     timers.disarm(engine, qp, Deadline.TAIL)
-    if row.message_head == row.message_current and row.unack_psn == row.next_psn:
+    unacknowledged = row.next_psn - row.unack_psn
+    if row.message_head == row.message_current and unacknowledged == 0:
         return
-    delay = congestion.loss_delay(engine, row.peer)
+    if 0 < unacknowledged <= row.lost_count + row.sacked_beyond:
+        return  # nothing is in flight: all that is missing waits for a path
+    delay = congestion.tail_delay(engine, row.peer)
     quiet_since = _last_sent(engine, qp)
-    if row.unack_psn < row.next_psn:
+    if unacknowledged > 0:
         quiet_since = max(row.heard_at, quiet_since)
     if quiet_since + delay <= now:
-        if row.unack_psn < row.next_psn:
+        if unacknowledged > 0:
             _probe(engine, now, qp)
         else:
             _solicit_ack(engine, qp)
+        delay = max(delay, now - quiet_since)  # twice as long each time
         quiet_since = now
     timers.arm(engine, qp, Deadline.TAIL, quiet_since + delay)
 

@@ -7,7 +7,7 @@ shuffled after each pass. A port that is down or busy makes its rotation ineligi
 
 from openmrc.core.jit import kernel
 from openmrc.core.memory import prefetch_row
-from openmrc.engine import paths
+from openmrc.engine import paths, silence
 from openmrc.engine.queue_pairs import params_of, usable_ports, working_ports
 from openmrc.engine.states import EvEvent, EvState
 from openmrc.engine.tables import NONE, Engine
@@ -21,7 +21,7 @@ def choose(engine: Engine, now: int, qp: int, free_ports: int, avoid: int, size:
     waits for one of them; otherwise it takes another EV of the same port, or the same EV if there is no other.
     """
     row = engine.qps[qp]
-    rotations = working_ports(engine, qp) & free_ports
+    rotations = silence.data_ports(engine, qp) & free_ports
     if avoid != NONE:
         others = other_ports(engine, qp, avoid)
         if others != 0:
@@ -61,7 +61,7 @@ def unused_ports(engine: Engine, qp: int, free_ports: int) -> int:
     always find the same port free.
     """
     row = engine.qps[qp]
-    unused = working_ports(engine, qp) & ~row.round_ports
+    unused = silence.data_ports(engine, qp) & ~row.round_ports
     if unused == 0:
         row.round_ports = 0
         return free_ports
@@ -72,8 +72,8 @@ def unused_ports(engine: Engine, qp: int, free_ports: int) -> int:
 
 @kernel
 def other_ports(engine: Engine, qp: int, avoid: int) -> int:
-    """Return the mask of usable ports, except that of the EV to avoid."""
-    return usable_ports(engine, qp) & ~(1 << engine.evs[avoid].port)
+    """Return the mask of usable ports that are not silent, except that of the EV to avoid."""
+    return usable_ports(engine, qp) & silence.data_ports(engine, qp) & ~(1 << engine.evs[avoid].port)
 
 
 @kernel

@@ -109,6 +109,8 @@ class Endpoint:
     peer_deadline: Int  # ps, no later than the earliest deadline of its peers
     remap_at: Int  # ps, when ports_wanted takes effect; NEVER: it has
     ports_wanted: Int  # mask
+    doubted_ports: Int  # mask: silent towards one peer at least
+    silent_ports: Int  # mask: silent towards two
     # counters
     unknown_qp: Int
     wrong_source: Int
@@ -131,6 +133,8 @@ class Port:
     lost: Int  # sent and inferred lost
     control_sent: Int
     control_received: Int
+    silent_peer: Int  # while doubted: the first peer towards which it was found silent
+    silent_since: Int  # ps, send time of the last packet whose loss made it silent
 
 
 class Peer:
@@ -256,7 +260,8 @@ class QueuePair:
     access: Int32  # what the peer may do: regions.Access
     pd: Int32  # protection domain: which regions it may reach
     dynamic_mpr: Int32  # both sides agreed
-    heard_ports: Int  # mask: packets arrived since the last control packet was sent there
+    heard_ports: Int32  # mask: packets arrived since the last control packet was sent there
+    silent_ports: Int32  # mask: `silence`
     timeout: Int  # ps
     heard_at: Int  # ps, last answer of the peer
     deadline: Int  # ps, no later than the earliest of `deadlines`
@@ -287,12 +292,14 @@ class QueuePair:
     lost_cursor: Int  # no PSN below it waits
     deficit: Int  # bytes that deficit round robin still owes
     burst_left: Int  # bytes, nominal, that may still follow on burst_ev
-    round_ports: Int  # mask: used since all working ports had been used
     complete_at: Int  # ps, last report after which that was all that had arrived
+    scanned_psn: Int  # the loss timer is set for every hole below it
     burst_ev: Int32
     rotation_cursor: Int32
     trim_nack_dest: Int32  # 1: the peer answers trimmed packets
+    round_ports: Int32  # mask: used since all working ports had been used
     max_wimm: Int32  # WriteIMMs we keep in flight
+    max_wimm_dest: Int32  # WriteIMMs the peer may keep in flight to us
     loss_probes: Int32  # such probes, since the last complete report
     reverse_cursor: Int32
     sent_packets: Int
@@ -302,12 +309,10 @@ class QueuePair:
     wimm_done: Int  # WriteIMMs completed
     retransmitted: Int
     inferred_losses: Int
-    spurious: Int  # retransmissions of packets that had arrived, as far as can be told
     # Seldom
     first_psn: Int
     linear_count: Int
     exponential_count: Int  # INFINITE_RETRIES: no limit
-    max_wimm_dest: Int  # WriteIMMs the peer may keep in flight to us
     cause: Int32  # why it is in ERROR: Cause
     sq_signal_all: Int32
     ev_base: Int32
@@ -325,6 +330,7 @@ class QueuePair:
     expected_rqmsn: Int  # next WriteIMM to complete
     receive_head: Int  # next posted receive to use
     receive_tail: Int
+    spurious: Int  # retransmissions of packets that had arrived, as far as can be told
     timeouts: Int
     nacks_received: Int
     duplicates: Int
@@ -340,6 +346,9 @@ class PortRotation:
     """The EVs that one queue pair has on one port: a rotation of active ones and the reserve behind it."""
 
     risen_at: Int  # ps, when the port came back, here or at the peer
+    newest_delivered: Int  # ps, send time of the most recently sent packet or probe known to have arrived
+    check_at: Int  # ps, next probe of a silent port
+    check_gap: Int  # ps to the probe after
     qp: Int32
     port: Int32
     ev_base: Int32  # EVs, and slots, of this rotation
@@ -351,6 +360,7 @@ class PortRotation:
     reverse_candidate: Int32  # EV row of the probe that is out
     reverse_ok: Int8
     reverse_probe: Int8  # 1: an EV probe is unanswered
+    lost_in_a_row: Int8  # EVs, since something arrived
 
 
 class Slot:

@@ -35,6 +35,7 @@ DIFFERENCES = (
     "Simulated ports take exactly the serialisation time for each packet; the lab's HTB passes bursts of 16 KB.",
     "A simulated packet is 4 KiB plus a fixed header, a lab packet has its actual headers, so full "
     "rates differ by a few parts in a thousand.",
+    "A simulated piece counts when its sender knows of its delivery, a lab piece when the receiver takes it.",
     "A simulated NIC detects immediately that its own port is down; a lab endpoint detects it from losses only.",
 )
 _SEED = 1

@@ -22,7 +22,7 @@ def test_the_responders_fields_lie_in_its_lines(name: str) -> None:
     assert prefetch.RESPONDER <= line_of(tables.QueuePair, name) < prefetch.RESPONDER + prefetch.RESPONDER_LINES
 
 
-@pytest.mark.parametrize("name", ["endpoint", "deadlines", "next_psn", "inflight", "lost_cursor", "spurious"])
+@pytest.mark.parametrize("name", ["endpoint", "deadlines", "next_psn", "inflight", "lost_cursor", "inferred_losses"])
 def test_the_requesters_fields_lie_in_its_lines(name: str) -> None:
     assert prefetch.REQUESTER <= line_of(tables.QueuePair, name) < prefetch.REQUESTER + prefetch.REQUESTER_LINES
 

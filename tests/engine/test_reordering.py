@@ -130,6 +130,19 @@ def test_without_trimming_little_above_a_hole_says_nothing() -> None:
 
 
 @pytest.mark.clause("loss-overtaken")
+def test_a_packet_sent_again_does_not_hold_up_the_decision_on_a_later_hole() -> None:
+    endpoint = settled()
+    first, began = sends_train(endpoint, 16, gap_us=1)
+    early, late = (first + 1, first + 2, first + 3, first + 4), tuple(range(first + 6, first + 11))
+    endpoint.receives(sack(first - 1, early), at_us=began + 16)
+    endpoint.sends(psn=first, retransmitted=1, at_us=began + 16)  # due again at 31
+    endpoint.receives(sack(first - 1, early + late[:3]), at_us=began + 20)
+    endpoint.sends_nothing()
+    endpoint.receives(sack(first - 1, early + late), at_us=began + 22)
+    endpoint.sends(psn=first + 5, retransmitted=1, at_us=began + 22)
+
+
+@pytest.mark.clause("loss-overtaken")
 def test_a_packet_that_was_sent_again_shows_no_reordering() -> None:
     endpoint = settled()
     first, began = sends_train(endpoint, 6, gap_us=1)

@@ -702,6 +702,45 @@ def test_lost_sack_is_asked_for_by_a_probe() -> None:
 
 
 @pytest.mark.clause("tail-probe")
+@pytest.mark.parametrize(("varied_us", "asked_us"), [(0, 24 + 12), (500, 2 * 24)])
+def test_a_tail_waits_two_round_trips_at_most(varied_us: float, asked_us: float) -> None:
+    endpoint = Endpoint(settings=steady(tail_probe=True))
+    endpoint.peer().srtt, endpoint.peer().rttvar = round(24e6), round(varied_us * 1e6)
+    endpoint.write(MTU)
+    endpoint.all_sent()
+    endpoint.sends(Opcode.PROBE, at_us=asked_us)
+
+
+@pytest.mark.clause("tail-probe")
+def test_a_tail_that_nobody_answers_is_asked_about_ever_less_often() -> None:
+    endpoint = Endpoint(settings=steady(tail_probe=True), attributes={"timeout": 10**12})
+    endpoint.write(MTU)
+    endpoint.all_sent()
+    for at_us in (24, 48, 96, 192, 384, 768):
+        endpoint.sends(Opcode.PROBE, at_us=at_us)
+
+
+@pytest.mark.clause("tail-probe")
+def test_nothing_is_asked_about_packets_that_are_known_to_be_lost() -> None:
+    endpoint = Endpoint(settings=steady(tail_probe=True), attributes={"timeout": 10**12})
+    endpoint.write(3 * MTU)
+    endpoint.all_sent()
+    endpoint.receives(sack(-1, (1,)), at_us=12)
+    asked = endpoint.sends(Opcode.PROBE)
+    for port in range(4):
+        endpoint.set_port(port, 0)
+    endpoint.receives(probe_answer(asked.probe_id, -1, sack_bitmap=0b10, ooo_count=1))
+    endpoint.waits(10_000)
+    assert endpoint.qp().lost_count == 2
+    assert endpoint.qp().probes_sent == 1
+    for port in range(4):
+        endpoint.set_port(port, 1)
+    assert psns(endpoint.all_sent()) == [0, 2]
+    endpoint.waits(10_100)
+    assert endpoint.qp().probes_sent == 2
+
+
+@pytest.mark.clause("tail-probe")
 def test_nothing_is_asked_while_packets_still_leave() -> None:
     endpoint = Endpoint(settings=steady(tail_probe=True))
     for at_us in range(0, 200, 20):  # more often than a loss is seen

@@ -18,7 +18,7 @@ T = 1000.0  # us: the timeout of the diary's endpoint; 2 linear retries, 3 expon
 
 @pytest.mark.clause("timer-linear-exponential")
 def test_timeouts_are_linear_then_exponential_then_the_end() -> None:
-    endpoint = Endpoint()
+    endpoint = Endpoint(settings=steady(loss_threshold=100))
     endpoint.write()
     endpoint.sends(Opcode.WRITE_ONLY, at_us=0, retransmitted=0)
     for at in (1, 2, 3, 5, 9):
@@ -44,7 +44,7 @@ def test_timeout_is_at_least_what_the_measured_round_trips_ask_for() -> None:
 
 def silent_peer() -> Endpoint:
     """Two queue pairs with one peer, each with a packet in flight; the peer may take four timeouts to answer at all."""
-    endpoint = Endpoint(settings=steady(silent_timeouts=4), peer_of=(0, 0))
+    endpoint = Endpoint(settings=steady(silent_timeouts=4, loss_threshold=100), peer_of=(0, 0))
     for qp in range(2):
         endpoint.write(qp=qp)
     assert len(endpoint.all_sent()) == 2
@@ -98,7 +98,8 @@ def test_answers_after_a_silence_come_one_after_the_other() -> None:
 
 @pytest.mark.clause("timer-linear-exponential")
 def test_infinite_retries_go_on_at_the_longest_timeout() -> None:
-    endpoint = Endpoint(attributes={"exponential_count": INFINITE_RETRIES, "linear_count": 0, "timeout": 10**12})
+    attributes = {"exponential_count": INFINITE_RETRIES, "linear_count": 0, "timeout": 10**12}
+    endpoint = Endpoint(settings=steady(loss_threshold=100), attributes=attributes)
     endpoint.write()
     endpoint.sends()
     times = []
