@@ -337,7 +337,6 @@ def on_tail(engine: Engine, now: int, qp: int) -> None:
             _probe(engine, now, qp)
         else:
             _solicit_ack(engine, qp)
-        delay = max(delay, now - quiet_since)  # twice as long each time
         quiet_since = now
     timers.arm(engine, qp, Deadline.TAIL, quiet_since + delay)
 

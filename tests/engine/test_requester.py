@@ -712,15 +712,6 @@ def test_a_tail_waits_two_round_trips_at_most(varied_us: float, asked_us: float)
 
 
 @pytest.mark.clause("tail-probe")
-def test_a_tail_that_nobody_answers_is_asked_about_ever_less_often() -> None:
-    endpoint = Endpoint(settings=steady(tail_probe=True), attributes={"timeout": 10**12})
-    endpoint.write(MTU)
-    endpoint.all_sent()
-    for at_us in (24, 48, 96, 192, 384, 768):
-        endpoint.sends(Opcode.PROBE, at_us=at_us)
-
-
-@pytest.mark.clause("tail-probe")
 def test_nothing_is_asked_about_packets_that_are_known_to_be_lost() -> None:
     endpoint = Endpoint(settings=steady(tail_probe=True), attributes={"timeout": 10**12})
     endpoint.write(3 * MTU)
