@@ -71,12 +71,16 @@ def loss_delay(engine: Engine, peer: int) -> int:
 
 @kernel
 def tail_delay(engine: Engine, peer: int) -> int:
-    """Return how long (ps) nothing may be heard before a probe asks: two round trips, as in RFC 8985 (7.2), or less."""
+    """Return how long (ps) nothing may be heard before a probe asks what has arrived.
+
+    The loss delay. Without trimming it is processes that make round trips vary, so two round trips bound it, as in
+    RFC 8985 (7.2). With trimming it is queues, and one of them may hold a packet back for as long as they show.
+    """
+    row, params = engine.peers[peer], params_of_peer(engine, peer)
     delay = reordering_delay(engine, peer)
-    row = engine.peers[peer]
-    if row.srtt > 0:
+    if row.srtt > 0 and params.trimming == 0:
         delay = min(delay, 2 * max(row.srtt, row.base_rtt))
-    return int(max(delay, params_of_peer(engine, peer).loss_delay_floor))
+    return int(max(delay, params.loss_delay_floor))
 
 
 @kernel

@@ -128,12 +128,20 @@ def _is_certain(engine: Engine, qp: int, psn: int, early: int, due: int) -> bool
 
 @kernel
 def _is_overtaken(engine: Engine, qp: int, psn: int) -> bool:
-    """Return whether a packet of data was delivered that was sent so much later that reordering does not explain it."""
+    """Return whether something has arrived that was sent so much later that reordering does not explain the hole.
+
+    That is a packet of data; without trimming also anything that was sent two round trips later, as a probe of the
+    tail.
+    """
     row = engine.qps[qp]
+    sent_at = sent_row(engine, qp, psn).sent_at
+    if params_of(engine, qp).trimming == 0:
+        if row.newest_delivered - sent_at >= congestion.tail_delay(engine, row.peer):
+            return True
+        if _has_few_above(engine, qp, psn):
+            return False
     newest = sent_row(engine, qp, row.highest_sacked)
-    if newest.transmissions != 1 or (params_of(engine, qp).trimming == 0 and _has_few_above(engine, qp, psn)):
-        return False
-    return not reordering.explains(engine, row.peer, newest.sent_at - sent_row(engine, qp, psn).sent_at)
+    return newest.transmissions == 1 and not reordering.explains(engine, row.peer, newest.sent_at - sent_at)
 
 
 @rare_kernel
