@@ -84,7 +84,7 @@ def forget(engine: Engine, qp: int) -> None:
 
 @rare_kernel
 def forget_port(engine: Engine, endpoint: int, port: int) -> None:
-    """Forget that a port was silent: it was down, and is up."""
+    """Forget that a port is silent towards all: it was down and is up, or nobody probes it."""
     node = engine.endpoints[endpoint]
     node.doubted_ports &= ~(1 << port)
     node.silent_ports &= ~(1 << port)

@@ -268,3 +268,16 @@ def test_without_trimming_a_hole_waits_longer_unless_something_sent_a_round_trip
     for number in range(1, delays):
         assert answered(endpoint, sent, at_us=40 + number * delay_us + 1) == []
     assert answered(endpoint, sent, at_us=40 + delays * delay_us + 1) != []
+
+
+@pytest.mark.clause("port-silent")
+def test_a_controller_that_denies_all_paths_of_those_who_ask_leaves_the_port_to_the_others() -> None:
+    endpoint = Endpoint(peer_of=(0, 1, 2))
+    for qp in (0, 1):
+        losing(endpoint, 0, 1, qp=qp)
+    for qp in (0, 1):
+        for k in range(4):
+            row = endpoint.ev_row(entropy_of(DEAD, k), qp)
+            paths.transition(endpoint.engine, endpoint.now, row, EvEvent.DENY)
+    endpoint.waits(100)
+    assert planes_of_data(endpoint, qp=2) == set(range(PLANES))
