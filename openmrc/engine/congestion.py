@@ -6,7 +6,7 @@ Another algorithm is another module with the same `on_*` functions, and a branch
 from openmrc.core.jit import kernel
 from openmrc.engine import nscc, reordering
 from openmrc.engine.params import Algorithm
-from openmrc.engine.queue_pairs import params_of_peer
+from openmrc.engine.queue_pairs import params_of_peer, round_trip
 from openmrc.engine.tables import Engine
 from openmrc.units import NEVER
 
@@ -76,18 +76,18 @@ def tail_delay(engine: Engine, peer: int) -> int:
     The loss delay. Without trimming it is processes that make round trips vary, so two round trips bound it, as in
     RFC 8985 (7.2). With trimming it is queues, and one of them may hold a packet back for as long as they show.
     """
-    row, params = engine.peers[peer], params_of_peer(engine, peer)
+    params = params_of_peer(engine, peer)
     delay = reordering_delay(engine, peer)
-    if row.srtt > 0 and params.trimming == 0:
-        delay = min(delay, 2 * max(row.srtt, row.base_rtt))
+    if engine.peers[peer].srtt > 0 and params.trimming == 0:
+        delay = min(delay, 2 * round_trip(engine, peer))
     return int(max(delay, params.loss_delay_floor))
 
 
 @kernel
 def reordering_delay(engine: Engine, peer: int) -> int:
     """Return the loss delay (ps) as round trips show it, without its floor."""
-    row = engine.peers[peer]
-    return int(max(row.srtt, row.base_rtt) + max(4 * row.rttvar, params_of_peer(engine, peer).base_rtt))
+    variation = max(4 * engine.peers[peer].rttvar, params_of_peer(engine, peer).base_rtt)
+    return int(round_trip(engine, peer) + variation)
 
 
 @kernel

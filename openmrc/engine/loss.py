@@ -12,7 +12,7 @@ every other packet had not arrived.
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import congestion, paths, probes, reordering, retries, scheduler, silence, spray, timers
-from openmrc.engine.queue_pairs import nominal_size, params_of, sent_row
+from openmrc.engine.queue_pairs import nominal_size, params_of, round_trip, sent_row
 from openmrc.engine.tables import NONE, Deadline, Doubt, Engine, SentState
 from openmrc.units import NEVER
 
@@ -148,11 +148,10 @@ def _is_overtaken(engine: Engine, qp: int, psn: int) -> bool:
 def _await_report(engine: Engine, now: int, qp: int, was_in_doubt: int) -> int:
     """Return when to look again (ps) if no complete report comes; ask for one where none is to be expected."""
     row = engine.qps[qp]
-    peer = engine.peers[row.peer]
-    round_trip = max(peer.srtt, peer.base_rtt)
-    if was_in_doubt != Doubt.REPORT and now - row.heard_at < peer.base_rtt:
+    patience = round_trip(engine, row.peer)
+    if was_in_doubt != Doubt.REPORT and now - row.heard_at < engine.peers[row.peer].base_rtt:
         row.loss_asked_at = now  # reports come: one will say it
-    elif now - row.loss_asked_at >= round_trip:
+    elif now - row.loss_asked_at >= patience:
         row.loss_asked_at = now
         ev = spray.choose_control(engine, qp)
         if ev != NONE:
@@ -160,7 +159,7 @@ def _await_report(engine: Engine, now: int, qp: int, was_in_doubt: int) -> int:
         row.loss_probes += 1
         if timers.due(engine, qp, Deadline.TAIL) != NEVER:
             timers.arm(engine, qp, Deadline.TAIL, now + congestion.tail_delay(engine, row.peer))  # this probe serves
-    return int(row.loss_asked_at + round_trip)
+    return int(row.loss_asked_at + patience)
 
 
 @rare_kernel

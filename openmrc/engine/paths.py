@@ -189,7 +189,7 @@ def wake_rotation(engine: Engine, now: int, rotation: int) -> None:
 def ensure_usable(engine: Engine, now: int, qp: int) -> None:
     """Restore a bad EV on a working port if all EVs in rotation are on ports that are down."""
     working = working_ports(engine, qp)
-    if working != 0 and usable_ports(engine, qp) == 0 and _least_bad(engine, qp, NONE, working) != NONE:
+    if working != 0 and usable_ports(engine, qp) == 0 and least_bad(engine, qp, NONE, working) != NONE:
         _try_least_bad(engine, now, qp, NONE)
 
 
@@ -250,9 +250,9 @@ def _restore(engine: Engine, now: int, ev: int) -> None:
 @rare_kernel
 def _try_least_bad(engine: Engine, now: int, qp: int, but: int) -> None:
     """Restore the EV that failed longest ago, on a port that works if there is one; `but` only if it is the last."""
-    best = _least_bad(engine, qp, but, working_ports(engine, qp))
+    best = least_bad(engine, qp, but, working_ports(engine, qp))
     if best == NONE:
-        best = _least_bad(engine, qp, but, -1)
+        best = least_bad(engine, qp, but, -1)
     if best == NONE:
         if but == NONE or engine.evs[but].state != EvState.ASSUMED_BAD:
             return  # denied: only the controller restores it
@@ -263,7 +263,7 @@ def _try_least_bad(engine: Engine, now: int, qp: int, but: int) -> None:
 
 
 @kernel
-def _least_bad(engine: Engine, qp: int, but: int, ports: int) -> int:
+def least_bad(engine: Engine, qp: int, but: int, ports: int) -> int:
     """Return the bad EV on one of these ports that failed longest ago, except `but`; NONE if there is none."""
     row = engine.qps[qp]
     best = NONE

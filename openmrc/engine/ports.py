@@ -11,7 +11,7 @@ reports as down are probed at `port_status_interval`; a response shows that the 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import TIMESTAMP_BITS, distance
 from openmrc.engine import clock, control_queue, events, paths, scheduler, silence, timers
-from openmrc.engine.queue_pairs import params_of_peer, receives_data
+from openmrc.engine.queue_pairs import params_of_peer, receives_data, round_trip
 from openmrc.engine.tables import NONE, Engine, EventKind
 from openmrc.units import NEVER
 from openmrc.wire.codes import EndpointOp, Opcode
@@ -193,11 +193,10 @@ def _begin_telling(engine: Engine, now: int, peer: int) -> None:
 @kernel
 def _gap(engine: Engine, peer: int) -> int:
     row = engine.peers[peer]
-    round_trip = max(row.srtt, row.base_rtt)
     if row.status_attempts == 1:
-        return round_trip
+        return round_trip(engine, peer)
     if row.status_attempts == 2:
-        return 9 * round_trip
+        return 9 * round_trip(engine, peer)
     return params_of_peer(engine, peer).port_status_interval
 
 
@@ -241,9 +240,7 @@ def _wake_rotations(engine: Engine, now: int, endpoint: int, peer: int, risen: i
     node = engine.endpoints[endpoint]
     if risen == 0:
         return
-    for port in range(node.port_count):
-        if (risen >> port) & 1 == 1:
-            silence.forget_port(engine, endpoint, port)
+    silence.forget_ports(engine, endpoint, risen)
     for qp in range(node.qp_base, node.qp_base + node.qp_count):
         row = engine.qps[qp]
         if receives_data(row.state) and (peer == NONE or row.peer == peer):

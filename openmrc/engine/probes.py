@@ -55,7 +55,8 @@ def _check_silent(engine: Engine, now: int, qp: int, working: int) -> int:
             continue
         if rotation.check_at <= now:
             if rotation.active == 0:
-                _leave_to_bad_evs(engine, qp, index)
+                if paths.least_bad(engine, qp, NONE, 1 << rotation.port) == NONE:  # all denied: nobody asks
+                    silence.forget_ports(engine, row.endpoint, 1 << rotation.port)
             elif (working >> rotation.port) & 1 == 1:
                 rotation.cursor = (rotation.cursor + 1) % rotation.active
                 send(engine, now, qp, rotation.ev_base + engine.slots[rotation.ev_base + rotation.cursor].ev)
@@ -63,16 +64,6 @@ def _check_silent(engine: Engine, now: int, qp: int, working: int) -> int:
             rotation.check_gap = min(2 * rotation.check_gap, params_of(engine, qp).probe_interval_max)
         following = min(following, rotation.check_at)
     return int(following)
-
-
-@kernel
-def _leave_to_bad_evs(engine: Engine, qp: int, rotation: int) -> None:
-    """Rely on the probes of the bad EVs of a port; if all are denied, nobody asks, and others find out anew."""
-    row = engine.rotations[rotation]
-    for ev in range(row.ev_base, row.ev_base + row.total):
-        if engine.evs[ev].state == EvState.ASSUMED_BAD:
-            return
-    silence.forget_port(engine, engine.qps[qp].endpoint, row.port)
 
 
 @rare_kernel

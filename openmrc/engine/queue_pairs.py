@@ -41,6 +41,13 @@ def params_of_peer(engine: Engine, peer: int) -> Params:
 
 
 @kernel
+def round_trip(engine: Engine, peer: int) -> int:
+    """Return the smoothed round trip of a peer (ps), or its base round trip if that is longer or none was measured."""
+    row = engine.peers[peer]
+    return int(max(row.srtt, row.base_rtt))
+
+
+@kernel
 def sent_row(engine: Engine, qp: int, psn: int) -> Sent:
     """Return the requester's record of a PSN, valid from the lowest unacknowledged to the highest sent PSN."""
     return engine.sent[sent_index(engine, qp, psn)]

@@ -3,8 +3,8 @@
 A bad EV is left when it has lost a packet (`paths`). When a whole plane fails, each of its EVs would have to lose one,
 and each loss is found a round trip later. So when two EVs of a port have been lost in a row, with nothing sent later
 having arrived there, the other ports of the queue pair carry its data. EVs of the silent port are probed one after the
-other, after each round trip at first; an answer ends the silence. If only some of its paths fail, that takes a round
-trip or two. MRC leaves the choice of paths to the sender (MRC §9.3.1).
+other: at once, after a round trip, then after twice as long each time; an answer ends the silence. If only some of its
+paths fail, that takes a round trip or two. MRC leaves the choice of paths to the sender (MRC §9.3.1).
 
 Queue pairs of one endpoint share what they find, as TCP connections may (RFC 9040): a port that is silent towards two
 peers is silent for all, until something sent later arrives at any of them.
@@ -12,7 +12,7 @@ peers is silent for all, until something sent later arrives at any of them.
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import timers
-from openmrc.engine.queue_pairs import usable_ports, working_ports
+from openmrc.engine.queue_pairs import round_trip, usable_ports, working_ports
 from openmrc.engine.tables import Deadline, Engine, Sent
 from openmrc.units import NEVER
 
@@ -55,7 +55,7 @@ def on_retired(engine: Engine, now: int, rotation: int, sent_at: int) -> None:
     if row.lost_in_a_row == _EVS:
         queue_pair = engine.qps[row.qp]
         queue_pair.silent_ports |= 1 << row.port
-        row.check_gap = max(engine.peers[queue_pair.peer].srtt, engine.peers[queue_pair.peer].base_rtt)
+        row.check_gap = round_trip(engine, queue_pair.peer)
         row.check_at = now
         timers.arm_by(engine, row.qp, Deadline.PROBE, now)
         _doubt(engine, row.qp, row.port, sent_at)
@@ -74,20 +74,16 @@ def end(engine: Engine, rotation: int) -> None:
 def forget(engine: Engine, qp: int) -> None:
     """Forget the silent ports of a queue pair that ends: it probes them no more, so others have to find out anew."""
     row = engine.qps[qp]
-    if row.silent_ports == 0:
-        return
-    node = engine.endpoints[row.endpoint]
-    node.doubted_ports &= ~row.silent_ports
-    node.silent_ports &= ~row.silent_ports
+    forget_ports(engine, row.endpoint, row.silent_ports)
     row.silent_ports = 0
 
 
 @rare_kernel
-def forget_port(engine: Engine, endpoint: int, port: int) -> None:
-    """Forget that a port is silent towards all: it was down and is up, or nobody probes it."""
+def forget_ports(engine: Engine, endpoint: int, ports: int) -> None:
+    """Forget what queue pairs shared about the ports of a mask."""
     node = engine.endpoints[endpoint]
-    node.doubted_ports &= ~(1 << port)
-    node.silent_ports &= ~(1 << port)
+    node.doubted_ports &= ~ports
+    node.silent_ports &= ~ports
 
 
 @kernel
@@ -134,4 +130,4 @@ def _end_doubt(engine: Engine, endpoint: int, port: int, sent_at: int) -> None:
     """End the doubt about a port, if there is one, when something has arrived that was sent after the losses."""
     node = engine.endpoints[endpoint]
     if (node.doubted_ports >> port) & 1 == 1 and sent_at > engine.ports[node.port_base + port].silent_since:
-        forget_port(engine, endpoint, port)
+        forget_ports(engine, endpoint, 1 << port)
