@@ -8,10 +8,10 @@ Prints one JSON object. Wall time starts before the fabric file is read and incl
 
 import argparse
 import json
-import resource
 import time
 from pathlib import Path
 
+from bench._support.resources import peak_bytes
 from openmrc.fabric.build import build
 from openmrc.fabric.exhaustive import check_all
 from openmrc.fabric.fabric_file import load
@@ -45,7 +45,7 @@ def main() -> None:
         said["exhaustive_delivered"] = count.delivered
         said["exhaustive_agrees"] = vars(count) == {key: getattr(verdict, key) for key in vars(count)}
         said["exhaustive_wall_s"] = round(time.perf_counter() - start, 1)
-    said["peak_rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    said["peak_rss_mb"] = peak_bytes() // 1_000_000
     print(json.dumps(said))
 
 

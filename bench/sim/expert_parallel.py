@@ -13,7 +13,6 @@ the reasons apart. Time is that of a group, from the start to its last acknowled
 from __future__ import annotations
 
 import argparse
-import resource
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ import numpy as np
 
 from bench._support.figures import add_options, show
 from bench._support.finished import all_finished
+from bench._support.resources import peak_bytes
 from openmrc.sim.results.results import Run
 from openmrc.sim.scenario.scenario import Scenario, Transport, load
 from openmrc.sim.simulate import simulate
@@ -99,7 +99,7 @@ def measure(case: Case, options: argparse.Namespace, seed: int) -> dict[str, Any
         "hops": results.hops,
         "setup_s": results.setup_s,
         "wall_s": results.wall_s,
-        "peak_rss_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
+        "peak_rss_gb": peak_bytes() / 1e9,
     }
 
 

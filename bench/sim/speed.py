@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import time
 import zlib
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from bench._support.finished import all_finished
+from bench._support.resources import peak_bytes
 from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
 from openmrc.fabric.fabric_file import load
@@ -84,7 +84,7 @@ def measure(topology: Topology, flows: Traffic, transport: Any, threads: int, ru
         "cpu_s": cpu_s,
         "m_hops_per_s": best.hops / best.wall_s / 1e6,
         "ns_per_hop": best.wall_s / best.hops * 1e9,
-        "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+        "peak_rss_mb": peak_bytes() / 1e6,
         "result": zlib.crc32(best.finished.tobytes()),
     }
 

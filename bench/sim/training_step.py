@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from bench._support.finished import all_finished
+from bench._support.resources import peak_bytes
 from openmrc.fabric.description import Fabric, Hosts
 from openmrc.sim.scenario.scenario import Scenario, load
 from openmrc.sim.simulate import simulate
@@ -59,7 +59,7 @@ def measure(nics: int, size: str, threads: int) -> dict[str, Any]:
         "setup_s": results.setup_s,
         "wall_s": results.wall_s,
         "total_s": results.setup_s + results.wall_s,
-        "peak_rss_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
+        "peak_rss_gb": peak_bytes() / 1e9,
     }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import resource
 
+from bench._support.resources import peak_bytes
 from bench.train.ranks import run
 
 MARK = 150e6
@@ -26,7 +27,7 @@ def added_memory(rank: int, size: int, address: str) -> tuple[float, float]:
         for _ in range(5):
             group.all_reduce(array)
             group.all_to_all(np.zeros_like(array), array)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        peak = peak_bytes()
         shared = _of_files() - libraries
     return peak - before - array.nbytes, shared  # without the output of all_to_all
 

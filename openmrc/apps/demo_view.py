@@ -19,7 +19,7 @@ from openmrc.apps.timeline import Sample, spark
 BAR = 32  # columns of a plane's bar
 LINE_SECONDS = 0.5  # s between lines without a terminal
 TIMELINE = 64  # columns
-_STYLES = {"GOOD": "green", "SKIP": "yellow", "ASSUMED_BAD": "red", "DENIED": "magenta"}
+_STYLES = {"GOOD": "green", "SKIP": "yellow", "SILENT": "red", "ASSUMED_BAD": "red", "DENIED": "magenta"}
 
 
 class View:

@@ -23,18 +23,19 @@ class PlaneShare(msgspec.Struct, kw_only=True):
     lost: int
     marked: int
     trimmed: int
-    evs: dict[str, int] = msgspec.field(default_factory=dict)  # EV state: number of EVs in it at the end
+    silences: int = 0  # times that a queue pair found the plane silent
+    evs: dict[str, int] = msgspec.field(default_factory=dict)  # EV state, or SILENT: number of EVs in it at the end
 
 
 def ev_counts(pairs: Sequence[QueuePair]) -> list[dict[str, int]]:
-    """Return per plane how many EVs are in which state, over all queue pairs."""
+    """Return per plane how many EVs are in which state, or SILENT, over all queue pairs."""
     if not pairs:
         return []
     counts: list[dict[str, int]] = [{} for _ in pairs[0].context.query_device().planes]
     for pair in pairs:
         for each in pair.ev_states():
             of_plane = counts[each.plane]
-            of_plane[each.state.name] = of_plane.get(each.state.name, 0) + 1
+            of_plane[each.label] = of_plane.get(each.label, 0) + 1
     return counts
 
 
@@ -63,6 +64,6 @@ def _moved(counters: PlaneCounters) -> int:
 
 def _share(now: PlaneCounters, before: PlaneCounters, share: float, evs: dict[str, int]) -> PlaneShare:
     counted = ("sent_packets", "sent_bytes", "received_packets", "received_bytes", "retransmitted")
-    noted = ("lost", "marked", "trimmed")
+    noted = ("lost", "marked", "trimmed", "silences")
     difference = {name: getattr(now, name) - getattr(before, name) for name in (*counted, *noted)}
     return PlaneShare(plane=now.plane, address=now.address, share=round(share, 4), evs=evs, **difference)

@@ -24,7 +24,7 @@ class Sample(msgspec.Struct, kw_only=True):
     done: int  # bytes that the receiver has consumed so far
     gbps: float  # of these, in this sample
     planes: list[float]  # Gb/s of payload sent on each plane, retransmissions included
-    evs: list[dict[str, int]]  # per plane, EV state: number of EVs in it
+    evs: list[dict[str, int]]  # per plane, EV state, or SILENT: number of EVs in it
     retransmitted: int  # packets in this sample
 
 

@@ -190,7 +190,7 @@ def _mark_delivered(engine: Engine, now: int, qp: int, psn: int) -> None:
     # After a retransmission it is ambiguous which copy arrived, unless the last one was sent a round trip ago.
     if sent.transmissions == 1 or now - sent.sent_at >= engine.peers[row.peer].base_rtt:
         row.newest_delivered = max(row.newest_delivered, sent.sent_at)
-        silence.on_delivered(engine, sent.ev, sent.sent_at)
+        silence.on_delivered(engine, now, sent.ev, sent.sent_at)
         retries.on_answered(engine, row.peer, sent.sent_at)
     sent.state = SentState.ACKED
     row.sacked_beyond += 1

@@ -247,5 +247,5 @@ def _wake_rotations(engine: Engine, now: int, endpoint: int, peer: int, risen: i
             for rotation in range(row.rotation_base, row.rotation_base + row.rotation_count):
                 if (risen >> engine.rotations[rotation].port) & 1 == 1:
                     engine.rotations[rotation].risen_at = now
-                    silence.end(engine, rotation)
+                    silence.end(engine, now, rotation)
                     paths.wake_rotation(engine, now, rotation)

@@ -98,7 +98,7 @@ def on_answer(engine: Engine, now: int, qp: int, packet: int) -> None:
     answered.probe_id = NONE
     row.probes_answered += 1
     row.newest_delivered = max(row.newest_delivered, answered.probe_sent_at)
-    if silence.on_delivered(engine, ev, answered.probe_sent_at):
+    if silence.on_delivered(engine, now, ev, answered.probe_sent_at):
         paths.wake_rotation(engine, now, answered.rotation)
     retries.on_answered(engine, row.peer, answered.probe_sent_at)
     if row.unack_psn < row.next_psn:

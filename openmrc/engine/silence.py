@@ -11,9 +11,9 @@ peers is silent for all, until something sent later arrives at any of them.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine import timers
+from openmrc.engine import events, timers
 from openmrc.engine.queue_pairs import round_trip, usable_ports, working_ports
-from openmrc.engine.tables import Deadline, Engine, Sent
+from openmrc.engine.tables import Deadline, Engine, EventKind, Sent
 from openmrc.units import NEVER
 
 _EVS = 2  # lost in a row: one may have been a broken path of a plane that works
@@ -29,7 +29,7 @@ def begin(engine: Engine, rotation: int) -> None:
 
 
 @kernel
-def on_delivered(engine: Engine, ev: int, sent_at: int) -> bool:
+def on_delivered(engine: Engine, now: int, ev: int, sent_at: int) -> bool:
     """Record that a packet or a probe sent at `sent_at` (ps) has arrived; return whether it ended a silence."""
     rotation = engine.evs[ev].rotation
     row = engine.rotations[rotation]
@@ -41,7 +41,7 @@ def on_delivered(engine: Engine, ev: int, sent_at: int) -> bool:
         _end_doubt(engine, endpoint, row.port, sent_at)
     was_silent = row.lost_in_a_row == _EVS
     if row.lost_in_a_row > 0:
-        end(engine, rotation)
+        end(engine, now, rotation)
     return was_silent
 
 
@@ -59,12 +59,15 @@ def on_retired(engine: Engine, now: int, rotation: int, sent_at: int) -> None:
         row.check_at = now
         timers.arm_by(engine, row.qp, Deadline.PROBE, now)
         _doubt(engine, row.qp, row.port, sent_at)
+        _notify(engine, now, rotation, 1)
 
 
 @rare_kernel
-def end(engine: Engine, rotation: int) -> None:
+def end(engine: Engine, now: int, rotation: int) -> None:
     """Let a queue pair use the port again."""
     row = engine.rotations[rotation]
+    if row.lost_in_a_row == _EVS:
+        _notify(engine, now, rotation, 0)
     row.lost_in_a_row = 0
     row.check_at = NEVER
     engine.qps[row.qp].silent_ports &= ~(1 << row.port)
@@ -87,10 +90,16 @@ def forget_ports(engine: Engine, endpoint: int, ports: int) -> None:
 
 
 @kernel
+def silent_ports(engine: Engine, qp: int) -> int:
+    """Return the mask of ports that are silent towards the peer of a queue pair, or towards all."""
+    row = engine.qps[qp]
+    return int(row.silent_ports | engine.endpoints[row.endpoint].silent_ports)
+
+
+@kernel
 def data_ports(engine: Engine, qp: int) -> int:
     """Return the mask of ports for data: those that work and are not silent, or all that work if there are no such."""
-    row = engine.qps[qp]
-    silent = row.silent_ports | engine.endpoints[row.endpoint].silent_ports
+    silent = silent_ports(engine, qp)
     if silent != 0:
         others = usable_ports(engine, qp) & ~silent
         if others != 0:
@@ -115,6 +124,7 @@ def _doubt(engine: Engine, qp: int, port: int, sent_at: int) -> None:
     row = engine.qps[qp]
     node = engine.endpoints[row.endpoint]
     shared = engine.ports[node.port_base + port]
+    shared.silences += 1
     if (node.doubted_ports >> port) & 1 == 0:
         node.doubted_ports |= 1 << port
         shared.silent_peer = row.peer
@@ -131,3 +141,10 @@ def _end_doubt(engine: Engine, endpoint: int, port: int, sent_at: int) -> None:
     node = engine.endpoints[endpoint]
     if (node.doubted_ports >> port) & 1 == 1 and sent_at > engine.ports[node.port_base + port].silent_since:
         forget_ports(engine, endpoint, 1 << port)
+
+
+@kernel
+def _notify(engine: Engine, now: int, rotation: int, is_silent: int) -> None:
+    row = engine.rotations[rotation]
+    qp = engine.qps[row.qp]
+    events.push(engine, now, qp.endpoint, EventKind.SILENT_PORT, row.qp, qp.peer, row.port, 0, is_silent, 0)

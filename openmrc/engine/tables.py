@@ -133,6 +133,7 @@ class Port:
     lost: Int  # sent and inferred lost
     control_sent: Int
     control_received: Int
+    silences: Int  # times that a queue pair found it silent
     silent_peer: Int  # while doubted: the first peer towards which it was found silent
     silent_since: Int  # ps, send time of the last packet whose loss made it silent
 
@@ -516,7 +517,7 @@ class Event:
     peer: Int
     port: Int
     entropy: Int
-    state: Int  # new EvState, or mask, or Cause
+    state: Int  # new EvState, or mask, or Cause; of a port 1: silent, 0: no longer
     cause: Int  # EvEvent
 
 
@@ -605,3 +606,4 @@ class EventKind(IntEnum):
     LOCAL_PORTS = 1
     PEER_PORTS = 2
     QP_ERROR = 3
+    SILENT_PORT = 4

@@ -20,6 +20,7 @@ TRANSITIONS = {  # of EVs and ports, by cause; counters of the transport's serie
     "least_bad": "restored: none better left",
     "local_ports": "own port changed",
     "peer_ports": "peer's port changed",
+    "silences": "port silent: data takes the others",
 }
 
 

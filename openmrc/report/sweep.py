@@ -23,7 +23,7 @@ from openmrc.report import svg, words
 from openmrc.report.page import card, folded, page, rows
 from openmrc.report.simulation import figure, number
 from openmrc.sim.simulate import Status
-from openmrc.sim.sweep import Point, Sweep, flat, keep, refuse_plot, run_point, warm, written
+from openmrc.sim.sweep import Point, Sweep, flat, keep, refuse_plot, run_point, unknown_names, warm, written
 
 _OF_STEPS = ("step_us.mean", "step_us.p99", "packets.retransmitted", "packets.trimmed", "packets.dropped")
 _USUAL = ("fct_us.mean", "fct_us.p99", "last_finish_us", "goodput_gbps.total", "packets.retransmitted")
@@ -164,16 +164,17 @@ def _on_ray(points: list[Point], on_shares: Callable[[list[float]], None]) -> Ge
 
 
 def write(sweep: Sweep, results: list[Summary], folder: Path, title: str = "", lead: str = "") -> list[str]:
-    """Write `results.json`, `results.parquet` and `report.html`; return messages about files not written."""
+    """Write `results.json`, `results.parquet` and `report.html`; return warnings: unknown names, files not written."""
     table = [flat(point) for point in results]
     (folder / "results.json").write_text(json.dumps(table, indent=1) + "\n")
     (folder / "report.html").write_text(_page(sweep, results, title, lead))
+    warnings = unknown_names(sweep, [point["summary"] for point in results if "summary" in point])
     try:
         import polars
     except ImportError:
-        return ["no Parquet file: polars is not installed; install openmrc[data]"]
+        return [*warnings, "no Parquet file: polars is not installed; install openmrc[data]"]
     polars.DataFrame(table, infer_schema_length=None).write_parquet(folder / "results.parquet")
-    return []
+    return warnings
 
 
 def table(sweep: Sweep, results: list[Summary]) -> tuple[list[str], list[list[str]]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -230,6 +230,13 @@ def refuse_plot(sweep: Sweep, summary: Mapping[str, Any]) -> None:
     known = figures(summary) if sweep.plot is not None else []
     if sweep.plot is not None and sweep.plot.y not in known:
         raise ConfigError(f"plot: y: {sweep.plot.y!r} is not a number of the summary{similar(sweep.plot.y, known)}")
+
+
+def unknown_names(sweep: Sweep, summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a warning for each of `names` that is neither a varied field nor a number of any summary."""
+    known = list(dict.fromkeys([*sweep.fields, *(figure for summary in summaries for figure in figures(summary))]))
+    wrong = "is neither a varied field nor a number of a summary"
+    return [f"names: {name!r} {wrong}{similar(name, known)}" for name in sweep.names if name not in known]
 
 
 def written(sweep: Sweep) -> str:

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 DIRECTORY_VARIABLE = "MRC_RECORDER_DIR"
 KEPT = 2000  # entries
 _SLOW_SECONDS = 0.01  # inline collectives that take longer also record losses
-_GOOD = (EvState.GOOD, EvState.SKIP)
+_USABLE = (EvState.GOOD.name, EvState.SKIP.name)
 
 
 class Entry(msgspec.Struct, gc=False):
@@ -46,7 +46,7 @@ class Entry(msgspec.Struct, gc=False):
     last: dict[int, float]  # by rank: arrival of its last data
     retransmitted: dict[int, int]  # by rank: packets retransmitted to it
     lost: dict[int, int]  # by plane: packets lost by the endpoint, which several groups may share
-    bad_evs: list[str]  # EVs whose state was neither GOOD nor SKIP at the end
+    bad_evs: list[str]  # EVs that carried no data at the end: neither GOOD nor SKIP, or on a silent plane
 
     @property
     def seconds(self) -> float:
@@ -145,9 +145,9 @@ class Recorder:
                 entry.lost[plane.plane] = new
         entry.bad_evs = sorted(
             {
-                f"plane {ev.plane} EV {ev.ev:#x} {ev.state.name}"
+                f"plane {ev.plane} EV {ev.ev:#x} {ev.label}"
                 for rank in entry.retransmitted
                 for ev in links[rank].qp.ev_states()
-                if ev.state not in _GOOD
+                if ev.label not in _USABLE
             }
         )

@@ -48,6 +48,7 @@ def test_planes_that_came_up_again_must_be_in_use_at_the_end() -> None:
     evs = [{"GOOD": 8}, {"GOOD": 7, "SKIP": 1}, {"ASSUMED_BAD": 8}, {"GOOD": 6, "ASSUMED_BAD": 2}]
     assert unused_planes(evs, outages) == [3]
     assert unused_planes([{"GOOD": 8}] * 4, outages) == []
+    assert unused_planes([{"GOOD": 8}, {"SILENT": 7, "SKIP": 1}, *[{"GOOD": 8}] * 2], outages) == [1]
 
 
 def test_a_plane_that_went_down_once_more_is_not_expected_back() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from openmrc.engine import lifecycle, paths
 from openmrc.engine.states import EvEvent, EvState
+from openmrc.engine.tables import EventKind
 from openmrc.wire.codes import Opcode
 from tests.engine.scripted_peer import (
     MTU,
@@ -190,6 +191,16 @@ def test_an_answer_to_one_queue_pair_ends_the_silence_for_those_that_lost_nothin
     endpoint.receives(probe_answer(probe.probe_id, -1, dest_qpn=QPN + 1), at_us=52, source=PEER + 1)
     assert planes_of_data(endpoint, qp=2) == set(range(PLANES))
     assert DEAD not in planes_of_data(endpoint, qp=0)
+
+
+@pytest.mark.clause("port-silent")
+def test_the_begin_and_the_end_of_a_silence_are_reported_and_counted() -> None:
+    endpoint = losing(Endpoint(), 0, 1)
+    probe = next_probe(endpoint)
+    endpoint.receives(probe_answer(probe.probe_id, -1), at_us=52)
+    reported = [(event.port, event.state) for event in endpoint.events() if event.kind == EventKind.SILENT_PORT]
+    assert reported == [(DEAD, 1), (DEAD, 0)]
+    assert [port.silences for port in endpoint.engine.ports] == [int(port == DEAD) for port in range(PLANES)]
 
 
 @pytest.mark.clause("port-silent")

@@ -123,6 +123,30 @@ def test_planes_may_die_and_return_while_the_schedule_runs() -> None:
         assert AsyncEventKind.EV_STATE in kinds
 
 
+def test_a_silent_plane_is_reported_by_events_counters_and_paths() -> None:
+    with joined() as pair:
+        end, context = pair.ends[0], pair.contexts[0]
+        pair.contexts[1].impair("down: plane 1")
+        deadline = time.monotonic() + 20
+        while not context.plane_counters()[1].silent and time.monotonic() < deadline:
+            end.write(pair.regions[0], end.remote.regions[0], timeout=20)
+        states = end.qp.ev_states()
+        assert {ev.label for ev in states if ev.plane == 1} <= {"SILENT", "ASSUMED_BAD"}
+        assert {ev.label for ev in states if ev.plane != 1} <= {"GOOD", "SKIP"}
+        assert "plane 1 (silent)" in end.qp.describe()
+        assert [plane.silences > 0 for plane in context.plane_counters()] == [False, True]
+        pair.contexts[1].impair("up: plane 1")
+        texts = [_next_of_plane_silence(context), _next_of_plane_silence(context)]
+        assert texts == ["plane 1: silent, data takes the others", "plane 1: heard again"]
+        assert not context.plane_counters()[1].silent
+
+
+def _next_of_plane_silence(context: Context) -> str:
+    while (event := context.get_async_event(20)).kind != AsyncEventKind.SILENT_PLANE:
+        pass
+    return event.text
+
+
 def test_a_peer_that_falls_silent_ends_in_an_error_that_names_it() -> None:
     with joined() as pair:
         pair.contexts[1].impair("down: all")

@@ -8,7 +8,7 @@ import pytest
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.description import Fabric
-from openmrc.sim.sweep import Plot, Point, Sweep, figures, read, refuse_plot
+from openmrc.sim.sweep import Plot, Point, Sweep, figures, read, refuse_plot, unknown_names
 
 PLANE = "{{count: {planes}, host_gbps: 100, t0: {{down: 4, up: 4}}, t1: {{down: 2}}}}"
 FABRIC = "{{name: x, hosts: {{count: 8}}, planes: [" + PLANE + "]}}"
@@ -76,6 +76,12 @@ def test_a_plot_of_what_no_run_has_is_refused_with_the_nearest() -> None:
         refuse_plot(_with_plot("fct_us.p9"), summary)
     for known in ("goodput_gbps.plane.1", "fct_us.mean"):  # no flow of this run has finished; of others some may have
         refuse_plot(_with_plot(known), summary)
+
+
+def test_a_name_for_what_is_neither_varied_nor_found_is_reported_with_the_nearest() -> None:
+    named = {"seed": "draw", "fct_us.p99": "slowest", "seeds": "draws"}
+    (warning,) = unknown_names(Sweep(scenario="x", vary={"seed": [1]}, names=named), [{}, {"fct_us": {"p99": 1.0}}])
+    assert warning == "names: 'seeds' is neither a varied field nor a number of a summary; similar: seed"
 
 
 def _with_plot(y: str) -> Sweep:

@@ -65,6 +65,7 @@ class AsyncEventKind(IntEnum):
     PORT_ERR = 10
     PEER_PORTS = 100
     EV_STATE = 101
+    SILENT_PLANE = 102
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,6 +237,8 @@ class PlaneCounters:
     plane: int
     address: str
     up: bool
+    silent: bool  # towards some peer: what was sent there is lost; no data goes there, probes do (silences counts)
+    silences: int  # times that a queue pair found it silent
     sent_packets: int
     sent_bytes: int  # payload
     received_packets: int
@@ -276,12 +279,19 @@ class EvStatus:
     ev: int
     state: EvState
     active: bool  # in the rotation, not the reserve
+    silent: bool  # its plane is silent: the EV carries probes and no data
     sent: int
     acked: int
     lost: int
     marked: int
     trimmed: int
     probes: int
+
+    @property
+    def label(self) -> str:
+        """Return the name of the state, or SILENT for an EV that could be used, were its plane not silent."""
+        is_usable = self.state in (EvState.GOOD, EvState.SKIP)
+        return "SILENT" if self.silent and is_usable else self.state.name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from openmrc.engine import silence
 from openmrc.engine.states import EvEvent, EvState, QpState
 from openmrc.engine.tables import NONE, Cause, EventKind
 from openmrc.live.api.attributes import AsyncEvent, AsyncEventKind, EvStatus, PeerAddress, PlaneCounters, QpCounters
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def plane_counters(runtime: EndpointRuntime) -> list[PlaneCounters]:
     """Return the counters of each plane."""
-    counters = []
+    counters, doubted = [], runtime.engine.endpoints[0].doubted_ports
     for plane, address in enumerate(runtime.sockets.addresses):
         port, wire = runtime.engine.ports[plane], runtime.datapath.planes[plane]
         counters.append(
@@ -26,6 +27,8 @@ def plane_counters(runtime: EndpointRuntime) -> list[PlaneCounters]:
                 plane=plane,
                 address=str(address),
                 up=bool(runtime.engine.endpoints[0].ports_up >> plane & 1),
+                silent=bool(doubted >> plane & 1),
+                silences=port.silences,
                 sent_packets=port.sent_packets,
                 sent_bytes=port.sent_bytes,
                 received_packets=port.received_packets,
@@ -60,7 +63,7 @@ def qp_counters(runtime: EndpointRuntime, qp: int) -> QpCounters:
 
 def ev_states(runtime: EndpointRuntime, qp: int) -> list[EvStatus]:
     """Return the state and counters of each of a queue pair's EVs."""
-    row = runtime.engine.qps[qp]
+    row, silent = runtime.engine.qps[qp], silence.silent_ports(runtime.engine, qp)
     states = []
     for index in range(row.ev_base, row.ev_base + row.ev_count):
         ev = runtime.engine.evs[index]
@@ -70,6 +73,7 @@ def ev_states(runtime: EndpointRuntime, qp: int) -> list[EvStatus]:
                 ev=ev.value,
                 state=EvState(ev.state),
                 active=runtime.engine.slots[index].position < runtime.engine.rotations[ev.rotation].active,
+                silent=bool(silent >> ev.port & 1),
                 sent=ev.sent,
                 acked=ev.acked,
                 lost=runtime.engine.ev_failures[index].lost,
@@ -102,6 +106,8 @@ def _paths(runtime: EndpointRuntime, qp: int) -> str:
         if ev.state not in (EvState.GOOD, EvState.SKIP):
             bad.setdefault(ev.plane, []).append(f"EV {ev.ev:#x} {ev.state.name}")
     down = [f"plane {plane} (port down)" for plane in range(len(runtime.sockets.addresses)) if not ports >> plane & 1]
+    silent = silence.silent_ports(runtime.engine, qp)
+    down += [f"plane {plane} (silent)" for plane in range(len(runtime.sockets.addresses)) if silent >> plane & 1]
     parts = [*down, *(f"plane {plane}: {', '.join(evs)}" for plane, evs in bad.items())]
     return "; ".join(parts) or "all EVs of all planes GOOD"
 
@@ -121,6 +127,9 @@ def event(record: EventRecord, qps: Sequence[QueuePair | None]) -> AsyncEvent:
         case EventKind.LOCAL_PORTS:
             text = f"local ports: {record.state:#b}"
             return AsyncEvent(AsyncEventKind.PORT_ACTIVE, port_mask=record.state, text=text)
+        case EventKind.SILENT_PORT:
+            text = f"plane {record.port}: " + ("silent, data takes the others" if record.state else "heard again")
+            return AsyncEvent(AsyncEventKind.SILENT_PLANE, number, plane=record.port, text=text)
         case _:
             return AsyncEvent(
                 AsyncEventKind.PEER_PORTS, port_mask=record.state, text=f"the peer's ports: {record.state:#b}"

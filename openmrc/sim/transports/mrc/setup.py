@@ -226,7 +226,7 @@ def _layout(transport: MrcTransport, topology: Topology, wires: Connections, end
         peers=ends.peers,
         qps=ends.qps,
         regions=1,
-        controls=64,
+        controls=32,
         events=16,
         sends=np.where(source, wires.messages[ends.connection], 1),
         receives=np.where(source, 1, np.maximum(1, wires.watched[ends.connection])),

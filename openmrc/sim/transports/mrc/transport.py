@@ -35,6 +35,7 @@ class Tally:
     local_ports: Int  # changes of its own ports
     peer_ports: Int  # Port Status Updates with an effect
     qp_errors: Int
+    silences: Int  # ports that a queue pair found silent
 
 
 class Mrc(NamedTuple):
@@ -161,6 +162,8 @@ def _count(state: Mrc, nic: int, event: int) -> None:
             tally.local_ports += 1
         case EventKind.PEER_PORTS:
             tally.peer_ports += 1
+        case EventKind.SILENT_PORT:
+            tally.silences += row.state
         case EventKind.EV_STATE:
             _count_cause(state, nic, row.cause)
 
