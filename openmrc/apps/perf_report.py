@@ -256,12 +256,11 @@ def second_line(second: Second) -> str:
 
 
 def _not_good(evs: Sequence[dict[str, int]]) -> str:
-    wrong = [
-        f"plane {plane}: {count} {state}"
-        for plane, states in enumerate(evs)
-        for state, count in states.items()
-        if state != "GOOD"
-    ]
+    wrong = []
+    for plane, states in enumerate(evs):
+        counts = [f"{count} {state}" for state, count in states.items() if state != "GOOD"]
+        if counts:
+            wrong.append(f"plane {plane}: {' and '.join(counts)}")
     return f"  EVs {', '.join(wrong)}" if wrong else ""
 
 
