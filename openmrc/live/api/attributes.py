@@ -237,7 +237,7 @@ class PlaneCounters:
     plane: int
     address: str
     up: bool
-    silent: bool  # towards some peer: what was sent there is lost; no data goes there, probes do (silences counts)
+    silent: bool  # towards some peer: what was sent there is lost, and data for that peer takes the other planes
     silences: int  # times that a queue pair found it silent
     sent_packets: int
     sent_bytes: int  # payload
@@ -279,7 +279,7 @@ class EvStatus:
     ev: int
     state: EvState
     active: bool  # in the rotation, not the reserve
-    silent: bool  # its plane is silent: the EV carries probes and no data
+    silent: bool  # its plane is silent: the EV carries data only if all planes are
     sent: int
     acked: int
     lost: int
