@@ -147,7 +147,8 @@ def main() -> None:
         typer.echo(f"mrc: {error}", err=True)
         sys.exit(USAGE if isinstance(error, UsageError) else 1)
     except MemoryError as error:
-        typer.echo(f"mrc: out of memory: {error or 'use a smaller fabric or workload'}", err=True)
+        why = f"{error}; " if str(error) else ""
+        typer.echo(f"mrc: out of memory: {why}a smaller fabric or workload, or fewer EVs, takes less", err=True)
         sys.exit(1)
     except OSError as error:
         if error.filename is None:

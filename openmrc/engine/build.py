@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openmrc.core import rng
+from openmrc.core import machine, rng
 from openmrc.core.rows import Table, column, table
 from openmrc.engine import tables
 from openmrc.engine.params import Settings, params_table
@@ -23,6 +23,7 @@ from openmrc.wire.packet import Packet
 
 MPR_UNIT = 128  # PSNs
 TRACKER_WORD = 32  # PSNs a Tracker row holds
+_SELDOM_WRITTEN = {"ev_failures", "events", "regions"}
 
 Sizes = NDArray[np.int64]
 
@@ -51,8 +52,12 @@ class Layout:
     evs_per_rotation: ArrayLike = 8  # active and reserve
 
 
-def build(layout: Layout, settings: Settings, packets: int = 1, seed: int = 1) -> Engine:
-    """Allocate an engine with all ports up, queue pairs in RESET and `packets` packet rows for the caller."""
+def build(layout: Layout, settings: Settings, packets: int = 1, seed: int = 1, all_used: bool = False) -> Engine:
+    """Allocate an engine with all ports up, queue pairs in RESET and `packets` packet rows for the caller.
+
+    If all queue pairs will be used, raise MemoryError where their tables exceed the memory that is left: otherwise most
+    pages are never written.
+    """
     endpoint_count = layout.endpoints
     peers = _spread(layout.peers, endpoint_count)
     qps = _spread(layout.qps, endpoint_count)
@@ -86,6 +91,9 @@ def build(layout: Layout, settings: Settings, packets: int = 1, seed: int = 1) -
         events=table(tables.Event, int(_ring(layout.events, endpoint_count).sum())),
         packets=table(Packet, packets),
     )
+    if all_used:
+        written = [rows for name, rows in engine._asdict().items() if name not in _SELDOM_WRITTEN]
+        machine.require(written, f"{qp_count:,} queue pairs with {len(engine.evs):,} EVs")
     _init_endpoints(engine, layout, peers, qps, completions, seed)
     _init_peers(engine, peers)
     _init_qps(engine, layout, qps, evs)

@@ -2,7 +2,7 @@
 
 Memory was measured on kernel 6.18 with two processors: 80 KB per namespace, 53 KB per cable without its queues and
 programs, 1.9 KB per path of a plain address (a next hop with encapsulation). Paths grow with the square of the NICs and
-dominate. The limits are MemAvailable of /proc/meminfo and user.max_net_namespaces.
+dominate. The limits are the memory that is left (`core.machine`) and user.max_net_namespaces.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
+from openmrc.core import machine
 from openmrc.errors import ConfigError
 from openmrc.fabric.shape import PlaneShape
 from openmrc.lab import namespaces
 from openmrc.lab.layout import Lab
 
 _NODE_KB, _CABLE_KB, _PATH_KB = 100, 150, 2
-_MEMORY = Path("/proc/meminfo")
 _MOST_NAMESPACES = Path("/proc/sys/user/max_net_namespaces")
 
 
@@ -30,7 +30,7 @@ def check_room(lab: Lab) -> None:
             f"{lab.name}: {nodes} namespaces needed, {free} left of user.max_net_namespaces; "
             "`sysctl -w user.max_net_namespaces=N` raises it"
         )
-    need, available = needed_kb(lab), _available_kb()
+    need, available = needed_kb(lab), machine.available_bytes() // 1024
     if need > available:
         fits = int(lab.topology.nics * math.sqrt(available / need))
         raise ConfigError(
@@ -53,13 +53,6 @@ def _paths_of(shape: PlaneShape) -> int:
     under = np.bincount(shape.t0_of(np.arange(shape.nics, dtype=np.int64)))
     near = int((under * (under - 1)).sum())  # ordered pairs under one T0 have one path
     return near + (shape.nics * (shape.nics - 1) - near) * shape.paths
-
-
-def _available_kb() -> int:
-    for line in _MEMORY.read_text("ascii").splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1])
-    return 1 << 60  # the kernel does not report it
 
 
 def _namespaces_free() -> int:

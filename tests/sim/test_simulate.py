@@ -3,17 +3,19 @@
 import json
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from openmrc.cli.main import app
+from openmrc.core import machine
 from openmrc.errors import ConfigError
 from openmrc.report.folder import write
 from openmrc.report.simulation import figure
 from openmrc.sim.results.results import Run, spread, summary
 from openmrc.sim.results.samples import KEPT, Recorder
-from openmrc.sim.scenario.scenario import Scenario, load
+from openmrc.sim.scenario.scenario import Scenario, Transport, load
 from openmrc.sim.simulate import Status, simulate
 from openmrc.units import PS_PER_US
 from tests.sim.small import STEPS
@@ -43,6 +45,21 @@ def test_every_flow_is_accounted_for(run: Run, reported: dict[str, object]) -> N
     assert reported["flows"] == reported["finished"] == 2 * 30 * 16 + 16
     assert run.is_complete
     assert [each["flows"] for each in reported["workloads"]] == [960, 16]  # type: ignore[attr-defined]
+
+
+def test_a_run_beyond_the_memory_is_refused_before_it_takes_any(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mrc = msgspec.structs.replace(scenario, transport=Transport(name="mrc"))
+    asked: list[int] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(machine, "require", lambda tables, _what: asked.append(sum(each.nbytes for each in tables)))
+        simulate(mrc)
+    network, engine = asked
+    for available, what in ((network - 1, "128 links and 16 NICs"), (engine - 1, "queue pairs with .* EVs")):
+        monkeypatch.setattr(machine, "available_bytes", lambda left=available: left)
+        with pytest.raises(MemoryError, match=f"at least .* GB are needed for .*{what}, .* are available"):
+            simulate(mrc)
 
 
 def test_the_summary_has_what_programs_rely_on(reported: dict[str, object]) -> None:

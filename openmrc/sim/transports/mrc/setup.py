@@ -183,7 +183,7 @@ def _build(transport: MrcTransport, topology: Topology, traffic: Traffic, networ
     ends = _Ends(topology, wires)
     planes = network.config[0].planes
     layout = _layout(transport, topology, wires, ends, planes)
-    engine = build(layout, settings, packets=len(network.shards), seed=seed)
+    engine = build(layout, settings, packets=len(network.shards), seed=seed, all_used=True)
     openings, common = _openings(transport, planes, wires, ends, settings, network, seed)
     fans = _fans(topology, network, wires, ends)
     _open_peers(engine, ends)
