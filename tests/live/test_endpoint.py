@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from openmrc.verbs import (
 )
 from openmrc.wire.codes import Opcode
 from openmrc.wire.pcapng import read_frames
-from tests.live.pair import SMALL, addresses, joined
+from tests.live.pair import SMALL, Pair, addresses, joined
 
 SIZE = 1 << 16
 _BTH = 20 + 8  # bytes of IPv4 and UDP before it
@@ -125,26 +126,34 @@ def test_planes_may_die_and_return_while_the_schedule_runs() -> None:
 
 def test_a_silent_plane_is_reported_by_events_counters_and_paths() -> None:
     with joined() as pair:
-        end, context = pair.ends[0], pair.contexts[0]
+        qp, context = pair.ends[0].qp, pair.contexts[0]
+        texts: list[str] = []
+
+        def labels(plane: int) -> set[str]:
+            return {ev.label for ev in qp.ev_states() if ev.plane == plane}
+
+        def is_heard_again() -> bool:
+            events = [event for event in context.poll_async_events() if event.kind == AsyncEventKind.SILENT_PLANE]
+            texts.extend(event.text for event in events if event.plane == 1)
+            return "plane 1: heard again" in texts and "plane 1 (silent)" not in qp.describe()
+
+        # On a busy machine the other plane may lose packets, or be silent, for a moment.
         pair.contexts[1].impair("down: plane 1")
-        deadline = time.monotonic() + 20
-        while not context.plane_counters()[1].silent and time.monotonic() < deadline:
-            end.write(pair.regions[0], end.remote.regions[0], timeout=20)
-        states = end.qp.ev_states()
-        assert {ev.label for ev in states if ev.plane == 1} <= {"SILENT", "ASSUMED_BAD"}
-        assert {ev.label for ev in states if ev.plane != 1} <= {"GOOD", "SKIP"}
-        assert "plane 1 (silent)" in end.qp.describe()
-        assert [plane.silences > 0 for plane in context.plane_counters()] == [False, True]
+        _write_until(pair, lambda: "plane 1 (silent)" in qp.describe() and labels(0) <= {"GOOD", "SKIP"})
+        assert labels(1) <= {"SILENT", "ASSUMED_BAD"}
+        silenced = context.plane_counters()[1]
+        assert silenced.silent
+        assert silenced.silences > 0
         pair.contexts[1].impair("up: plane 1")
-        texts = [_next_of_plane_silence(context), _next_of_plane_silence(context)]
-        assert texts == ["plane 1: silent, data takes the others", "plane 1: heard again"]
-        assert not context.plane_counters()[1].silent
+        _write_until(pair, is_heard_again)
+        assert texts[:2] == ["plane 1: silent, data takes the others", "plane 1: heard again"]
 
 
-def _next_of_plane_silence(context: Context) -> str:
-    while (event := context.get_async_event(20)).kind != AsyncEventKind.SILENT_PLANE:
-        pass
-    return event.text
+def _write_until(pair: Pair, condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        pair.ends[0].write(pair.regions[0], pair.ends[0].remote.regions[0], timeout=20)
 
 
 def test_a_peer_that_falls_silent_ends_in_an_error_that_names_it() -> None:
