@@ -11,7 +11,7 @@ import json
 import time
 from pathlib import Path
 
-from bench._support.resources import peak_bytes
+from openmrc.core.host_memory import peak_bytes
 from openmrc.fabric.build import build
 from openmrc.fabric.exhaustive import check_all
 from openmrc.fabric.fabric_file import load

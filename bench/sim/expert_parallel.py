@@ -23,7 +23,7 @@ import numpy as np
 
 from bench._support.figures import add_options, show
 from bench._support.finished import all_finished
-from bench._support.resources import peak_bytes
+from openmrc.core.host_memory import peak_bytes
 from openmrc.sim.results.results import Run
 from openmrc.sim.scenario.scenario import Scenario, Transport, load
 from openmrc.sim.simulate import simulate

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 
 import numpy as np
 
 from bench._support.finished import all_finished
-from bench._support.resources import peak_bytes, system_s
+from openmrc.core.host_memory import peak_bytes
 from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
 from openmrc.sim.loop.run import Progress, run
@@ -76,7 +77,7 @@ def measure(nics: int, name: str, size: int, evs: int, threads: int, loud: bool)
         "setup_s": time.perf_counter() - begun - results.wall_s,
         "wall_s": results.wall_s,
         "total_s": time.perf_counter() - begun,
-        "system_s": system_s(),
+        "system_s": os.times().system,
         "peak_rss_gb": peak_bytes() / 1e9,
     }
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from bench._support.finished import all_finished
-from bench._support.resources import peak_bytes
+from openmrc.core.host_memory import peak_bytes
 from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
 from openmrc.fabric.fabric_file import load

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from bench._support.finished import all_finished
-from bench._support.resources import peak_bytes
+from openmrc.core.host_memory import peak_bytes
 from openmrc.fabric.description import Fabric, Hosts
 from openmrc.sim.scenario.scenario import Scenario, load
 from openmrc.sim.simulate import simulate

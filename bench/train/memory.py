@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import resource
 
-from bench._support.resources import peak_bytes
 from bench.train.ranks import run
+from openmrc.core.host_memory import peak_bytes
 
 MARK = 150e6
 

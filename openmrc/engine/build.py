@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openmrc.core import machine, rng
+from openmrc.core import host_memory, rng
 from openmrc.core.rows import Table, column, table
 from openmrc.engine import tables
 from openmrc.engine.params import Settings, params_table
@@ -23,7 +23,7 @@ from openmrc.wire.packet import Packet
 
 MPR_UNIT = 128  # PSNs
 TRACKER_WORD = 32  # PSNs a Tracker row holds
-_SELDOM_WRITTEN = {"ev_failures", "events", "regions"}
+_SELDOM_WRITTEN = {"ev_failures", "events"}
 
 Sizes = NDArray[np.int64]
 
@@ -93,7 +93,7 @@ def build(layout: Layout, settings: Settings, packets: int = 1, seed: int = 1, a
     )
     if all_used:
         written = [rows for name, rows in engine._asdict().items() if name not in _SELDOM_WRITTEN]
-        machine.require(written, f"{qp_count:,} queue pairs with {len(engine.evs):,} EVs")
+        host_memory.require(written, f"{qp_count:,} queue pairs with {len(engine.evs):,} EVs")
     _init_endpoints(engine, layout, peers, qps, completions, seed)
     _init_peers(engine, peers)
     _init_qps(engine, layout, qps, evs)

@@ -2,7 +2,7 @@
 
 Memory was measured on kernel 6.18 with two processors: 80 KB per namespace, 53 KB per cable without its queues and
 programs, 1.9 KB per path of a plain address (a next hop with encapsulation). Paths grow with the square of the NICs and
-dominate. The limits are the memory that is left (`core.machine`) and user.max_net_namespaces.
+dominate. The limits are the memory that is left (`core.host_memory`) and user.max_net_namespaces.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from openmrc.core import machine
+from openmrc.core import host_memory
 from openmrc.errors import ConfigError
 from openmrc.fabric.shape import PlaneShape
 from openmrc.lab import namespaces
@@ -30,7 +30,7 @@ def check_room(lab: Lab) -> None:
             f"{lab.name}: {nodes} namespaces needed, {free} left of user.max_net_namespaces; "
             "`sysctl -w user.max_net_namespaces=N` raises it"
         )
-    need, available = needed_kb(lab), machine.available_bytes() // 1024
+    need, available = needed_kb(lab), host_memory.available_bytes() // 1024
     if need > available:
         fits = int(lab.topology.nics * math.sqrt(available / need))
         raise ConfigError(

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from openmrc.engine.states import EvState
-
 if TYPE_CHECKING:
     from openmrc.train.link import Link
     from openmrc.train.run import Run
@@ -28,7 +26,6 @@ log = logging.getLogger(__name__)
 DIRECTORY_VARIABLE = "MRC_RECORDER_DIR"
 KEPT = 2000  # entries
 _SLOW_SECONDS = 0.01  # inline collectives that take longer also record losses
-_USABLE = (EvState.GOOD.name, EvState.SKIP.name)
 
 
 class Entry(msgspec.Struct, gc=False):
@@ -148,6 +145,6 @@ class Recorder:
                 f"plane {ev.plane} EV {ev.ev:#x} {ev.label}"
                 for rank in entry.retransmitted
                 for ev in links[rank].qp.ev_states()
-                if ev.label not in _USABLE
+                if ev.silent or not ev.is_usable
             }
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.core import machine
+from openmrc.core import host_memory
 from openmrc.errors import ConfigError
 from openmrc.fabric.build import build
 from openmrc.fabric.fabric_file import load
@@ -33,7 +33,7 @@ def test_a_lab_without_enough_memory_is_refused_with_what_would_fit(
     small: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room.check_room(small)
-    monkeypatch.setattr(machine, "available_bytes", lambda: room.needed_kb(small) // 4 * 1024)
+    monkeypatch.setattr(host_memory, "available_bytes", lambda: room.needed_kb(small) // 4 * 1024)
     with pytest.raises(ConfigError, match=r"small: about 0\.0 GB are needed for 40 paths.*about 2 NICs would fit"):
         room.check_room(small)
 

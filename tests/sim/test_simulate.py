@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from openmrc.cli.main import app
-from openmrc.core import machine
+from openmrc.core import host_memory
 from openmrc.errors import ConfigError
 from openmrc.report.folder import write
 from openmrc.report.simulation import figure
@@ -53,11 +53,11 @@ def test_a_run_beyond_the_memory_is_refused_before_it_takes_any(
     mrc = msgspec.structs.replace(scenario, transport=Transport(name="mrc"))
     asked: list[int] = []
     with monkeypatch.context() as patched:
-        patched.setattr(machine, "require", lambda tables, _what: asked.append(sum(each.nbytes for each in tables)))
+        patched.setattr(host_memory, "require", lambda tables, _what: asked.append(sum(each.nbytes for each in tables)))
         simulate(mrc)
     network, engine = asked
     for available, what in ((network - 1, "128 links and 16 NICs"), (engine - 1, "queue pairs with .* EVs")):
-        monkeypatch.setattr(machine, "available_bytes", lambda left=available: left)
+        monkeypatch.setattr(host_memory, "available_bytes", lambda left=available: left)
         with pytest.raises(MemoryError, match=f"at least .* GB are needed for .*{what}, .* are available"):
             simulate(mrc)
 

@@ -288,10 +288,14 @@ class EvStatus:
     probes: int
 
     @property
+    def is_usable(self) -> bool:
+        """Return whether the state allows data (MRC §9.3.1)."""
+        return self.state in (EvState.GOOD, EvState.SKIP)
+
+    @property
     def label(self) -> str:
         """Return the name of the state, or SILENT for an EV that could be used, were its plane not silent."""
-        is_usable = self.state in (EvState.GOOD, EvState.SKIP)
-        return "SILENT" if self.silent and is_usable else self.state.name
+        return "SILENT" if self.silent and self.is_usable else self.state.name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -100,15 +100,14 @@ def describe(runtime: EndpointRuntime, qp: int, remote: PeerAddress | None) -> s
 
 
 def _paths(runtime: EndpointRuntime, qp: int) -> str:
-    ports = runtime.engine.endpoints[0].ports_up
     bad: dict[int, list[str]] = {}
     for ev in ev_states(runtime, qp):
-        if ev.state not in (EvState.GOOD, EvState.SKIP):
+        if not ev.is_usable:
             bad.setdefault(ev.plane, []).append(f"EV {ev.ev:#x} {ev.state.name}")
-    down = [f"plane {plane} (port down)" for plane in range(len(runtime.sockets.addresses)) if not ports >> plane & 1]
-    silent = silence.silent_ports(runtime.engine, qp)
-    down += [f"plane {plane} (silent)" for plane in range(len(runtime.sockets.addresses)) if silent >> plane & 1]
-    parts = [*down, *(f"plane {plane}: {', '.join(evs)}" for plane, evs in bad.items())]
+    out = ((~runtime.engine.endpoints[0].ports_up, "port down"), (silence.silent_ports(runtime.engine, qp), "silent"))
+    planes = range(len(runtime.sockets.addresses))
+    unused = [f"plane {plane} ({why})" for mask, why in out for plane in planes if mask >> plane & 1]
+    parts = [*unused, *(f"plane {plane}: {', '.join(evs)}" for plane, evs in bad.items())]
     return "; ".join(parts) or "all EVs of all planes GOOD"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.core import machine, rng
+from openmrc.core import host_memory, rng
 from openmrc.core.rows import column, table
 from openmrc.errors import ConfigError
 from openmrc.fabric.shape import PlaneShape
@@ -108,7 +108,7 @@ def build(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 
         follows=table(tables.Follow, FOLLOWED * shards),
     )
     written = [network.ports, network.queues, network.wires, network.in_links, network.outgoing, network.next_hops]
-    machine.require(written, f"{topology.links:,} links and {topology.nics:,} NICs")
+    host_memory.require(written, f"{topology.links:,} links and {topology.nics:,} NICs")
     _init_rules(network, settings, len(ports), lookahead, shortest)
     _init_lists(network)
     for first in range(0, topology.links, PART):

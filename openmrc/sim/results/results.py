@@ -6,8 +6,6 @@ start to the last acknowledgement at the sender. Rates are over the time from th
 
 from __future__ import annotations
 
-import resource
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from openmrc.core.host_memory import peak_bytes
 from openmrc.fabric.topology import LinkTier, Topology
 from openmrc.sim.loop import failures
 from openmrc.sim.loop.run import Results
@@ -117,12 +116,10 @@ def summary(run: Run) -> dict[str, Any]:
 
 def machine(run: Run) -> dict[str, Any]:
     """Return the run's cost on this machine, and the data that reproduces it."""
-    # Linux counts kilobytes, macOS bytes.
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return {
         "setup_s": round(run.results.setup_s, 4),
         "wall_s": round(run.results.wall_s, 4),
-        "peak_rss_mb": round(peak / 1e6, 1),
+        "peak_rss_mb": round(peak_bytes() / 1e6, 1),
         "threads": run.threads,
         "seed": run.seed,
         "version": __version__,

@@ -1,7 +1,9 @@
-"""The memory that is left, and a refusal before more is taken: Linux ends a process that writes beyond it, silently."""
+"""Memory of this process and of its host, and a refusal to take more than is left: Linux would kill it silently."""
 
 from __future__ import annotations
 
+import resource
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,12 @@ import numpy as np
 
 _UNKNOWN = 1 << 60  # bytes, where the kernel reports nothing
 _LIMITS = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))  # cgroup v2, v1
+
+
+def peak_bytes() -> int:
+    """Return the largest resident size so far."""
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return largest if sys.platform == "darwin" else largest * 1024  # Linux counts kilobytes, macOS bytes
 
 
 def available_bytes(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
@@ -43,7 +51,7 @@ def _own_groups(membership: Path, cgroups: Path) -> Iterator[Path]:
         return
     for line in lines:
         _number, controllers, path = line.split(":", 2)
-        if controllers in ("", "memory"):  # versions 2 and 1
+        if controllers == "" or "memory" in controllers.split(","):  # version 2, version 1
             top = cgroups / controllers
             folder = top / path.lstrip("/")
             yield from (each for each in (folder, *folder.parents) if each.is_relative_to(top))

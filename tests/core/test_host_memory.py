@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openmrc.core import machine
+from openmrc.core import host_memory
 
 GIB = 1 << 30
 
@@ -30,7 +30,7 @@ def limit(host: Path, group: str, most: str, used: int, of_files: int = 0) -> No
 
 
 def left(host: Path) -> int:
-    return machine.available_bytes(host, host / "groups")
+    return host_memory.available_bytes(host, host / "groups")
 
 
 def test_without_limits_it_is_what_the_machine_has_with_swap(host: Path) -> None:
@@ -59,15 +59,15 @@ def test_control_groups_of_version_1_are_read_as_well(host: Path) -> None:
 
 
 def test_where_nothing_is_reported_nothing_is_refused(tmp_path: Path) -> None:
-    assert machine.available_bytes(tmp_path, tmp_path) > 1 << 50
+    assert host_memory.available_bytes(tmp_path, tmp_path) > 1 << 50
 
 
 def test_this_machine_has_some() -> None:
-    assert 1 << 20 < machine.available_bytes() < 1 << 50
+    assert 1 << 20 < host_memory.available_bytes() < 1 << 50
 
 
 def test_tables_beyond_it_are_refused_with_both_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "available_bytes", lambda: 10**9)
-    machine.require([np.zeros(10, np.int64)], "ten numbers")
+    monkeypatch.setattr(host_memory, "available_bytes", lambda: 10**9)
+    host_memory.require([np.zeros(10, np.int64)], "ten numbers")
     with pytest.raises(MemoryError, match=r"at least 1\.6 GB are needed for 200 M numbers, 1\.0 GB are available"):
-        machine.require([np.zeros(2 * 10**8, np.int64)], "200 M numbers")
+        host_memory.require([np.zeros(2 * 10**8, np.int64)], "200 M numbers")
