@@ -46,7 +46,8 @@ def cables_on_the_way(breaker: Breaker) -> list[tuple[str, list[Cable]]]:
 
 
 def main() -> None:
-    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(2))  # so that a cable is pulled when it shall be
+    # Between the ends of the stream and the network, so that a cable is pulled on time.
+    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(2))
     numbers = [int(word) for word in sys.argv[1:] if word.isdigit()]
     kinds = [word for word in sys.argv[1:] if not word.isdigit()] or ["mrc", "mptcp", "tcp"]
     with lifetime.held(FABRIC, NAME):

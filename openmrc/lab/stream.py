@@ -7,11 +7,10 @@ send KIND ADDRESS PORT SECONDS     send one
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from pathlib import Path
 
-from openmrc.lab import stream_iperf, stream_mrc, stream_tcp
+from openmrc.lab import priorities, stream_iperf, stream_mrc, stream_tcp
 from openmrc.lab.pieces import Log
 
 KINDS = ("mrc", "tcp", "mptcp", stream_iperf.KIND)
@@ -21,7 +20,7 @@ def main(arguments: list[str]) -> None:
     """Run one end."""
     side, kind, address, port, last = arguments
     # The same for every kind: measure the network, not processor scheduling or garbage collection.
-    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    priorities.ends_second()
     gc.freeze()
     if side == "receive":
         _receive(kind, int(port)).write(Path(last))

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.errors import MrcError
-from openmrc.lab import pieces, run
+from openmrc.lab import pieces, priorities, run
 from openmrc.lab.faults import Breaker, Done
 from openmrc.lab.layout import Lab
 from openmrc.lab.namespaces import batch, namespace
@@ -55,7 +55,7 @@ def stream(
     if kind == "mptcp":
         allow_subflows(lab, source, destination)
     program = [sys.executable, "-m", "openmrc.lab.stream"]
-    with tempfile.TemporaryDirectory(prefix="openmrc-lab-") as folder:
+    with tempfile.TemporaryDirectory(prefix="openmrc-lab-") as folder, priorities.network_first():
         out = Path(folder, "arrivals.json")
         receiver = run.start(
             lab.name, destination, [*program, "receive", kind, address, str(PORT), str(out)], stderr=subprocess.PIPE
