@@ -13,9 +13,10 @@ setup: $(STAMP)  ## make the virtual environment and install everything into it
 
 $(STAMP): pyproject.toml constraints.txt
 	@echo "setup: virtual environment in $(VENV)"
+	@rm -f $@
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -c constraints.txt -e '.[dev]' | grep -vE '^(Requirement already|Looking in|Obtaining)' | cut -c1-150
-	@touch $@
+	@{ $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -c constraints.txt -e '.[dev]' && touch $@; } | grep -vE '^(Requirement already|Looking in|Obtaining)' | cut -c1-150
+	@test -e $@ || { echo "setup: pip could not install everything, see above" >&2; exit 1; }
 
 warm: setup      ## compile the engine once, and cache it
 	@$(BIN)/python -m openmrc.warm
