@@ -64,6 +64,7 @@ NEEDS = {
         lambda: os.path.exists("/usr/share/keyrings/debian-archive-keyring.gpg"), "apt install debian-archive-keyring"
     ),
     "netplan": Need(program("netplan"), "apt install netplan.io"),
+    "make": Need(program("make"), "apt install make"),
     "clang": Need(program("clang"), "apt install clang llvm libbpf-dev"),
     "libbpf": Need(lambda: os.path.exists("/usr/include/bpf/bpf_helpers.h"), "apt install libbpf-dev"),
     "llvm-strip": Need(program("llvm-strip"), "apt install llvm"),

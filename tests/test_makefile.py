@@ -28,7 +28,7 @@ def setup(clone: Path, pip_status: int) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["make", "setup"], cwd=clone, capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.mark.skipif(shutil.which("make") is None, reason="apt install make")
+@pytest.mark.needs("make")
 def test_an_environment_is_ready_only_when_pip_has_installed_everything(clone: Path) -> None:
     failed = setup(clone, pip_status=1)
     assert failed.returncode != 0

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from openmrc.faults import Schedule
-from openmrc.lab import lifetime
+from openmrc.lab import lifetime, priorities
 from openmrc.lab.faults import Breaker, Done
 from openmrc.lab.layout import Cable
 from openmrc.lab.pieces import longest_gap_ms
@@ -46,8 +46,7 @@ def cables_on_the_way(breaker: Breaker) -> list[tuple[str, list[Cable]]]:
 
 
 def main() -> None:
-    # Between the ends of the stream and the network, so that a cable is pulled on time.
-    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(2))
+    priorities.pulls_between()
     numbers = [int(word) for word in sys.argv[1:] if word.isdigit()]
     kinds = [word for word in sys.argv[1:] if not word.isdigit()] or ["mrc", "mptcp", "tcp"]
     with lifetime.held(FABRIC, NAME):

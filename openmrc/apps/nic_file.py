@@ -7,6 +7,7 @@ that commands inside a lab need no options; a controller could do the same on a 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,7 @@ from openmrc.engine.params import Settings
 from openmrc.errors import ConfigError
 
 VARIABLE = "MRC_NIC"
+_REPORTS = 8  # per round trip, at least
 
 
 class NicFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -41,8 +43,12 @@ class NicFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         return ways[ev % len(ways)]
 
     def settings(self, mtu: int) -> Settings:
-        """Return the engine's tuning for this network."""
-        return Settings(
+        """Return the engine's tuning for this network.
+
+        On slow links the usual 16 KiB between two reports (SACKs) are a large part of what is in flight, and a loss
+        would be learned of late by as much.
+        """
+        tuning = Settings(
             mtu=mtu,
             link_gbps=self.link_gbps,
             base_rtt_us=self.base_rtt_us,
@@ -51,6 +57,7 @@ class NicFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
             trimming=self.trimming,
             timestamp_unit=1,
         )
+        return replace(tuning, sack_threshold=min(tuning.sack_threshold, tuning.bdp // _REPORTS))
 
 
 def from_environment() -> NicFile | None:

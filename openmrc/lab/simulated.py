@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from openmrc.apps.endpoint import MTUS
 from openmrc.errors import ConfigError
 from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric
@@ -36,7 +37,7 @@ DIFFERENCES = (
     "A simulated packet is 4 KiB plus a fixed header, a lab packet has its actual headers, so full "
     "rates differ by a few parts in a thousand.",
     "A simulated piece counts when its sender knows of its delivery, a lab piece when the receiver takes it.",
-    "A simulated NIC detects immediately that its own port is down; a lab endpoint detects it from losses only.",
+    "A simulated NIC detects immediately that its own port is down; a lab endpoint waits for the kernel to say so.",
 )
 _SEED = 1
 _CABLES = 8  # of a round trip
@@ -54,10 +55,13 @@ def stream(lab: Lab, source: str, destination: str, seconds: float, schedule: Sc
     if count > OUTSTANDING:
         plan.follow(ids[:-OUTSTANDING], ids[OUTSTANDING:], acknowledged=True)
     plan.connect(0)
+    tuning = described.settings(MTUS[-1])
     settings: dict[str, bool | int | float | str] = {
-        "target_delay_us": described.target_delay_us,
-        "trimming": True,
-        "timestamp_unit": 1,
+        "evs": described.evs_per_plane * len(described.planes),
+        "sack_threshold": tuning.sack_threshold,
+        "target_delay_us": tuning.target_delay_us,
+        "trimming": tuning.trimming,
+        "timestamp_unit": tuning.timestamp_unit,
         "timeout_us": TIMEOUT_UNIT_US * (1 << ConnectionOptions().timeout),  # the simulator's default suits 800 Gb/s
     }
     results = run(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from openmrc.fabric.build import build
 from openmrc.fabric.fabric_file import load
 from openmrc.fabric.usid import usid_plan
@@ -14,6 +16,7 @@ from openmrc.lab.simulated import stream
 from tests.lab.conftest import fabric_file
 
 MS = 1_000_000
+FABRICS = Path(__file__).parents[2] / "scenarios" / "fabrics"
 
 
 def test_the_simulated_stream_loses_nothing_and_goes_on_over_the_other_plane(tmp_path: Path) -> None:
@@ -25,3 +28,13 @@ def test_the_simulated_stream_loses_nothing_and_goes_on_over_the_other_plane(tmp
     assert 0.17 < trial.gbps(0, pulled) < 0.2  # two planes of 100 Mb/s, less what headers take
     assert 0.08 < trial.gbps(pulled + 50 * MS, back) < 0.1
     assert longest_gap_ms(trial.times, pulled, back) < 50
+
+
+def test_a_pulled_cable_between_switches_interrupts_the_simulated_stream_once() -> None:
+    """As in the lab, where a plane has one EV a path: each EV more would have to lose a packet of its own."""
+    lab = plan_lab("twin", usid_plan(build(load(FABRICS / "lab-fast.yaml"))))
+    pulls = "at: 200ms, for: 200ms, down: p0-t0-00<>p0-t1-00; at: 600ms, for: 200ms, down: p1-t0-00<>p1-t1-01"
+    trial = stream(lab, "h0", "h5", 1.0, Schedule.parse(pulls))
+    for step in trial.steps[::2]:
+        after = trial.times[(trial.times >= step.monotonic_ns) & (trial.times < step.monotonic_ns + 100 * MS)]
+        assert (np.diff(after) > 1.5 * MS).sum() == 1
