@@ -17,7 +17,7 @@ from enum import IntEnum
 from openmrc.core.jit import entry, kernel
 from openmrc.engine.endpoint import expire, next_deadline, next_event
 from openmrc.engine.tables import NONE, Engine
-from openmrc.live.datapath import capture, impair, link_state, receive, submission, table_handles, transmit
+from openmrc.live.datapath import capture, impair, link_state, pacing, receive, submission, table_handles, transmit
 from openmrc.live.datapath.libc import POLL_BYTES, drain_eventfd, lock, monotonic, signal_eventfd, unlock, wait_for
 from openmrc.live.datapath.tables import LOOP_MUTEX, NEXT_MUTEX, RECORDS, DataPath
 from openmrc.units import NEVER, PS_PER_NS, PS_PER_S, PS_PER_US
@@ -225,6 +225,7 @@ def _iterate(engine: Engine, datapath: DataPath, ready: int, batch: int, looks: 
     submission.publish_completions(engine, datapath)
     step_at = nic.step_at if nic.called == 0 else NEVER
     due = min(next_deadline(engine, nic.endpoint), impair.next_release(datapath), step_at)
+    due = min(due, pacing.next_opening(engine, datapath))
     nic.wake_at = 0 if sent >= batch else due
     return left
 

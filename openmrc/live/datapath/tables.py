@@ -72,6 +72,9 @@ class Nic:
     segmentation: Int  # 1: UDP_SEGMENT works
     placement: Int  # wire.entropy.Placement
     evs: Int  # sending sockets of each plane
+    ps_per_byte: Int  # of each port; 0: not known, and not paced
+    paced_ahead: Int  # ps of work that a port may have before it gets more
+    closed_planes: Int  # mask, when the engine was last asked for a packet
     # Where tables lie in memory
     messages_at: Int
     vectors_at: Int
@@ -129,6 +132,7 @@ class Plane:
     stalls: Int
     send_errors: Int
     last_error: Int  # errno
+    busy_until: Int  # ps, when its port has sent all it was given, if it is paced
     # Impairments
     impaired: Int  # 1: look at the rest
     slow: Int  # 1: some of it holds packets back

@@ -12,7 +12,7 @@ from openmrc.core.memory import prefetch
 from openmrc.core.rows import CACHE_LINE
 from openmrc.engine.endpoint import next_packet
 from openmrc.engine.tables import Engine
-from openmrc.live.datapath import capture
+from openmrc.live.datapath import capture, pacing
 from openmrc.live.datapath.libc import (
     BOTH_CONTROLS,
     EAGAIN,
@@ -31,7 +31,6 @@ from openmrc.live.datapath.libc import (
 from openmrc.live.datapath.tables import BATCH, INLINE, MESSAGES, NAME_BYTES, NO_SENDER, OUT, TRAIN, DataPath
 from openmrc.wire import codec, icrc
 
-ALL_PORTS = -1
 _STALL_TRIES = 3
 _STALL_NS = 500_000  # how long each try waits for room in a socket
 
@@ -42,7 +41,7 @@ def send_waiting(engine: Engine, datapath: DataPath, limit: int) -> int:
     nic = datapath.nic[0]
     count = 0
     nic.sender = NO_SENDER
-    while count < limit and next_packet(engine, nic.now, nic.endpoint, ALL_PORTS, OUT) == 1:
+    while count < limit and next_packet(engine, nic.now, nic.endpoint, pacing.open_planes(datapath), OUT) == 1:
         _append(engine, datapath)
         count += 1
     _flush(datapath)
@@ -68,6 +67,7 @@ def _append(engine: Engine, datapath: DataPath) -> None:
             _flush(datapath)
         _begin_message(datapath, remote, tos, length)
     _add_packet(engine, datapath, sender, remote, length)
+    pacing.on_sent(datapath, out.port, length)
 
 
 @kernel

@@ -19,7 +19,7 @@ from openmrc.engine.states import QpEvent
 from openmrc.engine.tables import Engine
 from openmrc.live.api.attributes import ContextAttr
 from openmrc.live.api.errors import ClosedError
-from openmrc.live.datapath import capture, event_loop, operations, sources, table_handles
+from openmrc.live.datapath import capture, event_loop, operations, pacing, sources, table_handles
 from openmrc.live.datapath.libc import (
     MADV_NOHUGEPAGE,
     POLLIN,
@@ -45,6 +45,7 @@ from openmrc.live.host.sockets import Sockets, type_of_service_kind
 from openmrc.live.host.tuning import TRAIN_BYTES
 from openmrc.units import NEVER, PS_PER_NS, PS_PER_S
 from openmrc.wire.codes import DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, Trim
+from openmrc.wire.layout import LONGEST_HEADER
 
 HELD = 4096  # delayed packets that impairments can hold
 REST_SECONDS = 0.002  # s after each run of the Python thread: a burst of events costs one wake-up, not one each
@@ -108,6 +109,8 @@ class EndpointRuntime:
         self.is_stopped = False
         self.is_abandoned = False
         self._init_nic(attr, capturing)
+        if not settings.bound_by_delivery:  # the rate of the network is known
+            pacing.set_rate(self.datapath, round(settings.link_gbps * 1e9) // planes, settings.mtu + LONGEST_HEADER)
         self._init_sockets()
         self._init_arenas()
 
