@@ -46,7 +46,7 @@ def cables_on_the_way(breaker: Breaker) -> list[tuple[str, list[Cable]]]:
 
 
 def main() -> None:
-    priorities.pulls_between()
+    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(priorities.BETWEEN))
     numbers = [int(word) for word in sys.argv[1:] if word.isdigit()]
     kinds = [word for word in sys.argv[1:] if not word.isdigit()] or ["mrc", "mptcp", "tcp"]
     with lifetime.held(FABRIC, NAME):

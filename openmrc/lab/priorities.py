@@ -15,7 +15,7 @@ from pathlib import Path
 from openmrc.lab import record
 
 LOCK = record.FOLDER.parent / "streams.lock"  # shared by all streams of this machine
-_ENDS, _PULLS, _NETWORK = 1, 2, 3  # real-time priorities (sched(7)), the highest last
+_ENDS, BETWEEN, _NETWORK = 1, 2, 3  # real-time priorities (sched(7)); what pulls cables on time runs in between
 _FIRST, _USUAL = (os.SCHED_RR, _NETWORK), (os.SCHED_OTHER, 0)
 
 Priority = tuple[int, int]  # policy, and real-time priority within it
@@ -42,11 +42,6 @@ def ends_second() -> None:
     if threads and all(of(thread)[1] > _ENDS for thread in threads):
         with contextlib.suppress(PermissionError):
             os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(_ENDS))
-
-
-def pulls_between() -> None:
-    """Run this thread between the ends and the network, so that it pulls a cable on time; needs root."""
-    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(_PULLS))
 
 
 def of(thread: int) -> Priority:
