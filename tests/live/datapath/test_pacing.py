@@ -39,6 +39,7 @@ def datapath(engine: Engine) -> DataPath:
     return made
 
 
+@pytest.mark.clause("free-ports")
 def test_a_plane_takes_one_packet_more_than_its_port_sends(engine: Engine, datapath: DataPath) -> None:
     assert pacing.open_planes(datapath) & 3 == 3
     assert pacing.next_opening(engine, datapath) == NEVER
