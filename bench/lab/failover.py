@@ -5,8 +5,8 @@ KIND is mrc, mptcp, tcp; all of them unless said, one after the other, with the 
 left    of mrc: from the pull until the last data packet went into the dead cable: the sender had stopped using it
 own     the same of those pulls that took a cable of the sender itself, whose carrier it watches; mark: p99 of 1 ms
 stall   the longest time without a piece delivered, in order, while the cable was out
-calm    the same of those pulls during which no processor stood still for over half a millisecond: shared machines do so
-        for several at a time, and nothing runs there meanwhile, whatever its priority; mark: p99 of 3 ms
+calm    the same of those pulls during which no processor was paused for over half a millisecond: hypervisors pause
+        shared machines for several at a time; nothing runs there meanwhile, whatever its priority; mark: p99 of 3 ms
 quiet   the same over as long a time before each pull: what the machine does to the stream anyway
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench._support.standstills import Standstills
+from bench._support.pauses import Pauses
 from openmrc.faults import Schedule
 from openmrc.lab import lifetime, priorities
 from openmrc.lab.faults import Breaker, Done
@@ -31,7 +31,7 @@ FABRIC = Path(__file__).parents[2] / "scenarios" / "fabrics" / "lab-fast.yaml"
 NAME, SOURCE, DESTINATION = "bench-failover", "h0", "h5"
 EVERY_S, OUT_S = 0.6, 0.3
 _MS = 1_000_000
-_STILL_MS = 0.5
+_PAUSE_MS = 0.5
 
 
 def cables_on_the_way(breaker: Breaker) -> list[tuple[str, list[Cable]]]:
@@ -73,7 +73,7 @@ def report(breaker: Breaker, kind: str, pulls: int) -> None:
         left.append(max(0, last - pulled_at[0]) / _MS)
 
     schedule = Schedule.parse("; ".join(text))
-    with Standstills() as machine:
+    with Pauses() as machine:
         trial = stream(breaker, kind, SOURCE, DESTINATION, 3 + pulls * EVERY_S, lambda: breaker.run(schedule, on_done))
     steps = [step.monotonic_ns for step in trial.steps if step.change["down"]]
     out = round(OUT_S * 1e9)
@@ -82,8 +82,8 @@ def report(breaker: Breaker, kind: str, pulls: int) -> None:
     print(f"{kind}: {pulls} pulls, {trial.gbps(trial.began, steps[0]):.3f} Gb/s before the first,", end=" ")
     print("not a byte lost or misplaced" if trial.is_whole else "BYTES LOST OR MISPLACED")
     own = [value for value, (place, _) in zip(left, chosen, strict=True) if place.startswith(f"{SOURCE}<>")]
-    still = [machine.longest_ms(at, at + out) for at in steps]
-    calm = [value for value, longest in zip(stall, still, strict=True) if longest <= _STILL_MS]
+    paused = [machine.longest_ms(at, at + out) for at in steps]
+    calm = [value for value, longest in zip(stall, paused, strict=True) if longest <= _PAUSE_MS]
     for name, values in (("left", left), ("own", own), ("stall", stall), ("calm", calm), ("quiet", quiet)):
         if not values or (name in ("left", "own") and kind != "mrc"):
             continue  # the ports note when MRC's data was lost
@@ -91,7 +91,9 @@ def report(breaker: Breaker, kind: str, pulls: int) -> None:
         print(
             f"{name:<6} ms  p50 {p50:7.2f}  p90 {p90:7.2f}  p99 {p99:7.2f}  most {max(values):7.2f}  of {len(values)}"
         )
-    print(f"processors stood still for over {_STILL_MS:g} ms in {pulls - len(calm)} pulls, at most {max(still):.1f} ms")
+    print(
+        f"processors were paused for over {_PAUSE_MS:g} ms in {pulls - len(calm)} pulls, at most {max(paused):.1f} ms"
+    )
 
 
 if __name__ == "__main__":

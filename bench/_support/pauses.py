@@ -1,10 +1,10 @@
-"""When do processors stand still? As a program it prints them; `Standstills` notes them beside a benchmark.
+"""When are the processors paused? As a program it prints the pauses; `Pauses` notes them beside a benchmark.
 
 A process on each processor, with the highest real-time priority, sleeps for half a millisecond and notes when it wakes
 up late: then nothing else ran there either. A hypervisor that takes a processor away may count it as stolen in steps of
 10 ms, or not at all if it throttles the whole machine.
 
-`sudo python -m bench._support.standstills [SECONDS]`
+`sudo python -m bench._support.pauses [SECONDS]`
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _EVERY_NS, _LATE_NS = 500_000, 300_000
 _PRIORITY = 50  # SCHED_FIFO; above all that runs here, below the kernel's own watchdogs
 
 
-class Standstills:
+class Pauses:
     """Those of all processors while a block runs, by the monotonic clock."""
 
-    def __enter__(self) -> Standstills:
+    def __enter__(self) -> Pauses:
         """Start a process on each processor."""
-        command = [sys.executable, "-m", "bench._support.standstills", "--on"]
+        command = [sys.executable, "-m", "bench._support.pauses", "--on"]
         self._processes = [
             subprocess.Popen([*command, str(processor)], stdout=subprocess.PIPE)
             for processor in sorted(os.sched_getaffinity(0))
@@ -49,7 +49,7 @@ class Standstills:
 
 
 def _watch(processor: int) -> None:
-    """Note standstills of one processor until SIGTERM; print them."""
+    """Note the pauses of one processor until SIGTERM; print them."""
     found: list[tuple[int, int]] = []
     is_over: list[bool] = []
     signal.signal(signal.SIGTERM, lambda *_: is_over.append(True))
@@ -69,10 +69,10 @@ def main() -> None:
         _watch(int(sys.argv[2]))
         return
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 10.0
-    with Standstills() as watch:
+    with Pauses() as watch:
         time.sleep(seconds)
     lengths = sorted(((end - begin) / 1e6 for begin, end in watch.found), reverse=True)
-    print(f"{len(lengths)} standstills over {_LATE_NS / 1e6:g} ms in {seconds:g} s, all processors together")
+    print(f"{len(lengths)} pauses over {_LATE_NS / 1e6:g} ms in {seconds:g} s, all processors together")
     print(
         f"over 1 ms: {sum(each > 1 for each in lengths)}; the longest: {', '.join(f'{e:.1f}' for e in lengths[:8])} ms"
     )
