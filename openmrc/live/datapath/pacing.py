@@ -7,6 +7,8 @@ later. So only a plane takes data at whose port little waits, as a NIC chooses a
 
 from __future__ import annotations
 
+import math
+
 from openmrc.core.jit import kernel
 from openmrc.engine.scheduler import front_peer
 from openmrc.engine.tables import NONE, Engine
@@ -14,13 +16,15 @@ from openmrc.live.datapath.tables import DataPath
 from openmrc.units import NEVER, PS_PER_S, PS_PER_US
 
 _FRAMING = 48 + 38  # bytes around a datagram: IPv6 and UDP; Ethernet, its preamble and the gap
+_SLOWEST = 1e6  # bit/s; a file may state any rate
+_LONGEST = PS_PER_S  # no port counts as busy for longer: control packets do not wait, and must not block data
 _WAKE_UP = 100 * PS_PER_US  # a thread may wake that late; the port shall have work until then
 
 
-def set_rate(datapath: DataPath, bits_per_s: int, longest: int) -> None:
-    """Pace every plane at a rate; `longest`: bytes of the longest datagram."""
+def set_rate(datapath: DataPath, bits_per_s: float, longest: int) -> None:
+    """Pace every plane at a rate, of at least a megabit a second; `longest`: bytes of the longest datagram."""
     nic = datapath.nic[0]
-    nic.ps_per_byte = -(-8 * PS_PER_S // bits_per_s)
+    nic.ps_per_byte = math.ceil(8 * PS_PER_S / max(bits_per_s, _SLOWEST))
     nic.paced_ahead = max(nic.ps_per_byte * (longest + _FRAMING), _WAKE_UP)
 
 
@@ -41,7 +45,8 @@ def on_sent(datapath: DataPath, plane: int, length: int) -> None:
     """Account for a datagram of `length` bytes."""
     nic = datapath.nic[0]
     row = datapath.planes[plane]
-    row.busy_until = max(row.busy_until, nic.now) + (length + _FRAMING) * nic.ps_per_byte
+    until = max(row.busy_until, nic.now) + (length + _FRAMING) * nic.ps_per_byte
+    row.busy_until = min(until, nic.now + _LONGEST)
 
 
 @kernel

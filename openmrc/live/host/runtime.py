@@ -110,7 +110,7 @@ class EndpointRuntime:
         self.is_abandoned = False
         self._init_nic(attr, capturing)
         if not settings.bound_by_delivery:  # the rate of the network is known
-            pacing.set_rate(self.datapath, round(settings.link_gbps * 1e9) // planes, settings.mtu + LONGEST_HEADER)
+            pacing.set_rate(self.datapath, settings.link_gbps * 1e9 / planes, settings.mtu + LONGEST_HEADER)
         self._init_sockets()
         self._init_arenas()
 

@@ -12,7 +12,7 @@ from openmrc.engine.params import Settings
 from openmrc.engine.tables import Engine
 from openmrc.live.datapath import pacing
 from openmrc.live.datapath.tables import DataPath, build_datapath
-from openmrc.units import NEVER, PS_PER_MS, PS_PER_US
+from openmrc.units import NEVER, PS_PER_MS, PS_PER_S, PS_PER_US
 from tests.live.pair import joined
 
 PLANES = 2
@@ -70,6 +70,15 @@ def test_a_plane_that_opened_since_the_engine_was_asked_is_due_at_once(engine: E
 def test_on_a_fast_port_work_lasts_until_a_thread_wakes_up(datapath: DataPath) -> None:
     pacing.set_rate(datapath, 100_000_000_000, PACKET)
     assert datapath.nic[0].paced_ahead == 100 * PS_PER_US
+
+
+def test_a_rate_of_nearly_nothing_is_taken(datapath: DataPath) -> None:
+    pacing.set_rate(datapath, 1e-9, PACKET)
+    for _ in range(10_000):
+        pacing.on_sent(datapath, 0, PACKET)
+    assert pacing.open_planes(datapath) & 3 == 2
+    datapath.nic[0].now += 2 * PS_PER_S
+    assert pacing.open_planes(datapath) & 3 == 3
 
 
 @pytest.mark.parametrize("known", [True, False])
