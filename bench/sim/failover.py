@@ -20,16 +20,13 @@ import numpy.typing as npt
 from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
 from openmrc.faults import Schedule
-from openmrc.sim.loop.run import World, run
-from openmrc.sim.scenario import timeline
+from openmrc.lab.pieces import longest_gap_ms
+from openmrc.lab.simulated import deliveries
+from openmrc.sim.loop.run import World
 from openmrc.sim.transports.mrc.setup import MrcTransport
-from openmrc.sim.workloads.joined import joined
-from openmrc.sim.workloads.plan import Plan
-from openmrc.units import NEVER, PS_PER_MS, PS_PER_US
+from openmrc.units import PS_PER_MS, PS_PER_US
 
 PLANES, GBPS, UPLINKS = 4, 100, 4
-PIECE = 32 << 10  # bytes, 0.66 us at full rate
-OUTSTANDING = 96  # pieces
 EVERY_MS, OUT_MS = 8, 2  # bad EVs are probed for a few milliseconds before they are used again
 _BEFORE_MS = 0.5
 MARK = 2.0  # round trips, p99
@@ -70,42 +67,26 @@ def failover(pulls: int) -> dict[str, float]:
 
 
 def _run(starts: list[int]) -> tuple[float, npt.NDArray[np.int64]]:
-    """Run the flow with pulls at these times (ms); return its round trip (us) and when each piece arrived (ps)."""
+    """Run the flow with pulls at these times (ms); return its round trip (us) and when each piece arrived (ns)."""
     plane = Plane(count=PLANES, host_gbps=GBPS, t0=Tier(down=4, up=UPLINKS), t1=Tier())
     topology = build(Fabric(name="failover", hosts=Hosts(count=8), planes=(plane,)))
     places = [f"h0<>p{number}-t0-00" for number in range(PLANES)]
     places += [f"p{number}-t0-00<>p{number}-t1-{up:02}" for number in range(PLANES) for up in range(UPLINKS)]
     text = "; ".join(f"at: {at}ms, for: {OUT_MS}ms, down: {places[n % len(places)]}" for n, at in enumerate(starts))
-    end_ms = starts[-1] + EVERY_MS
-    plan = Plan(topology.nics)
-    count = round(end_ms / 1e3 * PLANES * GBPS * 1e9 / 8 / PIECE)
-    ids = plan.messages(np.zeros(count, np.int64), topology.nics - 1, PIECE)
-    plan.follow(ids[:-OUTSTANDING], ids[OUTSTANDING:], acknowledged=True)
-    plan.connect(0)
     trips: list[int] = []
 
     def observe(world: World) -> None:
         if world.now < starts[0] * PS_PER_MS:
             trips.append(int(max(peer.srtt for peer in world.state.engine.peers)))
 
-    results = run(
-        topology,
-        joined([("stream", plan)]).traffic,
-        MrcTransport(),
-        broken=timeline.columns(topology, Schedule.parse(text), 1, []),
-        seed=1,
-        until=2 * end_ms * PS_PER_MS,
-        observe=observe,
-    )
-    finished = results.finished[ids]
-    assert int(finished.max()) != NEVER, "every piece arrives"
-    return trips[-1] / PS_PER_US, np.maximum.accumulate(finished)
+    ends, seconds = (0, topology.nics - 1), (starts[-1] + EVERY_MS) / 1e3
+    times = deliveries(topology, ends, seconds, PLANES * GBPS, MrcTransport(), Schedule.parse(text), observe)
+    return trips[-1] / PS_PER_US, times
 
 
 def _longest_us(times: npt.NDArray[np.int64], begin_ms: float, end_ms: float) -> float:
-    """Return the longest time between two deliveries within begin..end."""
-    inside = times[(times >= begin_ms * PS_PER_MS) & (times <= end_ms * PS_PER_MS)]
-    return float(np.diff(inside).max()) / PS_PER_US
+    """Return the longest time without a delivery within begin..end."""
+    return longest_gap_ms(times, round(begin_ms * 1e6), round(end_ms * 1e6)) * 1e3
 
 
 if __name__ == "__main__":

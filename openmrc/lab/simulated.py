@@ -6,13 +6,17 @@ software round-trip time of an idle lab. DIFFERENCES lists the other differences
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from openmrc.apps.endpoint import MTUS
 from openmrc.errors import ConfigError
 from openmrc.fabric.build import build
 from openmrc.fabric.description import Fabric
+from openmrc.fabric.topology import Topology
 from openmrc.faults import Schedule
 from openmrc.lab.faults import Done
 from openmrc.lab.layout import Lab
@@ -21,7 +25,8 @@ from openmrc.lab.pieces import PIECE, Arrivals
 from openmrc.lab.stream_mrc import OUTSTANDING
 from openmrc.lab.trial import Trial
 from openmrc.live.api.attributes import TIMEOUT_UNIT_US, ConnectionOptions
-from openmrc.sim.loop.run import run
+from openmrc.sim.loop import run as loop
+from openmrc.sim.loop.run import World
 from openmrc.sim.scenario import timeline
 from openmrc.sim.scenario.scenario import Transport
 from openmrc.sim.scenario.transport_options import transport_of
@@ -49,12 +54,6 @@ def stream(lab: Lab, source: str, destination: str, seconds: float, schedule: Sc
     topology = build(_slow_to_forward(lab.topology.fabric))
     here, there = topology.node_named(source), topology.node_named(destination)
     described = describe(lab, here, trimming=True)
-    count = max(1, int(seconds * described.link_gbps * 1e9 / 8 / PIECE))
-    plan = Plan(topology.nics)
-    ids = plan.messages(np.full(count, here), there, PIECE)
-    if count > OUTSTANDING:
-        plan.follow(ids[:-OUTSTANDING], ids[OUTSTANDING:], acknowledged=True)
-    plan.connect(0)
     tuning = described.settings(MTUS[-1])
     settings: dict[str, bool | int | float | str] = {
         "evs": described.evs_per_plane * len(described.planes),
@@ -64,24 +63,49 @@ def stream(lab: Lab, source: str, destination: str, seconds: float, schedule: Sc
         "timestamp_unit": tuning.timestamp_unit,
         "timeout_us": TIMEOUT_UNIT_US * (1 << ConnectionOptions().timeout),  # the simulator's default suits 800 Gb/s
     }
-    results = run(
+    transport = transport_of(Transport(settings=settings), topology)
+    times = deliveries(topology, (here, there), seconds, described.link_gbps, transport, schedule)
+    steps = [
+        Done(step.at / PS_PER_S, 0.0, step.where, dict(step.change), 0, step.at // PS_PER_NS) for step in schedule.steps
+    ]
+    return Trial(Arrivals(kind=KIND, sent=len(times), nanoseconds=times.tolist()), times, 0, steps)
+
+
+def deliveries(
+    topology: Topology,
+    ends: tuple[int, int],
+    seconds: float,
+    gbps: float,
+    transport: loop.Transport,
+    schedule: Schedule,
+    observe: Callable[[World], None] | None = None,
+) -> NDArray[np.int64]:
+    """Return when (ns) each piece of a stream between two NICs was delivered, in order, as its sender knows it.
+
+    The stream has as many pieces as `gbps` deliver in `seconds`. ConfigError if one of them is not delivered.
+    """
+    source, destination = ends
+    count = max(1, int(seconds * gbps * 1e9 / 8 / PIECE))
+    plan = Plan(topology.nics)
+    ids = plan.messages(np.full(count, source), destination, PIECE)
+    if count > OUTSTANDING:
+        plan.follow(ids[:-OUTSTANDING], ids[OUTSTANDING:], acknowledged=True)
+    plan.connect(0)
+    results = loop.run(
         topology,
         joined([("stream", plan)]).traffic,
-        transport_of(Transport(settings=settings), topology),
+        transport,
         broken=timeline.columns(topology, schedule, _SEED, []),
         seed=_SEED,
         until=round((seconds + _PATIENCE_S) * PS_PER_S),
+        observe=observe,
     )
     finished = results.finished[ids]
     if int(finished.max()) == NEVER:
         raise ConfigError(
             f"the simulated stream did not finish: {int((finished == NEVER).sum())} of {count} pieces are missing"
         )
-    times = np.maximum.accumulate(finished) // PS_PER_NS  # in order, as the lab's receiver consumes them
-    steps = [
-        Done(step.at / PS_PER_S, 0.0, step.where, dict(step.change), 0, step.at // PS_PER_NS) for step in schedule.steps
-    ]
-    return Trial(Arrivals(kind=KIND, sent=count, nanoseconds=times.tolist()), times, 0, steps)
+    return np.maximum.accumulate(finished) // PS_PER_NS  # in order, as the lab's receiver consumes them
 
 
 def _slow_to_forward(fabric: Fabric) -> Fabric:

@@ -12,10 +12,10 @@ import math
 from openmrc.core.jit import kernel
 from openmrc.engine.scheduler import front_peer
 from openmrc.engine.tables import NONE, Engine
-from openmrc.live.datapath.tables import DataPath
+from openmrc.live.datapath.tables import FRAME_HEADERS, DataPath
 from openmrc.units import NEVER, PS_PER_S, PS_PER_US
 
-_FRAMING = 48 + 38  # bytes around a datagram: IPv6 and UDP; Ethernet, its preamble and the gap
+_FRAMING = FRAME_HEADERS + 38  # bytes around a datagram; 38: Ethernet, its preamble and the gap
 _SLOWEST = 1e6  # bit/s; a file may state any rate
 _LONGEST = PS_PER_S  # no port counts as busy for longer: control packets do not wait, and must not block data
 _WAKE_UP = 100 * PS_PER_US  # a thread may wake that late; the port shall have work until then
@@ -42,11 +42,12 @@ def open_planes(datapath: DataPath) -> int:
 
 @kernel
 def on_sent(datapath: DataPath, plane: int, length: int) -> None:
-    """Account for a datagram of `length` bytes."""
+    """Account for a datagram of `length` bytes, if planes are paced."""
     nic = datapath.nic[0]
-    row = datapath.planes[plane]
-    until = max(row.busy_until, nic.now) + (length + _FRAMING) * nic.ps_per_byte
-    row.busy_until = min(until, nic.now + _LONGEST)
+    if nic.ps_per_byte > 0:
+        row = datapath.planes[plane]
+        until = max(row.busy_until, nic.now) + (length + _FRAMING) * nic.ps_per_byte
+        row.busy_until = min(until, nic.now + _LONGEST)
 
 
 @kernel
