@@ -15,7 +15,7 @@ from openmrc.report.folder import write
 from openmrc.report.simulation import figure
 from openmrc.sim.results.results import Run, spread, summary
 from openmrc.sim.results.samples import KEPT, Recorder
-from openmrc.sim.scenario.scenario import Scenario, Transport, load
+from openmrc.sim.scenario.scenario import Scenario, Transport, TransportName, load
 from openmrc.sim.simulate import Status, simulate
 from openmrc.units import PS_PER_US
 from tests.sim.small import STEPS
@@ -47,19 +47,24 @@ def test_every_flow_is_accounted_for(run: Run, reported: dict[str, object]) -> N
     assert [each["flows"] for each in reported["workloads"]] == [960, 16]  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(
+    ("name", "what_for"),
+    [("mrc", ".* queue pairs with .* EVs"), ("roce", ".* queue pairs"), ("uet", ".* messages with .* packets")],
+)
 def test_a_run_beyond_the_memory_is_refused_before_it_takes_any(
-    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+    scenario: Scenario, name: TransportName, what_for: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mrc = msgspec.structs.replace(scenario, transport=Transport(name="mrc"))
+    chosen = msgspec.structs.replace(scenario, transport=Transport(name=name))
     asked: list[int] = []
     with monkeypatch.context() as patched:
         patched.setattr(host_memory, "require", lambda tables, _what: asked.append(sum(each.nbytes for each in tables)))
-        simulate(mrc)
-    network, engine = asked
-    for available, what in ((network - 1, "128 links and 16 NICs"), (engine - 1, "queue pairs with .* EVs")):
-        monkeypatch.setattr(host_memory, "available_bytes", lambda left=available: left)
-        with pytest.raises(MemoryError, match=f"at least .* GB are needed for .*{what}, .* are available"):
-            simulate(mrc)
+        simulate(chosen)
+    network, transport = asked
+    for left, what in (([network - 1], "128 links and 16 NICs"), ([network, transport - 1], what_for)):
+        available = iter(left)
+        monkeypatch.setattr(host_memory, "available_bytes", lambda available=available: next(available))
+        with pytest.raises(MemoryError, match=f"at least .* GB are needed for {what}, .* are available"):
+            simulate(chosen)
 
 
 def test_the_summary_has_what_programs_rely_on(reported: dict[str, object]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.core import rng
+from openmrc.core import host_memory, rng
 from openmrc.core.jit import kernel
 from openmrc.core.rows import column, table
 from openmrc.fabric.topology import Topology
@@ -147,6 +147,8 @@ def _build(transport: RoceTransport, topology: Topology, traffic: Traffic, netwo
         messages=table(tables.RoceMessage, traffic.messages),
         frames=table(tables.RoceFrame, len(network.hops)),
     )
+    written = [state.wakes, state.senders, state.receivers, state.arrivals, state.messages]
+    host_memory.require(written, f"{len(slices.flow):,} queue pairs")
     _init_pairs(state, slices, traffic, transport, network, seed)
     _init_params(state, transport, len(reaches(topology, transport.network.mtu, transport.network.header)))
     return state

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from openmrc.core import host_memory
 from openmrc.core.jit import kernel
 from openmrc.core.rows import column, table
 from openmrc.fabric.topology import Topology
@@ -121,6 +122,8 @@ def _build(transport: UetTransport, topology: Topology, traffic: Traffic, networ
         answers=table(tables.UetFrame, nics),
         frames=table(tables.UetFrame, len(network.hops)),
     )
+    written = [state.wakes, state.senders, state.receivers, state.sent, state.arrivals]
+    host_memory.require(written, f"{flows:,} messages with {len(state.sent):,} packets")
     _init_flows(state, transport, traffic, packets, network, seed)
     _init_params(state, transport, topology)
     return state
