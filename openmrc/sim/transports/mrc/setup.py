@@ -1,7 +1,8 @@
 """Set up MRC for a traffic: an engine with a queue pair at both ends of every connection, in state RTS.
 
 A connection carries data one way. Its source's queue pair has the full set of EVs; the one at the destination only
-responds and needs few EVs per plane. Windows are no longer than the connection's traffic, to limit memory.
+responds and needs few EVs per plane. Windows are no longer than the connection's traffic, and rows of sent packets no
+more than its packets, to limit memory.
 """
 
 from __future__ import annotations
@@ -230,7 +231,7 @@ def _layout(transport: MrcTransport, topology: Topology, wires: Connections, end
         events=16,
         sends=np.where(source, wires.messages[ends.connection], 1),
         receives=np.where(source, 1, np.maximum(1, wires.watched[ends.connection])),
-        window=np.where(source, mpr * MPR_UNIT, 1),
+        window=np.where(source, np.minimum(mpr * MPR_UNIT, wires.packets[ends.connection]), 1),
         tracked=np.where(source, 1, mpr * MPR_UNIT),
         wimms=np.where(source | (wires.watched[ends.connection] == 0), 1, 32),
         evs_per_rotation=np.where(source, evs, min(evs, 2)),
