@@ -23,6 +23,7 @@ NIC_GBPS = 800
 FEWEST = 16  # GPUs: a group of the all-reduce
 LARGEST_T0 = 256  # ports down: a 51.2T switch of 100G ports, half of them up
 FLAPPING_SHARE = 256  # one of 256 T0-T1 links flaps
+TWICE = 2.0  # ratio from which on a multiple is easier to read than a percentage
 SURVIVED = 1.1  # longest acceptable step, relative to the step without flaps
 
 Summary = Mapping[str, Any]
@@ -160,6 +161,11 @@ def _steps(result: Summary, figure: str = "mean") -> float | None:
     return float(summary["step_us"][figure])
 
 
+def _us(value: float) -> str:
+    """Return a time as text, never with an exponent."""
+    return f"{value:,.0f} us" if value >= 10_000 else f"{value:,.4g} us"
+
+
 def _by_name(results: Sequence[Summary]) -> dict[str, list[Summary]]:
     groups: dict[str, list[Summary]] = {}
     for result in results:
@@ -177,11 +183,11 @@ def _best_of(path: str, choice: str, figure: str) -> Callable[[Sequence[Summary]
                 continue
             best, worst = min(timed), max(timed)
             named = choice.format(best[1]).removesuffix("s" if best[1] == 1 else "")
-            others = f", {worst[0]:,.4g} us with {worst[1]:,}" if len(timed) > 1 else ""
+            others = f", {_us(worst[0])} with {worst[1]:,}" if len(timed) > 1 else ""
             stopped = (
                 f"; {len(group) - len(timed)} of {len(group)} runs did not finish" if len(timed) < len(group) else ""
             )
-            parts.append(f"{name}: shortest steps with {named} ({figure} {best[0]:,.4g} us{others}){stopped}")
+            parts.append(f"{name}: shortest steps with {named} ({figure} {_us(best[0])}{others}){stopped}")
         return ". ".join(parts) + "."
 
     return answer
@@ -195,7 +201,7 @@ def _survived(results: Sequence[Summary]) -> str:
     most = good[-1]["values"]["name"]
     over = next((each for each in results if each not in good), None)
     limit = f"; with {over['values']['name']} flapping, it takes longer" if over is not None else ""
-    return f"The mean step stays within {SURVIVED - 1:.0%} of {calm:,.4g} us with up to {most} flapping{limit}."
+    return f"The mean step stays within {SURVIVED - 1:.0%} of {_us(calm)} with up to {most} flapping{limit}."
 
 
 def _compared(results: Sequence[Summary]) -> str:
@@ -206,7 +212,8 @@ def _compared(results: Sequence[Summary]) -> str:
         if base is None or took is None:
             parts.append(f"{name}: the steps did not finish")
         else:
-            parts.append(f"{name}: steps of {base:,.4g} us take {took:,.4g} us under flaps ({took / base - 1:+.1%})")
+            longer = f"{took / base - 1:+.1%}" if took < TWICE * base else f"{took / base:,.1f} times as long"
+            parts.append(f"{name}: steps of {_us(base)} take {_us(took)} under flaps ({longer})")
     return ". ".join(parts) + "."
 
 

@@ -75,3 +75,6 @@ def test_transports_are_compared_with_themselves() -> None:
                result("RoCE, no flaps", 100.0), result("RoCE, flaps", 500.0, finished=1)]  # fmt: skip
     said = QUESTIONS["roce"].answer(results)
     assert said == "MRC: steps of 100 us take 102 us under flaps (+2.0%). RoCE: the steps did not finish."
+    results[3] = result("RoCE, flaps", 15_749.0)
+    said = QUESTIONS["roce"].answer(results)
+    assert said.endswith("RoCE: steps of 100 us take 15,749 us under flaps (157.5 times as long).")
