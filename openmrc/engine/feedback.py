@@ -12,14 +12,16 @@ from openmrc.engine import (
     paths,
     probes,
     reordering,
+    reports,
     retries,
     scheduler,
     silence,
+    timers,
 )
-from openmrc.engine.queue_pairs import may_be_answered, message_row, nominal_size, params_of, sent_row
+from openmrc.engine.queue_pairs import may_be_answered, message_row, nominal_size, params_of, round_trip, sent_row
 from openmrc.engine.sacks import RCVD_UNIT
 from openmrc.engine.states import NackAction, nack_action
-from openmrc.engine.tables import NONE, Cause, Engine, Sent, SentState, WcStatus
+from openmrc.engine.tables import NONE, Cause, Deadline, Engine, Sent, SentState, WcStatus
 from openmrc.wire.codes import PathMark, Syndrome
 
 NSCC_CC_TYPE = 0  # SETH.cc_type: a CC_STATE follows (MRC Table 7-14); other values are ignored
@@ -58,6 +60,9 @@ def on_sack(engine: Engine, now: int, qp: int, packet: int) -> None:
     elif marked == 1:
         _blame_path(engine, now, qp, packet, cack)
     loss.on_evidence(engine, now, qp)
+    if reports.is_unasked(engine, qp):
+        sent_at = sent_row(engine, qp, row.next_psn - 1).sent_at
+        timers.arm_by(engine, qp, Deadline.TAIL, max(now, sent_at + round_trip(engine, row.peer)))
     scheduler.wake(engine, qp)
 
 

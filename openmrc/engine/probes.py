@@ -6,7 +6,7 @@ missing answer means that the path does not work.
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import control_queue, paths, retries, silence, timers
-from openmrc.engine.queue_pairs import params_of, working_ports
+from openmrc.engine.queue_pairs import params_of, sent_row, working_ports
 from openmrc.engine.states import EvEvent, EvState
 from openmrc.engine.tables import NONE, Deadline, Engine
 from openmrc.units import NEVER
@@ -73,6 +73,7 @@ def send(engine: Engine, now: int, qp: int, ev: int) -> None:
     index = control_queue.claim(engine, row.endpoint, Opcode.PROBE, qp, row.peer)
     if index == NONE:
         return
+    sent_row(engine, qp, row.next_psn - 1).asked = 1
     target = engine.evs[ev]
     target.probes += 1
     target.probe_id = ((target.probes & _COUNT_MASK) << _EV_BITS) | (ev - row.ev_base)

@@ -6,12 +6,26 @@ apply to both.
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import MSN_BITS, PSN_BITS
-from openmrc.engine import clock, congestion, feedback, loss, paths, prefetch, probes, retries, scheduler, spray, timers
+from openmrc.engine import (
+    clock,
+    congestion,
+    feedback,
+    loss,
+    paths,
+    prefetch,
+    probes,
+    reports,
+    retries,
+    scheduler,
+    spray,
+    timers,
+)
 from openmrc.engine.queue_pairs import (
     has_new,
     message_row,
     nominal_size,
     params_of,
+    round_trip,
     sent_row,
     usable_ports,
     wants_to_send,
@@ -266,6 +280,7 @@ def _fill(engine: Engine, now: int, qp: int, psn: int, packet: int, is_repeat: i
     out.traffic_class = _traffic_class(row.trim_nack_dest, is_repeat)
     out.solicited = message.solicited if index == message.packets - 1 else 0
     out.ack_request = ack_request
+    sent.asked = ack_request
     out.retransmitted = is_repeat
     out.timestamped = 1
     out.msn = (row.message_head + ((sent.message - row.message_head) & row.message_mask)) & _MSN_MASK
@@ -320,6 +335,7 @@ def on_tail(engine: Engine, now: int, qp: int) -> None:
 
     A probe on a path that last worked solicits a SACK, a duplicate the transport ACK. The timer counts from the last
     packet sent or heard, as in RFC 8985 (7.2): a connection that shares its port with many others sends seldom.
+    A closed window for which no report is to come is asked about a round trip after the last packet.
     """
     row = engine.qps[qp]
     timers.disarm(engine, qp, Deadline.TAIL)
@@ -330,7 +346,9 @@ def on_tail(engine: Engine, now: int, qp: int) -> None:
         return  # nothing is in flight: all that is missing waits for a path
     delay = congestion.tail_delay(engine, row.peer)
     quiet_since = _last_sent(engine, qp)
-    if unacknowledged > 0:
+    if reports.is_unasked(engine, qp):
+        delay = round_trip(engine, row.peer)
+    elif unacknowledged > 0:
         quiet_since = max(row.heard_at, quiet_since)
     if quiet_since + delay <= now:
         if unacknowledged > 0:

@@ -432,6 +432,7 @@ class Sent:
     state: Int8  # SentState
     transmissions: Int8
     inferred: Int8  # 1: its last loss was inferred, not reported by a NACK
+    asked: Int8  # 1: it asked for a SACK, or a probe did after it
 
 
 class Tracker:

@@ -755,6 +755,20 @@ def test_nothing_is_asked_while_packets_still_leave() -> None:
 
 
 @pytest.mark.clause("tail-probe")
+def test_a_window_closed_by_packets_that_asked_for_nothing_is_reported_after_a_round_trip() -> None:
+    endpoint = Endpoint(settings=steady(tail_probe=True, algorithm="uet-1.0-nscc"), attributes={"timeout": 10**12})
+    endpoint.write(20 * MTU)
+    assert [endpoint.sends(at_us=0).ack_request for _ in range(13)] == 13 * [0]
+    endpoint.peer().cwnd = 0  # a cut leaves one packet of the largest size
+    endpoint.receives(sack(0), at_us=6)
+    asked = endpoint.sends(Opcode.PROBE, at_us=12)
+    endpoint.sends_nothing(until_us=20)
+    endpoint.receives(probe_answer(asked.probe_id, 12), at_us=24)
+    assert psns([endpoint.sends(at_us=24)]) == [13]
+    assert endpoint.qp().probes_sent == 1
+
+
+@pytest.mark.clause("tail-probe")
 def test_answered_probe_proves_that_what_was_sent_before_it_is_lost() -> None:
     endpoint = Endpoint(settings=steady(tail_probe=True))
     endpoint.write(2 * MTU)
