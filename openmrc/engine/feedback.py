@@ -18,7 +18,15 @@ from openmrc.engine import (
     silence,
     timers,
 )
-from openmrc.engine.queue_pairs import may_be_answered, message_row, nominal_size, params_of, round_trip, sent_row
+from openmrc.engine.queue_pairs import (
+    last_sent,
+    may_be_answered,
+    message_row,
+    nominal_size,
+    params_of,
+    round_trip,
+    sent_row,
+)
 from openmrc.engine.sacks import RCVD_UNIT
 from openmrc.engine.states import NackAction, nack_action
 from openmrc.engine.tables import NONE, Cause, Deadline, Engine, Sent, SentState, WcStatus
@@ -61,8 +69,7 @@ def on_sack(engine: Engine, now: int, qp: int, packet: int) -> None:
         _blame_path(engine, now, qp, packet, cack)
     loss.on_evidence(engine, now, qp)
     if reports.is_unasked(engine, qp):
-        sent_at = sent_row(engine, qp, row.next_psn - 1).sent_at
-        timers.arm_by(engine, qp, Deadline.TAIL, max(now, sent_at + round_trip(engine, row.peer)))
+        timers.arm_by(engine, qp, Deadline.TAIL, max(now, last_sent(engine, qp) + round_trip(engine, row.peer)))
     scheduler.wake(engine, qp)
 
 

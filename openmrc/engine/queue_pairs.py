@@ -86,6 +86,12 @@ def receives_data(state: int) -> bool:
 
 
 @kernel
+def last_sent(engine: Engine, qp: int) -> int:
+    """Return the time (ps) of the last transmission of the newest packet."""
+    return sent_row(engine, qp, engine.qps[qp].next_psn - 1).sent_at
+
+
+@kernel
 def window_end(engine: Engine, qp: int) -> int:
     """Return the first PSN beyond the window of the responder (MRC §6.3.1)."""
     row = engine.qps[qp]

@@ -13,10 +13,9 @@ def is_unasked(engine: Engine, qp: int) -> bool:
     It does not ask while the window has room for more. If the window is cut then, the peer has no reason to report.
     """
     row = engine.qps[qp]
-    if params_of(engine, qp).tail_probe == 0:
+    if params_of(engine, qp).tail_probe == 0 or not has_new(engine, qp):
         return False
-    if row.next_psn - row.unack_psn <= row.lost_count + row.sacked_beyond:
-        return False  # nothing is in flight
-    if sent_row(engine, qp, row.next_psn - 1).asked == 1:
+    if congestion.may_send(engine, row.peer, nominal_size(row.path_mtu)):
         return False
-    return has_new(engine, qp) and not congestion.may_send(engine, row.peer, nominal_size(row.path_mtu))
+    is_anything_in_flight = row.next_psn - row.unack_psn > row.lost_count + row.sacked_beyond
+    return is_anything_in_flight and sent_row(engine, qp, row.next_psn - 1).asked == 0

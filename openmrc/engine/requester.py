@@ -22,6 +22,7 @@ from openmrc.engine import (
 )
 from openmrc.engine.queue_pairs import (
     has_new,
+    last_sent,
     message_row,
     nominal_size,
     params_of,
@@ -345,7 +346,7 @@ def on_tail(engine: Engine, now: int, qp: int) -> None:
     if 0 < unacknowledged <= row.lost_count + row.sacked_beyond:
         return  # nothing is in flight: all that is missing waits for a path
     delay = congestion.tail_delay(engine, row.peer)
-    quiet_since = _last_sent(engine, qp)
+    quiet_since = last_sent(engine, qp)
     if reports.is_unasked(engine, qp):
         delay = round_trip(engine, row.peer)
     elif unacknowledged > 0:
@@ -364,13 +365,6 @@ def _probe(engine: Engine, now: int, qp: int) -> None:
     ev = spray.choose_control(engine, qp)
     if ev != NONE:
         probes.send(engine, now, qp, ev)
-
-
-@kernel
-def _last_sent(engine: Engine, qp: int) -> int:
-    """Return the time (ps) of the last transmission of the newest packet."""
-    row = engine.qps[qp]
-    return sent_row(engine, qp, row.next_psn - 1).sent_at
 
 
 @kernel
@@ -395,7 +389,7 @@ def on_timeout(engine: Engine, now: int, qp: int) -> int:
         timers.arm(engine, qp, Deadline.ACK, now + retries.patience(engine, qp))
         return 0 if wants_to_send(engine, qp) and usable_ports(engine, qp) != 0 else 1
     # Since the last packet, not the last answer: probes of bad paths are still answered.
-    due = retries.due(engine, qp, _last_sent(engine, qp))
+    due = retries.due(engine, qp, last_sent(engine, qp))
     if due > now:
         timers.arm(engine, qp, Deadline.ACK, due)
         return 0

@@ -23,7 +23,7 @@ NIC_GBPS = 800
 FEWEST = 16  # GPUs: a group of the all-reduce
 LARGEST_T0 = 256  # ports down: a 51.2T switch of 100G ports, half of them up
 FLAPPING_SHARE = 256  # one of 256 T0-T1 links flaps
-TWICE = 2.0  # ratio from which on a multiple is easier to read than a percentage
+MULTIPLE_FROM = 2.0  # ratio of times that is named as a multiple, not as a percentage
 SURVIVED = 1.1  # longest acceptable step, relative to the step without flaps
 
 Summary = Mapping[str, Any]
@@ -212,7 +212,7 @@ def _compared(results: Sequence[Summary]) -> str:
         if base is None or took is None:
             parts.append(f"{name}: the steps did not finish")
         else:
-            longer = f"{took / base - 1:+.1%}" if took < TWICE * base else f"{took / base:,.1f} times as long"
+            longer = f"{took / base - 1:+.1%}" if took < MULTIPLE_FROM * base else f"{took / base:,.1f} times as long"
             parts.append(f"{name}: steps of {_us(base)} take {_us(took)} under flaps ({longer})")
     return ". ".join(parts) + "."
 
