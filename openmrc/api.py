@@ -17,11 +17,11 @@ import msgspec
 import numpy as np
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.compare import Wish, compared, rails_of, ratios
-from openmrc.fabric.description import Fabric
-from openmrc.fabric.design import Design
-from openmrc.fabric.parts import Parts, load_parts
-from openmrc.fabric.rates import gbps
+from openmrc.fabric.model.description import Fabric
+from openmrc.fabric.model.parts import Parts, load_parts
+from openmrc.fabric.model.rates import gbps
+from openmrc.fabric.planning.compare import Wish, compared, rails_of, ratios
+from openmrc.fabric.planning.design import Design
 from openmrc.report import folder, perfetto
 from openmrc.report import sweep as sweeps
 from openmrc.report.simulation import report

@@ -9,10 +9,10 @@ import pytest
 
 from openmrc.documents import MOST_DEPTH, check_shape, parse_json, read_text
 from openmrc.errors import ConfigError
-from openmrc.fabric.description import Fabric
-from openmrc.fabric.fabric_file import load as load_fabric
-from openmrc.fabric.parts import load_parts
-from openmrc.fabric.yaml_file import decode_text
+from openmrc.fabric.model.description import Fabric
+from openmrc.fabric.model.fabric_file import load as load_fabric
+from openmrc.fabric.model.parts import load_parts
+from openmrc.fabric.model.yaml_file import decode_text
 from openmrc.faults import Schedule
 from openmrc.profiles.ev_document import parse as parse_evs
 from openmrc.sim.scenario.matrix import read as read_matrix

@@ -1,6 +1,6 @@
 """How long does it take to compare all 6,144 switches of 131,072 NICs with their plan, and to prove what is installed?
 
-    python bench/fabric/diff.py [TARGET ...]     # sonic unless said (mark: 60 s for the comparison)
+    python bench/fabric/proof/diff.py [TARGET ...]     # sonic unless said (mark: 60 s for the comparison)
 
 The folder holds what the switches would hand out: the exported CONFIG_DB, written again as SONiC writes it (sorted,
 four spaces deep), so that no file has the bytes of the plan's; other targets' files with an empty line more. Writing
@@ -16,13 +16,13 @@ import time
 from pathlib import Path
 
 from openmrc.apps.forks import fork_each
-from openmrc.fabric.build import build
-from openmrc.fabric.diff import compare_folder, read_folder, tables_of
+from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.export.bulk import write_all
 from openmrc.fabric.export.options import Options
-from openmrc.fabric.fabric_file import load
-from openmrc.fabric.usid import UsidPlan, usid_plan
-from openmrc.fabric.verify import verify
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.fabric_file import load
+from openmrc.fabric.proof.diff import compare_folder, read_folder, tables_of
+from openmrc.fabric.proof.verify import verify
 
 FABRIC = Path(__file__).parents[2] / "scenarios" / "fabrics" / "paper-131072.yaml"
 

@@ -13,12 +13,12 @@ import time
 from pathlib import Path
 
 from openmrc.apps.forks import fork_each
-from openmrc.fabric.build import build
+from openmrc.fabric.addressing.usid import usid_plan
 from openmrc.fabric.export.bulk import write_all
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.export.targets import TARGETS
-from openmrc.fabric.fabric_file import load
-from openmrc.fabric.usid import usid_plan
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.fabric_file import load
 
 FABRIC = Path(__file__).parents[2] / "scenarios" / "fabrics" / "paper-131072.yaml"
 

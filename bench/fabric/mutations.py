@@ -20,15 +20,15 @@ from collections import Counter
 from pathlib import Path
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.build import build
-from openmrc.fabric.description import Fabric
-from openmrc.fabric.diff import Installed, compare_folder, read_folder, tables_of
+from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.export.bulk import write_all
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.export.targets import TARGETS
-from openmrc.fabric.usid import UsidPlan, usid_plan
-from openmrc.fabric.verify import verify
-from openmrc.fabric.yaml_file import decode_text
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.description import Fabric
+from openmrc.fabric.model.yaml_file import decode_text
+from openmrc.fabric.proof.diff import Installed, compare_folder, read_folder, tables_of
+from openmrc.fabric.proof.verify import verify
 
 FABRICS = (
     "name: two-tier\nhosts: {count: 12}\nplanes:\n  - {count: 2, host_gbps: 100, t0: {down: 4, up: 4}, t1: {}}\n",

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import msgspec
 
-from openmrc.fabric.build import build
-from openmrc.fabric.cables import csv_blocks, list_cables
-from openmrc.fabric.fabric_file import load, save
-from openmrc.fabric.grow import grow
-from openmrc.fabric.usid import UsidPlan, usid_plan
+from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
+from openmrc.fabric.cabling.cables import csv_blocks, list_cables
+from openmrc.fabric.cabling.grow import grow
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.fabric_file import load, save
 
 FABRIC = Path(__file__).parents[2] / "scenarios" / "fabrics" / "paper-131072.yaml"
 MARK_S = 10.0

@@ -20,8 +20,8 @@ import numpy as np
 
 from bench._support.finished import all_finished
 from bench._support.page import put
-from openmrc.fabric.build import build
-from openmrc.fabric.fabric_file import load
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.fabric_file import load
 from openmrc.sim.loop.run import run
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.scenario.matrix import read

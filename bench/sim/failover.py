@@ -17,8 +17,8 @@ import sys
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.fabric.build import build
-from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.faults import Schedule
 from openmrc.lab.pieces import longest_gap_ms
 from openmrc.lab.simulated import deliveries

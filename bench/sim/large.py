@@ -19,8 +19,8 @@ import numpy as np
 
 from bench._support.finished import all_finished
 from openmrc.core.host_memory import peak_bytes
-from openmrc.fabric.build import build
-from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.sim.loop.run import Progress, run
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.workloads.traffic import Traffic, traffic

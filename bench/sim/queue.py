@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from bench._support.finished import all_finished
-from openmrc.fabric.build import build
-from openmrc.fabric.fabric_file import load
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.fabric_file import load
 from openmrc.sim.loop.run import run
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.tables import Trimming

@@ -20,10 +20,10 @@ import numpy as np
 
 from bench._support.finished import all_finished
 from openmrc.core.host_memory import peak_bytes
-from openmrc.fabric.build import build
-from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
-from openmrc.fabric.fabric_file import load
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
+from openmrc.fabric.model.fabric_file import load
+from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.run import World, run
 from openmrc.sim.scenario.matrix import read
 from openmrc.sim.transports.mrc.setup import MrcTransport

@@ -19,7 +19,7 @@ import msgspec
 
 from bench._support.finished import all_finished
 from openmrc.core.host_memory import peak_bytes
-from openmrc.fabric.description import Fabric, Hosts
+from openmrc.fabric.model.description import Fabric, Hosts
 from openmrc.sim.scenario.scenario import Scenario, load
 from openmrc.sim.simulate import simulate
 from openmrc.sim.workloads.ring import RingAllReduce

@@ -72,7 +72,7 @@ def _write_plugin(path: Path, fabric: Path | None) -> None:
 
 def _carriers(fabric: Path) -> tuple[CarrierPlane, ...]:
     from openmrc.cli.fabric_files import load_plan
-    from openmrc.fabric.carriers import carrier_planes
+    from openmrc.fabric.addressing.carriers import carrier_planes
 
     return carrier_planes(load_plan(fabric))
 

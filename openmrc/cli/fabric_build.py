@@ -18,7 +18,7 @@ def build(
     as_json: Json = False,
 ) -> None:
     """Write names, addresses, tables, path templates and EV profiles."""
-    from openmrc.fabric.folder import write
+    from openmrc.fabric.proof.folder import write
 
     start = time.perf_counter()
     result = write(load_plan(file), out, text)

@@ -22,8 +22,8 @@ def cabled(
     import msgspec
 
     from openmrc.documents import MOST_DUMP_BYTES, read_text
-    from openmrc.fabric.cabled import check_cabling
-    from openmrc.fabric.lldp import read_neighbours
+    from openmrc.fabric.cabling.cabled import check_cabling
+    from openmrc.fabric.cabling.lldp import read_neighbours
 
     dumps = {path.stem: read_neighbours(read_text(path, MOST_DUMP_BYTES), str(path)) for path in _dumps(lldp)}
     report = check_cabling(load_topology(file), dumps)

@@ -12,8 +12,8 @@ import typer
 from openmrc.cli.fabric_files import FabricFile, Json, answer, load_topology
 
 if TYPE_CHECKING:
-    from openmrc.fabric.cables import Cables
-    from openmrc.fabric.placement import Place
+    from openmrc.fabric.cabling.cables import Cables
+    from openmrc.fabric.cabling.placement import Place
 
 Names = Annotated[str, typer.Option("--names", help="Interface names of switches: linux, sonic, cumulus or eos.")]
 PlacesFile = Annotated[
@@ -30,8 +30,8 @@ def cables(
     as_json: Json = False,
 ) -> None:
     """List every cable: both ends with rack, cage and lane, label, length class and transceivers."""
-    from openmrc.fabric.cables import csv_blocks
-    from openmrc.fabric.ports import check_scheme
+    from openmrc.fabric.cabling.cables import csv_blocks
+    from openmrc.fabric.cabling.ports import check_scheme
 
     start = time.perf_counter()
     scheme = check_scheme(names)
@@ -54,8 +54,8 @@ def bom(
     """Count the parts to order: switches, transceivers, cables by kind and length, racks."""
     import msgspec
 
-    from openmrc.fabric.materials import bill, csv_text
-    from openmrc.fabric.parts import load_parts
+    from openmrc.fabric.cabling.materials import bill, csv_text
+    from openmrc.fabric.model.parts import load_parts
 
     items = bill(_cables_of(file, places), load_parts(parts))
     if out:
@@ -77,8 +77,8 @@ def racks(
 ) -> None:
     """Show rack elevations: one rack as text, or all racks as SVG and CSV."""
     from openmrc.errors import UsageError
-    from openmrc.fabric import elevations
-    from openmrc.fabric.placement import place
+    from openmrc.fabric.cabling import elevations
+    from openmrc.fabric.cabling.placement import place
 
     if (rack is None) == (out is None):
         raise UsageError("racks: give a rack, or --out FOLDER for all of them")
@@ -103,8 +103,8 @@ def netbox(
     as_json: Json = False,
 ) -> None:
     """Write files for NetBox's importers: sites, racks, device types, devices, interfaces and cables."""
-    from openmrc.fabric.netbox import files
-    from openmrc.fabric.ports import check_scheme
+    from openmrc.fabric.cabling.netbox import files
+    from openmrc.fabric.cabling.ports import check_scheme
 
     start = time.perf_counter()
     scheme = check_scheme(names)
@@ -115,14 +115,14 @@ def netbox(
 
 
 def _cables_of(file: Path, places: Path | None) -> Cables:
-    from openmrc.fabric.cables import list_cables
+    from openmrc.fabric.cabling.cables import list_cables
 
     return list_cables(load_topology(file), given=given_places(places))
 
 
 def given_places(path: Path | None) -> dict[str, Place] | None:
     """Read a file of places; return None if none is given."""
-    from openmrc.fabric.places_file import read_places
+    from openmrc.fabric.cabling.places_file import read_places
 
     return read_places(path) if path else None
 

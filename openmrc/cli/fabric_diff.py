@@ -12,9 +12,9 @@ from openmrc.cli.fabric_files import FabricFile, Json, answer, load_plan
 from openmrc.cli.fabric_options import with_export_options
 
 if TYPE_CHECKING:
+    from openmrc.fabric.addressing.usid import UsidPlan
     from openmrc.fabric.export.options import Options
     from openmrc.fabric.readback.dump import Difference
-    from openmrc.fabric.usid import UsidPlan
 
 _MOST_SHOWN = 20  # switches shown in full
 
@@ -41,7 +41,7 @@ def diff(
     import msgspec
 
     from openmrc.errors import UsageError
-    from openmrc.fabric.diff import compare
+    from openmrc.fabric.proof.diff import compare
 
     plan = load_plan(file)
     if Path(what).is_dir() and dump is None and namespace is None:
@@ -59,7 +59,7 @@ def diff(
 
 def _whole(plan: UsidPlan, folder: Path, options: Options, of: str | None, as_json: bool) -> None:
     from openmrc.apps.forks import fork_each
-    from openmrc.fabric.diff import compare_folder
+    from openmrc.fabric.proof.diff import compare_folder
 
     switches = plan.topology.nodes - plan.topology.nics
     found = list(tracked(compare_folder(plan, folder, options, of, fork_each), "comparing", switches))

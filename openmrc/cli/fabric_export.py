@@ -13,8 +13,8 @@ from openmrc.cli.fabric_files import FabricFile, Json, answer, load_plan, object
 from openmrc.cli.fabric_options import with_export_options
 
 if TYPE_CHECKING:
+    from openmrc.fabric.addressing.usid import UsidPlan
     from openmrc.fabric.export.options import Options
-    from openmrc.fabric.usid import UsidPlan
 
 _PRINTED_WHOLE = "containerlab"  # small, and one file refers to the others
 

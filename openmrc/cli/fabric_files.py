@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from openmrc.fabric.usid import UsidPlan
+    from openmrc.fabric.addressing.usid import UsidPlan
 
 FabricFile = Annotated[Path, typer.Argument(metavar="FABRIC", help="fabric.yaml, or an htsim .topo file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -20,17 +20,17 @@ TableFile = Annotated[
 
 def load_topology(file: Path) -> Any:
     """Read a fabric as arrays."""
-    from openmrc.fabric.build import build
-    from openmrc.fabric.fabric_file import load
+    from openmrc.fabric.model.build import build
+    from openmrc.fabric.model.fabric_file import load
 
     return build(load(file))
 
 
 def load_plan(file: Path) -> UsidPlan:
     """Read a fabric and number its uSIDs."""
-    from openmrc.fabric.build import build
-    from openmrc.fabric.fabric_file import load_placed
-    from openmrc.fabric.usid import usid_plan
+    from openmrc.fabric.addressing.usid import usid_plan
+    from openmrc.fabric.model.build import build
+    from openmrc.fabric.model.fabric_file import load_placed
 
     fabric, where = load_placed(file)
     return usid_plan(build(fabric), where)
@@ -38,7 +38,7 @@ def load_plan(file: Path) -> UsidPlan:
 
 def load_tables(plan: UsidPlan, path: Path | None) -> Any:
     """Read tables from disk; return None if none are given."""
-    from openmrc.fabric import table_files
+    from openmrc.fabric.addressing import table_files
 
     return table_files.load_tables(plan.topology, path) if path else None
 

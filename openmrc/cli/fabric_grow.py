@@ -25,15 +25,15 @@ def grow(
     """
     import msgspec
 
-    from openmrc.fabric.grow import grow as compare
-    from openmrc.fabric.ports import check_scheme
+    from openmrc.fabric.cabling.grow import grow as compare
+    from openmrc.fabric.cabling.ports import check_scheme
 
     start = time.perf_counter()
     scheme = check_scheme(names)
     before, after = load_plan(old), load_plan(new)
     found = compare(before, after)
     if cables is not None:
-        from openmrc.fabric.cables import csv_blocks, list_cables
+        from openmrc.fabric.cabling.cables import csv_blocks, list_cables
 
         write_blocks(cables, csv_blocks(list_cables(after.topology, found.links), scheme))
     added = {

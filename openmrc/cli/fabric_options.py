@@ -60,7 +60,7 @@ def with_export_options(command: Callable[..., None]) -> Callable[..., None]:
 def _made(given: dict[str, Any]) -> Any:
     from openmrc.fabric.export.cages import Cages
     from openmrc.fabric.export.options import Options
-    from openmrc.fabric.fabric_file import load
+    from openmrc.fabric.model.fabric_file import load
 
     names = ("image", "frr", "mtu", "trimming", "management", "hwsku", "platform", "host_format")
     plant = load(given["file"]).plant

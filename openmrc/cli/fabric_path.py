@@ -18,7 +18,7 @@ def path(
     as_json: Json = False,
 ) -> None:
     """Follow one EV from NIC to NIC through the tables, hop by hop."""
-    from openmrc.fabric.show import path_facts
+    from openmrc.fabric.proof.show import path_facts
 
     plan = load_plan(file)
     answer(path_facts(plan, source, destination, ev, load_tables(plan, tables)), as_json)

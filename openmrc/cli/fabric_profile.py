@@ -20,7 +20,7 @@ def profile(
     as_json: Json = False,
 ) -> None:
     """Print the EV format and profile of a pair of NICs, as the endpoint reads them."""
-    from openmrc.fabric.profiles import profile as make
+    from openmrc.fabric.addressing.profiles import profile as make
 
     plan = load_plan(file)
     name = plan.topology.node_named

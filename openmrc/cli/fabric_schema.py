@@ -9,6 +9,6 @@ from openmrc.cli.fabric_files import Json, object_text
 
 def schema(as_json: Json = False) -> None:
     """Print the JSON Schema of fabric.yaml, indented or on one line."""
-    from openmrc.fabric.description import json_schema, schema_text
+    from openmrc.fabric.model.description import json_schema, schema_text
 
     typer.echo(object_text(json_schema()) if as_json else schema_text().rstrip())

@@ -15,6 +15,6 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Summarise a fabric, or show one node with its links and table."""
-    from openmrc.fabric.show import fabric_facts, node_facts
+    from openmrc.fabric.proof.show import fabric_facts, node_facts
 
     answer(node_facts(load_plan(file), node) if node else fabric_facts(load_topology(file)), as_json)

@@ -14,8 +14,8 @@ from openmrc.cli.fabric_files import FabricFile, Json, TableFile, answer, load_p
 from openmrc.cli.fabric_options import with_export_options
 
 if TYPE_CHECKING:
-    from openmrc.fabric.diff import Installed
-    from openmrc.fabric.usid import UsidPlan
+    from openmrc.fabric.addressing.usid import UsidPlan
+    from openmrc.fabric.proof.diff import Installed
 
 
 @with_export_options
@@ -37,7 +37,7 @@ def verify(
     import msgspec
 
     from openmrc.errors import UsageError
-    from openmrc.fabric.verify import verify as prove
+    from openmrc.fabric.proof.verify import verify as prove
 
     if tables is not None and installed is not None:
         raise UsageError("--tables and --from exclude each other; give one")
@@ -49,8 +49,8 @@ def verify(
     result = {"proven": verdict.proven, **_of_dumps(found, as_json), **msgspec.to_builtins(verdict)}
     result["wall_s"] = time.perf_counter() - start
     if exhaustive:
-        from openmrc.fabric.exhaustive import check_all
-        from openmrc.fabric.tables import build_tables
+        from openmrc.fabric.addressing.sid_tables import build_tables
+        from openmrc.fabric.proof.exhaustive import check_all
 
         result["exhaustive"] = msgspec.to_builtins(check_all(plan, given or build_tables(plan)))
         result["exhaustive_wall_s"] = time.perf_counter() - start - result["wall_s"]
@@ -61,14 +61,14 @@ def verify(
 
 def _installed(plan: UsidPlan, folder: Path, options: Any, of: str | None) -> list[Installed]:
     from openmrc.apps.forks import fork_each
-    from openmrc.fabric.diff import read_folder
+    from openmrc.fabric.proof.diff import read_folder
 
     switches = plan.topology.nodes - plan.topology.nics
     return list(tracked(read_folder(plan, folder, options, of, fork_each), "reading", switches))
 
 
 def _tables(plan: UsidPlan, found: list[Installed]) -> Any:
-    from openmrc.fabric.diff import tables_of
+    from openmrc.fabric.proof.diff import tables_of
 
     return tables_of(plan.topology, found)
 

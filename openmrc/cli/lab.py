@@ -34,7 +34,7 @@ def up(
 ) -> None:
     """Build hosts, switches and cables, with uSID routes, link rates, ECN marking and trimming."""
     from openmrc.cli.outcome import stoppable
-    from openmrc.fabric.fabric_file import load
+    from openmrc.fabric.model.fabric_file import load
     from openmrc.lab import lifetime
 
     with stoppable(), _bar("namespaces") as progress:

@@ -10,9 +10,9 @@ import typer
 from openmrc.cli.outcome import JsonErrors
 
 if TYPE_CHECKING:
-    from openmrc.fabric.availability import Forecast
-    from openmrc.fabric.design import Design
-    from openmrc.fabric.parts import Parts
+    from openmrc.fabric.model.parts import Parts
+    from openmrc.fabric.planning.availability import Forecast
+    from openmrc.fabric.planning.design import Design
 
 app = typer.Typer(cls=JsonErrors, help="Size a fabric: switches, optics, power, cost, blast radius, availability.")
 
@@ -69,10 +69,10 @@ def plan(
     """Compare the multi-plane design with single-plane ones, or search for the cheapest."""
     if context.invoked_subcommand:
         return
-    from openmrc.fabric.compare import Wish, compared, rails_of, ratios
-    from openmrc.fabric.compare import cheapest as search
-    from openmrc.fabric.parts import load_parts
-    from openmrc.fabric.rates import gbps
+    from openmrc.fabric.model.parts import load_parts
+    from openmrc.fabric.model.rates import gbps
+    from openmrc.fabric.planning.compare import Wish, compared, rails_of, ratios
+    from openmrc.fabric.planning.compare import cheapest as search
 
     known = load_parts(parts)
     wish = Wish(gpus, gbps(nic), max_hops, max_loss, max_watts, max_cost, min_paths, oversubscription)
@@ -85,7 +85,7 @@ def plan(
         )
         result = {"ratios": ratios(designs)}
     if plot:
-        from openmrc.fabric.plot import plot_designs
+        from openmrc.fabric.planning.plot import plot_designs
 
         plot_designs(designs, known, plot)
     if out:
@@ -107,7 +107,7 @@ def _design_named(designs: list[Design], name: str | None) -> Design:
 
 
 def _write_fabric(design: Design, out: Path, nics_per_host: int) -> None:
-    from openmrc.fabric.fabric_file import save
+    from openmrc.fabric.model.fabric_file import save
 
     fabric = design.fabric(f"gpus-{design.nics}", nics_per_host)
     save(fabric, out, f"{design.name}: {design.total_switches} switches of {design.switch.name}, from mrc plan")
@@ -133,10 +133,10 @@ def availability(
     """Simulate the failures of a job: MRC on many planes, and single-path RoCE on one with checkpoint restarts."""
     import msgspec
 
-    from openmrc.fabric.availability import Job, forecast
-    from openmrc.fabric.compare import Wish, compared
-    from openmrc.fabric.parts import load_parts
-    from openmrc.fabric.rates import gbps
+    from openmrc.fabric.model.parts import load_parts
+    from openmrc.fabric.model.rates import gbps
+    from openmrc.fabric.planning.availability import Job, forecast
+    from openmrc.fabric.planning.compare import Wish, compared
 
     known = load_parts(parts)
     job = Job(days, exposed, checkpoint_minutes, restart_minutes, patience_s)
@@ -153,7 +153,7 @@ def availability(
 
     found = both(gpus)
     if plot:
-        from openmrc.fabric.plot import plot_forecasts
+        from openmrc.fabric.planning.plot import plot_forecasts
 
         sizes = [size for size in (1024, 4096, 16384, 65536) if size < gpus]
         series = [*(both(size) for size in sizes), found]

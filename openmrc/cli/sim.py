@@ -159,7 +159,7 @@ def _trace(file: Path, ranks_per_nic: int, compute_scale: float, layers: int) ->
 
 def _scenario_of_file(work: Matrix | Trace, topo: Path, transport: Transport, until: str) -> Scenario:
     """Build the scenario of a --topo run from its matrix or trace."""
-    from openmrc.fabric.fabric_file import load
+    from openmrc.fabric.model.fabric_file import load
     from openmrc.sim.scenario.scenario import Scenario
     from openmrc.sim.workloads.amounts import ps_of
 

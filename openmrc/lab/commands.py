@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from openmrc.fabric.port_settings import PortSettings, switch_port
-from openmrc.fabric.tables import Action
-from openmrc.fabric.usid import block_text, prefix_text
+from openmrc.fabric.addressing.sid_tables import Action
+from openmrc.fabric.addressing.usid import block_text, prefix_text
+from openmrc.fabric.model.port_settings import PortSettings, switch_port
 from openmrc.lab.layout import GATEWAY, MANAGEMENT, MANAGEMENT_BITS, MTU, Lab, Port
 from openmrc.lab.namespaces import namespace
 from openmrc.lab.port import OBJECT, WIRE_OVERHEAD

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.paths import Choice, choices, path
-from openmrc.fabric.port_settings import DEFAULT_BUFFER
-from openmrc.fabric.tables import Tables, build_tables
-from openmrc.fabric.topology import Kind, LinkTier, Topology
-from openmrc.fabric.usid import DEEPEST, UsidPlan
+from openmrc.fabric.addressing.paths import Choice, choices, path
+from openmrc.fabric.addressing.sid_tables import Tables, build_tables
+from openmrc.fabric.addressing.usid import DEEPEST, UsidPlan
+from openmrc.fabric.model.port_settings import DEFAULT_BUFFER
+from openmrc.fabric.model.topology import Kind, LinkTier, Topology
 
 GATEWAY = "fe80::1"  # next hop on any cable
 MTU = 9000

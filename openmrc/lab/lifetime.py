@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from openmrc.errors import MrcError
-from openmrc.fabric.build import build
-from openmrc.fabric.fabric_file import load_placed
-from openmrc.fabric.usid import usid_plan
+from openmrc.fabric.addressing.usid import usid_plan
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.fabric_file import load_placed
 from openmrc.lab import commands, kernel_maps, namespaces, nics, record
 from openmrc.lab.layout import MANAGEMENT, Lab, Port, plan_lab
 from openmrc.lab.namespaces import batch, namespace

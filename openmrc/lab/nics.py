@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from openmrc.apps.nic_file import NicFile
-from openmrc.fabric.port_settings import queue_bytes
+from openmrc.fabric.model.port_settings import queue_bytes
 from openmrc.lab import record
 from openmrc.lab.layout import Lab
 

@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from openmrc.fabric.port_settings import PortSettings
+from openmrc.fabric.model.port_settings import PortSettings
 
 OBJECT = Path(__file__).with_name("bpf") / "port.bpf.o"
 SOURCE = OBJECT.with_suffix(".c")

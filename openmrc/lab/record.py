@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from openmrc.errors import MrcError
-from openmrc.fabric.build import build
-from openmrc.fabric.fabric_file import load
-from openmrc.fabric.usid import usid_plan
+from openmrc.fabric.addressing.usid import usid_plan
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.fabric_file import load
 from openmrc.lab.layout import Lab, plan_lab
 from openmrc.live.objects.handshake import fresh_token
 

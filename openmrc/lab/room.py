@@ -14,7 +14,7 @@ import numpy as np
 
 from openmrc.core import host_memory
 from openmrc.errors import ConfigError
-from openmrc.fabric.shape import PlaneShape
+from openmrc.fabric.model.shape import PlaneShape
 from openmrc.lab import namespaces
 from openmrc.lab.layout import Lab
 

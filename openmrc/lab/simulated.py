@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from openmrc.apps.endpoint import MTUS
 from openmrc.errors import ConfigError
-from openmrc.fabric.build import build
-from openmrc.fabric.description import Fabric
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.description import Fabric
+from openmrc.fabric.model.topology import Topology
 from openmrc.faults import Schedule
 from openmrc.lab.faults import Done
 from openmrc.lab.layout import Lab

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.usid import identity
+from openmrc.fabric.addressing.usid import identity
 from openmrc.report.simulation import report
 from openmrc.sim.network.tables import Routing
 from openmrc.sim.results.captures import Writer

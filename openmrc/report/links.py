@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.fabric.topology import LinkTier
+from openmrc.fabric.model.topology import LinkTier
 from openmrc.report import svg
 from openmrc.report.page import card
 from openmrc.sim.results.results import Run

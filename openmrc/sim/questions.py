@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from openmrc.errors import UsageError
-from openmrc.fabric.build import build
-from openmrc.fabric.description import Fabric
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.description import Fabric
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.sweep import Plot, Sweep
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from openmrc.core.rows import column
 from openmrc.errors import ConfigError, FieldError
-from openmrc.fabric.build import build
-from openmrc.fabric.description import Fabric
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.description import Fabric
+from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.fault_events import FaultKind, Faults
 from openmrc.sim.loop.run import Transport, World, run
 from openmrc.sim.network.build import NetworkSettings

@@ -22,8 +22,8 @@ import yaml
 from msgspec import Meta, Struct
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.fabric_file import load as load_fabric
-from openmrc.fabric.yaml_file import decode
+from openmrc.fabric.model.fabric_file import load as load_fabric
+from openmrc.fabric.model.yaml_file import decode
 from openmrc.sim.results.results import summary
 from openmrc.sim.scenario.scenario import Scenario, completed, load
 from openmrc.sim.simulate import OnProgress, simulate

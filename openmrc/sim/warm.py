@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from openmrc.fabric.build import build
-from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.sim.loop.fault_events import FaultKind, faults
 from openmrc.sim.loop.run import run
 from openmrc.sim.results.samples import Recorder

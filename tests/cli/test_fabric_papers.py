@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 
 from openmrc.cli.main import app
 from openmrc.errors import ConfigError
-from openmrc.fabric.build import build
-from openmrc.fabric.fabric_file import load
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.fabric_file import load
 from tests.fabric.lldp_dumps import as_sonic, exchange, heard, plugged
 
 FABRICS = Path(__file__).parents[2] / "scenarios" / "fabrics"

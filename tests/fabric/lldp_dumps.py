@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from openmrc.fabric.placement import device_name
-from openmrc.fabric.ports import Ports, place_ports
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.cabling.placement import device_name
+from openmrc.fabric.cabling.ports import Ports, place_ports
+from openmrc.fabric.model.topology import Topology
 
 End = tuple[int, int]  # node, port
 Heard = list[tuple[str, str, str]]  # interface, system, its port

@@ -5,10 +5,10 @@ import msgspec
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.availability import Forecast, Job, Transport, forecast
-from openmrc.fabric.design import Design, design
-from openmrc.fabric.parts import Failure, Failures, Parts, load_parts
-from openmrc.fabric.plot import plot_forecasts
+from openmrc.fabric.model.parts import Failure, Failures, Parts, load_parts
+from openmrc.fabric.planning.availability import Forecast, Job, Transport, forecast
+from openmrc.fabric.planning.design import Design, design
+from openmrc.fabric.planning.plot import plot_forecasts
 
 PARTS = load_parts()
 NEVER = Failure(mtbf_hours=1e15, mttr_hours=1, source="test")

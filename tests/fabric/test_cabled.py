@@ -1,10 +1,10 @@
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.build import build
-from openmrc.fabric.cabled import Report, check_cabling
-from openmrc.fabric.lldp import Neighbour, read_neighbours
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.cabling.cabled import Report, check_cabling
+from openmrc.fabric.cabling.lldp import Neighbour, read_neighbours
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.topology import Topology
 from tests.fabric.lldp_dumps import End, Heard, as_lldpctl, as_nvue, as_sonic, exchange, heard, move, plugged, pull
 from tests.fabric.small_fabrics import SMALL, fabric
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.build import build
-from openmrc.fabric.cables import COLUMNS, Cables, csv_blocks, list_cables
-from openmrc.fabric.description import Fabric, Hosts, Plane, Plant, Reach, Tier
-from openmrc.fabric.topology import LinkTier
+from openmrc.fabric.cabling.cables import COLUMNS, Cables, csv_blocks, list_cables
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.description import Fabric, Hosts, Plane, Plant, Reach, Tier
+from openmrc.fabric.model.topology import LinkTier
 from tests.fabric.small_fabrics import SMALL, fabric
 
 
@@ -124,7 +124,7 @@ def test_some_cables_can_be_listed_alone() -> None:
 def test_an_irregular_fabric_has_cables_too() -> None:
     from pathlib import Path
 
-    from openmrc.fabric.fabric_file import load
+    from openmrc.fabric.model.fabric_file import load
 
     topology = build(load(Path(__file__).parents[2] / "scenarios" / "fabrics" / "irregular.yaml"))
     listed = rows(list_cables(topology), "eos")

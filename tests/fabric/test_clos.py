@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.build import build
-from openmrc.fabric.clos import Network, capacity, t0_split
-from openmrc.fabric.design import design
-from openmrc.fabric.parts import Switch, load_parts
-from openmrc.fabric.topology import LinkTier
-from openmrc.fabric.usid import usid_plan
-from openmrc.fabric.verify import verify
+from openmrc.fabric.addressing.usid import usid_plan
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.clos import Network, capacity, t0_split
+from openmrc.fabric.model.parts import Switch, load_parts
+from openmrc.fabric.model.topology import LinkTier
+from openmrc.fabric.planning.design import design
+from openmrc.fabric.proof.verify import verify
 
 PARTS = load_parts()
 

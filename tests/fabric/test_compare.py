@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.compare import Wish, cheapest, compared, missed, ratios
-from openmrc.fabric.parts import PARTS_FILE, load_parts
-from openmrc.fabric.plot import plot_designs
+from openmrc.fabric.model.parts import PARTS_FILE, load_parts
+from openmrc.fabric.planning.compare import Wish, cheapest, compared, missed, ratios
+from openmrc.fabric.planning.plot import plot_designs
 
 PARTS = load_parts()
 SWITCH = PARTS.switch(51.2)

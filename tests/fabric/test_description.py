@@ -4,11 +4,11 @@ import msgspec
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.build import build
-from openmrc.fabric.description import SCHEMA_FILE, Fabric, schema_text
-from openmrc.fabric.fabric_file import load
-from openmrc.fabric.shape import check
-from openmrc.fabric.yaml_file import decode_placed
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.description import SCHEMA_FILE, Fabric, schema_text
+from openmrc.fabric.model.fabric_file import load
+from openmrc.fabric.model.shape import check
+from openmrc.fabric.model.yaml_file import decode_placed
 
 FABRICS = sorted((Path(__file__).parents[2] / "scenarios" / "fabrics").glob("*.yaml"))
 GOOD = "name: x\nhosts: {count: 16}\nplanes:\n  - host_gbps: 100\n    t0: {down: 4, up: 4}\n    t1: {}\n"
@@ -81,7 +81,7 @@ def test_a_bad_fabric_is_refused_with_the_reason(change: tuple[str, str], said: 
 
 def test_oversubscription_gives_the_uplinks() -> None:
     fabric = load(next(path for path in FABRICS if path.stem == "rails"))
-    from openmrc.fabric.shape import plane_shapes
+    from openmrc.fabric.model.shape import plane_shapes
 
     assert [shape.t0_up for shape in plane_shapes(fabric)] == [8, 8, 4]
 

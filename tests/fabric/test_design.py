@@ -1,10 +1,10 @@
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.clos import capacity
-from openmrc.fabric.design import Design, design
-from openmrc.fabric.parts import load_parts
-from openmrc.fabric.rates import gbps
+from openmrc.fabric.model.clos import capacity
+from openmrc.fabric.model.parts import load_parts
+from openmrc.fabric.model.rates import gbps
+from openmrc.fabric.planning.design import Design, design
 
 PARTS = load_parts()
 SWITCH = PARTS.switch(51.2)

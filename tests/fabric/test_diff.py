@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.diff import Difference, Installed, compare, compare_folder, read_folder, tables_of
 from openmrc.fabric.export.bulk import write_all
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.export.targets import TARGETS, export
-from openmrc.fabric.verify import Verdict, verify
+from openmrc.fabric.proof.diff import Difference, Installed, compare, compare_folder, read_folder, tables_of
+from openmrc.fabric.proof.verify import Verdict, verify
 from tests.fabric.small_fabrics import SMALL, plan
 
 MADE = plan("two-tier")

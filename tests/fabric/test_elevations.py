@@ -4,9 +4,9 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.build import build
-from openmrc.fabric.elevations import csv_lines, svg_rows, text
-from openmrc.fabric.placement import place
+from openmrc.fabric.cabling.elevations import csv_lines, svg_rows, text
+from openmrc.fabric.cabling.placement import place
+from openmrc.fabric.model.build import build
 from tests.fabric.small_fabrics import fabric
 
 PLACED = place(build(fabric("two-tier")))

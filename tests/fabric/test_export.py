@@ -16,17 +16,17 @@ import yaml
 
 from openmrc.apps.forks import fork_each
 from openmrc.errors import ConfigError
-from openmrc.fabric.build import build
-from openmrc.fabric.diff import compare
+from openmrc.fabric.addressing.sid_tables import Action
+from openmrc.fabric.addressing.usid import UsidPlan, prefix_text, usid_plan
 from openmrc.fabric.export.addresses import link_local, mac
 from openmrc.fabric.export.bulk import every_node, write_all
 from openmrc.fabric.export.cages import Cages
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.export.targets import TARGETS, export, warnings
 from openmrc.fabric.export.view import view
-from openmrc.fabric.fabric_file import load
-from openmrc.fabric.tables import Action
-from openmrc.fabric.usid import UsidPlan, prefix_text, usid_plan
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.fabric_file import load
+from openmrc.fabric.proof.diff import compare
 from tests.fabric.small_fabrics import plan
 
 FABRICS = Path(__file__).parents[2] / "scenarios" / "fabrics"

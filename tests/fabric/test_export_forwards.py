@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from openmrc.fabric.diff import compare
+from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.export.options import Options
-from openmrc.fabric.usid import UsidPlan
+from openmrc.fabric.proof.diff import compare
 from tests.fabric.export_lab import containers, delivered, load, namespaces, nodes_of, run, tiny
 
 pytestmark = pytest.mark.needs("root", "ip")

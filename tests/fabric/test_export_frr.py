@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.fabric.diff import compare
+from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.export.targets import export
-from openmrc.fabric.usid import UsidPlan
+from openmrc.fabric.proof.diff import compare
 from tests.fabric.export_lab import containers, delivered, load, namespaces, run, tiny
 from tests.fabric.frr_tree import frr_tree
 

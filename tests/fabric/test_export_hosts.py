@@ -11,10 +11,10 @@ import yaml
 
 from openmrc.apps.nic_file import NicFile
 from openmrc.errors import ConfigError
+from openmrc.fabric.addressing.paths import choices, path
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.export.targets import export
 from openmrc.fabric.export.view import views
-from openmrc.fabric.paths import choices, path
 from tests.fabric.small_fabrics import plan
 
 

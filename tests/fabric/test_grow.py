@@ -2,11 +2,11 @@ import msgspec
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.build import build
-from openmrc.fabric.description import Fabric, Hosts, Plane, ScaleUp, Tier, Usid
-from openmrc.fabric.grow import MOST_LISTED, Growth, grow
-from openmrc.fabric.tables import build_tables
-from openmrc.fabric.usid import UsidPlan, usid_plan
+from openmrc.fabric.addressing.sid_tables import build_tables
+from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
+from openmrc.fabric.cabling.grow import MOST_LISTED, Growth, grow
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.description import Fabric, Hosts, Plane, ScaleUp, Tier, Usid
 
 BASE = Fabric(
     name="x",

@@ -1,8 +1,8 @@
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.build import build
-from openmrc.fabric.htsim import parse_topo
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.htsim import parse_topo
 
 LEAF_SPINE = """# comment
 Nodes 128

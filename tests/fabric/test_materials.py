@@ -3,11 +3,11 @@ import io
 
 import pytest
 
-from openmrc.fabric.build import build
-from openmrc.fabric.cables import list_cables
-from openmrc.fabric.design import design
-from openmrc.fabric.materials import Item, bill, csv_text
-from openmrc.fabric.parts import load_parts
+from openmrc.fabric.cabling.cables import list_cables
+from openmrc.fabric.cabling.materials import Item, bill, csv_text
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.parts import load_parts
+from openmrc.fabric.planning.design import design
 from tests.fabric.small_fabrics import fabric
 
 PARTS = load_parts()

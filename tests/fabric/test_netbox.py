@@ -9,9 +9,9 @@ import io
 import pytest
 import yaml
 
-from openmrc.fabric.build import build
-from openmrc.fabric.cables import list_cables
-from openmrc.fabric.netbox import files
+from openmrc.fabric.cabling.cables import list_cables
+from openmrc.fabric.cabling.netbox import files
+from openmrc.fabric.model.build import build
 from tests.fabric.small_fabrics import SMALL, fabric
 
 FIELDS = {

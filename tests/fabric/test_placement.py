@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.build import build
-from openmrc.fabric.description import Fabric, Hosts, Plane, Plant, Tier
-from openmrc.fabric.placement import Placement, place
+from openmrc.fabric.cabling.placement import Placement, place
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.description import Fabric, Hosts, Plane, Plant, Tier
 from tests.fabric.small_fabrics import SMALL, fabric
 
 

@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.build import build
-from openmrc.fabric.elevations import csv_lines
-from openmrc.fabric.placement import Placement, place
-from openmrc.fabric.places_file import read_places
+from openmrc.fabric.cabling.elevations import csv_lines
+from openmrc.fabric.cabling.placement import Placement, place
+from openmrc.fabric.cabling.places_file import read_places
+from openmrc.fabric.model.build import build
 from tests.fabric.small_fabrics import fabric
 
 TOPOLOGY = build(fabric("two-tier"))

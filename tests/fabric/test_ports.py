@@ -2,14 +2,14 @@ import numpy as np
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.build import build
-from openmrc.fabric.description import Fabric, Hosts, Link, Node, Plane, Plant, Tier
+from openmrc.fabric.addressing.usid import usid_plan
+from openmrc.fabric.cabling.ports import check_scheme, place_ports
 from openmrc.fabric.export.view import view
-from openmrc.fabric.interface_names import check_interface
-from openmrc.fabric.ports import check_scheme, place_ports
-from openmrc.fabric.shape import check
-from openmrc.fabric.topology import Topology
-from openmrc.fabric.usid import usid_plan
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.description import Fabric, Hosts, Link, Node, Plane, Plant, Tier
+from openmrc.fabric.model.interface_names import check_interface
+from openmrc.fabric.model.shape import check
+from openmrc.fabric.model.topology import Topology
 
 
 def topology(hosts: int, plant: Plant | None = None, up_gbps: float | None = None) -> Topology:

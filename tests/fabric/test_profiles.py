@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.paths import choices, path
-from openmrc.fabric.profiles import extract, profile, spread, template
-from openmrc.fabric.usid import UsidPlan, address_text
+from openmrc.fabric.addressing.paths import choices, path
+from openmrc.fabric.addressing.profiles import extract, profile, spread, template
+from openmrc.fabric.addressing.usid import UsidPlan, address_text
 from tests.fabric.small_fabrics import SMALL, plan
 
 

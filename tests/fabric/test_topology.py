@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.build import build
-from openmrc.fabric.description import Fabric
-from openmrc.fabric.fabric_file import load
-from openmrc.fabric.shape import PlaneShape
-from openmrc.fabric.topology import Kind, LinkTier, Topology
-from openmrc.fabric.yaml_file import decode_text
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.description import Fabric
+from openmrc.fabric.model.fabric_file import load
+from openmrc.fabric.model.shape import PlaneShape
+from openmrc.fabric.model.topology import Kind, LinkTier, Topology
+from openmrc.fabric.model.yaml_file import decode_text
 
 FABRICS = Path(__file__).parents[2] / "scenarios" / "fabrics"
 REGULAR = ["lab", "gpus-1024", "fat-tree", "two-sites", "rails"]

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.build import build
-from openmrc.fabric.description import Fabric
-from openmrc.fabric.fabric_file import load_placed
-from openmrc.fabric.paths import Choice, EvNumbers, choices, path
-from openmrc.fabric.tables import Action, build_tables, switch_tables
-from openmrc.fabric.usid import UsidPlan, address_text, parse_block, usid_plan
-from openmrc.fabric.yaml_file import decode_text
+from openmrc.fabric.addressing.paths import Choice, EvNumbers, choices, path
+from openmrc.fabric.addressing.sid_tables import Action, build_tables, switch_tables
+from openmrc.fabric.addressing.usid import UsidPlan, address_text, parse_block, usid_plan
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.description import Fabric
+from openmrc.fabric.model.fabric_file import load_placed
+from openmrc.fabric.model.yaml_file import decode_text
 from tests.fabric.small_fabrics import SMALL, plan
 
 

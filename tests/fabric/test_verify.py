@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openmrc.fabric.build import build
-from openmrc.fabric.exhaustive import check_all
-from openmrc.fabric.fabric_file import load
-from openmrc.fabric.table_files import load_tables, save, switch_text
-from openmrc.fabric.tables import Action, Tables, build_tables, join
-from openmrc.fabric.usid import UsidPlan, usid_plan
-from openmrc.fabric.verify import Verdict, verify
+from openmrc.fabric.addressing.sid_tables import Action, Tables, build_tables, join
+from openmrc.fabric.addressing.table_files import load_tables, save, switch_text
+from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.fabric_file import load
+from openmrc.fabric.proof.exhaustive import check_all
+from openmrc.fabric.proof.verify import Verdict, verify
 from tests.fabric.small_fabrics import SMALL, plan
 
 FABRICS = Path(__file__).parents[2] / "scenarios" / "fabrics"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.fabric.carriers import carrier_planes
-from openmrc.fabric.paths import choices, path
+from openmrc.fabric.addressing.carriers import carrier_planes
+from openmrc.fabric.addressing.paths import choices, path
 from openmrc.wire.codes import Opcode
 from openmrc.wire.pcapng import PcapngWriter
 from openmrc.wire.wireshark import plugin

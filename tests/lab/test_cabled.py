@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.fabric.cabled import Report, check_cabling
-from openmrc.fabric.lldp import read_neighbours
+from openmrc.fabric.cabling.cabled import Report, check_cabling
+from openmrc.fabric.cabling.lldp import read_neighbours
 from openmrc.faults import Schedule
 from openmrc.lab import run
 from openmrc.lab.faults import Breaker

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from openmrc.fabric.diff import compare
+from openmrc.fabric.addressing.paths import path
 from openmrc.fabric.export.options import Options
-from openmrc.fabric.paths import path
+from openmrc.fabric.proof.diff import compare
 from openmrc.lab import record, status
 from openmrc.lab.layout import GATEWAY, Lab
 from openmrc.lab.namespaces import namespace

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.fabric.port_settings import PortSettings
+from openmrc.fabric.model.port_settings import PortSettings
 from openmrc.lab import kernel_maps
 from openmrc.lab.namespaces import await_ports, batch
 from openmrc.lab.port import OBJECT, QUEUE_MAP, SETTINGS_MAP, SOURCE, PortCounters, packed

@@ -8,10 +8,10 @@ import pytest
 
 from openmrc.core import host_memory
 from openmrc.errors import ConfigError
-from openmrc.fabric.build import build
-from openmrc.fabric.fabric_file import load
-from openmrc.fabric.paths import choices
-from openmrc.fabric.usid import usid_plan
+from openmrc.fabric.addressing.paths import choices
+from openmrc.fabric.addressing.usid import usid_plan
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.fabric_file import load
 from openmrc.lab import room
 from openmrc.lab.layout import Lab, plan_lab
 from tests.lab.conftest import fabric_file

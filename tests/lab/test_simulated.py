@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from openmrc.fabric.build import build
-from openmrc.fabric.fabric_file import load
-from openmrc.fabric.usid import usid_plan
+from openmrc.fabric.addressing.usid import usid_plan
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.fabric_file import load
 from openmrc.faults import Schedule
 from openmrc.lab.layout import plan_lab
 from openmrc.lab.pieces import longest_gap_ms

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from openmrc.core.rows import Table
-from openmrc.fabric.build import build
-from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
+from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.failures import Failure
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.tables import Network, Trimming

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.description import Fabric
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.model.description import Fabric
+from openmrc.fabric.model.topology import Topology
 from openmrc.sim.questions import QUESTIONS, fabric
 from openmrc.sim.scenario.scenario import Scenario
 from openmrc.sim.scenario.transport_options import transport_of

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.description import Fabric
+from openmrc.fabric.model.description import Fabric
 from openmrc.sim.sweep import Plot, Point, Sweep, figures, read, refuse_plot, unknown_names
 
 PLANE = "{{count: {planes}, host_gbps: 100, t0: {{down: 4, up: 4}}, t1: {{down: 2}}}}"

@@ -11,7 +11,7 @@ import pytest
 from openmrc.core.rows import table
 from openmrc.engine import endpoint as doors
 from openmrc.engine.tables import NONE, WriteRequest
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop import window
 from openmrc.sim.loop.fault_events import Faults
 from openmrc.sim.loop.run import prepare

@@ -12,7 +12,7 @@ Planes share nothing, so a NIC is a different node in each.
 
 from __future__ import annotations
 
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.model.topology import Topology
 
 _NIC_MARK = 0xE0
 _LOCAL = 0x02  # the bit that IPv6 inverts

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.export import hosts
 from openmrc.fabric.export.archive import ARCHIVES, write
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.export.targets import check, export, files_of
 from openmrc.fabric.export.view import Views
-from openmrc.fabric.usid import UsidPlan
 
 _Files = Callable[[int], Iterator[tuple[str, str]]]
 

@@ -12,7 +12,7 @@ last hop that was trimmed before. Queue 6 is served first, as control is in the 
 
 from __future__ import annotations
 
-from openmrc.fabric.port_settings import Dscp
+from openmrc.fabric.model.port_settings import Dscp
 
 OTHER, DATA, TRIMMED_HERE, CONTROL = 0, 3, 5, 6
 QUEUE = {OTHER: 0, 1: 0, 2: 0, DATA: 3, 4: 0, TRIMMED_HERE: 6, CONTROL: 6, 7: 6}

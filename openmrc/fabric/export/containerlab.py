@@ -12,13 +12,13 @@ from typing import Any
 import yaml
 
 from openmrc.errors import ConfigError
+from openmrc.fabric.addressing.usid import UsidPlan, block_text
 from openmrc.fabric.export.addresses import link_local, mac
 from openmrc.fabric.export.kernel import SYSCTLS
 from openmrc.fabric.export.linux import emit as linux_files
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.export.view import containerlab_port, views
-from openmrc.fabric.topology import Topology
-from openmrc.fabric.usid import UsidPlan, block_text
+from openmrc.fabric.model.topology import Topology
 
 MOST_NODES = 500
 IMAGE = "nicolaka/netshoot:v0.13"  # Alpine 3.20: iproute2 6.9 with tc, sysctl, tcpdump, tshark

@@ -34,7 +34,7 @@ from openmrc.fabric.export.classes import (
 )
 from openmrc.fabric.export.frr import locator_name
 from openmrc.fabric.export.view import Layout, PortLook, SwitchView
-from openmrc.fabric.topology import LinkTier
+from openmrc.fabric.model.topology import LinkTier
 
 MOST_LOCATORS = 256
 _TRIM_LEAST = 256  # bytes; 256 to 1024 in steps of four

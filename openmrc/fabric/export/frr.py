@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from itertools import chain
 
+from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.export.kernel import links, queues, sysctls
 from openmrc.fabric.export.linux import adjacency, own_route
 from openmrc.fabric.export.view import Entry, PortLook, SwitchView, linux_port
-from openmrc.fabric.tables import Action
 
 
 def port_name(port: PortLook) -> str:

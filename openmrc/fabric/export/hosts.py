@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from openmrc.fabric.addressing.paths import stacks
+from openmrc.fabric.addressing.usid import UsidPlan, address_text, block_text
 from openmrc.fabric.export.addresses import (
     link_local_of_node,
     link_local_of_plane,
@@ -32,10 +34,8 @@ from openmrc.fabric.export.classes import CONTROL
 from openmrc.fabric.export.kernel import filters
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.export.view import NodeTexts
-from openmrc.fabric.interface_names import check_interface
-from openmrc.fabric.paths import stacks
-from openmrc.fabric.port_settings import DEFAULT_BUFFER, Dscp, queue_bytes
-from openmrc.fabric.usid import UsidPlan, address_text, block_text
+from openmrc.fabric.model.interface_names import check_interface
+from openmrc.fabric.model.port_settings import DEFAULT_BUFFER, Dscp, queue_bytes
 
 MOST_PAIRED = 1024  # NICs; each file of an endpoint names every other NIC
 CONFIGURATION = "/etc/openmrc"  # folder of the .NIC.json files

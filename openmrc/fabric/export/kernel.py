@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from openmrc.fabric.export.classes import CONTROL, DATA, DATA_SHARE, OTHER, OTHER_SHARE, class_of
 from openmrc.fabric.export.view import Layout, PortLook, PortName, SwitchView
-from openmrc.fabric.port_settings import Dscp
+from openmrc.fabric.model.port_settings import Dscp
 
 OWN = "sr0"
 _LINKS = f"link add {OWN} type veth peer name {OWN}-end\nlink set dev {OWN} up\nlink set dev {OWN}-end up\n"

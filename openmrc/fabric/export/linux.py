@@ -17,9 +17,9 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 
+from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.export.kernel import OWN, links, queues, sysctls
 from openmrc.fabric.export.view import Entry, Layout, PortLook, PortName, SwitchView, linux_port
-from openmrc.fabric.tables import Action
 
 BLOCK_BITS, USID_BITS = 32, 16
 FLAVOUR = f"flavors next-csid lblen {BLOCK_BITS} nflen {USID_BITS}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.export.cages import Cages
-from openmrc.fabric.interface_names import INTERFACE, fields_of
+from openmrc.fabric.model.interface_names import INTERFACE, fields_of
 
 LEAST_MTU = 4242  # bytes: 4,096 of payload, and the headers of the longest MRC packet
 MOST_MTU = 9216  # sonic-port.yang, `mtu`

@@ -41,8 +41,8 @@ from openmrc.fabric.export.classes import (
 )
 from openmrc.fabric.export.frr import locator_name
 from openmrc.fabric.export.view import Layout, PortLook, SwitchView
-from openmrc.fabric.port_settings import Dscp
-from openmrc.fabric.topology import LinkTier
+from openmrc.fabric.model.port_settings import Dscp
+from openmrc.fabric.model.topology import LinkTier
 
 Row = dict[str, str]
 _TRIM_LEAST = 128  # bytes: the HLD's sample

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from openmrc.errors import ConfigError
+from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.export import containerlab, cumulus, eos, frr, hosts, linux, sonic
 from openmrc.fabric.export.cages import speed_of
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.export.view import PortName, SwitchView, view, views
-from openmrc.fabric.usid import UsidPlan
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ from typing import NamedTuple
 import numpy as np
 
 from openmrc.errors import ConfigError
+from openmrc.fabric.addressing.sid_tables import Action, Tables, build_tables, switch_tables
+from openmrc.fabric.addressing.usid import UsidPlan, prefix_text
 from openmrc.fabric.export.addresses import link_local_of_node, link_local_of_plane, mac
 from openmrc.fabric.export.cages import Cages, Slot, slots
 from openmrc.fabric.export.options import Options
-from openmrc.fabric.port_settings import PortSettings, switch_port
-from openmrc.fabric.shape import Ints
-from openmrc.fabric.tables import Action, Tables, build_tables, switch_tables
-from openmrc.fabric.topology import LinkTier, Topology
-from openmrc.fabric.usid import UsidPlan, prefix_text
+from openmrc.fabric.model.port_settings import PortSettings, switch_port
+from openmrc.fabric.model.shape import Ints
+from openmrc.fabric.model.topology import LinkTier, Topology
 
 _FEW = 8  # number of switches for which building tables one by one is faster
 

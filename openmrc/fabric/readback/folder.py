@@ -14,9 +14,9 @@ from openmrc.documents import MOST_DUMP_BYTES, read_text
 from openmrc.errors import ConfigError
 from openmrc.fabric.export.targets import TARGETS
 from openmrc.fabric.export.view import SwitchView
+from openmrc.fabric.model.topology import Topology
 from openmrc.fabric.readback.dump import Sections
 from openmrc.fabric.readback.formats import format_of, is_running, read_running
-from openmrc.fabric.topology import Topology
 
 _TELLING = {"nvue": "cumulus", "eos": "eos", "conf": "frr", "batch": "linux", "links": "linux"}
 

@@ -13,9 +13,9 @@ from functools import lru_cache, partial
 from typing import Any
 
 from openmrc.errors import ConfigError
+from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.export.options import LEAST_MTU
 from openmrc.fabric.export.view import PortName, SwitchView
-from openmrc.fabric.tables import Action
 
 UNKNOWN_PORT = 1 << 20  # of an entry that names a nonexistent port
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from openmrc.documents import parse_json
 from openmrc.errors import ConfigError
+from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.export.kernel import OWN
 from openmrc.fabric.export.linux import BLOCK_BITS, USID_BITS
 from openmrc.fabric.export.view import PortName, SwitchView
 from openmrc.fabric.readback.dump import ROUTES, SIDS, Matters, Row, Sections
 from openmrc.fabric.readback.forwarding import Forwarding, Installing, in_blocks, network_of
-from openmrc.fabric.tables import Action
 
 _FRR_ACTIONS = {"End": "un", "uN": "un", "uA": "ua", "End.X": "ua", "End NEXT-CSID": "un", "End.X NEXT-CSID": "ua"}
 

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from openmrc.errors import ConfigError
+from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.export.sonic import port_name
 from openmrc.fabric.export.view import SwitchView
 from openmrc.fabric.readback.dump import Matters, Row, Sections
 from openmrc.fabric.readback.forwarding import Forwarding, Installing, in_blocks, mtu_too_small
-from openmrc.fabric.tables import Action
 
 _LINK = ("lanes", "speed", "fec", "admin_status")
 _BY_PREFIX = ("STATIC_ROUTE", "SRV6_MY_SIDS")

@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.export.kernel import OWN
 from openmrc.fabric.export.linux import FLAVOUR
 from openmrc.fabric.export.view import PortName, SwitchView, linux_port
 from openmrc.fabric.readback.dump import Matters, Sections
 from openmrc.fabric.readback.forwarding import Forwarding, Installing, in_blocks, mtu_too_small
-from openmrc.fabric.tables import Action
 
 _FRR_SIDS, _FRR_LOCATORS = "segment-routing / srv6 / static-sids", "segment-routing / srv6 / locators"
 _EOS_LOCATORS = "router srv6 / vrf default"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.model.topology import Topology
 from openmrc.units import NEVER, PS_PER_US
 
 SHOWN = 10  # failures listed in full

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.core.rows import column, table
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop import window
 from openmrc.sim.loop.failures import Failure
 from openmrc.sim.loop.fault_events import Faults, faults

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from openmrc.core import host_memory, rng
 from openmrc.core.rows import column, table
 from openmrc.errors import ConfigError
-from openmrc.fabric.shape import PlaneShape
-from openmrc.fabric.topology import Kind, Topology
+from openmrc.fabric.model.shape import PlaneShape
+from openmrc.fabric.model.topology import Kind, Topology
 from openmrc.sim.network import tables
 from openmrc.sim.network.domains import with_domains
 from openmrc.sim.network.graph_routes import Routes, routes_of

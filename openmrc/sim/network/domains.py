@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.fabric.topology import Kind, Topology
+from openmrc.fabric.model.topology import Kind, Topology
 from openmrc.sim.workloads.traffic import Traffic
 from openmrc.units import PS_PER_NS
 

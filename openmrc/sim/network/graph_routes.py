@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.errors import ConfigError
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.model.topology import Topology
 from openmrc.sim.network import egress
 from openmrc.sim.network.tables import FIXED_PATH, Network, Route, Routing, Service
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from openmrc.core.jit import entry
 from openmrc.core.rows import table
-from openmrc.fabric.shape import IntOrInts, Ints, PlaneShape
+from openmrc.fabric.model.shape import IntOrInts, Ints, PlaneShape
 from openmrc.sim.network import switch
 from openmrc.sim.network.tables import Hop, Network, Service
 from openmrc.wire.layout import Matrix

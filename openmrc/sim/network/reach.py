@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.fabric.shape import PlaneShape
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.model.shape import PlaneShape
+from openmrc.fabric.model.topology import Topology
 
 Ints = NDArray[np.int64]
 

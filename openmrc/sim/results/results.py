@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.core.host_memory import peak_bytes
-from openmrc.fabric.topology import LinkTier, Topology
+from openmrc.fabric.model.topology import LinkTier, Topology
 from openmrc.sim.loop import failures
 from openmrc.sim.loop.run import Results
 from openmrc.sim.network.build import NetworkSettings

@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.fabric.topology import LinkTier, Topology
+from openmrc.fabric.model.topology import LinkTier, Topology
 from openmrc.sim.network.tables import Network
 from openmrc.sim.results.link_totals import COLUMNS, add_up
 from openmrc.units import NEVER

@@ -14,14 +14,14 @@ import numpy as np
 from openmrc.core.rows import column
 from openmrc.engine.tables import Engine
 from openmrc.errors import ConfigError, MrcError
-from openmrc.fabric.exhaustive import named
-from openmrc.fabric.paths import Choice, Relation
-from openmrc.fabric.shape import Ints, PlaneShape
-from openmrc.fabric.table_files import entry_text
-from openmrc.fabric.tables import Tables, build_tables
-from openmrc.fabric.topology import Topology
-from openmrc.fabric.usid import UsidPlan, prefix_text, usid_plan
-from openmrc.fabric.walk import AMBIGUOUS, Cabling, Fate, Lookup, walk
+from openmrc.fabric.addressing.paths import Choice, Relation
+from openmrc.fabric.addressing.sid_tables import Tables, build_tables
+from openmrc.fabric.addressing.table_files import entry_text
+from openmrc.fabric.addressing.usid import UsidPlan, prefix_text, usid_plan
+from openmrc.fabric.addressing.walk import AMBIGUOUS, Cabling, Fate, Lookup, walk
+from openmrc.fabric.model.shape import Ints, PlaneShape
+from openmrc.fabric.model.topology import Topology
+from openmrc.fabric.proof.exhaustive import named
 from openmrc.sim.network.path_of_ev import choices, links_of
 from openmrc.sim.network.tables import Network, Routing
 

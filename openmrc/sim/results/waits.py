@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.run import Results
 from openmrc.sim.workloads.joined import Work
 from openmrc.units import NEVER, PS_PER_US

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from openmrc.fabric.topology import Kind, Topology
+from openmrc.fabric.model.topology import Kind, Topology
 from openmrc.sim.loop.fault_events import FaultKind, Faults, faults
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.tables import Routing

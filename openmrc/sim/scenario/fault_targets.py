@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.topology import Kind, LinkTier, Topology
+from openmrc.fabric.model.topology import Kind, LinkTier, Topology
 
 Ints = NDArray[np.int64]
 

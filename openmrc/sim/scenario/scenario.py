@@ -14,10 +14,10 @@ from msgspec import Meta, Struct
 
 from openmrc.documents import read_text
 from openmrc.errors import ConfigError, FieldError
-from openmrc.fabric.description import Fabric
-from openmrc.fabric.fabric_file import load as load_fabric
-from openmrc.fabric.shape import check
-from openmrc.fabric.yaml_file import decode_placed
+from openmrc.fabric.model.description import Fabric
+from openmrc.fabric.model.fabric_file import load as load_fabric
+from openmrc.fabric.model.shape import check
+from openmrc.fabric.model.yaml_file import decode_placed
 from openmrc.faults import Schedule
 from openmrc.json_schema import text_of
 from openmrc.sim.workloads.amounts import Duration, ps_of, refuse_excess

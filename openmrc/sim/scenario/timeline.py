@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.topology import Kind, Topology
+from openmrc.fabric.model.topology import Kind, Topology
 from openmrc.faults import Impairment, Schedule, Step
 from openmrc.sim.loop.fault_events import FaultKind, Faults, faults
 from openmrc.sim.scenario.fault_targets import links_at, uplinks

@@ -15,7 +15,7 @@ import msgspec
 
 from openmrc.engine.params import Settings
 from openmrc.errors import ConfigError, FieldError
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop import run as loop
 from openmrc.sim.loop.failures import Failure
 from openmrc.sim.network.build import NetworkSettings

@@ -7,7 +7,7 @@ import pytest
 
 from openmrc.core.rows import column
 from openmrc.engine.states import EvState
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.model.topology import Topology
 from openmrc.faults import Schedule
 from openmrc.sim.loop.run import Results, World, run
 from openmrc.sim.scenario.timeline import columns

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from openmrc.core.rows import column
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop import window
 from openmrc.sim.loop.fault_events import FaultKind, faults
 from openmrc.sim.loop.run import World, prepare, run

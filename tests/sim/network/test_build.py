@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from openmrc.fabric.build import build as build_fabric
-from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
+from openmrc.fabric.model.build import build as build_fabric
+from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.sim.network import build
 from openmrc.sim.network.build import NetworkSettings
 

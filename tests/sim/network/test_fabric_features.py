@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from openmrc.core.rows import column
-from openmrc.fabric.topology import LinkTier
+from openmrc.fabric.model.topology import LinkTier
 from openmrc.sim.loop.run import Results, prepare, run
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.reach import reaches

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.model.topology import Topology
 from openmrc.faults import OVERTAKEN, WORDS, Schedule
 from openmrc.sim.loop.fault_events import Faults
 from openmrc.sim.loop.run import Results, Transport, World, run

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from openmrc.core.rows import column
 from openmrc.errors import ConfigError
-from openmrc.fabric.fabric_file import load
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.model.fabric_file import load
+from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop import run as loop
 from openmrc.sim.loop.fault_events import FaultKind, faults
 from openmrc.sim.loop.run import run

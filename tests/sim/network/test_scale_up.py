@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.model.topology import Topology
 from openmrc.report.simulation import report
 from openmrc.report.terminal import show
 from openmrc.sim.loop.run import Results, run

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.description import Fabric
+from openmrc.fabric.model.description import Fabric
 from openmrc.sim.scenario.scenario import SCHEMA_FILE, Matrix, load, schedule, schema_text
 
 FABRIC = "fabric: {name: x, hosts: {count: 16}, planes: [{host_gbps: 100, t0: {down: 4, up: 4}, t1: {down: 4}}]}\n"

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.build import build
-from openmrc.fabric.description import Fabric, Hosts, Plane, Tier
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
+from openmrc.fabric.model.topology import Topology
 from openmrc.faults import Schedule
 from openmrc.sim.loop.fault_events import FaultKind, Faults
 from openmrc.sim.scenario.fault_targets import links_at

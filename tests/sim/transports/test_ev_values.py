@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from openmrc.core.rows import column
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.model.topology import Topology
 from openmrc.faults import Schedule
 from openmrc.sim.loop.run import prepare
 from openmrc.sim.network.build import NetworkSettings

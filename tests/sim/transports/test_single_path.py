@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.run import Results, Transport, run
 from openmrc.sim.scenario.scenario import Scenario, load
 from openmrc.sim.simulate import prepare

@@ -25,7 +25,7 @@ from openmrc.engine.queue_pairs import INFINITE_RETRIES
 from openmrc.engine.states import EvEvent, QpEvent, QpState
 from openmrc.engine.tables import Cause, Engine, WriteRequest
 from openmrc.errors import ConfigError
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.failures import Failure
 from openmrc.sim.network import graph_routes
 from openmrc.sim.network.build import NetworkSettings

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from openmrc.core import host_memory, rng
 from openmrc.core.jit import kernel
 from openmrc.core.rows import column, table
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.failures import Failure
 from openmrc.sim.network import reroute, transport_api
 from openmrc.sim.network.build import NetworkSettings

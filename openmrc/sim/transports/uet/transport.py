@@ -14,7 +14,7 @@ import numpy as np
 from openmrc.core import host_memory
 from openmrc.core.jit import kernel
 from openmrc.core.rows import column, table
-from openmrc.fabric.topology import Topology
+from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.failures import Failure
 from openmrc.sim.network import reroute, transport_api
 from openmrc.sim.network.build import NetworkSettings

@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from openmrc.fabric.description import Fabric, Plane, Tier
-from openmrc.fabric.description import Hosts as FabricHosts
+from openmrc.fabric.model.description import Fabric, Plane, Tier
+from openmrc.fabric.model.description import Hosts as FabricHosts
 from openmrc.sim.results.results import Run
 from openmrc.sim.scenario.scenario import Scenario, Transport
 from openmrc.sim.simulate import simulate

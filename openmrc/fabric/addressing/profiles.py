@@ -1,0 +1,151 @@
+"""EV profiles: the paths that an endpoint may use to a destination, in the form that the endpoint expands.
+
+It has a format (the widths of the fields: block, then uSIDs) and a profile. Each field has a constant part (`init_val`)
+and a mask of the bits that an EV fills. The masks are derived from the paths' addresses: bits that never differ are
+constant. Explicit profiles list EVs, bits most significant first, to be deposited into the masks in field order, the
+highest bit first; generated ones leave the numbers to the endpoint, within `min_val` and `max_val`.
+
+Every plane has an equal share of a profile. Each host starts at a different uplink of a plane, so that the load of all
+hosts is spread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from openmrc.errors import ConfigError
+from openmrc.fabric.addressing.paths import Choice, choices, path
+from openmrc.fabric.addressing.usid import UsidPlan
+
+BLOCK_BITS = 32
+USID_BITS = 16
+
+Mode = Literal["explicit", "generated"]
+
+
+@dataclass(frozen=True)
+class Field:
+    """Describe one field of the format."""
+
+    width: int
+    init: int
+    mask: int
+    most: int  # largest number that is deposited into the mask; generated profiles only
+
+    def as_dict(self) -> dict[str, int]:
+        return {"width": self.width, "init_val": self.init, "min_val": 0, "max_val": self.most, "mask": self.mask}
+
+
+def extract(value: int, mask: int) -> int:
+    """Return the bits of `value` under `mask`, packed."""
+    packed = 0
+    for bit in range(mask.bit_length() - 1, -1, -1):
+        if mask >> bit & 1:
+            packed = packed << 1 | (value >> bit & 1)
+    return packed
+
+
+def spread(plan: UsidPlan, source: int, destination: int, count: int) -> list[Choice]:
+    """Choose `count` paths, the same number in each plane, evenly over its uplinks from a start per source."""
+    planes = [list(choices(sids.shape, source, destination)) for sids in plan.planes]
+    each = max(1, count // len(planes))
+    taken = []
+    for index in range(each):
+        for ways in planes:
+            if index < len(ways):
+                taken.append(ways[(source + index * len(ways) // min(each, len(ways))) % len(ways)])
+    return taken
+
+
+def profile(plan: UsidPlan, source: int, destination: int, mode: Mode, count: int = 256) -> dict[str, Any]:
+    """Return {format, profile} of the paths from one NIC to another.
+
+    `count` is the size of an explicit profile; a generated one covers all paths of its planes, of one column of
+    spines where the spines of both ends must be the same one.
+    """
+    if mode == "generated":
+        fields, ways = _generated(plan, source, destination)
+        evs: list[str] = []
+    else:
+        ways = spread(plan, source, destination, count)
+        sid_lists = [_words(plan, source, destination, way) for way in ways]
+        fields = _fields(sid_lists)
+        evs = [_hex(fields, word) for word in sid_lists]
+    body: dict[str, Any] = {"mode": mode, "fields": [field.as_dict() for field in fields]}
+    if mode == "explicit":
+        body["evs"] = evs
+        body["fields"] = [{**each, "max_val": (1 << each["mask"].bit_count()) - 1} for each in body["fields"]]
+    return {"format": {"mode": "srv6", "widths": [field.width for field in fields]}, "profile": body}
+
+
+def template(plan: UsidPlan, source: int, destination: int) -> dict[str, Any]:
+    """Return the common part of all paths between two NICs, per plane, with the bits of an EV marked as x."""
+    planes = []
+    for sids in plan.planes:
+        sid_lists = [_words(plan, source, destination, way) for way in choices(sids.shape, source, destination)]
+        fields = _fields(sid_lists)
+        planes.append({"plane": sids.shape.plane, "paths": len(sid_lists), "template": _pattern(fields)})
+    return {"source": plan.topology.name(source), "destination": plan.topology.name(destination), "planes": planes}
+
+
+def _words(plan: UsidPlan, source: int, destination: int, way: Choice) -> list[int]:
+    return [plan.planes[way.plane].block, *path(plan, source, destination, way).sids]
+
+
+def _fields(sid_lists: list[list[int]]) -> list[Field]:
+    """Split each field into the bits all paths share and those that differ."""
+    if len({len(word) for word in sid_lists}) > 1:
+        raise ConfigError("paths of different planes differ in length here; one profile cannot hold them")
+    fields = []
+    for index, values in enumerate(zip(*sid_lists, strict=True)):
+        mask = 0
+        for value in values:
+            mask |= value ^ values[0]
+        most = max(extract(value, mask) for value in values)
+        fields.append(Field(BLOCK_BITS if index == 0 else USID_BITS, values[0] & ~mask, mask, most))
+    return fields
+
+
+def _generated(plan: UsidPlan, source: int, destination: int) -> tuple[list[Field], list[Choice]]:
+    """Return fields whose free combinations are exactly the addresses of paths."""
+    everything = [way for sids in plan.planes for way in choices(sids.shape, source, destination)]
+    columns = sorted({way.uplink for way in everything})
+    for ways in (everything, [way for way in everything if way.uplink == columns[source % len(columns)]]):
+        sid_lists = [_words(plan, source, destination, way) for way in ways]
+        fields = _fields(sid_lists)
+        if _is_product(fields, sid_lists):
+            return fields, ways
+    raise ConfigError(
+        "these paths are not all combinations of independent fields (planes or bundles differ), "
+        "so a generated profile would name paths that do not exist; use mode explicit"
+    )
+
+
+def _is_product(fields: list[Field], sid_lists: list[list[int]]) -> bool:
+    """Tell whether every combination of the fields' numbers, 0 to the largest, is one of the addresses."""
+    size = 1
+    for field in fields:
+        size *= field.most + 1
+    return size == len({tuple(word) for word in sid_lists})
+
+
+def _hex(fields: list[Field], word: list[int]) -> str:
+    """Pack the masked bits of an address, most significant first, into whole bytes."""
+    bits, packed = 0, 0
+    for field, value in zip(fields, word, strict=True):
+        width = field.mask.bit_count()
+        packed, bits = packed << width | extract(value, field.mask), bits + width
+    size = max(1, -(-bits // 8))
+    return f"{packed << (8 * size - bits):0{2 * size}x}"
+
+
+def _pattern(fields: list[Field]) -> str:
+    """Write an address with x for every digit in which paths differ."""
+    groups: list[str] = []
+    for field in fields:
+        digits = f"{field.init:0{field.width // 4}x}"
+        free = f"{field.mask:0{field.width // 4}x}"
+        marked = "".join(digit if bits == "0" else "x" for digit, bits in zip(digits, free, strict=True))
+        groups.extend(marked[at : at + 4] for at in range(0, len(marked), 4))
+    return ":".join([*groups, ":"] if len(groups) < 8 else groups)

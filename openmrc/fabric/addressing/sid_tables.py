@@ -1,0 +1,155 @@
+"""The entries of each switch: its own uSIDs, its neighbours' uSIDs, its downlinks.
+
+One entry is one /48: `block:usid::/48`.
+  UN     the uSID is this switch's own: shift the stack and look up again
+  ROUTE  send it out of a port, unchanged: the uSID is the next switch's, or a downlink
+  UA     shift the stack and send it out of a port (downlinks of fabrics with `usid.downlink: ua`)
+
+Columns, one row per entry, in no particular order; 3.1 million rows for 131,072 NICs on 8 planes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.fabric.addressing.usid import PlaneSids, UsidPlan
+from openmrc.fabric.model.shape import Ints
+
+
+class Action(IntEnum):
+    """Action of an entry."""
+
+    UN = 1
+    ROUTE = 2
+    UA = 3
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The entries of many switches as columns."""
+
+    switch: npt.NDArray[np.int32]  # node
+    block: npt.NDArray[np.uint32]
+    usid: npt.NDArray[np.uint16]
+    action: npt.NDArray[np.int8]
+    port: npt.NDArray[np.int32]  # of the switch; -1 for UN
+
+    def __len__(self) -> int:
+        return len(self.switch)
+
+    def of(self, switch: int) -> Tables:
+        """Return the entries of one switch, by uSID."""
+        rows = np.flatnonzero(self.switch == switch)
+        return self.rows(rows[np.argsort(self.usid[rows], kind="stable")])
+
+    def rows(self, which: Ints | npt.NDArray[np.bool_] | slice) -> Tables:
+        """Return some of the entries."""
+        return Tables(*(column[which] for column in self.columns()))
+
+    def columns(self) -> tuple[Any, ...]:
+        """Return the columns in the order of the fields."""
+        return (self.switch, self.block, self.usid, self.action, self.port)
+
+
+def build_tables(plan: UsidPlan) -> Tables:
+    """Return the entries of every switch of every plane."""
+    return join([part for plane in plan.planes for part in _plane_entries(plane)])
+
+
+def switch_tables(plan: UsidPlan, switch: int) -> Tables:
+    """Return the entries of one switch without building the others' planes."""
+    plane = int(plan.topology.node_plane[switch])
+    return join(list(_plane_entries(plan.planes[plane]))).of(switch)
+
+
+def join(parts: list[Tables]) -> Tables:
+    """Return the entries of all parts as one."""
+    return Tables(*(np.concatenate(group) for group in zip(*(part.columns() for part in parts), strict=True)))
+
+
+def entries(block: int, switch: Ints, usid: Ints, action: Action, port: Ints | int = -1) -> Tables:
+    """Return entries that share block and action."""
+    size = len(switch)
+    return Tables(
+        switch=switch.astype(np.int32),
+        block=np.full(size, block, dtype=np.uint32),
+        usid=usid.astype(np.uint16),
+        action=np.full(size, action, dtype=np.int8),
+        port=np.broadcast_to(np.asarray(port, dtype=np.int32), size).copy(),
+    )
+
+
+def _plane_entries(sids: PlaneSids) -> list[Tables]:
+    parts = [*_own(sids), _downlinks(sids)]
+    if sids.shape.tiers > 1:
+        parts.extend(_between_t0_and_t1(sids))
+    if sids.shape.tiers > 2:
+        parts.extend(_between_t1_and_t2(sids))
+    if sids.shape.long:
+        parts.extend(_between_sites(sids))
+    return parts
+
+
+def _own(sids: PlaneSids) -> list[Tables]:
+    """Entries by which each switch recognises its own uSIDs, with all aliases."""
+    shape = sids.shape
+    tiers = (
+        (shape.first_t0, shape.t0_count, sids.t0_aliases, sids.t0_sid),
+        (shape.first_t1, shape.t1_count, sids.t1_aliases, sids.t1_sid),
+        (shape.first_t2, shape.t2_count, sids.t2_aliases, sids.t2_sid),
+    )
+    parts = []
+    for first, count, aliases, sid in tiers:
+        if count:
+            index, alias = np.divmod(np.arange(count * aliases, dtype=np.int64), aliases)
+            parts.append(entries(sids.block, first + index, sid(index, alias), Action.UN))
+    return parts
+
+
+def _downlinks(sids: PlaneSids) -> Tables:
+    nic = np.arange(sids.shape.nics, dtype=np.int64)
+    port = sids.shape.t0_port_of(nic)
+    action = Action.UA if sids.nic else Action.ROUTE
+    return entries(sids.block, sids.shape.first_t0 + sids.shape.t0_of(nic), sids.host + port, action, port)
+
+
+def _between_t0_and_t1(sids: PlaneSids) -> list[Tables]:
+    shape = sids.shape
+    t0, uplink = np.divmod(np.arange(shape.t0_count * shape.t0_up, dtype=np.int64), shape.t0_up)
+    t1, link = shape.t1_above(t0, uplink), uplink % shape.t0_bundle
+    down = shape.place_in_pod(t0) * shape.t0_bundle + link
+    return [
+        entries(sids.block, shape.first_t0 + t0, sids.t1_sid(t1, link), Action.ROUTE, shape.t0_down + uplink),
+        entries(sids.block, shape.first_t1 + t1, sids.t0_sid(t0, link), Action.ROUTE, down),
+    ]
+
+
+def _between_t1_and_t2(sids: PlaneSids) -> list[Tables]:
+    shape = sids.shape
+    t1, uplink = np.divmod(np.arange(shape.t1_count * shape.t1_up, dtype=np.int64), shape.t1_up)
+    t2, link = shape.t2_above(t1, uplink), uplink % shape.t1_bundle
+    down = t1 // shape.t1_per_pod % shape.pods_per_site * shape.t1_bundle + link
+    return [
+        entries(sids.block, shape.first_t1 + t1, sids.t2_sid(t2, link), Action.ROUTE, shape.t1_down + uplink),
+        entries(sids.block, shape.first_t2 + t2, sids.t1_sid(t1, link), Action.ROUTE, down),
+    ]
+
+
+def _between_sites(sids: PlaneSids) -> list[Tables]:
+    """Entries between counterparts at two sites; with three tiers the plan refuses the path as too long."""
+    shape = sids.shape
+    near, link = np.divmod(np.arange(shape.top_per_site * shape.long, dtype=np.int64), shape.long)
+    far = near + shape.top_per_site
+    if shape.tiers == 1:
+        first, below, near_sid, far_sid = shape.first_t0, shape.t0_down, sids.t0_sid(near, link), sids.t0_sid(far, link)
+    else:
+        first, below, near_sid, far_sid = shape.first_t1, shape.t1_down, sids.t1_sid(near, link), sids.t1_sid(far, link)
+    return [
+        entries(sids.block, first + near, far_sid, Action.ROUTE, below + link),
+        entries(sids.block, first + far, near_sid, Action.ROUTE, below + link),
+    ]

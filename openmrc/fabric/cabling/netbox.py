@@ -1,0 +1,143 @@
+"""Files for NetBox's bulk importers: what must be there first, then devices, interfaces and cables.
+
+Columns and values are those of NetBox 4 (github.com/netbox-community/netbox): `netbox/dcim/forms/bulk_import.py`
+(SiteImportForm, ManufacturerImportForm, DeviceRoleImportForm, RackImportForm, DeviceImportForm, InterfaceImportForm,
+CableImportForm) and `netbox/dcim/choices.py`; device types are YAML as the community's devicetype-library has them.
+Import in the order of the files' numbers. Interfaces come from their own file, so the device types have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from openmrc.fabric.cabling.cables import COPPER, Cables
+from openmrc.fabric.cabling.placement import device_name
+
+MANUFACTURER = "openmrc plan"
+_HOST, _SWITCH = "machine", "switch"
+# Ethernet speeds in Gb/s to values of InterfaceTypeChoices; `other` where there is none.
+_TYPES = {
+    10: "10gbase-x-sfpp",
+    25: "25gbase-x-sfp28",
+    40: "40gbase-x-qsfpp",
+    50: "50gbase-x-sfp56",
+    100: "100gbase-x-qsfp28",
+    200: "200gbase-x-qsfp56",
+    400: "400gbase-x-osfp",
+    800: "800gbase-x-osfp",
+}
+_KBPS = 1_000_000  # of a Gb/s, NetBox's unit of interface speed
+_AT_ONCE = 1 << 16  # rows
+
+
+def files(cables: Cables, scheme: str, site: str) -> Iterator[tuple[str, Iterable[str]]]:
+    """Yield (file name, blocks of text)."""
+    yield "1-sites.csv", _sites(cables, site)
+    yield "2-manufacturers.csv", [f"name,slug\n{MANUFACTURER},{_slug(MANUFACTURER)}\n"]
+    yield "3-device-roles.csv", _roles(cables)
+    yield "4-device-types.yaml", _device_types(cables)
+    yield "5-racks.csv", _racks(cables, site)
+    yield "6-devices.csv", _devices(cables, site)
+    yield "7-interfaces.csv", _interfaces(cables, scheme)
+    yield "8-cables.csv", _cables(cables, scheme)
+
+
+def _slug(name: str) -> str:
+    return name.lower().replace(" ", "-").replace(".", "-")
+
+
+def _site_name(cables: Cables, site: str, number: int) -> str:
+    return f"{site}-{number}" if cables.topology.fabric.sites else site
+
+
+def _sites(cables: Cables, site: str) -> Iterator[str]:
+    yield "name,slug,status\n"
+    for number in sorted({rack.site for rack in cables.placement.racks}):
+        name = _site_name(cables, site, number)
+        yield f"{name},{_slug(name)},planned\n"
+
+
+def _roles(cables: Cables) -> Iterator[str]:
+    yield "name,slug,color\n"
+    yield f"{_HOST},{_HOST},2f6a31\n"
+    for tier in sorted(set(cables.topology.node_tier[cables.topology.nics :].tolist())):
+        yield f"T{tier},t{tier},3f51b5\n"
+
+
+def _device_types(cables: Cables) -> Iterator[str]:
+    plant = cables.topology.fabric.plant
+    for kind, units in ((_HOST, plant.host_units), (_SWITCH, plant.switch_units)):
+        model = _model(cables, kind)
+        yield f"---\nmanufacturer: {MANUFACTURER}\nmodel: {model}\nslug: {_slug(MANUFACTURER)}-{_slug(model)}\n"
+        yield f"u_height: {units}\nis_full_depth: true\n"
+
+
+def _model(cables: Cables, kind: str) -> str:
+    plant = cables.topology.fabric.plant
+    tbps = plant.cages * plant.lanes * plant.lane_gbps / 1000
+    return f"{cables.topology.nics_per_host}-NIC {kind}" if kind == _HOST else f"{tbps:g}T {kind}"
+
+
+def _racks(cables: Cables, site: str) -> Iterator[str]:
+    yield "site,name,status,width,u_height\n"
+    units = cables.placement.plant.rack_units
+    for rack in cables.placement.racks:
+        yield f"{_site_name(cables, site, rack.site)},{rack.name},planned,19,{units}\n"
+
+
+def _devices(cables: Cables, site: str) -> Iterator[str]:
+    topology, placement = cables.topology, cables.placement
+    yield "name,role,manufacturer,device_type,status,site,rack,position,face\n"
+    nodes = [*range(0, topology.nics, topology.nics_per_host), *range(topology.nics, topology.nodes)]
+    for node in nodes:
+        kind = _HOST if node < topology.nics else _SWITCH
+        role = _HOST if node < topology.nics else f"T{int(topology.node_tier[node])}"
+        rack = placement.racks[int(placement.rack[node])]
+        where = f"{_site_name(cables, site, rack.site)},{rack.name},{int(placement.unit[node])},front"
+        yield f"{placement.device(node)},{role},{MANUFACTURER},{_model(cables, kind)},planned,{where}\n"
+
+
+def _interfaces(cables: Cables, scheme: str) -> Iterator[str]:
+    """Yield every port that has a cable."""
+    yield "device,name,type,speed,enabled,description\n"
+    names, speeds = cables.ports.namer(scheme), cables.ports.column("speed").tolist()
+    (a, b), (called, device) = cables.ends(), _called(cables)
+    for (nodes, ports), slots, (others, other_ports) in zip((a, b), cables.slots(), (b, a), strict=True):
+        for which in _blocks(len(nodes)):
+            rows = zip(*(part[which].tolist() for part in (nodes, ports, slots, others, other_ports)), strict=True)
+            yield "".join(
+                f"{device[node]},{names(node, port, slot)},{_TYPES.get(speeds[slot], 'other')},"
+                f"{speeds[slot] * _KBPS},true,{called[other]} port {other_port}\n"
+                for node, port, slot, other, other_port in rows
+            )
+
+
+def _cables(cables: Cables, scheme: str) -> Iterator[str]:
+    yield (
+        "side_a_device,side_a_type,side_a_name,side_b_device,side_b_type,side_b_name,"
+        "type,status,label,length,length_unit\n"
+    )
+    names, (called, device) = cables.ports.namer(scheme), _called(cables)
+    (a, a_port), (b, b_port) = cables.ends()
+    columns = (a, a_port, b, b_port, *cables.slots(), cables.medium, cables.length_mm)
+    for which in _blocks(len(cables)):
+        yield "".join(
+            f"{device[a]},dcim.interface,{names(a, a_port, a_slot)},"
+            f"{device[b]},dcim.interface,{names(b, b_port, b_slot)},"
+            f"{'dac-passive' if medium == COPPER else 'smf-os2'},planned,"
+            f"{called[a]}:{a_port}={called[b]}:{b_port},{millimetres / 1000:g},m\n"
+            for a, a_port, b, b_port, a_slot, b_slot, medium, millimetres in zip(
+                *(column[which].tolist() for column in columns), strict=True
+            )
+        )
+
+
+def _called(cables: Cables) -> tuple[list[str], list[str]]:
+    """Return the names of all nodes, and of the devices that they are in."""
+    topology = cables.topology
+    nodes = range(topology.nodes)
+    return [topology.name(node) for node in nodes], [device_name(topology, node) for node in nodes]
+
+
+def _blocks(size: int) -> Iterator[slice]:
+    return (slice(begin, begin + _AT_ONCE) for begin in range(0, size, _AT_ONCE))

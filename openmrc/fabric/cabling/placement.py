@@ -1,0 +1,213 @@
+"""Locations of machines and switches: rack, unit and position on the floor, from the numbers of `plant`.
+
+Machines fill racks in order (`h-0001`, ...), the switches of each plane and tier fill their own racks
+(`p0-t0-r01`, ...), from the lowest unit up. A rack's name and content do not change when a fabric grows at its end.
+Network racks are in the middle rows and machines on both sides, nearest first, so growth moves rows on the floor plan,
+which affects lengths only. Each of two sites has its own floor, and names start with `s0-`.
+
+Units: metres; rack units from 1 at the bottom, 44.45 mm each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.errors import ConfigError
+from openmrc.fabric.model.description import Plant
+from openmrc.fabric.model.shape import Ints
+from openmrc.fabric.model.topology import Topology
+
+UNIT_M = 0.04445
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Rack:
+    """Hold one rack; rows count outward from the middle one, 0."""
+
+    name: str
+    site: int
+    row: int
+    position: int
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Hold the racks, and by node the rack and the lowest unit."""
+
+    topology: Topology
+    plant: Plant
+    racks: tuple[Rack, ...]
+    rack: Ints
+    unit: Ints
+
+    def device(self, node: int) -> str:
+        """Return the name of what is mounted: a switch, or the machine that a NIC is in."""
+        return device_name(self.topology, node)
+
+    def height(self, node: int) -> int:
+        """Return the rack units of what is mounted."""
+        return self.plant.host_units if node < self.topology.nics else self.plant.switch_units
+
+    def length_m(self, here: Ints, there: Ints) -> Floats:
+        """Return the cable lengths between nodes of one site: along trays above the racks, or within a rack."""
+        plant = self.plant
+        x = np.array([rack.position for rack in self.racks])[self.rack] * plant.rack_pitch_m
+        y = np.array([rack.row for rack in self.racks])[self.rack] * plant.row_pitch_m
+        tops = np.where(np.arange(len(self.unit)) < self.topology.nics, plant.host_units, plant.switch_units) / 2
+        height = (self.unit - 1 + tops) * UNIT_M
+        rise = 2 * plant.rack_units * UNIT_M - height[here] - height[there]
+        across = np.abs(x[here] - x[there]) + np.abs(y[here] - y[there]) + rise
+        within = np.abs(height[here] - height[there])
+        return np.asarray(np.where(self.rack[here] == self.rack[there], within, across) + 2 * plant.slack_m)
+
+
+def device_name(topology: Topology, node: int) -> str:
+    """Return the name of a switch, or of the machine that a NIC is in."""
+    if node >= topology.nics or topology.nics_per_host == 1:
+        return topology.name(node)
+    return f"h{node // topology.nics_per_host}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """The given location of one device, and its source."""
+
+    rack: str
+    unit: int  # the lowest
+    spot: tuple[int, int] | None  # row and position of the rack, where its name is not known
+    source: str
+
+
+def place(topology: Topology, given: Mapping[str, Place] | None = None) -> Placement:
+    """Place every node in a rack, some of them as `given`; ConfigError if a rack is full or too low."""
+    plant = topology.fabric.plant
+    _check(plant)
+    rack = np.zeros(topology.nodes, dtype=np.int64)
+    unit = np.zeros(topology.nodes, dtype=np.int64)
+    racks: list[Rack] = []
+    for group in _groups(topology):
+        hosts = group.is_hosts
+        each, height = (
+            (plant.hosts_per_rack, plant.host_units) if hosts else (plant.switches_per_rack, plant.switch_units)
+        )
+        rack[group.nodes] = len(racks) + group.device // each
+        unit[group.nodes] = 1 + group.device % each * height
+        count = int(group.device.max(initial=-1)) // each + 1
+        digits = 4 if hosts else 2
+        racks.extend(Rack(f"{group.prefix}{number + 1:0{digits}d}", group.site, hosts, 0) for number in range(count))
+    placement = Placement(topology, plant, tuple(_on_floor(racks, plant.racks_per_row)), rack, unit)
+    return _moved(placement, given) if given else placement
+
+
+def _moved(placement: Placement, given: Mapping[str, Place]) -> Placement:
+    """Move devices to their given locations."""
+    topology, rack, unit = placement.topology, placement.rack.copy(), placement.unit.copy()
+    nodes = _nodes_by_device(topology)
+    racks = list(placement.racks)
+    number = {each.name: index for index, each in enumerate(racks)}
+    for device, said in given.items():
+        if device not in nodes:
+            raise ConfigError(f"{said.source}: no device {device!r}; there are {placement.device(0)} to "
+                              f"{placement.device(topology.nodes - 1)}")  # fmt: skip
+        if said.rack not in number:
+            if said.spot is None:
+                raise ConfigError(f"{said.source}: rack {said.rack!r} is new; give its `row` and `position`")
+            number[said.rack] = len(racks)
+            racks.append(Rack(said.rack, racks[int(rack[nodes[device][0]])].site, *said.spot))
+        rack[nodes[device]], unit[nodes[device]] = number[said.rack], said.unit
+    used, rack = np.unique(rack, return_inverse=True)
+    found = Placement(topology, placement.plant, tuple(racks[index] for index in used.tolist()), rack, unit)
+    _refuse_overlaps(found, given)
+    return found
+
+
+def _nodes_by_device(topology: Topology) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for node in range(topology.nodes):
+        found.setdefault(device_name(topology, node), []).append(node)
+    return found
+
+
+def _refuse_overlaps(placement: Placement, given: Mapping[str, Place]) -> None:
+    """Refuse two devices on one unit of a rack, and a device beyond its rack's height."""
+    owner: dict[tuple[int, int], str] = {}
+    for device, nodes in _nodes_by_device(placement.topology).items():
+        rack, first = int(placement.rack[nodes[0]]), int(placement.unit[nodes[0]])
+        last = first + placement.height(nodes[0]) - 1
+        source = f"{given[device].source}: " if device in given else ""
+        name = placement.racks[rack].name
+        if first < 1 or last > placement.plant.rack_units:
+            raise ConfigError(
+                f"{source}{device} at units {first} to {last} of {name}, which has 1 to {placement.plant.rack_units}"
+            )
+        for unit in range(first, last + 1):
+            other = owner.setdefault((rack, unit), device)
+            if other != device:
+                source = source or f"{given[other].source}: "
+                raise ConfigError(f"{source}{device} and {other} are both at unit {unit} of {name}")
+
+
+def _check(plant: Plant) -> None:
+    for what, count, units in (
+        ("hosts", plant.hosts_per_rack, plant.host_units),
+        ("switches", plant.switches_per_rack, plant.switch_units),
+    ):
+        if count * units > plant.rack_units:
+            raise ConfigError(
+                f"plant: {count} {what} of {units} units do not fit a rack of {plant.rack_units}; "
+                f"{plant.rack_units // units} would"
+            )
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Hold nodes that share racks; `device` counts what is mounted, from 0."""
+
+    prefix: str
+    site: int
+    is_hosts: bool
+    nodes: Ints
+    device: Ints
+
+
+def _groups(topology: Topology) -> Iterator[_Group]:
+    """Yield machines, then switches by plane and tier, site by site."""
+    sites = topology.fabric.sites.count if topology.fabric.sites else 1
+    nics = np.arange(topology.nics, dtype=np.int64)
+    for site in range(sites):
+        mark = f"s{site}-" if sites > 1 else ""
+        here = nics[site * topology.nics // sites : (site + 1) * topology.nics // sites]
+        host = here // topology.nics_per_host
+        yield _Group(f"{mark}h-", site, True, here, host - host.min(initial=topology.nics))
+        for plane, tier, nodes in _tiers(topology):
+            own = nodes[site * len(nodes) // sites : (site + 1) * len(nodes) // sites]
+            yield _Group(f"{mark}p{plane}-t{tier}-r", site, False, own, np.arange(len(own), dtype=np.int64))
+
+
+def _tiers(topology: Topology) -> Iterator[tuple[int, int, Ints]]:
+    switches = np.arange(topology.nics, topology.nodes, dtype=np.int64)
+    key = topology.node_plane[switches].astype(np.int64) << 8 | topology.node_tier[switches].astype(np.int64)
+    for each in np.unique(key):
+        yield int(each) >> 8, int(each) & 0xFF, switches[key == each]
+
+
+def _on_floor(racks: list[Rack], per_row: int) -> Iterator[Rack]:
+    """Give racks their rows; `row` says on entry whether a rack holds machines."""
+    network = {
+        site: sum(rack.site == site and not rack.row for rack in racks) for site in {rack.site for rack in racks}
+    }
+    seen: dict[tuple[int, int], int] = {}
+    for rack in racks:
+        number = seen.get((rack.site, rack.row), 0)
+        seen[rack.site, rack.row] = number + 1
+        row, position = divmod(number, per_row)
+        if rack.row:
+            beyond = -(-network[rack.site] // per_row) // 2 + row // 2 + 1
+            yield Rack(rack.name, rack.site, beyond if row % 2 else -beyond, position)
+        else:
+            yield Rack(rack.name, rack.site, (row + 1) // 2 * (1 if row % 2 else -1), position)

@@ -1,0 +1,129 @@
+"""Compare installed configurations with the plan: one dump, or a folder of dumps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from openmrc.errors import ConfigError
+from openmrc.fabric.addressing.sid_tables import Tables
+from openmrc.fabric.addressing.usid import UsidPlan
+from openmrc.fabric.export.bulk import Each
+from openmrc.fabric.export.options import Options
+from openmrc.fabric.export.targets import TARGETS, check
+from openmrc.fabric.export.view import SwitchView, Views, view
+from openmrc.fabric.model.shape import Ints
+from openmrc.fabric.model.topology import Topology
+from openmrc.fabric.readback import formats
+from openmrc.fabric.readback.dump import Difference
+from openmrc.fabric.readback.folder import Folder, Reading
+
+__all__ = ["Difference", "Installed", "compare", "compare_folder", "read_folder", "tables_of"]
+
+
+def compare(
+    plan: UsidPlan, switch: int, target: str, dump: str, source: str, options: Options, next_hop: str | None = None
+) -> Difference:
+    """Compare one dump of one switch with the plan; `next_hop` replaces every neighbour's address (as in a lab)."""
+    found = formats.format_of(target)
+    seen = view(plan, switch, options)
+    difference = Difference(seen.name)
+    if formats.is_running(dump) or (target == "linux" and dump.lstrip().startswith(("[", "{"))):
+        formats.compare_running(difference, seen, target, formats.read_running(target, dump, source), next_hop)
+        return difference
+    ending = next(iter(TARGETS[target].emit(seen)))  # the configuration comes first
+    read = found.readers[ending]
+    planned = read(TARGETS[target].emit(seen)[ending], "plan")
+    formats.compare_files(difference, seen, target, planned, read(dump, source))
+    return difference
+
+
+@dataclass(frozen=True)
+class Installed:
+    """The installed entries of one switch of a folder."""
+
+    node: int
+    difference: Difference
+    entries: Ints  # rows of upper 48 bits of the prefix, action, port
+    silent: set[int]  # ports whose neighbour is not the planned one
+    dead: list[str]  # entries that do not work, and why
+
+
+def compare_folder(
+    plan: UsidPlan, folder: Path, options: Options, target: str | None = None, each: Each = map
+) -> Iterator[Difference]:
+    """Compare every switch of the fabric with its files."""
+    views, files = _opened(plan, folder, options, target)
+
+    def of_switch(node: int) -> Difference:
+        switch = views.of(node)
+        return _difference(switch, files, files.read(switch))
+
+    yield from each(of_switch, range(plan.topology.nics, plan.topology.nodes))
+
+
+def read_folder(
+    plan: UsidPlan, folder: Path, options: Options, target: str | None = None, each: Each = map
+) -> Iterator[Installed]:
+    """Compare every switch with its files, and read what they install."""
+    views, files = _opened(plan, folder, options, target)
+
+    def of_switch(node: int) -> Installed:
+        switch = views.of(node)
+        reading = files.read(switch)
+        found = formats.forwarding(switch, files.target, reading.planned, reading.configured, reading.running)
+        entries = np.array(found.entries, dtype=np.int64).reshape(-1, 3)
+        return Installed(node, _difference(switch, files, reading), entries, found.silent, found.dead)
+
+    yield from each(of_switch, range(plan.topology.nics, plan.topology.nodes))
+
+
+def _opened(plan: UsidPlan, folder: Path, options: Options, target: str | None) -> tuple[Views, Folder]:
+    files = Folder(folder, plan.topology, target)
+    formats.format_of(files.target)
+    check(files.target, options)
+    if files.strangers:
+        raise ConfigError(f"{folder}: {', '.join(files.strangers[:3])}: not switches of this fabric; check FABRIC")
+    return Views(plan, options), files
+
+
+def _difference(switch: SwitchView, files: Folder, reading: Reading) -> Difference:
+    difference = Difference(switch.name)
+    difference.missing += [f"file {name}" for name in reading.absent]
+    if not (reading.configured or reading.running) and not reading.absent:
+        difference.missing.append("any file")
+    formats.compare_files(difference, switch, files.target, reading.planned, reading.configured)
+    if reading.running:
+        formats.compare_running(difference, switch, files.target, reading.running)
+    return difference
+
+
+def tables_of(topology: Topology, installed: list[Installed]) -> Tables:
+    """Return the working entries, without those to ports whose neighbour does not answer."""
+    silent = {(each.node, port) for each in installed for port in each.silent}
+    unanswered = _ends(topology, {node for node, _ in silent}, silent)
+    entries = np.concatenate([each.entries for each in installed])
+    switch = np.repeat([each.node for each in installed], [len(each.entries) for each in installed])
+    upper, action, port = entries.T
+    answered = np.ones(len(entries), dtype=bool)
+    for node, number in unanswered:
+        answered &= (switch != node) | (port != number)
+    every = Tables(
+        switch.astype(np.int32), (upper >> 16).astype(np.uint32), (upper & 0xFFFF).astype(np.uint16),
+        action.astype(np.int8), port.astype(np.int32),
+    )  # fmt: skip
+    return every.rows(np.flatnonzero(answered))
+
+
+def _ends(topology: Topology, nodes: set[int], silent: set[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Return the opposite ends of the cables at such ports."""
+    first, out = topology.outgoing()
+    found = set()
+    for node in nodes:
+        for link in out[first[node] : first[node + 1]].tolist():
+            if (node, int(topology.link_port[link])) in silent:
+                found.add((int(topology.link_destination[link]), int(topology.link_port[topology.link_reverse[link]])))
+    return found

@@ -1,0 +1,96 @@
+"""Descriptions of a fabric, a node and a path, as plain dictionaries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from openmrc.fabric.addressing.paths import EvNumbers, path
+from openmrc.fabric.addressing.sid_tables import Tables, build_tables, switch_tables
+from openmrc.fabric.addressing.table_files import entry_text
+from openmrc.fabric.addressing.usid import DEEPEST, UsidPlan, address_text, block_text
+from openmrc.fabric.addressing.walk import Cabling, Fate, Lookup, walk
+from openmrc.fabric.model.topology import LinkTier, Topology
+
+
+def fabric_facts(topology: Topology) -> dict[str, Any]:
+    """Return the counts of a fabric, plane by plane."""
+    from openmrc.errors import ConfigError
+    from openmrc.fabric.addressing.usid import usid_plan
+
+    facts: dict[str, Any] = {
+        "name": topology.fabric.name, "nics": topology.nics, "nics_per_host": topology.nics_per_host,
+        "switches": topology.nodes - topology.nics, "links": topology.links // 2,
+    }  # fmt: skip
+    if not topology.planes:
+        return {**facts, "usids": "none: a list of links has no structure to number"}
+    facts["planes"] = [
+        {
+            "plane": shape.plane, "tiers": shape.tiers, "host_gbps": int(topology.link_rate[shape.host_up]) / 1e9,
+            "t0": shape.t0_count, "t1": shape.t1_count, "t2": shape.t2_count, "paths": shape.paths,
+        }
+        for shape in topology.planes
+    ]  # fmt: skip
+    try:
+        plan = usid_plan(topology)
+    except ConfigError as error:
+        return {**facts, "usids": f"refused: {error}"}
+    for said, sids in zip(facts["planes"], plan.planes, strict=True):
+        said["block"] = block_text(sids.block)
+        said["usids"] = {name: f"{first:04x}-{first + count - 1:04x}" for name, first, count in sids.ranges()}
+    return {**facts, "usid_depth": plan.depth, "ev_bits": EvNumbers(plan).bits}
+
+
+def node_facts(plan: UsidPlan, name: str) -> dict[str, Any]:
+    """Return a node's links and, of a switch, its table."""
+    topology = plan.topology
+    node = topology.node_named(name)
+    first, out = topology.outgoing()
+    facts: dict[str, Any] = {"name": topology.name(node)}
+    if node < topology.nics:
+        planes = range(len(plan.planes))
+        facts["addresses"] = {f"plane {plane}": plan.nic_address(plane, node) for plane in planes}
+    facts["links"] = [link_facts(topology, int(link)) for link in out[first[node] : first[node + 1]]]
+    if node >= topology.nics:
+        own = switch_tables(plan, node)
+        facts["entries"] = [entry_text(own, row) for row in range(len(own))]
+    return facts
+
+
+def link_facts(topology: Topology, link: int) -> dict[str, Any]:
+    """Return the attributes of a directed link."""
+    return {
+        "port": int(topology.link_port[link]),
+        "to": topology.name(int(topology.link_destination[link])),
+        "to_port": int(topology.link_port[topology.link_reverse[link]]),
+        "gbps": int(topology.link_rate[link]) / 1e9,
+        "delay_ns": int(topology.link_delay[link]) / 1000,
+        "buffer_kb": int(topology.link_buffer[link]) / 1024,
+        "kind": LinkTier(int(topology.link_tier[link])).name.lower(),
+    }
+
+
+def path_facts(plan: UsidPlan, source: str, destination: str, ev: int, tables: Tables | None) -> dict[str, Any]:
+    """Return the path of an EV: the one that it names, and the one that the tables produce, hop by hop."""
+    topology = plan.topology
+    way = path(plan, topology.node_named(source), topology.node_named(destination), EvNumbers(plan).choice(ev), ev)
+    sids = plan.planes[way.choice.plane]
+    tables = build_tables(plan) if tables is None else tables
+    stack = np.zeros((1, DEEPEST), dtype=np.int64)
+    stack[0, : len(way.sids)] = way.sids
+    start = np.array([way.nodes[0]], dtype=np.int64)
+    lookup = Lookup(topology, tables, sids.block)
+    walked = walk(topology, tables, lookup, Cabling(topology), start, way.choice.plane, stack)
+    seen = [address_text(sids.block, list(way.sids[max(0, at - 1) :])) for at in range(len(way.ports))]
+    hops = [
+        {"node": topology.name(node), "address": address, "port": port}
+        for node, address, port in zip(way.nodes, seen, way.ports, strict=False)
+    ]
+    fate, last = Fate(int(walked.fate[0])), int(walked.last[0])
+    return {
+        "ev": ev, "plane": way.choice.plane, "uplink": way.choice.uplink, "core": way.choice.core,
+        "long": way.choice.long, "address": way.address, "nodes": [topology.name(node) for node in way.nodes],
+        "hops": hops, "arrives_as": plan.nic_address(way.choice.plane, way.nodes[-1]),
+        "tables": f"{fate.text}, at {topology.name(last)}", "delivered": fate == Fate.ARRIVED and last == way.nodes[-1],
+    }  # fmt: skip

@@ -1,0 +1,249 @@
+"""Verify a fabric's tables: count delivered paths, and report switch, reason and affected pairs of each bad entry."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from openmrc.fabric.addressing.paths import Choice, EvNumbers, Path, path
+from openmrc.fabric.addressing.sid_tables import Action, Tables, build_tables
+from openmrc.fabric.addressing.table_files import entry_text
+from openmrc.fabric.addressing.usid import DEEPEST, UsidPlan, prefix_text
+from openmrc.fabric.addressing.walk import AMBIGUOUS, Cabling, Fate, walk
+from openmrc.fabric.model.shape import Ints, PlaneShape
+from openmrc.fabric.proof.proof import (
+    Ends,
+    PlaneProof,
+    Steps,
+    delivered,
+    ends,
+    prove_plane,
+    whole,
+    whole_pairs,
+    without,
+)
+
+MOST_LISTED = 100  # bad steps listed in full; all are counted
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Result of a verification."""
+
+    pairs: int  # ordered
+    paths: int  # over all pairs and planes
+    delivered: int  # paths
+    pairs_delivered: int  # pairs all of whose paths are
+    depth: int  # uSIDs of the longest path
+    entries: int
+    largest_table: int
+    broken: list[dict[str, Any]]  # the first MOST_LISTED
+    broken_count: int
+    unexpected: list[dict[str, Any]]  # entries that no path uses; harmless, but not planned
+    unexpected_count: int
+
+    @property
+    def proven(self) -> bool:
+        return self.broken_count == 0 and self.unexpected_count == 0
+
+
+def verify(plan: UsidPlan, tables: Tables | None = None, max_entries: int | None = None) -> Verdict:
+    """Verify tables, by default the planned ones."""
+    tables = build_tables(plan) if tables is None else tables
+    cabling = Cabling(plan.topology)
+    found = _Findings(plan, tables, cabling, max_entries)
+    paths = reached = 0
+    states: list[tuple[PlaneShape, Ends]] = []
+    for sids in plan.planes:
+        proof = prove_plane(plan, tables, cabling, sids.shape.plane)
+        total = delivered(sids.shape, whole(sids.shape, sids))
+        found.totals[sids.shape.plane] = total
+        paths += total
+        reached += delivered(sids.shape, proof.steps)
+        states.append((sids.shape, ends(sids.shape, proof.steps)))
+        found.read(proof)
+    found.sizes()
+    nics = plan.topology.nics
+    return Verdict(
+        pairs=nics * (nics - 1), paths=paths, delivered=reached, pairs_delivered=whole_pairs(plan, states),
+        depth=plan.depth, entries=len(tables), largest_table=found.largest, broken=found.broken,
+        broken_count=found.broken_count, unexpected=found.unexpected(), unexpected_count=found.unexpected_count(),
+    )  # fmt: skip
+
+
+class _Findings:
+    """Collects the findings as text."""
+
+    def __init__(self, plan: UsidPlan, tables: Tables, cabling: Cabling, max_entries: int | None) -> None:
+        self.plan = plan
+        self.tables = tables
+        self.cabling = cabling
+        self.max_entries = max_entries
+        self.broken: list[dict[str, Any]] = []
+        self.broken_count = 0
+        self.totals: dict[int, int] = {}  # paths of each plane
+        self.used = np.zeros(len(tables), dtype=bool)
+        counts = np.bincount(tables.switch, minlength=plan.topology.nodes)
+        self.counts: Ints = counts
+        self.largest = int(counts.max(initial=0))
+
+    def read(self, proof: PlaneProof) -> None:
+        """Process one plane."""
+        for name, reading in proof.readings.items():
+            self.used[reading.row[reading.row >= 0]] = True
+            bad = np.flatnonzero(~getattr(proof.steps, name).ravel())
+            self.used[proof.lookup.twice] = True
+            self.broken_count += len(bad)
+            for at in bad[: MOST_LISTED - len(self.broken)]:
+                self.broken.append(self._step(proof, name, int(at)))
+        strays = np.flatnonzero(~proof.steps.enter)
+        self.broken_count += len(strays)
+        for nic in strays[: MOST_LISTED - len(self.broken)]:
+            self.broken.append(self._stray(proof, int(nic)))
+
+    def sizes(self) -> None:
+        """Find tables above the limit."""
+        if self.max_entries is None:
+            return
+        over = np.flatnonzero(self.counts > self.max_entries)
+        self.broken_count += len(over)
+        for switch in over[: MOST_LISTED - len(self.broken)]:
+            why = f"{int(self.counts[switch])} entries, more than {self.max_entries}"
+            self.broken.append({"switch": self.plan.topology.name(int(switch)), "why": why, "pairs": 0, "paths": 0})
+
+    def unexpected_count(self) -> int:
+        return int((~self.used).sum())
+
+    def unexpected(self) -> list[dict[str, Any]]:
+        def describe(row: int) -> dict[str, Any]:
+            switch = self.plan.topology.name(int(self.tables.switch[row]))
+            return {"switch": switch, "entry": entry_text(self.tables, row)}
+
+        return [describe(int(row)) for row in np.flatnonzero(~self.used)[:MOST_LISTED]]
+
+    def _step(self, proof: PlaneProof, name: str, at: int) -> dict[str, Any]:
+        reading, sids = proof.readings[name], proof.sids
+        switch, usid, row = int(reading.switch[at]), int(reading.usid[at]), int(reading.row[at])
+        cell = tuple(int(part) for part in np.unravel_index(at, getattr(proof.steps, name).shape))
+        said = {
+            "switch": self.plan.topology.name(switch),
+            "plane": sids.shape.plane,
+            "entry": prefix_text(sids.block, usid),
+            "expected": self._expected(name, int(reading.port[at]), bool(sids.nic)),
+            "found": self._found(row),
+            "step": name,
+        }
+        said.update(self._cost(proof, without(sids.shape, sids, name, cell)))
+        example = self._example(proof, name, cell)
+        if example is not None:
+            said.update(self._describe(example, proof))
+        return said
+
+    def _stray(self, proof: PlaneProof, nic: int) -> dict[str, Any]:
+        shape, name = proof.shape, self.plan.topology.name
+        said = {"switch": name(shape.first_t0 + shape.t0_of(nic)), "plane": shape.plane, "entry": "", "step": "enter"}
+        lost = self._cost(proof, without(shape, proof.sids, "enter", (nic,)))
+        return {**said, "expected": f"the cable of {name(nic)}", "found": "another node", **lost}
+
+    @staticmethod
+    def _expected(name: str, port: int, shifting: bool) -> str:
+        if name.startswith("own"):
+            return "un"
+        return f"{'ua' if name == 'down0' and shifting else 'route'} {port}"
+
+    def _found(self, row: int) -> str:
+        if row == AMBIGUOUS:
+            return "two entries"
+        if row < 0:
+            return "nothing"
+        action = Action(int(self.tables.action[row])) if int(self.tables.action[row]) in set(Action) else None
+        if action is None:
+            return f"unknown action {int(self.tables.action[row])}"
+        return entry_text(self.tables, row).split(" ", 1)[1]
+
+    def _cost(self, proof: PlaneProof, steps: Steps) -> dict[str, int]:
+        """Count the paths that this one bad step breaks in an otherwise correct plane."""
+        shape, nics = proof.shape, self.plan.topology.nics
+        lost = self.totals[shape.plane] - delivered(shape, steps)
+        return {"paths": lost, "pairs": nics * (nics - 1) - whole_pairs(self.plan, [(shape, ends(shape, steps))])}
+
+    def _example(self, proof: PlaneProof, name: str, cell: tuple[int, ...]) -> Path | None:
+        """Find a path that contains the step."""
+        reading = proof.readings[name]
+        at = int(np.ravel_multi_index(cell, getattr(proof.steps, name).shape))
+        switch, usid = int(reading.switch[at]), int(reading.usid[at])
+        shape = proof.shape
+        near = [nic for t0 in _t0s_near(shape, name, cell) for nic in (shape.nic_at(t0, 0), shape.nic_at(t0, 1))]
+        near = [nic for nic in ([cell[0], *near] if name == "down0" else near) if nic >= 0]
+        pairs = [(a, b) for a in near for b in (*near, 0, shape.nics - 1) if a != b]
+        for source, destination in [*pairs, *((b, a) for a, b in pairs)]:
+            for choice in _choices_near(shape, name, cell):
+                way = path(self.plan, source, destination, choice)
+                if _reads(way, switch, usid):
+                    return way
+        return None
+
+    def _describe(self, way: Path, proof: PlaneProof) -> dict[str, Any]:
+        """Send one packet and describe its fate."""
+        topology = self.plan.topology
+        name = topology.name
+        stack = np.zeros((1, DEEPEST), dtype=np.int64)
+        stack[0, : len(way.sids)] = way.sids
+        start = np.array([way.nodes[0]], dtype=np.int64)
+        walked = walk(topology, self.tables, proof.lookup, self.cabling, start, way.choice.plane, stack)
+        fate, last = Fate(int(walked.fate[0])), int(walked.last[0])
+        if fate != Fate.ARRIVED:
+            became = f"{fate.text}, at {name(last)}"
+        elif last != way.nodes[-1]:
+            became = f"arrives at {name(last)} instead"
+        else:
+            became = "arrives, but not on the named path"
+        example = {"source": name(way.nodes[0]), "destination": name(way.nodes[-1])}
+        ev = EvNumbers(self.plan).number(way.choice)
+        return {"example": {**example, "ev": ev, "address": way.address, "becomes": became}}
+
+
+def _t0s_near(shape: PlaneShape, name: str, cell: tuple[int, ...]) -> list[int]:
+    """Return some T0s whose NICs have paths through a step, and some to pair them with."""
+    index = cell[0]
+    if name == "down0":
+        index = shape.t0_of(cell[0])
+    if name in ("own0", "up0", "down1", "down0") or shape.tiers == 1:
+        return [index, *((index + away) % shape.t0_count for away in (1, shape.t0_per_pod, shape.t0_per_site))]
+    if name == "own2":
+        pod = index // shape.t2_per_site * shape.pods_per_site
+    else:
+        pod = index // shape.t1_per_pod
+    site, local = divmod(pod, shape.pods_per_site)
+    first = site * shape.t0_per_site + local * shape.t0_per_pod
+    other = site * shape.t0_per_site + (local + 1) % shape.pods_per_site * shape.t0_per_pod
+    return [first, *(t0 % shape.t0_count for t0 in (first + 1, other, first + shape.t0_per_site))]
+
+
+def _choices_near(shape: PlaneShape, name: str, cell: tuple[int, ...]) -> list[Choice]:
+    """Return choices among which one takes the step: its cell says which uplink, or which T1 or T2, or which alias."""
+    index, part = cell[0], cell[-1]
+    position = index % max(1, shape.t1_per_pod)
+    uplinks, cores, longs = {0}, {0}, {0}
+    if name in ("up0", "down1", "own0"):
+        uplinks = {part, 0}
+    if name in ("own1", "up1", "down2", "own2", "over"):
+        uplinks = {position * shape.t0_bundle, position * shape.t0_bundle + (part if part < shape.t0_bundle else 0)}
+    if name in ("own1", "up1", "down2"):
+        cores = {0, part}
+    if name == "own2":
+        cores = {index % shape.t2_per_site // shape.t1_per_pod * shape.t1_bundle + part}
+    if name in ("over", "own1", "own0"):
+        longs = {0, part}
+    limits = (max(1, shape.t0_up), max(1, shape.t1_up), max(1, shape.long))
+    known = itertools.product(uplinks, cores, longs)
+    ways = [way for way in known if all(value < limit for value, limit in zip(way, limits, strict=True))]
+    return [Choice(shape.plane, *way) for way in ways] or [Choice(shape.plane)]
+
+
+def _reads(way: Path, switch: int, usid: int) -> bool:
+    """Whether a packet of a path has this uSID on top at this switch."""
+    return any(node == switch and usid in way.sids[index : index + 2] for index, node in enumerate(way.nodes[1:-1]))
