@@ -20,9 +20,9 @@ All objects may be used from any thread, but not in a forked child. Waiting meth
 suffix `_async`.
 """
 
-from openmrc.engine.regions import Access
-from openmrc.engine.states import EvState, QpState
-from openmrc.engine.tables import WcStatus
+from openmrc.engine.responder.regions import Access
+from openmrc.engine.state.states import EvState, QpState
+from openmrc.engine.state.tables import WcStatus
 from openmrc.live.api.attributes import (
     AsyncEvent,
     AsyncEventKind,

@@ -104,7 +104,7 @@ def page(clauses: list[Clause], marks: dict[str, list[str]]) -> str:
         "",
         "Where public sources are silent or disagree, this is what we chose and why.",
     ]
-    lines += ["Times, sizes and counts among these are fields of `openmrc.engine.params.Settings`.", ""]
+    lines += ["Times, sizes and counts among these are fields of `openmrc.engine.state.params.Settings`.", ""]
     lines += ["| what | section | why it is ours |", "|---|---|---|"]
     lines += [f"| {clause.rule} | {clause.section} | {clause.reason} |" for clause in ours]
     return "\n".join(lines) + "\n"

@@ -37,16 +37,16 @@ COMPILED = {"kernel", "rare_kernel", "entry"}
 # Functions that no command and no public name reaches: name below openmrc, or a module's prefix -> why they are here.
 UNREACHED = {
     "apps.schemas.": "writes docs/schema: python -m openmrc.apps.schemas",
-    "engine.state_tables.": "writes the state machines into docs/architecture.md",
+    "engine.state.state_tables.": "writes the state machines into docs/architecture.md",
     "wire.documents.": "writes docs/wire.md and the Wireshark plugin: python -m openmrc.wire.documents",
     "profiles.": "the controller's side of EV profiles; docs/conformance.md says library only",
     "engine.endpoint.turn_away": "for worlds that can run out of room for payloads; sockets and simulator cannot",
-    "engine.responder.turn_away": "the same, for one queue pair",
-    "engine.responder.resize": "Dynamic MPR by the application; docs/conformance.md says library only",
+    "engine.responder.responder.turn_away": "the same, for one queue pair",
+    "engine.responder.responder.resize": "Dynamic MPR by the application; docs/conformance.md says library only",
     "train.collperf.seconds_in_place": "one measurement inside a job, for bench/train",
     "train.pytorch.": "the backend `mrc`: torch calls it",
     "lab.lifetime.": "a lab held by a Python program, for bench/lab",
-    "lab.schedules.": "random faults for bench/lab/schedules.py",
+    "lab.experiments.schedules.": "random faults for bench/lab/schedules.py",
 }
 
 

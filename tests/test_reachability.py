@@ -7,8 +7,8 @@ from spec.reachability import functions, reached
 
 def test_what_a_command_runs_is_reached() -> None:
     for name in (
-        "cli.perf.perf",
-        "engine.requester.next_packet",
+        "cli.data.perf.perf",
+        "engine.requester.requester.next_packet",
         "live.datapath.event_loop.run",
         "sim.loop.window.run_window",
     ):

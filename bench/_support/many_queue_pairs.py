@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from openmrc.engine.states import QpState
+from openmrc.engine.state.states import QpState
 from openmrc.verbs import (
     Access,
     CompletionQueue,

@@ -29,11 +29,14 @@ from numpy.typing import NDArray
 
 from openmrc.core.jit import entry, kernel, rare_kernel
 from openmrc.core.rows import Int, Table, table
-from openmrc.engine import endpoint, lifecycle, messages, paths, regions
-from openmrc.engine.build import Layout, build
-from openmrc.engine.params import Settings
-from openmrc.engine.states import QpEvent
-from openmrc.engine.tables import NONE, CompletionKind, Engine, WcStatus, WriteRequest
+from openmrc.engine import endpoint
+from openmrc.engine.connection import lifecycle, messages
+from openmrc.engine.paths import paths
+from openmrc.engine.responder import regions
+from openmrc.engine.state.build import Layout, build
+from openmrc.engine.state.params import Settings
+from openmrc.engine.state.states import QpEvent
+from openmrc.engine.state.tables import NONE, CompletionKind, Engine, WcStatus, WriteRequest
 from openmrc.units import NEVER, PS_PER_US
 from openmrc.wire.codes import Opcode, Trim
 from openmrc.wire.packet import NOWHERE

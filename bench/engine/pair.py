@@ -14,11 +14,14 @@ import time
 
 from openmrc.core.jit import entry
 from openmrc.core.rows import Table, table
-from openmrc.engine import endpoint, lifecycle, paths, regions
-from openmrc.engine.build import Layout, build
-from openmrc.engine.params import Settings
-from openmrc.engine.states import QpEvent
-from openmrc.engine.tables import NONE, Engine, WriteRequest
+from openmrc.engine import endpoint
+from openmrc.engine.connection import lifecycle
+from openmrc.engine.paths import paths
+from openmrc.engine.responder import regions
+from openmrc.engine.state.build import Layout, build
+from openmrc.engine.state.params import Settings
+from openmrc.engine.state.states import QpEvent
+from openmrc.engine.state.tables import NONE, Engine, WriteRequest
 from openmrc.units import PS_PER_US
 
 PLANES = 4

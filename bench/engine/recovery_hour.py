@@ -13,8 +13,8 @@ from __future__ import annotations
 import argparse
 import json
 
-from openmrc.engine.params import Settings
-from openmrc.engine.states import EvState
+from openmrc.engine.state.params import Settings
+from openmrc.engine.state.states import EvState
 from openmrc.units import PS_PER_MS
 from tests.engine.pair import NetworkConditions, Pair
 

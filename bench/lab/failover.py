@@ -20,12 +20,13 @@ import numpy as np
 
 from bench._support.pauses import Pauses
 from openmrc.faults import Schedule
-from openmrc.lab import lifetime, priorities
+from openmrc.lab import lifetime
+from openmrc.lab.experiments import priorities
+from openmrc.lab.experiments.pieces import longest_gap_ms
+from openmrc.lab.experiments.trial import stream
 from openmrc.lab.faults import Breaker, Done
 from openmrc.lab.layout import Cable
-from openmrc.lab.pieces import longest_gap_ms
 from openmrc.lab.status import counters
-from openmrc.lab.trial import stream
 
 FABRIC = Path(__file__).parents[2] / "scenarios" / "fabrics" / "lab-fast.yaml"
 NAME, SOURCE, DESTINATION = "bench-failover", "h0", "h5"

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from openmrc.lab import lifetime
-from openmrc.lab.compare import one, table
+from openmrc.lab.experiments.compare import one, table
 from openmrc.lab.faults import Breaker
 
 FABRIC = Path(__file__).parents[2] / "scenarios" / "fabrics" / "lab-calm.yaml"

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 from openmrc.lab import lifetime
+from openmrc.lab.experiments.schedules import random_schedule
+from openmrc.lab.experiments.trial import stream
 from openmrc.lab.faults import Breaker, Done
-from openmrc.lab.schedules import random_schedule
-from openmrc.lab.trial import stream
 
 FABRIC = Path(__file__).parents[2] / "scenarios" / "fabrics" / "lab-slow.yaml"
 NAME = "bench-schedules"

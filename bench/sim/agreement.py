@@ -27,8 +27,8 @@ from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.scenario.matrix import read
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.roce.transport import RoceTransport
-from openmrc.sim.transports.uet.tables import Spraying
 from openmrc.sim.transports.uet.transport import UetTransport
+from openmrc.sim.transports.uet.uet_tables import Spraying
 from openmrc.sim.workloads.traffic import Traffic, traffic
 from openmrc.units import PS_PER_MS
 

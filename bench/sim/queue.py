@@ -20,7 +20,7 @@ from openmrc.fabric.model.build import build
 from openmrc.fabric.model.fabric_file import load
 from openmrc.sim.loop.run import run
 from openmrc.sim.network.build import NetworkSettings
-from openmrc.sim.network.tables import Trimming
+from openmrc.sim.network.network_tables import Trimming
 from openmrc.sim.scenario.matrix import read
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.workloads.traffic import traffic

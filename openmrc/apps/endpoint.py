@@ -9,7 +9,7 @@ from pathlib import Path
 from openmrc.apps.nic_file import NicFile, from_environment
 from openmrc.apps.planes import free_address
 from openmrc.documents import read_text
-from openmrc.engine.params import Settings
+from openmrc.engine.state.params import Settings
 from openmrc.errors import ConfigError, UsageError
 from openmrc.faults import Schedule
 from openmrc.live.api.attributes import INFINITE_RETRIES

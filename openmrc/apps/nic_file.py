@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from openmrc.engine.params import Settings
+from openmrc.engine.state.params import Settings
 from openmrc.errors import ConfigError
 
 VARIABLE = "MRC_NIC"

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from openmrc.apps.demo_story import DemoResult
-from openmrc.apps.perf_report import PerfReport
-from openmrc.apps.transfer import TransferResult
+from openmrc.apps.demo.demo_story import DemoResult
+from openmrc.apps.perf.perf_report import PerfReport
+from openmrc.apps.transfer.transfer import TransferResult
 from openmrc.json_schema import schema_of
 
 PRINTED: dict[str, tuple[type, str]] = {

@@ -10,7 +10,7 @@ import typer
 from openmrc.errors import MrcError
 
 if TYPE_CHECKING:
-    from openmrc.apps.demo_story import DemoOptions, DemoResult, Simulated
+    from openmrc.apps.demo.demo_story import DemoOptions, DemoResult, Simulated
 
 
 def demo(
@@ -42,13 +42,13 @@ def demo(
 
     The last line is OK with the bytes, their SHA-256 and the longest stall, or FAILED with the reason and exit code 1.
     """
-    from openmrc.apps.demo_story import LEAST_SIZE, DemoOptions
+    from openmrc.apps.demo.demo_story import LEAST_SIZE, DemoOptions
     from openmrc.apps.endpoint import faults_text
     from openmrc.apps.sizes import size_bytes
     from openmrc.cli.outcome import stoppable
 
     if train:
-        from openmrc.cli.demo_train import train as train_over_planes
+        from openmrc.cli.training.demo_train import train as train_over_planes
 
         with stoppable():
             train_over_planes(ranks, planes, faults_text(impair, schedule), out, as_json)
@@ -68,8 +68,8 @@ def demo(
 
 
 def _play(options: DemoOptions, as_json: bool) -> DemoResult:
-    from openmrc.apps.demo_story import Audience, Story
-    from openmrc.apps.demo_view import View
+    from openmrc.apps.demo.demo_story import Audience, Story
+    from openmrc.apps.demo.demo_view import View
     from openmrc.apps.terminal import plain_console
 
     with View(plain_console(stderr=as_json), quiet=as_json) as view:
@@ -82,7 +82,7 @@ def _play(options: DemoOptions, as_json: bool) -> DemoResult:
 
 
 def _write_page(result: DemoResult, out: Path) -> None:
-    from openmrc.apps.demo_page import drawing, page
+    from openmrc.apps.demo.demo_page import drawing, page
 
     result.page = str(out / "index.html")
     (out / "timeline.svg").write_text(drawing(result), "utf-8")
@@ -91,7 +91,7 @@ def _write_page(result: DemoResult, out: Path) -> None:
 
 def _simulate(result: DemoResult, out: Path, as_json: bool) -> None:
     """Run the shipped scenario: the same engine on 64 NICs, with a flapping cable and a lost plane."""
-    from openmrc.apps.demo_story import Simulated
+    from openmrc.apps.demo.demo_story import Simulated
     from openmrc.cli.shipped import DEMO
     from openmrc.report.folder import write
     from openmrc.sim.results.results import summary
@@ -129,7 +129,7 @@ def _report(result: DemoResult, as_json: bool) -> None:
 
         print_json(result)
         return
-    from openmrc.apps.demo_view import summary, timeline
+    from openmrc.apps.demo.demo_view import summary, timeline
     from openmrc.apps.terminal import print_table
 
     if result.samples:

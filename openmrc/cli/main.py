@@ -29,25 +29,35 @@ COMMANDS: dict[str, dict[str, Command]] = {
         "demo": Command("demo:demo", "Transfer a file over four planes while planes go down and return."),
     },
     "Move data": {
-        "send": Command("send:send", "Send files to a waiting mrc recv."),
-        "recv": Command("recv:recv", "Receive, verify and store files."),
-        "perf": Command("perf:perf", "Measure bandwidth and latency between two processes."),
+        "send": Command("data.send:send", "Send files to a waiting mrc recv."),
+        "recv": Command("data.recv:recv", "Receive, verify and store files."),
+        "perf": Command("data.perf:perf", "Measure bandwidth and latency between two processes."),
     },
     "Train": {
-        "collperf": Command("collperf:collperf", "Measure and verify collectives, with nccl-tests' flags and columns."),
-        "train": Command("train:app", "Explain why a training step was slow."),
+        "collperf": Command(
+            "training.collperf:collperf", "Measure and verify collectives, with nccl-tests' flags and columns."
+        ),
+        "train": Command("training.train:app", "Explain why a training step was slow."),
     },
-    "Inspect": {
-        "ev": Command("ev:app", "Entropy values: expand, generate and inspect profiles."),
-        "decode": Command("decode:decode", "Decode MRC packets from a capture file or from hexadecimal digits."),
+    "Packets": {
+        "ev": Command("packets.ev:app", "Entropy values: expand and inspect profiles."),
+        "decode": Command(
+            "packets.decode:decode", "Decode MRC packets from a capture file or from hexadecimal digits."
+        ),
+    },
+    "Plan and simulate": {
+        "plan": Command(
+            "simulation.plan:app", "Size a fabric: switches, optics, power, cost, blast radius, availability."
+        ),
+        "sim": Command("simulation.sim:app", "Simulate fabrics packet by packet, with failures."),
     },
     "Fabrics": {
-        "plan": Command("plan:app", "Size a fabric: switches, optics, power, cost, blast radius, availability."),
-        "fabric": Command("fabric:app", "Build, verify, export and compare a fabric's tables."),
-        "lab": Command("lab:app", "Run a real SRv6 fabric in namespaces of this machine."),
+        "fabric": Command("fabrics.fabric:app", "Build, verify, export and compare a fabric's tables."),
+        "lab": Command("fabrics.lab:app", "Run a real SRv6 fabric in namespaces of this machine."),
+    },
+    "This machine": {
         "warm": Command("warm:warm", "Compile the engine in advance."),
         "doctor": Command("doctor:doctor", "Check what this machine lacks for a lab."),
-        "sim": Command("sim:app", "Simulate fabrics packet by packet, with failures."),
     },
 }
 

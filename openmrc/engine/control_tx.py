@@ -1,11 +1,13 @@
 """Transmission of control packets. Path and contents are chosen when a packet leaves, not when it was queued."""
 
 from openmrc.core.jit import kernel
-from openmrc.engine import clock, control_queue, nacks, sacks, spray, transport_acks
-from openmrc.engine.queue_pairs import params_of, working_ports
-from openmrc.engine.requester import send_on
-from openmrc.engine.states import QpState
-from openmrc.engine.tables import NONE, Engine
+from openmrc.engine.paths import spray
+from openmrc.engine.requester.requester import send_on
+from openmrc.engine.responder import nacks, sacks, transport_acks
+from openmrc.engine.state import clock, control_queue
+from openmrc.engine.state.queue_pairs import params_of, working_ports
+from openmrc.engine.state.states import QpState
+from openmrc.engine.state.tables import NONE, Engine
 from openmrc.wire.codes import ENDPOINT_QPN, NackReason, Opcode, TrafficClass
 
 CONTEXT_MASK = 0xFFFF  # spdcid, dpdcid: low bits of both QPNs; no public source defines them

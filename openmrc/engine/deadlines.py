@@ -5,9 +5,12 @@ of ports that it reports as down. The endpoint has one, for local port changes t
 """
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine import loss, ports, probes, requester, retries, reverse, scheduler, timers
-from openmrc.engine.queue_pairs import receives_data
-from openmrc.engine.tables import DEADLINES, QPS_PER_BLOCK, Deadline, Engine
+from openmrc.engine.congestion import scheduler
+from openmrc.engine.paths import ports, reverse
+from openmrc.engine.requester import loss, probes, requester, retries
+from openmrc.engine.state import timers
+from openmrc.engine.state.queue_pairs import receives_data
+from openmrc.engine.state.tables import DEADLINES, QPS_PER_BLOCK, Deadline, Engine
 from openmrc.units import NEVER
 
 

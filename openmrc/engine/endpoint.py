@@ -9,21 +9,15 @@ picoseconds. Any other call may make a packet available: call `next_packet` agai
 from __future__ import annotations
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine import (
-    completions,
-    control_tx,
-    deadlines,
-    endpoint_ops,
-    events,
-    messages,
-    ports,
-    prefetch,
-    requester,
-    responder,
-)
-from openmrc.engine.queue_pairs import by_qpn
-from openmrc.engine.states import QpState
-from openmrc.engine.tables import NONE, Engine, WriteRequest
+from openmrc.engine import control_tx, deadlines, endpoint_ops
+from openmrc.engine.connection import messages
+from openmrc.engine.paths import ports
+from openmrc.engine.requester import prefetch, requester
+from openmrc.engine.responder import responder
+from openmrc.engine.state import completions, events
+from openmrc.engine.state.queue_pairs import by_qpn
+from openmrc.engine.state.states import QpState
+from openmrc.engine.state.tables import NONE, Engine, WriteRequest
 from openmrc.wire.codes import ENDPOINT_QPN, Opcode
 from openmrc.wire.packet import NOWHERE
 

@@ -5,8 +5,9 @@ probe_id.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine import control_queue, ports, reverse
-from openmrc.engine.tables import NONE, Engine
+from openmrc.engine.paths import ports, reverse
+from openmrc.engine.state import control_queue
+from openmrc.engine.state.tables import NONE, Engine
 from openmrc.wire.codes import EndpointOp, Opcode
 
 _PROBE_ID_MASK = 0xFFFF

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from openmrc.engine.regions import Access
+from openmrc.engine.responder.regions import Access
 from openmrc.train.errors import RendezvousError
 from openmrc.train.frames import VERSION
 from openmrc.train.link import RECEIVES, SENDS, Link, Stage

@@ -1,8 +1,8 @@
 from xml.etree import ElementTree
 
-from openmrc.apps.demo_page import TOP, drawing, page, robust_most
-from openmrc.apps.demo_story import DemoResult, Outage
-from openmrc.apps.demo_view import is_silent, schedule_lines, timeline
+from openmrc.apps.demo.demo_page import TOP, drawing, page, robust_most
+from openmrc.apps.demo.demo_story import DemoResult, Outage
+from openmrc.apps.demo.demo_view import is_silent, schedule_lines, timeline
 from openmrc.apps.shares import PlaneShare
 from openmrc.apps.timeline import Sample
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.apps.demo_story import (
+from openmrc.apps.demo.demo_story import (
     Audience,
     DemoOptions,
     Outage,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openmrc.apps.names import check_names, fault_of, name_to_send
+from openmrc.apps.transfer.names import check_names, fault_of, name_to_send
 from openmrc.errors import ConfigError, PeerError
 
 TRICKS = [

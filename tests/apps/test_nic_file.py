@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from openmrc.apps.nic_file import NicFile
-from openmrc.engine.params import Settings
+from openmrc.engine.state.params import Settings
 
 
 def nic(link_gbps: float, base_rtt_us: float) -> NicFile:

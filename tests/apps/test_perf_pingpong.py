@@ -1,4 +1,4 @@
-from openmrc.apps.perf_pingpong import distribution
+from openmrc.apps.perf.perf_pingpong import distribution
 
 
 def test_a_distribution_of_a_thousand_times() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from openmrc.apps.perf_session import Client
-from openmrc.apps.perf_words import Carried, Ready, Taken
+from openmrc.apps.perf.perf_session import Client
+from openmrc.apps.perf.perf_words import Carried, Ready, Taken
 
 
 class Scripted:

@@ -6,8 +6,8 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-from openmrc.apps.perf_stream import Lane, Stream
-from openmrc.apps.perf_words import Carried, Done, Taken
+from openmrc.apps.perf.perf_stream import Lane, Stream
+from openmrc.apps.perf.perf_words import Carried, Done, Taken
 
 WRITES = 4
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.apps.receiving import Acceptance, TargetFolder, Temporary, check_entries, make_folder
-from openmrc.apps.transfer import Entry
+from openmrc.apps.transfer.receiving import Acceptance, TargetFolder, Temporary, check_entries, make_folder
+from openmrc.apps.transfer.transfer import Entry
 from openmrc.errors import ConfigError, MrcError, PeerError
 
 

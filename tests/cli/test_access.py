@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from openmrc.apps.transfer import TransferResult
+from openmrc.apps.transfer.transfer import TransferResult
 
 from .processes import finish, listening, mrc, run
 

@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from openmrc.apps.demo_story import DemoResult
-from openmrc.cli.demo_train import check_installed
+from openmrc.apps.demo.demo_story import DemoResult
+from openmrc.cli.training.demo_train import check_installed
 from openmrc.errors import ConfigError
 
 from .processes import run

@@ -13,7 +13,7 @@ import pytest
 from openmrc.apps.conversation import Conversation, GaveUpError, Note
 from openmrc.apps.endpoint import EndpointOptions, open_endpoint
 from openmrc.apps.planes import Side, loopback_planes
-from openmrc.apps.transfer import Announce, Digest, Entry, Stored, TransferResult, Welcome, anonymous_memory
+from openmrc.apps.transfer.transfer import Announce, Digest, Entry, Stored, TransferResult, Welcome, anonymous_memory
 from openmrc.errors import PeerError
 from openmrc.verbs import ConnectionOptions, Context, MemoryRegion, connect
 from tests.live import strangers

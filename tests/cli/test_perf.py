@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from openmrc.apps.perf_report import PerfReport, Result
+from openmrc.apps.perf.perf_report import PerfReport, Result
 from openmrc.errors import PeerError
 from tests.live import strangers
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from openmrc.cli import main as command
-from openmrc.cli.sweep_output import PointsDone
+from openmrc.cli.simulation.sweep_output import PointsDone
 from openmrc.errors import MrcError
 from openmrc.report import sweep as report
 from openmrc.sim.sweep import Point, read

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from openmrc.apps.transfer import TransferResult
+from openmrc.apps.transfer.transfer import TransferResult
 from openmrc.cli.main import app
 from openmrc.errors import ConfigError
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from openmrc.cli.data.transfer_options import LONGEST_SECONDS, seconds
 from openmrc.cli.main import app
-from openmrc.cli.transfer_options import LONGEST_SECONDS, seconds
 
 from .processes import run
 
@@ -98,7 +98,7 @@ def test_with_an_empty_cache_variable_compiled_code_goes_home_not_to_the_working
     work.mkdir()
     code = (
         "from openmrc.live.datapath import table_handles as handles;"
-        "from openmrc.live.datapath.tables import build_datapath;"
+        "from openmrc.live.datapath.datapath_tables import build_datapath;"
         "handles.store(handles._SAMPLE, build_datapath(handles._SAMPLE, 1, 1, 1, 1, 0, 0))"
     )
     environment = {**os.environ, "XDG_CACHE_HOME": "", "HOME": str(home)}

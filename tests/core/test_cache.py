@@ -23,7 +23,7 @@ def _fresh() -> None:
 
 def test_each_world_depends_on_the_engine_and_on_itself_alone() -> None:
     live, sim = sources("live"), sources("sim")
-    shared = {PACKAGE / "engine" / "requester.py", PACKAGE / "units.py", PACKAGE / "wire" / "codes.py"}
+    shared = {PACKAGE / "engine" / "requester" / "requester.py", PACKAGE / "units.py", PACKAGE / "wire" / "codes.py"}
     assert shared <= live & sim
     assert PACKAGE / "live" / "datapath" / "receive.py" in live - sim
     assert PACKAGE / "sim" / "network" / "egress.py" in sim - live

@@ -7,7 +7,7 @@ from enum import IntEnum
 from openmrc.core.jit import entry
 from openmrc.core.rows import Table
 from openmrc.engine import endpoint as doors
-from openmrc.engine.tables import Engine, WriteRequest
+from openmrc.engine.state.tables import Engine, WriteRequest
 
 
 class Door(IntEnum):

@@ -15,11 +15,13 @@ import numpy as np
 
 from openmrc.core.rows import table
 from openmrc.engine import endpoint as kernels
-from openmrc.engine import lifecycle, paths, regions
-from openmrc.engine.build import Layout, build
-from openmrc.engine.params import Settings
-from openmrc.engine.states import QpEvent, QpState
-from openmrc.engine.tables import NONE, CompletionKind, Engine, WriteRequest
+from openmrc.engine.connection import lifecycle
+from openmrc.engine.paths import paths
+from openmrc.engine.responder import regions
+from openmrc.engine.state.build import Layout, build
+from openmrc.engine.state.params import Settings
+from openmrc.engine.state.states import QpEvent, QpState
+from openmrc.engine.state.tables import NONE, CompletionKind, Engine, WriteRequest
 from openmrc.units import PS_PER_MS, PS_PER_S, PS_PER_US
 from openmrc.wire.codes import Opcode, Trim
 from openmrc.wire.packet import NOWHERE

@@ -14,12 +14,15 @@ from typing import Any
 import numpy as np
 
 from openmrc.core.rows import table
-from openmrc.engine import clock, lifecycle, paths, regions
 from openmrc.engine import endpoint as doors
-from openmrc.engine.build import Layout, build
-from openmrc.engine.params import Settings
-from openmrc.engine.states import QpEvent
-from openmrc.engine.tables import NONE, Engine, WriteRequest
+from openmrc.engine.connection import lifecycle
+from openmrc.engine.paths import paths
+from openmrc.engine.responder import regions
+from openmrc.engine.state import clock
+from openmrc.engine.state.build import Layout, build
+from openmrc.engine.state.params import Settings
+from openmrc.engine.state.states import QpEvent
+from openmrc.engine.state.tables import NONE, Engine, WriteRequest
 from openmrc.units import PS_PER_US
 from openmrc.wire.codes import EndpointOp, NackReason, Opcode, Syndrome
 from openmrc.wire.packet import NOWHERE

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from openmrc.engine.params import Settings
-from openmrc.engine.sacks import RCVD_UNIT
-from openmrc.engine.states import EvState, QpState
-from openmrc.engine.tables import Cause, EventKind, WcStatus
+from openmrc.engine.responder.sacks import RCVD_UNIT
+from openmrc.engine.state.params import Settings
+from openmrc.engine.state.states import EvState, QpState
+from openmrc.engine.state.tables import Cause, EventKind, WcStatus
 from openmrc.wire.codes import Opcode, Trim
 from tests.engine.pair import REGION_AT, NetworkConditions, Pair
 

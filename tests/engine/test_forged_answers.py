@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openmrc.engine.states import EvState, QpState
-from openmrc.engine.tables import Cause
+from openmrc.engine.state.states import EvState, QpState
+from openmrc.engine.state.tables import Cause
 from openmrc.wire.codes import NackReason, Opcode, PathMark, Syndrome
 from tests.engine.scripted_peer import MTU, Endpoint, ack, data, nack, sack
 

@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from openmrc.engine import endpoint as doors
-from openmrc.engine import tracker
-from openmrc.engine.params import Settings
-from openmrc.engine.queue_pairs import nominal_size, tracked_psns
-from openmrc.engine.states import EvState, QpState
-from openmrc.engine.tables import SentState
+from openmrc.engine.state import tracker
+from openmrc.engine.state.params import Settings
+from openmrc.engine.state.queue_pairs import nominal_size, tracked_psns
+from openmrc.engine.state.states import EvState, QpState
+from openmrc.engine.state.tables import SentState
 from openmrc.wire.codes import Opcode
 from openmrc.wire.packet import NOWHERE
 from tests.engine.scripted_peer import MTU, QPN, R_KEY, REGION_LENGTH, REGION_LOCAL, REGION_VA, Endpoint, entropy_of, us

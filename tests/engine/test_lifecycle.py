@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from openmrc.engine import lifecycle
+from openmrc.engine.connection import lifecycle
 from openmrc.engine.endpoint import next_completion
-from openmrc.engine.states import QpEvent
-from openmrc.engine.tables import NONE, SentState
+from openmrc.engine.state.states import QpEvent
+from openmrc.engine.state.tables import NONE, SentState
 from tests.engine.scripted_peer import MTU, Endpoint, ack, data
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from openmrc.engine import congestion, nscc
-from openmrc.engine.params import Settings
-from openmrc.engine.queue_pairs import nominal_size
+from openmrc.engine.congestion import congestion, nscc
+from openmrc.engine.state.params import Settings
+from openmrc.engine.state.queue_pairs import nominal_size
 from openmrc.wire.codes import NackReason
 from tests.engine.scripted_peer import Endpoint, nack, sack, us
 

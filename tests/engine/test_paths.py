@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 from openmrc.engine import endpoint as doors
-from openmrc.engine import paths
-from openmrc.engine.states import EvEvent, EvState
+from openmrc.engine.paths import paths
+from openmrc.engine.state.states import EvEvent, EvState
 from openmrc.wire.codes import EndpointOp, Opcode, PathMark
 from tests.engine.scripted_peer import (
     MTU,

@@ -7,9 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from openmrc.engine import lifecycle, paths, ports
-from openmrc.engine.states import EvEvent, EvState, QpEvent, QpState
-from openmrc.engine.tables import Cause, EventKind
+from openmrc.engine.connection import lifecycle
+from openmrc.engine.paths import paths, ports
+from openmrc.engine.state.states import EvEvent, EvState, QpEvent, QpState
+from openmrc.engine.state.tables import Cause, EventKind
 from openmrc.wire.codes import EndpointOp, Opcode, TrafficClass
 from tests.engine.scripted_peer import (
     MTU,

@@ -3,7 +3,8 @@
 import pytest
 
 from openmrc.core.rows import CACHE_LINE, dtype_of
-from openmrc.engine import prefetch, tables
+from openmrc.engine.requester import prefetch
+from openmrc.engine.state import tables
 
 
 def line_of(row: type, name: str) -> int:

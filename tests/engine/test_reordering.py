@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from openmrc.engine import clock, reordering
+from openmrc.engine.congestion import reordering
+from openmrc.engine.state import clock
 from openmrc.units import PS_PER_US
 from tests.engine.scripted_peer import MTU, Endpoint, ack, sack, steady
 

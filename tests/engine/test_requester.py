@@ -7,12 +7,13 @@ from itertools import pairwise
 
 import pytest
 
-from openmrc.engine import clock, paths
-from openmrc.engine.congestion import loss_delay
-from openmrc.engine.messages import PostStatus
-from openmrc.engine.queue_pairs import nominal_size
-from openmrc.engine.states import EvEvent, QpState
-from openmrc.engine.tables import NONE, WcStatus
+from openmrc.engine.congestion.congestion import loss_delay
+from openmrc.engine.connection.messages import PostStatus
+from openmrc.engine.paths import paths
+from openmrc.engine.state import clock
+from openmrc.engine.state.queue_pairs import nominal_size
+from openmrc.engine.state.states import EvEvent, QpState
+from openmrc.engine.state.tables import NONE, WcStatus
 from openmrc.units import PS_PER_US
 from openmrc.wire.codes import NackReason, Opcode, PathMark, TrafficClass
 from tests.engine.scripted_peer import (

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from openmrc.engine import endpoint as doors
-from openmrc.engine import regions, responder
-from openmrc.engine.messages import PostStatus
-from openmrc.engine.states import QpState
-from openmrc.engine.tables import Cause, CompletionKind, WcStatus
+from openmrc.engine.connection.messages import PostStatus
+from openmrc.engine.responder import regions, responder
+from openmrc.engine.state.states import QpState
+from openmrc.engine.state.tables import Cause, CompletionKind, WcStatus
 from openmrc.wire.codes import NackReason, Opcode, Syndrome, TrafficClass, Trim
 from tests.engine.scripted_peer import (
     MTU,

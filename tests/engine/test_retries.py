@@ -6,10 +6,12 @@ from itertools import pairwise
 
 import pytest
 
-from openmrc.engine import congestion, lifecycle, paths
-from openmrc.engine.queue_pairs import INFINITE_RETRIES
-from openmrc.engine.states import EvEvent, QpEvent, QpState
-from openmrc.engine.tables import Cause, CompletionKind, EventKind, WcStatus
+from openmrc.engine.congestion import congestion
+from openmrc.engine.connection import lifecycle
+from openmrc.engine.paths import paths
+from openmrc.engine.state.queue_pairs import INFINITE_RETRIES
+from openmrc.engine.state.states import EvEvent, QpEvent, QpState
+from openmrc.engine.state.tables import Cause, CompletionKind, EventKind, WcStatus
 from openmrc.wire.codes import NackReason, Opcode, Syndrome
 from tests.engine.scripted_peer import MTU, QPN, Endpoint, ack, data, nack, sack, steady, us, write_imm
 

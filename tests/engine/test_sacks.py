@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from openmrc.engine.queue_pairs import nominal_size
+from openmrc.engine.state.queue_pairs import nominal_size
 from openmrc.wire.codes import Opcode, PathMark, TrafficClass, Trim
 from tests.engine.scripted_peer import MTU, Endpoint, data, only, probe, steady, us
 

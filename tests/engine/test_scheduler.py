@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openmrc.engine import scheduler
-from openmrc.engine.queue_pairs import nominal_size
-from openmrc.engine.tables import NONE
+from openmrc.engine.congestion import scheduler
+from openmrc.engine.state.queue_pairs import nominal_size
+from openmrc.engine.state.tables import NONE
 from tests.engine.scripted_peer import MTU, PEER, Endpoint, sack, steady
 from tests.naive.rings import Rings
 

@@ -8,9 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from openmrc.engine import lifecycle, paths
-from openmrc.engine.states import EvEvent, EvState
-from openmrc.engine.tables import EventKind
+from openmrc.engine.connection import lifecycle
+from openmrc.engine.paths import paths
+from openmrc.engine.state.states import EvEvent, EvState
+from openmrc.engine.state.tables import EventKind
 from openmrc.wire.codes import Opcode
 from tests.engine.scripted_peer import (
     MTU,

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from openmrc.engine import lifecycle, paths
-from openmrc.engine.states import (
+from openmrc.engine.connection import lifecycle
+from openmrc.engine.paths import paths
+from openmrc.engine.state.states import (
     EV_TRANSITIONS,
     ILLEGAL,
     NACK_ACTIONS,
@@ -22,7 +23,7 @@ from openmrc.engine.states import (
     nack_action,
     qp_after,
 )
-from openmrc.engine.tables import EventKind
+from openmrc.engine.state.tables import EventKind
 from openmrc.wire.codes import NackReason, Opcode, PathMark
 from tests.engine.scripted_peer import Endpoint, data, nack, probe_answer, sack, steady
 

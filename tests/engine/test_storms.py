@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from openmrc.engine.params import Settings
-from openmrc.engine.sacks import RCVD_UNIT
-from openmrc.engine.states import QpState
-from openmrc.engine.tables import Cause, WcStatus
+from openmrc.engine.responder.sacks import RCVD_UNIT
+from openmrc.engine.state.params import Settings
+from openmrc.engine.state.states import QpState
+from openmrc.engine.state.tables import Cause, WcStatus
 from tests.engine.pair import MEMORY, REGION_AT, NetworkConditions, Pair
 
 SHARES = st.sampled_from([0.0, 0.0, 0.01, 0.1, 0.3])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from openmrc.engine import endpoint as doors
-from openmrc.engine import timers
-from openmrc.engine.tables import Deadline
+from openmrc.engine.state import timers
+from openmrc.engine.state.tables import Deadline
 from openmrc.units import NEVER
 from tests.engine.scripted_peer import Endpoint, us
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openmrc.engine import tracker
+from openmrc.engine.state import tracker
 from tests.engine.scripted_peer import Endpoint
 from tests.naive.arrivals import Arrivals
 

@@ -16,9 +16,9 @@ import pytest
 
 from openmrc.faults import Schedule
 from openmrc.lab import lifetime, record, run, status
+from openmrc.lab.experiments.trial import stream
 from openmrc.lab.faults import Breaker, Done
 from openmrc.lab.layout import Lab
-from openmrc.lab.trial import stream
 from tests.lab.conftest import fabric_file
 from tests.lab.test_forwarding import set_offload
 
@@ -106,7 +106,7 @@ def test_not_a_byte_is_lost_when_cables_are_pulled(lab: Lab, breaker: Breaker, w
 
 
 def test_not_a_byte_is_lost_under_a_random_schedule(lab: Lab, breaker: Breaker) -> None:
-    from openmrc.lab.schedules import random_schedule
+    from openmrc.lab.experiments.schedules import random_schedule
 
     for seed in range(3):
         schedule = random_schedule(lab, seed, seconds=0.5)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from openmrc.lab.measures import Measures, measure
-from openmrc.lab.pieces import PIECE, Arrivals
-from openmrc.lab.trial import Trial
+from openmrc.lab.experiments.measures import Measures, measure
+from openmrc.lab.experiments.pieces import PIECE, Arrivals
+from openmrc.lab.experiments.trial import Trial
 
 SECOND = 1_000_000_000
 PULLED, BACK, END = 2 * SECOND, 4 * SECOND, 7 * SECOND

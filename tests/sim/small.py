@@ -10,7 +10,7 @@ from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.failures import Failure
 from openmrc.sim.network.build import NetworkSettings
-from openmrc.sim.network.tables import Network, Trimming
+from openmrc.sim.network.network_tables import Network, Trimming
 from openmrc.sim.transports import datagrams
 from openmrc.sim.transports.datagrams import Datagrams
 from openmrc.sim.workloads.traffic import Traffic, traffic

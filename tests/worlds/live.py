@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 from openmrc.engine import endpoint as doors
-from openmrc.engine.messages import PostStatus
-from openmrc.engine.params import Settings
-from openmrc.engine.tables import NONE, Completion
+from openmrc.engine.connection.messages import PostStatus
+from openmrc.engine.state.params import Settings
+from openmrc.engine.state.tables import NONE, Completion
 from openmrc.live.api.attributes import ContextAttr, PeerAddress
 from openmrc.live.datapath import (
     event_loop,
@@ -31,8 +31,8 @@ from openmrc.live.datapath import (
     table_handles,
     transmit,
 )
+from openmrc.live.datapath.datapath_tables import BATCH, COMMANDS, PORT_VALUES, EventRecord
 from openmrc.live.datapath.libc import BOTH_CONTROLS, IP_TOS, IPPROTO_IP, MessageHeader
-from openmrc.live.datapath.tables import BATCH, COMMANDS, PORT_VALUES, EventRecord
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.host.peers import Peers
 from openmrc.live.host.runtime import EndpointRuntime

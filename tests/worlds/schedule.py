@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from openmrc.core.rows import table
-from openmrc.engine.tables import Engine, WriteRequest
+from openmrc.engine.state.tables import Engine, WriteRequest
 from openmrc.wire.codec import as_matrix, datagram_length, encode
 from openmrc.wire.codes import Trim
 from openmrc.wire.layout import COLUMN, LONGEST_HEADER

@@ -10,13 +10,13 @@ import pytest
 
 from openmrc.core.rows import table
 from openmrc.engine import endpoint as doors
-from openmrc.engine.tables import NONE, WriteRequest
+from openmrc.engine.state.tables import NONE, WriteRequest
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop import window
 from openmrc.sim.loop.fault_events import Faults
 from openmrc.sim.loop.run import prepare
 from openmrc.sim.network.build import build
-from openmrc.sim.network.tables import Network
+from openmrc.sim.network.network_tables import Network
 from openmrc.sim.transports.mrc import transport as mrc
 from openmrc.sim.transports.mrc.frames import Frame, pack, unpack
 from openmrc.sim.transports.mrc.setup import MrcTransport

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from openmrc.engine.states import EvState
+from openmrc.engine.state.states import EvState
 from openmrc.live.api.attributes import INFINITE_RETRIES, ConnectionOptions
 from openmrc.sim.loop.fault_events import FaultKind, faults
 from openmrc.sim.network.build import NetworkSettings

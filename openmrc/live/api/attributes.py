@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from openmrc.engine.regions import Access
-from openmrc.engine.states import EvState, QpState
-from openmrc.engine.tables import Cause, WcStatus
+from openmrc.engine.responder.regions import Access
+from openmrc.engine.state.states import EvState, QpState
+from openmrc.engine.state.tables import Cause, WcStatus
 
 PROTOCOL_V1 = 1  # bit 0 of the wire protocol bitmap
 TIMEOUT_UNIT_US = 1.024  # a timeout t means this x 2**t

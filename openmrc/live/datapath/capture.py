@@ -7,9 +7,9 @@ nothing for `PATIENCE` is no longer waited for; packets that do not fit are then
 from __future__ import annotations
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine.tables import Engine
+from openmrc.engine.state.tables import Engine
+from openmrc.live.datapath.datapath_tables import CAPTURE_SLACK, FRAME, OUT, DataPath
 from openmrc.live.datapath.libc import copy, wait_for
-from openmrc.live.datapath.tables import CAPTURE_SLACK, FRAME, OUT, DataPath
 from openmrc.units import PS_PER_MS, PS_PER_NS, PS_PER_S
 from openmrc.wire.codec import Bytes
 from openmrc.wire.entropy import flow_label

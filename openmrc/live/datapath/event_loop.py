@@ -16,10 +16,10 @@ from enum import IntEnum
 
 from openmrc.core.jit import entry, kernel
 from openmrc.engine.endpoint import expire, next_deadline, next_event
-from openmrc.engine.tables import NONE, Engine
+from openmrc.engine.state.tables import NONE, Engine
 from openmrc.live.datapath import capture, impair, link_state, pacing, receive, submission, table_handles, transmit
+from openmrc.live.datapath.datapath_tables import LOOP_MUTEX, NEXT_MUTEX, RECORDS, DataPath
 from openmrc.live.datapath.libc import POLL_BYTES, drain_eventfd, lock, monotonic, signal_eventfd, unlock, wait_for
-from openmrc.live.datapath.tables import LOOP_MUTEX, NEXT_MUTEX, RECORDS, DataPath
 from openmrc.units import NEVER, PS_PER_NS, PS_PER_S, PS_PER_US
 
 SEND_BATCH = 128  # packets sent before arrivals are looked at again; in a user's thread, per post

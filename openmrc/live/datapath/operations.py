@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.core.jit import entry, kernel
-from openmrc.engine import lifecycle, paths
-from openmrc.engine.states import QpEvent
-from openmrc.engine.tables import NONE, Cause, Engine
+from openmrc.engine.connection import lifecycle
+from openmrc.engine.paths import paths
+from openmrc.engine.state.states import QpEvent
+from openmrc.engine.state.tables import NONE, Cause, Engine
 from openmrc.live.datapath import event_loop, table_handles
+from openmrc.live.datapath.datapath_tables import DataPath
 from openmrc.live.datapath.libc import Words, monotonic
-from openmrc.live.datapath.tables import DataPath
 
 UNCHANGED = -1
 _ACTIVE_SHARE = 4  # of so many EVs of a plane, one is the reserve

@@ -9,9 +9,9 @@ of Computer Programming volume 3, 6.4, algorithm R), so nothing is ever rebuilt.
 from __future__ import annotations
 
 from openmrc.core.jit import entry, kernel
-from openmrc.engine.tables import NONE
+from openmrc.engine.state.tables import NONE
 from openmrc.live.datapath import table_handles
-from openmrc.live.datapath.tables import DataPath
+from openmrc.live.datapath.datapath_tables import DataPath
 from openmrc.wire.layout import Matrix
 
 ANY_PORT = 0

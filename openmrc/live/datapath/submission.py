@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from openmrc.core.jit import kernel
 from openmrc.engine.endpoint import next_completion, post_receive, post_write
-from openmrc.engine.tables import NONE, Completion, Engine
+from openmrc.engine.state.tables import NONE, Completion, Engine
+from openmrc.live.datapath.datapath_tables import COMMANDS, QUEUES_MUTEX, RECORD_BYTES, DataPath
 from openmrc.live.datapath.libc import copy, lock, signal_eventfd, unlock
-from openmrc.live.datapath.tables import COMMANDS, QUEUES_MUTEX, RECORD_BYTES, DataPath
 
 ANY, SOLICITED = 1, 2  # what a completion queue is armed for
 _RING = COMMANDS - 1

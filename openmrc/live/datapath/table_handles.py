@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.core.jit import entry, kernel, table_handle
-from openmrc.engine.build import Layout, build
-from openmrc.engine.params import Settings
-from openmrc.engine.tables import Engine
-from openmrc.live.datapath.tables import DataPath, address_of, build_datapath
+from openmrc.engine.state.build import Layout, build
+from openmrc.engine.state.params import Settings
+from openmrc.engine.state.tables import Engine
+from openmrc.live.datapath.datapath_tables import DataPath, address_of, build_datapath
 
 HANDLE_BYTES = 1 << 13  # of each of the two; a table takes 56
 _SAMPLE = build(Layout(ports=1, controls=1, events=1, sends=1, receives=1), Settings())

@@ -11,8 +11,9 @@ from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.memory import prefetch
 from openmrc.core.rows import CACHE_LINE
 from openmrc.engine.endpoint import next_packet
-from openmrc.engine.tables import Engine
+from openmrc.engine.state.tables import Engine
 from openmrc.live.datapath import capture, pacing
+from openmrc.live.datapath.datapath_tables import BATCH, INLINE, MESSAGES, NAME_BYTES, NO_SENDER, OUT, TRAIN, DataPath
 from openmrc.live.datapath.libc import (
     BOTH_CONTROLS,
     EAGAIN,
@@ -28,7 +29,6 @@ from openmrc.live.datapath.libc import (
     send_messages,
     wait_for,
 )
-from openmrc.live.datapath.tables import BATCH, INLINE, MESSAGES, NAME_BYTES, NO_SENDER, OUT, TRAIN, DataPath
 from openmrc.wire import codec, icrc
 
 _STALL_TRIES = 3

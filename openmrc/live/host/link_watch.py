@@ -14,8 +14,8 @@ from ipaddress import IPv4Address, IPv6Address
 import numpy as np
 
 from openmrc.core.rows import column
-from openmrc.engine.states import QpState
-from openmrc.engine.tables import Engine
+from openmrc.engine.state.states import QpState
+from openmrc.engine.state.tables import Engine
 from openmrc.live.datapath.link_state import Fault, set_fault
 from openmrc.live.host import netlink
 from openmrc.live.host.runtime import EndpointRuntime

@@ -11,8 +11,8 @@ import secrets
 import numpy as np
 
 from openmrc.core.rows import column
-from openmrc.engine.queue_pairs import QPN_MASK
-from openmrc.engine.tables import Engine
+from openmrc.engine.state.queue_pairs import QPN_MASK
+from openmrc.engine.state.tables import Engine
 
 _KEYS = 1 << 32
 

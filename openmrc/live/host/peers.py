@@ -8,13 +8,13 @@ from ipaddress import IPv4Address, IPv6Address
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.engine import lifecycle
-from openmrc.engine.tables import NONE
+from openmrc.engine.connection import lifecycle
+from openmrc.engine.state.tables import NONE
 from openmrc.errors import InvalidArgumentError
 from openmrc.live.api.attributes import PeerAddress
 from openmrc.live.api.errors import BusyError, NoRoomError
 from openmrc.live.datapath import sources
-from openmrc.live.datapath.tables import NAME_WORDS
+from openmrc.live.datapath.datapath_tables import NAME_WORDS
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.host.sockets import CarrierOf

@@ -13,23 +13,14 @@ from mmap import PAGESIZE
 import numpy as np
 
 from openmrc.core.rows import column
-from openmrc.engine.build import Layout, build
-from openmrc.engine.params import Settings
-from openmrc.engine.states import QpEvent
-from openmrc.engine.tables import Engine
+from openmrc.engine.state.build import Layout, build
+from openmrc.engine.state.params import Settings
+from openmrc.engine.state.states import QpEvent
+from openmrc.engine.state.tables import Engine
 from openmrc.live.api.attributes import ContextAttr
 from openmrc.live.api.errors import ClosedError
 from openmrc.live.datapath import capture, event_loop, operations, pacing, sources, table_handles
-from openmrc.live.datapath.libc import (
-    MADV_NOHUGEPAGE,
-    POLLIN,
-    SOL_UDP,
-    UDP_SEGMENT,
-    advise,
-    check,
-    control_kind,
-)
-from openmrc.live.datapath.tables import (
+from openmrc.live.datapath.datapath_tables import (
     ARRIVALS,
     CONTROL_WORDS,
     DATAGRAM,
@@ -38,6 +29,15 @@ from openmrc.live.datapath.tables import (
     PORT_VALUES,
     address_of,
     build_datapath,
+)
+from openmrc.live.datapath.libc import (
+    MADV_NOHUGEPAGE,
+    POLLIN,
+    SOL_UDP,
+    UDP_SEGMENT,
+    advise,
+    check,
+    control_kind,
 )
 from openmrc.live.host import scheduling
 from openmrc.live.host.control import ControlThread

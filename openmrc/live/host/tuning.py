@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from openmrc.engine.params import NOMINAL_OVERHEAD, Settings
+from openmrc.engine.state.params import NOMINAL_OVERHEAD, Settings
 from openmrc.live.api.attributes import SILENT_TIMEOUTS
-from openmrc.live.datapath.tables import TRAIN
+from openmrc.live.datapath.datapath_tables import TRAIN
 from openmrc.live.host.sockets import Sockets
 from openmrc.wire.layout import LONGEST_HEADER
 

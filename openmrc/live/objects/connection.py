@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
-from openmrc.engine.regions import Access
-from openmrc.engine.states import QpState
+from openmrc.engine.responder.regions import Access
+from openmrc.engine.state.states import QpState
 from openmrc.live.api.attributes import ConnectionOptions, PeerAddress, QpAttr, QpCap, QpInitAttr, WorkCompletion
 from openmrc.live.api.errors import (
     BusyError,

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from openmrc.engine.params import Settings
+from openmrc.engine.state.params import Settings
 from openmrc.faults import Schedule
 from openmrc.live.api.attributes import (
     AsyncEvent,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.engine.regions import Access
+from openmrc.engine.responder.regions import Access
 from openmrc.live.api.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from openmrc.core.rows import column
-from openmrc.engine import lifecycle, regions
-from openmrc.engine.params import Settings
-from openmrc.engine.queue_pairs import INFINITE_RETRIES
-from openmrc.engine.states import QpEvent, QpState
-from openmrc.engine.tables import NONE, Cause, CompletionKind
+from openmrc.engine.connection import lifecycle
+from openmrc.engine.responder import regions
+from openmrc.engine.state.params import Settings
+from openmrc.engine.state.queue_pairs import INFINITE_RETRIES
+from openmrc.engine.state.states import QpEvent, QpState
+from openmrc.engine.state.tables import NONE, Cause, CompletionKind
 from openmrc.errors import BusyError, InvalidArgumentError
 from openmrc.faults import Schedule
 from openmrc.live.api.attributes import (
@@ -42,8 +43,8 @@ from openmrc.live.api.checks import check_attributes
 from openmrc.live.api.errors import ClosedError, NoRoomError
 from openmrc.live.api.waiting import is_over
 from openmrc.live.datapath import event_loop, operations
+from openmrc.live.datapath.datapath_tables import RECORDS
 from openmrc.live.datapath.link_state import Fault, set_fault
-from openmrc.live.datapath.tables import RECORDS
 from openmrc.live.host.control import ControlThread, uninterrupted
 from openmrc.live.host.impairments import Impairments
 from openmrc.live.host.link_watch import LinkWatch

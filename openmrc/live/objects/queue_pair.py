@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from openmrc.engine.states import ILLEGAL, QpEvent, QpState, qp_after
+from openmrc.engine.state.states import ILLEGAL, QpEvent, QpState, qp_after
 from openmrc.live.api.attributes import (
     INFINITE_RETRIES,
     MAX_LINEAR,

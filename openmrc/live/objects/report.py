@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from openmrc.engine import silence
-from openmrc.engine.states import EvEvent, EvState, QpState
-from openmrc.engine.tables import NONE, Cause, EventKind
+from openmrc.engine.paths import silence
+from openmrc.engine.state.states import EvEvent, EvState, QpState
+from openmrc.engine.state.tables import NONE, Cause, EventKind
 from openmrc.live.api.attributes import AsyncEvent, AsyncEventKind, EvStatus, PeerAddress, PlaneCounters, QpCounters
-from openmrc.live.datapath.tables import EventRecord
+from openmrc.live.datapath.datapath_tables import EventRecord
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.units import PS_PER_MS, us_from_ps
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from openmrc.core.rows import dtype_of
-from openmrc.engine.messages import MAX_MESSAGE
+from openmrc.engine.connection.messages import MAX_MESSAGE
 from openmrc.live.api.errors import InvalidArgumentError
-from openmrc.live.datapath.tables import COMMANDS, Command
+from openmrc.live.datapath.datapath_tables import COMMANDS, Command
 from openmrc.live.objects.memory import MemoryRegion
 
 Signaled = Literal["last", "all", "none"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.sim.network import scale_up, transport_api
-from openmrc.sim.network.tables import NONE, Network
+from openmrc.sim.network.network_tables import NONE, Network
 from openmrc.sim.workloads.traffic import Side
 from openmrc.units import NEVER
 

@@ -6,7 +6,7 @@ from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.memory import prefetch_lines, prefetch_row
 from openmrc.sim.loop import flows
 from openmrc.sim.network import egress, graph_routes, ingress, packet_pool, pfc, scale_up, transport_api
-from openmrc.sim.network.tables import NONE, Network, Service
+from openmrc.sim.network.network_tables import NONE, Network, Service
 from openmrc.units import NEVER
 
 PREFETCH_STEPS = 2  # of transport_api.prefetch

@@ -19,12 +19,12 @@ from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop import window
 from openmrc.sim.loop.failures import Failure
 from openmrc.sim.loop.fault_events import Faults, faults
-from openmrc.sim.network import packet_pool, tables
+from openmrc.sim.network import network_tables, packet_pool
 from openmrc.sim.network.build import NetworkSettings, build
 from openmrc.sim.network.domains import inside, outside
+from openmrc.sim.network.network_tables import NONE, Network
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.network.scale_up import CHUNK
-from openmrc.sim.network.tables import NONE, Network
 from openmrc.sim.workloads.traffic import Side, Traffic
 from openmrc.units import NEVER
 
@@ -312,7 +312,7 @@ def _finished(network: Network, transport: Transport) -> Ints:
 def with_flows(network: Network, traffic: Traffic) -> Network:
     """Return the network with a row for every message; those without dependencies are listed at their NICs."""
     count = traffic.messages
-    flows, releases = table(tables.Flow, count), table(tables.Release, len(traffic.released))
+    flows, releases = table(network_tables.Flow, count), table(network_tables.Release, len(traffic.released))
     for name in ("source", "destination", "size", "start", "waits"):
         column(flows, name)[:] = getattr(traffic, name)
     for name in ("posted_at", "sent_at", "received_at", "failed_at"):
@@ -327,7 +327,7 @@ def with_flows(network: Network, traffic: Traffic) -> Network:
     cause = np.repeat(np.arange(count), np.diff(traffic.first_release))
     column(flows, "watched")[cause[traffic.release_side == Side.RECEIVER]] = 1
     shards = len(network.shards)
-    signals = table(tables.Signal, max(1, len(traffic.released)) * shards)
+    signals = table(network_tables.Signal, max(1, len(traffic.released)) * shards)
     column(network.shards, "signal_size")[:] = len(signals) // shards
     column(network.shards, "signal_base")[:] = np.arange(shards) * (len(signals) // shards)
     made = network._replace(flows=flows, releases=releases, signals=signals)
@@ -372,6 +372,6 @@ def _reserve(network: Network) -> int:
     smallest = int(sizes[sizes > 0].min()) if (sizes > 0).any() else 0
     packet = min(smallest, 4096) + network.config[0].header
     links = column(network.nic_ports, "link")
-    byte_time = column(network.ports, "byte_time")[links].mean() / (1 << tables.BYTE_TIME_BITS)
+    byte_time = column(network.ports, "byte_time")[links].mean() / (1 << network_tables.BYTE_TIME_BITS)
     fastest = int(network.config[0].planes * network.config[0].lookahead / (packet * byte_time))
     return len(network.nics) * (48 + 2 * fastest) // len(network.shards) + 64

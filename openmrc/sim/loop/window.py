@@ -12,7 +12,7 @@ from __future__ import annotations
 from openmrc.core.jit import entry, kernel
 from openmrc.sim.loop import fault_actions, flows, nic
 from openmrc.sim.network import ingress, packet_pool, pfc, switch, transport_api
-from openmrc.sim.network.tables import NONE, Network
+from openmrc.sim.network.network_tables import NONE, Network
 from openmrc.units import NEVER
 
 SWITCHES, NICS = 0, 1  # phases of a window

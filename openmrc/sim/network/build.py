@@ -17,12 +17,12 @@ from openmrc.core.rows import column, table
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.shape import PlaneShape
 from openmrc.fabric.model.topology import Kind, Topology
-from openmrc.sim.network import tables
+from openmrc.sim.network import network_tables
 from openmrc.sim.network.domains import with_domains
 from openmrc.sim.network.graph_routes import Routes, routes_of
+from openmrc.sim.network.network_tables import BYTE_TIME_BITS, FOLLOWED, NONE, Network, Routing, Trimming
 from openmrc.sim.network.ranges import AT_LEAST_ZERO, refuse_outside
 from openmrc.sim.network.reach import Reach, link_delays, reaches
-from openmrc.sim.network.tables import BYTE_TIME_BITS, FOLLOWED, NONE, Network, Routing, Trimming
 from openmrc.units import NEVER
 
 Ints = NDArray[np.int64]
@@ -80,32 +80,32 @@ def build(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 
     lookahead, shortest = _shortest_delays(topology)
     batch, arrivals = _batch_size(topology, lookahead), topology.links
     network = Network(
-        hops=table(tables.Hop, hops),
-        channels=table(tables.Channel, topology.links * 2),
-        outgoing=table(tables.Outgoing, topology.links * 4),
-        ports=table(tables.Port, topology.links),
-        queues=table(tables.Queue, topology.links if settings.lossless else 1),
-        departures=table(tables.Departure, 2 * topology.links if settings.lossless else 1),
-        wires=table(tables.Wire, topology.links),
-        link_impairments=table(tables.LinkImpairments, topology.links),
-        nodes=table(tables.Node, topology.nodes),
-        mails=table(tables.Mail, topology.nodes),
-        link_mails=table(tables.Mail, topology.links),
-        in_links=table(tables.InLink, arrivals),
-        nics=table(tables.Nic, topology.nics),
-        nic_ports=table(tables.NicPort, topology.nics * len(ports)),
-        scale_up_ports=table(tables.ScaleUpPort, topology.nics if topology.links > plain.links else 0),
-        routes=table(tables.Route, len(routes.first) if routes else 0),
-        next_hops=table(tables.NextHop, len(routes.links) if routes else 0),
-        flows=table(tables.Flow, 0),
-        releases=table(tables.Release, 0),
-        signals=table(tables.Signal, 0),
-        config=table(tables.NetworkConfig, 1),
-        shards=table(tables.Shard, shards),
-        members=table(tables.Member, topology.nodes),
-        batch=table(tables.BatchEntry, batch * shards),
-        buckets=table(tables.Bucket, (2 * batch + 2) * shards),
-        follows=table(tables.Follow, FOLLOWED * shards),
+        hops=table(network_tables.Hop, hops),
+        channels=table(network_tables.Channel, topology.links * 2),
+        outgoing=table(network_tables.Outgoing, topology.links * 4),
+        ports=table(network_tables.Port, topology.links),
+        queues=table(network_tables.Queue, topology.links if settings.lossless else 1),
+        departures=table(network_tables.Departure, 2 * topology.links if settings.lossless else 1),
+        wires=table(network_tables.Wire, topology.links),
+        link_impairments=table(network_tables.LinkImpairments, topology.links),
+        nodes=table(network_tables.Node, topology.nodes),
+        mails=table(network_tables.Mail, topology.nodes),
+        link_mails=table(network_tables.Mail, topology.links),
+        in_links=table(network_tables.InLink, arrivals),
+        nics=table(network_tables.Nic, topology.nics),
+        nic_ports=table(network_tables.NicPort, topology.nics * len(ports)),
+        scale_up_ports=table(network_tables.ScaleUpPort, topology.nics if topology.links > plain.links else 0),
+        routes=table(network_tables.Route, len(routes.first) if routes else 0),
+        next_hops=table(network_tables.NextHop, len(routes.links) if routes else 0),
+        flows=table(network_tables.Flow, 0),
+        releases=table(network_tables.Release, 0),
+        signals=table(network_tables.Signal, 0),
+        config=table(network_tables.NetworkConfig, 1),
+        shards=table(network_tables.Shard, shards),
+        members=table(network_tables.Member, topology.nodes),
+        batch=table(network_tables.BatchEntry, batch * shards),
+        buckets=table(network_tables.Bucket, (2 * batch + 2) * shards),
+        follows=table(network_tables.Follow, FOLLOWED * shards),
     )
     written = [network.ports, network.queues, network.wires, network.in_links, network.outgoing, network.next_hops]
     host_memory.require(written, f"{topology.links:,} links and {topology.nics:,} NICs")

@@ -19,7 +19,7 @@ from openmrc.core.jit import kernel, rare_kernel
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.network import egress
-from openmrc.sim.network.tables import FIXED_PATH, Network, Route, Routing, Service
+from openmrc.sim.network.network_tables import FIXED_PATH, Network, Route, Routing, Service
 
 Ints = NDArray[np.int64]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.sim.network import egress, ingress, packet_pool, switch, transport_api
-from openmrc.sim.network.tables import BYTE_TIME_BITS, NONE, Network, Service
+from openmrc.sim.network.network_tables import BYTE_TIME_BITS, NONE, Network, Service
 from openmrc.units import NEVER
 
 PAUSE, RESUME = 1, 0  # Hop.entropy of a frame to NONE

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.sim.network import egress, packet_pool
-from openmrc.sim.network.tables import NONE, Network, Service
+from openmrc.sim.network.network_tables import NONE, Network, Service
 from openmrc.sim.workloads.traffic import Side
 from openmrc.units import NEVER
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.memory import prefetch_row
 from openmrc.sim.network import egress, graph_routes, ingress, reroute, transport_api
-from openmrc.sim.network.tables import FIXED_PATH, NONE, Network, Routing
+from openmrc.sim.network.network_tables import FIXED_PATH, NONE, Network, Routing
 from openmrc.wire.entropy import PATH_BITS, PLANE_BITS
 
 # Bits of an entropy (wire.entropy.on_plane): the T0's uplink, the plane, the T1's uplink, the long link.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from openmrc.core.jit import generic
-from openmrc.sim.network.tables import Network
+from openmrc.sim.network.network_tables import Network
 
 State = Any  # a transport's NamedTuple
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from openmrc.core.jit import entry
 from openmrc.core.rows import Table
-from openmrc.sim.network.tables import BYTE_TIME_BITS, Port, Wire
+from openmrc.sim.network.network_tables import BYTE_TIME_BITS, Port, Wire
 
 COUNTERS = ("data_packets", "data_bytes", "ecn_marked", "lost", "trimmed", "dropped")  # since the start
 GAUGES = ("queue_bytes", "queue_longest_ps")  # current values: sum of all queues of the group, and the longest

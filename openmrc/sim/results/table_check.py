@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from openmrc.core.rows import column
-from openmrc.engine.tables import Engine
+from openmrc.engine.state.tables import Engine
 from openmrc.errors import ConfigError, MrcError
 from openmrc.fabric.addressing.paths import Choice, Relation
 from openmrc.fabric.addressing.sid_tables import Tables, build_tables
@@ -22,8 +22,8 @@ from openmrc.fabric.addressing.walk import AMBIGUOUS, Cabling, Fate, Lookup, wal
 from openmrc.fabric.model.shape import Ints, PlaneShape
 from openmrc.fabric.model.topology import Topology
 from openmrc.fabric.proof.exhaustive import named
+from openmrc.sim.network.network_tables import Network, Routing
 from openmrc.sim.network.path_of_ev import choices, links_of
-from openmrc.sim.network.tables import Network, Routing
 
 
 @dataclass(frozen=True)

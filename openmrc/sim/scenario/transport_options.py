@@ -13,20 +13,20 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from openmrc.engine.params import Settings
+from openmrc.engine.state.params import Settings
 from openmrc.errors import ConfigError, FieldError
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop import run as loop
 from openmrc.sim.loop.failures import Failure
 from openmrc.sim.network.build import NetworkSettings
-from openmrc.sim.network.tables import Network, Routing
+from openmrc.sim.network.network_tables import Network, Routing
 from openmrc.sim.scenario.scenario import Transport
 from openmrc.sim.transports import datagrams
 from openmrc.sim.transports.mrc.setup import MrcTransport, fitted
-from openmrc.sim.transports.roce.tables import Recovery
+from openmrc.sim.transports.roce.roce_tables import Recovery
 from openmrc.sim.transports.roce.transport import RoceTransport, adaptive
-from openmrc.sim.transports.uet.tables import Spraying
 from openmrc.sim.transports.uet.transport import UetTransport
+from openmrc.sim.transports.uet.uet_tables import Spraying
 from openmrc.sim.workloads.traffic import Traffic
 
 _OWN = (

@@ -15,7 +15,7 @@ from openmrc.core import rng
 from openmrc.core.jit import kernel
 from openmrc.core.rows import Int, Int32, Table, column, table
 from openmrc.sim.network import transport_api
-from openmrc.sim.network.tables import NONE, Network, Service
+from openmrc.sim.network.network_tables import NONE, Network, Service
 from openmrc.sim.workloads.traffic import Side
 from openmrc.units import NEVER
 

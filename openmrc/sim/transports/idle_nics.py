@@ -8,7 +8,7 @@ import numpy as np
 
 from openmrc.core import rng
 from openmrc.core.rows import Table, column, table
-from openmrc.sim.network.tables import NONE
+from openmrc.sim.network.network_tables import NONE
 
 Row = TypeVar("Row")
 

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openmrc.engine import lifecycle, paths, regions
-from openmrc.engine.params import Settings
-from openmrc.engine.states import QpEvent
-from openmrc.engine.tables import NONE, CompletionKind
+from openmrc.engine.connection import lifecycle
+from openmrc.engine.paths import paths
+from openmrc.engine.responder import regions
+from openmrc.engine.state.params import Settings
+from openmrc.engine.state.states import QpEvent
+from openmrc.engine.state.tables import NONE, CompletionKind
 from openmrc.live.api.attributes import ContextAttr, PeerAddress
 from openmrc.live.datapath import event_loop, receive, sources, submission, table_handles, transmit
-from openmrc.live.datapath.tables import COMMANDS
+from openmrc.live.datapath.datapath_tables import COMMANDS
 from openmrc.live.host.peers import Peers
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.objects.records import Records

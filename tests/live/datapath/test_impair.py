@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from openmrc.live.datapath import impair
+from openmrc.live.datapath.datapath_tables import FRAME, HELD_AT
 from openmrc.live.datapath.impair import SHARE_ONE
-from openmrc.live.datapath.tables import FRAME, HELD_AT
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_US
 from tests.live.datapath.memory_kernel import Endpoint, endpoint
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from openmrc.engine.build import Layout, build
-from openmrc.engine.params import Settings
+from openmrc.engine.state.build import Layout, build
+from openmrc.engine.state.params import Settings
 from openmrc.live.datapath import event_loop
-from openmrc.live.datapath.tables import build_datapath
+from openmrc.live.datapath.datapath_tables import build_datapath
 from openmrc.units import NEVER, PS_PER_MS
 
 

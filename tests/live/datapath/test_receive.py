@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from openmrc.engine.tables import NONE
+from openmrc.engine.state.tables import NONE
 from openmrc.live.datapath import receive, sources
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.wire.codes import CONGESTED

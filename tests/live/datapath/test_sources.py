@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmrc.core.rows import table
-from openmrc.engine.tables import NONE
+from openmrc.engine.state.tables import NONE
 from openmrc.live.datapath import sources, table_handles
-from openmrc.live.datapath.tables import Nic, Source
+from openmrc.live.datapath.datapath_tables import Nic, Source
 
 SLOTS = 16
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from openmrc.engine.tables import NONE
+from openmrc.engine.state.tables import NONE
 from openmrc.live.datapath import submission
 from tests.live.datapath.memory_kernel import endpoint
 

@@ -1,11 +1,11 @@
 import numpy as np
 
 from openmrc.core.rows import column
-from openmrc.engine.build import Layout, build
-from openmrc.engine.params import Settings
-from openmrc.engine.queue_pairs import by_qpn
-from openmrc.engine.states import QpState
-from openmrc.engine.tables import NONE
+from openmrc.engine.state.build import Layout, build
+from openmrc.engine.state.params import Settings
+from openmrc.engine.state.queue_pairs import by_qpn
+from openmrc.engine.state.states import QpState
+from openmrc.engine.state.tables import NONE
 from openmrc.live.host.numbers import QueuePairNumbers, RegionKeys
 from openmrc.wire.codes import FIRST_USER_QPN
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from openmrc.core.rows import column
-from openmrc.engine.states import EvState
+from openmrc.engine.state.states import EvState
 from openmrc.fabric.model.topology import Topology
 from openmrc.faults import Schedule
 from openmrc.sim.loop.run import Results, World, run

@@ -14,8 +14,8 @@ from openmrc.sim.loop.fault_events import FaultKind, faults
 from openmrc.sim.loop.run import World, prepare, run
 from openmrc.sim.network import egress
 from openmrc.sim.network.build import NetworkSettings
+from openmrc.sim.network.network_tables import Network, Trimming
 from openmrc.sim.network.reach import link_delays
-from openmrc.sim.network.tables import Network, Trimming
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.workloads.traffic import Side, traffic
 from openmrc.units import NEVER, PS_PER_US

@@ -6,7 +6,7 @@ import pytest
 
 from openmrc.sim.loop.run import run
 from openmrc.sim.network.build import NetworkSettings
-from openmrc.sim.network.tables import Trimming
+from openmrc.sim.network.network_tables import Trimming
 from tests.sim.small import Blast, incast, leaf_spine
 
 SENDERS = 7

@@ -10,10 +10,10 @@ from openmrc.faults import OVERTAKEN, WORDS, Schedule
 from openmrc.sim.loop.fault_events import Faults
 from openmrc.sim.loop.run import Results, Transport, World, run
 from openmrc.sim.network.build import NetworkSettings
-from openmrc.sim.network.tables import Trimming
+from openmrc.sim.network.network_tables import Trimming
 from openmrc.sim.scenario.timeline import columns
 from openmrc.sim.transports.mrc.setup import MrcTransport
-from openmrc.sim.transports.roce.tables import Recovery
+from openmrc.sim.transports.roce.roce_tables import Recovery
 from openmrc.sim.transports.roce.transport import RoceTransport, adaptive
 from openmrc.sim.transports.uet.transport import UetTransport
 from openmrc.sim.workloads.traffic import traffic

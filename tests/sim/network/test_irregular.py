@@ -19,11 +19,11 @@ from openmrc.sim.loop.fault_events import FaultKind, faults
 from openmrc.sim.loop.run import run
 from openmrc.sim.network import graph_routes
 from openmrc.sim.network.build import NetworkSettings, build
-from openmrc.sim.network.tables import Network, Routing, Trimming
+from openmrc.sim.network.network_tables import Network, Routing, Trimming
 from openmrc.sim.scenario.scenario import Scenario, Transport
 from openmrc.sim.simulate import simulate
 from openmrc.sim.transports.mrc.setup import MrcTransport
-from openmrc.sim.transports.roce.tables import Recovery
+from openmrc.sim.transports.roce.roce_tables import Recovery
 from openmrc.sim.transports.roce.transport import RoceTransport, adaptive
 from openmrc.sim.transports.uet.transport import UetTransport
 from openmrc.sim.workloads.permutation import Permutation

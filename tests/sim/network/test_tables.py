@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from openmrc.core.rows import CACHE_LINE, dtype_of
-from openmrc.engine.tables import Ev
-from openmrc.sim.network.tables import Hop, Port, Wire
+from openmrc.engine.state.tables import Ev
+from openmrc.sim.network.network_tables import Hop, Port, Wire
 from openmrc.sim.transports.mrc.frames import Frame
 
 

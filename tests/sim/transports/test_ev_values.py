@@ -12,7 +12,7 @@ from openmrc.fabric.model.topology import Topology
 from openmrc.faults import Schedule
 from openmrc.sim.loop.run import prepare
 from openmrc.sim.network.build import NetworkSettings
-from openmrc.sim.network.tables import Routing
+from openmrc.sim.network.network_tables import Routing
 from openmrc.sim.scenario.timeline import columns
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.workloads.traffic import traffic

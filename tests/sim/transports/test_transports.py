@@ -9,12 +9,12 @@ from bench.sim.agreement import ROWS, compare
 from openmrc.sim.loop.fault_events import FaultKind, faults
 from openmrc.sim.loop.run import run
 from openmrc.sim.network.build import NetworkSettings
-from openmrc.sim.network.tables import Routing, Trimming
+from openmrc.sim.network.network_tables import Routing, Trimming
 from openmrc.sim.transports.mrc.setup import MrcTransport
-from openmrc.sim.transports.roce.tables import Recovery
+from openmrc.sim.transports.roce.roce_tables import Recovery
 from openmrc.sim.transports.roce.transport import RoceTransport, adaptive
-from openmrc.sim.transports.uet.tables import Spraying
 from openmrc.sim.transports.uet.transport import UetTransport
+from openmrc.sim.transports.uet.uet_tables import Spraying
 from openmrc.sim.workloads.traffic import Side, traffic
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_US
 from tests.sim.small import Blast, incast, leaf_spine, shifted

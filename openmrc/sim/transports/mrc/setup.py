@@ -17,22 +17,24 @@ from numpy.typing import NDArray
 from openmrc.core import rng
 from openmrc.core.jit import entry, kernel
 from openmrc.core.rows import Int, Table, column, table
-from openmrc.engine import lifecycle, messages, paths, regions
-from openmrc.engine.build import MPR_UNIT, Layout, build
-from openmrc.engine.params import Settings
-from openmrc.engine.probes import MAX_EVS
-from openmrc.engine.queue_pairs import INFINITE_RETRIES
-from openmrc.engine.states import EvEvent, QpEvent, QpState
-from openmrc.engine.tables import Cause, Engine, WriteRequest
+from openmrc.engine.connection import lifecycle, messages
+from openmrc.engine.paths import paths
+from openmrc.engine.requester.probes import MAX_EVS
+from openmrc.engine.responder import regions
+from openmrc.engine.state.build import MPR_UNIT, Layout, build
+from openmrc.engine.state.params import Settings
+from openmrc.engine.state.queue_pairs import INFINITE_RETRIES
+from openmrc.engine.state.states import EvEvent, QpEvent, QpState
+from openmrc.engine.state.tables import Cause, Engine, WriteRequest
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.failures import Failure
 from openmrc.sim.network import graph_routes
 from openmrc.sim.network.build import NetworkSettings
+from openmrc.sim.network.network_tables import Network, Routing
 from openmrc.sim.network.ranges import refuse_outside
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.network.switch import T0_DIGIT, T1_DIGIT
-from openmrc.sim.network.tables import Network, Routing
 from openmrc.sim.transports.mrc.connections import Connections, connections
 from openmrc.sim.transports.mrc.frames import Frame
 from openmrc.sim.transports.mrc.tap import Capture, taps

@@ -11,11 +11,11 @@ from typing import NamedTuple
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.rows import Int, Table
 from openmrc.engine import endpoint
-from openmrc.engine.messages import PostStatus
-from openmrc.engine.states import EvEvent
-from openmrc.engine.tables import NONE, CompletionKind, Engine, EventKind, WcStatus, WriteRequest
+from openmrc.engine.connection.messages import PostStatus
+from openmrc.engine.state.states import EvEvent
+from openmrc.engine.state.tables import NONE, CompletionKind, Engine, EventKind, WcStatus, WriteRequest
 from openmrc.sim.network import transport_api
-from openmrc.sim.network.tables import Network, Service
+from openmrc.sim.network.network_tables import Network, Service
 from openmrc.sim.transports.mrc import tap
 from openmrc.sim.transports.mrc.frames import Frame, pack, unpack
 from openmrc.sim.workloads.traffic import Side

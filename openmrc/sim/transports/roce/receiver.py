@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from openmrc.core.jit import kernel
-from openmrc.sim.network.tables import Network
-from openmrc.sim.transports.roce.tables import NONE, Kind, Recovery, Roce
+from openmrc.sim.network.network_tables import Network
+from openmrc.sim.transports.roce.roce_tables import NONE, Kind, Recovery, Roce
 
 CNP = 2
 ACKNOWLEDGE = 1

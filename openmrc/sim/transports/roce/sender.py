@@ -5,10 +5,10 @@ from __future__ import annotations
 from openmrc.core import rng
 from openmrc.core.jit import kernel
 from openmrc.sim.network import reroute
-from openmrc.sim.network.tables import FIXED_PATH, Network, Service
+from openmrc.sim.network.network_tables import FIXED_PATH, Network, Service
 from openmrc.sim.transports import rings, wakes
 from openmrc.sim.transports.roce import dcqcn
-from openmrc.sim.transports.roce.tables import NONE, Kind, Recovery, Roce
+from openmrc.sim.transports.roce.roce_tables import NONE, Kind, Recovery, Roce
 from openmrc.units import NEVER
 
 

@@ -20,13 +20,13 @@ from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.failures import Failure
 from openmrc.sim.network import reroute, transport_api
 from openmrc.sim.network.build import NetworkSettings
+from openmrc.sim.network.network_tables import BYTE_TIME_BITS, NONE, Network, Routing, Service, Trimming
 from openmrc.sim.network.ranges import ABOVE_ZERO, AT_LEAST_ZERO, refuse_outside
 from openmrc.sim.network.reach import reaches
-from openmrc.sim.network.tables import BYTE_TIME_BITS, NONE, Network, Routing, Service, Trimming
 from openmrc.sim.transports import rings, wakes
 from openmrc.sim.transports.idle_nics import idle_nics
-from openmrc.sim.transports.roce import receiver, sender, tables
-from openmrc.sim.transports.roce.tables import Kind, Recovery, Roce
+from openmrc.sim.transports.roce import receiver, roce_tables, sender
+from openmrc.sim.transports.roce.roce_tables import Kind, Recovery, Roce
 from openmrc.sim.workloads.traffic import Side, Traffic
 from openmrc.units import NEVER, ps_from_us
 
@@ -135,17 +135,17 @@ def _build(transport: RoceTransport, topology: Topology, traffic: Traffic, netwo
     ready, links = rings.build(topology.nics * network.config[0].planes, len(slices.flow))
     heaps, due = wakes.build(traffic.source[slices.flow], topology.nics)
     state = Roce(
-        params=table(tables.RoceParams, 1),
-        nics=idle_nics(tables.RoceNic, topology.nics, seed),
+        params=table(roce_tables.RoceParams, 1),
+        nics=idle_nics(roce_tables.RoceNic, topology.nics, seed),
         ready=ready,
         links=links,
         heaps=heaps,
         wakes=due,
-        senders=table(tables.RoceSender, len(slices.flow)),
-        receivers=table(tables.RoceReceiver, len(slices.flow)),
-        arrivals=table(tables.RoceArrival, keeps),
-        messages=table(tables.RoceMessage, traffic.messages),
-        frames=table(tables.RoceFrame, len(network.hops)),
+        senders=table(roce_tables.RoceSender, len(slices.flow)),
+        receivers=table(roce_tables.RoceReceiver, len(slices.flow)),
+        arrivals=table(roce_tables.RoceArrival, keeps),
+        messages=table(roce_tables.RoceMessage, traffic.messages),
+        frames=table(roce_tables.RoceFrame, len(network.hops)),
     )
     written = [state.wakes, state.senders, state.receivers, state.arrivals, state.messages]
     host_memory.require(written, f"{len(slices.flow):,} queue pairs")

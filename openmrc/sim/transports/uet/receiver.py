@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from openmrc.core.jit import kernel
-from openmrc.sim.network.tables import Network
-from openmrc.sim.transports.uet.tables import Kind, Uet
+from openmrc.sim.network.network_tables import Network
+from openmrc.sim.transports.uet.uet_tables import Kind, Uet
 from openmrc.wire.codes import Trim
 
 _BITMAP = 64

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from openmrc.core.jit import kernel
 from openmrc.sim.network import reroute
-from openmrc.sim.network.tables import Network, Service
+from openmrc.sim.network.network_tables import Network, Service
 from openmrc.sim.transports import rings, wakes
 from openmrc.sim.transports.uet import nscc, spraying
-from openmrc.sim.transports.uet.tables import NONE, Feedback, Kind, PacketState, Uet
+from openmrc.sim.transports.uet.uet_tables import NONE, Feedback, Kind, PacketState, Uet
 from openmrc.units import NEVER
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel
-from openmrc.sim.transports.uet.tables import FIFO_SLOTS, GOOD_SLOTS, NONE, Feedback, Spraying, Uet
+from openmrc.sim.transports.uet.uet_tables import FIFO_SLOTS, GOOD_SLOTS, NONE, Feedback, Spraying, Uet
 
 LARGEST_PENALTY = 15
 EXPLORATIONS = 16  # random picks of REPS after it was frozen

@@ -18,13 +18,13 @@ from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.failures import Failure
 from openmrc.sim.network import reroute, transport_api
 from openmrc.sim.network.build import NetworkSettings
+from openmrc.sim.network.network_tables import NONE, Network, Routing, Service, Trimming
 from openmrc.sim.network.ranges import refuse_outside
 from openmrc.sim.network.reach import reaches
-from openmrc.sim.network.tables import NONE, Network, Routing, Service, Trimming
 from openmrc.sim.transports import rings, wakes
 from openmrc.sim.transports.idle_nics import idle_nics
-from openmrc.sim.transports.uet import receiver, sender, tables
-from openmrc.sim.transports.uet.tables import Kind, Spraying, Uet
+from openmrc.sim.transports.uet import receiver, sender, uet_tables
+from openmrc.sim.transports.uet.uet_tables import Kind, Spraying, Uet
 from openmrc.sim.workloads.traffic import Side, Traffic
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_US, ps_from_us
 
@@ -106,21 +106,21 @@ def _build(transport: UetTransport, topology: Topology, traffic: Traffic, networ
     ready, links = rings.build(nics * (network.config[0].planes + 1), flows)
     heaps, due = wakes.build(traffic.source, nics)
     state = Uet(
-        params=table(tables.UetParams, 1),
-        nics=idle_nics(tables.UetNic, nics, seed),
+        params=table(uet_tables.UetParams, 1),
+        nics=idle_nics(uet_tables.UetNic, nics, seed),
         ready=ready,
         links=links,
         heaps=heaps,
         wakes=due,
-        senders=table(tables.Sender, flows),
-        receivers=table(tables.Receiver, flows),
-        sent=table(tables.SentPacket, int(packets.sum())),
-        arrivals=table(tables.Arrival, int(packets.sum())),
-        penalties=table(tables.Penalty, flows * transport.entropies),
-        good=table(tables.Entropy, flows * tables.GOOD_SLOTS),
-        fifo=table(tables.Entropy, flows * tables.FIFO_SLOTS),
-        answers=table(tables.UetFrame, nics),
-        frames=table(tables.UetFrame, len(network.hops)),
+        senders=table(uet_tables.Sender, flows),
+        receivers=table(uet_tables.Receiver, flows),
+        sent=table(uet_tables.SentPacket, int(packets.sum())),
+        arrivals=table(uet_tables.Arrival, int(packets.sum())),
+        penalties=table(uet_tables.Penalty, flows * transport.entropies),
+        good=table(uet_tables.Entropy, flows * uet_tables.GOOD_SLOTS),
+        fifo=table(uet_tables.Entropy, flows * uet_tables.FIFO_SLOTS),
+        answers=table(uet_tables.UetFrame, nics),
+        frames=table(uet_tables.UetFrame, len(network.hops)),
     )
     written = [state.wakes, state.senders, state.receivers, state.sent, state.arrivals]
     host_memory.require(written, f"{flows:,} messages with {len(state.sent):,} packets")

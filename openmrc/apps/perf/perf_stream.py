@@ -1,0 +1,219 @@
+"""The bandwidth test: many outstanding writes, in one direction or both.
+
+Both ends run the same loop. An end that does not send only takes immediates and waits for the peer's Done. With
+immediates, the sender never has more writes outstanding than the receiver has posted receives; the receiver reports
+new ones over TCP.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from openmrc.apps.conversation import Conversation
+from openmrc.apps.perf.perf_words import Done, Taken, Tick
+from openmrc.verbs import Connection, DeadlineError, MemoryRegion, SendWr
+
+RECEIVES = 512  # receives posted on each queue pair in a test with immediates
+LARGE = 64 << 10  # bytes; from this size on every write is signaled
+PEAK_SPAN = 0.010  # s, shortest span of a peak rate
+TICK = 1.0  # s
+LEAST_INTERVAL = 0.05  # s; the rest of a run is reported too, unless it is shorter
+
+
+@dataclass
+class Lane:
+    """One queue pair's writes of one run."""
+
+    number: int
+    connection: Connection
+    local: MemoryRegion
+    size: int
+    depth: int
+    immediate: bool
+    goal: int  # writes; a large number in a timed run
+    posted: int = 0
+    completed: int = 0
+    granted: int = RECEIVES  # writes with immediate for which the peer has posted receives
+    taken: int = 0  # immediates received from the peer
+    reported: int = 0  # of these, reported to the peer
+    group: int = field(init=False)  # writes per completion
+
+    def __post_init__(self) -> None:
+        self.group = 1 if self.size >= LARGE else max(1, min(self.depth // 4, 32))
+        remote = self.connection.remote.regions[0]
+        request: dict[str, Any] = {
+            "local": self.local[: self.size],
+            "remote_addr": remote.addr,
+            "r_key": remote.r_key,
+            "immediate": 0 if self.immediate else None,
+        }
+        self._silent = SendWr(**request, signaled=False)
+        self._signaled = [SendWr(**request, wr_id=count) for count in range(self.group + 1)]
+
+    def fill(self) -> None:
+        """Post as many groups as fit."""
+        while self.posted < self.goal:
+            most = min(self.group, self.goal - self.posted)
+            if self.posted + most - self.completed > self.depth:
+                return
+            if self.immediate and self.posted + most > self.granted:
+                return
+            self.connection.qp.post_send([*([self._silent] * (most - 1)), self._signaled[most]])
+            self.posted += most
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Progress of about a second."""
+
+    start: float  # s since the run began
+    end: float
+    bytes: int
+
+
+class Peak:
+    """The highest rate over spans of at least `PEAK_SPAN`."""
+
+    def __init__(self) -> None:
+        self.bps = 0.0
+        self._since = time.perf_counter()
+        self._bytes = 0
+
+    def add(self, now: float, size: int) -> None:
+        """Record that this many bytes completed."""
+        self._bytes += size
+        if now - self._since >= PEAK_SPAN:
+            self.bps = max(self.bps, self._bytes * 8 / (now - self._since))
+            self._since, self._bytes = now, 0
+
+
+class Stream:
+    """One run: this end's writes, and the peer's as far as they affect us."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        lanes: Sequence[Lane],
+        *,
+        sends: bool,
+        peer_sends: bool,
+        duration: float,
+        stop: threading.Event,
+        on_interval: Callable[[Interval], None] | None = None,
+    ) -> None:
+        self._conversation = conversation
+        self._lanes = lanes
+        self._cqs = [cq for lane in lanes for cq in (lane.connection.send_cq, lane.connection.recv_cq)]
+        self._sends, self._peer_sends = sends, peer_sends
+        self._duration = duration
+        self._stop = stop
+        self._on_interval = on_interval
+        self._bytes = 0
+        self._noted = 0  # bytes at the end of the last interval
+        self.done: Done | None = None
+        self.peer_done: Done | None = None
+
+    def run(self) -> None:
+        """Return when this end's writes have completed and the peer has reported the same."""
+        self._began = self._interval_began = self._progress_at = time.perf_counter()
+        self._peak = Peak()
+        if not self._sends:
+            self.done = Done(0, 0, 0.0, 0.0)
+        while True:
+            if self.done is None:
+                self._post()
+            if self.done is not None and self._peer_is_done():
+                return
+            self._turn()
+
+    def _peer_is_done(self) -> bool:
+        """Whether the peer is done, and all its writes with immediate have been received."""
+        if not self._peer_sends:
+            return True
+        if self.peer_done is None:
+            return False
+        immediate = any(lane.immediate for lane in self._lanes)
+        return not immediate or sum(lane.taken for lane in self._lanes) >= self.peer_done.iterations
+
+    def _awaits_messages(self) -> bool:
+        """Whether the peer's next message belongs to this run: the next run begins once both sides have sent Done."""
+        return self.done is None or self.peer_done is None
+
+    def _turn(self) -> None:
+        left = max(self._interval_began + TICK - time.perf_counter(), 0.0)
+        found = self._conversation.wait(self._cqs, left, 256, or_message=self._awaits_messages())
+        now = time.perf_counter()
+        for lane, written, arrived in zip(self._lanes, found[::2], found[1::2], strict=True):
+            self._account(lane, sum(each.wr_id for each in written), len(arrived), now)
+        while self._awaits_messages() and self._conversation.has_message():
+            self._process_message(now)
+        if now - self._interval_began >= TICK:
+            self._tick(now)
+        self._check_progress(now)
+
+    def _post(self) -> None:
+        is_over = self._duration and time.perf_counter() - self._began >= self._duration
+        if is_over or self._stop.is_set():
+            for lane in self._lanes:
+                lane.goal = lane.posted
+        for lane in self._lanes:
+            lane.fill()
+        if all(lane.completed >= lane.goal for lane in self._lanes):
+            self._finish()
+
+    def _account(self, lane: Lane, written: int, arrived: int, now: float) -> None:
+        if written:
+            lane.completed += written
+            self._bytes += written * lane.size
+            self._peak.add(now, written * lane.size)
+            self._progress_at = now
+        if arrived:
+            lane.connection.qp.post_recv(arrived)
+            lane.taken += arrived
+            self._progress_at = now
+            if lane.taken - lane.reported >= RECEIVES // 4:
+                lane.reported = lane.taken
+                self._conversation.tell(Taken(lane.number, lane.taken))
+
+    def _process_message(self, now: float) -> None:
+        message = self._conversation.hear(object)
+        self._progress_at = now
+        if isinstance(message, Taken) and message.lane < len(self._lanes):
+            self._lanes[message.lane].granted = message.count + RECEIVES
+        elif isinstance(message, Done):
+            self.peer_done = message
+        elif not isinstance(message, Tick):
+            raise self._conversation.lost(f"sent {type(message).__name__} in the middle of a run")
+
+    def _tick(self, now: float) -> None:
+        if self.done is None:
+            self._conversation.tell(Tick(self._bytes))
+        self._note(now)
+
+    def _note(self, now: float) -> None:
+        """Report the current interval; once this end is done, do nothing."""
+        if self._on_interval is not None and self._sends and self.done is None:
+            span = Interval(self._interval_began - self._began, now - self._began, self._bytes - self._noted)
+            self._on_interval(span)
+        self._interval_began, self._noted = now, self._bytes
+
+    def _finish(self) -> None:
+        now = time.perf_counter()
+        seconds = now - self._began
+        average = self._bytes * 8 / seconds if seconds else 0.0
+        if now - self._interval_began >= LEAST_INTERVAL:
+            self._note(now)
+        iterations = sum(lane.completed for lane in self._lanes)
+        self.done = Done(iterations, self._bytes, seconds, max(self._peak.bps, average))
+        self._conversation.tell(self.done)
+
+    def _check_progress(self, now: float) -> None:
+        if now - self._progress_at > self._conversation.timeout:
+            raise DeadlineError(
+                f"{self._conversation.peer}: no progress for {self._conversation.timeout:g} s; "
+                f"{self._conversation.connection.describe()}"
+            )

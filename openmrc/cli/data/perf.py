@@ -1,0 +1,113 @@
+"""`mrc perf`: bandwidth and latency between two processes; a server without HOST, a client with one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from openmrc.cli.data.access_options import Credentials
+from openmrc.cli.data.perf_options import HowMuch, Local, Network, Output, What
+from openmrc.cli.option_groups import with_groups
+from openmrc.errors import UsageError
+
+if TYPE_CHECKING:
+    from openmrc.apps.endpoint import EndpointOptions
+    from openmrc.apps.perf.perf_words import Plan
+
+Host = Annotated[str | None, typer.Argument(metavar="[HOST]", help="Server host; omit to run as the server.")]
+
+
+@with_groups
+def perf(
+    what: What,
+    how_much: HowMuch,
+    local: Local,
+    network: Network,
+    output: Output,
+    credentials: Credentials,
+    host: Host = None,
+    port: Annotated[int, typer.Option("-p", "--port", min=0, max=65535, help="TCP port of the server.")] = 18515,
+    loopback: Annotated[bool, typer.Option("--loopback", help="Also start the server, as a second process.")] = False,
+    no_warning: Annotated[bool, typer.Option("-F", help="Accepted as by perftest; has no effect.")] = False,
+    ready_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Measure the throughput or latency of one or more queue pairs over all planes.
+
+    The client decides what is measured; the server must agree only on planes, --mtu and --format. Latency is half the
+    round-trip time of writes with immediate. Interval lines on stderr show the share of each plane.
+    """
+    from openmrc.cli.data.perf_run import Command
+    from openmrc.cli.outcome import planes_of
+
+    if loopback and host is not None:
+        raise UsageError("--loopback starts its own server; omit HOST")
+    local.check()
+    is_client = loopback or host is not None
+    planes = "4" if loopback and local.planes is None and local.device is None else local.planes
+    ours, theirs = planes_of(planes, local.remote, "localhost" if loopback else host, local.device, local.gid)
+    if local.one_plane is not None:
+        ours = _only(ours, local.one_plane)
+    command = Command(
+        endpoint=_endpoint(what, local, network, ours, planes, is_client),
+        plan=_plan(what, how_much, network, is_client),
+        port=port,
+        access=credentials.listening(),
+        remote=theirs,
+        timeout=local.timeout,
+        output=output,
+        for_ever=how_much.for_ever,
+        ready_fd=ready_fd,
+    )
+    if loopback:
+        command.both()
+    elif host is not None:
+        command.client(host)
+    else:
+        command.server()
+
+
+def _endpoint(
+    what: What, local: Local, network: Network, ours: tuple[str, ...], planes: str | None, is_client: bool
+) -> EndpointOptions:
+    from openmrc.apps.endpoint import EndpointOptions, read_faults
+    from openmrc.apps.planes import are_ours_to_choose
+
+    return EndpointOptions(
+        planes=ours,
+        movable=are_ours_to_choose(planes, local.device),
+        ev_format=local.ev_format,
+        mtu=local.mtu,
+        max_qp=max(what.queue_pairs, 8),
+        capture=network.capture,
+        algorithm=local.algorithm,
+        faults=None if is_client else read_faults(network.impair, network.schedule),  # a client sends its plan
+    )
+
+
+def _plan(what: What, how_much: HowMuch, network: Network, is_client: bool) -> Plan:
+    from openmrc.apps.endpoint import faults_text
+    from openmrc.apps.perf.perf_words import Plan, Test
+
+    return Plan(
+        test=Test.LATENCY if what.latency else Test.BANDWIDTH,
+        sizes=how_much.sizes(what.latency),
+        iterations=how_much.iterations or (1000 if what.latency else 5000),
+        duration=how_much.seconds,
+        warmup=how_much.warmup,
+        depth=what.depth,
+        queue_pairs=1 if what.latency else what.queue_pairs,
+        both_ways=what.both_ways,
+        immediate=what.immediate,
+        faults=faults_text(network.impair, network.schedule) if is_client else None,
+    )
+
+
+def _only(planes: tuple[str, ...], number: int) -> tuple[str, ...]:
+    from openmrc.live.host.interfaces import find_planes
+    from openmrc.live.host.sockets import MAX_PLANES
+
+    known = planes or tuple(str(each.address) for each in find_planes(MAX_PLANES))
+    if number > len(known):
+        raise UsageError(f"--ib-port: expected 1 to {len(known)}, not {number}")
+    return (known[number - 1],)

@@ -1,0 +1,159 @@
+"""`mrc fabric cables`, `bom`, `racks` and `netbox`: documents for ordering and installing a fabric."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from openmrc.cli.fabrics.fabric_files import FabricFile, Json, answer, load_topology
+
+if TYPE_CHECKING:
+    from openmrc.fabric.cabling.cables import Cables
+    from openmrc.fabric.cabling.placement import Place
+
+Names = Annotated[str, typer.Option("--names", help="Interface names of switches: linux, sonic, cumulus or eos.")]
+PlacesFile = Annotated[
+    Path | None, typer.Option("--places", help="CSV of device,rack,unit[,row,position] for devices at other places.")
+]
+PartsFile = Annotated[Path | None, typer.Option("--parts", help="Parts file instead of the built-in one.")]
+
+
+def cables(
+    file: FabricFile,
+    out: Annotated[Path | None, typer.Option("--out", help="CSV file to write [default: print].")] = None,
+    names: Names = "sonic",
+    places: PlacesFile = None,
+    as_json: Json = False,
+) -> None:
+    """List every cable: both ends with rack, cage and lane, label, length class and transceivers."""
+    from openmrc.fabric.cabling.cables import csv_blocks
+    from openmrc.fabric.cabling.ports import check_scheme
+
+    start = time.perf_counter()
+    scheme = check_scheme(names)
+    found = _cables_of(file, places)
+    blocks = csv_blocks(found, scheme)
+    if out is None and not as_json:
+        _print_blocks(blocks)
+        return
+    size = write_blocks(out, blocks) if out else 0
+    answer({"cables": len(found), **_lengths(found), **_written(out, size), "wall_s": _since(start)}, as_json)
+
+
+def bom(
+    file: FabricFile,
+    out: Annotated[Path | None, typer.Option("--out", help="CSV file to write [default: print].")] = None,
+    parts: PartsFile = None,
+    places: PlacesFile = None,
+    as_json: Json = False,
+) -> None:
+    """Count the parts to order: switches, transceivers, cables by kind and length, racks."""
+    import msgspec
+
+    from openmrc.fabric.cabling.materials import bill, csv_text
+    from openmrc.fabric.model.parts import load_parts
+
+    items = bill(_cables_of(file, places), load_parts(parts))
+    if out:
+        write_blocks(out, [csv_text(items)])
+    if as_json:
+        answer({"items": msgspec.to_builtins(items), **_written(out, 0)}, True)
+    elif out is None:
+        typer.echo(csv_text(items), nl=False)
+
+
+def racks(
+    file: FabricFile,
+    rack: Annotated[str | None, typer.Argument(help="Rack to print as text, such as p0-t0-r01.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for elevations: one SVG per row of racks, and racks.csv.")
+    ] = None,
+    places: PlacesFile = None,
+    as_json: Json = False,
+) -> None:
+    """Show rack elevations: one rack as text, or all racks as SVG and CSV."""
+    from openmrc.errors import UsageError
+    from openmrc.fabric.cabling import elevations
+    from openmrc.fabric.cabling.placement import place
+
+    if (rack is None) == (out is None):
+        raise UsageError("racks: give a rack, or --out FOLDER for all of them")
+    placement = place(load_topology(file), given_places(places))
+    if rack is not None:
+        drawn = elevations.text(placement, rack)
+        answer({"rack": rack, "elevation": drawn}, True) if as_json else typer.echo(drawn)
+        return
+    assert out is not None
+    out.mkdir(parents=True, exist_ok=True)
+    write_blocks(out / "racks.csv", (line + "\n" for line in elevations.csv_lines(placement)))
+    rows = [write_blocks(out / name, [svg]) for name, svg in elevations.svg_rows(placement)]
+    answer({"racks": len(placement.racks), "rows": len(rows), "out": str(out)}, as_json)
+
+
+def netbox(
+    file: FabricFile,
+    out: Annotated[Path, typer.Option("--out", help="Folder to write to.")],
+    site: Annotated[str, typer.Option("--site", help="Name of the site in NetBox.")] = "fabric",
+    names: Names = "sonic",
+    places: PlacesFile = None,
+    as_json: Json = False,
+) -> None:
+    """Write files for NetBox's importers: sites, racks, device types, devices, interfaces and cables."""
+    from openmrc.fabric.cabling.netbox import files
+    from openmrc.fabric.cabling.ports import check_scheme
+
+    start = time.perf_counter()
+    scheme = check_scheme(names)
+    found = _cables_of(file, places)
+    out.mkdir(parents=True, exist_ok=True)
+    sizes = {name: write_blocks(out / name, blocks) for name, blocks in files(found, scheme, site)}
+    answer({"out": str(out), "files": sizes, "wall_s": _since(start)}, as_json)
+
+
+def _cables_of(file: Path, places: Path | None) -> Cables:
+    from openmrc.fabric.cabling.cables import list_cables
+
+    return list_cables(load_topology(file), given=given_places(places))
+
+
+def given_places(path: Path | None) -> dict[str, Place] | None:
+    """Read a file of places; return None if none is given."""
+    from openmrc.fabric.cabling.places_file import read_places
+
+    return read_places(path) if path else None
+
+
+def _lengths(found: Cables) -> dict[str, Any]:
+    """Count cables by length class, in metres."""
+    from collections import Counter
+
+    counts = Counter(found.length_mm.tolist())
+    return {"by_length_m": {f"{length / 1000:g}": counts[length] for length in sorted(counts)}}
+
+
+def write_blocks(path: Path, blocks: Iterable[str]) -> int:
+    """Write blocks of text; return the number of characters."""
+    from openmrc.errors import ConfigError
+
+    try:
+        with path.open("w", encoding="utf-8") as stream:
+            return sum(stream.write(block) for block in blocks)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _print_blocks(blocks: Iterator[str]) -> None:
+    for block in blocks:
+        typer.echo(block, nl=False)
+
+
+def _written(out: Path | None, size: int) -> dict[str, Any]:
+    return {"out": str(out), **({"bytes": size} if size else {})} if out else {}
+
+
+def _since(start: float) -> float:
+    return round(time.perf_counter() - start, 3)

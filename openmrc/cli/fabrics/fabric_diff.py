@@ -1,0 +1,125 @@
+"""`mrc fabric diff`: compare installed configurations with the plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from openmrc.cli.fabrics.fabric_export import tracked
+from openmrc.cli.fabrics.fabric_files import FabricFile, Json, answer, load_plan
+from openmrc.cli.fabrics.fabric_options import with_export_options
+
+if TYPE_CHECKING:
+    from openmrc.fabric.addressing.usid import UsidPlan
+    from openmrc.fabric.export.options import Options
+    from openmrc.fabric.readback.dump import Difference
+
+_MOST_SHOWN = 20  # switches shown in full
+
+
+@with_export_options
+def diff(
+    file: FabricFile,
+    what: Annotated[str, typer.Argument(metavar="SWITCH|FOLDER", help="Switch of the dump, or a folder of dumps.")],
+    options: Any,
+    dump: Annotated[Path | None, typer.Argument(help="`ip -6 -j route`, a configuration, FRR's JSON.")] = None,
+    of: Annotated[
+        str | None,
+        typer.Option("--of", help="linux, sonic, frr, cumulus or eos; a folder's target is detected from its files."),
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--netns", help="Read the routes of this network namespace instead of a dump.")
+    ] = None,
+    next_hop: Annotated[
+        str | None, typer.Option("--next-hop", help="Next hop of all routes; fe80::1 in a lab.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Print missing, extra and wrong entries of one switch or of all; exit 1 if there are any."""
+    import msgspec
+
+    from openmrc.errors import UsageError
+    from openmrc.fabric.proof.diff import compare
+
+    plan = load_plan(file)
+    if Path(what).is_dir() and dump is None and namespace is None:
+        _whole(plan, Path(what), options, of, as_json)
+        return
+    if (dump is None) == (namespace is None):
+        raise UsageError("give a folder, or a switch with either a dump file or --netns NAME")
+    text = _dump_of(namespace) if namespace else _read(dump)
+    source = f"namespace {namespace}" if namespace else str(dump)
+    found = compare(plan, plan.topology.node_named(what), of or "linux", text, source, options, next_hop)
+    answer({"clean": found.clean, **msgspec.to_builtins(found)}, as_json)
+    if not found.clean:
+        raise typer.Exit(1)
+
+
+def _whole(plan: UsidPlan, folder: Path, options: Options, of: str | None, as_json: bool) -> None:
+    from openmrc.apps.forks import fork_each
+    from openmrc.fabric.proof.diff import compare_folder
+
+    switches = plan.topology.nodes - plan.topology.nics
+    found = list(tracked(compare_folder(plan, folder, options, of, fork_each), "comparing", switches))
+    differing = [each for each in found if not each.clean]
+    result = {"clean": not differing, "switches": len(found), "differing": len(differing)}
+    if as_json:
+        answer({**result, "items": sum(each.planned for each in found), "differences": details(differing)}, True)
+    else:
+        show(differing)
+        answer(result, False)
+    if differing:
+        raise typer.Exit(1)
+
+
+def details(differing: list[Difference]) -> list[dict[str, Any]]:
+    """Return all differences, by switch."""
+    import msgspec
+
+    return [msgspec.to_builtins(each) for each in differing]
+
+
+def show(differing: list[Difference]) -> None:
+    """Print a table of the switches that differ, then the differences of the first of them."""
+    if not differing:
+        return
+    width = max(len(each.switch) for each in differing)
+    typer.echo(f"{'switch':{width}}  missing  extra  wrong")
+    for each in differing:
+        typer.echo(f"{each.switch:{width}}  {len(each.missing):7}  {len(each.extra):5}  {len(each.wrong):5}")
+    for each in differing[:_MOST_SHOWN]:
+        typer.echo(f"\n{each.switch}")
+        for line in each.missing:
+            typer.echo(f"  missing    {line}")
+        for line in each.extra:
+            typer.echo(f"  extra      {line}")
+        for pair in each.wrong:
+            typer.echo(f"  planned    {pair['planned']}\n  installed  {pair['installed']}")
+    if len(differing) > _MOST_SHOWN:
+        typer.echo(f"\n{len(differing) - _MOST_SHOWN} more switches differ; --json lists all")
+    typer.echo()
+
+
+def _read(path: Path | None) -> str:
+    from openmrc.documents import MOST_DUMP_BYTES, read_text
+
+    assert path is not None
+    return read_text(path, MOST_DUMP_BYTES)
+
+
+def _dump_of(namespace: str) -> str:
+    """Read the routes of a network namespace with iproute2."""
+    import subprocess
+
+    from openmrc.errors import ConfigError
+
+    command = ["ip", "-n", namespace, "-6", "-j", "route", "show", "table", "main"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigError(f"{' '.join(command)}: {error}") from None
+    if done.returncode:
+        raise ConfigError(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout or "[]"

@@ -1,0 +1,245 @@
+"""`mrc decode`: print the MRC packets of a capture or of hexadecimal digits, as trees or as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from openmrc.errors import ConfigError, UsageError, WireError
+
+if TYPE_CHECKING:
+    from openmrc.wire.capture import Datagram, Dissected
+    from openmrc.wire.carriers import CarrierPlane
+    from openmrc.wire.message import WireCounters
+    from openmrc.wire.pcapng import Frame
+
+PLACEMENTS = ("udp", "ecmp", "stev", "stev-label-first", "srv6")
+
+
+def decode(
+    capture: Annotated[Path | None, typer.Argument(metavar="FILE", help="pcapng or pcap file")] = None,
+    hex_digits: Annotated[
+        str | None, typer.Option("--hex", metavar="HEX", help="one UDP payload from BTH on, with or without ICRC")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object per line")] = False,
+    port: Annotated[list[int] | None, typer.Option(help="UDP destination port of MRC (default: 4791 and 4971)")] = None,
+    ev_format: Annotated[str, typer.Option(help=f"placement of the EV: {', '.join(PLACEMENTS)}")] = "ecmp",
+    trimmed_dscp: Annotated[
+        list[int] | None, typer.Option(help="DSCP of trimmed packets (default: 12 and 16)", min=0, max=63)
+    ] = None,
+    trimmed: Annotated[bool, typer.Option("--trimmed", help="with --hex: the packet was trimmed")] = False,
+    icrc: Annotated[
+        bool | None,
+        typer.Option("--icrc/--no-icrc", help="with --hex: the packet ends with the ICRC or not (default: by length)"),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="stop after this many packets", min=1)] = None,
+    lua: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="write the Wireshark plugin to this file and exit")
+    ] = None,
+    fabric: Annotated[
+        Path | None,
+        typer.Option(metavar="FABRIC", help="with --lua: show carriers as switches and ports of this fabric"),
+    ] = None,
+) -> None:
+    """Decode MRC packets from a capture file or from hexadecimal digits.
+
+    An invalid packet becomes an object with an `error`; stderr shows the number of decoded and invalid packets.
+    The exit code is 1 if no packet could be decoded.
+    """
+    if [capture, hex_digits, lua].count(None) != 2:
+        raise UsageError("decode: give exactly one of FILE, --hex HEX and --lua PATH")
+    if fabric is not None and lua is None:
+        raise UsageError("decode: --fabric requires --lua PATH")
+    if ev_format not in PLACEMENTS:
+        raise UsageError(f"--ev-format: {ev_format!r} is not one of {', '.join(PLACEMENTS)}")
+    if lua is not None:
+        _write_plugin(lua, fabric)
+    elif hex_digits is not None:
+        _decode_hex(hex_digits, as_json, trimmed, icrc)
+    elif capture is not None:
+        _decode_file(capture, as_json, tuple(port or ()), ev_format, frozenset(trimmed_dscp or ()), limit)
+
+
+def _write_plugin(path: Path, fabric: Path | None) -> None:
+    from openmrc.wire.wireshark import plugin
+
+    path.write_text(plugin(_carriers(fabric) if fabric else ()))
+    typer.echo(f"wrote {path}; copy it to Wireshark's personal Lua plugin folder", err=True)
+
+
+def _carriers(fabric: Path) -> tuple[CarrierPlane, ...]:
+    from openmrc.cli.fabrics.fabric_files import load_plan
+    from openmrc.fabric.addressing.carriers import carrier_planes
+
+    return carrier_planes(load_plan(fabric))
+
+
+def _decode_hex(digits: str, as_json: bool, trimmed: bool, icrc: bool | None) -> None:
+    from openmrc.wire.message import IcrcPresence, icrc_presence, parse
+
+    data = _bytes_of(digits)
+    try:
+        presence = icrc_presence(data) if icrc is None and not trimmed else IcrcPresence(bool(icrc), True)
+        message = parse(data, has_icrc=presence.present, trimmed=trimmed)
+    except WireError as error:
+        _print({"error": str(error)}, as_json, "packet")
+        raise typer.Exit(1) from None
+    _print(message.as_json() | {"icrc_certain": presence.certain}, as_json, message.opcode.name)
+
+
+def _bytes_of(digits: str) -> bytes:
+    cleaned = "".join(digits.split()).replace(":", "").removeprefix("0x").removeprefix("0X")
+    try:
+        return bytes.fromhex(cleaned)
+    except ValueError:
+        allowed = "expected pairs of hexadecimal digits, spaces and colons"
+        raise UsageError(f"--hex: {digits[:40]!r} is not a packet: {allowed}") from None
+
+
+def _decode_file(
+    path: Path, as_json: bool, ports: tuple[int, ...], ev_format: str, trimmed_dscp: frozenset[int], limit: int | None
+) -> None:
+    from openmrc.wire.message import WireCounters
+
+    counters, shown, readable = WireCounters(), 0, 0
+    try:
+        for entry in _entries(path, ports, ev_format, trimmed_dscp, counters):
+            title = f"frame {entry['frame']}  {entry['interface']}  {_seconds(entry['time_ns'])}"
+            _print(entry, as_json, title)
+            shown += 1
+            readable += "bth" in entry
+            if shown == limit:
+                break
+    except WireError as error:  # the file itself is damaged
+        counters.count(error)
+        typer.echo(f"mrc: {path}: {error}", err=True)
+    _summarise(counters)
+    if not readable:
+        raise typer.Exit(1)
+
+
+def _seconds(time_ns: int) -> str:
+    return f"{time_ns // 10**9}.{time_ns % 10**9:09d}"
+
+
+def _entries(
+    path: Path, ports: tuple[int, ...], ev_format: str, trimmed_dscp: frozenset[int], counters: WireCounters
+) -> Iterator[dict[str, Any]]:
+    from openmrc.wire.capture import DEFAULT_TRIMMED_DSCP, dissect, find_datagram, is_mrc_port
+    from openmrc.wire.codes import UDP_PORTS_ACCEPTED, WireStatus
+    from openmrc.wire.layout import ICRC_LENGTH
+    from openmrc.wire.message import problem
+    from openmrc.wire.pcapng import read_frames
+
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    with file:
+        for frame in read_frames(file):
+            about = {"frame": frame.number, "time_ns": frame.time_ns, "interface": frame.interface}
+            try:
+                datagram = find_datagram(frame)
+                if datagram is None or not is_mrc_port(datagram, ports or UDP_PORTS_ACCEPTED):
+                    continue
+                about |= _addresses(datagram, ev_format)
+                dissected = dissect(frame, datagram, trimmed_dscp or DEFAULT_TRIMMED_DSCP)
+            except WireError as failure:
+                counters.count(failure)
+                yield about | {"error": str(failure)}
+                continue
+            bad_icrc = problem(WireStatus.BAD_ICRC, len(frame.data) - ICRC_LENGTH)
+            found = None if dissected.icrc_ok is not False else bad_icrc
+            counters.count(found)
+            yield about | _packet(frame, dissected) | ({"error": str(found)} if found else {})
+
+
+def _addresses(datagram: Datagram, ev_format: str) -> dict[str, Any]:
+    from openmrc.wire.entropy import Placement, entropy
+    from openmrc.wire.srv6 import usids
+
+    ip, udp = datagram.ip, datagram.udp
+    found: dict[str, Any] = {}
+    if datagram.outer:
+        outermost = datagram.outer[0]
+        destination = outermost.outer.destination
+        found["srv6"] = {
+            "source": str(outermost.outer.source),
+            "destination": str(destination),
+            "usids": [f"{usid:04x}" for usid in usids(destination)] if destination.version == 6 else [],
+            "flow_label": outermost.outer.flow_label,
+        }
+        if outermost.srh:
+            found["srv6"]["segments_left"] = outermost.srh.segments_left
+            found["srv6"]["segments"] = [str(segment) for segment in outermost.srh.segments]
+    found["ip"] = {
+        "version": ip.version,
+        "source": str(ip.source),
+        "destination": str(ip.destination),
+        "dscp": ip.dscp,
+        "ecn": ip.ecn,
+        "flow_label": ip.flow_label,
+        "hop_limit": ip.hop_limit,
+    }
+    found["udp"] = {
+        "source_port": udp.source_port,
+        "destination_port": udp.destination_port,
+        "length": udp.length,
+    }
+    placement = Placement[ev_format.upper().replace("-", "_")]
+    return found | {"ev": entropy(placement, udp.source_port, ip.flow_label)}
+
+
+def _packet(frame: Frame, dissected: Dissected) -> dict[str, Any]:
+    found = dissected.message.as_json() | {"payload_length": dissected.payload_length, "icrc_ok": dissected.icrc_ok}
+    if len(frame.data) < frame.original_length:
+        found["captured"] = len(frame.data)
+    return found
+
+
+def _summarise(counters: WireCounters) -> None:
+    refused = "".join(f", {count} refused: {reason}" for reason, count in sorted(counters.refused.items()))
+    typer.echo(f"{counters.accepted} MRC packets read{refused}", err=True)
+
+
+def _print(entry: dict[str, Any], as_json: bool, title: str) -> None:
+    if as_json:
+        import msgspec
+
+        typer.echo(msgspec.json.encode(entry).decode())
+        return
+    from rich.console import Console
+    from rich.text import Text
+    from rich.tree import Tree
+
+    tree = Tree(Text(title, style="bold"))
+    for key, value in entry.items():
+        if isinstance(value, dict):
+            branch = tree.add(Text(key, style="cyan"))
+            for name, item in value.items():
+                branch.add(Text(f"{name:<16} {_shown(name, item)}"))
+        elif key not in ("frame", "time_ns", "interface"):
+            tree.add(Text(f"{key}: {_shown(key, value)}", style="red" if key == "error" else ""))
+    Console(highlight=False, markup=False, soft_wrap=True).print(tree)
+
+
+_IN_HEX = ("opcode", "p_key", "dqp", "va", "r_key", "entropy", "ev", "icrc", "sack_bitmap", "syndrome", "immediate")
+
+
+def _shown(name: str, value: Any) -> str:
+    """Return a value for display: large bit patterns also in hexadecimal, codes with their names."""
+    from openmrc.wire.codes import NackReason, Opcode, Syndrome
+
+    names: dict[str, Any] = {"opcode": Opcode, "nack_reason": NackReason, "syndrome": Syndrome}
+    if isinstance(value, list):
+        return " ".join(str(item) for item in value) or "-"
+    if value is None:
+        return "-"
+    if not isinstance(value, int) or isinstance(value, bool):
+        return str(value)
+    text = f"{value} (0x{value:x})" if name in _IN_HEX else str(value)
+    known = name in names and value in names[name].__members__.values()
+    return f"{text} {names[name](value).name}" if known else text

@@ -1,0 +1,276 @@
+"""NSCC, the window-based congestion control of Ultra Ethernet that MRC uses (UEC 1.0.3 §3.6.13; MRC §8).
+
+The inputs are ECN marks and queueing delay (the round trip minus its base). Their four combinations (MRC Table 8-1)
+select proportional increase, fair increase, multiplicative decrease or no change. A trim or a loss decreases the window
+by one packet. When few bytes of a full window are delivered in a period, quick adapt sets the window to those.
+
+NSCC relies on switches that mark and trim. Where nothing trims, switches may not mark either, so a delay above the
+threshold of quick adapt counts as marked there, and losses count as trims: a queue of a switch that only drops would
+otherwise stay full, and most of what is sent be lost in it.
+
+Where the rate of the network is not known, NSCC's constants may be far too large for it: one unmarked answer would open
+the whole window. There the window is bounded by what the network has delivered: doubled each round trip at first
+(RFC 5681, 3.1), then twice the product of the rate seen and the least round trip plus the target delay.
+"""
+
+from openmrc.core.jit import kernel
+from openmrc.engine.state.queue_pairs import params_of_peer
+from openmrc.engine.state.tables import NONE, Engine, Params, Peer
+from openmrc.units import NEVER
+
+DELAY_WEIGHT = 0.0125  # of a sample in the average delay
+BLAMELESS_SHARE = 0.25  # of the base RTT: what a long delay without a mark counts, an old queue
+
+
+@kernel
+def begin(engine: Engine, now: int, peer: int) -> None:
+    """Initialise the state of a new peer: the window starts at line rate unless configured."""
+    row = engine.peers[peer]
+    params = params_of_peer(engine, peer)
+    row.base_rtt = params.base_rtt
+    row.achieved = 0
+    row.delivery_rate = 0.0
+    _size_window(row, params)
+    row.cwnd = row.max_cwnd if params.initial_cwnd == 0 else float(params.initial_cwnd)
+    row.saved_cwnd = 0.0
+    row.average_delay = 0.0
+    row.inc_bytes = 0.0
+    row.received = 0
+    row.adjusted_at = now
+    row.eta_at = now
+    row.decreased_at = now
+    row.fast_bytes = 0
+    row.is_fast = 0
+    row.qa_end = 0
+    row.qa_began = now
+    row.qa_trigger = 0
+    row.qa_blocked = 0
+    row.qa_trimmed = 0
+    row.bytes_to_ignore = 0
+    row.bytes_ignored = 0
+    row.srtt = 0
+    row.rttvar = 0
+
+
+@kernel
+def on_ack(engine: Engine, now: int, peer: int, size: int, marked: int, rtt: int, penalty: int, restore: int) -> None:
+    """Process `size` newly received bytes, the ECN mark and an RTT sample (ps, 0: none)."""
+    row = engine.peers[peer]
+    params = params_of_peer(engine, peer)
+    row.achieved += size
+    row.received += size
+    row.bytes_ignored += size
+    if params.bound_by_delivery == 1:
+        _size_window(row, params)
+    _obey_receiver(row, params, size, penalty, restore)
+    if _is_standing_queue(row, params, rtt):
+        marked = 1
+    delay = _measure_delay(row, params, marked, rtt)
+    if not _quick_adapt(row, params, now, marked, 0, delay):
+        _quadrant(row, params, now, size, marked, delay)
+        _clamp(row, params)
+        _fulfil(row, params, now)
+
+
+@kernel
+def on_nack(engine: Engine, now: int, peer: int, size: int) -> None:
+    """Process a trimmed packet: it counts as a delay of one more base RTT, because some queue was full."""
+    row = engine.peers[peer]
+    params = params_of_peer(engine, peer)
+    row.bytes_ignored += size
+    row.qa_trimmed += size
+    _feed_average(row, row.base_rtt + params.base_rtt)
+    if not _quick_adapt(row, params, now, 1, 1, row.base_rtt):
+        row.cwnd -= size
+    _clamp(row, params)
+
+
+@kernel
+def on_loss(engine: Engine, now: int, peer: int, size: int) -> None:
+    """Process a lost packet: decrease the window by it (UEC 1.0.3; MRC Table 8-2 OnInferredLoss)."""
+    row = engine.peers[peer]
+    params = params_of_peer(engine, peer)
+    if params.trimming == 0:
+        row.qa_trimmed += size
+    row.cwnd -= size
+    _clamp(row, params)
+
+
+@kernel
+def _measure_delay(row: Peer, params: Params, marked: int, rtt: int) -> int:
+    """Return the queueing delay (ps) to act on, and update the average."""
+    if rtt == 0:
+        return int(row.average_delay)
+    if rtt < row.base_rtt and params.base_rtt_measured == 1:
+        row.base_rtt = rtt
+        _size_window(row, params)
+    delay = max(rtt - row.base_rtt, 0)
+    if marked == 0 and delay > params.target_delay:
+        _feed_average(row, int(BLAMELESS_SHARE * row.base_rtt))
+    else:
+        _feed_average(row, delay)
+    return delay
+
+
+@kernel
+def _is_standing_queue(row: Peer, params: Params, rtt: int) -> bool:
+    """Return whether a sample shows a queue that a switch with ECN would have marked long ago."""
+    return params.trimming == 0 and rtt - row.base_rtt > params.qa_threshold
+
+
+@kernel
+def _feed_average(row: Peer, delay: int) -> None:
+    row.average_delay += DELAY_WEIGHT * (delay - row.average_delay)
+
+
+@kernel
+def _quadrant(row: Peer, params: Params, now: int, size: int, marked: int, delay: int) -> None:
+    # MRC Table 8-1. The fourth combination, marked with little delay, only moves traffic to other paths.
+    if marked == 0 and delay < params.target_delay:
+        _increase_proportionally(row, params, size, delay)
+    elif marked == 0:
+        row.is_fast = 0
+        row.fast_bytes = 0
+        row.inc_bytes += params.fi * size
+    elif delay >= params.target_delay:
+        _decrease(row, params, now)
+
+
+@kernel
+def _increase_proportionally(row: Peer, params: Params, size: int, delay: int) -> None:
+    if delay < params.fast_delay:
+        row.fast_bytes += size
+        if row.fast_bytes > row.cwnd or row.is_fast == 1:
+            row.cwnd += size * params.fi_scale
+            row.is_fast = 1
+            return
+    else:
+        row.fast_bytes = 0
+        row.is_fast = 0
+    row.inc_bytes += params.alpha * size * (params.target_delay - delay)
+
+
+@kernel
+def _decrease(row: Peer, params: Params, now: int) -> None:
+    row.is_fast = 0
+    row.fast_bytes = 0
+    # Once per round trip. Without trimming queues are long, and the base is only a small part of the round trip.
+    period = row.base_rtt if params.trimming == 1 else max(row.base_rtt, row.srtt)
+    if row.average_delay > params.target_delay and now - row.decreased_at >= period:
+        excess = (row.average_delay - params.target_delay) / row.average_delay
+        row.cwnd *= max(1.0 - params.gamma * excess, params.max_md_jump)
+        row.decreased_at = now
+        row.decreases += 1
+
+
+@kernel
+def _quick_adapt(row: Peer, params: Params, now: int, marked: int, lost: int, delay: int) -> bool:
+    """Run quick adapt; return whether it has acted, or still ignores signals from before it acted."""
+    if marked == 1 and row.bytes_ignored < row.bytes_to_ignore:
+        _forget_increase(row)
+        return True
+    if params.disable_qa == 1:
+        return False
+    if lost == 1 or (params.trimming == 0 and delay > params.qa_threshold):
+        row.qa_trigger = 1
+    acted = False
+    if now >= row.qa_end:
+        is_judged = row.qa_end != 0 and _is_overfull(row, params)
+        if params.bound_by_delivery == 1:
+            _learn_rate(row, now, is_judged)
+        if is_judged and row.qa_trigger == 1 and row.achieved < int(row.max_cwnd) >> params.qa_gate:
+            row.cwnd = float(max(row.achieved, params.min_cwnd))
+            row.bytes_to_ignore = row.inflight
+            row.bytes_ignored = 0
+            row.quick_adapts += 1
+            _forget_increase(row)
+            acted = True
+        row.qa_trigger = 0
+        row.qa_trimmed = 0
+        row.qa_blocked = int(row.ready_tail != NONE and row.listed == 0)
+        row.achieved = 0
+        row.qa_began = now
+        row.qa_end = now + row.base_rtt + params.target_delay
+    return acted
+
+
+@kernel
+def _learn_rate(row: Peer, now: int, is_judged: bool) -> None:
+    """Update the rate that the network is known to deliver, at the end of a period.
+
+    Only a period in which the network was the limit shows that it delivers no more. A single one may have been short
+    of processor time, so it counts an eighth.
+    """
+    rate = row.achieved / max(now - row.qa_began, 1)
+    if is_judged:
+        row.delivery_rate = max(rate, row.delivery_rate + (rate - row.delivery_rate) / 8)
+    elif row.delivery_rate > 0.0:
+        row.delivery_rate = max(rate, row.delivery_rate)
+
+
+@kernel
+def _is_overfull(row: Peer, params: Params) -> bool:
+    """Return whether the network, not the sender, may be why little was delivered in this period.
+
+    The window kept packets back, or more was trimmed (without trimming: lost) than delivered. A sender that has little
+    to send, or shares its ports with many others, delivers little through the best of networks, and a trim now and then
+    says nothing else.
+    """
+    return row.qa_blocked == 1 or row.qa_trimmed > row.achieved + params.min_cwnd
+
+
+@kernel
+def _forget_increase(row: Peer) -> None:
+    # Collected at the previous window: applied to a small one it would be a large step.
+    row.inc_bytes = 0.0
+    row.received = 0
+
+
+@kernel
+def _fulfil(row: Peer, params: Params, now: int) -> None:
+    """Apply the collected increase to the window, once per `adjust_bytes` or per `adjust_period`."""
+    if row.received > params.adjust_bytes or now - row.adjusted_at >= params.adjust_period:
+        row.cwnd += row.inc_bytes / row.cwnd
+        row.inc_bytes = 0.0
+        row.received = 0
+        row.adjusted_at = now
+        if now - row.eta_at >= params.adjust_period:
+            row.cwnd += params.eta
+            row.eta_at = now
+        _clamp(row, params)
+
+
+@kernel
+def _obey_receiver(row: Peer, params: Params, size: int, penalty: int, restore: int) -> None:
+    # rcv_cwnd_pen: 127 leaves one packet per round trip, 64 halves the window over one (MRC §8.5).
+    if penalty > 0:
+        if restore == 1 and row.saved_cwnd == 0.0:
+            row.saved_cwnd = row.cwnd
+        row.cwnd = min(row.cwnd, float(max(row.inflight, params.min_cwnd))) - ((penalty * size) >> 7)
+        _clamp(row, params)
+    elif row.saved_cwnd > 0.0:
+        row.cwnd = max(row.cwnd, row.saved_cwnd)
+        row.saved_cwnd = 0.0
+
+
+@kernel
+def _size_window(row: Peer, params: Params) -> None:
+    if params.max_cwnd > 0:
+        row.max_cwnd = float(params.max_cwnd)
+    else:
+        row.max_cwnd = 1.5 * (params.link_rate / 8e12) * row.base_rtt
+    if params.bound_by_delivery == 1:
+        row.max_cwnd = max(min(row.max_cwnd, _deliverable(row, params)), float(params.min_cwnd))
+
+
+@kernel
+def _deliverable(row: Peer, params: Params) -> float:
+    """Return the bytes that fill the network twice, as far as is known."""
+    if row.delivery_rate == 0.0 or row.least_rtt == NEVER:
+        return float(params.initial_cwnd + row.achieved)
+    return 2.0 * row.delivery_rate * (row.least_rtt + params.target_delay)
+
+
+@kernel
+def _clamp(row: Peer, params: Params) -> None:
+    row.cwnd = max(min(row.cwnd, row.max_cwnd), float(params.min_cwnd))

@@ -1,0 +1,162 @@
+"""Queue pair states RESET, INIT, RTR, RTS and ERROR: the actions on entering each of them."""
+
+from openmrc.core.jit import kernel, rare_kernel
+from openmrc.engine.congestion import congestion, scheduler
+from openmrc.engine.connection import messages
+from openmrc.engine.paths import ports, silence
+from openmrc.engine.state import events, timers, tracker
+from openmrc.engine.state.queue_pairs import QPN_MASK
+from openmrc.engine.state.states import ILLEGAL, QpEvent, QpState, qp_after
+from openmrc.engine.state.tables import NONE, Cause, Engine, EventKind, SentState, WcStatus
+from openmrc.units import NEVER
+
+
+@rare_kernel
+def open_peer(engine: Engine, now: int, peer: int, address: int) -> None:
+    """Initialise a remote NIC: all its ports are assumed up, the window is at its initial size."""
+    row = engine.peers[peer]
+    row.address = address
+    row.ports_up = (1 << engine.endpoints[row.endpoint].port_count) - 1
+    row.update_at = -NEVER
+    row.newest_answered = -1
+    row.heard_at = 0
+    row.resumed_at = 0
+    row.status_deadline = NEVER
+    row.status_pending = 0
+    row.check_deadline = NEVER
+    row.check_pending = 0
+    congestion.begin(engine, now, peer)
+
+
+@rare_kernel
+def move(engine: Engine, now: int, qp: int, event: int) -> int:
+    """Apply a state transition; return 1, or 0 if the table does not allow it."""
+    row = engine.qps[qp]
+    following = qp_after(row.state, event)
+    if following == ILLEGAL:
+        return 0
+    if event == QpEvent.FAIL:
+        fail(engine, now, qp, Cause.LOCAL)
+    elif event == QpEvent.TO_RESET:
+        reset(engine, qp)
+    else:
+        if event == QpEvent.TO_RTR:
+            _begin_responder(engine, qp)
+        elif event == QpEvent.TO_RTS and row.state == QpState.RTR:
+            _begin_requester(engine, qp)
+        row.state = following
+        if event == QpEvent.TO_RTR and row.peer != NONE:
+            ports.introduce(engine, now, row.peer)
+    return 1
+
+
+@rare_kernel
+def fail(engine: Engine, now: int, qp: int, cause: int) -> None:
+    """Go to ERROR: all requests complete, the oldest with the status of `cause`; no more data is sent."""
+    row = engine.qps[qp]
+    if row.state == QpState.ERROR or row.state == QpState.RESET:
+        return
+    row.state = QpState.ERROR
+    row.cause = cause
+    scheduler.forget(engine, qp)
+    _quiet(engine, qp)
+    messages.flush(engine, qp, status_of(cause))
+    events.push(engine, now, row.endpoint, EventKind.QP_ERROR, qp, row.peer, NONE, 0, cause, 0)
+
+
+@rare_kernel
+def reset(engine: Engine, qp: int) -> None:
+    """Go to RESET: nothing completes; the queue pair gets a new QPN, so stale packets do not match it."""
+    row = engine.qps[qp]
+    if row.state != QpState.RESET:
+        row.qpn = (row.qpn + engine.endpoints[row.endpoint].qpn_slot_mask + 1) & QPN_MASK
+    scheduler.forget(engine, qp)
+    _quiet(engine, qp)
+    row.state = QpState.RESET
+    row.cause = Cause.NONE
+    row.message_head = row.message_current = row.message_tail = 0
+    row.receive_head = row.receive_tail = 0
+
+
+@kernel
+def status_of(cause: int) -> int:
+    """Return the completion status of the oldest request after a failure."""
+    match cause:
+        case Cause.RETRIES_SPENT:
+            return WcStatus.RETRY_EXC_ERR.value
+        case Cause.REMOTE_INVALID_REQUEST:
+            return WcStatus.REM_INV_REQ_ERR.value
+        case Cause.REMOTE_ACCESS:
+            return WcStatus.REM_ACCESS_ERR.value
+        case Cause.REMOTE_OPERATIONAL | Cause.UNEXPECTED_EVENT:
+            return WcStatus.REM_OP_ERR.value
+        case _:
+            return WcStatus.WR_FLUSH_ERR.value
+
+
+@rare_kernel
+def _quiet(engine: Engine, qp: int) -> None:
+    """Remove the bytes in flight from the window and disarm every timer."""
+    row = engine.qps[qp]
+    if row.peer != NONE:
+        engine.peers[row.peer].inflight -= row.inflight
+        scheduler.wake_peer(engine, row.peer)
+    row.inflight = 0
+    row.lost_count = 0
+    row.solicit_psn = NONE
+    silence.forget(engine, qp)
+    timers.disarm_all(engine, qp)
+
+
+@rare_kernel
+def _begin_responder(engine: Engine, qp: int) -> None:
+    # MRC Table 7-5: cack = max_rcv = lowest_unsacked = rq_psn - 1.
+    row = engine.qps[qp]
+    row.highest_received = row.expected_psn - 1
+    row.lowest_unsacked = row.expected_psn
+    row.ooo_count = 0
+    row.received_bytes = 0
+    row.sack_count = 0
+    row.sack_queued = 0
+    row.ack_queued = 0
+    row.ack_requested = 0
+    row.since_ack = 0
+    row.completed_messages = 0
+    row.nak_syndrome = 0
+    row.expected_rqmsn = 0
+    row.received_packets = 0
+    row.data_since_reverse = 0
+    tracker.clear(engine, qp)
+    for index in range(row.pending_base, row.pending_base + row.pending_mask + 1):
+        waiting = engine.pending_immediates[index]
+        if waiting.present != 0:  # rows that are not written take no memory
+            waiting.present = 0
+
+
+@rare_kernel
+def _begin_requester(engine: Engine, qp: int) -> None:
+    # MRC Table 7-4: unack starts at sq_psn - 1; `unack_psn` is the first PSN that is not acknowledged.
+    row = engine.qps[qp]
+    row.next_psn = row.first_psn
+    row.unack_psn = row.first_psn
+    row.highest_sacked = row.first_psn - 1
+    row.packets_cut = 0
+    row.wimm_next = 0
+    row.wimm_done = 0
+    row.inflight = 0
+    row.rcvd_bytes_seen = 0
+    row.lost_count = 0
+    row.lost_cursor = row.first_psn
+    row.newest_delivered = -1
+    row.scanned_psn = row.first_psn
+    row.sacked_beyond = 0
+    row.complete_at = 0
+    row.loss_in_doubt = 0
+    row.loss_asked_at = 0
+    row.loss_probes = 0
+    row.solicit_psn = NONE
+    row.retries = 0
+    for index in range(row.sent_base, row.sent_base + row.sent_mask + 1):
+        sent = engine.sent[index]
+        if sent.state != SentState.FREE:  # rows that are not written take no memory
+            sent.state = SentState.FREE

@@ -1,0 +1,319 @@
+"""Path state of the requester, and which EVs are in rotation (MRC §9.3.1).
+
+A rotation holds the EVs of one queue pair on one port as an array of slots: the active EVs, which `spray` uses in turn,
+then the reserve. A bad EV is exchanged for a good one of the reserve of the same port, so that all planes stay equally
+loaded; without a good one the rotation becomes one EV shorter. Probes (`probes`) restore bad EVs, without a time limit.
+"""
+
+from openmrc.core import rng
+from openmrc.core.jit import kernel, rare_kernel
+from openmrc.engine.paths import silence
+from openmrc.engine.state import events, timers
+from openmrc.engine.state.queue_pairs import params_of, usable_ports, working_ports
+from openmrc.engine.state.states import ILLEGAL, EvEvent, EvState, ev_after
+from openmrc.engine.state.tables import NONE, Deadline, Engine, EventKind
+from openmrc.units import NEVER
+
+PROBE_ROUND_TRIPS = 10  # a bad EV is not probed more often than once in so many round trips
+
+
+@rare_kernel
+def set_ev(engine: Engine, qp: int, rotation_index: int, k: int, value: int) -> None:
+    """Set the value of the k-th EV of a rotation and reset it to GOOD. Call `begin` when all are set."""
+    index = engine.qps[qp].rotation_base + rotation_index
+    rotation = engine.rotations[index]
+    engine.slots[rotation.ev_base + k].ev = k
+    engine.slots[rotation.ev_base + k].position = k
+    ev = engine.evs[rotation.ev_base + k]
+    ev.value = value
+    ev.rotation = index
+    ev.port = rotation.port
+    ev.state = EvState.GOOD
+    ev.probe_id = NONE
+    ev.losses = 0
+    ev.successes = 0
+    ev.sent = 0
+    ev.acked = 0
+    ev.marked = 0
+    ev.trimmed = 0
+    ev.probes = 0
+    _forget_failure(engine, rotation.ev_base + k)
+
+
+@kernel
+def _forget_failure(engine: Engine, ev: int) -> None:
+    """Clear the failure of an EV that had one: rows that are never written take no memory."""
+    failure = engine.ev_failures[ev]
+    if failure.lost > 0 or failure.failed_at > 0 or failure.restored_at > 0:
+        failure.failed_at = 0
+        failure.restored_at = 0
+        failure.lost = 0
+
+
+@rare_kernel
+def begin(engine: Engine, now: int, qp: int, active_per_rotation: int, min_active: int) -> None:
+    """Put the first EVs of every rotation into rotation, in random order; the others are the reserve.
+
+    The first rotation is drawn as well: if it followed from the QPN, connections that many NICs open in one order
+    would all begin on the same plane and meet on the receivers' links.
+    """
+    row = engine.qps[qp]
+    node = engine.endpoints[row.endpoint]
+    node.random = rng.following(node.random)
+    row.good_evs = row.ev_count
+    row.min_active_evs = min_active
+    row.rotation_cursor = rng.below(node.random, row.rotation_count)
+    row.round_ports = 0
+    row.control_rotation = row.rotation_cursor
+    row.heard_rotation = row.rotation_cursor
+    row.heard_ports = 0
+    row.burst_left = 0
+    row.silent_ports = 0
+    timers.disarm(engine, qp, Deadline.PROBE)
+    for index in range(row.rotation_base, row.rotation_base + row.rotation_count):
+        rotation = engine.rotations[index]
+        rotation.wanted = min(active_per_rotation, rotation.total)
+        rotation.active = rotation.wanted
+        rotation.cursor = 0
+        rotation.reverse = rotation.ev_base
+        rotation.reverse_ok = 1
+        rotation.reverse_probe = 0
+        rotation.risen_at = 0
+        silence.begin(engine, index)
+        shuffle(engine, row.endpoint, index)
+
+
+@kernel
+def shuffle(engine: Engine, endpoint: int, rotation: int) -> None:
+    """Shuffle the active EVs (Fisher-Yates), so that connections do not use paths in the same order."""
+    row = engine.rotations[rotation]
+    node = engine.endpoints[endpoint]
+    for position in range(row.active - 1, 0, -1):
+        node.random = rng.following(node.random)
+        _swap(engine, rotation, position, rng.below(node.random, position + 1))
+
+
+@kernel
+def on_acked(engine: Engine, ev: int) -> None:
+    """Record that a packet on this EV was delivered."""
+    row = engine.evs[ev]
+    row.acked += 1
+    row.losses = 0
+    if row.state == EvState.GOOD:
+        engine.rotations[row.rotation].reverse = ev
+
+
+@kernel
+def on_marked(engine: Engine, now: int, ev: int, always: int) -> None:
+    """Process a mark of the responder: the path is congested (SKIP_ONCE) or persistently bad (ALWAYS_SKIP)."""
+    engine.evs[ev].marked += 1
+    transition(engine, now, ev, EvEvent.SACK_ALWAYS_SKIP if always == 1 else EvEvent.SACK_SKIP_ONCE)
+
+
+@kernel
+def on_trimmed(engine: Engine, now: int, ev: int) -> None:
+    """Record that a switch before the last hop trimmed a packet on this EV."""
+    engine.evs[ev].trimmed += 1
+    transition(engine, now, ev, EvEvent.TRIMMED)
+
+
+@rare_kernel
+def on_lost(engine: Engine, now: int, ev: int, sent_at: int) -> None:
+    """Record a lost packet on this EV, unless it was sent before the EV was restored.
+
+    Losses on a port that is down, here or at the peer, do not count against its EVs: they are as good as before when
+    the port is back (MRC §9.3.2).
+    """
+    row = engine.evs[ev]
+    failure = engine.ev_failures[ev]
+    failure.lost += 1
+    rotation = engine.rotations[row.rotation]
+    if sent_at < max(failure.restored_at, rotation.risen_at) or not _port_works(engine, row.rotation):
+        return
+    row.losses += 1
+    if row.losses >= params_of(engine, rotation.qp).loss_threshold:
+        row.losses = 0
+        transition(engine, now, ev, EvEvent.LOST)
+        silence.on_retired(engine, now, row.rotation, sent_at)
+
+
+@kernel
+def _port_works(engine: Engine, rotation: int) -> bool:
+    row = engine.rotations[rotation]
+    return (working_ports(engine, row.qp) >> row.port) & 1 == 1
+
+
+@kernel
+def transition(engine: Engine, now: int, ev: int, event: int) -> None:
+    """Apply a state transition of an EV and the actions of leaving and entering a state."""
+    row = engine.evs[ev]
+    before = row.state
+    after = ev_after(before, event)
+    if after == before or after <= ILLEGAL:
+        return
+    row.state = after
+    was_usable = before <= EvState.SKIP
+    is_usable = after <= EvState.SKIP
+    if not (was_usable and is_usable):
+        _notify(engine, now, ev, event)
+    if was_usable and not is_usable:
+        _retire(engine, now, ev)
+    elif is_usable and not was_usable:
+        _restore(engine, now, ev)
+    elif before == EvState.DENIED or after == EvState.DENIED:
+        _schedule_probe(engine, now, ev)
+
+
+@kernel
+def find(engine: Engine, qp: int, value: int) -> int:
+    """Return the row of the EV with this value, or NONE."""
+    row = engine.qps[qp]
+    for ev in range(row.ev_base, row.ev_base + row.ev_count):
+        if engine.evs[ev].value == value:
+            return ev
+    return NONE
+
+
+@rare_kernel
+def wake_rotation(engine: Engine, now: int, rotation: int) -> None:
+    """Schedule probes of all bad EVs of a rotation at the shortest interval: something on this plane recovered."""
+    row = engine.rotations[rotation]
+    for ev in range(row.ev_base, row.ev_base + row.total):
+        bad = engine.ev_failures[ev]
+        if engine.evs[ev].state == EvState.ASSUMED_BAD:
+            bad.probe_gap = probe_interval(engine, row.qp)
+            bad.probe_at = min(bad.probe_at, now + bad.probe_gap)
+            arm_probe(engine, row.qp, bad.probe_at)
+
+
+@rare_kernel
+def ensure_usable(engine: Engine, now: int, qp: int) -> None:
+    """Restore a bad EV on a working port if all EVs in rotation are on ports that are down."""
+    working = working_ports(engine, qp)
+    if working != 0 and usable_ports(engine, qp) == 0 and least_bad(engine, qp, NONE, working) != NONE:
+        _try_least_bad(engine, now, qp, NONE)
+
+
+@kernel
+def arm_probe(engine: Engine, qp: int, at: int) -> None:
+    """Arm the probe timer for `at` (ps) at the latest."""
+    timers.arm_by(engine, qp, Deadline.PROBE, at)
+
+
+@kernel
+def probe_interval(engine: Engine, qp: int) -> int:
+    """Return the shortest interval (ps) between two probes of one EV."""
+    row = engine.qps[qp]
+    params = params_of(engine, qp)
+    return max(params.probe_interval, PROBE_ROUND_TRIPS * engine.peers[row.peer].srtt)
+
+
+@rare_kernel
+def _retire(engine: Engine, now: int, ev: int) -> None:
+    row = engine.evs[ev]
+    failure = engine.ev_failures[ev]
+    failure.failed_at = now
+    row.successes = 0
+    failure.probe_gap = probe_interval(engine, engine.rotations[row.rotation].qp)
+    _schedule_probe(engine, now, ev)
+    rotation = engine.rotations[row.rotation]
+    position = engine.slots[ev].position
+    if position < rotation.active:
+        spare = _spare(engine, row.rotation)
+        if spare != NONE:
+            _swap(engine, row.rotation, position, spare)
+        else:
+            rotation.active -= 1
+            _swap(engine, row.rotation, position, rotation.active)
+    if rotation.reverse == ev and rotation.active > 0:
+        rotation.reverse = rotation.ev_base + engine.slots[rotation.ev_base].ev
+    qp = engine.qps[rotation.qp]
+    qp.good_evs -= 1
+    if qp.good_evs < qp.min_active_evs:
+        _try_least_bad(engine, now, rotation.qp, ev)
+    ensure_usable(engine, now, rotation.qp)
+
+
+@rare_kernel
+def _restore(engine: Engine, now: int, ev: int) -> None:
+    row = engine.evs[ev]
+    failure = engine.ev_failures[ev]
+    failure.restored_at = now
+    failure.probe_at = NEVER
+    row.losses = 0
+    rotation = engine.rotations[row.rotation]
+    engine.qps[rotation.qp].good_evs += 1
+    if rotation.active < rotation.wanted:
+        _swap(engine, row.rotation, engine.slots[ev].position, rotation.active)
+        rotation.active += 1
+
+
+@rare_kernel
+def _try_least_bad(engine: Engine, now: int, qp: int, but: int) -> None:
+    """Restore the EV that failed longest ago, on a port that works if there is one; `but` only if it is the last."""
+    best = least_bad(engine, qp, but, working_ports(engine, qp))
+    if best == NONE:
+        best = least_bad(engine, qp, but, -1)
+    if best == NONE:
+        if but == NONE or engine.evs[but].state != EvState.ASSUMED_BAD:
+            return  # denied: only the controller restores it
+        best = but
+    engine.evs[best].state = ev_after(EvState.ASSUMED_BAD, EvEvent.LEAST_BAD)
+    _restore(engine, now, best)
+    _notify(engine, now, best, EvEvent.LEAST_BAD)
+
+
+@kernel
+def least_bad(engine: Engine, qp: int, but: int, ports: int) -> int:
+    """Return the bad EV on one of these ports that failed longest ago, except `but`; NONE if there is none."""
+    row = engine.qps[qp]
+    best = NONE
+    for ev in range(row.ev_base, row.ev_base + row.ev_count):
+        candidate = engine.evs[ev]
+        if candidate.state != EvState.ASSUMED_BAD or ev == but or (ports >> candidate.port) & 1 == 0:
+            continue
+        if best == NONE or engine.ev_failures[ev].failed_at < engine.ev_failures[best].failed_at:
+            best = ev
+    return best
+
+
+@rare_kernel
+def _schedule_probe(engine: Engine, now: int, ev: int) -> None:
+    row = engine.evs[ev]
+    failure = engine.ev_failures[ev]
+    failure.probe_at = NEVER  # only the controller restores a denied EV
+    row.probe_id = NONE
+    if row.state == EvState.ASSUMED_BAD:
+        failure.probe_at = now + failure.probe_gap
+        arm_probe(engine, engine.rotations[row.rotation].qp, failure.probe_at)
+
+
+@kernel
+def _spare(engine: Engine, rotation: int) -> int:
+    """Return the position of a usable EV in the reserve of a rotation, or NONE."""
+    row = engine.rotations[rotation]
+    for position in range(row.active, row.total):
+        if engine.evs[row.ev_base + engine.slots[row.ev_base + position].ev].state <= EvState.SKIP:
+            return position
+    return NONE
+
+
+@kernel
+def _swap(engine: Engine, rotation: int, a: int, b: int) -> None:
+    base = engine.rotations[rotation].ev_base
+    first = engine.slots[base + a].ev
+    second = engine.slots[base + b].ev
+    engine.slots[base + a].ev = second
+    engine.slots[base + b].ev = first
+    engine.slots[base + second].position = a
+    engine.slots[base + first].position = b
+
+
+@rare_kernel
+def _notify(engine: Engine, now: int, ev: int, event: int) -> None:
+    row = engine.evs[ev]
+    qp = engine.rotations[row.rotation].qp
+    queue_pair = engine.qps[qp]
+    events.push(
+        engine, now, queue_pair.endpoint, EventKind.EV_STATE, qp, queue_pair.peer, row.port, row.value, row.state, event
+    )

@@ -1,0 +1,270 @@
+"""Loss inference from SACKs and from timeouts (MRC §7.4.1, §7.4.5).
+
+A packet in a hole is lost when a packet sent later has been delivered, the loss delay has passed since it was sent, and
+a report made after that says so; or sooner, when a packet sent so much later has been delivered that reordering does
+not explain it (`reordering`). Without trimming it must also lie far enough behind the highest SACKed PSN: the hole may
+be reordering by congestion.
+
+A zero bit of one SACK says little: the packet may have arrived since, may be beyond the bitmap, or in a SACK that was
+lost. But a SACK counts all packets that arrived beyond the left edge (ooo_count). When the requester knows of as many,
+every other packet had not arrived.
+"""
+
+from openmrc.core.jit import kernel, rare_kernel
+from openmrc.engine.congestion import congestion, reordering, scheduler
+from openmrc.engine.paths import paths, silence, spray
+from openmrc.engine.requester import probes, retries
+from openmrc.engine.state import timers
+from openmrc.engine.state.queue_pairs import nominal_size, params_of, round_trip, sent_row
+from openmrc.engine.state.tables import NONE, Deadline, Doubt, Engine, SentState
+from openmrc.units import NEVER
+
+PROBES = 3  # for a complete report; a peer that answers them with none is taken at its bits
+
+
+@kernel
+def on_complete_report(engine: Engine, now: int, qp: int) -> None:
+    """Record that the requester knows of every packet that had arrived when the report was made."""
+    row = engine.qps[qp]
+    row.complete_at = now
+    row.loss_probes = 0
+    if row.loss_in_doubt != Doubt.NONE:
+        timers.arm_by(engine, qp, Deadline.LOSS, now)
+
+
+@kernel
+def on_evidence(engine: Engine, now: int, qp: int) -> None:
+    """Arm the loss timer after an acknowledgement.
+
+    The scan itself runs in `expire`, when the caller has passed in all received packets: a SACK queued behind this one
+    may fill the holes, and after a scheduling delay there is a queue of them.
+    """
+    row = engine.qps[qp]
+    if row.unack_psn == row.next_psn:
+        timers.disarm(engine, qp, Deadline.LOSS)
+    elif row.highest_sacked > row.unack_psn:
+        hole = _next_hole(engine, qp)
+        if hole == NONE and timers.due(engine, qp, Deadline.LOSS) == NEVER:
+            hole = row.unack_psn
+        if hole != NONE:
+            delay = congestion.reordering_delay(engine, row.peer)
+            due = sent_row(engine, qp, hole).sent_at + _least_patience(engine, qp, delay)
+            timers.arm_by(engine, qp, Deadline.LOSS, due)
+
+
+@kernel
+def _next_hole(engine: Engine, qp: int) -> int:
+    """Return the first packet sent once, and not reported, for which the loss timer may not be set; NONE: none.
+
+    The oldest packet would not do: once retransmitted, it is due much later than a hole behind it.
+    """
+    row = engine.qps[qp]
+    psn = max(row.scanned_psn, row.unack_psn)
+    while psn < row.highest_sacked:
+        sent = sent_row(engine, qp, psn)
+        if sent.state == SentState.IN_FLIGHT and sent.transmissions == 1:
+            row.scanned_psn = psn
+            return int(psn)
+        psn += 1
+    row.scanned_psn = psn
+    return NONE
+
+
+@rare_kernel
+def scan(engine: Engine, now: int, qp: int) -> None:
+    """Declare packets lost that were overtaken too far or whose loss delay has passed; arm the timer for the rest."""
+    row = engine.qps[qp]
+    delay = congestion.reordering_delay(engine, row.peer)
+    least = _least_patience(engine, qp, delay)
+    following = NEVER
+    was_in_doubt, row.loss_in_doubt = row.loss_in_doubt, Doubt.NONE.value
+    psn = row.unack_psn
+    while psn < row.next_psn:
+        sent = sent_row(engine, qp, psn)
+        if sent.state == SentState.IN_FLIGHT:
+            if sent.sent_at > row.newest_delivered:
+                if psn > row.highest_sacked:
+                    break  # only first transmissions follow: all sent later
+            elif sent.sent_at + least > now:
+                following = min(following, sent.sent_at + least)
+                if sent.transmissions == 1:
+                    break  # what follows was sent later still, and is due later
+            else:
+                following = min(following, _decide(engine, now, qp, psn, sent.sent_at + least, delay))
+        psn += 1
+    row.scanned_psn = psn
+    if row.loss_in_doubt == Doubt.REPORT:
+        following = min(following, _await_report(engine, now, qp, was_in_doubt))
+    timers.arm(engine, qp, Deadline.LOSS, following)
+    scheduler.wake(engine, qp)
+
+
+@kernel
+def _decide(engine: Engine, now: int, qp: int, psn: int, early: int, delay: int) -> int:
+    """Declare a packet lost or in doubt; return when its loss delay has passed (ps) if that is still to come."""
+    row = engine.qps[qp]
+    due = sent_row(engine, qp, psn).sent_at + _patience(engine, qp, psn, delay)
+    if _is_certain(engine, qp, psn, early, due):
+        row.inferred_losses += 1
+        declare(engine, now, qp, psn)
+        return NEVER
+    if due > now:
+        row.loss_in_doubt = max(row.loss_in_doubt, Doubt.OVERTAKING.value)
+        return due
+    row.loss_in_doubt = Doubt.REPORT.value
+    return NEVER
+
+
+@kernel
+def _is_certain(engine: Engine, qp: int, psn: int, early: int, due: int) -> bool:
+    """Return whether a packet is lost.
+
+    From `early` (ps) on if it was overtaken by too much, or sent on a port that loses everything; else from `due` on.
+    """
+    row = engine.qps[qp]
+    if row.complete_at >= due or row.loss_probes == PROBES:
+        return True
+    if row.complete_at < early:
+        return False
+    return silence.is_doubted(engine, qp, sent_row(engine, qp, psn)) or _is_overtaken(engine, qp, psn)
+
+
+@kernel
+def _is_overtaken(engine: Engine, qp: int, psn: int) -> bool:
+    """Return whether something has arrived that was sent so much later that reordering does not explain the hole.
+
+    That is a packet of data; without trimming also anything that was sent two round trips later, as a probe of the
+    tail.
+    """
+    row = engine.qps[qp]
+    sent_at = sent_row(engine, qp, psn).sent_at
+    if params_of(engine, qp).trimming == 0:
+        if row.newest_delivered - sent_at >= congestion.tail_delay(engine, row.peer):
+            return True
+        if _has_few_above(engine, qp, psn):
+            return False
+    newest = sent_row(engine, qp, row.highest_sacked)
+    return newest.transmissions == 1 and not reordering.explains(engine, row.peer, newest.sent_at - sent_at)
+
+
+@rare_kernel
+def _await_report(engine: Engine, now: int, qp: int, was_in_doubt: int) -> int:
+    """Return when to look again (ps) if no complete report comes; ask for one where none is to be expected."""
+    row = engine.qps[qp]
+    patience = round_trip(engine, row.peer)
+    if was_in_doubt != Doubt.REPORT and now - row.heard_at < engine.peers[row.peer].base_rtt:
+        row.loss_asked_at = now  # reports come: one will say it
+    elif now - row.loss_asked_at >= patience:
+        row.loss_asked_at = now
+        ev = spray.choose_control(engine, qp)
+        if ev != NONE:
+            probes.send(engine, now, qp, ev)
+        row.loss_probes += 1
+        if timers.due(engine, qp, Deadline.TAIL) != NEVER:
+            timers.arm(engine, qp, Deadline.TAIL, now + congestion.tail_delay(engine, row.peer))  # this probe serves
+    return int(row.loss_asked_at + patience)
+
+
+@rare_kernel
+def on_silence(engine: Engine, now: int, qp: int) -> int:
+    """Declare packets lost that have waited for their timeout; return how many.
+
+    The ACK timer is armed for the next packet in flight, or for another timeout if there is none: a packet queued for
+    retransmission may be acknowledged late and its transport ACK be lost.
+    """
+    row = engine.qps[qp]
+    lost = 0
+    following = NEVER
+    for psn in range(row.unack_psn, row.next_psn):
+        sent = sent_row(engine, qp, psn)
+        if sent.state == SentState.IN_FLIGHT:
+            due = retries.due(engine, qp, sent.sent_at)
+            if due <= now:
+                declare(engine, now, qp, psn)
+                lost += 1
+            else:
+                following = min(following, due)
+    timers.arm(engine, qp, Deadline.ACK, following if following != NEVER else now + retries.patience(engine, qp))
+    return lost
+
+
+@rare_kernel
+def declare(engine: Engine, now: int, qp: int, psn: int) -> None:
+    """Queue a lost packet for retransmission and report the loss to its path and to congestion control."""
+    row = engine.qps[qp]
+    sent = sent_row(engine, qp, psn)
+    size = nominal_size(sent.payload)
+    engine.ports[engine.endpoints[row.endpoint].port_base + engine.evs[sent.ev].port].lost += 1
+    requeue(engine, qp, psn)
+    sent.inferred = 1
+    congestion.on_loss(engine, now, row.peer, size)
+    paths.on_lost(engine, now, sent.ev, sent.sent_at)
+
+
+@kernel
+def requeue(engine: Engine, qp: int, psn: int) -> None:
+    """Remove a packet from flight and queue it for retransmission."""
+    row = engine.qps[qp]
+    sent = sent_row(engine, qp, psn)
+    sent.state = SentState.LOST
+    sent.inferred = 0
+    row.lost_count += 1
+    row.lost_cursor = min(row.lost_cursor, psn)
+    remove_in_flight(engine, qp, nominal_size(sent.payload))
+
+
+@kernel
+def add_in_flight(engine: Engine, qp: int, size: int) -> None:
+    """Count `size` bytes as in flight; `remove_in_flight` is the way back."""
+    row = engine.qps[qp]
+    row.inflight += size
+    engine.peers[row.peer].inflight += size
+
+
+@kernel
+def remove_in_flight(engine: Engine, qp: int, size: int) -> None:
+    """Take `size` bytes out of flight.
+
+    The count may fall below zero: SACKs round up, and count packets that were taken out as lost. It must not be cut
+    off there, or later packets would stay in flight for ever by as much.
+    """
+    row = engine.qps[qp]
+    row.inflight -= size
+    engine.peers[row.peer].inflight -= size
+
+
+@kernel
+def _least_patience(engine: Engine, qp: int, delay: int) -> int:
+    """Return how long (ps) after its sending a packet can be known to be overtaken, at the earliest."""
+    peer = engine.qps[qp].peer
+    soonest = engine.peers[peer].srtt + reordering.window(engine, peer)
+    return int(max(min(soonest, delay), params_of(engine, qp).loss_delay_floor))
+
+
+@kernel
+def _patience(engine: Engine, qp: int, psn: int, delay: int) -> int:
+    """Return how long (ps) after its sending a packet must be missing from the report that arrives then.
+
+    Without trimming the delay that round trips show is doubled while few packets above the hole have arrived, and
+    nothing that was sent a round trip later. The floor is not: it allows for processes that are kept from their
+    processors, which has nothing to do with reordering.
+    """
+    params = params_of(engine, qp)
+    if params.trimming == 0 and _has_few_above(engine, qp, psn) and not _is_a_round_trip_behind(engine, qp, psn):
+        delay *= 2
+    return max(delay, params.loss_delay_floor) + congestion.report_age(engine, engine.qps[qp].peer)
+
+
+@kernel
+def _has_few_above(engine: Engine, qp: int, psn: int) -> bool:
+    """Return whether few packets above the hole have arrived."""
+    row = engine.qps[qp]
+    window = int(engine.peers[row.peer].cwnd) // (2 * nominal_size(row.path_mtu))
+    return row.highest_sacked - psn <= max(params_of(engine, qp).gap_packets, window)
+
+
+@kernel
+def _is_a_round_trip_behind(engine: Engine, qp: int, psn: int) -> bool:
+    """Return whether a packet or a probe has arrived that was sent a round trip later."""
+    row = engine.qps[qp]
+    return row.newest_delivered - sent_row(engine, qp, psn).sent_at >= engine.peers[row.peer].srtt

@@ -1,0 +1,21 @@
+"""Whether a report of the packets in flight is still to come: without one, a closed window does not open."""
+
+from openmrc.core.jit import kernel
+from openmrc.engine.congestion import congestion
+from openmrc.engine.state.queue_pairs import has_new, nominal_size, params_of, sent_row
+from openmrc.engine.state.tables import Engine
+
+
+@kernel
+def is_unasked(engine: Engine, qp: int) -> bool:
+    """Return whether the window is closed, and the newest packet in flight did not ask for a SACK.
+
+    It does not ask while the window has room for more. If the window is cut then, the peer has no reason to report.
+    """
+    row = engine.qps[qp]
+    if params_of(engine, qp).tail_probe == 0 or not has_new(engine, qp):
+        return False
+    if congestion.may_send(engine, row.peer, nominal_size(row.path_mtu)):
+        return False
+    is_anything_in_flight = row.next_psn - row.unack_psn > row.lost_count + row.sacked_beyond
+    return is_anything_in_flight and sent_row(engine, qp, row.next_psn - 1).asked == 0

@@ -1,0 +1,169 @@
+"""`Settings`: all tunables of the endpoint with defaults and reasons, and their conversion into a `Params` row.
+
+Where no public source gives a value, the default is ours and the comment of the field says so. NSCC's constants are
+those of UEC 1.0.3 pp. 390-397, evaluated for the base RTT and rate given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from openmrc.core.rows import Table, table
+from openmrc.engine.state.tables import Params
+from openmrc.errors import ConfigError
+from openmrc.units import PS_PER_MS, PS_PER_S, ps_from_us
+
+
+class Algorithm(IntEnum):
+    """Congestion control algorithm of a peer; names as in the controller API."""
+
+    NONE = 0  # the window never closes: for study
+    NSCC = 1  # "uet-1.0-nscc"
+
+
+ALGORITHM_NAMES = {"none": Algorithm.NONE, "uet-1.0-nscc": Algorithm.NSCC}
+
+NOMINAL_OVERHEAD = (
+    88  # bytes a data packet counts beside its payload: UDP header to ICRC (48), and the 40 of MRC §8.3.1
+)
+_REFERENCE_BDP = 150_000  # bytes: 100 Gb/s x 12 us, the point at which UEC states its constants
+_REFERENCE_DELAY_US = 12.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Tunables of a deployment; times in microseconds, sizes in bytes, rates in Gb/s."""
+
+    mtu: int = 4096  # payload bytes; NSCC's constants are multiples of it
+    link_gbps: float = 800.0  # all ports of the NIC together
+    base_rtt_us: float = 12.0  # unloaded, longest path of the fabric
+    base_rtt_measured: bool = True  # lower the base RTT to the least sample seen
+    trimming: bool = True
+
+    # MRC leaves the threshold open; 16 KiB with 1 KiB a packet is UET's ACK_GEN_TRIGGER.
+    sack_threshold: int = 16_384
+    sack_minimum: int = 1_024
+    ack_every: int = 64  # ours, in the manner of InfiniBand: nothing public
+    refuse_out_of_window: bool = False  # §6.3.1 drops silently, Table 7-3 names a NACK: both are kept
+    always_skip_packets: int = 0  # ours: the criterion is unpublished, so it is off
+    always_skip_percent: int = 90
+    receiver_penalty: int = 0
+
+    loss_threshold: int = 1  # arXiv 2605.04333: the first untrimmed loss retires an EV
+    gap_packets: int = 3  # ours
+    loss_delay_floor_us: float = 0.0
+    tail_probe: bool = True  # ours, after UET's probe for lost acknowledgements
+    silent_timeouts: int = 1  # IBTA volume 1, 9.7.6.1.3, allows up to 4
+
+    ev_burst: int = 0  # bytes, nominal
+    probe_interval_us: float = 1_000.0  # ours; or ten round trips, whichever is longer
+    probe_interval_max_us: float = 1_000_000.0  # ours
+    probe_successes: int = 3  # ours: "enough probes" is all that is published
+    reverse_probe_interval_us: float = 100.0  # ours: published is "every RTT", at most
+    port_status_interval_us: float = 100_000.0  # ours
+    port_remap_delay_us: float = 0.0  # hardware takes seconds (arXiv 2605.04333); software need not
+    timestamp_unit: int = 0  # 0: 128 ns, wraps at 8.4 ms; 1: 1 us, wraps at 65.5 ms
+
+    algorithm: str = "uet-1.0-nscc"
+    initial_cwnd: int = 0  # bytes, 0: max_cwnd; flows start at line rate
+    max_cwnd: int = 0  # bytes, 0: 1.5 x BDP, following the measured base RTT
+    bound_by_delivery: bool = False  # for networks of unknown rate; needs `initial_cwnd`
+    target_delay_us: float = 0.0  # 0: 0.75 x base RTT with trimming, 1.0 x without
+    gamma: float = 0.8
+    max_md_jump: float = 0.5
+    fast_delay_us: float = 1.0
+    disable_qa: bool = False
+    qa_gate: int = 3
+    qa_threshold_us: float = 0.0  # 0: 4 x target delay
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for an invalid value, naming the field."""
+        if self.algorithm not in ALGORITHM_NAMES:
+            raise ConfigError(f"algorithm: {self.algorithm!r} is not one of {', '.join(ALGORITHM_NAMES)}")
+        for name in (
+            "mtu",
+            "link_gbps",
+            "base_rtt_us",
+            "probe_interval_us",
+            "probe_interval_max_us",
+            "probe_successes",
+        ):
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name}: {getattr(self, name)} must be above 0")
+        if not 0 <= self.receiver_penalty <= 127:
+            raise ConfigError(f"receiver_penalty: {self.receiver_penalty} is not in 0..127")
+
+    @property
+    def bdp(self) -> int:
+        """Return the bandwidth-delay product of the NIC over the base RTT, in bytes."""
+        return int(self.link_gbps * 1e9 / 8 * self.base_rtt_us * 1e-6)
+
+    @property
+    def target_us(self) -> float:
+        """Return the target queueing delay of NSCC, in microseconds."""
+        return self.target_delay_us or self.base_rtt_us * (0.75 if self.trimming else 1.0)
+
+
+def params_table(settings: Settings) -> Table[Params]:
+    """Return a table of one row with these settings in engine units."""
+    rows = table(Params, 1)
+    row = rows[0]
+    _fill_reliability(row, settings)
+    _fill_paths(row, settings)
+    _fill_congestion(row, settings)
+    return rows
+
+
+def _fill_reliability(row: Params, settings: Settings) -> None:
+    row.sack_threshold = settings.sack_threshold
+    row.sack_minimum = settings.sack_minimum
+    row.ack_every = settings.ack_every
+    row.refuse_out_of_window = settings.refuse_out_of_window
+    row.always_skip_packets = settings.always_skip_packets
+    row.always_skip_percent = settings.always_skip_percent
+    row.receiver_penalty = settings.receiver_penalty
+    row.trimming = settings.trimming
+    row.loss_threshold = settings.loss_threshold
+    row.gap_packets = settings.gap_packets
+    row.loss_delay_floor = ps_from_us(settings.loss_delay_floor_us)
+    row.tail_probe = settings.tail_probe
+    row.silent_timeouts = settings.silent_timeouts
+
+
+def _fill_paths(row: Params, settings: Settings) -> None:
+    row.ev_burst = settings.ev_burst
+    row.probe_interval = ps_from_us(settings.probe_interval_us)
+    row.probe_interval_max = min(ps_from_us(settings.probe_interval_max_us), 3600 * PS_PER_S)
+    row.probe_successes = settings.probe_successes
+    row.reverse_probe_interval = ps_from_us(settings.reverse_probe_interval_us)
+    row.port_status_interval = max(ps_from_us(settings.port_status_interval_us), PS_PER_MS)
+    row.port_remap_delay = ps_from_us(settings.port_remap_delay_us)
+    row.timestamp_unit = settings.timestamp_unit
+
+
+def _fill_congestion(row: Params, settings: Settings) -> None:
+    scaling_a = settings.bdp / _REFERENCE_BDP
+    scaling_b = settings.target_us / _REFERENCE_DELAY_US
+    target_ps = ps_from_us(settings.target_us)
+    row.algorithm = ALGORITHM_NAMES[settings.algorithm]
+    row.link_rate = round(settings.link_gbps * 1e9)
+    row.base_rtt = ps_from_us(settings.base_rtt_us)
+    row.base_rtt_measured = settings.base_rtt_measured
+    row.target_delay = target_ps
+    row.initial_cwnd = settings.initial_cwnd
+    row.max_cwnd = settings.max_cwnd
+    row.bound_by_delivery = settings.bound_by_delivery
+    row.min_cwnd = settings.mtu + NOMINAL_OVERHEAD  # one packet
+    row.alpha = 4.0 * settings.mtu * scaling_a * scaling_b / target_ps
+    row.fi = 5.0 * settings.mtu * scaling_a
+    row.fi_scale = 0.25 * scaling_a
+    row.fast_delay = ps_from_us(settings.fast_delay_us)
+    row.eta = 0.15 * settings.mtu * scaling_a
+    row.gamma = settings.gamma
+    row.max_md_jump = settings.max_md_jump
+    row.disable_qa = settings.disable_qa
+    row.qa_gate = settings.qa_gate
+    row.qa_threshold = ps_from_us(settings.qa_threshold_us) or 4 * target_ps
+    row.adjust_bytes = 8 * settings.mtu
+    row.adjust_period = row.base_rtt

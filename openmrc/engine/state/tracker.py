@@ -1,0 +1,78 @@
+"""Bitmap of the PSNs received beyond the left edge: a ring, 32 PSNs per row.
+
+Two more bits per PSN are read when the left edge passes it: the packet ended a message; it carried an immediate. So no
+state per message is needed.
+"""
+
+from openmrc.core.jit import kernel
+from openmrc.engine.state.tables import Engine
+
+WORD_BITS = 5
+WORD_MASK = (1 << WORD_BITS) - 1
+_LOW32 = (1 << 32) - 1
+
+
+@kernel
+def has(engine: Engine, qp: int, psn: int) -> bool:
+    """Return whether `psn`, at or beyond the left edge and inside the window, has arrived."""
+    word = engine.tracker[place_of(engine, qp, psn)]
+    return (word.arrived >> (psn & WORD_MASK)) & 1 == 1
+
+
+@kernel
+def add(engine: Engine, qp: int, psn: int, is_last: int, has_immediate: int) -> None:
+    """Record an arrival."""
+    word = engine.tracker[place_of(engine, qp, psn)]
+    bit = 1 << (psn & WORD_MASK)
+    word.arrived |= bit
+    if is_last == 1:
+        word.last |= bit
+    if has_immediate == 1:
+        word.immediate |= bit
+
+
+@kernel
+def remove(engine: Engine, qp: int, psn: int) -> int:
+    """Clear an arrival; return 1 if it ended a message, plus 2 if it carried an immediate."""
+    word = engine.tracker[place_of(engine, qp, psn)]
+    bit = 1 << (psn & WORD_MASK)
+    facts = int((word.last & bit) != 0) + 2 * int((word.immediate & bit) != 0)
+    word.arrived &= ~bit
+    word.last &= ~bit
+    word.immediate &= ~bit
+    return facts
+
+
+@kernel
+def clear(engine: Engine, qp: int) -> None:
+    """Clear the bitmap."""
+    row = engine.qps[qp]
+    for index in range(row.tracker_base, row.tracker_base + ((row.tracker_mask + 1) >> WORD_BITS)):
+        word = engine.tracker[index]
+        if word.arrived != 0:  # rows that are not written take no memory
+            word.arrived = word.last = word.immediate = 0
+
+
+@kernel
+def bitmap(engine: Engine, qp: int, base: int) -> int:
+    """Return the arrivals of 64 PSNs from `base` on, bit 0 first, as a signed 64-bit pattern."""
+    high = _half(engine, qp, base + 32)
+    if high >= 1 << 31:  # the sign bit of the pattern
+        high -= 1 << 32
+    return high * (1 << 32) + _half(engine, qp, base)
+
+
+@kernel
+def _half(engine: Engine, qp: int, base: int) -> int:
+    shift = base & WORD_MASK
+    low = engine.tracker[place_of(engine, qp, base)].arrived >> shift
+    if shift == 0:
+        return low
+    return (low | (engine.tracker[place_of(engine, qp, base + 32)].arrived << (32 - shift))) & _LOW32
+
+
+@kernel
+def place_of(engine: Engine, qp: int, psn: int) -> int:
+    """Return the row that holds a PSN."""
+    row = engine.qps[qp]
+    return row.tracker_base + ((psn & row.tracker_mask) >> WORD_BITS)
