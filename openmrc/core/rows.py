@@ -5,6 +5,8 @@ A row type is a class of annotated fields; `table(Row, count)` allocates that ma
 always signed. `Int` is the default; the narrower kinds exist for bulk tables only, where memory
 traffic decides speed, and read back as plain `int` all the same. A field may hold several numbers:
 `Annotated[NDArray[np.int64], (np.int64, (count,))]`.
+
+An `Instant` is an `Int` too: a time on its owner's clock, which `rebase` can set back.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ Int32 = Annotated[int, np.int32]
 Int16 = Annotated[int, np.int16]
 Int8 = Annotated[int, np.int8]
 Float = Annotated[float, np.float64]
+INSTANT = "instant"
+Instant = Annotated[int, np.int64, INSTANT]  # ps; 0 or below, and NEVER or above: no time
 
 CACHE_LINE = 64  # bytes
 

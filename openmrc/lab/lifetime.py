@@ -175,8 +175,8 @@ def _furnish(lab: Lab, node: int, ports: dict[str, list[tuple[Port, str]]]) -> d
     own = ports[name]
     peers = {port.interface: mac for port, mac in own}
     lines = commands.of_nic(lab, node, peers) if node < lab.topology.nics else commands.of_switch(lab, node, peers)
-    batch("tc", commands.of_qdiscs(port for port, _ in own), where)  # first, so that it counts every packet
     batch("ip", lines, where)
+    batch("tc", commands.of_qdiscs(port for port, _ in own), where)
     shown = batch("tc", [f"filter show dev {port.interface} egress" for port, _ in own], where)
     programs = [_program(filters) for filters in _documents(shown)]
     return {f"{name}/{port.interface}": _maps(program) for (port, _), program in zip(own, programs, strict=True)}

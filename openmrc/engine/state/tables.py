@@ -16,7 +16,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.core.rows import Float, Int, Int8, Int16, Int32, Table
+from openmrc.core.rows import INSTANT, Float, Instant, Int, Int8, Int16, Int32, Table
 from openmrc.wire.packet import Packet
 
 NONE = -1
@@ -105,9 +105,9 @@ class Endpoint:
     event_tail: Int
     ready_tail: Int  # last of the ring of peers with something to send, or NONE
     ready_count: Int
-    deadline: Int  # ps, no later than the earliest deadline of its rows
-    peer_deadline: Int  # ps, no later than the earliest deadline of its peers
-    remap_at: Int  # ps, when ports_wanted takes effect; NEVER: it has
+    deadline: Instant  # ps, no later than the earliest deadline of its rows
+    peer_deadline: Instant  # ps, no later than the earliest deadline of its peers
+    remap_at: Instant  # ps, when ports_wanted takes effect; NEVER: it has
     ports_wanted: Int  # mask
     doubted_ports: Int  # mask: silent towards one peer at least
     silent_ports: Int  # mask: silent towards two
@@ -118,6 +118,7 @@ class Endpoint:
     contradictions: Int  # Port Status Updates that arrived on a port which they report as down
     control_dropped: Int  # control ring full
     events_dropped: Int  # event ring full
+    completions_lost: Int  # completion ring full: a defect of ours, the world must end the endpoint
 
 
 class Port:
@@ -135,7 +136,7 @@ class Port:
     control_received: Int
     silences: Int  # times that a queue pair found it silent
     silent_peer: Int  # while doubted: the first peer towards which it was found silent
-    silent_since: Int  # ps, send time of the last packet whose loss made it silent
+    silent_since: Instant  # ps, send time of the last packet whose loss made it silent
 
 
 class Peer:
@@ -155,43 +156,43 @@ class Peer:
     inflight: Int  # bytes, nominal
     cwnd: Float  # bytes
     max_cwnd: Float  # bytes
-    heard_at: Int  # ps, last answer
+    heard_at: Instant  # ps, last answer
     # For every answer: round trip and NSCC
     srtt: Int  # ps, smoothed; 0: none yet
     rttvar: Int  # ps
     reordering: Int  # ps, how much later a packet was sent that overtook another; fades
     base_rtt: Int  # ps
     least_rtt: Int  # ps, the least sample; NEVER: none yet
-    newest_answered: Int  # ps, send time of the most recently sent packet or probe known to have arrived
+    newest_answered: Instant  # ps, send time of the most recently sent packet or probe known to have arrived
     achieved: Int  # bytes in this quick-adapt period
     received: Int  # bytes since the last adjustment
     average_delay: Float  # ps
     inc_bytes: Float
     saved_cwnd: Float  # window before a receiver penalty with restore; 0: none
-    adjusted_at: Int  # ps
+    adjusted_at: Instant  # ps
     fast_bytes: Int  # bytes acknowledged with almost no delay
-    qa_end: Int  # ps; 0: first period, not evaluated
+    qa_end: Instant  # ps; 0: first period, not evaluated
     bytes_ignored: Int
     is_fast: Int32
     qa_trigger: Int32  # a trim or loss was seen in this period
     # Seldom
     bytes_to_ignore: Int
-    eta_at: Int  # ps
-    decreased_at: Int  # ps
-    qa_began: Int  # ps
+    eta_at: Instant  # ps
+    decreased_at: Instant  # ps
+    qa_began: Instant  # ps
     qa_trimmed: Int  # bytes in this period
     delivery_rate: Float  # bytes/ps that the network is known to deliver; 0: not known yet
-    resumed_at: Int  # ps, first answer after a silence
+    resumed_at: Instant  # ps, first answer after a silence
     qa_blocked: Int  # the window kept a packet back in this period
     # Port Status Updates of this peer
     update_stamp: Int  # tx_timestamp of the last one that counted
-    update_at: Int  # ps, when it arrived
+    update_at: Instant  # ps, when it arrived
     # Port Status Updates to this peer
-    status_deadline: Int  # ps
+    status_deadline: Instant  # ps
     status_attempts: Int32
     status_pending: Int32  # 1: unanswered
     # Probes of the ports that it reports as down
-    check_deadline: Int  # ps
+    check_deadline: Instant  # ps
     check_attempts: Int32
     check_pending: Int32  # 1: an answer counts
     # counters
@@ -216,7 +217,7 @@ QPS_PER_BLOCK = 8
 class QpBlock:
     """Neighbouring queue pairs of an endpoint: of many, `deadlines` reads only those of a block in which one is due."""
 
-    deadline: Int  # ps, no later than the earliest deadline of its queue pairs
+    deadline: Instant  # ps, no later than the earliest deadline of its queue pairs
 
 
 class QueuePair:
@@ -264,9 +265,9 @@ class QueuePair:
     heard_ports: Int32  # mask: packets arrived since the last control packet was sent there
     silent_ports: Int32  # mask: `silence`
     timeout: Int  # ps
-    heard_at: Int  # ps, last answer of the peer
-    deadline: Int  # ps, no later than the earliest of `deadlines`
-    deadlines: Annotated[NDArray[np.int64], (np.int64, (DEADLINES,))]  # ps, by Deadline; NEVER: not armed
+    heard_at: Instant  # ps, last answer of the peer
+    deadline: Instant  # ps, no later than the earliest of `deadlines`
+    deadlines: Annotated[NDArray[np.int64], (np.int64, (DEADLINES,)), INSTANT]  # ps, by Deadline; NEVER: not armed
     # Requester, for every packet
     next_psn: Int  # the next new packet
     unack_psn: Int  # lowest PSN not acknowledged cumulatively
@@ -281,7 +282,7 @@ class QueuePair:
     solicit_psn: Int  # packet to repeat because a transport ACK is missing, or NONE
     inflight: Int  # bytes, nominal
     highest_sacked: Int
-    newest_delivered: Int  # ps, send time of the most recently sent packet known to have arrived
+    newest_delivered: Instant  # ps, send time of the most recently sent packet known to have arrived
     next_ready: Int32
     listed: Int32
     mpr_dest: Int32  # the peer's to us, unit 128 PSNs
@@ -293,7 +294,7 @@ class QueuePair:
     lost_cursor: Int  # no PSN below it waits
     deficit: Int  # bytes that deficit round robin still owes
     burst_left: Int  # bytes, nominal, that may still follow on burst_ev
-    complete_at: Int  # ps, last report after which that was all that had arrived
+    complete_at: Instant  # ps, last report after which that was all that had arrived
     scanned_psn: Int  # the loss timer is set for every hole below it
     burst_ev: Int32
     rotation_cursor: Int32
@@ -326,7 +327,7 @@ class QueuePair:
     mark_stats_mask: Int32
     good_evs: Int32  # GOOD or SKIP
     min_active_evs: Int32
-    loss_asked_at: Int  # ps, when the requester began to wait for such a report, or sent a probe for it
+    loss_asked_at: Instant  # ps, when the requester began to wait for such a report, or sent a probe for it
     nak_psn: Int  # the packet it refuses
     expected_rqmsn: Int  # next WriteIMM to complete
     receive_head: Int  # next posted receive to use
@@ -346,9 +347,9 @@ class QueuePair:
 class PortRotation:
     """The EVs that one queue pair has on one port: a rotation of active ones and the reserve behind it."""
 
-    risen_at: Int  # ps, when the port came back, here or at the peer
-    newest_delivered: Int  # ps, send time of the most recently sent packet or probe known to have arrived
-    check_at: Int  # ps, next probe of a silent port
+    risen_at: Instant  # ps, when the port came back, here or at the peer
+    newest_delivered: Instant  # ps, send time of the most recently sent packet or probe known to have arrived
+    check_at: Instant  # ps, next probe of a silent port
     check_gap: Int  # ps to the probe after
     qp: Int32
     port: Int32
@@ -375,7 +376,7 @@ class Ev:
     """An entropy value of a queue pair, and the state of its path: a cache line."""
 
     value: Int  # 32 bits
-    probe_sent_at: Int  # ps
+    probe_sent_at: Instant  # ps
     sent: Int  # with these three, a busy connection would pass 2**31 within a day
     acked: Int
     marked: Int
@@ -392,9 +393,9 @@ class Ev:
 class EvFailure:
     """The losses of an EV, its last failure and the probes that follow it. The row of an EV that never lost is zero."""
 
-    failed_at: Int  # ps
-    restored_at: Int  # ps
-    probe_at: Int  # ps, of an ASSUMED_BAD EV
+    failed_at: Instant  # ps
+    restored_at: Instant  # ps
+    probe_at: Instant  # ps, of an ASSUMED_BAD EV
     probe_gap: Int  # ps to the probe after
     lost: Int
 
@@ -425,7 +426,7 @@ class Message(WriteRequest):
 class Sent:
     """The requester's record of a PSN."""
 
-    sent_at: Int  # ps
+    sent_at: Instant  # ps
     message: Int32  # slot of its message
     ev: Int32  # row
     payload: Int32  # bytes
@@ -449,7 +450,7 @@ class EvMarkStats:
     entropy: Int
     packets: Int
     marked: Int
-    since: Int  # ps
+    since: Instant  # ps
 
 
 class PendingImmediate:
@@ -513,7 +514,7 @@ class Event:
     """State change of a path, a port or a queue pair."""
 
     kind: Int  # EventKind
-    at: Int  # ps
+    at: Instant  # ps
     qp: Int
     peer: Int
     port: Int

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.core.rows import Int, Int32, Table, table
+from openmrc.core.rows import Instant, Int, Int32, Table, table
 from openmrc.engine.state.tables import NONE, Engine, WriteRequest
 from openmrc.live.datapath.libc import MUTEX_WORDS, IoVector, MessageHeader, SendControl
 from openmrc.wire.codec import Bytes, as_matrix
@@ -49,21 +49,21 @@ class Nic:
     endpoint: Int  # of the engine
     planes: Int
     epoch: Int  # s of CLOCK_MONOTONIC at which the endpoint's time is 0
-    now: Int  # ps since the epoch, as last read
-    sleeps_until: Int  # ps; 0: the thread is awake
-    wake_at: Int  # ps, when something is due
-    step_at: Int  # ps, when impairments change next
+    now: Instant  # ps since the epoch, as last read
+    sleeps_until: Instant  # ps; 0: the thread is awake
+    wake_at: Instant  # ps, when something is due
+    step_at: Instant  # ps, when impairments change next
     stop: Int  # 1: the thread returns
     busy_poll: Int  # 1: it never sleeps
     handled: Int  # packets sent and trains received in the last iteration
     waiting: Int  # 1: a user's thread waits at the sockets
-    leased_until: Int  # ps, the endpoint's thread leaves the sockets alone until then
+    leased_until: Instant  # ps, the endpoint's thread leaves the sockets alone until then
     wake_fd: Int  # descriptor that wakes the thread
     python_wake_fd: Int  # descriptor that wakes the thread that runs Python
     link_fd: Int  # descriptor on which rtnetlink announces changes; -1: none
     link_news: Int  # 1: it is readable
     links_changed: Int  # 1: Python shall look at links and addresses
-    overdue_since: Int  # ps, when a deadline was first seen to have come while arrivals wait; 0: none has
+    overdue_since: Instant  # ps, when a deadline was first seen to have come while arrivals wait; 0: none has
     called: Int  # 1: it was signalled and has not answered yet
     overruns: Int  # completion queues that overflowed and were not reported yet
     posted: Int  # requests submitted so far
@@ -101,7 +101,7 @@ class Nic:
     held: Int
     held_order: Int
     # Counters
-    placed_at: Int  # ps, when data last landed in memory
+    placed_at: Instant  # ps, when data last landed in memory
     longest_gap: Int  # ps between two times, since it was last asked for
     iterations: Int
     sleeps: Int
@@ -116,7 +116,7 @@ class Nic:
     capture_lost: Int  # packets that are not in the file
     capture_closed: Int  # 1: the file takes no more
     capture_waits_at: Int  # value of capture_head since `capture_waits_since`
-    capture_waits_since: Int  # ps
+    capture_waits_since: Instant  # ps
 
 
 class Plane:
@@ -132,7 +132,7 @@ class Plane:
     stalls: Int
     send_errors: Int
     last_error: Int  # errno
-    busy_until: Int  # ps, when its port has sent all it was given, if it is paced
+    busy_until: Instant  # ps, when its port has sent all it was given, if it is paced
     # Impairments
     impaired: Int  # 1: look at the rest
     slow: Int  # 1: some of it holds packets back
@@ -145,7 +145,7 @@ class Plane:
     duplicate: Int
     reorder: Int
     trim: Int
-    free_at: Int  # ps, when the limited rate has passed on all it took
+    free_at: Instant  # ps, when the limited rate has passed on all it took
     random: Int
     taken: Int  # packets lost, trimmed or corrupted on purpose
     bypass_at: Int
@@ -194,7 +194,7 @@ class Train:
 class Held:
     """A packet held back; slot of the heap."""
 
-    release: Int  # ps
+    release: Instant  # ps
     order: Int
     slot: Int
 

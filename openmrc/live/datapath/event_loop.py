@@ -16,6 +16,7 @@ from enum import IntEnum
 
 from openmrc.core.jit import entry, kernel
 from openmrc.engine.endpoint import expire, next_deadline, next_event
+from openmrc.engine.state.clock import WRAPS
 from openmrc.engine.state.tables import NONE, Engine
 from openmrc.live.datapath import capture, impair, link_state, pacing, receive, submission, table_handles, transmit
 from openmrc.live.datapath.datapath_tables import LOOP_MUTEX, NEXT_MUTEX, RECORDS, DataPath
@@ -29,7 +30,8 @@ CLOCK_OF_THREAD, SCRATCH_OF_THREAD, CLOCK_OF_WAITER = 1, 2, 3
 _LONGEST_SLEEP = 10_000  # s
 ALL_READY = (1 << 16) - 1
 GO_ON = -1
-LIFETIME = 50 * 86_400 * PS_PER_S  # an endpoint's clock stays below NEVER, 53 days
+SET_BACK = 128 * WRAPS  # ps, 24 days: by how much Python sets the clock back; it comes nowhere near NEVER, 53 days
+OLD = 3 * SET_BACK // 2  # when: there are 17 days for it
 QUIET = 4  # packets and trains of one iteration up to which traffic is low
 SLACK = 500 * PS_PER_US  # the endpoint's thread is not woken to be that much less late
 BACKLOG = 2000 * PS_PER_US  # how long deadlines wait for a backlog of arrivals to be read
@@ -50,14 +52,14 @@ DONE = 0
 STOPPED = 1
 COMPLETED = 2  # WAIT: the completion queue has a completion
 NOTHING = 3  # WAIT: none, or traffic is too high to wait at the sockets
-EXPIRED = 4  # STAY: the endpoint is older than LIFETIME
+BROKEN = 4  # STAY: the engine lost a completion
 
 
 @entry
 def run(at: int, mode: int, what: int, cq: int) -> int:
     """Iterate as `mode` says; return one of the constants above.
 
-    `at` is the address of the table handles, `what` until when (ps) to WAIT at most, or how many requests to POST,
+    `at` is the address of the table handles, `what` how long (ps) to WAIT at most, or how many requests to POST,
     `cq` the completion queue to WAIT for.
     """
     engine = table_handles.engine_at(at)
@@ -67,8 +69,10 @@ def run(at: int, mode: int, what: int, cq: int) -> int:
     ready = ALL_READY if looks else 0
     if mode == Mode.POST and submission.submit(datapath, what):
         return DONE
-    if mode == Mode.WAIT and not _may_wait(datapath):
-        return NOTHING
+    if mode == Mode.WAIT:
+        if not _may_wait(datapath):
+            return NOTHING
+        what += monotonic(datapath.clock[CLOCK_OF_WAITER], nic.epoch)
     while nic.stop == 0:
         acquire(datapath)
         if mode == Mode.STAY:
@@ -120,7 +124,7 @@ def _verdict(engine: Engine, datapath: DataPath, mode: int, until: int, cq: int)
     if mode == Mode.ITERATE or mode == Mode.POST:
         return DONE
     if mode == Mode.STAY:
-        return EXPIRED if nic.now > LIFETIME else GO_ON
+        return BROKEN if engine.endpoints[nic.endpoint].completions_lost > 0 else GO_ON
     is_completed = datapath.cqs[cq].published != datapath.cqs[cq].taken
     is_busy = nic.handled > QUIET
     if not is_completed and not is_busy and nic.now < until:
@@ -135,8 +139,10 @@ def _verdict(engine: Engine, datapath: DataPath, mode: int, until: int, cq: int)
 
 @kernel
 def _wants_python(engine: Engine, datapath: DataPath) -> bool:
-    """Whether Python has work: events, an overrun, a step of the impairments, changed links, captured packets."""
+    """Whether Python has work: events, an overrun, impairments, changed links, an old clock, captured packets."""
     nic = datapath.nic[0]
+    if nic.now > OLD:
+        return True
     node = engine.endpoints[nic.endpoint]
     if node.event_tail != node.event_head or nic.overruns > 0 or nic.step_at <= nic.now or nic.links_changed == 1:
         return True

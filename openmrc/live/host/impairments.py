@@ -43,6 +43,10 @@ class Impairments:
                 self._apply(plane)
         self._runtime.nic.step_at = self._waiting[0][0] if self._waiting else NEVER
 
+    def set_back(self, by: int) -> None:
+        """Follow a clock that is set back by `by` ps. Call inside the runtime."""
+        self._waiting = [(at - by, step) for at, step in self._waiting]
+
     def _apply(self, plane: int) -> None:
         impairment, row = self._planes[plane].now, self._runtime.datapath.planes[plane]
         row.down = impairment.down

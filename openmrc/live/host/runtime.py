@@ -12,6 +12,7 @@ from mmap import PAGESIZE
 
 import numpy as np
 
+from openmrc.core.rebase import set_back
 from openmrc.core.rows import column
 from openmrc.engine.state.build import Layout, build
 from openmrc.engine.state.params import Settings
@@ -50,6 +51,7 @@ from openmrc.wire.layout import LONGEST_HEADER
 HELD = 4096  # delayed packets that impairments can hold
 REST_SECONDS = 0.002  # s after each run of the Python thread: a burst of events costs one wake-up, not one each
 CLOSE_SECONDS = 5.0
+LONGEST_WAIT = 60.0  # s at the sockets in one go: the clock is not set back meanwhile
 _NO_DESCRIPTOR = -1  # poll passes over it
 HEAD_START = 1  # s: keeps engine times above 0, which means never
 NS_PER_S = 10**9
@@ -104,6 +106,7 @@ class EndpointRuntime:
         self._thread = threading.Thread(target=self._run_loop, name="openmrc endpoint", daemon=True)
         self._helper = threading.Thread(target=self._run_python, name="openmrc events", daemon=True)
         self._python: Callable[[], None] = lambda: None
+        self.on_set_back: Callable[[int], None] = lambda by: None
         self.control = ControlThread()
         self.error: BaseException | None = None
         self.is_stopped = False
@@ -183,8 +186,8 @@ class EndpointRuntime:
         """Wait at the sockets in this thread for a completion of `cq`, at most this long; return whether one came."""
         if self._sleeps_until(0) == 0 or self._handled(0) > event_loop.QUIET:
             return False  # check before the call, which costs several microseconds
-        until = self.now() + int(seconds * PS_PER_S)
-        return event_loop.run(self.at, _WAIT, until, cq) == event_loop.COMPLETED
+        longest = int(min(seconds, LONGEST_WAIT) * PS_PER_S)
+        return event_loop.run(self.at, _WAIT, longest, cq) == event_loop.COMPLETED
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[int]:
@@ -199,6 +202,20 @@ class EndpointRuntime:
         if not self.is_stopped:
             self.iterate()
 
+    def set_clock_back(self, by: int) -> bool:
+        """Make the endpoint `by` ps younger, a multiple of `clock.WRAPS`; False while a user's thread waits by it."""
+        with self.locked():
+            if self.nic.waiting == 1:
+                return False
+            set_back(self.engine, by)
+            set_back(self.datapath, by)
+            self.epoch += by // PS_PER_S
+            self.nic.epoch = self.epoch
+            self.nic.capture_clock += by // PS_PER_NS
+            self.on_set_back(by)
+        os.eventfd_write(self.wake_fd, 1)  # the endpoint's thread may be about to sleep by the old clock
+        return True
+
     def watch_links(self, descriptor: int) -> None:
         """Have the endpoint's thread read announcements of rtnetlink from this descriptor; call before `start`."""
         slot = self.datapath.poll[self.nic.planes + 1]
@@ -208,9 +225,8 @@ class EndpointRuntime:
     def _run_loop(self) -> None:
         scheduling.ask_for_short_slices()
         try:
-            if event_loop.run(self.at, _STAY, 0, 0) == event_loop.EXPIRED:
-                days = event_loop.LIFETIME // (86_400 * PS_PER_S)
-                raise ClosedError(f"context: open for {days} days, the limit of its clock; open a new one")
+            if event_loop.run(self.at, _STAY, 0, 0) == event_loop.BROKEN:
+                raise ClosedError("context: a completion was lost; this is a defect of openmrc, please report it")
         except BaseException as error:  # waiting calls must see any failure
             self.error = error
             self.nic.stop = 1
@@ -223,6 +239,8 @@ class EndpointRuntime:
             while self.nic.stop == 0:
                 os.eventfd_read(self._python_wake_fd)
                 self._python()
+                if self.nic.now > event_loop.OLD:
+                    self.set_clock_back(event_loop.SET_BACK)
                 if self.nic.capturing == 0:
                     time.sleep(REST_SECONDS)
         except BaseException as error:

@@ -101,6 +101,7 @@ class Nic:
             self._link_watch = LinkWatch(self._runtime)
             self._peers = Peers(self._runtime, attr.max_peers, carrier_of)
             self._impairments = Impairments(self._runtime, attr.seed)
+            self._runtime.on_set_back = self._impairments.set_back
             if schedule is not None:
                 self.impair(schedule)
             if capture is not None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from openmrc.live.datapath import capture, event_loop
+from openmrc.core.jit import config
+from openmrc.live.datapath import capture, event_loop, operations
 from openmrc.live.datapath.event_loop import Mode
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_S
+from openmrc.verbs import Context
 from tests.live.datapath.memory_kernel import Endpoint, endpoint
+from tests.live.pair import SMALL, addresses
 
 
 def run(here: Endpoint, mode: Mode, what: int = 0) -> int:
@@ -60,10 +67,33 @@ def test_the_endpoints_thread_ends_when_it_is_told_to_stop() -> None:
         assert run(here, Mode.STAY) == event_loop.STOPPED
 
 
-def test_the_endpoints_thread_ends_before_its_clock_does() -> None:
+def test_the_endpoints_thread_ends_when_the_engine_has_lost_a_completion() -> None:
     with endpoint() as here:
-        here.now = event_loop.LIFETIME + 1
-        assert run(here, Mode.STAY) == event_loop.EXPIRED
+        here.engine.endpoints[0].completions_lost = 1
+        assert run(here, Mode.STAY) == event_loop.BROKEN
+
+
+def test_an_old_clock_is_work_for_python() -> None:
+    with endpoint() as here:
+        here.now = event_loop.OLD + 1
+        run(here, Mode.ITERATE)
+        assert here.signals == [here.nic.python_wake_fd]
+
+
+RAISED = rb"(?:Assertion|Attribute|Index|Key|Memory|Overflow|Value|ZeroDivision)Error"  # as pickles name them
+
+
+@pytest.mark.skipif(config.DISABLE_JIT, reason="looks at compiled code")
+@pytest.mark.parametrize(
+    "entry", [event_loop.run, operations.change, operations.move], ids=lambda entry: entry.__name__
+)
+def test_no_compiled_entry_that_holds_a_mutex_can_raise(entry: Any) -> None:
+    with Context(addresses(0, 239, 1, 4), SMALL):
+        name = f"{entry.py_func.__module__.rpartition('.')[2]}.{entry.__name__}-*.nbc"
+        codes = [file.read_bytes() for file in Path(entry.stats.cache_path).glob(name)]
+    assert codes
+    for code in codes:
+        assert re.findall(RAISED, code) == []
 
 
 @pytest.mark.parametrize(("field", "value"), [("waiting", 1), ("handled", 100), ("sleeps_until", 0)])
@@ -71,14 +101,14 @@ def test_nobody_waits_at_the_sockets_beside_another_or_while_traffic_is_high(fie
     with endpoint() as here:
         here.nic.sleeps_until = NEVER
         setattr(here.nic, field, value)
-        assert run(here, Mode.WAIT, here.now + PS_PER_S) == event_loop.NOTHING
+        assert run(here, Mode.WAIT, PS_PER_S) == event_loop.NOTHING
 
 
 def test_a_wait_ends_with_a_completion_and_leaves_a_short_lease() -> None:
     with endpoint() as here:
         here.nic.sleeps_until = NEVER
         here.complete(1)
-        assert run(here, Mode.WAIT, here.now + PS_PER_S) == event_loop.COMPLETED
+        assert run(here, Mode.WAIT, PS_PER_S) == event_loop.COMPLETED
         assert here.nic.leased_until == here.now + event_loop.LEASE
         assert here.nic.waiting == 0
 
@@ -86,7 +116,7 @@ def test_a_wait_ends_with_a_completion_and_leaves_a_short_lease() -> None:
 def test_a_wait_ends_in_time() -> None:
     with endpoint() as here:
         here.nic.sleeps_until = NEVER
-        assert run(here, Mode.WAIT, here.now) == event_loop.NOTHING
+        assert run(here, Mode.WAIT, 0) == event_loop.NOTHING
 
 
 def test_a_lost_write_is_sent_again_by_a_thread_that_looks() -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from openmrc.engine.state.clock import WRAPS
 from openmrc.live.datapath import event_loop
-from openmrc.verbs import ClosedError, Context
-from tests.live.pair import SMALL, addresses
+from openmrc.verbs import Context
+from tests.live.pair import joined
 
 ROOT = Path(__file__).parents[3]
 DAY = 86_400
@@ -43,11 +45,35 @@ def test_the_uptime_of_the_host_does_not_matter(days: int) -> None:
     assert busy < 0.5, "an idle pair keeps a processor busy"
 
 
-def test_a_context_older_than_its_clock_counts_says_so() -> None:
-    with Context(addresses(0, 231, 1, 4), SMALL) as context:
-        runtime = context.nic._runtime
-        runtime.nic.epoch -= event_loop.LIFETIME // 10**12  # as if it had been opened so long ago
-        os.eventfd_write(runtime.wake_fd, 1)
-        runtime._thread.join(20)
-        with pytest.raises(ClosedError, match="open for 50 days"):
-            context.alloc_pd().reg_mr(bytearray(8))
+def age(context: Context) -> None:
+    """Make an endpoint as if it had been opened so long ago that its clock must be set back now."""
+    runtime = context.nic._runtime
+    by = (event_loop.OLD - runtime.now()) // WRAPS * WRAPS + WRAPS
+    within(20, lambda: runtime.set_clock_back(-by))
+
+
+def within(seconds: float, happens: Callable[[], bool]) -> None:
+    """Wait for something."""
+    end = time.monotonic() + seconds
+    while not happens():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def test_an_endpoint_lives_on_under_traffic_when_its_clock_is_set_back() -> None:
+    with joined(size=1 << 14) as pair:
+        ours, theirs = pair.ends
+        for turn in range(40):
+            for context in pair.contexts if turn % 10 == 5 else ():
+                age(context)
+            ours.write(pair.regions[0], ours.remote.regions[0], timeout=20)
+            theirs.write(pair.regions[1], theirs.remote.regions[0], timeout=20)
+        within(20, lambda: all(context.nic._runtime.now() < event_loop.OLD for context in pair.contexts))
+        assert ours.qp.counters().timeouts == theirs.qp.counters().timeouts == 0
+
+
+def test_steps_of_impairments_follow_a_clock_that_is_set_back() -> None:
+    with joined(size=1 << 14) as pair:
+        pair.contexts[1].impair("[{at: 0s, loss: 100%}, {at: 300ms, loss: 0%}]")
+        age(pair.contexts[1])
+        pair.ends[0].write(pair.regions[0], pair.ends[0].remote.regions[0], timeout=20)
