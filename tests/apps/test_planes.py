@@ -44,8 +44,8 @@ def test_two_endpoints_of_one_side_get_ports_of_their_own() -> None:
 
 
 def test_a_port_that_the_user_named_is_not_replaced() -> None:
-    options = EndpointOptions(("127.44.4.1",))
-    with open_endpoint(options), pytest.raises(ConfigError, match=r"plane 0 cannot receive on 127.44.4.1"):
+    options = EndpointOptions(("127.44.4.1:9001",))
+    with open_endpoint(options), pytest.raises(ConfigError, match=r"plane 0 cannot receive on 127.44.4.1:9001"):
         open_endpoint(options)
 
 

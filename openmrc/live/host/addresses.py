@@ -10,6 +10,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from openmrc.errors import ConfigError
 from openmrc.wire.codes import UDP_PORT
 
+SHARED_PORTS = range(UDP_PORT, UDP_PORT + 64)  # of the processes on one NIC, in the order in which they come
+
 
 @dataclass(frozen=True)
 class PlaneAddress:
@@ -67,6 +69,16 @@ class PlaneAddress:
         if self.port == UDP_PORT:
             return str(self.ip)
         return f"{self.ip}:{self.port}" if self.ip.version == 4 else f"[{self.ip}]:{self.port}"
+
+
+def host_of(text: str) -> str:
+    """Return an address as it was written, without its port."""
+    return _split(text.strip())[0]
+
+
+def names_port(text: str) -> bool:
+    """Return whether an address was written with a port."""
+    return bool(_split(text.strip())[1])
 
 
 def _split(text: str) -> tuple[str, str]:

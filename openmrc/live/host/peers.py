@@ -15,7 +15,7 @@ from openmrc.live.api.attributes import PeerAddress
 from openmrc.live.api.errors import BusyError, NoRoomError
 from openmrc.live.datapath import sources
 from openmrc.live.datapath.datapath_tables import NAME_WORDS
-from openmrc.live.host.addresses import PlaneAddress
+from openmrc.live.host.addresses import PlaneAddress, host_of
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.host.sockets import CarrierOf
 from openmrc.wire.entropy import flow_label
@@ -90,7 +90,7 @@ class Peers:
         if self._carrier_of is None:
             return [there.ip for there in planes]
         return [
-            PlaneAddress.parse(self._carrier_of(text, plane, self._runtime.sockets.evs(plane)[0])).ip
+            PlaneAddress.parse(self._carrier_of(host_of(text), plane, self._runtime.sockets.evs(plane)[0])).ip
             for plane, text in enumerate(rows.address.planes)
         ]
 
@@ -161,9 +161,8 @@ class Peers:
         ports = self._runtime.sockets
         if self._carrier_of is None:
             return [there.packed(flow_label(ports.placement, value)) for value in ports.evs(plane)]
-        carriers = [
-            PlaneAddress.parse(self._carrier_of(address.planes[plane], plane, value)).ip for value in ports.evs(plane)
-        ]
+        host = host_of(address.planes[plane])
+        carriers = [PlaneAddress.parse(self._carrier_of(host, plane, value)).ip for value in ports.evs(plane)]
         return [
             PlaneAddress(carrier, there.port).packed(flow_label(ports.placement, value))
             for carrier, value in zip(carriers, ports.evs(plane), strict=True)

@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from openmrc.errors import ConfigError
 from openmrc.live.api.attributes import ContextAttr, EvFormat
@@ -27,7 +28,7 @@ from openmrc.live.datapath.libc import (
     UDP_NO_CHECK6_TX,
     UDP_SEGMENT,
 )
-from openmrc.live.host.addresses import PlaneAddress
+from openmrc.live.host.addresses import SHARED_PORTS, PlaneAddress, names_port
 from openmrc.live.host.interfaces import find_planes, interface_of
 from openmrc.wire.entropy import PATHS_OF_A_PLANE, SRV6_PORT_BASE, Placement, entropy, on_plane
 
@@ -50,6 +51,7 @@ class Sockets:
         """Open the sockets; ConfigError or OSError names the address that cannot be opened."""
         self.found = not planes
         self.addresses = _choose(planes)
+        self._ports_are_named = [names_port(text) for text in planes] or [False] * len(self.addresses)
         self.attr = attr
         self.placement = _PLACEMENTS[attr.ev_format]
         self.receivers: list[socket.socket] = []
@@ -110,13 +112,28 @@ class Sockets:
                 receiver.setsockopt(SOL_UDP, UDP_GRO, 1)
         granted = _ask_buffer(receiver, self.attr.receive_buffer)
         self.receive_buffer = min(granted, self.receive_buffer or granted)
-        try:
-            receiver.bind(address.socket_name())
-        except OSError as error:
-            raise ConfigError(f"planes: plane {plane} cannot receive on {address}: {error.strerror}") from error
+        self.addresses[plane] = self._bind_receiver(receiver, plane, address)
         self.senders.append([])
         self.source_ports.append([])
         self._open_senders(plane, address)
+
+    def _bind_receiver(self, receiver: socket.socket, plane: int, address: PlaneAddress) -> PlaneAddress:
+        """Bind to the port that was named, or to the first that no other process on this NIC has; return the address.
+
+        The peer learns the port with the address (docs/decisions/0022-shared-nic.md).
+        """
+        ports = [address.port] if self._ports_are_named[plane] else SHARED_PORTS
+        for port in ports:
+            try:
+                receiver.bind(address.socket_name(port))
+            except OSError as error:
+                is_taken = error.errno == errno.EADDRINUSE
+                if not is_taken or port == ports[-1]:
+                    what = f"{address}, ports {ports[0]} to {port}" if is_taken and len(ports) > 1 else address
+                    raise ConfigError(f"planes: plane {plane} cannot receive on {what}: {error.strerror}") from error
+            else:
+                return replace(address, port=port)
+        raise AssertionError("unreachable: the last port is bound or raises")
 
     def _open_senders(self, plane: int, address: PlaneAddress) -> None:
         first = os.getpid() * 67  # otherwise all processes on one address would try the same ports first
