@@ -2,7 +2,7 @@
 
 A scenario fails if the run takes too long, raises anything, ends otherwise for two threads than for one, if its summary
 does not add up, if a flow that no lasting fault concerns does not finish, or if packets appear or vanish at a link or a
-switch: sent = arrived + lost + on the way, and what arrives at a switch leaves it or is counted as dropped.
+switch: sent + duplicated = arrived + losses by cause + on the way, and what arrives at a switch is sent by it.
 
     python -m bench.sim.random_scenarios --count 2000            prints what failed and its seed; exit 1 if anything did
     python -m bench.sim.random_scenarios --seed 4711 --show      one scenario, as YAML
@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 
 from openmrc.errors import MrcError
+from openmrc.sim.results.link_accounts import link_accounts
 from openmrc.sim.results.results import Run, summary
 from openmrc.sim.scenario.scenario import Scenario
 from openmrc.sim.simulate import OnProgress, Status, simulate
@@ -180,21 +181,19 @@ def _unfinished(scenario: Scenario, run: Run) -> Iterator[str]:
 
 def _packets(scenario: Scenario, run: Run) -> Iterator[str]:
     """Yield where packets appear or vanish."""
-    links, topology = run.results.links, run.topology
-    sent = links["data_packets"] + links["control_packets"]
-    ended = links["arrived"] + links["lost"]
-    if any("duplicate" in fault for fault in scenario.faults):
-        return
-    if (ended > sent).any() or int((sent - ended).sum()) != run.results.on_the_way:
-        yield f"links: {int(sent.sum())} sent, {int(ended.sum())} arrived or lost, {run.results.on_the_way} on the way"
+    links, topology = link_accounts(run.results.links), run.topology
+    if (links.on_the_way < 0).any() or int(links.on_the_way.sum()) != run.results.on_the_way:
+        yield f"links: {int(links.on_the_way.sum())} without an end, {run.results.on_the_way} on the way"
+    if any((cause < 0).any() for cause in (links.full, links.control_full, links.down, links.at_random)):
+        yield "links: a cause has taken less than nothing"
     if scenario.transport.name.startswith("roce"):
         return  # PAUSE frames begin at switches
-    into = np.bincount(topology.link_destination, links["arrived"], topology.nodes)
-    out = np.bincount(topology.link_source, sent + links["dropped"], topology.nodes)
+    into = np.bincount(topology.link_destination, links.arrived, topology.nodes)
+    out = np.bincount(topology.link_source, links.sent, topology.nodes)
     wrong = np.flatnonzero((into != out) & (np.arange(topology.nodes) >= topology.nics))
     if len(wrong):
         node = int(wrong[0])
-        yield f"{topology.name(node)}: {into[node]:.0f} arrived, {out[node]:.0f} left or dropped"
+        yield f"{topology.name(node)}: {into[node]:.0f} arrived, {out[node]:.0f} sent or dropped"
 
 
 def main() -> None:

@@ -84,7 +84,7 @@ class Results:
     received: Ints  # ps by flow: all in memory at the receiver; NEVER if not recorded
     failed: Ints  # ps by flow: abandoned by its transport; NEVER
     links: dict[str, Ints]  # counters by link: data_packets, data_bytes, control_packets, trimmed, dropped, peak,
-    # arrived, arrived_bytes, marked, lost
+    # arrived, arrived_bytes, marked, lost, control_full, at_random, duplicated; `link_accounts` adds them up
     scale_up_bytes: Ints  # by NIC: packets of the scale-up network, acknowledgements included; empty without one
     counters: dict[str, Any]  # the transport's own
     failures: list[Failure] = field(default_factory=list)  # connections that ended in error
@@ -275,9 +275,11 @@ def _results(
     network = world.network
     of_ports = ("data_packets", "data_bytes", "control_packets", "trimmed", "dropped", "peak")
     of_wires = ("arrived", "arrived_bytes", "marked", "lost")
+    of_losses = ("control_full", "at_random", "duplicated")
     fabric, nics = slice(0, world.links), len(network.scale_up_ports)
     links = {name: column(network.ports, name)[fabric].copy() for name in of_ports}
     links |= {name: column(network.wires, name)[fabric].copy() for name in of_wires}
+    links |= {name: column(network.link_losses, name)[fabric].copy() for name in of_losses}
     if network.config[0].lossless == 1:
         links["marked"] += column(network.queues, "marked")[fabric]
     return Results(

@@ -88,6 +88,7 @@ def build(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 
         departures=table(network_tables.Departure, 2 * topology.links if settings.lossless else 1),
         wires=table(network_tables.Wire, topology.links),
         link_impairments=table(network_tables.LinkImpairments, topology.links),
+        link_losses=table(network_tables.LinkLosses, topology.links),
         nodes=table(network_tables.Node, topology.nodes),
         mails=table(network_tables.Mail, topology.nodes),
         link_mails=table(network_tables.Mail, topology.links),

@@ -60,6 +60,7 @@ def _enqueue_control(network: Network, shard: int, now: int, link: int, hop: int
     duration = (network.hops[hop].size * port.byte_time) >> BYTE_TIME_BITS
     begin = max(now, port.control_until)
     if begin - now + duration > port.control_capacity:
+        network.link_losses[link].control_full += 1
         _drop(network, shard, link, hop)
         return
     if port.busy_until > now:

@@ -232,6 +232,7 @@ def _impair(
     link = network.in_links[index].link
     effects = impairments.decide(network, link, hop)
     if effects & impairments.LOST != 0:
+        network.link_losses[link].at_random += 1
         _discard(network, shard, link, hop)
         return count
     if effects & impairments.TRIM != 0:
@@ -239,6 +240,7 @@ def _impair(
     if effects & impairments.DUPLICATE != 0:
         copy = packet_pool.allocate(network, shard)
         if copy != NONE:
+            network.link_losses[link].duplicated += 1
             impairments.duplicate(state, network, hop, copy)
             count = _delay(network, shard, index, copy, effects, start, end, count)
     return _delay(network, shard, index, hop, effects, start, end, count)

@@ -140,6 +140,14 @@ class Wire:
     lost: Int  # to faults
 
 
+class LinkLosses:
+    """What `Port.dropped` and `Wire.lost` of a directed link consist of, and the packets that its wire added."""
+
+    control_full: Int  # of those dropped: control and trimmed packets, whose own queue was full; written by the sender
+    at_random: Int  # of those lost: by chance (impairments); the rest was in flight when the link went down
+    duplicated: Int  # copies, by chance
+
+
 class LinkImpairments:
     """Impairments of a directed link, and its delayed packets. Probabilities in 2**-32."""
 
@@ -350,6 +358,7 @@ class Network(NamedTuple):
     departures: Table[Departure]
     wires: Table[Wire]
     link_impairments: Table[LinkImpairments]
+    link_losses: Table[LinkLosses]
     nodes: Table[Node]
     mails: Table[Mail]  # of nodes
     link_mails: Table[Mail]
