@@ -44,6 +44,7 @@ COMMANDS: dict[str, dict[str, Command]] = {
         "decode": Command(
             "packets.decode:decode", "Decode MRC packets from a capture file or from hexadecimal digits."
         ),
+        "conform": Command("packets.conform:conform", "Test over the wire whether a device speaks MRC."),
     },
     "Plan and simulate": {
         "plan": Command(

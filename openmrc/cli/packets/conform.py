@@ -1,0 +1,158 @@
+"""`mrc conform`: does a device speak MRC? Runs the conformance tests against it over the wire."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from openmrc.cli.outcome import print_json, stoppable
+from openmrc.errors import UsageError
+
+if TYPE_CHECKING:
+    from openmrc.conform.language import ScriptTest
+    from openmrc.conform.results import TestResult
+    from openmrc.conform.suite import SuiteReport
+
+
+def conform(
+    tests: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TEST", help="ids, sections, clauses, parts or levels; * and ? are wild (default: all)"),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(metavar="COMMAND", help="adapter of the device under test (default: our endpoint)")
+    ] = None,
+    peer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND", help="adapter of the responder in tests of two devices (default: our endpoint)"
+        ),
+    ] = None,
+    only: Annotated[list[str] | None, typer.Option(metavar="TEST", help="the same as TEST; may be repeated")] = None,
+    local: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ADDRESS", help="address of the tester, one a plane (default: loopback of its own)"),
+    ] = None,
+    script: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="tests of this file instead of those that ship")
+    ] = None,
+    virtual: Annotated[
+        bool, typer.Option("--virtual", help="test our engine in virtual time: no sockets, the same every time")
+    ] = False,
+    captures: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="write a pcapng file of each test that failed or differs")
+    ] = None,
+    as_list: Annotated[bool, typer.Option("--list", help="list the tests and their clauses, run none")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+    show_reactions: Annotated[bool, typer.Option("--times", help="print reaction times of the device")] = False,
+) -> None:
+    """Test whether a device speaks MRC, clause by clause, over the wire.
+
+    Without a device, this package's endpoint is tested. The exit code is 1 if a test failed.
+    """
+    from openmrc.conform.catalogue import chosen, read_tests, shipped_tests
+
+    every = [test for path in script for test in read_tests(path)] if script else shipped_tests()
+    wanted = chosen(every, [*(tests or ()), *(only or ())])
+    if as_list:
+        _list(wanted, as_json)
+        return
+    if virtual and (device or peer or local):
+        raise UsageError("conform: --virtual tests our engine; it takes neither --device nor --peer nor --local")
+    begun = time.monotonic()
+    with stoppable():
+        report = _run_virtually(wanted, as_json) if virtual else _run(wanted, device, peer, local, as_json)
+    seconds = time.monotonic() - begun
+    if captures is not None:
+        _write_captures(report, captures)
+    _conclude(report, seconds, as_json, show_reactions)
+    if not report.is_conforming:
+        raise typer.Exit(1)
+
+
+def _list(tests: Sequence[ScriptTest], as_json: bool) -> None:
+    from openmrc.conform.output.records import record_of
+
+    if as_json:
+        print_json({"tests": [record_of(test) for test in tests]})
+        return
+    for test in tests:
+        typer.echo(f"{test.id:<15} {test.level.value:<6} {test.part.value:<9} {test.clause:<24} {test.about}")
+    typer.echo(f"{len(tests)} tests of {len({test.clause for test in tests})} clauses", err=True)
+
+
+def _run(
+    tests: Sequence[ScriptTest], device: str | None, peer: str | None, local: list[str] | None, as_json: bool
+) -> SuiteReport:
+    from openmrc.conform.devices.process import ProcessDevice
+    from openmrc.conform.sockets import SocketMedium, own_loopback
+    from openmrc.conform.suite import SIDES, run_suite
+
+    planes = max((test.wanted.planes for test in tests), default=1)
+    addresses = [local] * SIDES if local else own_loopback(planes)
+    devices = [ProcessDevice(_command(device)), ProcessDevice(_command(peer))]
+    medium = SocketMedium(addresses, devices)
+    try:
+        return run_suite(tests, medium, devices, _shown(as_json))
+    finally:
+        for each in devices:
+            each.stop()
+        medium.close()
+
+
+def _command(given: str | None) -> list[str]:
+    return shlex.split(given) if given else [sys.executable, "-m", "openmrc.conform.adapters.endpoint"]
+
+
+def _run_virtually(tests: Sequence[ScriptTest], as_json: bool) -> SuiteReport:
+    from openmrc.conform.suite import SuiteReport, run_virtually
+
+    report, show = SuiteReport(), _shown(as_json)
+    for test in tests:
+        report.results.append(run_virtually(test))
+        show(report.results[-1])
+    return report
+
+
+def _shown(as_json: bool) -> Callable[[TestResult], None]:
+    """Return what prints the line of each test as it ends."""
+    from openmrc.conform.output.explain import summary_line
+
+    def show(result: TestResult) -> None:
+        if not as_json:
+            typer.echo(summary_line(result))
+
+    return show
+
+
+def _write_captures(report: SuiteReport, folder: Path) -> None:
+    from openmrc.conform.output.captures import write_captures
+
+    for path in write_captures(report, folder):
+        typer.echo(f"wrote {path}", err=True)
+
+
+def _conclude(report: SuiteReport, seconds: float, as_json: bool, show_reactions: bool) -> None:
+    from openmrc.conform.output.explain import explanation, reaction_lines, totals
+    from openmrc.conform.output.records import report_record
+
+    if as_json:
+        print_json(report_record(report, seconds))
+        return
+    for result in report.results:
+        if result.failure is not None or result.note:
+            typer.echo("")
+            for line in explanation(result):
+                typer.echo(line)
+    if show_reactions:
+        typer.echo("")
+        for line in reaction_lines(report.reactions()):
+            typer.echo(line)
+    typer.echo("")
+    typer.echo(totals(report, seconds))

@@ -1,0 +1,238 @@
+"""Adapter of this package's endpoint: `python -m openmrc.conform.adapters.endpoint`.
+
+It plays the contract of `devices.contract` over stdin and stdout with the application API, as an adapter of another
+implementation would with its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import select
+import sys
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+
+from openmrc.conform.devices.contract import (
+    Description,
+    DeviceEvent,
+    Wanted,
+    WriteOrder,
+    pattern,
+)
+from openmrc.verbs import (
+    Access,
+    CompletionChannel,
+    CompletionQueue,
+    Context,
+    ContextAttr,
+    MemoryRegion,
+    PeerAddress,
+    QpCap,
+    QpInitAttr,
+    QpState,
+    QueuePair,
+    RecvWr,
+    WorkCompletion,
+)
+from openmrc.wire.codes import UDP_PORT
+
+LARGEST_WRITE = 1 << 21  # bytes
+MAX_SENDS = 512
+FIRST_PSN = 0x00_5000
+
+
+@dataclass
+class _OpenDevice:
+    """A queue pair with what it needs."""
+
+    context: Context
+    channel: CompletionChannel
+    cqs: tuple[CompletionQueue, CompletionQueue]  # of sends, of receives
+    qp: QueuePair
+    region: MemoryRegion
+    source: MemoryRegion
+    wanted: Wanted
+    remote_addr: int = 0
+    remote_key: int = 0
+
+
+class EndpointAdapter:
+    """Serves the tester's requests, one queue pair at a time."""
+
+    def __init__(self, planes: list[str]) -> None:
+        """Use these local addresses; none: addresses of this process's own on the loopback."""
+        self._planes = planes
+        self._device: _OpenDevice | None = None
+
+    def serve(self) -> None:
+        """Serve until stdin ends."""
+        waiting = b""
+        while True:
+            device = self._device
+            channel = [] if device is None else [device.channel.fileno()]
+            ready, _, _ = select.select([0, *channel], [], [])
+            if device is not None and channel[0] in ready:
+                self._report(device)
+            if 0 in ready:
+                part = os.read(0, 1 << 16)
+                if not part:
+                    break
+                waiting += part
+                *lines, waiting = waiting.split(b"\n")
+                for line in lines:
+                    _say(self._answer(msgspec.json.decode(line)))
+        self._close()
+
+    def _answer(self, request: dict[str, Any]) -> Any:
+        match request["do"]:
+            case "open":
+                return self._open(msgspec.convert(request["wanted"], Wanted))
+            case "connect":
+                self._connect(msgspec.convert(request["peer"], Description))
+            case "write":
+                self._write(msgspec.convert(request["order"], WriteOrder))
+            case "memory":
+                region = self._up().region.bytes
+                return {"data": region[request["offset"] : request["offset"] + request["length"]].tobytes().hex()}
+            case "port":
+                self._up().context.set_plane(request["plane"], request["up"])
+            case "close":
+                self._close()
+            case unknown:
+                return {"unsupported": f"request {unknown!r}"}
+        return {}
+
+    def _up(self) -> _OpenDevice:
+        if self._device is None:
+            raise SystemExit("not open")
+        return self._device
+
+    def _open(self, wanted: Wanted) -> Description:
+        self._close()
+        attr = ContextAttr(
+            max_qp=1,
+            evs_per_plane=wanted.evs,
+            max_wimm=wanted.max_wimm,
+            max_mpr=wanted.mpr,
+            max_send_wr=MAX_SENDS,
+            max_recv_wr=max(wanted.receives, 1),
+            mtu=wanted.mtu,
+            seed=1,
+        )
+        context = Context((self._planes or own_loopback(wanted.planes))[: wanted.planes], attr)
+        channel = context.create_comp_channel()
+        cqs = context.create_cq(2 * MAX_SENDS, channel=channel), context.create_cq(4096, channel=channel)
+        pd = context.alloc_pd()
+        init = QpInitAttr(
+            send_cq=cqs[0], recv_cq=cqs[1], max_send_wr=MAX_SENDS, max_recv_wr=max(wanted.receives, 1), sq_sig_all=True
+        )
+        qp = context.create_qp(pd, init)
+        access = Access.REMOTE_WRITE if wanted.writable else Access.LOCAL_WRITE
+        region = pd.reg_mr(bytearray(wanted.bytes), access)
+        self._device = _OpenDevice(
+            context, channel, cqs, qp, region, pd.reg_mr(bytearray(LARGEST_WRITE), Access.LOCAL_WRITE), wanted
+        )
+        for cq in cqs:
+            cq.notify()
+        return Description(
+            device=f"openmrc {version('openmrc')}",
+            planes=list(context.query_device().planes),
+            qpn=qp.qpn,
+            psn=self._first_psn(wanted),
+            addr=region.addr,
+            r_key=region.r_key,
+            length=region.length,
+            mtu=wanted.mtu,
+            mpr=wanted.mpr,
+            max_wimm=wanted.max_wimm,
+            dynamic_mpr=wanted.dynamic_mpr,
+        )
+
+    def _first_psn(self, wanted: Wanted) -> int:
+        return FIRST_PSN if wanted.first_psn is None else wanted.first_psn
+
+    def _connect(self, peer: Description) -> None:
+        device = self._up()
+        qp, wanted = device.qp, device.wanted
+        device.remote_addr, device.remote_key = peer.addr, peer.r_key
+        cap = QpCap(0) if peer.trim_nack else QpCap.TRIM_NACK_DEST_UNSUPPORTED
+        if wanted.dynamic_mpr and peer.dynamic_mpr:
+            cap |= QpCap.DYNAMIC_MPR
+        qp.modify(state=QpState.INIT, access_flags=Access.REMOTE_WRITE)
+        qp.modify(
+            state=QpState.RTR,
+            remote=PeerAddress(planes=tuple(peer.planes)),
+            dest_qpn=peer.qpn,
+            rq_psn=peer.psn,
+            path_mtu=min(wanted.mtu, peer.mtu),
+            max_wimm_dest=wanted.max_wimm,
+            mpr=wanted.mpr,
+            mpr_dest=min(peer.mpr, wanted.mpr),
+            cap=cap,
+        )
+        qp.post_recv([RecvWr(wr_id=number) for number in range(wanted.receives)])
+        qp.modify(
+            state=QpState.RTS,
+            sq_psn=self._first_psn(wanted),
+            max_wimm=min(peer.max_wimm, wanted.max_wimm),
+            mpr=wanted.mpr,
+            timeout=wanted.timeout,
+            linear_count=wanted.linear,
+            exponential_count=wanted.exponential,
+        )
+
+    def _write(self, order: WriteOrder) -> None:
+        device = self._up()
+        device.source.bytes[: order.length] = memoryview(pattern(order.offset, order.length, order.fill))
+        for _ in range(order.count):
+            device.qp.post_write(
+                device.source[: order.length],
+                device.remote_addr + order.offset,
+                device.remote_key,
+                immediate=order.immediate,
+            )
+
+    def _report(self, device: _OpenDevice) -> None:
+        with contextlib.suppress(Exception):  # woken for nothing
+            device.channel.get_event(0.0)
+        for cq, kind in zip(device.cqs, ("completion", "receive"), strict=True):
+            cq.notify()
+            while done := cq.poll():
+                for each in done:
+                    _say(_event(kind, each))
+
+    def _close(self) -> None:
+        if self._device is not None:
+            self._device.context.close()
+            self._device = None
+
+
+def _event(kind: Any, done: WorkCompletion) -> DeviceEvent:
+    return DeviceEvent(event=kind, status=done.status.name, immediate=done.immediate, length=done.byte_len)
+
+
+def _say(answer: Any) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def own_loopback(planes: int) -> list[str]:
+    """Return loopback addresses that no other process uses: their middle bytes are the process's number."""
+    high, low = divmod(os.getpid() & 0x3FFF, 256)
+    return [f"127.{64 + high}.{low}.{1 + plane}:{UDP_PORT}" for plane in range(planes)]
+
+
+def main() -> None:
+    """Read the options and serve."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--plane", action="append", default=[], help="local address of a plane; may be repeated")
+    EndpointAdapter(options.parse_args().plane).serve()
+
+
+if __name__ == "__main__":
+    main()

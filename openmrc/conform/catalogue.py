@@ -1,0 +1,79 @@
+"""The tests that ship, the clauses that they are about, and the choice of some of them."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import tomllib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from openmrc.conform.language import Level, ScriptTest, parse_tests
+from openmrc.errors import ConfigError
+
+_HERE = Path(__file__).parent
+
+
+class RegisteredClause(msgspec.Struct, frozen=True):
+    """A rule of the register of clauses, as far as tests of devices need it."""
+
+    id: str
+    area: str
+    section: str
+    rule: str
+    status: str  # "ours": public sources are silent or disagree
+    code: list[str] = []
+    tests: list[str] = []
+    reason: str = ""
+
+
+@functools.cache
+def clauses() -> dict[str, RegisteredClause]:
+    """Return the register of clauses, by id."""
+    document = tomllib.loads((_HERE / "clauses.toml").read_text(encoding="utf-8"))
+    return {each.id: each for each in msgspec.convert(document["clause"], list[RegisteredClause])}
+
+
+@functools.cache
+def shipped_tests() -> tuple[ScriptTest, ...]:
+    """Return the tests that ship, in order of their files."""
+    paths = sorted((_HERE / "scripts").glob("*.mrc"))
+    return tuple(test for path in paths for test in read_tests(path))
+
+
+def read_tests(path: Path) -> list[ScriptTest]:
+    """Return the tests of a file, checked against the register."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    tests = parse_tests(text, path.name)
+    seen: set[str] = set()
+    for test in tests:
+        if test.clause not in clauses():
+            raise ConfigError(f"{test.source}: no clause {test.clause!r} in the register")
+        if test.id in seen:
+            raise ConfigError(f"{test.source}: {test.id} is there twice")
+        if clauses()[test.clause].status == "ours" and test.level == Level.MUST:
+            raise ConfigError(f"{test.source}: {test.clause} is our choice: the test must be `info`, not `must`")
+        seen.add(test.id)
+    return tests
+
+
+def chosen(tests: Iterable[ScriptTest], patterns: Sequence[str]) -> list[ScriptTest]:
+    """Return the tests that a pattern names: an id, a section, a clause, a part or a level; * and ? are wild."""
+    every = list(tests)
+    if not patterns:
+        return every
+    found = [test for test in every if any(_is_named(test, pattern) for pattern in patterns)]
+    for pattern in patterns:
+        if not any(_is_named(test, pattern) for test in every):
+            raise ConfigError(f"{pattern!r} names no test; `mrc conform --list` shows them")
+    return found
+
+
+def _is_named(test: ScriptTest, pattern: str) -> bool:
+    names = test.id, test.id.split("/")[0], test.clause, test.part.value, test.level.value
+    return any(fnmatch.fnmatchcase(name, pattern) for name in names)

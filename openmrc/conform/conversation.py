@@ -1,0 +1,134 @@
+"""What the tester knows while a test runs: who talks to whom, every packet so far, and the variables of the script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from openmrc.conform.datagrams import TapLink, TapPacket, read
+from openmrc.conform.devices.contract import Description, DeviceEvent, DeviceUnderTest, Wanted
+from openmrc.conform.media import Medium, TapArrival
+from openmrc.core.serial import PSN_BITS
+from openmrc.wire.codes import Opcode
+from openmrc.wire.entropy import SRV6_PORT_BASE, on_plane
+from openmrc.wire.message import Message
+
+PSN_RING = 1 << PSN_BITS
+REQUESTER_SIDE, RESPONDER_SIDE = 0, 1  # of a relayed test; alone, a device is side 0
+
+
+@dataclass
+class TapEntry:
+    """One packet that the tester sent, received or passed on, or one event of a device."""
+
+    number: int  # from 1, as in the capture
+    at: int  # ns
+    from_device: bool
+    side: int
+    packet: TapPacket | None = None
+    event: DeviceEvent | None = None
+    action: str = ""  # what the relay did with it
+    used_by: int = 0  # line of the expectation that took it
+
+    @property
+    def message(self) -> Message | None:
+        """Return the packet's headers, if it is one."""
+        return self.packet.message if self.packet is not None else None
+
+
+@dataclass
+class Ends:
+    """The two ends of the connection under test."""
+
+    requester: Description
+    responder: Description
+
+    @property
+    def first_psn(self) -> int:
+        """First PSN of the requester."""
+        return self.requester.psn
+
+
+@dataclass
+class TestConversation:
+    """A test that is running."""
+
+    __test__ = False  # not a test of pytest
+
+    medium: Medium
+    devices: Sequence[DeviceUnderTest]
+    wanted: Wanted
+    ends: Ends
+    described: Sequence[Description]  # of the device on each side
+    tester: Sequence[Description]  # as which the tester answers on each side
+    entries: list[TapEntry] = field(default_factory=list)
+    variables: dict[str, int] = field(default_factory=dict)
+    begun_at: int = 0  # ns: the medium's standstill when the test began
+
+    @property
+    def standstill(self) -> int:
+        """For how long (ns) this host has kept tester and devices from running during the test."""
+        return self.medium.standstill() - self.begun_at
+
+    def link(self, side: int, plane: int) -> TapLink:
+        """Return the addresses of a side and plane."""
+        return self.medium.links(side)[plane]
+
+    def add(self, entry: TapEntry) -> TapEntry:
+        """Append an entry to the transcript."""
+        entry.number = len(self.entries) + 1
+        self.entries.append(entry)
+        return entry
+
+    def pump(self, until: int) -> list[TapEntry]:
+        """Record what arrives until a time (ns) or until something does; return the new entries."""
+        before = len(self.entries)
+        for arrival in self.medium.wait(until):
+            self._record(arrival)
+        for side, device in enumerate(self.devices):
+            for event in device.events():
+                self.add(TapEntry(0, self.medium.now(), True, side, event=event))
+        return self.entries[before:]
+
+    def _record(self, arrival: TapArrival) -> None:
+        datagram = arrival.datagram
+        packet = read(datagram, self.link(datagram.side, datagram.plane))
+        self.add(TapEntry(0, arrival.at, True, datagram.side, packet))
+
+    def relative(self, psn: int) -> int:
+        """Return a PSN counted from the requester's first, below zero for older ones."""
+        distance = (psn - self.ends.first_psn) % PSN_RING
+        return distance - PSN_RING if distance >= PSN_RING // 2 else distance
+
+    def absolute(self, psn: int) -> int:
+        """Return the 24 bits of a PSN that is counted from the requester's first."""
+        return (psn + self.ends.first_psn) % PSN_RING
+
+    def latest_write(self, psn: int) -> TapEntry | None:
+        """Return the last write with this PSN (counted) that came from a device."""
+        for entry in reversed(self.entries):
+            message = entry.message
+            is_write = message is not None and entry.from_device and message.opcode <= Opcode.WRITE_ONLY_IMM
+            if message is not None and is_write and self.relative(message.bth.psn) == psn:
+                return entry
+        return None
+
+    def received_bytes(self) -> int:
+        """Return the nominal bytes of the writes that came from a device, each PSN once (MRC §8.3.1)."""
+        sizes: dict[int, int] = {}
+        for entry in self.entries:
+            message = entry.message
+            if message is not None and entry.from_device and message.opcode <= Opcode.WRITE_ONLY_IMM:
+                sizes[message.bth.psn] = len(message.payload) + NOMINAL_OVERHEAD
+        return sum(sizes.values())
+
+
+NOMINAL_OVERHEAD = 88  # UDP to ICRC of a write with timestamp, and the 40 bytes of MRC §8.3.1
+
+
+def tester_port(plane: int, k: int) -> int:
+    """Return the source port of the tester's k-th path on a plane."""
+    return SRV6_PORT_BASE | on_plane(plane, TESTER_PATHS + k)
+
+
+TESTER_PATHS = 512  # first path number of the tester: devices on the same host use the lower ones

@@ -1,0 +1,267 @@
+"""From the fields of a script line to the datagram that the tester injects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from openmrc.conform.conversation import TestConversation, tester_port
+from openmrc.conform.datagrams import CONTROL_DSCP, DATA_DSCP, TapDatagram, seal
+from openmrc.conform.devices.contract import pattern
+from openmrc.conform.language import ScriptError, ScriptStep, ScriptValue, each_packet
+from openmrc.engine.state.tables import WcStatus
+from openmrc.wire.codes import (
+    CONGESTED,
+    DSCP_TRIMMED,
+    DSCP_TRIMMED_LASTHOP,
+    ECT0,
+    ENDPOINT_QPN,
+    NackReason,
+    Opcode,
+    Syndrome,
+)
+from openmrc.wire.headers import STACKS, WITH_PAYLOAD, Header, stack
+from openmrc.wire.headers import length as length_of
+from openmrc.wire.message import compose
+
+TICK = 128  # ns, unit of the tester's timestamps
+PSN_FIELDS = ("psn", "cack_psn", "nack_psn")
+_WORDS = {
+    **{reason.name: int(reason) for reason in NackReason},
+    **{syndrome.name: int(syndrome) for syndrome in Syndrome},
+    **{status.name: int(status) for status in WcStatus},
+    "lasthop": 2,
+    "ok": 1,
+    "icrc": 1,
+}
+# What concerns the datagram, not a header
+_OUTSIDE = {"side", "plane", "ev", "ecn", "dscp", "trim", "bad", "cut", "grow", "reserved", "fill", "offset", "length",
+            "acked", "trigger", "opcode", "pad", "cut_at"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CraftedFields:
+    """The numbers of one line, with variables resolved."""
+
+    numbers: dict[str, int]
+    lists: dict[str, tuple[int, ...]]
+
+    def get(self, name: str, otherwise: int) -> int:
+        """Return a number, or a default."""
+        return self.numbers.get(name, otherwise)
+
+
+def craft(conversation: TestConversation, step: ScriptStep) -> list[TapDatagram]:
+    """Return the datagrams of an injection."""
+    out = []
+    for values in each_packet(step):
+        fields = resolve(conversation, step, values)
+        if step.subject == "WRITE":
+            out += _message(conversation, fields)
+        else:
+            out.append(_single(conversation, Opcode[step.subject], fields))
+    return out
+
+
+def resolve(conversation: TestConversation, step: ScriptStep, values: dict[str, ScriptValue]) -> CraftedFields:
+    """Replace words and variables by numbers."""
+    numbers, lists = {}, {}
+    for name, value in values.items():
+        if value.word:
+            numbers[name] = named(value.word)
+            continue
+        if value.variable and value.variable not in conversation.variables:
+            raise ScriptError(f"line {step.line}: ${value.variable} has no value yet")
+        base = conversation.variables.get(value.variable, 0) if value.variable else 0
+        numbers[name] = base + value.numbers[0]
+        lists[name] = value.numbers
+    return CraftedFields(numbers, lists)
+
+
+def named(word: str) -> int:
+    """Return the number of a code point, or of a status, by its name."""
+    if word not in _WORDS:
+        raise ScriptError(f"{word!r} is not known: {', '.join(_WORDS)}")
+    return _WORDS[word]
+
+
+def _message(conversation: TestConversation, fields: CraftedFields) -> list[TapDatagram]:
+    """Return the packets of a whole message."""
+    mtu, length = conversation.wanted.mtu, fields.get("length", conversation.wanted.mtu)
+    count, first = max(1, -(-length // mtu)), fields.get("psn", 0)
+    has_immediate = "immediate" in fields.numbers
+    out = []
+    for index in range(count):
+        size = min(mtu, length - index * mtu)
+        offset = fields.get("offset", 0) + index * mtu
+        numbers = fields.numbers | {"psn": first + index, "length": size, "offset": offset, "dmalen": length}
+        numbers.setdefault("msn", 0)
+        is_last = index == count - 1
+        if not is_last:
+            numbers.pop("immediate", None)
+            numbers.pop("a", None)
+        opcode = _write_opcode(index, count, has_immediate)
+        out.append(_single(conversation, opcode, replace(fields, numbers=numbers)))
+    return out
+
+
+def _write_opcode(index: int, count: int, has_immediate: bool) -> Opcode:
+    if count == 1:
+        return Opcode.WRITE_ONLY_IMM if has_immediate else Opcode.WRITE_ONLY
+    if index < count - 1:
+        return Opcode.WRITE_FIRST if index == 0 else Opcode.WRITE_MIDDLE
+    return Opcode.WRITE_LAST_IMM if has_immediate else Opcode.WRITE_LAST
+
+
+def _single(conversation: TestConversation, opcode: Opcode, fields: CraftedFields) -> TapDatagram:
+    defaults = _write(conversation, fields) if opcode in WITH_PAYLOAD else _control(conversation, opcode, fields)
+    payload = b""
+    if opcode in WITH_PAYLOAD:
+        length = fields.get("length", 64)
+        payload = pattern(defaults["va"] - _region(conversation), length, fields.get("fill", 1))
+    headers = _headers(conversation, opcode, defaults | _given(conversation, fields))
+    body = _spoilt(compose(opcode, payload, **headers).emit(), opcode, fields)
+    return _datagram(conversation, opcode, body, fields)
+
+
+def _region(conversation: TestConversation) -> int:
+    return conversation.ends.responder.addr
+
+
+def _given(conversation: TestConversation, fields: CraftedFields) -> dict[str, int]:
+    """Return what the script says about headers, PSNs and addresses as they are on the wire."""
+    given = {name: value for name, value in fields.numbers.items() if name not in _OUTSIDE}
+    for name in PSN_FIELDS:
+        if name in given:
+            given[name] = conversation.absolute(given[name])
+    if "va" in given:
+        given["va"] = (given["va"] + _region(conversation)) % (1 << 64)
+    return given
+
+
+def _write(conversation: TestConversation, fields: CraftedFields) -> dict[str, int]:
+    psn = fields.get("psn", 0)
+    offset = fields.get("offset", psn * conversation.wanted.mtu)
+    return {
+        "psn": conversation.absolute(psn),
+        "ts": 1,
+        "tx_timestamp": stamp(conversation.medium.now()),
+        "msn": psn & 0xFFFF,
+        "va": _region(conversation) + offset,
+        "r_key": conversation.ends.responder.r_key,
+        "dmalen": fields.get("length", 64),
+    }
+
+
+def _control(conversation: TestConversation, opcode: Opcode, fields: CraftedFields) -> dict[str, int]:
+    match opcode:
+        case Opcode.SACK:
+            return _sack(conversation, fields)
+        case Opcode.NACK:
+            return _reflected(conversation, fields.get("nack_psn", 0)) | {"nack_reason": int(NackReason.TRIMMED)}
+        case Opcode.ACKNOWLEDGE:
+            return {"syndrome": int(Syndrome.ACK), "msn": 0}
+        case Opcode.PROBE | Opcode.ENDPOINT_REQUEST:
+            return {"tx_timestamp": stamp(conversation.medium.now())}
+        case _:
+            return {}
+
+
+def _sack(conversation: TestConversation, fields: CraftedFields) -> dict[str, int]:
+    cack = fields.get("cack_psn", -1)
+    above = fields.lists.get("acked", ())
+    trigger = fields.get("trigger", max(above, default=cack))
+    return {
+        **_reflected(conversation, trigger),
+        "ack_psn_offset": trigger - cack,
+        "sack_offset": 1,
+        "sack_bitmap": sum(1 << (psn - cack - 1) for psn in above),
+        "ooo_count": len(above),
+        "rcvd_bytes": -(-conversation.received_bytes() // 256) & 0xFFFFFF,
+    }
+
+
+def _reflected(conversation: TestConversation, psn: int) -> dict[str, int]:
+    """Return EV and timestamp of the write that an answer is about."""
+    entry = conversation.latest_write(psn)
+    if entry is None or entry.packet is None or entry.message is None:
+        return {}
+    stamped = entry.message.bth.ts
+    return {
+        "entropy": entry.packet.datagram.source_port,
+        "tx_timestamp": entry.message.tseth.tx_timestamp if stamped else 0,
+    }
+
+
+def _headers(conversation: TestConversation, opcode: Opcode, given: dict[str, int]) -> dict[str, dict[str, int]]:
+    """Sort the fields into their headers; `m` and others that several headers have may be written `seth.m`."""
+    is_endpoint = opcode in (Opcode.ENDPOINT_REQUEST, Opcode.ENDPOINT_RESPONSE)
+    side = conversation.described[0]
+    headers: dict[str, dict[str, int]] = {"bth": {"dqp": ENDPOINT_QPN if is_endpoint else side.qpn}}
+    wanted = stack(opcode, bool(given.get("ts", 0)))
+    for name, value in given.items():
+        prefix, _, field = name.rpartition(".")
+        home = _home(wanted, prefix, field)
+        if home is not None:
+            headers.setdefault(home.name, {})[field] = value
+    return headers
+
+
+def _home(wanted: tuple[Header, ...], prefix: str, field: str) -> Header | None:
+    for header in reversed(wanted):
+        if (not prefix or header.name == prefix) and any(each.name == field for each in header.fields):
+            return header
+    return None
+
+
+def _spoilt(body: bytes, opcode: Opcode, fields: CraftedFields) -> bytes:
+    """Return the packet with another opcode, pad count or reserved bits, as the script says."""
+    data = bytearray(body)
+    if fields.get("reserved", 0):
+        for position, mask in reserved_bits(stack(opcode, bool(fields.get("ts", int(opcode in WITH_PAYLOAD))))):
+            data[position] |= mask
+    if "opcode" in fields.numbers:
+        data[0] = fields.numbers["opcode"] & 0xFF
+    if "pad" in fields.numbers:
+        data[1] = (data[1] & ~0x30) | (fields.numbers["pad"] & 3) << 4
+    if "grow" in fields.numbers:
+        data += bytes(fields.numbers["grow"])
+    return bytes(data)
+
+
+def reserved_bits(headers: tuple[Header, ...]) -> list[tuple[int, int]]:
+    """Return (byte, mask) of the bits that belong to no field."""
+    found, begin = [], 0
+    for header in headers:
+        masks = [0xFF] * header.size
+        for field in header.fields:
+            for bit in range(field.offset, field.offset + field.width):
+                masks[bit // 8] &= ~(1 << 7 - bit % 8)
+        found += [(begin + byte, mask) for byte, mask in enumerate(masks) if mask]
+        begin += header.size
+    return found
+
+
+def _datagram(conversation: TestConversation, opcode: Opcode, body: bytes, fields: CraftedFields) -> TapDatagram:
+    is_data = opcode in WITH_PAYLOAD or opcode == Opcode.PROBE
+    plane, k = divmod(fields.get("ev", 0), conversation.wanted.evs)
+    plane = fields.get("plane", plane)
+    port = tester_port(plane, k)
+    dscp = fields.get("dscp", DATA_DSCP if is_data else CONTROL_DSCP)
+    link = conversation.link(0, plane)
+    sealed = seal(body, port, link)
+    if fields.get("bad", 0):
+        sealed = sealed[:-1] + bytes([sealed[-1] ^ 0x55])
+    trim = fields.get("trim", 0)
+    if trim:
+        keep = length_of(STACKS[opcode]) if opcode in WITH_PAYLOAD else len(body)
+        sealed = body[:keep]
+        dscp = DSCP_TRIMMED_LASTHOP if trim == _WORDS["lasthop"] else DSCP_TRIMMED
+    if "cut" in fields.numbers:
+        sealed = sealed[: fields.numbers["cut"]]
+    ecn = fields.get("ecn", ECT0)
+    return TapDatagram(0, plane, port, sealed, dscp, ecn if ecn in range(CONGESTED + 1) else ECT0)
+
+
+def stamp(now: int) -> int:
+    """Return the 16-bit timestamp of a time (ns)."""
+    return now // TICK & 0xFFFF

@@ -1,0 +1,102 @@
+"""The tester's datagrams: what it sends to a device and what arrives, sealed and checked with the package's own codec.
+
+A *side* is one device under test, a *link* the pair of addresses that tester and device use on one plane. The EV of a
+packet is its UDP source port, which all formats of EVs carry at least in part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
+
+from openmrc.errors import WireError
+from openmrc.wire import ip
+from openmrc.wire.codes import DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, UDP_PORT, TrafficClass
+from openmrc.wire.icrc import icrc
+from openmrc.wire.layout import ICRC_LENGTH
+from openmrc.wire.message import Message, parse
+
+TRIMMED_DSCPS = (DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP)
+DATA_DSCP, CONTROL_DSCP = DSCP[TrafficClass.TRIMMABLE], DSCP[TrafficClass.CONTROL]
+
+
+@dataclass(frozen=True)
+class TapLink:
+    """Addresses of tester and device on one plane of one side."""
+
+    here: IPv4Address | IPv6Address
+    there: IPv4Address | IPv6Address
+    here_port: int = UDP_PORT
+    there_port: int = UDP_PORT
+
+
+@dataclass(frozen=True)
+class TapDatagram:
+    """A datagram sent or received by the tester."""
+
+    side: int
+    plane: int
+    source_port: int
+    body: bytes  # UDP payload: BTH to ICRC
+    dscp: int = DATA_DSCP
+    ecn: int = ECT0
+
+    @property
+    def is_trimmed(self) -> bool:
+        """Whether a switch trimmed it, by its DSCP."""
+        return self.dscp in TRIMMED_DSCPS
+
+
+@dataclass(frozen=True)
+class TapPacket:
+    """A datagram with what it says."""
+
+    datagram: TapDatagram
+    message: Message | None  # None: not a packet of MRC
+    problem: str = ""  # why it is not a whole and intact packet
+    icrc_ok: bool | None = None  # None: trimmed, or not a packet
+
+    @property
+    def name(self) -> str:
+        """Return the name of the opcode, or the reason why there is none."""
+        return self.message.opcode.name if self.message is not None else self.problem
+
+
+def ip_frame(datagram: TapDatagram, link: TapLink, from_device: bool) -> bytes:
+    """Return the datagram as an IP packet, for captures."""
+    ends = (link.there, link.here, link.here_port) if from_device else (link.here, link.there, link.there_port)
+    source, destination, port = ends
+    return ip.datagram(
+        source, destination, datagram.source_port, port, datagram.body, traffic_class=datagram.dscp << 2 | datagram.ecn
+    )
+
+
+def seal(body: bytes, source_port: int, link: TapLink) -> bytes:
+    """Return a packet, BTH to pad, with its ICRC as sent by the tester over a link."""
+    value = _icrc(body, link.here, link.there, source_port, link.there_port)
+    return body + value.to_bytes(ICRC_LENGTH, "big")
+
+
+def read(datagram: TapDatagram, link: TapLink) -> TapPacket:
+    """Parse a datagram that came from the device of a link."""
+    try:
+        message = parse(datagram.body, trimmed=datagram.is_trimmed)
+    except WireError as error:
+        return TapPacket(datagram, None, str(error))
+    if datagram.is_trimmed:
+        return TapPacket(datagram, message)
+    wanted = _icrc(datagram.body[:-ICRC_LENGTH], link.there, link.here, datagram.source_port, link.here_port)
+    intact = wanted == message.icrc
+    return TapPacket(datagram, message, "" if intact else "bad ICRC", intact)
+
+
+def _icrc(
+    body: bytes,
+    source: IPv4Address | IPv6Address,
+    destination: IPv4Address | IPv6Address,
+    source_port: int,
+    destination_port: int,
+) -> int:
+    length = ip.UDP_LENGTH + len(body) + ICRC_LENGTH
+    header = ip.IpHeader(source, destination, length)
+    return icrc(header.emit(), ip.UdpHeader(source_port, destination_port, length).emit(), body)

@@ -1,0 +1,134 @@
+"""What a device under test must be able to do: the requests of the tester and the answers of an adapter.
+
+An adapter is a command. The tester writes one JSON object a line to its stdin, each with `do`; the adapter answers each
+with one line on its stdout. Lines with `event` may come at any time. An adapter exits with code 127 for what it lacks,
+or answers `{"unsupported": "why"}` and waits for the next test.
+
+| request | fields | answer |
+|---|---|---|
+| `open` | those of `Wanted` | those of `Description`: a fresh queue pair and a zeroed region |
+| `connect` | `Description` of the tester | `{}`: the queue pair can send and receive |
+| `write` | `length`, `offset`, `fill`, `immediate` (or null), `count` | `{}`: posted; each completes with an event |
+| `memory` | `offset`, `length` | `{"data": "hex digits"}`: the region now |
+| `port` | `plane`, `up` | `{}`: the local port is up or down |
+| `close` | | `{}`: the queue pair is gone |
+
+Events: `{"event": "completion", "status": "SUCCESS"}` for a write, the statuses named as in `enum ibv_wc_status`;
+`{"event": "receive", "immediate": 7, "length": 64}` for a write with immediate that arrived.
+Byte i of what a write sends is `((offset + i) * 7 + fill) % 251`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import msgspec
+
+from openmrc.errors import MrcError
+
+UNSUPPORTED_EXIT = 127
+PERIOD = 251  # bytes after which the pattern repeats: a prime, so that it never fits the path MTU
+
+
+class Wanted(msgspec.Struct, kw_only=True, frozen=True):
+    """What a test needs of the device."""
+
+    planes: int = 2
+    evs: int = 4  # per plane
+    mtu: int = 1024  # bytes
+    bytes: int = 1 << 16  # of the region that the tester may write
+    writable: bool = True  # False: registered without the right of remote write
+    mpr: int = 8  # unit 128 PSNs: window that the device grants
+    max_wimm: int = 4  # writes with immediate in flight that the device accepts
+    receives: int = 16  # posted before the first packet
+    timeout: int = 14  # 1.024 us x 2**timeout
+    linear: int = 3
+    exponential: int = 3
+    dynamic_mpr: bool = False
+    trim_nack: bool = True  # the tester answers trimmed packets
+    first_psn: int | None = None  # of the device's own packets; None: any
+
+
+class Description(msgspec.Struct, kw_only=True, frozen=True):
+    """How one end of a connection is reached and what it grants."""
+
+    device: str = ""  # name and version, for reports
+    planes: list[str]  # "192.0.2.1:4791", one per plane
+    qpn: int
+    psn: int  # first PSN of its own packets
+    addr: int  # of its region
+    r_key: int
+    length: int  # bytes of its region
+    mtu: int
+    mpr: int
+    max_wimm: int
+    trim_nack: bool = True  # it answers trimmed packets by NACKs
+    dynamic_mpr: bool = False
+
+
+class WriteOrder(msgspec.Struct, kw_only=True, frozen=True):
+    """Writes that the tester asks for, all alike."""
+
+    length: int
+    offset: int = 0
+    fill: int = 1
+    immediate: int | None = None
+    count: int = 1
+
+
+class DeviceEvent(msgspec.Struct, kw_only=True, frozen=True):
+    """Something an application of the device would see."""
+
+    event: Literal["completion", "receive"]
+    status: str = "SUCCESS"
+    immediate: int | None = None
+    length: int = 0
+
+
+class UnsupportedError(Exception):
+    """The device cannot do what the test needs; the text says what."""
+
+
+class DeviceGoneError(MrcError):
+    """The device under test no longer answers the tester's requests."""
+
+
+class DeviceUnderTest(Protocol):
+    """A device on one side of the tester."""
+
+    def open(self, wanted: Wanted) -> Description:
+        """Make a queue pair and a zeroed region; raise UnsupportedError if that is impossible."""
+        ...
+
+    def connect(self, peer: Description) -> None:
+        """Bring the queue pair up, towards the tester."""
+        ...
+
+    def write(self, order: WriteOrder) -> None:
+        """Post writes to the tester's region."""
+        ...
+
+    def memory(self, offset: int, length: int) -> bytes:
+        """Return a part of the region."""
+        ...
+
+    def set_port(self, plane: int, up: bool) -> None:
+        """Set a local port up or down."""
+        ...
+
+    def events(self) -> list[DeviceEvent]:
+        """Return what happened since the last call."""
+        ...
+
+    def close(self) -> None:
+        """End the queue pair."""
+        ...
+
+
+def pattern(offset: int, length: int, fill: int) -> bytes:
+    """Return what a write with this `fill` leaves at this offset of the region; fill 0 is untouched memory."""
+    if fill == 0:
+        return bytes(length)
+    turn = bytes((n * 7 + fill) % PERIOD for n in range(PERIOD))
+    begin = offset % PERIOD
+    return (turn * (2 + length // PERIOD))[begin : begin + length]

@@ -1,0 +1,173 @@
+"""A device behind an adapter: a command that speaks the contract over its stdin and stdout."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from openmrc.conform.devices.contract import (
+    UNSUPPORTED_EXIT,
+    Description,
+    DeviceEvent,
+    DeviceGoneError,
+    UnsupportedError,
+    Wanted,
+    WriteOrder,
+)
+
+OPEN_SECONDS = 300.0  # an endpoint may compile itself first
+ANSWER_SECONDS = 20.0
+STOP_SECONDS = 5.0
+_CHUNK = 1 << 16
+
+
+class ProcessDevice:
+    """Starts the adapter when it is first needed and again whenever it has ended."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        """Remember the command; nothing is started yet."""
+        self._command = list(command)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._waiting = b""
+        self._events: list[DeviceEvent] = []
+
+    @property
+    def pid(self) -> int | None:
+        """The adapter's process, if it runs."""
+        return self._process.pid if self._process is not None else None
+
+    def fileno(self) -> int | None:
+        """Return the descriptor that is readable when the adapter has said something."""
+        if self._process is None or self._process.stdout is None:
+            return None
+        return self._process.stdout.fileno()
+
+    def open(self, wanted: Wanted) -> Description:
+        """Have the adapter make a queue pair."""
+        self._events = []
+        if self._process is None or self._process.poll() is not None:
+            self._start()
+        answer = self._ask({"do": "open", "wanted": wanted}, OPEN_SECONDS)
+        self._events = []
+        described: Description = self._converted(answer, Description)
+        return described
+
+    def connect(self, peer: Description) -> None:
+        """Have it connect to the tester."""
+        self._ask({"do": "connect", "peer": peer})
+
+    def write(self, order: WriteOrder) -> None:
+        """Have it post writes."""
+        self._ask({"do": "write", "order": order})
+
+    def memory(self, offset: int, length: int) -> bytes:
+        """Return a part of its region."""
+        answer = self._ask({"do": "memory", "offset": offset, "length": length})
+        try:
+            return bytes.fromhex(answer["data"])
+        except (KeyError, TypeError, ValueError):
+            raise DeviceGoneError("its answer to `memory` holds no hexadecimal digits") from None
+
+    def set_port(self, plane: int, up: bool) -> None:
+        """Have it set a port up or down."""
+        self._ask({"do": "port", "plane": plane, "up": up})
+
+    def events(self) -> list[DeviceEvent]:
+        """Return what it has reported."""
+        self._read(0.0)
+        taken, self._events = self._events, []
+        return taken
+
+    def close(self) -> None:
+        """Have it end the queue pair."""
+        if self._process is not None and self._process.poll() is None:
+            self._ask({"do": "close"})
+
+    def stop(self) -> None:
+        """End the adapter."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.stdin is not None:
+            process.stdin.close()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+    def _start(self) -> None:
+        self.stop()
+        self._waiting = b""
+        try:
+            self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        except OSError as error:
+            raise DeviceGoneError(f"{self._command[0]}: {error.strerror}") from error
+
+    def _ask(self, request: dict[str, Any], seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
+        process = self._process
+        if process is None or process.stdin is None:
+            raise DeviceGoneError("the adapter does not run")
+        try:
+            process.stdin.write(msgspec.json.encode(request) + b"\n")
+            process.stdin.flush()
+        except OSError:
+            self._on_end()
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            answer = self._read(left, wants_answer=True)
+            if answer is not None:
+                if "unsupported" in answer:
+                    raise UnsupportedError(str(answer["unsupported"]))
+                return answer
+        raise DeviceGoneError(f"no answer to {request['do']!r} within {seconds:g} s")
+
+    def _read(self, seconds: float, wants_answer: bool = False) -> dict[str, Any] | None:
+        """Read what the adapter has said; keep events, return an answer."""
+        descriptor = self.fileno()
+        if descriptor is None:
+            return None
+        if b"\n" not in self._waiting and select.select([descriptor], [], [], seconds)[0]:
+            part = os.read(descriptor, _CHUNK)
+            if not part:
+                self._on_end()
+            self._waiting += part
+        while b"\n" in self._waiting:
+            line, _, self._waiting = self._waiting.partition(b"\n")
+            said = self._decoded(line)
+            if "event" in said:
+                self._events.append(self._converted(said, DeviceEvent))
+            elif wants_answer:
+                return said
+        return None
+
+    def _decoded(self, line: bytes) -> dict[str, Any]:
+        try:
+            said = msgspec.json.decode(line)
+        except msgspec.DecodeError as error:
+            raise DeviceGoneError(f"the adapter said {line[:60]!r}: {error}") from error
+        if not isinstance(said, dict):
+            raise DeviceGoneError(f"the adapter said {line[:60]!r}, not an object")
+        return said
+
+    def _converted(self, said: dict[str, Any], kind: Any) -> Any:
+        try:
+            return msgspec.convert(said, kind)
+        except msgspec.ValidationError as error:
+            raise DeviceGoneError(f"the adapter said something else than {kind.__name__}: {error}") from error
+
+    def _on_end(self) -> None:
+        if self._process is None:
+            return
+        code = self._process.wait(STOP_SECONDS)
+        if code == UNSUPPORTED_EXIT:
+            raise UnsupportedError("the adapter does not support it (exit code 127)")
+        raise DeviceGoneError(f"the adapter ended with exit code {code}")

@@ -1,0 +1,322 @@
+"""Run one test: line by line, against whatever the medium leads to, and come to a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from time import monotonic
+
+from openmrc.conform import crafting, judging
+from openmrc.conform.conversation import REQUESTER_SIDE, RESPONDER_SIDE, Ends, TapEntry, TestConversation
+from openmrc.conform.datagrams import read
+from openmrc.conform.devices.contract import (
+    Description,
+    DeviceGoneError,
+    DeviceUnderTest,
+    UnsupportedError,
+    Wanted,
+    WriteOrder,
+    pattern,
+)
+from openmrc.conform.language import DEFAULT_PATIENCE, REPORTS, Level, PartOfDevice, ScriptStep, ScriptTest
+from openmrc.conform.matching import matches
+from openmrc.conform.media import Medium
+from openmrc.conform.properties.trail import NothingToJudgeError
+from openmrc.conform.relay import Relay
+from openmrc.conform.results import TestFailure, TestResult, TestVerdict
+from openmrc.errors import MrcError
+
+TESTER_QPN = 0x00_7E57
+TESTER_ADDR = 0x5000_0000_0000
+TESTER_KEY = 0x7E57_0001
+TESTER_BYTES = 1 << 24
+TESTER_PSN = 0x00_1000
+MOST_SHOWN = 3  # packets that came closest
+LONGEST_PUMP = 1_000_000_000  # ns
+TOLERATED_STANDSTILL = 0.25  # of the time that an expectation waits
+_MEMORY_POLL = 2_000_000  # ns
+
+
+class _Unmet(Exception):
+    """An expectation was not fulfilled."""
+
+    def __init__(self, failure: TestFailure) -> None:
+        super().__init__(failure.reason)
+        self.failure = failure
+
+
+class TestExecution:
+    """One test that runs."""
+
+    __test__ = False  # not a test of pytest
+
+    def __init__(self, test: ScriptTest, medium: Medium, devices: Sequence[DeviceUnderTest]) -> None:
+        """Prepare to run a test against one device, or two for those that relay."""
+        self.test = test
+        self.medium = medium
+        self.devices = list(devices)
+        self.reactions: list[tuple[str, int]] = []
+        self._at = 0  # ns, of the step before
+        self._since = 0  # entries before this one are no answers to the current block of injections
+        self._in_block = False
+        self._injected: tuple[str, int] | None = None
+
+    def run(self) -> TestResult:
+        """Run it and return what it came to."""
+        begun = self.medium.now()
+        result = TestResult(self.test, TestVerdict.PASS)
+        conversation = None
+        try:
+            conversation = self._open()
+            conversation.begun_at = self.medium.standstill()
+            self._play(conversation)
+        except UnsupportedError as error:
+            result.verdict, result.note = TestVerdict.UNSUPPORTED, str(error)
+        except DeviceGoneError as error:
+            result.failure = TestFailure(0, "", f"the device is gone: {error}")
+        except _Unmet as unmet:
+            result.failure = unmet.failure
+        except NothingToJudgeError as nothing:
+            result.verdict, result.note = TestVerdict.INCONCLUSIVE, str(nothing)
+        finally:
+            self._close()
+        if conversation is not None:
+            result.entries, result.observed = conversation.entries, dict(conversation.variables)
+            planes = self.test.wanted.planes
+            result.links = [list(self.medium.links(side)[:planes]) for side in range(len(conversation.devices))]
+            self._conclude(result, conversation)
+        result.reactions = self.reactions
+        result.seconds = (self.medium.now() - begun) / 1e9
+        return result
+
+    def _conclude(self, result: TestResult, conversation: TestConversation) -> None:
+        if result.verdict not in (TestVerdict.PASS,):
+            return
+        if result.failure is not None:
+            limit = TOLERATED_STANDSTILL * self._patience_of(result.failure.line)
+            if conversation.standstill > limit:
+                result.verdict = TestVerdict.INCONCLUSIVE
+                result.note = f"this host kept tester or device waiting for {conversation.standstill / 1e6:.0f} ms"
+                return
+            result.verdict = TestVerdict.FAIL
+        if self.test.level == Level.INFO:
+            result.verdict = TestVerdict.INFO
+
+    def _patience_of(self, line: int) -> int:
+        step = next((each for each in self.test.steps if each.line == line), None)
+        return step.latest if step is not None and step.latest is not None else DEFAULT_PATIENCE
+
+    # Opening
+
+    def _open(self) -> TestConversation:
+        wanted = self.test.wanted
+        if self.test.part == PartOfDevice.BOTH:
+            return self._open_both(wanted)
+        device = self.devices[0]
+        described = device.open(wanted)
+        self.medium.meet(0, described.planes)
+        tester = self._tester(described, wanted)
+        device.connect(tester)
+        ends = Ends(tester, described) if self.test.part == PartOfDevice.RESPONDER else Ends(described, tester)
+        return TestConversation(self.medium, self.devices[:1], wanted, ends, [described], [tester])
+
+    def _tester(self, device: Description, wanted: Wanted) -> Description:
+        """Return what the tester says of itself: a device of the same size."""
+        first = TESTER_PSN if wanted.first_psn is None else wanted.first_psn
+        return Description(
+            device="tester",
+            planes=self._addresses(0, wanted.planes),
+            qpn=TESTER_QPN,
+            psn=first,
+            addr=TESTER_ADDR,
+            r_key=TESTER_KEY,
+            length=TESTER_BYTES,
+            mtu=wanted.mtu,
+            mpr=wanted.mpr,
+            max_wimm=wanted.max_wimm,
+            trim_nack=wanted.trim_nack,
+            dynamic_mpr=wanted.dynamic_mpr and device.dynamic_mpr,
+        )
+
+    def _addresses(self, side: int, planes: int) -> list[str]:
+        return [f"{link.here}:{link.here_port}" for link in self.medium.links(side)[:planes]]
+
+    def _open_both(self, wanted: Wanted) -> TestConversation:
+        described = [device.open(wanted) for device in self.devices]
+        for side, each in enumerate(described):
+            self.medium.meet(side, each.planes)
+        requester, responder = described[REQUESTER_SIDE], described[RESPONDER_SIDE]
+        seen = [
+            _at(responder, self._addresses(REQUESTER_SIDE, wanted.planes)),
+            _at(requester, self._addresses(RESPONDER_SIDE, wanted.planes)),
+        ]
+        for device, peer in zip(self.devices, seen, strict=True):
+            device.connect(peer)
+        return TestConversation(self.medium, self.devices, wanted, Ends(requester, responder), described, seen)
+
+    def _close(self) -> None:
+        for device in self.devices[: 2 if self.test.part == PartOfDevice.BOTH else 1]:
+            try:
+                device.close()
+            except (MrcError, UnsupportedError):
+                continue  # it is gone already
+
+    # Playing
+
+    def _play(self, conversation: TestConversation) -> None:
+        self._relay = Relay(conversation) if self.test.part == PartOfDevice.BOTH else None
+        self._at = self.medium.now()
+        do: dict[str, Callable[[TestConversation, ScriptStep], None]] = {
+            ">": self._inject,
+            "<": self._expect,
+            "!": self._expect_none,
+            "*": self._command,
+            ":": self._rule,
+            "=": self._judge,
+        }
+        for step in self.test.steps:
+            acts = step.kind in ">:" or (step.kind == "*" and step.subject not in REPORTS)
+            if acts and (not self._in_block or step.earliest):
+                self._advance(conversation, self._at + step.earliest)
+                if not self._in_block:
+                    self._since = len(conversation.entries)
+            self._in_block = acts
+            do[step.kind](conversation, step)
+
+    def _advance(self, conversation: TestConversation, until: int) -> None:
+        """Let time pass."""
+        while self.medium.now() < until:
+            self._pump(conversation, until)
+
+    def _pump(self, conversation: TestConversation, until: int) -> None:
+        due = self._relay.next_due() if self._relay is not None else None
+        limit = min(until, self.medium.now() + LONGEST_PUMP)
+        entries = conversation.pump(limit if due is None else min(limit, due))
+        if self._relay is not None:
+            self._relay.serve(entries)
+
+    def _inject(self, conversation: TestConversation, step: ScriptStep) -> None:
+        for datagram in crafting.craft(conversation, step):
+            at = self.medium.now()
+            self.medium.send(datagram)
+            link = conversation.link(datagram.side, datagram.plane)
+            sent = replace(link, here=link.there, there=link.here, here_port=link.there_port, there_port=link.here_port)
+            conversation.add(TapEntry(0, at, False, datagram.side, read(datagram, sent)))
+            self._at = at
+        self._injected = (step.subject, self._at)
+
+    def _command(self, conversation: TestConversation, step: ScriptStep) -> None:
+        number = {each.name: each.value.numbers[0] for each in step.conditions if each.value.numbers}
+        match step.subject:
+            case "write":
+                self._at = self.medium.now()
+                order = WriteOrder(**{"length": conversation.wanted.mtu, **number})
+                conversation.devices[REQUESTER_SIDE].write(order)
+            case "port":
+                self._at = self.medium.now()
+                conversation.devices[number.get("side", 0)].set_port(number["plane"], bool(number["up"]))
+            case "wait":
+                self._at = self.medium.now()
+            case "memory":
+                self._memory(conversation, step, number.get("fill", 1))
+                return
+            case _:
+                self._expect(conversation, step)
+                return
+        self._injected = (step.subject, self._at)
+
+    def _rule(self, conversation: TestConversation, step: ScriptStep) -> None:
+        if self._relay is None:
+            raise _Unmet(TestFailure(step.line, step.text, "only tests of two devices have relay rules"))
+        self._relay.add(step)
+        self._at = self.medium.now()
+
+    def _judge(self, conversation: TestConversation, step: ScriptStep) -> None:
+        problems = judging.judge(step.subject, judging.trail_of(conversation, self.test.part))
+        if problems:
+            first = problems[0]
+            numbers = tuple(each.packet for each in problems[:MOST_SHOWN])
+            raise _Unmet(TestFailure(step.line, step.text, first.text, numbers))
+
+    # Expecting
+
+    def _expect(self, conversation: TestConversation, step: ScriptStep) -> None:
+        deadline = self._at + (step.latest if step.latest is not None else DEFAULT_PATIENCE)
+        looked, closest = self._since, list[tuple[int, list[str]]]()
+        while True:
+            for entry in conversation.entries[looked:]:
+                looked = entry.number
+                if entry.used_by or (unmet := matches(conversation, step, entry)) is None:
+                    continue
+                if not unmet and (step.earliest == 0 or entry.at >= self._at + step.earliest):
+                    self._met(step, entry)
+                    return
+                early = [] if unmet else [f"it came {(self._at + step.earliest - entry.at) / 1e6:.3f} ms too early"]
+                closest.append((entry.number, unmet or early))
+            if self.medium.now() >= deadline:
+                raise _Unmet(self._miss(step, closest, deadline - self._at))
+            self._pump(conversation, deadline)
+
+    def _met(self, step: ScriptStep, entry: TapEntry) -> None:
+        entry.used_by = step.line
+        if self._injected is not None and entry.packet is not None:
+            cause, at = self._injected
+            self.reactions.append((f"{cause} > {entry.packet.name}", entry.at - at))
+            self._injected = None
+        self._at = max(self._at, entry.at)
+
+    def _miss(self, step: ScriptStep, closest: list[tuple[int, list[str]]], waited: int) -> TestFailure:
+        closest.sort(key=lambda each: len(each[1]))
+        if not closest:
+            return TestFailure(step.line, step.text, f"nothing of the kind came within {waited / 1e6:g} ms")
+        reason = "; ".join(closest[0][1])
+        return TestFailure(step.line, step.text, reason, tuple(number for number, _ in closest[:MOST_SHOWN]))
+
+    def _expect_none(self, conversation: TestConversation, step: ScriptStep) -> None:
+        until = self._at + (step.latest or 0)
+        looked = self._since
+        while True:
+            for entry in conversation.entries[looked:]:
+                looked = entry.number
+                if entry.used_by == 0 and matches(conversation, step, entry) == []:
+                    raise _Unmet(TestFailure(step.line, step.text, "such a packet came", (entry.number,)))
+            if self.medium.now() >= until:
+                break
+            self._pump(conversation, until)
+        self._at = self.medium.now()
+
+    def _memory(self, conversation: TestConversation, step: ScriptStep, fill: int) -> None:
+        value = step.get("offset")
+        span = value.range() if value is not None else range(64)
+        offset, length = span[0], len(span)
+        wanted = pattern(offset, length, fill)
+        deadline = self.medium.now() + (step.latest if step.latest is not None else DEFAULT_PATIENCE)
+        device = conversation.devices[-1]
+        while (found := device.memory(offset, length)) != wanted:
+            if fill == 0 or self.medium.now() >= deadline:
+                at = next(i for i in range(length) if found[i : i + 1] != wanted[i : i + 1])
+                text = f"byte {offset + at} is {found[at]:#04x}, expected {wanted[at]:#04x}" if at < len(found) else ""
+                raise _Unmet(TestFailure(step.line, step.text, text or "the region is shorter"))
+            self._pump(conversation, min(deadline, self.medium.now() + _MEMORY_POLL))
+
+
+def _at(description: Description, planes: list[str]) -> Description:
+    import msgspec
+
+    return msgspec.structs.replace(description, planes=planes)
+
+
+def run_twice_if_failed(run: Callable[[], TestResult]) -> TestResult:
+    """Run a test; one that fails runs again, and only a failure that repeats is one: a busy host fails once."""
+    result = run()
+    if result.verdict != TestVerdict.FAIL:
+        return result
+    begun = monotonic()
+    again = run()
+    if again.verdict == TestVerdict.FAIL:
+        return again
+    again.note = f"failed at first ({result.failure.reason if result.failure else ''}); " + (
+        again.note or f"passed when run again, {monotonic() - begun:.1f} s later"
+    )
+    again.verdict = TestVerdict.INCONCLUSIVE
+    return again

@@ -1,0 +1,68 @@
+"""Judge a conversation, or what was captured of one, by the properties that its packets must have."""
+
+from __future__ import annotations
+
+from openmrc.conform.conversation import REQUESTER_SIDE, TapEntry, TestConversation
+from openmrc.conform.language import PartOfDevice
+from openmrc.conform.properties import answers, formats, requests
+from openmrc.conform.properties.trail import PacketProperty, PropertyProblem, Trail, TrailPacket
+from openmrc.errors import ConfigError
+from openmrc.wire.codes import Opcode
+
+PSNS_OF_AN_MPR = 128
+
+# Name, the clause that it shows, and the function that judges.
+PROPERTIES = {
+    "icrc": PacketProperty("wire-icrc", formats.icrc),
+    "well-formed": PacketProperty("wire-lengths", formats.well_formed),
+    "constants": PacketProperty("wire-layout", formats.constants),
+    "reserved-bits": PacketProperty("wire-layout", formats.reserved),
+    "segmentation": PacketProperty("segmentation", requests.segmentation),
+    "reth": PacketProperty("reth-in-every-packet", requests.reth),
+    "message-numbers": PacketProperty("message-numbers", requests.message_numbers),
+    "new-psns": PacketProperty("message-numbers", requests.new_psns),
+    "retransmissions": PacketProperty("retransmission", requests.retransmissions),
+    "other-path": PacketProperty("retransmission", requests.other_path),
+    "window": PacketProperty("mpr-requester", requests.window),
+    "ends-with-request": PacketProperty("ack-request", requests.ends_with_request),
+    "plane-shares": PacketProperty("spray-planes", requests.plane_shares),
+    "rotation": PacketProperty("spray-rotation", requests.rotation),
+    "sack-truth": PacketProperty("sack-bitmap", answers.sack_truth),
+    "sack-base": PacketProperty("sack-bitmap-base", answers.sack_base),
+    "reflected": PacketProperty("wire-entropy", answers.reflected),
+    "marks-answered": PacketProperty("sack-trigger-ecn", answers.marks_answered),
+    "probes-answered": PacketProperty("sack-trigger-probe", answers.probes_answered),
+    "trims-answered": PacketProperty("trim-nack", answers.trims_answered),
+    "acknowledgements": PacketProperty("transport-ack", answers.acknowledgements),
+    "received-bytes": PacketProperty("cc-state-rcvd-bytes", answers.received_bytes),
+    "control-class": PacketProperty("control-class", answers.control_class),
+    "endpoint-answers": PacketProperty("endpoint-response", answers.endpoint_answers),
+}
+
+
+def trail_of(conversation: TestConversation, part: PartOfDevice) -> Trail:
+    """Return what a test saw, as properties judge it."""
+    packets = [_packet(conversation, entry, part) for entry in conversation.entries if entry.packet is not None]
+    wanted = conversation.wanted
+    return Trail(packets, conversation.ends.first_psn, wanted.mtu, wanted.mpr * PSNS_OF_AN_MPR)
+
+
+def _packet(conversation: TestConversation, entry: TapEntry, part: PartOfDevice) -> TrailPacket:
+    if entry.packet is None:
+        raise AssertionError("an event is no packet")
+    if part == PartOfDevice.BOTH:
+        from_requester = entry.side == REQUESTER_SIDE
+    else:
+        from_requester = entry.from_device == (part == PartOfDevice.REQUESTER)
+    message = entry.message
+    is_write = message is not None and message.opcode <= Opcode.WRITE_ONLY_IMM
+    psn = conversation.relative(message.bth.psn) if message is not None and is_write else 0
+    lost = entry.action in ("drop", "corrupt") or entry.packet.icrc_ok is False
+    return TrailPacket(entry.number, entry.at, from_requester, entry.from_device, entry.packet, psn, lost)
+
+
+def judge(name: str, trail: Trail) -> list[PropertyProblem]:
+    """Return the packets that break a property; raise NothingToJudgeError if there are none that it is about."""
+    if name not in PROPERTIES:
+        raise ConfigError(f"{name!r} is not a property: {', '.join(PROPERTIES)}")
+    return list(PROPERTIES[name].judge(trail))

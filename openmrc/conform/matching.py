@@ -1,0 +1,173 @@
+"""Does a packet or an event of a device fulfil the conditions of a line? If not, what differs?"""
+
+from __future__ import annotations
+
+from openmrc.conform.conversation import TapEntry, TestConversation, tester_port
+from openmrc.conform.crafting import PSN_FIELDS, named
+from openmrc.conform.datagrams import TapPacket
+from openmrc.conform.language import ScriptCondition, ScriptStep, is_of_kind
+from openmrc.wire.message import Message
+
+_SIGNED_VA = 1 << 64
+
+
+def matches(conversation: TestConversation, step: ScriptStep, entry: TapEntry) -> list[str] | None:
+    """Return the conditions that an entry does not fulfil; None if it is of another kind altogether.
+
+    Variables that have no value yet are bound, but only if everything else holds.
+    """
+    if step.subject in ("completes", "receives"):
+        return _unmet(conversation, step, entry) if _is_event(entry, step) else None
+    message = entry.message
+    if entry.packet is None or message is None or not entry.from_device:
+        return None
+    if not is_of_kind(message.opcode, step.subject):
+        return None
+    return _unmet(conversation, step, entry)
+
+
+def _is_event(entry: TapEntry, step: ScriptStep) -> bool:
+    wanted = "completion" if step.subject == "completes" else "receive"
+    return entry.event is not None and entry.event.event == wanted
+
+
+def _unmet(conversation: TestConversation, step: ScriptStep, entry: TapEntry) -> list[str]:
+    unmet, bound = [], {}
+    for condition in step.conditions:
+        value = value_of(conversation, entry, condition.name)
+        variable = condition.value.variable
+        if variable and variable not in conversation.variables and condition.sign == "=":
+            if value is None:
+                unmet.append(f"{condition.name} is not there")
+            else:
+                bound[variable] = value - condition.value.numbers[0]
+        elif not _holds(conversation, condition, value):
+            unmet.append(f"{condition.name} is {shown(condition.name, value)}, expected {_wanted(condition)}")
+    if not unmet:
+        conversation.variables |= bound
+    return unmet
+
+
+def _wanted(condition: ScriptCondition) -> str:
+    return condition.value.text if condition.sign == "=" else f"{condition.sign} {condition.value.text}"
+
+
+def _holds(conversation: TestConversation, condition: ScriptCondition, value: int | None) -> bool:
+    if value is None:
+        return False
+    wanted = condition.value
+    if wanted.upto is not None:
+        inside = min(wanted.range()) <= value <= max(wanted.range())
+        return inside == (condition.sign == "=")
+    if len(wanted.numbers) > 1 or condition.name == "acked":
+        return (value == _bits(wanted.numbers)) == (condition.sign == "=")
+    base = conversation.variables.get(wanted.variable, 0) if wanted.variable else 0
+    number = named(wanted.word) if wanted.word else base + wanted.numbers[0]
+    match condition.sign:
+        case "=":
+            return value == number
+        case "!=":
+            return value != number
+        case "<":
+            return value < number
+        case "<=":
+            return value <= number
+        case ">":
+            return value > number
+        case _:
+            return value >= number
+
+
+def _bits(psns: tuple[int, ...]) -> int:
+    return sum(1 << psn for psn in psns if psn >= 0)
+
+
+def value_of(conversation: TestConversation, entry: TapEntry, name: str) -> int | None:
+    """Return what a condition compares; None if the packet has no such field."""
+    if entry.event is not None:
+        if name == "status":
+            return named(entry.event.status)
+        return {"immediate": entry.event.immediate, "length": entry.event.length}.get(name)
+    packet, message = entry.packet, entry.message
+    if packet is None or message is None:
+        return None
+    outside = _outside(packet, message, name)
+    if outside is not None:
+        return outside
+    value = field_of(message, name)
+    if value is None:
+        return _reported(conversation, message) if name == "acked" else _trigger(conversation, message, name)
+    if name in PSN_FIELDS:
+        return conversation.relative(value)
+    if name == "va":
+        return (value - conversation.ends.responder.addr) % _SIGNED_VA
+    return _number_of_ev(conversation, value) if name == "entropy" else value
+
+
+def _outside(packet: TapPacket, message: Message, name: str) -> int | None:
+    datagram = packet.datagram
+    match name:
+        case "plane":
+            return datagram.plane
+        case "ev":
+            return datagram.source_port
+        case "dscp":
+            return datagram.dscp
+        case "ecn":
+            return datagram.ecn
+        case "side":
+            return datagram.side
+        case "length":
+            return len(message.payload)
+        case "size":
+            return len(datagram.body)
+        case "icrc":
+            return int(packet.icrc_ok is True)
+    return None
+
+
+def field_of(message: Message, name: str) -> int | None:
+    """Return a field of any header, of the last one that has it; None if none has."""
+    prefix, _, field = name.rpartition(".")
+    for part in reversed(message.parts):
+        if (not prefix or part.header.name == prefix) and field in part.values:
+            return part.values[field]
+    return None
+
+
+def _number_of_ev(conversation: TestConversation, value: int) -> int:
+    """Return the number of one of the tester's own EVs; another value as it is."""
+    wanted = conversation.wanted
+    for number in range(wanted.planes * wanted.evs):
+        plane, k = divmod(number, wanted.evs)
+        if tester_port(plane, k) == value:
+            return number
+    return value
+
+
+def reported(message: Message) -> set[int]:
+    """Return the PSNs beyond cack_psn, counted from it, that a SACK reports."""
+    seth = message.seth
+    return {seth.sack_offset + bit for bit in range(64) if seth.sack_bitmap >> bit & 1 and seth.sack_offset + bit > 0}
+
+
+def _reported(conversation: TestConversation, message: Message) -> int | None:
+    if field_of(message, "sack_bitmap") is None:
+        return None
+    cack = conversation.relative(message.seth.cack_psn)
+    return _bits(tuple(cack + psn for psn in reported(message)))
+
+
+def _trigger(conversation: TestConversation, message: Message, name: str) -> int | None:
+    if name != "trigger" or field_of(message, "ack_psn_offset") is None:
+        return None
+    return conversation.relative(message.seth.cack_psn) + message.seth.ack_psn_offset
+
+
+def shown(name: str, value: int | None) -> str:
+    """Return a value as a person reads it."""
+    if value is None:
+        return "not there"
+    if name == "acked":
+        return ",".join(str(bit) for bit in range(value.bit_length()) if value >> bit & 1) or "nothing"
+    return f"{value:#x}" if name in ("syndrome", "ev", "entropy", "r_key", "immediate", "va") else str(value)

@@ -1,0 +1,120 @@
+"""What the tester sends and receives through: a medium with a clock; in virtual time here, `sockets` has the real."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from openmrc.conform.datagrams import TapDatagram, TapLink
+from openmrc.conform.devices.virtual import VirtualDevice, links
+from openmrc.units import PS_PER_NS
+
+LATENCY = 5_000  # ns from the tester to a device in virtual time, and back
+
+
+@dataclass(frozen=True)
+class TapArrival:
+    """A datagram from a device, and when it came (ns)."""
+
+    at: int
+    datagram: TapDatagram
+
+
+class Medium(Protocol):
+    """The network between the tester and the devices on its sides."""
+
+    def now(self) -> int:
+        """Return the time (ns), monotonic."""
+        ...
+
+    def meet(self, side: int, planes: Sequence[str]) -> None:
+        """Learn the addresses of the device on a side, one a plane."""
+        ...
+
+    def links(self, side: int) -> Sequence[TapLink]:
+        """Return the addresses of a side, one pair a plane."""
+        ...
+
+    def send(self, datagram: TapDatagram) -> None:
+        """Send a datagram to the device of its side."""
+        ...
+
+    def wait(self, until: int) -> list[TapArrival]:
+        """Return what arrives until a time (ns), as soon as something does or a device reports an event."""
+        ...
+
+    def standstill(self) -> int:
+        """Return for how long (ns) this host has kept tester and devices from running, since the medium was made."""
+        ...
+
+
+class VirtualMedium:
+    """Virtual devices joined to the tester by links of one latency."""
+
+    def __init__(self, devices: Sequence[VirtualDevice]) -> None:
+        """Join these devices; their position is their side."""
+        self.devices = devices
+        self._now = 1_000  # ns
+        self._flying: list[tuple[int, int, bool, TapDatagram]] = []  # at, order, to the tester
+        self._order = 0
+
+    def now(self) -> int:
+        """Return the time (ns)."""
+        return self._now
+
+    def meet(self, side: int, planes: Sequence[str]) -> None:
+        """Do nothing: the addresses are made up."""
+
+    def links(self, side: int) -> Sequence[TapLink]:
+        """Return the addresses of a side."""
+        return links(side, 16)
+
+    def send(self, datagram: TapDatagram) -> None:
+        """Let a datagram leave the tester."""
+        self._fly(datagram, False)
+
+    def wait(self, until: int) -> list[TapArrival]:
+        """Let time pass until something reaches the tester, a device reports, or `until`."""
+        self._depart()
+        while True:
+            following = min([until, *self._deadlines()])
+            if self._flying:
+                following = min(following, self._flying[0][0])
+            self._now = max(self._now, following)
+            arrived = self._step()
+            if arrived or self._now >= until:
+                return arrived
+
+    def standstill(self) -> int:
+        """Return 0: virtual time stands for nobody."""
+        return 0
+
+    def _step(self) -> list[TapArrival]:
+        for device in self.devices:
+            device.now = self._now * PS_PER_NS
+            device.expire()
+        arrived = []
+        while self._flying and self._flying[0][0] <= self._now:
+            at, _, to_tester, datagram = heapq.heappop(self._flying)
+            if to_tester:
+                arrived.append(TapArrival(at, datagram))
+            else:
+                self.devices[datagram.side].arrive(datagram)
+                self._depart()  # after each packet: nothing that one asks for may be joined with what the next asks for
+        self._depart()
+        return arrived
+
+    def _depart(self) -> None:
+        for device in self.devices:
+            device.now = self._now * PS_PER_NS
+            for datagram in device.departures():
+                self._fly(datagram, True)
+
+    def _fly(self, datagram: TapDatagram, to_tester: bool) -> None:
+        self._order += 1
+        heapq.heappush(self._flying, (self._now + LATENCY, self._order, to_tester, datagram))
+
+    def _deadlines(self) -> list[int]:
+        return [-(-device.deadline() // PS_PER_NS) for device in self.devices]

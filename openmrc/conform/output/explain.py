@@ -1,0 +1,101 @@
+"""Results for people: a line a test, and each failure explained with the packets that came closest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from openmrc.conform.catalogue import clauses
+from openmrc.conform.conversation import TapEntry
+from openmrc.conform.results import TestResult, TestVerdict
+from openmrc.conform.suite import ReactionTimes, SuiteReport
+from openmrc.wire.message import Message
+
+_NOT_SHOWN = frozenset(("opcode", "pad", "tver", "p_key", "ftype", "m", "tsr", "ts", "se", "spdcid", "dpdcid"))
+MOST_SHOWN = 40  # packets of a failed test
+
+
+def summary_line(result: TestResult) -> str:
+    """Return the line of a test."""
+    rule = result.test.about
+    about = rule if len(rule) <= 74 else rule[:73] + "…"
+    return f"{result.test.id:<15} {result.test.level.value:<6} {result.verdict.value:<12} {about}"
+
+
+def explanation(result: TestResult) -> Iterator[str]:
+    """Yield the lines that say what was expected, what came, and which packets there were."""
+    test, failure = result.test, result.failure
+    clause = clauses()[test.clause]
+    yield f"{test.id}  {result.verdict.value}: {test.about}"
+    yield f"    clause    {clause.section}, {test.clause}: {clause.rule}"
+    if clause.reason and clause.status == "ours":
+        yield f"    ours      {clause.reason}"
+    if failure is not None:
+        yield f"    expected  {failure.step or 'answers of the device'}    ({test.source.split(':')[0]}:{failure.line})"
+        yield f"    came      {failure.reason}" + _numbers(failure.packets)
+    if result.note:
+        yield f"    note      {result.note}"
+    if result.observed:
+        yield "    observed  " + ", ".join(f"{name} = {value}" for name, value in result.observed.items())
+    if failure is None:
+        return
+    begin = result.entries[0].at if result.entries else 0
+    for entry in result.entries[-MOST_SHOWN:]:
+        mark = "*" if entry.number in failure.packets else " "
+        yield f"  {mark} {entry.number:>4}  {(entry.at - begin) / 1e6:>9.3f} ms  {entry_line(entry)}"
+
+
+def _numbers(packets: tuple[int, ...]) -> str:
+    return f" (packet {', '.join(str(each) for each in packets)})" if any(packets) else ""
+
+
+def entry_line(entry: TapEntry) -> str:
+    """Return one packet or event on one line."""
+    if entry.event is not None:
+        event = entry.event
+        words = [
+            f"{name} {value}" for name, value in (("immediate", event.immediate), ("length", event.length)) if value
+        ]
+        return f"   device {entry.side}: {event.event} {event.status} {' '.join(words)}".rstrip()
+    packet = entry.packet
+    if packet is None:
+        return ""
+    arrow = "<" if entry.from_device else ">"
+    marks = [entry.action] if entry.action not in ("", "pass") else []
+    marks += ["trimmed"] if packet.datagram.is_trimmed else []
+    marks += ["marked"] if packet.datagram.ecn == 3 else []
+    marks += [packet.problem] if packet.problem and packet.message is not None else []
+    said = fields_line(packet.message) if packet.message is not None else ""
+    where = f"plane {packet.datagram.plane} ev {packet.datagram.source_port:#x}"
+    note = f"  [{', '.join(marks)}]" if marks else ""
+    return f"{arrow}  {packet.name:<14} {where}  {said}{note}"
+
+
+def fields_line(message: Message) -> str:
+    """Return the fields of a packet that say something."""
+    words = []
+    for part in message.parts:
+        for name, value in part.values.items():
+            if value and (name not in _NOT_SHOWN or (name == "m" and part.header.name == "seth")):
+                words.append(
+                    f"{name}={value:#x}" if value > 1 << 20 or name in ("r_key", "entropy") else f"{name}={value}"
+                )
+    if message.payload:
+        words.append(f"payload={len(message.payload)}")
+    return " ".join(words)
+
+
+def totals(report: SuiteReport, seconds: float) -> str:
+    """Return the line of counts."""
+    parts = [f"{count} {verdict.value}" for verdict, count in report.counts().items() if count]
+    differing = sum(1 for each in report.results if each.verdict == TestVerdict.INFO and not each.is_as_ours)
+    if differing:
+        parts.append(f"{differing} of the info differ from this implementation")
+    return f"{len(report.results)} tests in {seconds:.1f} s: {', '.join(parts)}"
+
+
+def reaction_lines(times: list[ReactionTimes]) -> Iterator[str]:
+    """Yield a table of reaction times."""
+    yield f"{'reaction':<42} {'count':>5} {'min us':>10} {'median us':>10} {'p99 us':>10}"
+    for each in times:
+        least, median, p99 = (value / 1e3 for value in (each.least, each.median, each.p99))
+        yield f"{each.cause:<42} {each.count:>5} {least:>10.1f} {median:>10.1f} {p99:>10.1f}"

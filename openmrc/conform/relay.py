@@ -1,0 +1,156 @@
+"""The tester between two devices: pass, drop, trim, mark, delay, duplicate, hold back or corrupt packets by rules.
+
+A rule picks packets by kind and conditions and counts what it picked: `nth=2`, `nth=1..3`, `every=4`. The first rule
+that picks a packet decides. A datagram that is passed on keeps its source port, which is its EV; its ICRC is computed
+anew for the addresses of the other side, and stays wrong if it was.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field, replace
+
+from openmrc.conform.conversation import REQUESTER_SIDE, RESPONDER_SIDE, TapEntry, TestConversation
+from openmrc.conform.datagrams import TapDatagram, seal
+from openmrc.conform.language import ScriptCondition, ScriptStep
+from openmrc.conform.matching import matches
+from openmrc.wire.codes import CONGESTED, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP
+from openmrc.wire.headers import STACKS, WITH_PAYLOAD
+from openmrc.wire.headers import length as length_of
+from openmrc.wire.layout import ICRC_LENGTH
+
+NS_PER_US = 1_000
+_COUNTING = ("nth", "every", "us", "n")
+_PASS = "pass"
+
+
+@dataclass
+class RelayRule:
+    """What happens to the packets that a line picks."""
+
+    step: ScriptStep
+    picked: int = 0
+
+    def picks(self, conversation: TestConversation, entry: TapEntry) -> bool:
+        """Whether this packet is one of those."""
+        packets = replace(
+            self.step,
+            subject=self.step.packet or "ANY",
+            conditions=tuple(each for each in self.step.conditions if each.name not in _COUNTING),
+        )
+        if matches(conversation, packets, entry) != []:
+            return False
+        self.picked += 1
+        return all(_counts(self.picked, each) for each in self.step.conditions if each.name in ("nth", "every"))
+
+
+def _counts(picked: int, condition: ScriptCondition) -> bool:
+    value = condition.value
+    if condition.name == "every":
+        return picked % value.numbers[0] == 0
+    return picked in (value.range() if value.upto is not None else value.numbers)
+
+
+@dataclass
+class Relay:
+    """The rules in force, and what is held back."""
+
+    conversation: TestConversation
+    rules: list[RelayRule] = field(default_factory=list)
+    passed: int = 0
+    _delayed: list[tuple[int, int, TapDatagram]] = field(default_factory=list)  # at (ns), order
+    _held: list[tuple[int, TapDatagram]] = field(default_factory=list)  # go after so many have passed
+
+    def add(self, step: ScriptStep) -> None:
+        """Put a rule in force; `nothing` lifts all of them."""
+        if step.subject == "nothing":
+            self.rules.clear()
+        else:
+            self.rules.append(RelayRule(step))
+
+    def next_due(self) -> int | None:
+        """Return when a delayed packet is due (ns)."""
+        return self._delayed[0][0] if self._delayed else None
+
+    def serve(self, entries: list[TapEntry]) -> None:
+        """Let new packets through, or not, and what became due."""
+        for entry in entries:
+            if entry.packet is not None and entry.from_device:
+                self._serve(entry)
+        now = self.conversation.medium.now()
+        while self._delayed and self._delayed[0][0] <= now:
+            self._send(heapq.heappop(self._delayed)[2])
+
+    def _serve(self, entry: TapEntry) -> None:
+        rule = next((each for each in self.rules if each.picks(self.conversation, entry)), None)
+        entry.action = rule.step.subject if rule is not None else _PASS
+        onward = self._onward(entry)
+        match entry.action:
+            case "drop":
+                return
+            case "delay":
+                self._delay(onward, entry.at + _number(rule, "us", 100) * NS_PER_US)
+            case "hold":
+                self._held.append((self.passed + _number(rule, "n", 1), onward))
+                return
+            case "duplicate":
+                for _ in range(1 + _number(rule, "n", 1)):
+                    self._send(onward)
+            case _:
+                self._send(_changed(entry.action, onward))
+        self.passed += 1
+        self._release()
+
+    def _release(self) -> None:
+        due = [datagram for after, datagram in self._held if after <= self.passed]
+        self._held = [each for each in self._held if each[0] > self.passed]
+        for datagram in due:
+            self._send(datagram)
+
+    def _delay(self, datagram: TapDatagram, at: int) -> None:
+        heapq.heappush(self._delayed, (at, len(self.conversation.entries) + len(self._delayed), datagram))
+
+    def _onward(self, entry: TapEntry) -> TapDatagram:
+        """Return a datagram as it leaves for the other side."""
+        if entry.packet is None:
+            raise AssertionError("only packets are passed on")
+        arrived = entry.packet.datagram
+        side = RESPONDER_SIDE if arrived.side == REQUESTER_SIDE else REQUESTER_SIDE
+        body = arrived.body
+        if not arrived.is_trimmed and len(body) > ICRC_LENGTH:
+            body = seal(body[:-ICRC_LENGTH], arrived.source_port, self.conversation.link(side, arrived.plane))
+            if entry.packet.icrc_ok is False:
+                body = _flipped(body, len(body) - 1)
+        return replace(arrived, side=side, body=body)
+
+    def _send(self, datagram: TapDatagram) -> None:
+        self.conversation.medium.send(datagram)
+
+
+def _number(rule: RelayRule | None, name: str, otherwise: int) -> int:
+    value = rule.step.get(name) if rule is not None else None
+    return value.numbers[0] if value is not None else otherwise
+
+
+def _changed(action: str, datagram: TapDatagram) -> TapDatagram:
+    match action:
+        case "mark":
+            return replace(datagram, ecn=CONGESTED)
+        case "corrupt":
+            return replace(datagram, body=_flipped(datagram.body, len(datagram.body) // 2))
+        case "trim":
+            return _trimmed(datagram, DSCP_TRIMMED)
+        case "trim-last":
+            return _trimmed(datagram, DSCP_TRIMMED_LASTHOP)
+    return datagram
+
+
+def _trimmed(datagram: TapDatagram, dscp: int) -> TapDatagram:
+    """Cut a write behind its headers, as a switch does; other packets pass as they are."""
+    opcode = datagram.body[0]
+    stack = next((headers for kind, headers in STACKS.items() if kind == opcode and kind in WITH_PAYLOAD), None)
+    return datagram if stack is None else replace(datagram, body=datagram.body[: length_of(stack)], dscp=dscp)
+
+
+def _flipped(body: bytes, at: int) -> bytes:
+    return body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :]

@@ -1,0 +1,188 @@
+"""The tester on real networks: one UDP socket per plane and side to receive, one per plane, side and EV to send.
+
+Nothing here needs privileges. Arrival times are the kernel's, so a tester that was kept from its processor still knows
+when a packet came.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from ipaddress import IPv4Address, ip_address
+from pathlib import Path
+
+from openmrc.conform.datagrams import TapDatagram, TapLink
+from openmrc.conform.devices.process import ProcessDevice
+from openmrc.conform.media import TapArrival
+from openmrc.errors import ConfigError
+from openmrc.live.host.addresses import PlaneAddress
+from openmrc.wire.codes import UDP_PORT
+
+LARGEST = 1 << 16  # bytes of a datagram
+_BUFFER = 4 << 20  # bytes asked of the kernel
+_ANCILLARY = 256  # bytes
+_SO_TIMESTAMPNS = 35
+_TIMESPEC = struct.Struct("qq")
+_NS = 1_000_000_000
+_SIDES = 2
+
+
+class SocketMedium:
+    """Sockets of the tester, and the adapters whose reports it waits for."""
+
+    def __init__(self, addresses: Sequence[Sequence[str]], devices: Sequence[ProcessDevice]) -> None:
+        """Receive on these local addresses: for each side, one a plane."""
+        self._devices = devices
+        self._offset = time.monotonic_ns() - time.time_ns()
+        self._links: list[list[TapLink]] = []
+        self._receivers: list[list[socket.socket]] = []
+        self._senders: dict[tuple[int, int, int], socket.socket] = {}
+        try:
+            for texts in addresses:
+                here = [PlaneAddress.parse(text) for text in texts]
+                self._links.append([TapLink(each.ip, each.ip, each.port) for each in here])
+                self._receivers.append([_receiver(each) for each in here])
+        except BaseException:
+            self.close()
+            raise
+        self._lag = 0
+        self._run_delays: dict[int, tuple[int, int]] = {}  # process -> run delay when first seen, and now
+
+    def now(self) -> int:
+        """Return the time (ns)."""
+        return time.monotonic_ns()
+
+    def meet(self, side: int, planes: Sequence[str]) -> None:
+        """Learn the addresses of the device on a side."""
+        known = self._links[side]
+        if len(planes) > len(known):
+            raise ConfigError(f"the device has {len(planes)} planes, the tester has {len(known)} addresses")
+        for plane, text in enumerate(planes):
+            there = PlaneAddress.parse(text)
+            known[plane] = TapLink(known[plane].here, there.ip, known[plane].here_port, there.port)
+
+    def links(self, side: int) -> Sequence[TapLink]:
+        """Return the addresses of a side."""
+        return self._links[side]
+
+    def send(self, datagram: TapDatagram) -> None:
+        """Send a datagram from the source port that is its EV."""
+        link = self._links[datagram.side][datagram.plane]
+        sender = self._sender(datagram.side, datagram.plane, datagram.source_port)
+        level, kind = _service(link)
+        tos = (level, kind, struct.pack("i", datagram.dscp << 2 | datagram.ecn))
+        try:
+            sender.sendmsg([datagram.body], [tos], 0, (str(link.there), link.there_port))
+        except (BlockingIOError, ConnectionRefusedError):
+            return  # lost, as on any network
+
+    def wait(self, until: int) -> list[TapArrival]:
+        """Wait for datagrams or reports, at most until a time (ns)."""
+        by_descriptor = {
+            sock.fileno(): (side, plane)
+            for side, socks in enumerate(self._receivers)
+            for plane, sock in enumerate(socks)
+        }
+        reports = [at for device in self._devices if (at := device.fileno()) is not None]
+        seconds = max(until - self.now(), 0) / _NS
+        ready, _, _ = select.select([*by_descriptor, *reports], [], [], seconds)
+        arrivals = []
+        for descriptor in ready:
+            if descriptor in by_descriptor:
+                arrivals += list(self._drain(*by_descriptor[descriptor]))
+        return sorted(arrivals, key=lambda each: each.at)
+
+    def standstill(self) -> int:
+        """Return how long (ns) tester and adapters were ready to run and had no processor."""
+        for pid in [os.getpid(), *(device.pid for device in self._devices if device.pid is not None)]:
+            delay = _run_delay(pid)
+            first, _ = self._run_delays.get(pid, (delay, delay))
+            self._run_delays[pid] = first, max(delay, first)
+        return sum(now - first for first, now in self._run_delays.values())
+
+    def close(self) -> None:
+        """Close all sockets."""
+        for sock in (*(each for socks in self._receivers for each in socks), *self._senders.values()):
+            sock.close()
+
+    def _drain(self, side: int, plane: int) -> Iterator[TapArrival]:
+        sock, link = self._receivers[side][plane], self._links[side][plane]
+        while True:
+            try:
+                body, ancillary, _, name = sock.recvmsg(LARGEST, _ANCILLARY)
+            except (BlockingIOError, ConnectionRefusedError):
+                return
+            at, tos = self.now(), 0
+            for level, kind, data in ancillary:
+                if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
+                    seconds, rest = _TIMESPEC.unpack(data[: _TIMESPEC.size])
+                    at = min(seconds * _NS + rest + self._offset, at)
+                elif (level, kind) == _service(link):
+                    tos = data[0]
+            if ip_address(name[0]) == link.there:
+                yield TapArrival(at, TapDatagram(side, plane, name[1], body, tos >> 2, tos & 3))
+
+    def _sender(self, side: int, plane: int, port: int) -> socket.socket:
+        key = side, plane, port
+        if key not in self._senders:
+            link = self._links[side][plane]
+            sock = _socket(link)
+            try:
+                sock.bind((str(link.here), port))
+            except OSError as error:
+                sock.close()
+                raise ConfigError(f"cannot send from {link.here} port {port}: {error.strerror}") from error
+            self._senders[key] = sock
+        return self._senders[key]
+
+
+def _service(link: TapLink) -> tuple[int, int]:
+    if isinstance(link.here, IPv4Address):
+        return socket.IPPROTO_IP, socket.IP_TOS
+    return socket.IPPROTO_IPV6, socket.IPV6_TCLASS
+
+
+def _socket(link: TapLink) -> socket.socket:
+    family = socket.AF_INET if isinstance(link.here, IPv4Address) else socket.AF_INET6
+    return socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+
+
+def _receiver(address: PlaneAddress) -> socket.socket:
+    link = TapLink(address.ip, address.ip, address.port)
+    sock = _socket(link)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+    sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    if address.ip.version == 4:
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+    else:
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVTCLASS, 1)
+    try:
+        sock.bind((str(address.ip), address.port))
+    except OSError as error:
+        sock.close()
+        raise ConfigError(f"cannot receive on {address}: {error.strerror}") from error
+    return sock
+
+
+def _run_delay(pid: int) -> int:
+    """Return how long (ns) the threads of a process were ready to run and had no processor."""
+    total = 0
+    for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        try:
+            total += int(path.read_text().split()[1])
+        except (OSError, IndexError, ValueError):
+            continue  # the thread has ended, or the kernel does not count
+    return total
+
+
+def own_loopback(planes: int) -> list[list[str]]:
+    """Return loopback addresses of the tester, for each side one a plane, that no other process uses."""
+    high, low = divmod(os.getpid() & 0x3FFF, 256)
+    return [
+        [f"127.{64 + high}.{low}.{101 + 16 * side + plane}:{UDP_PORT}" for plane in range(planes)]
+        for side in range(_SIDES)
+    ]

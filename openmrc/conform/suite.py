@@ -1,0 +1,86 @@
+"""Run many tests against a device and gather what they came to."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from openmrc.conform.devices.contract import DeviceUnderTest
+from openmrc.conform.devices.virtual import VirtualDevice
+from openmrc.conform.execution import TestExecution, run_twice_if_failed
+from openmrc.conform.language import PartOfDevice, ScriptTest
+from openmrc.conform.media import Medium, VirtualMedium
+from openmrc.conform.results import TestResult, TestVerdict
+
+SIDES = 2
+
+
+@dataclass(frozen=True)
+class ReactionTimes:
+    """How fast a device reacted (ns)."""
+
+    cause: str
+    count: int
+    least: int
+    median: int
+    p99: int
+
+
+@dataclass
+class SuiteReport:
+    """What all tests came to."""
+
+    results: list[TestResult] = field(default_factory=list)
+
+    @property
+    def is_conforming(self) -> bool:
+        """Whether no test failed."""
+        return not any(each.verdict == TestVerdict.FAIL for each in self.results)
+
+    def counts(self) -> dict[TestVerdict, int]:
+        """Return how many tests had each verdict."""
+        found = Counter(each.verdict for each in self.results)
+        return {verdict: found[verdict] for verdict in TestVerdict}
+
+    def reactions(self) -> list[ReactionTimes]:
+        """Return the distributions of reaction times."""
+        gathered: dict[str, list[int]] = defaultdict(list)
+        for result in self.results:
+            for cause, took in result.reactions:
+                gathered[cause].append(took)
+        return [_distribution(cause, sorted(times)) for cause, times in sorted(gathered.items())]
+
+
+def _distribution(cause: str, times: list[int]) -> ReactionTimes:
+    return ReactionTimes(cause, len(times), times[0], times[len(times) // 2], times[-(-len(times) * 99 // 100) - 1])
+
+
+def run_suite(
+    tests: Iterable[ScriptTest],
+    medium: Medium,
+    devices: Sequence[DeviceUnderTest],
+    on_result: Callable[[TestResult], None] = lambda result: None,
+) -> SuiteReport:
+    """Run the tests in order; a failure counts only if it repeats.
+
+    `devices` are the requester and the responder of tests of two devices; a test of one uses the one it is about.
+    """
+    report = SuiteReport()
+    for test in tests:
+        result = run_twice_if_failed(lambda test=test: _run(test, medium, devices))  # type: ignore[misc]
+        report.results.append(result)
+        on_result(result)
+    return report
+
+
+def _run(test: ScriptTest, medium: Medium, devices: Sequence[DeviceUnderTest]) -> TestResult:
+    used = devices if test.part == PartOfDevice.BOTH else devices[:1]
+    return TestExecution(test, medium, used).run()
+
+
+def run_virtually(test: ScriptTest, seed: int = 1) -> TestResult:
+    """Run a test against fresh engines in virtual time."""
+    count = SIDES if test.part == PartOfDevice.BOTH else 1
+    devices = [VirtualDevice(side, seed + side) for side in range(count)]
+    return TestExecution(test, VirtualMedium(devices), devices).run()

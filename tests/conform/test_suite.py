@@ -1,0 +1,92 @@
+"""The tests that ship, against our engine in virtual time; verdicts of devices that do otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from openmrc.conform.catalogue import shipped_tests
+from openmrc.conform.devices.virtual import VirtualDevice
+from openmrc.conform.execution import TestExecution
+from openmrc.conform.language import Level, ScriptTest, parse_tests
+from openmrc.conform.media import VirtualMedium
+from openmrc.conform.output.captures import comment_on, write_capture
+from openmrc.conform.output.explain import explanation
+from openmrc.conform.results import TestResult, TestVerdict
+from openmrc.conform.suite import run_virtually
+from openmrc.wire.capture import dissect, find_datagram
+from openmrc.wire.pcapng import read_frames
+
+HEAD = "test 1.2/1 wire-order {} responder\n    What it shows.\n"
+
+
+@pytest.mark.parametrize("test", shipped_tests(), ids=[test.id for test in shipped_tests()])
+def test_our_engine_does_what_the_tests_expect(test: ScriptTest) -> None:
+    result = run_virtually(test)
+    expected = TestVerdict.INFO if test.level == Level.INFO else TestVerdict.PASS
+    assert (result.verdict, result.failure) == (expected, None), "\n".join(explanation(result))
+
+
+def run(steps: str, level: str = "must") -> TestResult:
+    (test,) = parse_tests(HEAD.format(level) + steps, "a")
+    return run_virtually(test)
+
+
+def test_what_does_not_come_fails_with_the_packet_that_came_closest() -> None:
+    result = run("> WRITE_ONLY psn=0 a=1\n< SACK cack_psn=1\n")
+    assert result.verdict == TestVerdict.FAIL
+    assert result.failure is not None
+    assert result.failure.reason == "cack_psn is 0, expected 1"
+    assert "cack_psn is 0, expected 1 (packet 2)" in "\n".join(explanation(result))
+
+
+def test_what_comes_too_early_or_too_late_fails() -> None:
+    assert "too early" in str(run("> WRITE_ONLY psn=0 a=1\n+1ms..5ms < SACK\n").failure)
+    assert "within 0.005 ms" in str(run("> WRITE_ONLY psn=0 a=1\n+5us < SACK\n").failure)
+
+
+def test_what_must_not_come_fails_when_it_does() -> None:
+    assert "such a packet came" in str(run("> WRITE_ONLY psn=0 a=1\n+5ms ! SACK\n").failure)
+
+
+def test_a_variable_is_bound_where_it_is_first_seen_and_compared_afterwards() -> None:
+    first = "> WRITE_ONLY psn=0 a=1\n< SACK rcvd_bytes=$n\n+5ms > WRITE_ONLY psn=1 length=1024 a=1\n"
+    result = run(first + "< SACK rcvd_bytes=$n+4\n")
+    assert (result.verdict, result.observed) == (TestVerdict.PASS, {"n": 1})
+    assert run(first + "< SACK rcvd_bytes=$n\n").verdict == TestVerdict.FAIL
+
+
+def test_where_public_sources_are_silent_the_verdict_is_info_never_fail() -> None:
+    result = run("> WRITE_ONLY psn=0 a=1\n< SACK cack_psn=1\n", level="info")
+    assert (result.verdict, result.is_as_ours) == (TestVerdict.INFO, False)
+
+
+def test_a_property_without_packets_to_judge_is_inconclusive() -> None:
+    result = run("> WRITE_ONLY psn=0 a=1\n< SACK\n= trims-answered\n")
+    assert (result.verdict, result.note) == (TestVerdict.INCONCLUSIVE, "no trimmed write was seen")
+
+
+def test_a_host_that_kept_the_tester_waiting_makes_a_failure_inconclusive() -> None:
+    class SlowMedium(VirtualMedium):
+        def standstill(self) -> int:
+            return self.now() // 2
+
+    (test,) = parse_tests(HEAD.format("must") + "> WRITE_ONLY psn=0 a=1\n< SACK cack_psn=1\n", "a")
+    devices = [VirtualDevice(0)]
+    result = TestExecution(test, SlowMedium(devices), devices).run()
+    assert result.verdict == TestVerdict.INCONCLUSIVE
+    assert "kept tester or device waiting for 5" in result.note
+
+
+def test_the_capture_of_a_failure_says_on_its_packets_what_was_expected(tmp_path: Path) -> None:
+    result = run("> WRITE_ONLY psn=0 a=1\n< SACK cack_psn=0\n< ACKNOWLEDGE msn=5\n")
+    path = tmp_path / "failed.pcapng"
+    write_capture(result, path)
+    with path.open("rb") as file:
+        frames = list(read_frames(file))
+    said = [dissect(frame, datagram) for frame in frames if (datagram := find_datagram(frame)) is not None]
+    assert [each.message.opcode.name for each in said][:3] == ["WRITE_ONLY", "SACK", "ACKNOWLEDGE"]
+    assert all(each.icrc_ok for each in said)
+    assert comment_on(result, result.entries[1]) == "as expected: < SACK cack_psn=0"
+    assert comment_on(result, result.entries[2]) == "fail: expected < ACKNOWLEDGE msn=5; msn is 1, expected 5"
