@@ -47,7 +47,7 @@ def test_ranges_are_one_packet_each_up_or_down() -> None:
         (f"{HEAD}> PROBE id\n", "a:3: 'id' is not a condition"),
         (f"{HEAD}> PROBE id=?\n", "a:3: '?' is not a value"),
         (f"{HEAD}: melt WRITE\n", "a:3: 'melt' is not one of"),
-        (f"{HEAD}: drop WIRTE\n", "a:3: 'WIRTE' is not a packet"),
+        (f"{HEAD}: drop WRITES\n", "a:3: 'WRITES' is not a packet"),
         ("test 1/1 wire-order must responder\n", "a:1: test 1/1 lacks a description or steps"),
     ],
 )
