@@ -1,8 +1,10 @@
 """Do random scenarios end, add up and finish what can be finished? Fabrics, transports, workloads and faults are drawn.
 
 A scenario fails if the run takes too long, raises anything, ends otherwise for two threads than for one, if its summary
-does not add up, if a flow that no lasting fault concerns does not finish, or if packets appear or vanish at a link or a
-switch: sent + duplicated = arrived + losses by cause + on the way, and what arrives at a switch is sent by it.
+does not add up, if a flow that no lasting fault concerns does not finish, if a flow neither ends nor is named with the
+one it waits for, if a transport that repairs comes to a standstill with a flow begun, or if packets appear or vanish at
+a link or a switch: sent + duplicated = arrived + losses by cause + on the way, and what arrives at a switch is sent by
+it.
 
     python -m bench.sim.random_scenarios --count 2000            prints what failed and its seed; exit 1 if anything did
     python -m bench.sim.random_scenarios --seed 4711 --show      one scenario, as YAML
@@ -24,13 +26,20 @@ import numpy as np
 from openmrc.errors import MrcError
 from openmrc.sim.results.link_accounts import link_accounts
 from openmrc.sim.results.results import Run, summary
+from openmrc.sim.results.unfinished import Cause, unfinished
 from openmrc.sim.scenario.scenario import Scenario
 from openmrc.sim.simulate import OnProgress, Status, simulate
 from openmrc.units import NEVER
 
 LONGEST_S = 30.0  # processor time of one run, which does not depend on what else the machine does
 MOST_MESSAGES = 50_000  # of background traffic, whose load counts payload: messages of a byte are many
+SIMPLE = ("permutation", "incast", "all_to_all", "ring_all_reduce", "background", "outcast")
+JOINED = (
+    "pipeline", "mixture_of_experts", "hierarchical_all_reduce", "training_step", "tree_all_reduce", "all_gather",
+    "reduce_scatter",
+)  # fmt: skip
 TRANSPORTS = ("mrc", "mrc", "mrc", "uet", "roce", "roce_selective", "roce_adaptive", "datagrams")
+LOAD_BALANCING = ("oblivious", "bitmap", "reps", "mixed")
 RANDOM_FATES = ("loss", "trim", "reorder", "delay", "jitter", "bit_errors")
 REPAIRS = ("mrc",)  # transports that finish whatever a passing fault took
 
@@ -70,6 +79,10 @@ def _fabric(draw: random.Random, planes: int, down: int, hosts: int) -> dict[str
 def _transport(draw: random.Random) -> dict[str, Any]:
     name = draw.choice(TRANSPORTS)
     made: dict[str, Any] = {"name": name, "mtu": draw.choice((256, 1024, 4096, 4096, 9216))}
+    if name == "uet" and draw.random() < 0.7:
+        made["load_balancing"] = draw.choice(LOAD_BALANCING)
+    if name not in ("mrc", "datagrams") and draw.random() < 0.5:
+        made["settings"] = {"reroute_delay_us": 50.0, "failover_delay_us": 50.0}
     if name == "mrc":
         settings: dict[str, Any] = {"evs": draw.choice((4, 16, 128)), "loss_threshold": draw.choice((1, 1, 3))}
         made["settings"] = settings | ({"trimming": False} if draw.random() < 0.2 else {})
@@ -81,7 +94,9 @@ def _transport(draw: random.Random) -> dict[str, Any]:
 def _workload(draw: random.Random, hosts: int, gbps: int) -> dict[str, Any]:
     size = draw.choice((1, 100, 4096, 5000, 40_000, 200_000))
     start = f"{draw.choice((0, 0, 3, 40))}us"
-    kind = draw.choice(("permutation", "incast", "all_to_all", "ring_all_reduce", "background", "outcast"))
+    kind = draw.choice((*SIMPLE, *JOINED))
+    if kind in JOINED:
+        return _joined(draw, kind, size, hosts) | {"start": start}
     match kind:
         case "incast":
             return {"kind": kind, "size": size, "senders": draw.randint(1, hosts - 1), "start": start}
@@ -99,9 +114,29 @@ def _workload(draw: random.Random, hosts: int, gbps: int) -> dict[str, Any]:
             return {"kind": "permutation", "size": size, "messages": draw.choice((1, 3)), "start": start}
 
 
+def _joined(draw: random.Random, kind: str, size: int, hosts: int) -> dict[str, Any]:
+    """Return a workload whose flows wait for others."""
+    match kind:
+        case "pipeline":
+            return {"kind": kind, "size": size, "stages": 4, "microbatches": draw.choice((2, 5)), "forward": "1us",
+                    "backward": "2us", "schedule": draw.choice(("gpipe", "1f1b"))}  # fmt: skip
+        case "mixture_of_experts":
+            return {"kind": kind, "size": max(size, 64), "skew": draw.choice((0.0, 1.2)), "layers": draw.choice((1, 2))}
+        case "hierarchical_all_reduce":
+            return {"kind": kind, "size": max(size, 256), "domain": 4, "domain_gbps": 900}
+        case "training_step":
+            inner = draw.choice(("ring_all_reduce", "all_to_all", "tree_all_reduce", "hierarchical_all_reduce"))
+            domain = {"domain": 4, "domain_gbps": 900} if inner.startswith("hierarchical") else {}
+            parts = {"size": max(min(size, 40_000), 256), **domain}
+            return {"kind": kind, "steps": draw.choice((1, 3)), "compute": "3us", "jitter": draw.choice((0.0, 0.2)),
+                    "collectives": [{"kind": inner, **parts}]}  # fmt: skip
+    return {"kind": kind, "size": max(size, 256), "group": draw.choice((0, hosts // 2))}
+
+
 def _fault(draw: random.Random, planes: int, hosts: int) -> dict[str, Any]:
-    place = draw.choice((f"plane {draw.randrange(planes)}", f"h{draw.randrange(hosts)} port {draw.randrange(planes)}",
-                         "2 random links of all", "all"))  # fmt: skip
+    plane = draw.randrange(planes)
+    place = draw.choice((f"plane {plane}", f"h{draw.randrange(hosts)} port {plane}", "2 random links of all", "all",
+                         f"p{plane}-t1-0", f"p{plane}-t0-0", f"p{plane}-t0-0>p{plane}-t1-0"))  # fmt: skip
     made: dict[str, Any] = {"at": f"{draw.choice((0, 1, 5, 20))}us"}
     if draw.random() < 0.4 and place != "all":
         made["down"] = place
@@ -131,7 +166,7 @@ def problems(scenario: Scenario, longest_s: float = LONGEST_S) -> list[str]:
     """Run a scenario; return everything that is wrong with it. `longest_s` is the limit of a run's processor time."""
     try:
         run = simulate(scenario, on_progress=_limit(longest_s))
-        found = [*_sums(run), *_unfinished(scenario, run), *_packets(scenario, run)]
+        found = [*_sums(run), *_unfinished(scenario, run), *_named(scenario, run), *_packets(scenario, run)]
         again = simulate(scenario, threads=2, on_progress=_limit(longest_s)) if scenario.seed % 4 == 0 else run
     except TimeoutError:
         return [f"still running after {longest_s:.0f} s"]
@@ -177,6 +212,20 @@ def _unfinished(scenario: Scenario, run: Run) -> Iterator[str]:
     harmless = not scenario.faults or (not lasting and scenario.transport.name in REPAIRS)
     if harmless and scenario.transport.name != "datagrams":
         yield f"{left} flows did not finish, and nothing broke for good"
+
+
+def _named(scenario: Scenario, run: Run) -> Iterator[str]:
+    """Yield flows that neither ended nor are named, and flows that a transport forgot."""
+    left = unfinished(run.work, run.results)
+    flows = run.work.moving
+    ended = int((np.minimum(run.results.finished, run.results.failed)[flows] < NEVER).sum())
+    if ended + len(left.begun) + len(left.waiting) != len(flows):
+        yield f"{len(flows)} flows, {ended} ended, {len(left.begun)} begun, {len(left.waiting)} waiting"
+    nobody = int((left.holder < 0).sum())
+    if nobody and left.cause in (Cause.STANDSTILL, Cause.FAILED):
+        yield f"{nobody} flows never began and wait for nobody"
+    if run.results.standstill and len(left.begun) and scenario.transport.name != "datagrams":
+        yield f"{len(left.begun)} flows had begun when nothing could happen any more; the first: {left.begun[0]}"
 
 
 def _packets(scenario: Scenario, run: Run) -> Iterator[str]:

@@ -173,6 +173,7 @@ def _run(scenario: Scenario, threads: int, out: Path | None, perfetto: Path | No
     from openmrc.report.folder import Stream, write
     from openmrc.report.terminal import ProgressLine, show
     from openmrc.sim.results.results import summary
+    from openmrc.sim.results.unfinished import describe
     from openmrc.sim.simulate import simulate
 
     listeners: list[ProgressLine | Stream] = [ProgressLine(), *([Stream(out)] if out is not None else [])]
@@ -197,16 +198,9 @@ def _run(scenario: Scenario, threads: int, out: Path | None, perfetto: Path | No
     if result["interrupted"]:
         raise typer.Exit(INTERRUPTED)
     if not done.is_complete:
-        typer.echo(f"mrc: {_why_unfinished(result, scenario.until)}", err=True)
+        why = describe(result["unfinished"], result["flows"], scenario.until, result["simulated_us"])
+        typer.echo(f"mrc: {why}", err=True)
         raise typer.Exit(1)
-
-
-def _why_unfinished(result: dict[str, Any], until: str) -> str:
-    """Say why a run ended with unfinished flows."""
-    left = f"{result['flows'] - result['finished']:,} of {result['flows']:,} flows did not finish"
-    if failed := result["errors"]["queue_pairs"]:
-        return f"{left}: {failed:,} connections ended in error; flows that depend on them never started"
-    return f"{left} within the limit of {until} of simulated time; raise `until` to run longer"
 
 
 @app.command()

@@ -32,6 +32,7 @@ Ints = NDArray[np.int64]
 State = Any
 
 DRAIN_ROUND_TRIPS = 10  # longest wait for packets in flight after the last flow
+STANDSTILL_WINDOWS = 4096  # windows between two looks for a run in which only probes still move
 UNACKNOWLEDGED = "datagrams"  # the transport whose senders receive no acknowledgements
 
 
@@ -79,6 +80,7 @@ class Results:
 
     now: int  # ps, end of the run
     interrupted: bool
+    standstill: bool  # nothing could happen any more, and some message was neither finished nor failed
     started: Ints  # ps by flow; NEVER: not started
     finished: Ints  # ps by flow: all acknowledged at the sender (datagrams: all arrived); NEVER
     received: Ints  # ps by flow: all in memory at the receiver; NEVER if not recorded
@@ -111,9 +113,11 @@ class World:
     next_fault: int = 0
     drain: int = NEVER  # ps to wait for packets in flight after the last flow
     flows_done_at: int = NEVER  # ps
+    standstill: bool = False  # nothing can happen any more, and some message is neither finished nor failed
+    finished_before: int = -1  # messages, at the last look for a standstill
 
     def run(self, until: int, watch: Callable[[], None]) -> None:
-        """Advance window by window until every flow is done, no event is left, or `until` (ps)."""
+        """Advance window by window until every flow is done, nothing can happen any more, or `until` (ps)."""
         lookahead = self.network.config[0].lookahead
         reserve = _reserve(self.network)
         self._make_room(reserve)
@@ -127,7 +131,9 @@ class World:
                 self.windows += 1
                 earliest = min(earliest, window.deliver_signals(self.network), self._next_fault_at())
                 self._make_room(reserve)
-                over = self.is_done() or earliest >= NEVER
+                done = self.is_done()
+                self.standstill = not done and (earliest >= NEVER or self._is_blocked())
+                over = done or self.standstill
                 self.now = end if over else max(end, earliest)
                 watch()
                 if over:
@@ -142,6 +148,21 @@ class World:
             return False
         self.flows_done_at = min(self.flows_done_at, self.now)
         return allocated == released or self.now - self.flows_done_at >= self.drain
+
+    def _is_blocked(self) -> bool:
+        """Return whether no message is in progress and none can start, although probes keep the network busy.
+
+        Looked for now and then, and only if no message was finished since the last look: it reads every message.
+        """
+        if self.windows % STANDSTILL_WINDOWS or self.drain >= NEVER:  # without acknowledgements there are no probes
+            return False
+        finished = int(column(self.network.shards, "finished").sum())
+        waited, self.finished_before = finished == self.finished_before, finished
+        if not waited or (column(self.network.nics, "pending") != NONE).any():
+            return False
+        flows = self.network.flows
+        ended = np.minimum(column(flows, "sent_at"), column(flows, "failed_at"))
+        return not bool(((column(flows, "posted_at") < NEVER) & (ended >= NEVER)).any())
 
     def _make_room(self, reserve: int) -> None:
         """Ensure that every shard has rows for the packets that it may send in the next window."""
@@ -285,6 +306,7 @@ def _results(
     return Results(
         now=world.now,
         interrupted=interrupted,
+        standstill=world.standstill,
         started=column(network.flows, "posted_at").copy(),
         finished=_finished(network, transport),
         received=column(network.flows, "received_at").copy(),

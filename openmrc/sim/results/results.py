@@ -18,7 +18,7 @@ from openmrc.fabric.model.topology import LinkTier, Topology
 from openmrc.sim.loop import failures
 from openmrc.sim.loop.run import Results
 from openmrc.sim.network.build import NetworkSettings
-from openmrc.sim.results import job
+from openmrc.sim.results import job, unfinished
 from openmrc.sim.results.link_accounts import link_accounts
 from openmrc.sim.results.samples import Samples, Span
 from openmrc.sim.results.table_check import TableCheck
@@ -101,6 +101,9 @@ def summary(run: Run) -> dict[str, Any]:
         "events": [{"at_us": _us(event.at), "what": event.text} for event in run.events],
         "warnings": run.warnings,
     }
+    if not run.is_complete:
+        left = unfinished.unfinished(run.work, run.results)
+        result["unfinished"] = unfinished.summarize(left, run.work, run.topology)
     if "step" in run.work.marks:
         result["step_us"] = step_times(run)
         gpus = run.topology.nics * run.topology.gpus_per_nic

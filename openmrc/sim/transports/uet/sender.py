@@ -70,7 +70,12 @@ def _ports(state: Uet, network: Network, nic: int, sender: int) -> int:
 
 @kernel
 def on_ack(state: Uet, network: Network, now: int, nic: int, frame: int) -> None:
-    """Process an acknowledgement."""
+    """Process an acknowledgement.
+
+    The byte counter may run ahead of the bitmap, which reaches 64 packets: `in_flight` then counts such a packet as
+    arrived, and adds it anew if a timeout retransmits it. It is below zero for as long as more bytes are reported than
+    are in flight; a limit at zero would forget the difference, and the window would never open again.
+    """
     ack = state.frames[frame]
     sender = ack.flow
     row = state.senders[sender]
@@ -80,7 +85,7 @@ def on_ack(state: Uet, network: Network, now: int, nic: int, frame: int) -> None
     rtt = _round_trip(state, now, frame)
     newly = max(0, ack.received - row.reported)
     row.reported += newly
-    row.in_flight = max(0, row.in_flight - newly)
+    row.in_flight -= newly
     while row.acked < ack.cumulative:
         _acknowledge(state, sender, row.acked)
         row.acked += 1
@@ -222,6 +227,7 @@ def _acknowledge(state: Uet, sender: int, psn: int) -> None:
     packet = state.sent[row.first + psn]
     if packet.state == PacketState.LOST:
         row.lost -= 1
+        row.in_flight += packet.size  # subtracted twice: when it was marked lost, and by the receiver's byte counter
     packet.state = PacketState.ACKED
 
 
@@ -230,7 +236,7 @@ def _mark_lost(state: Uet, sender: int, psn: int) -> None:
     row = state.senders[sender]
     packet = state.sent[row.first + psn]
     packet.state = PacketState.LOST
-    row.in_flight = max(0, row.in_flight - packet.size)
+    row.in_flight -= packet.size
     row.lost += 1
     row.lost_from = min(row.lost_from, psn) if row.lost > 1 else psn
 

@@ -77,7 +77,7 @@ class UetTransport:
         """Return each flow's window, and its bytes in flight."""
         return {
             "cwnd_bytes": column(state.senders, "cwnd")[flows],
-            "inflight_bytes": column(state.senders, "in_flight")[flows],
+            "inflight_bytes": np.maximum(column(state.senders, "in_flight")[flows], 0),
         }
 
     def failures(self, state: Uet, network: Network) -> list[Failure]:

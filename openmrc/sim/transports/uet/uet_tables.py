@@ -110,7 +110,7 @@ class Sender:
     entropy: Int32  # likewise
     next_failed: Int32
     progressed_at: Int  # ps, the peer's last response
-    in_flight: Int
+    in_flight: Int  # bytes: of packets in flight, minus those reported as received and not yet identified
     reported: Int  # bytes, last report of the receiver's counter
     deadline: Int  # ps
     cwnd: Float

@@ -1,0 +1,146 @@
+"""Why a run ended with unfinished flows: which never ended, and for which of them each of the others waits.
+
+A flow that was never posted waits for a release. Follow the releases that never came back to a message that was posted
+and did not end, or that failed: that message is what it waits for. A message that was never posted and that no such
+message holds back had not reached its start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openmrc.fabric.model.topology import Topology
+from openmrc.sim.loop.run import Results
+from openmrc.sim.workloads.joined import Work
+from openmrc.sim.workloads.traffic import Side, Traffic
+from openmrc.units import NEVER
+
+Ints = NDArray[np.int64]
+
+SHOWN = 10  # flows of a kind that are listed by name
+_NOBODY = -1
+
+
+class Cause(StrEnum):
+    """Why a run ended although flows were left."""
+
+    STANDSTILL = "standstill"  # nothing could happen any more
+    FAILED = "failed"  # likewise, because connections ended in error
+    LIMIT = "limit"  # the limit of simulated time
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """The flows that a run left, as message numbers."""
+
+    cause: Cause
+    failed: Ints  # abandoned by their transport
+    begun: Ints  # posted, neither finished nor failed
+    waiting: Ints  # never posted
+    holder: Ints  # of each of `waiting`: the message it waits for, or -1 if its own start lies after the end
+
+
+def unfinished(work: Work, results: Results) -> Unfinished:
+    """Return the flows that did not finish."""
+    flows = work.moving
+    left = flows[results.finished[flows] >= NEVER]
+    failed = left[results.failed[left] < NEVER]
+    open_ = left[results.failed[left] >= NEVER]
+    begun = open_[results.started[open_] < NEVER]
+    waiting = open_[results.started[open_] >= NEVER]
+    return Unfinished(_cause(results), failed, begun, waiting, _holders(work.traffic, results)[waiting])
+
+
+def _cause(results: Results) -> Cause:
+    if results.interrupted:
+        return Cause.INTERRUPTED
+    if not results.standstill:
+        return Cause.LIMIT
+    return Cause.FAILED if (results.failed < NEVER).any() else Cause.STANDSTILL
+
+
+def _holders(traffic: Traffic, results: Results) -> Ints:
+    """Return for each message the posted one that holds it back, or -1; every message is visited once."""
+    cause = np.repeat(np.arange(traffic.messages), np.diff(traffic.first_release))
+    end = np.where(traffic.release_side == Side.RECEIVER, results.received[cause], results.finished[cause])
+    missing = end >= NEVER
+    before, after = cause[missing], traffic.released[missing]
+    first = np.searchsorted(before, np.arange(traffic.messages + 1))
+    holder = np.full(traffic.messages, _NOBODY, np.int64)
+    unposted = results.started >= NEVER
+    front = np.unique(before[~unposted[before]])
+    held_by = front
+    while len(front):
+        counts = first[front + 1] - first[front]
+        edges = np.repeat(first[front] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        reached, owner = after[edges], np.repeat(held_by, counts)
+        new = (holder[reached] == _NOBODY) & unposted[reached]
+        front, at = np.unique(reached[new], return_index=True)
+        held_by = owner[new][at]
+        holder[front] = held_by
+    return holder
+
+
+def summarize(found: Unfinished, work: Work, topology: Topology) -> dict[str, Any]:
+    """Return the `unfinished` of a summary: counts, the messages that others wait for, and who waits."""
+    held = found.holder[found.holder != _NOBODY]
+    holders, counts = np.unique(held, return_counts=True)
+    others = dict(zip(holders.tolist(), counts.tolist(), strict=True))
+    roots = np.union1d(np.concatenate([found.failed, found.begun]), holders)
+    failed = set(found.failed.tolist())
+    order = sorted(roots.tolist(), key=lambda flow: (-others.get(flow, 0), flow))
+    waits = zip(found.waiting[:SHOWN].tolist(), found.holder[:SHOWN].tolist(), strict=True)
+    return {
+        "cause": str(found.cause),
+        "failed": len(found.failed),
+        "begun": len(found.begun),
+        "waiting": len(found.waiting),
+        "first": [
+            _flow(flow, work, topology) | {"failed": flow in failed, "waited_for_by": others.get(flow, 0)}
+            for flow in order[:SHOWN]
+        ],
+        "waiting_first": [
+            _flow(flow, work, topology) | {"for_flow": holder if holder != _NOBODY else None} for flow, holder in waits
+        ],
+    }
+
+
+def _flow(flow: int, work: Work, topology: Topology) -> dict[str, Any]:
+    traffic = work.traffic
+    return {
+        "flow": flow,
+        "source": topology.name(int(traffic.source[flow])),
+        "destination": topology.name(int(traffic.destination[flow])),
+        "bytes": int(traffic.size[flow]),
+    }
+
+
+def describe(left: dict[str, Any], flows: int, until: str, simulated_us: float) -> str:
+    """Return the `unfinished` of a summary as one sentence; `until` is the limit as the scenario has it."""
+    count = left["failed"] + left["begun"] + left["waiting"]
+    text = f"{count:,} of {flows:,} flows did not finish"
+    if left["cause"] == Cause.INTERRUPTED:
+        return f"{text}: interrupted at {simulated_us:,.6g} us"
+    if left["cause"] == Cause.LIMIT:
+        text += f" within the limit of {until} of simulated time; raise `until` to run longer"
+    else:
+        text += f"; nothing could happen after {simulated_us:,.6g} us"
+    if left["failed"]:
+        text += f"; {left['failed']:,} failed with their connections"
+    named = [each for each in left["first"] if each["waited_for_by"]]
+    if left["cause"] == Cause.STANDSTILL:
+        named = left["first"]
+    return text + "".join(f"; {_held(each)}" for each in named[:3])
+
+
+def _held(each: dict[str, Any]) -> str:
+    others = each["waited_for_by"]
+    waits = f", and {others:,} other{'s wait' if others > 1 else ' waits'} for it" if others else ""
+    ends = "failed" if each["failed"] else "did not end"
+    return f"flow {each['flow']} ({each['source']} to {each['destination']}, {each['bytes']:,} bytes) {ends}{waits}"
