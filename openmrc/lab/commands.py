@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.addressing.usid import block_text, prefix_text
+from openmrc.fabric.export.kernel import blackhole
 from openmrc.fabric.model.port_settings import PortSettings, switch_port
 from openmrc.lab.layout import GATEWAY, MANAGEMENT, MANAGEMENT_BITS, MTU, Lab, Port
 from openmrc.lab.namespaces import namespace
@@ -67,6 +68,7 @@ def of_nic(lab: Lab, nic: int, peers: dict[str, str]) -> list[str]:
             f"address add {lab.plan.identity(plane, nic)}/128 dev lo nodad",
             *port_up(device, peers[device]),
             f"route add {block_text(sids.block)} via {GATEWAY} dev {device}",
+            blackhole(block_text(sids.block)),
             f"route add {lab.decapsulating(plane, nic)}/128 encap seg6local action End.DT6 table 255 dev {device}",
         ]
     return lines + list(_tunnels(lab, nic))

@@ -84,6 +84,20 @@ def load(name: str, files: dict[str, str], mark: str) -> None:
     run(*inside, "sysctl", "-q", "-p", "-", given=files[f"{name}.sysctl"])
     if f"{name}.batch" in files:
         run("ip", "-n", mark + name, "-6", "-batch", "-", given=files[f"{name}.batch"])
+    if f"{name}.tc" in files:
+        assert all(" red " in line for line in load_queues(mark + name, files[f"{name}.tc"]))
+
+
+def load_queues(namespace: str, text: str) -> list[str]:
+    """Load a .tc file whole; return the lines whose queue this kernel does not have. iproute2 must take every line."""
+    command = ["ip", "netns", "exec", namespace, "tc", "-force", "-batch", "-"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, input=text)
+    said = done.stderr.splitlines()
+    failed = [int(line.rpartition(":")[2]) for line in said if line.startswith("Command failed")]
+    unknown = [line for line in said if line == "Error: Specified qdisc kind is unknown."]
+    assert len(said) == len(failed) + len(unknown), done.stderr
+    assert len(failed) == len(unknown)
+    return [text.splitlines()[number - 1] for number in failed]
 
 
 def containers(plan: UsidPlan) -> dict[str, str]:

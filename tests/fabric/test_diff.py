@@ -262,7 +262,10 @@ def test_routes_of_running_systems_can_be_proven(tmp_path: Path) -> None:
 
 def _shown(message: Tables) -> Tables:
     """Return a route as iproute2 shows it."""
-    route = {"dst": f"{message['RTA_DST']}/{message['dst_len']}", "dev": message["RTA_OIF"]}
+    route = {"dst": f"{message['RTA_DST']}/{message['dst_len']}"}
+    if message.get("rtm_type") == "RTN_BLACKHOLE":
+        return {**route, "type": "blackhole", "dev": "lo", "metric": message["RTA_PRIORITY"]}
+    route["dev"] = message["RTA_OIF"]
     if "RTA_GATEWAY" in message:
         return {**route, "gateway": message["RTA_GATEWAY"]}
     return {**route, "encap": "seg6local", "action": "End", "flavors": ["next-csid"], "lblen": 32, "nflen": 16}

@@ -25,9 +25,13 @@ from openmrc.fabric.export.options import Options
 from openmrc.fabric.export.targets import TARGETS, export, warnings
 from openmrc.fabric.export.view import view
 from openmrc.fabric.model.build import build
+from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.fabric_file import load
+from openmrc.fabric.model.yaml_file import decode_text
 from openmrc.fabric.proof.diff import compare
+from tests.fabric.export_lab import load_queues
 from tests.fabric.small_fabrics import plan
+from tests.needs import REASON
 
 FABRICS = Path(__file__).parents[2] / "scenarios" / "fabrics"
 GOLDEN = Path(__file__).parent / "golden"
@@ -222,6 +226,31 @@ def namespace() -> Iterator[str]:
         subprocess.run(["ip", "netns", "del", name], check=False, timeout=60)
 
 
+@pytest.mark.needs("root", "ip")
+@pytest.mark.parametrize("buffer_kb", [16, 256, 65_536])
+@pytest.mark.parametrize("gbps", [1, 100, 200, 400, 800])
+def test_the_queues_load_whole_at_every_rate(gbps: int, buffer_kb: int, namespace: str) -> None:
+    tier = f"buffer_kb: {buffer_kb}"
+    text = f"""
+name: fast
+hosts: {{count: 4}}
+planes: [{{host_gbps: {gbps}, t0: {{down: 2, up: 2, {tier}}}, t1: {{{tier}}}}}]
+"""
+    made = usid_plan(build(decode_text(text, Fabric, "fast")))
+    switch = made.topology.node_named("p0-t0-00")
+    queues = dict(export(made, "linux", Options(), [switch]))["p0-t0-00.tc"]
+    ports = [f"p{port.number}" for port in view(made, switch).layout.ports]
+    for port in ports:
+        as_root("ip", "-n", namespace, "link", "add", port, "type", "veth", "peer", "name", f"q{port}")
+    refused = load_queues(namespace, queues)
+    shown = json.loads(as_root("tc", "-n", namespace, "-j", "qdisc", "show"))
+    for port in ports:
+        lacking = sum(f"dev {port} " in line for line in refused)
+        assert sum(each["dev"] == port and each["kind"] != "noqueue" for each in shown) == 4 - lacking
+    if refused:
+        pytest.skip(REASON + "RED in the kernel (tc took every line)")
+
+
 def installed(made: UsidPlan, switch: int, namespace: str) -> str:
     """Load the Linux export of a switch into a namespace with its ports, and return what iproute2 then shows."""
     numbers = [port.number for port in view(made, switch).layout.ports]
@@ -233,8 +262,8 @@ def installed(made: UsidPlan, switch: int, namespace: str) -> str:
     as_root("ip", "netns", "exec", namespace, "sysctl", "-q", "-p", "-", given=made_of["sysctl"])
     for _ in range(2):  # it may be read again
         as_root("ip", "-n", namespace, "-6", "-batch", "-", given=made_of["batch"])
-    marking = [line for line in made_of["tc"].splitlines() if " red " not in line]  # not every kernel has RED
-    as_root("ip", "netns", "exec", namespace, "tc", "-batch", "-", given="\n".join(marking) + "\n")
+    refused = load_queues(namespace, made_of["tc"])
+    assert all(" red " in line for line in refused)  # not every kernel has RED; all have the rest
     return as_root("ip", "-n", namespace, "-6", "-j", "route", "show")
 
 
@@ -246,7 +275,7 @@ def test_iproute2_loads_the_linux_export_and_shows_it_back(name: str, switch: st
     dump = installed(made, node, namespace)
     found = compare(made, node, "linux", dump, namespace, Options())
     assert found.clean
-    assert found.same == len(view(made, node).entries)
+    assert found.same == len(view(made, node).entries) + 1  # and the blackhole
 
 
 @pytest.mark.needs("root", "ip")
@@ -284,7 +313,9 @@ def test_netlink_says_what_the_batch_says() -> None:
     for name, switch, _ in [*EVERYWHERE[::5], *SHIFTING[:1]]:
         made_of = {file.split(".", 1)[1]: text for file, text in files(name, switch, "linux").items()}
         entries = view(plan(name), plan(name).topology.node_named(switch)).entries
-        messages = [json.loads(line) for line in made_of["netlink.json"].splitlines()]
+        *messages, last = [json.loads(line) for line in made_of["netlink.json"].splitlines()]
+        assert (last["rtm_type"], last["dst_len"], last["RTA_PRIORITY"]) == ("RTN_BLACKHOLE", 32, 4096)
+        assert made_of["batch"].splitlines()[-1] == f"route replace blackhole {last['RTA_DST']}/32 metric 4096"
         assert len(messages) == len(entries)
         for message, (prefix, action, _) in zip(messages, entries, strict=True):
             assert prefix == f"{message['RTA_DST']}/{message['dst_len']}"

@@ -1,13 +1,17 @@
 """The Linux and containerlab exports in the kernel: one namespace a node, one datagram along each path."""
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 
-from openmrc.fabric.addressing.usid import UsidPlan
+from openmrc.fabric.addressing.paths import choices, path
+from openmrc.fabric.addressing.usid import UsidPlan, block_text
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.proof.diff import compare
-from tests.fabric.export_lab import containers, delivered, load, namespaces, nodes_of, run, tiny
+from tests.fabric.export_lab import SEND, containers, delivered, load, namespaces, nodes_of, run, tiny
 
 pytestmark = pytest.mark.needs("root", "ip")
 
@@ -27,6 +31,43 @@ def test_the_kernel_delivers_a_datagram_on_every_path(fabric: tuple[UsidPlan, st
     plan, mark, _ = fabric
     assert delivered(plan, mark, 0, 1)
     assert delivered(plan, mark, 0, 3)
+
+
+@pytest.mark.parametrize("hop", [0, 1], ids=["nic", "switch"])
+def test_no_packet_takes_the_default_route_when_its_port_is_down(
+    fabric: tuple[UsidPlan, str, dict[str, str]], hop: int
+) -> None:
+    plan, mark, _ = fabric
+    way = path(plan, 0, 3, next(iter(choices(plan.planes[0].shape, 0, 3))))
+    source, here = mark + plan.topology.name(0), mark + plan.topology.name(way.nodes[hop])
+    with_management(here)
+    assert delivered(plan, mark, 0, 3)  # so all ports are up, and neighbours known
+    run("ip", "-n", here, "link", "set", f"eth{way.ports[hop] + 1}", "down")
+    assert leaked(source, here, way.address) == 0
+    run("ip", "-n", here, "-6", "route", "del", "blackhole", block_text(plan.planes[0].block), "metric", "4096")
+    assert leaked(source, here, way.address) > 0  # so the blackhole is what keeps them
+
+
+def with_management(space: str) -> None:
+    """Give a node a management port with a default route."""
+    run("ip", "-n", space, "link", "add", "mgmt", "type", "veth", "peer", "name", "mgmt-end")
+    run("ip", "-n", space, "link", "set", "mgmt", "up")
+    run("ip", "-n", space, "link", "set", "mgmt-end", "up")
+    run("ip", "-n", space, "neighbor", "add", "fe80::bad", "lladdr", "02:00:00:00:00:bd", "dev", "mgmt")
+    run("ip", "-n", space, "-6", "route", "add", "default", "via", "fe80::bad", "dev", "mgmt")
+
+
+def leaked(source: str, space: str, address: str, count: int = 20) -> int:
+    """Send datagrams to an address; return how many more packets than the kernel's own left by the management port."""
+    before = sent_by(space)
+    command = ["ip", "netns", "exec", source, sys.executable, "-c", SEND, *[address] * count]
+    subprocess.run(command, check=False, capture_output=True, timeout=60)  # a NIC's own blackhole refuses
+    return max(0, sent_by(space) - before - count // 2)
+
+
+def sent_by(space: str) -> int:
+    (shown,) = json.loads(run("ip", "-n", space, "-s", "-j", "link", "show", "mgmt"))
+    return int(shown["stats64"]["tx"]["packets"])
 
 
 def test_a_port_that_was_down_takes_no_usid_along_and_its_batch_brings_it_back(

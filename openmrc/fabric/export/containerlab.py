@@ -14,7 +14,7 @@ import yaml
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan, block_text
 from openmrc.fabric.export.addresses import link_local, mac
-from openmrc.fabric.export.kernel import SYSCTLS
+from openmrc.fabric.export.kernel import SYSCTLS, blackhole
 from openmrc.fabric.export.linux import emit as linux_files
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.export.view import containerlab_port, views
@@ -84,6 +84,7 @@ def _nic_files(plan: UsidPlan, nic: int, options: Options) -> dict[str, str]:
             f"address replace {plan.nic_address(plane, nic)}/128 dev lo nodad",
             f"address replace {plan.identity(plane, nic)}/128 dev lo nodad",
             f"route replace {block_text(sids.block)} via {gateway} dev {device}",
+            blackhole(block_text(sids.block)),
         ]
     sysctls = "\n".join(line for line in SYSCTLS if "forwarding" not in line) + "\n"
     return {"links": "\n".join(links) + "\n", "sysctl": sysctls, "batch": "\n".join(lines) + "\n"}

@@ -180,7 +180,8 @@ def _segment_routing(switch: SwitchView) -> list[str]:
         route = f"nv set vrf default router static {prefix}"
         via = f"{route} via {next_hop}"
         lines.append(f"{route} address-family ipv6-unicast\n{via} type ipv6-address\n{via} interface {names[port]}")
-    return lines
+    last = f"nv set vrf default router static {switch.block}"
+    return [*lines, f"{last} address-family ipv6-unicast", f"{last} via blackhole type blackhole"]
 
 
 def warnings(switch: SwitchView) -> list[str]:

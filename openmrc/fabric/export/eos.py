@@ -24,7 +24,7 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.export.cages import eos_port
 from openmrc.fabric.export.classes import CONTROL, DATA, DATA_SHARE, OTHER, OTHER_SHARE, QUEUE, class_of
 from openmrc.fabric.export.frr import locator_name
-from openmrc.fabric.export.view import Layout, PortLook, SwitchView
+from openmrc.fabric.export.view import LAST_DISTANCE, Layout, PortLook, SwitchView
 
 _LAST_GLOBAL = 0xDFFF  # of the GIB
 
@@ -131,7 +131,8 @@ def _routes(switch: SwitchView) -> list[str]:
             f"{switch.name}: EOS's uA is not documented in public; use `usid.downlink: route` in the fabric"
         )
     names = _names(switch.layout)
-    return [f"ipv6 route {prefix} {names[port]} {next_hop}" for prefix, next_hop, port in switch.routes]
+    routes = [f"ipv6 route {prefix} {names[port]} {next_hop}" for prefix, next_hop, port in switch.routes]
+    return [*routes, f"ipv6 route {switch.block} Null0 {LAST_DISTANCE}"]
 
 
 def warnings(switch: SwitchView) -> list[str]:

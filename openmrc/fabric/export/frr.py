@@ -19,7 +19,7 @@ from itertools import chain
 from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.export.kernel import links, queues, sysctls
 from openmrc.fabric.export.linux import adjacency, own_route
-from openmrc.fabric.export.view import Entry, PortLook, SwitchView, linux_port
+from openmrc.fabric.export.view import LAST_DISTANCE, Entry, PortLook, SwitchView, linux_port
 
 
 def port_name(port: PortLook) -> str:
@@ -59,6 +59,7 @@ def _configuration(switch: SwitchView) -> str:
     own = switch.address
     lines = [f"frr version {switch.options.frr}", "frr defaults datacenter", f"hostname {switch.name}", "!"]
     lines += [f"ipv6 route {prefix} {next_hop} p{port}" for prefix, next_hop, port in switch.routes]
+    lines.append(f"ipv6 route {switch.block} blackhole {LAST_DISTANCE}")
     lines.append("!")
     lines += [
         f"interface p{number}\n description {peer}\n ipv6 address {own}/64\nexit\n!"

@@ -31,7 +31,7 @@ from openmrc.fabric.export.addresses import (
     mac_of_plane,
 )
 from openmrc.fabric.export.classes import CONTROL
-from openmrc.fabric.export.kernel import filters
+from openmrc.fabric.export.kernel import LAST_METRIC, filters
 from openmrc.fabric.export.options import Options
 from openmrc.fabric.export.view import NodeTexts
 from openmrc.fabric.model.interface_names import check_interface
@@ -166,6 +166,10 @@ def _netplan(ports: list[_Port], options: Options) -> dict[str, str]:
     """Write YAML without a library, which takes minutes for a large fabric."""
     lines = ["network:", "  version: 2", "  renderer: networkd", "  ethernets:", "    lo:", "      addresses:"]
     lines += [f"      - {port.place.address}/128\n      - {port.place.identity}/128" for port in ports]
+    lines.append("      routes:")
+    lines += [
+        f"      - to: {block}\n        type: blackhole\n        metric: {LAST_METRIC}" for block in _blocks(ports)
+    ]
     lines += [
         f'    {port.place.interface}:\n      macaddress: "{port.place.mac}"\n      mtu: {options.mtu}\n'
         "      dhcp4: false\n      dhcp6: false\n      accept-ra: false\n      link-local: []\n"
@@ -176,9 +180,17 @@ def _netplan(ports: list[_Port], options: Options) -> dict[str, str]:
     return {"netplan.yaml": "\n".join(lines) + "\n"}
 
 
+def _blocks(ports: list[_Port]) -> list[str]:
+    """Return the blocks of all planes; each ends in a blackhole, so that no default route takes its packets."""
+    return list(dict.fromkeys(port.block for port in ports))
+
+
 def _networkd(ports: list[_Port], options: Options) -> dict[str, str]:
     own = "".join(f"Address={port.place.address}/128\nAddress={port.place.identity}/128\n" for port in ports)
-    files = {"lo.network": f"[Match]\nName=lo\n\n[Network]\nKeepConfiguration=yes\n{own}"}
+    last = "".join(
+        f"\n[Route]\nDestination={block}\nType=blackhole\nMetric={LAST_METRIC}\n" for block in _blocks(ports)
+    )
+    files = {"lo.network": f"[Match]\nName=lo\n\n[Network]\nKeepConfiguration=yes\n{own}{last}"}
     for port in ports:
         name = port.place.interface
         files[f"{name}.link"] = (

@@ -24,8 +24,12 @@ SYSCTLS = (
     "net.ipv6.conf.all.accept_ra = 0",  # ip-sysctl: only the routes written here
     "net.ipv6.conf.default.accept_ra = 0",
 )
+LAST_METRIC = 4096  # of the blackhole at the end of a block; a route without a metric has 1024, and comes first
 _CLASS = {CONTROL: 10, DATA: 20, OTHER: 30}
 _PACKET = 4242  # bytes: the longest MRC packet
+_BURST_US = 100  # of the port's rate: what HTB sends at once when its timer was late
+_LEAST_BURST = 16_000  # bytes; a few packets
+_RED_FASTEST = (1 << 32) - 1  # bytes/s: iproute2 keeps the bandwidth of RED in 32 bits
 _IPV6_CLASS = 0xFC  # mask: a traffic class without its ECN bits
 
 
@@ -41,6 +45,11 @@ def _links(layout: Layout, name: PortName, mtu: int, mac: str) -> str:
 @lru_cache(maxsize=64)
 def _begins(layout: Layout, name: PortName) -> tuple[str, ...]:
     return tuple(f"link set dev {name(port)} address " for port in layout.ports)
+
+
+def blackhole(block: str) -> str:
+    """Return the line that ends a plane's block."""
+    return f"route replace blackhole {block} metric {LAST_METRIC}"
 
 
 @lru_cache(maxsize=64)
@@ -60,11 +69,13 @@ def _queues(port: PortLook, device: str) -> list[str]:
     rate, limit = port.settings.rate, port.settings.drop_above
     left = rate - rate // 2
     shares = {CONTROL: rate // 2, DATA: left * DATA_SHARE // 100, OTHER: left * OTHER_SHARE // 100}
+    burst = max(_LEAST_BURST, rate * _BURST_US // 8_000_000)
+    shared = f"ceil {rate}bit burst {burst} cburst {burst} quantum {2 * _PACKET}"
     lines = [f"qdisc add dev {device} root handle 1: htb default {_CLASS[OTHER]}"]
-    lines.append(f"class add dev {device} parent 1: classid 1:1 htb rate {rate}bit ceil {rate}bit")
+    lines.append(f"class add dev {device} parent 1: classid 1:1 htb rate {rate}bit {shared}")
     for priority, (traffic, share) in enumerate(shares.items()):
         begin = f"class add dev {device} parent 1:1 classid 1:{_CLASS[traffic]}"
-        lines.append(f"{begin} htb rate {share}bit ceil {rate}bit prio {priority}")
+        lines.append(f"{begin} htb rate {share}bit {shared} prio {priority}")
     lines.append(f"qdisc add dev {device} parent 1:{_CLASS[CONTROL]} handle 11: bfifo limit {limit}")
     lines.append(_data_queue(port, device))
     lines.append(f"qdisc add dev {device} parent 1:{_CLASS[OTHER]} handle 13: bfifo limit {limit}")
@@ -85,13 +96,21 @@ def filters(device: str, dscp: Dscp, into: dict[int, str]) -> list[str]:
 
 
 def _data_queue(port: PortLook, device: str) -> str:
-    """RED marks between two lengths; tc-red(8) only takes the probability at the upper one."""
+    """RED marks between two lengths; tc-red(8) only takes the probability at the upper one.
+
+    RED judges by an average of the queue; thresholds here are meant for the queue itself. `burst` is therefore the
+    least that iproute2 can turn into a weight, which makes it 1/2 or 1/4 (`tc_red_eval_ewma`), and `avpkt` is half the
+    lower threshold at most: iproute2 finds no weight for packets above it. `bandwidth` is no limit: it says how fast
+    the average falls while the port is idle. For faster ports the 34 Gb/s that iproute2 can express do as well: with
+    such weights the average is gone after a few packet times either way.
+    """
     settings = port.settings
     begin = f"qdisc add dev {device} parent 1:{_CLASS[DATA]} handle 12:"
     if not settings.mark_high:
         return f"{begin} bfifo limit {settings.drop_above}"
-    burst = (2 * settings.mark_low + settings.mark_high) // (3 * _PACKET) + 1
+    packet = min(_PACKET, settings.mark_low // 2)
+    burst, bandwidth = settings.mark_low // packet + 1, min(settings.rate, 8 * _RED_FASTEST)
     return (
-        f"{begin} red limit {settings.drop_above} min {settings.mark_low} max {settings.mark_high} avpkt {_PACKET} "
-        f"burst {burst} bandwidth {settings.rate}bit probability 1.0 ecn"
+        f"{begin} red limit {settings.drop_above} min {settings.mark_low} max {settings.mark_high} avpkt {packet} "
+        f"burst {burst} bandwidth {bandwidth}bit probability 1.0 ecn"
     )

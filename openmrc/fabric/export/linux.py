@@ -18,7 +18,7 @@ import json
 from functools import lru_cache
 
 from openmrc.fabric.addressing.sid_tables import Action
-from openmrc.fabric.export.kernel import OWN, links, queues, sysctls
+from openmrc.fabric.export.kernel import LAST_METRIC, OWN, blackhole, links, queues, sysctls
 from openmrc.fabric.export.view import Entry, Layout, PortLook, PortName, SwitchView, linux_port
 
 BLOCK_BITS, USID_BITS = 32, 16
@@ -58,7 +58,7 @@ def batch(switch: SwitchView, name: PortName = linux_port) -> str:
         f"# {device} to {peer}\naddress replace {address}/64 dev {device} nodad"
         for device, peer in zip(names.values(), switch.peers, strict=True)
     ]
-    return "\n".join([*lines, *_routes(switch, names)]) + "\n"
+    return "\n".join([*lines, *_routes(switch, names), blackhole(switch.block)]) + "\n"
 
 
 @lru_cache(maxsize=64)
@@ -98,7 +98,11 @@ def netlink(switch: SwitchView, name: PortName = linux_port) -> str:
         for prefix, via, port in switch.routes
     ]
     sids = (_netlink_sid(switch, entry, names) for entry in switch.sids)
-    return "\n".join(switch.by_usid(routes, sids)) + "\n"
+    last = (
+        f'{_NEW_ROUTE}"{switch.block[:-3]}", "dst_len": {switch.block[-2:]}, "rtm_type": "RTN_BLACKHOLE", '
+        f'"RTA_PRIORITY": {LAST_METRIC}}}'
+    )
+    return "\n".join([*switch.by_usid(routes, sids), last]) + "\n"
 
 
 def _netlink_sid(switch: SwitchView, entry: Entry, names: dict[int, str]) -> str:

@@ -40,7 +40,7 @@ from openmrc.fabric.export.classes import (
     trim_size,
 )
 from openmrc.fabric.export.frr import locator_name
-from openmrc.fabric.export.view import Layout, PortLook, SwitchView
+from openmrc.fabric.export.view import LAST_DISTANCE, Layout, PortLook, SwitchView
 from openmrc.fabric.model.port_settings import Dscp
 from openmrc.fabric.model.topology import LinkTier
 
@@ -116,11 +116,12 @@ def _rows_of(switch: SwitchView) -> dict[str, list[str]]:
 
 def _routes(switch: SwitchView) -> list[str]:
     names = _names(switch.layout)
-    return [
+    routes = [
         f'"default|{prefix}": {{"nexthop": "{next_hop}", "ifname": "{names[port]}", '
         '"distance": "0", "nexthop-vrf": "default", "blackhole": "false"}'
         for prefix, next_hop, port in switch.routes
     ]
+    return [*routes, _row(f"default|{switch.block}", {"blackhole": "true", "distance": str(LAST_DISTANCE)})]
 
 
 def _segments(switch: SwitchView) -> dict[str, dict[str, Row]]:

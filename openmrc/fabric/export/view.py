@@ -12,7 +12,7 @@ import numpy as np
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import Action, Tables, build_tables, switch_tables
-from openmrc.fabric.addressing.usid import UsidPlan, prefix_text
+from openmrc.fabric.addressing.usid import UsidPlan, block_text, prefix_text
 from openmrc.fabric.export.addresses import link_local_of_node, link_local_of_plane, mac
 from openmrc.fabric.export.cages import Cages, Slot, slots
 from openmrc.fabric.export.options import Options
@@ -20,6 +20,7 @@ from openmrc.fabric.model.port_settings import PortSettings, switch_port
 from openmrc.fabric.model.shape import Ints
 from openmrc.fabric.model.topology import LinkTier, Topology
 
+LAST_DISTANCE = 250  # administrative distance of the blackhole at the end of a block; 255 would not be used
 _FEW = 8  # number of switches for which building tables one by one is faster
 
 
@@ -205,6 +206,14 @@ class SwitchView:
     def address(self) -> str:
         """Return the link-local address of all ports."""
         return link_local_of_plane(self.plane) + self.texts.link_local[self.node]
+
+    @property
+    def block(self) -> str:
+        """Return the prefix of the plane's block. Every export ends it in a blackhole.
+
+        Without one, a uSID whose port is down would take the default route, out of the management port.
+        """
+        return block_text(self.plan.planes[self.plane].block)
 
     @property
     def loopback(self) -> str:

@@ -61,6 +61,10 @@ class Installing:
             why = f"next hop {via} is not behind {interface}"
         self._take(prefix, action, port, why)
 
+    def ends_block(self, prefix: str) -> bool:
+        """Return whether a blackhole is the planned one: for uSIDs that no entry knows."""
+        return prefix == self.switch.block
+
     def _is_peer(self, via: str, port: int) -> bool:
         return via == self.switch.peer_address(port) or via == self._identity(port)
 

@@ -23,6 +23,12 @@ _WORDS = {
     "source-address": 1, "bandwidth": 1, "priority": 1, "speed": 1, "mtu": 1, "description": 1, "hostname": 1,
     "prefix": 1, "block": 1, "behavior": 1,
 }  # fmt: skip
+KINDS = (
+    "blackhole",
+    "unreachable",
+    "prohibit",
+    "throw",
+)  # of routes that lead nowhere (ip-route(8)), before the prefix
 _BATCH_WORDS = {"route": 3, "neighbor": 3, "address": 5, "link": 4}
 _NVUE_WHOLE = re.compile(r" (ip address|server) \S+$")
 
@@ -95,6 +101,8 @@ def _cut(line: str) -> tuple[str, str]:
         item, _, value = line.partition(" handle ")
         return item, f"handle {value}"
     words = line.split(" ")
+    if words[0] == "route" and len(words) > 3 and words[2] in KINDS:
+        return " ".join(words[:4]), " ".join(words[4:])
     count = (
         words.index("htb") if line.startswith("class ") and "htb" in words else _BATCH_WORDS.get(words[0], len(words))
     )

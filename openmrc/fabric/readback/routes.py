@@ -31,7 +31,10 @@ def planned(switch: SwitchView, port_name: PortName, next_hop: str | None = None
             rows[prefix]["interface"] = names[port]
         if action is Action.ROUTE:
             rows[prefix]["via"] = next_hop or switch.peer_address(port)
-    return {ROUTES: rows, SIDS: {prefix: row for prefix, row in rows.items() if row["action"] != "route"}}
+    sids = {prefix: row for prefix, row in rows.items() if row["action"] != "route"}
+    if next_hop is None:  # a lab counts unknown uSIDs instead
+        rows[switch.block] = {"action": "blackhole"}
+    return {ROUTES: rows, SIDS: sids}
 
 
 def read_kernel(text: str, source: str) -> Sections:
@@ -146,8 +149,8 @@ def forwarding(switch: SwitchView, port_name: PortName, found: Sections) -> Forw
     installing = Installing(switch, port_name)
     touches = in_blocks(switch)
     for prefix, row in {**found.get(SIDS, {}), **found.get(ROUTES, {})}.items():
-        if touches(prefix):
-            action = row["action"]
+        action = row["action"]
+        if touches(prefix) and (prefix, action) != (switch.block, "blackhole"):
             if action == "un":
                 installing.own(prefix, f"it is attached to {row['on']}" if row.get("on") in installing.ports else "")
             elif action in ("route", "ua"):

@@ -92,6 +92,8 @@ def forwarding(switch: SwitchView, tables: Sections) -> Forwarding:
             installing.out(prefix, Action.UA, device, via, why or _neighbour(switch, tables, installing, device, via))
     for key, row in tables.get("STATIC_ROUTE", {}).items():
         prefix = key.split("|")[-1]
+        if row.get("blackhole") == "true" and installing.ends_block(prefix):
+            continue
         if ":" in prefix and touches(prefix):
             device, via = str(row.get("ifname", "")), str(row.get("nexthop", ""))
             why = _route(key, row) or _neighbour(switch, tables, installing, device, via)

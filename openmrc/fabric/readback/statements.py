@@ -15,6 +15,7 @@ from openmrc.fabric.export.linux import FLAVOUR
 from openmrc.fabric.export.view import PortName, SwitchView, linux_port
 from openmrc.fabric.readback.dump import Matters, Sections
 from openmrc.fabric.readback.forwarding import Forwarding, Installing, in_blocks, mtu_too_small
+from openmrc.fabric.readback.lines import KINDS
 
 _FRR_SIDS, _FRR_LOCATORS = "segment-routing / srv6 / static-sids", "segment-routing / srv6 / locators"
 _EOS_LOCATORS = "router srv6 / vrf default"
@@ -59,7 +60,7 @@ def frr(switch: SwitchView, sections: Sections) -> Forwarding:
     _kernel_ports(installing, switch, sections)
     has_own = _has_own(sections)
     for item, value in _values(sections, "system"):
-        if item.startswith("ipv6 route "):
+        if item.startswith("ipv6 route ") and not _ends_block(installing, item, value):
             via, _, device = value.partition(" ")
             installing.out(item.split(" ")[2], Action.ROUTE, device, via)
     for item, value in _values(sections, _FRR_SIDS):
@@ -72,6 +73,10 @@ def frr(switch: SwitchView, sections: Sections) -> Forwarding:
             installing.out(prefix, Action.UA, named.get("interface", ""), named.get("nexthop"), why)
     _batch_routes(installing, sections, has_own)
     return installing.found
+
+
+def _ends_block(installing: Installing, item: str, value: str) -> bool:
+    return value.split(" ")[0] in ("blackhole", "Null0") and installing.ends_block(item.split(" ")[2])
 
 
 def _frr_locator(sections: Sections, name: str, prefix: str, behavior: str) -> str:
@@ -124,7 +129,11 @@ def _batch_routes(installing: Installing, sections: Sections, has_own: str) -> N
         if not item.startswith("route replace "):
             continue
         prefix, words = item.split(" ")[2], value.split(" ")
-        if value.startswith(f"encap seg6local action End {FLAVOUR} dev "):
+        if prefix in KINDS:
+            kind, prefix = prefix, item.split(" ")[3]
+            if not installing.ends_block(prefix):
+                installing.found.dead.append(f"{prefix}: {kind}")
+        elif value.startswith(f"encap seg6local action End {FLAVOUR} dev "):
             on = words[-1]
             installing.own(prefix, has_own if on == OWN else f"it is attached to {on}")
         elif value.startswith("encap seg6local action End.X nh6 ") and FLAVOUR in value:
@@ -214,7 +223,7 @@ def eos(switch: SwitchView, port_name: PortName, sections: Sections) -> Forwardi
         if section.startswith(f"{_EOS_LOCATORS} / locator "):
             _eos_locator(installing, block, " and ".join(items.get("prefix", ())), routing)
     for item, value in _values(sections, "system"):
-        if item.startswith("ipv6 route "):
+        if item.startswith("ipv6 route ") and not _ends_block(installing, item, value):
             device, _, via = value.partition(" ")
             installing.out(item.split(" ")[2], Action.ROUTE, device, via, routing)
     return installing.found
