@@ -1,4 +1,4 @@
-"""Compilation of kernels and entries; with `linking` and `memory` the only modules that import Numba.
+"""Compilation of kernels and entries; with `calls`, `linking` and `memory` the only modules that import Numba.
 
 A *kernel* is a plain Python function that compiled code may call; called from Python it stays
 plain Python, so tests, coverage and pdb see it. An *entry* is a function that Python calls and

@@ -69,12 +69,32 @@ def _fill_answer(engine: Engine, now: int, index: int, packet: int) -> bool:
             transport_acks.fill(engine, index, packet)
         case _:
             _fill_probe(engine, now, qp, index, packet)
-    ev = waiting.ev if waiting.ev != NONE else spray.choose_control(engine, qp)
+    ev = _answer_ev(engine, index)
     if ev == NONE or (working_ports(engine, qp) >> engine.evs[ev].port) & 1 == 0:
         return False
     send_on(engine, qp, ev, packet)
     engine.ports[engine.endpoints[row.endpoint].port_base + out.port].control_sent += 1
     return True
+
+
+@kernel
+def _answer_ev(engine: Engine, index: int) -> int:
+    """Return the EV row for an answer, NONE if no port works.
+
+    An ACK that follows the SACK of the same arrival goes with it, if the endpoint wants that.
+    """
+    waiting = engine.control[index]
+    qp = waiting.qp
+    node = engine.endpoints[engine.qps[qp].endpoint]
+    follows = waiting.opcode == Opcode.ACKNOWLEDGE and node.sacked_qp == qp
+    ev = node.sacked_ev if follows else waiting.ev
+    if ev == NONE:
+        ev = spray.choose_control(engine, qp)
+    node.sacked_qp = NONE
+    if waiting.opcode == Opcode.SACK and params_of(engine, qp).answers_together == 1:
+        node.sacked_qp = qp
+        node.sacked_ev = ev
+    return ev
 
 
 @kernel

@@ -99,11 +99,25 @@ def next_packet(engine: Engine, now: int, endpoint: int, free_ports: int, packet
     `free_ports` is the mask of ports that accept a data packet now; control packets ignore it. `port` is the port to
     send on, `payload` and `payload_length` the bytes to gather.
     """
-    if control_tx.next_packet(engine, now, endpoint, packet) == 1:
-        return 1
-    if free_ports == 0:
-        return 0
-    return requester.next_packet(engine, now, endpoint, free_ports, packet)
+    node = engine.endpoints[endpoint]
+    while True:
+        ahead = node.data_ahead
+        if ahead == 0 and control_tx.next_packet(engine, now, endpoint, packet) == 1:
+            return 1
+        found = 0
+        if free_ports != 0:
+            found = requester.next_packet(engine, now, endpoint, free_ports, packet)
+        if ahead == 0:
+            return found
+        node.data_ahead = ahead - 1 if found == 1 else 0
+        if found == 1:
+            return 1
+
+
+@kernel
+def put_data_first(engine: Engine, endpoint: int, packets: int) -> None:
+    """Let up to `packets` data packets leave before the control packets that wait; fewer if there are fewer."""
+    engine.endpoints[endpoint].data_ahead = packets
 
 
 @kernel

@@ -1,7 +1,7 @@
 """The live side: record an endpoint behind real sockets, and replay a schedule through the live data path, in bytes.
 
-A replay runs `event_loop._iterate` as it is and replaces the kernel under it: the clock, recvmmsg and sendmmsg read and
-write the same structures in memory, with the schedule in the kernel's place.
+A replay runs both halves of `iteration` as they are and replaces the kernel under them: the clock, recvmmsg and
+sendmmsg read and write the same structures in memory, with the schedule in the kernel's place.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from openmrc.engine.state.tables import NONE, Completion
 from openmrc.live.api.attributes import ContextAttr, PeerAddress
 from openmrc.live.datapath import (
     event_loop,
+    iteration,
     link_state,
     operations,
     receive,
@@ -110,6 +111,15 @@ def _words(at: int, count: int) -> list[int]:
     return list((ctypes.c_int64 * count).from_address(at))
 
 
+def sealed(headers: bytes, payload: Any, port: int, row: Any) -> bytes:
+    """Return what follows the headers of a datagram from a source port, of a flow: payload, pad, ICRC."""
+    arena, size = np.frombuffer(bytearray(headers) + bytes(8), np.uint8), len(payload)
+    whole = len(headers) + size + trailer_length(size)
+    crc = prefix(row.copy(), np.zeros(PREFIX_WORDS, np.int64), port, whole, arena.ctypes.data)
+    length = seal(crc, arena, 0, len(headers), payload.ctypes.data, size, len(headers))
+    return bytes(payload.tobytes()) + arena[len(headers) : len(headers) + length].tobytes()
+
+
 class FakePorts:
     """Sockets that are only numbers: descriptor = plane for receiving, 1000 + EV row for sending."""
 
@@ -145,7 +155,7 @@ class LiveEndpoint:
         assert evs[-1] < PORT_VALUES
         self.nic = number
         self.sockets = FakePorts(number, planes, evs)
-        attr = ContextAttr(evs_per_plane=len(evs), max_peers=len(before.endpoints))
+        attr = ContextAttr(evs_per_plane=len(evs), max_peers=len(before.endpoints), poll_us=0)
         self.runtime = EndpointRuntime(self.sockets, attr, Settings(), capturing=False)  # type: ignore[arg-type]
         self.datapath = self.runtime.datapath
         self.datapath.nic[0].endpoint = number
@@ -165,11 +175,12 @@ class LiveEndpoint:
         self.events: list[dict[str, int]] = []
         self.kernel = Kernel()
         self.masks: list[int] = []
-        for module in (event_loop, transmit):
+        for module in (iteration, transmit):
             monkeypatch.setattr(module, "monotonic", self.kernel.monotonic)
         monkeypatch.setattr(receive, "receive_messages", self.kernel.receive_messages)
         monkeypatch.setattr(transmit, "send_messages", self.kernel.send_messages)
         monkeypatch.setattr(transmit, "next_packet", self._next_packet)
+        monkeypatch.setattr(transmit, "put_data_first", lambda *_: None)  # the schedule's turn to say
 
     def _next_packet(self, engine: Any, now: int, endpoint: int, free_ports: int, packet: int) -> int:
         """Let ports be free as they were: which port can take a packet is the world's to say, not the engine's."""
@@ -178,7 +189,8 @@ class LiveEndpoint:
     def iterate(self, now: int, ready: int = 0, batch: int = 0, looks: bool = False) -> None:
         self.kernel.now = now
         self.datapath.nic[0].sleeps_until = 1
-        event_loop._iterate(self.engine, self.datapath, ready, batch, looks)
+        iteration.absorb_into(self.engine, self.datapath, ready, looks)
+        iteration.emit_from(self.engine, self.datapath, batch, 0)
 
     def receive(self, now: int, packet: dict[str, int]) -> None:
         """Let a datagram arrive, sealed as the live sender seals it."""
@@ -187,7 +199,7 @@ class LiveEndpoint:
         payload = np.random.default_rng(packet["psn"]).integers(0, 256, packet["payload_length"], np.uint8)
         body = headers_of(packet)
         if is_whole(packet):
-            body += self._sealed(packet, payload, flow(there.ip, here.ip, here.port))
+            body += sealed(body, payload, packet["entropy"], flow(there.ip, here.ip, here.port))
         name = PlaneAddress(there.ip, packet["entropy"]).packed()
         dscp = DSCP[TrafficClass(packet["traffic_class"])] if is_whole(packet) else TRIM_DSCP[Trim(packet["trimmed"])]
         tos = dscp << 2 | (CONGESTED if packet["marked"] else ECT0)
@@ -200,14 +212,6 @@ class LiveEndpoint:
         if arrived.payload != NOWHERE and arrived.payload_length > 0:
             place = arrived.payload - self.region.ctypes.data
             assert np.array_equal(self.region[place : place + len(payload)], payload)
-
-    def _sealed(self, packet: dict[str, int], payload: Any, row: Any) -> bytes:
-        headers = headers_of(packet)
-        arena, size = np.frombuffer(bytearray(headers) + bytes(8), np.uint8), len(payload)
-        whole = len(headers) + size + trailer_length(size)
-        crc = prefix(row.copy(), np.zeros(PREFIX_WORDS, np.int64), packet["entropy"], whole, arena.ctypes.data)
-        length = seal(crc, arena, 0, len(headers), payload.ctypes.data, size, len(headers))
-        return payload.tobytes() + arena[len(headers) : len(headers) + length].tobytes()
 
     def send(self, now: int, masks: list[int]) -> list[Datagram]:
         """Take a turn that asks for as many packets as there are masks; return what left."""
@@ -293,6 +297,8 @@ def replay(schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> LiveEndpoint:
                     by_order = iter(wanted)
                     for datagram in left:
                         world.check(datagram, next(by_order))
+                case "put_data_first":
+                    doors.put_data_first(world.engine, world.nic, step.given["packets"])
                 case "expire":
                     world.iterate(step.now, looks=True)
                 case "next_completion" | "next_event":
@@ -309,8 +315,9 @@ def replay(schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> LiveEndpoint:
 
 DOORS = {
     receive: ("receive",),
-    transmit: ("next_packet",),
-    event_loop: ("expire", "next_event"),
+    transmit: ("next_packet", "put_data_first"),
+    event_loop: ("next_event",),
+    iteration: ("expire",),
     submission: ("next_completion", "post_receive", "post_write"),
     link_state: ("set_port",),
 }
@@ -320,15 +327,16 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let endpoints that are opened from now on run as plain Python."""
     for module, name in (
         (table_handles, "_store"),
-        (event_loop, "run"),
-        (event_loop, "take_events"),
-        (event_loop, "available"),
+        *((event_loop, each.py_func.__name__) for each in event_loop.ENTRIES),
+        (iteration, "take_in"),
+        (iteration, "send_out"),
         (sources, "insert"),
         (sources, "remove"),
         (operations, "change"),
         (operations, "move"),
     ):
         monkeypatch.setattr(module, name, getattr(module, name).py_func)
+    monkeypatch.setattr(event_loop, "ENTRIES", ())
 
 
 def record(contexts: Sequence[Context], during: Callable[[], None]) -> list[Schedule]:

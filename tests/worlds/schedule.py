@@ -173,6 +173,11 @@ class Recorder:
             self._note("next_packet", now, {"free_ports": free_ports}, answer)
         return found
 
+    def put_data_first(self, engine: Engine, endpoint: int, packets: int) -> None:
+        if self._is_ours(engine, endpoint) and packets != engine.endpoints[endpoint].data_ahead:
+            self._note("put_data_first", -1, {"packets": packets})
+        self._doors.put_data_first(engine, endpoint, packets)
+
     def expire(self, engine: Engine, now: int, endpoint: int) -> None:
         if self._is_ours(engine, endpoint) and engine.endpoints[endpoint].deadline <= now:
             self._note("expire", now, {})

@@ -115,6 +115,8 @@ def replay(schedule: Schedule) -> SimulatedEndpoint:
                 assert (packet is None) == (wanted is None), f"step {number}: {packet} instead of {wanted}"
                 if packet is not None:
                     assert decision(packet) == decision(wanted), f"step {number}"
+            case "put_data_first":
+                doors.put_data_first(engine, world.endpoint, step.given["packets"])
             case "expire":
                 world.expire(step.now)
             case "next_completion" | "next_event":

@@ -49,6 +49,7 @@ class Settings:
     always_skip_packets: int = 0  # ours: the criterion is unpublished, so it is off
     always_skip_percent: int = 90
     receiver_penalty: int = 0
+    answers_together: bool = False  # ours: over sockets one system call then sends both
 
     loss_threshold: int = 1  # arXiv 2605.04333: the first untrimmed loss retires an EV
     gap_packets: int = 3  # ours
@@ -123,6 +124,7 @@ def _fill_reliability(row: Params, settings: Settings) -> None:
     row.always_skip_packets = settings.always_skip_packets
     row.always_skip_percent = settings.always_skip_percent
     row.receiver_penalty = settings.receiver_penalty
+    row.answers_together = settings.answers_together
     row.trimming = settings.trimming
     row.loss_threshold = settings.loss_threshold
     row.gap_packets = settings.gap_packets

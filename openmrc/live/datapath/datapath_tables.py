@@ -57,7 +57,13 @@ class Nic:
     busy_poll: Int  # 1: it never sleeps
     handled: Int  # packets sent and trains received in the last iteration
     waiting: Int  # 1: a user's thread waits at the sockets
+<<<<<<< HEAD
     leased_until: Instant  # ps, the endpoint's thread leaves the sockets alone until then
+=======
+    leased_until: Int  # ps, the endpoint's thread leaves the sockets alone until then
+    left_at: Instant  # ps, when a user's thread last left with a completion; 0: it has come back
+    prompt: Int  # 1: it came back at once the last time: its data goes before the answers
+>>>>>>> 82be329 (Event loop: three ways to stay in it over two halves of an iteration; completions before answers, a poll before sleep)
     wake_fd: Int  # descriptor that wakes the thread
     python_wake_fd: Int  # descriptor that wakes the thread that runs Python
     link_fd: Int  # descriptor on which rtnetlink announces changes; -1: none
@@ -75,6 +81,14 @@ class Nic:
     ps_per_byte: Int  # of each port; 0: not known, and not paced
     paced_ahead: Int  # ps of work that a port may have before it gets more
     closed_planes: Int  # mask, when the engine was last asked for a packet
+    halted: Int  # 1: the capture file must catch up before anything is read or sent
+    # Polling before sleep
+    poll_limit: Int  # ps that a wait polls at most; 0: never
+    poll_failures: Int  # polls in a row that ended without anything
+    poll_pause: Int  # waits that sleep at once before one polls again
+    # Machine addresses of the two halves of an iteration
+    take_in_at: Int
+    send_out_at: Int
     # Where tables lie in memory
     messages_at: Int
     vectors_at: Int
@@ -105,6 +119,8 @@ class Nic:
     longest_gap: Int  # ps between two times, since it was last asked for
     iterations: Int
     sleeps: Int
+    polls: Int  # waits that polling ended
+    sendings: Int  # calls of sendmmsg
     unknown_source: Int
     source_key: Int  # secret start of the source table's hash, 31 bits
     # Capture: a ring of pcapng blocks
@@ -359,8 +375,8 @@ def build_datapath(
         cqs=table(CompletionRing, cqs),
         cq_of=np.full((len(engine.qps) * 2, 1), NONE, np.int64),
         event_records=table(EventRecord, RECORDS),
-        # The thread's planes, its eventfd and rtnetlink; a waiter's planes; a stalled socket.
-        poll=table(PollSlot, 2 * planes + 3),
+        # The thread's planes, its eventfd and rtnetlink; a waiter's planes and its descriptor; a stalled socket.
+        poll=table(PollSlot, 2 * planes + 4),
         link_news=np.zeros(LINK_NEWS, np.int32),
         frame_headers=np.zeros((2 * peers if captured else 1, FRAME_HEADERS), np.uint8),
         captured=np.zeros(captured + CAPTURE_SLACK if captured else 1, np.uint8),

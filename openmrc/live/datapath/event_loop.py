@@ -1,167 +1,204 @@
-"""The event loop of an endpoint, compiled as one: requests, arrivals, deadlines, departures, sleep.
+"""The event loop of an endpoint: who iterates, who sleeps, who is woken.
 
-The endpoint's thread calls `run` and stays in it without the interpreter's lock; what needs Python runs in another
-thread. User threads submit requests: while the endpoint's thread is awake its next iteration takes them, while it
-sleeps the user's thread iterates itself, so a request leaves at once. Two mutexes order the iterations: a thread holds
-the first while it waits for the second, so a busy thread cannot starve the others.
+The endpoint's thread calls `serve` and stays in it without the interpreter's lock; what needs Python runs in another
+thread. User threads submit requests with `post`: while the endpoint's thread is awake its next iteration takes them,
+while it sleeps the user's thread iterates itself, so a request leaves at once. Two mutexes order the iterations: a
+thread holds the first while it waits for the second, so a busy thread cannot starve the others.
 
-A user's thread that waits for a completion while traffic is low waits at the sockets itself: an answer then wakes one
-thread, not two in turn. It leases the sockets for a little longer than its wait, because programs often wait again at
-once; the endpoint's thread sleeps on its eventfd meanwhile. When traffic picks up the lease ends at once.
+A user's thread that waits for a completion while traffic is low does so at the sockets (`wait`, or `poll` again and
+again): an answer then wakes one thread, not two in turn, or none if that thread polls. It leases the sockets for a
+little longer than its wait, because programs often wait again at once; the endpoint's thread sleeps on its eventfd
+meanwhile. When traffic picks up the lease ends at once.
+
+A completion is given to who waits for it before the packet that brought it is answered, if the one before was followed
+by a request at once: the data of that request then leaves first (TCP's delayed acknowledgements for interactive
+sessions, RFC 1122 4.2.3.2, have the same reason). Answers that are left behind go with the next `post`, `poll` or
+`wait`, or when the endpoint's thread looks after its lease.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 from openmrc.core.jit import entry, kernel
-from openmrc.engine.endpoint import expire, next_deadline, next_event
+from openmrc.engine.congestion.scheduler import front_peer
+from openmrc.engine.endpoint import next_event
 from openmrc.engine.state.clock import WRAPS
 from openmrc.engine.state.tables import NONE, Engine
-from openmrc.live.datapath import capture, impair, link_state, pacing, receive, submission, table_handles, transmit
+from openmrc.live.datapath import capture, submission, table_handles, waiting
 from openmrc.live.datapath.datapath_tables import LOOP_MUTEX, NEXT_MUTEX, RECORDS, DataPath
-from openmrc.live.datapath.libc import POLL_BYTES, drain_eventfd, lock, monotonic, signal_eventfd, unlock, wait_for
-from openmrc.units import NEVER, PS_PER_NS, PS_PER_S, PS_PER_US
+from openmrc.live.datapath.iteration import ALL_READY, call_send_out, call_take_in
+from openmrc.live.datapath.libc import drain_eventfd, lock, monotonic, signal_eventfd, unlock
+from openmrc.live.datapath.waiting import CLOCK_BYTES, CLOCK_OF_THREAD, CLOCK_OF_WAITER, OWN_SLOTS, SCRATCH_OF_THREAD
+from openmrc.units import NEVER, PS_PER_S, PS_PER_US
 
-SEND_BATCH = 128  # packets sent before arrivals are looked at again; in a user's thread, per post
-OWN_SLOTS = 2  # descriptors that only the endpoint's thread polls: its eventfd, rtnetlink
-CLOCK_BYTES = 16  # a row of `clock`; row 0 belongs to the holder of the loop mutex
-CLOCK_OF_THREAD, SCRATCH_OF_THREAD, CLOCK_OF_WAITER = 1, 2, 3
-_LONGEST_SLEEP = 10_000  # s
-ALL_READY = (1 << 16) - 1
-GO_ON = -1
+# Packets sent before arrivals are looked at again, in a user's thread per post: two trains, as one system call sends.
+SEND_BATCH = 128
 SET_BACK = 128 * WRAPS  # ps, 24 days: by how much Python sets the clock back; it comes nowhere near NEVER, 53 days
 OLD = 3 * SET_BACK // 2  # when: there are 17 days for it
-QUIET = 4  # packets and trains of one iteration up to which traffic is low
-SLACK = 500 * PS_PER_US  # the endpoint's thread is not woken to be that much less late
-BACKLOG = 2000 * PS_PER_US  # how long deadlines wait for a backlog of arrivals to be read
-LEASE = 1000 * PS_PER_US  # how long sockets may stay unattended after a wait
+LONGEST_WAIT = 60 * PS_PER_S  # in one go: the clock is not set back meanwhile
+# Packets and trains of one iteration up to which traffic is low: a request, its answer, and an answer to each of both.
+QUIET = 4
+# The endpoint's thread is not woken to be that much less late: half of the least loss delay over sockets, 1 ms.
+SLACK = 500 * PS_PER_US
+# How long sockets may stay unattended after a wait: longer than a program takes to wait again, and no longer than the
+# least loss delay, after which a peer would ask for the answers.
+LEASE = 1000 * PS_PER_US
+# How soon a thread is back that its answers wait for: the round trip that is assumed over sockets, so that a late
+# answer looks like one more of it at most.
+PROMPT = 100 * PS_PER_US
 
-
-class Mode(IntEnum):
-    """How long a thread stays in `run`."""
-
-    ITERATE = 0  # one iteration
-    STAY = 1  # the endpoint's thread: until it is stopped
-    WAIT = 2  # a user's thread: until its completion queue has a completion
-    POST = 3  # submit requests, and iterate if no other thread is awake to do it
-
-
-# What `run` returns
+# What entries return
 DONE = 0
 STOPPED = 1
-COMPLETED = 2  # WAIT: the completion queue has a completion
-NOTHING = 3  # WAIT: none, or traffic is too high to wait at the sockets
-BROKEN = 4  # STAY: the engine lost a completion
+COMPLETED = 2  # the completion queue has a completion
+LATE = 3  # it has none, and the time is over
+BUSY = 4  # it has none, and traffic is high or another thread waits at the sockets: sleep at the queue's eventfd
+READABLE = 5  # the waiter's descriptor is readable
+BROKEN = 6  # the engine lost a completion
+_GO_ON = -1
 
 
 @entry
-def run(at: int, mode: int, what: int, cq: int) -> int:
-    """Iterate as `mode` says; return one of the constants above.
+def serve(at: int) -> int:
+    """Iterate and sleep until the endpoint is stopped; return STOPPED or BROKEN. For the endpoint's thread only.
 
-    `at` is the address of the table handles, `what` how long (ps) to WAIT at most, or how many requests to POST,
-    `cq` the completion queue to WAIT for.
+    `at`, of every entry, is the address of the table handles.
     """
     engine = table_handles.engine_at(at)
     datapath = table_handles.datapath_at(at)
     nic = datapath.nic[0]
-    looks = mode == Mode.STAY or mode == Mode.WAIT
-    ready = ALL_READY if looks else 0
-    if mode == Mode.POST and submission.submit(datapath, what):
-        return DONE
-    if mode == Mode.WAIT:
-        if not _may_wait(datapath):
-            return NOTHING
-        what += monotonic(datapath.clock[CLOCK_OF_WAITER], nic.epoch)
+    ready = ALL_READY
     while nic.stop == 0:
         acquire(datapath)
-        if mode == Mode.STAY:
-            nic.sleeps_until = 0
-            nic.iterations += 1
-        ready = _iterate(engine, datapath, ready, _batch(datapath, mode), looks)
-        verdict = _verdict(engine, datapath, mode, what, cq)
+        nic.sleeps_until = 0
+        nic.iterations += 1
+        ready = call_take_in(nic.take_in_at, at, ready, 1)
+        call_send_out(nic.send_out_at, at, SEND_BATCH, 0)
+        _call_python(engine, datapath)
+        if nic.left_at != 0 and nic.now - nic.left_at > PROMPT:
+            nic.prompt = nic.left_at = 0
         due = nic.wake_at
-        if mode == Mode.STAY and nic.leased_until > nic.now:
-            due = min(due, nic.now + LEASE)
-        is_late = due + SLACK < nic.sleeps_until
-        if mode == Mode.STAY:
-            due = submission.try_sleep(datapath, due)
+        if nic.leased_until > nic.now:
+            due = min(due, nic.leased_until, nic.now + LEASE)
+        is_broken = engine.endpoints[nic.endpoint].completions_lost > 0
+        due = submission.try_sleep(datapath, due)
         release(datapath)
-        if mode != Mode.STAY and is_late and verdict >= 0:
-            signal_eventfd(nic.wake_fd, 1)
-        if verdict >= 0:
-            return verdict
-        ready |= _sleep(datapath, mode, min(due, what) if mode == Mode.WAIT else due, ready)
+        if is_broken:
+            return BROKEN
+        ready |= _sleep(datapath, 0 if ready != 0 or nic.busy_poll == 1 else due)
     return STOPPED
 
 
-@kernel
-def _batch(datapath: DataPath, mode: int) -> int:
-    """Return how many packets this iteration may send: none in a user's thread while the endpoint's thread is awake."""
-    return SEND_BATCH if mode == Mode.STAY or datapath.nic[0].sleeps_until != 0 else 0
+@entry
+def wait(at: int, cq: int, time: int, descriptor: int) -> int:
+    """Wait for a completion of `cq`, at most `time` (ps); return COMPLETED, LATE, BUSY, READABLE or STOPPED.
+
+    `descriptor` ends the wait when it becomes readable; -1: none. LATE comes after `LONGEST_WAIT` at the latest.
+    """
+    engine = table_handles.engine_at(at)
+    datapath = table_handles.datapath_at(at)
+    nic = datapath.nic[0]
+    if not _take_sockets(datapath, descriptor):
+        return BUSY
+    until = monotonic(datapath.clock[CLOCK_OF_WAITER], nic.epoch) + min(time, LONGEST_WAIT)
+    ready = 0
+    while nic.stop == 0:
+        acquire(datapath)
+        is_readable = (ready >> nic.planes) & 1 == 1
+        ready = call_take_in(nic.take_in_at, at, ready & ~(1 << nic.planes), 1)
+        _note_return(datapath)
+        if not (waiting.is_completed(datapath, cq) and nic.prompt == 1):
+            call_send_out(nic.send_out_at, at, _batch(datapath), 0)
+        verdict = _verdict(datapath, cq, is_readable, until)
+        due = min(nic.wake_at, until)
+        if verdict != _GO_ON:
+            _leave_sockets(datapath, verdict)
+        is_late = _finish(engine, datapath)
+        if verdict != _GO_ON:
+            if is_late:
+                signal_eventfd(nic.wake_fd, 1)
+            return verdict
+        if ready == 0:
+            ready = waiting.rest(datapath, cq, due)
+    return STOPPED
 
 
-@kernel
-def _may_wait(datapath: DataPath) -> bool:
-    """Whether a user's thread may wait at the sockets now; if so, it has the lease."""
+@entry
+def post(at: int, count: int) -> int:
+    """Submit `count` requests of the command ring; if no thread is awake to do it, send them, data before answers."""
+    engine = table_handles.engine_at(at)
+    datapath = table_handles.datapath_at(at)
+    nic = datapath.nic[0]
+    if submission.submit(datapath, count):
+        return DONE
+    acquire(datapath)
+    call_take_in(nic.take_in_at, at, 0, 0)
+    # A receive that was posted does not send the answers that data shall precede.
+    if front_peer(engine, nic.endpoint) != NONE or nic.prompt == 0:
+        _note_return(datapath)
+        call_send_out(nic.send_out_at, at, _batch(datapath), QUIET)
+    if _finish(engine, datapath):
+        signal_eventfd(nic.wake_fd, 1)
+    return DONE
+
+
+@entry
+def settle(at: int) -> int:
+    """Process every submitted request, publish every completion, send; look at no socket."""
+    engine = table_handles.engine_at(at)
+    datapath = table_handles.datapath_at(at)
     nic = datapath.nic[0]
     acquire(datapath)
-    may = nic.waiting == 0 and nic.handled <= QUIET and nic.sleeps_until != 0
-    if may:
-        nic.waiting = 1
-        nic.leased_until = NEVER
-    release(datapath)
-    return may
+    call_take_in(nic.take_in_at, at, 0, 0)
+    call_send_out(nic.send_out_at, at, _batch(datapath), 0)
+    if _finish(engine, datapath):
+        signal_eventfd(nic.wake_fd, 1)
+    return DONE
 
 
-@kernel
-def _verdict(engine: Engine, datapath: DataPath, mode: int, until: int, cq: int) -> int:
-    """Return what `run` returns now, or GO_ON."""
+@entry
+def absorb(at: int) -> int:
+    """Take what has arrived and publish it, send nothing; return how many trains came. For threads that spin."""
+    engine = table_handles.engine_at(at)
+    datapath = table_handles.datapath_at(at)
+    acquire(datapath)
+    count = _absorb(datapath, at)
+    _finish(engine, datapath)
+    return count
+
+
+@entry
+def emit(at: int) -> int:
+    """Send answers and data; return how many packets went. For threads that spin."""
+    engine = table_handles.engine_at(at)
+    datapath = table_handles.datapath_at(at)
     nic = datapath.nic[0]
-    if nic.called == 0 and _wants_python(engine, datapath):
-        nic.called = 1
-        signal_eventfd(nic.python_wake_fd, 1)
-    if mode == Mode.ITERATE or mode == Mode.POST:
-        return DONE
-    if mode == Mode.STAY:
-        return BROKEN if engine.endpoints[nic.endpoint].completions_lost > 0 else GO_ON
-    is_completed = datapath.cqs[cq].published != datapath.cqs[cq].taken
-    is_busy = nic.handled > QUIET
-    if not is_completed and not is_busy and nic.now < until:
-        return GO_ON
-    nic.waiting = 0
-    nic.leased_until = nic.now + LEASE
-    if is_busy:
-        nic.leased_until = 0
-        nic.wake_at = 0  # the endpoint's thread takes over at once
-    return COMPLETED if is_completed else NOTHING
+    acquire(datapath)
+    nic.now = monotonic(datapath.clock[0], nic.epoch)
+    sent = call_send_out(nic.send_out_at, at, _batch(datapath), QUIET)
+    if _finish(engine, datapath):
+        signal_eventfd(nic.wake_fd, 1)
+    return sent
 
 
-@kernel
-def _wants_python(engine: Engine, datapath: DataPath) -> bool:
-    """Whether Python has work: events, an overrun, impairments, changed links, an old clock, captured packets."""
+@entry
+def poll(at: int, cq: int) -> int:
+    """Return how many completions `cq` has, after a look at the sockets if it had none. For threads that spin.
+
+    Answers are sent by a call that finds no completion.
+    """
+    engine = table_handles.engine_at(at)
+    datapath = table_handles.datapath_at(at)
     nic = datapath.nic[0]
-    if nic.now > OLD:
-        return True
-    node = engine.endpoints[nic.endpoint]
-    if node.event_tail != node.event_head or nic.overruns > 0 or nic.step_at <= nic.now or nic.links_changed == 1:
-        return True
-    return nic.capturing == 1 and capture.is_worth_writing(datapath)
-
-
-@kernel
-def acquire(datapath: DataPath) -> None:
-    """Acquire the loop mutex; threads get it in turn."""
-    nic = datapath.nic[0]
-    lock(nic.mutex_at + NEXT_MUTEX)
-    lock(nic.mutex_at + LOOP_MUTEX)
-    unlock(nic.mutex_at + NEXT_MUTEX)
-
-
-@kernel
-def release(datapath: DataPath) -> None:
-    """Release the loop mutex."""
-    unlock(datapath.nic[0].mutex_at + LOOP_MUTEX)
+    acquire(datapath)
+    if not waiting.is_completed(datapath, cq) and nic.sleeps_until != 0:
+        _absorb(datapath, at)
+        if waiting.is_completed(datapath, cq):
+            nic.left_at = nic.now
+        if not waiting.is_completed(datapath, cq) or nic.prompt == 0:
+            call_send_out(nic.send_out_at, at, _batch(datapath), 0)
+    count = datapath.cqs[cq].published - datapath.cqs[cq].taken
+    _finish(engine, datapath)
+    return int(count)
 
 
 @entry
@@ -195,96 +232,135 @@ def available(at: int, cq: int) -> int:
     return submission.available(table_handles.datapath_at(at), cq)
 
 
-@kernel
-def _iterate(engine: Engine, datapath: DataPath, ready: int, batch: int, looks: bool) -> int:
-    """Process requests, receive from the ready planes, send; return the planes that may have more.
-
-    Only a thread that `looks` at the sockets serves deadlines, after every plane: what is missing may lie in a socket.
-    """
-    nic = datapath.nic[0]
-    nic.now = monotonic(datapath.clock[0], nic.epoch)
-    if nic.link_news == 1:
-        link_state.read_news(engine, datapath)
-    if nic.capturing == 1 and capture.must_wait(datapath):
-        nic.handled = 0
-        nic.wake_at = nic.now
-        return 0  # sockets that are still readable are found by the next poll
-    submission.process_requests(engine, datapath)
-    left = 0
-    nic.handled = 0
-    is_due = looks and next_deadline(engine, nic.endpoint) <= nic.now
-    if is_due:
-        ready = ALL_READY
-    for plane in range(nic.planes + 1):
-        if plane == nic.planes:
-            if nic.held > 0:
-                impair.release(datapath)
-        elif (ready >> plane) & 1 == 1 and receive.take(datapath, plane):
-            left |= 1 << plane
-        nic.handled += nic.trains
-        if nic.trains > 0:
-            receive.deliver(engine, datapath)
-    if is_due:
-        _expire(engine, datapath, left == 0)
-    sent = transmit.send_waiting(engine, datapath, batch)
-    nic.handled += sent
-    submission.publish_completions(engine, datapath)
-    step_at = nic.step_at if nic.called == 0 else NEVER
-    due = min(next_deadline(engine, nic.endpoint), impair.next_release(datapath), step_at)
-    due = min(due, pacing.next_opening(engine, datapath))
-    nic.wake_at = 0 if sent >= batch else due
-    return left
+ENTRIES = (serve, wait, post, settle, absorb, emit, poll, take_events, available)
 
 
 @kernel
-def _expire(engine: Engine, datapath: DataPath, has_read_all: bool) -> None:
-    """Serve deadlines once every arrival was read, or reading them takes too long.
-
-    The time counts from when the deadline was first seen: a thread that was kept from its processor comes back late,
-    and what would have kept its deadlines lies in the sockets.
-    """
+def acquire(datapath: DataPath) -> None:
+    """Acquire the loop mutex; threads get it in turn."""
     nic = datapath.nic[0]
-    if nic.overdue_since == 0:
-        nic.overdue_since = nic.now
-    if has_read_all or nic.now - nic.overdue_since >= BACKLOG:
-        nic.overdue_since = 0
-        expire(engine, nic.now, nic.endpoint)
+    lock(nic.mutex_at + NEXT_MUTEX)
+    lock(nic.mutex_at + LOOP_MUTEX)
+    unlock(nic.mutex_at + NEXT_MUTEX)
 
 
 @kernel
-def _sleep(datapath: DataPath, mode: int, due: int, ready: int) -> int:
-    """Sleep until a socket is readable, the thread is woken, or `due` (ps) has come; return the readable planes.
+def release(datapath: DataPath) -> None:
+    """Release the loop mutex."""
+    unlock(datapath.nic[0].mutex_at + LOOP_MUTEX)
 
-    A waiter sleeps on the sockets, the endpoint's thread also on its eventfd and on rtnetlink, or on those two alone
-    while the sockets are leased.
+
+@kernel
+def _finish(engine: Engine, datapath: DataPath) -> bool:
+    """End a user thread's iteration; return whether the endpoint's thread sleeps too long for what is due now."""
+    nic = datapath.nic[0]
+    _call_python(engine, datapath)
+    is_late = nic.wake_at + SLACK < nic.sleeps_until
+    release(datapath)
+    return bool(is_late)
+
+
+@kernel
+def _batch(datapath: DataPath) -> int:
+    """Return how many packets a user's thread may send: none while the endpoint's thread is awake."""
+    return SEND_BATCH if datapath.nic[0].sleeps_until != 0 else 0
+
+
+@kernel
+def _take_sockets(datapath: DataPath, descriptor: int) -> bool:
+    """Whether a user's thread may wait at the sockets now; if so, it has the lease."""
+    nic = datapath.nic[0]
+    acquire(datapath)
+    may = nic.waiting == 0 and nic.handled <= QUIET and nic.sleeps_until != 0
+    if may:
+        nic.waiting = 1
+        nic.leased_until = NEVER
+        datapath.poll[waiting.first_of_waiter(datapath) + nic.planes].descriptor = descriptor
+    release(datapath)
+    return may
+
+
+@kernel
+def _leave_sockets(datapath: DataPath, verdict: int) -> None:
+    """End a wait: the sockets stay leased for a little, unless traffic is high."""
+    nic = datapath.nic[0]
+    nic.waiting = 0
+    nic.leased_until = nic.now + LEASE
+    if verdict == COMPLETED:
+        nic.left_at = nic.now
+    if nic.handled > QUIET:
+        nic.leased_until = 0
+        nic.wake_at = 0  # the endpoint's thread takes over at once
+
+
+@kernel
+def _verdict(datapath: DataPath, cq: int, is_readable: bool, until: int) -> int:
+    """Return what `wait` returns now, or _GO_ON."""
+    nic = datapath.nic[0]
+    if waiting.is_completed(datapath, cq):
+        return COMPLETED
+    if nic.handled > QUIET:
+        return BUSY
+    if is_readable:
+        return READABLE
+    return LATE if nic.now >= until else _GO_ON
+
+
+@kernel
+def _note_return(datapath: DataPath) -> None:
+    """Note how soon a user's thread is back for more after it left with a completion."""
+    nic = datapath.nic[0]
+    if nic.left_at != 0:
+        nic.prompt = 1 if nic.now - nic.left_at <= PROMPT else 0
+        nic.left_at = 0
+
+
+@kernel
+def _absorb(datapath: DataPath, at: int) -> int:
+    """Take what has arrived, and lease the sockets for a little; return how many trains came."""
+    nic = datapath.nic[0]
+    ready = ALL_READY
+    if nic.planes > 1 and nic.waiting == 0:  # else the poll slots are the waiter's
+        ready = waiting.look(datapath, CLOCK_OF_WAITER, waiting.first_of_waiter(datapath), nic.planes, 0)
+    call_take_in(nic.take_in_at, at, ready, 1)
+    _note_return(datapath)
+    nic.leased_until = max(nic.leased_until, nic.now + LEASE)
+    return int(nic.handled)
+
+
+@kernel
+def _call_python(engine: Engine, datapath: DataPath) -> None:
+    """Wake the thread that runs Python if there is work for it."""
+    nic = datapath.nic[0]
+    if nic.called == 0 and _wants_python(engine, datapath):
+        nic.called = 1
+        signal_eventfd(nic.python_wake_fd, 1)
+
+
+@kernel
+def _wants_python(engine: Engine, datapath: DataPath) -> bool:
+    """Whether Python has work: events, an overrun, impairments, changed links, an old clock, captured packets."""
+    nic = datapath.nic[0]
+    if nic.now > OLD:
+        return True
+    node = engine.endpoints[nic.endpoint]
+    if node.event_tail != node.event_head or nic.overruns > 0 or nic.step_at <= nic.now or nic.links_changed == 1:
+        return True
+    return nic.capturing == 1 and capture.is_worth_writing(datapath)
+
+
+@kernel
+def _sleep(datapath: DataPath, due: int) -> int:
+    """Sleep until a plane is readable, the thread is woken, or `due` (ps) has come; return the readable planes.
+
+    While the sockets are leased, the thread looks at its eventfd and rtnetlink alone.
     """
     nic = datapath.nic[0]
-    row = CLOCK_OF_WAITER if mode == Mode.WAIT else CLOCK_OF_THREAD
-    first = nic.planes + OWN_SLOTS if mode == Mode.WAIT else 0
-    count = nic.planes
-    if mode == Mode.STAY:
-        count += OWN_SLOTS
-        if nic.leased_until > nic.now:
-            first = nic.planes
-            count = OWN_SLOTS
-    wait = 0
-    if nic.busy_poll == 0 and ready == 0 and due > 0:
-        wait = min(max(due - monotonic(datapath.clock[row], nic.epoch), 0), _LONGEST_SLEEP * PS_PER_S)
-    if wait > 0:
-        nic.sleeps += 1
-    datapath.clock[row, 0] = wait // PS_PER_S
-    datapath.clock[row, 1] = wait % PS_PER_S // PS_PER_NS
-    readable = 0
-    if wait_for(nic.poll_at + first * POLL_BYTES, count, datapath.clock.ctypes.data + row * CLOCK_BYTES, 0) > 0:
-        for index in range(count):
-            if datapath.poll[first + index].events >> 16:
-                readable |= 1 << index
-    if mode == Mode.WAIT:
-        return readable
-    if first == nic.planes:
-        readable <<= nic.planes  # only its own two descriptors were asked
-    if (readable >> (nic.planes + 1)) & 1 == 1:
+    planes = nic.planes
+    first = planes if nic.leased_until > nic.now else 0
+    readable = waiting.sleep(datapath, CLOCK_OF_THREAD, first, planes + OWN_SLOTS - first, due) << first
+    if (readable >> (planes + 1)) & 1 == 1:
         nic.link_news = 1
-    if (readable >> nic.planes) & 1 == 1:
+    if (readable >> planes) & 1 == 1:
         drain_eventfd(nic.wake_fd, datapath.clock.ctypes.data + SCRATCH_OF_THREAD * CLOCK_BYTES)
-    return readable & ((1 << nic.planes) - 1)
+    return readable & ((1 << planes) - 1)

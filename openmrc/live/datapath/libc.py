@@ -28,6 +28,7 @@ drain_eventfd = external(None, "eventfd_read", "int32", "int64", "int64")
 advise = external(None, "madvise", "int32", "int64", "int64", "int64")
 lock = external(None, "pthread_mutex_lock", "int32", "int64")
 unlock = external(None, "pthread_mutex_unlock", "int32", "int64")
+yield_processor = external(None, "sched_yield", "int32")
 _read_clock = external(None, "clock_gettime", "int32", "int64", "int64")
 _errno_address = external(None, "__errno_location", "int64")
 

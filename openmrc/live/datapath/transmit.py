@@ -10,7 +10,7 @@ from __future__ import annotations
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.memory import prefetch
 from openmrc.core.rows import CACHE_LINE
-from openmrc.engine.endpoint import next_packet
+from openmrc.engine.endpoint import next_packet, put_data_first
 from openmrc.engine.state.tables import Engine
 from openmrc.live.datapath import capture, pacing
 from openmrc.live.datapath.datapath_tables import BATCH, INLINE, MESSAGES, NAME_BYTES, NO_SENDER, OUT, TRAIN, DataPath
@@ -36,10 +36,14 @@ _STALL_NS = 500_000  # how long each try waits for room in a socket
 
 
 @kernel
-def send_waiting(engine: Engine, datapath: DataPath, limit: int) -> int:
-    """Send what the engine has, at most about `limit` packets; return how many went."""
+def send_waiting(engine: Engine, datapath: DataPath, limit: int, data_ahead: int) -> int:
+    """Send what the engine has, at most about `limit` packets, the first `data_ahead` of them data if there is some.
+
+    Return how many went.
+    """
     nic = datapath.nic[0]
     count = 0
+    put_data_first(engine, nic.endpoint, data_ahead)
     nic.sender = NO_SENDER
     while count < limit and next_packet(engine, nic.now, nic.endpoint, pacing.open_planes(datapath), OUT) == 1:
         _append(engine, datapath)
@@ -193,6 +197,7 @@ def _flush(datapath: DataPath) -> None:
         done = 0
         tries = 0
         while done < nic.messages:
+            nic.sendings += 1
             went = send_messages(
                 sender.descriptor,
                 nic.messages_at + done * MESSAGE_BYTES,

@@ -12,6 +12,7 @@ from mmap import PAGESIZE
 
 import numpy as np
 
+from openmrc.core.calls import address_of_entry
 from openmrc.core.rebase import set_back
 from openmrc.core.rows import column
 from openmrc.engine.state.build import Layout, build
@@ -20,7 +21,7 @@ from openmrc.engine.state.states import QpEvent
 from openmrc.engine.state.tables import Engine
 from openmrc.live.api.attributes import ContextAttr
 from openmrc.live.api.errors import ClosedError
-from openmrc.live.datapath import capture, event_loop, operations, pacing, sources, table_handles
+from openmrc.live.datapath import capture, event_loop, iteration, operations, pacing, sources, table_handles
 from openmrc.live.datapath.datapath_tables import (
     ARRIVALS,
     CONTROL_WORDS,
@@ -40,22 +41,21 @@ from openmrc.live.datapath.libc import (
     check,
     control_kind,
 )
+from openmrc.live.datapath.waiting import NO_DESCRIPTOR, first_of_waiter
 from openmrc.live.host import scheduling
 from openmrc.live.host.control import ControlThread
+from openmrc.live.host.poll_time import poll_us
 from openmrc.live.host.sockets import Sockets, type_of_service_kind
 from openmrc.live.host.tuning import TRAIN_BYTES
-from openmrc.units import NEVER, PS_PER_NS, PS_PER_S
+from openmrc.units import NEVER, PS_PER_NS, PS_PER_S, ps_from_us
 from openmrc.wire.codes import DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, Trim
 from openmrc.wire.layout import LONGEST_HEADER
 
 HELD = 4096  # delayed packets that impairments can hold
 REST_SECONDS = 0.002  # s after each run of the Python thread: a burst of events costs one wake-up, not one each
 CLOSE_SECONDS = 5.0
-LONGEST_WAIT = 60.0  # s at the sockets in one go: the clock is not set back meanwhile
-_NO_DESCRIPTOR = -1  # poll passes over it
 HEAD_START = 1  # s: keeps engine times above 0, which means never
 NS_PER_S = 10**9
-_ITERATE, _STAY, _WAIT, _POST = (int(mode) for mode in event_loop.Mode)  # plain integers: an enum costs 30 us per call
 
 
 class EndpointRuntime:
@@ -131,14 +131,16 @@ class EndpointRuntime:
 
     def compile(self) -> None:
         """Compile every entry, or load it from the cache, before any timing starts."""
-        self.iterate()
-        event_loop.available(self.at, 0)
-        event_loop.take_events(self.at)
+        self.nic.take_in_at = address_of_entry(iteration.take_in)
+        self.nic.send_out_at = address_of_entry(iteration.send_out)
+        for called in event_loop.ENTRIES:
+            address_of_entry(called)
         none = np.zeros((1, sources.COLUMNS), np.int64)
         sources.insert(self.at, none, 0, 0)
         sources.remove(self.at, none, 0)
         operations.change(self.at, 0, operations.request())
         operations.move(self.at, 0, int(QpEvent.TO_RESET), operations.request())
+        self.iterate()
 
     def stop(self) -> None:
         """Stop the threads and close the sockets; return when they have ended, or after a few seconds."""
@@ -176,18 +178,20 @@ class EndpointRuntime:
 
     def iterate(self) -> None:
         """Run one iteration in this thread: process requests, send."""
-        event_loop.run(self.at, _ITERATE, 0, 0)
+        event_loop.settle(self.at)
 
     def post(self, count: int) -> None:
         """Submit this many requests of the command ring."""
-        event_loop.run(self.at, _POST, count, 0)
+        event_loop.post(self.at, count)
 
-    def wait(self, cq: int, seconds: float) -> bool:
-        """Wait at the sockets in this thread for a completion of `cq`, at most this long; return whether one came."""
-        if self._sleeps_until(0) == 0 or self._handled(0) > event_loop.QUIET:
-            return False  # check before the call, which costs several microseconds
-        longest = int(min(seconds, LONGEST_WAIT) * PS_PER_S)
-        return event_loop.run(self.at, _WAIT, longest, cq) == event_loop.COMPLETED
+    def wait(self, cq: int, seconds: float, descriptor: int) -> int:
+        """Wait at the sockets in this thread for a completion of `cq`, at most this long; return as `event_loop.wait`.
+
+        `descriptor` ends the wait when it becomes readable; NO_DESCRIPTOR: none.
+        """
+        if self._sleeps_until(0) == 0 and self._handled(0) > event_loop.QUIET:
+            return event_loop.BUSY  # check before the call, which costs several microseconds
+        return event_loop.wait(self.at, cq, int(seconds * PS_PER_S), descriptor)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[int]:
@@ -225,7 +229,7 @@ class EndpointRuntime:
     def _run_loop(self) -> None:
         scheduling.ask_for_short_slices()
         try:
-            if event_loop.run(self.at, _STAY, 0, 0) == event_loop.BROKEN:
+            if event_loop.serve(self.at) == event_loop.BROKEN:
                 raise ClosedError("context: a completion was lost; this is a defect of openmrc, please report it")
         except BaseException as error:  # waiting calls must see any failure
             self.error = error
@@ -260,6 +264,7 @@ class EndpointRuntime:
         nic.segmentation = self.sockets.segmentation
         nic.train_bytes = TRAIN_BYTES
         nic.busy_poll = attr.busy_poll
+        nic.poll_limit = ps_from_us(poll_us(attr.poll_us))
         nic.capturing = capturing
         nic.capture_clock = time.time_ns() - time.monotonic_ns() + self.epoch * NS_PER_S
         nic.wake_fd = self.wake_fd
@@ -285,8 +290,8 @@ class EndpointRuntime:
             tables.planes[plane].random = plane + 1
             tables.poll[plane].descriptor = receiver.fileno()
             tables.poll[plane].events = POLLIN
-            tables.poll[self.nic.planes + event_loop.OWN_SLOTS + plane].descriptor = receiver.fileno()
-            tables.poll[self.nic.planes + event_loop.OWN_SLOTS + plane].events = POLLIN
+            slot = tables.poll[first_of_waiter(tables) + plane]
+            slot.descriptor, slot.events = receiver.fileno(), POLLIN
             values = ports.evs(plane)
             tables.ev_values[plane] = values
             # Replies carry the entropy value of the packet that they answer: it must be valid as one of our paths too.
@@ -299,7 +304,8 @@ class EndpointRuntime:
                 tables.sender_of[plane, values[k] & 0xFFFF] = index
         tables.poll[self.nic.planes].descriptor = self.wake_fd
         tables.poll[self.nic.planes].events = POLLIN
-        self.watch_links(_NO_DESCRIPTOR)
+        tables.poll[first_of_waiter(tables) + self.nic.planes].events = POLLIN
+        self.watch_links(NO_DESCRIPTOR)
 
     def _init_arenas(self) -> None:
         tables = self.datapath

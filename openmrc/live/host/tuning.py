@@ -29,6 +29,7 @@ def settings_for(sockets: Sockets, mtu: int) -> Settings:
         base_rtt_measured=False,
         trimming=False,
         sack_threshold=128 * 1024,
+        answers_together=True,
         ev_burst=2 * train * (mtu + NOMINAL_OVERHEAD),
         loss_delay_floor_us=1_000.0,
         loss_threshold=2,

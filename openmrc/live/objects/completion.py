@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 from openmrc.live.api.attributes import WorkCompletion
 from openmrc.live.api.errors import BusyError, ClosedError, DeadlineError, OverrunError
 from openmrc.live.api.waiting import deadline_after, is_over, seconds_until
+from openmrc.live.datapath.event_loop import BUSY, COMPLETED, READABLE
 from openmrc.live.datapath.submission import ANY, SOLICITED
+from openmrc.live.datapath.waiting import NO_DESCRIPTOR
 
 if TYPE_CHECKING:
     from openmrc.live.objects.context import Context
@@ -246,14 +248,27 @@ class CompletionQueue:
         if taken:
             return taken
         deadline = deadline_after(timeout)
-        with self._sleeping():
-            while not (taken := self.poll(n)):
-                if self.context.nic.wait(self.row, deadline - time.monotonic()):
-                    continue
-                self._prepare_sleep()
-                if not self._records.ready():
-                    self._check_wait(deadline, timeout)
-                    self.wakeup.wait(seconds_until(deadline))
+        while not (taken := self.poll(n)):
+            outcome = self.context.nic.wait(self.row, deadline - time.monotonic(), NO_DESCRIPTOR)
+            if outcome == BUSY:
+                self._sleep(deadline, timeout)
+            elif outcome != COMPLETED:
+                self._check_wait(deadline, timeout)
+        return taken
+
+    def wait_beside(self, descriptor: int, seconds: float, n: int = 16) -> list[WorkCompletion]:
+        """Wait as `wait` does; an empty list when `descriptor` is readable or the time is over."""
+        deadline = deadline_after(seconds)
+        while not (taken := self.poll(n)):
+            left = deadline - time.monotonic()
+            outcome = self.context.nic.wait(self.row, left, descriptor)
+            if outcome == READABLE or (outcome != COMPLETED and left <= 0):
+                return []
+            if outcome == BUSY:
+                if self._sleep_beside(descriptor, seconds_until(deadline)):
+                    return []
+            elif outcome != COMPLETED and self.context.is_closed:
+                raise ClosedError("completion queue: closed while waiting")
         return taken
 
     async def wait_async(self, timeout: float, n: int = 16) -> list[WorkCompletion]:
@@ -329,6 +344,25 @@ class CompletionQueue:
                 self._records.wake_at_next()
                 if self._records.ready():
                     self.wakeup.signal()
+
+    def _sleep(self, deadline: float, timeout: float) -> None:
+        """Sleep until a completion is published, elsewhere than at the sockets."""
+        with self._sleeping():
+            self._prepare_sleep()
+            if not self._records.ready():
+                self._check_wait(deadline, timeout)
+                self.wakeup.wait(seconds_until(deadline))
+
+    def _sleep_beside(self, descriptor: int, seconds: float) -> bool:
+        """Sleep as `_sleep` does, or until `descriptor` is readable; return whether it is."""
+        with self._sleeping():
+            self._prepare_sleep()
+            if self._records.ready():
+                return False
+            poller = select.poll()
+            poller.register(self.wakeup.fileno(), select.POLLIN)
+            poller.register(descriptor, select.POLLIN)
+            return any(readable == descriptor for readable, _ in poller.poll(seconds * 1000))
 
     def _prepare_sleep(self) -> None:
         """Let the next completion signal `wakeup`; check for completions after this, before sleeping."""

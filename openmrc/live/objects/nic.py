@@ -372,10 +372,10 @@ class Nic:
         self._check_open()
         self._channels.add(channel)
 
-    def wait(self, cq: int, seconds: float) -> bool:
-        """Wait at the sockets in this thread while traffic is low; False: no completion, sleep elsewhere."""
+    def wait(self, cq: int, seconds: float, descriptor: int) -> int:
+        """Wait at the sockets in this thread while traffic is low; return what `event_loop.wait` does."""
         self._runtime.check_here()
-        return self._runtime.wait(cq, min(seconds, _WAIT_SECONDS))
+        return self._runtime.wait(cq, max(min(seconds, _WAIT_SECONDS), 0), descriptor)
 
     # Reports
 

@@ -9,25 +9,37 @@ from typing import Any
 import numpy as np
 import pytest
 
+from openmrc.core.rows import table
 from openmrc.engine.connection import lifecycle
+from openmrc.engine.endpoint import post_receive
 from openmrc.engine.paths import paths
 from openmrc.engine.responder import regions
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.states import QpEvent
 from openmrc.engine.state.tables import NONE, CompletionKind
 from openmrc.live.api.attributes import ContextAttr, PeerAddress
-from openmrc.live.datapath import event_loop, receive, sources, submission, table_handles, transmit
+from openmrc.live.datapath import event_loop, iteration, receive, sources, submission, table_handles, transmit, waiting
 from openmrc.live.datapath.datapath_tables import COMMANDS
+from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.host.peers import Peers
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.objects.records import Records
-from openmrc.units import PS_PER_MS
-from tests.worlds.live import FakePorts, Kernel, address
+from openmrc.units import PS_PER_MS, PS_PER_US
+from openmrc.wire.codes import DSCP, ECT0, Opcode, TrafficClass
+from openmrc.wire.icrc import flow
+from openmrc.wire.packet import Packet
+from tests.worlds.live import FakePorts, Kernel, address, sealed
+from tests.worlds.schedule import columns_of, headers_of
 
 HERE, THERE = 0, 1
+LOOK = PS_PER_US  # ps that a look at empty sockets takes
 EVS = [0xC000, 0xC001]
 SIZE = 1 << 16
 KEY = 7
+
+
+def _interpreted(called: Any) -> Any:
+    return getattr(called, "py_func", called)
 
 
 class Endpoint:
@@ -37,22 +49,26 @@ class Endpoint:
         self.patch = patch  # a test that replaces more uses this one: two that overlap restore each other's replacement
         for module, name in (
             (table_handles, "_store"),
-            (event_loop, "run"),
-            (event_loop, "take_events"),
-            (event_loop, "available"),
+            *((event_loop, each.__name__) for each in map(_interpreted, event_loop.ENTRIES)),
             (sources, "insert"),
             (sources, "remove"),
         ):
-            patch.setattr(module, name, getattr(getattr(module, name), "py_func", getattr(module, name)))
+            patch.setattr(module, name, _interpreted(getattr(module, name)))
         self.kernel = Kernel()
-        for module in (event_loop, transmit):
+        for module in (event_loop, iteration, transmit, waiting):
             patch.setattr(module, "monotonic", self.kernel.monotonic)
         patch.setattr(receive, "receive_messages", self.kernel.receive_messages)
         patch.setattr(transmit, "send_messages", self.kernel.send_messages)
+        patch.setattr(waiting, "look", self._look)
+        patch.setattr(waiting, "yield_processor", lambda: 0)
+        self.readable: list[int] = []  # what looks at the sockets find, in order; afterwards nothing
+        self.looks: list[int] = []  # how long (ps) each of them was ready to wait
         self.signals: list[int] = []
         for module in (event_loop, submission):
             patch.setattr(module, "signal_eventfd", self._signal)
-        attr = ContextAttr(evs_per_plane=len(EVS), max_qp=1, max_peers=2, max_send_wr=16, max_recv_wr=16, seed=1)
+        attr = ContextAttr(
+            evs_per_plane=len(EVS), max_qp=1, max_peers=2, max_send_wr=16, max_recv_wr=16, seed=1, poll_us=0
+        )
         sockets: Any = FakePorts(HERE, planes, EVS)
         self.sockets = sockets
         self.runtime = EndpointRuntime(sockets, attr, Settings(), capturing)
@@ -87,6 +103,39 @@ class Endpoint:
         self.signals.append(descriptor)
         return 0
 
+    def _look(self, _datapath: Any, _row: int, _first: int, _count: int, time: int) -> int:
+        self.looks.append(time)
+        if self.readable and self.readable[0]:
+            return self.readable.pop(0)
+        self.readable = self.readable[1:]
+        self.now = self.kernel.now = self.now + max(time, LOOK)
+        return 0
+
+    def stop(self) -> int:
+        """Stop the endpoint, as a sleep that finds nothing readable."""
+        self.nic.stop = 1
+        return 0
+
+    def stage_arrival(self, number: int) -> None:
+        """Let the peer's write with immediate, its `number`th packet, lie in the sockets of plane 0."""
+        row = self.engine.qps[0]
+        packet = columns_of(table(Packet, 1), 0) | {
+            "opcode": int(Opcode.WRITE_ONLY_IMM),
+            "dest_qpn": row.qpn,
+            "psn": number,
+            "msn": number,
+            "rqmsn": number,
+            "ack_request": 1,
+            "va": self.memory.ctypes.data,
+            "r_key": KEY,
+            "dma_length": 8,
+            "payload_length": 8,
+        }
+        body, there, here = headers_of(packet), address(THERE, 0), address(HERE, 0)
+        post_receive(self.engine, 0, number)
+        body += sealed(body, np.zeros(8, np.uint8), EVS[0], flow(there.ip, here.ip, here.port))
+        self.kernel.arriving = (body, PlaneAddress(there.ip, EVS[0]).packed(), DSCP[TrafficClass.TRIMMABLE] << 2 | ECT0)
+
     def submit_write(self, length: int, wr_id: int = 1) -> bool:
         """Submit a signaled write; return whether a thread is awake to take it."""
         row = self.datapath.commands[self.nic.posted & COMMANDS - 1]
@@ -98,7 +147,9 @@ class Endpoint:
     def iterate(self, ready: int = 0, batch: int = 64, looks: bool = False) -> int:
         """Run one iteration; what it sends is in `kernel.sent`."""
         self.kernel.now, self.kernel.sent = self.now, []
-        return int(event_loop._iterate(self.engine, self.datapath, ready, batch, looks))
+        left = iteration.absorb_into(self.engine, self.datapath, ready, looks)
+        iteration.emit_from(self.engine, self.datapath, batch, 0)
+        return int(left)
 
     def complete(self, wr_id: int, solicited: int = 0, status: int = 0) -> None:
         """Let the engine report a send completion."""

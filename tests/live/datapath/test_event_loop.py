@@ -9,25 +9,50 @@ from typing import Any
 import pytest
 
 from openmrc.core.jit import config
-from openmrc.live.datapath import capture, event_loop, operations
-from openmrc.live.datapath.event_loop import Mode
-from openmrc.units import NEVER, PS_PER_MS, PS_PER_S
+from openmrc.engine.state.tables import NONE
+from openmrc.live.datapath import capture, event_loop, iteration, operations
+from openmrc.units import NEVER, PS_PER_MS, PS_PER_S, PS_PER_US
 from openmrc.verbs import Context
+from openmrc.wire.codes import Opcode
 from tests.live.datapath.memory_kernel import Endpoint, endpoint
 from tests.live.pair import SMALL, addresses
 
+NO_DESCRIPTOR = -1
+SACK, ACKNOWLEDGE, WRITE = Opcode.SACK, Opcode.ACKNOWLEDGE, Opcode.WRITE_ONLY
 
-def run(here: Endpoint, mode: Mode, what: int = 0) -> int:
+
+def sleeping(here: Endpoint) -> None:
+    """Let the endpoint's thread be asleep, so that a user's thread may send."""
+    here.nic.sleeps_until = NEVER
     here.kernel.now, here.kernel.sent = here.now, []
-    return int(event_loop.run(here.runtime.at, int(mode), what, 0))
+
+
+def post(here: Endpoint, count: int) -> int:
+    """Post writes that `submit_write` has already counted."""
+    here.nic.posted -= count
+    here.kernel.now, here.kernel.sent = here.now, []
+    return event_loop.post(here.runtime.at, count)
+
+
+def wait(here: Endpoint, time: int = PS_PER_MS) -> int:
+    here.kernel.now = here.now
+    return event_loop.wait(here.runtime.at, 0, time, NO_DESCRIPTOR)
+
+
+def take(here: Endpoint) -> None:
+    """Take every completion, as a program does."""
+    here.records.remove(here.records.ready())
+
+
+def opcodes(here: Endpoint) -> list[int]:
+    return [each.body[0] for each in here.kernel.sent]
 
 
 def test_a_post_leaves_at_once_while_the_endpoints_thread_sleeps() -> None:
     with endpoint() as here:
         here.submit_write(1024)
-        here.nic.posted -= 1
-        here.nic.sleeps_until = NEVER
-        assert run(here, Mode.POST, 1) == event_loop.DONE
+        sleeping(here)
+        assert post(here, 1) == event_loop.DONE
         assert len(here.kernel.sent) == 1
 
 
@@ -35,9 +60,8 @@ def test_a_post_of_a_hundred_packets_leaves_without_waking_the_endpoints_thread_
     with endpoint() as here:
         for _ in range(2):
             here.submit_write(50 * 1024)
-        here.nic.posted -= 2
-        here.nic.sleeps_until = NEVER
-        run(here, Mode.POST, 2)
+        sleeping(here)
+        post(here, 2)
         assert len(here.kernel.sent) == 100
         assert here.nic.wake_at > here.nic.now
 
@@ -45,9 +69,8 @@ def test_a_post_of_a_hundred_packets_leaves_without_waking_the_endpoints_thread_
 def test_a_post_is_left_to_the_endpoints_thread_while_that_is_awake() -> None:
     with endpoint() as here:
         here.submit_write(1024)
-        here.nic.posted -= 1
         here.nic.sleeps_until = 0
-        run(here, Mode.POST, 1)
+        post(here, 1)
         assert here.kernel.sent == []
         assert here.nic.posted == 1
 
@@ -55,38 +78,36 @@ def test_a_post_is_left_to_the_endpoints_thread_while_that_is_awake() -> None:
 def test_a_sleeping_thread_is_woken_when_a_deadline_comes_sooner_than_it_thinks() -> None:
     with endpoint() as here:
         here.submit_write(1024)
-        here.nic.posted -= 1
-        here.nic.sleeps_until = NEVER
-        run(here, Mode.POST, 1)
+        sleeping(here)
+        post(here, 1)
         assert here.signals == [here.nic.wake_fd]
 
 
 def test_the_endpoints_thread_ends_when_it_is_told_to_stop() -> None:
     with endpoint() as here:
         here.nic.stop = 1
-        assert run(here, Mode.STAY) == event_loop.STOPPED
+        assert event_loop.serve(here.runtime.at) == event_loop.STOPPED
 
 
 def test_the_endpoints_thread_ends_when_the_engine_has_lost_a_completion() -> None:
     with endpoint() as here:
         here.engine.endpoints[0].completions_lost = 1
-        assert run(here, Mode.STAY) == event_loop.BROKEN
+        assert event_loop.serve(here.runtime.at) == event_loop.BROKEN
 
 
 def test_an_old_clock_is_work_for_python() -> None:
     with endpoint() as here:
-        here.now = event_loop.OLD + 1
-        run(here, Mode.ITERATE)
+        here.kernel.now = event_loop.OLD + 1
+        event_loop.settle(here.runtime.at)
         assert here.signals == [here.nic.python_wake_fd]
 
 
 RAISED = rb"(?:Assertion|Attribute|Index|Key|Memory|Overflow|Value|ZeroDivision)Error"  # as pickles name them
+HOLDERS = (*event_loop.ENTRIES, iteration.take_in, iteration.send_out, operations.change, operations.move)
 
 
 @pytest.mark.skipif(config.DISABLE_JIT, reason="looks at compiled code")
-@pytest.mark.parametrize(
-    "entry", [event_loop.run, operations.change, operations.move], ids=lambda entry: entry.__name__
-)
+@pytest.mark.parametrize("entry", HOLDERS, ids=lambda entry: entry.__name__)
 def test_no_compiled_entry_that_holds_a_mutex_can_raise(entry: Any) -> None:
     with Context(addresses(0, 239, 1, 4), SMALL):
         name = f"{entry.py_func.__module__.rpartition('.')[2]}.{entry.__name__}-*.nbc"
@@ -99,24 +120,138 @@ def test_no_compiled_entry_that_holds_a_mutex_can_raise(entry: Any) -> None:
 @pytest.mark.parametrize(("field", "value"), [("waiting", 1), ("handled", 100), ("sleeps_until", 0)])
 def test_nobody_waits_at_the_sockets_beside_another_or_while_traffic_is_high(field: str, value: int) -> None:
     with endpoint() as here:
-        here.nic.sleeps_until = NEVER
+        sleeping(here)
         setattr(here.nic, field, value)
-        assert run(here, Mode.WAIT, PS_PER_S) == event_loop.NOTHING
+        assert wait(here) == event_loop.BUSY
 
 
 def test_a_wait_ends_with_a_completion_and_leaves_a_short_lease() -> None:
     with endpoint() as here:
-        here.nic.sleeps_until = NEVER
+        sleeping(here)
         here.complete(1)
-        assert run(here, Mode.WAIT, PS_PER_S) == event_loop.COMPLETED
+        assert wait(here) == event_loop.COMPLETED
         assert here.nic.leased_until == here.now + event_loop.LEASE
         assert here.nic.waiting == 0
 
 
 def test_a_wait_ends_in_time() -> None:
     with endpoint() as here:
-        here.nic.sleeps_until = NEVER
-        assert run(here, Mode.WAIT, 0) == event_loop.NOTHING
+        sleeping(here)
+        began = here.now
+        assert wait(here, PS_PER_MS) == event_loop.LATE
+        assert began + PS_PER_MS <= here.now <= began + 2 * PS_PER_MS
+
+
+def test_a_wait_ends_when_its_own_descriptor_is_readable() -> None:
+    with endpoint() as here:
+        sleeping(here)
+        here.readable = [1 << 2]  # behind the two planes
+        assert wait(here) == event_loop.READABLE
+        assert here.nic.waiting == 0
+
+
+def test_a_wait_that_brings_nothing_answers_what_has_arrived() -> None:
+    with endpoint() as here:
+        sleeping(here)
+        here.stage_arrival(0)
+        here.datapath.cq_of[:] = NONE  # another program's completion
+        here.readable = [1]
+        assert wait(here, 50 * PS_PER_US) == event_loop.LATE
+        assert opcodes(here) == [SACK, ACKNOWLEDGE]
+
+
+def round_trip(here: Endpoint, number: int, pause: int = 0) -> list[list[int]]:
+    """Wait for the peer's write, do something for `pause` (ps), write back, wait again; return what left at each."""
+    sleeping(here)
+    here.stage_arrival(number)
+    here.readable = [1]
+    assert wait(here) == event_loop.COMPLETED
+    take(here)
+    left = [opcodes(here)]
+    here.now += pause
+    here.submit_write(8)
+    post(here, 1)
+    return [*left, opcodes(here)]
+
+
+def test_a_program_that_comes_back_at_once_has_its_data_sent_before_the_answers() -> None:
+    with endpoint() as here:
+        first, second = round_trip(here, 0)
+        assert (first, second) == ([SACK, ACKNOWLEDGE], [WRITE]), "nothing is known about it yet"
+        first, second = round_trip(here, 1)
+        assert (first, second) == ([], [WRITE, SACK, ACKNOWLEDGE])
+
+
+def test_a_program_that_takes_its_time_has_the_answers_sent_before_it_gets_its_completion() -> None:
+    with endpoint() as here:
+        round_trip(here, 0)
+        round_trip(here, 1, pause=2 * event_loop.PROMPT)
+        first, second = round_trip(here, 2)
+        assert (first, second) == ([SACK, ACKNOWLEDGE], [WRITE])
+
+
+def test_a_round_trip_takes_two_system_calls_to_send() -> None:
+    with endpoint() as here:
+        for number in range(8):
+            before = here.nic.sendings
+            round_trip(here, number)
+            assert here.nic.sendings - before <= 2
+
+
+def test_the_endpoints_thread_sends_the_answers_that_a_program_left_behind() -> None:
+    with endpoint() as here:
+        round_trip(here, 0)
+        sleeping(here)
+        here.stage_arrival(1)
+        here.readable = [1]
+        wait(here)
+        assert here.kernel.sent == []
+        here.now += event_loop.LEASE
+        here.kernel.now = here.now
+        here.patch.setattr(event_loop, "_sleep", lambda *_: here.stop())
+        event_loop.serve(here.runtime.at)
+        assert opcodes(here)[:2] == [SACK, ACKNOWLEDGE]
+        assert here.nic.prompt == 0, "the next answers do not wait"
+
+
+def test_a_posted_receive_does_not_send_the_answers_that_wait_for_data() -> None:
+    with endpoint() as here:
+        round_trip(here, 0)
+        sleeping(here)
+        here.stage_arrival(1)
+        here.readable = [1]
+        wait(here)
+        row = here.datapath.commands[here.nic.posted & 255]
+        row.is_receive, row.qp, row.wr_id = 1, 0, 9
+        event_loop.post(here.runtime.at, 1)
+        assert here.kernel.sent == []
+        assert here.engine.qps[0].receive_tail == 3
+
+
+def test_a_thread_that_spins_is_given_a_completion_first_and_answers_when_it_finds_none() -> None:
+    with endpoint() as here:
+        round_trip(here, 0)
+        sleeping(here)
+        here.stage_arrival(1)
+        here.readable = [1]
+        assert event_loop.poll(here.runtime.at, 0) == 1
+        assert here.kernel.sent == []
+        take(here)
+        assert event_loop.poll(here.runtime.at, 0) == 0
+        assert opcodes(here) == [SACK, ACKNOWLEDGE]
+        assert here.nic.leased_until > here.nic.now, "the endpoint's thread stays out of its way"
+
+
+def test_what_is_absorbed_is_sent_by_emit() -> None:
+    with endpoint() as here:
+        sleeping(here)
+        here.stage_arrival(0)
+        here.readable = [1]
+        assert event_loop.absorb(here.runtime.at) == 1
+        assert here.records.ready() == 1
+        assert here.kernel.sent == []
+        assert event_loop.emit(here.runtime.at) == 2
+        assert opcodes(here) == [SACK, ACKNOWLEDGE]
 
 
 def test_a_lost_write_is_sent_again_by_a_thread_that_looks() -> None:
@@ -146,7 +281,7 @@ def test_events_are_handed_over_in_order_and_python_is_called_once() -> None:
             event.kind, event.qp, event.port = 1, 0, number
             node.event_tail += 1
         for _ in range(2):
-            run(here, Mode.ITERATE)
+            event_loop.settle(here.runtime.at)
         assert here.signals == [here.nic.python_wake_fd]
         assert event_loop.take_events(here.runtime.at) == 3
         assert [here.datapath.event_records[index].port for index in range(3)] == [0, 1, 2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from openmrc.engine.state.build import Layout, build
 from openmrc.engine.state.params import Settings
-from openmrc.live.datapath import event_loop
+from openmrc.live.datapath import iteration
 from openmrc.live.datapath.datapath_tables import build_datapath
 from openmrc.units import NEVER, PS_PER_MS
 
@@ -15,11 +15,11 @@ def test_deadlines_wait_for_the_backlog_from_when_it_was_found_however_late() ->
     nic, node = datapath.nic[0], engine.endpoints[0]
     node.deadline = PS_PER_MS
     nic.now = 500 * PS_PER_MS
-    event_loop._expire(engine, datapath, False)
+    iteration._expire(engine, datapath, False)
     assert node.deadline == PS_PER_MS, "there are arrivals still to be read"
-    nic.now += event_loop.BACKLOG
-    event_loop._expire(engine, datapath, False)
+    nic.now += iteration.BACKLOG
+    iteration._expire(engine, datapath, False)
     assert node.deadline == NEVER, "reading takes too long"
     node.deadline = nic.now
-    event_loop._expire(engine, datapath, True)
+    iteration._expire(engine, datapath, True)
     assert node.deadline == NEVER
