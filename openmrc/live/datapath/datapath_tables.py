@@ -57,13 +57,9 @@ class Nic:
     busy_poll: Int  # 1: it never sleeps
     handled: Int  # packets sent and trains received in the last iteration
     waiting: Int  # 1: a user's thread waits at the sockets
-<<<<<<< HEAD
     leased_until: Instant  # ps, the endpoint's thread leaves the sockets alone until then
-=======
-    leased_until: Int  # ps, the endpoint's thread leaves the sockets alone until then
     left_at: Instant  # ps, when a user's thread last left with a completion; 0: it has come back
     prompt: Int  # 1: it came back at once the last time: its data goes before the answers
->>>>>>> 82be329 (Event loop: three ways to stay in it over two halves of an iteration; completions before answers, a poll before sleep)
     wake_fd: Int  # descriptor that wakes the thread
     python_wake_fd: Int  # descriptor that wakes the thread that runs Python
     link_fd: Int  # descriptor on which rtnetlink announces changes; -1: none
