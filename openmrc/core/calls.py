@@ -49,7 +49,8 @@ def by_address(called: Entry[P, int]) -> Callable[..., int]:
             _status, result = convention.call_function(builder, place, types.int64, kinds, passed)
             return result
 
-        return types.int64(types.int64, types.Tuple(kinds)), emit
+        signature: Any = types.int64(types.int64, types.Tuple(kinds))  # type: ignore[no-untyped-call,unused-ignore]
+        return signature, emit
 
     def call(address: int, *arguments: int) -> int:
         return int(called.py_func(*arguments))

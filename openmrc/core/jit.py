@@ -45,7 +45,7 @@ _OPTIONS: Any = {"error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True
 _CALLED: Any = {**_OPTIONS, "forceinline": False, "pipeline_class": KernelCompiler}
 INLINED: Any = {**_CALLED, "forceinline": True}
 
-LONG = ("run", "run_window")  # the entries that hold a whole engine
+LONG = ("take_in", "send_out", "run_window")  # the entries that hold an engine or most of it
 
 # The processor that shipped code is compiled for: any of x86-64 since about 2015. On one with AVX-512 the joined
 # endpoints of bench/engine/pair.py are as fast as with code for that processor alone.

@@ -131,8 +131,6 @@ class EndpointRuntime:
 
     def compile(self) -> None:
         """Compile every entry, or load it from the cache, before any timing starts."""
-        self.nic.take_in_at = address_of_entry(iteration.take_in)
-        self.nic.send_out_at = address_of_entry(iteration.send_out)
         for called in event_loop.ENTRIES:
             address_of_entry(called)
         none = np.zeros((1, sources.COLUMNS), np.int64)
@@ -261,6 +259,8 @@ class EndpointRuntime:
         nic.source_key = secrets.randbits(31)
         nic.evs = attr.evs_per_plane
         nic.placement = self.sockets.placement
+        nic.take_in_at = address_of_entry(iteration.take_in)
+        nic.send_out_at = address_of_entry(iteration.send_out)
         nic.segmentation = self.sockets.segmentation
         nic.train_bytes = TRAIN_BYTES
         nic.busy_poll = attr.busy_poll

@@ -50,6 +50,8 @@ class Endpoint:
         for module, name in (
             (table_handles, "_store"),
             *((event_loop, each.__name__) for each in map(_interpreted, event_loop.ENTRIES)),
+            (iteration, "take_in"),
+            (iteration, "send_out"),
             (sources, "insert"),
             (sources, "remove"),
         ):
