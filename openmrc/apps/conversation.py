@@ -130,6 +130,8 @@ class Conversation:
     ) -> list[list[WorkCompletion]]:
         """Wait at most this long for completions; the lists are empty on timeout or, with `or_message`, a message."""
         deadline = time.monotonic() + seconds
+        if len(cqs) == 1:
+            return [self._wait_for(cqs[0], deadline, most, or_message)]
         while True:
             for cq in cqs:
                 cq.notify()
@@ -142,6 +144,22 @@ class Conversation:
             if self._sleep(cqs, left):
                 self._listen(self.timeout)
 
+    def _wait_for(self, cq: CompletionQueue, deadline: float, most: int, or_message: bool) -> list[WorkCompletion]:
+        """Wait as `wait` does for one queue, at the sockets: that costs one wake-up less, or none."""
+        while True:
+            left = 0.0 if or_message and self._inbox else max(deadline - time.monotonic(), 0.0)
+            found = self._good(cq.wait_beside(self._channel(), left, most))
+            if found or left <= 0 or (or_message and self._inbox):
+                return found
+            if self._end is not None:
+                raise self._end
+            if time.monotonic() < deadline:
+                self._listen(self.timeout)
+
+    def _channel(self) -> int:
+        """Return the descriptor of the channel, -1 while it is not read."""
+        return self.connection.channel.fileno() if self._unread < MOST_UNREAD else -1
+
     def poll(self, cq: CompletionQueue, most: int = 64) -> list[WorkCompletion]:
         """Return the available completions, all successful."""
         return self._good(cq.poll(most))
@@ -151,8 +169,8 @@ class Conversation:
         poller = select.poll()
         for cq in cqs:
             poller.register(cq.fileno(), select.POLLIN)
-        channel = self.connection.channel.fileno()
-        if self._unread < MOST_UNREAD:
+        channel = self._channel()
+        if channel >= 0:
             poller.register(channel, select.POLLIN)
         return any(fd == channel for fd, _ in poller.poll(seconds * 1000))
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from openmrc.apps.conversation import Conversation
 from openmrc.apps.perf.perf_words import Done, Tick
-from openmrc.verbs import MemoryRegion
+from openmrc.verbs import MemoryRegion, SendWr
 
-RECEIVES = 16
+POSTED_AHEAD = 16  # receives
+REFILL = 8  # of them that are posted in one call
 TICK = 1.0  # s
 
 
@@ -50,8 +51,16 @@ class PingPong:
         self._conversation = conversation
         self._connection = conversation.connection
         self._local = local[:size]
-        self._remote = self._connection.remote.regions[0]
+        self._taken = 0  # receives since the last refill
+        remote = self._connection.remote.regions[0]
         self._size = size
+        self._request = SendWr(
+            local=self._local,
+            remote_addr=remote.addr,
+            r_key=remote.r_key,
+            immediate=size & 0xFFFFFFFF,
+            signaled=False,
+        )
 
     def serve(self, iterations: int, duration: float) -> list[float]:
         """Write first and wait for the reply; return the round-trip times in microseconds."""
@@ -63,10 +72,12 @@ class PingPong:
             self._conversation.completions(self._connection.recv_cq, 1)
             now = time.perf_counter()
             times.append((now - sent) * 1e6)
-            self._connection.qp.post_recv()
+            self._taken += 1
+            self._post_receives(REFILL)
             if now - ticked > TICK:
                 ticked = now
                 self._conversation.tell(Tick(len(times) * self._size))
+        self._post_receives(1)
         self._conversation.tell(Done(len(times), len(times) * self._size, time.perf_counter() - began, 0.0))
         return times
 
@@ -75,20 +86,26 @@ class PingPong:
         while True:
             while self._conversation.has_message():
                 if isinstance(self._conversation.hear(object), Done):
+                    self._post_receives(1)
                     return
             found = self._conversation.wait(
                 (self._connection.recv_cq,), self._conversation.timeout, 1, or_message=True
             )[0]
             if found:
-                self._connection.qp.post_recv()
                 self._write()
+                self._taken += 1
+                self._post_receives(REFILL)
             elif not self._conversation.has_message():
                 raise self._conversation.lost(f"no progress for {self._conversation.timeout:g} s")
 
     def _write(self) -> None:
-        self._connection.qp.post_write(
-            self._local, self._remote.addr, self._remote.r_key, immediate=self._size & 0xFFFFFFFF, signaled=False
-        )
+        self._connection.qp.post_send(self._request)
+
+    def _post_receives(self, least: int) -> None:
+        """Post as many receives as were taken, if they are at least so many."""
+        if self._taken >= least:
+            self._connection.qp.post_recv(self._taken)
+            self._taken = 0
 
     @staticmethod
     def _is_over(count: int, iterations: int, began: float, duration: float) -> bool:

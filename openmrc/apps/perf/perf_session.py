@@ -13,7 +13,7 @@ import msgspec
 
 from openmrc.apps.conversation import Conversation, Note, check_note, is_from_peer
 from openmrc.apps.listening import Refusals, next_peer, turn_away
-from openmrc.apps.perf.perf_pingpong import PingPong, distribution
+from openmrc.apps.perf.perf_pingpong import POSTED_AHEAD, PingPong, distribution
 from openmrc.apps.perf.perf_report import Findings, Run, Second
 from openmrc.apps.perf.perf_stream import RECEIVES, Interval, Lane, Stream
 from openmrc.apps.perf.perf_words import LARGEST_SIZE, Bye, Carried, Done, Plan, Ready, Start, Taken, Test, Tick, Words
@@ -66,7 +66,7 @@ class Session:
 
     def begin(self) -> None:
         """Post receives and apply impairments; before Ready and the first Start."""
-        receives = 16 if self.plan.test == Test.LATENCY else RECEIVES if self.plan.immediate else 0
+        receives = POSTED_AHEAD if self.plan.test == Test.LATENCY else RECEIVES if self.plan.immediate else 0
         for each in self.connections:
             each.qp.post_recv(receives)
         self.findings.peer = self.conversation.peer
