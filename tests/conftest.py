@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,21 +16,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "exhaustive" not in config.option.markexpr:
+        _deselect(config, items, lambda item: item.get_closest_marker("exhaustive") is not None)
     wanted = set(filter(None, config.getoption("--needing").split(",")))
     if unknown := wanted - set(NEEDS):
         raise pytest.UsageError(f"--needing: {', '.join(sorted(unknown))}: not in tests/needs.py")
     for item in items:
         if "lab_rights" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.needs("lab"))
-        names = [str(name) for mark in item.iter_markers("needs") for name in mark.args]
-        if lacking := missing(*names):
+        if lacking := missing(*sorted(_needs(item))):
             item.add_marker(pytest.mark.skip(reason=REASON + ", ".join(lacking)))
     if wanted:
-        chosen = [
-            item for item in items if wanted & {name for mark in item.iter_markers("needs") for name in mark.args}
-        ]
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
-        items[:] = chosen
+        _deselect(config, items, lambda item: not wanted & _needs(item))
+
+
+def _needs(item: pytest.Item) -> set[str]:
+    return {str(name) for mark in item.iter_markers("needs") for name in mark.args}
+
+
+def _deselect(config: pytest.Config, items: list[pytest.Item], is_left_out: Callable[[pytest.Item], bool]) -> None:
+    left_out = [item for item in items if is_left_out(item)]
+    items[:] = [item for item in items if not is_left_out(item)]
+    config.hook.pytest_deselected(items=left_out)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -32,7 +32,7 @@ from openmrc.train.run import Call, Run
 from openmrc.train.store import Store
 from openmrc.train.watchdog import Watchdog
 from openmrc.train.work import Work
-from openmrc.verbs import Context, QpState, WcOpcode, WorkCompletion
+from openmrc.verbs import BusyError, Context, QpState, WcOpcode, WorkCompletion
 
 log = logging.getLogger(__name__)
 CLOSE_SECONDS = 2.0
@@ -105,6 +105,7 @@ class Executor:
             self._guarded(lambda: self._check_refused(run))
             if len(self._runs) == 1:
                 self._guarded(self._start)
+            self._continue_in_background()
 
     def refuse(self, reason: str) -> None:
         """Report to the other ranks that the next collective was an invalid call at this rank."""
@@ -118,6 +119,7 @@ class Executor:
             for link in self._links.values():
                 frame = Frame(Kind.REFUSED, sequence=self.sequence, length=len(text))
                 self._guarded(lambda link=link, frame=frame: link.send(frame, text))  # type: ignore[misc]
+            self._continue_in_background()
 
     def send(self, transfer: Transfer) -> None:
         """Start a send."""
@@ -126,6 +128,7 @@ class Executor:
             self._guarded(lambda: self._p2p.send(transfer))
             if self.error is not None:
                 transfer.work.finish(self.error)
+            self._continue_in_background()
 
     def receive(self, transfer: Transfer) -> None:
         """Start a receive."""
@@ -134,6 +137,7 @@ class Executor:
             self._guarded(lambda: self._p2p.receive(transfer))
             if self.error is not None:
                 transfer.work.finish(self.error)
+            self._continue_in_background()
 
     def abort(self, reason: str) -> None:
         """End all operations in progress with an AbortedError, here and at all ranks."""
@@ -142,15 +146,16 @@ class Executor:
                 self.on_error(AbortedError(f"rank {self.rank} aborted group {self.name}: {reason}"))
 
     def close(self) -> None:
-        """Leave the group: announce it, wait for data in flight, and free all resources."""
+        """Leave the group: announce it, wait for accepted data and data in flight, and free all resources."""
         if self._is_closed:
             return
         with self.progress.lock:
-            if self.error is None and not self.is_idle():
+            if self.error is None and self._has_operations():
                 self.on_error(AbortedError(f"rank {self.rank} closed group {self.name} while calls were in progress"))
             if self.error is None:
                 for link in self._links.values():
                     self._guarded(lambda link=link: link.send(Frame(Kind.BYE)))  # type: ignore[misc]
+        self.progress.until(self.is_idle, time.monotonic() + self.timeout)
         deadline = time.monotonic() + (CLOSE_SECONDS if self.error is None else _FAILED_CLOSE_SECONDS)
         if self.error is None:
             self.progress.until(lambda: self.error is not None or self._have_all_left(), deadline)
@@ -188,6 +193,7 @@ class Executor:
         """Probe awaited ranks, report the state of slow collectives, and fail operations that exceed the timeout."""
         if self.error is not None:
             return
+        self._send_backlogs()  # the send queue may have emptied without a completion
         now = time.monotonic()
         waited_for = self._waited_for()
         for rank in self._watchdog.ranks_to_probe(now, waited_for):
@@ -207,8 +213,8 @@ class Executor:
             self.on_error(self._transfer_timeout_error(late))
 
     def is_idle(self) -> bool:
-        """Whether no operation is in progress."""
-        return self.error is not None or (not self._runs and self._p2p.is_idle)
+        """Whether no operation is in progress and everything that was accepted is posted."""
+        return self.error is not None or not (self._has_operations() or self._has_backlog())
 
     def on_error(self, error: BaseException) -> None:
         """End all operations in progress with `error`, and report it to the other ranks."""
@@ -235,6 +241,22 @@ class Executor:
         self.recorder.dump_on_error(str(self.error))
 
     # Internals
+
+    def _has_operations(self) -> bool:
+        return bool(self._runs) or not self._p2p.is_idle
+
+    def _has_backlog(self) -> bool:
+        return any(link.has_backlog for link in self._links.values())
+
+    def _continue_in_background(self) -> None:
+        """Let frames that wait for credits be sent even if this thread makes no further call."""
+        if self.error is None and self._has_backlog():
+            self.progress.work_in_background()
+
+    def _send_backlogs(self) -> None:
+        for link in self._links.values():
+            if link.has_backlog:
+                link.send_backlog()
 
     def _start(self) -> None:
         """Start the first queued collective, which data received early may complete at once."""
@@ -271,9 +293,7 @@ class Executor:
 
     def _advance(self) -> None:
         """Send what has become ready, and start the next collective when one is complete."""
-        for link in self._links.values():
-            if link.has_backlog:
-                link.send_backlog()
+        self._send_backlogs()
         self._p2p.write()
         if self._runs:
             self._runs[0].send()
@@ -367,7 +387,7 @@ class Executor:
 
     def _send_state(self, run: Run) -> None:
         """Send the state of a slow collective to all ranks, for their errors and to detect mismatched calls."""
-        text = f"waiting for {_ranks_text(run.waiting_for())}; {run.progress_text()}".encode()
+        text = f"waiting for {mesh.ranks_text(run.waiting_for())}; {run.progress_text()}".encode()
         frame = run.call.frame(run.sequence, run.call.count, len(text))._replace(kind=Kind.STATE)
         for link in self._links.values():
             if link.can_send:
@@ -416,13 +436,11 @@ class Executor:
     def _free(self) -> None:
         """Free all resources; later packets are ignored."""
         for link in self._links.values():
-            link.qp.destroy()
-            link.stage.region.dereg()
+            link.free()
         if self._owns_context:
             self.context.close()
         else:
+            self._memory.close()
             self._cq.destroy()
-
-
-def _ranks_text(ranks: Sequence[int]) -> str:
-    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}" if ranks else "no rank"
+            with suppress(BusyError):  # a write that has not completed still reads from a region
+                self._pd.dealloc()

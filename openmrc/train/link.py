@@ -32,6 +32,7 @@ _REPOST = 64  # receives reposted in one call
 _FRAME_CREDITS, _CHUNK_CREDITS = FRAMES // 4, CHUNKS // 2  # consumed before a signal only for credits
 _MASK = (1 << 15) - 1
 _DEPARTED_SECONDS = 1.0  # after its BYE; a rank that still waits for it then gives up
+_MAX_BACKLOG = 1024  # frames that wait for credits before further calls wait too; bounds the memory of a slow peer
 _MAX_EARLY = 256  # frames stored for later collectives before their credits are withheld
 PIECE_WR = 1 << 32  # `wr_id` of pieces; that of other writes is a rank
 SENDS = 256  # entries of the send queue
@@ -95,6 +96,11 @@ class Link:
         self._address, self._key = address, key
         self._frames_free, self._chunks_free = FRAMES, CHUNKS
 
+    def free(self) -> None:
+        """Destroy the queue pair and the registration of its memory."""
+        self.qp.destroy()
+        self.stage.region.dereg()
+
     # Sending frames
 
     def send(self, frame: Frame, data: bytes | memoryview = b"") -> None:
@@ -138,6 +144,11 @@ class Link:
     def has_backlog(self) -> bool:
         """Whether frames are queued."""
         return bool(self._backlog)
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether so many frames are queued that a call must wait before it counts as accepted."""
+        return len(self._backlog) > _MAX_BACKLOG
 
     def _post_frame(self, frame: Frame, data: bytes | memoryview) -> None:
         index = self._frames_sent % FRAMES

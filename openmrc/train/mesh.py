@@ -7,17 +7,19 @@ and memory reserved for it. No rank writes until all have reported that they can
 from __future__ import annotations
 
 import logging
+import math
 import os
 import random
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
 
 from openmrc.engine.responder.regions import Access
+from openmrc.errors import MrcError
 from openmrc.train.errors import RendezvousError
 from openmrc.train.frames import VERSION
 from openmrc.train.link import RECEIVES, SENDS, Link, Stage
@@ -37,6 +39,7 @@ log = logging.getLogger(__name__)
 _MPR = 32  # unit 128 PSNs
 _MAX_WIMM = 128  # writes with immediate in flight
 _LINGER_SECONDS = 2.0  # for which rank 0 keeps serving the store after a failure
+_LAST_SECONDS = 0.2  # the same, after the deadline of the rendezvous
 _FIRST_CHECK, _CHECK_SECONDS = 0.001, 0.05  # s between checks of the store: at first, at most
 
 
@@ -94,10 +97,15 @@ class Endpoint:
 
     def link(self, other: int) -> Link:
         """Create a link to another rank, not yet connected."""
-        qp = self.context.create_qp(
-            self.pd, QpInitAttr(send_cq=self.cq, recv_cq=self.cq, max_send_wr=SENDS, max_recv_wr=RECEIVES)
-        )
-        return Link(other, qp, Stage(self.pd))
+        stage = Stage(self.pd)
+        try:
+            qp = self.context.create_qp(
+                self.pd, QpInitAttr(send_cq=self.cq, recv_cq=self.cq, max_send_wr=SENDS, max_recv_wr=RECEIVES)
+            )
+        except BaseException:
+            stage.region.dereg()
+            raise
+        return Link(other, qp, stage)
 
 
 @dataclass(frozen=True)
@@ -121,7 +129,7 @@ class Meeting:
 
     def card_of(self, other: int) -> Card:
         """Wait for the card of another rank; RendezvousError after the deadline or if the card is invalid."""
-        self._wait(f"card/{other}", f"rank {other} did not join")
+        self._wait("card", other, "did not join")
         text = self.store.get(f"{self.prefix}/card/{other}")
         try:
             return msgspec.json.decode(text, type=Card)
@@ -132,7 +140,7 @@ class Meeting:
         """Report that this rank can receive, and wait until the others have reported it."""
         self.store.set(f"{self.prefix}/ready/{self.rank}", "1")
         for other in others:
-            self._wait(f"ready/{other}", f"rank {other} did not become ready")
+            self._wait("ready", other, "did not become ready")
 
     def leave(self) -> None:
         """Report that this rank no longer needs the store; rank 0, which may serve it, waits for all reports."""
@@ -140,20 +148,29 @@ class Meeting:
         if self.rank:
             self.store.add(met, 1)
         else:
-            self._until(lambda: self.store.add(met, 0) == self.size - 1, "a rank did not become ready")
+            self._until(lambda: self.store.add(met, 0) == self.size - 1, lambda: "a rank did not become ready")
 
-    def _wait(self, key: str, failure: str) -> None:
-        self._until(lambda: self.store.check([f"{self.prefix}/{key}"]), failure)
+    def _wait(self, key: str, other: int, failure: str) -> None:
+        """Wait for a key of another rank; the error names all ranks whose keys are missing then."""
 
-    def _until(self, is_met: Callable[[], bool], failure: str) -> None:
+        def text() -> str:
+            return f"{ranks_text(self._missing(key) or [other])} {failure}"
+
+        self._until(lambda: self.store.check([f"{self.prefix}/{key}/{other}"]), text)
+
+    def _missing(self, key: str) -> list[int]:
+        others = (other for other in range(self.size) if other != self.rank)
+        return [other for other in others if not self.store.check([f"{self.prefix}/{key}/{other}"])]
+
+    def _until(self, is_met: Callable[[], bool], failure: Callable[[], str]) -> None:
         """Wait for a condition; RendezvousError after the deadline or if another rank has failed."""
         pause = _FIRST_CHECK
         while not is_met():
             if self.store.check([f"{self.prefix}/failure"]):
                 reason = self.store.get(f"{self.prefix}/failure").decode(errors="replace")
-                raise RendezvousError(f"{failure}; {reason}")
+                raise RendezvousError(f"{failure()}; {reason}")
             if time.monotonic() > self.deadline:
-                raise RendezvousError(f"{failure} in time")
+                raise RendezvousError(f"{failure()} in time")
             time.sleep(pause)
             pause = min(2 * pause, _CHECK_SECONDS)
 
@@ -163,17 +180,27 @@ def connect(endpoint: Endpoint, meeting: Meeting, timers: Timers) -> dict[int, L
     try:
         return _connect(endpoint, meeting, timers)
     except Exception as error:
-        report_failure(meeting.store, meeting.prefix, meeting.rank, str(error), meeting.size)
-        raise
+        report_failure(meeting.store, meeting.prefix, meeting.rank, str(error), meeting.size, meeting.deadline)
+        if isinstance(error, MrcError):
+            raise
+        raise RendezvousError(f"rank {meeting.rank}: {error}") from error  # the store failed
 
 
-def report_failure(store: Store, prefix: str, rank: int, reason: str, size: int = 0) -> None:
-    """Report a failure to the ranks that wait under `prefix`."""
+def ranks_text(ranks: Sequence[int]) -> str:
+    """Return ranks for messages: "rank 3", "ranks 1, 3"."""
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}" if ranks else "no rank"
+
+
+def report_failure(
+    store: Store, prefix: str, rank: int, reason: str, size: int = 0, deadline: float = math.inf
+) -> None:
+    """Report a failure to the ranks that wait under `prefix`; those whose time is over (`deadline`) need no report."""
     with suppress(Exception):  # the store itself may have failed
         if store.add(f"{prefix}/failures", 1) == 1:
             store.set(f"{prefix}/failure", f"rank {rank}: {reason}")
         store.add(f"{prefix}/met", 1 if rank else 0)
-        deadline = time.monotonic() + _LINGER_SECONDS
+        now = time.monotonic()
+        deadline = min(now + _LINGER_SECONDS, max(deadline, now + _LAST_SECONDS))
         while rank == 0 and store.add(f"{prefix}/met", 0) < size - 1 and time.monotonic() < deadline:
             time.sleep(_CHECK_SECONDS)  # it may serve the store, from which the others read the reason
 
@@ -181,9 +208,23 @@ def report_failure(store: Store, prefix: str, rank: int, reason: str, size: int 
 def _connect(endpoint: Endpoint, meeting: Meeting, timers: Timers) -> dict[int, Link]:
     meeting.join()
     rank = meeting.rank
-    links = {other: endpoint.link(other) for other in range(meeting.size) if other != rank}
+    links: dict[int, Link] = {}
+    try:
+        for other in range(meeting.size):
+            if other != rank:
+                links[other] = endpoint.link(other)
+        _exchange_cards(endpoint.context, meeting, links, timers)
+    except BaseException:
+        for link in links.values():
+            link.free()
+        raise
+    return links
+
+
+def _exchange_cards(context: Context, meeting: Meeting, links: dict[int, Link], timers: Timers) -> None:
+    rank = meeting.rank
     first_psns = {other: random.SystemRandom().randrange(1 << 24) for other in links}
-    ours = _card(endpoint.context, rank, meeting.size, links, first_psns)
+    ours = _card(context, rank, meeting.size, links, first_psns)
     meeting.publish(ours)
     for other, link in links.items():
         theirs = meeting.card_of(other)
@@ -192,7 +233,6 @@ def _connect(endpoint: Endpoint, meeting: Meeting, timers: Timers) -> dict[int, 
         link.connect(theirs.places[rank].address, theirs.places[rank].key)
     meeting.wait_until_ready(links)
     meeting.leave()
-    return links
 
 
 def _card(context: Context, rank: int, size: int, links: dict[int, Link], first_psns: dict[int, int]) -> Card:

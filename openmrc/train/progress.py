@@ -30,7 +30,7 @@ class Driven(Protocol):
         """Check timeouts; called every TICK."""
 
     def is_idle(self) -> bool:
-        """Whether no operation is in progress."""
+        """Whether there is nothing to progress: no operation, and nothing accepted that waits to be sent."""
 
     def on_error(self, error: BaseException) -> None:
         """End all operations in progress."""
@@ -75,6 +75,7 @@ class Progress:
                     self._driver_thread = 0
                     self._driver.release()
                     self._notify()
+                    self._leave_rest()
             else:
                 self._wait_for_driver(is_done, deadline)
         return True
@@ -86,6 +87,11 @@ class Progress:
             self._thread.start()
         if not self._has_work.is_set():
             self._has_work.set()
+
+    def _leave_rest(self) -> None:
+        """Leave what other operations still need to the background thread: this one may make no further call."""
+        if not self._is_closed and threading.current_thread() is not self._thread and not self._driven.is_idle():
+            self.work_in_background()
 
     def close(self) -> None:
         """End the background thread."""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from openmrc.errors import MrcError
 from openmrc.verbs import BusyError, MemoryRegion, ProtectionDomain
 
 Bytes = NDArray[np.uint8]
@@ -58,6 +59,13 @@ class Registrations:
             entry.users -= 1
             if entry.owner() is None:
                 self._evict_orphans()
+
+    def close(self) -> None:
+        """Deregister everything; the queue pairs that used it are destroyed."""
+        for entry in self._entries.values():
+            with suppress(MrcError):
+                entry.region.dereg()
+        self._entries.clear()
 
     def __len__(self) -> int:
         return len(self._entries)

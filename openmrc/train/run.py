@@ -248,10 +248,14 @@ class Run:
 
     @property
     def is_done(self) -> bool:
-        """Whether all data has arrived and is reduced, and all data sent is acknowledged."""
+        """Whether all data has arrived and is reduced, and all data sent is acknowledged, or copied if inline."""
         return all(lane.is_done and not lane.waiting for lane in self._receiving.values()) and all(
-            lane.is_done and (self.call.is_inline or lane.is_acknowledged) for lane in self._sending.values()
+            lane.is_done and self._is_accepted(lane) for lane in self._sending.values()
         )
+
+    def _is_accepted(self, lane: SendLane) -> bool:
+        """Whether the memory of posted data is free again: copied into frames, or acknowledged."""
+        return not lane.link.is_congested if self.call.is_inline else lane.is_acknowledged
 
     def finish(self) -> None:
         """Make the remaining copies, deliver the result and release the memory."""
@@ -269,7 +273,7 @@ class Run:
     def waiting_for(self) -> list[int]:
         """Return the ranks that this collective waits for."""
         late = {rank for rank, lane in self._receiving.items() if not lane.is_done}
-        late |= {rank for rank, lane in self._sending.items() if lane.is_done and not lane.is_acknowledged}
+        late |= {rank for rank, lane in self._sending.items() if lane.is_done and not self._is_accepted(lane)}
         late |= {rank for rank, lane in self._sending.items() if not lane.is_done and self._is_blocked(lane)}
         return sorted(late)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from openmrc.train.group import Group
 from openmrc.train.store import TcpStore
+from openmrc.verbs import Context
 
 TIMEOUT = 8.0
 _names = itertools.count()
@@ -24,8 +25,13 @@ def run(size: int, program: Callable[[Group], Any], **options: Any) -> list[Any]
     return results
 
 
-def outcomes(size: int, program: Callable[[Group], Any], **options: Any) -> list[Any]:
-    """Run `program(group)` at every rank; return for each what it returned or the error that it raised."""
+def outcomes(
+    size: int, program: Callable[[Group], Any], contexts: Sequence[Context] | None = None, **options: Any
+) -> list[Any]:
+    """Run `program(group)` at every rank; return for each what it returned or the error that it raised.
+
+    `contexts` are endpoints by rank that the groups share; without them each group opens its own.
+    """
     results: list[Any] = [None] * size
     store = TcpStore("127.0.0.1", 0, serve=True)
     name = f"test{next(_names)}"
@@ -34,6 +40,8 @@ def outcomes(size: int, program: Callable[[Group], Any], **options: Any) -> list
         try:
             mine = TcpStore("127.0.0.1", store.port, serve=False)
             arguments = {"planes": "2", "timeout": TIMEOUT, "name": name, **options}
+            if contexts is not None:
+                arguments |= {"planes": None, "context": contexts[rank]}
             try:
                 group = Group(mine, rank, size, **arguments)
                 try:

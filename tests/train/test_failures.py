@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from openmrc.train.devices import open_context
 from openmrc.train.errors import (
     AbortedError,
     CollectiveTimeoutError,
@@ -223,6 +224,31 @@ def test_a_missing_rank_and_one_that_joins_twice_are_named() -> None:
     with pytest.raises(RendezvousError, match="rank 0 joined twice"):
         Group(store, 0, 2, planes="1", timeout=0.5, name="alone")
     store.close()
+
+
+def test_failed_rendezvous_end_in_time_and_leave_nothing_on_a_shared_endpoint() -> None:
+    store = TcpStore("127.0.0.1", 0, serve=True)
+    contexts = [open_context("1", 2) for _ in range(3)]
+    for attempt in range(15):
+        begun = time.monotonic()
+        with pytest.raises(RendezvousError, match="ranks 1, 2 did not join in time"):
+            Group(store, 0, 3, timeout=0.1, name=f"attempt {attempt}", context=contexts[0])
+        assert time.monotonic() - begun < 1.0
+    with contexts[0], contexts[1], contexts[2]:
+        names = [run(3, lambda g: g.name, name=name, contexts=contexts) for name in ("first", "second")]
+    assert names == [["first"] * 3, ["second"] * 3]
+    store.close()
+
+
+def test_a_store_that_fails_is_a_rendezvous_error_with_its_cause() -> None:
+    class Broken:
+        def add(self, key: str, amount: int) -> int:
+            raise OSError("the store is gone")
+
+        set = get = check = add
+
+    with pytest.raises(RendezvousError, match="rank 0: the store is gone"):
+        Group(Broken(), 0, 2, planes="1", timeout=0.5)  # type: ignore[arg-type]
 
 
 def test_closing_leaves_no_thread_behind() -> None:
