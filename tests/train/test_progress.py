@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,7 @@ def noticed(kinds: list[str], length: int, counts: tuple[int, ...], busy: int) -
 
     def program(group: Group) -> list[bool]:
         return [
-            others_finish(group, phase, busy, count, lambda: KINDS[kind](group, length, is_async), is_async)
+            others_finish(group, phase, busy, count, partial(KINDS[kind], group, length, is_async), is_async)
             for phase, (kind, count, is_async) in zip(phases, cases, strict=True)
         ]
 
