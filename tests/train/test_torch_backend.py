@@ -35,11 +35,16 @@ def four() -> Iterator[Ranks]:
         "completes_futures",
         "uses_many_groups",
         "goes_on_after_wrong_calls",
+        "premultiplies",
     ],
 )
 @pytest.mark.parametrize("size", [2, 3])
 def test_what_torch_offers_works(four: Ranks, program: str, size: int) -> None:
     four.run(program, size=size)
+
+
+def test_no_operation_leaves_a_mark_on_a_tensor(four: Ranks) -> None:
+    assert four.run("leaves_no_mark", size=2) == [[], []]
 
 
 def test_a_device_mesh_and_distributed_tensors_work(four: Ranks) -> None:

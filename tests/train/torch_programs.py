@@ -365,3 +365,78 @@ def leaves_nothing() -> list[Any]:
     had = udp_sockets()
     dist.destroy_process_group()
     return [had, udp_sockets(), sorted(threads())]
+
+
+def marks(tensor: torch.Tensor) -> tuple[Any, ...]:
+    storage = tensor.untyped_storage()
+    kept = (storage.data_ptr(), storage.nbytes(), storage.resizable(), tensor._version)
+    return *kept, tensor.shape, tensor.stride(), tensor.requires_grad, tensor.grad_fn
+
+
+def leaves_no_mark() -> list[str]:
+    """Return the operations after which a tensor was no longer as before, except for its values."""
+    rank, size = ours()
+    marked = []
+    for form in ("plain", "transposed", "leaf", "bfloat16"):
+
+        def new(rows: int = 4) -> torch.Tensor:
+            tensor = torch.zeros(rows, 6, dtype=torch.bfloat16 if form == "bfloat16" else torch.float32)
+            if form == "transposed":
+                tensor = torch.zeros(6, rows).t()
+            return tensor.requires_grad_(form == "leaf")
+
+        one, other, wide, parts, more = new(), new(), new(4 * size), [new() for _ in range(size)], new(4 * size)
+        lists = {"inputs": parts if rank == 0 else None}
+        calls: dict[str, Any] = {
+            "all_reduce": lambda: dist.all_reduce(one),
+            "premul_sum": lambda: dist.all_reduce(one, premultiplied(0.5)),
+            "reduce": lambda: dist.reduce(one, 0),
+            "broadcast": lambda: dist.broadcast(one, 0),
+            "all_gather": lambda: dist.all_gather(parts, one),
+            "gather": lambda: dist.gather(one, parts if rank == 0 else None, 0),
+            "scatter": lambda: dist.scatter(one, lists["inputs"], 0),
+            "reduce_scatter": lambda: dist.reduce_scatter(one, parts),
+            "all_to_all": lambda: dist.all_to_all([new() for _ in range(size)], parts),
+            "send": lambda: [each.wait() for each in dist.batch_isend_irecv(ring(one, other))],
+        }
+        if form != "transposed":  # torch itself requires contiguous tensors there
+            calls |= {
+                "all_gather_into_tensor": lambda: dist.all_gather_into_tensor(wide, one),
+                "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(one, wide),
+                "all_to_all_single": lambda: dist.all_to_all_single(more, wide),
+            }
+        for name, call in calls.items():
+            tensors = [one, other, wide, more, *parts]
+            before = [marks(each) for each in tensors]
+            call()
+            if [marks(each) for each in tensors] != before:
+                marked.append(f"{name}, {form}")
+    return marked
+
+
+def ring(given: torch.Tensor, out: torch.Tensor) -> list[dist.P2POp]:
+    rank, size = ours()
+    return [dist.P2POp(dist.isend, given, (rank + 1) % size), dist.P2POp(dist.irecv, out, (rank - 1) % size)]
+
+
+def premultiplied(factor: Any) -> Any:
+    return torch._C._distributed_c10d._make_nccl_premul_sum(factor)
+
+
+def premultiplies() -> None:
+    rank, size = ours()
+    total = sum(range(1, size + 1)) / 4
+    for dtype in FLOATS:
+        for factor in (0.25, torch.tensor([0.25], dtype=dtype)):
+            tensor = torch.full((5,), rank + 1, dtype=dtype)
+            dist.all_reduce(tensor, premultiplied(factor))
+            assert (tensor == total).all(), dtype
+    given = torch.full((3,), rank + 1.0)
+    dist.reduce(given, 0, premultiplied(0.25))
+    assert (given == (total if rank == 0 else rank + 1)).all()
+    out, parts = torch.zeros(2), torch.full((2 * size,), rank + 1.0)
+    dist.reduce_scatter_tensor(out, parts, premultiplied(0.25))
+    assert (out == total).all()
+    assert (parts == rank + 1).all()
+    with pytest.raises(TrainError, match="PREMUL_SUM is for floating-point"):
+        dist.all_reduce(torch.ones(3, dtype=torch.int32), premultiplied(0.25))

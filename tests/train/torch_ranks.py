@@ -1,4 +1,4 @@
-"""Rank processes with torch, which run one program of `torch_programs` after the other, each in new process groups."""
+"""Rank processes with torch, which run one program after the other, each in new process groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 SECONDS = 120.0  # for one program
-PROGRAMS = "tests.train.torch_programs"
+PROGRAMS = "tests.train.torch_programs", "tests.train.torch_trainers"  # modules
 
 
 class Failed(Exception):
@@ -105,7 +105,8 @@ def _run(program: str, arguments: Any, port: int, size: int, rank: int, options:
         options["pg_options"] = Options(planes=options.pop("planes"))
     dist.init_process_group(init_method=f"tcp://127.0.0.1:{port}", **options)
     try:
-        return getattr(importlib.import_module(PROGRAMS), program)(*arguments)
+        modules = [importlib.import_module(each) for each in PROGRAMS]
+        return next(getattr(each, program) for each in modules if hasattr(each, program))(*arguments)
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()

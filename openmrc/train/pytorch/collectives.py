@@ -12,7 +12,8 @@ from openmrc.train.errors import UnsupportedError
 from openmrc.train.group import Group
 from openmrc.train.pytorch import sparse
 from openmrc.train.pytorch.barriers import monitored
-from openmrc.train.pytorch.tensors import Given, arrays_of, moved, op_of, reduced
+from openmrc.train.pytorch.compiling import untraced
+from openmrc.train.pytorch.tensors import Given, arrays_of, moved, op_of, reduced, scaled
 from openmrc.train.pytorch.works import FutureThreads, MrcWork
 from openmrc.train.work import Work
 
@@ -35,6 +36,7 @@ def refusing(method: Callable[Concatenate[Collectives, P], T]) -> Callable[Conca
     return call
 
 
+@untraced
 class Collectives:
     """The methods that torch calls on a backend."""
 
@@ -259,11 +261,12 @@ class Collectives:
         return MrcWork([], tensors, self.futures, None)
 
     def _all_reduce(self, tensor: Any, opts: Any) -> Begin:
-        given, op = reduced(tensor), op_of(opts.reduceOp, tensor)
+        given, op = reduced(scaled(tensor, opts.reduceOp, in_place=True)), op_of(opts.reduceOp, tensor)
         return lambda is_async: self.group.all_reduce(given.array, op, dtype=given.dtype, async_op=is_async)
 
     def _reduce(self, tensor: Any, opts: Any) -> Begin:
-        given, op = reduced(tensor), op_of(opts.reduceOp, tensor)
+        is_root = opts.rootRank == self.group.rank
+        given, op = reduced(scaled(tensor, opts.reduceOp, in_place=is_root)), op_of(opts.reduceOp, tensor)
         return lambda is_async: self.group.reduce(given.array, opts.rootRank, op, dtype=given.dtype, async_op=is_async)
 
     def _broadcast(self, tensor: Any, root: int) -> Begin:
@@ -278,7 +281,10 @@ class Collectives:
     def _reduce_scatter(self, output: Any, given: Any, opts: Any) -> Begin:
         out: Given = reduced(output)
         op = op_of(opts.reduceOp, output)
-        array: Any = reduced(given).array if not isinstance(given, list | tuple) else arrays_of(given)
+        if isinstance(given, list | tuple):
+            array: Any = arrays_of([scaled(each, opts.reduceOp, in_place=False) for each in given])
+        else:
+            array = reduced(scaled(given, opts.reduceOp, in_place=False)).array
         return lambda is_async: self.group.reduce_scatter(out.array, array, op, dtype=out.dtype, async_op=is_async)
 
 

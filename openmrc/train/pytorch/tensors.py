@@ -17,7 +17,31 @@ from openmrc.train.errors import UnsupportedError
 from openmrc.train.reduction import DType, Op
 
 Array = NDArray[Any]
+_PREMUL = "PREMUL_SUM"
 _COMPLEX = (Op.SUM, Op.AVG)
+_COMPLEX_TYPES = {torch.complex32: "<f2", torch.complex64: "<f4", torch.complex128: "<f8"}  # of each part
+_BYTE_TYPES = [
+    getattr(torch, name)
+    for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
+    if hasattr(torch, name)  # torch gains types over time
+]
+_ELEMENTS = {  # of arrays over tensors of a type
+    torch.bool: "|b1",
+    torch.uint8: "|u1",
+    torch.int8: "|i1",
+    torch.int16: "<i2",
+    torch.int32: "<i4",
+    torch.int64: "<i8",
+    torch.uint16: "<u2",
+    torch.uint32: "<u4",
+    torch.uint64: "<u8",
+    torch.float16: "<f2",
+    torch.bfloat16: "<u2",
+    torch.float32: "<f4",
+    torch.float64: "<f8",
+    **_COMPLEX_TYPES,
+    **dict.fromkeys(_BYTE_TYPES, "|u1"),
+}
 
 
 class Given(NamedTuple):
@@ -28,14 +52,35 @@ class Given(NamedTuple):
 
 
 def op_of(op: Any, tensor: Any) -> Op:
-    """Convert torch's operation; UnsupportedError if it is unknown, or not defined for the tensor's type."""
+    """Convert torch's operation; UnsupportedError if it is unknown, or not defined for the tensor's type.
+
+    PREMUL_SUM is the sum of tensors that `scaled` has multiplied.
+    """
     kind = getattr(op, "op", op)
+    if kind.name == _PREMUL:
+        return Op.SUM
     if kind.name not in Op.__members__:
         raise UnsupportedError(f"op: {kind.name} is not one of {', '.join(Op.__members__)}")
     result = Op[kind.name]
     if tensor.is_complex() and result not in _COMPLEX:
         raise UnsupportedError(f"op: {result.name} is not defined for complex numbers ({tensor.dtype})")
     return result
+
+
+def scaled(tensor: Any, op: Any, *, in_place: bool) -> Any:
+    """Return what a rank contributes: its tensor, multiplied by the factor of PREMUL_SUM if that is the operation.
+
+    `in_place`: the tensor is an output, so it takes the product; its version counter stays, as with the other
+    operations.
+    """
+    if getattr(op, "op", op).name != _PREMUL:
+        return tensor
+    _check(tensor)
+    if not tensor.is_floating_point():
+        raise UnsupportedError(f"op: PREMUL_SUM is for floating-point numbers, not {tensor.dtype}")
+    _, factor = op.__getstate__()
+    plain = tensor.detach() if not in_place else tensor.data  # `data` has a version counter of its own
+    return plain.mul_(factor) if in_place else plain * factor
 
 
 def reduced(tensor: Any) -> Given:
@@ -49,15 +94,40 @@ def reduced(tensor: Any) -> Given:
 def moved(tensor: Any) -> Given:
     """Return the array of a tensor that is sent or received without arithmetic."""
     _check(tensor)
-    plain = tensor.detach()
-    if plain.dtype == torch.bfloat16:
-        return Given(plain.view(torch.uint16).numpy(), DType.BFLOAT16)
-    if plain.is_complex():
-        return Given(torch.view_as_real(plain).numpy(), None)
-    try:
-        return Given(plain.numpy(), None)
-    except TypeError:
-        return Given(plain.view(torch.uint8).numpy(), None)
+    return Given(_array_over(tensor), DType.BFLOAT16 if tensor.dtype == torch.bfloat16 else None)
+
+
+class _Memory:
+    """The memory of a tensor as NumPy's array interface describes it; the array keeps this object and the tensor.
+
+    `Tensor.numpy` would mark the storage as not resizable for good, which FSDP1 needs it to be.
+    """
+
+    __slots__ = ("__array_interface__", "tensor")
+
+    def __init__(self, tensor: Any, shape: tuple[int, ...], strides: tuple[int, ...], element: str) -> None:
+        self.tensor = tensor
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": shape,
+            "strides": strides,  # bytes
+            "typestr": element,
+            "data": (tensor.data_ptr(), False),
+        }
+
+
+def _array_over(tensor: Any) -> Array:
+    """Return an array over a tensor's memory, which leaves no mark on the tensor."""
+    element = _ELEMENTS.get(tensor.dtype)
+    if element is None:
+        raise UnsupportedError(f"dtype: {tensor.dtype} is not supported")
+    parts = (2,) if tensor.dtype in _COMPLEX_TYPES else ()
+    shape = (*tensor.shape, *parts)
+    if not tensor.numel():
+        return np.empty(shape, element)
+    size = tensor.element_size()
+    strides = (*(stride * size for stride in tensor.stride()), *(size // 2 for _ in parts))
+    return np.asarray(_Memory(tensor, shape, strides, element))
 
 
 def arrays_of(tensors: Sequence[Any]) -> list[Array]:

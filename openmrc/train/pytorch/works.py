@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Work as TorchWork
 
+from openmrc.train.pytorch.compiling import untraced
 from openmrc.train.work import Work
 
 _PREFIX = "openmrc futures"
@@ -43,6 +44,7 @@ class FutureThreads:
             self._pool.shutdown(wait=not is_one)
 
 
+@untraced
 class MrcWork(TorchWork):
     """One or more calls of a group as one work."""
 
