@@ -375,43 +375,46 @@ def marks(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 def leaves_no_mark() -> list[str]:
     """Return the operations after which a tensor was no longer as before, except for its values."""
+    return [name for form in ("plain", "transposed", "leaf", "bfloat16") for name in marking_operations(form)]
+
+
+def marking_operations(form: str) -> list[str]:
     rank, size = ours()
-    marked = []
-    for form in ("plain", "transposed", "leaf", "bfloat16"):
 
-        def new(rows: int = 4) -> torch.Tensor:
-            tensor = torch.zeros(rows, 6, dtype=torch.bfloat16 if form == "bfloat16" else torch.float32)
-            if form == "transposed":
-                tensor = torch.zeros(6, rows).t()
-            return tensor.requires_grad_(form == "leaf")
+    def new(rows: int = 4) -> torch.Tensor:
+        tensor = torch.zeros(rows, 6, dtype=torch.bfloat16 if form == "bfloat16" else torch.float32)
+        if form == "transposed":
+            tensor = torch.zeros(6, rows).t()
+        return tensor.requires_grad_(form == "leaf")
 
-        one, other, wide, parts, more = new(), new(), new(4 * size), [new() for _ in range(size)], new(4 * size)
-        lists = {"inputs": parts if rank == 0 else None}
-        calls: dict[str, Any] = {
-            "all_reduce": lambda: dist.all_reduce(one),
-            "premul_sum": lambda: dist.all_reduce(one, premultiplied(0.5)),
-            "reduce": lambda: dist.reduce(one, 0),
-            "broadcast": lambda: dist.broadcast(one, 0),
-            "all_gather": lambda: dist.all_gather(parts, one),
-            "gather": lambda: dist.gather(one, parts if rank == 0 else None, 0),
-            "scatter": lambda: dist.scatter(one, lists["inputs"], 0),
-            "reduce_scatter": lambda: dist.reduce_scatter(one, parts),
-            "all_to_all": lambda: dist.all_to_all([new() for _ in range(size)], parts),
-            "send": lambda: [each.wait() for each in dist.batch_isend_irecv(ring(one, other))],
+    one, other, wide, parts, more = new(), new(), new(4 * size), [new() for _ in range(size)], new(4 * size)
+    at_root = parts if rank == 0 else None
+    calls: dict[str, Any] = {
+        "all_reduce": lambda: dist.all_reduce(one),
+        "premul_sum": lambda: dist.all_reduce(one, premultiplied(0.5)),
+        "reduce": lambda: dist.reduce(one, 0),
+        "broadcast": lambda: dist.broadcast(one, 0),
+        "all_gather": lambda: dist.all_gather(parts, one),
+        "gather": lambda: dist.gather(one, at_root, 0),
+        "scatter": lambda: dist.scatter(one, at_root, 0),
+        "reduce_scatter": lambda: dist.reduce_scatter(one, parts),
+        "all_to_all": lambda: dist.all_to_all([new() for _ in range(size)], parts),
+        "send": lambda: [each.wait() for each in dist.batch_isend_irecv(ring(one, other))],
+    }
+    if form != "transposed":  # torch itself requires contiguous tensors there
+        calls |= {
+            "all_gather_into_tensor": lambda: dist.all_gather_into_tensor(wide, one),
+            "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(one, wide),
+            "all_to_all_single": lambda: dist.all_to_all_single(more, wide),
         }
-        if form != "transposed":  # torch itself requires contiguous tensors there
-            calls |= {
-                "all_gather_into_tensor": lambda: dist.all_gather_into_tensor(wide, one),
-                "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(one, wide),
-                "all_to_all_single": lambda: dist.all_to_all_single(more, wide),
-            }
-        for name, call in calls.items():
-            tensors = [one, other, wide, more, *parts]
-            before = [marks(each) for each in tensors]
-            call()
-            if [marks(each) for each in tensors] != before:
-                marked.append(f"{name}, {form}")
-    return marked
+    tensors = [one, other, wide, more, *parts]
+    return [f"{name}, {form}" for name, call in calls.items() if has_marked(call, tensors)]
+
+
+def has_marked(call: Any, tensors: list[torch.Tensor]) -> bool:
+    before = [marks(each) for each in tensors]
+    call()
+    return [marks(each) for each in tensors] != before
 
 
 def ring(given: torch.Tensor, out: torch.Tensor) -> list[dist.P2POp]:

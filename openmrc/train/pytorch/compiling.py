@@ -1,4 +1,4 @@
-"""Keep `torch.compile` out of the backend: a call on a group is a message to other ranks, not a computation to trace."""
+"""Keep `torch.compile` out of the backend: a call on a group is a message to other ranks, nothing to trace."""
 
 from __future__ import annotations
 
