@@ -23,6 +23,7 @@ from openmrc.train.errors import (
 )
 from openmrc.train.frames import HEADER, Frame, Kind, unpack
 from openmrc.train.link import PIECE_WR, Link, Signal
+from openmrc.train.liveness import Liveness, Notice
 from openmrc.train.point_to_point import ANY_SOURCE, P2P_WR, PointToPoint, Transfer
 from openmrc.train.program import Program
 from openmrc.train.progress import Progress
@@ -69,6 +70,7 @@ class Executor:
         self._early: dict[int, list[tuple[Link, Frame, bytes]]] = {}  # frames of collectives that have not started
         self._early_chunks: collections.Counter[int] = collections.Counter()  # their chunks, by rank
         self._links: dict[int, Link] = {}
+        self._liveness = Liveness({})
         self._pd = self.context.alloc_pd()
         self._memory = Registrations(self._pd)
         self._cq = self.context.create_cq(4096)
@@ -77,7 +79,8 @@ class Executor:
         try:
             endpoint = mesh.Endpoint(self.context, self._pd, self._cq)
             meeting = mesh.Meeting(store, f"mrc/{name}", rank, size, time.monotonic() + timeout)
-            self._links = mesh.connect(endpoint, meeting, timers)
+            connected = mesh.connect(endpoint, meeting, timers)
+            self._links, self._liveness = connected.links, connected.liveness
         except BaseException:
             self._free()
             raise
@@ -162,6 +165,8 @@ class Executor:
         while time.monotonic() < deadline and any(self._is_sending(link) for link in self._links.values()):
             time.sleep(0.001)
         self._is_closed = True
+        if self.error is None:
+            self._liveness.tell(Notice())
         self.error = self.error or AbortedError(f"group {self.name} is closed")
         self.progress.close()
         self._free()
@@ -195,9 +200,16 @@ class Executor:
             return
         self._send_backlogs()  # the send queue may have emptied without a completion
         now = time.monotonic()
+        self._listen(now)
+        if self.error is not None:
+            return
         waited_for = self._waited_for()
         for rank in self._watchdog.ranks_to_probe(now, waited_for):
             self._links[rank].probe()
+        gone = next((rank for rank in waited_for if self._liveness.is_gone(rank, now)), None)
+        if gone is not None:
+            self.on_error(self._lost_error(gone, "its process has ended"))
+            return
         departed = next((rank for rank in waited_for if self._links[rank].has_left(now)), None)
         if departed is not None:
             self.on_error(
@@ -228,6 +240,7 @@ class Executor:
         log.error("mrc: %s", self.error)
         if not self.error.is_from_peer:
             text = error_text(self.error).encode()[:_MAX_TEXT_BYTES]
+            self._liveness.tell(Notice(text.decode(errors="replace")))
             for link in self._links.values():
                 with suppress(MrcError):  # this link may be the failed one
                     link.abort(Frame(Kind.ABORT, length=len(text)), text)
@@ -360,11 +373,18 @@ class Executor:
 
     def _on_failure(self, link: Link, completion: WorkCompletion) -> None:
         status = completion.status.name
-        self.on_error(
-            RankLostError(
-                f"rank {self.rank}: rank {link.rank} is lost, {self._operation_text()}: {status}; {completion.error}"
-            )
-        )
+        self.on_error(self._lost_error(link.rank, f"{status}; {completion.error}"))
+
+    def _lost_error(self, rank: int, cause: str) -> RankLostError:
+        return RankLostError(f"rank {self.rank}: rank {rank} is lost, {self._operation_text()}: {cause}")
+
+    def _listen(self, now: float) -> None:
+        """Process what arrived on the control connections."""
+        for rank, notice in self._liveness.heard(now):
+            if notice is not None and notice.error:
+                self.on_error(from_peer(rank, notice.error))
+            elif notice is not None:
+                self._links[rank].bye_at = self._links[rank].bye_at or now
 
     def _operation_text(self) -> str:
         if self._runs:
@@ -437,6 +457,7 @@ class Executor:
         """Free all resources; later packets are ignored."""
         for link in self._links.values():
             link.free()
+        self._liveness.close()
         if self._owns_context:
             self.context.close()
         else:

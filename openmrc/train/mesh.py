@@ -20,9 +20,11 @@ import msgspec
 
 from openmrc.engine.responder.regions import Access
 from openmrc.errors import MrcError
+from openmrc.live.objects.exchange import Channel
 from openmrc.train.errors import RendezvousError
 from openmrc.train.frames import VERSION
 from openmrc.train.link import RECEIVES, SENDS, Link, Stage
+from openmrc.train.liveness import ControlListener, Dialler, Liveness
 from openmrc.train.store import Store
 from openmrc.verbs import (
     CompletionQueue,
@@ -84,7 +86,17 @@ class Card(msgspec.Struct, frozen=True):
     source_ports: list[list[int]]
     ev_format: str
     mtu: int
+    control_port: int  # TCP, on the addresses of the planes; 0: none
+    nonce: str  # that a rank presents when it dials the port
     places: dict[int, PeerResources]  # by the rank that uses them
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """The connections of one rank to all others."""
+
+    links: dict[int, Link]  # by rank
+    liveness: Liveness
 
 
 @dataclass(frozen=True)
@@ -136,11 +148,19 @@ class Meeting:
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise RendezvousError(f"rank {other}: invalid card: {error}") from error
 
-    def wait_until_ready(self, others: Iterable[int]) -> None:
-        """Report that this rank can receive, and wait until the others have reported it."""
-        self.store.set(f"{self.prefix}/ready/{self.rank}", "1")
+    def wait_until_ready(self, others: Iterable[int], dialled: Iterable[int]) -> set[int]:
+        """Report that this rank can receive and which ranks it has dialled, and wait for the reports of the others.
+
+        Returns the ranks that have dialled this one.
+        """
+        self.store.set(f"{self.prefix}/ready/{self.rank}", msgspec.json.encode(sorted(dialled)).decode())
+        callers = set()
         for other in others:
             self._wait("ready", other, "did not become ready")
+            report = msgspec.json.decode(self.store.get(f"{self.prefix}/ready/{other}"), type=set[int])
+            if self.rank in report:
+                callers.add(other)
+        return callers
 
     def leave(self) -> None:
         """Report that this rank no longer needs the store; rank 0, which may serve it, waits for all reports."""
@@ -175,8 +195,8 @@ class Meeting:
             pause = min(2 * pause, _CHECK_SECONDS)
 
 
-def connect(endpoint: Endpoint, meeting: Meeting, timers: Timers) -> dict[int, Link]:
-    """Connect to all other ranks and return the links by rank; RendezvousError names missing and mismatched ranks."""
+def connect(endpoint: Endpoint, meeting: Meeting, timers: Timers) -> Mesh:
+    """Connect to all other ranks; RendezvousError names missing and mismatched ranks."""
     try:
         return _connect(endpoint, meeting, timers)
     except Exception as error:
@@ -205,7 +225,7 @@ def report_failure(
             time.sleep(_CHECK_SECONDS)  # it may serve the store, from which the others read the reason
 
 
-def _connect(endpoint: Endpoint, meeting: Meeting, timers: Timers) -> dict[int, Link]:
+def _connect(endpoint: Endpoint, meeting: Meeting, timers: Timers) -> Mesh:
     meeting.join()
     rank = meeting.rank
     links: dict[int, Link] = {}
@@ -213,29 +233,64 @@ def _connect(endpoint: Endpoint, meeting: Meeting, timers: Timers) -> dict[int, 
         for other in range(meeting.size):
             if other != rank:
                 links[other] = endpoint.link(other)
-        _exchange_cards(endpoint.context, meeting, links, timers)
+        return Mesh(links, _exchange_cards(endpoint.context, meeting, links, timers))
     except BaseException:
         for link in links.values():
             link.free()
         raise
-    return links
 
 
-def _exchange_cards(context: Context, meeting: Meeting, links: dict[int, Link], timers: Timers) -> None:
+def _exchange_cards(context: Context, meeting: Meeting, links: dict[int, Link], timers: Timers) -> Liveness:
+    """Connect the links, and return the control connections to their ranks."""
+    listener = ControlListener(context.address.planes)
+    channels: dict[int, Channel] = {}
+    try:
+        callers = _connect_links(context, meeting, links, timers, listener, channels)
+        channels |= listener.accept(callers)
+        meeting.leave()
+        return Liveness(channels)
+    except BaseException:
+        for channel in channels.values():
+            channel.close()
+        raise
+    finally:
+        listener.close()
+
+
+def _connect_links(
+    context: Context,
+    meeting: Meeting,
+    links: dict[int, Link],
+    timers: Timers,
+    listener: ControlListener,
+    channels: dict[int, Channel],
+) -> set[int]:
+    """Connect the links and dial lower ranks into `channels`; return the ranks that have dialled this one."""
     rank = meeting.rank
     first_psns = {other: random.SystemRandom().randrange(1 << 24) for other in links}
-    ours = _card(context, rank, meeting.size, links, first_psns)
+    ours = _card(context, rank, meeting.size, links, first_psns, listener)
     meeting.publish(ours)
+    dialler = Dialler(rank)
     for other, link in links.items():
         theirs = meeting.card_of(other)
         _check(ours, theirs)
         _raise_to_rts(link.qp, ours, theirs, timers)
         link.connect(theirs.places[rank].address, theirs.places[rank].key)
-    meeting.wait_until_ready(links)
-    meeting.leave()
+        if other < rank:
+            channel = dialler.dial(theirs.planes, theirs.control_port, theirs.nonce)
+            if channel is not None:
+                channels[other] = channel
+    return meeting.wait_until_ready(links, channels)
 
 
-def _card(context: Context, rank: int, size: int, links: dict[int, Link], first_psns: dict[int, int]) -> Card:
+def _card(
+    context: Context,
+    rank: int,
+    size: int,
+    links: dict[int, Link],
+    first_psns: dict[int, int],
+    listener: ControlListener,
+) -> Card:
     for link in links.values():
         link.qp.modify(state=QpState.INIT, access_flags=Access.REMOTE_WRITE)
     device = context.query_device()
@@ -252,6 +307,8 @@ def _card(context: Context, rank: int, size: int, links: dict[int, Link], first_
         [list(ports) for ports in context.address.source_ports],
         device.ev_format.name,
         device.max_mtu,
+        listener.port,
+        listener.nonce,
         places,
     )
 

@@ -16,6 +16,29 @@ TIMEOUT = 8.0
 _names = itertools.count()
 
 
+class MemoryStore:
+    """A store for ranks that are threads of one process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._values: dict[str, bytes] = {}
+
+    def set(self, key: str, value: str) -> None:
+        self._values[key] = value.encode()
+
+    def get(self, key: str) -> bytes:
+        return self._values[key]
+
+    def add(self, key: str, amount: int) -> int:
+        with self._lock:
+            total = int(self._values.get(key, b"0")) + amount
+            self._values[key] = str(total).encode()
+        return total
+
+    def check(self, keys: list[str]) -> bool:
+        return all(key in self._values for key in keys)
+
+
 def run(size: int, program: Callable[[Group], Any], **options: Any) -> list[Any]:
     """Run `program(group)` at every rank; return what each returned, or raise the first rank's error."""
     results = outcomes(size, program, **options)

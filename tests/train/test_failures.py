@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from openmrc.live.objects.server import Server
 from openmrc.train.devices import open_context
 from openmrc.train.errors import (
     AbortedError,
@@ -14,10 +15,11 @@ from openmrc.train.errors import (
     RendezvousError,
 )
 from openmrc.train.group import Group
+from openmrc.train.liveness import Liveness
 from openmrc.train.mesh import Timers
 from openmrc.train.reduction import Op
 from openmrc.train.store import TcpStore
-from tests.train.ranks import outcomes, run
+from tests.train.ranks import MemoryStore, outcomes, run
 
 
 @pytest.mark.parametrize(
@@ -105,11 +107,21 @@ def test_a_rank_that_does_not_call_is_named_after_the_time_out() -> None:
         assert "rank 1" in str(results[rank])
 
 
+silent: list[Liveness] = []
+
+
+def fall_silent(group: Group) -> None:
+    """Behave as a host without power: sockets gone, nobody told, the TCP connections not closed."""
+    silent.append(group._executor._liveness)
+    group._executor._liveness = Liveness({})
+    group.context.close()
+
+
 def test_a_rank_whose_endpoint_vanishes_is_lost_for_all_others() -> None:
     def program(group: Group) -> None:
         group.barrier()
         if group.rank == 2:
-            group.context.close()  # as a process that is killed: sockets gone, nobody told
+            fall_silent(group)
             return
         group.all_reduce(np.ones(500_000))
 
@@ -125,12 +137,75 @@ def test_a_rank_that_waits_only_for_data_finds_out_too() -> None:
     def program(group: Group) -> None:
         group.barrier()
         if group.rank == 1:
-            group.context.close()
+            fall_silent(group)
             return
         group.recv(np.zeros(5), 1)
 
     results = outcomes(2, program, timeout=20.0, timers=Timers(timeout=14, linear_count=3, exponential_count=4))
     assert isinstance(results[0], RankLostError)
+
+
+def test_a_rank_whose_process_ends_is_named_within_a_second_by_all_others() -> None:
+    died_at = []
+
+    def program(group: Group) -> float:
+        group.barrier()
+        if group.rank == 2:
+            died_at.append(time.monotonic())
+            group._executor._liveness.close()  # as the kernel does for a process that was killed
+            time.sleep(1.5)
+            return 0.0
+        with pytest.raises(RankLostError, match=r"rank 2 is lost, during collective 2.*its process has ended"):
+            group.all_reduce(np.ones(500_000))
+        return time.monotonic()
+
+    ends = run(3, program, timeout=20.0)
+    assert max(ends) - died_at[0] < 1.0
+
+
+def test_what_a_rank_sent_before_its_process_ended_still_counts() -> None:
+    def program(group: Group) -> Any:
+        array = np.full(5, group.rank + 1.0)
+        if group.rank == 0:
+            time.sleep(0.2)
+        group.all_reduce(array)
+        if group.rank == 1:
+            group._executor._liveness.close()
+            time.sleep(1.0)
+        else:
+            time.sleep(0.5)
+        return array[0]
+
+    assert run(2, program, timeout=20.0) == [3, 3]
+
+
+def test_ranks_without_control_connections_connect_and_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Server, "start", lambda self, token: None)  # a firewall: greetings are not answered
+
+    def program(group: Group) -> float:
+        array = np.ones(5)
+        group.all_reduce(array)
+        return float(array[0])
+
+    begun = time.monotonic()
+    assert run_without_store(2, program) == [2, 2]
+    assert time.monotonic() - begun < 6
+
+
+def run_without_store(size: int, program: Any) -> list[Any]:
+    """Run as `run` does, with a store in memory: `TcpStore` needs the server that the test takes away."""
+    store, results = MemoryStore(), [None] * size
+
+    def one(rank: int) -> None:
+        with Group(store, rank, size, planes="1", timeout=10) as group:
+            results[rank] = program(group)
+
+    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    return results
 
 
 def test_an_abort_ends_the_calls_of_all_ranks_and_a_new_group_can_be_made() -> None:

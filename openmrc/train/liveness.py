@@ -1,0 +1,176 @@
+"""Control connections: one TCP connection to each other rank, which the kernel closes at once when a process ends.
+
+A queue pair cannot tell a process that was killed from one that is stopped or whose planes are out: all are silent, and
+the retry budget must outlast what a job survives. The kernel of a killed process closes its TCP connections, so the
+others learn within a tick. A connection also carries the reason when a group fails, which reaches a rank that was
+stopped meanwhile as soon as it runs again. Silence on it means nothing; only its end does.
+
+A rank dials all ranks below it, on the addresses of its planes. Ranks that cannot connect (a firewall, say) do without:
+they find out by the retry budget.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import select
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import msgspec
+
+from openmrc.errors import ConfigError, MrcError
+from openmrc.live.api.errors import DeadlineError
+from openmrc.live.host.addresses import PlaneAddress
+from openmrc.live.objects.exchange import Channel, dial
+from openmrc.live.objects.handshake import token_bytes
+from openmrc.live.objects.server import Server
+from openmrc.verbs import NO_TOKEN
+
+TOKEN_VARIABLE = "MRC_TOKEN"
+GONE_SECONDS = 0.3  # from the end of a connection to the loss of its rank: what arrived before is processed first
+_DIAL_SECONDS = 2.0  # for all dials of a rendezvous: unreachable addresses must not delay it further
+_ARRIVE_SECONDS = 2.0  # in which a rank that says it has dialled must arrive
+_READ_SECONDS = 0.05  # a notice is one small segment
+
+
+class Introduction(msgspec.Struct, forbid_unknown_fields=True):
+    """The first message on a connection: who dials."""
+
+    rank: int
+    nonce: str  # from the card of the rank that is dialled
+
+
+class Notice(msgspec.Struct, forbid_unknown_fields=True):
+    """The last message on a connection: why the rank ends it."""
+
+    error: str = ""  # of the group; empty: the rank leaves in order
+
+
+class ControlListener:
+    """Accepts the connections of higher ranks while a group meets."""
+
+    def __init__(self, planes: Sequence[str]) -> None:
+        """Listen on the addresses of the planes, or nowhere if one of them cannot be used."""
+        self.nonce = secrets.token_hex(16)
+        hosts = list(dict.fromkeys(str(PlaneAddress.parse(plane).ip) for plane in planes))
+        self._server: Server | None = None
+        with suppress(ConfigError):
+            self._server = Server(hosts, 0)
+            self._server.start(_token())
+
+    @property
+    def port(self) -> int:
+        """TCP port; 0: not listening."""
+        return 0 if self._server is None else self._server.port
+
+    def accept(self, expected: Iterable[int]) -> dict[int, Channel]:
+        """Return the connections of the expected ranks, which have dialled; those that break are left out."""
+        missing = set(expected)
+        channels: dict[int, Channel] = {}
+        deadline = time.monotonic() + _ARRIVE_SECONDS
+        while missing and self._server is not None:
+            try:
+                arrival = self._server.accept(deadline)
+                introduction = msgspec.json.decode(arrival.offer, type=Introduction)
+            except DeadlineError:
+                break
+            except msgspec.MsgspecError:
+                continue
+            if secrets.compare_digest(introduction.nonce, self.nonce) and introduction.rank in missing:
+                missing.discard(introduction.rank)
+                channels[introduction.rank] = arrival.channel
+            else:
+                arrival.channel.close()
+        return channels
+
+    def close(self) -> None:
+        """Stop listening; accepted connections stay open."""
+        if self._server is not None:
+            self._server.close()
+
+
+class Dialler:
+    """Dials lower ranks, within one budget of time for a whole rendezvous."""
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+        self._left = _DIAL_SECONDS
+
+    def dial(self, planes: Sequence[str], port: int, nonce: str) -> Channel | None:
+        """Return a connection to a rank on one of its planes; None if there is none."""
+        hosts = dict.fromkeys(str(PlaneAddress.parse(plane).ip) for plane in planes) if port else ()
+        for host in hosts:
+            begun = time.monotonic()
+            with suppress(MrcError, OSError):
+                channel = dial(host, port, begun + self._left / 2, _token_text())
+                channel.tell(Introduction(self._rank, nonce))
+                return channel
+            self._left -= time.monotonic() - begun
+        return None
+
+
+class Liveness:
+    """The control connections of one rank."""
+
+    def __init__(self, channels: Mapping[int, Channel]) -> None:
+        """`channels` are by rank; ranks without one are never gone."""
+        self._channels = dict(channels)
+        self._gone_at: dict[int, float] = {}  # by rank, monotonic s
+        self._poller = select.poll()
+        self._ranks: dict[int, int] = {}  # by descriptor
+        for rank, channel in self._channels.items():
+            self._poller.register(channel.fileno(), select.POLLIN | select.POLLRDHUP)
+            self._ranks[channel.fileno()] = rank
+
+    def heard(self, now: float) -> list[Heard]:
+        """Return what has arrived, without waiting; `now` in monotonic seconds."""
+        ready = self._poller.poll(0) if self._ranks else ()
+        return [self._hear(self._ranks[descriptor], now) for descriptor, _ in ready]
+
+    def is_gone(self, rank: int, now: float) -> bool:
+        """Whether the process of a rank ended long enough ago that all it had sent has arrived."""
+        return now - self._gone_at.get(rank, now) > GONE_SECONDS
+
+    def tell(self, notice: Notice) -> None:
+        """Send a notice to all ranks; those that are gone do not get it."""
+        for channel in self._channels.values():
+            with suppress(MrcError):
+                channel.tell(notice)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for rank in list(self._channels):
+            self._drop(rank)
+
+    def _hear(self, rank: int, now: float) -> Heard:
+        notice = None
+        with suppress(MrcError):
+            notice = self._channels[rank].hear(Notice, timeout=_READ_SECONDS)
+        self._drop(rank)
+        if notice is None:
+            self._gone_at[rank] = now
+        return Heard(rank, notice)
+
+    def _drop(self, rank: int) -> None:
+        channel = self._channels.pop(rank)
+        self._poller.unregister(channel.fileno())
+        del self._ranks[channel.fileno()]
+        channel.close()
+
+
+class Heard(NamedTuple):
+    """What has arrived from a rank: its last message, or None if the connection ended without one."""
+
+    rank: int
+    notice: Notice | None
+
+
+def _token_text() -> str:
+    return os.environ.get(TOKEN_VARIABLE, NO_TOKEN)
+
+
+def _token() -> bytes:
+    return token_bytes(_token_text())

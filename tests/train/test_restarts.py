@@ -1,0 +1,51 @@
+"""`torchrun --max-restarts` starts a job again after one of its ranks was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from openmrc.train.errors import RendezvousError
+from openmrc.train.pytorch import membership
+from tests.train.ranks import MemoryStore
+
+pytestmark = pytest.mark.needs("torch", "jit")
+ROOT = Path(__file__).parents[2]
+
+
+def losses(folder: Path, kind: str, end: str) -> list[Any]:
+    folder.mkdir()
+    launch = "-m torch.distributed.run --standalone --nproc-per-node 2 --max-restarts 1 -m tests.train.restarting"
+    done = subprocess.run(
+        [sys.executable, *launch.split(), str(folder), kind, end],
+        env={**os.environ, "MRC_PLANES": "2", "OMP_NUM_THREADS": "1"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads((folder / f"losses{rank}.json").read_text()) for rank in range(2)]
+
+
+def test_a_restarted_process_joins_the_same_rank_over_the_same_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    assert membership.join(store, "default", 0) == "default/0/1"
+    assert membership.join(store, "default", 0) == "default/0/2"
+    monkeypatch.setattr(membership, "_TOKEN", "another process")
+    with pytest.raises(RendezvousError, match="rank 0 joined twice"):
+        membership.join(store, "default", 0)
+    monkeypatch.setenv(membership.RESTART_VARIABLE, "1")
+    assert membership.join(store, "default", 0) == "default/1/1"
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
+def test_a_job_with_a_killed_rank_restarts_and_goes_on_from_its_checkpoint(tmp_path: Path, kind: str) -> None:
+    assert losses(tmp_path / "killed", kind, "dies") == losses(tmp_path / "whole", kind, "lives")
