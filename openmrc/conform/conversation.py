@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from openmrc.conform.datagrams import TapLink, TapPacket, read
@@ -104,6 +104,13 @@ class TestConversation:
         """Return the 24 bits of a PSN that is counted from the requester's first."""
         return (psn + self.ends.first_psn) % PSN_RING
 
+    def device_writes(self) -> Iterator[Message]:
+        """Yield the writes that came from a device."""
+        for entry in self.entries:
+            message = entry.message
+            if message is not None and entry.from_device and message.opcode <= Opcode.WRITE_ONLY_IMM:
+                yield message
+
     def latest_write(self, psn: int) -> TapEntry | None:
         """Return the last write with this PSN (counted) that came from a device."""
         for entry in reversed(self.entries):
@@ -115,11 +122,7 @@ class TestConversation:
 
     def received_bytes(self) -> int:
         """Return the nominal bytes of the writes that came from a device, each PSN once (MRC §8.3.1)."""
-        sizes: dict[int, int] = {}
-        for entry in self.entries:
-            message = entry.message
-            if message is not None and entry.from_device and message.opcode <= Opcode.WRITE_ONLY_IMM:
-                sizes[message.bth.psn] = len(message.payload) + NOMINAL_OVERHEAD
+        sizes = {each.bth.psn: len(each.payload) + NOMINAL_OVERHEAD for each in self.device_writes()}
         return sum(sizes.values())
 
 

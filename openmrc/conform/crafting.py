@@ -159,11 +159,17 @@ def _control(conversation: TestConversation, opcode: Opcode, fields: CraftedFiel
         case Opcode.NACK:
             return _reflected(conversation, fields.get("nack_psn", 0)) | {"nack_reason": int(NackReason.TRIMMED)}
         case Opcode.ACKNOWLEDGE:
-            return {"syndrome": int(Syndrome.ACK), "msn": 0}
+            return {"syndrome": int(Syndrome.ACK), "msn": 0, "psn": _newest_write(conversation)}
         case Opcode.PROBE | Opcode.ENDPOINT_REQUEST:
             return {"tx_timestamp": stamp(conversation.medium.now())}
         case _:
             return {}
+
+
+def _newest_write(conversation: TestConversation) -> int:
+    """Return the newest PSN that the device has sent, as on the wire: that of an acknowledgement (IBTA 9.7.5)."""
+    sent = [conversation.relative(each.bth.psn) for each in conversation.device_writes()]
+    return conversation.absolute(max(sent, default=-1))
 
 
 def _sack(conversation: TestConversation, fields: CraftedFields) -> dict[str, int]:

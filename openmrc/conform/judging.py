@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from openmrc.conform.conversation import REQUESTER_SIDE, TapEntry, TestConversation
 from openmrc.conform.language import PartOfDevice
 from openmrc.conform.properties import answers, formats, requests
 from openmrc.conform.properties.trail import PacketProperty, PropertyProblem, Trail, TrailPacket
+from openmrc.conform.relay import CHANGES, changed
 from openmrc.errors import ConfigError
 from openmrc.wire.codes import Opcode
 
@@ -13,6 +16,7 @@ PSNS_OF_AN_MPR = 128
 
 # Name, the clause that it shows, and the function that judges.
 PROPERTIES = {
+    "window-shrinks": PacketProperty("nscc-decrease", requests.window_shrinks),
     "icrc": PacketProperty("wire-icrc", formats.icrc),
     "well-formed": PacketProperty("wire-lengths", formats.well_formed),
     "constants": PacketProperty("wire-layout", formats.constants),
@@ -54,11 +58,14 @@ def _packet(conversation: TestConversation, entry: TapEntry, part: PartOfDevice)
         from_requester = entry.side == REQUESTER_SIDE
     else:
         from_requester = entry.from_device == (part == PartOfDevice.REQUESTER)
+    entry_packet = entry.packet
+    if entry.action in CHANGES:  # judged as the other end sees it
+        entry_packet = replace(entry_packet, datagram=changed(entry.action, entry_packet.datagram))
     message = entry.message
     is_write = message is not None and message.opcode <= Opcode.WRITE_ONLY_IMM
     psn = conversation.relative(message.bth.psn) if message is not None and is_write else 0
     lost = entry.action in ("drop", "corrupt") or entry.packet.icrc_ok is False
-    return TrailPacket(entry.number, entry.at, from_requester, entry.from_device, entry.packet, psn, lost)
+    return TrailPacket(entry.number, entry.at, from_requester, entry.from_device, entry_packet, psn, lost)
 
 
 def judge(name: str, trail: Trail) -> list[PropertyProblem]:

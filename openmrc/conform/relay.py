@@ -22,6 +22,7 @@ from openmrc.wire.layout import ICRC_LENGTH
 NS_PER_US = 1_000
 _COUNTING = ("nth", "every", "us", "n")
 _PASS = "pass"
+CHANGES = ("mark", "trim", "trim-last")  # what a switch does to a packet that it forwards
 
 
 @dataclass
@@ -84,12 +85,12 @@ class Relay:
     def _serve(self, entry: TapEntry) -> None:
         rule = next((each for each in self.rules if each.picks(self.conversation, entry)), None)
         entry.action = rule.step.subject if rule is not None else _PASS
-        onward = self._onward(entry)
+        onward = changed(entry.action, self._onward(entry))
         match entry.action:
             case "drop":
                 return
-            case "delay":
-                self._delay(onward, entry.at + _number(rule, "us", 100) * NS_PER_US)
+            case "delay" | "mark" if _number(rule, "us", 0):
+                self._delay(onward, entry.at + _number(rule, "us", 0) * NS_PER_US)
             case "hold":
                 self._held.append((self.passed + _number(rule, "n", 1), onward))
                 return
@@ -97,7 +98,7 @@ class Relay:
                 for _ in range(1 + _number(rule, "n", 1)):
                     self._send(onward)
             case _:
-                self._send(_changed(entry.action, onward))
+                self._send(onward)
         self.passed += 1
         self._release()
 
@@ -132,7 +133,8 @@ def _number(rule: RelayRule | None, name: str, otherwise: int) -> int:
     return value.numbers[0] if value is not None else otherwise
 
 
-def _changed(action: str, datagram: TapDatagram) -> TapDatagram:
+def changed(action: str, datagram: TapDatagram) -> TapDatagram:
+    """Return a datagram as an action leaves it."""
     match action:
         case "mark":
             return replace(datagram, ecn=CONGESTED)

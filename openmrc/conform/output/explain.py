@@ -11,7 +11,7 @@ from openmrc.conform.suite import ReactionTimes, SuiteReport
 from openmrc.wire.message import Message
 
 _NOT_SHOWN = frozenset(("opcode", "pad", "tver", "p_key", "ftype", "m", "tsr", "ts", "se", "spdcid", "dpdcid"))
-MOST_SHOWN = 40  # packets of a failed test
+FIRST_SHOWN, LAST_SHOWN = 3, 8  # packets of a failed test, beside those that came closest
 
 
 def summary_line(result: TestResult) -> str:
@@ -39,9 +39,16 @@ def explanation(result: TestResult) -> Iterator[str]:
     if failure is None:
         return
     begin = result.entries[0].at if result.entries else 0
-    for entry in result.entries[-MOST_SHOWN:]:
+    for entry in _worth_showing(result, failure.packets):
         mark = "*" if entry.number in failure.packets else " "
         yield f"  {mark} {entry.number:>4}  {(entry.at - begin) / 1e6:>9.3f} ms  {entry_line(entry)}"
+
+
+def _worth_showing(result: TestResult, closest: tuple[int, ...]) -> Iterator[TapEntry]:
+    """Yield the first packets, those that came closest, and the last ones."""
+    last = len(result.entries) - LAST_SHOWN
+    shown = {*range(1, FIRST_SHOWN + 1), *closest, *range(last + 1, len(result.entries) + 1)}
+    return (each for each in result.entries if each.number in shown)
 
 
 def _numbers(packets: tuple[int, ...]) -> str:
