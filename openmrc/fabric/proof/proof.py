@@ -191,7 +191,7 @@ def _grid(rows: int, width: int) -> tuple[Ints, Ints]:
 
 def delivered(shape: PlaneShape, steps: Steps) -> int:
     """Count the delivered paths of a plane over all ordered pairs of NICs."""
-    counter = _Counter(shape, steps)
+    counter = PathCounter(shape, steps)
     total = counter.under_one_t0()
     if shape.tiers > 1:
         total += counter.within_pods()
@@ -202,7 +202,7 @@ def delivered(shape: PlaneShape, steps: Steps) -> int:
     return total
 
 
-class _Counter:
+class PathCounter:
     """Sum products of steps."""
 
     def __init__(self, shape: PlaneShape, steps: Steps) -> None:
@@ -292,7 +292,7 @@ class Ends:
 
 def ends(shape: PlaneShape, steps: Steps) -> Ends:
     """Return which ends of a plane are correct."""
-    counter = _Counter(shape, steps)
+    counter = PathCounter(shape, steps)
     pods = shape.pods
     column = np.arange(shape.t1_up, dtype=np.int64)
     link = column % shape.t1_bundle

@@ -1,0 +1,190 @@
+"""What remains of a fabric without some of its cables, for every pair of NICs, before they are taken out.
+
+Taking cables out changes no table: the EVs whose paths use them are lost, all others go on. So the steps of the proof
+that move along a missing cable become bad, and the paths between two T0s are counted as before, as products of steps:
+one matrix product a plane instead of one walk a path. A switch is missing when all its cables are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.fabric.addressing.sid_tables import Tables, build_tables
+from openmrc.fabric.addressing.usid import UsidPlan
+from openmrc.fabric.addressing.walk import Cabling
+from openmrc.fabric.model.shape import Ints, PlaneShape
+from openmrc.fabric.model.topology import Topology
+from openmrc.fabric.proof.proof import Bools, PathCounter, PlaneProof, Steps, prove_plane, whole
+
+Floats = npt.NDArray[np.float32]  # counts of paths, exact below 2^24
+_MOVES = ("down0", "up0", "down1", "up1", "down2", "over")  # steps along a cable out of a switch
+
+
+@dataclass(frozen=True)
+class PlaneLeft:
+    """The pair of NICs that keeps the fewest paths in one plane."""
+
+    plane: int
+    fewest: int
+    of: int  # that the pair has in the whole plane
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """What remains, over all ordered pairs of NICs."""
+
+    cables: int  # taken out, at least in one direction
+    pairs: int
+    pairs_cut: int  # that keep no path
+    pairs_reduced: int  # that lose some
+    fewest: int  # paths of the pair that keeps the smallest share
+    of: int  # its paths in the whole fabric
+    source: str
+    destination: str
+    fewest_planes: int  # on which the worst NIC can send and receive
+    planes: list[PlaneLeft]
+
+    @property
+    def proven(self) -> bool:
+        """Whether every pair of NICs keeps a path."""
+        return self.pairs_cut == 0
+
+
+def remaining(plan: UsidPlan, links: Ints, tables: Tables | None = None) -> Remaining:
+    """Count what remains without these directed links; `tables` are the planned ones if not given."""
+    topology, cabling = plan.topology, Cabling(plan.topology)
+    tables = build_tables(plan) if tables is None else tables
+    proofs = [prove_plane(plan, tables, cabling, plane) for plane in range(len(plan.planes))]
+    gone = np.zeros(topology.links, dtype=bool)
+    gone[links] = True
+    left = [_without(topology, proof, gone) for proof in proofs]
+    groups = _Groups(proofs, left)
+    before = np.zeros((len(groups.size), len(groups.size)), dtype=np.float32)
+    after, planes = before.copy(), []
+    for index, proof in enumerate(proofs):
+        had = groups.pairs(index, _ways(proof.shape, whole(proof.shape, proof.sids)))
+        has = groups.pairs(index, _ways(proof.shape, left[index]))
+        has *= groups.enter[:, index, None] * groups.down0[None, :, index]
+        row, column = _worst(had, has, groups.size)
+        planes.append(PlaneLeft(proof.shape.plane, int(has[row, column]), int(had[row, column])))
+        before += had
+        after += has
+    row, column = _worst(before, after, groups.size)
+    source, destination = groups.example(row, column)
+    return Remaining(
+        cables=int((gone | gone[topology.link_reverse]).sum()) // 2,
+        pairs=topology.nics * (topology.nics - 1),
+        pairs_cut=groups.count(after == 0), pairs_reduced=groups.count(after < before),
+        fewest=int(after[row, column]), of=int(before[row, column]),
+        source=topology.name(source), destination=topology.name(destination),
+        fewest_planes=int((groups.enter & groups.down0).sum(axis=1).min()), planes=planes,
+    )  # fmt: skip
+
+
+def _without(topology: Topology, proof: PlaneProof, gone: Bools) -> Steps:
+    """Return a plane's steps, bad where they move along a missing cable."""
+    _, by_port = topology.outgoing()
+    ends = _key(topology.link_source[by_port], topology.link_port[by_port])
+
+    def is_cut(node: Ints, port: Ints) -> Bools:
+        at = np.minimum(np.searchsorted(ends, _key(node, port)), len(ends) - 1)
+        cut: Bools = gone[by_port[at]]
+        return cut
+
+    changed = {}
+    for name in _MOVES:
+        reading, good = proof.readings[name], getattr(proof.steps, name)
+        changed[name] = good & ~is_cut(reading.switch, reading.port).reshape(good.shape)
+    nic = np.arange(proof.shape.nics, dtype=np.int64)
+    cut = is_cut(nic, np.full_like(nic, proof.shape.plane))
+    return dataclasses.replace(proof.steps, enter=proof.steps.enter & ~cut, **changed)
+
+
+def _key(node: Ints, port: Ints) -> Ints:
+    """Return a number for each port, in the order of nodes, then of ports."""
+    key: Ints = node.astype(np.int64) << 32 | port
+    return key
+
+
+def _ways(shape: PlaneShape, steps: Steps) -> Floats:
+    """Return the number of paths from each T0 to each, without the NICs' own cables."""
+    counter = PathCounter(shape, steps)
+    own = steps.own0[:, 0].astype(np.float32)
+    ways: Floats = np.zeros((shape.t0_count, shape.t0_count), dtype=np.float32)
+    if shape.tiers > 1:
+        leaving = own[:, None] * counter.leaving
+        landing: Floats = counter.landing.astype(np.float32)
+        pods = [np.flatnonzero(counter.pod == pod) for pod in range(shape.pods)]
+        for here, there, column in _columns(shape, steps):
+            ways[np.ix_(pods[here], pods[there])] = (leaving[pods[here]] * column) @ landing[pods[there]].T
+    elif shape.long:
+        twin = (np.arange(shape.t0_count) + shape.top_per_site) % shape.t0_count
+        over = steps.over & steps.own0[twin][:, : shape.long]
+        ways[np.arange(shape.t0_count), twin] = own * over.sum(axis=1)
+    np.fill_diagonal(ways, own)
+    return ways
+
+
+def _columns(shape: PlaneShape, steps: Steps) -> list[tuple[int, int, Floats]]:
+    """Return for pods (from, to) that have paths: how many continue from each uplink of a T0, between its T1s."""
+    found = [(pod, pod, np.ones(shape.t0_up, dtype=np.float32)) for pod in range(shape.pods)]
+    if shape.tiers > 2:
+        column = np.arange(shape.t1_up, dtype=np.int64)
+        link = column % shape.t1_bundle
+        t2 = shape.t2_above(np.arange(shape.t1_count, dtype=np.int64)[:, None], column[None, :])
+        form = (shape.pods, shape.t1_per_pod, shape.t1_up)
+        climb = (steps.up1 & steps.own2[t2, link[None, :]]).reshape(form).astype(np.float32)
+        descend = (steps.down2 & steps.own1[:, link]).reshape(form).astype(np.float32)
+        met = np.einsum("apc,bpc->abp", climb, descend)
+        found += [
+            (here, there, np.repeat(met[here, there], shape.t0_bundle))
+            for here in range(shape.pods)
+            for there in range(shape.pods)
+            if here != there and here // shape.pods_per_site == there // shape.pods_per_site
+        ]
+    elif shape.long:
+        twin = (np.arange(2 * shape.top_per_site) + shape.top_per_site) % (2 * shape.top_per_site)
+        over = (steps.over & steps.own1[twin][:, : shape.long]).sum(axis=1).reshape(2, shape.top_per_site)
+        found += [(site, 1 - site, np.repeat(over[site], shape.t0_bundle).astype(np.float32)) for site in (0, 1)]
+    return found
+
+
+class _Groups:
+    """NICs that share their T0 and the state of their cable in every plane."""
+
+    def __init__(self, proofs: list[PlaneProof], left: list[Steps]) -> None:
+        nic = np.arange(proofs[0].shape.nics, dtype=np.int64)
+        homes = np.stack([proof.shape.t0_of(nic) for proof in proofs], axis=1)
+        state = np.stack([steps.enter * 2 + steps.down0 for steps in left], axis=1)
+        kinds, self.of, size = np.unique(homes * 4 + state, axis=0, return_inverse=True, return_counts=True)
+        self.of = self.of.ravel()
+        self.size = size.astype(np.int64)
+        self.home, self.enter, self.down0 = kinds // 4, kinds & 2 != 0, kinds & 1 != 0
+
+    def pairs(self, index: int, ways: Floats) -> Floats:
+        """Return a plane's paths between NICs of each two groups."""
+        home = self.home[:, index]
+        return ways[np.ix_(home, home)]
+
+    def count(self, which: Bools) -> int:
+        """Count the ordered pairs of different NICs in these pairs of groups."""
+        counted = self.size @ which.astype(np.int64) @ self.size - (np.diag(which) * self.size).sum()
+        return int(counted)
+
+    def example(self, row: int, column: int) -> tuple[int, int]:
+        """Return two different NICs, one of each group."""
+        source = int(np.flatnonzero(self.of == row)[0])
+        return source, next(int(nic) for nic in np.flatnonzero(self.of == column) if nic != source)
+
+
+def _worst(before: Floats, after: Floats, size: Ints) -> tuple[int, int]:
+    """Return the groups of the pair that keeps the smallest share of its paths; of equals, the fewest paths."""
+    share = np.where(before > 0, after / np.maximum(before, 1), 1.0) + after.astype(np.float64) * 1e-9
+    alone = np.flatnonzero(size < 2)
+    share[alone, alone] = np.inf
+    at = int(np.argmin(share))
+    return divmod(at, share.shape[1])
