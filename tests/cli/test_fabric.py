@@ -34,6 +34,39 @@ def test_verify_can_try_everything_too() -> None:
     assert answer["exhaustive"] == {key: answer[key] for key in ("pairs", "paths", "delivered", "pairs_delivered")}
 
 
+def printed(code: int, *text: str) -> list[str]:
+    result = run(app, ["fabric", *text])
+    assert result.exit_code == code, result.output
+    return result.stdout.splitlines()
+
+
+def test_verify_says_in_one_sentence_that_a_fabric_is_proven() -> None:
+    first, _, *facts = printed(0, "verify", LAB)
+    assert first == "PROVEN: every EV of all 240 ordered pairs of NICs is delivered on the path that it names."
+    assert facts[1].split() == ["paths,", "one", "an", "EV", "3,264"]
+
+
+def test_verify_says_what_is_left_before_maintenance() -> None:
+    lines = printed(0, "verify", LAB, "--without", "p0-t1-03", "--without", "h2 port 1")
+    worst = "every pair of NICs keeps a path; the worst, h2 to h4, keeps 11 of 16."
+    assert f"PROVEN without p0-t1-03, h2 port 1 (5 cables): {worst}" in lines
+    planes = [word for plane in range(4) for word in ("--without", f"plane {plane}")]
+    lines = printed(1, "verify", LAB, *planes)
+    assert any(line.startswith("NOT PROVEN without plane 0, ") and "240 ordered pairs" in line for line in lines)
+    assert lines[0].startswith("PROVEN:")
+    left = json.loads(run(app, ["fabric", "verify", LAB, "--without", "p0-t1-03", "--json"]).stdout)["without"]
+    assert (left["proven"], left["what"], left["cables"], left["pairs_cut"]) == (True, ["p0-t1-03"], 4, 0)
+
+
+def test_verify_lists_what_is_wrong_and_what_becomes_of_a_packet(tmp_path: Path) -> None:
+    said("build", LAB, "--out", str(tmp_path))
+    table = tmp_path / "switches" / "p2-t1-03.txt"
+    table.write_text(table.read_text().replace("1002::/48 route 2", "1002::/48 route 1"))
+    lines = printed(1, "verify", LAB, "--tables", str(tmp_path / "switches"))
+    assert lines[0] == "NOT PROVEN: 48 of 3,264 paths are not as planned, because of 1 wrong entry."
+    assert "route 2  route 1  does not deliver" in lines[-1]
+
+
 def test_a_table_edited_by_hand_fails_the_proof(tmp_path: Path) -> None:
     said("build", LAB, "--out", str(tmp_path))
     table = tmp_path / "switches" / "p2-t1-03.txt"

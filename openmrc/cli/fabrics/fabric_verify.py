@@ -16,6 +16,8 @@ from openmrc.cli.fabrics.fabric_options import with_export_options
 if TYPE_CHECKING:
     from openmrc.fabric.addressing.usid import UsidPlan
     from openmrc.fabric.proof.diff import Installed
+    from openmrc.fabric.proof.remaining import Remaining
+    from openmrc.fabric.proof.verify import Verdict
 
 
 @with_export_options
@@ -28,6 +30,14 @@ def verify(
     ] = None,
     of: Annotated[str | None, typer.Option("--of", help="With --from: sonic, frr, cumulus, linux or eos.")] = None,
     max_entries: Annotated[int | None, typer.Option(min=1, help="Largest number of entries per switch.")] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--without",
+            metavar="SWITCH|LINK|PLANE",
+            help='Also prove what every pair keeps without p0-t1-03, "h7 port 2", "plane 1"; may be repeated.',
+        ),
+    ] = None,
     exhaustive: Annotated[
         bool, typer.Option("--exhaustive", help="Also send a packet along every path (slow).")
     ] = False,
@@ -46,17 +56,56 @@ def verify(
     found = _installed(plan, installed, options, of) if installed is not None else None
     given = _tables(plan, found) if found is not None else load_tables(plan, tables)
     verdict = prove(plan, given, max_entries)
-    result = {"proven": verdict.proven, **_of_dumps(found, as_json), **msgspec.to_builtins(verdict)}
-    result["wall_s"] = time.perf_counter() - start
+    left = _without(plan, given, without) if without else None
+    result = {"proven": verdict.proven, **_of_dumps(found), **msgspec.to_builtins(verdict)}
+    if left is not None:
+        result["without"] = {"proven": left.proven, "what": without, **msgspec.to_builtins(left)}
+    result["wall_s"] = round(time.perf_counter() - start, 3)
     if exhaustive:
         from openmrc.fabric.addressing.sid_tables import build_tables
         from openmrc.fabric.proof.exhaustive import check_all
 
         result["exhaustive"] = msgspec.to_builtins(check_all(plan, given or build_tables(plan)))
         result["exhaustive_wall_s"] = time.perf_counter() - start - result["wall_s"]
-    answer(result, as_json)
-    if not verdict.proven or not result.get("clean", True):
+    if as_json:
+        answer(result, True)
+    else:
+        _show(verdict, found, left, result)
+    if not verdict.proven or not result.get("clean", True) or (left is not None and not left.proven):
         raise typer.Exit(1)
+
+
+def _without(plan: UsidPlan, tables: Any, where: list[str]) -> Remaining:
+    import numpy as np
+
+    from openmrc.fabric.proof.remaining import remaining
+    from openmrc.sim.scenario.fault_targets import links_at
+
+    links = np.unique(np.concatenate([links_at(plan.topology, each) for each in where]))
+    return remaining(plan, links, tables)
+
+
+def _show(verdict: Verdict, found: list[Installed] | None, left: Remaining | None, result: dict[str, Any]) -> None:
+    from openmrc.cli.fabrics.fabric_verdict import remaining_text, verdict_text
+
+    typer.echo(verdict_text(verdict, result["wall_s"]))
+    if left is not None:
+        typer.echo(f"\n{remaining_text(left, result['without']['what'])}")
+    if "exhaustive" in result:
+        tried = result["exhaustive"]
+        typer.echo(f"\nsent one packet along every path: {tried['delivered']:,} of {tried['paths']:,} arrived as named")
+    if found is not None:
+        _show_dumps(found)
+
+
+def _show_dumps(found: list[Installed]) -> None:
+    """Print the differences from the plan, and the entries that do not work."""
+    differing = [each.difference for each in found if not each.difference.clean]
+    typer.echo(f"\n{len(found) - len(differing)} of {len(found)} switches are configured as planned\n")
+    show(differing)
+    for each in found:
+        for why in each.dead:
+            typer.echo(f"not working  {each.difference.switch}  {why}")
 
 
 def _installed(plan: UsidPlan, folder: Path, options: Any, of: str | None) -> list[Installed]:
@@ -73,17 +122,15 @@ def _tables(plan: UsidPlan, found: list[Installed]) -> Any:
     return tables_of(plan.topology, found)
 
 
-def _of_dumps(found: list[Installed] | None, as_json: bool) -> dict[str, Any]:
+def _of_dumps(found: list[Installed] | None) -> dict[str, Any]:
     """Return further findings of the dumps: differences, and entries that do not work."""
     if found is None:
         return {}
     differing = [each.difference for each in found if not each.difference.clean]
     dead = {each.difference.switch: each.dead for each in found if each.dead}
-    if not as_json:
-        show(differing)
     return {
         "clean": not differing,
         "differing": len(differing),
-        **({"differences": details(differing)} if as_json else {}),
+        "differences": details(differing),
         "not_working": dead,
     }

@@ -16,6 +16,7 @@ from openmrc.fabric.model.shape import IntOrInts, Ints
 from openmrc.fabric.model.topology import Int8s, Int32s, Kind, Topology
 
 NONE = -1  # no entry
+MARK = 16  # of a trace: more than any node consumes
 AMBIGUOUS = -2  # two entries for one uSID; which one applies is undefined
 
 
@@ -87,7 +88,7 @@ class Walked:
 
 def mark(port: IntOrInts, shifts: IntOrInts) -> IntOrInts:
     """Encode how a node was left: by which port, after how many consumed uSIDs."""
-    return port * 16 + shifts
+    return port * MARK + shifts
 
 
 def walk(

@@ -17,7 +17,7 @@ from openmrc.fabric.addressing.sid_tables import Tables, build_tables
 from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.addressing.walk import Cabling
 from openmrc.fabric.model.shape import Ints, PlaneShape
-from openmrc.fabric.model.topology import Topology
+from openmrc.fabric.model.topology import Int32s, Topology
 from openmrc.fabric.proof.proof import Bools, PathCounter, PlaneProof, Steps, prove_plane, whole
 
 Floats = npt.NDArray[np.float32]  # counts of paths, exact below 2^24
@@ -104,7 +104,7 @@ def _without(topology: Topology, proof: PlaneProof, gone: Bools) -> Steps:
     return dataclasses.replace(proof.steps, enter=proof.steps.enter & ~cut, **changed)
 
 
-def _key(node: Ints, port: Ints) -> Ints:
+def _key(node: Ints | Int32s, port: Ints | Int32s) -> Ints:
     """Return a number for each port, in the order of nodes, then of ports."""
     key: Ints = node.astype(np.int64) << 32 | port
     return key
@@ -186,5 +186,5 @@ def _worst(before: Floats, after: Floats, size: Ints) -> tuple[int, int]:
     share = np.where(before > 0, after / np.maximum(before, 1), 1.0) + after.astype(np.float64) * 1e-9
     alone = np.flatnonzero(size < 2)
     share[alone, alone] = np.inf
-    at = int(np.argmin(share))
-    return divmod(at, share.shape[1])
+    row, column = divmod(int(np.argmin(share)), len(size))
+    return row, column

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from openmrc.fabric.addressing.paths import Choice, EvNumbers, Path, path
 from openmrc.fabric.addressing.sid_tables import Action, Tables, build_tables
 from openmrc.fabric.addressing.table_files import entry_text
 from openmrc.fabric.addressing.usid import DEEPEST, UsidPlan, prefix_text
-from openmrc.fabric.addressing.walk import AMBIGUOUS, Cabling, Fate, walk
+from openmrc.fabric.addressing.walk import AMBIGUOUS, MARK, Cabling, Fate, Walked, walk
 from openmrc.fabric.model.shape import Ints, PlaneShape
 from openmrc.fabric.proof.proof import (
     Ends,
@@ -27,6 +28,7 @@ from openmrc.fabric.proof.proof import (
 )
 
 MOST_LISTED = 100  # bad steps listed in full; all are counted
+MOST_TRIED = 16  # packets sent through a bad step, to see whether it delivers all the same
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Verdict:
     depth: int  # uSIDs of the longest path
     entries: int
     largest_table: int
-    broken: list[dict[str, Any]]  # the first MOST_LISTED
+    broken: list[dict[str, Any]]  # the first MOST_LISTED; `delivers`: packets tried through it arrive as named anyway
     broken_count: int
     unexpected: list[dict[str, Any]]  # entries that no path uses; harmless, but not planned
     unexpected_count: int
@@ -137,16 +139,20 @@ class _Findings:
             "step": name,
         }
         said.update(self._cost(proof, without(sids.shape, sids, name, cell)))
-        example = self._example(proof, name, cell)
-        if example is not None:
-            said.update(self._describe(example, proof))
+        ways = list(itertools.islice(self._ways_through(proof, name, cell), MOST_TRIED))
+        walked = [self._walk(way, proof) for way in ways]
+        said["delivers"] = bool(ways) and all(map(_is_delivered, ways, walked))
+        if ways:
+            wrong = next((at for at, way in enumerate(ways) if not _is_delivered(way, walked[at])), 0)
+            said.update(self._describe(ways[wrong], walked[wrong]))
         return said
 
     def _stray(self, proof: PlaneProof, nic: int) -> dict[str, Any]:
         shape, name = proof.shape, self.plan.topology.name
         said = {"switch": name(shape.first_t0 + shape.t0_of(nic)), "plane": shape.plane, "entry": "", "step": "enter"}
         lost = self._cost(proof, without(shape, proof.sids, "enter", (nic,)))
-        return {**said, "expected": f"the cable of {name(nic)}", "found": "another node", **lost}
+        found = {"expected": f"the cable of {name(nic)}", "found": "another node", "delivers": False}
+        return {**said, **found, **lost}
 
     @staticmethod
     def _expected(name: str, port: int, shifting: bool) -> str:
@@ -170,8 +176,8 @@ class _Findings:
         lost = self.totals[shape.plane] - delivered(shape, steps)
         return {"paths": lost, "pairs": nics * (nics - 1) - whole_pairs(self.plan, [(shape, ends(shape, steps))])}
 
-    def _example(self, proof: PlaneProof, name: str, cell: tuple[int, ...]) -> Path | None:
-        """Find a path that contains the step."""
+    def _ways_through(self, proof: PlaneProof, name: str, cell: tuple[int, ...]) -> Iterator[Path]:
+        """Yield paths that contain the step, from and to different T0s."""
         reading = proof.readings[name]
         at = int(np.ravel_multi_index(cell, getattr(proof.steps, name).shape))
         switch, usid = int(reading.switch[at]), int(reading.usid[at])
@@ -183,27 +189,36 @@ class _Findings:
             for choice in _choices_near(shape, name, cell):
                 way = path(self.plan, source, destination, choice)
                 if _reads(way, switch, usid):
-                    return way
-        return None
+                    yield way
 
-    def _describe(self, way: Path, proof: PlaneProof) -> dict[str, Any]:
-        """Send one packet and describe its fate."""
-        topology = self.plan.topology
-        name = topology.name
+    def _walk(self, way: Path, proof: PlaneProof) -> Walked:
+        """Send one packet."""
         stack = np.zeros((1, DEEPEST), dtype=np.int64)
         stack[0, : len(way.sids)] = way.sids
         start = np.array([way.nodes[0]], dtype=np.int64)
-        walked = walk(topology, self.tables, proof.lookup, self.cabling, start, way.choice.plane, stack)
+        return walk(self.plan.topology, self.tables, proof.lookup, self.cabling, start, way.choice.plane, stack)
+
+    def _describe(self, way: Path, walked: Walked) -> dict[str, Any]:
+        """Describe the fate of a packet."""
+        name = self.plan.topology.name
         fate, last = Fate(int(walked.fate[0])), int(walked.last[0])
         if fate != Fate.ARRIVED:
             became = f"{fate.text}, at {name(last)}"
         elif last != way.nodes[-1]:
             became = f"arrives at {name(last)} instead"
+        elif _is_delivered(way, walked):
+            became = "arrives on the named path all the same"
         else:
             became = "arrives, but not on the named path"
         example = {"source": name(way.nodes[0]), "destination": name(way.nodes[-1])}
         ev = EvNumbers(self.plan).number(way.choice)
         return {"example": {**example, "ev": ev, "address": way.address, "becomes": became}}
+
+
+def _is_delivered(way: Path, walked: Walked) -> bool:
+    """Whether a packet left each node by the port that its path names, whatever it consumed there."""
+    ports = [int(mark) // MARK for mark in walked.trace[0] if mark >= 0]
+    return int(walked.fate[0]) == Fate.ARRIVED and tuple(ports) == way.ports and int(walked.last[0]) == way.nodes[-1]
 
 
 def _t0s_near(shape: PlaneShape, name: str, cell: tuple[int, ...]) -> list[int]:
