@@ -26,7 +26,7 @@ from openmrc.report import folder, perfetto
 from openmrc.report import sweep as sweeps
 from openmrc.report.simulation import report
 from openmrc.sim import simulate as simulation
-from openmrc.sim.results.results import Run, summary
+from openmrc.sim.results.results import SimulationRun, summary
 from openmrc.sim.scenario.scenario import Scenario, completed, load
 from openmrc.sim.simulate import Status
 from openmrc.sim.simulate import simulate as run
@@ -43,7 +43,7 @@ AnyScenario = str | Path | Mapping[str, Any] | Scenario
 class Simulation:
     """A run that has ended: its summary, and everything it recorded as DataFrames."""
 
-    def __init__(self, run: Run, scenario: Scenario) -> None:
+    def __init__(self, run: SimulationRun, scenario: Scenario) -> None:
         """Hold a run; made by `simulate`."""
         self.run = run
         self.scenario = scenario

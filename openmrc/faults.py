@@ -77,7 +77,7 @@ class Step:
         return range(int(match[1]), int(match[1]) + 1)
 
 
-class Layers:
+class OverlappingImpairments:
     """The impairment of one place while steps overlap, as the simulator has it for all its links at once.
 
     A step without an end sets the base and ends every spell of the words it names. A spell - a step that lasts - lies

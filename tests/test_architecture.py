@@ -12,8 +12,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from spec.reachability import functions as functions_of_the_package
 from spec.reachability import reached
 
@@ -150,55 +148,13 @@ def is_excused(name: str) -> bool:
     return any(name.startswith(f"openmrc.{prefix}") for prefix in UNREACHED)
 
 
-# Words that hid standard terms once, as names in code or as standalone words in prose.
-UNWANTED_NAMES = re.compile(
-    r"\b(befall|told|lay|laid|_lay_\w+|let_go|happen|motor|desk|bell|bells|weather|befell|stash|hand_in|spoil|"
-    r"whither|mend|silence_\w+)\b"
-)
-
-
-@pytest.mark.parametrize("folder", ["openmrc", "tests", "bench", "spec", "examples"])
-def test_private_words_for_standard_terms_do_not_return(folder: str) -> None:
-    found = [
-        f"{path.relative_to(ROOT)}: {name}"
-        for path in sorted((ROOT / folder).rglob("*.py"))
-        for name in names_in(tree(path))
-        if UNWANTED_NAMES.fullmatch(name)
-    ]
-    assert not found
-
-
-def names_in(module: ast.Module) -> Iterator[str]:
-    """The names a file defines: variables, arguments, functions, classes."""
-    for node in ast.walk(module):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-        elif isinstance(node, ast.arg):
-            yield node.arg
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.name
-
-
-# Phrases of prose that once stood for standard terms, in docstrings, comments, messages and pages.
-UNWANTED_PROSE = re.compile(
-    r"\b(f[ae]lls? silent|silenced|gone bad|turned away|in silence|have no say|has no say|to be had|half-way|"
-    r"by and by|at leisure|beyond reason|worth a look|took for lost|lives? through|time-outs?|"
-    r"hangs? on|befallen|under way|goes on|sent again|for want of|nobody knows|whatever is wrong|stands? still|"
-    r"in a circle|dealt with so|told nothing|what it cost here|by its own doing|laid beside)\b",
-    re.IGNORECASE,
-)
-PROSE_OF_OTHERS = {"conformance.md"}  # written elsewhere
-
-
-def test_private_phrases_for_standard_terms_do_not_return() -> None:
-    pages = [page for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")] if page.name not in PROSE_OF_OTHERS]
-    found = [
-        f"{path.relative_to(ROOT)}: {match[0]}"
-        for path in [*pages, *sources()]
-        if path.name != "CHANGELOG.md"
-        for match in UNWANTED_PROSE.finditer(path.read_text(encoding="utf-8"))
-    ]
-    assert not found
+def test_a_class_name_stands_for_one_thing_in_the_whole_package() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in sources():
+        for node in tree(path).body:
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(name_of(path))
+    assert not {name: places for name, places in homes.items() if len(places) > 1}
 
 
 LEFT_UNDONE = re.compile(

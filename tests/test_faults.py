@@ -1,12 +1,12 @@
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.faults import EVERYWHERE, WORDS, Impairment, Layers, Schedule, Step
+from openmrc.faults import EVERYWHERE, WORDS, Impairment, OverlappingImpairments, Schedule, Step
 from openmrc.units import PS_PER_MS, PS_PER_S
 
 
 def after(base: Impairment, *steps: Step) -> Impairment:
-    layers = Layers(base)
+    layers = OverlappingImpairments(base)
     for step in steps:
         layers.apply(step)
     return layers.now
@@ -102,7 +102,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path) -> None:  # type: ignore[no
 
 
 def states(text: str) -> list[Impairment]:
-    layers, found = Layers(), []
+    layers, found = OverlappingImpairments(), []
     for step in Schedule.parse(text).steps:
         layers.apply(step)
         found.append(layers.now)

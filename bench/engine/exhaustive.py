@@ -33,7 +33,7 @@ from openmrc.engine import endpoint
 from openmrc.engine.connection import lifecycle, messages
 from openmrc.engine.paths import paths
 from openmrc.engine.responder import regions
-from openmrc.engine.state.build import Layout, build
+from openmrc.engine.state.build import TableSizes, build
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.states import QpEvent
 from openmrc.engine.state.tables import NONE, CompletionKind, Engine, WcStatus, WriteRequest
@@ -127,7 +127,7 @@ class Search(NamedTuple):
 
 def search_of(planes: int, evs: int, packets: int, depth: int, slots: int) -> Search:
     """Build the world: both queue pairs in RTS, one receive and one WriteIMM of `packets` packets posted."""
-    layout = Layout(
+    layout = TableSizes(
         endpoints=2,
         ports=planes,
         evs_per_rotation=evs,

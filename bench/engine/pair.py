@@ -18,7 +18,7 @@ from openmrc.engine import endpoint
 from openmrc.engine.connection import lifecycle
 from openmrc.engine.paths import paths
 from openmrc.engine.responder import regions
-from openmrc.engine.state.build import Layout, build
+from openmrc.engine.state.build import TableSizes, build
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.states import QpEvent
 from openmrc.engine.state.tables import NONE, Engine, WriteRequest
@@ -33,7 +33,7 @@ MARK = 1.5e6
 
 def joined() -> Engine:
     """Return two endpoints with one queue pair each, connected."""
-    layout = Layout(endpoints=2, ports=PLANES, evs_per_rotation=EVS, sends=16)
+    layout = TableSizes(endpoints=2, ports=PLANES, evs_per_rotation=EVS, sends=16)
     engine = build(layout, Settings(), packets=2)
     for number in range(2):
         node = engine.endpoints[number]

@@ -18,7 +18,7 @@ from pathlib import Path
 from openmrc.apps.forks import fork_each
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.export.bulk import write_all
-from openmrc.fabric.export.options import Options
+from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.fabric_file import load
 from openmrc.fabric.proof.diff import compare_folder, read_folder, tables_of
@@ -44,15 +44,17 @@ def measure(target: str) -> str:
     """Return what comparing and proving took."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        list(write_all(planned(), target, Options(), folder, None, fork_each))
+        list(write_all(planned(), target, ExportOptions(), folder, None, fork_each))
         size = sum(fork_each(rewritten, sorted(folder.iterdir())))
         begun = time.perf_counter()
-        found = list(compare_folder(planned(), folder, Options(), None, fork_each))
+        found = list(compare_folder(planned(), folder, ExportOptions(), None, fork_each))
         compared = time.perf_counter() - begun
         differing = sum(not difference.clean for difference in found)
         begun = time.perf_counter()
         plan = planned()
-        verdict = verify(plan, tables_of(plan.topology, list(read_folder(plan, folder, Options(), None, fork_each))))
+        verdict = verify(
+            plan, tables_of(plan.topology, list(read_folder(plan, folder, ExportOptions(), None, fork_each)))
+        )
         proven = time.perf_counter() - begun
     items = sum(difference.planned for difference in found)
     return (

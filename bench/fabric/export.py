@@ -15,7 +15,7 @@ from pathlib import Path
 from openmrc.apps.forks import fork_each
 from openmrc.fabric.addressing.usid import usid_plan
 from openmrc.fabric.export.bulk import write_all
-from openmrc.fabric.export.options import Options
+from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import TARGETS
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.fabric_file import load
@@ -28,7 +28,9 @@ def measure(target: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         begun = time.perf_counter()
         plan = usid_plan(build(load(FABRIC)))
-        sizes = [size for some in write_all(plan, target, Options(), Path(folder), None, fork_each) for size in some]
+        sizes = [
+            size for some in write_all(plan, target, ExportOptions(), Path(folder), None, fork_each) for size in some
+        ]
         took = time.perf_counter() - begun
     return f"{target:8} {len(sizes):6} files {sum(sizes) / 1e6:7.0f} MB {took:6.1f} s"
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.export.bulk import write_all
-from openmrc.fabric.export.options import Options
+from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import TARGETS
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric
@@ -37,7 +37,7 @@ FABRICS = (
     "name: shifting\nhosts: {count: 9}\nplanes:\n  - {host_gbps: 100, t0: {down: 3, up: 2}, t1: {}}\n"
     "usid: {downlink: ua}\n",
 )
-OPTIONS = Options(ntp=("10.0.0.1",), management="10.91.0.0/16", frr="10.7")
+OPTIONS = ExportOptions(ntp=("10.0.0.1",), management="10.91.0.0/16", frr="10.7")
 
 
 def damaged(lines: list[str], chance: random.Random) -> tuple[str, list[str]]:

@@ -24,7 +24,7 @@ from openmrc.lab import lifetime
 from openmrc.lab.experiments import priorities
 from openmrc.lab.experiments.pieces import longest_gap_ms
 from openmrc.lab.experiments.trial import stream
-from openmrc.lab.faults import Breaker, Done
+from openmrc.lab.faults import Breaker, ExecutedStep
 from openmrc.lab.layout import Cable
 from openmrc.lab.status import counters
 
@@ -66,7 +66,7 @@ def report(breaker: Breaker, kind: str, pulls: int) -> None:
     left: list[float] = []
     pulled_at = [0]
 
-    def on_done(done: Done) -> None:
+    def on_done(done: ExecutedStep) -> None:
         if done.change["down"]:
             pulled_at[0] = done.monotonic_ns
             return

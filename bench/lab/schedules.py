@@ -13,7 +13,7 @@ from pathlib import Path
 from openmrc.lab import lifetime
 from openmrc.lab.experiments.schedules import random_schedule
 from openmrc.lab.experiments.trial import stream
-from openmrc.lab.faults import Breaker, Done
+from openmrc.lab.faults import Breaker, ExecutedStep
 
 FABRIC = Path(__file__).parents[2] / "scenarios" / "fabrics" / "lab-slow.yaml"
 NAME = "bench-schedules"
@@ -35,7 +35,7 @@ def run(breaker: Breaker, seeds: range) -> int:
     for begin in range(0, len(seeds), A_STREAM):
         some = seeds[begin : begin + A_STREAM]
 
-        def during(some: range = some) -> list[Done]:
+        def during(some: range = some) -> list[ExecutedStep]:
             return [done for seed in some for done in breaker.run(random_schedule(breaker.lab, seed, LENGTH_S))]
 
         began = time.perf_counter()

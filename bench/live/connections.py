@@ -72,9 +72,9 @@ def call(pipe: Pipe, task: Task) -> None:
 def greetings(count: int, token: str) -> float:
     """Return the seconds that so many greetings take, without queue pairs."""
     from openmrc.live.objects.exchange import dial
-    from openmrc.live.objects.server import Server
+    from openmrc.live.objects.server import RendezvousServer
 
-    server = Server(["127.0.0.1"], 0)
+    server = RendezvousServer(["127.0.0.1"], 0)
     server.start(token.encode())
     began = time.monotonic()
     for _ in range(count):

@@ -25,7 +25,7 @@ from bench._support.figures import add_options, show
 from bench._support.finished import all_finished
 from bench.sim.expert_parallel import PAPER, PLANES, SINGLE
 from openmrc.sim.network.reach import reaches
-from openmrc.sim.results.results import Run
+from openmrc.sim.results.results import SimulationRun
 from openmrc.sim.scenario.scenario import load
 from openmrc.sim.simulate import simulate
 from openmrc.sim.workloads.all_to_all import AllToAll
@@ -104,7 +104,7 @@ def measure(row: Row, file: str, seed: int) -> dict[str, Any]:
     }
 
 
-def _bound_us(run: Run, row: Row) -> float:
+def _bound_us(run: SimulationRun, row: Row) -> float:
     """Return what any scheme takes at least (us): a NIC's bytes with headers at line rate, then one round trip.
 
     0 where this is no bound: with a limited number of messages at a time.
@@ -118,7 +118,7 @@ def _bound_us(run: Run, row: Row) -> float:
     return float(partners * (size + packets * HEADER) * 8e6 / rate + max(port.round_trip for port in ports) / PS_PER_US)
 
 
-def _times(run: Run, group: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _times(run: SimulationRun, group: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Return when each group, or each flow, had its last acknowledgement (us)."""
     finished = run.results.finished[run.work.moving]
     all_finished(run.name, finished)

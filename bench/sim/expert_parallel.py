@@ -24,7 +24,7 @@ import numpy as np
 from bench._support.figures import add_options, show
 from bench._support.finished import all_finished
 from openmrc.core.host_memory import peak_bytes
-from openmrc.sim.results.results import Run
+from openmrc.sim.results.results import SimulationRun
 from openmrc.sim.scenario.scenario import Scenario, Transport, load
 from openmrc.sim.simulate import simulate
 from openmrc.sim.workloads.all_to_all import AllToAll
@@ -103,7 +103,9 @@ def measure(case: Case, options: argparse.Namespace, seed: int) -> dict[str, Any
     }
 
 
-def _group_times(run: Run, group: int, nics: int, placement: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _group_times(
+    run: SimulationRun, group: int, nics: int, placement: str
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Return when each group had its last acknowledgement (us); flows are in order of rounds, members by group."""
     finished = run.results.finished[run.work.moving]
     all_finished(run.name, finished)

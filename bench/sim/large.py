@@ -21,7 +21,7 @@ from bench._support.finished import all_finished
 from openmrc.core.host_memory import peak_bytes
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
-from openmrc.sim.loop.run import Progress, run
+from openmrc.sim.loop.run import RunProgress, run
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.workloads.traffic import Traffic, traffic
 from openmrc.units import PS_PER_US, us_from_ps
@@ -54,7 +54,7 @@ def measure(nics: int, name: str, size: int, evs: int, threads: int, loud: bool)
     topology = build(fabric(nics))
     flows = workload(name, nics, size, 1)
 
-    def say(progress: Progress) -> None:
+    def say(progress: RunProgress) -> None:
         print(
             f"  {us_from_ps(progress.now):.1f} us, {progress.hops / 1e6:.0f} M hops, {progress.wall_s:.0f} s",
             flush=True,

@@ -26,9 +26,9 @@ import numpy as np
 from bench._support.finished import all_finished
 from bench._support.page import put
 from openmrc.report import curves, svg
-from openmrc.report.svg import Chart, Line
+from openmrc.report.svg import Chart, Curve
 from openmrc.sim.loop import run as loop
-from openmrc.sim.results.results import Run, summary
+from openmrc.sim.results.results import SimulationRun, summary
 from openmrc.sim.scenario.scenario import Sampling, Scenario, Transport, load
 from openmrc.sim.scenario.transport_options import transport_of
 from openmrc.sim.simulate import prepare, simulate
@@ -67,7 +67,7 @@ def of_file(name: str) -> Scenario:
     return load(PAPER / f"{name}.yaml")
 
 
-def run(name: str, **changes: Any) -> tuple[Run, dict[str, Any]]:
+def run(name: str, **changes: Any) -> tuple[SimulationRun, dict[str, Any]]:
     """Simulate a file of scenarios/paper, with fields of the scenario changed."""
     done = simulate(msgspec.structs.replace(of_file(name), **changes))
     if not done.is_complete:
@@ -96,19 +96,19 @@ def fabric(name: str, **changes: dict[str, Any]) -> Any:
     return msgspec.structs.replace(whole, planes=(msgspec.structs.replace(plane, **tiers),))
 
 
-def over_time(done: Run, label: str = "") -> Line:
+def over_time(done: SimulationRun, label: str = "") -> Curve:
     """Return what all NICs together received (Gb/s) over time (us), duplicates included."""
     planes = curves.goodput(done, done.samples.overview)
-    return Line(label, planes[0].x, np.sum([plane.y for plane in planes], axis=0))
+    return Curve(label, planes[0].x, np.sum([plane.y for plane in planes], axis=0))
 
 
-def between(line: Line, start: float, end: float) -> float:
+def between(line: Curve, start: float, end: float) -> float:
     """Return the mean of a curve between two moments (us)."""
     return float(line.y[(line.x > start) & (line.x <= end)].mean())
 
 
-def curve(x: Iterable[float], y: Iterable[float], label: str = "") -> Line:
-    return Line(label, np.array(list(x), float), np.array(list(y), float))
+def curve(x: Iterable[float], y: Iterable[float], label: str = "") -> Curve:
+    return Curve(label, np.array(list(x), float), np.array(list(y), float))
 
 
 def listed(values: Iterable[float], places: Iterable[Any], unit: str, digits: int = 0) -> str:

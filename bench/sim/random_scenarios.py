@@ -25,8 +25,8 @@ import numpy as np
 
 from openmrc.errors import MrcError
 from openmrc.sim.results.link_accounts import link_accounts
-from openmrc.sim.results.results import Run, summary
-from openmrc.sim.results.unfinished import Cause, unfinished
+from openmrc.sim.results.results import SimulationRun, summary
+from openmrc.sim.results.unfinished import UnfinishedCause, unfinished
 from openmrc.sim.scenario.scenario import Scenario
 from openmrc.sim.simulate import OnProgress, Status, simulate
 from openmrc.units import NEVER
@@ -188,7 +188,7 @@ def _limit(longest_s: float) -> OnProgress:
     return watch
 
 
-def _sums(run: Run) -> Iterator[str]:
+def _sums(run: SimulationRun) -> Iterator[str]:
     """Yield where the summary and the run disagree."""
     result, flows = summary(run), run.work.moving
     finished = int((run.results.finished[flows] < NEVER).sum())
@@ -203,7 +203,7 @@ def _sums(run: Run) -> Iterator[str]:
         yield "the slowest flow is faster than the mean"
 
 
-def _unfinished(scenario: Scenario, run: Run) -> Iterator[str]:
+def _unfinished(scenario: Scenario, run: SimulationRun) -> Iterator[str]:
     """Yield how many flows did not finish although nothing kept them from it for good."""
     left = int((run.results.finished[run.work.moving] >= NEVER).sum())
     if not left:
@@ -214,7 +214,7 @@ def _unfinished(scenario: Scenario, run: Run) -> Iterator[str]:
         yield f"{left} flows did not finish, and nothing broke for good"
 
 
-def _named(scenario: Scenario, run: Run) -> Iterator[str]:
+def _named(scenario: Scenario, run: SimulationRun) -> Iterator[str]:
     """Yield flows that neither ended nor are named, and flows that a transport forgot."""
     left = unfinished(run.work, run.results)
     flows = run.work.moving
@@ -222,13 +222,13 @@ def _named(scenario: Scenario, run: Run) -> Iterator[str]:
     if ended + len(left.begun) + len(left.waiting) != len(flows):
         yield f"{len(flows)} flows, {ended} ended, {len(left.begun)} begun, {len(left.waiting)} waiting"
     nobody = int((left.holder < 0).sum())
-    if nobody and left.cause in (Cause.STANDSTILL, Cause.FAILED):
+    if nobody and left.cause in (UnfinishedCause.STANDSTILL, UnfinishedCause.FAILED):
         yield f"{nobody} flows never began and wait for nobody"
     if run.results.standstill and len(left.begun) and scenario.transport.name != "datagrams":
         yield f"{len(left.begun)} flows had begun when nothing could happen any more; the first: {left.begun[0]}"
 
 
-def _packets(scenario: Scenario, run: Run) -> Iterator[str]:
+def _packets(scenario: Scenario, run: SimulationRun) -> Iterator[str]:
     """Yield where packets appear or vanish."""
     links, topology = link_accounts(run.results.links), run.topology
     if (links.on_the_way < 0).any() or int(links.on_the_way.sum()) != run.results.on_the_way:

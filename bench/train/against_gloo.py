@@ -11,7 +11,7 @@ import statistics
 from typing import Any
 
 from bench.train.ranks import run
-from openmrc.train.collperf import MrcBackend, Settings, seconds_in_place
+from openmrc.train.collperf import CollperfSettings, MrcCollectives, seconds_in_place
 from openmrc.train.gloo_backend import GlooBackend
 from openmrc.train.group import Group
 
@@ -30,9 +30,9 @@ def compare(rank: int, size: int, address: str, rounds: int) -> None:
     host, port = address.split(":")
     with Group.rendezvous(rank, size, address, planes="4", timeout=60) as group:
         gloo = GlooBackend(rank, size, f"{host}:{int(port) + 1}")
-        backends: list[Any] = [MrcBackend(group), gloo]
+        backends: list[Any] = [MrcCollectives(group), gloo]
         for name, amount, mark in CASES:
-            settings = Settings(collective=name, iterations=200 if amount == SMALL else 2, check=False)
+            settings = CollperfSettings(collective=name, iterations=200 if amount == SMALL else 2, check=False)
             pairs = [[seconds_in_place(backend, settings, amount) for backend in backends] for _ in range(rounds)]
             ours, theirs = (statistics.median(each) * 1e6 for each in zip(*pairs, strict=True))
             if rank == 0:

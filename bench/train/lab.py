@@ -25,7 +25,7 @@ import numpy as np
 from openmrc.faults import Schedule
 from openmrc.lab import lifetime
 from openmrc.lab import run as lab_run
-from openmrc.lab.faults import Breaker, Done
+from openmrc.lab.faults import Breaker, ExecutedStep
 from openmrc.train.demo import Training, train
 
 FABRIC = Path(__file__).parents[2] / "scenarios" / "fabrics" / "lab-slow.yaml"
@@ -75,7 +75,9 @@ def _register_gloo_on(address: str) -> None:
     dist.Backend.register_backend("gloo_on", create, devices=["cpu"])
 
 
-def run_job(breaker: Breaker, backend: str, steps: int, pulls: Schedule) -> tuple[RankResult | None, list[Done], str]:
+def run_job(
+    breaker: Breaker, backend: str, steps: int, pulls: Schedule
+) -> tuple[RankResult | None, list[ExecutedStep], str]:
     """Run one training while cables are pulled; return rank 0's result, the pulls, and the last line of an error."""
     lab = breaker.lab
     nics = [lab.topology.node_named(host) for host in HOSTS]
@@ -110,7 +112,7 @@ def run_job(breaker: Breaker, backend: str, steps: int, pulls: Schedule) -> tupl
 
 def _pull_when_started(
     breaker: Breaker, started: Path, processes: list[subprocess.Popen[bytes]], pulls: Schedule
-) -> list[Done]:
+) -> list[ExecutedStep]:
     deadline = time.monotonic() + _SECONDS
     while not started.exists() and time.monotonic() < deadline:
         if any(process.poll() for process in processes):
@@ -128,7 +130,7 @@ def schedule(breaker: Breaker, pulls: int, seed: int) -> Schedule:
     return Schedule.parse("; ".join(steps), "pulls")
 
 
-def line(backend: str, result: RankResult | None, done: list[Done], error: str) -> str:
+def line(backend: str, result: RankResult | None, done: list[ExecutedStep], error: str) -> str:
     """Return a row of the table."""
     if result is None or not done:
         return f"{backend:6} ended early: {error or 'no error message'}"

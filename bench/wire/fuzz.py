@@ -31,9 +31,9 @@ from openmrc.wire.codec import Bytes, as_matrix, decode, encode
 from openmrc.wire.codes import Opcode, Trim, WireStatus
 from openmrc.wire.headers import BTH, STACKS, WITH_PAYLOAD, stack
 from openmrc.wire.layout import LONGEST_HEADER, Matrix
-from openmrc.wire.message import REASONS, Message, compose, icrc_presence, parse
+from openmrc.wire.message import REASONS, MrcPacket, compose, icrc_presence, parse
 from openmrc.wire.packet import Packet
-from openmrc.wire.pcapng import Frame, LinkType, PcapngWriter, read_frames
+from openmrc.wire.pcapng import LinkType, PcapFrame, PcapngWriter, read_frames
 
 SLOW = 1.0  # s for one case
 MOST_FINDINGS = 10
@@ -136,7 +136,7 @@ def damaged(rng: random.Random, data: bytes) -> bytes:
 def read_packet(data: bytes, outcomes: Counter[str]) -> None:
     """Read a UDP payload in every way there is, and compare."""
     for trimmed in (False, True):
-        message: Message | None = None
+        message: MrcPacket | None = None
         reason = "read"
         try:
             message = parse(data, trimmed=trimmed)
@@ -166,7 +166,7 @@ def _decode(data: bytes, trimmed: bool) -> tuple[int, dict[str, int]]:
     return found[0][0], dict(zip(Packet.__annotations__, found[0][1], strict=True))
 
 
-def _compare(message: Message, columns: dict[str, int], data: bytes) -> None:
+def _compare(message: MrcPacket, columns: dict[str, int], data: bytes) -> None:
     for part in message.parts:
         for field in part.header.fields:
             if field.column and not part.raw:
@@ -181,7 +181,7 @@ def _compare(message: Message, columns: dict[str, int], data: bytes) -> None:
 
 def read_frame(link: int, data: bytes, original: int, outcomes: Counter[str]) -> None:
     """Read a frame down to its packet."""
-    frame = Frame(1, 0, "plane0", link, data, original)
+    frame = PcapFrame(1, 0, "plane0", link, data, original)
     try:
         datagram = find_datagram(frame)
         if datagram is not None:

@@ -18,7 +18,7 @@ MOST_BYTES = 4096  # of a token file
 
 
 @dataclass(frozen=True)
-class Access:
+class AccessPolicy:
     """Access options of a listening command."""
 
     hosts: tuple[str, ...] | None = None  # None: loopback and the planes' addresses
@@ -55,7 +55,7 @@ def token_of(token: str | None, token_file: Path | None, no_token: bool) -> str 
     return _checked(inherited, ENVIRONMENT) if inherited else None
 
 
-def announcement(listener: Listener, access: Access, command: str, default_port: int, grants: str) -> str | None:
+def announcement(listener: Listener, access: AccessPolicy, command: str, default_port: int, grants: str) -> str | None:
     """Return the line that a listening command prints: how to connect with a generated token, or what is open.
 
     `command` is the peer's command, up to the host; `grants` says what a connected peer may do.

@@ -7,7 +7,7 @@ import select
 import time
 from collections.abc import Callable
 
-from openmrc.apps.access import Access
+from openmrc.apps.access import AccessPolicy
 from openmrc.apps.conversation import Conversation, Note, check_note
 from openmrc.errors import PeerError
 from openmrc.verbs import Connection, Context, DeadlineError, ExchangeError, Listener
@@ -35,7 +35,7 @@ class Refusals:
         self._report(f"rejected {why}{more}")
 
 
-def open_listener(context: Context, port: int, access: Access, refusals: Refusals) -> Listener:
+def open_listener(context: Context, port: int, access: AccessPolicy, refusals: Refusals) -> Listener:
     """Listen with the given options."""
     return Listener(context, access.hosts, port, token=access.token, on_refusal=refusals)
 

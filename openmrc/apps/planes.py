@@ -20,21 +20,21 @@ OTHER_PORTS = range(20_000, 30_000)  # below the ephemeral ports of Linux
 PORTS_TRIED = 200
 
 
-class Side(Enum):
+class EndpointSide(Enum):
     """Which end an endpoint is: on one machine they need different addresses."""
 
     SERVER = 1
     CLIENT = 2
 
 
-def local_planes(text: str | None, side: Side, host: str | None = None) -> list[str]:
+def local_planes(text: str | None, side: EndpointSide, host: str | None = None) -> list[str]:
     """Return the addresses to open: for "4" loopback ones, for "10.0.0.1,10.0.1.1" those, for None the interfaces'.
 
     A client whose `host` is this machine shares the interfaces with the server: it gets their addresses with other
     ports. An empty list leaves the choice to the context.
     """
     if text is None:
-        return _interfaces() if side == Side.CLIENT and host is not None and is_this_machine(host) else []
+        return _interfaces() if side == EndpointSide.CLIENT and host is not None and is_this_machine(host) else []
     if text.strip().isdigit():
         count = int(text)
         if not 1 <= count <= MAX_PLANES:
@@ -43,7 +43,7 @@ def local_planes(text: str | None, side: Side, host: str | None = None) -> list[
     return [part for each in text.split(",") if (part := each.strip())]
 
 
-def loopback_planes(count: int, side: Side) -> list[str]:
+def loopback_planes(count: int, side: EndpointSide) -> list[str]:
     """Return one loopback address per plane."""
     return [f"127.0.{plane + 1}.{side.value}" for plane in range(count)]
 

@@ -17,7 +17,7 @@ SPARKS = "▁▂▃▄▅▆▇█"
 NOTHING = " "
 
 
-class Sample(msgspec.Struct, kw_only=True):
+class RateSample(msgspec.Struct, kw_only=True):
     """One sample of about a tenth of a second."""
 
     at: float  # s since the transfer began, at the end of the sample
@@ -31,8 +31,8 @@ class Sample(msgspec.Struct, kw_only=True):
 class Sampler:
     """A thread that samples the counters periodically."""
 
-    def __init__(self, context: Context, done: Callable[[], int], on_sample: Callable[[Sample], None]) -> None:
-        self.samples: list[Sample] = []
+    def __init__(self, context: Context, done: Callable[[], int], on_sample: Callable[[RateSample], None]) -> None:
+        self.samples: list[RateSample] = []
         self._context = context
         self._done = done
         self._on_sample = on_sample
@@ -62,7 +62,7 @@ class Sampler:
     def _take(self) -> None:
         now, counters, done = time.perf_counter(), self._context.plane_counters(), self._done()
         span, pairs = now - self._last, list(zip(counters, self._counters, strict=True))
-        sample = Sample(
+        sample = RateSample(
             at=round(now - self._began, 3),
             done=done,
             gbps=round(gbps(done - self._bytes, span), 4),
@@ -94,7 +94,7 @@ def _block(share: float) -> str:
     return SPARKS[min(int(share * len(SPARKS)), len(SPARKS) - 1)]
 
 
-def returned_after(samples: Sequence[Sample], plane: int, up_at: float) -> float | None:
+def returned_after(samples: Sequence[RateSample], plane: int, up_at: float) -> float | None:
     """Return the seconds from `up_at` until the plane carried data again, to the next sample; None if it never did."""
     usual = max((sample.planes[plane] for sample in samples), default=0.0)
     for sample in samples:

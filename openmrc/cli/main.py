@@ -17,48 +17,48 @@ from openmrc.cli.outcome import USAGE, json_errors
 from openmrc.errors import MrcError, UsageError
 
 
-class Command(NamedTuple):
+class Subcommand(NamedTuple):
     """Location of a subcommand, and its line in the main help."""
 
     target: str  # "module:attribute" in openmrc.cli: a function, or a Typer with subcommands
     about: str
 
 
-COMMANDS: dict[str, dict[str, Command]] = {
+COMMANDS: dict[str, dict[str, Subcommand]] = {
     "Try it": {
-        "demo": Command("demo:demo", "Transfer a file over four planes while planes go down and return."),
+        "demo": Subcommand("demo:demo", "Transfer a file over four planes while planes go down and return."),
     },
     "Move data": {
-        "send": Command("data.send:send", "Send files to a waiting mrc recv."),
-        "recv": Command("data.recv:recv", "Receive, verify and store files."),
-        "perf": Command("data.perf:perf", "Measure bandwidth and latency between two processes."),
+        "send": Subcommand("data.send:send", "Send files to a waiting mrc recv."),
+        "recv": Subcommand("data.recv:recv", "Receive, verify and store files."),
+        "perf": Subcommand("data.perf:perf", "Measure bandwidth and latency between two processes."),
     },
     "Train": {
-        "collperf": Command(
+        "collperf": Subcommand(
             "training.collperf:collperf", "Measure and verify collectives, with nccl-tests' flags and columns."
         ),
-        "train": Command("training.train:app", "Explain why a training step was slow."),
+        "train": Subcommand("training.train:app", "Explain why a training step was slow."),
     },
     "Packets": {
-        "ev": Command("packets.ev:app", "Entropy values: expand and inspect profiles."),
-        "decode": Command(
+        "ev": Subcommand("packets.ev:app", "Entropy values: expand and inspect profiles."),
+        "decode": Subcommand(
             "packets.decode:decode", "Decode MRC packets from a capture file or from hexadecimal digits."
         ),
-        "conform": Command("packets.conform:conform", "Test over the wire whether a device speaks MRC."),
+        "conform": Subcommand("packets.conform:conform", "Test over the wire whether a device speaks MRC."),
     },
     "Plan and simulate": {
-        "plan": Command(
+        "plan": Subcommand(
             "simulation.plan:app", "Size a fabric: switches, optics, power, cost, blast radius, availability."
         ),
-        "sim": Command("simulation.sim:app", "Simulate fabrics packet by packet, with failures."),
+        "sim": Subcommand("simulation.sim:app", "Simulate fabrics packet by packet, with failures."),
     },
     "Fabrics": {
-        "fabric": Command("fabrics.fabric:app", "Build, verify, export and compare a fabric's tables."),
-        "lab": Command("fabrics.lab:app", "Run a real SRv6 fabric in namespaces of this machine."),
+        "fabric": Subcommand("fabrics.fabric:app", "Build, verify, export and compare a fabric's tables."),
+        "lab": Subcommand("fabrics.lab:app", "Run a real SRv6 fabric in namespaces of this machine."),
     },
     "This machine": {
-        "warm": Command("warm:warm", "Compile the engine in advance."),
-        "doctor": Command("doctor:doctor", "Check what this machine lacks for a lab."),
+        "warm": Subcommand("warm:warm", "Compile the engine in advance."),
+        "doctor": Subcommand("doctor:doctor", "Check what this machine lacks for a lab."),
     },
 }
 
@@ -92,7 +92,7 @@ class LazyGroup(TyperGroup):
                 formatter.write_dl([(name.ljust(width), command.about) for name, command in section.items()])
 
 
-def _load(name: str, command: Command) -> Any:
+def _load(name: str, command: Subcommand) -> Any:
     module, _, attribute = command.target.partition(":")
     target = getattr(importlib.import_module(f"openmrc.cli.{module}"), attribute)
     if isinstance(target, typer.Typer):

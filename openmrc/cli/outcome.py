@@ -162,11 +162,11 @@ def planes_of(
     planes: str | None, remote: str | None, host: str | None, device: str | None = None, index: int = 0
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the local addresses that the options select, and the remote ones that override the peer's."""
-    from openmrc.apps.planes import Side, interface_planes, local_planes
+    from openmrc.apps.planes import EndpointSide, interface_planes, local_planes
 
     if planes is not None and device is not None:
         raise UsageError("--planes and --ib-dev exclude each other; give one")
-    side = Side.SERVER if host is None else Side.CLIENT
+    side = EndpointSide.SERVER if host is None else EndpointSide.CLIENT
     ours = interface_planes(device, index) if device is not None else local_planes(planes, side, host)
     theirs = tuple(part.strip() for part in remote.split(",")) if remote else ()
     if theirs and ours and len(theirs) != len(ours):

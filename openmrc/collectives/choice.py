@@ -7,7 +7,7 @@ from enum import IntEnum
 from functools import lru_cache
 
 from openmrc.collectives import direct, ring, tree
-from openmrc.collectives.plan import Plan, rotated
+from openmrc.collectives.plan import CollectivePlan, rotated
 
 
 class Collective(IntEnum):
@@ -24,7 +24,7 @@ class Collective(IntEnum):
     BARRIER = 9
 
 
-class Algorithm(IntEnum):
+class CollectiveAlgorithm(IntEnum):
     """Algorithms of collectives."""
 
     WHOLE = 0  # every rank sends its whole input to all others, which reduce it: lowest latency for small data
@@ -37,49 +37,49 @@ MANY = 8  # largest number of ranks at which each exchanges data with all others
 LARGE = 1 << 20  # bytes per rank from which bandwidth dominates the number of steps
 
 
-def choose(collective: Collective, ranks: int, size: int, inline: int) -> Algorithm:
+def choose(collective: Collective, ranks: int, size: int, inline: int) -> CollectiveAlgorithm:
     """Return the algorithm for `size` bytes per rank; `inline` is the maximum size (bytes) of an inline message."""
     few = ranks <= MANY
     match collective:
         case Collective.ALL_REDUCE | Collective.BARRIER:
             if size <= inline and few:
-                return Algorithm.WHOLE
+                return CollectiveAlgorithm.WHOLE
             if size < LARGE and not few:
-                return Algorithm.TREE
-            return Algorithm.DIRECT if few else Algorithm.RING
+                return CollectiveAlgorithm.TREE
+            return CollectiveAlgorithm.DIRECT if few else CollectiveAlgorithm.RING
         case Collective.BROADCAST | Collective.REDUCE:
             if size >= LARGE:
-                return Algorithm.RING
-            return Algorithm.DIRECT if few else Algorithm.TREE
+                return CollectiveAlgorithm.RING
+            return CollectiveAlgorithm.DIRECT if few else CollectiveAlgorithm.TREE
         case Collective.ALL_GATHER | Collective.REDUCE_SCATTER:
-            return Algorithm.DIRECT if few or size <= inline else Algorithm.RING
+            return CollectiveAlgorithm.DIRECT if few or size <= inline else CollectiveAlgorithm.RING
         case _:
-            return Algorithm.DIRECT
+            return CollectiveAlgorithm.DIRECT
 
 
-_PLANS: dict[tuple[Collective, Algorithm], Callable[[int], Plan]] = {
-    (Collective.ALL_REDUCE, Algorithm.WHOLE): direct.all_reduce_whole,
-    (Collective.ALL_REDUCE, Algorithm.DIRECT): direct.all_reduce,
-    (Collective.ALL_REDUCE, Algorithm.RING): ring.all_reduce,
-    (Collective.ALL_REDUCE, Algorithm.TREE): tree.all_reduce,
-    (Collective.BARRIER, Algorithm.WHOLE): direct.all_reduce_whole,
-    (Collective.BARRIER, Algorithm.TREE): tree.all_reduce,
-    (Collective.REDUCE, Algorithm.DIRECT): direct.reduce,
-    (Collective.REDUCE, Algorithm.RING): ring.reduce,
-    (Collective.REDUCE, Algorithm.TREE): tree.reduce,
-    (Collective.BROADCAST, Algorithm.DIRECT): direct.broadcast,
-    (Collective.BROADCAST, Algorithm.RING): ring.broadcast,
-    (Collective.BROADCAST, Algorithm.TREE): tree.broadcast,
-    (Collective.ALL_GATHER, Algorithm.DIRECT): direct.all_gather,
-    (Collective.ALL_GATHER, Algorithm.RING): ring.all_gather,
-    (Collective.REDUCE_SCATTER, Algorithm.DIRECT): direct.reduce_scatter,
-    (Collective.REDUCE_SCATTER, Algorithm.RING): ring.reduce_scatter,
-    (Collective.ALL_TO_ALL, Algorithm.DIRECT): direct.all_to_all,
+_PLANS: dict[tuple[Collective, CollectiveAlgorithm], Callable[[int], CollectivePlan]] = {
+    (Collective.ALL_REDUCE, CollectiveAlgorithm.WHOLE): direct.all_reduce_whole,
+    (Collective.ALL_REDUCE, CollectiveAlgorithm.DIRECT): direct.all_reduce,
+    (Collective.ALL_REDUCE, CollectiveAlgorithm.RING): ring.all_reduce,
+    (Collective.ALL_REDUCE, CollectiveAlgorithm.TREE): tree.all_reduce,
+    (Collective.BARRIER, CollectiveAlgorithm.WHOLE): direct.all_reduce_whole,
+    (Collective.BARRIER, CollectiveAlgorithm.TREE): tree.all_reduce,
+    (Collective.REDUCE, CollectiveAlgorithm.DIRECT): direct.reduce,
+    (Collective.REDUCE, CollectiveAlgorithm.RING): ring.reduce,
+    (Collective.REDUCE, CollectiveAlgorithm.TREE): tree.reduce,
+    (Collective.BROADCAST, CollectiveAlgorithm.DIRECT): direct.broadcast,
+    (Collective.BROADCAST, CollectiveAlgorithm.RING): ring.broadcast,
+    (Collective.BROADCAST, CollectiveAlgorithm.TREE): tree.broadcast,
+    (Collective.ALL_GATHER, CollectiveAlgorithm.DIRECT): direct.all_gather,
+    (Collective.ALL_GATHER, CollectiveAlgorithm.RING): ring.all_gather,
+    (Collective.REDUCE_SCATTER, CollectiveAlgorithm.DIRECT): direct.reduce_scatter,
+    (Collective.REDUCE_SCATTER, CollectiveAlgorithm.RING): ring.reduce_scatter,
+    (Collective.ALL_TO_ALL, CollectiveAlgorithm.DIRECT): direct.all_to_all,
 }
 
 
 @lru_cache(maxsize=256)
-def plan_for(collective: Collective, algorithm: Algorithm, ranks: int, root: int = 0) -> Plan:
+def plan_for(collective: Collective, algorithm: CollectiveAlgorithm, ranks: int, root: int = 0) -> CollectivePlan:
     """Return the plan of a collective; `root` is ignored by collectives without a root. Cached."""
     if collective == Collective.GATHER:
         return direct.gather(ranks, root)

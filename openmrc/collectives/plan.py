@@ -42,7 +42,7 @@ class Transfers:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CollectivePlan:
     """A collective of `ranks` ranks whose data is split into `blocks` blocks."""
 
     ranks: int
@@ -109,7 +109,7 @@ def _reduced_before(part: Transfers) -> Ids:
     return before
 
 
-def rotated(plan: Plan, root: int) -> Plan:
+def rotated(plan: CollectivePlan, root: int) -> CollectivePlan:
     """Return a plan for root 0 with all ranks shifted by `root` (modulo the number of ranks); blocks do not change."""
     part = plan.transfers
     source, target = (part.source + root) % plan.ranks, (part.target + root) % plan.ranks

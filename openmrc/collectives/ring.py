@@ -9,37 +9,39 @@ from __future__ import annotations
 
 import numpy as np
 
-from openmrc.collectives.plan import NOTHING, Ids, Plan, Space, Transfers, joined, transfers
+from openmrc.collectives.plan import NOTHING, CollectivePlan, Ids, Space, Transfers, joined, transfers
 
 
-def all_reduce(ranks: int, steps: int | None = None) -> Plan:
+def all_reduce(ranks: int, steps: int | None = None) -> CollectivePlan:
     """Reduce n blocks over all ranks, with the results at each; `steps` cuts the 2 (n - 1) steps short."""
     most = 2 * (ranks - 1) if steps is None else steps
     half = min(most, ranks - 1)
-    return Plan(ranks, ranks, joined(_scatter(ranks, Space.OUTPUT, half), _gather(ranks, ranks - 1, most - half)))
+    return CollectivePlan(
+        ranks, ranks, joined(_scatter(ranks, Space.OUTPUT, half), _gather(ranks, ranks - 1, most - half))
+    )
 
 
-def reduce_scatter(ranks: int) -> Plan:
+def reduce_scatter(ranks: int) -> CollectivePlan:
     """Reduce n blocks over all ranks, with result r at rank r; partial sums are in SCRATCH."""
-    return Plan(ranks, ranks, _scatter(ranks, Space.SCRATCH, ranks - 1))
+    return CollectivePlan(ranks, ranks, _scatter(ranks, Space.SCRATCH, ranks - 1))
 
 
-def all_gather(ranks: int) -> Plan:
+def all_gather(ranks: int) -> CollectivePlan:
     """Distribute the blocks of all ranks; rank r starts with block r in OUTPUT."""
-    return Plan(ranks, ranks, _gather(ranks, 0, ranks - 1))
+    return CollectivePlan(ranks, ranks, _gather(ranks, 0, ranks - 1))
 
 
-def broadcast(ranks: int) -> Plan:
+def broadcast(ranks: int) -> CollectivePlan:
     """Pass one block from rank 0 along the chain of ranks, in consecutive chunks."""
     source = np.arange(ranks - 1)
-    return Plan(ranks, 1, transfers(source, source + 1, 0, after=source - 1))
+    return CollectivePlan(ranks, 1, transfers(source, source + 1, 0, after=source - 1))
 
 
-def reduce(ranks: int) -> Plan:
+def reduce(ranks: int) -> CollectivePlan:
     """Reduce one block along the chain of ranks that ends at rank 0, in consecutive chunks."""
     step = np.arange(ranks - 1)
     source, target = ranks - 1 - step, ranks - 2 - step
-    return Plan(
+    return CollectivePlan(
         ranks,
         1,
         transfers(

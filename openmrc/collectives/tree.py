@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from openmrc.collectives.plan import NOTHING, Ids, Plan, Space, Transfers, joined, transfers
+from openmrc.collectives.plan import NOTHING, CollectivePlan, Ids, Space, Transfers, joined, transfers
 
 
-def all_reduce(ranks: int) -> Plan:
+def all_reduce(ranks: int) -> CollectivePlan:
     """Reduce one block up the tree and pass the result down."""
     up = _up(ranks, Space.OUTPUT)
-    return Plan(ranks, 1, joined(up, _down(ranks, len(up.source))))
+    return CollectivePlan(ranks, 1, joined(up, _down(ranks, len(up.source))))
 
 
-def reduce(ranks: int) -> Plan:
+def reduce(ranks: int) -> CollectivePlan:
     """Reduce one block up the tree, to rank 0; the other ranks keep their sums in SCRATCH."""
-    return Plan(ranks, 1, _up(ranks, Space.SCRATCH))
+    return CollectivePlan(ranks, 1, _up(ranks, Space.SCRATCH))
 
 
-def broadcast(ranks: int) -> Plan:
+def broadcast(ranks: int) -> CollectivePlan:
     """Pass one block down the tree, from rank 0."""
-    return Plan(ranks, 1, _down(ranks, 0))
+    return CollectivePlan(ranks, 1, _down(ranks, 0))
 
 
 def _up(ranks: int, passing: Space) -> Transfers:

@@ -11,7 +11,7 @@ from openmrc.conform.media import Medium, TapArrival
 from openmrc.core.serial import PSN_BITS
 from openmrc.wire.codes import Opcode
 from openmrc.wire.entropy import SRV6_PORT_BASE, on_plane
-from openmrc.wire.message import Message
+from openmrc.wire.message import MrcPacket
 
 PSN_RING = 1 << PSN_BITS
 REQUESTER_SIDE, RESPONDER_SIDE = 0, 1  # of a relayed test; alone, a device is side 0
@@ -31,13 +31,13 @@ class TapEntry:
     used_by: int = 0  # line of the expectation that took it
 
     @property
-    def message(self) -> Message | None:
+    def message(self) -> MrcPacket | None:
         """Return the packet's headers, if it is one."""
         return self.packet.message if self.packet is not None else None
 
 
 @dataclass
-class Ends:
+class ConversationEnds:
     """The two ends of the connection under test."""
 
     requester: Description
@@ -58,7 +58,7 @@ class TestConversation:
     medium: Medium
     devices: Sequence[DeviceUnderTest]
     wanted: Wanted
-    ends: Ends
+    ends: ConversationEnds
     described: Sequence[Description]  # of the device on each side
     tester: Sequence[Description]  # as which the tester answers on each side
     entries: list[TapEntry] = field(default_factory=list)
@@ -104,7 +104,7 @@ class TestConversation:
         """Return the 24 bits of a PSN that is counted from the requester's first."""
         return (psn + self.ends.first_psn) % PSN_RING
 
-    def device_writes(self) -> Iterator[Message]:
+    def device_writes(self) -> Iterator[MrcPacket]:
         """Yield the writes that came from a device."""
         for entry in self.entries:
             message = entry.message

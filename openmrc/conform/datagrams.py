@@ -14,7 +14,7 @@ from openmrc.wire import ip
 from openmrc.wire.codes import DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, UDP_PORT, TrafficClass
 from openmrc.wire.icrc import icrc
 from openmrc.wire.layout import ICRC_LENGTH
-from openmrc.wire.message import Message, parse
+from openmrc.wire.message import MrcPacket, parse
 
 TRIMMED_DSCPS = (DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP)
 DATA_DSCP, CONTROL_DSCP = DSCP[TrafficClass.TRIMMABLE], DSCP[TrafficClass.CONTROL]
@@ -52,7 +52,7 @@ class TapPacket:
     """A datagram with what it says."""
 
     datagram: TapDatagram
-    message: Message | None  # None: not a packet of MRC
+    message: MrcPacket | None  # None: not a packet of MRC
     problem: str = ""  # why it is not a whole and intact packet
     icrc_ok: bool | None = None  # None: trimmed, or not a packet
 

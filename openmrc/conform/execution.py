@@ -7,13 +7,13 @@ from dataclasses import replace
 from time import monotonic
 
 from openmrc.conform import crafting, judging
-from openmrc.conform.conversation import REQUESTER_SIDE, RESPONDER_SIDE, Ends, TapEntry, TestConversation
+from openmrc.conform.conversation import REQUESTER_SIDE, RESPONDER_SIDE, ConversationEnds, TapEntry, TestConversation
 from openmrc.conform.datagrams import read
 from openmrc.conform.devices.contract import (
     Description,
     DeviceGoneError,
     DeviceUnderTest,
-    UnsupportedError,
+    DeviceUnsupportedError,
     Wanted,
     WriteOrder,
     pattern,
@@ -70,7 +70,7 @@ class TestExecution:
             conversation = self._open()
             conversation.begun_at = self.medium.standstill()
             self._play(conversation)
-        except UnsupportedError as error:
+        except DeviceUnsupportedError as error:
             result.verdict, result.note = TestVerdict.UNSUPPORTED, str(error)
         except DeviceGoneError as error:
             result.failure = TestFailure(0, "", f"the device is gone: {error}")
@@ -117,7 +117,11 @@ class TestExecution:
         self.medium.meet(0, described.planes)
         tester = self._tester(described, wanted)
         device.connect(tester)
-        ends = Ends(tester, described) if self.test.part == PartOfDevice.RESPONDER else Ends(described, tester)
+        ends = (
+            ConversationEnds(tester, described)
+            if self.test.part == PartOfDevice.RESPONDER
+            else ConversationEnds(described, tester)
+        )
         return TestConversation(self.medium, self.devices[:1], wanted, ends, [described], [tester])
 
     def _tester(self, device: Description, wanted: Wanted) -> Description:
@@ -152,13 +156,15 @@ class TestExecution:
         ]
         for device, peer in zip(self.devices, seen, strict=True):
             device.connect(peer)
-        return TestConversation(self.medium, self.devices, wanted, Ends(requester, responder), described, seen)
+        return TestConversation(
+            self.medium, self.devices, wanted, ConversationEnds(requester, responder), described, seen
+        )
 
     def _close(self) -> None:
         for device in self.devices[: 2 if self.test.part == PartOfDevice.BOTH else 1]:
             try:
                 device.close()
-            except (MrcError, UnsupportedError):
+            except (MrcError, DeviceUnsupportedError):
                 continue  # it is gone already
 
     # Playing

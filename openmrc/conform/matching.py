@@ -6,7 +6,7 @@ from openmrc.conform.conversation import TapEntry, TestConversation, tester_port
 from openmrc.conform.crafting import PSN_FIELDS, named
 from openmrc.conform.datagrams import TapPacket
 from openmrc.conform.language import ScriptCondition, ScriptStep, is_of_kind
-from openmrc.wire.message import Message
+from openmrc.wire.message import MrcPacket
 
 _SIGNED_VA = 1 << 64
 
@@ -104,7 +104,7 @@ def value_of(conversation: TestConversation, entry: TapEntry, name: str) -> int 
     return _number_of_ev(conversation, value) if name == "entropy" else value
 
 
-def _outside(packet: TapPacket, message: Message, name: str) -> int | None:
+def _outside(packet: TapPacket, message: MrcPacket, name: str) -> int | None:
     datagram = packet.datagram
     match name:
         case "plane":
@@ -126,7 +126,7 @@ def _outside(packet: TapPacket, message: Message, name: str) -> int | None:
     return None
 
 
-def field_of(message: Message, name: str) -> int | None:
+def field_of(message: MrcPacket, name: str) -> int | None:
     """Return a field of any header, of the last one that has it; None if none has."""
     prefix, _, field = name.rpartition(".")
     for part in reversed(message.parts):
@@ -145,20 +145,20 @@ def _number_of_ev(conversation: TestConversation, value: int) -> int:
     return value
 
 
-def reported(message: Message) -> set[int]:
+def reported(message: MrcPacket) -> set[int]:
     """Return the PSNs beyond cack_psn, counted from it, that a SACK reports."""
     seth = message.seth
     return {seth.sack_offset + bit for bit in range(64) if seth.sack_bitmap >> bit & 1 and seth.sack_offset + bit > 0}
 
 
-def _reported(conversation: TestConversation, message: Message) -> int | None:
+def _reported(conversation: TestConversation, message: MrcPacket) -> int | None:
     if field_of(message, "sack_bitmap") is None:
         return None
     cack = conversation.relative(message.seth.cack_psn)
     return _bits(tuple(cack + psn for psn in reported(message)))
 
 
-def _trigger(conversation: TestConversation, message: Message, name: str) -> int | None:
+def _trigger(conversation: TestConversation, message: MrcPacket, name: str) -> int | None:
     if name != "trigger" or field_of(message, "ack_psn_offset") is None:
         return None
     return conversation.relative(message.seth.cack_psn) + message.seth.ack_psn_offset

@@ -12,13 +12,13 @@ from typing import Any, ParamSpec
 from numba import types
 from numba.extending import intrinsic, overload
 
-from openmrc.core.jit import INLINED, Entry
+from openmrc.core.jit import INLINED, CompiledEntry
 
 P = ParamSpec("P")
 INTERPRETED = 0  # the address of entries that are not compiled
 
 
-def address_of_entry(called: Entry[P, int]) -> int:
+def address_of_entry(called: CompiledEntry[P, int]) -> int:
     """Compile an entry of 64-bit integers, or load it from the cache, and return where its machine code begins."""
     dispatcher: Any = called
     if not hasattr(dispatcher, "overloads"):
@@ -29,7 +29,7 @@ def address_of_entry(called: Entry[P, int]) -> int:
     return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name))
 
 
-def by_address(called: Entry[P, int]) -> Callable[..., int]:
+def by_address(called: CompiledEntry[P, int]) -> Callable[..., int]:
     """Return a kernel `call(address, *arguments)` for an entry of 64-bit integers that returns one.
 
     Compiled it calls what lies at `address`; called from Python it runs the interpreted entry. An exception of the

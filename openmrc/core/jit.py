@@ -101,7 +101,7 @@ class Locator(UserProvidedCacheLocator):  # type: ignore[misc,unused-ignore]
         return str(super().get_suitable_cache_subpath(py_file))  # type: ignore[no-untyped-call,unused-ignore]
 
 
-class Entry(Protocol[P, R_co]):
+class CompiledEntry(Protocol[P, R_co]):
     """A compiled function with its interpreted version `py_func`."""
 
     py_func: Callable[..., Any]
@@ -119,11 +119,11 @@ def rare_kernel(function: Callable[P, R]) -> Callable[P, R]:
     return register_jitable(**_CALLED)(function)  # type: ignore[no-any-return,unused-ignore]
 
 
-def entry(function: Callable[P, R]) -> Entry[P, R]:
+def entry(function: Callable[P, R]) -> CompiledEntry[P, R]:
     """Compile a function for calls from Python; it runs without the GIL and is cached."""
     if config.DISABLE_JIT:  # NUMBA_DISABLE_JIT=1: everything runs interpreted, for debuggers and coverage
         function.py_func = function  # type: ignore[attr-defined]
-        return cast("Entry[P, R]", function)
+        return cast("CompiledEntry[P, R]", function)
     world = function.__module__.removeprefix("openmrc.").split(".")[0]
     outer = config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES
     config.CACHE_DIR = str(cache_dir(world, f"bounds checked: {config.BOUNDSCHECK}", _say))
@@ -131,7 +131,7 @@ def entry(function: Callable[P, R]) -> Entry[P, R]:
     try:
         compiled = njit(cache=True, nogil=True, pipeline_class=EntryCompiler, **_OPTIONS)(function)
         _entries.add(compiled)
-        return cast("Entry[P, R]", compiled)
+        return cast("CompiledEntry[P, R]", compiled)
     finally:
         config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = outer
 

@@ -9,7 +9,7 @@ from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.addressing.usid import block_text, prefix_text
 from openmrc.fabric.export.kernel import blackhole
 from openmrc.fabric.model.port_settings import PortSettings, switch_port
-from openmrc.lab.layout import GATEWAY, MANAGEMENT, MANAGEMENT_BITS, MTU, Lab, Port
+from openmrc.lab.layout import GATEWAY, MANAGEMENT, MANAGEMENT_BITS, MTU, CableEnd, Lab
 from openmrc.lab.namespaces import namespace
 from openmrc.lab.port import OBJECT, WIRE_OVERHEAD
 
@@ -132,7 +132,7 @@ def port_up(device: str, peer_mac: str) -> list[str]:
     ]
 
 
-def port_back(lab: Lab, port: Port, peer_mac: str) -> list[str]:
+def port_back(lab: Lab, port: CableEnd, peer_mac: str) -> list[str]:
     """Return the lines that bring a switch's port back: going down removed its neighbour and its routes."""
     lines = port_up(port.interface, peer_mac)
     for device, each in routes(lab, lab.topology.node_named(port.node)):
@@ -141,7 +141,7 @@ def port_back(lab: Lab, port: Port, peer_mac: str) -> list[str]:
     return lines
 
 
-def of_qdiscs(ports: Iterable[Port]) -> list[str]:
+def of_qdiscs(ports: Iterable[CableEnd]) -> list[str]:
     """Return the lines for `tc`: rate, two priority classes, and the BPF program before them."""
     lines = []
     for port in ports:
@@ -166,16 +166,16 @@ def rate_lines(verb: str, device: str, rate: int) -> list[str]:
     ]
 
 
-def settings(port: Port, trimming: bool) -> PortSettings:
+def settings(port: CableEnd, trimming: bool) -> PortSettings:
     """Return the configuration of a healthy port; a NIC's own port has no switch queue."""
     if port.is_nic:
         return PortSettings(rate=port.rate)
     return switch_port(port.rate, port.buffer, port.is_last_hop, trimming)
 
 
-def ports_by_node(lab: Lab) -> dict[str, list[tuple[Port, str]]]:
+def ports_by_node(lab: Lab) -> dict[str, list[tuple[CableEnd, str]]]:
     """Return every node's ports, each with the MAC of its peer."""
-    found: dict[str, list[tuple[Port, str]]] = defaultdict(list)
+    found: dict[str, list[tuple[CableEnd, str]]] = defaultdict(list)
     for cable in lab.cables:
         found[cable.lower.node].append((cable.lower, cable.upper.mac))
         found[cable.upper.node].append((cable.upper, cable.lower.mac))

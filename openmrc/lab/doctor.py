@@ -22,7 +22,7 @@ from openmrc.lab.port import OBJECT
 _BOX = "mrc-doctor"
 
 
-class Finding(msgspec.Struct, kw_only=True):
+class CheckedNeed(msgspec.Struct, kw_only=True):
     """One need, and whether it is met."""
 
     name: str
@@ -33,13 +33,13 @@ class Finding(msgspec.Struct, kw_only=True):
     remedy: str  # empty if the need is met
 
 
-class Report(msgspec.Struct, kw_only=True):
+class DoctorReport(msgspec.Struct, kw_only=True):
     """All findings."""
 
     kernel: str
     root: bool
     ready: bool | None  # None: nothing is missing as far as known without root
-    findings: list[Finding]
+    findings: list[CheckedNeed]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Program:
+class RequiredProgram:
     """A program that must be installed."""
 
     name: str
@@ -84,37 +84,37 @@ NEEDS = (
     Need("MPTCP", "comparison with MPTCP", "CONFIG_MPTCP", ("cat /proc/sys/net/mptcp/enabled",), needed=False),
 )  # fmt: skip
 PROGRAMS = (
-    Program("ip", "iproute2", "namespaces, links and routes"),
-    Program("tc", "iproute2", "rates and programs"),
-    Program("ethtool", "ethtool", "tests without checksum offload", needed=False),
-    Program("tshark", "tshark", "reading captures", needed=False),
-    Program("iperf3", "iperf3", "a second TCP measurement", needed=False),
-    Program("clang", "clang, libbpf-dev", "`make bpf`: only to change the port's program", needed=False),
+    RequiredProgram("ip", "iproute2", "namespaces, links and routes"),
+    RequiredProgram("tc", "iproute2", "rates and programs"),
+    RequiredProgram("ethtool", "ethtool", "tests without checksum offload", needed=False),
+    RequiredProgram("tshark", "tshark", "reading captures", needed=False),
+    RequiredProgram("iperf3", "iperf3", "a second TCP measurement", needed=False),
+    RequiredProgram("clang", "clang, libbpf-dev", "`make bpf`: only to change the port's program", needed=False),
 )
 
 
-def examine() -> Report:
+def examine() -> DoctorReport:
     """Check all needs."""
     root = os.geteuid() == 0
     findings = [_program(each) for each in PROGRAMS]
     findings += list(_by_trying() if root and shutil.which("ip") and shutil.which("tc") else _by_reading())
     needs = [each.met for each in findings if each.needed]
     ready = False if False in needs else None if None in needs or not root else True
-    return Report(kernel=platform.release(), root=root, ready=ready, findings=findings)
+    return DoctorReport(kernel=platform.release(), root=root, ready=ready, findings=findings)
 
 
-def _program(program: Program) -> Finding:
+def _program(program: RequiredProgram) -> CheckedNeed:
     where = shutil.which(program.name) or next(
         (f"{folder}/{program.name}" for folder in ("/usr/sbin", "/sbin") if Path(folder, program.name).exists()), None
     )
     remedy = "" if where else f"install {program.package}"
     how = where or "not found in PATH, /usr/sbin, /sbin"
-    return Finding(
+    return CheckedNeed(
         name=program.name, needed=program.needed, met=bool(where), how=how, purpose=program.purpose, remedy=remedy
     )
 
 
-def _by_trying() -> Iterator[Finding]:
+def _by_trying() -> Iterator[CheckedNeed]:
     box = f"{_BOX}-{os.getpid()}"
     subprocess.run(["ip", "netns", "add", box], capture_output=True, check=False)
     try:
@@ -133,7 +133,7 @@ def _tried(box: str, need: Need) -> tuple[bool, str]:
     return True, "tried in a temporary namespace"
 
 
-def _by_reading() -> Iterator[Finding]:
+def _by_reading() -> Iterator[CheckedNeed]:
     config = kernel_config()
     for need in NEEDS:
         options = need.option.split(", ")
@@ -147,9 +147,9 @@ def _by_reading() -> Iterator[Finding]:
         )
 
 
-def _finding(need: Need, met: bool | None, how: str) -> Finding:
+def _finding(need: Need, met: bool | None, how: str) -> CheckedNeed:
     remedy = "" if met else f"a kernel with {need.option}; as a module it loads by itself or by modprobe"
-    return Finding(name=need.name, needed=need.needed, met=met, how=how, purpose=need.purpose, remedy=remedy)
+    return CheckedNeed(name=need.name, needed=need.needed, met=met, how=how, purpose=need.purpose, remedy=remedy)
 
 
 def kernel_config() -> tuple[str, dict[str, str]] | None:

@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from openmrc.errors import ConfigError
-from openmrc.faults import Impairment, Layers, Schedule, Step
+from openmrc.faults import Impairment, OverlappingImpairments, Schedule, Step
 from openmrc.lab import commands, kernel_maps, namespaces, record
-from openmrc.lab.layout import Cable, Lab, Port
+from openmrc.lab.layout import Cable, CableEnd, Lab
 from openmrc.lab.namespaces import batch, namespace
 from openmrc.lab.port import packed
 from openmrc.sim.scenario.fault_targets import links_at
@@ -30,7 +30,7 @@ _HEALTHY = Impairment()
 
 
 @dataclass(frozen=True)
-class Done:
+class ExecutedStep:
     """A step that was executed."""
 
     at_s: float  # actual time after the start of the schedule
@@ -55,7 +55,7 @@ class Breaker:
             self._cable_of[cable.lower.link] = self._cable_of[cable.upper.link] = cable
         self._ports = {port.link: port for port in self.lab.ports()}
         self._now = {link: Impairment(**fields) for link, fields in self.record.impairments.items()}
-        self._layers: dict[int, Layers] = {}
+        self._layers: dict[int, OverlappingImpairments] = {}
 
     def check(self, schedule: Schedule) -> None:
         """Refuse actions that a lab does not support, and unknown targets."""
@@ -65,7 +65,9 @@ class Breaker:
                     raise ConfigError(f"{step.source}: a lab does not support {word!r}; use {', '.join(POSSIBLE)}")
             links_at(self.lab.topology, step.where)
 
-    def run(self, schedule: Schedule, on_done: Callable[[Done], None] = lambda done: None) -> list[Done]:
+    def run(
+        self, schedule: Schedule, on_done: Callable[[ExecutedStep], None] = lambda done: None
+    ) -> list[ExecutedStep]:
         """Execute a schedule from now on and return after its last step."""
         self.check(schedule)
         began, done = time.monotonic(), []
@@ -76,14 +78,14 @@ class Breaker:
             on_done(done[-1])
         return done
 
-    def apply(self, step: Step, began: float | None = None) -> Done:
+    def apply(self, step: Step, began: float | None = None) -> ExecutedStep:
         """Execute one step now."""
         links = [int(link) for link in links_at(self.lab.topology, step.where)]
         now = time.monotonic_ns()
         at = now / 1e9 - began if began is not None else 0.0
         before = {link: self._now.get(link, _HEALTHY) for link in links}
         for link in links:
-            layers = self._layers.setdefault(link, Layers(before[link]))
+            layers = self._layers.setdefault(link, OverlappingImpairments(before[link]))
             layers.apply(step)
             self._now[link] = layers.now
         changed = [link for link in links if self._now[link] != before[link]]
@@ -91,7 +93,7 @@ class Breaker:
         self._set_rates([link for link in changed if self._now[link].rate != before[link].rate])
         self._remember()
         late = (at - step.at / PS_PER_S) * 1e3 if began is not None else 0.0
-        return Done(round(at, 6), round(late, 3), step.where, dict(step.change), len(links), now)
+        return ExecutedStep(round(at, 6), round(late, 3), step.where, dict(step.change), len(links), now)
 
     def clear(self) -> None:
         """Clear all faults."""
@@ -128,11 +130,11 @@ class Breaker:
     def _is_pulled(self, cable: Cable) -> bool:
         return all(self._now.get(port.link, _HEALTHY).down for port in (cable.lower, cable.upper))
 
-    def _rate(self, port: Port) -> int:
+    def _rate(self, port: CableEnd) -> int:
         limit = self._now.get(port.link, _HEALTHY).rate
         return min(limit, port.rate) if limit else port.rate
 
-    def _told(self, port: Port, impairment: Impairment) -> bytes:
+    def _told(self, port: CableEnd, impairment: Impairment) -> bytes:
         healthy = commands.settings(replace(port, rate=self._rate(port)), self.record.trimming)
         impaired = replace(
             healthy, down=impairment.down, loss=impairment.loss, trim=impairment.trim, corruption=impairment.corruption

@@ -22,7 +22,7 @@ from openmrc.fabric.addressing.paths import Choice, choices, path
 from openmrc.fabric.addressing.sid_tables import Tables, build_tables
 from openmrc.fabric.addressing.usid import DEEPEST, UsidPlan
 from openmrc.fabric.model.port_settings import DEFAULT_BUFFER
-from openmrc.fabric.model.topology import Kind, LinkTier, Topology
+from openmrc.fabric.model.topology import LinkTier, NodeKind, Topology
 
 GATEWAY = "fe80::1"  # next hop on any cable
 MTU = 9000
@@ -34,7 +34,7 @@ MOST_NODES = 2000  # beyond this, the machine itself is the bottleneck
 
 
 @dataclass(frozen=True)
-class Port:
+class CableEnd:
     """One end of a cable."""
 
     node: str
@@ -51,8 +51,8 @@ class Port:
 class Cable:
     """Two connected ports; `lower` is the one nearer to the hosts."""
 
-    lower: Port
-    upper: Port
+    lower: CableEnd
+    upper: CableEnd
     plane: int
     tier: LinkTier
 
@@ -83,7 +83,7 @@ class Lab:
         """Return the names of all switches."""
         return [self.topology.name(node) for node in range(self.topology.nics, self.topology.nodes)]
 
-    def ports(self) -> Iterator[Port]:
+    def ports(self) -> Iterator[CableEnd]:
         """Yield both ends of every cable."""
         for cable in self.cables:
             yield cable.lower
@@ -147,10 +147,10 @@ def _cables(topology: Topology) -> Iterator[Cable]:
             yield Cable(_port(topology, link), _port(topology, reverse), int(topology.link_plane[link]), tier)
 
 
-def _port(topology: Topology, link: int) -> Port:
+def _port(topology: Topology, link: int) -> CableEnd:
     node, number = int(topology.link_source[link]), int(topology.link_port[link])
-    is_nic = int(topology.node_kind[node]) == Kind.NIC
-    return Port(
+    is_nic = int(topology.node_kind[node]) == NodeKind.NIC
+    return CableEnd(
         node=topology.name(node),
         interface=f"p{number}",
         mac=f"02:{node >> 8 & 0xFF:02x}:{node & 0xFF:02x}:{number >> 8:02x}:{number & 0xFF:02x}:01",
@@ -158,5 +158,5 @@ def _port(topology: Topology, link: int) -> Port:
         buffer=int(topology.link_buffer[link]) or DEFAULT_BUFFER,
         link=link,
         is_nic=is_nic,
-        is_last_hop=int(topology.node_kind[int(topology.link_destination[link])]) == Kind.NIC,
+        is_last_hop=int(topology.node_kind[int(topology.link_destination[link])]) == NodeKind.NIC,
     )

@@ -18,7 +18,7 @@ from openmrc.fabric.addressing.usid import usid_plan
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.fabric_file import load_placed
 from openmrc.lab import commands, kernel_maps, namespaces, nics, record
-from openmrc.lab.layout import MANAGEMENT, Lab, Port, plan_lab
+from openmrc.lab.layout import MANAGEMENT, CableEnd, Lab, plan_lab
 from openmrc.lab.namespaces import batch, namespace
 from openmrc.lab.port import OBJECT, QUEUE_MAP, SETTINGS_MAP, packed
 from openmrc.lab.room import check_room
@@ -158,7 +158,7 @@ def _build(lab: Lab, written: record.Record, progress: Progress) -> None:
     nics.write_all(lab, written.trimming)
 
 
-def _furnished(lab: Lab, ports: dict[str, list[tuple[Port, str]]]) -> Iterator[dict[str, record.PortMaps]]:
+def _furnished(lab: Lab, ports: dict[str, list[tuple[CableEnd, str]]]) -> Iterator[dict[str, record.PortMaps]]:
     """Configure every namespace; yield the maps of each.
 
     The first goes alone: on a machine where nothing has loaded a BPF program yet, tc mounts the BPF file system and
@@ -168,7 +168,7 @@ def _furnished(lab: Lab, ports: dict[str, list[tuple[Port, str]]]) -> Iterator[d
     yield from _side_by_side(lambda node: _furnish(lab, node, ports), range(1, lab.topology.nodes))
 
 
-def _furnish(lab: Lab, node: int, ports: dict[str, list[tuple[Port, str]]]) -> dict[str, record.PortMaps]:
+def _furnish(lab: Lab, node: int, ports: dict[str, list[tuple[CableEnd, str]]]) -> dict[str, record.PortMaps]:
     """Configure addresses, routes, rates and programs of one namespace; return the programs' maps."""
     name = lab.topology.name(node)
     where = namespace(lab.name, name)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from openmrc.lab import kernel_maps, namespaces, record
-from openmrc.lab.layout import Cable, Lab, Port
+from openmrc.lab.layout import Cable, CableEnd, Lab
 from openmrc.lab.namespaces import namespace
 from openmrc.lab.port import PortCounters
 
@@ -97,12 +97,14 @@ def _without_carrier(lab: Lab) -> set[tuple[str, str]]:
     }
 
 
-def counters(written: record.Record, port: Port) -> PortCounters:
+def counters(written: record.Record, port: CableEnd) -> PortCounters:
     """Return the counters of a port."""
     return PortCounters.unpack(kernel_maps.read(written.maps[f"{port.node}/{port.interface}"].queue, PortCounters.SIZE))
 
 
-def _link(written: record.Record, here: Port, there: Port, cable: Cable, dark: set[tuple[str, str]]) -> LinkStatus:
+def _link(
+    written: record.Record, here: CableEnd, there: CableEnd, cable: Cable, dark: set[tuple[str, str]]
+) -> LinkStatus:
     counted = counters(written, here)
     no_carrier = bool({(here.node, here.interface), (there.node, there.interface)} & dark)
     state = "pulled" if cable.name in written.down else "no carrier" if no_carrier else "up"

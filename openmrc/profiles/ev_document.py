@@ -23,7 +23,7 @@ import yaml
 
 from openmrc.documents import check_shape
 from openmrc.errors import CallError, ConfigError
-from openmrc.profiles.ev_format import EV_BYTES, EvExpansion, EvField, EvFormat, EvFormatMode
+from openmrc.profiles.ev_format import EV_BYTES, EvBitWidths, EvExpansion, EvField, EvFormatMode
 
 MODES = {"stev": EvFormatMode.STEV, "srv6": EvFormatMode.SRV6, "udp": EvFormatMode.UDP}
 _TEXT_TAG = "tag:yaml.org,2002:str"
@@ -31,7 +31,7 @@ _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F_]+)")
 _STEP = re.compile(r"([A-Za-z_]\w*)|\[(\d+)\]")
 
 
-class _Part(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class _ProfilePart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     width: int
     init_val: int | str = 0
     min_val: int | str = 0
@@ -46,7 +46,7 @@ class _Format(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 class _Profile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     mode: Literal["explicit", "generated"]
-    fields: tuple[_Part, ...]
+    fields: tuple[_ProfilePart, ...]
     evs: tuple[str, ...] | None = None
 
 
@@ -129,7 +129,7 @@ def _expansion(decoded: _File, name: str, root: yaml.Node | None) -> EvExpansion
     )
     where = "format"
     try:
-        form = EvFormat(MODES[decoded.format.mode], decoded.format.widths)
+        form = EvBitWidths(MODES[decoded.format.mode], decoded.format.widths)
         where = "profile"
         return EvExpansion(form, fields)
     except CallError as error:
@@ -140,7 +140,7 @@ def _expansion(decoded: _File, name: str, root: yaml.Node | None) -> EvExpansion
 _NUMBERS = ("init_val", "min_val", "max_val", "mask")
 
 
-def _number(part: _Part, word: str, where: str, name: str, root: yaml.Node | None) -> int:
+def _number(part: _ProfilePart, word: str, where: str, name: str, root: yaml.Node | None) -> int:
     """Return a number, which may be given as text: JSON has no hexadecimal."""
     value: int | str = getattr(part, word)
     if isinstance(value, int):

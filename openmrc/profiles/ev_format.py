@@ -34,7 +34,7 @@ SRV6_ADDRESS_BITS = 128  # a wider SRV6 format uses an SRH too
 
 
 @dataclass(frozen=True)
-class EvFormat:
+class EvBitWidths:
     """Bit-field widths of an expanded EV."""
 
     mode: EvFormatMode
@@ -102,7 +102,7 @@ class EvField:
 class EvExpansion:
     """A format and its fields, validated against each other."""
 
-    format: EvFormat
+    format: EvBitWidths
     fields: tuple[EvField, ...]
 
     def __post_init__(self) -> None:
@@ -164,7 +164,7 @@ class EvExpansion:
         return all(field.bounds[0] <= number <= field.bounds[1] for field, number in pairs)
 
 
-def _check_count(form: EvFormat, fields: Sequence[EvField]) -> None:
+def _check_count(form: EvBitWidths, fields: Sequence[EvField]) -> None:
     if not fields:
         raise InvalidArgumentError("fields: empty; at least one is needed")
     if len(fields) > len(form.widths):
@@ -181,7 +181,7 @@ def _check_field(name: str, field: EvField) -> None:
         raise InvalidArgumentError(f"{name}.min_val: {field.min_val:#x} is above max_val, {field.max_val:#x}")
 
 
-def _check_widths(form: EvFormat, fields: Sequence[EvField]) -> None:
+def _check_widths(form: EvBitWidths, fields: Sequence[EvField]) -> None:
     total = sum(field.width for field in fields)
     if total > form.bits:
         raise InvalidArgumentError(f"fields: their widths sum to {total} bits; the format has {form.bits}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from openmrc.errors import BusyError, InvalidArgumentError
-from openmrc.profiles.ev_format import WIDTH_CAPS, EvFormat, EvFormatMode
+from openmrc.profiles.ev_format import WIDTH_CAPS, EvBitWidths, EvFormatMode
 from openmrc.profiles.profile_states import (
     FORMAT_RULES,
     FormatAttribute,
@@ -62,15 +62,15 @@ class EvFormatProfile:
         self.mode, self.widths = (None, None) if target == ProfileState.INIT and entered else (mode, widths)
 
     @property
-    def format(self) -> EvFormat | None:
+    def format(self) -> EvBitWidths | None:
         """Return the format, once mode and widths are known."""
         if self.mode is None or self.widths is None:
             return None
-        return EvFormat(self.mode, self.widths)
+        return EvBitWidths(self.mode, self.widths)
 
 
 def _check_format(mode: EvFormatMode | None, widths: tuple[int, ...] | None) -> None:
     if mode is not None and mode not in WIDTH_CAPS:
         raise InvalidArgumentError(f"mode: {mode!r} is not one of STEV, SRV6, UDP")
     if mode is not None and widths is not None:
-        EvFormat(mode, widths)
+        EvBitWidths(mode, widths)

@@ -7,8 +7,8 @@ from html import escape
 
 from openmrc.report import curves, svg
 from openmrc.report.page import card
-from openmrc.report.svg import Chart, Line, Mark
-from openmrc.sim.results.results import Run
+from openmrc.report.svg import Chart, Curve, Mark
+from openmrc.sim.results.results import SimulationRun
 from openmrc.sim.results.samples import Samples, Span
 from openmrc.units import PS_PER_US
 
@@ -17,7 +17,7 @@ _PLANES = "Goodput of each plane"
 _RATES = 48  # points of a rate in one chart
 
 
-def closeups(run: Run) -> Iterator[str]:
+def closeups(run: SimulationRun) -> Iterator[str]:
     """Yield a section of the page for each span."""
     for span in run.spans:
         first = next((at for at, event in enumerate(run.events) if event.begins and event.at == span.fault), None)
@@ -26,7 +26,7 @@ def closeups(run: Run) -> Iterator[str]:
             yield _closeup(run, span, samples, first)
 
 
-def _closeup(run: Run, span: Span, samples: Samples, first: int) -> str:
+def _closeup(run: SimulationRun, span: Span, samples: Samples, first: int) -> str:
     events = [(number, event) for number, event in enumerate(run.events, 1) if span.begin <= event.at <= span.end]
     marks = [Mark((event.at - span.fault) / PS_PER_US, event.text, number) for number, event in events]
     title = f"{first + 1}. {span.fault / PS_PER_US:,.10g} us: {run.events[first].text}"
@@ -41,7 +41,7 @@ def _closeup(run: Run, span: Span, samples: Samples, first: int) -> str:
     return f"<h3>{escape(title)}</h3><p class='lead'>{escape(_changes(samples))}</p><div class='charts'>{inside}</div>"
 
 
-def _chart(title: str, unit: str, lines: list[Line], marks: list[Mark], steps: bool) -> str:
+def _chart(title: str, unit: str, lines: list[Curve], marks: list[Mark], steps: bool) -> str:
     band = None
     if title == _PLANES:
         lines, band = curves.of_planes(lines)

@@ -11,7 +11,7 @@ import numpy as np
 from openmrc.report import svg
 from openmrc.report.page import card, page, rows, tile
 from openmrc.report.simulation import number
-from openmrc.report.svg import Chart, Line
+from openmrc.report.svg import Chart, Curve
 from openmrc.report.terminal import compared, errors
 
 Summary = dict[str, Any]
@@ -49,7 +49,7 @@ def _tile(row: Summary) -> str:
 def _charts(scenarios: list[Summary]) -> Iterator[str]:
     each = [np.array(row["steps"]["each"], np.float64) for row in scenarios]
     lines = [
-        Line(row["name"], np.arange(1.0, len(times) + 1), times) for row, times in zip(scenarios, each, strict=True)
+        Curve(row["name"], np.arange(1.0, len(times) + 1), times) for row, times in zip(scenarios, each, strict=True)
     ]
     few = all(len(times) <= FEW_STEPS for times in each)
     chart = Chart("Step times", "step number", "step time with faults, us", lines, legend=True, dots=few)
@@ -63,9 +63,9 @@ def _charts(scenarios: list[Summary]) -> Iterator[str]:
     yield card("Mean step time", svg.bars("Mean step time", "us", means, "us"), _shares(scenarios))
 
 
-def _spread(name: str, times: svg.Floats) -> Line:
+def _spread(name: str, times: svg.Floats) -> Curve:
     ordered = np.sort(times)
-    return Line(name, np.concatenate([ordered[:1], ordered]), np.arange(len(ordered) + 1) / len(ordered))
+    return Curve(name, np.concatenate([ordered[:1], ordered]), np.arange(len(ordered) + 1) / len(ordered))
 
 
 def _shares(scenarios: list[Summary]) -> str:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from openmrc.report.svg import Band, Floats, Line
-from openmrc.sim.results.results import Run
+from openmrc.report.svg import Band, Curve, Floats
+from openmrc.sim.results.results import SimulationRun
 from openmrc.sim.results.samples import Samples
 from openmrc.units import PS_PER_S, PS_PER_US
 
@@ -30,7 +30,7 @@ def times(samples: Samples, zero: int = 0) -> Floats:
     return moments
 
 
-def goodput(run: Run, samples: Samples, zero: int = 0) -> list[Line]:
+def goodput(run: SimulationRun, samples: Samples, zero: int = 0) -> list[Curve]:
     """Return the payload from the last switches to the NICs, a curve per plane (Gb/s)."""
     whole = run.network.mtu + run.network.header
     lines = []
@@ -40,7 +40,7 @@ def goodput(run: Run, samples: Samples, zero: int = 0) -> list[Line]:
             carried = np.diff(left - samples.values["lost"][:, at] * whole) * (run.network.mtu / whole)
             seconds = np.diff(samples.at) / PS_PER_S
             rate = np.maximum(0.0, carried * 8e-9 / seconds)  # a dead link counts a packet before losing it
-            lines.append(Line(f"plane {group.plane}", times(samples, zero)[1:], rate))
+            lines.append(Curve(f"plane {group.plane}", times(samples, zero)[1:], rate))
     return lines
 
 
@@ -49,7 +49,7 @@ MANY_PLANES = 4  # more curves would overlap
 MOST_APART = 4
 
 
-def of_planes(lines: list[Line]) -> tuple[list[Line], Band | None]:
+def of_planes(lines: list[Curve]) -> tuple[list[Curve], Band | None]:
     """Return the drawing of many planes: a band from lowest to highest, the median, and planes far below it."""
     if len(lines) <= MANY_PLANES:
         return lines, None
@@ -60,7 +60,7 @@ def of_planes(lines: list[Line]) -> tuple[list[Line], Band | None]:
     )
     chosen = [int(at) for at in np.argsort(-behind, kind="stable")[:MOST_APART] if behind[at] > 1 - APART]
     band = Band(f"all {len(lines)} planes", lines[0].x, rates.min(axis=0), rates.max(axis=0))
-    return [Line("median of planes", lines[0].x, middle), *(lines[at] for at in sorted(chosen))], band
+    return [Curve("median of planes", lines[0].x, middle), *(lines[at] for at in sorted(chosen))], band
 
 
 def apart(samples: Samples, least: int) -> Samples:
@@ -73,34 +73,34 @@ def apart(samples: Samples, least: int) -> Samples:
     return samples.rows(np.array(kept, np.int64))
 
 
-def queues(samples: Samples, zero: int = 0) -> list[Line]:
+def queues(samples: Samples, zero: int = 0) -> list[Curve]:
     """Return the longest queue of all ports in the same direction (us to drain)."""
     names = list(dict.fromkeys(group.name for group in samples.groups if not group.name.startswith("nic")))
     lines = []
     for name in names if len(samples.at) else []:
         mine = [at for at, group in enumerate(samples.groups) if group.name == name]
         longest = samples.values["queue_longest_ps"][:, mine].max(axis=1)
-        lines.append(Line(name, times(samples, zero), longest / PS_PER_US))
+        lines.append(Curve(name, times(samples, zero), longest / PS_PER_US))
     return lines
 
 
-def rates(samples: Samples) -> list[Line]:
+def rates(samples: Samples) -> list[Curve]:
     """Return trims, drops, losses and marks (packets per us)."""
     if len(samples.at) < 2:
         return []
     us = np.diff(samples.at) / PS_PER_US
     shown = (("trimmed", "trimmed"), ("dropped", "dropped, queue full"), ("lost", "lost on links"))
-    lines = [Line(label, times(samples)[1:], np.diff(samples.total(name)) / us) for name, label in shown]
-    return [*lines, Line("ECN marked", times(samples)[1:], np.diff(samples.total("ecn_marked")) / us)]
+    lines = [Curve(label, times(samples)[1:], np.diff(samples.total(name)) / us) for name, label in shown]
+    return [*lines, Curve("ECN marked", times(samples)[1:], np.diff(samples.total("ecn_marked")) / us)]
 
 
-def transitions(samples: Samples, zero: int = 0) -> list[Line]:
+def transitions(samples: Samples, zero: int = 0) -> list[Curve]:
     """Return the EVs taken out of use and restored, by cause, counted from the first of these times."""
     lines = []
     for name, label in TRANSITIONS.items():
         counted = samples.series.get(name)
         if counted is not None and len(counted) and counted[-1] > counted[0]:
-            lines.append(Line(label, times(samples, zero), (counted - counted[0]).astype(np.float64)))
+            lines.append(Curve(label, times(samples, zero), (counted - counted[0]).astype(np.float64)))
     return lines
 
 
@@ -128,7 +128,7 @@ WATCHED = (
 )
 
 
-def watched(run: Run, samples: Samples, what: Watch, zero: int = 0) -> list[Line]:
+def watched(run: SimulationRun, samples: Samples, what: Watch, zero: int = 0) -> list[Curve]:
     """Return the recorded property of the watched connections, a curve each."""
     values = samples.windows.get(what.column)
     if values is None or not values.size:
@@ -137,7 +137,7 @@ def watched(run: Run, samples: Samples, what: Watch, zero: int = 0) -> list[Line
     count = len(samples.flows)
     shown = np.arange(min(count, MOST_WINDOWS)) * count // min(count, MOST_WINDOWS)
     return [
-        Line(
+        Curve(
             f"{name(int(traffic.source[samples.flows[at]]))} to {name(int(traffic.destination[samples.flows[at]]))}",
             times(samples, zero),
             values[:, at] * what.scale,
@@ -146,7 +146,7 @@ def watched(run: Run, samples: Samples, what: Watch, zero: int = 0) -> list[Line
     ]
 
 
-def out_of_use(samples: Samples) -> list[Line]:
+def out_of_use(samples: Samples) -> list[Curve]:
     """Return the number of EVs of all queue pairs that are not in use."""
     counted = samples.series.get("evs_out")
-    return [] if counted is None else [Line("EVs out of use", times(samples), counted.astype(np.float64))]
+    return [] if counted is None else [Curve("EVs out of use", times(samples), counted.astype(np.float64))]

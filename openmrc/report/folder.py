@@ -20,7 +20,7 @@ from openmrc.fabric.addressing.usid import identity
 from openmrc.report.simulation import report
 from openmrc.sim.network.network_tables import Routing
 from openmrc.sim.results.captures import Writer
-from openmrc.sim.results.results import Run
+from openmrc.sim.results.results import SimulationRun
 from openmrc.sim.scenario.scenario import Scenario
 from openmrc.sim.simulate import Status
 from openmrc.sim.sweep import figures, similar
@@ -29,7 +29,7 @@ from openmrc.version import __version__
 from openmrc.wire.pcapng import PcapngWriter
 
 
-def write(run: Run, scenario: Scenario, summary: dict[str, Any], folder: Path) -> list[str]:
+def write(run: SimulationRun, scenario: Scenario, summary: dict[str, Any], folder: Path) -> list[str]:
     """Write all files; return messages about those that could not be written."""
     folder.mkdir(parents=True, exist_ok=True)
     result = manifest(scenario, run.threads)
@@ -50,7 +50,7 @@ def _unknown_figures(scenario: Scenario, summary: dict[str, Any]) -> list[str]:
     ]
 
 
-class Stream:
+class ProgressStream:
     """Writes progress reports as lines of JSON, for other programs to follow a run."""
 
     def __init__(self, folder: Path) -> None:
@@ -91,7 +91,7 @@ def manifest(scenario: Scenario, threads: int) -> dict[str, Any]:
     }
 
 
-def write_tables(run: Run, folder: Path) -> list[str]:
+def write_tables(run: SimulationRun, folder: Path) -> list[str]:
     """Write samples and flows as Parquet."""
     try:
         polars = _polars()
@@ -106,7 +106,7 @@ def write_tables(run: Run, folder: Path) -> list[str]:
     return []
 
 
-def write_captures(run: Run, scenario: Scenario, folder: Path) -> list[str]:
+def write_captures(run: SimulationRun, scenario: Scenario, folder: Path) -> list[str]:
     """Write a capture file for each captured host, one interface per plane; report where a limit was reached."""
     if run.captured is None or scenario.capture is None:
         return []
@@ -138,7 +138,7 @@ def _polars() -> Any:
     return polars
 
 
-def sample_columns(run: Run) -> dict[str, Any]:
+def sample_columns(run: SimulationRun) -> dict[str, Any]:
     """Return the samples as columns: a row per time, plane and kind of link."""
     samples, groups = run.samples, run.samples.groups
     moments = len(samples.at)
@@ -150,12 +150,12 @@ def sample_columns(run: Run) -> dict[str, Any]:
     return columns | {name: values.ravel() for name, values in samples.values.items()}
 
 
-def path_columns(run: Run) -> dict[str, Any]:
+def path_columns(run: SimulationRun) -> dict[str, Any]:
     """Return the transport's time series over all paths: a row per time."""
     return {"at_us": run.samples.at / PS_PER_US} | run.samples.series
 
 
-def window_columns(run: Run) -> dict[str, Any]:
+def window_columns(run: SimulationRun) -> dict[str, Any]:
     """Return the windows of the recorded connections: a row per sample and connection."""
     samples, traffic = run.samples, run.work.traffic
     moments, watched = len(samples.at), samples.flows
@@ -165,7 +165,7 @@ def window_columns(run: Run) -> dict[str, Any]:
     return columns | {name: values.ravel() for name, values in samples.windows.items()}
 
 
-def flow_columns(run: Run) -> dict[str, Any]:
+def flow_columns(run: SimulationRun) -> dict[str, Any]:
     """Return the flows as columns; a missing time is NaN."""
     flows, traffic, results = run.work.moving, run.work.traffic, run.results
     start, finish = (_us(values[flows]) for values in (results.started, results.finished))

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from openmrc.fabric.model.topology import LinkTier
 from openmrc.report import svg
 from openmrc.report.page import card
-from openmrc.sim.results.results import Run
-from openmrc.sim.results.samples import Group
+from openmrc.sim.results.results import SimulationRun
+from openmrc.sim.results.samples import LinkGroup
 from openmrc.units import PS_PER_S, PS_PER_US
 
 MOST_COLUMNS = 64  # of a map; with more links, a cell shows the highest of several
@@ -19,7 +19,7 @@ MOST_COLUMNS = 64  # of a map; with more links, a cell shows the highest of seve
 Floats = NDArray[np.float64]
 
 
-def link_maps(run: Run) -> Iterator[str]:
+def link_maps(run: SimulationRun) -> Iterator[str]:
     """Yield maps of utilisation for each tier and direction, then one of the longest queues and one of losses."""
     links, topology = run.results.links, run.topology
     busy = links["data_bytes"].astype(np.float64) * 8 * PS_PER_S / (topology.link_rate.astype(np.float64) * run.span)
@@ -35,7 +35,7 @@ def link_maps(run: Run) -> Iterator[str]:
             yield _map(run, tier, up, values, float(values[_rows(run, tier, up)].max()), unit, title)
 
 
-def _directions(run: Run) -> list[tuple[int, bool]]:
+def _directions(run: SimulationRun) -> list[tuple[int, bool]]:
     tier, up = run.topology.link_tier.astype(np.int64), _is_up(run)
     return sorted(
         {(int(each), bool(way)) for each, way in zip(tier.tolist(), up.tolist(), strict=True)},
@@ -43,7 +43,7 @@ def _directions(run: Run) -> list[tuple[int, bool]]:
     )
 
 
-def _is_up(run: Run) -> NDArray[np.bool_]:
+def _is_up(run: SimulationRun) -> NDArray[np.bool_]:
     topology = run.topology
     levels = topology.node_tier[topology.link_source], topology.node_tier[topology.link_destination]
     upwards: NDArray[np.bool_] = (levels[0] < levels[1]) | (
@@ -52,12 +52,12 @@ def _is_up(run: Run) -> NDArray[np.bool_]:
     return upwards
 
 
-def _rows(run: Run, tier: int, up: bool) -> NDArray[np.bool_]:
+def _rows(run: SimulationRun, tier: int, up: bool) -> NDArray[np.bool_]:
     chosen: NDArray[np.bool_] = (run.topology.link_tier == tier) & (_is_up(run) == up)
     return chosen
 
 
-def _map(run: Run, tier: int, up: bool, values: Floats, full: float, unit: str, title: str) -> str:
+def _map(run: SimulationRun, tier: int, up: bool, values: Floats, full: float, unit: str, title: str) -> str:
     topology, chosen = run.topology, _rows(run, tier, up)
     planes = np.unique(topology.link_plane[chosen])
     most = max(int((topology.link_plane[chosen] == plane).sum()) for plane in planes)
@@ -67,7 +67,7 @@ def _map(run: Run, tier: int, up: bool, values: Floats, full: float, unit: str, 
         mine = values[chosen & (topology.link_plane == plane)]
         parts = np.array_split(mine, min(columns, len(mine)))
         cells[row, : len(parts)] = [part.max() for part in parts]
-    name = Group(0, LinkTier(tier), up).name
+    name = LinkGroup(0, LinkTier(tier), up).name
     shared = -(-most // columns)
     axis = f"{most:,} links {name} in order of their switches" + (
         f"; a cell shows the highest of {shared}" if shared > 1 else ""

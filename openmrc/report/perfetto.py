@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.report import curves
-from openmrc.sim.results.results import Run
+from openmrc.sim.results.results import SimulationRun
 from openmrc.sim.workloads.plan import UNLABELLED
 from openmrc.units import NEVER, PS_PER_US
 
@@ -36,7 +36,7 @@ COLLECTIVES, COMPUTATIONS, MESSAGES = 1000, 2000, 3000  # first thread of each k
 _TITLES = {COLLECTIVES: "collective", COMPUTATIONS: "compute", MESSAGES: "messages"}
 
 
-def write(run: Run, path: Path) -> list[str]:
+def write(run: SimulationRun, path: Path) -> list[str]:
     """Write the timeline; return messages about the parts left out."""
     shown = _hosts_shown(run)
     notes = _notes(run, shown)
@@ -57,11 +57,11 @@ def _put(file: BinaryIO, events: Iterable[Event]) -> None:
         separator = b",\n"
 
 
-def _about(run: Run, notes: list[str]) -> dict[str, Any]:
+def _about(run: SimulationRun, notes: list[str]) -> dict[str, Any]:
     return {"name": run.name, "transport": run.transport, "seed": run.seed, "notes": notes}
 
 
-def _events(run: Run, shown: _Shown) -> Iterator[Event]:
+def _events(run: SimulationRun, shown: _Shown) -> Iterator[Event]:
     yield from _process(JOB, "job", 0)
     yield from _steps(run)
     yield from _faults(run)
@@ -95,7 +95,7 @@ class _Shown:
     messages: Ints  # in order of source and start
 
 
-def _hosts_shown(run: Run) -> _Shown:
+def _hosts_shown(run: SimulationRun) -> _Shown:
     """Choose hosts until their messages fill the file; if one host has too many, some of its messages."""
     flows = run.work.moving
     flows = flows[run.results.started[flows] < NEVER]
@@ -113,7 +113,7 @@ def _hosts_shown(run: Run) -> _Shown:
     return _Shown(hosts, mine[order])
 
 
-def _ranked(run: Run, flows: Ints) -> Ints:
+def _ranked(run: SimulationRun, flows: Ints) -> Ints:
     """Return all hosts: sender and receiver of the slowest flow, then evenly spread ones at decreasing distance."""
     took = np.minimum(run.results.finished[flows], NEVER) - run.results.started[flows]
     slowest = flows[np.argsort(-took, kind="stable")[:8]]
@@ -125,7 +125,7 @@ def _ranked(run: Run, flows: Ints) -> Ints:
     return np.array(list(dict.fromkeys(map(int, order))), np.int64)
 
 
-def _notes(run: Run, shown: _Shown) -> list[str]:
+def _notes(run: SimulationRun, shown: _Shown) -> list[str]:
     notes = []
     messages = int((run.results.started[run.work.moving] < NEVER).sum())
     if len(shown.messages) < messages:
@@ -142,7 +142,7 @@ def _notes(run: Run, shown: _Shown) -> list[str]:
     return notes
 
 
-def _steps(run: Run) -> Iterator[Event]:
+def _steps(run: SimulationRun) -> Iterator[Event]:
     yield from _thread(JOB, 1, "steps")
     begun = 0
     for number, node in enumerate(run.work.marks.get("step", ()), 1):
@@ -152,7 +152,7 @@ def _steps(run: Run) -> Iterator[Event]:
             begun = ended
 
 
-def _faults(run: Run) -> Iterator[Event]:
+def _faults(run: SimulationRun) -> Iterator[Event]:
     for event in run.events[:MOST_FAULTS]:
         yield {
             "ph": "i",
@@ -171,7 +171,7 @@ def _slice(process: int, thread: int, name: str, begin: int, end: int, args: dic
     return made | ({"cat": kind} if kind else {}) | ({"args": args} if args else {})
 
 
-def _messages(run: Run, shown: _Shown) -> Iterator[Event]:
+def _messages(run: SimulationRun, shown: _Shown) -> Iterator[Event]:
     traffic, results, work = run.work.traffic, run.results, run.work
     tracks = _Tracks(MESSAGES)
     for flow in shown.messages.tolist():
@@ -188,11 +188,11 @@ def _messages(run: Run, shown: _Shown) -> Iterator[Event]:
         yield _slice(FIRST_HOST + host, thread, f"to {peer}", begin, end, args, "message")
 
 
-def _workload(run: Run, flow: int) -> str:
+def _workload(run: SimulationRun, flow: int) -> str:
     return run.work.names[int(run.work.workload[flow])]
 
 
-def _collectives(run: Run, shown: _Shown) -> Iterator[Event]:
+def _collectives(run: SimulationRun, shown: _Shown) -> Iterator[Event]:
     """Yield the collectives of each host, from its first message of each to its last."""
     work, results = run.work, run.results
     flows = work.moving[results.started[work.moving] < NEVER]
@@ -214,7 +214,7 @@ def _collectives(run: Run, shown: _Shown) -> Iterator[Event]:
         yield _slice(host, thread, name, int(begin[at]), int(end[at]), {}, "collective")
 
 
-def _computations(run: Run, shown: _Shown) -> Iterator[Event]:
+def _computations(run: SimulationRun, shown: _Shown) -> Iterator[Event]:
     traffic, results, work = run.work.traffic, run.results, run.work
     length = np.zeros(traffic.messages, np.int64)
     cause = np.repeat(np.arange(traffic.messages), np.diff(traffic.first_release))
@@ -260,7 +260,7 @@ def _counter(process: int, name: str, at: float, unit: str, value: float) -> Eve
     return {"ph": "C", "pid": process, "name": name, "ts": at, "args": {unit: round(value, 6)}}
 
 
-def _plane_counters(run: Run) -> Iterator[Event]:
+def _plane_counters(run: SimulationRun) -> Iterator[Event]:
     samples = run.samples
     for line in curves.goodput(run, samples):
         for at, value in zip(line.x.tolist(), line.y.tolist(), strict=True):
@@ -272,7 +272,7 @@ def _plane_counters(run: Run) -> Iterator[Event]:
             yield _counter(PLANES, f"longest queue, plane {plane}", at, "us", value)
 
 
-def _link_counters(run: Run) -> Iterator[Event]:
+def _link_counters(run: SimulationRun) -> Iterator[Event]:
     samples, topology = run.samples, run.topology
     if len(samples.at) < 2:
         return

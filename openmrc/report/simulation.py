@@ -13,9 +13,9 @@ from openmrc.report import curves, svg
 from openmrc.report.closeup import closeups
 from openmrc.report.links import link_maps
 from openmrc.report.page import card, folded, page, rows, tile
-from openmrc.report.svg import Band, Chart, Line, Mark
+from openmrc.report.svg import Band, Chart, Curve, Mark
 from openmrc.sim.results.job import describe
-from openmrc.sim.results.results import Run
+from openmrc.sim.results.results import SimulationRun
 from openmrc.units import NEVER, PS_PER_US
 
 MOST_STEPS = 20  # rows of the table of waits
@@ -24,12 +24,12 @@ MOST_EVENTS = 40  # rows of the table; a flapping link has thousands of events
 _TIME = "simulated time, us"
 
 
-def report(run: Run, summary: dict[str, Any], manifest: dict[str, Any], title: str = "") -> str:
+def report(run: SimulationRun, summary: dict[str, Any], manifest: dict[str, Any], title: str = "") -> str:
     """Return the page."""
     return page(title or run.name, _body(run, summary, manifest, title or run.name))
 
 
-def _body(run: Run, summary: dict[str, Any], manifest: dict[str, Any], title: str) -> Iterator[str]:
+def _body(run: SimulationRun, summary: dict[str, Any], manifest: dict[str, Any], title: str) -> Iterator[str]:
     yield f"<h1>{escape(title)}</h1>"
     yield f'<p class="lead">{escape(_lead(summary, manifest))}</p>'
     yield f'<div class="tiles">{"".join(_tiles(summary))}</div>'
@@ -92,13 +92,13 @@ def number(value: float | None, unit: str = "") -> str:
     return f"{value:,.0f}{unit}" if abs(value) >= 10_000 else f"{value:.4g}{unit}"
 
 
-def _over_time(run: Run) -> Iterator[str]:
+def _over_time(run: SimulationRun) -> Iterator[str]:
     marks = [Mark(event.at / PS_PER_US, event.text) for event in run.events[:MOST_EVENTS]]
     samples = run.samples.overview
     changes = curves.transitions(samples)
 
     def chart(
-        title: str, unit: str, lines: list[Line], note: str = "", steps: bool = False, band: Band | None = None
+        title: str, unit: str, lines: list[Curve], note: str = "", steps: bool = False, band: Band | None = None
     ) -> str:
         legend = band is not None or lines[:1] == changes[:1]
         drawn = svg.draw(Chart(title, _TIME, unit, lines, marks, steps=steps, legend=legend, band=band))
@@ -118,7 +118,7 @@ def _over_time(run: Run) -> Iterator[str]:
     yield chart("Trims, drops, losses and marks", "packets per us", curves.rates(samples))
     ends = np.sort(run.results.finished[run.work.moving])
     ends_us = ends[ends < NEVER] / PS_PER_US
-    finished = Line("finished", np.concatenate([[0.0], ends_us]), np.arange(len(ends_us) + 1.0))
+    finished = Curve("finished", np.concatenate([[0.0], ends_us]), np.arange(len(ends_us) + 1.0))
     yield chart("Flows finished", "flows", [finished], steps=True)
     for each in curves.WATCHED:
         if lines := curves.watched(run, samples, each):
@@ -133,14 +133,14 @@ def _over_time(run: Run) -> Iterator[str]:
         )
 
 
-def _distributions(run: Run, summary: dict[str, Any]) -> Iterator[str]:
+def _distributions(run: SimulationRun, summary: dict[str, Any]) -> Iterator[str]:
     chart = Chart("Flow completion times", "completion time, us", "share of flows", _fct_lines(run), steps=True)
     yield card("Flow completion times", svg.draw(chart), "Finished flows; start to last acknowledgement.")
     planes = [(f"plane {plane}", rate) for plane, rate in enumerate(summary["goodput_gbps"]["plane"])]
     yield card("Goodput by plane", svg.bars("Goodput by plane", "Gb/s", planes, "Gb/s"), "Over the whole run.")
     if "step_us" in summary:
         each = np.array(summary["step_us"]["each"])
-        line = Line("step", np.arange(1.0, len(each) + 1), each)
+        line = Curve("step", np.arange(1.0, len(each) + 1), each)
         yield card(
             "Step times",
             svg.draw(Chart("Step times", "step number", "step time, us", [line], dots=len(each) <= 50)),
@@ -148,7 +148,7 @@ def _distributions(run: Run, summary: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def _fct_lines(run: Run) -> list[Line]:
+def _fct_lines(run: SimulationRun) -> list[Curve]:
     lines = []
     for workload, name in enumerate(run.work.names):
         mine = run.work.moving[run.work.workload[run.work.moving] == workload]
@@ -156,7 +156,7 @@ def _fct_lines(run: Run) -> list[Line]:
         times = np.sort(run.results.finished[done] - run.results.started[done]) / PS_PER_US
         if len(times):
             x = np.concatenate([times[:1], times])  # rises from 0, so that a single flow is visible
-            lines.append(Line(name, x, np.arange(len(times) + 1) / len(mine)))
+            lines.append(Curve(name, x, np.arange(len(times) + 1) / len(mine)))
     return lines
 
 

@@ -27,7 +27,7 @@ TINY = 1e-9  # of rounding in the position of a tick
 
 
 @dataclass(frozen=True)
-class Line:
+class Curve:
     """One curve."""
 
     label: str
@@ -61,7 +61,7 @@ class Chart:
     title: str
     x_label: str
     y_label: str
-    lines: Sequence[Line]
+    lines: Sequence[Curve]
     marks: Sequence[Mark] = field(default_factory=tuple)
     steps: bool = False  # hold each value until the next, as in a distribution
     y_from_zero: bool = True
@@ -136,7 +136,7 @@ def _axis(values: Sequence[Floats], start: float, end: float, *, from_zero: bool
     return _Scale(low, high + room, start, end)
 
 
-def _thinned(line: Line) -> Line:
+def _thinned(line: Curve) -> Curve:
     """Keep the lowest and highest point of each interval, so that no peak is lost."""
     if len(line.x) <= MOST_POINTS:
         return line
@@ -145,7 +145,7 @@ def _thinned(line: Line) -> Line:
     for first, last in itertools.pairwise(edges.tolist()):
         kept += [first + int(np.argmin(line.y[first:last])), first + int(np.argmax(line.y[first:last]))]
     rows = np.unique(kept)
-    return Line(line.label, line.x[rows], line.y[rows])
+    return Curve(line.label, line.x[rows], line.y[rows])
 
 
 def _svg(title: str, inside: str) -> str:
@@ -212,7 +212,7 @@ def _numbered(chart: Chart) -> str:
     return f'<div class="legend">{items}</div>'
 
 
-def _dots(line: Line, number: int, x: _Scale, y: _Scale) -> str:
+def _dots(line: Curve, number: int, x: _Scale, y: _Scale) -> str:
     return "".join(
         f'<circle cx="{x(float(a)):.1f}" cy="{y(float(b)):.1f}" r="3.5" fill="var(--c{number % COLOURS})">'
         f"<title>{escape(line.label)}: {shown(float(b))}</title></circle>"
@@ -268,7 +268,7 @@ def _shaded(band: Band, x: _Scale, y: _Scale) -> str:
     return f'<path class="band" d="M{"L".join(upper + lower)}Z"><title>{escape(band.label)}</title></path>'
 
 
-def _curve(line: Line, number: int, x: _Scale, y: _Scale, steps: bool) -> str:
+def _curve(line: Curve, number: int, x: _Scale, y: _Scale, steps: bool) -> str:
     points = [f"{x(float(a)):.1f} {y(float(b)):.1f}" for a, b in zip(line.x, line.y, strict=True)]
     path = "M" + "L".join(points)
     if steps:
@@ -280,7 +280,7 @@ def _curve(line: Line, number: int, x: _Scale, y: _Scale, steps: bool) -> str:
     return f'<path d="{path}" class="curve" stroke="{colour}"{dash}><title>{escape(line.label)}</title></path>'
 
 
-def _legend(lines: Sequence[Line], band: Band | None = None) -> str:
+def _legend(lines: Sequence[Curve], band: Band | None = None) -> str:
     items = "".join(
         f'<span><i style="background:var(--c{number % COLOURS})"></i>{escape(line.label)}</span>'
         for number, line in enumerate(lines)

@@ -236,7 +236,7 @@ def _plot(sweep: Sweep, results: list[Summary]) -> str:
         means = _means([(x, y) for x, y in found if y is not None])
         if len(means[0]):
             label = f"{words.of_path(plot.by, sweep.names)} {words.of_value(group)}".strip() if plot.by else y_label
-            lines.append(svg.Line(label, *means))
+            lines.append(svg.Curve(label, *means))
     title = f"{y_label} over {x_label}"
     shared = len({_key(point["values"][plot.x]) for point in results}) < len(results) // max(1, len(lines))
     names = _names(tried[plot.x])

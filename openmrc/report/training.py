@@ -8,7 +8,7 @@ from html import escape
 
 import msgspec
 
-from openmrc.faults import Impairment, Layers, Schedule, Step
+from openmrc.faults import Impairment, OverlappingImpairments, Schedule, Step
 from openmrc.report.svg import shown, ticks
 from openmrc.units import PS_PER_MS, PS_PER_S
 
@@ -62,7 +62,7 @@ def spells(course: Course) -> list[Spell]:
 
 def _spells_of(plane: int, steps: Sequence[Step], course: Course, end: float) -> list[Spell]:
     found: list[Spell] = []
-    layers, now, begun = Layers(), Impairment(), 0.0
+    layers, now, begun = OverlappingImpairments(), Impairment(), 0.0
     for step in steps:
         if plane not in step.planes(course.planes):
             continue

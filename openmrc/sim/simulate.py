@@ -17,26 +17,26 @@ from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.fault_events import FaultKind, Faults
-from openmrc.sim.loop.run import Transport, World, run
+from openmrc.sim.loop.run import LoopTransport, World, run
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.reach import nic_rate
-from openmrc.sim.results.results import Run
-from openmrc.sim.results.samples import Recorder, Span
+from openmrc.sim.results.results import SimulationRun
+from openmrc.sim.results.samples import LinkSampler, Span
 from openmrc.sim.results.table_check import TableCheck, check, flights_of
 from openmrc.sim.scenario import matrix, timeline, triggers
 from openmrc.sim.scenario import scenario as scenarios
 from openmrc.sim.scenario.convergence import converging
 from openmrc.sim.scenario.matrix import StartUnit
-from openmrc.sim.scenario.matrix_line import Failure
+from openmrc.sim.scenario.matrix_line import FailureLine
 from openmrc.sim.scenario.scenario import Matrix, Scenario, schedule
 from openmrc.sim.scenario.transport_options import transport_of
 from openmrc.sim.transports.mrc.setup import MrcTransport
-from openmrc.sim.transports.mrc.tap import Capture
+from openmrc.sim.transports.mrc.tap import CaptureTap
 from openmrc.sim.transports.mrc.transport import Mrc
 from openmrc.sim.workloads.amounts import ps_of
 from openmrc.sim.workloads.families import Workload, plan_of
-from openmrc.sim.workloads.joined import Work, joined
-from openmrc.sim.workloads.plan import Hosts, Plan
+from openmrc.sim.workloads.joined import JoinedTraffic, joined
+from openmrc.sim.workloads.plan import WorkloadGraph, WorkloadHosts
 from openmrc.sim.workloads.trace import Trace
 from openmrc.units import PS_PER_US
 
@@ -75,20 +75,20 @@ class Prepared:
     """A scenario as the loop needs it: topology, traffic and faults."""
 
     topology: Topology
-    work: Work
+    work: JoinedTraffic
     faults: Faults
-    events: list[timeline.Event]
+    events: list[timeline.ReportedFault]
     warnings: list[str]
 
 
-def hosts_of(topology: Topology) -> Hosts:
+def hosts_of(topology: Topology) -> WorkloadHosts:
     """Return the fabric as workloads see it; a host is a NIC, with the GPUs behind it."""
     scale_up = topology.fabric.scale_up
     rate = nic_rate(topology)
     if scale_up is None:
-        return Hosts(topology.nics, rate)
+        return WorkloadHosts(topology.nics, rate)
     domain = scale_up.gpus // topology.gpus_per_nic
-    return Hosts(topology.nics, rate, domain)
+    return WorkloadHosts(topology.nics, rate, domain)
 
 
 def prepare(scenario: Scenario) -> Prepared:
@@ -96,8 +96,8 @@ def prepare(scenario: Scenario) -> Prepared:
     if not isinstance(scenario.fabric, Fabric):
         raise ConfigError(f"scenario {scenario.name}: fabric: {scenario.fabric!r} has not been loaded")
     topology = build(scenario.fabric)
-    plans: list[tuple[str, Plan]] = []
-    failures: list[Failure] = []
+    plans: list[tuple[str, WorkloadGraph]] = []
+    failures: list[FailureLine] = []
     warnings: list[str] = []
     for number, workload in enumerate(scenario.workloads):
         if isinstance(workload, Matrix):
@@ -117,7 +117,7 @@ def prepare(scenario: Scenario) -> Prepared:
     return Prepared(topology, work, broken, timeline.events(text), warnings)
 
 
-def _planned(hosts: Hosts, workload: Workload, seed: int, number: int) -> Plan:
+def _planned(hosts: WorkloadHosts, workload: Workload, seed: int, number: int) -> WorkloadGraph:
     """Return the plan of the scenario's n-th workload."""
     try:
         return plan_of(hosts, workload, seed + number)
@@ -138,7 +138,7 @@ def _unused_ports(scenario: Scenario, topology: Topology) -> list[str]:
     ]
 
 
-def _matrix(workload: Matrix, topology: Topology) -> matrix.Matrix:
+def _matrix(workload: Matrix, topology: Topology) -> matrix.ConnectionMatrix:
     read = matrix.read(Path(workload.file), StartUnit[workload.start_unit])
     if read.hosts != topology.nics:
         raise ConfigError(f"{workload.file}: Nodes: {read.hosts}, expected {topology.nics}, the hosts of the fabric")
@@ -147,7 +147,7 @@ def _matrix(workload: Matrix, topology: Topology) -> matrix.Matrix:
 
 def simulate(
     scenario: Scenario, threads: int = 1, on_progress: OnProgress | None = None, watch_links: bool = False
-) -> Run:
+) -> SimulationRun:
     """Run a scenario; on Ctrl-C, stop and return partial results.
 
     With `watch_links`, also sample links individually: all, or MOST_LINKS of them, starting with those that fail.
@@ -188,7 +188,7 @@ def simulate(
         scale_up=scenario.transport.scale_up,
         begin=begin,
     )
-    done = Run(
+    done = SimulationRun(
         name=scenario.name,
         topology=topology,
         work=prepared.work,
@@ -202,7 +202,7 @@ def simulate(
         warnings=prepared.warnings,
         spans=recorder.spans,
         captured=begun[0].state.tapped if scenario.capture is not None else None,
-        capture=transport.capture if isinstance(transport, MrcTransport) else Capture(),
+        capture=transport.capture if isinstance(transport, MrcTransport) else CaptureTap(),
         inside=_inside(begun[0], topology) if scenario.transport.scale_up else None,
         restart=scenario.restart,
         tables=checked[0] if checked else None,
@@ -211,7 +211,7 @@ def simulate(
     return done
 
 
-def result_warnings(done: Run, events: list[timeline.Event]) -> Iterator[str]:
+def result_warnings(done: SimulationRun, events: list[timeline.ReportedFault]) -> Iterator[str]:
     """Yield warnings about faults without effect and traffic that never used the fabric."""
     end = int(done.results.finished.max(initial=0)) if done.is_complete else done.results.now
     late = [event for event in events if event.begins and event.at >= end]
@@ -230,7 +230,7 @@ def result_warnings(done: Run, events: list[timeline.Event]) -> Iterator[str]:
         )
 
 
-def _tapped(transport: Transport, wanted: scenarios.Capture, topology: Topology) -> Transport:
+def _tapped(transport: LoopTransport, wanted: scenarios.Capture, topology: Topology) -> LoopTransport:
     """Return the transport with a copy of its packets at some NICs."""
     if not isinstance(transport, MrcTransport):
         raise FieldError(
@@ -243,7 +243,7 @@ def _tapped(transport: Transport, wanted: scenarios.Capture, topology: Topology)
             f"capture: {len(nics)} hosts x limit {wanted.limit} are more than {MOST_CAPTURED} packets; "
             f"use a limit of at most {MOST_CAPTURED // len(nics)}",
         )
-    return dataclasses.replace(transport, capture=Capture(nics, wanted.limit, ps_of(wanted.start)))
+    return dataclasses.replace(transport, capture=CaptureTap(nics, wanted.limit, ps_of(wanted.start)))
 
 
 def _nic(topology: Topology, host: int | str) -> int:
@@ -259,10 +259,10 @@ def _nic(topology: Topology, host: int | str) -> int:
     return named
 
 
-def _recorder(scenario: Scenario, prepared: Prepared, transport: Transport) -> Recorder:
+def _recorder(scenario: Scenario, prepared: Prepared, transport: LoopTransport) -> LinkSampler:
     sampling = scenario.sampling
     around = ps_of(sampling.around_faults)
-    return Recorder(
+    return LinkSampler(
         prepared.topology,
         ps_of(sampling.every) if sampling.every else 0,
         spans=spans_around([event.at for event in prepared.events if event.begins], around),
@@ -291,7 +291,7 @@ def _inside(world: World, topology: Topology) -> Ints | None:
     return np.flatnonzero(column(world.network.flows, "inside")) if topology.fabric.scale_up is not None else None
 
 
-def _watched(work: Work, world: World, count: int) -> list[Ints]:
+def _watched(work: JoinedTraffic, world: World, count: int) -> list[Ints]:
     """Return the flows of up to `count` connections, spread evenly over all connections of the fabric."""
     traffic = work.traffic
     flows = work.moving[column(world.network.flows, "inside")[work.moving] == 0]

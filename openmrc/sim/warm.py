@@ -8,7 +8,7 @@ from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.sim.loop.fault_events import FaultKind, faults
 from openmrc.sim.loop.run import run
-from openmrc.sim.results.samples import Recorder
+from openmrc.sim.results.samples import LinkSampler
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.workloads.traffic import traffic
 
@@ -27,7 +27,7 @@ def warm() -> None:
     topology = build(Fabric(name="warm", hosts=Hosts(count=_NICS), planes=(plane,)))
     nic = np.arange(_NICS)
     mends_nothing = faults(0, FaultKind.LINK_UP, 0)
-    recorder = Recorder(topology)
+    recorder = LinkSampler(topology)
     run(
         topology,
         traffic(nic, (nic + 4) % _NICS, _BYTES, 0),

@@ -40,7 +40,7 @@ _SPLIT = frozenset({"all_gather", "reduce_scatter", "alltoall"})  # the size cou
 _REDUCING = frozenset({"all_reduce", "reduce_scatter", "reduce"})
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class CollperfSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Measurement parameters; the letters are the flags of nccl-tests."""
 
     collective: str
@@ -58,7 +58,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     average: int = 1  # -a: 0 time of rank 0, 1 average, 2 minimum, 3 maximum
 
 
-class Result(msgspec.Struct, frozen=True):
+class CollperfResult(msgspec.Struct, frozen=True):
     """The result of one size, out of place or in place."""
 
     time_us: float
@@ -67,7 +67,7 @@ class Result(msgspec.Struct, frozen=True):
     wrong: int | None  # elements with a wrong value; None: not checked
 
 
-class Line(msgspec.Struct, frozen=True):
+class CollperfLine(msgspec.Struct, frozen=True):
     """The results of one size."""
 
     size: int  # bytes
@@ -75,8 +75,8 @@ class Line(msgspec.Struct, frozen=True):
     type: str
     redop: str
     root: int
-    out_of_place: Result
-    in_place: Result
+    out_of_place: CollperfResult
+    in_place: CollperfResult
 
 
 class Backend(Protocol):
@@ -85,7 +85,9 @@ class Backend(Protocol):
     rank: int
     size: int
 
-    def call(self, name: str, given: Array, out: Array, settings: Settings, asynchronous: bool) -> Callable[[], None]:
+    def call(
+        self, name: str, given: Array, out: Array, settings: CollperfSettings, asynchronous: bool
+    ) -> Callable[[], None]:
         """Start a collective from `given` to `out`; return a function that waits for it."""
 
     def barrier(self) -> None:
@@ -95,14 +97,16 @@ class Backend(Protocol):
         """Return the values of all ranks combined."""
 
 
-class MrcBackend:
+class MrcCollectives:
     """Backend `mrc`: the collectives of a `Group`."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
         self.rank, self.size = group.rank, group.size
 
-    def call(self, name: str, given: Array, out: Array, settings: Settings, asynchronous: bool) -> Callable[[], None]:
+    def call(
+        self, name: str, given: Array, out: Array, settings: CollperfSettings, asynchronous: bool
+    ) -> Callable[[], None]:
         """Start a collective from `given` to `out`; return a function that waits for it."""
         group, dtype, op, root = self._group, DTYPES[settings.dtype], OPS[settings.op], settings.root
         options: dict[str, Any] = {"dtype": dtype, "async_op": asynchronous}
@@ -142,7 +146,7 @@ class MrcBackend:
         return float(array[0])
 
 
-def sizes(settings: Settings) -> Iterator[int]:
+def sizes(settings: CollperfSettings) -> Iterator[int]:
     """Return the sizes in bytes, with the steps of nccl-tests."""
     size = settings.least
     while size <= settings.most:
@@ -152,7 +156,7 @@ def sizes(settings: Settings) -> Iterator[int]:
             return
 
 
-def check_settings(settings: Settings, ranks: int) -> None:
+def check_settings(settings: CollperfSettings, ranks: int) -> None:
     """Raise ConfigError for invalid settings."""
     for name, value, known in (
         ("collective", settings.collective, COLLECTIVES),
@@ -169,12 +173,12 @@ def check_settings(settings: Settings, ranks: int) -> None:
         raise ConfigError(f"-f: {settings.factor} is below 2, and -i is not given")
 
 
-def seconds_in_place(backend: Backend, settings: Settings, size: int) -> float:
+def seconds_in_place(backend: Backend, settings: CollperfSettings, size: int) -> float:
     """Return the duration (s) of one call in place, for comparisons."""
     return _side(backend, settings, _count(backend, settings, size), True)[0]
 
 
-def measure(backend: Backend, settings: Settings, size: int) -> Line:
+def measure(backend: Backend, settings: CollperfSettings, size: int) -> CollperfLine:
     """Measure one size."""
     item = NUMPY[DTYPES[settings.dtype]].itemsize
     count = _count(backend, settings, size)
@@ -183,21 +187,21 @@ def measure(backend: Backend, settings: Settings, size: int) -> Line:
     redop = settings.op if settings.collective in _REDUCING else "none"
     root = settings.root if settings.collective in ("broadcast", "reduce") else -1
     results = [_result(backend, settings.collective, total, seconds, wrong) for seconds, wrong in sides]
-    return Line(total, count, settings.dtype, redop, root, *results)
+    return CollperfLine(total, count, settings.dtype, redop, root, *results)
 
 
-def _count(backend: Backend, settings: Settings, size: int) -> int:
+def _count(backend: Backend, settings: CollperfSettings, size: int) -> int:
     """Return the number of elements of one rank."""
     whole = size // NUMPY[DTYPES[settings.dtype]].itemsize
     return whole // backend.size if settings.collective in _SPLIT else whole
 
 
-def _result(backend: Backend, name: str, size: int, seconds: float, wrong: int | None) -> Result:
+def _result(backend: Backend, name: str, size: int, seconds: float, wrong: int | None) -> CollperfResult:
     rate = size / seconds / 1e9 if seconds > 0 else 0.0
-    return Result(seconds * 1e6, rate, rate * _FACTORS[name](backend.size), wrong)
+    return CollperfResult(seconds * 1e6, rate, rate * _FACTORS[name](backend.size), wrong)
 
 
-def _side(backend: Backend, settings: Settings, count: int, in_place: bool) -> tuple[float, int | None]:
+def _side(backend: Backend, settings: CollperfSettings, count: int, in_place: bool) -> tuple[float, int | None]:
     """Return (seconds per call, wrong elements of all ranks or None if not checked)."""
     buffers = _Buffers(backend, settings, count, in_place)
     for _ in range(settings.warmup):
@@ -231,7 +235,7 @@ def _combined(backend: Backend, seconds: float, average: int) -> float:
 class _Buffers:
     """Input, output and expected output of a collective."""
 
-    def __init__(self, backend: Backend, settings: Settings, count: int, in_place: bool) -> None:
+    def __init__(self, backend: Backend, settings: CollperfSettings, count: int, in_place: bool) -> None:
         self._backend, self._settings, self._count = backend, settings, count
         self._kind = DTYPES[settings.dtype]
         ranks, name, dtype = backend.size, settings.collective, NUMPY[self._kind]
@@ -317,7 +321,7 @@ HEADER = "\n".join(
 )
 
 
-def text_of(line: Line) -> str:
+def text_of(line: CollperfLine) -> str:
     """Format a line with the columns of nccl-tests."""
     sides = "".join(
         f" {_time(side.time_us):>8} {side.algbw:7.2f} {side.busbw:7.2f} {_wrong(side):>6}"
@@ -326,7 +330,7 @@ def text_of(line: Line) -> str:
     return f"{line.size:12} {line.count:13} {line.type:>9} {line.redop:>7} {line.root:7}{sides}"
 
 
-def summary(lines: Sequence[Line]) -> list[str]:
+def summary(lines: Sequence[CollperfLine]) -> list[str]:
     """Return the closing lines."""
     sides = [side for line in lines for side in (line.out_of_place, line.in_place)]
     wrong = sum(side.wrong or 0 for side in sides)
@@ -337,7 +341,7 @@ def summary(lines: Sequence[Line]) -> list[str]:
     ]
 
 
-def csv_of(lines: Sequence[Line]) -> str:
+def csv_of(lines: Sequence[CollperfLine]) -> str:
     """Return all lines as CSV."""
     names: list[Any] = ["size", "count", "type", "redop", "root"]
     names += [f"{side}_{name}" for side in ("oop", "ip") for name in ("time_us", "algbw", "busbw", "wrong")]
@@ -360,9 +364,9 @@ def _time(us: float) -> str:
     return f"{us:.2f}" if us < 1000 else f"{us:.1f}" if us < 10_000 else f"{us:.0f}"
 
 
-def _wrong(side: Result) -> str:
+def _wrong(side: CollperfResult) -> str:
     return "N/A" if side.wrong is None else str(side.wrong)
 
 
-def _columns(side: Result) -> list[float | int | None]:
+def _columns(side: CollperfResult) -> list[float | int | None]:
     return [side.time_us, side.algbw, side.busbw, side.wrong]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from openmrc.apps.nic_file import NicFile, from_environment
-from openmrc.apps.planes import Side, free_address, local_planes
+from openmrc.apps.planes import EndpointSide, free_address, local_planes
 from openmrc.errors import ConfigError
 from openmrc.live.host.interfaces import find_planes
 from openmrc.train.link import RECEIVES, SENDS
@@ -34,7 +34,7 @@ def choose_planes(planes: Sequence[str] | str | None) -> list[str]:
         if nic is not None:
             return nic.planes
         return [str(each.address) for each in find_planes(_MAX_PLANES)]
-    return local_planes(planes, Side.SERVER) if isinstance(planes, str) else list(planes)
+    return local_planes(planes, EndpointSide.SERVER) if isinstance(planes, str) else list(planes)
 
 
 def open_context(planes: Sequence[str] | str | None, queue_pairs: int, faults: str | None = None) -> Context:

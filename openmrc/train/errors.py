@@ -25,7 +25,7 @@ class CollectiveError(TrainError):
         self.is_from_peer = is_from_peer  # another rank reported it to all ranks
 
 
-class MismatchError(CollectiveError):
+class CollectiveMismatchError(CollectiveError):
     """Two ranks called different collectives, or the same one with other sizes, types or roots."""
 
 
@@ -41,7 +41,9 @@ class AbortedError(CollectiveError):
     """The group was aborted, here or by another rank, or closed while calls were in progress."""
 
 
-_KINDS = {kind.__name__: kind for kind in (MismatchError, RankLostError, CollectiveTimeoutError, AbortedError)}
+_KINDS = {
+    kind.__name__: kind for kind in (CollectiveMismatchError, RankLostError, CollectiveTimeoutError, AbortedError)
+}
 
 
 def error_text(error: CollectiveError) -> str:

@@ -15,21 +15,21 @@ from openmrc.train.devices import open_context
 from openmrc.train.errors import (
     AbortedError,
     CollectiveError,
+    CollectiveMismatchError,
     CollectiveTimeoutError,
-    MismatchError,
     RankLostError,
     error_text,
     from_peer,
 )
-from openmrc.train.frames import HEADER, Frame, Kind, unpack
-from openmrc.train.link import PIECE_WR, Link, Signal
+from openmrc.train.frames import HEADER, ControlFrame, FrameKind, unpack
+from openmrc.train.link import PIECE_WR, ImmediateKind, RankLink
 from openmrc.train.liveness import Liveness, Notice
 from openmrc.train.point_to_point import ANY_SOURCE, P2P_WR, PointToPoint, Transfer
-from openmrc.train.program import Program
-from openmrc.train.progress import Progress
-from openmrc.train.recorder import Recorder
+from openmrc.train.program import RankProgram
+from openmrc.train.progress import ProgressDriver
+from openmrc.train.recorder import FlightRecorder
 from openmrc.train.registrations import Registrations
-from openmrc.train.run import Call, Run
+from openmrc.train.run import Call, CollectiveRun
 from openmrc.train.store import Store
 from openmrc.train.watchdog import Watchdog
 from openmrc.train.work import Work
@@ -66,18 +66,22 @@ class Executor:
         self.sequence = 0  # of the latest collective
         self._refusals: dict[int, tuple[int, str]] = {}  # by sequence: (rank, reason)
         self._refused_sequence = 0  # sequence of the latest collective refused here
-        self._runs: collections.deque[Run] = collections.deque()  # the first is in progress, the others are queued
-        self._early: dict[int, list[tuple[Link, Frame, bytes]]] = {}  # frames of collectives that have not started
+        self._runs: collections.deque[CollectiveRun] = (
+            collections.deque()
+        )  # the first is in progress, the others are queued
+        self._early: dict[
+            int, list[tuple[RankLink, ControlFrame, bytes]]
+        ] = {}  # frames of collectives that have not started
         self._early_chunks: collections.Counter[int] = collections.Counter()  # their chunks, by rank
-        self._links: dict[int, Link] = {}
+        self._links: dict[int, RankLink] = {}
         self._liveness = Liveness({})
         self._pd = self.context.alloc_pd()
         self._memory = Registrations(self._pd)
         self._cq = self.context.create_cq(4096)
-        self.progress = Progress(self._cq, self)
-        self.recorder = Recorder(name, rank, size, self.context)
+        self.progress = ProgressDriver(self._cq, self)
+        self.recorder = FlightRecorder(name, rank, size, self.context)
         try:
-            endpoint = mesh.Endpoint(self.context, self._pd, self._cq)
+            endpoint = mesh.MeshEndpoint(self.context, self._pd, self._cq)
             meeting = mesh.Meeting(store, f"mrc/{name}", rank, size, time.monotonic() + timeout)
             connected = mesh.connect(endpoint, meeting, timers)
             self._links, self._liveness = connected.links, connected.liveness
@@ -93,7 +97,7 @@ class Executor:
     def begin(
         self,
         call: Call,
-        program: Program,
+        program: RankProgram,
         spaces: dict[int, Blocks],
         work: Work,
         at_end: Callable[[], None] | None,
@@ -103,7 +107,9 @@ class Executor:
         with self.progress.lock:
             self._check_open()
             self.sequence += 1
-            run = Run(call, self.sequence, program, spaces, self.rank, self.size, self._memory, work, at_end, copies)
+            run = CollectiveRun(
+                call, self.sequence, program, spaces, self.rank, self.size, self._memory, work, at_end, copies
+            )
             self._runs.append(run)
             self._guarded(lambda: self._check_refused(run))
             if len(self._runs) == 1:
@@ -120,7 +126,7 @@ class Executor:
             self._early.pop(self.sequence, None)
             text = reason.encode()[:_MAX_TEXT_BYTES]
             for link in self._links.values():
-                frame = Frame(Kind.REFUSED, sequence=self.sequence, length=len(text))
+                frame = ControlFrame(FrameKind.REFUSED, sequence=self.sequence, length=len(text))
                 self._guarded(lambda link=link, frame=frame: link.send(frame, text))  # type: ignore[misc]
             self._continue_in_background()
 
@@ -157,7 +163,7 @@ class Executor:
                 self.on_error(AbortedError(f"rank {self.rank} closed group {self.name} while calls were in progress"))
             if self.error is None:
                 for link in self._links.values():
-                    self._guarded(lambda link=link: link.send(Frame(Kind.BYE)))  # type: ignore[misc]
+                    self._guarded(lambda link=link: link.send(ControlFrame(FrameKind.BYE)))  # type: ignore[misc]
         self.progress.until(self.is_idle, time.monotonic() + self.timeout)
         deadline = time.monotonic() + (CLOSE_SECONDS if self.error is None else _FAILED_CLOSE_SECONDS)
         if self.error is None:
@@ -243,7 +249,7 @@ class Executor:
             self._liveness.tell(Notice(text.decode(errors="replace")))
             for link in self._links.values():
                 with suppress(MrcError):  # this link may be the failed one
-                    link.abort(Frame(Kind.ABORT, length=len(text)), text)
+                    link.abort(ControlFrame(FrameKind.ABORT, length=len(text)), text)
         runs, self._runs = list(self._runs), collections.deque()
         transfers = self._p2p.unfinished()
         for run in runs:
@@ -283,7 +289,7 @@ class Executor:
             if not self._finish_first():
                 return
 
-    def _start_run(self, run: Run) -> None:
+    def _start_run(self, run: CollectiveRun) -> None:
         """Start a collective and process its frames and chunks that have arrived early."""
         run.begin(self._links)
         for link, frame, data in self._early.pop(run.sequence, ()):
@@ -318,35 +324,35 @@ class Executor:
         for link in self._links.values():
             link.return_credits()
 
-    def _on_signal(self, link: Link, immediate: int) -> None:
+    def _on_signal(self, link: RankLink, immediate: int) -> None:
         signal = link.on_signal(immediate)
-        if signal == Signal.FRAME:
+        if signal == ImmediateKind.FRAME:
             slot = link.next_slot()
             frame = unpack(slot)
             if self._on_frame(link, frame, slot[HEADER : HEADER + frame.length]):
                 link.release_frame()
-        elif signal == Signal.ABORT:
+        elif signal == ImmediateKind.ABORT:
             slot = link.stage.abort_slot
             text = bytes(slot[HEADER : HEADER + min(unpack(slot).length, _MAX_TEXT_BYTES)])
             self.on_error(from_peer(link.rank, text.decode(errors="replace")))
-        elif signal == Signal.CHUNK and not (self._runs and self._runs[0].on_chunk(link)):
+        elif signal == ImmediateKind.CHUNK and not (self._runs and self._runs[0].on_chunk(link)):
             self._early_chunks[link.rank] += 1
 
-    def _on_frame(self, link: Link, frame: Frame, data: memoryview) -> bool:
+    def _on_frame(self, link: RankLink, frame: ControlFrame, data: memoryview) -> bool:
         """Process a frame; return whether its credit is returned immediately."""
-        if frame.kind == Kind.COLLECTIVE:
+        if frame.kind == FrameKind.COLLECTIVE:
             return self._on_collective(link, frame, data)
-        if frame.kind == Kind.STATE:
+        if frame.kind == FrameKind.STATE:
             self._on_state(link, frame, data)
-        elif frame.kind == Kind.REFUSED:
+        elif frame.kind == FrameKind.REFUSED:
             self._on_refused(link, frame, data)
-        elif frame.kind == Kind.BYE:
+        elif frame.kind == FrameKind.BYE:
             link.bye_at = time.monotonic()
-        elif frame.kind in (Kind.WANTED, Kind.OFFERED, Kind.DELIVERED):
+        elif frame.kind in (FrameKind.WANTED, FrameKind.OFFERED, FrameKind.DELIVERED):
             self._p2p.on_frame(link, frame, data)
         return True
 
-    def _on_collective(self, link: Link, frame: Frame, data: memoryview) -> bool:
+    def _on_collective(self, link: RankLink, frame: ControlFrame, data: memoryview) -> bool:
         if self._runs and self._runs[0].sequence == frame.sequence:
             self._runs[0].on_frame(link, frame, data)
         elif not self._runs or frame.sequence > self._runs[0].sequence:
@@ -354,7 +360,7 @@ class Executor:
             return link.keep_early()
         return True
 
-    def _on_refused(self, link: Link, frame: Frame, data: memoryview) -> None:
+    def _on_refused(self, link: RankLink, frame: ControlFrame, data: memoryview) -> None:
         if frame.sequence == self._refused_sequence:
             return
         if len(self._refusals) < _MAX_REFUSALS:
@@ -363,15 +369,15 @@ class Executor:
         if run is not None:
             self._check_refused(run)
 
-    def _check_refused(self, run: Run) -> None:
+    def _check_refused(self, run: CollectiveRun) -> None:
         if run.sequence in self._refusals:
             rank, reason = self._refusals[run.sequence]
-            raise MismatchError(
+            raise CollectiveMismatchError(
                 f"collective {run.sequence}: rank {self.rank} called {run.call.describe()}, rank {rank} made "
                 f"an invalid call: {reason}"
             )
 
-    def _on_failure(self, link: Link, completion: WorkCompletion) -> None:
+    def _on_failure(self, link: RankLink, completion: WorkCompletion) -> None:
         status = completion.status.name
         self.on_error(self._lost_error(link.rank, f"{status}; {completion.error}"))
 
@@ -399,27 +405,27 @@ class Executor:
         ranks = {transfer.peer for transfer in self._p2p.unfinished()} - {ANY_SOURCE}
         return ranks | set(self._runs[0].waiting_for() if self._runs else ())
 
-    def _watch_run(self, run: Run, now: float) -> None:
+    def _watch_run(self, run: CollectiveRun, now: float) -> None:
         if now - run.begun_at > self.timeout:
             self.on_error(self._timeout_error(run))
         elif self._watchdog.should_report(run.sequence, now - run.begun_at):
             self._send_state(run)
 
-    def _send_state(self, run: Run) -> None:
+    def _send_state(self, run: CollectiveRun) -> None:
         """Send the state of a slow collective to all ranks, for their errors and to detect mismatched calls."""
         text = f"waiting for {mesh.ranks_text(run.waiting_for())}; {run.progress_text()}".encode()
-        frame = run.call.frame(run.sequence, run.call.count, len(text))._replace(kind=Kind.STATE)
+        frame = run.call.frame(run.sequence, run.call.count, len(text))._replace(kind=FrameKind.STATE)
         for link in self._links.values():
             if link.can_send:
                 link.send(frame, text)
 
-    def _on_state(self, link: Link, frame: Frame, data: memoryview) -> None:
+    def _on_state(self, link: RankLink, frame: ControlFrame, data: memoryview) -> None:
         text = bytes(data).decode(errors="replace")
         link.reported_state = f"in collective {frame.sequence}, {frame.describe()}, {text}"
         if self._runs and self._runs[0].sequence == frame.sequence:
             self._runs[0].check_fits(link, frame)
 
-    def _timeout_error(self, run: Run) -> CollectiveTimeoutError:
+    def _timeout_error(self, run: CollectiveRun) -> CollectiveTimeoutError:
         late = "; ".join(self._rank_text(rank) for rank in run.waiting_for())
         return CollectiveTimeoutError(
             f"rank {self.rank}: collective {run.sequence}, {run.call.describe()}, did not finish within the timeout of "
@@ -450,7 +456,7 @@ class Executor:
     def _have_all_left(self) -> bool:
         return all(link.bye_at for link in self._links.values())
 
-    def _is_sending(self, link: Link) -> bool:
+    def _is_sending(self, link: RankLink) -> bool:
         return link.qp.state == QpState.RTS and link.qp.outstanding() > 0
 
     def _free(self) -> None:

@@ -9,14 +9,14 @@ from statistics import median
 import msgspec
 
 from openmrc.errors import ConfigError
-from openmrc.train.recorder import Entry, Recording
+from openmrc.train.recorder import CollectiveRecord, FlightRecording
 
 _LARGEST_FILE = 1 << 30  # bytes
 _SHOWN_SHARE = 0.05  # of the slowest collective's time, above which other collectives of the step are shown
 _LATE_SHARE = 0.5  # of a collective's time, above which a late rank counts as its cause
 
 
-class Finding(msgspec.Struct):
+class SlowCollective(msgspec.Struct):
     """One slow collective and its cause."""
 
     rank: int
@@ -35,20 +35,20 @@ class StepReport(msgspec.Struct):
     rank: int
     seconds: float  # from the start of its first collective to the end of its last
     usual: float  # median of the rank's steps
-    findings: list[Finding]
+    findings: list[SlowCollective]
 
 
-def read(path: Path) -> Recording:
+def read(path: Path) -> FlightRecording:
     """Read a file written by `Recorder.dump`; ConfigError if it is invalid."""
     if path.stat().st_size > _LARGEST_FILE:
         raise ConfigError(f"{path}: {path.stat().st_size:,} bytes, the limit is {_LARGEST_FILE:,}")
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Recording)
+        return msgspec.json.decode(path.read_bytes(), type=FlightRecording)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: not a flight recording: {error}") from error
 
 
-def explain(recordings: Sequence[Recording], step: int | None = None, most: int = 5) -> list[StepReport]:
+def explain(recordings: Sequence[FlightRecording], step: int | None = None, most: int = 5) -> list[StepReport]:
     """Return up to `most` slowest steps of every rank, or only `step`, with their slowest collectives.
 
     Without calls of `Group.step` all collectives belong to step -1. Raises ConfigError if `step` was not recorded.
@@ -67,7 +67,7 @@ def explain(recordings: Sequence[Recording], step: int | None = None, most: int 
     return reports
 
 
-def cause_of(entry: Entry) -> tuple[str, str]:
+def cause_of(entry: CollectiveRecord) -> tuple[str, str]:
     """Return (cause, explanation) for one collective."""
     if entry.state != "done":
         return "failed", entry.state
@@ -108,25 +108,25 @@ def text_of(report: StepReport) -> list[str]:
     return lines
 
 
-def _findings(recording: Recording, entries: Iterable[Entry], most: int) -> list[Finding]:
+def _findings(recording: FlightRecording, entries: Iterable[CollectiveRecord], most: int) -> list[SlowCollective]:
     slowest = sorted(entries, key=lambda entry: -entry.seconds)[:most]
     slowest = [entry for entry in slowest if entry.seconds >= _SHOWN_SHARE * slowest[0].seconds]
     findings = []
     for entry in slowest:
         usual = median(other.seconds for other in recording.entries if other.call == entry.call)
         cause, text = cause_of(entry)
-        findings.append(Finding(recording.rank, entry.sequence, entry.call, entry.seconds, usual, cause, text))
+        findings.append(SlowCollective(recording.rank, entry.sequence, entry.call, entry.seconds, usual, cause, text))
     return findings
 
 
-def _by_step(entries: Iterable[Entry]) -> dict[int, list[Entry]]:
-    steps: dict[int, list[Entry]] = {}
+def _by_step(entries: Iterable[CollectiveRecord]) -> dict[int, list[CollectiveRecord]]:
+    steps: dict[int, list[CollectiveRecord]] = {}
     for entry in entries:
         steps.setdefault(entry.step, []).append(entry)
     return steps
 
 
-def _length(entries: Sequence[Entry]) -> float:
+def _length(entries: Sequence[CollectiveRecord]) -> float:
     return max(entry.ended_at for entry in entries) - min(entry.begun_at for entry in entries)
 
 

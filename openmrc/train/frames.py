@@ -11,7 +11,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-from openmrc.collectives.choice import Algorithm, Collective
+from openmrc.collectives.choice import Collective, CollectiveAlgorithm
 from openmrc.train.reduction import DType, Op
 
 VERSION = 4
@@ -22,7 +22,7 @@ SLOT = HEADER + INLINE
 ANY = 0xFFFF
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """Kind of a frame."""
 
     COLLECTIVE = 1  # the header of a collective, with its data if small
@@ -35,7 +35,7 @@ class Kind(IntEnum):
     REFUSED = 8  # this rank refused a collective as an invalid call; the data gives the reason
 
 
-class Frame(NamedTuple):
+class ControlFrame(NamedTuple):
     """The fields of a header."""
 
     kind: int
@@ -61,9 +61,9 @@ class Frame(NamedTuple):
         return call_text(self.collective, self.op, self.dtype, self.elements, self.root)
 
 
-def unpack(slot: memoryview) -> Frame:
+def unpack(slot: memoryview) -> ControlFrame:
     """Read the header of a slot."""
-    return Frame._make(_HEADER.unpack_from(slot))
+    return ControlFrame._make(_HEADER.unpack_from(slot))
 
 
 ROOTED = frozenset({Collective.REDUCE, Collective.BROADCAST, Collective.GATHER, Collective.SCATTER})
@@ -86,4 +86,15 @@ def call_text(collective: int, op: int, dtype: int, count: int, root: int) -> st
         return f"call {collective} (op {op}, dtype {dtype}, count {count})"
 
 
-__all__ = ["ANY", "HEADER", "INLINE", "SLOT", "VERSION", "Algorithm", "Frame", "Kind", "call_text", "unpack"]
+__all__ = [
+    "ANY",
+    "HEADER",
+    "INLINE",
+    "SLOT",
+    "VERSION",
+    "CollectiveAlgorithm",
+    "ControlFrame",
+    "FrameKind",
+    "call_text",
+    "unpack",
+]

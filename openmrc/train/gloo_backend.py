@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.errors import ConfigError
-from openmrc.train.collperf import OPS, Settings
+from openmrc.train.collperf import OPS, CollperfSettings
 from openmrc.train.reduction import Op
 
 Array = NDArray[Any]
@@ -32,7 +32,9 @@ class GlooBackend:
         self._torch, self._dist = torch, dist
         dist.init_process_group("gloo", init_method=f"tcp://{address}", rank=rank, world_size=size)
 
-    def call(self, name: str, given: Array, out: Array, settings: Settings, asynchronous: bool) -> Callable[[], None]:
+    def call(
+        self, name: str, given: Array, out: Array, settings: CollperfSettings, asynchronous: bool
+    ) -> Callable[[], None]:
         """Start a collective; the copy for those without an out-of-place form is included in the time."""
         dist, root = self._dist, settings.root
         source, target = self._tensor(given, settings), self._tensor(out, settings)
@@ -79,7 +81,7 @@ class GlooBackend:
         """Leave the process group."""
         self._dist.destroy_process_group()
 
-    def _tensor(self, array: Array, settings: Settings) -> Any:
+    def _tensor(self, array: Array, settings: CollperfSettings) -> Any:
         if settings.dtype == "bfloat16":
             return self._torch.from_numpy(array.view(np.int16)).view(self._torch.bfloat16)
         return self._torch.from_numpy(array)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.collectives.choice import Algorithm, Collective, choose
+from openmrc.collectives.choice import Collective, CollectiveAlgorithm, choose
 from openmrc.collectives.plan import Space
 from openmrc.train import mesh
 from openmrc.train.buffers import Blocks, Copies, bytes_of, equal_bounds, even_bounds
@@ -32,7 +32,7 @@ from openmrc.train.executor import Executor
 from openmrc.train.frames import INLINE, REDUCING
 from openmrc.train.point_to_point import ANY_SOURCE, Transfer
 from openmrc.train.program import program_for
-from openmrc.train.recorder import Recorder
+from openmrc.train.recorder import FlightRecorder
 from openmrc.train.reduction import NUMPY, DType, Op, check, divide, dtype_of, fold_of
 from openmrc.train.run import Call
 from openmrc.train.store import Store, TcpStore
@@ -117,13 +117,13 @@ class Group:
         given, result, at_end = _in_and_out(array, out)
         call = self._call(Collective.ALL_REDUCE, given, dtype, op, given.nbytes)
         bounds = [0, given.size]
-        if call.algorithm in (Algorithm.DIRECT, Algorithm.RING):
+        if call.algorithm in (CollectiveAlgorithm.DIRECT, CollectiveAlgorithm.RING):
             bounds = even_bounds(given.size, self.size)
         spaces: dict[int, Blocks] = {
             Space.INPUT: Blocks.of_flat(given, bounds),
             Space.OUTPUT: Blocks.of_flat(result, bounds),
         }
-        if call.algorithm == Algorithm.WHOLE:
+        if call.algorithm == CollectiveAlgorithm.WHOLE:
             at_end = self._prepare_whole(call, given, result, spaces, at_end)
         elif self.size == 1 and given is not result:
             result[:] = given
@@ -267,7 +267,7 @@ class Group:
             Space.INPUT: Blocks.of_flat(nothing, [0, 0]),
             Space.OUTPUT: Blocks.of_flat(nothing, [0, 0]),
         }
-        if call.algorithm == Algorithm.WHOLE:
+        if call.algorithm == CollectiveAlgorithm.WHOLE:
             spaces[Space.SCRATCH] = Blocks.of_flat(nothing, [0] * (self.size + 1))
         return self._begin(call, spaces, None, None, async_op)
 
@@ -292,7 +292,7 @@ class Group:
     # Observation
 
     @property
-    def recorder(self) -> Recorder:
+    def recorder(self) -> FlightRecorder:
         """The flight recorder of this rank."""
         return self._executor.recorder
 

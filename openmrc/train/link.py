@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openmrc.train.frames import HEADER, INLINE, SLOT, Frame
+from openmrc.train.frames import HEADER, INLINE, SLOT, ControlFrame
 from openmrc.verbs import QueuePair, RegionSlice, SendWr
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ SENDS = 256  # entries of the send queue
 _MAX_UNSIGNALED = SENDS - FRAMES - CHUNKS - 16  # writes without immediate in flight
 
 
-class Signal(IntEnum):
+class ImmediateKind(IntEnum):
     """Kind of an immediate."""
 
     FRAME = 0
@@ -48,7 +48,7 @@ class Signal(IntEnum):
     ABORT = 3  # the group failed; the abort slot gives the reason. Needs no credit, sent once
 
 
-_SIGNALS = tuple(Signal)  # cached: creating a member from its value dominates the time of a signal
+_SIGNALS = tuple(ImmediateKind)  # cached: creating a member from its value dominates the time of a signal
 
 
 class Stage:
@@ -69,7 +69,7 @@ class Stage:
         self.abort_slot = view[self.ABORT_OFFSET : self.SIZE]
 
 
-class Link:
+class RankLink:
     """The connection to one other rank."""
 
     def __init__(self, rank: int, qp: QueuePair, stage: Stage) -> None:
@@ -81,7 +81,7 @@ class Link:
         self.reported_state = ""  # the peer's last reported progress
         self.chunk_bytes = 0  # payload of chunks posted so far
         self._address = self._key = 0
-        self._backlog: collections.deque[tuple[Frame, bytes]] = collections.deque()
+        self._backlog: collections.deque[tuple[ControlFrame, bytes]] = collections.deque()
         self._frames_sent = self._frames_free = 0  # counters that only grow; equal: the peer has no free slot
         self._chunks_sent = self._chunks_free = 0
         self._staged_sent = 0
@@ -103,7 +103,7 @@ class Link:
 
     # Sending frames
 
-    def send(self, frame: Frame, data: bytes | memoryview = b"") -> None:
+    def send(self, frame: ControlFrame, data: bytes | memoryview = b"") -> None:
         """Send a frame, or queue it until the peer has room; `data` may be reused immediately."""
         if len(data) > INLINE:
             raise ValueError(f"{len(data)} bytes in a frame, the limit is {INLINE}")
@@ -117,14 +117,14 @@ class Link:
         while self._backlog and self._frames_sent != self._frames_free and self._has_room():
             self._post_frame(*self._backlog.popleft())
 
-    def abort(self, frame: Frame, data: bytes) -> None:
+    def abort(self, frame: ControlFrame, data: bytes) -> None:
         """Report to the peer that the group failed; drops queued frames."""
         self._backlog.clear()
         slot = self.stage.outbox[FRAMES]
         frame.pack_into(slot)
         slot[HEADER : HEADER + len(data)] = data
         part = RegionSlice(self.stage.region, Stage.SIZE + FRAMES * SLOT, HEADER + len(data))
-        self._post(part, self._address + Stage.ABORT_OFFSET, self._key, Signal.ABORT)
+        self._post(part, self._address + Stage.ABORT_OFFSET, self._key, ImmediateKind.ABORT)
 
     def probe(self) -> None:
         """Post an empty write, so that the transport checks whether the peer is reachable."""
@@ -150,7 +150,7 @@ class Link:
         """Whether so many frames are queued that a call must wait before it counts as accepted."""
         return len(self._backlog) > _MAX_BACKLOG
 
-    def _post_frame(self, frame: Frame, data: bytes | memoryview) -> None:
+    def _post_frame(self, frame: ControlFrame, data: bytes | memoryview) -> None:
         index = self._frames_sent % FRAMES
         slot = self.stage.outbox[index]
         frame.pack_into(slot)
@@ -159,7 +159,7 @@ class Link:
             slot[HEADER:length] = data
         self._frames_sent += 1
         part = RegionSlice(self.stage.region, Stage.SIZE + index * SLOT, length)
-        self._post(part, self._address + index * SLOT, self._key, Signal.FRAME)
+        self._post(part, self._address + index * SLOT, self._key, ImmediateKind.FRAME)
 
     # Sending chunks
 
@@ -171,7 +171,7 @@ class Link:
         """Return the write of a chunk to its final address; only the `last` one generates a completion here."""
         self._chunks_sent += 1
         self.chunk_bytes += part.length
-        return self._write(part, address, key, Signal.CHUNK, signaled=last)
+        return self._write(part, address, key, ImmediateKind.CHUNK, signaled=last)
 
     def piece(self, part: RegionSlice, address: int, key: int, prepared: int) -> SendWr:
         """Return the write of a part of a block whose end alone is signalled, after `prepared` unposted writes.
@@ -194,7 +194,7 @@ class Link:
 
     # Receiving
 
-    def on_signal(self, immediate: int) -> Signal:
+    def on_signal(self, immediate: int) -> ImmediateKind:
         """Process the credits of an immediate; return its kind."""
         self._frames_free += ((immediate >> 15) - (self._frames_free - FRAMES)) & _MASK
         self._chunks_free += (immediate - (self._chunks_free - CHUNKS)) & _MASK
@@ -240,15 +240,15 @@ class Link:
         frames = self._frames_consumed - self._frames_returned
         chunks = self._chunks_consumed - self._chunks_returned
         if frames >= _FRAME_CREDITS or chunks >= _CHUNK_CREDITS:
-            self._post(RegionSlice(self.stage.region, 0, 0), self._address, self._key, Signal.CREDIT)
+            self._post(RegionSlice(self.stage.region, 0, 0), self._address, self._key, ImmediateKind.CREDIT)
 
     def _has_room(self) -> bool:
         return self.qp.outstanding() < SENDS - 16
 
-    def _post(self, part: RegionSlice, address: int, key: int, signal: Signal) -> None:
+    def _post(self, part: RegionSlice, address: int, key: int, signal: ImmediateKind) -> None:
         self.qp.post_send(self._write(part, address, key, signal, signaled=False))
 
-    def _write(self, part: RegionSlice, address: int, key: int, signal: Signal, *, signaled: bool) -> SendWr:
+    def _write(self, part: RegionSlice, address: int, key: int, signal: ImmediateKind, *, signaled: bool) -> SendWr:
         self._frames_returned, self._chunks_returned = self._frames_consumed, self._chunks_consumed
         credit = (self._frames_consumed & _MASK) << 15 | self._chunks_consumed & _MASK
         return SendWr(

@@ -24,9 +24,9 @@ import msgspec
 from openmrc.errors import ConfigError, MrcError
 from openmrc.live.api.errors import DeadlineError
 from openmrc.live.host.addresses import PlaneAddress
-from openmrc.live.objects.exchange import Channel, dial
+from openmrc.live.objects.exchange import ControlChannel, dial
 from openmrc.live.objects.handshake import token_bytes
-from openmrc.live.objects.server import Server
+from openmrc.live.objects.server import RendezvousServer
 from openmrc.verbs import NO_TOKEN
 
 TOKEN_VARIABLE = "MRC_TOKEN"
@@ -56,9 +56,9 @@ class ControlListener:
         """Listen on the addresses of the planes, or nowhere if one of them cannot be used."""
         self.nonce = secrets.token_hex(16)
         hosts = list(dict.fromkeys(str(PlaneAddress.parse(plane).ip) for plane in planes))
-        self._server: Server | None = None
+        self._server: RendezvousServer | None = None
         with suppress(ConfigError):
-            self._server = Server(hosts, 0)
+            self._server = RendezvousServer(hosts, 0)
             self._server.start(_token())
 
     @property
@@ -66,10 +66,10 @@ class ControlListener:
         """TCP port; 0: not listening."""
         return 0 if self._server is None else self._server.port
 
-    def accept(self, expected: Iterable[int]) -> dict[int, Channel]:
+    def accept(self, expected: Iterable[int]) -> dict[int, ControlChannel]:
         """Return the connections of the expected ranks, which have dialled; those that break are left out."""
         missing = set(expected)
-        channels: dict[int, Channel] = {}
+        channels: dict[int, ControlChannel] = {}
         deadline = time.monotonic() + _ARRIVE_SECONDS
         while missing and self._server is not None:
             try:
@@ -99,7 +99,7 @@ class Dialler:
         self._rank = rank
         self._left = _DIAL_SECONDS
 
-    def dial(self, planes: Sequence[str], port: int, nonce: str) -> Channel | None:
+    def dial(self, planes: Sequence[str], port: int, nonce: str) -> ControlChannel | None:
         """Return a connection to a rank on one of its planes; None if there is none."""
         hosts = dict.fromkeys(str(PlaneAddress.parse(plane).ip) for plane in planes) if port else ()
         for host in hosts:
@@ -115,7 +115,7 @@ class Dialler:
 class Liveness:
     """The control connections of one rank."""
 
-    def __init__(self, channels: Mapping[int, Channel]) -> None:
+    def __init__(self, channels: Mapping[int, ControlChannel]) -> None:
         """`channels` are by rank; ranks without one are never gone."""
         self._channels = dict(channels)
         self._gone_at: dict[int, float] = {}  # by rank, monotonic s

@@ -20,10 +20,10 @@ import msgspec
 
 from openmrc.engine.responder.regions import Access
 from openmrc.errors import MrcError
-from openmrc.live.objects.exchange import Channel
+from openmrc.live.objects.exchange import ControlChannel
 from openmrc.train.errors import RendezvousError
 from openmrc.train.frames import VERSION
-from openmrc.train.link import RECEIVES, SENDS, Link, Stage
+from openmrc.train.link import RECEIVES, SENDS, RankLink, Stage
 from openmrc.train.liveness import ControlListener, Dialler, Liveness
 from openmrc.train.store import Store
 from openmrc.verbs import (
@@ -95,19 +95,19 @@ class Card(msgspec.Struct, frozen=True):
 class Mesh:
     """The connections of one rank to all others."""
 
-    links: dict[int, Link]  # by rank
+    links: dict[int, RankLink]  # by rank
     liveness: Liveness
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class MeshEndpoint:
     """The verbs objects that the queue pairs of a group share."""
 
     context: Context
     pd: ProtectionDomain
     cq: CompletionQueue
 
-    def link(self, other: int) -> Link:
+    def link(self, other: int) -> RankLink:
         """Create a link to another rank, not yet connected."""
         stage = Stage(self.pd)
         try:
@@ -117,7 +117,7 @@ class Endpoint:
         except BaseException:
             stage.region.dereg()
             raise
-        return Link(other, qp, stage)
+        return RankLink(other, qp, stage)
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class Meeting:
             pause = min(2 * pause, _CHECK_SECONDS)
 
 
-def connect(endpoint: Endpoint, meeting: Meeting, timers: Timers) -> Mesh:
+def connect(endpoint: MeshEndpoint, meeting: Meeting, timers: Timers) -> Mesh:
     """Connect to all other ranks; RendezvousError names missing and mismatched ranks."""
     try:
         return _connect(endpoint, meeting, timers)
@@ -225,10 +225,10 @@ def report_failure(
             time.sleep(_CHECK_SECONDS)  # it may serve the store, from which the others read the reason
 
 
-def _connect(endpoint: Endpoint, meeting: Meeting, timers: Timers) -> Mesh:
+def _connect(endpoint: MeshEndpoint, meeting: Meeting, timers: Timers) -> Mesh:
     meeting.join()
     rank = meeting.rank
-    links: dict[int, Link] = {}
+    links: dict[int, RankLink] = {}
     try:
         for other in range(meeting.size):
             if other != rank:
@@ -240,10 +240,10 @@ def _connect(endpoint: Endpoint, meeting: Meeting, timers: Timers) -> Mesh:
         raise
 
 
-def _exchange_cards(context: Context, meeting: Meeting, links: dict[int, Link], timers: Timers) -> Liveness:
+def _exchange_cards(context: Context, meeting: Meeting, links: dict[int, RankLink], timers: Timers) -> Liveness:
     """Connect the links, and return the control connections to their ranks."""
     listener = ControlListener(context.address.planes)
-    channels: dict[int, Channel] = {}
+    channels: dict[int, ControlChannel] = {}
     try:
         callers = _connect_links(context, meeting, links, timers, listener, channels)
         channels |= listener.accept(callers)
@@ -260,10 +260,10 @@ def _exchange_cards(context: Context, meeting: Meeting, links: dict[int, Link], 
 def _connect_links(
     context: Context,
     meeting: Meeting,
-    links: dict[int, Link],
+    links: dict[int, RankLink],
     timers: Timers,
     listener: ControlListener,
-    channels: dict[int, Channel],
+    channels: dict[int, ControlChannel],
 ) -> set[int]:
     """Connect the links and dial lower ranks into `channels`; return the ranks that have dialled this one."""
     rank = meeting.rank
@@ -287,7 +287,7 @@ def _card(
     context: Context,
     rank: int,
     size: int,
-    links: dict[int, Link],
+    links: dict[int, RankLink],
     first_psns: dict[int, int],
     listener: ControlListener,
 ) -> Card:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from openmrc.train.buffers import Blocks
-from openmrc.train.errors import MismatchError
-from openmrc.train.frames import INLINE, Frame, Kind
-from openmrc.train.link import Link
+from openmrc.train.errors import CollectiveMismatchError
+from openmrc.train.frames import INLINE, ControlFrame, FrameKind
+from openmrc.train.link import RankLink
 from openmrc.train.registrations import Registrations
 from openmrc.train.work import Work
 from openmrc.verbs import SendWr
@@ -50,19 +50,21 @@ ANY_SOURCE = -1
 class PointToPoint:
     """The sends and receives of one group."""
 
-    def __init__(self, links: Mapping[int, Link], memory: Registrations, rank: int) -> None:
+    def __init__(self, links: Mapping[int, RankLink], memory: Registrations, rank: int) -> None:
         """Start without transfers; `links` are by rank."""
         self._links = links
         self._memory = memory
         self._rank = rank
         self._numbers = itertools.count(1)
         self._sends: dict[int, list[Transfer]] = {rank: [] for rank in links}  # by peer, without a matching receive
-        self._wanted: dict[int, list[Frame]] = {rank: [] for rank in links}  # by peer, without a matching send
+        self._wanted: dict[int, list[ControlFrame]] = {rank: [] for rank in links}  # by peer, without a matching send
         self._receives: dict[int, Transfer] = {}  # announced to the sender, by number
         self._any_source: list[Transfer] = []  # receives from any rank without a matching offer
         self._offered: list[tuple[int, int]] = []  # (rank, tag) of offers without a matching receive
         self._matched_offers: dict[tuple[int, int], int] = {}  # (rank, tag): offers to come for announced receives
-        self._ready: collections.deque[tuple[Link, Transfer, Frame, Frame]] = collections.deque()  # matched, not posted
+        self._ready: collections.deque[tuple[RankLink, Transfer, ControlFrame, ControlFrame]] = (
+            collections.deque()
+        )  # matched, not posted
         self._writing: dict[int, Transfer] = {}  # sends that the network still reads, by number
 
     @property
@@ -80,7 +82,7 @@ class PointToPoint:
         transfer.number = next(self._numbers)
         link = self._links[transfer.peer]
         wanted = self._wanted[transfer.peer]
-        link.send(Frame(Kind.OFFERED, tag=transfer.tag))
+        link.send(ControlFrame(FrameKind.OFFERED, tag=transfer.tag))
         for index, frame in enumerate(wanted):
             if frame.tag == transfer.tag:
                 self._deliver(link, transfer, wanted.pop(index))
@@ -104,11 +106,11 @@ class PointToPoint:
             self._matched_offers[key] = self._matched_offers.get(key, 0) + 1
         self._announce(transfer)
 
-    def on_frame(self, link: Link, frame: Frame, data: memoryview) -> None:
+    def on_frame(self, link: RankLink, frame: ControlFrame, data: memoryview) -> None:
         """Process a WANTED, OFFERED or DELIVERED frame."""
-        if frame.kind == Kind.WANTED:
+        if frame.kind == FrameKind.WANTED:
             self._on_wanted(link, frame)
-        elif frame.kind == Kind.OFFERED:
+        elif frame.kind == FrameKind.OFFERED:
             self._on_offered(link, frame)
         else:
             self._on_delivered(link, frame, data)
@@ -123,12 +125,17 @@ class PointToPoint:
         transfer.work.source = transfer.peer
         self._receives[transfer.number] = transfer
         address, key = (0, 0) if transfer.length <= INLINE else transfer.blocks.target(self._memory, 0)
-        frame = Frame(
-            Kind.WANTED, tag=transfer.tag, sequence=transfer.number, elements=transfer.length, address=address, key=key
+        frame = ControlFrame(
+            FrameKind.WANTED,
+            tag=transfer.tag,
+            sequence=transfer.number,
+            elements=transfer.length,
+            address=address,
+            key=key,
         )
         self._links[transfer.peer].send(frame)
 
-    def _on_wanted(self, link: Link, frame: Frame) -> None:
+    def _on_wanted(self, link: RankLink, frame: ControlFrame) -> None:
         sends = self._sends[link.rank]
         for index, transfer in enumerate(sends):
             if transfer.tag == frame.tag:
@@ -137,7 +144,7 @@ class PointToPoint:
         self._wanted[link.rank].append(frame)
         self._check_room(link, len(self._wanted[link.rank]))
 
-    def _on_offered(self, link: Link, frame: Frame) -> None:
+    def _on_offered(self, link: RankLink, frame: ControlFrame) -> None:
         key = (link.rank, frame.tag)
         if self._matched_offers.get(key):
             self._matched_offers[key] -= 1
@@ -152,25 +159,27 @@ class PointToPoint:
         self._offered.append(key)
         self._check_room(link, len(self._offered))
 
-    def _on_delivered(self, link: Link, frame: Frame, data: memoryview) -> None:
+    def _on_delivered(self, link: RankLink, frame: ControlFrame, data: memoryview) -> None:
         transfer = self._receives.get(frame.sequence)
         if transfer is None or transfer.peer != link.rank:
-            raise MismatchError(
+            raise CollectiveMismatchError(
                 f"rank {link.rank} delivered receive {frame.sequence}, which rank {self._rank} did not post"
             )
         if frame.elements != transfer.length:
-            raise MismatchError(self._length_mismatch(link.rank, frame.elements, self._rank, transfer))
+            raise CollectiveMismatchError(self._length_mismatch(link.rank, frame.elements, self._rank, transfer))
         del self._receives[frame.sequence]
         if len(data):
             transfer.blocks.view(0, 0, transfer.length).data[:] = data
         self._end(transfer)
 
-    def _deliver(self, link: Link, transfer: Transfer, frame: Frame) -> None:
-        done = Frame(Kind.DELIVERED, tag=frame.tag, sequence=frame.sequence, elements=transfer.length)
+    def _deliver(self, link: RankLink, transfer: Transfer, frame: ControlFrame) -> None:
+        done = ControlFrame(FrameKind.DELIVERED, tag=frame.tag, sequence=frame.sequence, elements=transfer.length)
         if transfer.length != frame.elements:
             link.send(done)  # so that the receiver detects the mismatch too
             self._writing[transfer.number] = transfer
-            raise MismatchError(self._length_mismatch(self._rank, transfer.length, link.rank, transfer, frame.elements))
+            raise CollectiveMismatchError(
+                self._length_mismatch(self._rank, transfer.length, link.rank, transfer, frame.elements)
+            )
         if transfer.length <= INLINE:
             data = transfer.blocks.view(0, 0, transfer.length).data
             link.send(done._replace(length=transfer.length), data)
@@ -190,7 +199,7 @@ class PointToPoint:
             else:
                 self._ready.append((link, transfer, frame, done))
 
-    def _writes(self, transfer: Transfer, frame: Frame) -> list[SendWr]:
+    def _writes(self, transfer: Transfer, frame: ControlFrame) -> list[SendWr]:
         begins = range(0, transfer.length, _LARGEST_WRITE)
         return [
             SendWr(
@@ -209,9 +218,9 @@ class PointToPoint:
             transfer.at_end()
         transfer.work.finish()
 
-    def _check_room(self, link: Link, unmatched: int) -> None:
+    def _check_room(self, link: RankLink, unmatched: int) -> None:
         if unmatched > _MAX_UNMATCHED:
-            raise MismatchError(
+            raise CollectiveMismatchError(
                 f"rank {link.rank}: {unmatched} sends or receives without a matching call at rank {self._rank}"
             )
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.collectives.choice import Algorithm, Collective, plan_for
-from openmrc.collectives.plan import NOTHING, Plan, Space, Transfers
+from openmrc.collectives.choice import Collective, CollectiveAlgorithm, plan_for
+from openmrc.collectives.plan import NOTHING, CollectivePlan, Space, Transfers
 
 
 class Send(NamedTuple):
@@ -34,7 +34,7 @@ class Receive(NamedTuple):
     is_final: bool  # stored, and no transfer waits for a part of it: only its end is signalled
 
 
-class Program(NamedTuple):
+class RankProgram(NamedTuple):
     """The transfers of one rank in a collective."""
 
     sends: dict[int, tuple[Send, ...]]  # by target
@@ -45,12 +45,14 @@ class Program(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def program_for(collective: Collective, algorithm: Algorithm, ranks: int, rank: int, root: int) -> Program:
+def program_for(
+    collective: Collective, algorithm: CollectiveAlgorithm, ranks: int, rank: int, root: int
+) -> RankProgram:
     """Return the program of `rank` in a collective; cached."""
     return program(plan_for(collective, algorithm, ranks, root), rank)
 
 
-def program(plan: Plan, rank: int) -> Program:
+def program(plan: CollectivePlan, rank: int) -> RankProgram:
     """Return the program of `rank` in a plan."""
     part = plan.transfers
     final = _final(part)
@@ -69,7 +71,7 @@ def program(plan: Plan, rank: int) -> Program:
         sends.setdefault(int(part.target[row]), []).append(send)
     receives, scratch = _receives(plan, number, final)
     peers = sorted({*sends, *receives})
-    return Program(
+    return RankProgram(
         {target: tuple(each) for target, each in sends.items()},
         {source: tuple(each) for source, each in receives.items()},
         len(arriving),
@@ -86,7 +88,7 @@ def _final(part: Transfers) -> npt.NDArray[np.bool_]:
 
 
 def _receives(
-    plan: Plan, number: dict[int, int], final: npt.NDArray[np.bool_]
+    plan: CollectivePlan, number: dict[int, int], final: npt.NDArray[np.bool_]
 ) -> tuple[dict[int, list[Receive]], tuple[int, ...]]:
     part = plan.transfers
     receives: dict[int, list[Receive]] = {}

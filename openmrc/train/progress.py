@@ -36,7 +36,7 @@ class Driven(Protocol):
         """End all operations in progress."""
 
 
-class Progress:
+class ProgressDriver:
     """The driver of one group."""
 
     def __init__(self, cq: CompletionQueue, driven: Driven) -> None:

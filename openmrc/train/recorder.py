@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from openmrc.train.link import Link
-    from openmrc.train.run import Run
+    from openmrc.train.link import RankLink
+    from openmrc.train.run import CollectiveRun
     from openmrc.verbs import Context
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ KEPT = 2000  # entries
 _SLOW_SECONDS = 0.01  # inline collectives that take longer also record losses
 
 
-class Entry(msgspec.Struct, gc=False):
+class CollectiveRecord(msgspec.Struct, gc=False):
     """One collective of one rank. All times in seconds; `first` and `last` count from `begun_at`."""
 
     sequence: int
@@ -51,7 +51,7 @@ class Entry(msgspec.Struct, gc=False):
         return self.ended_at - self.begun_at
 
 
-class Recording(msgspec.Struct):
+class FlightRecording(msgspec.Struct):
     """Content of a recorder file: the entries of one rank."""
 
     group: str
@@ -60,10 +60,10 @@ class Recording(msgspec.Struct):
     planes: list[str]
     written_at: float
     error: str
-    entries: list[Entry]
+    entries: list[CollectiveRecord]
 
 
-class Recorder:
+class FlightRecorder:
     """The entries of one rank in one group."""
 
     def __init__(self, name: str, rank: int, size: int, context: Context, kept: int = KEPT) -> None:
@@ -72,16 +72,16 @@ class Recorder:
         self.step = -1
         self.error = ""
         self._context = context
-        self._entries: collections.deque[Entry] = collections.deque(maxlen=kept)
+        self._entries: collections.deque[CollectiveRecord] = collections.deque(maxlen=kept)
         self._retransmitted: dict[int, int] = {}
         self._lost: dict[int, int] = {}
         self._offset = time.time() - time.monotonic()
 
-    def note(self, run: Run, links: Mapping[int, Link], state: str = "done") -> None:
+    def note(self, run: CollectiveRun, links: Mapping[int, RankLink], state: str = "done") -> None:
         """Add a finished collective; `state` is "done" or its error."""
         now = time.monotonic()
         began = run.begun_at or now
-        entry = Entry(
+        entry = CollectiveRecord(
             run.sequence,
             run.call.describe(),
             run.total_bytes,
@@ -101,14 +101,14 @@ class Recorder:
                 self._record_losses(entry, links)
         self._entries.append(entry)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[CollectiveRecord]:
         """Return the entries, the oldest first."""
         return list(self._entries)
 
-    def recording(self) -> Recording:
+    def recording(self) -> FlightRecording:
         """Return the content of a recorder file."""
         planes = list(self._context.address.planes)
-        return Recording(self.name, self.rank, self.size, planes, time.time(), self.error, self.entries())
+        return FlightRecording(self.name, self.rank, self.size, planes, time.time(), self.error, self.entries())
 
     def dump(self, path: str | Path) -> None:
         """Write the recording as JSON."""
@@ -127,7 +127,7 @@ class Recorder:
             except OSError as failure:
                 log.error("mrc: cannot write the flight recorder to %s: %s", path, failure)
 
-    def _record_losses(self, entry: Entry, links: Mapping[int, Link]) -> None:
+    def _record_losses(self, entry: CollectiveRecord, links: Mapping[int, RankLink]) -> None:
         """Record retransmissions and losses since the previous call."""
         for rank, link in links.items():
             count = link.retransmitted()

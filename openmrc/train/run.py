@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from openmrc.collectives.choice import Algorithm, Collective
+from openmrc.collectives.choice import Collective, CollectiveAlgorithm
 from openmrc.collectives.plan import NOTHING, Space
 from openmrc.train.buffers import Blocks, Bytes, Copies
-from openmrc.train.errors import MismatchError
-from openmrc.train.frames import Frame, Kind, call_text
-from openmrc.train.link import CHUNK, Link
-from openmrc.train.program import Program, Receive, Send
+from openmrc.train.errors import CollectiveMismatchError
+from openmrc.train.frames import ControlFrame, FrameKind, call_text
+from openmrc.train.link import CHUNK, RankLink
+from openmrc.train.program import RankProgram, Receive, Send
 from openmrc.train.reduction import NUMPY, DType, Fold, Op, divide, fold_of
 from openmrc.train.registrations import Registrations
 from openmrc.train.work import Work
@@ -38,17 +38,17 @@ class Call:
     """The parameters of a collective that must be equal at all ranks."""
 
     collective: Collective
-    algorithm: Algorithm
+    algorithm: CollectiveAlgorithm
     op: Op
     dtype: DType
     count: int  # elements
     root: int
     is_inline: bool  # data travels in frames
 
-    def frame(self, sequence: int, count: int, length: int) -> Frame:
+    def frame(self, sequence: int, count: int, length: int) -> ControlFrame:
         """Return the frame header that announces the call; `count` in elements, `length` in bytes."""
-        return Frame(
-            Kind.COLLECTIVE,
+        return ControlFrame(
+            FrameKind.COLLECTIVE,
             self.collective,
             self.op,
             self.dtype,
@@ -61,7 +61,7 @@ class Call:
             count,
         )
 
-    def fits(self, frame: Frame) -> bool:
+    def fits(self, frame: ControlFrame) -> bool:
         """Whether another rank's header describes the same call."""
         return (
             frame.collective == self.collective
@@ -82,7 +82,7 @@ class Call:
 class SendLane:
     """The blocks sent to one rank, in order."""
 
-    link: Link
+    link: RankLink
     sends: tuple[Send, ...]
     lengths: list[int]  # bytes of each
     index: int = 0
@@ -106,7 +106,7 @@ class SendLane:
 class ReceiveLane:
     """The blocks received from one rank, in order."""
 
-    link: Link
+    link: RankLink
     receives: tuple[Receive, ...]
     lengths: list[int]
     index: int = 0
@@ -124,14 +124,14 @@ class ReceiveLane:
             self.index += 1
 
 
-class Run:
+class CollectiveRun:
     """A collective in progress."""
 
     def __init__(
         self,
         call: Call,
         sequence: int,
-        program: Program,
+        program: RankProgram,
         spaces: Mapping[int, Blocks],
         rank: int,
         ranks: int,
@@ -168,7 +168,7 @@ class Run:
         self._sending: dict[int, SendLane] = {}
         self._receiving: dict[int, ReceiveLane] = {}
 
-    def begin(self, links: Mapping[int, Link]) -> None:
+    def begin(self, links: Mapping[int, RankLink]) -> None:
         """Announce the collective and send what is ready."""
         self.begun_at = time.monotonic()
         for target, sends in self.program.sends.items():
@@ -196,7 +196,7 @@ class Run:
         while self._copies and all(lane.is_done for lane in self._sending.values()):
             self._copy_piece()
 
-    def on_frame(self, link: Link, frame: Frame, data: memoryview) -> None:
+    def on_frame(self, link: RankLink, frame: ControlFrame, data: memoryview) -> None:
         """Process another rank's header, or the data of an inline collective."""
         self.check_fits(link, frame)
         self.first_heard.setdefault(link.rank, time.monotonic())
@@ -214,15 +214,15 @@ class Run:
         self._store_or_fold(receive, 0, arrived)
         self._fold_waiting()
 
-    def check_fits(self, link: Link, frame: Frame) -> None:
+    def check_fits(self, link: RankLink, frame: ControlFrame) -> None:
         """Raise MismatchError if another rank's header describes a different call."""
         if not self.call.fits(frame):
-            raise MismatchError(
+            raise CollectiveMismatchError(
                 f"collective {self.sequence}: rank {link.rank} called {frame.describe()}, "
                 f"rank {self.rank} called {self.call.describe()}"
             )
 
-    def on_chunk(self, link: Link) -> bool:
+    def on_chunk(self, link: RankLink) -> bool:
         """Process the arrival of a chunk; return False if it belongs to a later collective."""
         lane = self._receiving.get(link.rank)
         if lane is None or lane.is_done:
@@ -242,7 +242,7 @@ class Run:
             link.release_chunk()
         return True
 
-    def on_acknowledged(self, link: Link) -> None:
+    def on_acknowledged(self, link: RankLink) -> None:
         """Record that a rank has acknowledged all data of this rank."""
         self._sending[link.rank].is_acknowledged = True
 
@@ -293,7 +293,7 @@ class Run:
 
     # Sending
 
-    def _announce(self, link: Link) -> None:
+    def _announce(self, link: RankLink) -> None:
         receives = self.program.receives.get(link.rank, ())
         stored = [receive for receive in receives if not receive.reduces]
         table = b"".join(
@@ -304,7 +304,7 @@ class Run:
             count = sum(self._receiving[link.rank].lengths) // self._element.itemsize
         link.send(self.call.frame(self.sequence, count, len(table)), table)
 
-    def _set_targets(self, link: Link, frame: Frame, data: memoryview) -> None:
+    def _set_targets(self, link: RankLink, frame: ControlFrame, data: memoryview) -> None:
         lane = self._sending.get(link.rank)
         expected = sum(send.is_stored for send in lane.sends) if lane is not None else 0
         self._check_length(link, len(data), expected * _TARGET.size)
@@ -411,16 +411,16 @@ class Run:
             out[:] = arrived
         self._arrived[receive.arrival] += 1
 
-    def _check_split(self, link: Link, expected: int, given: int) -> None:
+    def _check_split(self, link: RankLink, expected: int, given: int) -> None:
         if expected != given:
-            raise MismatchError(
+            raise CollectiveMismatchError(
                 f"collective {self.sequence}, all_to_all: rank {self.rank} sends {given:,} elements "
                 f"to rank {link.rank}, which expects {expected:,}"
             )
 
-    def _check_length(self, link: Link, length: int, expected: int) -> None:
+    def _check_length(self, link: RankLink, length: int, expected: int) -> None:
         if length != expected:
-            raise MismatchError(
+            raise CollectiveMismatchError(
                 f"collective {self.sequence}, {self.call.describe()}: rank {link.rank} sends {length} bytes, "
                 f"rank {self.rank} expects {expected}"
             )

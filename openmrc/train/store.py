@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from openmrc.live.objects.exchange import Channel, dial
+from openmrc.live.objects.exchange import ControlChannel, dial
 from openmrc.live.objects.handshake import token_bytes
-from openmrc.live.objects.server import Server
+from openmrc.live.objects.server import RendezvousServer
 from openmrc.train.errors import RendezvousError
 from openmrc.verbs import NO_TOKEN, ClosedError, DeadlineError, ExchangeError
 
@@ -119,13 +119,13 @@ class _StoreServer:
     """The server, which stores the values."""
 
     def __init__(self, host: str, port: int, token: str) -> None:
-        self._server = Server([host], port)
+        self._server = RendezvousServer([host], port)
         self._server.start(token_bytes(token))
         self.port = self._server.port
         self._values: dict[str, bytes] = {}
         self._changed = threading.Condition()
         self._is_open = True
-        self._channels: list[Channel] = []
+        self._channels: list[ControlChannel] = []
         threading.Thread(target=self._accept, name="openmrc store", daemon=True).start()
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ class _StoreServer:
             self._channels.append(channel)
             threading.Thread(target=self._serve, args=(channel,), name="openmrc store client", daemon=True).start()
 
-    def _serve(self, channel: Channel) -> None:
+    def _serve(self, channel: ControlChannel) -> None:
         try:
             while self._is_open:
                 channel.tell(self._handle(channel.hear(_Request, timeout=math.inf)))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from openmrc.train.progress import Progress
+    from openmrc.train.progress import ProgressDriver
 
 
 log = logging.getLogger(__name__)
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 class Work:
     """One collective, send or receive in progress."""
 
-    def __init__(self, progress: Progress, result: Any = None) -> None:
+    def __init__(self, progress: ProgressDriver, result: Any = None) -> None:
         """Created by `Group`; `result` is the output array."""
         self.source: int | None = None  # the sending rank of a receive, once known
         self._progress = progress

@@ -22,8 +22,8 @@ from openmrc.wire.ip import (
     parse_udp,
 )
 from openmrc.wire.layout import ICRC_LENGTH
-from openmrc.wire.message import Message, parse
-from openmrc.wire.pcapng import Frame, LinkType
+from openmrc.wire.message import MrcPacket, parse
+from openmrc.wire.pcapng import LinkType, PcapFrame
 from openmrc.wire.srv6 import Encapsulation, parse_encapsulation, parse_srh, shift
 
 DEFAULT_TRIMMED_DSCP = frozenset((DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP))  # each deployment chooses its own
@@ -53,12 +53,12 @@ class Dissected:
     """An MRC packet in its datagram."""
 
     datagram: Datagram
-    message: Message
+    message: MrcPacket
     payload_length: int  # bytes, of the packet as sent if the capture truncated it
     icrc_ok: bool | None  # None: no ICRC present
 
 
-def find_datagram(frame: Frame) -> Datagram | None:
+def find_datagram(frame: PcapFrame) -> Datagram | None:
     """Return the UDP datagram of a frame, None if there is none; raise WireError if it is malformed."""
     at = _network_at(frame)
     if at is None:
@@ -79,7 +79,7 @@ def find_datagram(frame: Frame) -> Datagram | None:
     raise Malformed("IP headers nested too deep", at)
 
 
-def _network_at(frame: Frame) -> int | None:
+def _network_at(frame: PcapFrame) -> int | None:
     """Return the offset of the IP header; None if the frame carries another protocol."""
     if frame.link_type in (LinkType.RAW, LinkType.IPV4, LinkType.IPV6):
         return 0
@@ -108,7 +108,7 @@ def is_mrc_port(datagram: Datagram, ports: tuple[int, ...] = UDP_PORTS_ACCEPTED)
     return datagram.udp.destination_port in ports
 
 
-def dissect(frame: Frame, datagram: Datagram, trimmed_dscp: Collection[int] = DEFAULT_TRIMMED_DSCP) -> Dissected:
+def dissect(frame: PcapFrame, datagram: Datagram, trimmed_dscp: Collection[int] = DEFAULT_TRIMMED_DSCP) -> Dissected:
     """Parse the MRC packet of a datagram; raise WireError.
 
     A packet counts as trimmed if its DSCP says so and it is not a whole packet with a correct ICRC, or if its lengths

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from openmrc.wire.codes import Opcode
-from openmrc.wire.entropy import PLACEMENT_NOTES, Placement, flow_label, source_port
-from openmrc.wire.headers import HEADERS, STACKS, TSETH, WITH_PAYLOAD, Field, Header, length, stack
+from openmrc.wire.entropy import PLACEMENT_NOTES, EvPlacement, flow_label, source_port
+from openmrc.wire.headers import HEADERS, STACKS, TSETH, WITH_PAYLOAD, Header, HeaderField, length, stack
 from openmrc.wire.layout import ICRC_LENGTH
 from openmrc.wire.message import REASONS
 from openmrc.wire.wireshark import filter_name, plugin
@@ -52,7 +52,7 @@ def _placements() -> str:
     ev = 0x11223344
     rows = [
         f"| {item.name} | `{source_port(item, ev):#06x}` | `{flow_label(item, ev):#07x}` | {PLACEMENT_NOTES[item]} |\n"
-        for item in Placement
+        for item in EvPlacement
     ]
     head = f"## Where EV {ev:#x} is carried\n\n| placement | UDP source port | IPv6 flow label | |\n|---|---|---|---|\n"
     return head + "".join(rows) + "\n"
@@ -70,7 +70,7 @@ def _header(header: Header) -> str:
     return head + "".join(_field(header, field) for field in header.fields) + "\n"
 
 
-def _field(header: Header, field: Field) -> str:
+def _field(header: Header, field: HeaderField) -> str:
     meaning = field.meaning + ("; signed" if field.signed else "")
     sent = "" if field.sends is None else f"`{field.sends:#x}`"
     name = filter_name(header, field)

@@ -21,7 +21,7 @@ PATHS_OF_A_PLANE = 1 << PATH_BITS  # that fit in a source port
 HALF = 0xFFFF
 
 
-class Placement(IntEnum):
+class EvPlacement(IntEnum):
     """Placement of a 32-bit EV in the headers."""
 
     UDP = 0  # 16 bits, all in the source port
@@ -32,11 +32,11 @@ class Placement(IntEnum):
 
 
 PLACEMENT_NOTES = {
-    Placement.UDP: "16 bits, IPv4 or IPv6",
-    Placement.ECMP: "over IPv4 only the half in the port",
-    Placement.STEV: "subfields read by switches, port first",
-    Placement.STEV_LABEL_FIRST: "subfields read by switches, flow label first",
-    Placement.SRV6: "14 bits: the index of the EV; the path is the outer address",
+    EvPlacement.UDP: "16 bits, IPv4 or IPv6",
+    EvPlacement.ECMP: "over IPv4 only the half in the port",
+    EvPlacement.STEV: "subfields read by switches, port first",
+    EvPlacement.STEV_LABEL_FIRST: "subfields read by switches, flow label first",
+    EvPlacement.SRV6: "14 bits: the index of the EV; the path is the outer address",
 }
 
 
@@ -54,25 +54,25 @@ def on_plane(plane: int, number: int) -> int:
 @kernel
 def source_port(placement: int, ev: int) -> int:
     """Return the UDP source port of a packet that travels on `ev`."""
-    if placement == Placement.SRV6:
+    if placement == EvPlacement.SRV6:
         return SRV6_PORT_BASE | (ev & SRV6_INDEX_MASK)
-    return ev >> 16 & HALF if placement == Placement.STEV else ev & HALF
+    return ev >> 16 & HALF if placement == EvPlacement.STEV else ev & HALF
 
 
 @kernel
 def flow_label(placement: int, ev: int) -> int:
     """Return the IPv6 flow label of a packet that travels on `ev`."""
-    if placement in (Placement.UDP, Placement.SRV6):
+    if placement in (EvPlacement.UDP, EvPlacement.SRV6):
         return 0
-    return ev & HALF if placement == Placement.STEV else ev >> 16 & HALF
+    return ev & HALF if placement == EvPlacement.STEV else ev >> 16 & HALF
 
 
 @kernel
 def entropy(placement: int, port: int, label: int) -> int:
     """Return the EV of a packet that arrived with this source port and flow label (0 over IPv4)."""
-    if placement == Placement.SRV6:
+    if placement == EvPlacement.SRV6:
         return port & SRV6_INDEX_MASK
-    if placement == Placement.UDP:
+    if placement == EvPlacement.UDP:
         return port & HALF
     port, label = port & HALF, label & HALF
-    return port << 16 | label if placement == Placement.STEV else label << 16 | port
+    return port << 16 | label if placement == EvPlacement.STEV else label << 16 | port

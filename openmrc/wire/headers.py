@@ -20,7 +20,7 @@ def at(byte: int, bit: int = 7) -> int:
 
 
 @dataclass(frozen=True)
-class Field:
+class HeaderField:
     """A field of a header, big-endian."""
 
     name: str
@@ -54,9 +54,9 @@ class Header:
     title: str
     size: int  # bytes
     source: str
-    fields: tuple[Field, ...]
+    fields: tuple[HeaderField, ...]
 
-    def field(self, name: str) -> Field:
+    def field(self, name: str) -> HeaderField:
         """Return the field called `name`."""
         return next(field for field in self.fields if field.name == name)
 
@@ -67,18 +67,20 @@ BTH = Header(
     12,
     "Tables 6-3, 6-4, 7-10, 7-11",
     (
-        Field("opcode", at(0), 8, "what the packet is; bits 7:5 are 0b110", "opcode"),
+        HeaderField("opcode", at(0), 8, "what the packet is; bits 7:5 are 0b110", "opcode"),
         # InfiniBand's order; one reader of the specification reports the opposite.
-        Field("se", at(1, 7), 1, "solicited event", "solicited"),
-        Field("m", at(1, 6), 1, "migration state of InfiniBand, unused", sends=0),
-        Field("pad", at(1, 5), 2, "bytes that fill the payload up to a multiple of 4"),  # derived from the payload
-        Field("tver", at(1, 3), 4, "transport version", sends=0),
-        Field("p_key", at(2), 16, "partition key", sends=0xFFFF),
-        Field("dqp", at(5), 24, "destination QPN", "dest_qpn"),
-        Field("a", at(8, 7), 1, "acknowledge request", "ack_request"),
-        Field("rtx", at(8, 5), 1, "retransmission; on a SACK: of its trigger", "retransmitted"),
-        Field("ts", at(8, 4), 1, "a TSETH follows", "timestamped"),
-        Field("psn", at(9), 24, "packet number; probe_id in the low 16 of an endpoint operation", "psn"),
+        HeaderField("se", at(1, 7), 1, "solicited event", "solicited"),
+        HeaderField("m", at(1, 6), 1, "migration state of InfiniBand, unused", sends=0),
+        HeaderField(
+            "pad", at(1, 5), 2, "bytes that fill the payload up to a multiple of 4"
+        ),  # derived from the payload
+        HeaderField("tver", at(1, 3), 4, "transport version", sends=0),
+        HeaderField("p_key", at(2), 16, "partition key", sends=0xFFFF),
+        HeaderField("dqp", at(5), 24, "destination QPN", "dest_qpn"),
+        HeaderField("a", at(8, 7), 1, "acknowledge request", "ack_request"),
+        HeaderField("rtx", at(8, 5), 1, "retransmission; on a SACK: of its trigger", "retransmitted"),
+        HeaderField("ts", at(8, 4), 1, "a TSETH follows", "timestamped"),
+        HeaderField("psn", at(9), 24, "packet number; probe_id in the low 16 of an endpoint operation", "psn"),
     ),
 )
 
@@ -88,8 +90,8 @@ METH = Header(
     4,
     "Tables 6-8, 6-9",
     (
-        Field("rqmsn", at(0), 16, "number of the write with immediate", "rqmsn"),
-        Field("msn", at(2), 16, "number of the message", "msn"),
+        HeaderField("rqmsn", at(0), 16, "number of the write with immediate", "rqmsn"),
+        HeaderField("msn", at(2), 16, "number of the message", "msn"),
     ),
 )
 
@@ -99,9 +101,9 @@ TSETH = Header(
     4,
     "Tables 6-6, 6-7",
     (
-        Field("tx_timestamp", at(0), 16, "when it was sent, in the sender's clock", "tx_timestamp"),
-        Field("tsr", at(2, 7), 1, "unit of the timestamp: 0 is 128 ns, 1 is 1 us", "timestamp_unit"),
-        Field("ftype", at(3, 3), 4, "format", sends=1),
+        HeaderField("tx_timestamp", at(0), 16, "when it was sent, in the sender's clock", "tx_timestamp"),
+        HeaderField("tsr", at(2, 7), 1, "unit of the timestamp: 0 is 128 ns, 1 is 1 us", "timestamp_unit"),
+        HeaderField("ftype", at(3, 3), 4, "format", sends=1),
     ),
 )
 
@@ -111,9 +113,9 @@ RETH = Header(
     16,
     "Table 6-5",
     (
-        Field("va", at(0), 64, "remote address of this packet's payload", "va"),
-        Field("r_key", at(8), 32, "key of the remote memory region", "r_key"),
-        Field("dmalen", at(12), 32, "bytes of the whole message", "dma_length"),
+        HeaderField("va", at(0), 64, "remote address of this packet's payload", "va"),
+        HeaderField("r_key", at(8), 32, "key of the remote memory region", "r_key"),
+        HeaderField("dmalen", at(12), 32, "bytes of the whole message", "dma_length"),
     ),
 )
 
@@ -122,7 +124,7 @@ IMMDT = Header(
     "Immediate Data",
     4,
     "section 6.2.2",
-    (Field("immediate", at(0), 32, "handed to the receiver's completion", "immediate"),),
+    (HeaderField("immediate", at(0), 32, "handed to the receiver's completion", "immediate"),),
 )
 
 AETH = Header(
@@ -131,14 +133,14 @@ AETH = Header(
     4,
     "section 7.5.5",
     (
-        Field("syndrome", at(0), 8, "0x1F is ACK; 0x61-0x63 are the NAKs", "syndrome"),
-        Field("msn", at(1), 24, "messages completed", "acked_messages"),
+        HeaderField("syndrome", at(0), 8, "0x1F is ACK; 0x61-0x63 are the NAKs", "syndrome"),
+        HeaderField("msn", at(1), 24, "messages completed", "acked_messages"),
     ),
 )
 
 # `type` and `next` start every control header; no public source defines their values.
-_TYPE = Field("type", at(0, 7), 4, "no public values", sends=0, listed=False)
-_NEXT = Field("next", at(0, 3), 5, "no public values", sends=0, listed=False)
+_TYPE = HeaderField("type", at(0, 7), 4, "no public values", sends=0, listed=False)
+_NEXT = HeaderField("next", at(0, 3), 5, "no public values", sends=0, listed=False)
 
 SETH = Header(
     "seth",
@@ -148,9 +150,9 @@ SETH = Header(
     (
         _TYPE,
         _NEXT,
-        Field("m", at(1, 6), 2, "path mark: 0 none, 1 skip once, 2 always skip", "path_mark"),
-        Field("pr", at(1, 1), 1, "answers a probe", "is_probe_answer"),
-        Field(
+        HeaderField("m", at(1, 6), 2, "path mark: 0 none, 1 skip once, 2 always skip", "path_mark"),
+        HeaderField("pr", at(1, 1), 1, "answers a probe", "is_probe_answer"),
+        HeaderField(
             "ack_psn_offset",
             at(2),
             16,
@@ -159,15 +161,15 @@ SETH = Header(
             signed=True,
             unsigned_when="pr",
         ),
-        Field("entropy", at(4), 32, "EV of the trigger, reflected", "reflected_entropy"),
-        Field("spdcid", at(8), 16, "low 16 bits of the sender's QPN, by default", "spdcid"),
-        Field("dpdcid", at(10), 16, "low 16 bits of the receiver's QPN, by default", "dpdcid"),
-        Field("cack_psn", at(13), 24, "this PSN and all before it were received", "cack_psn"),
-        Field("cc_type", at(16, 7), 4, "kind of the CC_STATE that follows", "cc_type", sends=0),
-        Field("cc_fl", at(16, 3), 4, "flags of the CC_STATE", sends=0),
-        Field("mpr", at(17), 8, "receive window, unit 128 PSNs; 0: not dynamic", "mpr"),
-        Field("sack_offset", at(18), 16, "first PSN of the bitmap less cack_psn", "sack_offset", signed=True),
-        Field("sack_bitmap", at(20), 64, "bit i: cack_psn + sack_offset + i was received", "sack_bitmap"),
+        HeaderField("entropy", at(4), 32, "EV of the trigger, reflected", "reflected_entropy"),
+        HeaderField("spdcid", at(8), 16, "low 16 bits of the sender's QPN, by default", "spdcid"),
+        HeaderField("dpdcid", at(10), 16, "low 16 bits of the receiver's QPN, by default", "dpdcid"),
+        HeaderField("cack_psn", at(13), 24, "this PSN and all before it were received", "cack_psn"),
+        HeaderField("cc_type", at(16, 7), 4, "kind of the CC_STATE that follows", "cc_type", sends=0),
+        HeaderField("cc_fl", at(16, 3), 4, "flags of the CC_STATE", sends=0),
+        HeaderField("mpr", at(17), 8, "receive window, unit 128 PSNs; 0: not dynamic", "mpr"),
+        HeaderField("sack_offset", at(18), 16, "first PSN of the bitmap less cack_psn", "sack_offset", signed=True),
+        HeaderField("sack_bitmap", at(20), 64, "bit i: cack_psn + sack_offset + i was received", "sack_bitmap"),
     ),
 )
 
@@ -177,11 +179,11 @@ CC_STATE = Header(
     8,
     "Tables 7-14, 7-15",
     (
-        Field("tx_timestamp", at(0), 16, "of the trigger, reflected", "tx_timestamp"),
-        Field("ooo_count", at(2, 6), 15, "packets received beyond the first hole", "ooo_count"),
-        Field("r_c", at(4, 7), 1, "restore the congestion window", "restore_cwnd"),
-        Field("rcv_cwnd_pen", at(4, 6), 7, "penalty on the congestion window", "rcv_cwnd_pen"),
-        Field("rcvd_bytes", at(5), 24, "received so far, unit 256 B, wraps", "rcvd_bytes"),
+        HeaderField("tx_timestamp", at(0), 16, "of the trigger, reflected", "tx_timestamp"),
+        HeaderField("ooo_count", at(2, 6), 15, "packets received beyond the first hole", "ooo_count"),
+        HeaderField("r_c", at(4, 7), 1, "restore the congestion window", "restore_cwnd"),
+        HeaderField("rcv_cwnd_pen", at(4, 6), 7, "penalty on the congestion window", "rcv_cwnd_pen"),
+        HeaderField("rcvd_bytes", at(5), 24, "received so far, unit 256 B, wraps", "rcvd_bytes"),
     ),
 )
 
@@ -193,15 +195,15 @@ NETH = Header(
     (
         _TYPE,
         _NEXT,
-        Field("nack_reason", at(2), 8, "why the packet was refused (Table 7-3)", "nack_reason"),
-        Field("vendor_info", at(3), 8, "free for the vendor", "vendor_info"),
-        Field("entropy", at(4), 32, "EV of the refused packet, reflected", "reflected_entropy"),
-        Field("spdcid", at(8), 16, "low 16 bits of the sender's QPN, by default", "spdcid"),
-        Field("dpdcid", at(10), 16, "low 16 bits of the receiver's QPN, by default", "dpdcid"),
-        Field("nack_psn", at(13), 24, "PSN of the refused packet", "nack_psn"),
-        Field("cc_type", at(16, 7), 4, "2 in a NACK", "cc_type", sends=2),
-        Field("cc_fl", at(16, 3), 4, "flags", sends=0),
-        Field("tx_timestamp", at(18), 16, "of the refused packet, reflected", "tx_timestamp"),
+        HeaderField("nack_reason", at(2), 8, "why the packet was refused (Table 7-3)", "nack_reason"),
+        HeaderField("vendor_info", at(3), 8, "free for the vendor", "vendor_info"),
+        HeaderField("entropy", at(4), 32, "EV of the refused packet, reflected", "reflected_entropy"),
+        HeaderField("spdcid", at(8), 16, "low 16 bits of the sender's QPN, by default", "spdcid"),
+        HeaderField("dpdcid", at(10), 16, "low 16 bits of the receiver's QPN, by default", "dpdcid"),
+        HeaderField("nack_psn", at(13), 24, "PSN of the refused packet", "nack_psn"),
+        HeaderField("cc_type", at(16, 7), 4, "2 in a NACK", "cc_type", sends=2),
+        HeaderField("cc_fl", at(16, 3), 4, "flags", sends=0),
+        HeaderField("tx_timestamp", at(18), 16, "of the refused packet, reflected", "tx_timestamp"),
     ),
 )
 
@@ -213,13 +215,13 @@ PETH = Header(
     (
         _TYPE,
         _NEXT,
-        Field("vendor_info", at(3), 8, "free for the vendor", "vendor_info"),
-        Field("probe_id", at(4), 16, "returned by the answer", "probe_id"),
-        Field("spdcid", at(8), 16, "low 16 bits of the sender's QPN, by default", "spdcid"),
-        Field("dpdcid", at(10), 16, "low 16 bits of the receiver's QPN, by default", "dpdcid"),
-        Field("tx_timestamp", at(12), 16, "when it was sent, in the sender's clock", "tx_timestamp"),
-        Field("tsr", at(14, 7), 1, "unit of the timestamp: 0 is 128 ns, 1 is 1 us", "timestamp_unit"),
-        Field("ftype", at(15, 3), 4, "format", sends=1),
+        HeaderField("vendor_info", at(3), 8, "free for the vendor", "vendor_info"),
+        HeaderField("probe_id", at(4), 16, "returned by the answer", "probe_id"),
+        HeaderField("spdcid", at(8), 16, "low 16 bits of the sender's QPN, by default", "spdcid"),
+        HeaderField("dpdcid", at(10), 16, "low 16 bits of the receiver's QPN, by default", "dpdcid"),
+        HeaderField("tx_timestamp", at(12), 16, "when it was sent, in the sender's clock", "tx_timestamp"),
+        HeaderField("tsr", at(14, 7), 1, "unit of the timestamp: 0 is 128 ns, 1 is 1 us", "timestamp_unit"),
+        HeaderField("ftype", at(15, 3), 4, "format", sends=1),
     ),
 )
 
@@ -231,12 +233,12 @@ ERTH = Header(
     (
         _TYPE,
         _NEXT,
-        Field("op", at(1, 1), 2, "0 port status update, 1 EV probe", "endpoint_op"),
-        Field("vendor_info", at(3), 8, "free for the vendor", "vendor_info"),
-        Field("port_status_mask", at(4), 32, "bit n: port n (from 1) works", "port_status_mask"),
-        Field("tx_timestamp", at(12), 16, "when it was sent, in the sender's clock", "tx_timestamp"),
-        Field("tsr", at(14, 7), 1, "unit of the timestamp: 0 is 128 ns, 1 is 1 us", "timestamp_unit"),
-        Field("ftype", at(15, 3), 4, "format", sends=1),
+        HeaderField("op", at(1, 1), 2, "0 port status update, 1 EV probe", "endpoint_op"),
+        HeaderField("vendor_info", at(3), 8, "free for the vendor", "vendor_info"),
+        HeaderField("port_status_mask", at(4), 32, "bit n: port n (from 1) works", "port_status_mask"),
+        HeaderField("tx_timestamp", at(12), 16, "when it was sent, in the sender's clock", "tx_timestamp"),
+        HeaderField("tsr", at(14, 7), 1, "unit of the timestamp: 0 is 128 ns, 1 is 1 us", "timestamp_unit"),
+        HeaderField("ftype", at(15, 3), 4, "format", sends=1),
     ),
 )
 
@@ -249,8 +251,8 @@ EETH = Header(
         _TYPE,
         _NEXT,
         # Readers disagree: bits 3:2 or 5:4. With 3:2 the header can be parsed as a SETH, whose m is at 6:5.
-        Field("op", at(1, 3), 2, "of the request", "endpoint_op"),
-        Field("tx_timestamp", at(28), 16, "of the request, reflected", "tx_timestamp"),
+        HeaderField("op", at(1, 3), 2, "of the request", "endpoint_op"),
+        HeaderField("tx_timestamp", at(28), 16, "of the request, reflected", "tx_timestamp"),
     ),
 )
 

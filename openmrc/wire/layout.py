@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 from openmrc.core.jit import kernel
 from openmrc.core.memory import load_be64, store_be32
 from openmrc.wire.codes import Opcode
-from openmrc.wire.headers import BTH, NEEDED_OF_A_TRIMMED_PACKET, STACKS, WITH_PAYLOAD, Field, Header, length, stack
+from openmrc.wire.headers import (
+    BTH,
+    NEEDED_OF_A_TRIMMED_PACKET,
+    STACKS,
+    WITH_PAYLOAD,
+    Header,
+    HeaderField,
+    length,
+    stack,
+)
 from openmrc.wire.packet import Packet
 
 Matrix = NDArray[np.int64]
@@ -34,7 +43,7 @@ LONGEST_HEADER = max(length(headers) for headers in STACKS.values())  # bytes
 class Piece:
     """The bits of a field within one word."""
 
-    field: Field
+    field: HeaderField
     byte: int  # of the word, from the start of BTH
     word_shift: int  # shift in the word
     value_shift: int  # shift in the value of the field
@@ -92,7 +101,7 @@ def _reader(name: str, headers: tuple[Header, ...]) -> list[str]:
     return lines
 
 
-def _taken(field: Field, byte: int, end: int) -> str:
+def _taken(field: HeaderField, byte: int, end: int) -> str:
     """Return the expression for a field that ends at bit `end`, out of the eight bytes from `byte` on."""
     shift = (byte + LOADED) * 8 - end
     if shift + field.width > LOADED * 8:

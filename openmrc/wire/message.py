@@ -21,8 +21,8 @@ from openmrc.wire.headers import (
     SETH,
     STACKS,
     WITH_PAYLOAD,
-    Field,
     Header,
+    HeaderField,
     length,
     stack,
 )
@@ -99,7 +99,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Message:
+class MrcPacket:
     """A packet from BTH on. Headers are attributes: `message.seth.cack_psn`."""
 
     parts: tuple[Part, ...]
@@ -130,7 +130,7 @@ class Message:
         return tree | {"trimmed": True} if self.trimmed else tree
 
 
-def compose(opcode: Opcode, payload: bytes = b"", **headers: Mapping[str, int]) -> Message:
+def compose(opcode: Opcode, payload: bytes = b"", **headers: Mapping[str, int]) -> MrcPacket:
     """Return a packet without ICRC: unnamed fields are 0 or their constant."""
     timestamped = bool(headers.get("bth", {}).get("ts", 0))
     wanted = stack(opcode, timestamped)
@@ -144,7 +144,7 @@ def compose(opcode: Opcode, payload: bytes = b"", **headers: Mapping[str, int]) 
         _compose_part(header, {**(computed if header is BTH else {}), **headers.get(header.name, {})})
         for header in wanted
     ]
-    return Message(tuple(parts), payload)
+    return MrcPacket(tuple(parts), payload)
 
 
 def _compose_part(header: Header, given: Mapping[str, int]) -> Part:
@@ -159,17 +159,17 @@ def _compose_part(header: Header, given: Mapping[str, int]) -> Part:
     return Part(header, values)
 
 
-def _is_signed(item: Field, values: Mapping[str, int]) -> bool:
+def _is_signed(item: HeaderField, values: Mapping[str, int]) -> bool:
     return item.signed and not (item.unsigned_when and values.get(item.unsigned_when))
 
 
-def _range(item: Field, values: Mapping[str, int]) -> tuple[int, int]:
+def _range(item: HeaderField, values: Mapping[str, int]) -> tuple[int, int]:
     if _is_signed(item, values):
         return -(1 << item.width - 1), (1 << item.width - 1) - 1
     return 0, (1 << item.width) - 1
 
 
-def parse(data: bytes, *, has_icrc: bool = True, trimmed: bool = False) -> Message:
+def parse(data: bytes, *, has_icrc: bool = True, trimmed: bool = False) -> MrcPacket:
     """Parse a UDP payload from BTH on; raise Truncated or Malformed.
 
     A trimmed packet lacks payload and ICRC, perhaps headers too; it must extend beyond TSETH.
@@ -186,7 +186,7 @@ def parse(data: bytes, *, has_icrc: bool = True, trimmed: bool = False) -> Messa
         raise problem(status, len(data))
     end = whole - ICRC_LENGTH
     icrc = int.from_bytes(data[end:whole], "big") if has_icrc else None
-    return Message(_parts(data, headers), data[size : end - pad], icrc)
+    return MrcPacket(_parts(data, headers), data[size : end - pad], icrc)
 
 
 def _recognise(data: bytes) -> tuple[Opcode, bool]:
@@ -201,19 +201,19 @@ def _recognise(data: bytes) -> tuple[Opcode, bool]:
     return Opcode(data[0]), bool(_field_of(BTH, "ts", data))
 
 
-def _parse_trimmed(data: bytes, opcode: Opcode, headers: tuple[Header, ...]) -> Message:
+def _parse_trimmed(data: bytes, opcode: Opcode, headers: tuple[Header, ...]) -> MrcPacket:
     needed = [header for header in headers if header in NEEDED_OF_A_TRIMMED_PACKET or opcode not in WITH_PAYLOAD]
     if len(data) < length(tuple(needed)):
         raise problem(WireStatus.TRUNCATED, len(data))
     whole = [header for index, header in enumerate(headers) if length(headers[: index + 1]) <= len(data)]
-    return Message(_parts(data, tuple(whole)), trimmed=True)
+    return MrcPacket(_parts(data, tuple(whole)), trimmed=True)
 
 
 def _field_of(header: Header, name: str, data: bytes) -> int:
     return _read(header.field(name), int.from_bytes(data[: header.size], "big"), header.size * 8)
 
 
-def _read(item: Field, word: int, bits: int) -> int:
+def _read(item: HeaderField, word: int, bits: int) -> int:
     return word >> (bits - item.offset - item.width) & (1 << item.width) - 1
 
 

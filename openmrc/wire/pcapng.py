@@ -38,7 +38,7 @@ class LinkType(IntEnum):
 
 
 @dataclass(frozen=True)
-class Frame:
+class PcapFrame:
     """One captured frame."""
 
     number: int  # from 1, as in Wireshark
@@ -91,7 +91,7 @@ def _option(code: int, value: bytes) -> bytes:
     return _u16(code) + _u16(len(value)) + _padded(value)
 
 
-def read_frames(file: BinaryIO) -> Iterator[Frame]:
+def read_frames(file: BinaryIO) -> Iterator[PcapFrame]:
     """Yield the frames of a capture of either format and byte order; raise WireError where the file is damaged."""
     source = _Source(file)
     magic = source.take(4, "capture file")
@@ -145,7 +145,7 @@ class _PcapngReader:
         self._interfaces: list[_Interface] = []
         self._frames = 0
 
-    def frames(self) -> Iterator[Frame]:
+    def frames(self) -> Iterator[PcapFrame]:
         kind_bytes = _u32(_SECTION)
         while kind_bytes:
             kind = self._number(kind_bytes)
@@ -209,7 +209,7 @@ class _PcapngReader:
             yield code, data[at + 4 : at + 4 + length]
             at += 4 + length + -length % 4
 
-    def _enhanced(self, body: bytes) -> Frame:
+    def _enhanced(self, body: bytes) -> PcapFrame:
         if len(body) < 20:
             raise Truncated("truncated packet block", self._source.at)
         index, high, low, kept, original = (self._number(body[i : i + 4]) for i in range(0, 20, 4))
@@ -217,13 +217,13 @@ class _PcapngReader:
             raise Malformed("packet longer than its block", self._source.at)
         interface = self._known(index)
         time_ns = (high << 32 | low) * _NS // interface.ticks + interface.offset * _NS
-        return Frame(self._frames, time_ns, interface.name, interface.link_type, body[20 : 20 + kept], original)
+        return PcapFrame(self._frames, time_ns, interface.name, interface.link_type, body[20 : 20 + kept], original)
 
-    def _simple(self, body: bytes) -> Frame:
+    def _simple(self, body: bytes) -> PcapFrame:
         if len(body) < 4:
             raise Truncated("truncated packet block", self._source.at)
         interface, original = self._known(0), self._number(body[:4])
-        return Frame(self._frames, 0, interface.name, interface.link_type, body[4 : 4 + original], original)
+        return PcapFrame(self._frames, 0, interface.name, interface.link_type, body[4 : 4 + original], original)
 
     def _known(self, index: int) -> _Interface:
         if index >= len(self._interfaces):
@@ -231,7 +231,7 @@ class _PcapngReader:
         return self._interfaces[index]
 
 
-def _classic_frames(source: _Source, order: ByteOrder, tick_ns: int) -> Iterator[Frame]:
+def _classic_frames(source: _Source, order: ByteOrder, tick_ns: int) -> Iterator[PcapFrame]:
     head = source.take(20, "pcap header")
     link_type = int.from_bytes(head[16:20], order) & 0x0FFFFFFF
     number = 0
@@ -239,4 +239,4 @@ def _classic_frames(source: _Source, order: ByteOrder, tick_ns: int) -> Iterator
         seconds, ticks, kept, original = (int.from_bytes(record[i : i + 4], order) for i in range(0, 16, 4))
         data = source.take(kept, "packet")
         number += 1
-        yield Frame(number, seconds * _NS + ticks * tick_ns, "if0", link_type, data, original)
+        yield PcapFrame(number, seconds * _NS + ticks * tick_ns, "if0", link_type, data, original)

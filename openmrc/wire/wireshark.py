@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from openmrc.wire.carriers import CarrierPlane, UsidRange
 from openmrc.wire.codes import MRC_OPCODE_GROUP, UDP_PORTS_ACCEPTED, NackReason, Opcode, PathMark, Syndrome
-from openmrc.wire.headers import HEADERS, STACKS, TSETH, WITH_PAYLOAD, Field, Header
+from openmrc.wire.headers import HEADERS, STACKS, TSETH, WITH_PAYLOAD, Header, HeaderField
 
 # Wireshark's own names of InfiniBand's fields, so that filters work as for other RoCEv2 traffic.
 _OWN_NAMES = {
@@ -29,13 +29,13 @@ _VALUES = {"opcode": Opcode, "nack_reason": NackReason, "syndrome": Syndrome}
 _MARKS = {("seth", "m"): PathMark}
 
 
-def filter_name(header: Header, field: Field) -> str:
+def filter_name(header: Header, field: HeaderField) -> str:
     """Return the name by which Wireshark filters a field."""
     prefix = _OWN_NAMES.get(header.name, f"mrc.{header.name}")
     return _OWN_FIELDS.get((header.name, field.name), f"{prefix}.{field.name}")
 
 
-def _kind(header: Header, field: Field) -> str:
+def _kind(header: Header, field: HeaderField) -> str:
     """Return the ProtoField constructor; that of the built-in dissector for fields with its names."""
     if (header.name, field.name) == ("immdt", "immediate"):
         return "bytes"
@@ -46,7 +46,7 @@ def _kind(header: Header, field: Field) -> str:
     return ("int32" if field.unsigned_when else f"int{sizes[0]}") if field.signed else f"uint{sizes[0]}"
 
 
-def _declared(header: Header, field: Field) -> str:
+def _declared(header: Header, field: HeaderField) -> str:
     kind, name, title = _kind(header, field), filter_name(header, field), field.name
     arguments = [f'"{name}"', f'"{title}"']
     values = _VALUES.get(field.name) or _MARKS.get((header.name, field.name))
@@ -57,7 +57,7 @@ def _declared(header: Header, field: Field) -> str:
     return f"ProtoField.{kind}({', '.join(arguments)})"
 
 
-def _field_row(header: Header, field: Field) -> str:
+def _field_row(header: Header, field: HeaderField) -> str:
     parts = [f'name = "{field.name}"', f"offset = {field.offset}", f"width = {field.width}"]
     if field.signed:
         parts.append("signed = true")

@@ -4,7 +4,7 @@ from openmrc.apps.demo.demo_page import TOP, drawing, page, robust_most
 from openmrc.apps.demo.demo_story import DemoResult, Outage
 from openmrc.apps.demo.demo_view import is_silent, schedule_lines, timeline
 from openmrc.apps.shares import PlaneShare
-from openmrc.apps.timeline import Sample
+from openmrc.apps.timeline import RateSample
 
 NAME = "{http://www.w3.org/2000/svg}"
 
@@ -18,7 +18,7 @@ def plane(number: int) -> PlaneShare:
 
 def result() -> DemoResult:
     samples = [
-        Sample(at=n / 10, done=n, gbps=2.0, planes=[1.0, 0.0 if 3 < n < 7 else 1.0], evs=[{}, {}], retransmitted=0)
+        RateSample(at=n / 10, done=n, gbps=2.0, planes=[1.0, 0.0 if 3 < n < 7 else 1.0], evs=[{}, {}], retransmitted=0)
         for n in range(1, 11)
     ]
     outages = [Outage(plane=1, down=0.3, up=0.6)]

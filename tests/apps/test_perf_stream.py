@@ -6,7 +6,7 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-from openmrc.apps.perf.perf_stream import Lane, Stream
+from openmrc.apps.perf.perf_stream import Lane, PerfStream
 from openmrc.apps.perf.perf_words import Carried, Done, Taken
 
 WRITES = 4
@@ -41,7 +41,7 @@ class Scripted:
         return RuntimeError(what)
 
 
-def stream(conversation: Scripted) -> Stream:
+def stream(conversation: Scripted) -> PerfStream:
     queue_pair = SimpleNamespace(post_send=lambda requests: None, post_recv=lambda count: None)
     connection: Any = SimpleNamespace(
         qp=queue_pair,
@@ -51,7 +51,7 @@ def stream(conversation: Scripted) -> Stream:
     )
     memory: Any = bytearray(1 << 16)
     lane = Lane(0, connection, memory, 1 << 16, depth=8, immediate=True, goal=WRITES)
-    return Stream(
+    return PerfStream(
         conversation,  # type: ignore[arg-type]
         [lane],
         sends=True,

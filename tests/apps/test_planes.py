@@ -3,23 +3,30 @@ import socket
 import pytest
 
 from openmrc.apps.endpoint import EndpointOptions, open_endpoint
-from openmrc.apps.planes import Side, free_address, interface_planes, is_this_machine, local_planes, loopback_planes
+from openmrc.apps.planes import (
+    EndpointSide,
+    free_address,
+    interface_planes,
+    is_this_machine,
+    local_planes,
+    loopback_planes,
+)
 from openmrc.errors import ConfigError
 
 
 def test_both_sides_of_a_number_of_planes_have_addresses_of_their_own() -> None:
-    assert loopback_planes(3, Side.SERVER) == ["127.0.1.1", "127.0.2.1", "127.0.3.1"]
-    assert not set(loopback_planes(16, Side.SERVER)) & set(loopback_planes(16, Side.CLIENT))
+    assert loopback_planes(3, EndpointSide.SERVER) == ["127.0.1.1", "127.0.2.1", "127.0.3.1"]
+    assert not set(loopback_planes(16, EndpointSide.SERVER)) & set(loopback_planes(16, EndpointSide.CLIENT))
 
 
 def test_addresses_are_taken_as_given() -> None:
-    assert local_planes("10.0.0.1, [::1]:9000,", Side.SERVER) == ["10.0.0.1", "[::1]:9000"]
+    assert local_planes("10.0.0.1, [::1]:9000,", EndpointSide.SERVER) == ["10.0.0.1", "[::1]:9000"]
 
 
 @pytest.mark.parametrize("count", ["0", "17"])
 def test_a_number_of_planes_out_of_range_is_refused(count: str) -> None:
     with pytest.raises(ConfigError, match=r"--planes: .* expected 1 to 16"):
-        local_planes(count, Side.SERVER)
+        local_planes(count, EndpointSide.SERVER)
 
 
 def test_an_address_in_use_gets_the_next_free_port() -> None:
@@ -32,9 +39,9 @@ def test_an_address_in_use_gets_the_next_free_port() -> None:
 
 
 def test_a_server_leaves_the_choice_and_a_client_beside_it_gets_ports() -> None:
-    assert local_planes(None, Side.SERVER) == []
-    assert local_planes(None, Side.CLIENT, "192.0.2.1") == []
-    assert local_planes(None, Side.CLIENT, "localhost")
+    assert local_planes(None, EndpointSide.SERVER) == []
+    assert local_planes(None, EndpointSide.CLIENT, "192.0.2.1") == []
+    assert local_planes(None, EndpointSide.CLIENT, "localhost")
 
 
 def test_two_endpoints_of_one_side_get_ports_of_their_own() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from openmrc.apps.transfer.receiving import Acceptance, TargetFolder, Temporary, check_entries, make_folder
-from openmrc.apps.transfer.transfer import Entry
+from openmrc.apps.transfer.transfer import FileEntry
 from openmrc.errors import ConfigError, MrcError, PeerError
 
 
@@ -79,15 +79,15 @@ def test_a_disk_that_fills_up_while_writing_says_so(tmp_path: Path) -> None:
 
 def test_more_than_the_disk_has_room_for_is_refused_before_it_comes(tmp_path: Path) -> None:
     with pytest.raises(PeerError, match=r"disk full: 1024.0 TiB announced, .* free at the receiver"):
-        check_entries([Entry("a", 1 << 50)], Acceptance(tmp_path))
+        check_entries([FileEntry("a", 1 << 50)], Acceptance(tmp_path))
 
 
 def test_force_takes_existing_files_but_no_folders(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
-    check_entries([Entry("file", 1)], Acceptance(tmp_path, force=True))
+    check_entries([FileEntry("file", 1)], Acceptance(tmp_path, force=True))
     with pytest.raises(PeerError, match="is a folder"):
-        check_entries([Entry("folder", 1)], Acceptance(tmp_path, force=True))
+        check_entries([FileEntry("folder", 1)], Acceptance(tmp_path, force=True))
 
 
 def test_a_target_that_is_no_folder_is_refused(tmp_path: Path) -> None:

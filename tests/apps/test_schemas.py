@@ -16,5 +16,5 @@ def test_the_published_schema_is_current(name: str) -> None:
 def test_perftest_keys_are_in_the_schema() -> None:
     parts = schema("perf")["$defs"]
     assert {"MsgSize", "n_iterations", "BW_peak", "BW_average", "MsgRate", "t_min", "t_max", "t_typical", "t_avg",
-            "t_stdev", "t_99"} <= set(parts["Result"]["properties"])  # fmt: skip
+            "t_stdev", "t_99"} <= set(parts["PerfResult"]["properties"])  # fmt: skip
     assert {"test_info", "results", "mrc"} == set(parts["PerfReport"]["properties"])

@@ -1,8 +1,8 @@
-from openmrc.apps.timeline import Sample, returned_after, spark
+from openmrc.apps.timeline import RateSample, returned_after, spark
 
 
-def sample(at: float, *planes: float) -> Sample:
-    return Sample(at=at, done=0, gbps=sum(planes), planes=list(planes), evs=[{} for _ in planes], retransmitted=0)
+def sample(at: float, *planes: float) -> RateSample:
+    return RateSample(at=at, done=0, gbps=sum(planes), planes=list(planes), evs=[{} for _ in planes], retransmitted=0)
 
 
 def test_a_spark_line_shows_nothing_little_and_most() -> None:

@@ -12,8 +12,16 @@ import pytest
 
 from openmrc.apps.conversation import Conversation, GaveUpError, Note
 from openmrc.apps.endpoint import EndpointOptions, open_endpoint
-from openmrc.apps.planes import Side, loopback_planes
-from openmrc.apps.transfer.transfer import Announce, Digest, Entry, Stored, TransferResult, Welcome, anonymous_memory
+from openmrc.apps.planes import EndpointSide, loopback_planes
+from openmrc.apps.transfer.transfer import (
+    Announce,
+    Digest,
+    FileEntry,
+    Stored,
+    TransferResult,
+    Welcome,
+    anonymous_memory,
+)
 from openmrc.errors import PeerError
 from openmrc.verbs import ConnectionOptions, Context, MemoryRegion, connect
 from tests.live import strangers
@@ -39,7 +47,7 @@ class Hostile:
         self.conversation = Conversation(self.connection, Welcome | Stored, 60.0)
         self.connection.qp.post_recv(64)
 
-    def announce(self, *entries: Entry) -> None:
+    def announce(self, *entries: FileEntry) -> None:
         self.conversation.tell(Announce(list(entries)))
 
     def write(self, piece: int, length: int = len(CONTENT)) -> None:
@@ -79,7 +87,7 @@ def receiver(out: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
 
 @pytest.fixture(scope="module")
 def context() -> Iterator[Context]:
-    with open_endpoint(EndpointOptions(tuple(loopback_planes(1, Side.CLIENT)), movable=True)) as opened:
+    with open_endpoint(EndpointOptions(tuple(loopback_planes(1, EndpointSide.CLIENT)), movable=True)) as opened:
         yield opened
 
 
@@ -96,20 +104,20 @@ def outcome(receiver: tuple[subprocess.Popen[bytes], int]) -> TransferResult:
 @pytest.mark.parametrize(
     ("entry", "reason"),
     [
-        (Entry("../escape", 13), "contains a path separator"),
-        (Entry("/tmp/escape", 13), "contains a path separator"),
-        (Entry("..", 13), "is not a file name"),
-        (Entry("a\0b", 13), "control character U+0000"),
-        (Entry("a\x1b[2Jb", 13), "control character U+001B"),
-        (Entry("taken", 13), "taken: file exists"),
-        (Entry("link", 13), "link: file exists"),
-        (Entry("dangling", 13), "dangling: file exists"),
-        (Entry("huge", LIMIT + 1), "--max-size"),
-        (Entry("negative", -1), "negative size"),
+        (FileEntry("../escape", 13), "contains a path separator"),
+        (FileEntry("/tmp/escape", 13), "contains a path separator"),
+        (FileEntry("..", 13), "is not a file name"),
+        (FileEntry("a\0b", 13), "control character U+0000"),
+        (FileEntry("a\x1b[2Jb", 13), "control character U+001B"),
+        (FileEntry("taken", 13), "taken: file exists"),
+        (FileEntry("link", 13), "link: file exists"),
+        (FileEntry("dangling", 13), "dangling: file exists"),
+        (FileEntry("huge", LIMIT + 1), "--max-size"),
+        (FileEntry("negative", -1), "negative size"),
     ],
 )
 def test_a_trick_is_refused_before_the_first_byte(
-    hostile: Hostile, receiver: tuple[subprocess.Popen[bytes], int], out: Path, entry: Entry, reason: str
+    hostile: Hostile, receiver: tuple[subprocess.Popen[bytes], int], out: Path, entry: FileEntry, reason: str
 ) -> None:
     before = sorted(out.iterdir())
     hostile.announce(entry)
@@ -125,7 +133,7 @@ def test_a_trick_is_refused_before_the_first_byte(
 def test_content_that_does_not_fit_its_checksum_never_gets_a_name(
     hostile: Hostile, receiver: tuple[subprocess.Popen[bytes], int], out: Path
 ) -> None:
-    hostile.announce(Entry("tampered", len(CONTENT)))
+    hostile.announce(FileEntry("tampered", len(CONTENT)))
     hostile.conversation.hear(Welcome)
     hostile.write(0)
     hostile.conversation.tell(Digest(0, hashlib.sha256(b"what was meant").hexdigest()))
@@ -138,7 +146,7 @@ def test_content_that_does_not_fit_its_checksum_never_gets_a_name(
 def test_a_piece_out_of_turn_or_too_long_ends_the_transfer(
     hostile: Hostile, receiver: tuple[subprocess.Popen[bytes], int], out: Path, piece: int, length: int
 ) -> None:
-    hostile.announce(Entry("odd", len(CONTENT)))
+    hostile.announce(FileEntry("odd", len(CONTENT)))
     hostile.conversation.hear(Welcome)
     hostile.write(piece, length)
     assert f"sent piece {piece} of {length} bytes" in hostile.refusal()
@@ -185,7 +193,7 @@ def test_silent_connections_keep_no_sender_waiting(
 ) -> None:
     with strangers.silent(receiver[1], 100):
         hostile = Hostile(context, receiver[1])
-    hostile.announce(Entry("..", 13))
+    hostile.announce(FileEntry("..", 13))
     assert "is not a file name" in hostile.refusal()
     assert "is not a file name" in (outcome(receiver).error or "")
 
@@ -193,10 +201,10 @@ def test_silent_connections_keep_no_sender_waiting(
 def test_a_sender_that_talks_without_end_is_not_kept(
     hostile: Hostile, receiver: tuple[subprocess.Popen[bytes], int]
 ) -> None:
-    hostile.announce(Entry("talk", LIMIT))
+    hostile.announce(FileEntry("talk", LIMIT))
     hostile.conversation.hear(Welcome)
     before = resident(receiver[0].pid)
-    announcement = Announce([Entry("x" * 200, 1)] * 1000)
+    announcement = Announce([FileEntry("x" * 200, 1)] * 1000)
     with contextlib.suppress(PeerError):
         for _ in range(300):
             hostile.conversation.tell(announcement)
@@ -214,7 +222,7 @@ def resident(pid: int) -> int:
 def test_after_all_of_them_a_good_sender_is_served(
     hostile: Hostile, receiver: tuple[subprocess.Popen[bytes], int], out: Path
 ) -> None:
-    hostile.announce(Entry("good", len(CONTENT)))
+    hostile.announce(FileEntry("good", len(CONTENT)))
     hostile.conversation.hear(Welcome)
     hostile.write(0)
     hostile.conversation.tell(Digest(0, RIGHT))

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from openmrc.apps.perf.perf_report import PerfReport, Result
+from openmrc.apps.perf.perf_report import PerfReport, PerfResult
 from openmrc.errors import PeerError
 from tests.live import strangers
 
@@ -31,7 +31,7 @@ def test_bandwidth_both_ways_with_immediates_on_two_queue_pairs(tmp_path: Path) 
     report = decoded(said)
     assert decoded(file.read_text()) == report
     result = report.results
-    assert isinstance(result, Result)
+    assert isinstance(result, PerfResult)
     assert (result.MsgSize, result.n_iterations) == (65536, 2 * 2 * 300)
     assert isinstance(result.BW_average, float)
     assert isinstance(result.BW_peak, float)

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from openmrc.collectives import direct, ring, tree
-from openmrc.collectives.choice import Algorithm, Collective, choose, plan_for
-from openmrc.collectives.plan import NOTHING, Plan, Space, dependencies, rotated
+from openmrc.collectives.choice import Collective, CollectiveAlgorithm, choose, plan_for
+from openmrc.collectives.plan import NOTHING, CollectivePlan, Space, dependencies, rotated
 
 RANKS = [2, 3, 4, 5, 8, 13]
 FAMILIES = pytest.mark.parametrize("family", [ring, tree, direct])
 EVERY_SIZE = pytest.mark.parametrize("ranks", RANKS)
 
 
-def carried_out(plan: Plan, inputs: Any, outputs: Any = None, seed: Any = 0) -> Any:
+def carried_out(plan: CollectivePlan, inputs: Any, outputs: Any = None, seed: Any = 0) -> Any:
     """Carry a plan out in a random order that its dependencies allow; return OUTPUT and SCRATCH as (rank, block)."""
     memory = {Space.INPUT: inputs, Space.OUTPUT: dict(outputs or {}), Space.SCRATCH: {}}
     part, rng = plan.transfers, np.random.default_rng(seed)
@@ -115,5 +115,5 @@ def test_every_choice_has_a_plan_in_which_sums_complete_once(collective: Any, ra
         part = plan_for(collective, algorithm, ranks, ranks - 1).transfers
         ends = part.target[part.completes == 1] * 100 + part.write[part.completes == 1]
         assert len(set(ends)) == len(ends)
-        assert (part.after < np.arange(len(part.after))).all() or algorithm == Algorithm.TREE
+        assert (part.after < np.arange(len(part.after))).all() or algorithm == CollectiveAlgorithm.TREE
         assert not ((part.after != NOTHING) & (part.read_space == Space.INPUT)).any()

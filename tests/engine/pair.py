@@ -18,7 +18,7 @@ from openmrc.engine import endpoint as kernels
 from openmrc.engine.connection import lifecycle
 from openmrc.engine.paths import paths
 from openmrc.engine.responder import regions
-from openmrc.engine.state.build import Layout, build
+from openmrc.engine.state.build import TableSizes, build
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.states import QpEvent, QpState
 from openmrc.engine.state.tables import NONE, CompletionKind, Engine, WriteRequest
@@ -78,7 +78,7 @@ class Pair:
     filter: Callable[[Any, int], bool] | None = None  # sees each row before it flies; False drops it
 
     def __post_init__(self) -> None:
-        layout = Layout(
+        layout = TableSizes(
             endpoints=2, ports=self.planes, evs_per_rotation=self.evs, sends=32, receives=32, wimms=self.wimms
         )
         self.engine: Engine = build(layout, self.settings, packets=1, seed=self.seed)

@@ -19,7 +19,7 @@ from openmrc.engine.connection import lifecycle
 from openmrc.engine.paths import paths
 from openmrc.engine.responder import regions
 from openmrc.engine.state import clock
-from openmrc.engine.state.build import Layout, build
+from openmrc.engine.state.build import TableSizes, build
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.states import QpEvent
 from openmrc.engine.state.tables import NONE, Engine, WriteRequest
@@ -149,7 +149,7 @@ class Endpoint:
             "wimms": 4,
             **self.layout,
         }
-        self.engine: Engine = build(Layout(endpoints=1, **layout), self.settings, packets=2, seed=self.seed)
+        self.engine: Engine = build(TableSizes(endpoints=1, **layout), self.settings, packets=2, seed=self.seed)
         self.now = 0
         for peer in range(1 + max(self.peer_of)):
             lifecycle.open_peer(self.engine, 0, peer, PEER + peer)

@@ -13,19 +13,19 @@ def line_of(row: type, name: str) -> int:
     return int(fields[name][1]) // CACHE_LINE
 
 
-@pytest.mark.parametrize("row", [tables.QueuePair, tables.Peer, tables.Ev])
+@pytest.mark.parametrize("row", [tables.QueuePairRow, tables.Peer, tables.Ev])
 def test_a_row_is_whole_cache_lines(row: type) -> None:
     assert dtype_of(row).itemsize % CACHE_LINE == 0
 
 
 @pytest.mark.parametrize("name", ["expected_psn", "nak_syndrome", "endpoint", "heard_ports", "deadlines"])
 def test_the_responders_fields_lie_in_its_lines(name: str) -> None:
-    assert prefetch.RESPONDER <= line_of(tables.QueuePair, name) < prefetch.RESPONDER + prefetch.RESPONDER_LINES
+    assert prefetch.RESPONDER <= line_of(tables.QueuePairRow, name) < prefetch.RESPONDER + prefetch.RESPONDER_LINES
 
 
 @pytest.mark.parametrize("name", ["endpoint", "deadlines", "next_psn", "inflight", "lost_cursor", "inferred_losses"])
 def test_the_requesters_fields_lie_in_its_lines(name: str) -> None:
-    assert prefetch.REQUESTER <= line_of(tables.QueuePair, name) < prefetch.REQUESTER + prefetch.REQUESTER_LINES
+    assert prefetch.REQUESTER <= line_of(tables.QueuePairRow, name) < prefetch.REQUESTER + prefetch.REQUESTER_LINES
 
 
 @pytest.mark.parametrize(

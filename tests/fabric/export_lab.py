@@ -10,7 +10,7 @@ import yaml
 
 from openmrc.fabric.addressing.paths import choices, path
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
-from openmrc.fabric.export.options import Options
+from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import export
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric
@@ -102,7 +102,7 @@ def load_queues(namespace: str, text: str) -> list[str]:
 
 def containers(plan: UsidPlan) -> dict[str, str]:
     """Return the containerlab export, whose topology file names every node."""
-    return dict(export(plan, "containerlab", Options()))
+    return dict(export(plan, "containerlab", ExportOptions()))
 
 
 def nodes_of(files: dict[str, str]) -> list[str]:

@@ -1,7 +1,7 @@
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.cabling.cabled import Report, check_cabling
+from openmrc.fabric.cabling.cabled import CablingReport, check_cabling
 from openmrc.fabric.cabling.lldp import Neighbour, read_neighbours
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.topology import Topology
@@ -12,7 +12,9 @@ TOPOLOGY = build(fabric("two-tier"))  # 12 machines, 2 planes of 3 T0 and 4 T1
 T0, T1 = TOPOLOGY.node_named("p0-t0-00"), TOPOLOGY.node_named("p0-t1-01")
 
 
-def checked(topology: Topology, cables: dict[End, End], only: tuple[str, ...] = (), scheme: str = "sonic") -> Report:
+def checked(
+    topology: Topology, cables: dict[End, End], only: tuple[str, ...] = (), scheme: str = "sonic"
+) -> CablingReport:
     """Check what all switches hear, or only some."""
     dumps = heard(topology, cables, scheme)
     return check_cabling(topology, {name: read(lines) for name, lines in dumps.items() if not only or name in only})

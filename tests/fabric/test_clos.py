@@ -6,7 +6,7 @@ import pytest
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import usid_plan
 from openmrc.fabric.model.build import build
-from openmrc.fabric.model.clos import Network, capacity, t0_split
+from openmrc.fabric.model.clos import ClosSize, capacity, t0_split
 from openmrc.fabric.model.parts import Switch, load_parts
 from openmrc.fabric.model.topology import LinkTier
 from openmrc.fabric.planning.design import design
@@ -19,7 +19,7 @@ def model(tbps: float) -> Switch:
     return Switch(name=f"{tbps}T", tbps=tbps, ports=1024, watts=1, cost=1, source="test")
 
 
-def built(nics: int, nic_gbps: float, switch: Switch, planes: int, tiers: int, over: float = 1) -> Network:
+def built(nics: int, nic_gbps: float, switch: Switch, planes: int, tiers: int, over: float = 1) -> ClosSize:
     """Plan, build the fabric that the plan describes, and check that both have the same parts."""
     planned = design("x", nics, nic_gbps, switch, PARTS, planes=planes, tiers=tiers, oversubscription=over)
     topology = build(planned.fabric("x"))

@@ -9,7 +9,7 @@ import pytest
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.export.bulk import write_all
-from openmrc.fabric.export.options import Options
+from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import TARGETS, export
 from openmrc.fabric.proof.diff import Difference, Installed, compare, compare_folder, read_folder, tables_of
 from openmrc.fabric.proof.verify import Verdict, verify
@@ -21,17 +21,17 @@ Tables = dict[str, Any]
 
 
 def exported(target: str, ending: str = "") -> str:
-    files = dict(export(MADE, target, Options(), [SWITCH]))
+    files = dict(export(MADE, target, ExportOptions(), [SWITCH]))
     return files[f"p0-t0-00.{ending}"] if ending else next(iter(files.values()))
 
 
 def against(target: str, dump: str) -> Difference:
-    return compare(MADE, SWITCH, target, dump, "dump", Options())
+    return compare(MADE, SWITCH, target, dump, "dump", ExportOptions())
 
 
 def proven(name: str, folder: Path) -> tuple[list[Installed], Verdict]:
     made = plan(name)
-    found = list(read_folder(made, folder, Options()))
+    found = list(read_folder(made, folder, ExportOptions()))
     return found, verify(made, tables_of(made.topology, found))
 
 
@@ -39,7 +39,7 @@ def proven(name: str, folder: Path) -> tuple[list[Installed], Verdict]:
 @pytest.mark.parametrize("name", SMALL)
 def test_what_was_exported_reads_back_as_planned_and_is_proven(name: str, target: str, tmp_path: Path) -> None:
     try:
-        list(write_all(plan(name), target, Options(), tmp_path))
+        list(write_all(plan(name), target, ExportOptions(), tmp_path))
     except ConfigError:
         assert (name, target) in (("shifting-downlinks", "cumulus"), ("shifting-downlinks", "eos"))
         return
@@ -102,7 +102,7 @@ BREAKING = (
 def test_config_db_that_does_not_forward_is_told_and_not_proven(
     damage: Callable[[Tables], None], tmp_path: Path
 ) -> None:
-    list(write_all(MADE, "sonic", Options(), tmp_path))
+    list(write_all(MADE, "sonic", ExportOptions(), tmp_path))
     path = tmp_path / "p0-t0-00.json"
     tables = json.loads(path.read_text())
     damage(tables)
@@ -232,22 +232,24 @@ def test_a_usid_that_a_port_could_take_away_is_wrong() -> None:
 
 
 def test_a_switch_without_a_file_and_a_file_of_another_fabric_are_told(tmp_path: Path) -> None:
-    list(write_all(MADE, "frr", Options(), tmp_path))
+    list(write_all(MADE, "frr", ExportOptions(), tmp_path))
     (tmp_path / "p0-t1-01.conf").unlink()
     for ending in ("conf", "links", "sysctl", "tc"):
         (tmp_path / f"p1-t0-02.{ending}").unlink()
-    found = {each.switch: each.missing for each in compare_folder(MADE, tmp_path, Options()) if not each.clean}
+    found = {each.switch: each.missing for each in compare_folder(MADE, tmp_path, ExportOptions()) if not each.clean}
     assert found["p0-t1-01"] == ["file p0-t1-01.conf"]
     assert found["p1-t0-02"] == [f"file p1-t0-02.{ending}" for ending in ("conf", "links", "sysctl", "tc")]
     (tmp_path / "p7-t0-00.conf").write_text("")
     with pytest.raises(ConfigError, match="p7-t0-00: not switches of this fabric"):
-        list(compare_folder(MADE, tmp_path, Options()))
+        list(compare_folder(MADE, tmp_path, ExportOptions()))
 
 
 def test_routes_of_running_systems_can_be_proven(tmp_path: Path) -> None:
     """One `ip -6 -j route` a switch, as the plan has it; then one with two ports changed over."""
     for switch in range(MADE.topology.nics, MADE.topology.nodes):
-        (text,) = (text for name, text in export(MADE, "linux", Options(), [switch]) if name.endswith(".netlink.json"))
+        (text,) = (
+            text for name, text in export(MADE, "linux", ExportOptions(), [switch]) if name.endswith(".netlink.json")
+        )
         rows = [_shown(json.loads(line)) for line in text.splitlines()]
         (tmp_path / f"{MADE.topology.name(switch)}.routes.json").write_text(json.dumps(rows))
     found, verdict = proven("two-tier", tmp_path)
@@ -291,6 +293,6 @@ def test_a_dump_that_cannot_be_read_is_refused(target: str, dump: str, said: str
 
 def test_a_folder_that_has_no_dumps_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no file of a switch of this fabric; expected such as p0-t0-00\.json"):
-        list(compare_folder(MADE, tmp_path, Options()))
+        list(compare_folder(MADE, tmp_path, ExportOptions()))
     with pytest.raises(ConfigError, match="not a folder"):
-        list(compare_folder(MADE, tmp_path / "none", Options()))
+        list(compare_folder(MADE, tmp_path / "none", ExportOptions()))

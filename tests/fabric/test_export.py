@@ -21,7 +21,7 @@ from openmrc.fabric.addressing.usid import UsidPlan, prefix_text, usid_plan
 from openmrc.fabric.export.addresses import link_local, mac
 from openmrc.fabric.export.bulk import every_node, write_all
 from openmrc.fabric.export.cages import Cages
-from openmrc.fabric.export.options import Options
+from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import TARGETS, export, warnings
 from openmrc.fabric.export.view import view
 from openmrc.fabric.model.build import build
@@ -40,9 +40,9 @@ EVERYWHERE = [(name, switch, target) for name, switch in CASES for target in TAR
 SHIFTING = [("shifting-downlinks", "p0-t0-01", target) for target in ("sonic", "frr", "linux")]
 
 
-def files(name: str, switch: str, target: str, options: Options | None = None) -> dict[str, str]:
+def files(name: str, switch: str, target: str, options: ExportOptions | None = None) -> dict[str, str]:
     made = plan(name)
-    return dict(export(made, target, options or Options(), [made.topology.node_named(switch)]))
+    return dict(export(made, target, options or ExportOptions(), [made.topology.node_named(switch)]))
 
 
 def hold_against_golden(path: Path, text: str) -> None:
@@ -59,14 +59,14 @@ def test_exports_are_as_they_were(name: str, switch: str, target: str) -> None:
 
 
 def test_the_containerlab_topology_is_as_it_was() -> None:
-    found = dict(export(plan("one-switch-a-site"), "containerlab", Options()))
+    found = dict(export(plan("one-switch-a-site"), "containerlab", ExportOptions()))
     for file, text in found.items():
         hold_against_golden(GOLDEN / "containerlab" / file, text)
 
 
 def test_the_containerlab_topology_wires_every_cable_once() -> None:
     made = plan("two-tier")
-    found = dict(export(made, "containerlab", Options()))
+    found = dict(export(made, "containerlab", ExportOptions()))
     topology = yaml.safe_load(found["two-tier.clab.yml"])["topology"]
     ends = [end for link in topology["links"] for end in link["endpoints"]]
     assert len(topology["links"]) == made.topology.links // 2
@@ -76,7 +76,7 @@ def test_the_containerlab_topology_wires_every_cable_once() -> None:
 
 def test_the_containerlab_topology_has_what_the_schema_knows() -> None:
     """Fields and kinds of containerlab's `schemas/clab.schema.json`, the part that is used here."""
-    found = dict(export(plan("two-tier"), "containerlab", Options()))
+    found = dict(export(plan("two-tier"), "containerlab", ExportOptions()))
     described = yaml.safe_load(found["two-tier.clab.yml"])
     assert set(described) == {"name", "topology"}
     assert set(described["topology"]) == {"defaults", "nodes", "links"}
@@ -95,14 +95,14 @@ def test_the_containerlab_topology_has_what_the_schema_knows() -> None:
 def test_all_switches_export_as_each_alone() -> None:
     made = plan("three-tier")
     switches = range(made.topology.nics, made.topology.nodes)
-    together = dict(export(made, "frr", Options()))
-    assert together == {name: text for each in switches for name, text in export(made, "frr", Options(), [each])}
+    together = dict(export(made, "frr", ExportOptions()))
+    assert together == {name: text for each in switches for name, text in export(made, "frr", ExportOptions(), [each])}
 
 
 def test_an_old_sonic_is_not_given_what_it_does_not_know() -> None:
     with pytest.raises(ConfigError, match="an old SONiC image knows uN and uDT46, not uA"):
-        files("shifting-downlinks", "p0-t0-00", "sonic", Options(image="old"))
-    assert files("two-tier", "p0-t0-00", "sonic", Options(image="old"))
+        files("shifting-downlinks", "p0-t0-00", "sonic", ExportOptions(image="old"))
+    assert files("two-tier", "p0-t0-00", "sonic", ExportOptions(image="old"))
 
 
 def test_cumulus_is_not_given_a_format_it_does_not_document() -> None:
@@ -125,7 +125,7 @@ def test_eos_takes_its_prefixes_from_a_domain_and_a_usid() -> None:
 def test_frr_is_given_what_its_version_installs_and_the_kernel_the_rest(version: str, sids: int, left: int) -> None:
     found = {
         name.split(".", 1)[1]: text
-        for name, text in files("bundled-twice", "p0-t0-01", "frr", Options(frr=version)).items()
+        for name, text in files("bundled-twice", "p0-t0-01", "frr", ExportOptions(frr=version)).items()
     }
     assert found["conf"].count("behavior uN") == sids
     assert found.get("batch", "").count("action End flavors next-csid") == left
@@ -135,18 +135,18 @@ def test_frr_is_given_what_its_version_installs_and_the_kernel_the_rest(version:
 @pytest.mark.parametrize(
     ("target", "options", "said"),
     [
-        ("junos", Options(), "sonic, frr, cumulus, linux, eos, containerlab, hosts are known"),
-        ("sonic", Options(cages=Cages(breakout=3)), "8 lanes do not divide into 3 ports; 1, 2, 4, 8 would work"),
-        ("sonic", Options(image="ancient"), "current or old"),
-        ("frr", Options(frr="9.1"), "8.4 or 10.3 or 10.7"),
-        ("sonic", Options(mtu=1500), "MRC needs 4242 at 4 KiB"),
-        ("sonic", Options(ntp=("time",)), "expected an IP address"),
-        ("eos", Options(management="10.0.0.0/30"), "too few for 2 machines"),
-        ("sonic", Options(cages=Cages(count=0)), "both above 0"),
-        ("linux", Options(interface="eth"), "write {nic} and {plane}"),
+        ("junos", ExportOptions(), "sonic, frr, cumulus, linux, eos, containerlab, hosts are known"),
+        ("sonic", ExportOptions(cages=Cages(breakout=3)), "8 lanes do not divide into 3 ports; 1, 2, 4, 8 would work"),
+        ("sonic", ExportOptions(image="ancient"), "current or old"),
+        ("frr", ExportOptions(frr="9.1"), "8.4 or 10.3 or 10.7"),
+        ("sonic", ExportOptions(mtu=1500), "MRC needs 4242 at 4 KiB"),
+        ("sonic", ExportOptions(ntp=("time",)), "expected an IP address"),
+        ("eos", ExportOptions(management="10.0.0.0/30"), "too few for 2 machines"),
+        ("sonic", ExportOptions(cages=Cages(count=0)), "both above 0"),
+        ("linux", ExportOptions(interface="eth"), "write {nic} and {plane}"),
     ],
 )
-def test_a_wrong_export_is_refused(target: str, options: Options, said: str) -> None:
+def test_a_wrong_export_is_refused(target: str, options: ExportOptions, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         list(export(plan("two-tier"), target, options))
 
@@ -167,8 +167,8 @@ def test_no_two_nodes_of_a_plane_share_an_address() -> None:
 
 def test_many_processes_write_what_one_does(tmp_path: Path) -> None:
     made = usid_plan(build(load(FABRICS / "gpus-1024.yaml")))
-    sizes = [size for some in write_all(made, "linux", Options(), tmp_path, None, fork_each) for size in some]
-    one_by_one = dict(export(made, "linux", Options()))
+    sizes = [size for some in write_all(made, "linux", ExportOptions(), tmp_path, None, fork_each) for size in some]
+    one_by_one = dict(export(made, "linux", ExportOptions()))
     assert {file.name: file.read_text() for file in tmp_path.iterdir()} == one_by_one
     assert sizes == [len(text) for text in one_by_one.values()]
 
@@ -176,20 +176,20 @@ def test_many_processes_write_what_one_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("target", "nodes", "files"), [("hosts", 8, 7), ("eos", 12, 1)])
 def test_progress_is_told_for_every_host_or_switch(target: str, nodes: int, files: int, tmp_path: Path) -> None:
     made = plan("unlike-planes")
-    written = list(write_all(made, target, Options(), tmp_path))
+    written = list(write_all(made, target, ExportOptions(), tmp_path))
     assert len(written) == len(every_node(made, target)) == nodes
     assert {len(sizes) for sizes in written} == {files}
 
 
 @pytest.mark.parametrize("target", [*TARGETS, "hosts", "containerlab"])
 def test_every_target_says_what_it_needs(target: str) -> None:
-    assert warnings(plan("two-tier"), target, Options())
-    trimming = any("trim" in line for line in warnings(plan("two-tier"), target, Options()))
+    assert warnings(plan("two-tier"), target, ExportOptions())
+    trimming = any("trim" in line for line in warnings(plan("two-tier"), target, ExportOptions()))
     assert trimming == (target in TARGETS)
 
 
 def test_addresses_of_management_are_numbered() -> None:
-    options = Options(management="10.91.0.0/24", ntp=("10.91.0.1",))
+    options = ExportOptions(management="10.91.0.0/24", ntp=("10.91.0.1",))
     for target, line in (
         ("sonic", '"eth0|10.91.0.4/24": {"gwaddr": "10.91.0.1"}'),
         ("cumulus", "nv set interface eth0 ip address 10.91.0.4/24"),
@@ -202,7 +202,7 @@ def test_addresses_of_management_are_numbered() -> None:
 @pytest.mark.needs("vtysh")
 @pytest.mark.parametrize(("name", "switch"), [*CASES, ("shifting-downlinks", "p0-t0-01")])
 def test_the_parser_of_this_debian_s_frr_takes_the_file_for_its_version(name: str, switch: str, tmp_path: Path) -> None:
-    found = {file.split(".", 1)[1]: text for file, text in files(name, switch, "frr", Options(frr="8.4")).items()}
+    found = {file.split(".", 1)[1]: text for file, text in files(name, switch, "frr", ExportOptions(frr="8.4")).items()}
     path = tmp_path / "frr.conf"
     path.write_text(found["conf"])
     done = subprocess.run(["vtysh", "-C", "-f", str(path)], capture_output=True, text=True, timeout=60, check=False)
@@ -238,7 +238,7 @@ planes: [{{host_gbps: {gbps}, t0: {{down: 2, up: 2, {tier}}}, t1: {{{tier}}}}}]
 """
     made = usid_plan(build(decode_text(text, Fabric, "fast")))
     switch = made.topology.node_named("p0-t0-00")
-    queues = dict(export(made, "linux", Options(), [switch]))["p0-t0-00.tc"]
+    queues = dict(export(made, "linux", ExportOptions(), [switch]))["p0-t0-00.tc"]
     ports = [f"p{port.number}" for port in view(made, switch).layout.ports]
     for port in ports:
         as_root("ip", "-n", namespace, "link", "add", port, "type", "veth", "peer", "name", f"q{port}")
@@ -257,7 +257,7 @@ def installed(made: UsidPlan, switch: int, namespace: str) -> str:
     making = [f"link add p{number} type veth peer name q{number}" for number in numbers]
     making += [f"link set q{number} up" for number in numbers]
     as_root("ip", "-n", namespace, "-batch", "-", given="\n".join(making) + "\n")
-    made_of = {file.split(".", 1)[1]: text for file, text in export(made, "linux", Options(), [switch])}
+    made_of = {file.split(".", 1)[1]: text for file, text in export(made, "linux", ExportOptions(), [switch])}
     as_root("ip", "-n", namespace, "-batch", "-", given=made_of["links"])
     as_root("ip", "netns", "exec", namespace, "sysctl", "-q", "-p", "-", given=made_of["sysctl"])
     for _ in range(2):  # it may be read again
@@ -273,7 +273,7 @@ def test_iproute2_loads_the_linux_export_and_shows_it_back(name: str, switch: st
     made = plan(name)
     node = made.topology.node_named(switch)
     dump = installed(made, node, namespace)
-    found = compare(made, node, "linux", dump, namespace, Options())
+    found = compare(made, node, "linux", dump, namespace, ExportOptions())
     assert found.clean
     assert found.same == len(view(made, node).entries) + 1  # and the blackhole
 
@@ -293,7 +293,7 @@ def test_what_is_changed_by_hand_in_the_kernel_is_told(namespace: str) -> None:
     ):
         as_root("ip", "-n", namespace, "-6", *words.split())
     dump = as_root("ip", "-n", namespace, "-6", "-j", "route", "show")
-    found = compare(made, node, "linux", dump, namespace, Options())
+    found = compare(made, node, "linux", dump, namespace, ExportOptions())
     assert found.missing == ["route fcbb:bb01:2001::/48: action route, interface p5, via fe80::1:20ff:fe00:1"]
     assert found.extra == [
         "route fcbb:bb01:2009::/48: action route, interface p5, via fe80::2:2",

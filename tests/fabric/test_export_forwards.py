@@ -9,7 +9,7 @@ import pytest
 
 from openmrc.fabric.addressing.paths import choices, path
 from openmrc.fabric.addressing.usid import UsidPlan, block_text
-from openmrc.fabric.export.options import Options
+from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.proof.diff import compare
 from tests.fabric.export_lab import SEND, containers, delivered, load, namespaces, nodes_of, run, tiny
 
@@ -79,7 +79,7 @@ def test_a_port_that_was_down_takes_no_usid_along_and_its_batch_brings_it_back(
     run("ip", "-n", mark + name, "link", "set", "eth1", "down")
     run("ip", "-n", mark + name, "link", "set", "eth1", "up")
     dump = run("ip", "-n", mark + name, "-6", "-j", "route", "show")
-    found = compare(plan, t0, "linux", dump.replace("eth", "p"), name, Options())
+    found = compare(plan, t0, "linux", dump.replace("eth", "p"), name, ExportOptions())
     assert not any(" un" in line.split("action")[1] for line in found.missing)
     assert len(found.missing) == 1
     assert delivered(plan, mark, 1, 3)

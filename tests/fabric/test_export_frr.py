@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from openmrc.fabric.addressing.usid import UsidPlan
-from openmrc.fabric.export.options import Options
+from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import export
 from openmrc.fabric.proof.diff import compare
 from tests.fabric.export_lab import containers, delivered, load, namespaces, run, tiny
@@ -86,9 +86,9 @@ def mounted(root: Path) -> Iterator[None]:
 
 
 @contextmanager
-def routers(plan: UsidPlan, suite: str, version: str) -> Iterator[tuple[str, dict[int, Router], Options]]:
+def routers(plan: UsidPlan, suite: str, version: str) -> Iterator[tuple[str, dict[int, Router], ExportOptions]]:
     """Bring the fabric up: FRR on every switch, the NICs as in the containerlab export."""
-    root, options = frr_tree(suite), Options(frr=version)
+    root, options = frr_tree(suite), ExportOptions(frr=version)
     topology, files, nics = plan.topology, dict(export(plan, "frr", options)), containers(plan)
     found: dict[int, Router] = {}
     with mounted(root), namespaces(plan, "p", 0) as mark:
@@ -138,7 +138,7 @@ def test_frr_takes_the_file_traffic_flows_and_its_json_reads_back(suite: str, ve
                 assert compare(plan, switch, "linux", kernel, "kernel", options).clean
 
 
-def _until_installed(plan: UsidPlan, found: dict[int, Router], options: Options) -> None:
+def _until_installed(plan: UsidPlan, found: dict[int, Router], options: ExportOptions) -> None:
     """Wait until `show ipv6 route json` of every switch has no difference; say what is left after 20 s."""
     given_up = time.monotonic() + 20
     for switch, router in found.items():

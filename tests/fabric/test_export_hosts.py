@@ -12,14 +12,14 @@ import yaml
 from openmrc.apps.nic_file import NicFile
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.paths import choices, path
-from openmrc.fabric.export.options import Options
+from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import export
 from openmrc.fabric.export.view import views
 from tests.fabric.small_fabrics import plan
 
 
-def files(name: str, host: int, options: Options | None = None) -> dict[str, str]:
-    found = dict(export(plan(name), "hosts", options or Options(), [host]))
+def files(name: str, host: int, options: ExportOptions | None = None) -> dict[str, str]:
+    found = dict(export(plan(name), "hosts", options or ExportOptions(), [host]))
     return {file.split(".", 1)[1]: text for file, text in found.items()}
 
 
@@ -32,7 +32,7 @@ def test_netplan_makes_networkd_files_of_it_that_say_what_ours_do(name: str, tmp
     (folder / "mrc.yaml").chmod(0o600)
     subprocess.run(["netplan", "generate", "--root-dir", tmp_path], check=True, capture_output=True, timeout=60)
     made = {file.name: file.read_text() for file in (tmp_path / "run" / "systemd" / "network").iterdir()}
-    ours = files(name, 1, Options(host_format="networkd"))
+    ours = files(name, 1, ExportOptions(host_format="networkd"))
     ports = [file.removesuffix(".network") for file in ours if file.endswith(".network")]
     assert ports
     for port in ports:
@@ -55,12 +55,12 @@ def _words(text: str, key: str) -> set[str]:
 def test_a_host_s_gateways_are_its_switches_and_the_switches_next_hops_are_its_ports() -> None:
     made = plan("two-tier")
     network = yaml.safe_load(files("two-tier", 5)["netplan.yaml"])["network"]["ethernets"]
-    addresses = {switch.name: switch.address for switch in views(made, Options())}
+    addresses = {switch.name: switch.address for switch in views(made, ExportOptions())}
     for plane in range(2):
         port = network[f"mrc0p{plane}"]
         place = json.loads(files("two-tier", 5)["map.json"])["nics"][0]["planes"][plane]
         assert port["routes"][0]["via"] == addresses[place["t0"]]
-        switch = next(each for each in views(made, Options()) if each.name == place["t0"])
+        switch = next(each for each in views(made, ExportOptions()) if each.name == place["t0"])
         assert port["addresses"] == [f"{switch.peer_address(place['t0_port'])}/64"]
         assert port["macaddress"] == place["mac"] == switch.peer_mac(place["t0_port"])
         assert f"{place['address']}/128" in network["lo"]["addresses"]
@@ -99,10 +99,10 @@ def test_the_map_leads_from_gpu_to_nic_to_plane() -> None:
 
 
 def test_ports_are_called_as_the_machines_call_them() -> None:
-    options = Options(interface="enp{nic}s0f{plane}np0")
+    options = ExportOptions(interface="enp{nic}s0f{plane}np0")
     network = yaml.safe_load(files("unlike-planes", 1, options)["netplan.yaml"])["network"]["ethernets"]
     assert set(network) == {"lo", "enp0s0f0np0", "enp0s0f1np0", "enp1s0f0np0", "enp1s0f1np0"}
     with pytest.raises(ConfigError, match="such as enp"):
-        files("unlike-planes", 1, Options(interface="eth0"))
+        files("unlike-planes", 1, ExportOptions(interface="eth0"))
     with pytest.raises(ConfigError, match="several ports of a machine"):
-        files("unlike-planes", 1, Options(interface="eth{nic}"))
+        files("unlike-planes", 1, ExportOptions(interface="eth{nic}"))

@@ -18,7 +18,7 @@ import pytest
 
 from openmrc.fabric.addressing.usid import usid_plan
 from openmrc.fabric.export.cages import Cages
-from openmrc.fabric.export.options import Options
+from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import export
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric
@@ -145,16 +145,16 @@ def _wrong_row(model: Table, key: str, row: dict[str, str], tables: dict[str, An
     ]
 
 
-def exported(name: str, options: Options | None = None) -> list[dict[str, Any]]:
-    return [json.loads(text) for _, text in export(plan(name), "sonic", options or Options())]
+def exported(name: str, options: ExportOptions | None = None) -> list[dict[str, Any]]:
+    return [json.loads(text) for _, text in export(plan(name), "sonic", options or ExportOptions())]
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_every_table_is_as_the_models_say(name: str) -> None:
-    options = Options(
+    options = ExportOptions(
         ntp=("10.0.0.1", "fd00::1"), management="10.91.0.0/16", hwsku="Some-SKU", platform="x86_64-some-r0"
     )
-    for chosen in (Options(), options, Options(trimming=False)):
+    for chosen in (ExportOptions(), options, ExportOptions(trimming=False)):
         for tables in exported(name, chosen):
             assert wrong(tables) == []
 
@@ -219,7 +219,7 @@ def test_ports_of_several_speeds_have_cages_lanes_and_fec_of_their_own() -> None
     text = "name: mixed\nhosts: {count: 8}\nplanes:\n  - {host_gbps: 200, t0: {down: 4, up: 2, up_gbps: 400}, t1: {}}\n"
     made = usid_plan(build(decode_text(text, Fabric, "mixed")))
     tables = json.loads(
-        next(iter(dict(export(made, "sonic", Options(cages=Cages(count=2)), [made.topology.nics])).values()))
+        next(iter(dict(export(made, "sonic", ExportOptions(cages=Cages(count=2)), [made.topology.nics])).values()))
     )
     ports = {name: (row["speed"], row["lanes"], row["fec"]) for name, row in tables["PORT"].items()}
     assert ports == {

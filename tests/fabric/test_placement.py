@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.cabling.placement import Placement, place
+from openmrc.fabric.cabling.placement import RackPlacement, place
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Plant, Tier
 from tests.fabric.small_fabrics import SMALL, fabric
 
 
-def placed(plant: Plant, hosts: int = 40, nics: int = 2) -> Placement:
+def placed(plant: Plant, hosts: int = 40, nics: int = 2) -> RackPlacement:
     plane = Plane(count=2, host_gbps=100, t0=Tier(down=8, up=8), t1=Tier())
     return place(build(Fabric(name="x", hosts=Hosts(count=hosts, nics=nics), planes=(plane,), plant=plant)))
 

@@ -4,7 +4,7 @@ import pytest
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.cabling.elevations import csv_lines
-from openmrc.fabric.cabling.placement import Placement, place
+from openmrc.fabric.cabling.placement import RackPlacement, place
 from openmrc.fabric.cabling.places_file import read_places
 from openmrc.fabric.model.build import build
 from tests.fabric.small_fabrics import fabric
@@ -12,13 +12,13 @@ from tests.fabric.small_fabrics import fabric
 TOPOLOGY = build(fabric("two-tier"))
 
 
-def placed(folder: Path, *lines: str, header: str = "device,rack,unit,row,position") -> Placement:
+def placed(folder: Path, *lines: str, header: str = "device,rack,unit,row,position") -> RackPlacement:
     path = folder / "places.csv"
     path.write_text("\n".join([header, *lines, ""]))
     return place(TOPOLOGY, read_places(path))
 
 
-def where(placement: Placement, name: str) -> tuple[str, int]:
+def where(placement: RackPlacement, name: str) -> tuple[str, int]:
     node = placement.topology.node_named(name)
     return placement.racks[int(placement.rack[node])].name, int(placement.unit[node])
 

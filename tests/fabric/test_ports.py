@@ -6,7 +6,7 @@ from openmrc.fabric.addressing.usid import usid_plan
 from openmrc.fabric.cabling.ports import check_scheme, place_ports
 from openmrc.fabric.export.view import view
 from openmrc.fabric.model.build import build
-from openmrc.fabric.model.description import Fabric, Hosts, Link, Node, Plane, Plant, Tier
+from openmrc.fabric.model.description import Fabric, Hosts, IrregularLink, IrregularNode, Plane, Plant, Tier
 from openmrc.fabric.model.interface_names import check_interface
 from openmrc.fabric.model.shape import check
 from openmrc.fabric.model.topology import Topology
@@ -82,8 +82,12 @@ def test_a_machine_as_large_as_a_file_may_say_is_checked_at_once() -> None:
 
 
 def test_a_nic_without_links_has_no_interface_to_check() -> None:
-    nodes = (Node(name="a", kind="nic"), Node(name="s", kind="switch"), Node(name="t", kind="switch"))
-    check(Fabric(name="x", nodes=nodes, links=(Link(a="s", b="t", gbps=1, count=1 << 22),)))
+    nodes = (
+        IrregularNode(name="a", kind="nic"),
+        IrregularNode(name="s", kind="switch"),
+        IrregularNode(name="t", kind="switch"),
+    )
+    check(Fabric(name="x", nodes=nodes, links=(IrregularLink(a="s", b="t", gbps=1, count=1 << 22),)))
 
 
 @pytest.mark.parametrize("hosts", [19, 35])

@@ -9,7 +9,7 @@ from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.fabric_file import load
 from openmrc.fabric.model.shape import PlaneShape
-from openmrc.fabric.model.topology import Kind, LinkTier, Topology
+from openmrc.fabric.model.topology import LinkTier, NodeKind, Topology
 from openmrc.fabric.model.yaml_file import decode_text
 
 FABRICS = Path(__file__).parents[2] / "scenarios" / "fabrics"
@@ -69,7 +69,7 @@ def test_the_arithmetic_finds_the_links(name: str) -> None:
 def test_planes_share_no_switch(name: str) -> None:
     t = topology(name)
     for end in (t.link_source, t.link_destination):
-        switch = t.node_kind[end] == Kind.SWITCH
+        switch = t.node_kind[end] == NodeKind.SWITCH
         assert (t.node_plane[end][switch] == t.link_plane[switch]).all()
 
 

@@ -11,7 +11,7 @@ from openmrc.wire import ip
 from openmrc.wire.codes import Opcode
 from openmrc.wire.documents import PLUGIN_FILE
 from openmrc.wire.headers import AETH, BTH, CC_STATE, HEADERS, IMMDT, RETH, STACKS, WITH_PAYLOAD, Header, stack
-from openmrc.wire.message import Message, compose
+from openmrc.wire.message import MrcPacket, compose
 from openmrc.wire.pcapng import PcapngWriter
 from openmrc.wire.wireshark import filter_name
 
@@ -23,7 +23,7 @@ PLUGIN = ("-X", f"lua_script:{PLUGIN_FILE}")
 NOW = 1_700_000_000_123_456_789
 
 
-def sample(opcode: Opcode) -> Message:
+def sample(opcode: Opcode) -> MrcPacket:
     """Return a packet with a different value in every field."""
     headers: dict[str, dict[str, int]] = {}
     for header in stack(opcode, True):

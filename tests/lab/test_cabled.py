@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.fabric.cabling.cabled import Report, check_cabling
+from openmrc.fabric.cabling.cabled import CablingReport, check_cabling
 from openmrc.fabric.cabling.lldp import read_neighbours
 from openmrc.faults import Schedule
 from openmrc.lab import run
@@ -57,7 +57,7 @@ def _await(control: Path) -> None:
         time.sleep(0.1)
 
 
-def listen(lab: Lab, folder: Path) -> Report:
+def listen(lab: Lab, folder: Path) -> CablingReport:
     """Check the cables by what all switches hear now."""
     dumps = {}
     for switch in lab.switches():

@@ -17,7 +17,7 @@ import pytest
 from openmrc.faults import Schedule
 from openmrc.lab import lifetime, record, run, status
 from openmrc.lab.experiments.trial import stream
-from openmrc.lab.faults import Breaker, Done
+from openmrc.lab.faults import Breaker, ExecutedStep
 from openmrc.lab.layout import Lab
 from tests.lab.conftest import fabric_file
 from tests.lab.test_forwarding import set_offload
@@ -97,7 +97,7 @@ def test_a_file_arrives_whole_where_the_last_hop_shifts_too(lab_name: str, tmp_p
 def test_not_a_byte_is_lost_when_cables_are_pulled(lab: Lab, breaker: Breaker, where: str) -> None:
     schedule = Schedule.parse(f"at: 200ms, for: 300ms, every: 800ms, times: 2, down: {where}")
 
-    def pull() -> list[Done]:
+    def pull() -> list[ExecutedStep]:
         return breaker.run(schedule)
 
     trial = stream(breaker, "mrc", "h0", "h3", 2.5, pull)

@@ -11,12 +11,12 @@ from openmrc.verbs import Context
 from openmrc.wire import ip
 from openmrc.wire.codes import NackReason, Opcode, Syndrome
 from openmrc.wire.icrc import icrc
-from openmrc.wire.message import Message, compose
+from openmrc.wire.message import MrcPacket, compose
 
 FEEDBACK = ("transport ACK", "NACK", "SACK")
 
 
-def packet(message: Message, source: PlaneAddress, port: int, destination: PlaneAddress) -> bytes:
+def packet(message: MrcPacket, source: PlaneAddress, port: int, destination: PlaneAddress) -> bytes:
     """Return the UDP payload of a valid packet between two addresses."""
     body = message.emit()
     whole = ip.datagram(source.ip, destination.ip, port, destination.port, body + bytes(4))
@@ -32,7 +32,7 @@ class Forger:
         self._address = target.nic.sockets.addresses[0]
         self._port = friend.address.source_ports[0][0]
 
-    def send(self, message: Message) -> None:
+    def send(self, message: MrcPacket) -> None:
         """Send from the friend's own socket, as spoofing does."""
         self.send_bytes(packet(message, self._source, self._port, self._address))
 
@@ -40,7 +40,7 @@ class Forger:
         """Send any bytes from the friend's own socket."""
         self._friend.nic.sockets.senders[0][0].sendto(datagram, self._address.socket_name())
 
-    def send_from_another_port(self, message: Message) -> None:
+    def send_from_another_port(self, message: MrcPacket) -> None:
         """Send as another user of the friend's host can: from a port that is free."""
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             sock.bind((str(self._source.ip), 0))
@@ -66,7 +66,7 @@ def outside_window(first_psn: int) -> int:
     return (first_psn + random.randrange(1 << 13, (1 << 24) - (1 << 13))) % (1 << 24)
 
 
-def feedback(kind: str, qpn: int, psn: int) -> Message:
+def feedback(kind: str, qpn: int, psn: int) -> MrcPacket:
     """Return a packet that would end or rewind a sender which believed it."""
     bth = {"dqp": qpn, "psn": psn}
     match kind:

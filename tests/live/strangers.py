@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from openmrc.live.objects.exchange import Channel, dial
+from openmrc.live.objects.exchange import ControlChannel, dial
 from openmrc.live.objects.handshake import Handshake, Role, framed
 from openmrc.verbs import ConnectionOptions
 
@@ -76,7 +76,7 @@ def offer(options: ConnectionOptions | None = None, **changes: Any) -> dict[str,
     return whole | changes
 
 
-def greet(port: int, said: dict[str, Any] | bytes, token: str = "") -> Channel:
+def greet(port: int, said: dict[str, Any] | bytes, token: str = "") -> ControlChannel:
     """Greet properly, then send an offer, or any other bytes in its place."""
     channel = dial("127.0.0.1", port, time.monotonic() + 20, token)
     body = said if isinstance(said, bytes) else json.dumps(said).encode()
@@ -84,7 +84,7 @@ def greet(port: int, said: dict[str, Any] | bytes, token: str = "") -> Channel:
     return channel
 
 
-def last_words(channel: Channel) -> str:
+def last_words(channel: ControlChannel) -> str:
     """Take what the listener says until it ends the connection, and return how it ended."""
     try:
         while True:

@@ -186,7 +186,7 @@ def test_another_port_of_a_connected_peers_address_is_another_peer(host: Host) -
 
 
 def test_loopback_addresses_from_another_machine_are_refused(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("openmrc.live.objects.exchange.Channel.is_local", property(lambda channel: False))
+    monkeypatch.setattr("openmrc.live.objects.exchange.ControlChannel.is_local", property(lambda channel: False))
     monkeypatch.setattr(
         host.context.nic.sockets, "addresses", [PlaneAddress(ip_address("192.0.2.1"))]
     )  # as if our plane were no loopback

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openmrc.errors import CallError, InvalidArgumentError, TooBigError
-from openmrc.profiles.ev_format import EvExpansion, EvField, EvFormat, EvFormatMode
+from openmrc.profiles.ev_format import EvBitWidths, EvExpansion, EvField, EvFormatMode
 from tests.naive import ev_expansion as naive
 
 STEV, SRV6, UDP = EvFormatMode.STEV, EvFormatMode.SRV6, EvFormatMode.UDP
@@ -28,7 +28,7 @@ def expansions(draw: st.DrawFn) -> EvExpansion:
     while sum(widths) < cap and len(widths) < 16:
         widths.append(draw(st.integers(1, min(48, cap - sum(widths)))))
     used = draw(st.integers(1, len(widths)))
-    return EvExpansion(EvFormat(mode, tuple(widths)), tuple(draw(fields(width)) for width in widths[:used]))
+    return EvExpansion(EvBitWidths(mode, tuple(widths)), tuple(draw(fields(width)) for width in widths[:used]))
 
 
 @st.composite
@@ -85,56 +85,56 @@ def test_each_broken_restriction_of_a_field_is_refused_by_name(expansion: EvExpa
 
 def test_more_fields_than_the_format_has_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="fields: 2 of them; the format has 1"):
-        EvExpansion(EvFormat(STEV, (32,)), (EvField(8), EvField(8)))
+        EvExpansion(EvBitWidths(STEV, (32,)), (EvField(8), EvField(8)))
 
 
 def test_no_field_at_all_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="fields: empty"):
-        EvExpansion(EvFormat(STEV, (32,)), ())
+        EvExpansion(EvBitWidths(STEV, (32,)), ())
 
 
 def test_fields_wider_than_the_whole_format_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="sum to 32 bits; the format has 24"):
-        EvExpansion(EvFormat(STEV, (16, 8)), (EvField(16), EvField(16)))
+        EvExpansion(EvBitWidths(STEV, (16, 8)), (EvField(16), EvField(16)))
 
 
 def test_a_field_wider_than_its_own_part_is_refused_even_when_the_sum_fits() -> None:
     with pytest.raises(InvalidArgumentError, match=r"fields\[0\].width: 12 bits; the format's field 0 has 8"):
-        EvExpansion(EvFormat(STEV, (8, 24)), (EvField(12), EvField(4)))
+        EvExpansion(EvBitWidths(STEV, (8, 24)), (EvField(12), EvField(4)))
 
 
 @pytest.mark.parametrize(("mode", "cap"), [(STEV, 32), (UDP, 16), (SRV6, 256)])
 def test_a_format_may_fill_its_mode_and_not_a_bit_more(mode: EvFormatMode, cap: int) -> None:
-    assert EvFormat(mode, (8, cap - 8)).bits == cap
+    assert EvBitWidths(mode, (8, cap - 8)).bits == cap
     with pytest.raises(TooBigError, match=f"carries at most {cap}") as caught:
-        EvFormat(mode, (8, cap - 7))
+        EvBitWidths(mode, (8, cap - 7))
     assert caught.value.errno == 7
 
 
 @pytest.mark.parametrize("widths", [(), (0,), (-1, 8), (8, 256)])
 def test_widths_that_are_none_are_refused(widths: tuple[int, ...]) -> None:
     with pytest.raises(InvalidArgumentError, match="widths"):
-        EvFormat(SRV6, widths)
+        EvBitWidths(SRV6, widths)
 
 
 def test_a_format_has_one_mode() -> None:
     with pytest.raises(InvalidArgumentError, match="mode"):
-        EvFormat(STEV | UDP, (8,))
+        EvBitWidths(STEV | UDP, (8,))
 
 
 def test_only_a_wide_srv6_format_uses_an_srh() -> None:
-    assert not EvFormat(SRV6, (128,)).has_srh
-    assert EvFormat(SRV6, (128, 1)).has_srh
-    assert not EvFormat(STEV, (32,)).has_srh
+    assert not EvBitWidths(SRV6, (128,)).has_srh
+    assert EvBitWidths(SRV6, (128, 1)).has_srh
+    assert not EvBitWidths(STEV, (32,)).has_srh
 
 
 def test_a_full_mask_of_32_bits_takes_the_ev_as_it_is() -> None:
-    expansion = EvExpansion(EvFormat(STEV, (32,)), (EvField(32, init_val=0xFFFFFFFF, mask=0xFFFFFFFF),))
+    expansion = EvExpansion(EvBitWidths(STEV, (32,)), (EvField(32, init_val=0xFFFFFFFF, mask=0xFFFFFFFF),))
     assert expansion.expand(bytes([0x12, 0x34, 0x56, 0x78]) + bytes(28))[:4].hex() == "12345678"
 
 
 @pytest.mark.parametrize("size", [0, 31, 33])
 def test_an_ev_has_32_bytes(size: int) -> None:
-    expansion = EvExpansion(EvFormat(STEV, (32,)), (EvField(32, mask=0xFFFFFFFF),))
+    expansion = EvExpansion(EvBitWidths(STEV, (32,)), (EvField(32, mask=0xFFFFFFFF),))
     with pytest.raises(CallError, match=f"{size} bytes; an EV has 32"):
         expansion.expand(bytes(size))

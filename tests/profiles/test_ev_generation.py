@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmrc.errors import TooBigError
-from openmrc.profiles.ev_format import EvExpansion, EvField, EvFormat, EvFormatMode
+from openmrc.profiles.ev_format import EvBitWidths, EvExpansion, EvField, EvFormatMode
 from openmrc.profiles.ev_generation import generate
 from tests.profiles.test_ev_format import expansions
 
@@ -27,7 +27,7 @@ def test_one_more_than_the_bounds_allow_is_refused(expansion: EvExpansion, seed:
 
 def small() -> EvExpansion:
     field = EvField(16, 0x100, 3, 9, 0x0F0F & 0x0F)
-    return EvExpansion(EvFormat(EvFormatMode.STEV, (16, 16)), (field, field))
+    return EvExpansion(EvBitWidths(EvFormatMode.STEV, (16, 16)), (field, field))
 
 
 def test_every_allowed_ev_comes_up_when_all_are_asked_for() -> None:
@@ -41,11 +41,11 @@ def test_the_seed_decides_and_a_longer_run_begins_like_a_shorter_one() -> None:
 
 
 def test_bounds_that_are_both_zero_leave_the_range_open() -> None:
-    expansion = EvExpansion(EvFormat(EvFormatMode.UDP, (16,)), (EvField(16, mask=0xF000),))
+    expansion = EvExpansion(EvBitWidths(EvFormatMode.UDP, (16,)), (EvField(16, mask=0xF000),))
     assert sorted(expansion.numbers(ev)[0] for ev in generate(expansion, 16, seed=1)) == list(range(16))
 
 
 def test_numbers_of_a_field_are_drawn_evenly() -> None:
-    expansion = EvExpansion(EvFormat(EvFormatMode.STEV, (32,)), (EvField(32, mask=0xFFFFFFFF),))
+    expansion = EvExpansion(EvBitWidths(EvFormatMode.STEV, (32,)), (EvField(32, mask=0xFFFFFFFF),))
     eighths = [expansion.numbers(ev)[0] >> 29 for ev in generate(expansion, 8000, seed=3)]
     assert all(800 < eighths.count(eighth) < 1200 for eighth in range(8))

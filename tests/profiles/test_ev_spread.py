@@ -11,7 +11,7 @@ from openmrc.profiles.ev_format_profile import EvFormatProfile, FormatChange
 from openmrc.profiles.ev_profile import EvProfile
 from openmrc.profiles.ev_spread import NOT_LISTED, auto_values, spread
 from openmrc.profiles.profile_states import ProfileState
-from openmrc.wire.entropy import Placement, entropy, flow_label, source_port
+from openmrc.wire.entropy import EvPlacement, entropy, flow_label, source_port
 
 STEV, SRV6, UDP = EvFormatMode.STEV, EvFormatMode.SRV6, EvFormatMode.UDP
 DENIED = EvEntryState.DENIED
@@ -67,7 +67,7 @@ def test_srv6_values_are_places_in_a_table_whose_planes_take_turns() -> None:
     values = spread(SRV6, 4, 16, 8, seed=1, paths=100).values
     assert (values % 4 == [[0], [1], [2], [3]]).all()
     assert values.max() < 400
-    assert [source_port(Placement.SRV6, int(value)) for value in values[1]] == [0xC000 | value for value in values[1]]
+    assert [source_port(EvPlacement.SRV6, int(value)) for value in values[1]] == [0xC000 | value for value in values[1]]
 
 
 def test_a_plane_with_fewer_paths_than_wanted_gives_all_it_has() -> None:
@@ -78,9 +78,9 @@ def test_a_plane_with_fewer_paths_than_wanted_gives_all_it_has() -> None:
 
 @pytest.mark.parametrize(
     ("mode", "placement"),
-    [(UDP, Placement.UDP), (STEV, Placement.STEV), (STEV, Placement.STEV_LABEL_FIRST), (SRV6, Placement.SRV6)],
+    [(UDP, EvPlacement.UDP), (STEV, EvPlacement.STEV), (STEV, EvPlacement.STEV_LABEL_FIRST), (SRV6, EvPlacement.SRV6)],
 )
-def test_a_value_that_was_placed_in_headers_is_reflected_as_itself(mode: EvFormatMode, placement: Placement) -> None:
+def test_a_value_that_was_placed_in_headers_is_reflected_as_itself(mode: EvFormatMode, placement: EvPlacement) -> None:
     for value in spread(mode, 4, 64, 16, seed=7).values.ravel().tolist():
         assert entropy(placement, source_port(placement, value), flow_label(placement, value)) == value
 

@@ -12,8 +12,8 @@ from openmrc.report import curves, svg
 from openmrc.report.comparison import comparison_page
 from openmrc.report.links import link_maps
 from openmrc.report.simulation import report
-from openmrc.report.svg import Chart, Line, Mark
-from openmrc.sim.results.results import Run, summary
+from openmrc.report.svg import Chart, Curve, Mark
+from openmrc.sim.results.results import SimulationRun, summary
 from openmrc.sim.results.waits import waited_for
 from openmrc.sim.scenario.scenario import load
 from openmrc.sim.simulate import simulate
@@ -33,15 +33,15 @@ until: 5ms
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(tmp_path_factory: pytest.TempPathFactory) -> SimulationRun:
     path = tmp_path_factory.mktemp("pages") / "steps.yaml"
     path.write_text(STEPS.replace("down: plane 2", "rate: 90Gbps, on: plane 2"))
     return simulate(load(path))
 
 
-def lines(*rates: float) -> list[Line]:
+def lines(*rates: float) -> list[Curve]:
     x = np.arange(5.0)
-    return [Line(f"plane {at}", x, np.full(5, rate)) for at, rate in enumerate(rates)]
+    return [Curve(f"plane {at}", x, np.full(5, rate)) for at, rate in enumerate(rates)]
 
 
 def test_few_planes_are_drawn_one_by_one() -> None:
@@ -58,13 +58,13 @@ def test_many_planes_are_a_band_and_those_behind_are_drawn_by_themselves() -> No
 
 def test_numbers_of_faults_do_not_touch() -> None:
     marks = [Mark(at, "down") for at in (0.0, 0.1, 0.2, 5.0, 9.7, 9.8, 9.9, 10.0)]
-    drawn = svg.draw(Chart("x", "us", "y", [Line("a", np.array([0.0, 10.0]), np.array([1.0, 2.0]))], marks))
+    drawn = svg.draw(Chart("x", "us", "y", [Curve("a", np.array([0.0, 10.0]), np.array([1.0, 2.0]))], marks))
     written = re.findall(r'<g class="mark"><text x="([\d.]+)"[^>]*>([\d-]+)</text>', drawn)
     assert [text for _, text in written] == ["1-3", "4", "5-8"]
     assert drawn.count("<title>") >= len(marks)
 
 
-def test_links_are_shown_by_tier_and_direction(run: Run) -> None:
+def test_links_are_shown_by_tier_and_direction(run: SimulationRun) -> None:
     maps = list(link_maps(run))
     titles = [re.findall(r"<h3>([^<]+)", each)[0] for each in maps]
     assert titles[:4] == [f"Load of links, {way}" for way in ("nic to t0", "t0 to nic", "t0 to t1", "t1 to t0")]
@@ -74,7 +74,7 @@ def test_links_are_shown_by_tier_and_direction(run: Run) -> None:
     assert 0.5 < max(shares) <= 101  # the run is long, as one link is slow
 
 
-def test_a_step_waited_for_the_host_behind_the_slow_link(run: Run) -> None:
+def test_a_step_waited_for_the_host_behind_the_slow_link(run: SimulationRun) -> None:
     waits = waited_for(run.work, run.results, run.topology)
     ends = run.results.finished[run.work.marks["step"]]
     assert [each["step"] for each in waits] == [1, 2, 3]
@@ -86,7 +86,7 @@ def test_a_step_waited_for_the_host_behind_the_slow_link(run: Run) -> None:
         assert each["behind_us"] >= 0
 
 
-def test_the_page_names_every_axis_and_fits_small_screens(run: Run) -> None:
+def test_the_page_names_every_axis_and_fits_small_screens(run: SimulationRun) -> None:
     page = report(run, summary(run), {})
     charts = re.findall(r'<svg [^>]*viewBox="0 0 640 270".*?</svg>', page, re.DOTALL)
     assert len(charts) > 5

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from openmrc.report import perfetto
-from openmrc.sim.results.results import Run
+from openmrc.sim.results.results import SimulationRun
 from openmrc.sim.scenario.scenario import load
 from openmrc.sim.simulate import simulate
 from openmrc.units import NEVER, PS_PER_US
@@ -22,14 +22,14 @@ FIELDS = {"X": {"ts", "dur", "pid", "tid", "name"}, "C": {"ts", "pid", "name", "
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(tmp_path_factory: pytest.TempPathFactory) -> SimulationRun:
     path = tmp_path_factory.mktemp("perfetto") / "steps.yaml"
     path.write_text(STEPS)
     return simulate(load(path), watch_links=True)
 
 
 @pytest.fixture(scope="module")
-def events(run: Run, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def events(run: SimulationRun, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     path = tmp_path_factory.mktemp("perfetto") / "timeline.json"
     perfetto.write(run, path)
     return list(json.loads(path.read_text())["traceEvents"])
@@ -52,7 +52,7 @@ def test_every_host_is_a_process_with_a_name(events: list[dict[str, Any]]) -> No
     assert {each["pid"] for each in events} == set(named)
 
 
-def test_every_message_is_a_slice_at_its_time(run: Run, events: list[dict[str, Any]]) -> None:
+def test_every_message_is_a_slice_at_its_time(run: SimulationRun, events: list[dict[str, Any]]) -> None:
     slices = {each["args"]["flow"]: each for each in of(events, "X", cat="message")}
     assert set(slices) == set(run.work.moving.tolist())
     for flow, made in slices.items():
@@ -90,7 +90,9 @@ def test_counters_of_planes_and_links_stay_within_their_rates(events: list[dict[
     assert len([name for name in names if name.startswith("rate ")]) == perfetto.MOST_LINKS
 
 
-def test_a_large_run_is_shown_in_part_and_says_so(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_run_is_shown_in_part_and_says_so(
+    run: SimulationRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(perfetto, "MOST_SLICES", 500)
     notes = perfetto.write(run, tmp_path / "part.json")
     made = json.loads((tmp_path / "part.json").read_text())
@@ -100,7 +102,7 @@ def test_a_large_run_is_shown_in_part_and_says_so(run: Run, tmp_path: Path, monk
     assert made["otherData"]["notes"] == notes
 
 
-def test_a_message_that_never_ended_ends_with_the_run(run: Run, tmp_path: Path) -> None:
+def test_a_message_that_never_ended_ends_with_the_run(run: SimulationRun, tmp_path: Path) -> None:
     flow = int(run.work.moving[-1])
     before = run.results.finished[flow]
     run.results.finished[flow] = NEVER

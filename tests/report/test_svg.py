@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openmrc.report.svg import MOST_POINTS, Chart, Line, Mark, _thinned, bars, draw, shown, ticks
+from openmrc.report.svg import MOST_POINTS, Chart, Curve, Mark, _thinned, bars, draw, shown, ticks
 
 
-def line(*y: float, label: str = "a") -> Line:
-    return Line(label, np.arange(float(len(y))), np.array(y))
+def line(*y: float, label: str = "a") -> Curve:
+    return Curve(label, np.arange(float(len(y))), np.array(y))
 
 
 def svg_of(text: str) -> ElementTree.Element:
@@ -46,7 +46,7 @@ def test_marks_outside_the_axis_are_left_out() -> None:
 
 
 def test_nothing_recorded_is_said() -> None:
-    assert "no data" in draw(Chart("t", "x", "y", [Line("a", np.zeros(0), np.zeros(0))]))
+    assert "no data" in draw(Chart("t", "x", "y", [Curve("a", np.zeros(0), np.zeros(0))]))
 
 
 def test_a_constant_line_has_an_axis() -> None:
@@ -57,7 +57,7 @@ def test_a_constant_line_has_an_axis() -> None:
 def test_thinning_keeps_every_peak() -> None:
     y = np.zeros(100_000)
     y[54_321], y[99] = 7.0, -3.0
-    thin = _thinned(Line("a", np.arange(100_000.0), y))
+    thin = _thinned(Curve("a", np.arange(100_000.0), y))
     assert len(thin.x) <= MOST_POINTS + 2
     assert thin.y[thin.x == 54_321] == 7.0
     assert thin.y.min() == -3.0
@@ -84,6 +84,6 @@ def test_crowded_marks_share_a_range_of_numbers() -> None:
 
 def test_an_axis_of_whole_numbers_has_no_fractions() -> None:
     steps = np.arange(1.0, 5.0)
-    page = draw(Chart("steps", "step number", "us", [Line("a", steps, steps)]))
+    page = draw(Chart("steps", "step number", "us", [Curve("a", steps, steps)]))
     assert ">1.5<" not in page
     assert all(f'text-anchor="{where}">{step}<' in page for step, where in ((1, "middle"), (3, "middle"), (4, "end")))

@@ -8,11 +8,11 @@ from openmrc.core.rows import Table
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.fabric.model.topology import Topology
-from openmrc.sim.loop.failures import Failure
+from openmrc.sim.loop.failures import ConnectionFailure
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Network, Trimming
 from openmrc.sim.transports import datagrams
-from openmrc.sim.transports.datagrams import Datagrams
+from openmrc.sim.transports.datagrams import DatagramState
 from openmrc.sim.workloads.traffic import Traffic, traffic
 
 # A scenario as a user writes it: training steps beside a permutation, and a slow port.
@@ -68,13 +68,13 @@ class Blast:
     def network_settings(self) -> NetworkSettings:
         return self.settings
 
-    def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Datagrams:
+    def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> DatagramState:
         return datagrams.build(topology.nics, traffic.messages, len(network.hops), self.settings.mtu, seed=seed)
 
-    def counters(self, state: Datagrams) -> dict[str, int]:
+    def counters(self, state: DatagramState) -> dict[str, int]:
         return {"arrived": int(datagrams.arrived(state).sum())}
 
-    def failures(self, state: Datagrams, network: Network) -> list[Failure]:
+    def failures(self, state: DatagramState, network: Network) -> list[ConnectionFailure]:
         return []
 
 

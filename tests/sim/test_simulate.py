@@ -13,8 +13,8 @@ from openmrc.core import host_memory
 from openmrc.errors import ConfigError
 from openmrc.report.folder import write
 from openmrc.report.simulation import figure
-from openmrc.sim.results.results import Run, spread, summary
-from openmrc.sim.results.samples import KEPT, Recorder
+from openmrc.sim.results.results import SimulationRun, spread, summary
+from openmrc.sim.results.samples import KEPT, LinkSampler
 from openmrc.sim.scenario.scenario import Scenario, Transport, TransportName, load
 from openmrc.sim.simulate import Status, simulate
 from openmrc.units import PS_PER_US
@@ -32,16 +32,16 @@ def scenario(tmp_path_factory: pytest.TempPathFactory) -> Scenario:
 
 
 @pytest.fixture(scope="module")
-def run(scenario: Scenario) -> Run:
+def run(scenario: Scenario) -> SimulationRun:
     return simulate(scenario)
 
 
 @pytest.fixture(scope="module")
-def reported(run: Run) -> dict[str, object]:
+def reported(run: SimulationRun) -> dict[str, object]:
     return summary(run)
 
 
-def test_every_flow_is_accounted_for(run: Run, reported: dict[str, object]) -> None:
+def test_every_flow_is_accounted_for(run: SimulationRun, reported: dict[str, object]) -> None:
     assert reported["flows"] == reported["finished"] == 2 * 30 * 16 + 16
     assert run.is_complete
     assert [each["flows"] for each in reported["workloads"]] == [960, 16]  # type: ignore[attr-defined]
@@ -74,18 +74,18 @@ def test_the_summary_has_what_programs_rely_on(reported: dict[str, object]) -> N
     json.dumps(reported)
 
 
-def test_steps_contain_their_computation_and_end_in_order(run: Run, reported: dict[str, object]) -> None:
+def test_steps_contain_their_computation_and_end_in_order(run: SimulationRun, reported: dict[str, object]) -> None:
     ends = run.results.finished[run.work.marks["step"]]
     assert (np.diff(ends) > 10 * PS_PER_US).all()
     assert figure(reported, "step_us.each.0") == pytest.approx(int(ends[0]) / PS_PER_US, abs=1e-3)
 
 
-def test_planes_together_carry_all_payload(run: Run, reported: dict[str, object]) -> None:
+def test_planes_together_carry_all_payload(run: SimulationRun, reported: dict[str, object]) -> None:
     carried = sum(reported["goodput_gbps"]["plane"]) * run.span / 8e3  # type: ignore[index]
     assert carried == pytest.approx(reported["bytes"], rel=0.05)  # short last packets have the header of whole ones
 
 
-def test_samples_end_with_the_totals(run: Run) -> None:
+def test_samples_end_with_the_totals(run: SimulationRun) -> None:
     samples = run.samples
     assert (np.diff(samples.at) > 0).all()
     assert (np.diff(samples.values["data_bytes"], axis=0) >= 0).all()
@@ -93,8 +93,8 @@ def test_samples_end_with_the_totals(run: Run) -> None:
     assert {group.name for group in samples.groups} == {"nic>t0", "t0>nic", "t0>t1", "t1>t0"}
 
 
-def test_long_runs_keep_a_bounded_number_of_samples(run: Run) -> None:
-    recorder = Recorder(run.topology)
+def test_long_runs_keep_a_bounded_number_of_samples(run: SimulationRun) -> None:
+    recorder = LinkSampler(run.topology)
     from openmrc.sim.network.build import NetworkSettings, build
 
     network = build(run.topology, NetworkSettings(), hops=64)
@@ -107,7 +107,7 @@ def test_long_runs_keep_a_bounded_number_of_samples(run: Run) -> None:
 
 
 def test_the_folder_holds_summary_manifest_tables_and_page(
-    run: Run, scenario: Scenario, reported: dict[str, object], tmp_path: Path
+    run: SimulationRun, scenario: Scenario, reported: dict[str, object], tmp_path: Path
 ) -> None:
     polars = pytest.importorskip("polars")
     assert write(run, scenario, reported, tmp_path) == []
@@ -125,7 +125,7 @@ def test_the_folder_holds_summary_manifest_tables_and_page(
     assert "src=" not in page
 
 
-def test_a_manifest_repeats_the_run(run: Run, scenario: Scenario, tmp_path: Path) -> None:
+def test_a_manifest_repeats_the_run(run: SimulationRun, scenario: Scenario, tmp_path: Path) -> None:
     import msgspec
 
     from openmrc.report.folder import manifest
@@ -244,7 +244,9 @@ def test_a_sweep_that_cannot_be_is_refused_before_anything_runs(tmp_path: Path, 
     assert not (tmp_path / "out").exists()
 
 
-def test_a_published_figure_stands_beside_ours_with_what_they_may_differ(run: Run, reported: dict[str, object]) -> None:
+def test_a_published_figure_stands_beside_ours_with_what_they_may_differ(
+    run: SimulationRun, reported: dict[str, object]
+) -> None:
     from openmrc.report.simulation import report
 
     ours = figure(reported, "fct_us.max")

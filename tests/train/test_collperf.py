@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.train.collperf import COLLECTIVES, DTYPES, OPS, MrcBackend, Settings, check_settings, measure, sizes
+from openmrc.train.collperf import (
+    COLLECTIVES,
+    DTYPES,
+    OPS,
+    CollperfSettings,
+    MrcCollectives,
+    check_settings,
+    measure,
+    sizes,
+)
 from openmrc.train.group import Group
 from tests.train.ranks import run
 
@@ -24,8 +33,8 @@ def collperf(*arguments: str, code: int = 0) -> str:
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_every_collective_is_measured_and_right(collective: Any) -> None:
     def program(group: Group) -> Any:
-        settings = Settings(collective=collective, iterations=1)
-        return [measure(MrcBackend(group), settings, size) for size in (0, 1200, 1 << 20)]
+        settings = CollperfSettings(collective=collective, iterations=1)
+        return [measure(MrcCollectives(group), settings, size) for size in (0, 1200, 1 << 20)]
 
     for line in run(3, program)[0]:
         assert line.out_of_place.wrong == line.in_place.wrong == 0
@@ -36,7 +45,11 @@ def test_every_type_and_operation_is_right(dtype: Any) -> None:
     def program(group: Group) -> Any:
         ops = [op for op in OPS if op != "avg" or dtype in ("half", "float", "double", "bfloat16")]
         return [
-            measure(MrcBackend(group), Settings(collective="all_reduce", iterations=1, op=op, dtype=dtype), 30_000)
+            measure(
+                MrcCollectives(group),
+                CollperfSettings(collective="all_reduce", iterations=1, op=op, dtype=dtype),
+                30_000,
+            )
             for op in ops
         ]
 
@@ -44,20 +57,24 @@ def test_every_type_and_operation_is_right(dtype: Any) -> None:
 
 
 def test_wrong_results_are_counted() -> None:
-    class Broken(MrcBackend):
+    class Broken(MrcCollectives):
         def call(self, name: Any, given: Any, out: Any, settings: Any, asynchronous: Any) -> Any:
             done = super().call(name, given, out, settings, asynchronous)
             out[::10] = 77
             return done
 
-    line = run(2, lambda group: measure(Broken(group), Settings(collective="all_reduce", iterations=1), 4000))[0]
+    line = run(2, lambda group: measure(Broken(group), CollperfSettings(collective="all_reduce", iterations=1), 4000))[
+        0
+    ]
     assert line.out_of_place.wrong == 2 * 100
 
 
 def test_bus_bandwidth_has_the_factors_of_nccl_tests() -> None:
     def program(group: Group) -> Any:
-        settings = {name: Settings(collective=name, iterations=1) for name in ("all_reduce", "all_gather", "broadcast")}
-        return {name: measure(MrcBackend(group), each, 60_000).in_place for name, each in settings.items()}
+        settings = {
+            name: CollperfSettings(collective=name, iterations=1) for name in ("all_reduce", "all_gather", "broadcast")
+        }
+        return {name: measure(MrcCollectives(group), each, 60_000).in_place for name, each in settings.items()}
 
     results = run(3, program)[0]
     for name, factor in (("all_reduce", 4 / 3), ("all_gather", 2 / 3), ("broadcast", 1)):
@@ -115,10 +132,10 @@ def test_gloo_is_measured_by_the_same_command() -> None:
 )
 def test_settings_that_cannot_be_are_refused(settings: Any, says: Any) -> None:
     with pytest.raises(ConfigError, match=says):
-        check_settings(Settings(**settings), 2)
+        check_settings(CollperfSettings(**settings), 2)
 
 
 def test_sizes_step_by_factor_or_by_bytes() -> None:
-    assert list(sizes(Settings(collective="x", least=8, most=64, factor=2))) == [8, 16, 32, 64]
-    assert list(sizes(Settings(collective="x", least=10, most=40, step=15))) == [10, 25, 40]
-    assert list(sizes(Settings(collective="x", least=0, most=64, factor=2))) == [0]
+    assert list(sizes(CollperfSettings(collective="x", least=8, most=64, factor=2))) == [8, 16, 32, 64]
+    assert list(sizes(CollperfSettings(collective="x", least=10, most=40, step=15))) == [10, 25, 40]
+    assert list(sizes(CollperfSettings(collective="x", least=0, most=64, factor=2))) == [0]

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openmrc.live.objects.server import Server
+from openmrc.live.objects.server import RendezvousServer
 from openmrc.train.devices import open_context
 from openmrc.train.errors import (
     AbortedError,
+    CollectiveMismatchError,
     CollectiveTimeoutError,
-    MismatchError,
     RankLostError,
     RendezvousError,
 )
@@ -39,7 +39,7 @@ def test_ranks_that_call_different_things_all_learn_who_called_what(one: Any, ot
         group.barrier()  # a rank that nothing was missing for learns it here
 
     results = outcomes(3, program)
-    assert [type(result) for result in results] == [MismatchError] * 3
+    assert [type(result) for result in results] == [CollectiveMismatchError] * 3
     import re
 
     for result in results:
@@ -54,7 +54,7 @@ def test_an_uneven_all_to_all_whose_splits_do_not_fit_is_named() -> None:
         group.all_to_all(np.zeros(200_000), np.zeros(sum(splits)), in_splits=splits, out_splits=[100_000, 100_000])
 
     for result in outcomes(2, program):
-        assert isinstance(result, MismatchError)
+        assert isinstance(result, CollectiveMismatchError)
         assert "rank 1 sends 150,000 elements to rank 0, which expects 100,000" in str(result)
 
 
@@ -79,7 +79,7 @@ def test_a_receive_of_another_size_is_named_at_both_ends() -> None:
             group.recv(np.zeros(20), 0)
 
     results = outcomes(2, program)
-    assert all(isinstance(result, MismatchError) for result in results)
+    assert all(isinstance(result, CollectiveMismatchError) for result in results)
     assert "sends 80 bytes, rank 1 expects 160" in str(results[0])
 
 
@@ -180,7 +180,7 @@ def test_what_a_rank_sent_before_its_process_ended_still_counts() -> None:
 
 
 def test_ranks_without_control_connections_connect_and_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Server, "start", lambda self, token: None)  # a firewall: greetings are not answered
+    monkeypatch.setattr(RendezvousServer, "start", lambda self, token: None)  # a firewall: greetings are not answered
 
     def program(group: Group) -> float:
         array = np.ones(5)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.train.errors import MismatchError
+from openmrc.train.errors import CollectiveMismatchError
 from openmrc.train.explain import cause_of, explain, read, text_of
 from openmrc.train.group import Group
-from openmrc.train.recorder import Entry
+from openmrc.train.recorder import CollectiveRecord
 from tests.train.ranks import outcomes, run
 
 
@@ -17,7 +17,7 @@ def entry(**fields: Any) -> Any:
     usual = {"sequence": 1, "call": "barrier", "bytes": 0, "step": 0, "state": "done"}
     times = {"queued_at": 0.0, "begun_at": 0.0, "ended_at": 0.1}
     empty: dict[str, Any] = {"first": {}, "last": {}, "retransmitted": {}, "lost": {}, "bad_evs": []}
-    return Entry(**{**usual, **times, **empty, **fields})
+    return CollectiveRecord(**{**usual, **times, **empty, **fields})
 
 
 def test_a_collective_leaves_an_entry_with_its_times_and_its_step(tmp_path: Any) -> None:
@@ -65,7 +65,7 @@ def test_lost_packets_are_named_with_their_plane() -> None:
 def test_an_error_writes_the_recorder_into_the_folder_that_is_named(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("MRC_RECORDER_DIR", str(tmp_path / "new"))
     results = outcomes(2, lambda group: group.all_reduce(np.zeros(3 + group.rank)))
-    assert all(isinstance(result, MismatchError) for result in results)
+    assert all(isinstance(result, CollectiveMismatchError) for result in results)
     recordings = [read(path) for path in (tmp_path / "new").iterdir()]
     assert len(recordings) == 2
     for recording in recordings:

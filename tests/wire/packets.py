@@ -15,7 +15,7 @@ from openmrc.wire.codes import Opcode
 from openmrc.wire.headers import BTH, STACKS, WITH_PAYLOAD, Header, stack
 from openmrc.wire.icrc import icrc
 from openmrc.wire.layout import COLUMN, LONGEST_HEADER, Matrix
-from openmrc.wire.message import Message, compose
+from openmrc.wire.message import MrcPacket, compose
 from openmrc.wire.packet import Packet
 
 repeatable = settings(deadline=None, derandomize=True, max_examples=200)  # the first call compiles
@@ -55,7 +55,7 @@ def decoded(data: bytes, trimmed: int = 0, decoder: Callable[..., int] = decode)
 
 
 def framed(
-    message: Message,
+    message: MrcPacket,
     source: str = "fd00::1",
     destination: str = "fd00::2",
     port: int = 50_000,
@@ -83,7 +83,7 @@ def framed(
 
 
 @st.composite
-def messages(draw: st.DrawFn, opcodes: tuple[Opcode, ...] = tuple(STACKS)) -> Message:
+def messages(draw: st.DrawFn, opcodes: tuple[Opcode, ...] = tuple(STACKS)) -> MrcPacket:
     """Draw any packet with any value in every field that a sender may choose."""
     opcode = draw(st.sampled_from(opcodes))
     timestamped = draw(st.booleans())

@@ -8,7 +8,7 @@ from openmrc.wire import srv6
 from openmrc.wire.capture import dissect, find_datagram, is_mrc_port
 from openmrc.wire.codes import Opcode
 from openmrc.wire.message import compose
-from openmrc.wire.pcapng import Frame, LinkType
+from openmrc.wire.pcapng import LinkType, PcapFrame
 
 from .packets import framed
 
@@ -16,8 +16,8 @@ WRITE = compose(Opcode.WRITE_ONLY, b"hello", bth={"ts": 1, "psn": 3}, reth={"dma
 SOURCE = IPv6Address("fd00::99")
 
 
-def frame(data: bytes, link_type: int = LinkType.RAW, original: int | None = None) -> Frame:
-    return Frame(1, 0, "plane0", link_type, data, original or len(data))
+def frame(data: bytes, link_type: int = LinkType.RAW, original: int | None = None) -> PcapFrame:
+    return PcapFrame(1, 0, "plane0", link_type, data, original or len(data))
 
 
 def read(data: bytes, **about: Any) -> Any:

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from openmrc.core.rows import table
 from openmrc.wire.codec import as_matrix, datagram_length, decode, encode, header_length
 from openmrc.wire.codes import Opcode, Trim, WireStatus
-from openmrc.wire.headers import STACKS, Field, length, stack
+from openmrc.wire.headers import STACKS, HeaderField, length, stack
 from openmrc.wire.layout import COLUMN, LONGEST_HEADER
-from openmrc.wire.message import Message, parse
+from openmrc.wire.message import MrcPacket, parse
 from openmrc.wire.packet import Packet
 
 from .packets import compiled_decode, compiled_encode, decoded, encoded, messages, repeatable, row_of
@@ -25,7 +25,7 @@ FIELDS = [
 
 
 @pytest.mark.parametrize(("opcode", "header", "field"), FIELDS, ids=lambda item: getattr(item, "name", str(item)))
-def test_each_field_survives_the_wire_at_its_extremes(opcode: Opcode, header: str, field: Field) -> None:
+def test_each_field_survives_the_wire_at_its_extremes(opcode: Opcode, header: str, field: HeaderField) -> None:
     top = (1 << field.width) - 1
     values = [0, 1, top] if not field.signed else [0, -1, -(1 << field.width - 1), top >> 1]
     for value in values:
@@ -40,7 +40,7 @@ def test_each_field_survives_the_wire_at_its_extremes(opcode: Opcode, header: st
 
 @repeatable
 @given(messages())
-def test_what_people_compose_is_what_the_data_path_reads_and_writes(message: Message) -> None:
+def test_what_people_compose_is_what_the_data_path_reads_and_writes(message: MrcPacket) -> None:
     data = message.emit()
     status, packets = decoded(data + bytes(4))
     assert status == WireStatus.OK
@@ -53,7 +53,7 @@ def test_what_people_compose_is_what_the_data_path_reads_and_writes(message: Mes
 
 @repeatable
 @given(messages(), st.integers(0, 40), st.binary(max_size=8))
-def test_compiled_and_interpreted_agree_on_any_damage(message: Message, cut: int, noise: bytes) -> None:
+def test_compiled_and_interpreted_agree_on_any_damage(message: MrcPacket, cut: int, noise: bytes) -> None:
     data = bytearray((message.emit() + noise)[: 60 + len(noise)])
     data = data[: max(0, len(data) - cut)]
     for trim in (Trim.WHOLE, Trim.TRIMMED):

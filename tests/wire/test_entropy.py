@@ -6,7 +6,7 @@ from openmrc.core.jit import entry
 from openmrc.wire.entropy import (
     PATHS_OF_A_PLANE,
     SRV6_INDEX_MASK,
-    Placement,
+    EvPlacement,
     entropy,
     flow_label,
     on_plane,
@@ -16,7 +16,7 @@ from openmrc.wire.entropy import (
 from .packets import repeatable
 
 PATH = (st.integers(0, 15), st.integers(0, (1 << 28) - 1))  # plane, number
-WIDTHS = {Placement.UDP: 16, Placement.SRV6: 14}
+WIDTHS = {EvPlacement.UDP: 16, EvPlacement.SRV6: 14}
 
 
 @entry
@@ -25,8 +25,8 @@ def there_and_back(placement: int, ev: int) -> int:
 
 
 @repeatable
-@given(st.sampled_from(tuple(Placement)), st.integers(0, 2**32 - 1))
-def test_an_ev_that_fits_comes_back_from_the_headers(placement: Placement, ev: int) -> None:
+@given(st.sampled_from(tuple(EvPlacement)), st.integers(0, 2**32 - 1))
+def test_an_ev_that_fits_comes_back_from_the_headers(placement: EvPlacement, ev: int) -> None:
     ev &= (1 << WIDTHS.get(placement, 32)) - 1
     assert there_and_back(int(placement), ev) == there_and_back.py_func(int(placement), ev) == ev
 
@@ -34,23 +34,23 @@ def test_an_ev_that_fits_comes_back_from_the_headers(placement: Placement, ev: i
 @pytest.mark.parametrize(
     ("placement", "port", "label"),
     [
-        (Placement.UDP, 0x3344, 0),
-        (Placement.ECMP, 0x3344, 0x1122),
-        (Placement.STEV, 0x1122, 0x3344),
-        (Placement.STEV_LABEL_FIRST, 0x3344, 0x1122),
-        (Placement.SRV6, 0xF344, 0),
+        (EvPlacement.UDP, 0x3344, 0),
+        (EvPlacement.ECMP, 0x3344, 0x1122),
+        (EvPlacement.STEV, 0x1122, 0x3344),
+        (EvPlacement.STEV_LABEL_FIRST, 0x3344, 0x1122),
+        (EvPlacement.SRV6, 0xF344, 0),
     ],
 )
-def test_each_placement_puts_the_halves_where_it_says(placement: Placement, port: int, label: int) -> None:
+def test_each_placement_puts_the_halves_where_it_says(placement: EvPlacement, port: int, label: int) -> None:
     assert (source_port(placement, 0x11223344), flow_label(placement, 0x11223344)) == (port, label)
 
 
 def test_over_ipv4_the_half_of_the_flow_label_is_zero() -> None:
-    assert entropy(Placement.ECMP, source_port(Placement.ECMP, 0x11223344), 0) == 0x3344
+    assert entropy(EvPlacement.ECMP, source_port(EvPlacement.ECMP, 0x11223344), 0) == 0x3344
 
 
 def test_the_upper_bits_of_a_flow_label_are_not_part_of_the_ev() -> None:
-    assert entropy(Placement.ECMP, 1, 0xF0002) == 0x20001
+    assert entropy(EvPlacement.ECMP, 1, 0xF0002) == 0x20001
 
 
 @given(st.tuples(*PATH), st.tuples(*PATH))

@@ -13,7 +13,7 @@ from openmrc.wire import ip
 from openmrc.wire.codec import Bytes, Words
 from openmrc.wire.codes import Opcode
 from openmrc.wire.icrc import PREFIX_WORDS, flow, icrc, is_intact, prefix, seal, trailer_length
-from openmrc.wire.message import Message, compose
+from openmrc.wire.message import MrcPacket, compose
 
 from .packets import messages, repeatable
 
@@ -46,7 +46,7 @@ def expected(addresses: tuple[str, str], port: int, body: bytes) -> bytes:
     return icrc(whole[:udp_at], whole[udp_at : udp_at + 8], body).to_bytes(4, "big")
 
 
-def sealed(message: Message, addresses: tuple[str, str], port: int, sealer: Callable[..., int]) -> bytes:
+def sealed(message: MrcPacket, addresses: tuple[str, str], port: int, sealer: Callable[..., int]) -> bytes:
     body = message.emit()
     pad = -len(message.payload) % 4
     header = body[: len(body) - len(message.payload) - pad]
@@ -61,7 +61,9 @@ def sealed(message: Message, addresses: tuple[str, str], port: int, sealer: Call
 
 @repeatable
 @given(messages(), st.sampled_from(ADDRESSES), st.integers(0, 65535))
-def test_packets_sealed_in_place_carry_the_plain_icrc(message: Message, addresses: tuple[str, str], port: int) -> None:
+def test_packets_sealed_in_place_carry_the_plain_icrc(
+    message: MrcPacket, addresses: tuple[str, str], port: int
+) -> None:
     for sealer in (compiled_seal, compiled_seal.py_func):
         data = sealed(message, addresses, port, sealer)
         assert data[:-4] == message.emit()
@@ -71,7 +73,7 @@ def test_packets_sealed_in_place_carry_the_plain_icrc(message: Message, addresse
 @repeatable
 @given(messages(), st.sampled_from(ADDRESSES), st.data())
 def test_one_flipped_bit_is_noticed_unless_it_is_masked(
-    message: Message, addresses: tuple[str, str], data: st.DataObject
+    message: MrcPacket, addresses: tuple[str, str], data: st.DataObject
 ) -> None:
     whole = bytearray(7) + sealed(message, addresses, 50_000, compiled_seal)
     row, known = flow(ip_address(addresses[0]), ip_address(addresses[1])), np.zeros(PREFIX_WORDS, np.int64)

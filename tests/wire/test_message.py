@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from openmrc.errors import Malformed, MisuseError, Truncated, WireError
 from openmrc.wire.codes import Opcode, WireStatus
-from openmrc.wire.message import REASONS, Message, WireCounters, compose, icrc_presence, parse, problem
+from openmrc.wire.message import REASONS, MrcPacket, WireCounters, compose, icrc_presence, parse, problem
 
 from .packets import messages, repeatable
 
 
 @repeatable
 @given(messages(), st.booleans())
-def test_parse_is_the_inverse_of_emit(message: Message, has_icrc: bool) -> None:
+def test_parse_is_the_inverse_of_emit(message: MrcPacket, has_icrc: bool) -> None:
     end = b"\1\2\3\4" if has_icrc else b""
     again = parse(message.emit() + end, has_icrc=has_icrc)
     assert again.emit() == message.emit() + end
@@ -133,7 +133,7 @@ def test_a_trimmed_packet_shows_the_headers_that_are_left() -> None:
 
 @repeatable
 @given(messages(), st.booleans())
-def test_the_length_of_a_control_packet_tells_whether_its_icrc_is_there(message: Message, has_icrc: bool) -> None:
+def test_the_length_of_a_control_packet_tells_whether_its_icrc_is_there(message: MrcPacket, has_icrc: bool) -> None:
     found = icrc_presence(message.emit() + (bytes(4) if has_icrc else b""))
     if message.opcode > Opcode.WRITE_ONLY_IMM:
         assert (found.present, found.certain) == (has_icrc, True)

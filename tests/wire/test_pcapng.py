@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openmrc.errors import Malformed, Truncated, WireError
-from openmrc.wire.pcapng import LONGEST_BLOCK, SNAPLEN, Frame, LinkType, PcapngWriter, read_frames
+from openmrc.wire.pcapng import LONGEST_BLOCK, SNAPLEN, LinkType, PcapFrame, PcapngWriter, read_frames
 
 from .packets import repeatable
 
@@ -24,7 +24,7 @@ def written(frames: Sequence[Any], interfaces: Sequence[str] = ("plane0", "plane
     return file.getvalue()
 
 
-def read(data: bytes) -> list[Frame]:
+def read(data: bytes) -> list[PcapFrame]:
     return list(read_frames(io.BytesIO(data)))
 
 

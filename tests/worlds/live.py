@@ -40,7 +40,7 @@ from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.objects.context import Context
 from openmrc.live.objects.records import Records
 from openmrc.wire.codes import CONGESTED, DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, UDP_PORT, TrafficClass, Trim
-from openmrc.wire.entropy import Placement
+from openmrc.wire.entropy import EvPlacement
 from openmrc.wire.icrc import PREFIX_WORDS, flow, is_intact, prefix, seal, trailer_length
 from openmrc.wire.layout import ICRC_LENGTH
 from openmrc.wire.packet import NOWHERE
@@ -125,7 +125,7 @@ class FakePorts:
 
     def __init__(self, number: int, planes: int, evs: list[int]) -> None:
         self.addresses = [address(number, plane) for plane in range(planes)]
-        self.placement = Placement.UDP
+        self.placement = EvPlacement.UDP
         self.segmentation = True
         self._evs = evs
         self.receivers = [SimpleNamespace(fileno=lambda plane=plane: plane) for plane in range(planes)]

@@ -18,9 +18,9 @@ from openmrc.sim.loop.run import prepare
 from openmrc.sim.network.build import build
 from openmrc.sim.network.network_tables import Network
 from openmrc.sim.transports.mrc import transport as mrc
-from openmrc.sim.transports.mrc.frames import Frame, pack, unpack
+from openmrc.sim.transports.mrc.frames import MrcFrame, pack, unpack
 from openmrc.sim.transports.mrc.setup import MrcTransport
-from openmrc.sim.transports.mrc.tap import Capture, taps
+from openmrc.sim.transports.mrc.tap import CaptureTap, taps
 from openmrc.sim.workloads.traffic import Traffic
 from openmrc.units import NEVER
 from openmrc.wire.packet import Packet
@@ -74,8 +74,8 @@ class SimulatedEndpoint:
         self.engine = copied(schedule.before)._replace(packets=table(Packet, 1))
         self.network: Network = build(leaf_spine(hosts=8, down=4), MrcTransport().network, hops=1)
         nics = len(self.engine.endpoints)
-        kept = taps(self.engine, nics, Capture())
-        self.state = mrc.Mrc(self.engine, table(Frame, 1), table(mrc.Tally, nics), kept, table(WriteRequest, nics))
+        kept = taps(self.engine, nics, CaptureTap())
+        self.state = mrc.Mrc(self.engine, table(MrcFrame, 1), table(mrc.Tally, nics), kept, table(WriteRequest, nics))
 
     def receive(self, now: int, packet: dict[str, int]) -> None:
         pack(as_rows(packet), self.state.frames, 0, 0)

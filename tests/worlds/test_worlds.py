@@ -10,7 +10,7 @@ from openmrc.live.api.attributes import INFINITE_RETRIES, ConnectionOptions
 from openmrc.sim.loop.fault_events import FaultKind, faults
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.transports.mrc.setup import MrcTransport
-from openmrc.sim.workloads.traffic import Side, traffic
+from openmrc.sim.workloads.traffic import CompletionSide, traffic
 from openmrc.units import PS_PER_US
 from openmrc.verbs import RecvWr
 from openmrc.wire.codes import Opcode, Trim
@@ -35,7 +35,7 @@ def _simulated(endpoint: int) -> Schedule:
     )
     work = traffic(
         [1, 2, 3, 5, 0, 0], [0, 0, 0, 0, 1, 0], [400_000, 200_000, 200_000, 200_000, 100_000, 0],
-        releases=([0], [5], [0], [int(Side.RECEIVER)]),
+        releases=([0], [5], [0], [int(CompletionSide.RECEIVER)]),
     )  # fmt: skip
     cable = topology.planes[1].host_up + SENDER
     both = [cable, int(topology.link_reverse[cable])]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from openmrc.apps.demo.demo_story import DemoResult, Outage
 from openmrc.apps.sizes import size_text
-from openmrc.apps.timeline import Sample
+from openmrc.apps.timeline import RateSample
 
 WIDTH, STRIP, GAP, LEFT, TOP, BOTTOM = 840, 70, 20, 110, 52, 46  # px, size of the chart
 RIGHT = 20  # px
@@ -99,7 +99,12 @@ def drawing(result: DemoResult) -> str:
 
 
 def _strip(
-    scale: Scale, name: str, samples: Sequence[Sample], rates: Sequence[float], color: str, outages: Sequence[Outage]
+    scale: Scale,
+    name: str,
+    samples: Sequence[RateSample],
+    rates: Sequence[float],
+    color: str,
+    outages: Sequence[Outage],
 ) -> str:
     points = [(scale.x(each.at), scale.y(rate)) for each, rate in zip(samples, rates, strict=True)]
     path = " ".join(f"L{x:.1f},{y:.1f}" for x, y in points)

@@ -15,12 +15,12 @@ from pathlib import Path
 import msgspec
 
 from openmrc.apps.endpoint import EndpointOptions, connection_options, open_endpoint
-from openmrc.apps.planes import Side, loopback_planes
+from openmrc.apps.planes import EndpointSide, loopback_planes
 from openmrc.apps.second_process import SecondProcess
 from openmrc.apps.shares import PlaneShare, ev_counts
 from openmrc.apps.sizes import size_text
-from openmrc.apps.timeline import SAMPLE_SECONDS, Sample, Sampler, returned_after
-from openmrc.apps.transfer.sending import Sender, sources
+from openmrc.apps.timeline import SAMPLE_SECONDS, RateSample, Sampler, returned_after
+from openmrc.apps.transfer.sending import FileSender, sources
 from openmrc.apps.transfer.transfer import TransferOptions, TransferResult
 from openmrc.errors import MrcError
 from openmrc.faults import Schedule
@@ -75,7 +75,7 @@ class DemoResult(msgspec.Struct, kw_only=True):
     faults: str = ""
     outages: list[Outage] = msgspec.field(default_factory=list)
     planes: list[PlaneShare] = msgspec.field(default_factory=list)
-    samples: list[Sample] = msgspec.field(default_factory=list)
+    samples: list[RateSample] = msgspec.field(default_factory=list)
     page: str = ""  # path of the HTML page
     simulation: Simulated | None = None
 
@@ -99,7 +99,7 @@ class Audience:
     on_line: Callable[[str], None]
     on_file: Callable[[int, int], None]  # bytes generated, of the total
     on_begin: Callable[[Story], None]
-    on_sample: Callable[[Sample], None]
+    on_sample: Callable[[RateSample], None]
 
 
 class Story:
@@ -115,7 +115,7 @@ class Story:
         self.result = DemoResult(ok=False, seed=options.seed)
 
     @property
-    def samples(self) -> list[Sample]:
+    def samples(self) -> list[RateSample]:
         """Samples so far."""
         return self.sampler.samples if self.sampler is not None else []
 
@@ -123,7 +123,7 @@ class Story:
         """Run the demo; the result says whether the copy is identical. Raise MrcError if the run fails."""
         folder = self.options.out / "received"
         folder.mkdir(parents=True, exist_ok=True)
-        endpoint = EndpointOptions(tuple(loopback_planes(self.options.planes, Side.CLIENT)), movable=True)
+        endpoint = EndpointOptions(tuple(loopback_planes(self.options.planes, EndpointSide.CLIENT)), movable=True)
         try:
             with open_endpoint(endpoint) as context:
                 self.audience.on_line(context.describe())
@@ -140,7 +140,7 @@ class Story:
         path = self.options.out / "sample.bin"
         make_file(path, SAMPLE_BYTES, self.options.seed)
         with self._receiver(folder, None) as receiver:
-            sender = Sender(context, sources([path]), self._transfer(context, receiver, None))
+            sender = FileSender(context, sources([path]), self._transfer(context, receiver, None))
             sender.run("127.0.0.1")
         rate = SAMPLE_BYTES / max(sender.result(None).seconds, 1e-3)
         self.audience.on_line(f"sample: {rate * 8e-9:.2f} Gb/s")
@@ -157,7 +157,7 @@ class Story:
         digest = make_file(path, self.size, self.options.seed, self.audience.on_file)
         with self._receiver(folder, self.faults) as receiver:
             schedule = Schedule.parse(self.faults, "--impair")
-            sender = Sender(context, sources([path]), self._transfer(context, receiver, schedule))
+            sender = FileSender(context, sources([path]), self._transfer(context, receiver, schedule))
             self.sampler = Sampler(context, lambda: sender.progress.done, self.audience.on_sample)
             self.audience.on_begin(self)
             error: MrcError | None = None

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from openmrc.apps.demo.demo_story import DemoResult, Outage, Story
 from openmrc.apps.sizes import size_text
-from openmrc.apps.timeline import Sample, spark
+from openmrc.apps.timeline import RateSample, spark
 
 BAR = 32  # columns of a plane's bar
 LINE_SECONDS = 0.5  # s between lines without a terminal
@@ -77,7 +77,7 @@ class View:
             )
             self._stack.enter_context(self._live)
 
-    def on_sample(self, sample: Sample) -> None:
+    def on_sample(self, sample: RateSample) -> None:
         """Record a sample; without a terminal, print one line per interval."""
         self._most = max(self._most, *sample.planes)
         if self._quiet or self._live is not None or self._story is None or sample.at < self._next_line:
@@ -98,7 +98,7 @@ class View:
         head.append(f"{sample.done / story.size:4.0%} of {size_text(story.size)}")
         return Group(head, *(self._plane(sample, plane, story.outages) for plane in range(len(sample.planes))))
 
-    def _plane(self, sample: Sample, plane: int, outages: Sequence[Outage]) -> Text:
+    def _plane(self, sample: RateSample, plane: int, outages: Sequence[Outage]) -> Text:
         silent = is_silent(outages, plane, sample.at)
         text = Text(f"  plane {plane:<2} ")
         text.append(_bar(sample.planes[plane], self._most, BAR), style="red" if silent else "green")
@@ -108,7 +108,7 @@ class View:
         return text.append("  down" if silent else "", style="bold red")
 
 
-def sample_line(sample: Sample, size: int, most: float) -> str:
+def sample_line(sample: RateSample, size: int, most: float) -> str:
     """Return a sample as one line: time, rate, progress, and per plane a bar, the rate and bad EVs."""
     planes = "  ".join(
         f"{plane} {_bar(rate, most, 6)} {rate:5.2f}{_bad(sample.evs[plane])}"

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from openmrc.apps.perf.perf_pingpong import Distribution
-from openmrc.apps.perf.perf_words import Done, Plan, Test
+from openmrc.apps.perf.perf_words import Done, PerfPlan, Test
 from openmrc.apps.shares import PlaneShare
 from openmrc.verbs import Context, QpCounters
 
@@ -34,7 +34,7 @@ class TestInfo(msgspec.Struct, kw_only=True):
     Data_ex_method: str = "TCP"
 
 
-class Result(msgspec.Struct, kw_only=True):
+class PerfResult(msgspec.Struct, kw_only=True):
     """perftest's `results` of one size, of a bandwidth or of a latency test."""
 
     MsgSize: int  # bytes
@@ -100,12 +100,12 @@ class PerfReport(msgspec.Struct, kw_only=True):
     """The object that `mrc perf --json` prints. With more than one size `results` is a list."""
 
     test_info: TestInfo
-    results: Result | list[Result]
+    results: PerfResult | list[PerfResult]
     mrc: Details
 
 
 @dataclass
-class Run:
+class PerfRun:
     """Results of one size."""
 
     size: int
@@ -119,14 +119,14 @@ class Findings:
     """The results of one end; grows while the test runs."""
 
     role: str
-    plan: Plan
+    plan: PerfPlan
     peer: str = ""
     mtu: int = 0
     device: str = ""
     ev_format: str = ""
     segmentation: bool = False
     algorithm: str = "nscc"
-    runs: list[Run] = field(default_factory=list)
+    runs: list[PerfRun] = field(default_factory=list)
     seconds: list[Second] = field(default_factory=list)
     planes: list[PlaneShare] = field(default_factory=list)
     peer_planes: list[PlaneShare] = field(default_factory=list)
@@ -178,14 +178,14 @@ def _details(findings: Findings, in_gbits: bool, error: str | None) -> Details:
     )
 
 
-def result_of(run: Run, in_gbits: bool) -> Result:
+def result_of(run: PerfRun, in_gbits: bool) -> PerfResult:
     """Return one size's result; if both ends send, the sum."""
     done = [each for each in (run.ours, run.theirs) if each is not None and each.iterations]
     count = sum(each.iterations for each in done)
     if run.times is not None:
         return _latency(run, run.times)
     unit = 1e-9 if in_gbits else 1 / (8 * MIB)
-    return Result(
+    return PerfResult(
         MsgSize=run.size,
         n_iterations=count,
         BW_peak=round(sum(each.peak_bps for each in done) * unit, 4),
@@ -194,8 +194,8 @@ def result_of(run: Run, in_gbits: bool) -> Result:
     )
 
 
-def _latency(run: Run, times: Distribution) -> Result:
-    return Result(
+def _latency(run: PerfRun, times: Distribution) -> PerfResult:
+    return PerfResult(
         MsgSize=run.size,
         n_iterations=run.ours.iterations,
         t_min=round(times.least / 2, 3),
@@ -208,7 +208,7 @@ def _latency(run: Run, times: Distribution) -> Result:
     )
 
 
-def _directions(run: Run, role: str) -> list[Direction]:
+def _directions(run: PerfRun, role: str) -> list[Direction]:
     other = "server" if role == "client" else "client"
     found = [(role, run.ours), *([(other, run.theirs)] if run.theirs is not None else [])]
     return [
@@ -235,7 +235,7 @@ def header(test: Test, in_gbits: bool) -> str:
     return f"{'#bytes':>20}{'#iterations':>20}" + "".join(f"{name:>20}" for name in rates)
 
 
-def line(run: Run, in_gbits: bool) -> str:
+def line(run: PerfRun, in_gbits: bool) -> str:
     """Return one size's results."""
     result = result_of(run, in_gbits)
     if run.times is not None:

@@ -14,9 +14,21 @@ import msgspec
 from openmrc.apps.conversation import Conversation, Note, check_note, is_from_peer
 from openmrc.apps.listening import Refusals, next_peer, turn_away
 from openmrc.apps.perf.perf_pingpong import POSTED_AHEAD, PingPong, distribution
-from openmrc.apps.perf.perf_report import Findings, Run, Second
-from openmrc.apps.perf.perf_stream import RECEIVES, Interval, Lane, Stream
-from openmrc.apps.perf.perf_words import LARGEST_SIZE, Bye, Carried, Done, Plan, Ready, Start, Taken, Test, Tick, Words
+from openmrc.apps.perf.perf_report import Findings, PerfRun, Second
+from openmrc.apps.perf.perf_stream import RECEIVES, Interval, Lane, PerfStream
+from openmrc.apps.perf.perf_words import (
+    LARGEST_SIZE,
+    Bye,
+    Carried,
+    Done,
+    PerfPlan,
+    Ready,
+    Start,
+    Taken,
+    Test,
+    Tick,
+    Words,
+)
 from openmrc.apps.shares import Meter, ev_counts
 from openmrc.apps.sizes import gbps
 from openmrc.apps.transfer.transfer import anonymous_memory
@@ -40,7 +52,7 @@ class SessionOptions:
     token: str = NO_TOKEN  # the server's
     wait: float = 10.0  # s to meet
     on_second: Callable[[Second], None] | None = None
-    on_run: Callable[[Run], None] | None = None
+    on_run: Callable[[PerfRun], None] | None = None
     on_start: Callable[[], None] | None = None
     stop: threading.Event = field(default_factory=threading.Event)  # set: finish the run early
 
@@ -60,7 +72,7 @@ class Session:
         findings.describe(context)
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> PerfPlan:
         """Return the plan of the test."""
         return self.findings.plan
 
@@ -77,7 +89,7 @@ class Session:
         if self.options.on_start is not None:
             self.options.on_start()
 
-    def stream(self, region: MemoryRegion, start: Start, sends: bool, peer_sends: bool, warm: bool) -> Stream:
+    def stream(self, region: MemoryRegion, start: Start, sends: bool, peer_sends: bool, warm: bool) -> PerfStream:
         """Return a run of writes, ready to begin."""
         lanes = [
             Lane(
@@ -92,7 +104,7 @@ class Session:
             for number, each in enumerate(self.connections)
         ]
         self._second_meter = Meter(self.context)
-        return Stream(
+        return PerfStream(
             self.conversation,
             lanes,
             sends=sends,
@@ -181,7 +193,7 @@ class Client(Session):
                 self.options.on_run(run)
         self.conversation.tell(Bye())
 
-    def _run(self, region: MemoryRegion, start: Start, warm: bool) -> Run:
+    def _run(self, region: MemoryRegion, start: Start, warm: bool) -> PerfRun:
         self.conversation.tell(start)
         self.conversation.hear(Ready)
         if self.plan.test == Test.LATENCY:
@@ -189,7 +201,7 @@ class Client(Session):
         else:
             stream = self.stream(region, start, True, self.plan.both_ways, warm)
             stream.run()
-            run = Run(start.size, stream.done or Done(0, 0, 0.0, 0.0), stream.peer_done)
+            run = PerfRun(start.size, stream.done or Done(0, 0, 0.0, 0.0), stream.peer_done)
         self.findings.peer_planes = self._carried().planes
         return run
 
@@ -200,15 +212,15 @@ class Client(Session):
             if isinstance(message, Carried):
                 return message
 
-    def _ping(self, region: MemoryRegion, start: Start) -> Run:
+    def _ping(self, region: MemoryRegion, start: Start) -> PerfRun:
         begun = time.perf_counter()
         times = PingPong(self.conversation, region, start.size).serve(start.iterations, start.duration)
         seconds = time.perf_counter() - begun
         done = Done(len(times), len(times) * start.size, seconds, 0.0)
-        return Run(start.size, done, times=distribution(times))
+        return PerfRun(start.size, done, times=distribution(times))
 
 
-class Server(Session):
+class PerfServer(Session):
     """The end that follows the client's plan."""
 
     def run(self, listener: Listener, wait: float | None, refusals: Refusals) -> None:
@@ -277,17 +289,17 @@ class Server(Session):
         else:
             stream = self.stream(region, start, self.plan.both_ways, True, warm=False)
             stream.run()
-            run = Run(start.size, stream.done or Done(0, 0, 0.0, 0.0), stream.peer_done)
+            run = PerfRun(start.size, stream.done or Done(0, 0, 0.0, 0.0), stream.peer_done)
             self.findings.runs.append(run)
             if self.options.on_run is not None:
                 self.options.on_run(run)
         self.conversation.tell(Carried(meter.shares([each.qp for each in self.connections])))
 
 
-def checked(attributes: object, peer: str) -> Plan:
+def checked(attributes: object, peer: str) -> PerfPlan:
     """Return the client's plan; PeerError if it is invalid."""
     try:
-        plan = msgspec.convert(attributes, Plan)
+        plan = msgspec.convert(attributes, PerfPlan)
     except msgspec.ValidationError as error:
         raise PeerError(f"{peer}: invalid plan: {error}") from error
     if not 1 <= plan.queue_pairs <= MOST_QUEUE_PAIRS:

@@ -91,7 +91,7 @@ class Peak:
             self._since, self._bytes = now, 0
 
 
-class Stream:
+class PerfStream:
     """One run: this end's writes, and the peer's as far as they affect us."""
 
     def __init__(

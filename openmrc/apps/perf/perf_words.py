@@ -22,7 +22,7 @@ class Test(Enum):
     LATENCY = "RDMA_Write_Lat"
 
 
-class Plan(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class PerfPlan(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The client's plan; sent with the first queue pair's attributes."""
 
     test: Test = Test.BANDWIDTH

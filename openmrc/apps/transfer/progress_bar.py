@@ -25,7 +25,7 @@ class _Rate(ProgressColumn):
 class _Bar(Progress):
     """Reads the transfer's numbers whenever it is drawn."""
 
-    def __init__(self, moving: transfer.Progress, console: Console) -> None:
+    def __init__(self, moving: transfer.TransferProgress, console: Console) -> None:
         super().__init__(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
@@ -47,7 +47,7 @@ class _Bar(Progress):
 
 
 @contextlib.contextmanager
-def showing(moving: transfer.Progress, quiet: bool) -> Iterator[None]:
+def showing(moving: transfer.TransferProgress, quiet: bool) -> Iterator[None]:
     """Show the progress of `moving` while the block runs."""
     console = Console(stderr=True, highlight=False, markup=False)
     if quiet:
@@ -61,7 +61,7 @@ def showing(moving: transfer.Progress, quiet: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _lines(moving: transfer.Progress, console: Console) -> Iterator[None]:
+def _lines(moving: transfer.TransferProgress, console: Console) -> Iterator[None]:
     over = threading.Event()
     speaker = threading.Thread(target=_speak, args=(moving, console, over), daemon=True)
     speaker.start()
@@ -72,7 +72,7 @@ def _lines(moving: transfer.Progress, console: Console) -> Iterator[None]:
         speaker.join()
 
 
-def _speak(moving: transfer.Progress, console: Console, over: threading.Event) -> None:
+def _speak(moving: transfer.TransferProgress, console: Console, over: threading.Event) -> None:
     before, since = moving.done, time.monotonic()
     while not over.wait(LINE_SECONDS):
         done, now = moving.done, time.monotonic()

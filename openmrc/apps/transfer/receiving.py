@@ -31,13 +31,13 @@ from openmrc.apps.transfer.transfer import (
     CREDIT_BYTES,
     Announce,
     Digest,
-    Entry,
+    FileEntry,
     FileResult,
     Finished,
-    Progress,
-    Ring,
+    RingLayout,
     Stored,
     TransferOptions,
+    TransferProgress,
     TransferResult,
     Welcome,
     anonymous_memory,
@@ -57,14 +57,14 @@ class Acceptance:
     max_size: int | None = None  # bytes of one transfer
 
 
-class Receiver:
+class FileReceiver:
     """Receives the files of one peer."""
 
     def __init__(self, context: Context, acceptance: Acceptance, options: TransferOptions) -> None:
         self.context = context
         self.acceptance = acceptance
         self.options = options
-        self.progress = Progress()
+        self.progress = TransferProgress()
         self.stored: list[FileResult] = []
         self.peer = ""
         self.longest_stall = 0.0  # s
@@ -85,7 +85,7 @@ class Receiver:
             return listener.accept(
                 regions=[self._region],
                 options=self.options.connection,
-                note=Note("recv", plan=Ring(self.options.slot, self.options.slots)),
+                note=Note("recv", plan=RingLayout(self.options.slot, self.options.slots)),
                 timeout=ESTABLISH_SECONDS,
                 remote_planes=self.options.remote,
             )
@@ -138,9 +138,9 @@ class Receiver:
             self.planes = self._meter.shares([connection.qp])
             connection.qp.destroy()  # before the memory goes
 
-    def _welcome(self) -> list[Entry]:
+    def _welcome(self) -> list[FileEntry]:
         """Return the announced files, if all can be accepted."""
-        entries: list[Entry] = []
+        entries: list[FileEntry] = []
         more = True
         while more:
             announced = self.conversation.hear(Announce)
@@ -153,7 +153,7 @@ class Receiver:
         self.progress.files = len(entries)
         return entries
 
-    def _receive(self, entries: Sequence[Entry]) -> None:
+    def _receive(self, entries: Sequence[FileEntry]) -> None:
         with TargetFolder(self.acceptance.out, self.acceptance.force) as folder:
             if self.options.faults is not None:
                 self.context.impair(self.options.faults)
@@ -164,7 +164,7 @@ class Receiver:
         total = sum(file.bytes for file in self.stored)
         self.conversation.tell(Finished(total, self.longest_stall * 1e3))
 
-    def _receive_file(self, folder: TargetFolder, index: int, entry: Entry) -> None:
+    def _receive_file(self, folder: TargetFolder, index: int, entry: FileEntry) -> None:
         self.progress.current = entry.name
         digest = hashlib.sha256()
         with folder.temporary(entry.name) as temporary:
@@ -230,7 +230,7 @@ def make_folder(path: Path) -> None:
         raise UsageError(f"--out: {path}: permission denied")
 
 
-def check_entries(entries: Sequence[Entry], acceptance: Acceptance) -> None:
+def check_entries(entries: Sequence[FileEntry], acceptance: Acceptance) -> None:
     """Refuse unacceptable files before the first byte arrives."""
     check_names([entry.name for entry in entries])
     if any(entry.size < 0 for entry in entries):

@@ -24,13 +24,13 @@ from openmrc.apps.transfer.transfer import (
     FILES_IN_FLIGHT,
     Announce,
     Digest,
-    Entry,
+    FileEntry,
     FileResult,
     Finished,
-    Progress,
-    Ring,
+    RingLayout,
     Stored,
     TransferOptions,
+    TransferProgress,
     TransferResult,
     Welcome,
     anonymous_memory,
@@ -42,7 +42,7 @@ Message = TypeVar("Message")
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceFile:
     """One file to send, with its state at the start of the transfer."""
 
     path: Path
@@ -51,7 +51,7 @@ class Source:
     modified: int  # ns
 
 
-def sources(paths: Sequence[Path]) -> list[Source]:
+def sources(paths: Sequence[Path]) -> list[SourceFile]:
     """Check all files before sending; ConfigError names the first that cannot be sent."""
     found = [_source(path) for path in paths]
     try:
@@ -61,7 +61,7 @@ def sources(paths: Sequence[Path]) -> list[Source]:
     return found
 
 
-def _source(path: Path) -> Source:
+def _source(path: Path) -> SourceFile:
     name = name_to_send(path)
     try:
         about = path.stat()
@@ -70,17 +70,17 @@ def _source(path: Path) -> Source:
         path.open("rb").close()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    return Source(path, name, about.st_size, about.st_mtime_ns)
+    return SourceFile(path, name, about.st_size, about.st_mtime_ns)
 
 
-class Sender:
+class FileSender:
     """Sends files over one connection."""
 
-    def __init__(self, context: Context, files: Sequence[Source], options: TransferOptions) -> None:
+    def __init__(self, context: Context, files: Sequence[SourceFile], options: TransferOptions) -> None:
         self.context = context
         self.files = files
         self.options = options
-        self.progress = Progress(sum(file.size for file in files), files=len(files))
+        self.progress = TransferProgress(sum(file.size for file in files), files=len(files))
         self.stored: list[FileResult] = []
         self.finished: Finished | None = None
         self.peer = ""
@@ -146,7 +146,7 @@ class Sender:
         self.conversation = Conversation(connection, Welcome | Stored | Finished, self.options.timeout)
         self.peer = self.conversation.peer
         note = check_note(connection.remote.note, "recv", connection.channel.peer)
-        self._cut(connection, msgspec.convert(note.plan, Ring))
+        self._cut(connection, msgspec.convert(note.plan, RingLayout))
         self._memory = memoryview(anonymous_memory(self._slot * self._slots))
         with self._pd.reg_mr(self._memory) as ring:
             try:
@@ -173,7 +173,7 @@ class Sender:
                 self.planes = self._meter.shares([connection.qp])
                 connection.qp.destroy()  # before its memory goes
 
-    def _cut(self, connection: Connection, ring: Ring) -> None:
+    def _cut(self, connection: Connection, ring: RingLayout) -> None:
         remote = connection.remote.regions[0] if connection.remote.regions else None
         if remote is None or not 1 <= ring.slots <= 4096 or ring.slot < 1 or ring.slot * ring.slots > remote.length:
             raise ExchangeError(
@@ -185,13 +185,13 @@ class Sender:
         self._remote_slots = ring.slots
 
     def _announce(self) -> None:
-        entries = [Entry(file.name, file.size) for file in self.files]
+        entries = [FileEntry(file.name, file.size) for file in self.files]
         for first in range(0, len(entries), FILES_A_WORD):
             last = first + FILES_A_WORD
             self.conversation.tell(Announce(entries[first:last], more=last < len(entries)))
         self.conversation.hear(Welcome)
 
-    def _send_file(self, ring: MemoryRegion, index: int, file: Source) -> str:
+    def _send_file(self, ring: MemoryRegion, index: int, file: SourceFile) -> str:
         """Send the pieces of a file and return its SHA-256."""
         self.progress.current = file.name
         digest = hashlib.sha256()
@@ -202,7 +202,7 @@ class Sender:
             self._check_unchanged(opened, file)
         return digest.hexdigest()
 
-    def _send_piece(self, ring: MemoryRegion, opened: BinaryIO, length: int, digest: Any, file: Source) -> int:
+    def _send_piece(self, ring: MemoryRegion, opened: BinaryIO, length: int, digest: Any, file: SourceFile) -> int:
         self._wait_for_slot()
         start = self._posted % self._slots * self._slot
         memory = self._memory[start : start + length]
@@ -222,7 +222,7 @@ class Sender:
         self._posted += 1
         return int(got)
 
-    def _check_unchanged(self, opened: BinaryIO, file: Source) -> None:
+    def _check_unchanged(self, opened: BinaryIO, file: SourceFile) -> None:
         about = os.fstat(opened.fileno())
         if (about.st_size, about.st_mtime_ns) != (file.size, file.modified):
             raise MrcError(f"{file.path}: modified while it was sent")

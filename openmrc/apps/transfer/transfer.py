@@ -34,7 +34,7 @@ CREDIT_BYTES = 8  # payload of a write that returns slots; the immediate carries
 Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
 
-class Entry(msgspec.Struct, forbid_unknown_fields=True):
+class FileEntry(msgspec.Struct, forbid_unknown_fields=True):
     """One announced file."""
 
     name: str
@@ -44,7 +44,7 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True):
 class Announce(msgspec.Struct, tag="announce", forbid_unknown_fields=True):
     """Sender: the announced files. `more`: further announcements follow."""
 
-    files: list[Entry]
+    files: list[FileEntry]
     more: bool = False
 
 
@@ -75,7 +75,7 @@ class Finished(msgspec.Struct, tag="finished", forbid_unknown_fields=True):
     longest_stall_ms: float  # longest wait for the next piece
 
 
-class Ring(msgspec.Struct, forbid_unknown_fields=True):
+class RingLayout(msgspec.Struct, forbid_unknown_fields=True):
     """The layout of the receiver's ring, in its note."""
 
     slot: int = SLOT
@@ -83,7 +83,7 @@ class Ring(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass
-class Progress:
+class TransferProgress:
     """The progress of a transfer, written by the transfer and read by displays."""
 
     total: int = 0  # bytes of all files

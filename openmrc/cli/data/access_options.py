@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from openmrc.apps.access import Access
+    from openmrc.apps.access import AccessPolicy
 
 GROUP = "Access"
 
@@ -61,16 +61,16 @@ class Credentials:
     token_file: TokenFile = None
     no_token: NoToken = False
 
-    def listening(self) -> Access:
+    def listening(self) -> AccessPolicy:
         """Return the access rules of a listening command."""
         return listening_access(self.bind, self.token, self.token_file, self.no_token)
 
 
-def listening_access(bind: str | None, token: str | None, token_file: Path | None, no_token: bool) -> Access:
+def listening_access(bind: str | None, token: str | None, token_file: Path | None, no_token: bool) -> AccessPolicy:
     """Return the access rules that the options select."""
-    from openmrc.apps.access import Access, hosts_of, token_of
+    from openmrc.apps.access import AccessPolicy, hosts_of, token_of
 
-    return Access(hosts_of(bind), token_of(token, token_file, no_token))
+    return AccessPolicy(hosts_of(bind), token_of(token, token_file, no_token))
 
 
 def client_token(token: str | None, token_file: Path | None, no_token: bool) -> str:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from openmrc.cli.data.access_options import Credentials
-from openmrc.cli.data.perf_options import HowMuch, Local, Network, Output, What
+from openmrc.cli.data.perf_options import HowMuch, PerfLocal, PerfNetwork, PerfOutput, What
 from openmrc.cli.option_groups import with_groups
 from openmrc.errors import UsageError
 
 if TYPE_CHECKING:
     from openmrc.apps.endpoint import EndpointOptions
-    from openmrc.apps.perf.perf_words import Plan
+    from openmrc.apps.perf.perf_words import PerfPlan
 
 Host = Annotated[str | None, typer.Argument(metavar="[HOST]", help="Server host; omit to run as the server.")]
 
@@ -22,9 +22,9 @@ Host = Annotated[str | None, typer.Argument(metavar="[HOST]", help="Server host;
 def perf(
     what: What,
     how_much: HowMuch,
-    local: Local,
-    network: Network,
-    output: Output,
+    local: PerfLocal,
+    network: PerfNetwork,
+    output: PerfOutput,
     credentials: Credentials,
     host: Host = None,
     port: Annotated[int, typer.Option("-p", "--port", min=0, max=65535, help="TCP port of the server.")] = 18515,
@@ -37,7 +37,7 @@ def perf(
     The client decides what is measured; the server must agree only on planes, --mtu and --format. Latency is half the
     round-trip time of writes with immediate. Interval lines on stderr show the share of each plane.
     """
-    from openmrc.cli.data.perf_run import Command
+    from openmrc.cli.data.perf_run import PerfCall
     from openmrc.cli.outcome import planes_of
 
     if loopback and host is not None:
@@ -48,7 +48,7 @@ def perf(
     ours, theirs = planes_of(planes, local.remote, "localhost" if loopback else host, local.device, local.gid)
     if local.one_plane is not None:
         ours = _only(ours, local.one_plane)
-    command = Command(
+    command = PerfCall(
         endpoint=_endpoint(what, local, network, ours, planes, is_client),
         plan=_plan(what, how_much, network, is_client),
         port=port,
@@ -68,7 +68,7 @@ def perf(
 
 
 def _endpoint(
-    what: What, local: Local, network: Network, ours: tuple[str, ...], planes: str | None, is_client: bool
+    what: What, local: PerfLocal, network: PerfNetwork, ours: tuple[str, ...], planes: str | None, is_client: bool
 ) -> EndpointOptions:
     from openmrc.apps.endpoint import EndpointOptions, read_faults
     from openmrc.apps.planes import are_ours_to_choose
@@ -85,11 +85,11 @@ def _endpoint(
     )
 
 
-def _plan(what: What, how_much: HowMuch, network: Network, is_client: bool) -> Plan:
+def _plan(what: What, how_much: HowMuch, network: PerfNetwork, is_client: bool) -> PerfPlan:
     from openmrc.apps.endpoint import faults_text
-    from openmrc.apps.perf.perf_words import Plan, Test
+    from openmrc.apps.perf.perf_words import PerfPlan, Test
 
-    return Plan(
+    return PerfPlan(
         test=Test.LATENCY if what.latency else Test.BANDWIDTH,
         sizes=how_much.sizes(what.latency),
         iterations=how_much.iterations or (1000 if what.latency else 5000),

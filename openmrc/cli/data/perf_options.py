@@ -90,7 +90,7 @@ class HowMuch:
 
 
 @dataclass(frozen=True)
-class Local:
+class PerfLocal:
     """This end: planes, format, congestion control."""
 
     planes: options.Planes = None
@@ -135,7 +135,7 @@ class Local:
 
 
 @dataclass(frozen=True)
-class Network:
+class PerfNetwork:
     """Impairments of arriving packets, and the capture file."""
 
     impair: Annotated[
@@ -157,7 +157,7 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Output:
+class PerfOutput:
     """What is printed, and where."""
 
     as_json: Annotated[

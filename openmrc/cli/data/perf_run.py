@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 import msgspec
 import typer
 
-from openmrc.apps.access import Access, announcement
+from openmrc.apps.access import AccessPolicy, announcement
 from openmrc.apps.endpoint import EndpointOptions, connection_options
 from openmrc.apps.listening import ESTABLISH_SECONDS, Refusals, announce_port, open_listener
-from openmrc.apps.perf.perf_report import Findings, Run, header, line, plane_lines, report, second_line
-from openmrc.apps.perf.perf_session import Client, Server, SessionOptions
-from openmrc.apps.perf.perf_words import Plan
+from openmrc.apps.perf.perf_report import Findings, PerfRun, header, line, plane_lines, report, second_line
+from openmrc.apps.perf.perf_session import Client, PerfServer, SessionOptions
+from openmrc.apps.perf.perf_words import PerfPlan
 from openmrc.apps.planes import free_address
 from openmrc.apps.second_process import SecondProcess
-from openmrc.cli.data.perf_options import Output
+from openmrc.cli.data.perf_options import PerfOutput
 from openmrc.cli.outcome import error_text, opened, stoppable
 from openmrc.errors import MrcError
 from openmrc.live.objects.connection import DEFAULT_PORT
@@ -28,16 +28,16 @@ STARTED_SECONDS = 120.0  # seconds that a server started by another process wait
 
 
 @dataclass(frozen=True)
-class Command:
+class PerfCall:
     """One call of `mrc perf`."""
 
     endpoint: EndpointOptions
-    plan: Plan
+    plan: PerfPlan
     port: int
-    access: Access
+    access: AccessPolicy
     remote: tuple[str, ...]
     timeout: float
-    output: Output
+    output: PerfOutput
     for_ever: bool
     ready_fd: int | None
 
@@ -65,7 +65,7 @@ class Command:
                 context, self.endpoint.mtu, self.timeout, max_send_wr=self.plan.depth, max_recv_wr=600
             )
             findings = Findings("server", self.plan, algorithm=self.endpoint.algorithm)
-            session = Server(context, asked, self._session_options(findings, self.port), findings)
+            session = PerfServer(context, asked, self._session_options(findings, self.port), findings)
             with self._reporting(findings):
                 session.run(listener, STARTED_SECONDS if self.ready_fd is not None else None, refusals)
 
@@ -114,7 +114,7 @@ class Command:
     def _print_header(self, findings: Findings) -> None:
         typer.echo(header(findings.plan.test, self.output.in_gbits))
 
-    def _print_run(self, run: Run) -> None:
+    def _print_run(self, run: PerfRun) -> None:
         typer.echo(line(run, self.output.in_gbits))
         if self.output.each_way and run.theirs is not None:
             typer.echo(line(replace(run, theirs=None), self.output.in_gbits) + "  written locally")

@@ -10,13 +10,13 @@ import typer
 
 from openmrc.cli.data import transfer_options as options
 from openmrc.cli.data.access_options import Credentials
-from openmrc.cli.data.transfer_options import Output
+from openmrc.cli.data.transfer_options import TransferOutput
 from openmrc.cli.option_groups import with_groups
 from openmrc.errors import MrcError
 
 if TYPE_CHECKING:
     from openmrc.apps.listening import Refusals
-    from openmrc.apps.transfer.receiving import Acceptance, Receiver
+    from openmrc.apps.transfer.receiving import Acceptance, FileReceiver
     from openmrc.apps.transfer.transfer import TransferOptions
     from openmrc.verbs import Context, Listener
 
@@ -71,9 +71,9 @@ def recv(
     storing: Storing,
     how_long: HowLong,
     credentials: Credentials,
-    local: options.Local,
-    network: options.Network,
-    output: Output,
+    local: options.TransferLocal,
+    network: options.TransferNetwork,
+    output: TransferOutput,
     port: options.Port = 18516,
     ready_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
@@ -121,7 +121,7 @@ class Serving:
     acceptance: Acceptance
     options: TransferOptions
     wait: float | None
-    output: Output
+    output: TransferOutput
 
     def run(self, count: int | None) -> int:
         """Serve `count` senders, or without end; return the number of failed transfers."""
@@ -133,9 +133,9 @@ class Serving:
 
     def _serve_one(self) -> bool:
         from openmrc.apps.transfer.progress_bar import showing
-        from openmrc.apps.transfer.receiving import Receiver
+        from openmrc.apps.transfer.receiving import FileReceiver
 
-        receiver = Receiver(self.context, self.acceptance, self.options)
+        receiver = FileReceiver(self.context, self.acceptance, self.options)
         error: BaseException | None = None
         met = False
         try:
@@ -154,7 +154,7 @@ class Serving:
             self._report(receiver, error)
         return error is None
 
-    def _report(self, receiver: Receiver, error: BaseException | None) -> None:
+    def _report(self, receiver: FileReceiver, error: BaseException | None) -> None:
         from openmrc.apps.transfer.transfer import summary
         from openmrc.cli.outcome import error_text, print_json
 

@@ -13,7 +13,7 @@ from openmrc.cli.option_groups import with_groups
 from openmrc.errors import UsageError
 
 if TYPE_CHECKING:
-    from openmrc.apps.transfer.sending import Sender
+    from openmrc.apps.transfer.sending import FileSender
 
 
 Files = Annotated[
@@ -25,10 +25,10 @@ Files = Annotated[
 @with_groups
 def send(
     what: Files,
-    local: options.Local,
-    network: options.Network,
+    local: options.TransferLocal,
+    network: options.TransferNetwork,
     secret: Secret,
-    output: options.Output,
+    output: options.TransferOutput,
     port: options.Port = 18516,
 ) -> None:
     """Send files over all planes; finish when the receiver has verified and stored each of them.
@@ -37,7 +37,7 @@ def send(
     """
     from openmrc.apps.endpoint import connection_options, read_faults
     from openmrc.apps.transfer.progress_bar import showing
-    from openmrc.apps.transfer.sending import Sender, sources
+    from openmrc.apps.transfer.sending import FileSender, sources
     from openmrc.apps.transfer.transfer import TransferOptions
     from openmrc.cli.outcome import opened, stoppable
 
@@ -52,7 +52,7 @@ def send(
             typer.echo(f"{context.describe()}; waiting for mrc recv at {host}, TCP port {port}", err=True)
         asked = connection_options(context, local.mtu, local.timeout)
         transfer = TransferOptions(port, local.timeout, remote=theirs, token=token, faults=faults, connection=asked)
-        sender = Sender(context, chosen, transfer)
+        sender = FileSender(context, chosen, transfer)
         error: BaseException | None = None
         try:
             with showing(sender.progress, output.quiet):
@@ -64,7 +64,7 @@ def send(
             _report(sender, error, output.as_json)
 
 
-def _report(sender: Sender, error: BaseException | None, as_json: bool) -> None:
+def _report(sender: FileSender, error: BaseException | None, as_json: bool) -> None:
     from openmrc.apps.transfer.transfer import summary
     from openmrc.cli.outcome import error_text, print_json
 

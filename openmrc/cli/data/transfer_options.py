@@ -96,7 +96,7 @@ Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print no progress on
 
 
 @dataclass(frozen=True)
-class Local:
+class TransferLocal:
     """This end: planes, format, timeout."""
 
     planes: Planes = None
@@ -120,7 +120,7 @@ class Local:
 
 
 @dataclass(frozen=True)
-class Network:
+class TransferNetwork:
     """Impairments of arriving packets, and the capture file."""
 
     impair: Impair = None
@@ -129,7 +129,7 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Output:
+class TransferOutput:
     """What is printed."""
 
     as_json: Json = False

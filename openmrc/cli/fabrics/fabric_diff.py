@@ -13,7 +13,7 @@ from openmrc.cli.fabrics.fabric_options import with_export_options
 
 if TYPE_CHECKING:
     from openmrc.fabric.addressing.usid import UsidPlan
-    from openmrc.fabric.export.options import Options
+    from openmrc.fabric.export.options import ExportOptions
     from openmrc.fabric.readback.dump import Difference
 
 _MOST_SHOWN = 20  # switches shown in full
@@ -57,7 +57,7 @@ def diff(
         raise typer.Exit(1)
 
 
-def _whole(plan: UsidPlan, folder: Path, options: Options, of: str | None, as_json: bool) -> None:
+def _whole(plan: UsidPlan, folder: Path, options: ExportOptions, of: str | None, as_json: bool) -> None:
     from openmrc.apps.forks import fork_each
     from openmrc.fabric.proof.diff import compare_folder
 

@@ -14,7 +14,7 @@ from openmrc.cli.fabrics.fabric_options import with_export_options
 
 if TYPE_CHECKING:
     from openmrc.fabric.addressing.usid import UsidPlan
-    from openmrc.fabric.export.options import Options
+    from openmrc.fabric.export.options import ExportOptions
 
 _PRINTED_WHOLE = "containerlab"  # small, and one file refers to the others
 
@@ -77,7 +77,7 @@ def _hosts(plan: UsidPlan, names: list[str] | None) -> list[int] | None:
     ]
 
 
-def _written(plan: UsidPlan, to: str, options: Options, out: Path, nodes: list[int] | None) -> list[int]:
+def _written(plan: UsidPlan, to: str, options: ExportOptions, out: Path, nodes: list[int] | None) -> list[int]:
     """Write exported files, with a progress bar on a terminal."""
     from openmrc.apps.forks import fork_each
     from openmrc.fabric.export.archive import ARCHIVES

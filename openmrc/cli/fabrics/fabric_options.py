@@ -59,7 +59,7 @@ def with_export_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def _made(given: dict[str, Any]) -> Any:
     from openmrc.fabric.export.cages import Cages
-    from openmrc.fabric.export.options import Options
+    from openmrc.fabric.export.options import ExportOptions
     from openmrc.fabric.model.fabric_file import load
 
     names = ("image", "frr", "mtu", "trimming", "management", "hwsku", "platform", "host_format")
@@ -69,4 +69,6 @@ def _made(given: dict[str, Any]) -> Any:
     )
     cages = Cages(count, lanes, speed, given["breakout"])
     interface = plant.interface if given["interface"] is None else given["interface"]
-    return Options(cages=cages, ntp=tuple(given["ntp"]), interface=interface, **{name: given[name] for name in names})
+    return ExportOptions(
+        cages=cages, ntp=tuple(given["ntp"]), interface=interface, **{name: given[name] for name in names}
+    )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from openmrc.wire.capture import Datagram, Dissected
     from openmrc.wire.carriers import CarrierPlane
     from openmrc.wire.message import WireCounters
-    from openmrc.wire.pcapng import Frame
+    from openmrc.wire.pcapng import PcapFrame
 
 PLACEMENTS = ("udp", "ecmp", "stev", "stev-label-first", "srv6")
 
@@ -158,7 +158,7 @@ def _entries(
 
 
 def _addresses(datagram: Datagram, ev_format: str) -> dict[str, Any]:
-    from openmrc.wire.entropy import Placement, entropy
+    from openmrc.wire.entropy import EvPlacement, entropy
     from openmrc.wire.srv6 import usids
 
     ip, udp = datagram.ip, datagram.udp
@@ -189,11 +189,11 @@ def _addresses(datagram: Datagram, ev_format: str) -> dict[str, Any]:
         "destination_port": udp.destination_port,
         "length": udp.length,
     }
-    placement = Placement[ev_format.upper().replace("-", "_")]
+    placement = EvPlacement[ev_format.upper().replace("-", "_")]
     return found | {"ev": entropy(placement, udp.source_port, ip.flow_label)}
 
 
-def _packet(frame: Frame, dissected: Dissected) -> dict[str, Any]:
+def _packet(frame: PcapFrame, dissected: Dissected) -> dict[str, Any]:
     found = dissected.message.as_json() | {"payload_length": dissected.payload_length, "icrc_ok": dissected.icrc_ok}
     if len(frame.data) < frame.original_length:
         found["captured"] = len(frame.data)

@@ -135,11 +135,11 @@ def availability(
 
     from openmrc.fabric.model.parts import load_parts
     from openmrc.fabric.model.rates import gbps
-    from openmrc.fabric.planning.availability import Job, forecast
+    from openmrc.fabric.planning.availability import AvailabilityJob, forecast
     from openmrc.fabric.planning.compare import Wish, compared
 
     known = load_parts(parts)
-    job = Job(days, exposed, checkpoint_minutes, restart_minutes, patience_s)
+    job = AvailabilityJob(days, exposed, checkpoint_minutes, restart_minutes, patience_s)
     model = known.switch(gbps(switch) / 1000)
 
     def both(size: int) -> list[Forecast]:

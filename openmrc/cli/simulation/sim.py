@@ -170,13 +170,16 @@ def _scenario_of_file(work: Matrix | Trace, topo: Path, transport: Transport, un
 
 def _run(scenario: Scenario, threads: int, out: Path | None, perfetto: Path | None, as_json: bool) -> None:
     from openmrc.report import perfetto as timeline
-    from openmrc.report.folder import Stream, write
+    from openmrc.report.folder import ProgressStream, write
     from openmrc.report.terminal import ProgressLine, show
     from openmrc.sim.results.results import summary
     from openmrc.sim.results.unfinished import describe
     from openmrc.sim.simulate import simulate
 
-    listeners: list[ProgressLine | Stream] = [ProgressLine(), *([Stream(out)] if out is not None else [])]
+    listeners: list[ProgressLine | ProgressStream] = [
+        ProgressLine(),
+        *([ProgressStream(out)] if out is not None else []),
+    ]
 
     def publish(status: Status) -> None:
         for listener in listeners:

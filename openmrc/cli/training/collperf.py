@@ -49,14 +49,14 @@ def collperf(
     algbw is size / time, busbw is the rate on the links; #wrong is the number of wrong elements.
     """
     from openmrc.apps.sizes import size_bytes
-    from openmrc.cli.training.collperf_run import Job, run
+    from openmrc.cli.training.collperf_run import CollperfJob, run
     from openmrc.errors import ConfigError
-    from openmrc.train.collperf import Settings
+    from openmrc.train.collperf import CollperfSettings
 
     if backend not in ("mrc", "gloo"):
         raise ConfigError(f"--backend: {backend!r} is not mrc or gloo")
     begin = size_bytes(least, "-b")
-    settings = Settings(
+    settings = CollperfSettings(
         collective=collective,
         least=begin,
         most=size_bytes(most, "-e") if most is not None else begin,
@@ -71,5 +71,5 @@ def collperf(
         root=root,
         average=average,
     )
-    job = Job(settings=settings, backend=backend, planes=planes, impair=impair, timeout=timeout)
+    job = CollperfJob(settings=settings, backend=backend, planes=planes, impair=impair, timeout=timeout)
     run(job, ranks, csv_file, json_file, as_json)

@@ -16,9 +16,9 @@ from openmrc.cli.training.rank_processes import free_port, killed_at_end
 from openmrc.errors import ConfigError, MrcError
 from openmrc.train.collperf import (
     HEADER,
-    Line,
-    MrcBackend,
-    Settings,
+    CollperfLine,
+    CollperfSettings,
+    MrcCollectives,
     check_settings,
     csv_of,
     measure,
@@ -32,17 +32,17 @@ from openmrc.train.group import Group
 _END_SECONDS = 10.0  # time for the other ranks to exit
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class CollperfJob(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters of a job, equal at all ranks."""
 
-    settings: Settings
+    settings: CollperfSettings
     backend: str
     planes: str
     impair: str | None
     timeout: float
 
 
-def run(job: Job, ranks: int, csv_file: Path | None, json_file: Path | None, as_json: bool) -> None:
+def run(job: CollperfJob, ranks: int, csv_file: Path | None, json_file: Path | None, as_json: bool) -> None:
     """Measure, print the results and write the files.
 
     Raises ConfigError for invalid settings, MrcError for failures and wrong results.
@@ -61,7 +61,9 @@ def run(job: Job, ranks: int, csv_file: Path | None, json_file: Path | None, as_
         _report(job, lines, csv_file, json_file, as_json)
 
 
-def _report(job: Job, lines: list[Line], csv_file: Path | None, json_file: Path | None, as_json: bool) -> None:
+def _report(
+    job: CollperfJob, lines: list[CollperfLine], csv_file: Path | None, json_file: Path | None, as_json: bool
+) -> None:
     document = {"backend": job.backend, "settings": job.settings, "results": lines}
     if as_json:
         print(msgspec.json.encode(document).decode())  # noqa: T201
@@ -75,7 +77,7 @@ def _report(job: Job, lines: list[Line], csv_file: Path | None, json_file: Path 
         raise MrcError("collperf: wrong results, see column #wrong")
 
 
-def _measure(job: Job, rank: int, size: int, address: str, prints: bool) -> list[Line]:
+def _measure(job: CollperfJob, rank: int, size: int, address: str, prints: bool) -> list[CollperfLine]:
     if prints:
         print(f"# mrc collperf {job.settings.collective}, {size} ranks, backend {job.backend}")  # noqa: T201
         print(HEADER)  # noqa: T201
@@ -90,18 +92,18 @@ def _measure(job: Job, rank: int, size: int, address: str, prints: bool) -> list
 
 
 @contextmanager
-def _backend(job: Job, rank: int, size: int, address: str) -> Iterator[Any]:
+def _backend(job: CollperfJob, rank: int, size: int, address: str) -> Iterator[Any]:
     if job.backend == "gloo":
         gloo = GlooBackend(rank, size, address)
         yield gloo
         gloo.close()
         return
     with Group.rendezvous(rank, size, address, planes=job.planes, timeout=job.timeout, faults=job.impair) as group:
-        yield MrcBackend(group)
+        yield MrcCollectives(group)
 
 
 @contextmanager
-def _others(job: Job, ranks: int, address: str) -> Iterator[None]:
+def _others(job: CollperfJob, ranks: int, address: str) -> Iterator[None]:
     """Start ranks 1 and up; wait for them at the end of the block, and kill those that do not exit."""
     text = msgspec.json.encode(job).decode()
     command = [sys.executable, "-m", "openmrc.cli.training.collperf_run", text, address, str(ranks)]
@@ -114,7 +116,7 @@ def _others(job: Job, ranks: int, address: str) -> Iterator[None]:
 
 def main() -> None:
     """Run one of the ranks that `run` starts."""
-    job = msgspec.json.decode(sys.argv[1], type=Job)
+    job = msgspec.json.decode(sys.argv[1], type=CollperfJob)
     try:
         _measure(job, int(sys.argv[4]), int(sys.argv[3]), sys.argv[2], False)
     except (MrcError, ConfigError) as error:

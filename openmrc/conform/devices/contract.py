@@ -85,7 +85,7 @@ class DeviceEvent(msgspec.Struct, kw_only=True, frozen=True):
     length: int = 0
 
 
-class UnsupportedError(Exception):
+class DeviceUnsupportedError(Exception):
     """The device cannot do what the test needs; the text says what."""
 
 

@@ -16,7 +16,7 @@ from openmrc.conform.devices.contract import (
     Description,
     DeviceEvent,
     DeviceGoneError,
-    UnsupportedError,
+    DeviceUnsupportedError,
     Wanted,
     WriteOrder,
 )
@@ -126,7 +126,7 @@ class ProcessDevice:
             answer = self._read(left, wants_answer=True)
             if answer is not None:
                 if "unsupported" in answer:
-                    raise UnsupportedError(str(answer["unsupported"]))
+                    raise DeviceUnsupportedError(str(answer["unsupported"]))
                 return answer
         raise DeviceGoneError(f"no answer to {request['do']!r} within {seconds:g} s")
 
@@ -169,5 +169,5 @@ class ProcessDevice:
             return
         code = self._process.wait(STOP_SECONDS)
         if code == UNSUPPORTED_EXIT:
-            raise UnsupportedError("the adapter does not support it (exit code 127)")
+            raise DeviceUnsupportedError("the adapter does not support it (exit code 127)")
         raise DeviceGoneError(f"the adapter ended with exit code {code}")

@@ -24,7 +24,7 @@ from openmrc.engine import endpoint as doors
 from openmrc.engine.connection import lifecycle
 from openmrc.engine.paths import paths
 from openmrc.engine.responder import regions
-from openmrc.engine.state.build import Layout, build
+from openmrc.engine.state.build import TableSizes, build
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.states import QpEvent
 from openmrc.engine.state.tables import NONE, CompletionKind, Engine, WcStatus, WriteRequest
@@ -76,7 +76,7 @@ class VirtualDevice:
         self._wanted = wanted
         self._links = links(self.side, wanted.planes)
         settings: dict[str, Any] = {"mtu": wanted.mtu, "link_gbps": 100.0, "base_rtt_us": 12.0, **self._settings}
-        layout = Layout(
+        layout = TableSizes(
             ports=wanted.planes,
             evs_per_rotation=wanted.evs,
             wimms=wanted.max_wimm,

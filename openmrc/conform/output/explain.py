@@ -8,7 +8,7 @@ from openmrc.conform.catalogue import clauses
 from openmrc.conform.conversation import TapEntry
 from openmrc.conform.results import TestResult, TestVerdict
 from openmrc.conform.suite import ReactionTimes, SuiteReport
-from openmrc.wire.message import Message
+from openmrc.wire.message import MrcPacket
 
 _NOT_SHOWN = frozenset(("opcode", "pad", "tver", "p_key", "ftype", "m", "tsr", "ts", "se", "spdcid", "dpdcid"))
 FIRST_SHOWN, LAST_SHOWN = 3, 8  # packets of a failed test, beside those that came closest
@@ -77,7 +77,7 @@ def entry_line(entry: TapEntry) -> str:
     return f"{arrow}  {packet.name:<14} {where}  {said}{note}"
 
 
-def fields_line(message: Message) -> str:
+def fields_line(message: MrcPacket) -> str:
     """Return the fields of a packet that say something."""
     words = []
     for part in message.parts:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from openmrc.conform.datagrams import TapDatagram, TapPacket
 from openmrc.core.serial import PSN_BITS
 from openmrc.wire.codes import Opcode
-from openmrc.wire.message import Message
+from openmrc.wire.message import MrcPacket
 
 RING = 1 << PSN_BITS
 
@@ -26,7 +26,7 @@ class TrailPacket:
     is_lost: bool = False  # known not to have gone on to the other end
 
     @property
-    def message(self) -> Message:
+    def message(self) -> MrcPacket:
         """Return the headers of a packet that has some."""
         if self.packet.message is None:
             raise AssertionError("not a packet of MRC")

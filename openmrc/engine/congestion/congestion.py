@@ -5,7 +5,7 @@ Another algorithm is another module with the same `on_*` functions, and a branch
 
 from openmrc.core.jit import kernel
 from openmrc.engine.congestion import nscc, reordering
-from openmrc.engine.state.params import Algorithm
+from openmrc.engine.state.params import CongestionAlgorithm
 from openmrc.engine.state.queue_pairs import params_of_peer, round_trip
 from openmrc.engine.state.tables import Engine
 from openmrc.units import NEVER
@@ -25,7 +25,7 @@ def begin(engine: Engine, now: int, peer: int) -> None:
 def may_send(engine: Engine, peer: int, size: int) -> bool:
     """Return whether `size` bytes fit the window; one packet always does when nothing is in flight."""
     row = engine.peers[peer]
-    return row.inflight <= 0 or row.inflight + size <= row.cwnd or _algorithm(engine, peer) == Algorithm.NONE
+    return row.inflight <= 0 or row.inflight + size <= row.cwnd or _algorithm(engine, peer) == CongestionAlgorithm.NONE
 
 
 @kernel
@@ -41,21 +41,21 @@ def on_ack(engine: Engine, now: int, peer: int, size: int, marked: int, rtt: int
         _smooth(engine, peer, rtt)
         reordering.on_round_trip(engine, peer)
         engine.peers[peer].least_rtt = min(engine.peers[peer].least_rtt, rtt)
-    if _algorithm(engine, peer) == Algorithm.NSCC:
+    if _algorithm(engine, peer) == CongestionAlgorithm.NSCC:
         nscc.on_ack(engine, now, peer, size, marked, rtt, penalty, restore)
 
 
 @kernel
 def on_nack(engine: Engine, now: int, peer: int, size: int) -> None:
     """Account for `size` bytes that were trimmed or refused."""
-    if _algorithm(engine, peer) == Algorithm.NSCC:
+    if _algorithm(engine, peer) == CongestionAlgorithm.NSCC:
         nscc.on_nack(engine, now, peer, size)
 
 
 @kernel
 def on_loss(engine: Engine, now: int, peer: int, size: int) -> None:
     """Account for `size` lost bytes."""
-    if _algorithm(engine, peer) == Algorithm.NSCC:
+    if _algorithm(engine, peer) == CongestionAlgorithm.NSCC:
         nscc.on_loss(engine, now, peer, size)
 
 

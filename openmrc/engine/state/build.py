@@ -29,7 +29,7 @@ Sizes = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class TableSizes:
     """Sizes of the tables. Per endpoint: `ports` to `events`; per queue pair, in endpoint order: the rest.
 
     Ring sizes are rounded up to powers of two. `sends` is the depth of the send queue, `window` the
@@ -52,7 +52,7 @@ class Layout:
     evs_per_rotation: ArrayLike = 8  # active and reserve
 
 
-def build(layout: Layout, settings: Settings, packets: int = 1, seed: int = 1, all_used: bool = False) -> Engine:
+def build(layout: TableSizes, settings: Settings, packets: int = 1, seed: int = 1, all_used: bool = False) -> Engine:
     """Allocate an engine with all ports up, queue pairs in RESET and `packets` packet rows for the caller.
 
     If all queue pairs will be used, raise MemoryError where their tables exceed the memory that is left: otherwise most
@@ -71,10 +71,10 @@ def build(layout: Layout, settings: Settings, packets: int = 1, seed: int = 1, a
         endpoints=table(tables.Endpoint, endpoint_count),
         ports=table(tables.Port, endpoint_count * layout.ports),
         peers=table(tables.Peer, int(peers.sum())),
-        qps=table(tables.QueuePair, qp_count),
+        qps=table(tables.QueuePairRow, qp_count),
         qp_blocks=table(tables.QpBlock, int(_blocks(qps).sum())),
         rotations=table(tables.PortRotation, int(rotations_per_qp.sum())),
-        slots=table(tables.Slot, int(evs.sum())),
+        slots=table(tables.RotationSlot, int(evs.sum())),
         evs=table(tables.Ev, int(evs.sum())),
         ev_failures=table(tables.EvFailure, int(evs.sum())),
         messages=table(tables.Message, int(_ring(layout.sends, qp_count).sum())),
@@ -84,7 +84,7 @@ def build(layout: Layout, settings: Settings, packets: int = 1, seed: int = 1, a
         ),
         mark_stats=table(tables.EvMarkStats, int(_ring(layout.mark_rows, qp_count).sum())),
         pending_immediates=table(tables.PendingImmediate, int(_ring(layout.wimms, qp_count).sum())),
-        receives=table(tables.Receive, int(_ring(layout.receives, qp_count).sum())),
+        receives=table(tables.PostedReceive, int(_ring(layout.receives, qp_count).sum())),
         control=table(tables.Control, int(_ring(layout.controls, endpoint_count).sum())),
         regions=table(tables.Region, int(_spread(layout.regions, endpoint_count).sum())),
         completions=table(tables.Completion, int(completions.sum())),
@@ -100,7 +100,7 @@ def build(layout: Layout, settings: Settings, packets: int = 1, seed: int = 1, a
     return engine
 
 
-def _completions(layout: Layout, qps: Sizes) -> Sizes:
+def _completions(layout: TableSizes, qps: Sizes) -> Sizes:
     """Return completion ring sizes that hold one completion of every request that can be posted."""
     qp_count = int(qps.sum())
     each = _ring(layout.sends, qp_count) + _ring(layout.receives, qp_count)
@@ -109,7 +109,9 @@ def _completions(layout: Layout, qps: Sizes) -> Sizes:
     return _powers_of_two(ends[edges[1:]] - ends[edges[:-1]])
 
 
-def _init_endpoints(engine: Engine, layout: Layout, peers: Sizes, qps: Sizes, completions: Sizes, seed: int) -> None:
+def _init_endpoints(
+    engine: Engine, layout: TableSizes, peers: Sizes, qps: Sizes, completions: Sizes, seed: int
+) -> None:
     rows = engine.endpoints
     count = layout.endpoints
     _put_slices(rows, "peer", peers)
@@ -143,7 +145,7 @@ def _init_peers(engine: Engine, peers: Sizes) -> None:
         column(rows, name)[:] = NEVER
 
 
-def _init_qps(engine: Engine, layout: Layout, qps: Sizes, evs: Sizes) -> None:
+def _init_qps(engine: Engine, layout: TableSizes, qps: Sizes, evs: Sizes) -> None:
     rows = engine.qps
     count = int(qps.sum())
     owner = np.repeat(np.arange(len(qps)), qps)
@@ -167,7 +169,7 @@ def _init_qps(engine: Engine, layout: Layout, qps: Sizes, evs: Sizes) -> None:
     _init_rotations(engine, layout, evs)
 
 
-def _init_rotations(engine: Engine, layout: Layout, evs: Sizes) -> None:
+def _init_rotations(engine: Engine, layout: TableSizes, evs: Sizes) -> None:
     rows = engine.rotations
     per_rotation = np.repeat(evs // layout.ports, layout.ports)
     column(rows, "qp")[:] = np.repeat(np.arange(len(evs)), layout.ports)

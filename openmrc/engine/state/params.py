@@ -15,14 +15,14 @@ from openmrc.errors import ConfigError
 from openmrc.units import PS_PER_MS, PS_PER_S, ps_from_us
 
 
-class Algorithm(IntEnum):
+class CongestionAlgorithm(IntEnum):
     """Congestion control algorithm of a peer; names as in the controller API."""
 
     NONE = 0  # the window never closes: for study
     NSCC = 1  # "uet-1.0-nscc"
 
 
-ALGORITHM_NAMES = {"none": Algorithm.NONE, "uet-1.0-nscc": Algorithm.NSCC}
+ALGORITHM_NAMES = {"none": CongestionAlgorithm.NONE, "uet-1.0-nscc": CongestionAlgorithm.NSCC}
 
 NOMINAL_OVERHEAD = (
     88  # bytes a data packet counts beside its payload: UDP header to ICRC (48), and the 40 of MRC §8.3.1

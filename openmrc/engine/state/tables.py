@@ -224,7 +224,7 @@ class QpBlock:
     deadline: Instant  # ps, no later than the earliest deadline of its queue pairs
 
 
-class QueuePair:
+class QueuePairRow:
     """Both halves of one connection: the requester (MRC Table 7-4) and the responder (Table 7-5).
 
     Eleven cache lines. With many connections a packet finds none of them in a near cache, so the fields are ordered by
@@ -369,7 +369,7 @@ class PortRotation:
     lost_in_a_row: Int8  # EVs, since something arrived
 
 
-class Slot:
+class RotationSlot:
     """A position in a rotation, and the position of the EV with the same offset: a shuffle touches no EV."""
 
     ev: Int16  # offset from the rotation's ev_base
@@ -466,7 +466,7 @@ class PendingImmediate:
     present: Int
 
 
-class Receive:
+class PostedReceive:
     """A posted receive."""
 
     wr_id: Int
@@ -534,10 +534,10 @@ class Engine(NamedTuple):
     endpoints: Table[Endpoint]
     ports: Table[Port]
     peers: Table[Peer]
-    qps: Table[QueuePair]
+    qps: Table[QueuePairRow]
     qp_blocks: Table[QpBlock]
     rotations: Table[PortRotation]
-    slots: Table[Slot]
+    slots: Table[RotationSlot]
     evs: Table[Ev]
     ev_failures: Table[EvFailure]  # by EV
     messages: Table[Message]
@@ -545,7 +545,7 @@ class Engine(NamedTuple):
     tracker: Table[Tracker]
     mark_stats: Table[EvMarkStats]
     pending_immediates: Table[PendingImmediate]
-    receives: Table[Receive]
+    receives: Table[PostedReceive]
     control: Table[Control]
     regions: Table[Region]
     completions: Table[Completion]

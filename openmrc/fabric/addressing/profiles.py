@@ -25,7 +25,7 @@ Mode = Literal["explicit", "generated"]
 
 
 @dataclass(frozen=True)
-class Field:
+class ProfileField:
     """Describe one field of the format."""
 
     width: int
@@ -93,7 +93,7 @@ def _words(plan: UsidPlan, source: int, destination: int, way: Choice) -> list[i
     return [plan.planes[way.plane].block, *path(plan, source, destination, way).sids]
 
 
-def _fields(sid_lists: list[list[int]]) -> list[Field]:
+def _fields(sid_lists: list[list[int]]) -> list[ProfileField]:
     """Split each field into the bits all paths share and those that differ."""
     if len({len(word) for word in sid_lists}) > 1:
         raise ConfigError("paths of different planes differ in length here; one profile cannot hold them")
@@ -103,11 +103,11 @@ def _fields(sid_lists: list[list[int]]) -> list[Field]:
         for value in values:
             mask |= value ^ values[0]
         most = max(extract(value, mask) for value in values)
-        fields.append(Field(BLOCK_BITS if index == 0 else USID_BITS, values[0] & ~mask, mask, most))
+        fields.append(ProfileField(BLOCK_BITS if index == 0 else USID_BITS, values[0] & ~mask, mask, most))
     return fields
 
 
-def _generated(plan: UsidPlan, source: int, destination: int) -> tuple[list[Field], list[Choice]]:
+def _generated(plan: UsidPlan, source: int, destination: int) -> tuple[list[ProfileField], list[Choice]]:
     """Return fields whose free combinations are exactly the addresses of paths."""
     everything = [way for sids in plan.planes for way in choices(sids.shape, source, destination)]
     columns = sorted({way.uplink for way in everything})
@@ -122,7 +122,7 @@ def _generated(plan: UsidPlan, source: int, destination: int) -> tuple[list[Fiel
     )
 
 
-def _is_product(fields: list[Field], sid_lists: list[list[int]]) -> bool:
+def _is_product(fields: list[ProfileField], sid_lists: list[list[int]]) -> bool:
     """Tell whether every combination of the fields' numbers, 0 to the largest, is one of the addresses."""
     size = 1
     for field in fields:
@@ -130,7 +130,7 @@ def _is_product(fields: list[Field], sid_lists: list[list[int]]) -> bool:
     return size == len({tuple(word) for word in sid_lists})
 
 
-def _hex(fields: list[Field], word: list[int]) -> str:
+def _hex(fields: list[ProfileField], word: list[int]) -> str:
     """Pack the masked bits of an address, most significant first, into whole bytes."""
     bits, packed = 0, 0
     for field, value in zip(fields, word, strict=True):
@@ -140,7 +140,7 @@ def _hex(fields: list[Field], word: list[int]) -> str:
     return f"{packed << (8 * size - bits):0{2 * size}x}"
 
 
-def _pattern(fields: list[Field]) -> str:
+def _pattern(fields: list[ProfileField]) -> str:
     """Write an address with x for every digit in which paths differ."""
     groups: list[str] = []
     for field in fields:

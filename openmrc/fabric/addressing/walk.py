@@ -13,7 +13,7 @@ import numpy as np
 
 from openmrc.fabric.addressing.sid_tables import Action, Tables
 from openmrc.fabric.model.shape import IntOrInts, Ints
-from openmrc.fabric.model.topology import Int8s, Int32s, Kind, Topology
+from openmrc.fabric.model.topology import Int8s, Int32s, NodeKind, Topology
 
 NONE = -1  # no entry
 MARK = 16  # of a trace: more than any node consumes
@@ -126,7 +126,7 @@ def walk(
         node[moving] = beyond
         trace[moving, np.minimum(used[moving], depth + 2)] = mark(port, shifts[moving])
         used[moving] += 1
-        at_nic = topology.node_kind[beyond] == Kind.NIC
+        at_nic = topology.node_kind[beyond] == NodeKind.NIC
         fate[moving[at_nic]] = Fate.ARRIVED
         onward = moving[~at_nic & (used[moving] <= depth + 2)]
         live = np.concatenate([stays, onward])

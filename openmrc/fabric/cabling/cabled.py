@@ -28,7 +28,7 @@ _NO_DUMP, _NOTHING, _STRANGER = -2, -1, -3  # reported neighbour that is not a p
 
 
 @dataclass(frozen=True)
-class Finding:
+class CablingDifference:
     """One difference from the plan."""
 
     kind: str  # wrong, swapped, missing, unknown
@@ -39,13 +39,13 @@ class Finding:
 
 
 @dataclass
-class Report:
+class CablingReport:
     """Result of the comparison."""
 
     cables: int
     right: int = 0
     unchecked: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[CablingDifference] = field(default_factory=list)
 
     @property
     def is_clean(self) -> bool:
@@ -57,7 +57,7 @@ class Report:
         return {kind: sum(each.kind == kind for each in self.findings) for kind in kinds}
 
 
-def check_cabling(topology: Topology, dumps: Mapping[str, list[Neighbour]]) -> Report:
+def check_cabling(topology: Topology, dumps: Mapping[str, list[Neighbour]]) -> CablingReport:
     """Compare dumps, by the name of their switch or machine, with a fabric's cables."""
     return _Check(topology, dumps).report()
 
@@ -70,7 +70,7 @@ class _Check:
         self.names = _Names(topology, place_ports(topology))
         self.first, self.planned = _planned(topology)
         self.heard = np.full(len(self.planned), _NO_DUMP, dtype=np.int64)
-        self.unknown: list[Finding] = []
+        self.unknown: list[CablingDifference] = []
         self.emptied: set[int] = set()  # ports whose plugs were found elsewhere
         for system, neighbours in dumps.items():
             self._take(system, neighbours)
@@ -93,10 +93,12 @@ class _Check:
         text = f"{neighbour.system or 'a system without name'} {' or '.join(neighbour.ports) or 'port without name'}"
         if here is None or self.planned[here] < 0:
             if self.names.nodes(neighbour.system):  # otherwise a port of the management network
-                self.unknown.append(Finding("unknown", f"{system}:{neighbour.interface}", "no cable", text))
+                self.unknown.append(CablingDifference("unknown", f"{system}:{neighbour.interface}", "no cable", text))
         elif there is None:
             self.heard[here] = _STRANGER
-            self.unknown.append(Finding("unknown", self._port(here), self._port(int(self.planned[here])), text))
+            self.unknown.append(
+                CablingDifference("unknown", self._port(here), self._port(int(self.planned[here])), text)
+            )
         else:
             self.heard[here] = there
 
@@ -106,7 +108,7 @@ class _Check:
             return None
         return int(self.first[found[0]]) + found[1]
 
-    def report(self) -> Report:
+    def report(self) -> CablingReport:
         """Return the result."""
         heard, planned = self.heard, self.planned
         cable = np.flatnonzero(planned > np.arange(len(planned)))  # one end of each
@@ -116,9 +118,9 @@ class _Check:
         wrong_ends = np.flatnonzero((heard >= 0) & (planned >= 0) & ~right)
         wrong = dict(zip(wrong_ends.tolist(), heard[wrong_ends].tolist(), strict=True))
         findings = [*self._wrong(wrong), *self._missing(), *self.unknown]
-        return Report(len(cable), int((fine & ~unchecked).sum()), int(unchecked.sum()), findings)
+        return CablingReport(len(cable), int((fine & ~unchecked).sum()), int(unchecked.sum()), findings)
 
-    def _wrong(self, wrong: dict[int, int]) -> Iterator[Finding]:
+    def _wrong(self, wrong: dict[int, int]) -> Iterator[CablingDifference]:
         """Report each wrong cable once, and two that should be exchanged as one."""
         reported: set[int] = set()
         for here, there in wrong.items():
@@ -137,11 +139,11 @@ class _Check:
 
     def _finding(
         self, kind: str, ports: tuple[int, ...], expected: tuple[int, ...], found: tuple[int, ...], remedy: str
-    ) -> Finding:
+    ) -> CablingDifference:
         first, second, third = (" and ".join(map(self._port, ends)) for ends in (ports, expected, found))
-        return Finding(kind, first, second, third, remedy)
+        return CablingDifference(kind, first, second, third, remedy)
 
-    def _missing(self) -> Iterator[Finding]:
+    def _missing(self) -> Iterator[CablingDifference]:
         """Report each missing cable once; an empty port whose plug is elsewhere belongs to that finding."""
         reported: set[int] = set()
         for here in np.flatnonzero((self.heard == _NOTHING) & (self.planned >= 0)).tolist():
@@ -151,7 +153,7 @@ class _Check:
             reported |= {here, other}
             one_way = self.heard[other] == here
             found = f"nothing, though {self._port(other)} hears it" if one_way else "nothing"
-            yield Finding("missing", self._port(here), self._port(other), found)
+            yield CablingDifference("missing", self._port(here), self._port(other), found)
 
     def _port(self, end: int) -> str:
         node = int(np.searchsorted(self.first, end, side="right")) - 1

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.cabling.placement import Place, Placement, device_name, place
+from openmrc.fabric.cabling.placement import Place, RackPlacement, device_name, place
 from openmrc.fabric.cabling.ports import Ports, place_ports
 from openmrc.fabric.model.shape import Ints
 from openmrc.fabric.model.topology import LinkTier, Topology
@@ -41,7 +41,7 @@ class Cables:
     """One row per cable, as columns; the A end is the lower one."""
 
     topology: Topology
-    placement: Placement
+    placement: RackPlacement
     ports: Ports
     link: Ints  # directed link of the topology, from A to B
     length_mm: Ints  # length class

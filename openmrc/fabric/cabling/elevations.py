@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.cabling.placement import Placement, Rack
+from openmrc.fabric.cabling.placement import Rack, RackPlacement
 
 COLUMNS = ("device", "rack", "unit", "units", "kind", "site", "row", "position")
 _UNIT, _WIDTH, _GAP, _HEAD, _FOOT = 14, 92, 24, 32, 36  # pixels
@@ -27,7 +27,7 @@ class Mounted:
     units: int
 
 
-def mounted(placement: Placement) -> list[list[Mounted]]:
+def mounted(placement: RackPlacement) -> list[list[Mounted]]:
     """Return what stands in each rack, from the lowest unit up."""
     topology = placement.topology
     found: list[list[Mounted]] = [[] for _ in placement.racks]
@@ -39,7 +39,7 @@ def mounted(placement: Placement) -> list[list[Mounted]]:
     return found
 
 
-def csv_lines(placement: Placement) -> Iterator[str]:
+def csv_lines(placement: RackPlacement) -> Iterator[str]:
     """Yield the devices of all racks as CSV lines, header first."""
     yield ",".join(COLUMNS)
     for rack, devices in zip(placement.racks, mounted(placement), strict=True):
@@ -48,7 +48,7 @@ def csv_lines(placement: Placement) -> Iterator[str]:
             yield f"{each.name},{rack.name},{each.unit},{each.units},{each.kind},{spot}"
 
 
-def text(placement: Placement, name: str) -> str:
+def text(placement: RackPlacement, name: str) -> str:
     """Draw one rack in characters, the highest unit first."""
     names = [rack.name for rack in placement.racks]
     if name not in names:
@@ -65,7 +65,7 @@ def text(placement: Placement, name: str) -> str:
     return "\n".join([*lines, lines[1]])
 
 
-def svg_rows(placement: Placement) -> Iterator[tuple[str, str]]:
+def svg_rows(placement: RackPlacement) -> Iterator[tuple[str, str]]:
     """Yield (file name, SVG) for every row of racks, as seen from the front."""
     rows: dict[tuple[int, int], list[tuple[Rack, list[Mounted]]]] = defaultdict(list)
     for rack, devices in zip(placement.racks, mounted(placement), strict=True):
@@ -74,7 +74,7 @@ def svg_rows(placement: Placement) -> Iterator[tuple[str, str]]:
         yield f"site{site}-row{row:+04d}.svg", _svg(placement, f"site {site}, row {row:+d}", racks)
 
 
-def _svg(placement: Placement, title: str, racks: list[tuple[Rack, list[Mounted]]]) -> str:
+def _svg(placement: RackPlacement, title: str, racks: list[tuple[Rack, list[Mounted]]]) -> str:
     """Draw racks from left to right, some on a line."""
     height = placement.plant.rack_units * _UNIT
     lines, step = -(-len(racks) // _ON_A_LINE), height + _FOOT

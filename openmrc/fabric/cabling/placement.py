@@ -36,7 +36,7 @@ class Rack:
 
 
 @dataclass(frozen=True)
-class Placement:
+class RackPlacement:
     """Hold the racks, and by node the rack and the lowest unit."""
 
     topology: Topology
@@ -83,7 +83,7 @@ class Place:
     source: str
 
 
-def place(topology: Topology, given: Mapping[str, Place] | None = None) -> Placement:
+def place(topology: Topology, given: Mapping[str, Place] | None = None) -> RackPlacement:
     """Place every node in a rack, some of them as `given`; ConfigError if a rack is full or too low."""
     plant = topology.fabric.plant
     _check(plant)
@@ -100,11 +100,11 @@ def place(topology: Topology, given: Mapping[str, Place] | None = None) -> Place
         count = int(group.device.max(initial=-1)) // each + 1
         digits = 4 if hosts else 2
         racks.extend(Rack(f"{group.prefix}{number + 1:0{digits}d}", group.site, hosts, 0) for number in range(count))
-    placement = Placement(topology, plant, tuple(_on_floor(racks, plant.racks_per_row)), rack, unit)
+    placement = RackPlacement(topology, plant, tuple(_on_floor(racks, plant.racks_per_row)), rack, unit)
     return _moved(placement, given) if given else placement
 
 
-def _moved(placement: Placement, given: Mapping[str, Place]) -> Placement:
+def _moved(placement: RackPlacement, given: Mapping[str, Place]) -> RackPlacement:
     """Move devices to their given locations."""
     topology, rack, unit = placement.topology, placement.rack.copy(), placement.unit.copy()
     nodes = _nodes_by_device(topology)
@@ -121,7 +121,7 @@ def _moved(placement: Placement, given: Mapping[str, Place]) -> Placement:
             racks.append(Rack(said.rack, racks[int(rack[nodes[device][0]])].site, *said.spot))
         rack[nodes[device]], unit[nodes[device]] = number[said.rack], said.unit
     used, rack = np.unique(rack, return_inverse=True)
-    found = Placement(topology, placement.plant, tuple(racks[index] for index in used.tolist()), rack, unit)
+    found = RackPlacement(topology, placement.plant, tuple(racks[index] for index in used.tolist()), rack, unit)
     _refuse_overlaps(found, given)
     return found
 
@@ -133,7 +133,7 @@ def _nodes_by_device(topology: Topology) -> dict[str, list[int]]:
     return found
 
 
-def _refuse_overlaps(placement: Placement, given: Mapping[str, Place]) -> None:
+def _refuse_overlaps(placement: RackPlacement, given: Mapping[str, Place]) -> None:
     """Refuse two devices on one unit of a rack, and a device beyond its rack's height."""
     owner: dict[tuple[int, int], str] = {}
     for device, nodes in _nodes_by_device(placement.topology).items():

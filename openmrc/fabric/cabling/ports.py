@@ -13,11 +13,11 @@ from functools import cache
 import numpy as np
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.export.cages import Cages, Slot, cumulus_port, eos_port, slots, sonic_port
+from openmrc.fabric.export.cages import Cages, CageSlot, cumulus_port, eos_port, slots, sonic_port
 from openmrc.fabric.model.shape import Ints
 from openmrc.fabric.model.topology import Topology
 
-SCHEMES: dict[str, Callable[[int, Slot], str]] = {
+SCHEMES: dict[str, Callable[[int, CageSlot], str]] = {
     "linux": lambda port, slot: f"p{port}",
     "sonic": lambda port, slot: sonic_port(slot),
     "cumulus": lambda port, slot: cumulus_port(slot),
@@ -33,7 +33,7 @@ class Ports:
     topology: Topology
     model: Ints  # by node
     first: Ints  # by model
-    slots: tuple[Slot, ...]
+    slots: tuple[CageSlot, ...]
 
     def index(self, node: Ints, port: Ints) -> Ints:
         """Return the numbers of ports' slots."""
@@ -91,7 +91,7 @@ def place_ports(topology: Topology) -> Ports:
     rates = _rates(topology, model)
     placed = cache(lambda row, is_nic: tuple(slots(row, nic if is_nic else switch)))
     nic_models = set(model[: topology.nics].tolist())
-    found: list[Slot] = []
+    found: list[CageSlot] = []
     first = []
     for number, row in enumerate(rates):
         first.append(len(found))

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.export import hosts
 from openmrc.fabric.export.archive import ARCHIVES, write
-from openmrc.fabric.export.options import Options
+from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import check, export, files_of
 from openmrc.fabric.export.view import Views
 
@@ -27,7 +27,7 @@ class Each(Protocol):
 
 
 def write_all(
-    plan: UsidPlan, target: str, options: Options, out: Path, nodes: Sequence[int] | None = None, each: Each = map
+    plan: UsidPlan, target: str, options: ExportOptions, out: Path, nodes: Sequence[int] | None = None, each: Each = map
 ) -> Iterator[list[int]]:
     """Write a target's files to the folder or archive `out`; yield the bytes of each file, some switches at a time."""
     check(target, options)
@@ -44,10 +44,10 @@ def every_node(plan: UsidPlan, target: str) -> range:
     return hosts.every(plan) if target == "hosts" else range(plan.topology.nics, plan.topology.nodes)
 
 
-def _switches(plan: UsidPlan, target: str, options: Options) -> _Files:
+def _switches(plan: UsidPlan, target: str, options: ExportOptions) -> _Files:
     views = Views(plan, options)
     return lambda switch: files_of(views.of(switch), target)
 
 
-def _hosts(plan: UsidPlan, options: Options) -> _Files:
-    return hosts.Hosts(plan, options).files_of
+def _hosts(plan: UsidPlan, options: ExportOptions) -> _Files:
+    return hosts.ExportedHosts(plan, options).files_of

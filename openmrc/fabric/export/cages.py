@@ -37,7 +37,7 @@ class Cages:
             raise ConfigError(f"{self.count} cages with lanes of {self.lane_gbps:g}G; both above 0")
 
 
-class Slot(NamedTuple):
+class CageSlot(NamedTuple):
     """Position of a port."""
 
     cage: int  # from 0
@@ -65,16 +65,16 @@ def speed_of(gbps: float) -> int:
     return found
 
 
-def slots(gbps: Iterable[float], cages: Cages) -> list[Slot]:
+def slots(gbps: Iterable[float], cages: Cages) -> list[CageSlot]:
     """Assign ports to cages in order."""
-    found: list[Slot] = []
+    found: list[CageSlot] = []
     cage, part, before = -1, 0, (0, 0)
     for rate in gbps:
         speed = speed_of(rate)
         parts = cages.breakout or cages.lanes // _lanes(speed, cages)
         part = part + 1 if (speed, parts) == before and part + 1 < parts else 0
         cage, before = cage + (part == 0), (speed, parts)
-        found.append(Slot(cage, part, parts, cages.lanes // parts, speed))
+        found.append(CageSlot(cage, part, parts, cages.lanes // parts, speed))
     if cage >= cages.count:
         need = f"{len(found)} ports need {cage + 1} cages of {cages.lanes} x {cages.lane_gbps:g}G"
         raise ConfigError(f"{need}; the switch has {cages.count}")
@@ -94,7 +94,7 @@ def _lanes(speed: int, cages: Cages) -> int:
     )
 
 
-def _check_fits(found: list[Slot], cages: Cages) -> None:
+def _check_fits(found: list[CageSlot], cages: Cages) -> None:
     fastest = max(found, key=lambda slot: slot.speed)
     if fastest.speed > fastest.lanes * cages.lane_gbps:
         works = cages.lanes // _lanes(fastest.speed, cages)
@@ -102,16 +102,16 @@ def _check_fits(found: list[Slot], cages: Cages) -> None:
         raise ConfigError(f"{left} for a port of {fastest.speed}G; {works} would work")
 
 
-def sonic_port(slot: Slot) -> str:
+def sonic_port(slot: CageSlot) -> str:
     """Name a port by its first lane."""
     return f"Ethernet{slot.first_lane}"
 
 
-def cumulus_port(slot: Slot) -> str:
+def cumulus_port(slot: CageSlot) -> str:
     """Name a port by its cage, and its part of the cage where that is split."""
     return f"swp{slot.cage + 1}" if slot.parts == 1 else f"swp{slot.cage + 1}s{slot.part}"
 
 
-def eos_port(slot: Slot) -> str:
+def eos_port(slot: CageSlot) -> str:
     """Name a port by cage and first lane, both from 1."""
     return f"Ethernet{slot.cage + 1}/{slot.part * slot.lanes + 1}"

@@ -16,7 +16,7 @@ from openmrc.fabric.addressing.usid import UsidPlan, block_text
 from openmrc.fabric.export.addresses import link_local, mac
 from openmrc.fabric.export.kernel import SYSCTLS, blackhole
 from openmrc.fabric.export.linux import emit as linux_files
-from openmrc.fabric.export.options import Options
+from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.view import containerlab_port, views
 from openmrc.fabric.model.topology import Topology
 
@@ -29,7 +29,7 @@ _COMMANDS = {
 }  # fmt: skip
 
 
-def emit_all(plan: UsidPlan, options: Options) -> dict[str, str]:
+def emit_all(plan: UsidPlan, options: ExportOptions) -> dict[str, str]:
     """Return the topology file and the files it binds."""
     topology = plan.topology
     if topology.nodes > MOST_NODES:
@@ -71,7 +71,7 @@ def _ends(topology: Topology, link: int) -> list[str]:
     return ends
 
 
-def _nic_files(plan: UsidPlan, nic: int, options: Options) -> dict[str, str]:
+def _nic_files(plan: UsidPlan, nic: int, options: ExportOptions) -> dict[str, str]:
     """A NIC sends its plane's block out of the plane's port, and owns the last uSID of each plane."""
     topology = plan.topology
     links, lines = [f"# {topology.name(nic)}"], [f"# {topology.name(nic)}"]

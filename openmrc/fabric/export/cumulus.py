@@ -33,7 +33,7 @@ from openmrc.fabric.export.classes import (
     trim_size,
 )
 from openmrc.fabric.export.frr import locator_name
-from openmrc.fabric.export.view import Layout, PortLook, SwitchView
+from openmrc.fabric.export.view import PortLayout, PortLook, SwitchView
 from openmrc.fabric.model.topology import LinkTier
 
 MOST_LOCATORS = 256
@@ -64,7 +64,7 @@ def _management(switch: SwitchView) -> list[str]:
 
 
 @lru_cache(maxsize=64)
-def _of_layout(layout: Layout, mtu: int) -> tuple[str, ...]:
+def _of_layout(layout: PortLayout, mtu: int) -> tuple[str, ...]:
     """Return the commands that all switches of a tier share."""
     every = _names(layout.ports)
     lines = [f"nv set interface {names} link breakout {parts}x" for parts, names in _cages(layout).items() if parts > 1]
@@ -77,7 +77,7 @@ def _of_layout(layout: Layout, mtu: int) -> tuple[str, ...]:
     return (*lines, *_classes(layout, every), *(_trimming(layout, every) if layout.trimming else []))
 
 
-def _cages(layout: Layout) -> dict[int, str]:
+def _cages(layout: PortLayout) -> dict[int, str]:
     found: dict[int, list[str]] = defaultdict(list)
     for port in layout.ports:
         if port.slot.part == 0:
@@ -85,7 +85,7 @@ def _cages(layout: Layout) -> dict[int, str]:
     return {parts: ",".join(names) for parts, names in found.items()}
 
 
-def _grouped(layout: Layout, kind: Callable[[PortLook], _Kind]) -> dict[_Kind, str]:
+def _grouped(layout: PortLayout, kind: Callable[[PortLook], _Kind]) -> dict[_Kind, str]:
     found: dict[_Kind, list[PortLook]] = defaultdict(list)
     for port in layout.ports:
         found[kind(port)].append(port)
@@ -96,7 +96,7 @@ def _names(ports: Iterable[PortLook]) -> str:
     return ",".join(port_name(port) for port in ports)
 
 
-def _classes(layout: Layout, every: str) -> list[str]:
+def _classes(layout: PortLayout, every: str) -> list[str]:
     dscp = layout.ports[0].settings.dscp
     lines = ["nv set qos mapping MRC trust l3", f"nv set qos mapping MRC port-default-sp {OTHER}"]
     lines += [
@@ -130,7 +130,7 @@ def _marks(low: int, high: int, names: str) -> list[str]:
     return [*lines, f"{begin} probability 100", f"nv set interface {names} qos congestion-control profile {profile}"]
 
 
-def _trimming(layout: Layout, every: str) -> list[str]:
+def _trimming(layout: PortLayout, every: str) -> list[str]:
     settings = layout.ports[0].settings
     begin = "nv set system forwarding packet-trim"
     lines = [f"{begin} state enabled", f"{begin} size {trim_size(_TRIM_LEAST, settings.keep)}"]
@@ -151,7 +151,7 @@ def _trimming(layout: Layout, every: str) -> list[str]:
 
 
 @lru_cache(maxsize=64)
-def _by_number(layout: Layout) -> dict[int, str]:
+def _by_number(layout: PortLayout) -> dict[int, str]:
     return {port.number: port_name(port) for port in layout.ports}
 
 

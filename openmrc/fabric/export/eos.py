@@ -24,7 +24,7 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.export.cages import eos_port
 from openmrc.fabric.export.classes import CONTROL, DATA, DATA_SHARE, OTHER, OTHER_SHARE, QUEUE, class_of
 from openmrc.fabric.export.frr import locator_name
-from openmrc.fabric.export.view import LAST_DISTANCE, Layout, PortLook, SwitchView
+from openmrc.fabric.export.view import LAST_DISTANCE, PortLayout, PortLook, SwitchView
 
 _LAST_GLOBAL = 0xDFFF  # of the GIB
 
@@ -69,7 +69,7 @@ def _management(switch: SwitchView) -> list[str]:
 
 
 @lru_cache(maxsize=64)
-def _classes(layout: Layout) -> tuple[str, ...]:
+def _classes(layout: PortLayout) -> tuple[str, ...]:
     lines = [
         f"qos map dscp {dscp} to traffic-class {tc}" for dscp, tc in class_of(layout.ports[0].settings.dscp).items()
     ]
@@ -78,12 +78,12 @@ def _classes(layout: Layout) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
-def _names(layout: Layout) -> dict[int, str]:
+def _names(layout: PortLayout) -> dict[int, str]:
     return {port.number: port_name(port) for port in layout.ports}
 
 
 @lru_cache(maxsize=64)
-def _interfaces(layout: Layout, mtu: int) -> list[str]:
+def _interfaces(layout: PortLayout, mtu: int) -> list[str]:
     """Return each port's lines except the addresses."""
     return ["\n".join(_interface(port, mtu)) for port in layout.ports]
 

@@ -32,7 +32,7 @@ from openmrc.fabric.export.addresses import (
 )
 from openmrc.fabric.export.classes import CONTROL
 from openmrc.fabric.export.kernel import LAST_METRIC, filters
-from openmrc.fabric.export.options import Options
+from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.view import NodeTexts
 from openmrc.fabric.model.interface_names import check_interface
 from openmrc.fabric.model.port_settings import DEFAULT_BUFFER, Dscp, queue_bytes
@@ -50,9 +50,9 @@ _HOST_US = 10.0  # us of a round trip, in both hosts; an assumption, to be repla
 _TARGET_SHARE = 0.5  # share of the fabric's queues, so that congestion control stays below their ECN thresholds
 
 
-def emit_all(plan: UsidPlan, options: Options, hosts: Sequence[int] | None = None) -> Iterator[tuple[str, str]]:
+def emit_all(plan: UsidPlan, options: ExportOptions, hosts: Sequence[int] | None = None) -> Iterator[tuple[str, str]]:
     """Yield (file name, text) of all hosts, or of some."""
-    fabric = Hosts(plan, options)
+    fabric = ExportedHosts(plan, options)
     for host in hosts if hosts is not None else every(plan):
         yield from fabric.files_of(host)
 
@@ -91,10 +91,10 @@ class Carriers:
         return found
 
 
-class Hosts:
+class ExportedHosts:
     """The hosts of a fabric, and the texts that their files share."""
 
-    def __init__(self, plan: UsidPlan, options: Options) -> None:
+    def __init__(self, plan: UsidPlan, options: ExportOptions) -> None:
         check_interface(options.interface, plan.topology.nics_per_host, len(plan.planes), "--interface")
         self.plan = plan
         self.options = options
@@ -129,7 +129,7 @@ class _Port(NamedTuple):
     gateway: str
 
 
-def _emit(fabric: Hosts, host: int) -> dict[str, str]:
+def _emit(fabric: ExportedHosts, host: int) -> dict[str, str]:
     """Return the files of one host, by suffix."""
     plan, options, topology = fabric.plan, fabric.options, fabric.plan.topology
     nics = range(host * topology.nics_per_host, (host + 1) * topology.nics_per_host)
@@ -145,7 +145,7 @@ def _emit(fabric: Hosts, host: int) -> dict[str, str]:
     return files
 
 
-def _ports(plan: UsidPlan, texts: NodeTexts, host: int, nics: range, options: Options) -> Iterator[_Port]:
+def _ports(plan: UsidPlan, texts: NodeTexts, host: int, nics: range, options: ExportOptions) -> Iterator[_Port]:
     for number, nic in enumerate(nics):
         own_mac, own_address = mac_of_node(plan.topology, nic), link_local_of_node(plan.topology, nic)
         for plane, sids in enumerate(plan.planes):
@@ -162,7 +162,7 @@ def _json(what: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(what), indent=2).decode() + "\n"
 
 
-def _netplan(ports: list[_Port], options: Options) -> dict[str, str]:
+def _netplan(ports: list[_Port], options: ExportOptions) -> dict[str, str]:
     """Write YAML without a library, which takes minutes for a large fabric."""
     lines = ["network:", "  version: 2", "  renderer: networkd", "  ethernets:", "    lo:", "      addresses:"]
     lines += [f"      - {port.place.address}/128\n      - {port.place.identity}/128" for port in ports]
@@ -185,7 +185,7 @@ def _blocks(ports: list[_Port]) -> list[str]:
     return list(dict.fromkeys(port.block for port in ports))
 
 
-def _networkd(ports: list[_Port], options: Options) -> dict[str, str]:
+def _networkd(ports: list[_Port], options: ExportOptions) -> dict[str, str]:
     own = "".join(f"Address={port.place.address}/128\nAddress={port.place.identity}/128\n" for port in ports)
     last = "".join(
         f"\n[Route]\nDestination={block}\nType=blackhole\nMetric={LAST_METRIC}\n" for block in _blocks(ports)
@@ -223,7 +223,7 @@ def _map(plan: UsidPlan, host: int, nics: range, ports: list[_Port]) -> dict[str
     }
 
 
-def endpoint(plan: UsidPlan, carriers: Carriers, nic: int, options: Options) -> dict[str, Any]:
+def endpoint(plan: UsidPlan, carriers: Carriers, nic: int, options: ExportOptions) -> dict[str, Any]:
     """Return the description of a NIC for its endpoint, as `openmrc.apps.nic_file.NicFile` reads it."""
     topology, planes = plan.topology, range(len(plan.planes))
     rates = [round(plane.host_gbps * 1e9) for plane in topology.fabric.planes_one_by_one()]
@@ -240,7 +240,7 @@ def endpoint(plan: UsidPlan, carriers: Carriers, nic: int, options: Options) -> 
     }
 
 
-def warnings(plan: UsidPlan, options: Options) -> list[str]:
+def warnings(plan: UsidPlan, options: ExportOptions) -> list[str]:
     """Return the steps left to the operator."""
     notes = [f"ports are called as --interface says ({options.interface}); give the names that your machines have"]
     if plan.topology.nics > MOST_PAIRED:

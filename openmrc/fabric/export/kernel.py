@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from openmrc.fabric.export.classes import CONTROL, DATA, DATA_SHARE, OTHER, OTHER_SHARE, class_of
-from openmrc.fabric.export.view import Layout, PortLook, PortName, SwitchView
+from openmrc.fabric.export.view import PortLayout, PortLook, PortName, SwitchView
 from openmrc.fabric.model.port_settings import Dscp
 
 OWN = "sr0"
@@ -38,12 +38,12 @@ def links(switch: SwitchView, name: PortName) -> str:
     return f"# {switch.name}: ip -batch THIS_FILE, once\n" + _links(switch.layout, name, switch.options.mtu, switch.mac)
 
 
-def _links(layout: Layout, name: PortName, mtu: int, mac: str) -> str:
+def _links(layout: PortLayout, name: PortName, mtu: int, mac: str) -> str:
     return _LINKS + f"{mac} mtu {mtu} up\n".join([*_begins(layout, name), ""])
 
 
 @lru_cache(maxsize=64)
-def _begins(layout: Layout, name: PortName) -> tuple[str, ...]:
+def _begins(layout: PortLayout, name: PortName) -> tuple[str, ...]:
     return tuple(f"link set dev {name(port)} address " for port in layout.ports)
 
 
@@ -53,14 +53,14 @@ def blackhole(block: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def sysctls(layout: Layout, name: PortName) -> str:
+def sysctls(layout: PortLayout, name: PortName) -> str:
     """Return the settings for `sysctl -p`, read after the links exist."""
     own = (f"net.ipv6.conf.{name(port)}.seg6_enabled = 1" for port in layout.ports)
     return "\n".join([*SYSCTLS, *own]) + "\n"
 
 
 @lru_cache(maxsize=64)
-def queues(layout: Layout, name: PortName) -> str:
+def queues(layout: PortLayout, name: PortName) -> str:
     """Return the lines for `tc -batch`, read once at boot."""
     return "".join(line + "\n" for port in layout.ports for line in _queues(port, name(port)))
 

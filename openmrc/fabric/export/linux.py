@@ -19,7 +19,7 @@ from functools import lru_cache
 
 from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.export.kernel import LAST_METRIC, OWN, blackhole, links, queues, sysctls
-from openmrc.fabric.export.view import Entry, Layout, PortLook, PortName, SwitchView, linux_port
+from openmrc.fabric.export.view import Entry, PortLayout, PortLook, PortName, SwitchView, linux_port
 
 BLOCK_BITS, USID_BITS = 32, 16
 FLAVOUR = f"flavors next-csid lblen {BLOCK_BITS} nflen {USID_BITS}"
@@ -62,7 +62,7 @@ def batch(switch: SwitchView, name: PortName = linux_port) -> str:
 
 
 @lru_cache(maxsize=64)
-def _names(layout: Layout, name: PortName) -> dict[int, str]:
+def _names(layout: PortLayout, name: PortName) -> dict[int, str]:
     return {port.number: name(port) for port in layout.ports}
 
 

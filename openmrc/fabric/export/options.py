@@ -18,7 +18,7 @@ _FIRST_ADDRESS = 2  # of the management network; the gateway is 1
 
 
 @dataclass(frozen=True)
-class Options:
+class ExportOptions:
     """Parameters that an exporter cannot derive from the fabric."""
 
     cages: Cages = field(default_factory=Cages)

@@ -40,7 +40,7 @@ from openmrc.fabric.export.classes import (
     trim_size,
 )
 from openmrc.fabric.export.frr import locator_name
-from openmrc.fabric.export.view import LAST_DISTANCE, Layout, PortLook, SwitchView
+from openmrc.fabric.export.view import LAST_DISTANCE, PortLayout, PortLook, SwitchView
 from openmrc.fabric.model.port_settings import Dscp
 from openmrc.fabric.model.topology import LinkTier
 
@@ -148,12 +148,12 @@ def _adjacency(switch: SwitchView, device: str, port: int) -> Row:
 
 
 @lru_cache(maxsize=64)
-def _names(layout: Layout) -> dict[int, str]:
+def _names(layout: PortLayout) -> dict[int, str]:
     return {port.number: port_name(port) for port in layout.ports}
 
 
 @lru_cache(maxsize=64)
-def _port_heads(layout: Layout, mtu: int) -> list[str]:
+def _port_heads(layout: PortLayout, mtu: int) -> list[str]:
     """Return each port's row of PORT up to its description."""
     heads = []
     for port in layout.ports:
@@ -171,7 +171,7 @@ def _port_heads(layout: Layout, mtu: int) -> list[str]:
 
 
 @lru_cache(maxsize=64)
-def _of_layout(layout: Layout) -> tuple[str, ...]:
+def _of_layout(layout: PortLayout) -> tuple[str, ...]:
     """Return the tables that all switches of a tier share."""
     dscp = layout.ports[0].settings.dscp
     names = _names(layout)
@@ -195,19 +195,19 @@ def _of_layout(layout: Layout) -> tuple[str, ...]:
     )
 
 
-def _breakouts(layout: Layout) -> dict[str, Row]:
+def _breakouts(layout: PortLayout) -> dict[str, Row]:
     firsts = (port.slot for port in layout.ports if port.slot.part == 0)
     return {sonic_port(slot): {"brkout_mode": f"{slot.parts}x{slot.speed}G"} for slot in firsts}
 
 
-def _maps(layout: Layout, port: PortLook) -> Row:
+def _maps(layout: PortLayout, port: PortLook) -> Row:
     maps = {"dscp_to_tc_map": "MRC", "tc_to_queue_map": "MRC"}
     if layout.trimming and layout.has_hosts:
         maps["tc_to_dscp_map"] = "MRC_LAST_HOP" if port.tier == LinkTier.HOST else "MRC_FABRIC"
     return maps
 
 
-def _trimming(layout: Layout, dscp: Dscp) -> dict[str, dict[str, Row]]:
+def _trimming(layout: PortLayout, dscp: Dscp) -> dict[str, dict[str, Row]]:
     """Return the trimming tables; towards hosts, the DSCP of a trimmed packet depends on its port."""
     if not layout.trimming:
         return {}
@@ -237,7 +237,7 @@ def _profile_name(port: PortLook) -> str:
     return f"MRC_{port.settings.mark_low}_{port.settings.mark_high}"
 
 
-def _marks(layout: Layout) -> dict[str, Row]:
+def _marks(layout: PortLayout) -> dict[str, Row]:
     """Return a profile for each pair of thresholds: ECN for all classes that can be marked, no early drops."""
     found = {}
     for port in layout.ports:
@@ -250,7 +250,7 @@ def _marks(layout: Layout) -> dict[str, Row]:
     return found
 
 
-def _queues(layout: Layout) -> dict[str, Row]:
+def _queues(layout: PortLayout) -> dict[str, Row]:
     found = {}
     for port in layout.ports:
         name = port_name(port)

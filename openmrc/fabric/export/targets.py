@@ -9,7 +9,7 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.export import containerlab, cumulus, eos, frr, hosts, linux, sonic
 from openmrc.fabric.export.cages import speed_of
-from openmrc.fabric.export.options import Options
+from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.view import PortName, SwitchView, view, views
 
 
@@ -34,7 +34,7 @@ WHOLE = ("containerlab", "hosts")  # written for the whole fabric, not per switc
 
 
 def export(
-    plan: UsidPlan, target: str, options: Options, nodes: Sequence[int] | None = None
+    plan: UsidPlan, target: str, options: ExportOptions, nodes: Sequence[int] | None = None
 ) -> Iterator[tuple[str, str]]:
     """Yield (file name, text) of all switches or hosts, or of some (`nodes`: switches; hosts by their number)."""
     check(target, options)
@@ -53,14 +53,14 @@ def files_of(switch: SwitchView, target: str) -> Iterator[tuple[str, str]]:
         yield f"{switch.name}.{ending}", text
 
 
-def check(target: str, options: Options) -> None:
+def check(target: str, options: ExportOptions) -> None:
     """Refuse an unknown target, and options that no target accepts."""
     if target not in TARGETS and target not in WHOLE:
         raise ConfigError(f"cannot export to {target!r}; {', '.join([*TARGETS, *WHOLE])} are known")
     options.check()
 
 
-def warnings(plan: UsidPlan, target: str, options: Options) -> list[str]:
+def warnings(plan: UsidPlan, target: str, options: ExportOptions) -> list[str]:
     """Return requirements of the files, settings that a platform may silently ignore, and omissions."""
     check(target, options)
     if target == "hosts":
@@ -75,7 +75,7 @@ def warnings(plan: UsidPlan, target: str, options: Options) -> list[str]:
     return list(dict.fromkeys(notes))
 
 
-def _one_of_each_tier(plan: UsidPlan, options: Options) -> Iterator[SwitchView]:
+def _one_of_each_tier(plan: UsidPlan, options: ExportOptions) -> Iterator[SwitchView]:
     for shape in plan.topology.planes:
         for first in (shape.first_t0, shape.first_t1, shape.first_t2)[: shape.tiers]:
             yield view(plan, first, options)

@@ -14,8 +14,8 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import Action, Tables, build_tables, switch_tables
 from openmrc.fabric.addressing.usid import UsidPlan, block_text, prefix_text
 from openmrc.fabric.export.addresses import link_local_of_node, link_local_of_plane, mac
-from openmrc.fabric.export.cages import Cages, Slot, slots
-from openmrc.fabric.export.options import Options
+from openmrc.fabric.export.cages import Cages, CageSlot, slots
+from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.model.port_settings import PortSettings, switch_port
 from openmrc.fabric.model.shape import Ints
 from openmrc.fabric.model.topology import LinkTier, Topology
@@ -45,7 +45,7 @@ class _Made(dict[int, str]):
         return text
 
 
-class Run(NamedTuple):
+class PortRun(NamedTuple):
     """Consecutive ports with equal settings."""
 
     first: int  # port number
@@ -66,15 +66,15 @@ class PortLook:
 
     number: int
     tier: LinkTier
-    slot: Slot
+    slot: CageSlot
     settings: PortSettings
 
 
 @dataclass(frozen=True, eq=False)  # compared by identity: as a key of a cache it is hashed for every text
-class Layout:
+class PortLayout:
     """The ports of a switch without their neighbours; `layout_of` shares it, and text derived from it, in a tier."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[PortRun, ...]
     cages: Cages
     trimming: bool
 
@@ -94,10 +94,10 @@ class Layout:
         return any(run.tier == LinkTier.HOST for run in self.runs)
 
 
-layout_of = lru_cache(maxsize=256)(Layout)
+layout_of = lru_cache(maxsize=256)(PortLayout)
 
 
-def _looks(layout: Layout) -> Iterator[PortLook]:
+def _looks(layout: PortLayout) -> Iterator[PortLook]:
     places = slots(_rates(layout.runs), layout.cages)
     for run in layout.runs:
         settings = switch_port(run.rate, run.buffer, run.tier == LinkTier.HOST, layout.trimming)
@@ -105,7 +105,7 @@ def _looks(layout: Layout) -> Iterator[PortLook]:
             yield PortLook(number, run.tier, places[number], settings)
 
 
-def _rates(runs: tuple[Run, ...]) -> Iterator[float]:
+def _rates(runs: tuple[PortRun, ...]) -> Iterator[float]:
     """Yield the rate of every port in Gb/s; one without a cable keeps its place, at the rate of those before it."""
     after = 0
     before = runs[0].rate
@@ -127,11 +127,11 @@ class SwitchView:
     node: int
     plane: int
     tier: int
-    layout: Layout
+    layout: PortLayout
     neighbours: list[int]  # node behind each port, in the order of `layout.ports`
     neighbour_ports: list[int]  # its port
     table: Tables  # entries of the switch, by uSID
-    options: Options
+    options: ExportOptions
 
     @property
     def name(self) -> str:
@@ -254,18 +254,18 @@ def containerlab_port(port: PortLook) -> str:
     return f"eth{port.number + 1}"
 
 
-def view(plan: UsidPlan, switch: int, options: Options | None = None, tables: Tables | None = None) -> SwitchView:
+def view(plan: UsidPlan, switch: int, options: ExportOptions | None = None, tables: Tables | None = None) -> SwitchView:
     """Return one switch's view; `tables` may hold others' entries too."""
     if switch < plan.topology.nics:
         raise ConfigError(f"{plan.topology.name(switch)} is a NIC; exports are for switches")
     own = tables.of(switch) if tables is not None else switch_tables(plan, switch)
-    return _view(plan, NodeTexts(plan), switch, options or Options(), own)
+    return _view(plan, NodeTexts(plan), switch, options or ExportOptions(), own)
 
 
 class Views:
     """Creates views of the switches of a fabric; tables are built and sorted once."""
 
-    def __init__(self, plan: UsidPlan, options: Options) -> None:
+    def __init__(self, plan: UsidPlan, options: ExportOptions) -> None:
         self.plan, self.options = plan, options
         self.texts = NodeTexts(plan)
         tables = build_tables(plan)
@@ -280,7 +280,7 @@ class Views:
         return _view(self.plan, self.texts, switch, self.options, self._sorted.rows(rows))
 
 
-def views(plan: UsidPlan, options: Options, switches: Sequence[int] | None = None) -> Iterator[SwitchView]:
+def views(plan: UsidPlan, options: ExportOptions, switches: Sequence[int] | None = None) -> Iterator[SwitchView]:
     """View all switches, or some."""
     if switches is not None and len(switches) < _FEW:
         return (view(plan, switch, options) for switch in switches)
@@ -288,7 +288,7 @@ def views(plan: UsidPlan, options: Options, switches: Sequence[int] | None = Non
     return (every.of(switch) for switch in switches or range(plan.topology.nics, plan.topology.nodes))
 
 
-def _view(plan: UsidPlan, texts: NodeTexts, switch: int, options: Options, own: Tables) -> SwitchView:
+def _view(plan: UsidPlan, texts: NodeTexts, switch: int, options: ExportOptions, own: Tables) -> SwitchView:
     topology, plane = plan.topology, int(plan.topology.node_plane[switch])
     first, out = topology.outgoing()
     links = out[first[switch] : first[switch + 1]]
@@ -300,7 +300,7 @@ def _view(plan: UsidPlan, texts: NodeTexts, switch: int, options: Options, own: 
     )  # fmt: skip
 
 
-def _runs(topology: Topology, links: Ints) -> tuple[Run, ...]:
+def _runs(topology: Topology, links: Ints) -> tuple[PortRun, ...]:
     """Join ports that are alike and follow each other; `links` are sorted by port."""
     number = topology.link_port[links].astype(np.int64)
     place = number - np.arange(len(links))  # the same while no number is left out
@@ -308,6 +308,6 @@ def _runs(topology: Topology, links: Ints) -> tuple[Run, ...]:
     changes = np.flatnonzero(np.any(kind[:, 1:] != kind[:, :-1], axis=0))
     begins = [0, *(changes + 1).tolist()][: len(links)]
     return tuple(
-        Run(int(number[at]), end - at, LinkTier(kind[1, at]), int(kind[2, at]), int(kind[3, at]))
+        PortRun(int(number[at]), end - at, LinkTier(kind[1, at]), int(kind[2, at]), int(kind[3, at]))
         for at, end in zip(begins, [*begins[1:], len(links)], strict=True)
     )

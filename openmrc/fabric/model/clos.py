@@ -23,7 +23,7 @@ MOST_BUILT_TIERS = 3
 
 
 @dataclass(frozen=True)
-class Network:
+class ClosSize:
     """Size of one Clos network of `ports` NIC ports."""
 
     ports: int
@@ -56,7 +56,7 @@ def t0_split(radix: int, oversubscription: float = 1) -> tuple[int, int]:
     return radix - up, up
 
 
-def network(ports: int, radix: int, tiers: int, gbps: float, oversubscription: float = 1) -> Network:
+def network(ports: int, radix: int, tiers: int, gbps: float, oversubscription: float = 1) -> ClosSize:
     """Return the smallest network of a height; `ports` must not exceed its capacity."""
     if tiers > MOST_BUILT_TIERS:
         return _four_tiers(ports, radix, oversubscription)
@@ -65,7 +65,7 @@ def network(ports: int, radix: int, tiers: int, gbps: float, oversubscription: f
     counted = [(plane, _shape(plane, ports)) for plane in planes]
     plane, shape = min(counted, key=lambda each: (each[1].switches, sum(_links(each[1])), each[0].t0.bundle))
     tier_switches = (shape.t0_count, shape.t1_count, shape.t2_count)[:tiers]
-    return Network(
+    return ClosSize(
         ports, radix, tiers, down, up, shape.t1_per_pod, tier_switches, _links(shape)[:tiers], shape.paths, plane
     )
 
@@ -108,7 +108,7 @@ def _widest(uplinks: int, most: int) -> int:
     return next(bundle for bundle in range(min(uplinks, most), 0, -1) if uplinks % bundle == 0)
 
 
-def _four_tiers(ports: int, radix: int, oversubscription: float) -> Network:
+def _four_tiers(ports: int, radix: int, oversubscription: float) -> ClosSize:
     """Count four tiers as full switches, without regard to how they are wired."""
     down, up = t0_split(radix, oversubscription)
     half = radix // 2
@@ -117,4 +117,4 @@ def _four_tiers(ports: int, radix: int, oversubscription: float) -> Network:
     t2s = math.ceil(t1s * half / half)
     switches = (t0s, t1s, t2s, math.ceil(t2s * half / radix))
     links = (ports, t0s * up, t1s * half, t2s * half)
-    return Network(ports, radix, 4, down, up, min(up, t1s), switches, links, up * half * half, None)
+    return ClosSize(ports, radix, 4, down, up, min(up, t1s), switches, links, up * half * half, None)

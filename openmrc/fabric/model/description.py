@@ -26,11 +26,11 @@ Sid = Annotated[int, Meta(ge=1, le=0xFFFF)]
 SCHEMA_FILE = Path(__file__).with_name("fabric.schema.json")
 
 
-class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+class _FabricPart(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     pass
 
 
-class Hosts(_Part, frozen=True, kw_only=True):
+class Hosts(_FabricPart, frozen=True, kw_only=True):
     """The machines and their NICs."""
 
     count: Count  # machines
@@ -39,7 +39,7 @@ class Hosts(_Part, frozen=True, kw_only=True):
     attach: Literal["block", "rail"] = "block"  # rail: NIC r of a machine connects to the T0 of rail r
 
 
-class Tier(_Part, frozen=True, kw_only=True):
+class Tier(_FabricPart, frozen=True, kw_only=True):
     """The switches of one tier of a plane and the links above them."""
 
     down: Count | None = None  # ports towards the hosts; of T0: NICs. Above T0 it sets the pod size (three tiers)
@@ -55,7 +55,7 @@ class Tier(_Part, frozen=True, kw_only=True):
     radix: Count | None = None  # ports of the switch model; more than these are refused
 
 
-class Plane(_Part, frozen=True, kw_only=True):
+class Plane(_FabricPart, frozen=True, kw_only=True):
     """One plane, or `count` identical planes; the tiers present set its height."""
 
     t0: Tier
@@ -67,7 +67,7 @@ class Plane(_Part, frozen=True, kw_only=True):
     nic_buffer_kb: Amount = 0  # send buffer of the NIC's port; 0: no limit
 
 
-class Sites(_Part, frozen=True, kw_only=True):
+class Sites(_FabricPart, frozen=True, kw_only=True):
     """Split the hosts over two sites; the top switches of a plane connect to their counterparts over long links."""
 
     count: Annotated[int, Meta(ge=2, le=2)] = 2
@@ -77,7 +77,7 @@ class Sites(_Part, frozen=True, kw_only=True):
     buffer_kb: Amount = 0  # buffer of the port onto the long link; 0: no limit
 
 
-class ScaleUp(_Part, frozen=True, kw_only=True):
+class ScaleUp(_FabricPart, frozen=True, kw_only=True):
     """The domains in which GPUs have their own network, such as a rack connected by NVLink."""
 
     gpus: Count  # GPUs a domain; those of whole NICs
@@ -85,7 +85,7 @@ class ScaleUp(_Part, frozen=True, kw_only=True):
     latency_ns: Annotated[int, Meta(ge=1, le=1 << 30)] = 500  # one way, from GPU to GPU
 
 
-class Usid(_Part, frozen=True, kw_only=True):
+class Usid(_FabricPart, frozen=True, kw_only=True):
     """The uSIDs (RFC 9800, F3216): a /32 block per plane, one range of 16-bit values per tier."""
 
     block: str = "fcbb:bb00"  # of plane 0; the next planes follow
@@ -98,14 +98,14 @@ class Usid(_Part, frozen=True, kw_only=True):
     downlink: Literal["route", "ua"] = "route"  # ua shifts once more on the last hop and takes one more uSID
 
 
-class Reach(_Part, frozen=True, kw_only=True):
+class Reach(_FabricPart, frozen=True, kw_only=True):
     """Transceivers up to a length; the name is completed by lanes and rate."""
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9+]+$")]
     up_to_m: Metres
 
 
-class Plant(_Part, frozen=True, kw_only=True):
+class Plant(_FabricPart, frozen=True, kw_only=True):
     """Racks, floor and cages: the locations of devices, and their cables and transceivers.
 
     Machines and switches have separate racks. Network racks are in the middle rows, machines on both sides.
@@ -137,7 +137,7 @@ class Plant(_Part, frozen=True, kw_only=True):
     interface: Annotated[str, Meta(pattern=r"^([A-Za-z0-9_.-]|\{nic\}|\{plane\})+$", max_length=40)] = INTERFACE
 
 
-class Node(_Part, frozen=True, kw_only=True):
+class IrregularNode(_FabricPart, frozen=True, kw_only=True):
     """Name one node of an irregular fabric."""
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
@@ -147,7 +147,7 @@ class Node(_Part, frozen=True, kw_only=True):
     switch_ns: Amount = 600
 
 
-class Link(_Part, frozen=True, kw_only=True):
+class IrregularLink(_FabricPart, frozen=True, kw_only=True):
     """A cable between two nodes of an irregular fabric; ports are numbered in the order of the list."""
 
     a: str
@@ -158,7 +158,7 @@ class Link(_Part, frozen=True, kw_only=True):
     count: Count = 1  # parallel links
 
 
-class Fabric(_Part, frozen=True, kw_only=True):
+class Fabric(_FabricPart, frozen=True, kw_only=True):
     """The whole `fabric.yaml`."""
 
     name: str
@@ -168,8 +168,8 @@ class Fabric(_Part, frozen=True, kw_only=True):
     scale_up: ScaleUp | None = None
     usid: Usid = Usid()
     plant: Plant = Plant()
-    nodes: tuple[Node, ...] = ()
-    links: tuple[Link, ...] = ()
+    nodes: tuple[IrregularNode, ...] = ()
+    links: tuple[IrregularLink, ...] = ()
 
     @property
     def is_regular(self) -> bool:

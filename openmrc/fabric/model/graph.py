@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from openmrc.fabric.model.description import Fabric, Link
+from openmrc.fabric.model.description import Fabric, IrregularLink
 from openmrc.fabric.model.shape import check
-from openmrc.fabric.model.topology import Kind, LinkTier, Topology, blank
+from openmrc.fabric.model.topology import LinkTier, NodeKind, Topology, blank
 from openmrc.units import PS_PER_NS
 
 
@@ -32,14 +32,14 @@ def _init_nodes(topology: Topology, fabric: Fabric, number: dict[str, int]) -> N
         if node.kind == "nic":
             continue
         at = number[node.name]
-        topology.node_kind[at] = Kind.SWITCH
+        topology.node_kind[at] = NodeKind.SWITCH
         topology.node_tier[at], topology.node_plane[at] = node.tier, node.plane
         topology.node_index[at] = seen[node.plane, node.tier]
         topology.node_delay[at] = node.switch_ns * PS_PER_NS
         seen[node.plane, node.tier] += 1
 
 
-def _init_cable(topology: Topology, index: int, cable: Link, number: dict[str, int], used: list[int]) -> None:
+def _init_cable(topology: Topology, index: int, cable: IrregularLink, number: dict[str, int], used: list[int]) -> None:
     ends = [number[cable.a], number[cable.b]]
     tiers = sorted(int(topology.node_tier[end]) for end in ends)
     for way in (0, 1):

@@ -49,7 +49,7 @@ class Fibre(_Sourced, frozen=True, kw_only=True):
     cost: Number
 
 
-class Failure(_Sourced, frozen=True, kw_only=True):
+class FailureRate(_Sourced, frozen=True, kw_only=True):
     """Say how often one part fails and how long it stays so."""
 
     mtbf_hours: Positive
@@ -59,12 +59,12 @@ class Failure(_Sourced, frozen=True, kw_only=True):
 class Failures(Struct, frozen=True, forbid_unknown_fields=True):
     """Hold the failure rates of the network's parts."""
 
-    nic_link: Failure
-    fabric_link: Failure
-    nic_optic: Failure
-    t0: Failure
-    t1: Failure
-    flap: Failure
+    nic_link: FailureRate
+    fabric_link: FailureRate
+    nic_optic: FailureRate
+    t0: FailureRate
+    t1: FailureRate
+    flap: FailureRate
 
 
 class Parts(Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,7 +74,7 @@ class Parts(Struct, frozen=True, forbid_unknown_fields=True):
     optic: Optic
     fibre: Fibre
     failures: Failures
-    host: Failure
+    host: FailureRate
 
     def switch(self, tbps: float) -> Switch:
         """Return the model of a capacity; a `ConfigError` names those there are."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from openmrc.fabric.model.description import Fabric, Plane, Tier
 from openmrc.fabric.model.shape import Ints, PlaneShape, plane_shapes
-from openmrc.fabric.model.topology import Kind, LinkTier, Topology, blank
+from openmrc.fabric.model.topology import LinkTier, NodeKind, Topology, blank
 from openmrc.units import PS_PER_NS, PS_PER_US
 
 _KB = 1024
@@ -43,7 +43,7 @@ def _init_nodes(topology: Topology, shape: PlaneShape, plane: Plane) -> None:
         if not count or described is None:
             continue
         here = slice(first, first + count)
-        topology.node_kind[here] = Kind.SWITCH
+        topology.node_kind[here] = NodeKind.SWITCH
         topology.node_tier[here] = tier
         topology.node_plane[here] = shape.plane
         topology.node_index[here] = np.arange(count)

@@ -32,7 +32,7 @@ _SWITCH_NAME = re.compile(r"^p(\d+)-t([012])-(\d+)$")
 _NIC_NAME = re.compile(r"^h(\d+)(?:-n(\d+))?$")
 
 
-class Kind(IntEnum):
+class NodeKind(IntEnum):
     """Kind of a node."""
 
     NIC = 0

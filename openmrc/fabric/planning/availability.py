@@ -26,7 +26,7 @@ from typing import Any, Literal
 import numpy as np
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.model.parts import Failure, Parts
+from openmrc.fabric.model.parts import FailureRate, Parts
 from openmrc.fabric.planning.design import Design
 
 Transport = Literal["mrc", "roce"]
@@ -34,7 +34,7 @@ SECONDS = 3600.0  # an hour
 
 
 @dataclass(frozen=True)
-class Job:
+class AvailabilityJob:
     """Parameters of a job and its recovery; the defaults are assumptions."""
 
     days: float = 30
@@ -87,7 +87,9 @@ class _Failures:
     part: Any  # which of the parts
 
 
-def forecast(design: Design, parts: Parts, transport: Transport, job: Job, trials: int, seed: int) -> Forecast:
+def forecast(
+    design: Design, parts: Parts, transport: Transport, job: AvailabilityJob, trials: int, seed: int
+) -> Forecast:
     """Simulate the job `trials` times."""
     job.check()
     lost = np.array([_trial(design, parts, transport, job, np.random.default_rng([seed, n])) for n in range(trials)])
@@ -106,7 +108,9 @@ def forecast(design: Design, parts: Parts, transport: Transport, job: Job, trial
     )  # fmt: skip
 
 
-def _trial(design: Design, parts: Parts, transport: Transport, job: Job, draw: np.random.Generator) -> list[float]:
+def _trial(
+    design: Design, parts: Parts, transport: Transport, job: AvailabilityJob, draw: np.random.Generator
+) -> list[float]:
     """Return network stops, host stops, and the hours lost by stops, slowdown and stalls."""
     rates, hours = parts.failures, job.days * 24
     nic_links = design.nics * design.planes
@@ -114,7 +118,7 @@ def _trial(design: Design, parts: Parts, transport: Transport, job: Job, draw: n
     t0s = design.networks * design.network.switches[0]
     upper = design.total_switches - t0s
 
-    def drawn(failure: Failure, count: int) -> _Failures:
+    def drawn(failure: FailureRate, count: int) -> _Failures:
         size = draw.poisson(count * hours / failure.mtbf_hours)
         start, repair = draw.uniform(0, hours, size), draw.exponential(failure.mttr_hours, size)
         return _Failures(start, np.minimum(repair, hours - start), draw.integers(0, max(count, 1), size))
@@ -147,7 +151,7 @@ def _spine_share(design: Design) -> float:
     return design.loss_percent()["t1"] / 100 / design.planes
 
 
-def _restarts(stops: int, job: Job, draw: np.random.Generator) -> float:
+def _restarts(stops: int, job: AvailabilityJob, draw: np.random.Generator) -> float:
     """Return the hours lost by stops: work since the last checkpoint, and the restart."""
     return float(draw.uniform(0, job.checkpoint_minutes / 60, stops).sum() + stops * job.restart_minutes / 60)
 
@@ -157,7 +161,7 @@ def _sweep(
     edge: list[_Failures],
     t0: _Failures,
     above: list[tuple[_Failures, float]],
-    job: Job,
+    job: AvailabilityJob,
     hours: float,
 ) -> tuple[int, float]:
     """Process failures and repairs in order of time; return stops (a NIC without planes) and hours lost by slowdown.

@@ -18,7 +18,7 @@ import msgspec
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import usid_plan, usid_with_room
 from openmrc.fabric.model.build import build
-from openmrc.fabric.model.clos import MOST_BUILT_TIERS, MOST_TIERS, Network, capacity, network
+from openmrc.fabric.model.clos import MOST_BUILT_TIERS, MOST_TIERS, ClosSize, capacity, network
 from openmrc.fabric.model.description import Fabric, Hosts
 from openmrc.fabric.model.parts import Parts, Switch
 
@@ -34,7 +34,7 @@ class Design:
     rails: int
     islands: int
     switch: Switch
-    network: Network
+    network: ClosSize
     optics: int
     fibres: int
     watts: float
@@ -211,7 +211,7 @@ def _priced(
     nic_gbps: float,
     switch: Switch,
     parts: Parts,
-    one: Network,
+    one: ClosSize,
     copies: tuple[int, int, int],
 ) -> Design:
     """Add optics, power and cost."""

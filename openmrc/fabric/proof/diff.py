@@ -12,20 +12,26 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import Tables
 from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.export.bulk import Each
-from openmrc.fabric.export.options import Options
+from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import TARGETS, check
 from openmrc.fabric.export.view import SwitchView, Views, view
 from openmrc.fabric.model.shape import Ints
 from openmrc.fabric.model.topology import Topology
 from openmrc.fabric.readback import formats
 from openmrc.fabric.readback.dump import Difference
-from openmrc.fabric.readback.folder import Folder, Reading
+from openmrc.fabric.readback.folder import Folder, SwitchReading
 
 __all__ = ["Difference", "Installed", "compare", "compare_folder", "read_folder", "tables_of"]
 
 
 def compare(
-    plan: UsidPlan, switch: int, target: str, dump: str, source: str, options: Options, next_hop: str | None = None
+    plan: UsidPlan,
+    switch: int,
+    target: str,
+    dump: str,
+    source: str,
+    options: ExportOptions,
+    next_hop: str | None = None,
 ) -> Difference:
     """Compare one dump of one switch with the plan; `next_hop` replaces every neighbour's address (as in a lab)."""
     found = formats.format_of(target)
@@ -53,7 +59,7 @@ class Installed:
 
 
 def compare_folder(
-    plan: UsidPlan, folder: Path, options: Options, target: str | None = None, each: Each = map
+    plan: UsidPlan, folder: Path, options: ExportOptions, target: str | None = None, each: Each = map
 ) -> Iterator[Difference]:
     """Compare every switch of the fabric with its files."""
     views, files = _opened(plan, folder, options, target)
@@ -66,7 +72,7 @@ def compare_folder(
 
 
 def read_folder(
-    plan: UsidPlan, folder: Path, options: Options, target: str | None = None, each: Each = map
+    plan: UsidPlan, folder: Path, options: ExportOptions, target: str | None = None, each: Each = map
 ) -> Iterator[Installed]:
     """Compare every switch with its files, and read what they install."""
     views, files = _opened(plan, folder, options, target)
@@ -81,7 +87,7 @@ def read_folder(
     yield from each(of_switch, range(plan.topology.nics, plan.topology.nodes))
 
 
-def _opened(plan: UsidPlan, folder: Path, options: Options, target: str | None) -> tuple[Views, Folder]:
+def _opened(plan: UsidPlan, folder: Path, options: ExportOptions, target: str | None) -> tuple[Views, Folder]:
     files = Folder(folder, plan.topology, target)
     formats.format_of(files.target)
     check(files.target, options)
@@ -90,7 +96,7 @@ def _opened(plan: UsidPlan, folder: Path, options: Options, target: str | None) 
     return Views(plan, options), files
 
 
-def _difference(switch: SwitchView, files: Folder, reading: Reading) -> Difference:
+def _difference(switch: SwitchView, files: Folder, reading: SwitchReading) -> Difference:
     difference = Difference(switch.name)
     difference.missing += [f"file {name}" for name in reading.absent]
     if not (reading.configured or reading.running) and not reading.absent:

@@ -52,7 +52,7 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class Reading:
+class Lookups:
     """The lookups of a kind of step: one (switch, uSID) per element of the step's array."""
 
     switch: Ints
@@ -67,7 +67,7 @@ class PlaneProof:
 
     sids: PlaneSids
     steps: Steps
-    readings: dict[str, Reading]
+    readings: dict[str, Lookups]
     lookup: Lookup
 
     @property
@@ -111,7 +111,7 @@ class _Walker:
         self.cabling = cabling
         self.sids = sids
         self.lookup = Lookup(plan.topology, tables, sids.block)
-        self.readings: dict[str, Reading] = {}
+        self.readings: dict[str, Lookups] = {}
 
     def itinerary(self) -> dict[str, tuple[Ints, Ints, Ints, Ints]]:
         """Return for each kind of step: switch, uSID on top, next node and port that the path names."""
@@ -164,7 +164,7 @@ class _Walker:
             out = self.tables.port[safe].astype(np.int64)
             good = known & (self.tables.action[safe] == wanted) & (out == port)
             good &= self.cabling.beyond(switch, out) == following
-        self.readings[name] = Reading(switch, usid, row, port)
+        self.readings[name] = Lookups(switch, usid, row, port)
         return good.reshape(self._form(name))
 
     def _form(self, name: str) -> tuple[int, ...]:

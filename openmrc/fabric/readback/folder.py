@@ -22,7 +22,7 @@ _TELLING = {"nvue": "cumulus", "eos": "eos", "conf": "frr", "batch": "linux", "l
 
 
 @dataclass(frozen=True)
-class Reading:
+class SwitchReading:
     """The content of one switch's files, with the plan."""
 
     planned: Sections
@@ -66,10 +66,10 @@ class Folder:
             return "sonic"
         return "linux" if text.lstrip().startswith("[") else "frr"
 
-    def read(self, switch: SwitchView) -> Reading:
+    def read(self, switch: SwitchView) -> SwitchReading:
         """Read the files of a switch, with the plan for each."""
         emitted = TARGETS[self.target].emit(switch)
-        reading = Reading({}, {}, {}, [])
+        reading = SwitchReading({}, {}, {}, [])
         own = self.files.get(switch.name, {})
         for ending, path in own.items():
             text = read_text(path, MOST_DUMP_BYTES)

@@ -39,7 +39,7 @@ _BEFORE_S, _AFTER_S = 1.5, 3.0
 
 
 @dataclass(frozen=True)
-class Run:
+class ComparedRun:
     """The run of one transport."""
 
     measures: Measures
@@ -51,7 +51,7 @@ class Run:
 
 def compare(
     breaker: Breaker, source: str, destination: str, where: str, out_s: float, kinds: Sequence[str] = KINDS
-) -> tuple[list[Run], dict[str, str]]:
+) -> tuple[list[ComparedRun], dict[str, str]]:
     """Run each transport; return their runs, and the reasons for those that were skipped."""
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown:
@@ -69,7 +69,7 @@ def compare(
     return runs, absent
 
 
-def one(breaker: Breaker, kind: str, source: str, destination: str, where: str, out_s: float) -> Run:
+def one(breaker: Breaker, kind: str, source: str, destination: str, where: str, out_s: float) -> ComparedRun:
     """Run one transport: 1.5 s, an outage, 2 s."""
     schedule = _outage(where, out_s)
     breaker.check(schedule)
@@ -77,7 +77,7 @@ def one(breaker: Breaker, kind: str, source: str, destination: str, where: str, 
     return _run(stream(breaker, kind, source, destination, seconds, lambda: breaker.run(schedule)))
 
 
-def simulate(lab: Lab, source: str, destination: str, where: str, out_s: float) -> Run:
+def simulate(lab: Lab, source: str, destination: str, where: str, out_s: float) -> ComparedRun:
     """Run the same on the simulator."""
     return _run(simulated.stream(lab, source, destination, _BEFORE_S + out_s + _AFTER_S, _outage(where, out_s)))
 
@@ -91,13 +91,13 @@ def _outage(where: str, out_s: float) -> Schedule:
     return Schedule.parse(f"at: {_BEFORE_S}s, for: {out_s}s, down: {where}", "compare")
 
 
-def _run(trial: Trial) -> Run:
+def _run(trial: Trial) -> ComparedRun:
     pulled, back = (step.monotonic_ns for step in trial.steps)
     end = min(back + 2 * _NS, int(trial.times[-1]))
-    return Run(measure(trial, pulled, back, end), trial, pulled, back, end)
+    return ComparedRun(measure(trial, pulled, back, end), trial, pulled, back, end)
 
 
-def table(runs: Sequence[Run]) -> str:
+def table(runs: Sequence[ComparedRun]) -> str:
     """Return the figures as text."""
     heads = (
         "",
@@ -124,12 +124,12 @@ def _ms(value: float) -> str:
     return "never" if value < 0 else f"{value:.1f}"
 
 
-def facts(runs: Sequence[Run], absent: dict[str, str]) -> dict[str, Any]:
+def facts(runs: Sequence[ComparedRun], absent: dict[str, str]) -> dict[str, Any]:
     """Return the figures for JSON."""
     return {"runs": [asdict(run.measures) for run in runs], "absent": absent}
 
 
-def plot(runs: Sequence[Run], path: Path, title: str) -> None:
+def plot(runs: Sequence[ComparedRun], path: Path, title: str) -> None:
     """Draw the rate of each transport over time, the outage shaded; SVG or PNG by the file's suffix."""
     import matplotlib
 

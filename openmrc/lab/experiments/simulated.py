@@ -21,7 +21,7 @@ from openmrc.faults import Schedule
 from openmrc.lab.experiments.pieces import PIECE, Arrivals
 from openmrc.lab.experiments.stream_mrc import OUTSTANDING
 from openmrc.lab.experiments.trial import Trial
-from openmrc.lab.faults import Done
+from openmrc.lab.faults import ExecutedStep
 from openmrc.lab.layout import Lab
 from openmrc.lab.nics import SOFTWARE_US, describe
 from openmrc.live.api.attributes import TIMEOUT_UNIT_US, ConnectionOptions
@@ -31,7 +31,7 @@ from openmrc.sim.scenario import timeline
 from openmrc.sim.scenario.scenario import Transport
 from openmrc.sim.scenario.transport_options import transport_of
 from openmrc.sim.workloads.joined import joined
-from openmrc.sim.workloads.plan import Plan
+from openmrc.sim.workloads.plan import WorkloadGraph
 from openmrc.units import NEVER, PS_PER_NS, PS_PER_S
 
 KIND = "simulated"
@@ -66,7 +66,8 @@ def stream(lab: Lab, source: str, destination: str, seconds: float, schedule: Sc
     transport = transport_of(Transport(settings=settings), topology)
     times = deliveries(topology, (here, there), seconds, described.link_gbps, transport, schedule)
     steps = [
-        Done(step.at / PS_PER_S, 0.0, step.where, dict(step.change), 0, step.at // PS_PER_NS) for step in schedule.steps
+        ExecutedStep(step.at / PS_PER_S, 0.0, step.where, dict(step.change), 0, step.at // PS_PER_NS)
+        for step in schedule.steps
     ]
     return Trial(Arrivals(kind=KIND, sent=len(times), nanoseconds=times.tolist()), times, 0, steps)
 
@@ -76,7 +77,7 @@ def deliveries(
     ends: tuple[int, int],
     seconds: float,
     gbps: float,
-    transport: loop.Transport,
+    transport: loop.LoopTransport,
     schedule: Schedule,
     observe: Callable[[World], None] | None = None,
 ) -> NDArray[np.int64]:
@@ -86,7 +87,7 @@ def deliveries(
     """
     source, destination = ends
     count = max(1, int(seconds * gbps * 1e9 / 8 / PIECE))
-    plan = Plan(topology.nics)
+    plan = WorkloadGraph(topology.nics)
     ids = plan.messages(np.full(count, source), destination, PIECE)
     if count > OUTSTANDING:
         plan.follow(ids[:-OUTSTANDING], ids[OUTSTANDING:], acknowledged=True)

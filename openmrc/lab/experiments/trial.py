@@ -17,7 +17,7 @@ from openmrc.errors import MrcError
 from openmrc.lab import run
 from openmrc.lab.experiments import pieces, priorities
 from openmrc.lab.experiments.pieces import Arrivals
-from openmrc.lab.faults import Breaker, Done
+from openmrc.lab.faults import Breaker, ExecutedStep
 from openmrc.lab.layout import Lab
 from openmrc.lab.namespaces import batch, namespace
 
@@ -34,7 +34,7 @@ class Trial:
     arrivals: Arrivals
     times: npt.NDArray[np.int64]
     began: int
-    steps: list[Done]
+    steps: list[ExecutedStep]
 
     @property
     def is_whole(self) -> bool:
@@ -48,7 +48,7 @@ class Trial:
 
 
 def stream(
-    breaker: Breaker, kind: str, source: str, destination: str, seconds: float, during: Callable[[], list[Done]]
+    breaker: Breaker, kind: str, source: str, destination: str, seconds: float, during: Callable[[], list[ExecutedStep]]
 ) -> Trial:
     """Run one stream and call `during` once it flows; return when all has arrived."""
     lab = breaker.lab
@@ -79,7 +79,7 @@ def stream(
                     started.wait()
 
 
-def _read(out: Path, began: int, steps: list[Done]) -> Trial:
+def _read(out: Path, began: int, steps: list[ExecutedStep]) -> Trial:
     arrivals = pieces.read(out)
     return Trial(arrivals, np.array(arrivals.nanoseconds, np.int64), began, steps)
 

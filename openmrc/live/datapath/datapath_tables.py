@@ -43,7 +43,7 @@ LINK_NEWS = 8192  # words of four bytes; the kernel's announcements have at most
 NO_SENDER = -1
 
 
-class Nic:
+class NicRow:
     """The NIC as a whole; one row."""
 
     endpoint: Int  # of the engine
@@ -72,7 +72,7 @@ class Nic:
     taken: Int  # of those, handed to the engine
     train_bytes: Int  # most bytes of one message
     segmentation: Int  # 1: UDP_SEGMENT works
-    placement: Int  # wire.entropy.Placement
+    placement: Int  # wire.entropy.EvPlacement
     evs: Int  # sending sockets of each plane
     ps_per_byte: Int  # of each port; 0: not known, and not paced
     paced_ahead: Int  # ps of work that a port may have before it gets more
@@ -131,7 +131,7 @@ class Nic:
     capture_waits_since: Instant  # ps
 
 
-class Plane:
+class PlaneSocket:
     """One plane's receiving socket, and what happens to what arrives there."""
 
     descriptor: Int
@@ -164,7 +164,7 @@ class Plane:
     arrived: Int  # packets
 
 
-class Sender:
+class SendingSocket:
     """One sending socket: an entropy value of a plane."""
 
     descriptor: Int
@@ -172,13 +172,13 @@ class Sender:
     port: Int  # UDP source port
 
 
-class Peer:
+class PeerPlane:
     """One plane of a remote NIC; row = peer of the NIC x planes + plane."""
 
     name_length: Int  # bytes of its sockaddr; 0: not known
 
 
-class Source:
+class SourceAddress:
     """The peer that a source address and port belong to; a slot of an open hash table."""
 
     used: Int
@@ -211,7 +211,7 @@ class Held:
     slot: Int
 
 
-class Frame:
+class HeldPacket:
     """What is known of a held packet besides its bytes."""
 
     plane: Int
@@ -223,7 +223,7 @@ class Frame:
     length: Int
 
 
-class Command(WriteRequest):
+class PostCommand(WriteRequest):
     """A write or a receive to post; of a receive only `wr_id` counts."""
 
     is_receive: Int
@@ -291,16 +291,16 @@ class PollSlot:
 class DataPath(NamedTuple):
     """All tables of the data path."""
 
-    nic: Table[Nic]
-    planes: Table[Plane]
-    senders: Table[Sender]
+    nic: Table[NicRow]
+    planes: Table[PlaneSocket]
+    senders: Table[SendingSocket]
     ev_values: Matrix  # plane, number of its sending socket -> entropy value
     sender_of: NDArray[np.int16]  # plane, low half of the entropy value -> sender
-    peers: Table[Peer]
+    peers: Table[PeerPlane]
     names: Matrix  # sockaddr of each remote, for each of the plane's sending sockets
     flows: NDArray[np.uint8]  # of each remote: outgoing, incoming
     prefixes: Matrix  # of each flow: what `icrc.prefix` remembers
-    sources: Table[Source]
+    sources: Table[SourceAddress]
     traffic: Matrix  # traffic class -> type of service byte
     trims: Matrix  # type of service >> 2 -> Trim
     matrix: Matrix  # the engine's packets
@@ -316,9 +316,9 @@ class DataPath(NamedTuple):
     arrival_names: Matrix
     arrival_controls: Matrix
     heap: Table[Held]
-    frames: Table[Frame]
+    frames: Table[HeldPacket]
     free_frames: Matrix
-    commands: Table[Command]
+    commands: Table[PostCommand]
     queues: Table[PostQueue]
     record: Table[CompletionRecord]  # one row, being copied
     cqs: Table[CompletionRing]
@@ -339,16 +339,16 @@ def build_datapath(
     """Allocate for so many planes, sending sockets, remote NICs, completion queues, held packets and captured bytes."""
     peers = max_peers * planes
     return DataPath(
-        nic=table(Nic, 1),
-        planes=table(Plane, planes),
-        senders=table(Sender, senders),
+        nic=table(NicRow, 1),
+        planes=table(PlaneSocket, planes),
+        senders=table(SendingSocket, senders),
         ev_values=np.zeros((planes, senders // planes), np.int64),
         sender_of=np.zeros((planes, PORT_VALUES), np.int16),
-        peers=table(Peer, peers),
+        peers=table(PeerPlane, peers),
         names=np.zeros((peers * (senders // planes), NAME_WORDS), np.int64),
         flows=np.zeros((2 * peers, FLOW_LENGTH), np.uint8),
         prefixes=np.zeros((2 * peers, PREFIX_WORDS), np.int64),
-        sources=table(Source, _power_of_two(8 * peers * (senders // planes + 1))),
+        sources=table(SourceAddress, _power_of_two(8 * peers * (senders // planes + 1))),
         traffic=np.zeros((4, 1), np.int64),
         trims=np.zeros((64, 1), np.int64),
         matrix=as_matrix(engine.packets),
@@ -363,9 +363,9 @@ def build_datapath(
         arrival_names=np.zeros((ARRIVALS, NAME_WORDS), np.int64),
         arrival_controls=np.zeros((ARRIVALS, CONTROL_WORDS), np.int64),
         heap=table(Held, held + 1),
-        frames=table(Frame, held),
+        frames=table(HeldPacket, held),
         free_frames=np.arange(held, dtype=np.int64).reshape(-1, 1),
-        commands=table(Command, COMMANDS),
+        commands=table(PostCommand, COMMANDS),
         queues=table(PostQueue, 2 * len(engine.qps)),
         record=table(CompletionRecord, 1),
         cqs=table(CompletionRing, cqs),

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.core.jit import entry, kernel, table_handle
-from openmrc.engine.state.build import Layout, build
+from openmrc.engine.state.build import TableSizes, build
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.tables import Engine
 from openmrc.live.datapath.datapath_tables import DataPath, address_of, build_datapath
 
 HANDLE_BYTES = 1 << 13  # of each of the two; a table takes 56
-_SAMPLE = build(Layout(ports=1, controls=1, events=1, sends=1, receives=1), Settings())
+_SAMPLE = build(TableSizes(ports=1, controls=1, events=1, sends=1, receives=1), Settings())
 
 _store_engine, engine_at = table_handle(_SAMPLE)
 _store_datapath, _datapath_at = table_handle(build_datapath(_SAMPLE, 1, 1, 1, 1, 0, 0))

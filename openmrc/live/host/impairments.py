@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from openmrc.core import rng
-from openmrc.faults import Impairment, Layers, Schedule, Step
+from openmrc.faults import Impairment, OverlappingImpairments, Schedule, Step
 from openmrc.live.datapath.impair import SHARE_ONE
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.units import NEVER
@@ -19,7 +19,7 @@ class Impairments:
     def __init__(self, runtime: EndpointRuntime, seed: int) -> None:
         self._runtime = runtime
         self._waiting: list[tuple[int, Step]] = []
-        self._planes = [Layers() for _ in runtime.sockets.addresses]
+        self._planes = [OverlappingImpairments() for _ in runtime.sockets.addresses]
         self._spells = 0  # spell numbers already used; schedules may overlap
         for plane in range(len(self._planes)):
             runtime.datapath.planes[plane].random = rng.seeded(seed, plane)

@@ -87,8 +87,8 @@ def _path_mtu_in_use(engine: Engine) -> int:
 
 
 def _holder(
-    address: IPv4Address | IPv6Address, links: dict[int, netlink.Link], addresses: list[netlink.Assigned]
-) -> netlink.Link | None:
+    address: IPv4Address | IPv6Address, links: dict[int, netlink.NetlinkInterface], addresses: list[netlink.Assigned]
+) -> netlink.NetlinkInterface | None:
     """Return the link that has the address."""
     for assigned in addresses:
         link = links.get(assigned.index)

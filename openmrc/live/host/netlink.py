@@ -30,7 +30,7 @@ Address = IPv4Address | IPv6Address
 
 
 @dataclass(frozen=True)
-class Link:
+class NetlinkInterface:
     """A network interface."""
 
     index: int
@@ -56,14 +56,14 @@ class Assigned:
 
 
 @dataclass(frozen=True)
-class Route:
+class KernelRoute:
     """The route to a destination."""
 
     index: int  # of the interface
     mtu: int  # bytes, from the route's metrics; 0: that of the interface
 
 
-def links() -> dict[int, Link]:
+def links() -> dict[int, NetlinkInterface]:
     """Return all interfaces by index."""
     found = (_link(body) for kind, body in _ask(_GET_LINK, struct.pack("=BxHiII", 0, 0, 0, 0, 0), _DUMP))
     return {link.index: link for link in found}
@@ -82,7 +82,7 @@ def addresses() -> list[Assigned]:
     return found
 
 
-def route(destination: Address, source: Address | None = None) -> Route | None:
+def route(destination: Address, source: Address | None = None) -> KernelRoute | None:
     """Return the route to `destination` (for packets from `source`), or None if there is none."""
     family, bits = (socket.AF_INET, 32) if destination.version == 4 else (socket.AF_INET6, 128)
     request = struct.pack("=BBBBBBBBI", family, bits, bits if source else 0, 0, 0, 0, 0, 0, 0)
@@ -97,7 +97,7 @@ def route(destination: Address, source: Address | None = None) -> Route | None:
     if _OUTPUT not in attributes:
         return None
     metrics = dict(_attributes(attributes.get(_METRICS, b"")))
-    return Route(_word(attributes[_OUTPUT]), _word(metrics[_METRIC_MTU]) if _METRIC_MTU in metrics else 0)
+    return KernelRoute(_word(attributes[_OUTPUT]), _word(metrics[_METRIC_MTU]) if _METRIC_MTU in metrics else 0)
 
 
 def open_monitor() -> socket.socket:
@@ -158,11 +158,13 @@ def _attribute(kind: int, value: bytes) -> bytes:
     return struct.pack("=HH", 4 + len(value), kind) + value
 
 
-def _link(body: bytes) -> Link:
+def _link(body: bytes) -> NetlinkInterface:
     _, _, index, flags, _ = struct.unpack_from("=BxHiII", body)
     attributes = dict(_attributes(body[16:]))
     name = attributes.get(_IFNAME, b"").rstrip(b"\0").decode(errors="replace")
-    return Link(index, name, _word(attributes[_MTU]), bool(flags & UP), bool(flags & LOWER_UP), bool(flags & _LOOPBACK))
+    return NetlinkInterface(
+        index, name, _word(attributes[_MTU]), bool(flags & UP), bool(flags & LOWER_UP), bool(flags & _LOOPBACK)
+    )
 
 
 def _word(data: bytes) -> int:

@@ -21,7 +21,7 @@ from openmrc.wire.pcapng import PcapngWriter
 _LENGTH_AT = 4  # offset of the length in a block
 
 
-class Recording:
+class OpenCapture:
     """An open capture file."""
 
     def __init__(self, path: str | Path, runtime: EndpointRuntime) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from openmrc.core.calls import address_of_entry
 from openmrc.core.rebase import set_back
 from openmrc.core.rows import column
-from openmrc.engine.state.build import Layout, build
+from openmrc.engine.state.build import TableSizes, build
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.states import QpEvent
 from openmrc.engine.state.tables import Engine
@@ -70,7 +70,7 @@ class EndpointRuntime:
         self.epoch = int(time.monotonic()) - HEAD_START
         planes = len(sockets.addresses)
         self.sockets = sockets
-        layout = Layout(
+        layout = TableSizes(
             ports=planes,
             peers=attr.max_peers,
             qps=attr.max_qp,

@@ -30,10 +30,10 @@ from openmrc.live.datapath.libc import (
 )
 from openmrc.live.host.addresses import SHARED_PORTS, PlaneAddress, names_port
 from openmrc.live.host.interfaces import find_planes, interface_of
-from openmrc.wire.entropy import PATHS_OF_A_PLANE, SRV6_PORT_BASE, Placement, entropy, on_plane
+from openmrc.wire.entropy import PATHS_OF_A_PLANE, SRV6_PORT_BASE, EvPlacement, entropy, on_plane
 
 MAX_PLANES = 16
-_PLACEMENTS = {EvFormat.UDP: Placement.UDP, EvFormat.STEV: Placement.STEV, EvFormat.SRV6: Placement.SRV6}
+_PLACEMENTS = {EvFormat.UDP: EvPlacement.UDP, EvFormat.STEV: EvPlacement.STEV, EvFormat.SRV6: EvPlacement.SRV6}
 _IP_RECVTOS, _IPV6_RECVTCLASS, _IP_MTU_DISCOVER, _IPV6_MTU_DISCOVER, _PMTUDISC_PROBE = 13, 66, 10, 23, 3
 _IPV6_FLOWINFO_SEND, _IPV6_FLOWINFO = 33, 11
 _SO_RCVBUFFORCE = 33
@@ -71,7 +71,7 @@ class Sockets:
     def evs(self, plane: int) -> list[int]:
         """Return the entropy values of a plane."""
         return [
-            entropy(self.placement, port, port if self.placement == Placement.STEV else 0)
+            entropy(self.placement, port, port if self.placement == EvPlacement.STEV else 0)
             for port in self.source_ports[plane]
         ]
 
@@ -105,7 +105,7 @@ class Sockets:
             receiver.setsockopt(IPPROTO_IP, _IP_RECVTOS, 1)
         else:
             receiver.setsockopt(IPPROTO_IPV6, _IPV6_RECVTCLASS, 1)
-            if self.placement == Placement.STEV:
+            if self.placement == EvPlacement.STEV:
                 receiver.setsockopt(IPPROTO_IPV6, _IPV6_FLOWINFO, 1)
         if self.attr.segmentation:
             with suppress(OSError):  # kernels before 5.0: one datagram at a time
@@ -163,9 +163,9 @@ class Sockets:
             else:
                 sock.setsockopt(IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 sock.setsockopt(IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _PMTUDISC_PROBE)
-            if self.placement == Placement.SRV6:
+            if self.placement == EvPlacement.SRV6:
                 self._allow_carriers(sock, address)
-            if self.placement == Placement.STEV and address.ip.version == 6:
+            if self.placement == EvPlacement.STEV and address.ip.version == 6:
                 sock.setsockopt(IPPROTO_IPV6, _IPV6_FLOWINFO_SEND, 1)
         except BaseException:
             sock.close()

@@ -29,11 +29,11 @@ from openmrc.live.api.errors import (
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.objects.context import Context
 from openmrc.live.objects.exchange import (
-    Channel,
-    MismatchError,
+    ControlChannel,
     Offer,
     Refusal,
     RegionOffer,
+    TermsMismatchError,
     check_offers,
     decode_offer,
     dial,
@@ -42,7 +42,7 @@ from openmrc.live.objects.exchange import (
 from openmrc.live.objects.handshake import NO_TOKEN, fresh_token, token_bytes
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain, RegionSlice
 from openmrc.live.objects.queue_pair import QueuePair
-from openmrc.live.objects.server import LOOPBACK, Arrival, Server
+from openmrc.live.objects.server import LOOPBACK, GreetedPeer, RendezvousServer
 
 Message = TypeVar("Message")
 DEFAULT_PORT = 18515  # as in perftest and the OCP example
@@ -86,7 +86,9 @@ class Remote:
 class Connection:
     """A queue pair in RTS, its completion queues, and the TCP channel to the same peer."""
 
-    def __init__(self, context: Context, pd: ProtectionDomain, options: ConnectionOptions, channel: Channel) -> None:
+    def __init__(
+        self, context: Context, pd: ProtectionDomain, options: ConnectionOptions, channel: ControlChannel
+    ) -> None:
         """Use `connect` or `Listener.accept` instead."""
         self.context = context
         self.options = options
@@ -233,7 +235,7 @@ class Listener:
         """
         self.context = context
         hosts = _default_hosts(context) if host is None else (host,) if isinstance(host, str) else tuple(host)
-        self._server = Server(hosts, port, on_refusal)
+        self._server = RendezvousServer(hosts, port, on_refusal)
         self.port = self._server.port
         self.hosts = self._server.hosts
         if token is None:
@@ -275,7 +277,7 @@ class Listener:
             try:
                 within = min(deadline, time.monotonic() + READY_SECONDS)
                 return _establish(self.context, arrival.channel, asked, within, arrival)
-            except MismatchError:
+            except TermsMismatchError:
                 raise
             except (ExchangeError, DeadlineError) as error:
                 self._server.note_refusal(str(error))
@@ -317,7 +319,7 @@ def _default_hosts(context: Context) -> tuple[str, ...]:
 
 
 def _establish(
-    context: Context, channel: Channel, asked: _Asked, deadline: float, arrival: Arrival | None
+    context: Context, channel: ControlChannel, asked: _Asked, deadline: float, arrival: GreetedPeer | None
 ) -> Connection:
     """Exchange offers and bring the queue pair up; `arrival` contains the peer's offer already."""
     connection = None
@@ -345,7 +347,7 @@ def _establish(
         raise
 
 
-def _refuse(channel: Channel, error: BaseException) -> None:
+def _refuse(channel: ControlChannel, error: BaseException) -> None:
     """Send the peer the reason of the refusal, if this side decided it."""
     if isinstance(error, _Unfit | NoRoomError):
         with contextlib.suppress(ExchangeError, ClosedError):
@@ -356,7 +358,7 @@ class _Unfit(ExchangeError):
     """The peer's offer cannot be used here."""
 
 
-def _check_origin(context: Context, theirs: Offer, channel: Channel) -> None:
+def _check_origin(context: Context, theirs: Offer, channel: ControlChannel) -> None:
     """Refuse loopback addresses from another machine: packets to them would reach programs on this one."""
     if channel.is_local:
         return

@@ -46,7 +46,7 @@ Address = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 PlaneText = Annotated[str, Meta(max_length=80)]
 
 
-class MismatchError(ExchangeError):
+class TermsMismatchError(ExchangeError):
     """The peer speaks our protocol, but its terms differ."""
 
 
@@ -109,7 +109,7 @@ def check_offers(ours: Offer, theirs: Offer, peer: str) -> None:
     here, there = _terms(ours), _terms(theirs)
     differing = [f"{term}: here {here[term]}, there {there[term]}" for term in here if here[term] != there[term]]
     if differing:
-        raise MismatchError(f"{peer} does not fit: {printable('; '.join(differing))}")
+        raise TermsMismatchError(f"{peer} does not fit: {printable('; '.join(differing))}")
 
 
 def _terms(offer: Offer) -> dict[str, object]:
@@ -128,7 +128,7 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in shown)
 
 
-class Channel:
+class ControlChannel:
     """One TCP connection that carries frames, after its handshake."""
 
     def __init__(self, sock: socket.socket, peer: str, handshake: Handshake) -> None:
@@ -232,8 +232,8 @@ def _decoded(body: bytes, kind: Any, peer: str) -> Any:
         raise ExchangeError(f"{peer}: sent an unexpected message: {printable(str(error))}") from error
 
 
-def dial(host: str, port: int, deadline: float, token: str = NO_TOKEN) -> Channel:
-    """Connect to a `Server` and greet it; retry until the deadline (monotonic seconds) while nobody listens.
+def dial(host: str, port: int, deadline: float, token: str = NO_TOKEN) -> ControlChannel:
+    """Connect to a `RendezvousServer` and greet it; retry until the deadline (monotonic seconds) while nobody listens.
 
     A greeting that is cut off only when the listener's limit is over is retried too: one of the two was busy, as a
     process is while it loads the engine.
@@ -261,7 +261,7 @@ def dial(host: str, port: int, deadline: float, token: str = NO_TOKEN) -> Channe
             raise
 
 
-def _greet(sock: socket.socket, peer: str, token: bytes, deadline: float) -> Channel:
+def _greet(sock: socket.socket, peer: str, token: bytes, deadline: float) -> ControlChannel:
     handshake = Handshake(Role.DIALLER, token)
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -269,7 +269,7 @@ def _greet(sock: socket.socket, peer: str, token: bytes, deadline: float) -> Cha
             sock.settimeout(WRITE_SECONDS)
             sock.sendall(handshake.outgoing())
             if handshake.is_done:
-                return Channel(sock, peer, handshake)
+                return ControlChannel(sock, peer, handshake)
             sock.settimeout(_left(deadline))
             part = sock.recv(1 << 12)
             if not part:

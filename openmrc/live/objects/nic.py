@@ -50,7 +50,7 @@ from openmrc.live.host.impairments import Impairments
 from openmrc.live.host.link_watch import LinkWatch
 from openmrc.live.host.numbers import QueuePairNumbers, RegionKeys
 from openmrc.live.host.peers import Peers
-from openmrc.live.host.recording import Recording
+from openmrc.live.host.recording import OpenCapture
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.host.sockets import CarrierOf, Sockets
 from openmrc.live.host.tuning import settings_for
@@ -90,7 +90,7 @@ class Nic:
         self._attr = attr
         self.sockets = Sockets(planes, attr)
         self._mtu = min(attr.mtu, self.sockets.mtu)
-        self._recording: Recording | None = None
+        self._recording: OpenCapture | None = None
         try:
             tuning = settings or settings_for(self.sockets, self._mtu)
             self._runtime = EndpointRuntime(self.sockets, attr, tuning, capture is not None)
@@ -105,7 +105,7 @@ class Nic:
             if schedule is not None:
                 self.impair(schedule)
             if capture is not None:
-                self._recording = Recording(capture, self._runtime)
+                self._recording = OpenCapture(capture, self._runtime)
         except BaseException:
             self._runtime.stop()
             raise

@@ -23,7 +23,7 @@ from ipaddress import ip_address
 
 from openmrc.errors import ConfigError
 from openmrc.live.api.errors import ClosedError, DeadlineError, ExchangeError
-from openmrc.live.objects.exchange import Channel
+from openmrc.live.objects.exchange import ControlChannel
 from openmrc.live.objects.handshake import GREETING_SECONDS, LARGEST_OFFER, Handshake, Role
 
 ANYWHERE = ""  # a host: all addresses of this machine, IPv6 and IPv4
@@ -35,10 +35,10 @@ _REST_SECONDS = 0.05  # s to pause when the process has no descriptor left
 
 
 @dataclass(frozen=True)
-class Arrival:
+class GreetedPeer:
     """A peer that has greeted."""
 
-    channel: Channel
+    channel: ControlChannel
     offer: bytes  # not decoded yet
     host: str
 
@@ -72,7 +72,7 @@ class _Guest:
             self.unsent = self.unsent[self.sock.send(self.unsent) :]
 
 
-class Server:
+class RendezvousServer:
     """Listening TCP sockets on one port of several addresses."""
 
     def __init__(self, hosts: Sequence[str], port: int, on_refusal: Callable[[str], None] | None = None) -> None:
@@ -87,7 +87,7 @@ class Server:
         self.hosts = tuple(str(sock.getsockname()[0]) for sock in self._sockets)
         self.last_refusal = ""
         self._guests: dict[int, _Guest] = {}  # by descriptor, oldest first
-        self._arrivals: collections.deque[Arrival] = collections.deque()
+        self._arrivals: collections.deque[GreetedPeer] = collections.deque()
         self._arrived = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._stop = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._lock = threading.Lock()
@@ -108,7 +108,7 @@ class Server:
         """Whether only this machine can connect."""
         return all(is_loopback(host) for host in self.hosts)
 
-    def accept(self, deadline: float) -> Arrival:
+    def accept(self, deadline: float) -> GreetedPeer:
         """Return the next peer that has greeted; DeadlineError at `deadline` (monotonic seconds)."""
         while True:
             with self._lock:
@@ -153,7 +153,7 @@ class Server:
             if descriptor >= 0:
                 os.close(descriptor)
 
-    def _next_arrival(self) -> Arrival:
+    def _next_arrival(self) -> GreetedPeer:
         arrival = self._arrivals.popleft()
         if not self._arrivals:
             with contextlib.suppress(BlockingIOError):
@@ -226,7 +226,9 @@ class Server:
     def _announce(self, guest: _Guest) -> None:
         """Pass a peer that has greeted to `accept`."""
         self._forget(guest)
-        arrival = Arrival(Channel(guest.sock, guest.peer, guest.handshake), guest.handshake.offer, guest.host)
+        arrival = GreetedPeer(
+            ControlChannel(guest.sock, guest.peer, guest.handshake), guest.handshake.offer, guest.host
+        )
         with self._lock:
             if len(self._arrivals) >= MOST:
                 surplus = _oldest_of_most([each.host for each in self._arrivals])

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from openmrc.core.rows import dtype_of
 from openmrc.engine.connection.messages import MAX_MESSAGE
 from openmrc.live.api.errors import InvalidArgumentError
-from openmrc.live.datapath.datapath_tables import COMMANDS, Command
+from openmrc.live.datapath.datapath_tables import COMMANDS, PostCommand
 from openmrc.live.objects.memory import MemoryRegion
 
 Signaled = Literal["last", "all", "none"]
@@ -43,7 +43,7 @@ class WriteBatch:
         """
         length, source, target = _columns(lengths, local_offsets, remote_offsets)
         self.region = local
-        self.rows = np.zeros(len(length), dtype_of(Command))
+        self.rows = np.zeros(len(length), dtype_of(PostCommand))
         _check_local(local, source, length)
         _check_remote(remote_addr, r_key, target)
         if signaled not in _SIGNALED:

@@ -14,7 +14,7 @@ SHOWN = 10  # failures listed in full
 
 
 @dataclass(frozen=True)
-class Failure:
+class ConnectionFailure:
     """A queue pair in ERROR, or a connection that was abandoned."""
 
     cause: str
@@ -27,7 +27,7 @@ class Failure:
     ev: int  # its entropy; -1
 
 
-def summarize(failures: Sequence[Failure], topology: Topology) -> dict[str, Any]:
+def summarize(failures: Sequence[ConnectionFailure], topology: Topology) -> dict[str, Any]:
     """Return the `errors` of a summary: counts by cause, and the first failures in full."""
     causes = Counter(failure.cause for failure in failures)
     first = sorted(failures, key=lambda failure: (failure.at, failure.nic, failure.peer))[:SHOWN]
@@ -38,7 +38,7 @@ def summarize(failures: Sequence[Failure], topology: Topology) -> dict[str, Any]
     }
 
 
-def _one(failure: Failure, topology: Topology) -> dict[str, Any]:
+def _one(failure: ConnectionFailure, topology: Topology) -> dict[str, Any]:
     return {
         "cause": failure.cause,
         "nic": topology.name(failure.nic),

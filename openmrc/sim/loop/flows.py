@@ -5,7 +5,7 @@ from __future__ import annotations
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.sim.network import scale_up, transport_api
 from openmrc.sim.network.network_tables import NONE, Network
-from openmrc.sim.workloads.traffic import Side
+from openmrc.sim.workloads.traffic import CompletionSide
 from openmrc.units import NEVER
 
 
@@ -41,8 +41,8 @@ def _start(state: transport_api.State, network: Network, shard: int, now: int, n
         if message.size == 0:
             row.pending = message.next
             message.posted_at = now
-            _complete(network, shard, now, nic, flow, Side.SENDER)
-            _complete(network, shard, now, nic, flow, Side.RECEIVER)
+            _complete(network, shard, now, nic, flow, CompletionSide.SENDER)
+            _complete(network, shard, now, nic, flow, CompletionSide.RECEIVER)
         elif message.inside == 1:
             row.pending = message.next
             message.posted_at = now
@@ -68,11 +68,11 @@ def settle_scale_up(network: Network, shard: int, now: int, nic: int, hop: int) 
 def _complete(network: Network, shard: int, now: int, nic: int, flow: int, side: int) -> None:
     """Record a completion and release the messages that wait for it."""
     message = network.flows[flow]
-    if side == Side.RECEIVER:
+    if side == CompletionSide.RECEIVER:
         message.received_at = now
     else:
         network.shards[shard].finished += 1
-        if side == Side.SENDER:
+        if side == CompletionSide.SENDER:
             message.sent_at = now
         else:
             message.failed_at = now

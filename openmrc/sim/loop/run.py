@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from openmrc.core.rows import column, table
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop import window
-from openmrc.sim.loop.failures import Failure
+from openmrc.sim.loop.failures import ConnectionFailure
 from openmrc.sim.loop.fault_events import Faults, faults
 from openmrc.sim.network import network_tables, packet_pool
 from openmrc.sim.network.build import NetworkSettings, build
@@ -25,7 +25,7 @@ from openmrc.sim.network.domains import inside, outside
 from openmrc.sim.network.network_tables import NONE, Network
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.network.scale_up import CHUNK
-from openmrc.sim.workloads.traffic import Side, Traffic
+from openmrc.sim.workloads.traffic import CompletionSide, Traffic
 from openmrc.units import NEVER
 
 Ints = NDArray[np.int64]
@@ -36,7 +36,7 @@ STANDSTILL_WINDOWS = 4096  # windows between two looks for a run in which only p
 UNACKNOWLEDGED = "datagrams"  # the transport whose senders receive no acknowledgements
 
 
-class Transport(Protocol):
+class LoopTransport(Protocol):
     """A transport for the loop: its network settings, and its state.
 
     The state is a NamedTuple of tables; `frames` has a row for each of `Network.hops`.
@@ -47,11 +47,11 @@ class Transport(Protocol):
     def network_settings(self) -> NetworkSettings: ...
     def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> State: ...
     def counters(self, state: State) -> dict[str, Any]: ...
-    def failures(self, state: State, network: Network) -> list[Failure]: ...
+    def failures(self, state: State, network: Network) -> list[ConnectionFailure]: ...
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunProgress:
     """Progress of a run."""
 
     now: int  # ps
@@ -62,7 +62,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Sample:
+class LoopSample:
     """Totals at one time, one entry per directed link or flow; differences of two samples are rates."""
 
     now: int  # ps
@@ -89,8 +89,8 @@ class Results:
     # arrived, arrived_bytes, marked, lost, control_full, at_random, duplicated; `link_accounts` adds them up
     scale_up_bytes: Ints  # by NIC: packets of the scale-up network, acknowledgements included; empty without one
     counters: dict[str, Any]  # the transport's own
-    failures: list[Failure] = field(default_factory=list)  # connections that ended in error
-    samples: list[Sample] = field(default_factory=list)
+    failures: list[ConnectionFailure] = field(default_factory=list)  # connections that ended in error
+    samples: list[LoopSample] = field(default_factory=list)
     hops: int = 0
     on_the_way: int = 0  # packets in flight when the run ended
     windows: int = 0
@@ -203,7 +203,7 @@ class World:
 def prepare(
     topology: Topology,
     traffic: Traffic,
-    transport: Transport,
+    transport: LoopTransport,
     network: NetworkSettings | None = None,
     broken: Faults | None = None,
     seed: int = 1,
@@ -227,13 +227,13 @@ def prepare(
 def run(
     topology: Topology,
     traffic: Traffic,
-    transport: Transport,
+    transport: LoopTransport,
     network: NetworkSettings | None = None,
     broken: Faults | None = None,
     seed: int = 1,
     threads: int = 1,
     until: int = NEVER,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[RunProgress], None] | None = None,
     sample: int = 0,
     observe: Callable[[World], None] | None = None,
     scale_up: bool = True,
@@ -249,7 +249,7 @@ def run(
     if begin is not None:
         begin(world)
     ready = time.perf_counter()
-    samples: list[Sample] = []
+    samples: list[LoopSample] = []
     next_sample = [sample]
 
     def watch() -> None:
@@ -269,17 +269,17 @@ def run(
     return _results(world, transport, samples, interrupted, ready - begun, time.perf_counter() - ready)
 
 
-def _progress(world: World, ready: float) -> Progress:
+def _progress(world: World, ready: float) -> RunProgress:
     shards = world.network.shards
     hops, finished = (int(column(shards, name).sum()) for name in ("hops", "finished"))
-    return Progress(world.now, hops, finished, len(world.network.flows), time.perf_counter() - ready)
+    return RunProgress(world.now, hops, finished, len(world.network.flows), time.perf_counter() - ready)
 
 
-def take_sample(world: World, transport: Transport) -> Sample:
+def take_sample(world: World, transport: LoopTransport) -> LoopSample:
     """Return the totals at this time."""
     ports, wires = world.network.ports, world.network.wires
     fabric = slice(0, world.links)
-    return Sample(
+    return LoopSample(
         now=world.now,
         link_bytes=column(ports, "data_bytes")[fabric].copy(),
         link_trimmed=column(ports, "trimmed")[fabric].copy(),
@@ -291,7 +291,7 @@ def take_sample(world: World, transport: Transport) -> Sample:
 
 
 def _results(
-    world: World, transport: Transport, samples: list[Sample], interrupted: bool, setup_s: float, wall_s: float
+    world: World, transport: LoopTransport, samples: list[LoopSample], interrupted: bool, setup_s: float, wall_s: float
 ) -> Results:
     network = world.network
     of_ports = ("data_packets", "data_bytes", "control_packets", "trimmed", "dropped", "peak")
@@ -324,7 +324,7 @@ def _results(
     )
 
 
-def _finished(network: Network, transport: Transport) -> Ints:
+def _finished(network: Network, transport: LoopTransport) -> Ints:
     """Return when each flow finished (ps): at its sender, or on arrival if senders get no acknowledgements."""
     sent: Ints = column(network.flows, "sent_at").copy()
     if transport.name != UNACKNOWLEDGED:
@@ -349,9 +349,9 @@ def with_flows(network: Network, traffic: Traffic) -> Network:
     column(releases, "delay")[:] = traffic.release_delay
     column(releases, "side")[:] = traffic.release_side
     cause = np.repeat(np.arange(count), np.diff(traffic.first_release))
-    column(flows, "watched")[cause[traffic.release_side == Side.RECEIVER]] = 1
+    column(flows, "watched")[cause[traffic.release_side == CompletionSide.RECEIVER]] = 1
     shards = len(network.shards)
-    signals = table(network_tables.Signal, max(1, len(traffic.released)) * shards)
+    signals = table(network_tables.ReleaseSignal, max(1, len(traffic.released)) * shards)
     column(network.shards, "signal_size")[:] = len(signals) // shards
     column(network.shards, "signal_base")[:] = np.arange(shards) * (len(signals) // shards)
     made = network._replace(flows=flows, releases=releases, signals=signals)

@@ -16,13 +16,13 @@ from openmrc.core import host_memory, rng
 from openmrc.core.rows import column, table
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.shape import PlaneShape
-from openmrc.fabric.model.topology import Kind, Topology
+from openmrc.fabric.model.topology import NodeKind, Topology
 from openmrc.sim.network import network_tables
 from openmrc.sim.network.domains import with_domains
 from openmrc.sim.network.graph_routes import Routes, routes_of
 from openmrc.sim.network.network_tables import BYTE_TIME_BITS, FOLLOWED, NONE, Network, Routing, Trimming
 from openmrc.sim.network.ranges import AT_LEAST_ZERO, refuse_outside
-from openmrc.sim.network.reach import Reach, link_delays, reaches
+from openmrc.sim.network.reach import NicReach, link_delays, reaches
 from openmrc.units import NEVER
 
 Ints = NDArray[np.int64]
@@ -81,9 +81,9 @@ def build(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 
     batch, arrivals = _batch_size(topology, lookahead), topology.links
     network = Network(
         hops=table(network_tables.Hop, hops),
-        channels=table(network_tables.Channel, topology.links * 2),
+        channels=table(network_tables.LinkFifo, topology.links * 2),
         outgoing=table(network_tables.Outgoing, topology.links * 4),
-        ports=table(network_tables.Port, topology.links),
+        ports=table(network_tables.EgressPort, topology.links),
         queues=table(network_tables.Queue, topology.links if settings.lossless else 1),
         departures=table(network_tables.Departure, 2 * topology.links if settings.lossless else 1),
         wires=table(network_tables.Wire, topology.links),
@@ -93,14 +93,14 @@ def build(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 
         mails=table(network_tables.Mail, topology.nodes),
         link_mails=table(network_tables.Mail, topology.links),
         in_links=table(network_tables.InLink, arrivals),
-        nics=table(network_tables.Nic, topology.nics),
+        nics=table(network_tables.SimulatedNic, topology.nics),
         nic_ports=table(network_tables.NicPort, topology.nics * len(ports)),
         scale_up_ports=table(network_tables.ScaleUpPort, topology.nics if topology.links > plain.links else 0),
-        routes=table(network_tables.Route, len(routes.first) if routes else 0),
+        routes=table(network_tables.SwitchRoute, len(routes.first) if routes else 0),
         next_hops=table(network_tables.NextHop, len(routes.links) if routes else 0),
         flows=table(network_tables.Flow, 0),
         releases=table(network_tables.Release, 0),
-        signals=table(network_tables.Signal, 0),
+        signals=table(network_tables.ReleaseSignal, 0),
         config=table(network_tables.NetworkConfig, 1),
         shards=table(network_tables.Shard, shards),
         members=table(network_tables.Member, topology.nodes),
@@ -171,7 +171,7 @@ def _init_lists(network: Network) -> None:
     column(network.in_links, "due")[:] = NEVER
 
 
-def _bdps(topology: Topology, ports: list[Reach], links: slice) -> NDArray[np.float64]:
+def _bdps(topology: Topology, ports: list[NicReach], links: slice) -> NDArray[np.float64]:
     """Return the bandwidth-delay products of links (bytes): the rate times the round-trip time of the plane."""
     rate = topology.link_rate[links]
     if not topology.planes:
@@ -184,7 +184,7 @@ def _bdps(topology: Topology, ports: list[Reach], links: slice) -> NDArray[np.fl
 
 
 def _init_ports(
-    network: Network, topology: Topology, settings: NetworkSettings, reach: list[Reach], seed: int, links: slice
+    network: Network, topology: Topology, settings: NetworkSettings, reach: list[NicReach], seed: int, links: slice
 ) -> None:
     ports, wires = np.asarray(network.ports)[links], np.asarray(network.wires)[links]
     bdp = _bdps(topology, reach, links)
@@ -205,8 +205,8 @@ def _init_ports(
     column(ports, "control_capacity")[:] = _drain_times(bdp * settings.control_buffer_bdp, byte_time)
     senders = topology.node_kind[topology.link_source[links]]
     for name in ("capacity", "control_capacity"):
-        column(ports, name)[senders == Kind.NIC] = NEVER
-    marks = (settings.ecn_high_bdp > 0) & (settings.ecn_last_hop | ~last_hop) & (senders == Kind.SWITCH)
+        column(ports, name)[senders == NodeKind.NIC] = NEVER
+    marks = (settings.ecn_high_bdp > 0) & (settings.ecn_last_hop | ~last_hop) & (senders == NodeKind.SWITCH)
     column(wires, "ecn_low")[:] = np.where(marks, np.ceil(bdp * settings.ecn_low_bdp / packet) * packet, NONE)
     column(wires, "ecn_high")[:] = np.where(marks, np.ceil(bdp * settings.ecn_high_bdp / packet) * packet, 0)
 

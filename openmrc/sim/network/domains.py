@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.fabric.model.topology import Kind, Topology
+from openmrc.fabric.model.topology import NodeKind, Topology
 from openmrc.sim.workloads.traffic import Traffic
 from openmrc.units import PS_PER_NS
 
@@ -31,7 +31,8 @@ def with_domains(topology: Topology) -> Topology:
     half = scale_up.latency_ns * PS_PER_NS // 2
     rate = round(scale_up.gbps * 1e9) * topology.gpus_per_nic
     more = {
-        "node_kind": np.full(domains, Kind.SWITCH), "node_tier": np.zeros(domains), "node_plane": np.full(domains, -1),
+        "node_kind": np.full(domains, NodeKind.SWITCH), "node_tier": np.zeros(domains),
+        "node_plane": np.full(domains, -1),
         "node_index": np.arange(domains), "node_delay": np.zeros(domains),
         "link_source": np.concatenate([nic, there]), "link_destination": np.concatenate([there, nic]),
         "link_port": np.zeros(2 * nics), "link_rate": np.full(2 * nics, rate),

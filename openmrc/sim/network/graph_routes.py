@@ -19,7 +19,7 @@ from openmrc.core.jit import kernel, rare_kernel
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.network import egress
-from openmrc.sim.network.network_tables import FIXED_PATH, Network, Route, Routing, Service
+from openmrc.sim.network.network_tables import FIXED_PATH, Network, Routing, Service, SwitchRoute
 
 Ints = NDArray[np.int64]
 
@@ -153,7 +153,7 @@ def _is_open(network: Network, link: int, destination: int) -> bool:
 
 
 @rare_kernel
-def _rehashed(network: Network, route: Route, destination: int, hashed: int, instead: int) -> int:
+def _rehashed(network: Network, route: SwitchRoute, destination: int, hashed: int, instead: int) -> int:
     """Return one of the links that are not withdrawn; `instead` if there is none."""
     left = 0
     for index in range(route.first, route.first + route.count):
@@ -174,7 +174,7 @@ def _row(network: Network, node: int, destination: int) -> int:
 
 
 @kernel
-def _numbered(network: Network, route: Route, hop: int) -> int:
+def _numbered(network: Network, route: SwitchRoute, hop: int) -> int:
     """Take the path with the packet's number, and leave the packet the number of the remaining path."""
     packet = network.hops[hop]
     number = packet.t0 % route.ways
@@ -193,7 +193,7 @@ def _numbered(network: Network, route: Route, hop: int) -> int:
 
 
 @kernel
-def _least_busy(network: Network, route: Route, now: int, begin: int, destination: int) -> int:
+def _least_busy(network: Network, route: SwitchRoute, now: int, begin: int, destination: int) -> int:
     """Return the link with the shortest queue; among equals the first from a random one on."""
     best, shortest = network.next_hops[route.first + begin % route.count].link, -1
     for step in range(route.count):

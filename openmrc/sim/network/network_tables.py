@@ -54,7 +54,7 @@ class Hop:
     marked: Int8
 
 
-class Channel:
+class LinkFifo:
     """One FIFO of a wire, on the receiver's side."""
 
     head: Int32
@@ -69,7 +69,7 @@ class Outgoing:
     tail: Int32
 
 
-class Port:
+class EgressPort:
     """The egress queue of a directed link: two cache lines."""
 
     busy_until: Int  # ps, when all accepted data is sent
@@ -195,7 +195,7 @@ class InLink:
     link: Int32
 
 
-class Nic:
+class SimulatedNic:
     """The loop's state of an endpoint."""
 
     wake: Int  # ps, its next own event
@@ -225,7 +225,7 @@ class ScaleUpPort:
     tail: Int32
 
 
-class Route:
+class SwitchRoute:
     """The shortest paths from a switch to a NIC, in an irregular fabric."""
 
     first: Int32  # in Network.next_hops
@@ -269,7 +269,7 @@ class Release:
     side: Int32  # traffic.Side
 
 
-class Signal:
+class ReleaseSignal:
     """A release for another NIC, delivered between windows."""
 
     at: Int
@@ -351,9 +351,9 @@ class Network(NamedTuple):
     """The tables together."""
 
     hops: Table[Hop]
-    channels: Table[Channel]
+    channels: Table[LinkFifo]
     outgoing: Table[Outgoing]
-    ports: Table[Port]
+    ports: Table[EgressPort]
     queues: Table[Queue]  # of links, in a lossless network
     departures: Table[Departure]
     wires: Table[Wire]
@@ -363,14 +363,14 @@ class Network(NamedTuple):
     mails: Table[Mail]  # of nodes
     link_mails: Table[Mail]
     in_links: Table[InLink]
-    nics: Table[Nic]
+    nics: Table[SimulatedNic]
     nic_ports: Table[NicPort]
     scale_up_ports: Table[ScaleUpPort]  # empty without domains
-    routes: Table[Route]  # destination x switches + switch
+    routes: Table[SwitchRoute]  # destination x switches + switch
     next_hops: Table[NextHop]
     flows: Table[Flow]
     releases: Table[Release]
-    signals: Table[Signal]
+    signals: Table[ReleaseSignal]
     shards: Table[Shard]
     members: Table[Member]
     batch: Table[BatchEntry]

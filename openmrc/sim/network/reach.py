@@ -16,7 +16,7 @@ _PS_PER_S_AND_BITS = 8 * 10**12
 
 
 @dataclass(frozen=True)
-class Reach:
+class NicReach:
     """Properties of one port of a NIC."""
 
     rate: int  # bit/s of the port; if NICs differ, the highest
@@ -34,17 +34,17 @@ def link_delays(topology: Topology, links: Ints | slice = slice(None)) -> Ints:
     return delays
 
 
-def reaches(topology: Topology, mtu: int, header: int) -> list[Reach]:
+def reaches(topology: Topology, mtu: int, header: int) -> list[NicReach]:
     """Return one entry per port of a NIC, in order."""
     packet = mtu + 2 * header
     if topology.planes:
         rates = [int(topology.link_rate[shape.host_up]) for shape in topology.planes]
         trips = [_round_trip(topology, shape, packet) for shape in topology.planes]
-        return [Reach(rate, trip) for rate, trip in zip(rates, trips, strict=True)]
+        return [NicReach(rate, trip) for rate, trip in zip(rates, trips, strict=True)]
     from openmrc.sim.network.graph_routes import routes_of
 
     trip = 2 * routes_of(topology, packet).longest
-    return [Reach(int(rate), trip) for rate in _port_rates(topology)]
+    return [NicReach(int(rate), trip) for rate in _port_rates(topology)]
 
 
 def nic_rate(topology: Topology) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.sim.network import egress, packet_pool
 from openmrc.sim.network.network_tables import NONE, Network, Service
-from openmrc.sim.workloads.traffic import Side
+from openmrc.sim.workloads.traffic import CompletionSide
 from openmrc.units import NEVER
 
 CHUNK = 4096  # bytes; smaller chunks cost run time and change a completion by less than a chunk's time
@@ -56,7 +56,7 @@ def receive(network: Network, shard: int, now: int, nic: int, hop: int) -> int:
     row = network.hops[hop]
     flow = row.entropy
     if row.service == Service.CONTROL:
-        return flow * 4 + Side.SENDER.value
+        return flow * 4 + CompletionSide.SENDER.value
     message = network.flows[flow]
     message.arrived += row.size
     if message.arrived < message.size:
@@ -65,7 +65,7 @@ def receive(network: Network, shard: int, now: int, nic: int, hop: int) -> int:
     assert answer != NONE, "out of packet rows"
     size = network.config[0].control_size
     _launch(network, shard, now, nic, answer, flow, message.source, size, Service.CONTROL.value)
-    return flow * 4 + Side.RECEIVER.value
+    return flow * 4 + CompletionSide.RECEIVER.value
 
 
 @kernel

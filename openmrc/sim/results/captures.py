@@ -29,7 +29,7 @@ from openmrc.sim.transports.mrc.tap import Taps
 from openmrc.units import PS_PER_NS
 from openmrc.wire import codec
 from openmrc.wire.codes import CONGESTED, DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, UDP_PORT, Trim
-from openmrc.wire.entropy import Placement, source_port
+from openmrc.wire.entropy import EvPlacement, source_port
 from openmrc.wire.icrc import icrc
 from openmrc.wire.ip import IPV6_LENGTH, PROTOCOL_IPV6, UDP_LENGTH, IpHeader, UdpHeader
 from openmrc.wire.layout import COLUMN, ICRC_LENGTH, LONGEST_HEADER
@@ -76,7 +76,7 @@ class Writer:
         traffic = dscp << 2 | (CONGESTED if packet["marked"] else ECT0)
         source, destination = (_identity(plane, packet[end]) for end in ("source", "destination"))
         ip = IpHeader(source, destination, length, traffic_class=traffic).emit()
-        udp = UdpHeader(source_port(Placement.SRV6, packet["entropy"]), UDP_PORT, length).emit()
+        udp = UdpHeader(source_port(EvPlacement.SRV6, packet["entropy"]), UDP_PORT, length).emit()
         outer = b""
         if self._plan is not None:
             ends = packet["source"] if outgoing else -1, packet["destination"]

@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.sim.loop.failures import Failure
+from openmrc.sim.loop.failures import ConnectionFailure
 from openmrc.sim.loop.run import Results
 from openmrc.sim.scenario.scenario import Restart
 from openmrc.sim.workloads.amounts import ps_of
-from openmrc.sim.workloads.joined import Work
+from openmrc.sim.workloads.joined import JoinedTraffic
 from openmrc.units import NEVER, PS_PER_S, PS_PER_US
 
 S_PER_HOUR = 3600
 
 
-def outcome(work: Work, results: Results, gpus: int, restart: Restart | None) -> dict[str, Any]:
+def outcome(work: JoinedTraffic, results: Results, gpus: int, restart: Restart | None) -> dict[str, Any]:
     """Return whether and when the job stopped, and the cost of a restart if the scenario defines it."""
     first = _first_error(work, results)
     return {
@@ -34,7 +34,7 @@ def outcome(work: Work, results: Results, gpus: int, restart: Restart | None) ->
     }
 
 
-def _first_error(work: Work, results: Results) -> Failure | None:
+def _first_error(work: JoinedTraffic, results: Results) -> ConnectionFailure | None:
     """Return the first connection in error of a workload that has steps."""
     jobs = np.unique(work.workload[work.marks["step"]])
     fatal = [each for each in results.failures if each.flow >= 0 and work.workload[each.flow] in jobs]

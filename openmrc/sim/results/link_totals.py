@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from openmrc.core.jit import entry
 from openmrc.core.rows import Table
-from openmrc.sim.network.network_tables import BYTE_TIME_BITS, Port, Wire
+from openmrc.sim.network.network_tables import BYTE_TIME_BITS, EgressPort, Wire
 
 COUNTERS = ("data_packets", "data_bytes", "ecn_marked", "lost", "trimmed", "dropped")  # since the start
 GAUGES = ("queue_bytes", "queue_longest_ps")  # current values: sum of all queues of the group, and the longest
@@ -17,7 +17,9 @@ Ints = NDArray[np.int64]
 
 
 @entry
-def add_up(ports: Table[Port], wires: Table[Wire], now: int, firsts: Ints, ends: Ints, groups: Ints, out: Ints) -> None:
+def add_up(
+    ports: Table[EgressPort], wires: Table[Wire], now: int, firsts: Ints, ends: Ints, groups: Ints, out: Ints
+) -> None:
     """Add the links firsts[i] to ends[i] - 1 to column groups[i] of `out`, whose rows are COLUMNS; for all i."""
     for run in range(len(firsts)):
         group = groups[run]

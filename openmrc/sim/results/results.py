@@ -24,9 +24,9 @@ from openmrc.sim.results.samples import Samples, Span
 from openmrc.sim.results.table_check import TableCheck
 from openmrc.sim.results.waits import waited_for
 from openmrc.sim.scenario.scenario import Restart
-from openmrc.sim.scenario.timeline import Event
-from openmrc.sim.transports.mrc.tap import Capture, Taps
-from openmrc.sim.workloads.joined import Work
+from openmrc.sim.scenario.timeline import ReportedFault
+from openmrc.sim.transports.mrc.tap import CaptureTap, Taps
+from openmrc.sim.workloads.joined import JoinedTraffic
 from openmrc.units import NEVER, PS_PER_S, PS_PER_US
 from openmrc.version import __version__
 
@@ -36,23 +36,23 @@ SLOWEST = 20  # flows listed by name
 
 
 @dataclass(frozen=True)
-class Run:
+class SimulationRun:
     """All data of a finished or interrupted run."""
 
     name: str
     topology: Topology
-    work: Work
+    work: JoinedTraffic
     results: Results
     samples: Samples
     network: NetworkSettings
     transport: str
     seed: int
     threads: int
-    events: list[Event] = field(default_factory=list)
+    events: list[ReportedFault] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     spans: Sequence[Span] = ()  # with finer samples
     captured: Taps | None = None
-    capture: Capture = field(default_factory=Capture)
+    capture: CaptureTap = field(default_factory=CaptureTap)
     inside: Ints | None = None  # flows within scale-up domains; None: no domains, or they use the fabric
     restart: Restart | None = None  # cost of a stop of the job, if the scenario defines it
     tables: TableCheck | None = None  # what `check_tables` compared
@@ -72,7 +72,7 @@ class Run:
         return bool((self.results.finished[self.work.moving] < NEVER).all())
 
 
-def summary(run: Run) -> dict[str, Any]:
+def summary(run: SimulationRun) -> dict[str, Any]:
     """Return the summary, in JSON types."""
     flows, finished = run.work.moving, run.results.finished
     done = finished[flows] < NEVER
@@ -118,7 +118,7 @@ def summary(run: Run) -> dict[str, Any]:
     return result | machine(run)
 
 
-def machine(run: Run) -> dict[str, Any]:
+def machine(run: SimulationRun) -> dict[str, Any]:
     """Return the run's cost on this machine, and the data that reproduces it."""
     return {
         "setup_s": round(run.results.setup_s, 4),
@@ -145,7 +145,7 @@ def spread(values: NDArray[Any]) -> dict[str, float | None]:
     return {name: round(float(value), 6) for name, value in found.items()}
 
 
-def packets(run: Run) -> dict[str, float]:
+def packets(run: SimulationRun) -> dict[str, float]:
     """Return packet counts of the transport, of switches and of failed links."""
     links, counters = run.results.links, run.results.counters
     accounts = link_accounts(links)
@@ -165,7 +165,7 @@ def packets(run: Run) -> dict[str, float]:
     }
 
 
-def goodput(run: Run) -> dict[str, Any]:
+def goodput(run: SimulationRun) -> dict[str, Any]:
     """Return the payload rate: of all finished flows, of each plane, and on each tier."""
     topology, span = run.topology, run.span
     done = run.work.moving[run.results.finished[run.work.moving] < NEVER]
@@ -185,7 +185,7 @@ def goodput(run: Run) -> dict[str, Any]:
     }
 
 
-def scale_up(run: Run, flows: Ints) -> dict[str, Any]:
+def scale_up(run: SimulationRun, flows: Ints) -> dict[str, Any]:
     """Return the traffic inside scale-up domains: messages, their bytes, and the payload of their links."""
     traffic, finished = run.work.traffic, run.results.finished
     done = flows[finished[flows] < NEVER]
@@ -200,7 +200,7 @@ def scale_up(run: Run, flows: Ints) -> dict[str, Any]:
     }
 
 
-def _payload(run: Run) -> NDArray[np.float64]:
+def _payload(run: SimulationRun) -> NDArray[np.float64]:
     """Return the payload of each link (bytes), without headers and losses."""
     whole = run.network.mtu + run.network.header
     links = run.results.links
@@ -209,12 +209,12 @@ def _payload(run: Run) -> NDArray[np.float64]:
     return payload
 
 
-def _captured(run: Run, tapped: Taps, nic: int) -> dict[str, Any]:
+def _captured(run: SimulationRun, tapped: Taps, nic: int) -> dict[str, Any]:
     tap = tapped.taps[nic]
     return {"host": run.topology.name(nic), "packets": tap.count, "limit": tap.limit, "beyond_limit": tap.passed}
 
 
-def _queues(run: Run) -> dict[str, float]:
+def _queues(run: SimulationRun) -> dict[str, float]:
     """Return the longest backlog that a packet found, by tier (us)."""
     peak, tier = run.results.links["peak"], run.topology.link_tier
     return {
@@ -224,7 +224,7 @@ def _queues(run: Run) -> dict[str, float]:
     }
 
 
-def step_times(run: Run) -> dict[str, Any]:
+def step_times(run: SimulationRun) -> dict[str, Any]:
     """Return the duration of each synchronous step (us)."""
     ends = run.results.finished[run.work.marks["step"]]
     done = ends[ends < NEVER]
@@ -234,7 +234,7 @@ def step_times(run: Run) -> dict[str, Any]:
     return {"count": len(ends), "finished": len(done), **spread(lengths), "each": lengths.round(3).tolist()}
 
 
-def _workload(run: Run, number: int) -> dict[str, Any]:
+def _workload(run: SimulationRun, number: int) -> dict[str, Any]:
     mine = run.work.moving[run.work.workload[run.work.moving] == number]
     finished = run.results.finished[mine]
     return {
@@ -248,13 +248,13 @@ def _workload(run: Run, number: int) -> dict[str, Any]:
     }
 
 
-def _rates(run: Run, done: Ints) -> dict[str, float | None]:
+def _rates(run: SimulationRun, done: Ints) -> dict[str, float | None]:
     """Return the rates of finished flows, each over its own time (Gb/s)."""
     took = np.maximum(1, run.results.finished[done] - run.results.started[done])
     return spread(8 * run.work.traffic.size[done] * (PS_PER_S / 1e9) / took)
 
 
-def _slowest(run: Run) -> list[dict[str, Any]]:
+def _slowest(run: SimulationRun) -> list[dict[str, Any]]:
     """Return the slowest flows, unfinished ones first."""
     flows = run.work.moving
     started, finished = run.results.started[flows], run.results.finished[flows]
@@ -262,7 +262,7 @@ def _slowest(run: Run) -> list[dict[str, Any]]:
     return [_flow(run, int(flow)) for flow in flows[np.argsort(-took, kind="stable")[:SLOWEST]]]
 
 
-def _flow(run: Run, flow: int) -> dict[str, Any]:
+def _flow(run: SimulationRun, flow: int) -> dict[str, Any]:
     traffic, results, name = run.work.traffic, run.results, run.topology.name
     started, finished = int(results.started[flow]), int(results.finished[flow])
     return {

@@ -1,7 +1,7 @@
 """State of network and transport over time: counters of every plane and tier, queues, paths, windows.
 
-A `Recorder` samples between windows. Without a fixed interval it starts with a short one and, each time it holds twice
-the samples of a chart, drops every second sample and doubles the interval, so the length of a run need not be known.
+A `LinkSampler` samples between windows. Without a fixed interval it starts with a short one and, each time it holds
+twice the samples of a chart, drops every second sample and doubles the interval: the length need not be known.
 Around chosen times, the faults, it samples more often and drops nothing.
 """
 
@@ -29,7 +29,7 @@ OF_LINKS = ("data_bytes", "queue_ps")  # of single links: since the start, and c
 
 
 @dataclass(frozen=True)
-class Group:
+class LinkGroup:
     """Links of one plane in the same direction between the same tiers."""
 
     plane: int
@@ -67,7 +67,7 @@ class Observed(Protocol):
 class Samples:
     """A row per sample; columns of `values` are the groups, of `windows` the watched flows."""
 
-    groups: list[Group]
+    groups: list[LinkGroup]
     at: Ints  # ps
     values: dict[str, Ints]  # COLUMNS of link_totals: (samples, groups)
     is_regular: NDArray[np.bool_]  # by sample: one of those that cover the whole run
@@ -116,7 +116,7 @@ class _Moment:
 
 
 @dataclass
-class Recorder:
+class LinkSampler:
     """Takes samples, at most one per interval; finer in `spans`."""
 
     topology: Topology
@@ -130,7 +130,7 @@ class Recorder:
     _regular_due: int = 0
     _regular: list[_Moment] = field(default_factory=list)
     _fine: list[_Moment] = field(default_factory=list)
-    _groups: list[Group] = field(default_factory=list)
+    _groups: list[LinkGroup] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Find the ranges of links of each group; regular fabrics have few, whatever their size."""
@@ -141,7 +141,7 @@ class Recorder:
         self._starts = np.flatnonzero(np.diff(group, prepend=-1))
         self._ends = np.append(self._starts[1:], topology.links)
         known, self._group_of_run = np.unique(group[self._starts], return_inverse=True)
-        self._groups = [Group(int(code) // 8, LinkTier(int(code) // 2 % 4), bool(code % 2)) for code in known]
+        self._groups = [LinkGroup(int(code) // 8, LinkTier(int(code) // 2 % 4), bool(code % 2)) for code in known]
         self._interval = self.every or max(1, int(topology.link_delay.min()))
 
     def take(self, now: int, network: Network, state: Any = None) -> None:

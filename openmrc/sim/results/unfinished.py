@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.run import Results
-from openmrc.sim.workloads.joined import Work
-from openmrc.sim.workloads.traffic import Side, Traffic
+from openmrc.sim.workloads.joined import JoinedTraffic
+from openmrc.sim.workloads.traffic import CompletionSide, Traffic
 from openmrc.units import NEVER
 
 Ints = NDArray[np.int64]
@@ -26,7 +26,7 @@ SHOWN = 10  # flows of a kind that are listed by name
 _NOBODY = -1
 
 
-class Cause(StrEnum):
+class UnfinishedCause(StrEnum):
     """Why a run ended although flows were left."""
 
     STANDSTILL = "standstill"  # nothing could happen any more
@@ -39,14 +39,14 @@ class Cause(StrEnum):
 class Unfinished:
     """The flows that a run left, as message numbers."""
 
-    cause: Cause
+    cause: UnfinishedCause
     failed: Ints  # abandoned by their transport
     begun: Ints  # posted, neither finished nor failed
     waiting: Ints  # never posted
     holder: Ints  # of each of `waiting`: the message it waits for, or -1 if its own start lies after the end
 
 
-def unfinished(work: Work, results: Results) -> Unfinished:
+def unfinished(work: JoinedTraffic, results: Results) -> Unfinished:
     """Return the flows that did not finish."""
     flows = work.moving
     left = flows[results.finished[flows] >= NEVER]
@@ -57,18 +57,18 @@ def unfinished(work: Work, results: Results) -> Unfinished:
     return Unfinished(_cause(results), failed, begun, waiting, _holders(work.traffic, results)[waiting])
 
 
-def _cause(results: Results) -> Cause:
+def _cause(results: Results) -> UnfinishedCause:
     if results.interrupted:
-        return Cause.INTERRUPTED
+        return UnfinishedCause.INTERRUPTED
     if not results.standstill:
-        return Cause.LIMIT
-    return Cause.FAILED if (results.failed < NEVER).any() else Cause.STANDSTILL
+        return UnfinishedCause.LIMIT
+    return UnfinishedCause.FAILED if (results.failed < NEVER).any() else UnfinishedCause.STANDSTILL
 
 
 def _holders(traffic: Traffic, results: Results) -> Ints:
     """Return for each message the posted one that holds it back, or -1; every message is visited once."""
     cause = np.repeat(np.arange(traffic.messages), np.diff(traffic.first_release))
-    end = np.where(traffic.release_side == Side.RECEIVER, results.received[cause], results.finished[cause])
+    end = np.where(traffic.release_side == CompletionSide.RECEIVER, results.received[cause], results.finished[cause])
     missing = end >= NEVER
     before, after = cause[missing], traffic.released[missing]
     first = np.searchsorted(before, np.arange(traffic.messages + 1))
@@ -87,7 +87,7 @@ def _holders(traffic: Traffic, results: Results) -> Ints:
     return holder
 
 
-def summarize(found: Unfinished, work: Work, topology: Topology) -> dict[str, Any]:
+def summarize(found: Unfinished, work: JoinedTraffic, topology: Topology) -> dict[str, Any]:
     """Return the `unfinished` of a summary: counts, the messages that others wait for, and who waits."""
     held = found.holder[found.holder != _NOBODY]
     holders, counts = np.unique(held, return_counts=True)
@@ -111,7 +111,7 @@ def summarize(found: Unfinished, work: Work, topology: Topology) -> dict[str, An
     }
 
 
-def _flow(flow: int, work: Work, topology: Topology) -> dict[str, Any]:
+def _flow(flow: int, work: JoinedTraffic, topology: Topology) -> dict[str, Any]:
     traffic = work.traffic
     return {
         "flow": flow,
@@ -125,16 +125,16 @@ def describe(left: dict[str, Any], flows: int, until: str, simulated_us: float) 
     """Return the `unfinished` of a summary as one sentence; `until` is the limit as the scenario has it."""
     count = left["failed"] + left["begun"] + left["waiting"]
     text = f"{count:,} of {flows:,} flows did not finish"
-    if left["cause"] == Cause.INTERRUPTED:
+    if left["cause"] == UnfinishedCause.INTERRUPTED:
         return f"{text}: interrupted at {simulated_us:,.6g} us"
-    if left["cause"] == Cause.LIMIT:
+    if left["cause"] == UnfinishedCause.LIMIT:
         text += f" within the limit of {until} of simulated time; raise `until` to run longer"
     else:
         text += f"; nothing could happen after {simulated_us:,.6g} us"
     if left["failed"]:
         text += f"; {left['failed']:,} failed with their connections"
     named = [each for each in left["first"] if each["waited_for_by"]]
-    if left["cause"] == Cause.STANDSTILL:
+    if left["cause"] == UnfinishedCause.STANDSTILL:
         named = left["first"]
     return text + "".join(f"; {_held(each)}" for each in named[:3])
 

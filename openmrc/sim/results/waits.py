@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.run import Results
-from openmrc.sim.workloads.joined import Work
+from openmrc.sim.workloads.joined import JoinedTraffic
 from openmrc.units import NEVER, PS_PER_US
 
 Ints = NDArray[np.int64]
 
 
-def waited_for(work: Work, results: Results, topology: Topology) -> list[dict[str, Any]]:
+def waited_for(work: JoinedTraffic, results: Results, topology: Topology) -> list[dict[str, Any]]:
     """Return for each finished step: the last host, its delay after the median host, the last flow, and a link."""
     flows = work.moving
     arrived = np.where(results.received[flows] < NEVER, results.received[flows], results.finished[flows])
@@ -44,7 +44,7 @@ def _when(number: int, begun: int, end: int) -> dict[str, Any]:
     return {"step": number, "took_us": (end - begun) / PS_PER_US}
 
 
-def _last_flow(work: Work, results: Results, topology: Topology, flows: Ints, arrived: Ints) -> dict[str, Any]:
+def _last_flow(work: JoinedTraffic, results: Results, topology: Topology, flows: Ints, arrived: Ints) -> dict[str, Any]:
     traffic = work.traffic
     done = np.zeros(topology.nics, np.int64)
     np.maximum.at(done, traffic.destination[flows], arrived)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from openmrc.fabric.model.topology import Kind, Topology
+from openmrc.fabric.model.topology import NodeKind, Topology
 from openmrc.sim.loop.fault_events import FaultKind, Faults, faults
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Routing
@@ -45,7 +45,7 @@ def _routes(topology: Topology, broken: Faults, delay: int) -> Iterator[tuple[in
         ports = [
             int(topology.link_source[link]) * PORTS_PER_NIC + int(topology.link_port[link])
             for link in (cable, reverse)
-            if topology.node_kind[topology.link_source[link]] == Kind.NIC
+            if topology.node_kind[topology.link_source[link]] == NodeKind.NIC
         ]
         for port in ports:
             yield at, FaultKind.PORT_WITHDRAWN if dead else FaultKind.PORT_RESTORED, port

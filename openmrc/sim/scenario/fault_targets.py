@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.model.topology import Kind, LinkTier, Topology
+from openmrc.fabric.model.topology import LinkTier, NodeKind, Topology
 
 Ints = NDArray[np.int64]
 
@@ -69,7 +69,7 @@ def _of_port(topology: Topology, name: str, port: int) -> Ints:
     nic = topology.node_named(name)
     out = _from(topology, nic)
     ports = out[topology.link_port[out] == port]
-    if topology.node_kind[nic] != Kind.NIC or not len(ports):
+    if topology.node_kind[nic] != NodeKind.NIC or not len(ports):
         raise ConfigError(f"expected a NIC and one of its ports, 0..{len(out) - 1}")
     return np.concatenate([ports, topology.link_reverse[ports]])
 

@@ -21,7 +21,7 @@ class _Spell:
     value: float
 
 
-class Layers:
+class LinkLayers:
     """The value of one property at every link; initially 0."""
 
     def __init__(self, links: int) -> None:

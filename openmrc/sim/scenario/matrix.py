@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.errors import ConfigError
-from openmrc.sim.scenario.matrix_line import COLUMNS, Failure, LineReader, Trigger, refuse
+from openmrc.sim.scenario.matrix_line import COLUMNS, FailureLine, LineReader, Trigger, refuse
 
 BLOCK = 1 << 20  # bytes read at once
 LONGEST_LINE = 1 << 16  # bytes; limits the memory for a file without line ends
@@ -45,13 +45,13 @@ class StartUnit(IntEnum):
 
 
 @dataclass
-class Matrix:
+class ConnectionMatrix:
     """The content of a file: a column per attribute, a row per connection line in file order."""
 
     path: str
     hosts: int
     triggers: dict[int, Trigger]
-    failures: list[Failure]
+    failures: list[FailureLine]
     warnings: list[str]
     source: NDArray[np.int64]
     destination: NDArray[np.int64]
@@ -67,7 +67,7 @@ class Matrix:
         return len(self.source)
 
 
-def read(path: Path, start_unit: StartUnit = StartUnit.us) -> Matrix:
+def read(path: Path, start_unit: StartUnit = StartUnit.us) -> ConnectionMatrix:
     """Return the matrix of a `.cm` file; raise ConfigError with file, line and value if it is invalid."""
     lines = LineReader(str(path), int(start_unit))
     try:
@@ -76,7 +76,9 @@ def read(path: Path, start_unit: StartUnit = StartUnit.us) -> Matrix:
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     kept = {name: values for name, values in columns.items() if name not in ("message", "prio")}
-    matrix = Matrix(str(path), lines.header["Nodes"], lines.triggers, lines.failures, lines.warnings(), **kept)
+    matrix = ConnectionMatrix(
+        str(path), lines.header["Nodes"], lines.triggers, lines.failures, lines.warnings(), **kept
+    )
     _check(matrix, columns["message"])
     matrix.warnings += _unit_warnings(matrix, start_unit)
     return matrix
@@ -154,7 +156,7 @@ def _converted(
     return lines.arranged(names, np.fromstring(digits, np.int64, sep=" ").reshape(-1, len(names)), numbers)
 
 
-def _check(matrix: Matrix, message: NDArray[np.int64]) -> None:
+def _check(matrix: ConnectionMatrix, message: NDArray[np.int64]) -> None:
     """Refuse errors across lines: duplicate ids, messages of one id between different hosts."""
     own = matrix.connection == 0
     matrix.connection[own] = FIRST_OWN_ID + np.arange(int(own.sum()))
@@ -170,11 +172,11 @@ def _check(matrix: Matrix, message: NDArray[np.int64]) -> None:
         _refuse_row(matrix, row, "msg", pair, "the hosts of the other messages with this id")
 
 
-def _refuse_row(matrix: Matrix, row: int, what: str, value: object, expected: str) -> None:
+def _refuse_row(matrix: ConnectionMatrix, row: int, what: str, value: object, expected: str) -> None:
     refuse(matrix.path, int(matrix.line[row]), what, value, expected)
 
 
-def _unit_warnings(matrix: Matrix, unit: StartUnit) -> list[str]:
+def _unit_warnings(matrix: ConnectionMatrix, unit: StartUnit) -> list[str]:
     if unit is not StartUnit.us or not len(matrix):
         return []
     late = np.flatnonzero(matrix.start >= SUSPICIOUS_START * int(unit))

@@ -46,7 +46,7 @@ class Trigger:
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailureLine:
     """A `failure` line: an up link, dead from the beginning in both directions."""
 
     tier: int  # of the switch below the link
@@ -70,7 +70,7 @@ class LineReader:
     header: dict[str, int] = field(default_factory=dict)
     header_line: dict[str, int] = field(default_factory=dict)
     triggers: dict[int, Trigger] = field(default_factory=dict)
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[FailureLine] = field(default_factory=list)
     in_body: bool = False
     _seen: dict[str, int] = field(default_factory=dict)  # warning -> its first line
 
@@ -230,7 +230,7 @@ class LineReader:
         switch, uplink = (
             self._integer(given.get(name, ""), number, name, 0, LARGEST_HOSTS) for name in ("switch_id", "link_id")
         )
-        self.failures.append(Failure(SWITCH_TIERS[given["switch_type"]], switch, uplink, number))
+        self.failures.append(FailureLine(SWITCH_TIERS[given["switch_type"]], switch, uplink, number))
 
     def _pairs(
         self, tokens: list[str], number: int, valued: tuple[str, ...], bare: tuple[str, ...]

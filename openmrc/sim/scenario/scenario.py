@@ -33,7 +33,7 @@ LoadBalancing = Literal["oblivious", "bitmap", "reps", "mixed"]
 TransportName = Literal["mrc", "uet", "roce", "roce_selective", "roce_adaptive", "datagrams"]
 
 
-class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+class _ScenarioPart(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         refuse_excess(self)
 
@@ -45,7 +45,7 @@ class Matrix(Parameters, frozen=True, kw_only=True, tag="matrix"):
     start_unit: Literal["us", "ps"] = "us"  # of `start` in the file
 
 
-class Transport(_Part, frozen=True, kw_only=True):
+class Transport(_ScenarioPart, frozen=True, kw_only=True):
     """The transport and its settings."""
 
     name: TransportName = "mrc"
@@ -56,7 +56,7 @@ class Transport(_Part, frozen=True, kw_only=True):
     settings: dict[str, bool | int | float | str] = {}  # other settings of the transport, by name
 
 
-class Sampling(_Part, frozen=True, kw_only=True):
+class Sampling(_ScenarioPart, frozen=True, kw_only=True):
     """Data recorded over time."""
 
     every: Duration | None = None  # default: adapts to the length of the run, 256 to 512 samples
@@ -64,7 +64,7 @@ class Sampling(_Part, frozen=True, kw_only=True):
     flows: Annotated[int, Meta(ge=0, le=256)] = 12  # connections whose windows are recorded
 
 
-class Capture(_Part, frozen=True, kw_only=True):
+class Capture(_ScenarioPart, frozen=True, kw_only=True):
     """NICs whose packets are written to capture files; MRC only."""
 
     hosts: Annotated[tuple[int | str, ...], Meta(min_length=1)]  # NICs, by number or name
@@ -73,21 +73,21 @@ class Capture(_Part, frozen=True, kw_only=True):
     snaplen: Annotated[int, Meta(ge=HEADERS, le=SNAPLEN)] = HEADERS  # bytes per frame; more includes payload, as zeros
 
 
-class Report(_Part, frozen=True, kw_only=True):
+class ReportOptions(_ScenarioPart, frozen=True, kw_only=True):
     """Options of the report."""
 
     html: bool = True
     title: str = ""
 
 
-class Restart(_Part, frozen=True, kw_only=True):
+class Restart(_ScenarioPart, frozen=True, kw_only=True):
     """The cost of a training job that stops; both values are assumptions of the scenario."""
 
     checkpoint_every: Duration  # time between two checkpoints
     takes: Duration  # from the stop until steps continue from the last checkpoint
 
 
-class Published(_Part, frozen=True, kw_only=True):
+class Published(_ScenarioPart, frozen=True, kw_only=True):
     """A published figure, shown beside the simulated one."""
 
     what: str
@@ -99,7 +99,7 @@ class Published(_Part, frozen=True, kw_only=True):
     words: str = ""
 
 
-class Scenario(_Part, frozen=True, kw_only=True):
+class Scenario(_ScenarioPart, frozen=True, kw_only=True):
     """A scenario file."""
 
     name: str
@@ -114,7 +114,7 @@ class Scenario(_Part, frozen=True, kw_only=True):
     seed: Annotated[int, Meta(ge=0, lt=1 << 32)] = 1
     restart: Restart | None = None  # for training steps; default: a stop is reported without a cost
     until: Duration = "10s"  # limit of simulated time; flows that have not finished are reported as unfinished
-    report: Report = Report()
+    report: ReportOptions = ReportOptions()
     published: tuple[Published, ...] = ()
 
 

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.model.topology import Kind, Topology
+from openmrc.fabric.model.topology import NodeKind, Topology
 from openmrc.faults import Impairment, Schedule, Step
 from openmrc.sim.loop.fault_events import FaultKind, Faults, faults
 from openmrc.sim.scenario.fault_targets import links_at, uplinks
-from openmrc.sim.scenario.layers import Layers
-from openmrc.sim.scenario.matrix_line import Failure, refuse
+from openmrc.sim.scenario.layers import LinkLayers
+from openmrc.sim.scenario.matrix_line import FailureLine, refuse
 
 Ints = NDArray[np.int64]
 
@@ -38,7 +38,7 @@ _TIMES = {"delay": FaultKind.LINK_DELAY, "jitter": FaultKind.LINK_JITTER}
 
 
 @dataclass(frozen=True)
-class Event:
+class ReportedFault:
     """A fault as shown in a report."""
 
     at: int  # ps
@@ -51,7 +51,7 @@ class _State:
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
-        self.words = {word: Layers(topology.links) for word in Impairment.__dataclass_fields__}
+        self.words = {word: LinkLayers(topology.links) for word in Impairment.__dataclass_fields__}
         self.columns: list[tuple[Ints, Ints, Ints, Ints]] = []
 
     def apply(self, step: Step, links: Ints) -> None:
@@ -110,12 +110,12 @@ class _State:
 def _ports(topology: Topology, links: Ints) -> Ints:
     """Return NIC x 64 + port of each NIC's end of these links, once each."""
     either = np.concatenate([links, topology.link_reverse[links].astype(np.int64)])
-    ours = either[topology.node_kind[topology.link_source[either]] == Kind.NIC]
+    ours = either[topology.node_kind[topology.link_source[either]] == NodeKind.NIC]
     return np.unique(topology.link_source[ours].astype(np.int64) * PORTS_PER_NIC + topology.link_port[ours])
 
 
 def columns(
-    topology: Topology, schedule: Schedule, seed: int, failures: list[Failure] | None = None, path: str = ""
+    topology: Topology, schedule: Schedule, seed: int, failures: list[FailureLine] | None = None, path: str = ""
 ) -> Faults:
     """Return the faults of a schedule, and of the `failure` lines of a `.cm` file, in order of time."""
     state = _State(topology)
@@ -130,9 +130,9 @@ def columns(
     return faults(*parts)
 
 
-def _failed(topology: Topology, failure: Failure, path: str) -> Ints:
+def _failed(topology: Topology, failure: FailureLine, path: str) -> Ints:
     """Return both directions of the link that a `failure` line names."""
-    found = np.flatnonzero((topology.node_tier == failure.tier) & (topology.node_kind == Kind.SWITCH))
+    found = np.flatnonzero((topology.node_tier == failure.tier) & (topology.node_kind == NodeKind.SWITCH))
     if failure.switch >= len(found):
         refuse(path, failure.line, "switch_id", failure.switch, f"0..{len(found) - 1}")
     up = uplinks(topology, int(found[failure.switch]))
@@ -142,9 +142,9 @@ def _failed(topology: Topology, failure: Failure, path: str) -> Ints:
     return np.array([link, topology.link_reverse[link]], np.int64)
 
 
-def events(schedule: Schedule) -> list[Event]:
+def events(schedule: Schedule) -> list[ReportedFault]:
     """Return the events of the schedule as text, for a report."""
-    return [Event(step.at, f"{_words(step)} {step.where}", _begins(step)) for step in schedule.steps]
+    return [ReportedFault(step.at, f"{_words(step)} {step.where}", _begins(step)) for step in schedule.steps]
 
 
 def _begins(step: Step) -> bool:

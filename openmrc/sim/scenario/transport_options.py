@@ -17,7 +17,7 @@ from openmrc.engine.state.params import Settings
 from openmrc.errors import ConfigError, FieldError
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop import run as loop
-from openmrc.sim.loop.failures import Failure
+from openmrc.sim.loop.failures import ConnectionFailure
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Network, Routing
 from openmrc.sim.scenario.scenario import Transport
@@ -54,20 +54,20 @@ class Datagrams:
         """Return the switch settings: ECMP by a random entropy."""
         return self.network
 
-    def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> datagrams.Datagrams:
+    def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> datagrams.DatagramState:
         """Return the state."""
         return datagrams.build(topology.nics, traffic.messages, len(network.hops), self.network.mtu, seed=seed)
 
-    def counters(self, state: datagrams.Datagrams) -> dict[str, Any]:
+    def counters(self, state: datagrams.DatagramState) -> dict[str, Any]:
         """Return how much arrived."""
         return {"bytes_arrived": int(datagrams.arrived(state).sum())}
 
-    def failures(self, state: datagrams.Datagrams, network: Network) -> list[Failure]:
+    def failures(self, state: datagrams.DatagramState, network: Network) -> list[ConnectionFailure]:
         """Return nothing: senders expect no acknowledgements."""
         return []
 
 
-def transport_of(wanted: Transport, topology: Topology) -> loop.Transport:
+def transport_of(wanted: Transport, topology: Topology) -> loop.LoopTransport:
     """Return the transport of a scenario, with its settings."""
     try:
         return _made(wanted, topology)
@@ -79,7 +79,7 @@ def transport_of(wanted: Transport, topology: Topology) -> loop.Transport:
         raise FieldError(f"$.transport.{place}", f"transport: {named}{message}") from None
 
 
-def _made(wanted: Transport, topology: Topology) -> loop.Transport:
+def _made(wanted: Transport, topology: Topology) -> loop.LoopTransport:
     if wanted.load_balancing is not None and wanted.name != "uet":
         raise ConfigError(f"transport: load_balancing: {wanted.load_balancing!r} is for uet, not for {wanted.name}")
     if wanted.qps != 1 and not wanted.name.startswith("roce"):

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from openmrc.sim.scenario.matrix import Matrix
+from openmrc.sim.scenario.matrix import ConnectionMatrix
 from openmrc.sim.scenario.matrix_line import Trigger, refuse
 from openmrc.sim.workloads.joined import never_started
-from openmrc.sim.workloads.plan import Ids, Plan
+from openmrc.sim.workloads.plan import Ids, WorkloadGraph
 
 
-def plan_of(matrix: Matrix) -> Plan:
+def plan_of(matrix: ConnectionMatrix) -> WorkloadGraph:
     """Return the flows of a matrix in file order, and the gates of its triggers."""
-    made = Plan(matrix.hosts)
+    made = WorkloadGraph(matrix.hosts)
     made.messages(matrix.source, matrix.destination, matrix.size, np.maximum(matrix.start, 0))
     made.connect(matrix.connection)
     _refuse_undeclared(matrix)
@@ -31,7 +31,7 @@ def plan_of(matrix: Matrix) -> Plan:
     return made
 
 
-def _refuse_undeclared(matrix: Matrix) -> None:
+def _refuse_undeclared(matrix: ConnectionMatrix) -> None:
     declared = np.array(sorted(matrix.triggers), np.int64)
     for name in ("trigger", "send_done", "recv_done"):
         column: Ids = getattr(matrix, name)
@@ -52,7 +52,15 @@ class _ByValue:
         return self._order[slice(*np.searchsorted(self._sorted, [value, value + 1]))]
 
 
-def _add(made: Plan, matrix: Matrix, identity: int, trigger: Trigger, waiting: Ids, sent: Ids, received: Ids) -> None:
+def _add(
+    made: WorkloadGraph,
+    matrix: ConnectionMatrix,
+    identity: int,
+    trigger: Trigger,
+    waiting: Ids,
+    sent: Ids,
+    received: Ids,
+) -> None:
     """Add the gates of one trigger: one for all its flows, or one for each in turn.
 
     A single activation needs no gate, whose signal would cost two link latencies instead of none or one.
@@ -72,7 +80,7 @@ def _add(made: Plan, matrix: Matrix, identity: int, trigger: Trigger, waiting: I
         made.follow(gate, waiting[turn : turn + 1] if trigger.kind == "multishot" else waiting)
 
 
-def _check(matrix: Matrix, identity: int, trigger: Trigger, waiting: int, activations: int) -> None:
+def _check(matrix: ConnectionMatrix, identity: int, trigger: Trigger, waiting: int, activations: int) -> None:
     shown = f"{trigger.kind} {identity}"
     if not waiting or not activations:
         what = "no flow is started by it" if activations else "no flow activates it"
@@ -90,7 +98,7 @@ def _check(matrix: Matrix, identity: int, trigger: Trigger, waiting: int, activa
         matrix.warnings.append(f"{matrix.path}:{trigger.line}: {shown}: {surplus} activations more than needed")
 
 
-def _refuse_stuck(made: Plan, matrix: Matrix) -> None:
+def _refuse_stuck(made: WorkloadGraph, matrix: ConnectionMatrix) -> None:
     before, after, _ = made.edges()
     stuck = never_started(made.count, before, after, made.nodes().need)
     if len(stuck):

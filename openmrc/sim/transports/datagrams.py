@@ -16,11 +16,11 @@ from openmrc.core.jit import kernel
 from openmrc.core.rows import Int, Int32, Table, column, table
 from openmrc.sim.network import transport_api
 from openmrc.sim.network.network_tables import NONE, Network, Service
-from openmrc.sim.workloads.traffic import Side
+from openmrc.sim.workloads.traffic import CompletionSide
 from openmrc.units import NEVER
 
 
-class Source:
+class DatagramSource:
     """The messages that a NIC sends, one after the other."""
 
     current: Int  # flow, or NONE
@@ -30,7 +30,7 @@ class Source:
     arrived: Int  # flow that has arrived completely and is not yet reported, or NONE
 
 
-class Transfer:
+class DatagramTransfer:
     """Progress of a message."""
 
     sent: Int  # bytes
@@ -45,11 +45,11 @@ class Content:
     payload: Int32
 
 
-class Datagrams(NamedTuple):
+class DatagramState(NamedTuple):
     """State of the transport."""
 
-    sources: Table[Source]
-    transfers: Table[Transfer]
+    sources: Table[DatagramSource]
+    transfers: Table[DatagramTransfer]
     frames: Table[Content]
     rules: Table[DatagramRules]
 
@@ -61,9 +61,11 @@ class DatagramRules:
     fixed: Int  # 1: all packets of a message on one entropy
 
 
-def build(nics: int, flows: int, hops: int, mtu: int = 4096, fixed: bool = False, seed: int = 1) -> Datagrams:
+def build(nics: int, flows: int, hops: int, mtu: int = 4096, fixed: bool = False, seed: int = 1) -> DatagramState:
     """Allocate the state."""
-    state = Datagrams(table(Source, nics), table(Transfer, flows), table(Content, hops), table(DatagramRules, 1))
+    state = DatagramState(
+        table(DatagramSource, nics), table(DatagramTransfer, flows), table(Content, hops), table(DatagramRules, 1)
+    )
     for name in ("current", "last", "left", "arrived"):
         column(state.sources, name)[:] = NONE
     column(state.sources, "random")[:] = rng.seeded(seed, np.arange(nics))
@@ -73,18 +75,18 @@ def build(nics: int, flows: int, hops: int, mtu: int = 4096, fixed: bool = False
     return state
 
 
-@transport_api.prefetch_nic.variant(Datagrams)
-def _prefetch_nic(state: Datagrams, nic: int, step: int) -> None:
+@transport_api.prefetch_nic.variant(DatagramState)
+def _prefetch_nic(state: DatagramState, nic: int, step: int) -> None:
     """Do nothing."""
 
 
-@transport_api.prefetch.variant(Datagrams)
-def _prefetch(state: Datagrams, nic: int, frame: int, step: int) -> None:
+@transport_api.prefetch.variant(DatagramState)
+def _prefetch(state: DatagramState, nic: int, frame: int, step: int) -> None:
     """Do nothing: the frame is near already."""
 
 
-@transport_api.receive.variant(Datagrams)
-def _receive(state: Datagrams, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
+@transport_api.receive.variant(DatagramState)
+def _receive(state: DatagramState, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
     row = network.hops[hop]
     if row.trimmed != 0:
         return
@@ -95,8 +97,10 @@ def _receive(state: Datagrams, network: Network, shard: int, now: int, nic: int,
         state.sources[nic].arrived = content.flow
 
 
-@transport_api.next_packet.variant(Datagrams)
-def _next_packet(state: Datagrams, network: Network, shard: int, now: int, nic: int, free_ports: int, hop: int) -> int:
+@transport_api.next_packet.variant(DatagramState)
+def _next_packet(
+    state: DatagramState, network: Network, shard: int, now: int, nic: int, free_ports: int, hop: int
+) -> int:
     source = state.sources[nic]
     flow = source.current
     if flow == NONE or free_ports == 0 or source.left != NONE:
@@ -130,18 +134,18 @@ def _lowest(mask: int) -> int:
     return place
 
 
-@transport_api.next_deadline.variant(Datagrams)
-def _next_deadline(state: Datagrams, nic: int) -> int:
+@transport_api.next_deadline.variant(DatagramState)
+def _next_deadline(state: DatagramState, nic: int) -> int:
     return NEVER if state.sources[nic].left == NONE else 0
 
 
-@transport_api.expire.variant(Datagrams)
-def _expire(state: Datagrams, network: Network, now: int, nic: int) -> None:
+@transport_api.expire.variant(DatagramState)
+def _expire(state: DatagramState, network: Network, now: int, nic: int) -> None:
     return
 
 
-@transport_api.post.variant(Datagrams)
-def _post(state: Datagrams, network: Network, now: int, flow: int) -> int:
+@transport_api.post.variant(DatagramState)
+def _post(state: DatagramState, network: Network, now: int, flow: int) -> int:
     source = state.sources[network.flows[flow].source]
     if source.current == NONE:
         source.current = flow
@@ -151,30 +155,30 @@ def _post(state: Datagrams, network: Network, now: int, flow: int) -> int:
     return 1
 
 
-@transport_api.next_done.variant(Datagrams)
-def _next_done(state: Datagrams, nic: int) -> int:
+@transport_api.next_done.variant(DatagramState)
+def _next_done(state: DatagramState, nic: int) -> int:
     source = state.sources[nic]
     if source.arrived != NONE:
-        done = source.arrived * 4 + Side.RECEIVER
+        done = source.arrived * 4 + CompletionSide.RECEIVER
         source.arrived = NONE
         return done
     if source.left != NONE:
-        done = source.left * 4 + Side.SENDER
+        done = source.left * 4 + CompletionSide.SENDER
         source.left = NONE
         return done
     return NONE
 
 
-@transport_api.copy.variant(Datagrams)
-def _copy(state: Datagrams, frame: int, into: int) -> None:
+@transport_api.copy.variant(DatagramState)
+def _copy(state: DatagramState, frame: int, into: int) -> None:
     state.frames[into] = state.frames[frame]
 
 
-@transport_api.set_port.variant(Datagrams)
-def _set_port(state: Datagrams, now: int, nic: int, port: int, up: int) -> None:
+@transport_api.set_port.variant(DatagramState)
+def _set_port(state: DatagramState, now: int, nic: int, port: int, up: int) -> None:
     return
 
 
-def arrived(state: Datagrams) -> Any:
+def arrived(state: DatagramState) -> Any:
     """Return the bytes of every message that arrived."""
     return np.array(column(state.transfers, "arrived"))

@@ -11,28 +11,28 @@ from openmrc.core.rows import Int, Int32, Table, column, table
 NONE = -1
 
 
-class Ring:
+class PacketRing:
     """One ring."""
 
     tail: Int  # last sender, or NONE
 
 
-class Link:
+class SenderLinks:
     """A sender's links."""
 
     next: Int32
     listed: Int32  # 1: in a ring
 
 
-def build(rings: int, senders: int) -> tuple[Table[Ring], Table[Link]]:
+def build(rings: int, senders: int) -> tuple[Table[PacketRing], Table[SenderLinks]]:
     """Return empty rings."""
-    made = table(Ring, rings)
+    made = table(PacketRing, rings)
     column(made, "tail")[:] = NONE
-    return made, table(Link, senders)
+    return made, table(SenderLinks, senders)
 
 
 @kernel
-def append(rings: Table[Ring], links: Table[Link], ring: int, sender: int) -> None:
+def append(rings: Table[PacketRing], links: Table[SenderLinks], ring: int, sender: int) -> None:
     """Append a sender to a ring, unless it is in one."""
     link = links[sender]
     if link.listed == 1:
@@ -48,14 +48,14 @@ def append(rings: Table[Ring], links: Table[Link], ring: int, sender: int) -> No
 
 
 @kernel
-def front(rings: Table[Ring], links: Table[Link], ring: int) -> int:
+def front(rings: Table[PacketRing], links: Table[SenderLinks], ring: int) -> int:
     """Return the first sender, or NONE."""
     tail = rings[ring].tail
     return NONE if tail == NONE else int(links[tail].next)
 
 
 @kernel
-def remove_front(rings: Table[Ring], links: Table[Link], ring: int) -> None:
+def remove_front(rings: Table[PacketRing], links: Table[SenderLinks], ring: int) -> None:
     """Remove the first sender from its ring."""
     tail = rings[ring].tail
     gone = links[tail].next

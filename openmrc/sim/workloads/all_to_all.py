@@ -8,7 +8,7 @@ from openmrc.collectives import direct
 from openmrc.sim.workloads.amounts import Bytes, bytes_of, ps_of
 from openmrc.sim.workloads.groups import Placement, groups
 from openmrc.sim.workloads.parameters import Amount, Parameters
-from openmrc.sim.workloads.plan import Hosts, Ids, Plan, refuse_many
+from openmrc.sim.workloads.plan import Ids, WorkloadGraph, WorkloadHosts, refuse_many
 from openmrc.sim.workloads.transfers import carry_out
 
 
@@ -22,9 +22,9 @@ class AllToAll(Parameters, frozen=True, kw_only=True, tag="all_to_all"):
     rounds: Amount = 0  # partners of each host; 0: all
 
 
-def plan(hosts: Hosts, parameters: AllToAll, seed: int) -> Plan:
+def plan(hosts: WorkloadHosts, parameters: AllToAll, seed: int) -> WorkloadGraph:
     """Return the messages, ordered by round."""
-    made = Plan(hosts.count)
+    made = WorkloadGraph(hosts.count)
     members = groups(hosts.count, parameters.group, parameters.placement, seed)
     rounds = exchange(made, members, bytes_of(parameters.size), ps_of(parameters.start), parameters.rounds)
     if parameters.window:
@@ -32,7 +32,7 @@ def plan(hosts: Hosts, parameters: AllToAll, seed: int) -> Plan:
     return made
 
 
-def exchange(made: Plan, members: Ids, size: int, start: int = 0, most: int = 0) -> Ids:
+def exchange(made: WorkloadGraph, members: Ids, size: int, start: int = 0, most: int = 0) -> Ids:
     """Add the messages of all rounds, or of `most`; return their ids, a row per round."""
     count = members.shape[1] - 1
     ranks = members.shape[1]

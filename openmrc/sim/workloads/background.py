@@ -8,7 +8,7 @@ import numpy as np
 
 from openmrc.sim.workloads.amounts import Bytes, Duration, bytes_of, ps_of
 from openmrc.sim.workloads.parameters import Parameters, Share
-from openmrc.sim.workloads.plan import Hosts, Plan, refuse_many
+from openmrc.sim.workloads.plan import WorkloadGraph, WorkloadHosts, refuse_many
 from openmrc.units import PS_PER_S
 
 
@@ -22,9 +22,9 @@ class Background(Parameters, frozen=True, kw_only=True, tag="background"):
     single_path: bool = True
 
 
-def plan(hosts: Hosts, parameters: Background, seed: int) -> Plan:
+def plan(hosts: WorkloadHosts, parameters: Background, seed: int) -> WorkloadGraph:
     """Return the messages, ordered by start."""
-    made = Plan(hosts.count)
+    made = WorkloadGraph(hosts.count)
     draw = np.random.default_rng(seed)
     mean, length = bytes_of(parameters.size), ps_of(parameters.duration)
     expected = parameters.load * hosts.count * hosts.nic_bits_per_s / 8 * length / PS_PER_S / mean

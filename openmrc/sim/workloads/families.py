@@ -23,13 +23,13 @@ from openmrc.sim.workloads.background import Background
 from openmrc.sim.workloads.incast import Incast
 from openmrc.sim.workloads.outcast import Outcast
 from openmrc.sim.workloads.parameters import Parameters
-from openmrc.sim.workloads.plan import Hosts, Plan
+from openmrc.sim.workloads.plan import WorkloadGraph, WorkloadHosts
 from openmrc.sim.workloads.trace import Trace
 from openmrc.sim.workloads.training_step import Collective, TrainingStep
 
 Workload = Collective | Incast | Outcast | Background | TrainingStep | Trace
 
-_FAMILIES: dict[str, Callable[[Hosts, Any, int], Plan]] = {
+_FAMILIES: dict[str, Callable[[WorkloadHosts, Any, int], WorkloadGraph]] = {
     "permutation": permutation.plan,
     "incast": incast.plan,
     "outcast": outcast.plan,
@@ -47,6 +47,6 @@ _FAMILIES: dict[str, Callable[[Hosts, Any, int], Plan]] = {
 }
 
 
-def plan_of(hosts: Hosts, parameters: Parameters, seed: int) -> Plan:
+def plan_of(hosts: WorkloadHosts, parameters: Parameters, seed: int) -> WorkloadGraph:
     """Return the plan of any family."""
     return _FAMILIES[str(parameters.__struct_config__.tag)](hosts, parameters, seed)

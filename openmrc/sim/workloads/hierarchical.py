@@ -13,7 +13,7 @@ import numpy as np
 from openmrc.errors import ConfigError
 from openmrc.sim.workloads.amounts import Bytes, bytes_of, ps_of
 from openmrc.sim.workloads.parameters import Amount, Parameters
-from openmrc.sim.workloads.plan import Hosts, Ids, Plan
+from openmrc.sim.workloads.plan import Ids, WorkloadGraph, WorkloadHosts
 from openmrc.sim.workloads.ring import around
 from openmrc.units import PS_PER_NS, PS_PER_S
 
@@ -28,9 +28,9 @@ class HierarchicalAllReduce(Parameters, frozen=True, kw_only=True, tag="hierarch
     steps: Amount = 0  # of the ring across domains; 0: all
 
 
-def plan(hosts: Hosts, parameters: HierarchicalAllReduce, seed: int) -> Plan:
+def plan(hosts: WorkloadHosts, parameters: HierarchicalAllReduce, seed: int) -> WorkloadGraph:
     """Return the rings, ordered by step."""
-    made = Plan(hosts.count)
+    made = WorkloadGraph(hosts.count)
     domain = _domain(hosts, parameters)
     members = np.arange(hosts.count).reshape(-1, domain)  # a row per domain
     begun = made.computations(members.ravel(), 0, ps_of(parameters.start)).reshape(members.shape)
@@ -40,14 +40,14 @@ def plan(hosts: Hosts, parameters: HierarchicalAllReduce, seed: int) -> Plan:
     return made
 
 
-def _across(made: Plan, places: Ids, parameters: HierarchicalAllReduce, ready: Ids) -> Ids:
+def _across(made: WorkloadGraph, places: Ids, parameters: HierarchicalAllReduce, ready: Ids) -> Ids:
     """Add a ring for each place, a column per domain; return for each host the node that ends its part."""
     steps = 2 * (places.shape[1] - 1)
     part = -(-bytes_of(parameters.size) // len(places))
     return _ring(made, places, part, min(steps, parameters.steps or steps), ready)
 
 
-def _inside(made: Plan, members: Ids, parameters: HierarchicalAllReduce, ready: Ids) -> Ids:
+def _inside(made: WorkloadGraph, members: Ids, parameters: HierarchicalAllReduce, ready: Ids) -> Ids:
     """Add one half of an all-reduce within each domain."""
     size, domain = bytes_of(parameters.size), members.shape[1]
     if not parameters.domain_gbps:
@@ -58,14 +58,14 @@ def _inside(made: Plan, members: Ids, parameters: HierarchicalAllReduce, ready: 
     return took.reshape(members.shape)
 
 
-def _ring(made: Plan, members: Ids, size: int, steps: int, ready: Ids) -> Ids:
+def _ring(made: WorkloadGraph, members: Ids, size: int, steps: int, ready: Ids) -> Ids:
     """Add a ring through each row, beginning after `ready`; return the message that each host receives last."""
     passed = around(made, members, size, steps)
     made.follow(ready.ravel(), passed[0])
     return np.roll(passed[-1].reshape(members.shape), 1, axis=1)
 
 
-def _domain(hosts: Hosts, parameters: HierarchicalAllReduce) -> int:
+def _domain(hosts: WorkloadHosts, parameters: HierarchicalAllReduce) -> int:
     """Return the hosts per domain; refuse a domain that neither the fabric nor the workload describes."""
     domain = parameters.domain or hosts.domain
     if domain < 2 or hosts.count % domain:

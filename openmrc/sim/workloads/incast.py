@@ -7,7 +7,7 @@ import numpy as np
 from openmrc.errors import ConfigError
 from openmrc.sim.workloads.amounts import Bytes, bytes_of, ps_of
 from openmrc.sim.workloads.parameters import Amount, Count, Parameters
-from openmrc.sim.workloads.plan import Hosts, Plan
+from openmrc.sim.workloads.plan import WorkloadGraph, WorkloadHosts
 
 
 class Incast(Parameters, frozen=True, kw_only=True, tag="incast"):
@@ -21,9 +21,9 @@ class Incast(Parameters, frozen=True, kw_only=True, tag="incast"):
     single_path: bool = False  # one path per sender, as TCP or plain RoCE; not for the victim
 
 
-def plan(hosts: Hosts, parameters: Incast, seed: int) -> Plan:
+def plan(hosts: WorkloadHosts, parameters: Incast, seed: int) -> WorkloadGraph:
     """Return the messages."""
-    made = Plan(hosts.count)
+    made = WorkloadGraph(hosts.count)
     for name, host in (("receiver", parameters.receiver), ("first_sender", parameters.first_sender or 0)):
         if host >= hosts.count:
             raise ConfigError(f"incast: {name}: {host} is not a host; hosts are 0..{hosts.count - 1}")

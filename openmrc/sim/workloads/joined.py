@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from openmrc.errors import ConfigError
-from openmrc.sim.workloads.plan import NOWHERE, Ids, Nodes, Plan
-from openmrc.sim.workloads.traffic import Side, Traffic, traffic
+from openmrc.sim.workloads.plan import NOWHERE, Ids, Nodes, WorkloadGraph
+from openmrc.sim.workloads.traffic import CompletionSide, Traffic, traffic
 
 NARROW = 16  # nodes; up to here a loop is faster than array operations
 
 
 @dataclass(frozen=True)
-class Work:
+class JoinedTraffic:
     """Traffic, and its description for reports."""
 
     traffic: Traffic
@@ -36,11 +36,11 @@ class Work:
         return np.flatnonzero(self.traffic.size > 0)
 
 
-def joined(plans: list[tuple[str, Plan]]) -> Work:
+def joined(plans: list[tuple[str, WorkloadGraph]]) -> JoinedTraffic:
     """Return several plans, side by side, as one traffic; each has its own connections."""
     if not plans:
         raise ConfigError("no workload: nothing to send")
-    whole = Plan(plans[0][1].hosts)
+    whole = WorkloadGraph(plans[0][1].hosts)
     workload = []
     for number, (_, plan) in enumerate(plans):
         _close(plan)
@@ -50,10 +50,10 @@ def joined(plans: list[tuple[str, Plan]]) -> Work:
     marks = {name: np.array(ids, np.int64) for name, ids in whole.marks.items()}
     names = tuple(name for name, _ in plans)
     made = _traffic(nodes, whole.edges(), belongs, len(plans))
-    return Work(made, marks, belongs, names, nodes.label, tuple(whole.labels))
+    return JoinedTraffic(made, marks, belongs, names, nodes.label, tuple(whole.labels))
 
 
-def _close(plan: Plan) -> None:
+def _close(plan: WorkloadGraph) -> None:
     """Add a node after every computation without a successor, so that its end is recorded."""
     plan.label("")
     releases = np.zeros(plan.count, np.bool_)
@@ -76,7 +76,12 @@ def _traffic(nodes: Nodes, edges: tuple[Ids, Ids, Ids], belongs: Ids, plans: int
         nodes.start,
         group=belongs,
         connection=belongs + plans * nodes.connection,
-        releases=(before, after, nodes.length[before], np.where(acknowledged, Side.SENDER, Side.RECEIVER)),
+        releases=(
+            before,
+            after,
+            nodes.length[before],
+            np.where(acknowledged, CompletionSide.SENDER, CompletionSide.RECEIVER),
+        ),
         waits=np.where(nodes.need > 0, nodes.need, waits),
         single_path=nodes.single_path,
     )

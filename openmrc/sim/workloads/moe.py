@@ -13,7 +13,7 @@ from msgspec import Meta
 from openmrc.sim.workloads.amounts import Bytes, Duration, bytes_of, ps_of
 from openmrc.sim.workloads.groups import Placement, groups
 from openmrc.sim.workloads.parameters import Amount, Count, Parameters
-from openmrc.sim.workloads.plan import Hosts, Ids, Plan, refuse_many
+from openmrc.sim.workloads.plan import Ids, WorkloadGraph, WorkloadHosts, refuse_many
 
 
 class MixtureOfExperts(Parameters, frozen=True, kw_only=True, tag="mixture_of_experts"):
@@ -28,9 +28,9 @@ class MixtureOfExperts(Parameters, frozen=True, kw_only=True, tag="mixture_of_ex
     combine: bool = True
 
 
-def plan(hosts: Hosts, parameters: MixtureOfExperts, seed: int) -> Plan:
+def plan(hosts: WorkloadHosts, parameters: MixtureOfExperts, seed: int) -> WorkloadGraph:
     """Return dispatches, computations and combines; a host's next layer waits for everything it sent and received."""
-    made = Plan(hosts.count)
+    made = WorkloadGraph(hosts.count)
     members = groups(hosts.count, parameters.group, parameters.placement, seed)
     refuse_many(parameters.layers * members.size * (1 + parameters.combine) * members.shape[1], "layers")
     draw = np.random.default_rng(seed)
@@ -50,7 +50,7 @@ def _popularity(
     return np.array([draw.permutation(share / share.sum()) for _ in members])
 
 
-def _layer(made: Plan, members: Ids, sizes: Ids, ready: Ids, parameters: MixtureOfExperts) -> Ids:
+def _layer(made: WorkloadGraph, members: Ids, sizes: Ids, ready: Ids, parameters: MixtureOfExperts) -> Ids:
     count = members.shape[1]
     everyone = np.arange(made.hosts)
     average = sizes.mean(axis=1, keepdims=True)

@@ -7,7 +7,7 @@ import numpy as np
 from openmrc.errors import ConfigError
 from openmrc.sim.workloads.amounts import Bytes, bytes_of, ps_of
 from openmrc.sim.workloads.parameters import Amount, Count, Parameters
-from openmrc.sim.workloads.plan import Hosts, Plan
+from openmrc.sim.workloads.plan import WorkloadGraph, WorkloadHosts
 
 
 class Outcast(Parameters, frozen=True, kw_only=True, tag="outcast"):
@@ -18,9 +18,9 @@ class Outcast(Parameters, frozen=True, kw_only=True, tag="outcast"):
     sender: Amount = 0
 
 
-def plan(hosts: Hosts, parameters: Outcast, seed: int) -> Plan:
+def plan(hosts: WorkloadHosts, parameters: Outcast, seed: int) -> WorkloadGraph:
     """Return the messages."""
-    made = Plan(hosts.count)
+    made = WorkloadGraph(hosts.count)
     if parameters.sender >= hosts.count:
         raise ConfigError(f"outcast: sender: {parameters.sender} is not a host; hosts are 0..{hosts.count - 1}")
     others = np.delete(np.arange(hosts.count), parameters.sender)

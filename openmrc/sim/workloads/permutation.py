@@ -6,7 +6,7 @@ import numpy as np
 
 from openmrc.sim.workloads.amounts import Bytes, bytes_of, ps_of
 from openmrc.sim.workloads.parameters import Amount, Count, Parameters
-from openmrc.sim.workloads.plan import Hosts, Plan, refuse_many
+from openmrc.sim.workloads.plan import WorkloadGraph, WorkloadHosts, refuse_many
 
 
 class Permutation(Parameters, frozen=True, kw_only=True, tag="permutation"):
@@ -18,9 +18,9 @@ class Permutation(Parameters, frozen=True, kw_only=True, tag="permutation"):
     single_path: bool = False  # one path per message, as TCP or plain RoCE
 
 
-def plan(hosts: Hosts, parameters: Permutation, seed: int) -> Plan:
+def plan(hosts: WorkloadHosts, parameters: Permutation, seed: int) -> WorkloadGraph:
     """Return the messages; partners form one random cycle through all hosts, so no host sends to itself."""
-    made = Plan(hosts.count)
+    made = WorkloadGraph(hosts.count)
     refuse_many(parameters.messages * hosts.count, "messages")
     everyone = np.arange(hosts.count)
     partner = (everyone + parameters.stride) % hosts.count if parameters.stride else _cycle(hosts.count, seed)

@@ -9,7 +9,7 @@ import numpy as np
 from openmrc.errors import ConfigError
 from openmrc.sim.workloads.amounts import Bytes, Duration, bytes_of, ps_of
 from openmrc.sim.workloads.parameters import Count, Parameters
-from openmrc.sim.workloads.plan import Hosts, Ids, Plan, refuse_many
+from openmrc.sim.workloads.plan import Ids, WorkloadGraph, WorkloadHosts, refuse_many
 
 Work = tuple[str, int]  # "forward" or "backward", micro-batch
 
@@ -25,13 +25,13 @@ class Pipeline(Parameters, frozen=True, kw_only=True, tag="pipeline"):
     schedule: Literal["gpipe", "1f1b"] = "1f1b"  # gpipe: all forward first; 1f1b: backward as soon as possible
 
 
-def plan(hosts: Hosts, parameters: Pipeline, seed: int) -> Plan:
+def plan(hosts: WorkloadHosts, parameters: Pipeline, seed: int) -> WorkloadGraph:
     """Return computations and messages of all chains."""
     stages = parameters.stages
     if stages < 2 or hosts.count % stages:
         raise ConfigError(f"pipeline: stages: {stages} must be 2 or more and divide {hosts.count}, the number of hosts")
     refuse_many(4 * parameters.microbatches * hosts.count, "microbatches")
-    made = Plan(hosts.count)
+    made = WorkloadGraph(hosts.count)
     where = np.arange(hosts.count).reshape(stages, -1)
     length = {"forward": ps_of(parameters.forward), "backward": ps_of(parameters.backward)}
     done: dict[tuple[str, int, int], Ids] = {}
@@ -58,7 +58,7 @@ def order(stage: int, parameters: Pipeline) -> list[Work]:
     return forward[:ahead] + paired + backward[len(forward) - ahead :]
 
 
-def _pass_on(made: Plan, where: Ids, done: dict[tuple[str, int, int], Ids], parameters: Pipeline) -> None:
+def _pass_on(made: WorkloadGraph, where: Ids, done: dict[tuple[str, int, int], Ids], parameters: Pipeline) -> None:
     """Add the messages between neighbouring stages, and the last stage's turn from forward to backward."""
     last = parameters.stages - 1
     size = bytes_of(parameters.size)

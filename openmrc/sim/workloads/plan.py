@@ -32,7 +32,7 @@ def refuse_many(count: int, field: str) -> None:
 
 
 @dataclass(frozen=True)
-class Hosts:
+class WorkloadHosts:
     """The hosts of a fabric as workloads see them: their number, NIC rate and scale-up domains."""
 
     count: int
@@ -56,7 +56,7 @@ class Nodes:
 
 
 @dataclass
-class Plan:
+class WorkloadGraph:
     """Nodes and edges under construction; `nodes()` and `edges()` return them as arrays."""
 
     hosts: int
@@ -174,7 +174,7 @@ class Plan:
         waits[self.edges()[1]] = True
         return np.flatnonzero(~waits)
 
-    def append(self, other: Plan) -> Ids:
+    def append(self, other: WorkloadGraph) -> Ids:
         """Add all of another plan; return the new ids of its nodes, in its order."""
         nodes, (before, after, acknowledged), offset = other.nodes(), other.edges(), self.count
         named = nodes.label != UNLABELLED
@@ -187,7 +187,7 @@ class Plan:
                 self.mark(name, node + offset)
         return ids
 
-    def after(self, other: Plan, ready: Ids, waiting: Ids) -> Ids:
+    def after(self, other: WorkloadGraph, ready: Ids, waiting: Ids) -> Ids:
         """Append `other` between two rows of nodes, one node per host; return the new ids.
 
         The first nodes of host h wait for node ready[h]; node waiting[h] waits for everything h sent or received.

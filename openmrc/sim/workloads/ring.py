@@ -10,7 +10,7 @@ from openmrc.collectives import ring
 from openmrc.sim.workloads.amounts import Bytes, bytes_of, ps_of
 from openmrc.sim.workloads.groups import Placement, groups
 from openmrc.sim.workloads.parameters import Amount, Parameters
-from openmrc.sim.workloads.plan import Hosts, Ids, Plan, refuse_many
+from openmrc.sim.workloads.plan import Ids, WorkloadGraph, WorkloadHosts, refuse_many
 from openmrc.sim.workloads.transfers import carry_out
 
 
@@ -35,9 +35,9 @@ class AllGather(Ring, frozen=True, kw_only=True, tag="all_gather"):
     """Distribute the parts of all hosts of a group to each of them."""
 
 
-def plan(hosts: Hosts, parameters: Ring, seed: int) -> Plan:
+def plan(hosts: WorkloadHosts, parameters: Ring, seed: int) -> WorkloadGraph:
     """Return the messages, ordered by step."""
-    made = Plan(hosts.count)
+    made = WorkloadGraph(hosts.count)
     members = groups(hosts.count, parameters.group, parameters.placement, seed)
     halves = 2 if isinstance(parameters, RingAllReduce) else 1
     steps = halves * (members.shape[1] - 1)
@@ -45,7 +45,7 @@ def plan(hosts: Hosts, parameters: Ring, seed: int) -> Plan:
     return made
 
 
-def around(made: Plan, members: Ids, size: int, steps: int, start: int = 0) -> Ids:
+def around(made: WorkloadGraph, members: Ids, size: int, steps: int, start: int = 0) -> Ids:
     """Add `steps` steps of a ring through each row of `members`; return the ids, a row per step."""
     refuse_many(steps * members.size, "steps")
     ranks = members.shape[1]

@@ -12,7 +12,7 @@ from openmrc.errors import ConfigError
 from openmrc.sim.workloads.amounts import ps_of
 from openmrc.sim.workloads.groups import Placement
 from openmrc.sim.workloads.parameters import Amount, Count, Parameters
-from openmrc.sim.workloads.plan import Hosts, Ids, Plan
+from openmrc.sim.workloads.plan import Ids, WorkloadGraph, WorkloadHosts
 from openmrc.sim.workloads.traces import chakra, goal, lowering, simai
 from openmrc.sim.workloads.traces.collective import AlgorithmName
 from openmrc.sim.workloads.traces.simai import SCHEDULES
@@ -41,7 +41,7 @@ class Trace(Parameters, frozen=True, kw_only=True, tag="trace"):
     tflops: Annotated[float, Meta(ge=0)] = 0.0  # Chakra: speed of a rank, for computations without a duration
 
 
-def plan(hosts: Hosts, parameters: Trace, seed: int) -> Plan:
+def plan(hosts: WorkloadHosts, parameters: Trace, seed: int) -> WorkloadGraph:
     """Read the trace and return its messages and computations."""
     path, start = Path(parameters.file), ps_of(parameters.start)
     rest = (parameters.algorithm, parameters.compute_scale, start)
@@ -53,13 +53,13 @@ def plan(hosts: Hosts, parameters: Trace, seed: int) -> Plan:
             operations = goal.read(path, _UNITS[parameters.calc_unit])
         case _:
             groups = chakra.read_groups(Path(parameters.groups)) if parameters.groups else {}
-            reading = chakra.Reading(groups, parameters.dimensions, parameters.tflops * 1e12)
+            reading = chakra.ChakraAssumptions(groups, parameters.dimensions, parameters.tflops * 1e12)
             operations = chakra.read(path, reading)
     nics = nics_of(operations.ranks, hosts, parameters, seed)
     return lowering.plan_of(operations, nics, hosts.count, *rest)
 
 
-def nics_of(ranks: int, hosts: Hosts, parameters: Trace, seed: int) -> Ids:
+def nics_of(ranks: int, hosts: WorkloadHosts, parameters: Trace, seed: int) -> Ids:
     """Return the NIC of each rank."""
     if parameters.nics:
         if len(parameters.nics) != ranks or max(parameters.nics) >= hosts.count:

@@ -28,7 +28,7 @@ Ints = NDArray[np.int64]
 LARGEST_MESSAGE = (1 << 32) - 1  # bytes: the length of a remote write has 32 bits
 
 
-class Side(IntEnum):
+class CompletionSide(IntEnum):
     """The side of a completion that releases others."""
 
     SENDER = 0  # the last byte is acknowledged

@@ -17,7 +17,7 @@ from openmrc.sim.workloads.moe import MixtureOfExperts
 from openmrc.sim.workloads.parameters import Count, Parameters
 from openmrc.sim.workloads.permutation import Permutation
 from openmrc.sim.workloads.pipeline import Pipeline
-from openmrc.sim.workloads.plan import Hosts, Ids, Plan, refuse_many
+from openmrc.sim.workloads.plan import Ids, WorkloadGraph, WorkloadHosts, refuse_many
 from openmrc.sim.workloads.ring import AllGather, ReduceScatter, RingAllReduce
 from openmrc.sim.workloads.tree import TreeAllReduce
 
@@ -43,11 +43,11 @@ class TrainingStep(Parameters, frozen=True, kw_only=True, tag="training_step"):
     collectives: Annotated[tuple[Collective, ...], Meta(min_length=1)]
 
 
-def plan(hosts: Hosts, parameters: TrainingStep, seed: int) -> Plan:
+def plan(hosts: WorkloadHosts, parameters: TrainingStep, seed: int) -> WorkloadGraph:
     """Return all steps, chained by one gate each."""
     from openmrc.sim.workloads.families import plan_of
 
-    made = Plan(hosts.count)
+    made = WorkloadGraph(hosts.count)
     draw = np.random.default_rng(seed)
     everyone = np.arange(hosts.count)
     parts = [plan_of(hosts, collective, seed + at) for at, collective in enumerate(parameters.collectives)]
@@ -65,12 +65,12 @@ def plan(hosts: Hosts, parameters: TrainingStep, seed: int) -> Plan:
     return made
 
 
-def _lengths(hosts: Hosts, parameters: TrainingStep, draw: np.random.Generator) -> Ids:
+def _lengths(hosts: WorkloadHosts, parameters: TrainingStep, draw: np.random.Generator) -> Ids:
     varied = 1 + parameters.jitter * draw.uniform(-1, 1, hosts.count)
     return (ps_of(parameters.compute) * varied).astype(np.int64)
 
 
-def _step(made: Plan, parts: list[Plan], names: list[str], everyone: Ids, ready: Ids) -> int:
+def _step(made: WorkloadGraph, parts: list[WorkloadGraph], names: list[str], everyone: Ids, ready: Ids) -> int:
     for part, name in zip(parts, names, strict=True):
         made.label(name)
         finished = made.computations(everyone, 0)

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from openmrc.collectives.plan import Transfers, dependencies
-from openmrc.sim.workloads.plan import Ids, Plan
+from openmrc.sim.workloads.plan import Ids, WorkloadGraph
 
 
-def carry_out(made: Plan, members: Ids, part: Transfers, waves: Sequence[int], size: int, start: int = 0) -> Ids:
+def carry_out(
+    made: WorkloadGraph, members: Ids, part: Transfers, waves: Sequence[int], size: int, start: int = 0
+) -> Ids:
     """Add a collective among each row of `members`, whose column r is rank r; return the ids, a row per group.
 
     Messages have `size` bytes. They are numbered by wave (`waves` are numbers of transfers), within one by group.

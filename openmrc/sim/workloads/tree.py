@@ -6,7 +6,7 @@ from openmrc.collectives import tree
 from openmrc.sim.workloads.amounts import Bytes, bytes_of, ps_of
 from openmrc.sim.workloads.groups import Placement, groups
 from openmrc.sim.workloads.parameters import Amount, Count, Parameters
-from openmrc.sim.workloads.plan import Hosts, Ids, Plan, refuse_many
+from openmrc.sim.workloads.plan import Ids, WorkloadGraph, WorkloadHosts, refuse_many
 from openmrc.sim.workloads.transfers import carry_out
 
 
@@ -19,9 +19,9 @@ class TreeAllReduce(Parameters, frozen=True, kw_only=True, tag="tree_all_reduce"
     chunks: Count = 8  # pieces of the vector, sent one after the other
 
 
-def plan(hosts: Hosts, parameters: TreeAllReduce, seed: int) -> Plan:
+def plan(hosts: WorkloadHosts, parameters: TreeAllReduce, seed: int) -> WorkloadGraph:
     """Return the messages, ordered by chunk, up before down."""
-    made = Plan(hosts.count)
+    made = WorkloadGraph(hosts.count)
     members = groups(hosts.count, parameters.group, parameters.placement, seed)
     refuse_many(2 * parameters.chunks * (members.size - len(members)), "chunks")
     piece = max(1, -(-bytes_of(parameters.size) // parameters.chunks))
@@ -34,7 +34,7 @@ def plan(hosts: Hosts, parameters: TreeAllReduce, seed: int) -> Plan:
     return made
 
 
-def _chunk(made: Plan, members: Ids, piece: int, start: int) -> Ids:
+def _chunk(made: WorkloadGraph, members: Ids, piece: int, start: int) -> Ids:
     """Add one chunk's path up and down; return the ids of the messages up, a column per host except the root."""
     ranks = members.shape[1]
     ids = carry_out(made, members, tree.all_reduce(ranks).transfers, [ranks - 1, ranks - 1], piece, start)

@@ -9,19 +9,19 @@ import pytest
 
 from openmrc.live.api.attributes import PeerAddress
 from openmrc.live.datapath import capture
-from openmrc.live.host.recording import Recording
+from openmrc.live.host.recording import OpenCapture
 from openmrc.wire.ip import IPV4_LENGTH, UDP_LENGTH, checksum
-from openmrc.wire.pcapng import Frame, PcapngWriter, read_frames
+from openmrc.wire.pcapng import PcapFrame, PcapngWriter, read_frames
 from tests.live.datapath.memory_kernel import THERE, Endpoint, endpoint
 from tests.worlds.live import address
 
 
 def prepare(here: Endpoint, tmp_path: object = None) -> None:
-    recording = Recording("/dev/null", here.runtime)
+    recording = OpenCapture("/dev/null", here.runtime)
     recording.add_peer(0, PeerAddress(planes=tuple(str(address(THERE, plane)) for plane in range(2))))
 
 
-def frames_of(here: Endpoint) -> list[Frame]:
+def frames_of(here: Endpoint) -> list[PcapFrame]:
     """Return the frames of the ring, which has not wrapped around."""
     file = io.BytesIO()
     PcapngWriter(file, ["plane 0", "plane 1"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from openmrc.engine.state.build import Layout, build
+from openmrc.engine.state.build import TableSizes, build
 from openmrc.engine.state.params import Settings
 from openmrc.live.datapath import iteration
 from openmrc.live.datapath.datapath_tables import build_datapath
@@ -10,7 +10,7 @@ from openmrc.units import NEVER, PS_PER_MS
 
 
 def test_deadlines_wait_for_the_backlog_from_when_it_was_found_however_late() -> None:
-    engine = build(Layout(ports=1), Settings())
+    engine = build(TableSizes(ports=1), Settings())
     datapath = build_datapath(engine, 1, 1, 1, 1, 0, 0)
     nic, node = datapath.nic[0], engine.endpoints[0]
     node.deadline = PS_PER_MS

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from openmrc.engine.state.build import Layout, build
+from openmrc.engine.state.build import TableSizes, build
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.tables import Engine
 from openmrc.live.datapath import pacing
@@ -23,7 +23,7 @@ PACKET = 1000 - 86  # bytes of a datagram that takes a millisecond with all that
 @pytest.fixture
 def engine() -> Engine:
     """An endpoint with one peer that has something to send."""
-    made = build(Layout(ports=PLANES), Settings())
+    made = build(TableSizes(ports=PLANES), Settings())
     made.endpoints[0].ready_tail = 0
     made.peers[0].next_ready = 0
     return made

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from openmrc.core.rows import table
 from openmrc.engine.state.tables import NONE
 from openmrc.live.datapath import sources, table_handles
-from openmrc.live.datapath.datapath_tables import Nic, Source
+from openmrc.live.datapath.datapath_tables import NicRow, SourceAddress
 
 SLOTS = 16
 
@@ -20,8 +20,8 @@ class Tables:
     """The two tables that the source table is made of."""
 
     def __init__(self, key: int = 0) -> None:
-        self.nic = table(Nic, 1)
-        self.sources = table(Source, SLOTS)
+        self.nic = table(NicRow, 1)
+        self.sources = table(SourceAddress, SLOTS)
         self.nic[0].source_key = key
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 
 from openmrc.core.rows import column
-from openmrc.engine.state.build import Layout, build
+from openmrc.engine.state.build import TableSizes, build
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.queue_pairs import by_qpn
 from openmrc.engine.state.states import QpState
@@ -13,7 +13,7 @@ from openmrc.wire.codes import FIRST_USER_QPN
 def test_queue_pair_numbers_are_random_and_each_finds_its_row() -> None:
     first = set()
     for _ in range(20):
-        engine = build(Layout(qps=5), Settings())
+        engine = build(TableSizes(qps=5), Settings())
         QueuePairNumbers(engine)
         numbers = column(engine.qps, "qpn")
         first.add(int(numbers[0]))
@@ -25,7 +25,7 @@ def test_queue_pair_numbers_are_random_and_each_finds_its_row() -> None:
 
 
 def test_a_renewed_number_is_neither_the_last_nor_the_one_before_the_reset() -> None:
-    engine = build(Layout(qps=1), Settings())
+    engine = build(TableSizes(qps=1), Settings())
     numbers = QueuePairNumbers(engine)
     step = int(engine.endpoints[0].qpn_slot_mask) + 1
     qpns = column(engine.qps, "qpn")

@@ -15,13 +15,13 @@ from openmrc.verbs import Context
 from openmrc.wire.capture import dissect, find_datagram
 from openmrc.wire.codes import Opcode
 from openmrc.wire.ip import IPV4_LENGTH, checksum
-from openmrc.wire.pcapng import Frame, read_frames
+from openmrc.wire.pcapng import PcapFrame, read_frames
 from tests.live.pair import SMALL, Pair, addresses, joined
 
 DATA = {Opcode.WRITE_FIRST, Opcode.WRITE_MIDDLE, Opcode.WRITE_LAST, Opcode.WRITE_ONLY}
 
 
-def frames_of(file: Path) -> list[Frame]:
+def frames_of(file: Path) -> list[PcapFrame]:
     with file.open("rb") as stream:
         return list(read_frames(stream))
 

@@ -10,9 +10,17 @@ import pytest
 
 from openmrc.live.api.errors import DeadlineError, ExchangeError
 from openmrc.live.objects import exchange
-from openmrc.live.objects.exchange import Channel, MismatchError, Offer, check_offers, decode_offer, dial, printable
+from openmrc.live.objects.exchange import (
+    ControlChannel,
+    Offer,
+    TermsMismatchError,
+    check_offers,
+    decode_offer,
+    dial,
+    printable,
+)
 from openmrc.live.objects.handshake import LARGEST_OFFER, framed
-from openmrc.live.objects.server import Server
+from openmrc.live.objects.server import RendezvousServer
 
 TOKEN = "a token of both sides"
 
@@ -34,8 +42,8 @@ def offer(**changes: object) -> Offer:
 
 
 @pytest.fixture(params=["", TOKEN])
-def channels(request: pytest.FixtureRequest) -> Iterator[tuple[Channel, Channel]]:
-    server = Server(["127.0.0.1"], 0)
+def channels(request: pytest.FixtureRequest) -> Iterator[tuple[ControlChannel, ControlChannel]]:
+    server = RendezvousServer(["127.0.0.1"], 0)
     server.start(request.param.encode())
     ours = dial("127.0.0.1", server.port, time.monotonic() + 5, request.param)
     ours.tell(offer())
@@ -46,7 +54,7 @@ def channels(request: pytest.FixtureRequest) -> Iterator[tuple[Channel, Channel]
     server.close()
 
 
-def test_what_one_side_tells_the_other_hears(channels: tuple[Channel, Channel]) -> None:
+def test_what_one_side_tells_the_other_hears(channels: tuple[ControlChannel, ControlChannel]) -> None:
     ours, theirs = channels
     for number in range(3):
         ours.tell({"any": ["thing", number]})
@@ -55,7 +63,7 @@ def test_what_one_side_tells_the_other_hears(channels: tuple[Channel, Channel]) 
     assert [ours.hear(int, timeout=5) for _ in range(3)] == [0, 1, 2]
 
 
-def test_an_offer_carries_the_name_and_the_note_of_its_program(channels: tuple[Channel, Channel]) -> None:
+def test_an_offer_carries_the_name_and_the_note_of_its_program(channels: tuple[ControlChannel, ControlChannel]) -> None:
     ours, theirs = channels
     theirs.tell(offer(note={"any": ["thing", 1]}))
     heard = ours.hear_offer(timeout=5)
@@ -64,7 +72,7 @@ def test_an_offer_carries_the_name_and_the_note_of_its_program(channels: tuple[C
 
 
 def test_a_frame_written_by_somebody_else_is_noticed() -> None:
-    server = Server(["127.0.0.1"], 0)
+    server = RendezvousServer(["127.0.0.1"], 0)
     server.start(TOKEN.encode())
     ours = dial("127.0.0.1", server.port, time.monotonic() + 5, TOKEN)
     ours.tell(offer())
@@ -87,7 +95,7 @@ def test_a_frame_written_by_somebody_else_is_noticed() -> None:
     ],
 )
 def test_a_mismatch_shows_both_values(changes: dict[str, object], text: str) -> None:
-    with pytest.raises(MismatchError, match=text):
+    with pytest.raises(TermsMismatchError, match=text):
         check_offers(offer(), offer(**changes), "the peer")
 
 
@@ -148,31 +156,35 @@ def _encoded(whole: Offer) -> bytes:
     return msgspec.json.encode(whole)
 
 
-def test_an_offer_too_large_to_be_taken_is_refused_by_who_makes_it(channels: tuple[Channel, Channel]) -> None:
+def test_an_offer_too_large_to_be_taken_is_refused_by_who_makes_it(
+    channels: tuple[ControlChannel, ControlChannel],
+) -> None:
     with pytest.raises(ExchangeError, match=f"at most {LARGEST_OFFER}"):
         channels[0].tell(offer(note="x" * LARGEST_OFFER))
 
 
-def test_a_message_may_be_waited_for_without_end(channels: tuple[Channel, Channel]) -> None:
+def test_a_message_may_be_waited_for_without_end(channels: tuple[ControlChannel, ControlChannel]) -> None:
     ours, theirs = channels
     theirs.tell(7)
     assert ours.hear(int, timeout=math.inf) == 7
 
 
-def test_a_silent_peer_ends_in_an_error_that_names_it(channels: tuple[Channel, Channel]) -> None:
+def test_a_silent_peer_ends_in_an_error_that_names_it(channels: tuple[ControlChannel, ControlChannel]) -> None:
     ours, _ = channels
     with pytest.raises(DeadlineError, match=ours.peer):
         ours.hear(timeout=0.02)
 
 
-def test_a_peer_that_hangs_up_is_told_apart_from_a_silent_one(channels: tuple[Channel, Channel]) -> None:
+def test_a_peer_that_hangs_up_is_told_apart_from_a_silent_one(channels: tuple[ControlChannel, ControlChannel]) -> None:
     ours, theirs = channels
     theirs.close()
     with pytest.raises(ExchangeError, match="closed"):
         ours.hear(timeout=5)
 
 
-def test_a_length_beyond_the_limit_is_refused_before_anything_is_read(channels: tuple[Channel, Channel]) -> None:
+def test_a_length_beyond_the_limit_is_refused_before_anything_is_read(
+    channels: tuple[ControlChannel, ControlChannel],
+) -> None:
     ours, theirs = channels
     theirs._socket.sendall((exchange.LARGEST_FRAME + 1).to_bytes(4, "big"))
     with pytest.raises(ExchangeError, match=f"{ours.peer}.*at most"):
@@ -180,7 +192,7 @@ def test_a_length_beyond_the_limit_is_refused_before_anything_is_read(channels: 
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b'{"qpn": "x"}', b"\xff\xfe", b"[" * 5000])
-def test_malformed_frames_give_one_typed_error(channels: tuple[Channel, Channel], body: bytes) -> None:
+def test_malformed_frames_give_one_typed_error(channels: tuple[ControlChannel, ControlChannel], body: bytes) -> None:
     ours, theirs = channels
     seal = theirs._seals.ours if theirs._seals is not None else None
     theirs._socket.sendall(framed(body, seal))

@@ -14,21 +14,21 @@ from openmrc.live.api.errors import ClosedError, DeadlineError, ExchangeError
 from openmrc.live.objects import server as module
 from openmrc.live.objects.exchange import dial
 from openmrc.live.objects.handshake import GREETING_SECONDS, LARGEST_OFFER, Handshake, Role
-from openmrc.live.objects.server import MOST, Server
+from openmrc.live.objects.server import MOST, RendezvousServer
 from tests.live import strangers
 
 TOKEN = "a token of both sides"
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server(["127.0.0.1"], 0)
+def server() -> Iterator[RendezvousServer]:
+    made = RendezvousServer(["127.0.0.1"], 0)
     made.start(b"")
     yield made
     made.close()
 
 
-def a_peer_is_served(server: Server, seconds: float = 20.0) -> float:
+def a_peer_is_served(server: RendezvousServer, seconds: float = 20.0) -> float:
     """Let a peer connect and return the seconds it took."""
     began = time.monotonic()
     channel = strangers.greet(server.port, strangers.offer(qpn=77))
@@ -43,24 +43,26 @@ def a_peer_is_served(server: Server, seconds: float = 20.0) -> float:
 
 
 @pytest.mark.parametrize("stranger", [strangers.reset, strangers.vanish])
-def test_a_connection_that_ends_at_once_ends_nothing_else(server: Server, stranger: object) -> None:
+def test_a_connection_that_ends_at_once_ends_nothing_else(server: RendezvousServer, stranger: object) -> None:
     for _ in range(50):
         stranger(server.port)  # type: ignore[operator]
     a_peer_is_served(server)
 
 
 @pytest.mark.parametrize("said", [b"GET / HTTP/1.0\r\n\r\n", b"\x16\x03\x01" * 100, bytes(100), b"\xff" * 5000])
-def test_other_protocols_are_cut_off_without_an_answer_beyond_the_greeting(server: Server, said: bytes) -> None:
+def test_other_protocols_are_cut_off_without_an_answer_beyond_the_greeting(
+    server: RendezvousServer, said: bytes
+) -> None:
     assert len(strangers.say(server.port, said)) < 200
     a_peer_is_served(server)
 
 
-def test_silent_connections_keep_nobody_waiting(server: Server) -> None:
+def test_silent_connections_keep_nobody_waiting(server: RendezvousServer) -> None:
     with strangers.silent(server.port, 3 * MOST):
         assert a_peer_is_served(server) < GREETING_SECONDS
 
 
-def test_silent_connections_are_closed_after_a_while(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_connections_are_closed_after_a_while(server: RendezvousServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GREETING_SECONDS", 0.2)
     with strangers.silent(server.port, 3) as held:
         for sock in held:
@@ -69,7 +71,7 @@ def test_silent_connections_are_closed_after_a_while(server: Server, monkeypatch
                 continue
 
 
-def test_a_flood_holds_no_more_than_its_bound(server: Server) -> None:
+def test_a_flood_holds_no_more_than_its_bound(server: RendezvousServer) -> None:
     begun = Handshake(Role.DIALLER, b"").outgoing() + LARGEST_OFFER.to_bytes(4, "big") + bytes(LARGEST_OFFER - 1)
     held = []
     for _ in range(4 * MOST):
@@ -86,7 +88,7 @@ def test_a_flood_holds_no_more_than_its_bound(server: Server) -> None:
         sock.close()
 
 
-def test_peers_that_greet_and_are_never_accepted_are_bounded_too(server: Server) -> None:
+def test_peers_that_greet_and_are_never_accepted_are_bounded_too(server: RendezvousServer) -> None:
     held = [strangers.greet(server.port, strangers.offer()) for _ in range(MOST + 20)]
     until = time.monotonic() + 20
     while len(server._arrivals) < MOST and time.monotonic() < until:
@@ -98,7 +100,7 @@ def test_peers_that_greet_and_are_never_accepted_are_bounded_too(server: Server)
 
 def test_a_wrong_token_is_reported_and_named_when_nobody_else_comes() -> None:
     refusals: list[str] = []
-    server = Server(["127.0.0.1"], 0, refusals.append)
+    server = RendezvousServer(["127.0.0.1"], 0, refusals.append)
     server.start(TOKEN.encode())
     for token, why in (("", "requires a token"), ("x" * 16, "different token")):
         with pytest.raises(ExchangeError, match=why):
@@ -111,7 +113,7 @@ def test_a_wrong_token_is_reported_and_named_when_nobody_else_comes() -> None:
 
 
 def test_the_right_token_is_let_in_after_many_wrong_ones() -> None:
-    server = Server(["127.0.0.1"], 0)
+    server = RendezvousServer(["127.0.0.1"], 0)
     server.start(TOKEN.encode())
     for number in range(20):
         with pytest.raises(ExchangeError):
@@ -123,7 +125,7 @@ def test_the_right_token_is_let_in_after_many_wrong_ones() -> None:
 
 
 def test_closing_wakes_who_waits_and_frees_the_port() -> None:
-    server = Server(["127.0.0.1", "127.0.0.5"], 0)
+    server = RendezvousServer(["127.0.0.1", "127.0.0.5"], 0)
     server.start(b"")
     errors: list[BaseException] = []
 
@@ -145,7 +147,7 @@ def test_closing_wakes_who_waits_and_frees_the_port() -> None:
 
 
 def test_it_listens_where_it_was_told_and_nowhere_else() -> None:
-    server = Server(["127.0.0.1", "127.0.0.7"], 0)
+    server = RendezvousServer(["127.0.0.1", "127.0.0.7"], 0)
     server.start(b"")
     lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     port = f"{server.port:04X}"
@@ -156,7 +158,7 @@ def test_it_listens_where_it_was_told_and_nowhere_else() -> None:
 
 
 def test_all_addresses_are_not_loopback() -> None:
-    server = Server([module.ANYWHERE], 0)
+    server = RendezvousServer([module.ANYWHERE], 0)
     server.start(b"")
     server.close()
     assert not server.is_loopback
@@ -164,8 +166,8 @@ def test_all_addresses_are_not_loopback() -> None:
 
 def test_an_address_that_cannot_be_had_is_named() -> None:
     with pytest.raises(ConfigError, match=r"192\.0\.2\.1"):
-        Server(["127.0.0.1", "192.0.2.1"], 0)
-    held = Server(["127.0.0.1"], 0)
+        RendezvousServer(["127.0.0.1", "192.0.2.1"], 0)
+    held = RendezvousServer(["127.0.0.1"], 0)
     with pytest.raises(ConfigError, match=rf"127\.0\.0\.1, TCP port {held.port}"):
-        Server(["127.0.0.1"], held.port)
+        RendezvousServer(["127.0.0.1"], held.port)
     held.close()

@@ -17,7 +17,7 @@ from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Network, Trimming
 from openmrc.sim.network.reach import link_delays
 from openmrc.sim.transports.mrc.setup import MrcTransport
-from openmrc.sim.workloads.traffic import Side, traffic
+from openmrc.sim.workloads.traffic import CompletionSide, traffic
 from openmrc.units import NEVER, PS_PER_US
 from tests.sim.small import Blast, incast, leaf_spine, same, shifted, three_tiers
 
@@ -61,7 +61,7 @@ def test_switch_latency_and_three_tiers_add_up() -> None:
 
 def test_a_lone_mrc_flow_takes_the_closed_form_and_its_acknowledgement_the_way_back() -> None:
     size = 1_000_000
-    watched = traffic([0, 9], [9, 9], [size, 0], releases=([0], [1], [0], [int(Side.RECEIVER)]))
+    watched = traffic([0, 9], [9, 9], [size, 0], releases=([0], [1], [0], [int(CompletionSide.RECEIVER)]))
     results = run(leaf_spine(), watched, MrcTransport(evs=8))
     there = alone(size, 400, 4, 4 * PS_PER_US)
     assert results.received[0] == there

@@ -14,7 +14,7 @@ from openmrc.sim.network.reach import reaches
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.roce.transport import RoceTransport
 from openmrc.sim.transports.uet.transport import UetTransport
-from openmrc.sim.workloads.traffic import Side, traffic
+from openmrc.sim.workloads.traffic import CompletionSide, traffic
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_S
 from tests.sim.described import topology_of
 from tests.sim.small import Blast, shifted
@@ -175,6 +175,6 @@ def test_every_transport_crosses_sites_and_unlike_planes(transport: object) -> N
         "  - {host_gbps: 50, t0: {down: 2, oversubscription: 2, up_gbps: 50}, t1: {}}\n"
         "sites: {links: 2, gbps: 200, link_us: 3}\n"
     )
-    work = traffic([0, 1, 15], [15, 8, 0], 200_000, releases=([0], [2], [0], [int(Side.RECEIVER)]))
+    work = traffic([0, 1, 15], [15, 8, 0], 200_000, releases=([0], [2], [0], [int(CompletionSide.RECEIVER)]))
     result = run(topology, work, transport, until=50 * PS_PER_MS)  # type: ignore[arg-type]
     assert (result.finished < NEVER).all()

@@ -8,7 +8,7 @@ import pytest
 from openmrc.fabric.model.topology import Topology
 from openmrc.faults import OVERTAKEN, WORDS, Schedule
 from openmrc.sim.loop.fault_events import Faults
-from openmrc.sim.loop.run import Results, Transport, World, run
+from openmrc.sim.loop.run import LoopTransport, Results, World, run
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Trimming
 from openmrc.sim.scenario.timeline import columns
@@ -28,7 +28,7 @@ def broken(topology: Topology, text: str, seed: int = 1) -> Faults:
     return columns(topology, Schedule.parse(text), seed)
 
 
-def one_way(text: str = "", on: str = "h0>p0-t0-00", at: str = "0s", transport: Transport | None = None) -> Results:
+def one_way(text: str = "", on: str = "h0>p0-t0-00", at: str = "0s", transport: LoopTransport | None = None) -> Results:
     """One message from h0 to h1, under the same T0, with a fault on one direction of h0's cable."""
     topology = leaf_spine(hosts=4, down=2)
     faults = broken(topology, f"at: {at}, {text}, on: {on}") if text else None
@@ -159,7 +159,7 @@ def test_every_word_is_known_here() -> None:
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_every_transport_gets_through_every_word_at_once(transport: Transport) -> None:
+def test_every_transport_gets_through_every_word_at_once(transport: LoopTransport) -> None:
     topology = leaf_spine(hosts=8, down=4)
     text = ", ".join(f"{word}: {value}" for word, value in EVERY_WORD.items())
     results = run(topology, shifted(8, 200_000, by=5), transport, broken=broken(topology, text), until=400 * PS_PER_MS)

@@ -27,14 +27,14 @@ from openmrc.sim.transports.roce.roce_tables import Recovery
 from openmrc.sim.transports.roce.transport import RoceTransport, adaptive
 from openmrc.sim.transports.uet.transport import UetTransport
 from openmrc.sim.workloads.permutation import Permutation
-from openmrc.sim.workloads.traffic import Side, traffic
+from openmrc.sim.workloads.traffic import CompletionSide, traffic
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_US
 from tests.sim.described import topology_of
 from tests.sim.small import Blast
 
 SHIPPED = Path(__file__).parents[3] / "scenarios" / "fabrics" / "irregular.yaml"
 SELECTIVE = RoceTransport(recovery=Recovery.SELECTIVE, qps=2)
-TRANSPORTS: list[loop.Transport] = [MrcTransport(evs=16), UetTransport(), RoceTransport(), SELECTIVE, adaptive()]
+TRANSPORTS: list[loop.LoopTransport] = [MrcTransport(evs=16), UetTransport(), RoceTransport(), SELECTIVE, adaptive()]
 IDS = ["mrc", "uet", "roce", "roce-selective", "roce-adaptive"]
 
 CHAIN = """
@@ -67,10 +67,10 @@ links:
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS, ids=IDS)
-def test_one_flow_alone_takes_the_time_of_its_closed_form(transport: loop.Transport) -> None:
+def test_one_flow_alone_takes_the_time_of_its_closed_form(transport: loop.LoopTransport) -> None:
     packets, byte = 40, 80  # ps at 100 Gb/s
     # A release at the receiver makes its completion known.
-    work = traffic([0, 1], [1, 0], [packets * 4096, 4096], releases=([0], [1], [0], [int(Side.RECEIVER)]))
+    work = traffic([0, 1], [1, 0], [packets * 4096, 4096], releases=([0], [1], [0], [int(CompletionSide.RECEIVER)]))
     result = run(topology_of(CHAIN), work, transport)
     arrived = ONE_WAY + (packets + 2) * 4160 * byte
     assert result.received[0] == arrived == result.started[1]
@@ -79,7 +79,7 @@ def test_one_flow_alone_takes_the_time_of_its_closed_form(transport: loop.Transp
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS, ids=IDS)
-def test_the_shipped_irregular_fabric_runs_with_every_transport(transport: loop.Transport) -> None:
+def test_the_shipped_irregular_fabric_runs_with_every_transport(transport: loop.LoopTransport) -> None:
     topology = topology_of(SHIPPED.read_text().split("name: irregular")[1])
     result = run(topology, traffic([0, 1], [1, 0], 400_000), transport, until=20 * PS_PER_MS)
     assert (result.finished < NEVER).all()
@@ -101,7 +101,7 @@ def test_a_scenario_on_an_irregular_fabric_runs_from_its_file(name: str) -> None
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS, ids=IDS)
-def test_nics_with_unlike_numbers_of_ports_talk_to_each_other(transport: loop.Transport) -> None:
+def test_nics_with_unlike_numbers_of_ports_talk_to_each_other(transport: loop.LoopTransport) -> None:
     topology = topology_of(UNLIKE)
     pairs = list(itertools.permutations(range(3), 2))
     work = traffic([pair[0] for pair in pairs], [pair[1] for pair in pairs], 300_000)

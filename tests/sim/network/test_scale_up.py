@@ -9,8 +9,8 @@ import pytest
 from openmrc.fabric.model.topology import Topology
 from openmrc.report.simulation import report
 from openmrc.report.terminal import show
+from openmrc.sim.loop.run import LoopTransport as Carrier
 from openmrc.sim.loop.run import Results, run
-from openmrc.sim.loop.run import Transport as Carrier
 from openmrc.sim.network.scale_up import CHUNK
 from openmrc.sim.results.results import summary
 from openmrc.sim.scenario.scenario import Scenario, Transport
@@ -21,7 +21,7 @@ from openmrc.sim.transports.uet.transport import UetTransport
 from openmrc.sim.workloads.families import plan_of
 from openmrc.sim.workloads.hierarchical import HierarchicalAllReduce
 from openmrc.sim.workloads.joined import joined
-from openmrc.sim.workloads.traffic import Side, Traffic, traffic
+from openmrc.sim.workloads.traffic import CompletionSide, Traffic, traffic
 from openmrc.units import NEVER, PS_PER_S, PS_PER_US
 from tests.sim.described import topology_of
 from tests.sim.small import Blast
@@ -115,7 +115,9 @@ def test_an_irregular_fabric_can_have_domains() -> None:
 
 def chained() -> Traffic:
     """A message in the domain, then one over the NICs, then one in the other domain."""
-    return traffic([0, 3, 4], [3, 4, 5], 64 * CHUNK, releases=([0, 1], [1, 2], [0, 0], [int(Side.RECEIVER)] * 2))
+    return traffic(
+        [0, 3, 4], [3, 4, 5], 64 * CHUNK, releases=([0, 1], [1, 2], [0, 0], [int(CompletionSide.RECEIVER)] * 2)
+    )
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS[1:], ids=["mrc", "uet", "roce"])

@@ -6,10 +6,10 @@ import pytest
 
 from openmrc.core.rows import CACHE_LINE, dtype_of
 from openmrc.engine.state.tables import Ev
-from openmrc.sim.network.network_tables import Hop, Port, Wire
-from openmrc.sim.transports.mrc.frames import Frame
+from openmrc.sim.network.network_tables import EgressPort, Hop, Wire
+from openmrc.sim.transports.mrc.frames import MrcFrame
 
 
-@pytest.mark.parametrize(("row", "lines"), [(Hop, 1), (Frame, 1), (Ev, 1), (Wire, 1), (Port, 2)])
+@pytest.mark.parametrize(("row", "lines"), [(Hop, 1), (MrcFrame, 1), (Ev, 1), (Wire, 1), (EgressPort, 2)])
 def test_row_fills_whole_cache_lines(row: type, lines: int) -> None:
     assert dtype_of(row).itemsize == lines * CACHE_LINE

@@ -11,7 +11,7 @@ import pytest
 
 from openmrc.errors import ConfigError
 from openmrc.report.folder import write_captures
-from openmrc.sim.results.results import Run, summary
+from openmrc.sim.results.results import SimulationRun, summary
 from openmrc.sim.scenario.scenario import Scenario, Transport, load
 from openmrc.sim.simulate import simulate
 from openmrc.units import PS_PER_US
@@ -64,7 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(folder: Path) -> Run:
+def run(folder: Path) -> SimulationRun:
     made = scenario(folder)
     done = simulate(made)
     assert write_captures(done, made, folder) == []
@@ -72,7 +72,7 @@ def run(folder: Path) -> Run:
 
 
 @pytest.fixture(scope="module")
-def frames(run: Run, folder: Path) -> dict[int, list[tuple[Any, Dissected]]]:
+def frames(run: SimulationRun, folder: Path) -> dict[int, list[tuple[Any, Dissected]]]:
     return {nic: read(folder / f"h{nic}.pcapng") for nic in (0, 13)}
 
 
@@ -133,7 +133,7 @@ def test_marks_trims_and_paths_are_seen_where_they_happen(frames: dict[int, list
     assert all(len(usids(found.datagram.outer[0].outer.destination)) == 2 for found in reaching)  # type: ignore[arg-type]
 
 
-def test_a_limit_is_kept_and_said(run: Run, tmp_path: Path) -> None:
+def test_a_limit_is_kept_and_said(run: SimulationRun, tmp_path: Path) -> None:
     from openmrc.sim.scenario.scenario import Capture
 
     made = scenario(tmp_path, capture=Capture(hosts=("h13",), limit=50, start="20us"))
@@ -157,7 +157,9 @@ def test_with_a_longer_snaplen_payload_is_zeros_and_its_icrc_is_right(tmp_path: 
     assert not any(any(each.message.payload) for each in found)
 
 
-def test_a_capture_changes_nothing_and_is_the_same_for_any_number_of_threads(run: Run, tmp_path: Path) -> None:
+def test_a_capture_changes_nothing_and_is_the_same_for_any_number_of_threads(
+    run: SimulationRun, tmp_path: Path
+) -> None:
     made = scenario(tmp_path)
     bare = simulate(replace_struct(made, capture=None))
     assert np.array_equal(bare.results.finished, run.results.finished)
@@ -194,7 +196,7 @@ def test_other_transports_have_no_mrc_packets(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("tshark")
-def test_wireshark_reads_times_planes_and_base_headers(run: Run, folder: Path) -> None:
+def test_wireshark_reads_times_planes_and_base_headers(run: SimulationRun, folder: Path) -> None:
     names = ("frame.interface_name", "frame.time_epoch", "infiniband.bth.opcode", "infiniband.bth.psn", "frame.len")
     fields = [part for name in names for part in ("-e", name)]
     done = subprocess.run(
@@ -211,7 +213,7 @@ def test_wireshark_reads_times_planes_and_base_headers(run: Run, folder: Path) -
         assert (int(opcode), int(psn), int(length)) == (bth["opcode"], bth["psn"], frame.original_length)
 
 
-def test_the_first_packet_leaves_at_time_zero_and_arrives_a_path_later(run: Run) -> None:
+def test_the_first_packet_leaves_at_time_zero_and_arrives_a_path_later(run: SimulationRun) -> None:
     assert run.captured is not None
     first = run.captured.seen[run.captured.taps[13].first]
     assert first.at == 0

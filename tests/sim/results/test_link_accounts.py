@@ -7,7 +7,7 @@ import pytest
 
 from openmrc.fabric.model.topology import Topology
 from openmrc.faults import Schedule
-from openmrc.sim.loop.run import Transport, run
+from openmrc.sim.loop.run import LoopTransport, run
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Trimming
 from openmrc.sim.results.link_accounts import LinkAccounts, link_accounts
@@ -25,7 +25,7 @@ FAULTS = (
 )
 
 
-def accounts(transport: Transport, faults: str = "", size: int = 200_000) -> tuple[Topology, LinkAccounts]:
+def accounts(transport: LoopTransport, faults: str = "", size: int = 200_000) -> tuple[Topology, LinkAccounts]:
     topology = leaf_spine(hosts=16)
     broken = columns(topology, Schedule.parse(faults), 1) if faults else None
     results = run(topology, incast(12, size), transport, broken=broken, until=20_000_000_000)
@@ -71,6 +71,6 @@ def test_every_cause_is_named_where_it_was_injected() -> None:
     [MrcTransport(evs=8), UetTransport(), RoceTransport(recovery=Recovery.GO_BACK_N)],
     ids=["mrc", "uet", "roce"],
 )
-def test_the_links_of_every_transport_add_up(transport: Transport) -> None:
+def test_the_links_of_every_transport_add_up(transport: LoopTransport) -> None:
     _, found = accounts(transport, FAULTS, size=40_000)
     assert found.lost.sum() > 0

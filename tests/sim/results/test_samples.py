@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from openmrc.report.simulation import report
-from openmrc.sim.results.results import Run, summary
+from openmrc.sim.results.results import SimulationRun, summary
 from openmrc.sim.scenario.scenario import load
 from openmrc.sim.simulate import simulate
 from openmrc.units import PS_PER_US
@@ -24,18 +24,18 @@ sampling: {every: 1us, flows: 4}
 ROCE = "{name: roce, qps: 4, settings: {timeout_us: 50, reroute_delay_us: 10}}"
 
 
-def ran(folder: Path, transport: str, planes: int = 1) -> Run:
+def ran(folder: Path, transport: str, planes: int = 1) -> SimulationRun:
     path = folder / "rings.yaml"
     path.write_text(RINGS.replace("TRANSPORT", transport).replace("PLANES", str(planes)))
     return simulate(load(path))
 
 
 @pytest.fixture(scope="module")
-def roce(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def roce(tmp_path_factory: pytest.TempPathFactory) -> SimulationRun:
     return ran(tmp_path_factory.mktemp("roce"), ROCE)
 
 
-def test_roce_tells_rates_and_what_is_not_acknowledged_of_message_after_message(roce: Run) -> None:
+def test_roce_tells_rates_and_what_is_not_acknowledged_of_message_after_message(roce: SimulationRun) -> None:
     samples = roce.samples
     rate, out = samples.windows["rate_gbps"], samples.windows["inflight_bytes"]
     assert rate.shape == out.shape == (len(samples.at), 4)
@@ -52,7 +52,7 @@ def test_roce_tells_rates_and_what_is_not_acknowledged_of_message_after_message(
         assert over > first
 
 
-def test_roce_counts_over_time_what_its_summary_counts_at_the_end(roce: Run) -> None:
+def test_roce_counts_over_time_what_its_summary_counts_at_the_end(roce: SimulationRun) -> None:
     series = roce.samples.series
     for name in ("retransmitted", "timeouts", "naks", "cnps"):
         assert (np.diff(series[name]) >= 0).all()
@@ -61,7 +61,7 @@ def test_roce_counts_over_time_what_its_summary_counts_at_the_end(roce: Run) -> 
     assert series["retransmitted"][during][-1] > series["retransmitted"][during][0]
 
 
-def test_close_ups_show_rates_of_roce_and_windows_of_mrc(roce: Run, tmp_path: Path) -> None:
+def test_close_ups_show_rates_of_roce_and_windows_of_mrc(roce: SimulationRun, tmp_path: Path) -> None:
     mrc = ran(tmp_path, "{name: mrc, settings: {evs: 16}}", planes=4)
     both = [report(run, summary(run), {}).split("Around the faults")[1].split("<h2>")[0] for run in (roce, mrc)]
     assert ["Rates of some connections" in page for page in both] == [True, False]

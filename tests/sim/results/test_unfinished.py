@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from openmrc.sim.results.results import Run, summary
-from openmrc.sim.results.unfinished import Cause, describe, unfinished
+from openmrc.sim.results.results import SimulationRun, summary
+from openmrc.sim.results.unfinished import UnfinishedCause, describe, unfinished
 from openmrc.sim.scenario.scenario import Scenario
 from openmrc.sim.simulate import simulate
 
@@ -14,7 +14,7 @@ RING = {"kind": "ring_all_reduce", "size": 64_000, "group": 4}
 FABRIC = {"name": "f", "hosts": {"count": 8}, "planes": [{"host_gbps": 100, "t0": {"down": 4, "up": 2}, "t1": {}}]}
 
 
-def ran(**fields: object) -> Run:
+def ran(**fields: object) -> SimulationRun:
     """Return a run of a ring on two T0s."""
     return simulate(msgspec.convert({"name": "ring", "fabric": FABRIC, "workloads": [RING], **fields}, Scenario))
 
@@ -26,7 +26,7 @@ def test_a_complete_run_has_nothing_unfinished() -> None:
 def test_lost_datagrams_are_a_standstill_that_names_who_waits_for_whom() -> None:
     run = ran(transport={"name": "datagrams"}, faults=[{"at": "0us", "down": "h1 port 0"}])
     left = unfinished(run.work, run.results)
-    assert left.cause == Cause.STANDSTILL
+    assert left.cause == UnfinishedCause.STANDSTILL
     assert len(left.begun) + len(left.waiting) + int((run.results.finished[run.work.moving] < 1 << 62).sum()) == len(
         run.work.moving
     )
@@ -44,7 +44,7 @@ def test_flows_behind_a_failed_connection_end_the_run_although_probes_go_on() ->
     settings = {"timeout_us": 20, "linear_count": 2, "exponential_count": 2, "evs": 8}
     run = ran(transport={"name": "mrc", "settings": settings}, faults=[{"at": "0us", "down": "h1 port 0"}])
     left = unfinished(run.work, run.results)
-    assert left.cause == Cause.FAILED
+    assert left.cause == UnfinishedCause.FAILED
     assert run.results.now < 1_000_000_000_000  # ps: far from the limit of 10 s
     assert len(left.waiting) > 0
     assert np.isin(left.holder, left.failed).all()

@@ -12,7 +12,7 @@ from openmrc.fabric.model.description import Fabric, Hosts, Plane, Sites, Tier
 from openmrc.fabric.model.topology import Topology
 from openmrc.faults import Schedule
 from openmrc.sim.loop.fault_events import FaultKind, Faults
-from openmrc.sim.loop.run import Results, Transport, run
+from openmrc.sim.loop.run import LoopTransport, Results, run
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Routing
 from openmrc.sim.scenario.convergence import converging
@@ -70,7 +70,7 @@ def test_mrc_s_tables_are_static() -> None:
     assert not (faults.kind >= FaultKind.ROUTE_WITHDRAWN).any()
 
 
-def after_convergence(transport: Transport, topology: Topology, text: str, flows: Traffic) -> Results:
+def after_convergence(transport: LoopTransport, topology: Topology, text: str, flows: Traffic) -> Results:
     """Faults from the beginning, flows that start when routing has settled."""
     settings = transport.network_settings()
     faults = converging(topology, columns(topology, Schedule.parse(text), 1), settings)
@@ -93,7 +93,7 @@ BASELINES = [
 
 
 @pytest.mark.parametrize("transport", BASELINES)
-def test_nothing_goes_where_routing_has_withdrawn_a_link(transport: Transport) -> None:
+def test_nothing_goes_where_routing_has_withdrawn_a_link(transport: LoopTransport) -> None:
     """A T1 without its link to the T0 of the receivers is left out by every sender's T0, not only by its neighbour."""
     topology = leaf_spine(hosts=16)
     flows = shifted(16, 400_000, by=4, start=LATER)
@@ -105,7 +105,7 @@ def test_nothing_goes_where_routing_has_withdrawn_a_link(transport: Transport) -
 
 
 @pytest.mark.parametrize("transport", BASELINES)
-def test_a_link_that_is_back_is_used_again(transport: Transport) -> None:
+def test_a_link_that_is_back_is_used_again(transport: LoopTransport) -> None:
     topology = leaf_spine(hosts=16)
     faults = converging(
         topology,
@@ -157,7 +157,7 @@ def test_before_convergence_packets_are_lost_and_after_it_the_queue_pair_goes_on
 
 @pytest.mark.parametrize("transport", BASELINES)
 @pytest.mark.parametrize("place", ["h3 port 0", "p0-t0-00", "plane 0"])
-def test_a_bond_goes_on_with_the_ports_that_are_left(transport: Transport, place: str) -> None:
+def test_a_bond_goes_on_with_the_ports_that_are_left(transport: LoopTransport, place: str) -> None:
     topology = leaf_spine(hosts=8, planes=2)
     results = after_convergence(transport, topology, f"down: {place}", shifted(8, 200_000, 4, LATER))
     assert (results.finished < NEVER).all()
@@ -165,7 +165,7 @@ def test_a_bond_goes_on_with_the_ports_that_are_left(transport: Transport, place
 
 
 @pytest.mark.parametrize("transport", BASELINES)
-def test_a_bond_takes_its_port_back(transport: Transport) -> None:
+def test_a_bond_takes_its_port_back(transport: LoopTransport) -> None:
     topology = leaf_spine(hosts=8, planes=2)
     text = "for: 100us, down: h3 port 0; for: 100us, down: h4 port 1"
     settings = transport.network_settings()
@@ -185,7 +185,7 @@ ENDING = [
 
 
 @pytest.mark.parametrize(("transport", "cause"), ENDING)
-def test_a_partition_ends_in_errors_that_say_why_and_where(transport: Transport, cause: str) -> None:
+def test_a_partition_ends_in_errors_that_say_why_and_where(transport: LoopTransport, cause: str) -> None:
     topology = leaf_spine(hosts=8)
     faults = columns(topology, Schedule.parse("at: 2us, down: h5 port 0"), 1)
     flows = traffic([0, 1, 2], [5, 6, 5], 400_000)

@@ -10,7 +10,7 @@ from openmrc.fabric.model.topology import Topology
 from openmrc.faults import Schedule
 from openmrc.sim.loop.fault_events import FaultKind, Faults
 from openmrc.sim.scenario.fault_targets import links_at
-from openmrc.sim.scenario.matrix_line import Failure
+from openmrc.sim.scenario.matrix_line import FailureLine
 from openmrc.sim.scenario.timeline import columns, events
 from openmrc.units import PS_PER_US
 
@@ -152,11 +152,11 @@ def test_bit_errors_are_counted_in_parts_of_10_to_the_18(topology: Topology) -> 
 
 
 def test_a_matrix_failure_is_an_up_link_dead_from_the_beginning(topology: Topology) -> None:
-    faults = columns(topology, Schedule(), 1, [Failure(0, 2, 3, 17)], "x.cm")
+    faults = columns(topology, Schedule(), 1, [FailureLine(0, 2, 3, 17)], "x.cm")
     dead = {topology.link_name(link) for _, link in of_kind(faults, FaultKind.LINK_DOWN)}
     assert dead == {"p0-t0-02>p0-t1-03", "p0-t1-03>p0-t0-02"}
     with pytest.raises(ConfigError, match=r"x\.cm:17: link_id: '4'"):
-        columns(topology, Schedule(), 1, [Failure(0, 2, 4, 17)], "x.cm")
+        columns(topology, Schedule(), 1, [FailureLine(0, 2, 4, 17)], "x.cm")
 
 
 def test_faults_are_in_order_of_time(topology: Topology) -> None:

@@ -9,7 +9,7 @@ from openmrc.errors import ConfigError
 from openmrc.sim.scenario.matrix import read
 from openmrc.sim.scenario.triggers import plan_of
 from openmrc.sim.workloads.joined import joined
-from openmrc.sim.workloads.traffic import Side, Traffic
+from openmrc.sim.workloads.traffic import CompletionSide, Traffic
 
 
 def traffic(folder: Path, *body: str) -> Traffic:
@@ -31,14 +31,14 @@ def test_a_oneshot_starts_all_flows_that_name_it(tmp_path: Path) -> None:
     )  # fmt: skip
     assert released_by(made, 0) == [1, 2], "without a gate between, which would delay them by two link latencies"
     assert made.waits.tolist() == [0, 1, 1]
-    assert made.release_side.tolist() == [Side.SENDER, Side.SENDER]
+    assert made.release_side.tolist() == [CompletionSide.SENDER, CompletionSide.SENDER]
 
 
 def test_a_receivers_trigger_fires_where_the_data_arrived(tmp_path: Path) -> None:
     made = traffic(
         tmp_path, "0->1 id 1 start 0 size 9 recv_done_trigger 5", "1->2 id 2 trigger 5 size 9", "trigger id 5 oneshot"
     )
-    assert made.release_side[0] == Side.RECEIVER
+    assert made.release_side[0] == CompletionSide.RECEIVER
 
 
 def test_a_barrier_waits_for_its_count(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from openmrc.core.rows import column
-from openmrc.sim.loop.run import Transport, prepare
+from openmrc.sim.loop.run import LoopTransport, prepare
 from openmrc.sim.network import reroute
 from openmrc.sim.transports.roce import sender as roce
 from openmrc.sim.transports.roce.transport import RoceTransport
@@ -23,7 +23,7 @@ MESSAGES = 300
 
 @pytest.mark.parametrize(("transport", "module"), [(RoceTransport(), roce), (UetTransport(), uet)])
 def test_messages_that_wait_for_a_busy_port_are_not_looked_at(
-    transport: Transport, module: ModuleType, monkeypatch: pytest.MonkeyPatch
+    transport: LoopTransport, module: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = prepare(leaf_spine(hosts=8, planes=2), traffic([0] * MESSAGES, [5] * MESSAGES, 64), transport)
     state: Any = world.state
@@ -46,7 +46,7 @@ def test_messages_that_wait_for_a_busy_port_are_not_looked_at(
 
 @pytest.mark.parametrize(("transport", "module"), [(RoceTransport(), roce), (UetTransport(), uet)])
 def test_timers_of_messages_that_are_not_due_are_not_looked_at(
-    transport: Transport, module: ModuleType, monkeypatch: pytest.MonkeyPatch
+    transport: LoopTransport, module: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = prepare(leaf_spine(hosts=8, planes=2), traffic([0] * MESSAGES, [5] * MESSAGES, 64), transport)
     state: Any = world.state

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from openmrc.fabric.model.topology import Topology
-from openmrc.sim.loop.run import Results, Transport, run
+from openmrc.sim.loop.run import LoopTransport, Results, run
 from openmrc.sim.scenario.scenario import Scenario, load
 from openmrc.sim.simulate import prepare
 from openmrc.sim.transports.mrc.setup import MrcTransport
@@ -32,7 +32,7 @@ def uplinks_used(topology: Topology, results: Results, t0: str) -> int:
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_a_single_path_is_one_uplink_and_the_others_still_spray(transport: Transport) -> None:
+def test_a_single_path_is_one_uplink_and_the_others_still_spray(transport: LoopTransport) -> None:
     topology = leaf_spine(hosts=16, planes=2)
     flows = traffic([0, 4], [12, 13], 400_000, single_path=[1, 0])
     results = run(topology, flows, transport, until=50 * PS_PER_MS)

@@ -15,7 +15,7 @@ from openmrc.sim.transports.roce.roce_tables import Recovery
 from openmrc.sim.transports.roce.transport import RoceTransport, adaptive
 from openmrc.sim.transports.uet.transport import UetTransport
 from openmrc.sim.transports.uet.uet_tables import Spraying
-from openmrc.sim.workloads.traffic import Side, traffic
+from openmrc.sim.workloads.traffic import CompletionSide, traffic
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_US
 from tests.sim.small import Blast, incast, leaf_spine, shifted
 
@@ -121,13 +121,15 @@ def test_both_kinds_of_port_agree_where_both_apply() -> None:
 
 def test_a_release_lets_the_next_message_go_when_its_cause_is_complete() -> None:
     topology = leaf_spine()
-    chain = traffic([0, 9, 3], [9, 3, 0], 8192, releases=([0, 1], [1, 2], [2 * PS_PER_US, 0], [int(Side.RECEIVER)] * 2))
+    chain = traffic(
+        [0, 9, 3], [9, 3, 0], 8192, releases=([0, 1], [1, 2], [2 * PS_PER_US, 0], [int(CompletionSide.RECEIVER)] * 2)
+    )
     results = run(topology, chain, Blast())
     assert results.started[1] == results.received[0] + 2 * PS_PER_US
     assert results.started[2] == results.received[1]
 
 
 def test_a_release_on_another_nic_takes_the_shortest_link() -> None:
-    crossed = traffic([0, 5], [9, 6], 8192, releases=([0], [1], [0], [int(Side.RECEIVER)]))
+    crossed = traffic([0, 5], [9, 6], 8192, releases=([0], [1], [0], [int(CompletionSide.RECEIVER)]))
     results = run(leaf_spine(), crossed, Blast())
     assert results.started[1] == results.received[0] + PS_PER_US

@@ -18,12 +18,12 @@ from openmrc.sim.workloads.outcast import Outcast
 from openmrc.sim.workloads.parameters import Parameters
 from openmrc.sim.workloads.permutation import Permutation
 from openmrc.sim.workloads.pipeline import Pipeline, order
-from openmrc.sim.workloads.plan import NOWHERE, Hosts, Plan
+from openmrc.sim.workloads.plan import NOWHERE, WorkloadGraph, WorkloadHosts
 from openmrc.sim.workloads.ring import AllGather, ReduceScatter, RingAllReduce
 from openmrc.sim.workloads.training_step import TrainingStep
 from openmrc.sim.workloads.tree import TreeAllReduce
 
-EIGHT = Hosts(8, domain=4)
+EIGHT = WorkloadHosts(8, domain=4)
 
 EVERY_FAMILY = [
     Permutation(size=1000, messages=3),
@@ -42,13 +42,13 @@ EVERY_FAMILY = [
 ]
 
 
-def sent(plan: Plan) -> dict[int, int]:
+def sent(plan: WorkloadGraph) -> dict[int, int]:
     nodes = plan.nodes()
     moves = nodes.destination != NOWHERE
     return {host: int(nodes.size[moves & (nodes.source == host)].sum()) for host in range(plan.hosts)}
 
 
-def knowledge(plan: Plan) -> list[set[int]]:
+def knowledge(plan: WorkloadGraph) -> list[set[int]]:
     """Return whose data each host has in the end, if every message carries all that its sender was waiting for."""
     nodes, (before, after, _) = plan.nodes(), plan.edges()
     causes: list[list[int]] = [[] for _ in range(plan.count)]
@@ -83,13 +83,13 @@ def test_parameters_survive_being_written_and_read(parameters: Parameters) -> No
 
 @given(st.integers(2, 40), st.integers(0, 2**32))
 def test_a_permutation_is_one_and_nobody_sends_to_itself(hosts: int, seed: int) -> None:
-    nodes = plan_of(Hosts(hosts), Permutation(size=7), seed).nodes()
+    nodes = plan_of(WorkloadHosts(hosts), Permutation(size=7), seed).nodes()
     assert sorted(nodes.destination.tolist()) == list(range(hosts))
     assert (nodes.source != nodes.destination).all()
 
 
 def test_an_incast_has_the_senders_asked_for_and_a_victim() -> None:
-    plan = plan_of(Hosts(16), Incast(size=7, senders=7, receiver=3, victim=(1, 2)), 1)
+    plan = plan_of(WorkloadHosts(16), Incast(size=7, senders=7, receiver=3, victim=(1, 2)), 1)
     nodes = plan.nodes()
     assert (nodes.destination == 3).sum() == 7
     assert len(set(nodes.source[:7].tolist())) == 7
@@ -98,19 +98,19 @@ def test_an_incast_has_the_senders_asked_for_and_a_victim() -> None:
 
 
 def test_neighbouring_senders_follow_the_first() -> None:
-    nodes = plan_of(Hosts(8), Incast(size=7, senders=3, receiver=6, first_sender=5), 1).nodes()
+    nodes = plan_of(WorkloadHosts(8), Incast(size=7, senders=3, receiver=6, first_sender=5), 1).nodes()
     assert nodes.source.tolist() == [5, 7, 0]
 
 
 def test_an_all_to_all_has_each_pair_of_a_group_once() -> None:
-    nodes = plan_of(Hosts(8), AllToAll(size=7, group=4), 1).nodes()
+    nodes = plan_of(WorkloadHosts(8), AllToAll(size=7, group=4), 1).nodes()
     pairs = set(zip(nodes.source.tolist(), nodes.destination.tolist(), strict=True))
     assert len(pairs) == len(nodes.source) == 2 * 4 * 3
     assert all(a // 4 == b // 4 for a, b in pairs)
 
 
 def test_an_all_to_all_of_some_rounds_stops_after_the_nearest_partners() -> None:
-    nodes = plan_of(Hosts(8), AllToAll(size=7, group=8, rounds=3), 1).nodes()
+    nodes = plan_of(WorkloadHosts(8), AllToAll(size=7, group=8, rounds=3), 1).nodes()
     assert len(nodes.source) == 8 * 3
     assert set(((nodes.destination - nodes.source) % 8).tolist()) == {1, 2, 3}
 
@@ -118,7 +118,7 @@ def test_an_all_to_all_of_some_rounds_stops_after_the_nearest_partners() -> None
 @settings(max_examples=20, deadline=None)
 @given(st.integers(2, 20))
 def test_a_ring_all_reduce_brings_everybodys_data_to_everybody(hosts: int) -> None:
-    plan = plan_of(Hosts(hosts), RingAllReduce(size=1000 * hosts), 1)
+    plan = plan_of(WorkloadHosts(hosts), RingAllReduce(size=1000 * hosts), 1)
     assert plan.count == 2 * (hosts - 1) * hosts
     assert set(sent(plan).values()) == {2 * (hosts - 1) * 1000}
     assert knowledge(plan) == [set(range(hosts))] * hosts
@@ -127,13 +127,17 @@ def test_a_ring_all_reduce_brings_everybodys_data_to_everybody(hosts: int) -> No
 @settings(max_examples=20, deadline=None)
 @given(st.integers(2, 20), st.integers(1, 3))
 def test_a_tree_all_reduce_brings_everybodys_data_to_everybody(hosts: int, chunks: int) -> None:
-    plan = plan_of(Hosts(hosts), TreeAllReduce(size=3000, chunks=chunks), 1)
+    plan = plan_of(WorkloadHosts(hosts), TreeAllReduce(size=3000, chunks=chunks), 1)
     assert plan.count == 2 * (hosts - 1) * chunks
     assert knowledge(plan) == [set(range(hosts))] * hosts
 
 
 def test_half_a_ring_takes_half_the_steps() -> None:
-    assert plan_of(Hosts(8), ReduceScatter(size=8), 1).count == plan_of(Hosts(8), AllGather(size=8), 1).count == 56
+    assert (
+        plan_of(WorkloadHosts(8), ReduceScatter(size=8), 1).count
+        == plan_of(WorkloadHosts(8), AllGather(size=8), 1).count
+        == 56
+    )
 
 
 def test_a_hierarchical_all_reduce_brings_everybodys_data_to_everybody() -> None:
@@ -147,7 +151,7 @@ def test_a_hierarchical_all_reduce_brings_everybodys_data_to_everybody() -> None
 
 def test_a_hierarchical_all_reduce_without_a_network_inside_takes_the_time_given() -> None:
     given_rate = HierarchicalAllReduce(size=8000, domain=4, domain_gbps=8000, domain_latency_ns=500)
-    plan = plan_of(Hosts(8), given_rate, 1)
+    plan = plan_of(WorkloadHosts(8), given_rate, 1)
     assert knowledge(plan) == [{place, place + 4} for place in range(4)] * 2
     inside = plan.nodes().length
     # (4 - 1) steps of 2,000 B at 8 Tb/s and 500 ns
@@ -155,13 +159,13 @@ def test_a_hierarchical_all_reduce_without_a_network_inside_takes_the_time_given
 
 
 def test_popular_experts_get_more_in_proportion_to_their_rank() -> None:
-    nodes = plan_of(Hosts(4), MixtureOfExperts(size=100_000, skew=1.0, combine=False), 3).nodes()
+    nodes = plan_of(WorkloadHosts(4), MixtureOfExperts(size=100_000, skew=1.0, combine=False), 3).nodes()
     to = sorted((int(nodes.size[nodes.destination == host].sum()) // 3 for host in range(4)), reverse=True)
     assert to == [48_000, 24_000, 16_000, 12_000]
 
 
 def test_combine_returns_what_dispatch_sent() -> None:
-    assert knowledge(plan_of(Hosts(4), MixtureOfExperts(size=100_000), 3)) == [set(range(4))] * 4
+    assert knowledge(plan_of(WorkloadHosts(4), MixtureOfExperts(size=100_000), 3)) == [set(range(4))] * 4
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
@@ -179,7 +183,7 @@ def test_one_forward_one_backward_starts_the_first_backward_earlier() -> None:
 
 
 def test_background_offers_the_load_asked_for() -> None:
-    plan = plan_of(Hosts(64, nic_bits_per_s=10**11), Background(size=10_000, load=0.5, duration="2ms"), 4)
+    plan = plan_of(WorkloadHosts(64, nic_bits_per_s=10**11), Background(size=10_000, load=0.5, duration="2ms"), 4)
     offered = sum(sent(plan).values()) * 8 / (64 * 10**11 * 2e-3)
     assert offered == pytest.approx(0.5, rel=0.05)
     assert plan.nodes().single_path.all()
@@ -223,7 +227,7 @@ def test_what_cannot_be_is_refused_with_its_value(parameters: Parameters, says: 
 
 
 def test_messages_that_wait_for_each_other_are_found() -> None:
-    plan = Plan(4)
+    plan = WorkloadGraph(4)
     ids = plan.messages([0, 1, 2], [1, 2, 3], 9)
     plan.follow([ids[1], ids[2]], [ids[2], ids[1]])
     before, after, _ = plan.edges()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.sim.workloads.traffic import Side, Traffic
+from openmrc.sim.workloads.traffic import CompletionSide, Traffic
 
 Ints = NDArray[np.int64]
 
@@ -55,5 +55,5 @@ def watched(traffic: Traffic) -> Ints:
     """Return 1 for messages whose arrival releases others."""
     cause = np.repeat(np.arange(traffic.messages), np.diff(traffic.first_release))
     marks = np.zeros(traffic.messages, dtype=np.int64)
-    marks[cause[traffic.release_side == Side.RECEIVER]] = 1
+    marks[cause[traffic.release_side == CompletionSide.RECEIVER]] = 1
     return marks

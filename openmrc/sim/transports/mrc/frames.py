@@ -11,7 +11,7 @@ from openmrc.wire.codes import Opcode
 from openmrc.wire.packet import Packet
 
 
-class Frame:
+class MrcFrame:
     """Content of an MRC packet; columns by opcode: write | SACK | NACK, ACK, probe, endpoint operation."""
 
     wide: Int  # va | sack_bitmap
@@ -31,7 +31,7 @@ class Frame:
 
 
 @kernel
-def pack(packets: Table[Packet], frames: Table[Frame], packet: int, frame: int) -> None:
+def pack(packets: Table[Packet], frames: Table[MrcFrame], packet: int, frame: int) -> None:
     """Write a packet into a frame."""
     out = packets[packet]
     row = frames[frame]
@@ -55,7 +55,7 @@ def pack(packets: Table[Packet], frames: Table[Frame], packet: int, frame: int) 
 
 
 @kernel
-def unpack(frames: Table[Frame], packets: Table[Packet], frame: int, packet: int) -> None:
+def unpack(frames: Table[MrcFrame], packets: Table[Packet], frame: int, packet: int) -> None:
     """Write a frame into a packet."""
     row = frames[frame]
     out = packets[packet]
@@ -85,7 +85,7 @@ def unpack(frames: Table[Frame], packets: Table[Packet], frame: int, packet: int
 
 
 @kernel
-def _pack_sack(packets: Table[Packet], frames: Table[Frame], packet: int, frame: int) -> None:
+def _pack_sack(packets: Table[Packet], frames: Table[MrcFrame], packet: int, frame: int) -> None:
     out = packets[packet]
     row = frames[frame]
     row.wide = out.sack_bitmap
@@ -101,7 +101,7 @@ def _pack_sack(packets: Table[Packet], frames: Table[Frame], packet: int, frame:
 
 
 @kernel
-def _unpack_sack(frames: Table[Frame], packets: Table[Packet], frame: int, packet: int) -> None:
+def _unpack_sack(frames: Table[MrcFrame], packets: Table[Packet], frame: int, packet: int) -> None:
     row = frames[frame]
     out = packets[packet]
     out.sack_bitmap = row.wide
@@ -120,7 +120,7 @@ def _unpack_sack(frames: Table[Frame], packets: Table[Packet], frame: int, packe
 
 
 @kernel
-def _pack_other(packets: Table[Packet], frames: Table[Frame], packet: int, frame: int) -> None:
+def _pack_other(packets: Table[Packet], frames: Table[MrcFrame], packet: int, frame: int) -> None:
     out = packets[packet]
     row = frames[frame]
     match out.opcode:
@@ -139,7 +139,7 @@ def _pack_other(packets: Table[Packet], frames: Table[Frame], packet: int, frame
 
 
 @kernel
-def _unpack_other(frames: Table[Frame], packets: Table[Packet], frame: int, packet: int) -> None:
+def _unpack_other(frames: Table[MrcFrame], packets: Table[Packet], frame: int, packet: int) -> None:
     row = frames[frame]
     out = packets[packet]
     match row.opcode:

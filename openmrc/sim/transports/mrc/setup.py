@@ -21,14 +21,14 @@ from openmrc.engine.connection import lifecycle, messages
 from openmrc.engine.paths import paths
 from openmrc.engine.requester.probes import MAX_EVS
 from openmrc.engine.responder import regions
-from openmrc.engine.state.build import MPR_UNIT, Layout, build
+from openmrc.engine.state.build import MPR_UNIT, TableSizes, build
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.queue_pairs import INFINITE_RETRIES
 from openmrc.engine.state.states import EvEvent, QpEvent, QpState
 from openmrc.engine.state.tables import Cause, Engine, WriteRequest
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.topology import Topology
-from openmrc.sim.loop.failures import Failure
+from openmrc.sim.loop.failures import ConnectionFailure
 from openmrc.sim.network import graph_routes
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Network, Routing
@@ -36,8 +36,8 @@ from openmrc.sim.network.ranges import refuse_outside
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.network.switch import T0_DIGIT, T1_DIGIT
 from openmrc.sim.transports.mrc.connections import Connections, connections
-from openmrc.sim.transports.mrc.frames import Frame
-from openmrc.sim.transports.mrc.tap import Capture, taps
+from openmrc.sim.transports.mrc.frames import MrcFrame
+from openmrc.sim.transports.mrc.tap import CaptureTap, taps
 from openmrc.sim.transports.mrc.transport import R_KEY, Mrc, Tally
 from openmrc.sim.workloads.traffic import Traffic
 from openmrc.units import NEVER, PS_PER_US, ps_from_us, us_from_ps
@@ -63,7 +63,7 @@ class MrcTransport:
     timeout_us: float = 131.0
     linear_count: int = 7
     exponential_count: int = 7
-    capture: Capture = field(default_factory=Capture)
+    capture: CaptureTap = field(default_factory=CaptureTap)
     name: str = "mrc"
 
     def __post_init__(self) -> None:
@@ -108,7 +108,7 @@ class MrcTransport:
             "good_evs": column(state.engine.qps, "good_evs")[qp],
         }
 
-    def failures(self, state: Mrc, network: Network) -> list[Failure]:
+    def failures(self, state: Mrc, network: Network) -> list[ConnectionFailure]:
         """Return the queue pairs in ERROR, with the path of the oldest packet that was never acknowledged."""
         engine = state.engine
         return [
@@ -116,13 +116,13 @@ class MrcTransport:
         ]
 
 
-def _failure(engine: Engine, network: Network, qp: int) -> Failure:
+def _failure(engine: Engine, network: Network, qp: int) -> ConnectionFailure:
     row = engine.qps[qp]
     flows = np.flatnonzero((column(network.flows, "handle") == qp) & (column(network.flows, "failed_at") < NEVER))
     at = column(network.flows, "failed_at")[flows]
     waits = row.unack_psn < row.next_psn
     ev = engine.evs[engine.sent[row.sent_base + (row.unack_psn & row.sent_mask)].ev]
-    return Failure(
+    return ConnectionFailure(
         cause=Cause(row.cause).name.lower().replace("_", " "),
         nic=row.endpoint,
         peer=engine.peers[row.peer].address,
@@ -194,7 +194,11 @@ def _build(transport: MrcTransport, topology: Topology, traffic: Traffic, networ
     column(network.flows, "handle")[:] = np.append(ends.row_of_source, -1)[wires.of_message]
     kept = taps(engine, topology.nics, transport.capture)
     return Mrc(
-        engine, table(Frame, len(network.hops)), table(Tally, topology.nics), kept, table(WriteRequest, topology.nics)
+        engine,
+        table(MrcFrame, len(network.hops)),
+        table(Tally, topology.nics),
+        kept,
+        table(WriteRequest, topology.nics),
     )
 
 
@@ -219,11 +223,11 @@ class _Ends:
         self.peer_address = unique % topology.nics
 
 
-def _layout(transport: MrcTransport, topology: Topology, wires: Connections, ends: _Ends, planes: int) -> Layout:
+def _layout(transport: MrcTransport, topology: Topology, wires: Connections, ends: _Ends, planes: int) -> TableSizes:
     mpr = _mprs(wires)[ends.connection]
     source = ends.is_source
     evs = max(1, transport.evs // planes)
-    return Layout(
+    return TableSizes(
         endpoints=topology.nics,
         ports=planes,
         peers=ends.peers,

@@ -50,7 +50,7 @@ class Taps(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Capture:
+class CaptureTap:
     """NICs to capture, and limits."""
 
     nics: tuple[int, ...] = ()
@@ -58,7 +58,7 @@ class Capture:
     start: int = 0  # ps, begin of the capture
 
 
-def taps(engine: Engine, nics: int, capture: Capture) -> Taps:
+def taps(engine: Engine, nics: int, capture: CaptureTap) -> Taps:
     """Allocate the tables of a capture, in a network of `nics` NICs."""
     limit = capture.limit
     rows = len(capture.nics) * limit

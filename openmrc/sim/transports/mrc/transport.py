@@ -17,8 +17,8 @@ from openmrc.engine.state.tables import NONE, CompletionKind, Engine, EventKind,
 from openmrc.sim.network import transport_api
 from openmrc.sim.network.network_tables import Network, Service
 from openmrc.sim.transports.mrc import tap
-from openmrc.sim.transports.mrc.frames import Frame, pack, unpack
-from openmrc.sim.workloads.traffic import Side
+from openmrc.sim.transports.mrc.frames import MrcFrame, pack, unpack
+from openmrc.sim.workloads.traffic import CompletionSide
 from openmrc.wire.codes import Opcode, TrafficClass
 
 R_KEY = 1  # of the memory region that every NIC registers
@@ -42,7 +42,7 @@ class Mrc(NamedTuple):
     """State of the transport: the engine, and the packets in flight."""
 
     engine: Engine
-    frames: Table[Frame]
+    frames: Table[MrcFrame]
     tallies: Table[Tally]
     tapped: tap.Taps
     writes: Table[WriteRequest]  # by NIC: the next request
@@ -138,9 +138,9 @@ def _next_done(state: Mrc, nic: int) -> int:
         row = state.engine.completions[done]
         good = row.status == WcStatus.SUCCESS
         if row.kind == CompletionKind.SEND:
-            return row.wr_id * 4 + (Side.SENDER.value if good else Side.FAILED.value)
+            return row.wr_id * 4 + (CompletionSide.SENDER.value if good else CompletionSide.FAILED.value)
         if good:  # else a flushed receive of a failed connection
-            return row.immediate * 4 + Side.RECEIVER.value
+            return row.immediate * 4 + CompletionSide.RECEIVER.value
 
 
 @kernel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from openmrc.core.jit import kernel
 from openmrc.sim.network.network_tables import Network
-from openmrc.sim.transports.roce.roce_tables import NONE, Kind, Recovery, Roce
+from openmrc.sim.transports.roce.roce_tables import NONE, Recovery, Roce, RocePacketKind
 
 CNP = 2
 ACKNOWLEDGE = 1
@@ -21,14 +21,14 @@ def on_data(state: Roce, network: Network, now: int, nic: int, hop: int) -> None
     selective = state.params[0].recovery == Recovery.SELECTIVE
     if frame.psn < row.expected or (selective and _has(state, frame.pair, frame.psn)):
         row.duplicates += 1
-        _queue_reply(state, nic, frame.pair, frame.psn, Kind.ACK)
+        _queue_reply(state, nic, frame.pair, frame.psn, RocePacketKind.ACK)
     elif frame.psn == row.expected:
         _advance(state, nic, packet.frame)
     elif selective:
         _store_out_of_order(state, nic, packet.frame)
     elif row.hole != row.expected:
         row.hole = row.expected  # one NAK per hole
-        _queue_reply(state, nic, frame.pair, frame.psn, Kind.NAK)
+        _queue_reply(state, nic, frame.pair, frame.psn, RocePacketKind.NAK)
 
 
 @kernel
@@ -47,7 +47,7 @@ def _advance(state: Roce, nic: int, frame: int) -> None:
     if row.expected == packets:
         _finish(state, nic, arrived.pair)
     if row.since_ack >= state.params[0].ack_every or arrived.last == 1 or row.expected == packets:
-        _queue_reply(state, nic, arrived.pair, arrived.psn, Kind.ACK)
+        _queue_reply(state, nic, arrived.pair, arrived.psn, RocePacketKind.ACK)
 
 
 @kernel
@@ -60,7 +60,7 @@ def _store_out_of_order(state: Roce, nic: int, frame: int) -> None:
     row.highest = max(row.highest, arrived.psn)
     if row.hole != row.expected and row.highest - row.expected > state.params[0].reorder:
         row.hole = row.expected
-        _queue_reply(state, nic, arrived.pair, arrived.psn, Kind.NAK)
+        _queue_reply(state, nic, arrived.pair, arrived.psn, RocePacketKind.NAK)
 
 
 @kernel

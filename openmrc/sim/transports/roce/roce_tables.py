@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from openmrc.core.rows import Float, Int, Int8, Int16, Int32, Table
-from openmrc.sim.transports.rings import Link, Ring
+from openmrc.sim.transports.rings import PacketRing, SenderLinks
 from openmrc.sim.transports.wakes import Heap, Wake
 
 NONE = -1
@@ -24,7 +24,7 @@ class Recovery(IntEnum):
     SELECTIVE = 1  # the receiver keeps later packets, the sender retransmits the hole
 
 
-class Kind(IntEnum):
+class RocePacketKind(IntEnum):
     """Kind of a packet."""
 
     DATA = 0
@@ -156,8 +156,8 @@ class Roce(NamedTuple):
 
     params: Table[RoceParams]
     nics: Table[RoceNic]
-    ready: Table[Ring]  # a ring for each port of each NIC
-    links: Table[Link]  # by sender
+    ready: Table[PacketRing]  # a ring for each port of each NIC
+    links: Table[SenderLinks]  # by sender
     heaps: Table[Heap]  # by NIC: senders that wait for a timer, or for their rate
     wakes: Table[Wake]  # by sender
     senders: Table[RoceSender]

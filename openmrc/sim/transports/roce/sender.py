@@ -8,7 +8,7 @@ from openmrc.sim.network import reroute
 from openmrc.sim.network.network_tables import FIXED_PATH, Network, Service
 from openmrc.sim.transports import rings, wakes
 from openmrc.sim.transports.roce import dcqcn
-from openmrc.sim.transports.roce.roce_tables import NONE, Kind, Recovery, Roce
+from openmrc.sim.transports.roce.roce_tables import NONE, Recovery, Roce, RocePacketKind
 from openmrc.units import NEVER
 
 
@@ -161,7 +161,7 @@ def _send(state: Roce, network: Network, now: int, nic: int, pair: int, plane: i
     frame.pair = pair
     frame.psn = psn
     frame.payload = payload
-    frame.kind = Kind.DATA
+    frame.kind = RocePacketKind.DATA
     frame.last = 1 if psn == row.packets - 1 else 0
     hops.destination = row.destination
     hops.size = payload + params.header

@@ -17,7 +17,7 @@ from openmrc.core import host_memory, rng
 from openmrc.core.jit import kernel
 from openmrc.core.rows import column, table
 from openmrc.fabric.model.topology import Topology
-from openmrc.sim.loop.failures import Failure
+from openmrc.sim.loop.failures import ConnectionFailure
 from openmrc.sim.network import reroute, transport_api
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import BYTE_TIME_BITS, NONE, Network, Routing, Service, Trimming
@@ -26,8 +26,8 @@ from openmrc.sim.network.reach import reaches
 from openmrc.sim.transports import rings, wakes
 from openmrc.sim.transports.idle_nics import idle_nics
 from openmrc.sim.transports.roce import receiver, roce_tables, sender
-from openmrc.sim.transports.roce.roce_tables import Kind, Recovery, Roce
-from openmrc.sim.workloads.traffic import Side, Traffic
+from openmrc.sim.transports.roce.roce_tables import Recovery, Roce, RocePacketKind
+from openmrc.sim.workloads.traffic import CompletionSide, Traffic
 from openmrc.units import NEVER, ps_from_us
 
 Ints = NDArray[np.int64]
@@ -96,7 +96,7 @@ class RoceTransport:
         rate, in_flight = np.array(shown, np.float64).reshape(len(flows), 2).T
         return {"rate_gbps": rate / 1e9, "inflight_bytes": in_flight.astype(np.int64)}
 
-    def failures(self, state: Roce, network: Network) -> list[Failure]:
+    def failures(self, state: Roce, network: Network) -> list[ConnectionFailure]:
         """Return the queue pairs whose retries are spent."""
         return [_failure(state, network, int(pair)) for pair in np.flatnonzero(column(state.senders, "error"))]
 
@@ -109,9 +109,9 @@ def _shown(state: Roce, flow: int, mtu: int) -> tuple[float, int]:
     return float(rows["current"].sum()), int((rows["highest"] - rows["acked"]).sum()) * mtu
 
 
-def _failure(state: Roce, network: Network, pair: int) -> Failure:
+def _failure(state: Roce, network: Network, pair: int) -> ConnectionFailure:
     row = state.senders[pair]
-    return Failure(
+    return ConnectionFailure(
         cause="retries spent",
         nic=row.nic,
         peer=row.destination,
@@ -252,13 +252,13 @@ def _prefetch(state: Roce, nic: int, frame: int, step: int) -> None:
 def _receive(state: Roce, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
     frame = network.hops[hop].frame
     match state.frames[frame].kind:
-        case Kind.DATA:
+        case RocePacketKind.DATA:
             receiver.on_data(state, network, now, nic, hop)
-        case Kind.ACK:
+        case RocePacketKind.ACK:
             sender.on_ack(state, network, now, nic, frame)
-        case Kind.NAK:
+        case RocePacketKind.NAK:
             sender.on_nak(state, network, now, nic, frame)
-        case Kind.CNP:
+        case RocePacketKind.CNP:
             sender.on_cnp(state, network, now, nic, state.frames[frame].pair)
 
 
@@ -267,7 +267,7 @@ def _next_packet(state: Roce, network: Network, shard: int, now: int, nic: int, 
     node = state.nics[nic]
     if node.answer & receiver.CNP != 0:
         node.answer &= ~receiver.CNP
-        _fill_answer(state, network, nic, hop, Kind.CNP)
+        _fill_answer(state, network, nic, hop, RocePacketKind.CNP)
         return 1
     if node.answer != 0:
         node.answer = 0
@@ -313,15 +313,15 @@ def _post(state: Roce, network: Network, now: int, flow: int) -> int:
 def _next_done(state: Roce, nic: int) -> int:
     node = state.nics[nic]
     if node.received != NONE:
-        done = node.received * 4 + Side.RECEIVER.value
+        done = node.received * 4 + CompletionSide.RECEIVER.value
         node.received = NONE
         return done
     if node.sent != NONE:
-        done = node.sent * 4 + Side.SENDER.value
+        done = node.sent * 4 + CompletionSide.SENDER.value
         node.sent = NONE
         return done
     if node.failed != NONE:
-        done = node.failed * 4 + Side.FAILED.value
+        done = node.failed * 4 + CompletionSide.FAILED.value
         node.failed = state.messages[node.failed].next_failed
         return done
     return NONE

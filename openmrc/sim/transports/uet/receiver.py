@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from openmrc.core.jit import kernel
 from openmrc.sim.network.network_tables import Network
-from openmrc.sim.transports.uet.uet_tables import Kind, Uet
+from openmrc.sim.transports.uet.uet_tables import Uet, UetPacketKind
 from openmrc.wire.codes import Trim
 
 _BITMAP = 64
@@ -19,12 +19,12 @@ def on_data(state: Uet, network: Network, nic: int, hop: int) -> None:
     known = frame.psn < row.expected or state.arrivals[_slot(state, frame.flow, frame.psn)].here == 1
     if packet.trimmed != Trim.WHOLE and not known:
         row.trimmed += 1
-        _queue_reply(state, network, nic, hop, Kind.NACK)
+        _queue_reply(state, network, nic, hop, UetPacketKind.NACK)
     elif known:
         row.duplicates += 1
-        _queue_reply(state, network, nic, hop, Kind.ACK)
+        _queue_reply(state, network, nic, hop, UetPacketKind.ACK)
     elif _accept(state, nic, packet.frame) or packet.marked == 1:
-        _queue_reply(state, network, nic, hop, Kind.ACK)
+        _queue_reply(state, network, nic, hop, UetPacketKind.ACK)
 
 
 @kernel
@@ -74,7 +74,7 @@ def _queue_reply(state: Uet, network: Network, nic: int, hop: int, kind: int) ->
     answer.last_hop = 1 if packet.trimmed == Trim.TRIMMED_LASTHOP else 0
     answer.cumulative = row.expected
     answer.received = row.bytes
-    if kind == Kind.ACK:
+    if kind == UetPacketKind.ACK:
         row.unacknowledged = 0
         exact = packet.marked == 1 or arrived.asks == 1
         answer.base = arrived.psn if exact else max(arrived.psn - _BITMAP + 1, row.expected + 1)

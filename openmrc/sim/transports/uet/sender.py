@@ -7,7 +7,7 @@ from openmrc.sim.network import reroute
 from openmrc.sim.network.network_tables import Network, Service
 from openmrc.sim.transports import rings, wakes
 from openmrc.sim.transports.uet import nscc, spraying
-from openmrc.sim.transports.uet.uet_tables import NONE, Feedback, Kind, PacketState, Uet
+from openmrc.sim.transports.uet.uet_tables import NONE, Feedback, PacketState, Uet, UetPacketKind
 from openmrc.units import NEVER
 
 
@@ -180,7 +180,7 @@ def _send(state: Uet, network: Network, now: int, nic: int, sender: int, psn: in
     frame = state.frames[hops.frame]
     frame.flow = sender
     frame.psn = psn
-    frame.kind = Kind.DATA
+    frame.kind = UetPacketKind.DATA
     frame.payload = packet.size - state.params[0].header
     frame.repeated = 1 if is_repeat else 0
     closing = row.in_flight + state.params[0].packet > row.cwnd

@@ -15,7 +15,7 @@ from openmrc.core import host_memory
 from openmrc.core.jit import kernel
 from openmrc.core.rows import column, table
 from openmrc.fabric.model.topology import Topology
-from openmrc.sim.loop.failures import Failure
+from openmrc.sim.loop.failures import ConnectionFailure
 from openmrc.sim.network import reroute, transport_api
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import NONE, Network, Routing, Service, Trimming
@@ -24,8 +24,8 @@ from openmrc.sim.network.reach import reaches
 from openmrc.sim.transports import rings, wakes
 from openmrc.sim.transports.idle_nics import idle_nics
 from openmrc.sim.transports.uet import receiver, sender, uet_tables
-from openmrc.sim.transports.uet.uet_tables import Kind, Spraying, Uet
-from openmrc.sim.workloads.traffic import Side, Traffic
+from openmrc.sim.transports.uet.uet_tables import Spraying, Uet, UetPacketKind
+from openmrc.sim.workloads.traffic import CompletionSide, Traffic
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_US, ps_from_us
 
 _REFERENCE_BDP = 150_000  # bytes: 100 Gb/s x 12 us, where UEC states NSCC's constants
@@ -80,15 +80,15 @@ class UetTransport:
             "inflight_bytes": np.maximum(column(state.senders, "in_flight")[flows], 0),
         }
 
-    def failures(self, state: Uet, network: Network) -> list[Failure]:
+    def failures(self, state: Uet, network: Network) -> list[ConnectionFailure]:
         """Return the abandoned connections."""
         return [_failure(state, network, int(sender)) for sender in np.flatnonzero(column(state.senders, "error"))]
 
 
-def _failure(state: Uet, network: Network, sender: int) -> Failure:
+def _failure(state: Uet, network: Network, sender: int) -> ConnectionFailure:
     row = state.senders[sender]
     flow = network.flows[row.flow]
-    return Failure(
+    return ConnectionFailure(
         cause="retries spent",
         nic=flow.source,
         peer=flow.destination,
@@ -112,10 +112,10 @@ def _build(transport: UetTransport, topology: Topology, traffic: Traffic, networ
         links=links,
         heaps=heaps,
         wakes=due,
-        senders=table(uet_tables.Sender, flows),
-        receivers=table(uet_tables.Receiver, flows),
+        senders=table(uet_tables.UetSender, flows),
+        receivers=table(uet_tables.UetReceiver, flows),
         sent=table(uet_tables.SentPacket, int(packets.sum())),
-        arrivals=table(uet_tables.Arrival, int(packets.sum())),
+        arrivals=table(uet_tables.UetArrival, int(packets.sum())),
         penalties=table(uet_tables.Penalty, flows * transport.entropies),
         good=table(uet_tables.Entropy, flows * uet_tables.GOOD_SLOTS),
         fifo=table(uet_tables.Entropy, flows * uet_tables.FIFO_SLOTS),
@@ -199,9 +199,9 @@ def _prefetch(state: Uet, nic: int, frame: int, step: int) -> None:
 def _receive(state: Uet, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
     frame = network.hops[hop].frame
     kind = state.frames[frame].kind
-    if kind == Kind.DATA:
+    if kind == UetPacketKind.DATA:
         receiver.on_data(state, network, nic, hop)
-    elif kind == Kind.ACK:
+    elif kind == UetPacketKind.ACK:
         sender.on_ack(state, network, now, nic, frame)
     else:
         sender.on_nack(state, network, now, nic, frame)
@@ -262,15 +262,15 @@ def _post(state: Uet, network: Network, now: int, flow: int) -> int:
 def _next_done(state: Uet, nic: int) -> int:
     node = state.nics[nic]
     if node.received != NONE:
-        done = node.received * 4 + Side.RECEIVER.value
+        done = node.received * 4 + CompletionSide.RECEIVER.value
         node.received = NONE
         return done
     if node.sent != NONE:
-        done = node.sent * 4 + Side.SENDER.value
+        done = node.sent * 4 + CompletionSide.SENDER.value
         node.sent = NONE
         return done
     if node.failed != NONE:
-        done = node.failed * 4 + Side.FAILED.value
+        done = node.failed * 4 + CompletionSide.FAILED.value
         node.failed = state.senders[node.failed].next_failed
         return done
     return NONE

@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from openmrc.core.rows import Float, Int, Int8, Int16, Int32, Table
-from openmrc.sim.transports.rings import Link, Ring
+from openmrc.sim.transports.rings import PacketRing, SenderLinks
 from openmrc.sim.transports.wakes import Heap, Wake
 
 NONE = -1
@@ -36,7 +36,7 @@ class Feedback(IntEnum):
     TIMED_OUT = 3
 
 
-class Kind(IntEnum):
+class UetPacketKind(IntEnum):
     """Kind of a packet."""
 
     DATA = 0
@@ -92,7 +92,7 @@ class UetNic:
     failed: Int  # first of the failed flows not yet reported, or NONE
 
 
-class Sender:
+class UetSender:
     """The sending half of a message."""
 
     flow: Int32
@@ -142,7 +142,7 @@ class Sender:
     decreases: Int
 
 
-class Receiver:
+class UetReceiver:
     """The receiving half."""
 
     expected: Int32
@@ -165,7 +165,7 @@ class SentPacket:
     size: Int32
 
 
-class Arrival:
+class UetArrival:
     """One packet at the receiver."""
 
     here: Int8
@@ -208,14 +208,14 @@ class Uet(NamedTuple):
 
     params: Table[UetParams]
     nics: Table[UetNic]
-    ready: Table[Ring]  # of each NIC: one per port for senders with a single path, then one for those that spray
-    links: Table[Link]  # by sender
+    ready: Table[PacketRing]  # of each NIC: one per port for senders with a single path, then one for those that spray
+    links: Table[SenderLinks]  # by sender
     heaps: Table[Heap]  # by NIC: senders with packets in flight
     wakes: Table[Wake]  # by sender
-    senders: Table[Sender]
-    receivers: Table[Receiver]
+    senders: Table[UetSender]
+    receivers: Table[UetReceiver]
     sent: Table[SentPacket]
-    arrivals: Table[Arrival]
+    arrivals: Table[UetArrival]
     penalties: Table[Penalty]
     good: Table[Entropy]
     fifo: Table[Entropy]

@@ -18,14 +18,14 @@ from typing import Any, NoReturn
 from openmrc.collectives.choice import Collective
 from openmrc.documents import parse_json, read_text
 from openmrc.errors import ConfigError
-from openmrc.sim.workloads.traces.operations import LONGEST, MOST_RANKS, NONE, Kind, Operations
+from openmrc.sim.workloads.traces.operations import LONGEST, MOST_RANKS, NONE, OperationKind, Operations
 from openmrc.sim.workloads.traces.protobuf import BadMessage, Field, WireType, fields, messages, packed, text
 from openmrc.units import PS_PER_S, PS_PER_US
 
 _FILE = re.compile(r"(.+)\.(\d{1,7})\.et")
 _ALL = ""  # the group without a name
 METADATA, MEMORY_LOAD, MEMORY_STORE, COMPUTE, SEND, RECEIVE, COLLECTIVE, STORAGE, BATCH, CHECKPOINT = range(1, 11)
-_OF_KIND = {SEND: Kind.SEND, RECEIVE: Kind.RECEIVE, COLLECTIVE: Kind.COLLECTIVE}
+_OF_KIND = {SEND: OperationKind.SEND, RECEIVE: OperationKind.RECEIVE, COLLECTIVE: OperationKind.COLLECTIVE}
 _COLLECTIVES = {
     0: Collective.ALL_REDUCE, 1: Collective.REDUCE, 2: Collective.ALL_GATHER, 3: Collective.GATHER,
     4: Collective.SCATTER, 5: Collective.BROADCAST, 6: Collective.ALL_TO_ALL, 7: Collective.REDUCE_SCATTER,
@@ -42,7 +42,7 @@ _BOOLS = 28
 
 
 @dataclass(frozen=True)
-class Reading:
+class ChakraAssumptions:
     """Information that a trace does not contain."""
 
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # ranks of a process group, by its name
@@ -71,7 +71,7 @@ def prefix_of(path: Path) -> str:
     return match[1] if match else str(path)
 
 
-def read(path: Path, reading: Reading = Reading()) -> Operations:
+def read(path: Path, reading: ChakraAssumptions = ChakraAssumptions()) -> Operations:
     """Read the files of all ranks; raise ConfigError with file and node if they are invalid."""
     prefix = prefix_of(path)
     made = Operations(prefix, ranks=_ranks(prefix))
@@ -115,7 +115,9 @@ def _ranks(prefix: str) -> int:
 class _Rank:
     """Reads the file of one rank and adds its operations to those of all."""
 
-    def __init__(self, made: Operations, rank: int, reading: Reading, known: dict[tuple[int, ...] | str, int]) -> None:
+    def __init__(
+        self, made: Operations, rank: int, reading: ChakraAssumptions, known: dict[tuple[int, ...] | str, int]
+    ) -> None:
         self._made, self._rank, self._reading, self._known = made, rank, reading, known
         self._rows: dict[int, int] = {}  # by node identity
         self._waits: list[tuple[int, list[int]]] = []
@@ -142,10 +144,10 @@ class _Rank:
     def _add(self, node: _Node) -> None:
         if node.identity in self._rows:
             self._refuse(node, "duplicate identity")
-        kind = _OF_KIND.get(node.kind, Kind.COMPUTE)
+        kind = _OF_KIND.get(node.kind, OperationKind.COMPUTE)
         if not METADATA <= node.kind <= CHECKPOINT:
             self._refuse(node, f"node type {node.kind} is unknown (schema version {self._version})")
-        given = self._communication(node, kind) if kind != Kind.COMPUTE else self._computation(node)
+        given = self._communication(node, kind) if kind != OperationKind.COMPUTE else self._computation(node)
         row = self._made.add(kind, self._rank, node.identity, node.name[:80], **given)
         self._rows[node.identity] = row
         if node.waits:
@@ -161,14 +163,14 @@ class _Rank:
         takes = node.kind != METADATA and length > 0
         return {"length": length if takes else 0, "lane": int(self._number(node, b"is_cpu_op", 0) != 0)}
 
-    def _communication(self, node: _Node, kind: Kind) -> dict[str, int]:
+    def _communication(self, node: _Node, kind: OperationKind) -> dict[str, int]:
         size = self._number(node, b"comm_size", 0)
-        if kind == Kind.COLLECTIVE:
+        if kind == OperationKind.COLLECTIVE:
             wanted = self._number(node, b"comm_type", 0)
             if wanted not in _COLLECTIVES:
                 self._refuse(node, f"comm_type {wanted}; expected 0 to {max(_COLLECTIVES)}")
             return {"size": size, "collective": _COLLECTIVES[wanted], "group": self._group(node)}
-        mine, other = (b"comm_src", b"comm_dst") if kind == Kind.SEND else (b"comm_dst", b"comm_src")
+        mine, other = (b"comm_src", b"comm_dst") if kind == OperationKind.SEND else (b"comm_dst", b"comm_src")
         if self._number(node, mine, self._rank) != self._rank and mine in node.attributes:
             self._refuse(node, f"{mine.decode()} is {node.attributes[mine]}, but the file is of rank {self._rank}")
         peer = self._number(node, other, 0)

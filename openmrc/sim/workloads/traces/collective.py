@@ -10,17 +10,17 @@ from typing import Literal
 
 import numpy as np
 
-from openmrc.collectives.choice import MANY, Algorithm, Collective, choose, plan_for
+from openmrc.collectives.choice import MANY, Collective, CollectiveAlgorithm, choose, plan_for
 from openmrc.collectives.plan import Transfers, dependencies
 from openmrc.errors import ConfigError
-from openmrc.sim.workloads.plan import LARGEST_MESSAGE, Ids, Plan
+from openmrc.sim.workloads.plan import LARGEST_MESSAGE, Ids, WorkloadGraph
 
 AlgorithmName = Literal["auto", "direct", "ring", "tree"]
 
 INLINE = 8 << 10  # bytes; largest message that a live group sends in one write
 CHUNKS = 8  # per block that is forwarded by several ranks
 SMALL = 64 << 10  # bytes; smaller blocks are not divided
-_CHAINED = {(Collective.BROADCAST, Algorithm.RING), (Collective.REDUCE, Algorithm.RING)}
+_CHAINED = {(Collective.BROADCAST, CollectiveAlgorithm.RING), (Collective.REDUCE, CollectiveAlgorithm.RING)}
 _GATHERS = (Collective.ALL_GATHER, Collective.GATHER)  # size: the contribution of one rank
 
 
@@ -33,22 +33,22 @@ class Lowered:
     receiver: Ids
 
 
-def algorithm_of(collective: Collective, wanted: AlgorithmName, ranks: int, size: int) -> Algorithm:
+def algorithm_of(collective: Collective, wanted: AlgorithmName, ranks: int, size: int) -> CollectiveAlgorithm:
     """Return the algorithm for a collective of `size` bytes per rank; direct where it has no ring or tree."""
     if wanted == "auto":
         return choose(collective, ranks, size, INLINE)
-    name = Algorithm[wanted.upper()]
+    name = CollectiveAlgorithm[wanted.upper()]
     if collective == Collective.BARRIER:
-        return Algorithm.WHOLE if ranks <= MANY else Algorithm.TREE
+        return CollectiveAlgorithm.WHOLE if ranks <= MANY else CollectiveAlgorithm.TREE
     if collective in (Collective.ALL_TO_ALL, Collective.GATHER, Collective.SCATTER):
-        return Algorithm.DIRECT
-    if collective in (Collective.ALL_GATHER, Collective.REDUCE_SCATTER) and name == Algorithm.TREE:
-        return Algorithm.RING
+        return CollectiveAlgorithm.DIRECT
+    if collective in (Collective.ALL_GATHER, Collective.REDUCE_SCATTER) and name == CollectiveAlgorithm.TREE:
+        return CollectiveAlgorithm.RING
     return name
 
 
 def lower(
-    made: Plan, members: Ids, collective: Collective, size: int, wanted: AlgorithmName = "auto", start: int = 0
+    made: WorkloadGraph, members: Ids, collective: Collective, size: int, wanted: AlgorithmName = "auto", start: int = 0
 ) -> Lowered:
     """Add a collective among each row of `members` (NICs, column r is rank r).
 
@@ -72,7 +72,7 @@ def lower(
     return Lowered(ids.reshape(len(members), -1), np.tile(part.source, chunks), np.tile(part.target, chunks))
 
 
-def _messages(made: Plan, members: Ids, part: Transfers, piece: int, start: int) -> Ids:
+def _messages(made: WorkloadGraph, members: Ids, part: Transfers, piece: int, start: int) -> Ids:
     """Add the transfers of one chunk; return their ids, a row per group."""
     source, target = members[:, part.source].T, members[:, part.target].T  # numbered by transfer, then by group
     apart = source != target

@@ -21,7 +21,7 @@ from typing import NoReturn
 
 from openmrc.errors import ConfigError
 from openmrc.sim.workloads.traces.lines import numbered
-from openmrc.sim.workloads.traces.operations import LARGEST, LONGEST, MOST_RANKS, NONE, Kind, Operations
+from openmrc.sim.workloads.traces.operations import LARGEST, LONGEST, MOST_RANKS, NONE, OperationKind, Operations
 
 _LABEL = r"(?:([a-zA-Z][a-zA-Z0-9_]*)[ \t]*:[ \t]*)?"
 _RESOURCES = r"(?:[ \t]+cpu[ \t]*(\d{1,4}))?(?:[ \t]+nic[ \t]*\d{1,4})?"
@@ -123,14 +123,17 @@ class _Schedule:
             length = int(match[2]) * self._unit
             if length > LONGEST:
                 self._refuse(f"calc {match[2]}: more than a month")
-            self._add(match[1], self._made.add(Kind.COMPUTE, rank, self._line, length=length, lane=int(match[3] or 0)))
+            self._add(
+                match[1],
+                self._made.add(OperationKind.COMPUTE, rank, self._line, length=length, lane=int(match[3] or 0)),
+            )
         elif match := _SEND.fullmatch(line) or _RECV.fullmatch(line):
-            kind = Kind.SEND if _SEND.fullmatch(line) else Kind.RECEIVE
+            kind = OperationKind.SEND if _SEND.fullmatch(line) else OperationKind.RECEIVE
             self._message(kind, rank, match)
         else:
             self._refuse(f"{line[:60]!r}: {_EXPECTED}")
 
-    def _message(self, kind: Kind, rank: int, match: re.Match[str]) -> None:
+    def _message(self, kind: OperationKind, rank: int, match: re.Match[str]) -> None:
         label, size, peer, tag = match[1], int(match[2]), int(match[3]), int(match[4] or 0)
         if NONE in (peer, tag):
             self._refuse("receives from any rank or with any tag (-1) are not supported: the match depends on timing")

@@ -12,20 +12,22 @@ import numpy as np
 from openmrc.collectives.choice import Collective
 from openmrc.errors import ConfigError
 from openmrc.sim.workloads.joined import never_started
-from openmrc.sim.workloads.plan import LARGEST_MESSAGE, Ids, Plan
+from openmrc.sim.workloads.plan import LARGEST_MESSAGE, Ids, WorkloadGraph
 from openmrc.sim.workloads.traces.collective import AlgorithmName, Lowered, lower
 from openmrc.sim.workloads.traces.matching import Matched, matched
-from openmrc.sim.workloads.traces.operations import NONE, Kind, Operations
+from openmrc.sim.workloads.traces.operations import NONE, OperationKind, Operations
 from openmrc.sim.workloads.traces.order import one_at_a_time, ordered
 
 MOST_NODES = 50_000_000  # messages and computations of a plan, about 150 bytes each with their edges
 
 
-def plan_of(made: Operations, nics: Ids, hosts: int, algorithm: AlgorithmName, scale: float, start: int) -> Plan:
+def plan_of(
+    made: Operations, nics: Ids, hosts: int, algorithm: AlgorithmName, scale: float, start: int
+) -> WorkloadGraph:
     """Return the plan; `nics` is the NIC of each rank, `scale` multiplies computations, `start` is ps."""
     met = matched(made)
     order = ordered(made, met)
-    builder = _Builder(made, met, nics[made.column("rank")], Plan(hosts), scale, start)
+    builder = _Builder(made, met, nics[made.column("rank")], WorkloadGraph(hosts), scale, start)
     rows = np.argsort(np.where(order.wave == NONE, 1 << 40, order.wave), kind="stable")
     builder.add(rows, algorithm)
     builder.follow(*one_at_a_time(made, order))
@@ -39,7 +41,7 @@ class _Builder:
     `_head` is the first node of an operation, `_tail` the last; NONE where no dependency needs it.
     """
 
-    def __init__(self, made: Operations, met: Matched, nic: Ids, plan: Plan, scale: float, start: int) -> None:
+    def __init__(self, made: Operations, met: Matched, nic: Ids, plan: WorkloadGraph, scale: float, start: int) -> None:
         self._made, self._met, self._nic, self.plan = made, met, nic, plan
         self._scale, self._start = scale, start
         self._kind = made.column("kind")
@@ -51,7 +53,7 @@ class _Builder:
         self._waits[self._after], self._ends[self._before[~self._begun]] = True, True
         self._begins[self._before[self._begun]] = True
         self._known: list[tuple[Ids, Ids]] = []  # nodes and their operations
-        named = [name or Kind(kind).name.lower() for name, kind in zip(made.names, made.kind, strict=True)]
+        named = [name or OperationKind(kind).name.lower() for name, kind in zip(made.names, made.kind, strict=True)]
         numbers = {name: plan.label(name) for name in dict.fromkeys(named)}
         plan.label("")
         self._labels = np.array([numbers[name] for name in named], np.int64)
@@ -59,18 +61,18 @@ class _Builder:
     def add(self, rows: Ids, algorithm: AlgorithmName) -> None:
         """Add all operations; messages and collectives are numbered in the order of `rows`."""
         kind = self._kind[rows]
-        self._compute(rows[kind == Kind.COMPUTE])
-        self._send(rows[kind == Kind.SEND])
+        self._compute(rows[kind == OperationKind.COMPUTE])
+        self._send(rows[kind == OperationKind.SEND])
         self._receive()
         self._add_beginnings()
         done: set[int] = set()
-        for instance in self._met.instance[rows[kind == Kind.COLLECTIVE]].tolist():
+        for instance in self._met.instance[rows[kind == OperationKind.COLLECTIVE]].tolist():
             if instance not in done:
                 done.add(instance)
                 self._collective(self._met.members[instance], algorithm)
         self.plan.label("")
         first = np.where(self._begun, self._head[self._before], self._tail[self._before])
-        at_sender = (self._kind[self._before] == Kind.SEND) & ~self._begun
+        at_sender = (self._kind[self._before] == OperationKind.SEND) & ~self._begun
         for seen in (False, True):
             chosen = at_sender == seen
             self.plan.follow(first[chosen], self._head[self._after[chosen]], acknowledged=seen)
@@ -120,7 +122,7 @@ class _Builder:
 
     def _add_beginnings(self) -> None:
         """Add a node for the beginning of each operation whose beginning others wait for."""
-        rows = np.flatnonzero(self._begins & (self._kind != Kind.COLLECTIVE))
+        rows = np.flatnonzero(self._begins & (self._kind != OperationKind.COLLECTIVE))
         begins = self._computations(rows)
         self.plan.follow(begins, self._head[rows])
         self._head[rows] = begins
@@ -159,7 +161,7 @@ class _Builder:
         self.plan.follow(begins[both], ends[both])
 
 
-def _refuse_cycle(made: Operations, plan: Plan, row_of: Ids) -> None:
+def _refuse_cycle(made: Operations, plan: WorkloadGraph, row_of: Ids) -> None:
     """Refuse operations that wait for each other, by naming one such cycle."""
     before, after, _ = plan.edges()
     stuck = never_started(plan.count, before, after, np.zeros(plan.count, np.int64))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from openmrc.collectives.choice import Collective
-from openmrc.sim.workloads.traces.operations import NONE, Ids, Kind, Operations
+from openmrc.sim.workloads.traces.operations import NONE, Ids, OperationKind, Operations
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def matched(made: Operations) -> Matched:
 
 def _messages(made: Operations) -> tuple[Ids, Ids]:
     kind, rank, peer, tag = (made.column(name) for name in ("kind", "rank", "peer", "tag"))
-    rows = [np.flatnonzero(kind == each) for each in (Kind.SEND, Kind.RECEIVE)]
+    rows = [np.flatnonzero(kind == each) for each in (OperationKind.SEND, OperationKind.RECEIVE)]
     keys = [
         np.stack([rank[rows[0]], peer[rows[0]], tag[rows[0]]], axis=1),
         np.stack([peer[rows[1]], rank[rows[1]], tag[rows[1]]], axis=1),
@@ -78,7 +78,7 @@ def _collectives(made: Operations) -> tuple[Ids, list[Ids]]:
     instance = np.full(len(kind), NONE)
     members: list[Ids] = []
     for number, ranks in enumerate(made.groups):
-        rows = np.flatnonzero((kind == Kind.COLLECTIVE) & (group == number))
+        rows = np.flatnonzero((kind == OperationKind.COLLECTIVE) & (group == number))
         own = [rows[rank[rows] == each] for each in ranks]
         _refuse_uneven(made, ranks, own)
         for together in np.stack(own, axis=1):

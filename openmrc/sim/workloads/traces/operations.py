@@ -26,7 +26,7 @@ LONGEST = 1 << 61  # ps, a month: of one computation
 LARGEST = 1 << 50  # bytes of one collective or message
 
 
-class Kind(IntEnum):
+class OperationKind(IntEnum):
     """Kind of an operation."""
 
     COMPUTE = 0  # takes time, possibly 0, and moves nothing
@@ -60,7 +60,7 @@ class Operations:
 
     def add(
         self,
-        kind: Kind,
+        kind: OperationKind,
         rank: int,
         at: int,
         name: str = "",

@@ -8,7 +8,7 @@ import numpy as np
 
 from openmrc.sim.workloads.joined import NARROW
 from openmrc.sim.workloads.traces.matching import Matched
-from openmrc.sim.workloads.traces.operations import NONE, Ids, Kind, Operations
+from openmrc.sim.workloads.traces.operations import NONE, Ids, OperationKind, Operations
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def one_at_a_time(made: Operations, order: Order) -> tuple[Ids, Ids]:
     Time and wave both increase along every dependency, so these edges create no cycle.
     """
     kind, rank, lane, length = (made.column(name) for name in ("kind", "rank", "lane", "length"))
-    rows = np.flatnonzero((kind == Kind.COMPUTE) & (length > 0) & (order.wave != NONE))
+    rows = np.flatnonzero((kind == OperationKind.COMPUTE) & (length > 0) & (order.wave != NONE))
     rows = rows[np.lexsort((rows, order.wave[rows], order.ready[rows], lane[rows], rank[rows]))]
     same = (rank[rows[1:]] == rank[rows[:-1]]) & (lane[rows[1:]] == lane[rows[:-1]])
     return rows[:-1][same], rows[1:][same]

@@ -17,7 +17,7 @@ import numpy as np
 
 from openmrc.collectives.choice import Collective
 from openmrc.errors import ConfigError
-from openmrc.sim.workloads.plan import Ids, Plan
+from openmrc.sim.workloads.plan import Ids, WorkloadGraph
 from openmrc.sim.workloads.traces.collective import AlgorithmName, lower
 from openmrc.sim.workloads.traces.lines import numbered
 from openmrc.sim.workloads.traces.operations import LARGEST, LONGEST, MOST_RANKS
@@ -62,7 +62,7 @@ class Layer:
 
 
 @dataclass
-class Step:
+class SimaiStep:
     """The content of a file: sizes of groups, and layers."""
 
     path: str
@@ -86,7 +86,7 @@ class Step:
         return np.ascontiguousarray(moved).reshape(-1, moved.shape[-1])
 
 
-def read(path: Path, most: int = 0) -> Step:
+def read(path: Path, most: int = 0) -> SimaiStep:
     """Read a file, or its first `most` layers; raise ConfigError with file and line if it is invalid."""
     lines = numbered(path)
     number, head = next(lines, (1, ""))
@@ -106,7 +106,7 @@ def read(path: Path, most: int = 0) -> Step:
     return step
 
 
-def _header(path: Path, number: int, line: str) -> Step:
+def _header(path: Path, number: int, line: str) -> SimaiStep:
     schedule, _, rest = line.strip().partition(" ")
     if schedule not in SCHEDULES:
         raise ConfigError(f"{path}:{number}: schedule {schedule[:40]!r}; expected {', '.join(SCHEDULES)}")
@@ -118,7 +118,7 @@ def _header(path: Path, number: int, line: str) -> Step:
             raise ConfigError(f"{path}:{number}: {name}: {value}: expected a number in 1..{MOST_RANKS}")
         return int(value)
 
-    step = Step(
+    step = SimaiStep(
         str(path), given("all_gpus", None), given("model_parallel_NPU_group", 1), given("ep", 1), given("pp", 1)
     )
     if step.ranks % (step.tensor * step.pipeline) or step.ranks // (step.tensor * step.pipeline) % step.expert:
@@ -167,9 +167,11 @@ def _time(path: Path, number: int, word: str, what: str) -> int:
     return int(word) * PS_PER_NS
 
 
-def plan_of(step: Step, nics: Ids, hosts: int, algorithm: AlgorithmName, scale: float, start: int) -> Plan:
+def plan_of(
+    step: SimaiStep, nics: Ids, hosts: int, algorithm: AlgorithmName, scale: float, start: int
+) -> WorkloadGraph:
     """Return the plan of one step; `nics` is the NIC of each rank, `scale` multiplies computations, `start` is ps."""
-    program = _Program(step, nics, Plan(hosts), algorithm, scale, start)
+    program = _Program(step, nics, WorkloadGraph(hosts), algorithm, scale, start)
     for layer in step.layers:
         program.run(layer, layer.forward, "forward")
     background = []
@@ -185,7 +187,9 @@ def plan_of(step: Step, nics: Ids, hosts: int, algorithm: AlgorithmName, scale: 
 class _Program:
     """The sequence of operations that every rank runs."""
 
-    def __init__(self, step: Step, nics: Ids, plan: Plan, algorithm: AlgorithmName, scale: float, start: int) -> None:
+    def __init__(
+        self, step: SimaiStep, nics: Ids, plan: WorkloadGraph, algorithm: AlgorithmName, scale: float, start: int
+    ) -> None:
         self._step, self._nics, self._plan = step, nics, plan
         self._algorithm, self._scale, self._start = algorithm, scale, start
         self._ready: Ids | None = None  # by rank: the node that the next operation waits for
@@ -243,7 +247,7 @@ class _Program:
         self._plan.follow(ended, both)
         self._ready = both
 
-    def finished(self) -> Plan:
+    def finished(self) -> WorkloadGraph:
         """Return the plan, with its end marked as the end of a step."""
         assert self._ready is not None
         self._plan.label("")

@@ -11,20 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmrc.errors import ConfigError
-from openmrc.sim.workloads.plan import NOWHERE, Hosts, Plan
+from openmrc.sim.workloads.plan import NOWHERE, WorkloadGraph, WorkloadHosts
 from openmrc.sim.workloads.trace import Trace, plan
 from openmrc.sim.workloads.traces import chakra
 from openmrc.units import PS_PER_US
 from tests.sim.workloads.traces import chakra_writer as et
 
-HOSTS = Hosts(16)
+HOSTS = WorkloadHosts(16)
 
 
-def planned(prefix: Path, **parameters: object) -> Plan:
+def planned(prefix: Path, **parameters: object) -> WorkloadGraph:
     return plan(HOSTS, Trace(file=str(prefix), **parameters), seed=1)  # type: ignore[arg-type]
 
 
-def sent(made: Plan) -> list[tuple[int, int, int]]:
+def sent(made: WorkloadGraph) -> list[tuple[int, int, int]]:
     nodes = made.nodes()
     moves = nodes.destination != NOWHERE
     columns = (nodes.source[moves], nodes.destination[moves], nodes.size[moves])

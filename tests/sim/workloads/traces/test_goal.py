@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmrc.errors import ConfigError
-from openmrc.sim.workloads.plan import NOWHERE, Hosts, Plan
+from openmrc.sim.workloads.plan import NOWHERE, WorkloadGraph, WorkloadHosts
 from openmrc.sim.workloads.trace import Trace, plan
 
 SOUND = """num_ranks 3 // a comment
@@ -31,10 +31,10 @@ recv 20b from 0
 """
 
 
-def planned(tmp_path: Path, text: str | bytes, **parameters: object) -> Plan:
+def planned(tmp_path: Path, text: str | bytes, **parameters: object) -> WorkloadGraph:
     path = tmp_path / "test.goal"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return plan(Hosts(8), Trace(file=str(path), **parameters), seed=1)  # type: ignore[arg-type]
+    return plan(WorkloadHosts(8), Trace(file=str(path), **parameters), seed=1)  # type: ignore[arg-type]
 
 
 def test_the_grammar_is_read_with_comments_labels_and_resources(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_irequires_waits_for_the_beginning_only(tmp_path: Path) -> None:
     assert len(begins.nodes().length) == 3  # the beginning of `a` is a node of its own
 
 
-def edges(made: Plan) -> set[tuple[int, int]]:
+def edges(made: WorkloadGraph) -> set[tuple[int, int]]:
     before, after, _ = made.edges()
     return set(zip(before.tolist(), after.tolist(), strict=True))
 

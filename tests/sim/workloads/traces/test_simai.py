@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.sim.workloads.plan import NOWHERE, Hosts, Plan
+from openmrc.sim.workloads.plan import NOWHERE, WorkloadGraph, WorkloadHosts
 from openmrc.sim.workloads.trace import Trace, plan
 from openmrc.sim.workloads.traces.simai import DATA, EXPERT, EXPERT_DATA, TENSOR, read
 
@@ -25,8 +25,8 @@ def write(tmp_path: Path, text: str | bytes) -> Path:
     return path
 
 
-def planned(tmp_path: Path, text: str | bytes, **parameters: object) -> Plan:
-    return plan(Hosts(16), Trace(file=str(write(tmp_path, text)), **parameters), seed=1)  # type: ignore[arg-type]
+def planned(tmp_path: Path, text: str | bytes, **parameters: object) -> WorkloadGraph:
+    return plan(WorkloadHosts(16), Trace(file=str(write(tmp_path, text)), **parameters), seed=1)  # type: ignore[arg-type]
 
 
 def test_groups_are_neighbours_for_tensors_and_strided_for_the_rest(tmp_path: Path) -> None:

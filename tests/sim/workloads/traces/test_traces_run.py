@@ -10,7 +10,7 @@ import pytest
 
 from openmrc.fabric.model.description import Fabric, Plane, Tier
 from openmrc.fabric.model.description import Hosts as FabricHosts
-from openmrc.sim.results.results import Run
+from openmrc.sim.results.results import SimulationRun
 from openmrc.sim.scenario.scenario import Scenario, Transport
 from openmrc.sim.simulate import simulate
 from openmrc.sim.workloads.families import Workload
@@ -22,32 +22,36 @@ SIZE = 1 << 20
 HOSTS = 12
 
 
-def run(workload: Workload, **changes: object) -> Run:
+def run(workload: Workload, **changes: object) -> SimulationRun:
     plane = Plane(count=2, host_gbps=400, t0=Tier(down=4, up=4), t1=Tier(down=3))
     fabric = Fabric(name="small", hosts=FabricHosts(count=HOSTS), planes=(plane,))
     scenario = Scenario(name="trace", fabric=fabric, transport=Transport(), workloads=(workload,))
     return simulate(msgspec.structs.replace(scenario, **changes))
 
 
-def times(done: Run) -> tuple[list[int], list[int]]:
+def times(done: SimulationRun) -> tuple[list[int], list[int]]:
     flows = done.work.moving
     return done.results.started[flows].tolist(), done.results.finished[flows].tolist()
 
 
 @pytest.fixture(scope="module")
-def built_in() -> Run:
+def built_in() -> SimulationRun:
     return run(RingAllReduce(size=SIZE))
 
 
 @pytest.mark.parametrize("integers", [et.INT32, et.INT64, et.UINT32, et.UINT64, et.SINT64, et.FIXED64])
-def test_a_ring_all_reduce_of_a_trace_is_the_built_in_one(tmp_path: Path, built_in: Run, integers: int) -> None:
+def test_a_ring_all_reduce_of_a_trace_is_the_built_in_one(
+    tmp_path: Path, built_in: SimulationRun, integers: int
+) -> None:
     prefix = et.write(tmp_path, [[et.collective(0, et.ALL_REDUCE, SIZE, integers=integers)] for _ in range(HOSTS)])
     traced = run(Trace(file=str(prefix), algorithm="ring"))
     assert times(traced) == times(built_in)
     assert traced.results.counters == built_in.results.counters
 
 
-def test_large_all_reduces_of_many_ranks_are_rings_unless_said_otherwise(tmp_path: Path, built_in: Run) -> None:
+def test_large_all_reduces_of_many_ranks_are_rings_unless_said_otherwise(
+    tmp_path: Path, built_in: SimulationRun
+) -> None:
     prefix = et.write(tmp_path, [[et.collective(0, et.ALL_REDUCE, SIZE)] for _ in range(HOSTS)])
     assert times(run(Trace(file=str(prefix)))) == times(built_in)
 
@@ -61,14 +65,14 @@ def ring_of_messages(rank: int) -> list[bytes]:
     return nodes
 
 
-def test_a_ring_of_sends_and_receives_is_the_built_in_one(tmp_path: Path, built_in: Run) -> None:
+def test_a_ring_of_sends_and_receives_is_the_built_in_one(tmp_path: Path, built_in: SimulationRun) -> None:
     prefix = et.write(tmp_path, [ring_of_messages(rank) for rank in range(HOSTS)])
     traced = run(Trace(file=str(prefix)))
     assert times(traced) == times(built_in)
     assert traced.results.counters == built_in.results.counters
 
 
-def test_the_same_ring_as_a_goal_schedule_is_the_built_in_one(tmp_path: Path, built_in: Run) -> None:
+def test_the_same_ring_as_a_goal_schedule_is_the_built_in_one(tmp_path: Path, built_in: SimulationRun) -> None:
     piece, lines = -(-SIZE // HOSTS), [f"num_ranks {HOSTS}"]
     for rank in range(HOSTS):
         lines.append(f"rank {rank} {{")
