@@ -1,4 +1,8 @@
-"""Skips tests whose needs this machine does not meet, and lists them at the end of the run with a remedy."""
+"""The tiers of the tests, and what they need of the machine.
+
+`--fast` (`make test`) leaves out what needs root or programs of others, and tests marked `exhaustive`. Without it every
+test runs (`make test-all`); those whose needs this machine does not meet are skipped and listed with a remedy.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +12,32 @@ from typing import Any
 
 import pytest
 
-from tests.needs import NEEDS, REASON, missing
+from tests.needs import EVERYWHERE, NEEDS, REASON, missing
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="leave out needs of root or programs, and exhaustive tests")
     parser.addoption("--needing", default="", metavar="NAMES", help="run only tests that need one of these (commas)")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if "exhaustive" not in config.option.markexpr:
-        _deselect(config, items, lambda item: item.get_closest_marker("exhaustive") is not None)
     wanted = set(filter(None, config.getoption("--needing").split(",")))
     if unknown := wanted - set(NEEDS):
         raise pytest.UsageError(f"--needing: {', '.join(sorted(unknown))}: not in tests/needs.py")
     for item in items:
         if "lab_rights" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.needs("lab"))
-        if lacking := missing(*sorted(_needs(item))):
-            item.add_marker(pytest.mark.skip(reason=REASON + ", ".join(lacking)))
+    if config.getoption("--fast"):
+        _deselect(config, items, _is_for_later)
     if wanted:
         _deselect(config, items, lambda item: not wanted & _needs(item))
+    for item in items:
+        if lacking := missing(*sorted(_needs(item))):
+            item.add_marker(pytest.mark.skip(reason=REASON + ", ".join(lacking)))
+
+
+def _is_for_later(item: pytest.Item) -> bool:
+    return bool(_needs(item) - EVERYWHERE) or item.get_closest_marker("exhaustive") is not None
 
 
 def _needs(item: pytest.Item) -> set[str]:

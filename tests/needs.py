@@ -72,6 +72,7 @@ NEEDS = {
     "sklearn": Need(module("sklearn"), "pip install 'openmrc[examples]'"),
     "expecttest": Need(module("expecttest"), "pip install expecttest: torch's own tests import it"),
 }
+EVERYWHERE = {"jit", "make"}  # met on every machine with Python and make: part of the fast tier
 REASON = "this machine lacks "
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import select
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable
+from math import inf
+from typing import Self
 
 from openmrc.apps.access import AccessPolicy
 from openmrc.apps.conversation import Conversation, Note, check_note
@@ -13,26 +17,68 @@ from openmrc.errors import PeerError
 from openmrc.verbs import Connection, Context, DeadlineError, ExchangeError, Listener
 
 ESTABLISH_SECONDS = 10.0  # s for a connected peer to become ready
-REPORT_SECONDS = 1.0  # s between two lines about rejected peers: a port scan must not fill a log
+REPORT_SECONDS = 1.0  # s between two reports of rejected peers: a port scan must not fill a log
+REASONS_HELD = 16  # different reasons in one report; texts of strangers must not fill the memory either
+OTHER_REASONS = "peers for other reasons"
+
+
+def _later(seconds: float, call: Callable[[], None]) -> None:
+    """Call a function from a thread of its own, unless the process ends before."""
+    timer = threading.Timer(seconds, call)
+    timer.daemon = True
+    timer.start()
 
 
 class Refusals:
-    """Reports rejected peers, at most one line per second."""
+    """Reports rejected peers: the first reason at once, those of the next second together, each with its count.
 
-    def __init__(self, report: Callable[[str], None]) -> None:
+    Nothing is lost: what is held back is reported a second later, or at the end of the `with` block. Called from the
+    listener's thread and from the command's. `clock` returns seconds; `later` calls a function after some seconds.
+    """
+
+    def __init__(
+        self,
+        report: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+        later: Callable[[float, Callable[[], None]], None] = _later,
+    ) -> None:
         self._report = report
-        self._quiet_until = 0.0
-        self._suppressed = 0
+        self._clock = clock
+        self._later = later
+        self._lock = threading.Lock()
+        self._held: Counter[str] = Counter()
+        self._quiet_until = -inf
+        self._is_flush_due = False
 
     def __call__(self, why: str) -> None:
-        """Report one rejected peer."""
-        now = time.monotonic()
-        if now < self._quiet_until:
-            self._suppressed += 1
-            return
-        more = f" (and {self._suppressed} more before)" if self._suppressed else ""
-        self._quiet_until, self._suppressed = now + REPORT_SECONDS, 0
-        self._report(f"rejected {why}{more}")
+        """Report one rejected peer, now or with the next lines."""
+        with self._lock:
+            self._held[why if why in self._held or len(self._held) < REASONS_HELD else OTHER_REASONS] += 1
+            wait = self._quiet_until - self._clock()
+            if wait <= 0:
+                self._flush()
+            elif not self._is_flush_due:
+                self._is_flush_due = True
+                self._later(wait, self.flush)
+
+    def flush(self) -> None:
+        """Report what is held back."""
+        with self._lock:
+            self._is_flush_due = False
+            self._flush()
+
+    def _flush(self) -> None:
+        for why, count in self._held.items():
+            self._report(f"rejected {why}" + (f" ({count} times)" if count > 1 else ""))
+        if self._held:
+            self._quiet_until = self._clock() + REPORT_SECONDS
+        self._held.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.flush()
 
 
 def open_listener(context: Context, port: int, access: AccessPolicy, refusals: Refusals) -> Listener:

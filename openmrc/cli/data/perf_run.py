@@ -53,9 +53,9 @@ class PerfCall:
 
     def server(self) -> None:
         """Wait for one client and run its requests."""
-        refusals = Refusals(lambda line: typer.echo(f"mrc: {line}", err=True))
         with (
             stoppable(),
+            Refusals(lambda line: typer.echo(f"mrc: {line}", err=True)) as refusals,
             opened(self.endpoint) as context,
             open_listener(context, self.port, self.access, refusals) as listener,
         ):

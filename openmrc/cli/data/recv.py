@@ -89,11 +89,11 @@ def recv(
     from openmrc.cli.outcome import opened, stoppable
 
     acceptance, access = storing.acceptance(), credentials.listening()
-    refusals = Refusals(lambda line: typer.echo(f"mrc: {line}", err=True))
     ours, theirs = local.addresses(None)
     faults = read_faults(network.impair, network.schedule)
     with (
         stoppable(),
+        Refusals(lambda line: typer.echo(f"mrc: {line}", err=True)) as refusals,
         opened(local.endpoint(ours, network.capture)) as context,
         open_listener(context, port, access, refusals) as listener,
     ):
