@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
+# Many tests wait for a deadline or another process: more workers than processors keep these busy.
+PYTEST := $(BIN)/pytest -n $(shell expr $$(nproc) + $$(nproc) / 2) --dist worksteal
 
-.PHONY: help setup demo test test-again test-needs lint types warm docs wheel compiled-wheel matrix coverage bpf clean
+.PHONY: help setup demo test test-rest test-all lint types warm docs wheel compiled-wheel matrix coverage bpf clean
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -34,16 +36,14 @@ lint: setup      ## style, spelling, layers
 types: setup     ## strict type checking
 	@$(BIN)/mypy
 
-test: lint types warm  ## everything that must hold
-	@$(BIN)/pytest -n auto --dist worksteal
+test: lint types warm  ## style, types, and all tests that need neither root nor programs of others
+	@$(PYTEST) --fast
 
-# Tests with sockets and deadlines share the processors in `make test`; alone, each has the machine to itself.
-test-again: lint types warm  ## the tests that failed last time, one at a time
-	@$(BIN)/pytest --last-failed --last-failed-no-failures none
+test-rest: setup warm  ## the tests that `make test` leaves out: root, programs of others, exhaustive searches
+	@$(PYTEST) --rest
 
-# NEEDING=tshark,torch: only the tests that need one of these.
-test-needs: warm  ## the tests that need programs of others, or root
-	@$(BIN)/pytest -n auto --dist worksteal -m needs --needing "$(NEEDING)"
+test-all: lint types warm  ## style, types, and every test
+	@$(PYTEST)
 
 docs: setup      ## build the documentation site into site/, links checked
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q && echo "docs: open site/index.html"

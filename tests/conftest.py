@@ -1,7 +1,7 @@
 """The tiers of the tests, and what they need of the machine.
 
-`--fast` (`make test`) leaves out what needs root or programs of others, and tests marked `exhaustive`. Without it every
-test runs (`make test-all`); those whose needs this machine does not meet are skipped and listed with a remedy.
+`--fast` (`make test`) leaves out what needs root or programs of others, and tests marked `exhaustive`; `--rest`
+(`make test-rest`) runs just those. Tests whose needs this machine does not meet are skipped and listed with a remedy.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tests.needs import EVERYWHERE, NEEDS, REASON, missing
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="leave out needs of root or programs, and exhaustive tests")
+    parser.addoption("--rest", action="store_true", help="run what --fast leaves out")
     parser.addoption("--needing", default="", metavar="NAMES", help="run only tests that need one of these (commas)")
 
 
@@ -29,6 +30,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.needs("lab"))
     if config.getoption("--fast"):
         _deselect(config, items, _is_for_later)
+    if config.getoption("--rest"):
+        _deselect(config, items, lambda item: not _is_for_later(item))
     if wanted:
         _deselect(config, items, lambda item: not wanted & _needs(item))
     for item in items:

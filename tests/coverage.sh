@@ -7,8 +7,7 @@ declare -A floors=([engine]=98 [profiles]=98 [wire]=97 [fabric]=90 [live]=90 [co
 
 export NUMBA_DISABLE_JIT=1 COVERAGE_FILE=${TMPDIR:-/tmp}/openmrc-coverage-$$
 trap 'rm -f "$COVERAGE_FILE"*' EXIT
-"$bin/pytest" -q -n auto --dist worksteal --cov=openmrc --cov-report= $tests ||
-  "$bin/pytest" -q --last-failed --last-failed-no-failures none --cov=openmrc --cov-append --cov-report= $tests
+"$bin/pytest" -q -n auto --dist worksteal --fast --cov=openmrc --cov-report= $tests
 status=0
 for folder in "${!floors[@]}"; do
   share=$("$bin/coverage" report --include="openmrc/$folder/*" --format=total)
