@@ -11,8 +11,11 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.export.bulk import write_all
 from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import TARGETS, export
+from openmrc.fabric.export.view import view
 from openmrc.fabric.proof.diff import Difference, Installed, compare, compare_folder, read_folder, tables_of
 from openmrc.fabric.proof.verify import Verdict, verify
+from openmrc.fabric.readback.bindings import of_sonic
+from openmrc.fabric.readback.forwarding import in_blocks
 from tests.fabric.small_fabrics import SMALL, plan
 
 MADE = plan("two-tier")
@@ -92,9 +95,26 @@ def another_vrf(tables: Tables) -> None:
     tables["STATIC_ROUTE"]["default|fcbb:bb00:2001::/48"]["nexthop-vrf"] = "Vrf1"
 
 
+def in_a_vrf(tables: Tables) -> None:
+    tables["INTERFACE"]["Ethernet5"]["vrf_name"] = "VrfRed"
+
+
+def in_a_vlan(tables: Tables) -> None:
+    tables["VLAN_MEMBER"] = {"Vlan100|Ethernet5": {"tagging_mode": "untagged"}}
+
+
+def in_a_port_channel(tables: Tables) -> None:
+    tables["PORTCHANNEL_MEMBER"] = {"PortChannel1|Ethernet5": {}}
+
+
+def filtered(tables: Tables) -> None:
+    tables["ACL_TABLE"] = {"MINE": {"type": "L3V6", "stage": "ingress", "ports": ["Ethernet5"]}}
+    tables["ACL_RULE"] = {"MINE|R1": {"PRIORITY": "9", "PACKET_ACTION": "DROP", "DST_IPV6": "fcbb:bb00::/32"}}
+
+
 BREAKING = (
     wrong_next_hop, wrong_interface, blackhole, no_locators, another_mac, port_down, short_packets, no_link_local,
-    pinned_elsewhere, another_vrf,
+    pinned_elsewhere, another_vrf, in_a_vrf, in_a_vlan, in_a_port_channel, filtered,
 )  # fmt: skip
 
 
@@ -110,6 +130,64 @@ def test_config_db_that_does_not_forward_is_told_and_not_proven(
     found, verdict = proven("two-tier", tmp_path)
     assert [each.difference.switch for each in found if not each.difference.clean] == ["p0-t0-00"]
     assert not verdict.proven
+
+
+@pytest.mark.parametrize(("damage", "why"), [
+    (in_a_vrf, "port Ethernet5 is in VRF VrfRed"),
+    (in_a_vlan, "port Ethernet5 is a member of Vlan100"),
+    (in_a_port_channel, "port Ethernet5 is a member of PortChannel1"),
+    (filtered, "port Ethernet5 has the filter MINE R1, which may drop its packets"),
+])  # fmt: skip
+def test_a_port_that_belongs_to_something_else_is_named_as_not_working(
+    damage: Callable[[Tables], None], why: str, tmp_path: Path
+) -> None:
+    list(write_all(MADE, "sonic", Options(), tmp_path))
+    path = tmp_path / "p0-t0-00.json"
+    tables = json.loads(path.read_text())
+    damage(tables)
+    path.write_text(json.dumps(tables))
+    found, _ = proven("two-tier", tmp_path)
+    assert {line.partition(": ")[2] for each in found for line in each.dead} == {why}
+
+
+@pytest.mark.parametrize(("rule", "counts"), [
+    ({"PACKET_ACTION": "DROP"}, True),
+    ({"PACKET_ACTION": "DROP", "DST_IPV6": "fcbb:bb01:2001::/48"}, True),
+    ({"PACKET_ACTION": "DROP", "DST_IPV6": "2001:db8::/32"}, False),
+    ({"PACKET_ACTION": "FORWARD", "DST_IPV6": "fcbb:bb00::/32"}, False),
+    ({"PACKET_ACTION": "DROP", "IP_TYPE": "IPV4ANY"}, False),
+])  # fmt: skip
+def test_a_filter_counts_if_it_may_drop_a_packet_to_a_usid(rule: dict[str, str], counts: bool) -> None:
+    tables = {"ACL_TABLE": {"MINE": {"type": "L3V6", "ports": "Ethernet1,Ethernet2"}}, "ACL_RULE": {"MINE|R1": rule}}
+    touches = in_blocks(view(MADE, MADE.topology.nics))
+    assert [port for port, _ in of_sonic(tables, touches)] == (["Ethernet1", "Ethernet2"] if counts else [])
+
+
+@pytest.mark.parametrize(("target", "line", "why"), [
+    ("eos", "interface {}\n   vrf RED", "is in VRF RED"),
+    ("eos", "interface {}\n   channel-group 1 mode active", "is in channel group 1 mode active"),
+    ("eos", "interface {}\n   ipv6 access-group MINE in", "has the filter MINE in"),
+    ("cumulus", "nv set interface {} ip vrf RED", "is in VRF RED"),
+    ("cumulus", "nv set interface {} acl MINE inbound", "has the filter MINE inbound"),
+    ("cumulus", "nv set interface bond1 bond member {}", "is a member of bond1"),
+])  # fmt: skip
+def test_bindings_are_read_from_lines_too(target: str, line: str, why: str, tmp_path: Path) -> None:
+    list(write_all(MADE, target, Options(), tmp_path))
+    (path,) = tmp_path.glob("p0-t0-00.*")
+    name = TARGETS[target].port_name(view(MADE, SWITCH).layout.ports[0])
+    path.write_text(f"{path.read_text()}\n{line.format(name)}\n")
+    found, verdict = proven("two-tier", tmp_path)
+    assert not verdict.proven
+    assert {reason.partition(": ")[2] for each in found for reason in each.dead} == {f"{name} {why}"}
+
+
+def test_what_nobody_looks_at_is_listed(tmp_path: Path) -> None:
+    list(write_all(MADE, "sonic", Options(), tmp_path))
+    path = tmp_path / "p0-t0-00.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "POLICER": {"P": {}}}))
+    found, verdict = proven("two-tier", tmp_path)
+    assert verdict.proven
+    assert {what for each in found for what in each.difference.unchecked} == {"table POLICER"}
 
 
 @pytest.mark.parametrize(

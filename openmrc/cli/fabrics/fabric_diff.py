@@ -64,7 +64,8 @@ def _whole(plan: UsidPlan, folder: Path, options: ExportOptions, of: str | None,
     switches = plan.topology.nodes - plan.topology.nics
     found = list(tracked(compare_folder(plan, folder, options, of, fork_each), "comparing", switches))
     differing = [each for each in found if not each.clean]
-    result = {"clean": not differing, "switches": len(found), "differing": len(differing)}
+    result: dict[str, Any] = {"clean": not differing, "switches": len(found), "differing": len(differing)}
+    result["not_checked"] = sorted({what for each in found for what in each.unchecked})
     if as_json:
         answer({**result, "items": sum(each.planned for each in found), "differences": details(differing)}, True)
     else:

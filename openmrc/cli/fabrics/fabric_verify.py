@@ -106,6 +106,8 @@ def _show_dumps(found: list[Installed]) -> None:
     for each in found:
         for why in each.dead:
             typer.echo(f"not working  {each.difference.switch}  {why}")
+    for what in sorted({what for each in found for what in each.difference.unchecked}):
+        typer.echo(f"not checked  {what}")
 
 
 def _installed(plan: UsidPlan, folder: Path, options: Any, of: str | None) -> list[Installed]:
@@ -133,4 +135,5 @@ def _of_dumps(found: list[Installed] | None) -> dict[str, Any]:
         "differing": len(differing),
         "differences": details(differing),
         "not_working": dead,
+        "not_checked": sorted({what for each in found for what in each.difference.unchecked}),
     }

@@ -102,6 +102,7 @@ def _difference(switch: SwitchView, files: Folder, reading: SwitchReading) -> Di
     if not (reading.configured or reading.running) and not reading.absent:
         difference.missing.append("any file")
     formats.compare_files(difference, switch, files.target, reading.planned, reading.configured)
+    difference.unchecked = formats.unchecked(files.target, reading.configured, reading.planned, reading.running)
     if reading.running:
         formats.compare_running(difference, switch, files.target, reading.running)
     return difference

@@ -12,7 +12,7 @@ from typing import Any
 
 Row = dict[str, str]
 Sections = dict[str, dict[str, Any]]  # section -> item -> Row, or tuple of the line's values
-Matters = Callable[[str, str], bool]  # (section, item) -> whether an unplanned item counts
+Matters = Callable[[str, str, Any], bool]  # (section, item, its value) -> whether an unplanned item counts
 ROUTES, SIDS = "route", "sid"  # the sections of entries as a running system shows them
 _NOTHING = ("", "false", "0", "disable", "default", "none", "N/A")  # value of an unused field
 
@@ -28,6 +28,7 @@ class Difference:
     extra: list[str] = field(default_factory=list)
     wrong: list[dict[str, str]] = field(default_factory=list)
     ignored: int = 0  # unplanned items that do not forward in the fabric
+    unchecked: list[str] = field(default_factory=list)  # what the dump has, or a switch may have, and nobody looked at
 
     @property
     def clean(self) -> bool:
@@ -51,7 +52,7 @@ def compare(into: Difference, planned: Sections, found: Sections, matters: Matte
             if item not in here:
                 into.missing.append(_text(section, item, value))
             else:
-                _compare_item(into, (section, item), value, here[item], matters(section, item))
+                _compare_item(into, (section, item), value, here[item], matters(section, item, value))
     for section, items in found.items():
         known = planned.get(section, {})
         if items is not known and items != known:
@@ -83,7 +84,7 @@ def _unplanned(into: Difference, section: str, items: dict[str, Any], known: dic
     for item, value in items.items():
         if item in known:
             continue
-        if matters(section, item):
+        if matters(section, item, value):
             into.extra.append(_text(section, item, value))
         else:
             into.ignored += 1

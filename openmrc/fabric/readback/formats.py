@@ -52,6 +52,9 @@ FORMATS = {
         lambda switch, sections: statements.eos(switch, eos.port_name, sections),
     ),
 }
+_PART = {"sonic": "table", "frr": "block", "cumulus": "commands", "linux": "file", "eos": "block"}
+_READ = {"sonic": {"VLAN_MEMBER", "PORTCHANNEL_MEMBER", "ACL_TABLE", "ACL_RULE"}}  # beside what is planned
+_UNSEEN = "packet filters, ip rules and VRFs"
 _NORMAL = {"sonic": sonic.normal}
 
 
@@ -92,6 +95,17 @@ def compare_files(into: Difference, switch: SwitchView, target: str, planned: Se
     """Add how a configuration differs from the planned one."""
     normal = _NORMAL.get(target)
     compare(into, planned, normal(found, planned) if normal else found, FORMATS[target].matters(switch))
+
+
+def unchecked(target: str, configured: Sections, planned: Sections, running: Sections) -> list[str]:
+    """Return what a dump has that nobody looks at, and what it cannot show."""
+    known = planned.keys() | _READ.get(target, set())
+    found = [f"{_PART[target]} {section}" for section in configured if section not in known]
+    if running:
+        found.append(f"{_UNSEEN} of the running system: its routes were read, nothing else")
+    elif target in ("linux", "frr"):
+        found.append(f"{_UNSEEN} of the kernel")
+    return found
 
 
 def forwarding(

@@ -20,7 +20,7 @@ _OPENERS = re.compile(
 _WHOLE = re.compile(r"^(ipv6 address|ip address|ntp server)\b")
 _WORDS = {
     "ipv6 route": 3, "ip route": 3, "sid": 2, "qos map": 4, "error-correction": 2, "random-detect": 2,
-    "source-address": 1, "bandwidth": 1, "priority": 1, "speed": 1, "mtu": 1, "description": 1, "hostname": 1,
+    "source-address": 1, "bandwidth": 1, "priority": 1, "speed": 1, "vrf": 1, "mtu": 1, "description": 1, "hostname": 1,
     "prefix": 1, "block": 1, "behavior": 1,
 }  # fmt: skip
 KINDS = (
@@ -46,12 +46,18 @@ def blocks(text: str) -> Sections:
             open_blocks.pop()
         if line in _ENDS:
             continue
-        if _OPENERS.match(line):
+        opens = bool(_OPENERS.match(line)) and not (open_blocks and _is_binding(open_blocks[0][1], line))
+        if opens:
             open_blocks.append((depth, line))
         section = " / ".join(name for _, name in open_blocks) or "system"
-        if not _OPENERS.match(line) or line.startswith("locator "):
+        if not opens or line.startswith("locator "):
             _put(found, section, *_split(_DEFAULTS.sub("", line)))
     return found
+
+
+def _is_binding(block: str, line: str) -> bool:
+    """Whether a line puts an interface into a VRF: the same word opens a block elsewhere."""
+    return block.startswith("interface ") and line.startswith("vrf ")
 
 
 def _split(line: str) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.export.sonic import port_name
 from openmrc.fabric.export.view import SwitchView
+from openmrc.fabric.readback import bindings
 from openmrc.fabric.readback.dump import Matters, Row, Sections
 from openmrc.fabric.readback.forwarding import Forwarding, Installing, in_blocks, mtu_too_small
 
@@ -69,8 +70,10 @@ def matters(switch: SwitchView) -> Matters:
     """Return the function that decides whether an unplanned row affects forwarding in the fabric."""
     touches, ports = in_blocks(switch), {port_name(port) for port in switch.layout.ports}
 
-    def rule(table: str, key: str) -> bool:
+    def rule(table: str, key: str, row: Any) -> bool:
         parts = key.split("|")
+        if table == "ACL_TABLE":
+            return any(port in str(row.get("ports", "")) for port in ports)
         if table in _BY_PREFIX:
             return touches(parts[-1])
         return table in _WHOLE or (table in _BY_PORT and any(part in ports for part in parts))
@@ -102,7 +105,7 @@ def forwarding(switch: SwitchView, tables: Sections) -> Forwarding:
 
 
 def _ports(installing: Installing, switch: SwitchView, tables: Sections) -> None:
-    """Record ports that are down, and ports with another address than planned."""
+    """Record ports that are down or belong to something else, and ports with another address than planned."""
     planned = {port_name(port): port for port in switch.layout.ports}
     mac = tables.get("DEVICE_METADATA", {}).get("localhost", {}).get("mac")
     if mac != switch.mac:
@@ -119,6 +122,9 @@ def _ports(installing: Installing, switch: SwitchView, tables: Sections) -> None
             installing.down(port.number, f"port {name}: MTU {row.get('mtu')}")
         elif interfaces.get(name, {}).get("ipv6_use_link_local_only") != "enable":
             installing.down(port.number, f"interface {name} has no link-local address")
+    for name, why in bindings.of_sonic(tables, in_blocks(switch)):
+        if name in planned:
+            installing.down(planned[name].number, f"port {name} {why}")
 
 
 def _locator(locator: Row | None, prefix: str, action: str) -> str:

@@ -13,6 +13,7 @@ from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.export.kernel import OWN
 from openmrc.fabric.export.linux import FLAVOUR
 from openmrc.fabric.export.view import PortName, SwitchView, linux_port
+from openmrc.fabric.readback import bindings
 from openmrc.fabric.readback.dump import Matters, Sections
 from openmrc.fabric.readback.forwarding import Forwarding, Installing, in_blocks, mtu_too_small
 from openmrc.fabric.readback.lines import KINDS
@@ -20,14 +21,17 @@ from openmrc.fabric.readback.lines import KINDS
 _FRR_SIDS, _FRR_LOCATORS = "segment-routing / srv6 / static-sids", "segment-routing / srv6 / locators"
 _EOS_LOCATORS = "router srv6 / vrf default"
 _PREFIX = re.compile(r"(?<!\S)([0-9a-fA-F]*:[0-9a-fA-F:]*/\d+)(?!\S)")
-_STOPS = ("shutdown", "ipv6 address", "ip address", "switchport", "vrf", "ip vrf")
+_STOPS = (
+    "shutdown", "ipv6 address", "ip address", "switchport", "vrf", "ip vrf", "channel-group", "ipv6 access-group",
+    "mac access-group", "traffic-policy", "service-policy",
+)  # fmt: skip
 
 
 def matters(switch: SwitchView, port_name: PortName) -> Matters:
     """Return the function that decides whether an unplanned statement affects forwarding in the fabric."""
     touches, ports = in_blocks(switch), {port_name(port) for port in switch.layout.ports}
 
-    def rule(section: str, item: str) -> bool:
+    def rule(section: str, item: str, _: Any) -> bool:
         if section.startswith("interface "):
             return section.split(" / ")[0].removeprefix("interface ") in ports and item.startswith(_STOPS)
         if section == "interface":  # NVUE: the port is in the item
@@ -192,6 +196,11 @@ def _nvue_ports(installing: Installing, switch: SwitchView, sections: Sections) 
             installing.down(number, f"{name} is not at {slot.speed}G and up, or its MTU is too small")
         elif here.get("link fec") != ("rs" if slot.fec else "off"):
             installing.down(number, f"{name} has another FEC")
+        elif why := bindings.of_nvue(here):
+            installing.down(number, f"{name} {why}")
+    for name, why in bindings.bonded(sections):
+        if name in installing.ports:
+            installing.down(installing.ports[name], f"{name} {why}")
 
 
 def _nvue_locator(router: dict[str, Any], prefix: str) -> str:
@@ -217,6 +226,8 @@ def eos(switch: SwitchView, port_name: PortName, sections: Sections) -> Forwardi
             installing.down(number, f"{name} has not the address {switch.address}")
         elif mtu_too_small(here.get("mtu", "")):
             installing.down(number, f"{name}: MTU {here.get('mtu')}")
+        elif why := bindings.of_eos(here):
+            installing.down(number, f"{name} {why}")
     routing = "" if "ipv6 unicast-routing" in sections.get("system", {}) else "IPv6 routing is off"
     block = (_one(sections, f"{_EOS_LOCATORS} / micro-segment domain MRC", "block") or "").removesuffix("::/32")
     for section, items in sections.items():

@@ -1,0 +1,77 @@
+"""What takes a port away from the routes of the default VRF, or packets from a port: VRFs, VLANs, bundles, filters.
+
+None of it is planned on a port of the fabric, so a port that has any of it is named as not working. A filter counts if
+it may drop a packet to a uSID: what it matches besides the destination is not weighed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from openmrc.fabric.readback.dump import Sections
+
+_SONIC_PORT = re.compile(r"\w+")
+_PASSES = ("FORWARD", "ACCEPT", "")
+_IPV4 = ("L3", "MIRROR", "CTRLPLANE")  # types of ACL_TABLE that do not drop the fabric's packets
+_EOS = {
+    "vrf": "is in VRF", "switchport access": "is in VLAN", "channel-group": "is in channel group",
+    "ipv6 access-group": "has the filter", "mac access-group": "has the filter", "traffic-policy": "has the policy",
+    "service-policy": "has the policy",
+}  # fmt: skip
+_NVUE = {"ip vrf": "is in VRF", "bridge domain": "is in bridge", "acl": "has the filter"}
+
+
+def of_sonic(tables: Sections, touches: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
+    """Yield (port, why it does not forward as planned) of CONFIG_DB."""
+    for name, row in tables.get("INTERFACE", {}).items():
+        if row.get("vrf_name", "default") != "default":
+            yield name, f"is in VRF {row['vrf_name']}"
+    for table in ("VLAN_MEMBER", "PORTCHANNEL_MEMBER"):
+        for key in tables.get(table, {}):
+            group, _, name = key.partition("|")
+            yield name, f"is a member of {group}"
+    for rule, filtered in sonic_filters(tables, touches):
+        for name in _SONIC_PORT.findall(str(filtered.get("ports", filtered.get("ports@", "")))):
+            yield name, f"has the filter {rule}, which may drop its packets"
+
+
+def sonic_filters(tables: Sections, touches: Callable[[str], bool]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the rules of ACLs that may drop packets to uSIDs, each with the row of its table."""
+    for key, rule in tables.get("ACL_RULE", {}).items():
+        table = tables.get("ACL_TABLE", {}).get(key.partition("|")[0], {})
+        destination = str(rule.get("DST_IPV6", "::/0"))
+        drops = str(rule.get("PACKET_ACTION", "")).upper() not in _PASSES
+        is_ipv4 = str(table.get("type", "")).upper() in _IPV4 or "V4" in str(rule.get("IP_TYPE", "")).upper()
+        if drops and not is_ipv4 and (destination == "::/0" or touches(destination)):
+            yield key.replace("|", " "), table
+
+
+def of_lines(items: Mapping[str, Any], words: Mapping[str, str]) -> str:
+    """Return why a port with these statements does not forward as planned, or an empty string."""
+    for item, values in items.items():
+        value = values if isinstance(values, str) else " and ".join(values)
+        for begin, said in words.items():
+            if (item == begin or item.startswith(f"{begin} ")) and value != "no":
+                return f"{said} {f'{item.removeprefix(begin)} {value}'.strip()}"
+    return ""
+
+
+def of_eos(items: Mapping[str, Any]) -> str:
+    """Return why a port of EOS does not forward as planned."""
+    return of_lines(items, _EOS)
+
+
+def of_nvue(items: Mapping[str, Any]) -> str:
+    """Return why a port of NVUE does not forward as planned."""
+    return of_lines(items, _NVUE)
+
+
+def bonded(sections: Sections) -> Iterator[tuple[str, str]]:
+    """Yield (port, why) of NVUE's bonds."""
+    for item, values in sections.get("interface", {}).items():
+        words = item.split(" ")
+        if words[2:] == ["bond", "member"]:
+            for name in ",".join(values).split(","):
+                yield name, f"is a member of {words[1]}"
