@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,11 +11,16 @@ from openmrc.documents import read_text
 from openmrc.errors import CallError, ConfigError
 from openmrc.live.objects.handshake import token_bytes
 from openmrc.verbs import NO_TOKEN, Listener
+from openmrc.wire.entropy import Placement
 
 ENVIRONMENT = "MRC_TOKEN"
 BIND_ENVIRONMENT = "MRC_BIND"
 EVERYWHERE = "all"
 MOST_BYTES = 4096  # of a token file
+# A NIC's address in SRv6 is its carrier as it arrives: its T0 knows it, no other switch does.
+_CARRIERS_ONLY = (
+    "the planes' addresses lead here from hosts of the same T0 only: listen on another network's address, --bind ADDR"
+)
 
 
 @dataclass(frozen=True)
@@ -66,14 +72,21 @@ def announcement(listener: Listener, access: AccessPolicy, command: str, default
         return f"--no-token: anybody who can reach TCP port {listener.port} of this machine may {grants}"
     if access.token is not None:
         return None
+    sockets = listener.context.nic.sockets
+    planes = [str(address.ip) for address in sockets.addresses]
     port = "" if listener.port == default_port else f" --port {listener.port}"
-    return f"on the other side: {command} {_reachable(listener)}{port} --token {listener.token}"
+    peer = f"{command} {{}}{port} --token {listener.token}"
+    if sockets.placement != Placement.SRV6:
+        return f"on the other side: {peer.format(_reachable([*listener.hosts, *planes]))}"
+    others = [host for host in listener.hosts if host not in planes]
+    if all(map(_is_local, others)):
+        return f"{_CARRIERS_ONLY}; then, on the other side: {peer.format('ADDR')}"
+    return f"on the other side: {peer.format(_reachable(others))}"
 
 
-def _reachable(listener: Listener) -> str:
+def _reachable(hosts: Sequence[str]) -> str:
     """Return an address under which other machines reach this one."""
-    planes = (str(address.ip) for address in listener.context.nic.sockets.addresses)
-    candidates = [host for host in (*listener.hosts, *planes) if not _is_wildcard(host) and not _is_local(host)]
+    candidates = [host for host in hosts if not _is_wildcard(host) and not _is_local(host)]
     return candidates[0] if candidates else os.uname().nodename
 
 
