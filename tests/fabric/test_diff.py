@@ -141,7 +141,7 @@ def test_config_db_that_does_not_forward_is_told_and_not_proven(
 def test_a_port_that_belongs_to_something_else_is_named_as_not_working(
     damage: Callable[[Tables], None], why: str, tmp_path: Path
 ) -> None:
-    list(write_all(MADE, "sonic", Options(), tmp_path))
+    list(write_all(MADE, "sonic", ExportOptions(), tmp_path))
     path = tmp_path / "p0-t0-00.json"
     tables = json.loads(path.read_text())
     damage(tables)
@@ -172,7 +172,7 @@ def test_a_filter_counts_if_it_may_drop_a_packet_to_a_usid(rule: dict[str, str],
     ("cumulus", "nv set interface bond1 bond member {}", "is a member of bond1"),
 ])  # fmt: skip
 def test_bindings_are_read_from_lines_too(target: str, line: str, why: str, tmp_path: Path) -> None:
-    list(write_all(MADE, target, Options(), tmp_path))
+    list(write_all(MADE, target, ExportOptions(), tmp_path))
     (path,) = tmp_path.glob("p0-t0-00.*")
     name = TARGETS[target].port_name(view(MADE, SWITCH).layout.ports[0])
     path.write_text(f"{path.read_text()}\n{line.format(name)}\n")
@@ -182,7 +182,7 @@ def test_bindings_are_read_from_lines_too(target: str, line: str, why: str, tmp_
 
 
 def test_what_nobody_looks_at_is_listed(tmp_path: Path) -> None:
-    list(write_all(MADE, "sonic", Options(), tmp_path))
+    list(write_all(MADE, "sonic", ExportOptions(), tmp_path))
     path = tmp_path / "p0-t0-00.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "POLICER": {"P": {}}}))
     found, verdict = proven("two-tier", tmp_path)
