@@ -11,7 +11,7 @@ from openmrc.documents import read_text
 from openmrc.errors import CallError, ConfigError
 from openmrc.live.objects.handshake import token_bytes
 from openmrc.verbs import NO_TOKEN, Listener
-from openmrc.wire.entropy import Placement
+from openmrc.wire.entropy import EvPlacement
 
 ENVIRONMENT = "MRC_TOKEN"
 BIND_ENVIRONMENT = "MRC_BIND"
@@ -76,7 +76,7 @@ def announcement(listener: Listener, access: AccessPolicy, command: str, default
     planes = [str(address.ip) for address in sockets.addresses]
     port = "" if listener.port == default_port else f" --port {listener.port}"
     peer = f"{command} {{}}{port} --token {listener.token}"
-    if sockets.placement != Placement.SRV6:
+    if sockets.placement != EvPlacement.SRV6:
         return f"on the other side: {peer.format(_reachable([*listener.hosts, *planes]))}"
     others = [host for host in listener.hosts if host not in planes]
     if all(map(_is_local, others)):

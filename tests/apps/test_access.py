@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from openmrc.apps.access import ENVIRONMENT, Access, announcement, hosts_of, token_of
+from openmrc.apps.access import ENVIRONMENT, AccessPolicy, announcement, hosts_of, token_of
 from openmrc.errors import ConfigError
-from openmrc.wire.entropy import Placement
+from openmrc.wire.entropy import EvPlacement
 
 TOKEN = "a token of both sides"
 
@@ -51,21 +51,23 @@ def test_addresses_to_bind_are_a_list_and_all_means_every_one() -> None:
         hosts_of("")
 
 
-def announced(placement: Placement, *hosts: str) -> str | None:
+def announced(placement: EvPlacement, *hosts: str) -> str | None:
     addresses = [SimpleNamespace(ip="fcbb:bb00:e000:1000::")]
     nic = SimpleNamespace(sockets=SimpleNamespace(addresses=addresses, placement=placement))
     listener = SimpleNamespace(
         is_loopback=False, token="secret", port=18516, hosts=hosts, context=SimpleNamespace(nic=nic)
     )
-    return announcement(listener, Access(), "mrc send FILE", 18516, "send files")  # type: ignore[arg-type]
+    return announcement(listener, AccessPolicy(), "mrc send FILE", 18516, "send files")  # type: ignore[arg-type]
 
 
 def test_the_peers_command_names_an_address_that_leads_here() -> None:
     planes = ("127.0.0.1", "::1", "fcbb:bb00:e000:1000::")
     here = os.uname().nodename
-    assert announced(Placement.UDP, *planes) == "on the other side: mrc send FILE fcbb:bb00:e000:1000:: --token secret"
-    assert announced(Placement.SRV6, "10.91.0.2") == "on the other side: mrc send FILE 10.91.0.2 --token secret"
-    assert announced(Placement.SRV6, "::") == f"on the other side: mrc send FILE {here} --token secret"
-    said = announced(Placement.SRV6, *planes) or ""
+    assert (
+        announced(EvPlacement.UDP, *planes) == "on the other side: mrc send FILE fcbb:bb00:e000:1000:: --token secret"
+    )
+    assert announced(EvPlacement.SRV6, "10.91.0.2") == "on the other side: mrc send FILE 10.91.0.2 --token secret"
+    assert announced(EvPlacement.SRV6, "::") == f"on the other side: mrc send FILE {here} --token secret"
+    said = announced(EvPlacement.SRV6, *planes) or ""
     assert "hosts of the same T0 only" in said
     assert "--bind ADDR" in said
