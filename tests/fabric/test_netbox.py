@@ -9,8 +9,9 @@ import io
 import pytest
 import yaml
 
+from openmrc.fabric.cabling import netbox
 from openmrc.fabric.cabling.cables import list_cables
-from openmrc.fabric.cabling.netbox import files
+from openmrc.fabric.cabling.netbox import Naming, files
 from openmrc.fabric.model.build import build
 from tests.fabric.small_fabrics import SMALL, fabric
 
@@ -24,7 +25,8 @@ FIELDS = {
     },
     "7-interfaces.csv": {"device", "name", "label", "type", "speed", "duplex", "enabled", "mtu", "description"},
     "8-cables.csv": {
-        "side_a_device", "side_a_type", "side_a_name", "side_b_device", "side_b_type", "side_b_name", "type", "status",
+        "side_a_site", "side_a_device", "side_a_type", "side_a_name", "side_b_site", "side_b_device", "side_b_type",
+        "side_b_name", "type", "status",
         "label", "color", "length", "length_unit", "description",
     },
 }  # fmt: skip
@@ -38,11 +40,12 @@ INTERFACE_TYPES = {
     "10gbase-x-sfpp", "25gbase-x-sfp28", "40gbase-x-qsfpp", "50gbase-x-sfp56", "100gbase-x-qsfp28",
     "200gbase-x-qsfp56", "400gbase-x-osfp", "800gbase-x-osfp", "other",
 }  # fmt: skip
+LAB_ONE = Naming("lab one")
 Rows = list[dict[str, str]]
 
 
-def written(name: str) -> tuple[dict[str, Rows], list[dict[str, object]]]:
-    texts = {file: "".join(blocks) for file, blocks in files(list_cables(build(fabric(name))), "sonic", "lab one")}
+def written(name: str, naming: Naming = LAB_ONE) -> tuple[dict[str, Rows], list[dict[str, object]]]:
+    texts = {file: "".join(blocks) for file, blocks in files(list_cables(build(fabric(name))), naming)}
     types = list(yaml.safe_load_all(texts.pop("4-device-types.yaml")))
     return {file: list(csv.DictReader(io.StringIO(text))) for file, text in texts.items()}, types
 
@@ -71,6 +74,9 @@ def test_everything_named_is_brought_by_an_earlier_file(name: str) -> None:
     interfaces = [(row["device"], row["name"]) for row in tables["7-interfaces.csv"]]
     assert len(set(interfaces)) == len(interfaces)
     assert {device for device, _ in interfaces} == set(devices)
+    for row in tables["8-cables.csv"]:
+        assert row["side_a_site"] == devices[row["side_a_device"]]["site"]
+        assert row["side_b_site"] == devices[row["side_b_device"]]["site"]
     ends = [(row[f"side_{end}_device"], row[f"side_{end}_name"]) for row in tables["8-cables.csv"] for end in "ab"]
     assert sorted(ends) == sorted(interfaces)  # one cable at each
 
@@ -85,6 +91,27 @@ def test_values_are_among_the_choices() -> None:
     }
     assert {row["face"] for row in tables["6-devices.csv"]} == {"front"}
     assert tables["1-sites.csv"] == [{"name": "lab one", "slug": "lab-one", "status": "planned"}]
+
+
+def test_two_fabrics_share_no_device_when_each_has_its_prefix() -> None:
+    tables, _ = written("two-tier", Naming(prefix="hall2-", cable_sites=False))
+    named = {row["name"] for row in tables["6-devices.csv"]}
+    assert all(name.startswith("hall2-") for name in named)
+    assert {row["device"] for row in tables["7-interfaces.csv"]} == named
+    assert {row[f"side_{end}_device"] for row in tables["8-cables.csv"] for end in "ab"} == named
+    assert not any("site" in column for column in tables["8-cables.csv"][0])
+
+
+def test_long_tables_come_in_parts_that_a_form_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, _ = written("three-tier")
+    monkeypatch.setattr(netbox, "PART", 1000)
+    parts, _ = written("three-tier")
+    texts = {file: "".join(blocks) for file, blocks in files(list_cables(build(fabric("three-tier"))), Naming())}
+    assert all(len(text) <= 1000 for file, text in texts.items() if file.count(".") == 2)
+    for table in ("7-interfaces", "8-cables"):
+        rows = [row for file in sorted(parts) if file.startswith(table) for row in parts[file]]
+        assert rows == whole[f"{table}.csv"]
+        assert f"{table}.002.csv" in parts
 
 
 def test_no_two_devices_share_a_unit_of_a_rack() -> None:

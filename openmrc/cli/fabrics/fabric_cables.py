@@ -99,18 +99,22 @@ def netbox(
     out: Annotated[Path, typer.Option("--out", help="Folder to write to.")],
     site: Annotated[str, typer.Option("--site", help="Name of the site in NetBox.")] = "fabric",
     names: Names = "sonic",
+    prefix: Annotated[str, typer.Option("--prefix", help="Before each device's name, such as the fabric's.")] = "",
+    cable_sites: Annotated[
+        bool, typer.Option("--cable-sites/--no-cable-sites", help="Columns that older importers of cables refuse.")
+    ] = True,
     places: PlacesFile = None,
     as_json: Json = False,
 ) -> None:
     """Write files for NetBox's importers: sites, racks, device types, devices, interfaces and cables."""
-    from openmrc.fabric.cabling.netbox import files
+    from openmrc.fabric.cabling.netbox import Naming, files
     from openmrc.fabric.cabling.ports import check_scheme
 
     start = time.perf_counter()
-    scheme = check_scheme(names)
+    naming = Naming(site, check_scheme(names), prefix, cable_sites)
     found = _cables_of(file, places)
     out.mkdir(parents=True, exist_ok=True)
-    sizes = {name: write_blocks(out / name, blocks) for name, blocks in files(found, scheme, site)}
+    sizes = {name: write_blocks(out / name, blocks) for name, blocks in files(found, naming)}
     answer({"out": str(out), "files": sizes, "wall_s": _since(start)}, as_json)
 
 

@@ -9,6 +9,7 @@ Import in the order of the files' numbers. Interfaces come from their own file, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from openmrc.fabric.cabling.cables import COPPER, Cables
 from openmrc.fabric.cabling.placement import device_name
@@ -28,18 +29,44 @@ _TYPES = {
 }
 _KBPS = 1_000_000  # of a Gb/s, NetBox's unit of interface speed
 _AT_ONCE = 1 << 16  # rows
+PART = 2_500_000  # characters of a file; Django, and so NetBox, takes forms of up to 2.5 MiB
 
 
-def files(cables: Cables, scheme: str, site: str) -> Iterator[tuple[str, Iterable[str]]]:
-    """Yield (file name, blocks of text)."""
+@dataclass(frozen=True)
+class Naming:
+    """What things are called in NetBox."""
+
+    site: str = "fabric"
+    scheme: str = "sonic"  # of interfaces
+    prefix: str = ""  # of devices: two fabrics would both have a p0-t0-00
+    cable_sites: bool = True  # name the site of each end of a cable; importers before these columns refuse them
+
+
+def files(cables: Cables, naming: Naming) -> Iterator[tuple[str, Iterable[str]]]:
+    """Yield (file name, blocks of text); long tables in parts that a form takes, each with its head."""
+    site = naming.site
     yield "1-sites.csv", _sites(cables, site)
     yield "2-manufacturers.csv", [f"name,slug\n{MANUFACTURER},{_slug(MANUFACTURER)}\n"]
     yield "3-device-roles.csv", _roles(cables)
     yield "4-device-types.yaml", _device_types(cables)
-    yield "5-racks.csv", _racks(cables, site)
-    yield "6-devices.csv", _devices(cables, site)
-    yield "7-interfaces.csv", _interfaces(cables, scheme)
-    yield "8-cables.csv", _cables(cables, scheme)
+    yield from _parts("5-racks", _racks(cables, site))
+    yield from _parts("6-devices", _devices(cables, naming))
+    yield from _parts("7-interfaces", _interfaces(cables, naming))
+    yield from _parts("8-cables", _cables(cables, naming))
+
+
+def _parts(name: str, blocks: Iterator[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield a table as NAME.csv, or as NAME.001.csv and so on."""
+    part: list[str] = []
+    head, size, number = next(blocks), 0, 0
+    for line in (line for block in blocks for line in block.splitlines(keepends=True)):
+        if part and size + len(line) > PART - len(head):
+            number += 1
+            yield f"{name}.{number:03}.csv", [head, *part]
+            part, size = [], 0
+        part.append(line)
+        size += len(line)
+    yield (f"{name}.{number + 1:03}.csv" if number else f"{name}.csv"), [head, *part]
 
 
 def _slug(name: str) -> str:
@@ -85,7 +112,7 @@ def _racks(cables: Cables, site: str) -> Iterator[str]:
         yield f"{_site_name(cables, site, rack.site)},{rack.name},planned,19,{units}\n"
 
 
-def _devices(cables: Cables, site: str) -> Iterator[str]:
+def _devices(cables: Cables, naming: Naming) -> Iterator[str]:
     topology, placement = cables.topology, cables.placement
     yield "name,role,manufacturer,device_type,status,site,rack,position,face\n"
     nodes = [*range(0, topology.nics, topology.nics_per_host), *range(topology.nics, topology.nodes)]
@@ -93,15 +120,15 @@ def _devices(cables: Cables, site: str) -> Iterator[str]:
         kind = _HOST if node < topology.nics else _SWITCH
         role = _HOST if node < topology.nics else f"T{int(topology.node_tier[node])}"
         rack = placement.racks[int(placement.rack[node])]
-        where = f"{_site_name(cables, site, rack.site)},{rack.name},{int(placement.unit[node])},front"
-        yield f"{placement.device(node)},{role},{MANUFACTURER},{_model(cables, kind)},planned,{where}\n"
+        where = f"{_site_name(cables, naming.site, rack.site)},{rack.name},{int(placement.unit[node])},front"
+        yield f"{naming.prefix}{placement.device(node)},{role},{MANUFACTURER},{_model(cables, kind)},planned,{where}\n"
 
 
-def _interfaces(cables: Cables, scheme: str) -> Iterator[str]:
+def _interfaces(cables: Cables, naming: Naming) -> Iterator[str]:
     """Yield every port that has a cable."""
     yield "device,name,type,speed,enabled,description\n"
-    names, speeds = cables.ports.namer(scheme), cables.ports.column("speed").tolist()
-    (a, b), (called, device) = cables.ends(), _called(cables)
+    names, speeds = cables.ports.namer(naming.scheme), cables.ports.column("speed").tolist()
+    (a, b), (called, device) = cables.ends(), _called(cables, naming.prefix)
     for (nodes, ports), slots, (others, other_ports) in zip((a, b), cables.slots(), (b, a), strict=True):
         for which in _blocks(len(nodes)):
             rows = zip(*(part[which].tolist() for part in (nodes, ports, slots, others, other_ports)), strict=True)
@@ -112,14 +139,17 @@ def _interfaces(cables: Cables, scheme: str) -> Iterator[str]:
             )
 
 
-def _cables(cables: Cables, scheme: str) -> Iterator[str]:
-    yield (
-        "side_a_device,side_a_type,side_a_name,side_b_device,side_b_type,side_b_name,"
-        "type,status,label,length,length_unit\n"
-    )
-    names, (called, device) = cables.ports.namer(scheme), _called(cables)
+def _cables(cables: Cables, naming: Naming) -> Iterator[str]:
+    ends = ("site", "device", "type", "name") if naming.cable_sites else ("device", "type", "name")
+    columns = [f"side_{side}_{end}" for side in "ab" for end in ends]
+    yield ",".join([*columns, "type,status,label,length,length_unit\n"])
+    names, (called, device) = cables.ports.namer(naming.scheme), _called(cables, naming.prefix)
+    if naming.cable_sites:
+        racks, rack_of = cables.placement.racks, cables.placement.rack
+        sites = [_site_name(cables, naming.site, racks[int(rack)].site) for rack in rack_of]
+        device = [f"{site},{name}" for site, name in zip(sites, device, strict=True)]
     (a, a_port), (b, b_port) = cables.ends()
-    columns = (a, a_port, b, b_port, *cables.slots(), cables.medium, cables.length_mm)
+    rows = (a, a_port, b, b_port, *cables.slots(), cables.medium, cables.length_mm)
     for which in _blocks(len(cables)):
         yield "".join(
             f"{device[a]},dcim.interface,{names(a, a_port, a_slot)},"
@@ -127,16 +157,16 @@ def _cables(cables: Cables, scheme: str) -> Iterator[str]:
             f"{'dac-passive' if medium == COPPER else 'smf-os2'},planned,"
             f"{called[a]}:{a_port}={called[b]}:{b_port},{millimetres / 1000:g},m\n"
             for a, a_port, b, b_port, a_slot, b_slot, medium, millimetres in zip(
-                *(column[which].tolist() for column in columns), strict=True
+                *(column[which].tolist() for column in rows), strict=True
             )
         )
 
 
-def _called(cables: Cables) -> tuple[list[str], list[str]]:
-    """Return the names of all nodes, and of the devices that they are in."""
+def _called(cables: Cables, prefix: str) -> tuple[list[str], list[str]]:
+    """Return the names of all nodes, and of the devices that they are in, as NetBox knows them."""
     topology = cables.topology
     nodes = range(topology.nodes)
-    return [topology.name(node) for node in nodes], [device_name(topology, node) for node in nodes]
+    return [topology.name(node) for node in nodes], [prefix + device_name(topology, node) for node in nodes]
 
 
 def _blocks(size: int) -> Iterator[slice]:
