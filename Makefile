@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.ready
 # Many tests wait for a deadline or another process: more workers than processors keep these busy.
 PYTEST := $(BIN)/pytest -n $(shell expr $$(nproc) + $$(nproc) / 2) --dist worksteal
 
-.PHONY: help setup demo test test-rest test-all lint types warm docs wheel compiled-wheel matrix coverage bpf clean
+.PHONY: help setup demo test test-rest test-all lint types warm figures docs wheel compiled-wheel matrix coverage bpf clean
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -44,6 +44,9 @@ test-rest: setup warm  ## the tests that `make test` leaves out: root, programs 
 
 test-all: lint types warm  ## style, types, and every test
 	@$(PYTEST)
+
+figures: setup   ## write the tables of README and docs from bench/results
+	@$(BIN)/python -m bench.figures --write
 
 docs: setup      ## build the documentation site into site/, links checked
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q && echo "docs: open site/index.html"
