@@ -14,9 +14,10 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -48,15 +49,37 @@ SMALL_LOSS, GREAT_LOSS = ({"loss": "0.1%"},), ({"loss": "1%"},)
 TIME, RATE = "simulated time, us", "Gb/s into all NICs"
 
 
+@dataclass(frozen=True)
+class Rule:
+    """What a row's verdict follows from: every value lies between two limits."""
+
+    of: str  # what is judged, as the page names it
+    values: Sequence[float]
+    low: float = -inf
+    high: float = inf
+
+    @property
+    def holds(self) -> bool:
+        """Whether every value lies within the limits, these included."""
+        return all(self.low <= value <= self.high for value in self.values)
+
+    def __str__(self) -> str:
+        if self.high == inf:
+            return f"{self.of} at least {self.low:g}"
+        if self.low == -inf:
+            return f"{self.of} at most {self.high:g}"
+        return f"{self.of} {self.low:g} to {self.high:g}"
+
+
 @dataclass
 class Row:
-    """One line of the table. `within` says whether figure or words hold here."""
+    """One line of the table; its verdict is that of its rules."""
 
     number: str  # of the experiment, in the order of the paper
     what: str
     published: str
     simulated: str
-    within: bool
+    rules: tuple[Rule, ...]
     why: str = ""
     ratio: float | None = None
     charts: dict[str, Chart] = field(default_factory=dict)  # by file name
@@ -129,7 +152,8 @@ def point_to_point() -> Iterator[Row]:
     for at, name in enumerate(names):
         rate = rates[at][-1]
         why = "769 without headers; the rest is the first round trip of a transfer of 32 MiB"
-        yield Row(str(at + 1), f"rate, {name}", "about 770 Gb/s", f"{rate:.0f} Gb/s", abs(rate / 770 - 1) < 0.02, why,
+        yield Row(str(at + 1), f"rate, {name}", "about 770 Gb/s", f"{rate:.0f} Gb/s",
+              (Rule("ratio", [rate / 770], 0.98, 1.02),), why,
                   rate / 770, {} if at else {"point-to-point": chart})  # fmt: skip
 
 
@@ -149,7 +173,7 @@ def latency() -> Iterator[Row]:
         f"cables, which was not published: {listed(found, tried, 'ns a switch', 2)}"
     )
     yield Row("1-2", "what T1 adds to 2 bytes, one way", "1.45 us (6.54 - 5.09)", f"{ours:.2f} us",
-              abs(ours / 1.45 - 1) < 0.1, why, ours / 1.45, {"latency": chart})  # fmt: skip
+              (Rule("ratio", [ours / 1.45], 0.9, 1.1),), why, ours / 1.45, {"latency": chart})  # fmt: skip
 
 
 def cold_start() -> Iterator[Row]:
@@ -172,7 +196,8 @@ def cold_start() -> Iterator[Row]:
         "with 0.4 % of the T0-T1 cables losing everything. That share was not published, and the figure depends on it: "
         f"{listed(found, shares, '%', 1)}. One loss retires an EV, but some two more packets are on it by then"
     )
-    yield Row("4", "data packets lost a queue pair", "fewer than 5", f"{ours:.1f}", ours < 5, why,
+    yield Row("4", "data packets lost a queue pair", "fewer than 5", f"{ours:.1f}",
+              (Rule("packets", [ours], high=5),), why,
               charts={"cold-start": chart})  # fmt: skip
 
 
@@ -198,7 +223,8 @@ def t1_reboot() -> Iterator[Row]:
         f"whatever the length of the step, which in training is seconds: {listed(longer, sizes, 'MiB', 1)} % longer"
     )
     yield Row("6", "step in which a T1 dies, and the others", "throughput largely unaffected",
-              f"{first:.0f} % longer, the others at most {second:.1f} %", second < 2, why, charts=charts)  # fmt: skip
+              f"{first:.0f} % longer, the others at most {second:.1f} %", (Rule("others, %,", [second], high=2),), why,
+              charts=charts)  # fmt: skip
 
 
 def transceiver() -> Iterator[Row]:
@@ -242,7 +268,8 @@ def transceiver() -> Iterator[Row]:
     )
     yield Row("7", "throughput while four cables flap, % lower", "about 25 %, full recovery",
               f"{half[-1]:.0f} (down all the time: {gone[-1]:.0f}), last step of the file {last:+.1f} %",
-              15 < gone[-1] < 35 and last < 3, why, charts=charts)  # fmt: skip
+              (Rule("down all the time, %,", [gone[-1]], 15, 35),
+              Rule("last step, %,", [last], high=3)), why, charts=charts)  # fmt: skip
 
 
 def nic_link_down() -> Iterator[Row]:
@@ -251,7 +278,7 @@ def nic_link_down() -> Iterator[Row]:
     chart = Chart("One of eight ports down from 200 to 600 us, four flap from 800 us", TIME, RATE, [line])
     ratio = during / before / (7 / 8)
     yield Row("8", "both directions, a port down", "drops at once to what the other ports carry; recovers",
-              f"{before:.0f}, then {during:.0f}, then {after:.0f} Gb/s", abs(ratio - 1) < 0.05,
+              f"{before:.0f}, then {during:.0f}, then {after:.0f} Gb/s", (Rule("ratio", [ratio], 0.95, 1.05),),
               "ratio to seven eighths", ratio, {"nic-link-down": chart})  # fmt: skip
 
 
@@ -266,7 +293,7 @@ def links_down() -> Iterator[Row]:
     chart = Chart("A T0-T1 cable down each 100 us, from 100 to 2000 us", TIME, RATE, [lines[0], spare])
     last = float(np.mean([between(line, 2030, 2400) for line in lines]))
     ratio = last / steps[0] / (1 / 4)
-    falls = all(later < 1.03 * earlier for earlier, later in itertools.pairwise(steps))
+    rises = [100 * (later / earlier - 1) for earlier, later in itertools.pairwise(steps)]
     rise = max(later / earlier for each in by_seed for earlier, later in itertools.pairwise(each)) - 1
     why = (
         f"means of {len(seeds)} seeds, none of which rises by more than {rise:.1%} in a step; ratio to the remaining "
@@ -275,7 +302,8 @@ def links_down() -> Iterator[Row]:
         f"{between(spare, 30, 100):.0f}, then {between(spare, 2030, 2100):.0f} Gb/s"
     )
     yield Row("9", "T0 with four NICs, after 20 of 32 uplinks are down", "falls in steps, stable after each",
-              f"{steps[0]:.0f}, then {last:.0f} Gb/s", falls and abs(ratio - 1) < 0.1, why, ratio,
+              f"{steps[0]:.0f}, then {last:.0f} Gb/s",
+              (Rule("rise at a cable, %,", rises, high=3), Rule("ratio", [ratio], 0.9, 1.1)), why, ratio,
               {"links-down": chart})  # fmt: skip
 
 
@@ -284,7 +312,7 @@ def t0_failure() -> Iterator[Row]:
     rate = figure(result, "workloads.0.flow_gbps.mean")
     chart = Chart("A T0 of eight dies at 20 us", TIME, RATE, [over_time(done)])
     yield Row("10", "one T0 of eight dead", "in proportion: 7/8 of 770 = 673 Gb/s", f"{rate:.0f} Gb/s",
-              abs(rate / 673 - 1) < 0.03, "", rate / 673, {"t0-failure": chart})  # fmt: skip
+              (Rule("ratio", [rate / 673], 0.97, 1.03),), "", rate / 673, {"t0-failure": chart})  # fmt: skip
 
 
 def same_ev() -> Iterator[Row]:
@@ -293,7 +321,8 @@ def same_ev() -> Iterator[Row]:
     rate = figure(run("same-ev")[1], path)
     chart = Chart("Two pairs between the same T0s", "EVs of a queue pair", "Gb/s of a pair", [curve(evs, found)])
     yield Row("12", "each of two pairs on one plane of 400G", "no loss of performance", f"{rate:.0f} Gb/s",
-              rate > 0.95 * 394, f"ratio to the rate without headers, 394; {listed(found, evs, 'EVs')}", rate / 394,
+              (Rule("ratio", [rate / 394], 0.95),),
+              f"ratio to the rate without headers, 394; {listed(found, evs, 'EVs')}", rate / 394,
               {"same-ev": chart})  # fmt: skip
 
 
@@ -319,13 +348,14 @@ def ring() -> Iterator[Row]:
         ),
     }
     yield Row("13", "RoCEv2, one queue pair, of its best", "about half", f"{100 * roce[1] / best:.0f} %",
-              0.35 < roce[1] / best < 0.65, "16 MiB; by queue pairs: " + listed(roce.values(), qps, "QPs") + " Gb/s",
+              (Rule("share, %,", [100 * roce[1] / best], 35, 65),),
+              "16 MiB; by queue pairs: " + listed(roce.values(), qps, "QPs") + " Gb/s",
               roce[1] / best / 0.5, charts)  # fmt: skip
     yield Row("13", "RoCEv2, 16 queue pairs against 8", "little gain", f"{100 * (roce[16] / roce[8] - 1):+.0f} %",
-              roce[16] / roce[8] < 1.15)  # fmt: skip
+              (Rule("gain, %,", [100 * (roce[16] / roce[8] - 1)], high=15),))  # fmt: skip
+    ahead = [100 * (a / b - 1) for a, b in zip(clean, split, strict=True)]
     yield Row("13", "MRC, one queue pair, against RoCEv2 with 16, %", "better",
-              listed([100 * (a / b - 1) for a, b in zip(clean, split, strict=True)], sizes, "MiB"),
-              clean[-1] > split[-1],
+              listed(ahead, sizes, "MiB"), (Rule("each size", ahead, 0),),
               f"MRC {listed(clean, sizes, 'MiB')}, RoCEv2 {listed(split, sizes, 'MiB')} Gb/s. Published sizes reach 16 "
               "GiB. A message is a 64th of the vector, and the small ones wait for latency: a packet takes four times "
               "as long to leave a port of 100G as one of 400G, at every hop")  # fmt: skip
@@ -335,9 +365,12 @@ def ring() -> Iterator[Row]:
         "a loss"
     )
     yield Row("14", "MRC at 0.1 % loss on all planes, %", "little impact on large messages, more on small",
-              listed(kept[0], sizes, "MiB"), kept[0][2] > 80 and kept[0][0] < kept[0][2], why)  # fmt: skip
+              listed(kept[0], sizes, "MiB"),
+              (Rule("largest", kept[0][2:], 80),
+              Rule("smallest less largest", [kept[0][0] - kept[0][2]], high=0)), why)  # fmt: skip
     result = [100 * a / roce[many] for a, many in zip(lossy, few, strict=True)]
-    yield Row("14", "RoCEv2 at 0.1 % loss, %", "collapses", listed(result, few, "QPs"), max(result) < 50,
+    yield Row("14", "RoCEv2 at 0.1 % loss, %", "collapses", listed(result, few, "QPs"),
+              (Rule("each", result, high=50),),
               "of the same without loss; go-back-N, retransmission timeout 1 ms")  # fmt: skip
     bad_why = (
         "of the same without loss; every link loses 1 %, so a packet across T1 meets four chances. Small messages, "
@@ -345,13 +378,16 @@ def ring() -> Iterator[Row]:
         "further data. Why hardware does not do better with large messages was not published"
     )
     yield Row("15", "MRC at 1 % loss on all planes, %", "about one third of the intended",
-              listed(kept[1], sizes, "MiB"), 20 < kept[1][2] < 50, bad_why, kept[1][2] / 33)  # fmt: skip
+              listed(kept[1], sizes, "MiB"),
+              (Rule("each size", kept[1], 20, 50),), bad_why, kept[1][2] / 33)  # fmt: skip
     floors = (20, 40, 80)
     slow = [100 * _ring_mrc(16, GREAT_LOSS, floor) / _ring_mrc(16, (), floor) for floor in floors]
     yield Row("15", "the same at 16 MiB, if a loss takes at least so long to notice, %", "about one third",
-              listed(slow, floors, "us"), min(abs(kept - 33) for kept in slow) < 12,
+              listed(slow, floors, "us"),
+              (Rule("distance of the nearest from 33", [min(abs(kept - 33) for kept in slow)], high=12),),
               "how fast hardware notices and repairs a loss was not published; `loss_delay_floor_us`")  # fmt: skip
-    yield Row("15", "RoCEv2 at 1 % loss, 4 queue pairs", "unusable", f"{bad:.1f} Gb/s", bad < 0.1 * roce[4],
+    yield Row("15", "RoCEv2 at 1 % loss, 4 queue pairs", "unusable", f"{bad:.1f} Gb/s",
+              (Rule("of its rate without loss, %,", [100 * bad / roce[4]], high=10),),
               f"4 MiB; MRC {great[0]:.0f} Gb/s")  # fmt: skip
 
 
@@ -405,13 +441,14 @@ def all_to_all() -> Iterator[Row]:
         f"of 400G, at every hop, which matters for short messages. With {few}: {listed(windowed, sizes, 'KiB')}"
     )
     yield Row("16", "MRC against RoCEv2 with one queue pair, %", "better at all sizes", listed(better, sizes, "KiB"),
-              min(better) > 0, why, charts={"all-to-all": chart})  # fmt: skip
+              (Rule("each size", better, 0),), why, charts={"all-to-all": chart})  # fmt: skip
     split = [100 * (a / b - 1) for a, b in zip(many, first, strict=True)]
-    yield Row("16", "RoCEv2, 16 queue pairs against 1, %", "slightly worse", listed(split, sizes, "KiB"), split[-1] < 0,
+    yield Row("16", "RoCEv2, 16 queue pairs against 1, %", "slightly worse", listed(split, sizes, "KiB"),
+              (Rule("each size", split, -20, 0),),
               "63 flows already spread well; the cost of many queue pairs inside a NIC is not modelled")  # fmt: skip
     lost = [100 * (a / b - 1) for a, b in zip(hurt, harmed, strict=True)]
     yield Row("16", "at 0.1 % loss, MRC against RoCEv2 with one queue pair, %", "better, small messages most",
-              listed(lost, sizes, "KiB"), min(lost) > 0)  # fmt: skip
+              listed(lost, sizes, "KiB"), (Rule("each size", lost, 0),))  # fmt: skip
 
 
 def incast(sizes: tuple[int, ...] = (8, 32, 128)) -> Iterator[Row]:
@@ -434,10 +471,10 @@ def incast(sizes: tuple[int, ...] = (8, 32, 128)) -> Iterator[Row]:
             why += "; 394 without headers"
         else:
             why += ". ECMP chooses the uplinks on which the victim meets the incast, at random for each queue pair"
-        judged = least if number == "18" else means[-1]
+        of, judged = ("worst millisecond", least) if number == "18" else ("mean, Gb/s,", means[-1])
         rows.append(Row(number, f"victim of a 7-to-1 incast, {label}", text,
                         f"{means[-1]:.0f} Gb/s ({rates[0]:.0f} to {rates[-1]:.0f}), {least:.0f} in the worst "
-                        "millisecond", low <= judged <= high, why))  # fmt: skip
+                        "millisecond", (Rule(of, [judged], low, high),), why))  # fmt: skip
     rows[0].charts["incast-victim"] = Chart("The victim's rate", "seeds, slowest first", "Gb/s", lines)
     yield from rows
 
@@ -491,12 +528,13 @@ def _entry(label: str, at: int) -> str:
 
 def table(rows: list[Row]) -> Iterator[str]:
     """Yield the table as Markdown."""
-    yield "| row | what | published | simulated | ratio | within | what it depends on |"
-    yield "|---|---|---|---|---|---|---|"
+    yield "| row | what | published | simulated | ratio | rule | within | what it depends on |"
+    yield "|---|---|---|---|---|---|---|---|"
     for row in rows:
         ratio = f"{row.ratio:.2f}" if row.ratio is not None else ""
-        holds = "yes" if row.within else "**no**"
-        yield f"| {row.number} | {row.what} | {row.published} | {row.simulated} | {ratio} | {holds} | {row.why} |"
+        holds = "yes" if all(rule.holds for rule in row.rules) else "**no**"
+        cells = (row.number, row.what, row.published, row.simulated, ratio, "; ".join(map(str, row.rules)), holds)
+        yield f"| {' | '.join(cells)} | {row.why} |"
 
 
 def write(name: str, rows: list[Row]) -> None:
@@ -522,8 +560,11 @@ def main() -> None:
             continue
         rows = list(incast(LARGE_INCAST) if experiment is incast and options.large else experiment())
         if options.json:
-            names = ("number", "what", "published", "simulated", "within", "why", "ratio")
-            found = [{name: getattr(row, name) for name in names} for row in rows]
+            names = ("number", "what", "published", "simulated", "why", "ratio")
+            found = [
+                {name: getattr(row, name) for name in names} | {"rules": {str(each): each.holds for each in row.rules}}
+                for row in rows
+            ]
             print(json.dumps(found, default=np.generic.item), flush=True)
         else:
             print("\n".join(table(rows)), flush=True)
