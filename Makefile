@@ -7,6 +7,7 @@ STAMP  := $(VENV)/.ready
 PYTEST := $(BIN)/pytest -n $(shell expr $$(nproc) + $$(nproc) / 2) --dist worksteal
 
 .PHONY: help setup demo test test-rest test-all lint types warm figures docs wheel compiled-wheel matrix coverage bpf clean
+.PHONY: native
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -56,6 +57,9 @@ wheel: setup     ## build the wheel, install it into an empty environment, use i
 
 compiled-wheel: setup  ## build a wheel into dist/ that ships compiled code for this Python
 	@packaging/compiled_wheel.sh $(BIN)/python dist
+
+native: setup    ## build libmrc.so, the engine and a verbs device for C programs (cc, libibverbs-dev)
+	@$(BIN)/mrc native
 
 matrix:          ## the fast part of the tests on every supported Python that is here
 	@tests/matrix.sh

@@ -17,7 +17,7 @@ from spec.reachability import reached
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "openmrc"
-COMPILERS = {"core/calls.py", "core/jit.py", "core/linking.py", "core/memory.py"}
+COMPILERS = {"core/calls.py", "core/jit.py", "core/linking.py", "core/memory.py", "core/object_code.py"}
 SPEAKERS = {"core/jit.py"}  # says on stderr that code is being compiled: silence would look like a hang
 SPEAKING_FOLDERS = {"cli", "apps"}
 SANS_IO = ("engine", "profiles", "wire", "core", "fabric")

@@ -33,6 +33,10 @@ COMMANDS: dict[str, dict[str, Subcommand]] = {
         "recv": Subcommand("data.recv:recv", "Receive, verify and store files."),
         "perf": Subcommand("data.perf:perf", "Measure bandwidth and latency between two processes."),
     },
+    "Run programs of others": {
+        "run": Subcommand("programs.run:run", "Run an RDMA program on MRC, without a NIC."),
+        "native": Subcommand("programs.native:native", "Show the native library, its headers and how to use it."),
+    },
     "Train": {
         "collperf": Subcommand(
             "training.collperf:collperf", "Measure and verify collectives, with nccl-tests' flags and columns."
@@ -100,7 +104,7 @@ def _load(name: str, command: Subcommand) -> Any:
         loaded.name = name
     else:
         alone = typer.Typer(add_completion=False)
-        alone.command(name)(target)
+        alone.command(name, context_settings=getattr(target, "context_settings", None))(target)
         loaded = typer.main.get_command(alone)
     _escape_help(loaded)
     return loaded

@@ -26,7 +26,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent.parent
 SHIPPED = PACKAGE / "compiled"  # in wheels that ship compiled code
 SHARED_FOLDERS = ("core", "wire", "engine")  # whose kernels every world compiles
-WORLDS = ("live", "sim")
+WORLDS = {"live": ("live",), "sim": ("sim",), "native": ("live", "native")}  # world -> the folders it compiles
 KEPT_DAYS = 14  # unused that long, a folder is removed; several checkouts may share a home directory
 
 _KERNELS = re.compile(r"^from openmrc\.core\.(jit|memory) import", re.MULTILINE)
@@ -101,7 +101,7 @@ def _digest(world: str, flags: str) -> str:
 
 def sources(world: str) -> set[Path]:
     """Return the files whose code, constants or rows can be part of an entry of `world`."""
-    folders = (*SHARED_FOLDERS, *({world} if world in WORLDS else WORLDS))
+    folders = (*SHARED_FOLDERS, *WORLDS.get(world, ("live", "sim")))
     waiting = [path for folder in folders for path in (PACKAGE / folder).rglob("*.py") if _KERNELS.search(_text(path))]
     found = {PACKAGE / "core" / "jit.py", PACKAGE / "core" / "linking.py"}
     while waiting:

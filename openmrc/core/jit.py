@@ -38,11 +38,11 @@ config: Any = _config  # attributes are created at import, invisible to type che
 
 # numpy error model: no ZeroDivisionError branch in every division.
 # _nrt=False: a kernel that allocates does not compile.
-_OPTIONS: Any = {"error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
+ENTRY_OPTIONS: Any = {"error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
 # The tables travel as one argument per array field, over a hundred machine words; a call that is not
 # inlined copies them all. Inlining made the joined endpoints of bench/engine/pair.py 8 times faster.
 # forceinline must be set to False explicitly: a callee inherits options that it does not set.
-_CALLED: Any = {**_OPTIONS, "forceinline": False, "pipeline_class": KernelCompiler}
+_CALLED: Any = {**ENTRY_OPTIONS, "forceinline": False, "pipeline_class": KernelCompiler}
 INLINED: Any = {**_CALLED, "forceinline": True}
 
 LONG = ("take_in", "send_out", "run_window")  # the entries that hold an engine or most of it
@@ -129,7 +129,7 @@ def entry(function: Callable[P, R]) -> CompiledEntry[P, R]:
     config.CACHE_DIR = str(cache_dir(world, f"bounds checked: {config.BOUNDSCHECK}", _say))
     config.CACHE_LOCATOR_CLASSES = f"{__name__}.{Locator.__name__}"
     try:
-        compiled = njit(cache=True, nogil=True, pipeline_class=EntryCompiler, **_OPTIONS)(function)
+        compiled = njit(cache=True, nogil=True, pipeline_class=EntryCompiler, **ENTRY_OPTIONS)(function)
         _entries.add(compiled)
         return cast("CompiledEntry[P, R]", compiled)
     finally:

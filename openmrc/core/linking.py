@@ -29,7 +29,7 @@ class KernelCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
     @property
     def defined(self) -> list[Any]:
         """Return the functions with a body: the kernel."""
-        return _defined(self._final_module.functions)
+        return defined_in(self._final_module.functions)
 
     def get_pointer_to_function(self, _name: str) -> int:
         """Return null: Python never calls it."""
@@ -49,16 +49,7 @@ class EntryCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
 
     def finalize(self) -> None:
         """Link, optimise and load."""
-        reached = _reached(self)
-        kernels = [library for library in reached if isinstance(library, KernelCode)]
-        for library in kernels:
-            self._final_module.link_in(library._final_module, preserve=True)
-        for name in (function.name for library in kernels for function in library.defined):
-            function = self._final_module.get_function(name)
-            function.linkage = "linkonce_odr"
-            if not any(b"alwaysinline" in attributes for attributes in function.attributes):
-                function.add_function_attribute("noinline")
-        self._linking_libraries = [library for library in reached if library not in kernels]
+        self._linking_libraries = link_kernels(self)
         super().finalize()  # type: ignore[no-untyped-call,unused-ignore]
 
     def serialize_using_object_code(self) -> Any:
@@ -72,8 +63,8 @@ class EntryCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
     def _stub(self) -> str:
         """Return a module that defines all names of this one."""
         module, codegen = self._final_module, cast("Any", self._codegen)
-        functions = (f'define void @"{each.name}"() {{ unreachable }}' for each in _defined(module.functions))
-        variables = (f'@"{each.name}" = global i8 0' for each in _defined(module.global_variables))
+        functions = (f'define void @"{each.name}"() {{ unreachable }}' for each in defined_in(module.functions))
+        variables = (f'@"{each.name}" = global i8 0' for each in defined_in(module.global_variables))
         return "\n".join([str(codegen._create_empty_module(self.name)), *functions, *variables])
 
     def _optimize_final_module(self) -> None:
@@ -84,7 +75,22 @@ class EntryCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
         super()._optimize_final_module()  # type: ignore[no-untyped-call,unused-ignore]
 
 
-def _defined(values: Any) -> list[Any]:
+def link_kernels(code: EntryCode) -> list[Any]:
+    """Link an entry with all kernels it reaches; return the other libraries that it calls."""
+    reached = _reached(code)
+    kernels = [library for library in reached if isinstance(library, KernelCode)]
+    for library in kernels:
+        code._final_module.link_in(library._final_module, preserve=True)
+    for name in (function.name for library in kernels for function in library.defined):
+        function = code._final_module.get_function(name)
+        function.linkage = "linkonce_odr"
+        if not any(b"alwaysinline" in attributes for attributes in function.attributes):
+            function.add_function_attribute("noinline")
+    return [library for library in reached if library not in kernels]
+
+
+def defined_in(values: Any) -> list[Any]:
+    """Return the functions or variables of a module that it defines, not only declares."""
     return [value for value in values if not value.is_declaration]
 
 

@@ -22,7 +22,7 @@ import zlib
 import numpy as np
 from isal import isal_zlib
 
-from openmrc.core.jit import external, kernel
+from openmrc.core.jit import external, kernel, rare_kernel
 from openmrc.core.memory import load_be64, store_be32
 from openmrc.errors import MisuseError
 from openmrc.wire.codec import Bytes, Words
@@ -50,21 +50,60 @@ _IPV4_BEGINS = _IPV4_AT - len(_MASKED_LOCAL_HEADER)
 
 def flow(source: Address, destination: Address, destination_port: int = UDP_PORT) -> Bytes:
     """Return the masked headers between two addresses, as a row for `prefix`."""
-    udp = bytes(2) + destination_port.to_bytes(2, "big") + bytes(2) + b"\xff\xff"
-    pseudo = _MASKED_LOCAL_HEADER + _masked_ip(source, destination) + udp + bytes(_MASKED_BTH_BYTE) + b"\xff"
-    row = bytearray(FLOW_LENGTH)
-    row[0] = FLOW_LENGTH - len(pseudo)
-    row[-len(pseudo) :] = pseudo
-    return np.frombuffer(row, np.uint8)
-
-
-def _masked_ip(source: Address, destination: Address) -> bytes:
     if source.version != destination.version:
         raise MisuseError(f"one flow cannot join {source} and {destination}: IP versions differ")
-    if source.version == 6:
-        return b"\x6f\xff\xff\xff\x00\x00" + bytes([PROTOCOL_UDP, 0xFF]) + source.packed + destination.packed
-    fixed = b"\x45\xff\x00\x00\x00\x00" + _DONT_FRAGMENT.to_bytes(2, "big") + bytes([0xFF, PROTOCOL_UDP, 0xFF, 0xFF])
-    return fixed + source.packed + destination.packed
+    row = np.zeros(FLOW_LENGTH, np.uint8)
+    write_flow(row, source.version, *_halves(source), *_halves(destination), destination_port)
+    return row
+
+
+def _halves(address: Address) -> tuple[int, int]:
+    """Return an address as two signed words, as its bytes lie in memory; of IPv4 the first is 0."""
+    padded = address.packed.rjust(12, b"\0").ljust(16, b"\0") if address.version == 4 else address.packed
+    return int.from_bytes(padded[:8], "little", signed=True), int.from_bytes(padded[8:], "little", signed=True)
+
+
+@rare_kernel
+def write_flow(
+    row: Bytes, version: int, from_high: int, from_low: int, to_high: int, to_low: int, destination_port: int
+) -> None:
+    """Write the masked headers between two addresses into a row of zeros.
+
+    Addresses are pairs of words as their bytes lie in memory on a little-endian machine; IPv4 has four bytes in `low`.
+    """
+    length = IPV4_LENGTH if version == 4 else IPV6_LENGTH
+    at = _UDP_AT - length
+    row[0] = at - len(_MASKED_LOCAL_HEADER)
+    for byte in range(at - len(_MASKED_LOCAL_HEADER), at):
+        row[byte] = 0xFF
+    if version == 4:
+        row[at] = 0x45
+        row[at + 6] = _DONT_FRAGMENT >> 8
+        row[at + 9] = PROTOCOL_UDP
+        for masked in (1, 8, 10, 11):  # type of service, time to live, checksum
+            row[at + masked] = 0xFF
+        _write_address(row, at + 12, from_low, 4)
+        _write_address(row, at + 16, to_low, 4)
+    else:
+        row[at] = 0x6F
+        row[at + 6] = PROTOCOL_UDP
+        for masked in (1, 2, 3, 7):  # traffic class, flow label, hop limit
+            row[at + masked] = 0xFF
+        _write_address(row, at + 8, from_high, 8)
+        _write_address(row, at + 16, from_low, 8)
+        _write_address(row, at + 24, to_high, 8)
+        _write_address(row, at + 32, to_low, 8)
+    row[_UDP_AT + 2] = destination_port >> 8 & 0xFF
+    row[_UDP_AT + 3] = destination_port & 0xFF
+    row[_UDP_AT + 6] = 0xFF
+    row[_UDP_AT + 7] = 0xFF
+    row[FLOW_LENGTH - 1] = 0xFF
+
+
+@kernel
+def _write_address(row: Bytes, at: int, word: int, length: int) -> None:
+    for byte in range(length):
+        row[at + byte] = word >> 8 * byte & 0xFF
 
 
 @kernel

@@ -57,6 +57,24 @@ def remove(at: int, rows: Matrix, count: int) -> None:
 
 
 @kernel
+def give(datapath: DataPath, plane: int, high: int, low: int, port: int, peer: int) -> bool:
+    """Give one source to `peer`; False if it belongs to another, or the table is full."""
+    slot = _slot(datapath, plane, high, low, port)
+    if slot == NONE or (datapath.sources[slot].used == 1 and datapath.sources[slot].peer != peer):
+        return False
+    _write(datapath, slot, plane, high, low, port, peer)
+    return True
+
+
+@kernel
+def take_back(datapath: DataPath, plane: int, high: int, low: int, port: int, peer: int) -> None:
+    """Take one source out of the table if it is this peer's."""
+    slot = _slot(datapath, plane, high, low, port)
+    if slot != NONE and datapath.sources[slot].used == 1 and datapath.sources[slot].peer == peer:
+        _clear(datapath, slot)
+
+
+@kernel
 def _remove(datapath: DataPath, rows: Matrix, count: int) -> None:
     for index in range(count):
         row = rows[index]

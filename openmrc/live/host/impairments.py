@@ -49,13 +49,20 @@ class Impairments:
 
     def _apply(self, plane: int) -> None:
         impairment, row = self._planes[plane].now, self._runtime.datapath.planes[plane]
-        row.down = impairment.down
-        row.delay = impairment.delay
-        row.jitter = impairment.jitter
-        row.rate = impairment.rate
-        for word in ("corruption", "duplicate", "reorder", "trim"):
-            setattr(row, word, round(getattr(impairment, word) * SHARE_ONE))
-        intact = (1 - impairment.loss) * (1 - impairment.bit_errors) ** _BITS
-        row.loss = round((1 - intact) * SHARE_ONE)
+        for word, value in in_engine_units(impairment).items():
+            setattr(row, word, value)
         row.slow = impairment.delay > 0 or impairment.jitter > 0 or impairment.rate > 0
         row.impaired = impairment != Impairment()
+
+
+def in_engine_units(impairment: Impairment) -> dict[str, int]:
+    """Return the fields of a plane's row that say what happens to its arrivals: ps, bits/s, shares of SHARE_ONE."""
+    intact = (1 - impairment.loss) * (1 - impairment.bit_errors) ** _BITS
+    shares = {word: getattr(impairment, word) for word in ("corruption", "duplicate", "reorder", "trim")}
+    return {
+        "down": int(impairment.down),
+        "delay": impairment.delay,
+        "jitter": impairment.jitter,
+        "rate": impairment.rate,
+        **{word: round(share * SHARE_ONE) for word, share in {"loss": 1 - intact, **shares}.items()},
+    }

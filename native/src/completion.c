@@ -1,0 +1,235 @@
+/* Completion queues and the channels on which armed ones report. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "objects.h"
+
+/*
+ * A program that polls a queue again and again works at the sockets itself: an answer then needs no other thread. One
+ * that looks now and then, and spins on memory in between, needs the endpoint's thread there.
+ */
+#define POLLS_IN_A_ROW 16
+
+struct ibv_comp_channel *open_channel(struct ibv_context *context)
+{
+    struct channel *channel = calloc(1, sizeof *channel);
+    if (channel == NULL)
+        return NULL;
+    channel->verbs.context = context;
+    channel->verbs.fd = eventfd(0, EFD_CLOEXEC);
+    if (channel->verbs.fd < 0) {
+        free(channel);
+        return NULL;
+    }
+    pthread_mutex_init(&channel->lock, NULL);
+    return &channel->verbs;
+}
+
+int close_channel(struct ibv_comp_channel *verbs)
+{
+    struct channel *channel = (struct channel *)verbs;
+    pthread_mutex_lock(&channel->lock);
+    bool busy = channel->first != NULL;
+    pthread_mutex_unlock(&channel->lock);
+    if (busy)
+        return EBUSY;
+    close(verbs->fd);
+    free(channel);
+    return 0;
+}
+
+static void join_channel(struct channel *channel, struct cq *cq)
+{
+    pthread_mutex_lock(&channel->lock);
+    struct cq **end = &channel->first;
+    while (*end != NULL)
+        end = &(*end)->next;
+    *end = cq;
+    cq->next = NULL;
+    pthread_mutex_unlock(&channel->lock);
+}
+
+static void leave_channel(struct channel *channel, struct cq *cq)
+{
+    pthread_mutex_lock(&channel->lock);
+    struct cq **at = &channel->first;
+    while (*at != NULL && *at != cq)
+        at = &(*at)->next;
+    if (*at != NULL)
+        *at = cq->next;
+    pthread_mutex_unlock(&channel->lock);
+}
+
+/* The queue with an event that was served longest ago; `more`: another has one too. */
+static struct cq *find_event(struct channel *channel, bool *more)
+{
+    struct endpoint *endpoint = its_context(channel->verbs.context)->endpoint;
+    struct cq *found = NULL;
+    for (struct cq *cq = channel->first; cq != NULL; cq = cq->next) {
+        int64_t pending = __atomic_load_n(&endpoint->cqs[cq->row].events, __ATOMIC_ACQUIRE) - cq->events_taken;
+        if (found == NULL && pending > 0)
+            found = cq;
+        *more = *more || (pending > 0 && (found != cq || pending > 1));
+    }
+    return found;
+}
+
+int next_cq_event(struct ibv_comp_channel *verbs, struct ibv_cq **cq, void **cq_context)
+{
+    struct channel *channel = (struct channel *)verbs;
+    for (;;) {
+        eventfd_t count;
+        if (eventfd_read(verbs->fd, &count) != 0) /* EAGAIN if the program made it non-blocking */
+            return -1;
+        bool more = false;
+        pthread_mutex_lock(&channel->lock);
+        struct cq *found = find_event(channel, &more);
+        if (found != NULL)
+            found->events_taken++;
+        pthread_mutex_unlock(&channel->lock);
+        if (more)
+            eventfd_write(verbs->fd, 1);
+        if (found != NULL) {
+            leave_channel(channel, found);
+            join_channel(channel, found);
+            *cq = &found->verbs;
+            *cq_context = found->verbs.cq_context;
+            return 0;
+        }
+    }
+}
+
+struct ibv_cq *open_cq(struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel)
+{
+    struct endpoint *endpoint = its_context(context)->endpoint;
+    if (cqe < 1 || cqe > MOST_CQES || !endpoint_is_usable(endpoint))
+        return errno = EINVAL, NULL;
+    struct cq *cq = calloc(1, sizeof *cq);
+    if (cq == NULL)
+        return NULL;
+    int64_t rows = 1;
+    while (rows < cqe)
+        rows *= 2;
+    cq->ring_bytes = (size_t)(rows * MRC_RECORD_BYTES);
+    cq->ring = mmap(NULL, cq->ring_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cq->row = cq->ring == MAP_FAILED ? NO_ROW : endpoint_take_cq(endpoint);
+    if (cq->row == NO_ROW) {
+        if (cq->ring != MAP_FAILED)
+            munmap(cq->ring, cq->ring_bytes);
+        free(cq);
+        return errno = ENOMEM, NULL;
+    }
+    cq->verbs.context = context;
+    cq->verbs.channel = channel;
+    cq->verbs.cq_context = cq_context;
+    cq->verbs.cqe = cq->capacity = cqe;
+    pthread_mutex_init(&cq->verbs.mutex, NULL);
+    pthread_cond_init(&cq->verbs.cond, NULL);
+    pthread_mutex_init(&cq->lock, NULL);
+    struct mrc_datapath_cqs *row = &endpoint->cqs[cq->row];
+    memset(row, 0, sizeof *row);
+    row->ring = (int64_t)(intptr_t)cq->ring;
+    row->mask = rows - 1;
+    row->capacity = cqe;
+    row->descriptor = channel != NULL ? channel->fd : -1;
+    row->channel = NO_ROW;
+    row->wakeup = -1;
+    its_context(context)->cqs[cq->row] = cq;
+    if (channel != NULL)
+        join_channel((struct channel *)channel, cq);
+    return &cq->verbs;
+}
+
+int close_cq(struct ibv_cq *verbs)
+{
+    struct cq *cq = (struct cq *)verbs;
+    struct context *context = its_context(verbs->context);
+    if (atomic_load(&cq->users) > 0)
+        return EBUSY;
+    pthread_mutex_lock(&verbs->mutex);
+    while (endpoint_is_usable(context->endpoint)
+           && (verbs->comp_events_completed != (uint32_t)cq->events_taken
+               || verbs->async_events_completed != cq->events_given))
+        pthread_cond_wait(&verbs->cond, &verbs->mutex);
+    pthread_mutex_unlock(&verbs->mutex);
+    forget_cq(context, cq);
+    if (verbs->channel != NULL)
+        leave_channel((struct channel *)verbs->channel, cq);
+    endpoint_give_cq(context->endpoint, cq->row);
+    munmap(cq->ring, cq->ring_bytes);
+    free(cq);
+    return 0;
+}
+
+void acknowledge_cq_events(struct ibv_cq *cq, unsigned count)
+{
+    pthread_mutex_lock(&cq->mutex);
+    cq->comp_events_completed += count;
+    pthread_cond_signal(&cq->cond);
+    pthread_mutex_unlock(&cq->mutex);
+}
+
+int arm_cq(struct ibv_cq *verbs, int solicited_only)
+{
+    struct cq *cq = (struct cq *)verbs;
+    struct endpoint *endpoint = its_context(verbs->context)->endpoint;
+    int64_t kind = solicited_only ? MRC_ARMED_SOLICITED : MRC_ARMED_ANY;
+    if (!endpoint_is_usable(endpoint))
+        return EIO;
+    __atomic_store_n(&endpoint->cqs[cq->row].armed, kind, __ATOMIC_RELEASE);
+    mrc_available(endpoint->at, cq->row); /* its lock orders the store before a poll that follows */
+    return 0;
+}
+
+static void fill_completion(const struct mrc_datapath_record *record, struct ibv_wc *wc)
+{
+    memset(wc, 0, sizeof *wc);
+    wc->wr_id = (uint64_t)record->wr_id;
+    wc->status = (enum ibv_wc_status)record->status;
+    wc->opcode = record->kind == MRC_COMPLETION_KIND_SEND ? IBV_WC_RDMA_WRITE : IBV_WC_RECV_RDMA_WITH_IMM;
+    wc->byte_len = (uint32_t)record->length;
+    wc->qp_num = (uint32_t)record->qpn;
+    if (record->has_immediate) {
+        wc->imm_data = htonl((uint32_t)record->immediate);
+        wc->wc_flags = IBV_WC_WITH_IMM;
+    }
+}
+
+static int take(struct endpoint *endpoint, struct cq *cq, int count, struct ibv_wc *wc)
+{
+    struct mrc_datapath_cqs *row = &endpoint->cqs[cq->row];
+    const struct mrc_datapath_record *records = (const struct mrc_datapath_record *)cq->ring;
+    int64_t ready = __atomic_load_n(&row->published, __ATOMIC_ACQUIRE) - row->taken;
+    int taken = ready < count ? (int)ready : count;
+    for (int i = 0; i < taken; i++)
+        fill_completion(&records[(row->taken + i) & row->mask], &wc[i]);
+    if (taken > 0)
+        __atomic_store_n(&row->taken, row->taken + taken, __ATOMIC_RELEASE);
+    return taken;
+}
+
+int poll_cq(struct ibv_cq *verbs, int count, struct ibv_wc *wc)
+{
+    struct cq *cq = (struct cq *)verbs;
+    struct endpoint *endpoint = its_context(verbs->context)->endpoint;
+    if (!endpoint_is_usable(endpoint))
+        return -EIO;
+    pthread_mutex_lock(&cq->lock);
+    int taken = take(endpoint, cq, count, wc);
+    if (taken > 0)
+        cq->empty_polls = 0;
+    else if (endpoint->cqs[cq->row].overrun)
+        taken = -EIO;
+    else if (++cq->empty_polls > POLLS_IN_A_ROW) {
+        mrc_poll(endpoint->at, cq->row);
+        taken = take(endpoint, cq, count, wc);
+    }
+    pthread_mutex_unlock(&cq->lock);
+    return taken;
+}

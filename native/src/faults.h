@@ -1,0 +1,17 @@
+/*
+ * Faults on demand: what happens to packets that arrive, and when.
+ *
+ * The words of a schedule are read by `mrc run --faults`; it leaves the numbers in MRC_FAULT_STEPS, one step for each
+ * change of a plane, in order of time:
+ *     at_ps plane down delay jitter rate loss corruption duplicate reorder trim ; ...
+ */
+#pragma once
+
+#include <stdint.h>
+
+struct endpoint;
+
+void faults_begin(struct endpoint *endpoint);
+void faults_advance(struct endpoint *endpoint); /* apply the steps that are due */
+void faults_set_back(struct endpoint *endpoint, int64_t by); /* the endpoint's clock is set back by so much (ps) */
+void faults_end(struct endpoint *endpoint);

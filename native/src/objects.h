@@ -1,0 +1,129 @@
+/*
+ * The objects of a context, for verbs and for mrc.h: both are other names for these.
+ *
+ * Each begins with, or ends in, the struct of verbs.h that programs see; `its_*` lead from one to the other.
+ */
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include "endpoint.h"
+
+#define DEPTH_OF_A_QUEUE MRC_SENDS
+#define MOST_SGES 8
+#define MOST_INLINE 512 /* bytes */
+#define MOST_CQES ((1 << 20) - 1)
+
+struct async_record {
+    struct ibv_async_event event;
+    struct async_record *next;
+};
+
+struct context {
+    struct endpoint *endpoint;
+    pthread_mutex_t events; /* guards what follows */
+    pthread_cond_t acknowledged;
+    struct async_record *first, *last; /* async events that wait */
+    struct qp *qps[MRC_QPS];
+    struct cq *cqs[MRC_CQS];
+    atomic_int pds, users; /* number of the next domain; objects that are open */
+    uint32_t mpr, max_wimm;
+    struct verbs_context verbs; /* the last field: what programs see is its end */
+};
+
+struct pd {
+    struct ibv_pd verbs;
+    int number;
+    atomic_int users;
+};
+
+struct region {
+    struct ibv_mr verbs;
+    uint64_t iova;
+};
+
+struct channel {
+    struct ibv_comp_channel verbs;
+    pthread_mutex_t lock;
+    struct cq *first; /* its queues, that served longest ago first */
+};
+
+struct cq {
+    struct ibv_cq verbs;
+    int row;
+    int capacity;
+    int64_t *ring;
+    size_t ring_bytes;
+    pthread_mutex_t lock; /* one reader at a time */
+    unsigned empty_polls;
+    int64_t events_taken;
+    uint32_t events_given; /* async events; close waits until all are acknowledged */
+    bool overrun_reported;
+    struct cq *next; /* of its channel */
+    void *wrapper;   /* the object of mrc.h, if it is one */
+    atomic_int users;
+};
+
+struct qp {
+    struct ibv_qp verbs;
+    int row, peer;
+    struct ibv_qp_init_attr init;
+    struct ibv_qp_attr attr; /* as last set, for queries */
+    uint8_t *inlined; /* a copy of each inline payload, by number of the write */
+    size_t inlined_bytes;
+    void *wrapper;        /* the object of mrc.h, if it is one */
+    uint32_t events_given; /* async events; close waits until all are acknowledged */
+};
+
+static inline struct context *its_context(struct ibv_context *context)
+{
+    return (struct context *)((char *)context - offsetof(struct context, verbs)
+                              - offsetof(struct verbs_context, context));
+}
+
+/* Whether this library made the context; all other objects name theirs. */
+bool is_ours(const struct ibv_context *context);
+
+/* The device list's only member. */
+struct ibv_device *the_device(void);
+bool is_the_device(const struct ibv_device *device);
+uint64_t device_guid(void); /* in network byte order */
+
+struct ibv_context *open_context(void);
+int close_context(struct ibv_context *context);
+void fill_context_operations(struct verbs_context *verbs);
+void fill_device(struct context *context, struct ibv_device_attr *attr);
+int fill_port(struct context *context, int port, struct ibv_port_attr *attr);
+int fill_gid(struct context *context, int port, int index, union ibv_gid *gid);
+
+struct ibv_pd *open_pd(struct ibv_context *context);
+int close_pd(struct ibv_pd *pd);
+struct ibv_mr *open_region(struct ibv_pd *pd, void *at, size_t length, uint64_t iova, unsigned access);
+int close_region(struct ibv_mr *mr);
+
+struct ibv_comp_channel *open_channel(struct ibv_context *context);
+int close_channel(struct ibv_comp_channel *channel);
+int next_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context);
+struct ibv_cq *open_cq(struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel);
+int close_cq(struct ibv_cq *cq);
+void acknowledge_cq_events(struct ibv_cq *cq, unsigned count);
+int poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc);
+int arm_cq(struct ibv_cq *cq, int solicited_only);
+
+struct ibv_qp *open_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init);
+int close_qp(struct ibv_qp *qp);
+int modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+int modify_qp_with(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, const int64_t *words); /* MRC's attributes */
+int query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init);
+int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+
+/* Async events: wait for one; report one of an object or of the port. */
+int next_async_event(struct ibv_context *context, struct ibv_async_event *event);
+void acknowledge_async_event(struct ibv_async_event *event);
+void forget_qp(struct context *context, struct qp *qp);
+void forget_cq(struct context *context, struct cq *cq);
+struct watcher watcher_of(struct context *context);
+
+/* `state` of the engine as verbs names it. */
+enum ibv_qp_state state_of(const struct endpoint *endpoint, int row);

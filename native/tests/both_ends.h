@@ -1,0 +1,108 @@
+/* Two endpoints in one process, each with a queue pair to the other: what tests of the verbs device begin with. */
+#pragma once
+
+#include <infiniband/verbs.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                                            \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+struct end {
+    struct ibv_context *context;
+    struct ibv_pd *pd;
+    struct ibv_comp_channel *channel;
+    struct ibv_cq *cq;
+    struct ibv_qp *qp;
+    struct ibv_mr *mr;
+    uint8_t *memory;
+};
+
+#define MEMORY (1 << 20)
+
+static inline double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static inline struct end open_end(void)
+{
+    struct end end = {0};
+    int count;
+    struct ibv_device **list = ibv_get_device_list(&count);
+    CHECK(list != NULL && count >= 1 && strcmp(ibv_get_device_name(list[0]), "mrc0") == 0);
+    CHECK((end.context = ibv_open_device(list[0])) != NULL);
+    ibv_free_device_list(list);
+    CHECK((end.pd = ibv_alloc_pd(end.context)) != NULL);
+    CHECK((end.channel = ibv_create_comp_channel(end.context)) != NULL);
+    CHECK((end.cq = ibv_create_cq(end.context, 1000, &end, end.channel, 0)) != NULL);
+    CHECK((end.memory = aligned_alloc(4096, MEMORY)) != NULL);
+    memset(end.memory, 0, MEMORY);
+    CHECK((end.mr = ibv_reg_mr(end.pd, end.memory, MEMORY, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)) != NULL);
+    struct ibv_qp_init_attr init = {.send_cq = end.cq, .recv_cq = end.cq, .qp_type = IBV_QPT_RC};
+    init.cap = (struct ibv_qp_cap){128, 128, 4, 1, 256};
+    CHECK((end.qp = ibv_create_qp(end.pd, &init)) != NULL);
+    return end;
+}
+
+static inline void close_end(struct end *end)
+{
+    CHECK(ibv_destroy_qp(end->qp) == 0);
+    CHECK(ibv_destroy_cq(end->cq) == 0);
+    CHECK(ibv_destroy_comp_channel(end->channel) == 0);
+    CHECK(ibv_dereg_mr(end->mr) == 0);
+    CHECK(ibv_dealloc_pd(end->pd) == 0);
+    CHECK(ibv_close_device(end->context) == 0);
+    free(end->memory);
+}
+
+/* RESET to RTS towards another end, with the timeouts of a test. */
+static inline void bring_up(struct end *end, const struct end *other, int timeout, int retries)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
+    attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+    CHECK(ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0);
+    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_4096, .rq_psn = 17};
+    attr.dest_qp_num = other->qp->qp_num;
+    attr.ah_attr = (struct ibv_ah_attr){.is_global = 1, .port_num = 1};
+    CHECK(ibv_query_gid(other->context, 1, 3, &attr.ah_attr.grh.dgid) == 0);
+    CHECK(ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN
+                                            | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0);
+    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .sq_psn = 17, .timeout = (uint8_t)timeout,
+                                .retry_cnt = (uint8_t)retries, .rnr_retry = 7};
+    CHECK(ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY
+                                            | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0);
+}
+
+static inline int post_write(struct end *from, const struct end *to, uint64_t id, size_t offset, size_t length,
+                             enum ibv_wr_opcode opcode, unsigned flags)
+{
+    struct ibv_sge sge = {(uintptr_t)from->memory + offset, (uint32_t)length, from->mr->lkey};
+    struct ibv_send_wr wr = {.wr_id = id, .sg_list = &sge, .num_sge = 1, .opcode = opcode, .send_flags = flags}, *bad;
+    wr.imm_data = (uint32_t)id;
+    wr.wr.rdma.remote_addr = (uintptr_t)to->memory + offset;
+    wr.wr.rdma.rkey = to->mr->rkey;
+    return ibv_post_send(from->qp, &wr, &bad);
+}
+
+/* Poll for one completion, at most `limit` seconds. */
+static inline struct ibv_wc next_completion(struct end *end, double limit)
+{
+    struct ibv_wc wc = {0};
+    double until = seconds() + limit;
+    int count = 0;
+    while (count == 0 && seconds() < until)
+        count = ibv_poll_cq(end->cq, 1, &wc);
+    CHECK(count == 1);
+    return wc;
+}

@@ -1,0 +1,336 @@
+/* The verbs device between two endpoints of one process; each test is a name on the command line. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "both_ends.h"
+
+static void connected(struct end *a, struct end *b, int timeout, int retries)
+{
+    *a = open_end();
+    *b = open_end();
+    bring_up(a, b, timeout, retries);
+    bring_up(b, a, timeout, retries);
+}
+
+static void writes_arrive(void)
+{
+    struct end a, b;
+    connected(&a, &b, 14, 7);
+    for (size_t i = 0; i < MEMORY; i++)
+        a.memory[i] = (uint8_t)(i * 31 >> 4);
+    CHECK(post_write(&a, &b, 5, 0, MEMORY, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+    struct ibv_wc wc = next_completion(&a, 10);
+    CHECK(wc.status == IBV_WC_SUCCESS && wc.wr_id == 5 && wc.opcode == IBV_WC_RDMA_WRITE && wc.qp_num == a.qp->qp_num);
+    CHECK(memcmp(a.memory, b.memory, MEMORY) == 0);
+    close_end(&a);
+    close_end(&b);
+}
+
+/* What NCCL's network does: writes without completions, then an empty write with immediate that comes after them. */
+static void an_empty_immediate_follows_its_writes(void)
+{
+    struct end a, b;
+    struct ibv_recv_wr receive = {.wr_id = 99}, *bad;
+    connected(&a, &b, 14, 7);
+    for (int round = 0; round < 50; round++) {
+        CHECK(ibv_post_recv(b.qp, &receive, &bad) == 0);
+        memset(a.memory, round + 1, MEMORY / 2);
+        for (size_t part = 0; part < 8; part++)
+            CHECK(post_write(&a, &b, part, part * 65536, 65536, IBV_WR_RDMA_WRITE, 0) == 0);
+        CHECK(post_write(&a, &b, 0x1000 + (uint64_t)round, 0, 0, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_SEND_SIGNALED) == 0);
+        struct ibv_wc wc = next_completion(&b, 10);
+        CHECK(wc.status == IBV_WC_SUCCESS && wc.wr_id == 99 && wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM);
+        CHECK(wc.wc_flags == IBV_WC_WITH_IMM && wc.imm_data == 0x1000u + (unsigned)round && wc.byte_len == 0);
+        for (size_t i = 0; i < MEMORY / 2; i += 4099)
+            CHECK(b.memory[i] == round + 1);
+        CHECK(next_completion(&a, 10).wr_id == 0x1000u + (unsigned)round);
+    }
+    close_end(&a);
+    close_end(&b);
+}
+
+static void pieces_and_inline_data_are_gathered(void)
+{
+    struct end a, b;
+    char text[] = "inline";
+    connected(&a, &b, 14, 7);
+    strcpy((char *)a.memory + 100, "one ");
+    strcpy((char *)a.memory + 5000, "two ");
+    strcpy((char *)a.memory + 90000, "three");
+    struct ibv_sge pieces[] = {{(uintptr_t)a.memory + 100, 4, a.mr->lkey}, {(uintptr_t)a.memory + 5000, 4, a.mr->lkey},
+                               {(uintptr_t)a.memory + 90000, 6, a.mr->lkey}};
+    struct ibv_send_wr second = {.wr_id = 2, .opcode = IBV_WR_RDMA_WRITE, .num_sge = 1}, *bad;
+    struct ibv_send_wr first = {.wr_id = 1, .next = &second, .sg_list = pieces, .num_sge = 3};
+    struct ibv_sge quick = {(uintptr_t)text, sizeof text, 0};
+    first.opcode = IBV_WR_RDMA_WRITE;
+    first.send_flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE;
+    second.sg_list = &quick;
+    second.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
+    first.wr.rdma.rkey = second.wr.rdma.rkey = b.mr->rkey;
+    first.wr.rdma.remote_addr = (uintptr_t)b.memory;
+    second.wr.rdma.remote_addr = (uintptr_t)b.memory + 64;
+    CHECK(ibv_post_send(a.qp, &first, &bad) == 0);
+    memset(text, 'x', sizeof text); /* inline data is taken when it is posted */
+    CHECK(next_completion(&a, 10).wr_id == 1 && next_completion(&a, 10).wr_id == 2);
+    CHECK(strcmp((char *)b.memory, "one two three") == 0 && strcmp((char *)b.memory + 64, "inline") == 0);
+    close_end(&a);
+    close_end(&b);
+}
+
+static void an_armed_queue_wakes_its_channel(void)
+{
+    struct end a, b;
+    struct ibv_cq *cq;
+    void *context;
+    connected(&a, &b, 14, 7);
+    CHECK(fcntl(a.channel->fd, F_SETFL, O_NONBLOCK) == 0);
+    CHECK(ibv_get_cq_event(a.channel, &cq, &context) == -1 && errno == EAGAIN);
+    CHECK(ibv_req_notify_cq(a.cq, 0) == 0);
+    CHECK(post_write(&a, &b, 1, 0, 100, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+    struct pollfd ready = {a.channel->fd, POLLIN, 0};
+    CHECK(poll(&ready, 1, 10000) == 1);
+    CHECK(ibv_get_cq_event(a.channel, &cq, &context) == 0 && cq == a.cq);
+    ibv_ack_cq_events(cq, 1);
+    CHECK(next_completion(&a, 1).wr_id == 1);
+    close_end(&a);
+    close_end(&b);
+}
+
+static void a_wrong_key_is_an_error_at_both_ends(void)
+{
+    struct end a, b;
+    struct ibv_async_event event;
+    connected(&a, &b, 14, 7);
+    uint32_t right = b.mr->rkey;
+    b.mr->rkey = right ^ 0x5000;
+    CHECK(post_write(&a, &b, 7, 0, 64, IBV_WR_RDMA_WRITE, 0) == 0);
+    struct ibv_wc wc = next_completion(&a, 10);
+    CHECK(wc.wr_id == 7 && wc.status == IBV_WC_REM_ACCESS_ERR);
+    b.mr->rkey = right;
+    CHECK(post_write(&a, &b, 8, 0, 64, IBV_WR_RDMA_WRITE, 0) == 0); /* in ERROR posts are flushed */
+    CHECK(next_completion(&a, 10).status == IBV_WC_WR_FLUSH_ERR);
+    CHECK(ibv_get_async_event(b.context, &event) == 0);
+    CHECK(event.event_type == IBV_EVENT_QP_FATAL && event.element.qp == b.qp);
+    ibv_ack_async_event(&event);
+    close_end(&a);
+    close_end(&b);
+}
+
+static void a_silent_peer_is_an_error_in_time(void)
+{
+    struct end a, b;
+    connected(&a, &b, 12, 1); /* 16.8 ms, two attempts */
+    close_end(&b);
+    double begun = seconds();
+    struct end gone = {.memory = a.memory, .mr = a.mr};
+    CHECK(post_write(&a, &gone, 3, 0, 64, IBV_WR_RDMA_WRITE, 0) == 0);
+    struct ibv_wc wc = next_completion(&a, 10);
+    CHECK(wc.status == IBV_WC_RETRY_EXC_ERR && wc.wr_id == 3);
+    printf("%.3f s\n", seconds() - begun);
+    CHECK(seconds() - begun < 2);
+    close_end(&a);
+}
+
+static void what_cannot_be_is_refused(void)
+{
+    struct end a = open_end();
+    struct ibv_sge sge = {(uintptr_t)a.memory, 64, a.mr->lkey};
+    struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE}, *bad;
+    CHECK(ibv_post_send(a.qp, &wr, &bad) == EINVAL && bad == &wr); /* in RESET */
+    struct ibv_qp_init_attr init = {.send_cq = a.cq, .recv_cq = a.cq, .qp_type = IBV_QPT_UD, .cap = {1, 1, 1, 1, 0}};
+    CHECK(ibv_create_qp(a.pd, &init) == NULL && errno == EOPNOTSUPP);
+    CHECK(ibv_dealloc_pd(a.pd) == EBUSY && ibv_destroy_cq(a.cq) == EBUSY);
+    CHECK(ibv_destroy_comp_channel(a.channel) == EBUSY);
+    CHECK(ibv_reg_mr(a.pd, a.memory, 64, IBV_ACCESS_REMOTE_WRITE) == NULL && errno == EINVAL);
+    CHECK(ibv_reg_dmabuf_mr(a.pd, 0, 64, 0, 0, IBV_ACCESS_LOCAL_WRITE) == NULL && errno == EOPNOTSUPP);
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS};
+    CHECK(ibv_modify_qp(a.qp, &attr, IBV_QP_STATE) == EINVAL);
+    bring_up(&a, &a, 14, 7);
+    sge.lkey ^= 0x5000;
+    CHECK(ibv_post_send(a.qp, &wr, &bad) == EINVAL);
+    sge.lkey = a.mr->lkey;
+    wr.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+    CHECK(ibv_post_send(a.qp, &wr, &bad) == EOPNOTSUPP);
+    close_end(&a);
+}
+
+static void regions_may_have_an_address_of_their_own(void)
+{
+    struct end a, b;
+    connected(&a, &b, 14, 7);
+    CHECK(ibv_dereg_mr(b.mr) == 0);
+    b.mr = ibv_reg_mr_iova2(b.pd, b.memory, MEMORY, 0x1000, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    CHECK(b.mr != NULL);
+    strcpy((char *)a.memory, "iova");
+    struct ibv_sge sge = {(uintptr_t)a.memory, 5, a.mr->lkey};
+    struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE}, *bad;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    wr.wr.rdma.rkey = b.mr->rkey;
+    wr.wr.rdma.remote_addr = 0x1000 + 77;
+    CHECK(ibv_post_send(a.qp, &wr, &bad) == 0 && next_completion(&a, 10).status == IBV_WC_SUCCESS);
+    CHECK(strcmp((char *)b.memory + 77, "iova") == 0);
+    close_end(&a);
+    close_end(&b);
+}
+
+static void a_queue_pair_connects_again_after_reset(void)
+{
+    struct end a, b;
+    struct ibv_qp_attr reset = {.qp_state = IBV_QPS_RESET}, attr;
+    struct ibv_qp_init_attr init;
+    connected(&a, &b, 14, 7);
+    uint32_t number = a.qp->qp_num;
+    for (int round = 0; round < 3; round++) {
+        CHECK(post_write(&a, &b, 1, 0, 5000, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+        CHECK(next_completion(&a, 10).status == IBV_WC_SUCCESS);
+        CHECK(ibv_query_qp(a.qp, &attr, IBV_QP_STATE, &init) == 0 && attr.qp_state == IBV_QPS_RTS);
+        CHECK(attr.dest_qp_num == b.qp->qp_num && attr.timeout == 14);
+        CHECK(ibv_modify_qp(a.qp, &reset, IBV_QP_STATE) == 0 && ibv_modify_qp(b.qp, &reset, IBV_QP_STATE) == 0);
+        CHECK(a.qp->qp_num == number && a.qp->state == IBV_QPS_RESET);
+        bring_up(&a, &b, 14, 7);
+        bring_up(&b, &a, 14, 7);
+    }
+    close_end(&a);
+    close_end(&b);
+}
+
+static void a_forked_child_has_no_endpoint_and_the_parent_keeps_its_own(void)
+{
+    struct end a, b;
+    connected(&a, &b, 14, 7);
+    CHECK(ibv_fork_init() == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct ibv_wc wc;
+        CHECK(post_write(&a, &b, 1, 0, 64, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == EIO);
+        CHECK(ibv_poll_cq(a.cq, 1, &wc) < 0);
+        struct end mine = open_end(); /* one of its own works */
+        close_end(&mine);
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(post_write(&a, &b, 1, 0, 64, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+    CHECK(next_completion(&a, 10).status == IBV_WC_SUCCESS);
+    close_end(&a);
+    close_end(&b);
+}
+
+#define THREADS 4
+static struct end ends[2 * THREADS];
+
+static void *write_much(void *argument)
+{
+    struct end *from = argument, *to = from + THREADS;
+    for (uint64_t i = 0; i < 500; i++) {
+        CHECK(post_write(from, to, i, 64 * (i % 1000), 64, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+        struct ibv_wc wc = next_completion(from, 20);
+        CHECK(wc.status == IBV_WC_SUCCESS && wc.wr_id == i);
+    }
+    return NULL;
+}
+
+/* Many threads on queue pairs and completion queues of one endpoint. */
+static void threads_share_an_endpoint(void)
+{
+    pthread_t threads[THREADS];
+    for (int i = 0; i < 2 * THREADS; i += THREADS) {
+        ends[i] = open_end();
+        for (int k = 1; k < THREADS; k++) {
+            struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_RC, .cap = {128, 128, 1, 1, 0}};
+            ends[i + k] = ends[i];
+            CHECK((ends[i + k].cq = ibv_create_cq(ends[i].context, 100, NULL, NULL, 0)) != NULL);
+            init.send_cq = init.recv_cq = ends[i + k].cq;
+            CHECK((ends[i + k].qp = ibv_create_qp(ends[i].pd, &init)) != NULL);
+        }
+    }
+    for (int k = 0; k < THREADS; k++) {
+        bring_up(&ends[k], &ends[THREADS + k], 14, 7);
+        bring_up(&ends[THREADS + k], &ends[k], 14, 7);
+    }
+    for (int k = 0; k < THREADS; k++)
+        CHECK(pthread_create(&threads[k], NULL, write_much, &ends[k]) == 0);
+    for (int k = 0; k < THREADS; k++)
+        CHECK(pthread_join(threads[k], NULL) == 0);
+    for (int i = 0; i < 2 * THREADS; i += THREADS) {
+        for (int k = 1; k < THREADS; k++)
+            CHECK(ibv_destroy_qp(ends[i + k].qp) == 0 && ibv_destroy_cq(ends[i + k].cq) == 0);
+        close_end(&ends[i]);
+    }
+}
+
+static void an_overrun_is_an_event(void)
+{
+    struct end a, b;
+    struct ibv_async_event event;
+    connected(&a, &b, 14, 7);
+    for (int i = 0; i < 1500; i++) { /* its queue holds 1,000 */
+        int error;
+        while ((error = post_write(&a, &b, 1, 0, 8, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED)) == ENOMEM)
+            ;
+        CHECK(error == 0);
+    }
+    CHECK(ibv_get_async_event(a.context, &event) == 0);
+    CHECK(event.event_type == IBV_EVENT_CQ_ERR && event.element.cq == a.cq);
+    ibv_ack_async_event(&event);
+    struct ibv_wc wc[1000];
+    while (ibv_poll_cq(a.cq, 1000, wc) > 0)
+        ;
+    CHECK(ibv_poll_cq(a.cq, 1, wc) < 0);
+    close_end(&a);
+    close_end(&b);
+}
+
+static void opening_is_quick(void)
+{
+    double least = 1;
+    for (int i = 0; i < 20; i++) {
+        struct ibv_device **list = ibv_get_device_list(NULL);
+        double begun = seconds();
+        struct ibv_context *context = ibv_open_device(list[0]);
+        double took = seconds() - begun;
+        CHECK(context != NULL && ibv_close_device(context) == 0);
+        ibv_free_device_list(list);
+        least = took < least ? took : least;
+    }
+    printf("%.2f ms\n", least * 1e3);
+    CHECK(least < 0.005);
+}
+
+#define TEST(name) {#name, name}
+static const struct {
+    const char *name;
+    void (*run)(void);
+} tests[] = {
+    TEST(writes_arrive),
+    TEST(an_empty_immediate_follows_its_writes),
+    TEST(pieces_and_inline_data_are_gathered),
+    TEST(an_armed_queue_wakes_its_channel),
+    TEST(a_wrong_key_is_an_error_at_both_ends),
+    TEST(a_silent_peer_is_an_error_in_time),
+    TEST(what_cannot_be_is_refused),
+    TEST(regions_may_have_an_address_of_their_own),
+    TEST(a_queue_pair_connects_again_after_reset),
+    TEST(a_forked_child_has_no_endpoint_and_the_parent_keeps_its_own),
+    TEST(threads_share_an_endpoint),
+    TEST(an_overrun_is_an_event),
+    TEST(opening_is_quick),
+};
+
+int main(int count, char **names)
+{
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+        if (count < 2)
+            puts(tests[i].name);
+        for (int k = 1; k < count; k++)
+            if (strcmp(names[k], tests[i].name) == 0)
+                tests[i].run();
+    }
+    return 0;
+}

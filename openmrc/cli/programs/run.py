@@ -1,0 +1,56 @@
+"""`mrc run`: run an RDMA program of others on MRC."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+
+LOOPBACK = tuple(f"127.0.0.{plane}" for plane in range(1, 5))
+
+
+def run(
+    program: Annotated[list[str], typer.Argument(metavar="PROGRAM ARGS...", help="The program, and its arguments.")],
+    planes: Annotated[
+        str, typer.Option("--planes", help="Local IPv4 address of each plane, separated by commas; loopback: 4 of it.")
+    ] = "",
+    faults: Annotated[
+        str, typer.Option("--faults", help="What happens to arriving packets: a file, or 'at: 2s, down: plane 1; ...'")
+    ] = "",
+    emulate: Annotated[
+        str, typer.Option("--emulate", help="Operations that MRC lacks, built from writes: send, read, or both.")
+    ] = "",
+    quiet: Annotated[bool, typer.Option("--quiet", help="Do not say which planes were chosen.")] = False,
+) -> None:
+    """Run a program that uses InfiniBand verbs; it finds the device mrc0.
+
+    Both ends must run like this. The program is not changed: the library is preloaded, and hands on what is not its
+    own. Without --planes the interfaces of this machine are planes, or one loopback address if there are none.
+    """
+    from openmrc.errors import UsageError
+    from openmrc.faults import Schedule
+    from openmrc.native.library import library
+    from openmrc.native.program import environment
+
+    given = LOOPBACK if planes == "loopback" else tuple(filter(None, planes.split(",")))
+    schedule = None
+    if faults:
+        schedule = Schedule.read(faults) if os.path.isfile(faults) else Schedule.parse(faults, "--faults")
+    settings = environment(os.environ, library(_say), given, schedule, emulate)
+    if quiet:
+        settings["MRC_LOG"] = "off"
+    sys.stdout.flush()
+    try:
+        os.execvpe(program[0], program, settings)
+    except OSError as error:
+        raise UsageError(f"{program[0]}: {error.strerror}") from error
+
+
+settings: dict[str, Any] = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+run.context_settings = settings  # type: ignore[attr-defined]
+
+
+def _say(line: str) -> None:
+    typer.echo(line, err=True)

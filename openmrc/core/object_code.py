@@ -1,0 +1,83 @@
+"""Entries as object files: the same kernels, compiled ahead of time for a linker and a plain C caller.
+
+A function `name` of 64-bit integers and tables becomes the C function `name` with hidden visibility:
+
+    int32_t name(int64_t *result, void **exception, arguments...);
+
+It returns 0 unless an assertion failed. Code is position-independent and for a processor of the caller's choice, so
+call this in a process that was started with `NUMBA_CPU_NAME` set: the optimiser reads it when it is imported.
+
+Numba has no type annotations; lines that extend or call its classes carry `type: ignore`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import llvmlite.binding as llvm
+from numba import njit, types
+
+from openmrc.core.jit import ENTRY_OPTIONS
+from openmrc.core.linking import EntryCode, EntryCompiler, KernelCode, defined_in, link_kernels
+
+WORDS = types.Array(types.int64, 1, "C")  # as an argument: seven of C, see `native/src/entries.h`
+MATRIX = types.Array(types.int64, 2, "C")  # nine of C
+WORD = types.int64
+_RUNTIME = "nrt"  # Numba's library for allocations: nothing here allocates
+
+
+class ObjectCode(EntryCode):
+    """The compiled library of an entry that is written to a file, and never loaded: in that it is like a kernel's."""
+
+    get_pointer_to_function = KernelCode.get_pointer_to_function
+    codegen = KernelCode.codegen
+    set_env = KernelCode.set_env
+
+    def finalize(self) -> None:
+        """Link everything that the entry reaches, and optimise it as a whole."""
+        others = link_kernels(self)
+        for library in others:
+            if library.name != _RUNTIME:
+                self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        for function in defined_in(self._final_module.functions):
+            if function.linkage == llvm.Linkage.linkonce_odr:
+                function.linkage = "internal"
+        self._optimize_final_module()
+        self._finalized = True
+
+
+class ObjectCompiler(EntryCompiler):
+    """Numba's compiler, for functions that C calls."""
+
+    code = ObjectCode
+
+
+def compile_object(function: Callable[..., Any], name: str, arguments: tuple[Any, ...], triple: str, cpu: str) -> bytes:
+    """Return an object file with `function` as the C function `name`; `arguments` are WORD or WORDS each."""
+    options = {**ENTRY_OPTIONS, "no_cpython_wrapper": True, "pipeline_class": ObjectCompiler}
+    dispatcher = cast("Any", njit)(nogil=True, **options)(function)
+    dispatcher.compile(arguments)
+    (compiled,) = dispatcher.overloads.values()
+    library = compiled.library
+    library.finalize()
+    module = library._final_module
+    _keep_only(module, compiled.fndesc.llvm_func_name, name)
+    machine = llvm.Target.from_triple(triple).create_target_machine(
+        cpu=cpu, features="", opt=3, reloc="pic", codemodel="default"
+    )
+    return bytes(machine.emit_object(module))
+
+
+def _keep_only(module: Any, symbol: str, name: str) -> None:
+    """Rename the function `symbol`, hide it, and remove all that it does not reach."""
+    entry = module.get_function(symbol)
+    entry.name = name
+    entry.visibility = "hidden"
+    for variable in defined_in(module.global_variables):
+        variable.linkage = "internal"
+    passes, tuning = llvm.create_new_module_pass_manager(), llvm.create_pipeline_tuning_options()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.add_strip_symbols_pass()
+    machine = llvm.Target.from_default_triple().create_target_machine()
+    passes.run(module, llvm.create_pass_builder(machine, tuning))

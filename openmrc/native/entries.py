@@ -1,0 +1,105 @@
+"""The entries of the native library: what C calls, each with addresses and 64-bit numbers.
+
+`at` is the address of the table handles; see `live.datapath.table_handles`. All but `set_up`, `take_in` and `send_out`
+take the loop lock themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from openmrc.core.jit import kernel
+from openmrc.core.object_code import MATRIX, WORD, WORDS
+from openmrc.engine.responder import regions
+from openmrc.engine.state import one_endpoint
+from openmrc.engine.state.queue_pairs import QPN_MASK
+from openmrc.live.datapath import event_loop, iteration, opening, operations, remote_nics, table_handles
+from openmrc.live.datapath.libc import monotonic
+from openmrc.wire.layout import Matrix
+
+
+def set_up(at: int, seed: int, version: int) -> int:
+    """Write the first contents of all tables; `version` is that of the planes' IP addresses."""
+    engine = table_handles.engine_at(at)
+    one_endpoint.set_up(engine, seed)
+    opening.open_tables(engine, table_handles.datapath_at(at), version)
+    return 0
+
+
+def add_peer(at: int, peer: int, ways: Matrix, ports: Matrix) -> int:
+    """Add a remote NIC, see `remote_nics.add`."""
+    datapath = table_handles.datapath_at(at)
+    event_loop.acquire(datapath)
+    now = monotonic(datapath.clock[0], datapath.nic[0].epoch)
+    added = remote_nics.add(table_handles.engine_at(at), datapath, now, peer, ways, ports)
+    event_loop.release(datapath)
+    return added
+
+
+def remove_peer(at: int, peer: int, ways: Matrix, ports: Matrix) -> int:
+    """Remove a remote NIC that was added with the same arguments."""
+    datapath = table_handles.datapath_at(at)
+    event_loop.acquire(datapath)
+    remote_nics.remove(datapath, peer, ways, ports)
+    event_loop.release(datapath)
+    return 0
+
+
+def add_region(at: int, r_key: int, va: int, length: int, access: int, pd: int, local: int) -> int:
+    """Register memory that peers address from `va`; return its row, -1 if there is none left."""
+    datapath = table_handles.datapath_at(at)
+    event_loop.acquire(datapath)
+    row = regions.register(table_handles.engine_at(at), 0, r_key, va, length, access, pd, local)
+    event_loop.release(datapath)
+    return row
+
+
+def remove_region(at: int, r_key: int) -> int:
+    """Deregister memory; return its row, or -1."""
+    datapath = table_handles.datapath_at(at)
+    event_loop.acquire(datapath)
+    row = regions.deregister(table_handles.engine_at(at), 0, r_key)
+    event_loop.release(datapath)
+    return row
+
+
+def renew_number(at: int, qp: int, random: int) -> int:
+    """Give a queue pair in RESET another number, from a random one of at least 24 bits; return it."""
+    engine = table_handles.engine_at(at)
+    row = engine.qps[qp]
+    row.qpn = renewed(row.qpn, random, engine.endpoints[0].qpn_slot_mask + 1)
+    return int(row.qpn)
+
+
+@kernel
+def renewed(qpn: int, random: int, step: int) -> int:
+    """Return a number with the same low bits, other than `qpn` and the one a `step` before it."""
+    further = random % ((QPN_MASK + 1) // step - 1)
+    return (qpn + further * step) & QPN_MASK
+
+
+def _function(entry: Any) -> Callable[..., Any]:
+    function: Callable[..., Any] = entry.py_func
+    return function
+
+
+def _of_words(entry: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Return an entry that takes numbers only, with their types."""
+    function = _function(entry)
+    return function, (WORD,) * function.__code__.co_argcount
+
+
+_LOOP: tuple[Any, ...] = (iteration.take_in, iteration.send_out, *event_loop.ENTRIES)
+# Name in C -> function and arguments.
+ENTRIES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "set_up": (set_up, (WORD,) * 3),
+    **{_function(entry).__name__: _of_words(entry) for entry in _LOOP},
+    "change": (_function(operations.change), (WORD, WORD, WORDS)),
+    "move": (_function(operations.move), (WORD, WORD, WORD, WORDS)),
+    "add_peer": (add_peer, (WORD, WORD, MATRIX, MATRIX)),
+    "remove_peer": (remove_peer, (WORD, WORD, MATRIX, MATRIX)),
+    "add_region": (add_region, (WORD,) * 7),
+    "remove_region": (remove_region, (WORD,) * 2),
+    "renew_number": (renew_number, (WORD,) * 3),
+}

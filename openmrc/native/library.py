@@ -1,0 +1,121 @@
+"""The native library: where it is, and how it is made from the compiled entries and the C sources beside the package.
+
+A wheel with compiled code ships it. A checkout builds it with `make native` or at its first use, into the user's cache:
+the entries once for each state of the Python sources (a minute or more), the C around them in a second.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from openmrc.core.cache import PACKAGE, cache_dir
+from openmrc.errors import MrcError
+from openmrc.version import __version__
+
+SONAME = "libmrc.so.1"
+SHIPPED = PACKAGE / "lib" / SONAME
+SOURCES = PACKAGE.parent / "native"  # in a checkout
+_HEADERS = (SOURCES / "include", PACKAGE / "include")  # of a checkout, of a wheel
+_OPTIONS = (
+    *("-std=gnu11", "-O2", "-g1", "-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-pthread"),
+    *("-Wall", "-Wextra", "-Wshadow", "-Werror"),
+)
+# No symbol unresolved, none bound late, no writable relocations, no executable stack, no text relocations.
+_LINKING = (
+    *("-shared", f"-Wl,-soname,{SONAME}", "-Wl,-z,defs", "-Wl,-z,now", "-Wl,-z,relro", "-Wl,-z,noexecstack"),
+    *("-Wl,-z,text", "-Wl,--gc-sections", "-pthread"),
+)
+
+
+def include_folder() -> Path:
+    """Return the folder of `mrc.h`; MrcError if this installation has none."""
+    found = next((folder for folder in _HEADERS if folder.is_dir()), None)
+    if found is None:
+        raise MrcError("native library: this wheel has no headers; install one with compiled code, or use a checkout")
+    return found
+
+
+def library(say: Callable[[str], None], extra: tuple[str, ...] = ()) -> Path:
+    """Return the library, built first if it is not there or stale; MrcError if this machine cannot build it.
+
+    `say` is told what takes long; `extra` are options of the C compiler, for sanitizers.
+    """
+    if SHIPPED.is_file() and not extra:
+        return SHIPPED
+    if not SOURCES.is_dir():
+        raise MrcError("native library: this wheel ships none; install one with compiled code, or use a checkout")
+    folder = entries_folder(say)
+    header = folder / "description.h"
+    key = hashlib.sha256("\0".join([compiler(), *_OPTIONS, *_LINKING, *extra]).encode())
+    for source in [header, *sorted(path for path in SOURCES.rglob("*") if path.is_file())]:
+        key.update(source.name.encode() + source.read_bytes())
+    made = folder / f"lib-{key.hexdigest()[:16]}"
+    if not (made / SONAME).is_file():
+        with tempfile.TemporaryDirectory(dir=folder) as work:
+            _link(Path(work), folder, extra)
+            _publish(Path(work), made)
+    return made / SONAME
+
+
+def entries_folder(say: Callable[[str], None]) -> Path:
+    """Return the folder with the compiled entries and the generated header of exactly these sources."""
+    from openmrc.native import objects
+
+    folder = cache_dir("native", f"objects for {objects.target().cpu}", say)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests and commands may want it at the same time
+        _compile_entries(folder, say)
+    return folder
+
+
+def _compile_entries(folder: Path, say: Callable[[str], None]) -> None:
+    from openmrc.native import description, objects
+    from openmrc.native.entries import ENTRIES
+
+    missing = [name for name in ENTRIES if not (folder / f"{name}.o").is_file()]
+    if missing:
+        say("openmrc: compiling the entries of the native library (once, about a minute; cached afterwards) ...")
+        objects.compile_into(folder, missing)
+    text = description.header(f"{__version__}-{folder.name[:8]}")
+    header = folder / "description.h"
+    if not header.is_file() or header.read_text(encoding="ascii") != text:
+        (folder / "description.part").write_text(text, encoding="ascii")
+        (folder / "description.part").rename(header)
+
+
+def compiler() -> str:
+    """Return the C compiler: `CC`, or `cc`; MrcError if there is none."""
+    wanted = os.environ.get("CC", "cc")
+    found = shutil.which(wanted)
+    if found is None:
+        raise MrcError(f"native library: no C compiler {wanted!r} (Debian: apt install gcc libibverbs-dev)")
+    return found
+
+
+def _link(work: Path, folder: Path, extra: tuple[str, ...]) -> None:
+    sources = sorted(map(str, (SOURCES / "src").glob("*.c")))
+    objects = sorted(map(str, folder.glob("*.o")))
+    places = ("-I", str(folder), "-I", str(SOURCES / "src"), "-I", str(SOURCES / "include"))
+    names = f"-Wl,--version-script={SOURCES / 'libmrc.map'}"
+    _run([compiler(), *_OPTIONS, *extra, *places, *_LINKING, names, *sources, *objects, "-o", str(work / SONAME)])
+    (work / "libmrc.so").symlink_to(SONAME)
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise MrcError(f"native library: the C compiler failed\n{done.stderr[-4000:]}")
+
+
+def _publish(work: Path, made: Path) -> None:
+    """Make the finished files visible in one step; another process may have been first."""
+    made.mkdir(exist_ok=True)
+    for name in (SONAME, "libmrc.so"):
+        (work / name).rename(made / name)

@@ -1,0 +1,73 @@
+"""Programs in C: each test of native/tests/device.c, a loader by path, and the examples."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+
+from tests.native.building import ROOT, environment, library, program
+from tests.native.test_verbs_device import free_port
+
+pytestmark = pytest.mark.needs("cc", "verbs.h", "jit")
+TESTS = re.findall(r"^    TEST\((\w+)\)", (ROOT / "native/tests/device.c").read_text("utf-8"), re.MULTILINE)
+
+
+def start(*command: object, **settings: str) -> subprocess.Popen[str]:
+    given = {**environment(**settings), "LD_PRELOAD": ""}
+    words = [str(word) for word in command]
+    return subprocess.Popen(words, env=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def run(*command: object, timeout: float = 60, **settings: str) -> str:
+    running = start(*command, **settings)
+    try:
+        said = running.communicate(timeout=timeout)[0]
+    finally:
+        running.kill()
+    assert running.returncode == 0, said
+    return said
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_device(name: str) -> None:
+    run(program("tests/device.c"), name)
+
+
+def test_a_program_that_opens_it_by_path_finds_every_name() -> None:
+    run(program("tests/loader.c", "-ldl"), library())
+
+
+def test_the_bandwidth_example_prints_its_table() -> None:
+    made, port = program("examples/mrc_bw.c"), str(free_port())
+    server = start(made, "-p", port, "-s", "16384")
+    try:
+        said = run(made, "-p", port, "-s", "16384", "-n", "200", "127.0.0.1")
+        assert server.wait(timeout=30) == 0
+    finally:
+        server.kill()
+    lines = [line for line in said.splitlines() if not line.startswith("mrc:")]
+    assert lines[0].split() == ["MsgSize", "TotalOps", "BW_avg(Gbps)", "MsgRate(Mpps)"]
+    assert [int(line.split()[0]) for line in lines[1:]] == [1 << bits for bits in range(15)]
+
+
+@pytest.mark.parametrize("language", ["c", "c++"])
+@pytest.mark.parametrize("version", ["", "-DMRC_API_VER_USED=0x01000000u", "-DMRC_API_VER_USED=0xFFFFFFFFu"])
+def test_the_header_is_clean(language: str, version: str) -> None:
+    source = "#include <mrc.h>\nint main(void) { return MRC_API_VER_USED == 0; }\n"
+    standard = "-std=c11" if language == "c" else "-std=c++17"
+    command = ["cc", "-x", language, standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"]
+    words = [*command, *filter(None, [version]), f"-I{ROOT / 'native/include'}", "-"]
+    subprocess.run(words, input=source, text=True, check=True)
+
+
+def test_a_version_that_is_too_new_is_an_error() -> None:
+    source = "#define MRC_API_VER_USED 0x02000000u\n#include <mrc.h>\n"
+    words = ["cc", "-x", "c", "-fsyntax-only", f"-I{ROOT / 'native/include'}", "-"]
+    done = subprocess.run(words, input=source, text=True, capture_output=True, check=False)
+    assert "newer than this header" in done.stderr
+
+
+def test_the_crc_is_that_of_ethernet_by_both_ways() -> None:
+    run(program("src/crc32.c", "-DMRC_TEST_CRC32"))

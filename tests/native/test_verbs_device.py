@@ -1,0 +1,99 @@
+"""Debian's own verbs programs, unmodified, with the library preloaded."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import time
+
+import pytest
+
+from tests.native.building import environment, library, run
+
+pytestmark = pytest.mark.needs("cc", "verbs.h", "jit")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def pair(program: str, *options: str, timeout: float = 60, **settings: str) -> tuple[str, str]:
+    """Run a program of perftest as server and client; return what both said."""
+    command = [program, "-p", str(free_port()), *options]
+    both = [*command, "127.0.0.1"]
+    server = subprocess.Popen(
+        command, env=environment(**settings), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        client = run(both, timeout, **settings)
+        for _ in range(50):  # the server may not listen yet
+            if client.returncode == 0 or "Couldn't connect" not in client.stdout + client.stderr:
+                break
+            time.sleep(0.1)
+            client = run(both, timeout, **settings)
+        said = server.communicate(timeout=timeout)[0]
+    finally:
+        server.kill()
+        server.wait()
+    assert client.returncode == 0, client.stdout + client.stderr
+    assert server.returncode == 0, said
+    return client.stdout, said
+
+
+def rows(text: str) -> list[list[float]]:
+    """The lines of numbers of perftest's table."""
+    return [[float(word) for word in line.split()] for line in text.splitlines() if re.match(r"^ ?\d+ +\d+ ", line)]
+
+
+@pytest.mark.needs("ibv_devinfo")
+def test_ibv_devices_lists_it() -> None:
+    assert re.search(r"mrc0\s+[0-9a-f]{16}", run("ibv_devices").stdout)
+
+
+@pytest.mark.needs("ibv_devinfo")
+def test_ibv_devinfo_describes_it_and_one_line_says_which_planes_were_chosen() -> None:
+    done = run("ibv_devinfo -v")
+    assert done.returncode == 0
+    assert "PORT_ACTIVE" in done.stdout
+    assert re.search(r"GID\[ +3\]:\s+fd4d:5243:1300:.*RoCE v2", done.stdout)
+    assert done.stderr.count("\n") == 1
+    assert "4 planes given 127.0.0.1 127.0.0.2 127.0.0.3 127.0.0.4" in done.stderr
+    assert run("ibv_devinfo", MRC_LOG="off").stderr == ""
+
+
+@pytest.mark.needs("ib_write_bw")
+def test_ib_write_bw_writes_over_four_planes() -> None:
+    client, _ = pair("ib_write_bw", "-n", "500")
+    assert rows(client)[0][:2] == [65536, 500]
+
+
+@pytest.mark.needs("ib_write_bw")
+@pytest.mark.parametrize("options", [("-a", "-n", "20"), ("-q", "16", "-n", "20"), ("-b", "-n", "100"), ("-x", "3")])
+def test_ib_write_bw_runs_with(options: tuple[str, ...]) -> None:
+    client, _ = pair("ib_write_bw", *(options if "-n" in options else (*options, "-n", "100")))
+    assert len(rows(client)) == (23 if "-a" in options else 1)
+
+
+@pytest.mark.needs("ib_write_bw")
+def test_ib_write_lat_measures() -> None:
+    client, _ = pair("ib_write_lat", "-n", "50")
+    assert rows(client)[0][0] == 2
+
+
+@pytest.mark.needs("ib_write_bw")
+def test_planes_that_go_down_in_the_middle_do_not_stop_it() -> None:
+    from openmrc.faults import Schedule
+    from openmrc.native.fault_steps import fault_steps
+
+    steps = fault_steps(Schedule.parse("at: 200ms, down: plane 1; at: 300ms, down: plane 2; at: 1s, up: plane 1"), 4)
+    client, _ = pair("ib_write_bw", "-n", "5000", MRC_FAULT_STEPS=steps)
+    assert rows(client)[0][:2] == [65536, 5000]
+
+
+def test_a_wrong_address_is_named() -> None:
+    done = run(["ibv_devinfo"], MRC_PLANES="127.0.0.1,nowhere") if library() else None
+    assert done is not None
+    assert "nowhere is not an IP address" in done.stderr
