@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from openmrc.report.training import Course, drawing
-from openmrc.train.torch_backend import group_of
+from openmrc.train.torch_backend import Options, group_of
 
 BATCH = 32  # images of a rank in each step
 
@@ -42,7 +42,9 @@ def main() -> None:
     options = parser.parse_args()
 
     torch.set_num_threads(1)
-    dist.init_process_group(options.backend)
+    # Faults are of planes, which ranks of one host do not need while they share memory.
+    pg_options = Options(shared_memory=not options.faults) if options.backend == "mrc" else None
+    dist.init_process_group(options.backend, pg_options=pg_options)
     rank, size = dist.get_rank(), dist.get_world_size()
     digits = load_digits()
     images = torch.tensor(digits.data, dtype=torch.float32) / 16

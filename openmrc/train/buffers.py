@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.train.registrations import Registrations
 from openmrc.verbs import MemoryRegion, RegionSlice
 
 Bytes = NDArray[np.uint8]
 Copies = Sequence[tuple[Bytes, Bytes]]  # (destination, source)
 _PIECE = 1 << 20  # bytes; long copies are split, to be interleaved with communication
 _ALIGNMENT = 16  # elements; aligned blocks keep reductions on whole vectors
+
+
+class Memory(Protocol):
+    """Interface of what makes memory accessible to other ranks: `Registrations`, `LocalRegions`."""
+
+    def take(self, memory: Bytes) -> Any:
+        """Return the region of `memory`; `give_back` ends its use."""
+
+    def give_back(self, region: Any) -> None:
+        """Release one use of a region."""
+
+    def covers(self, key: int, address: int, length: int) -> bool:
+        """Whether other ranks may write there with this key."""
+
+    def close(self) -> None:
+        """Release everything."""
 
 
 def even_bounds(count: int, blocks: int) -> list[int]:
@@ -44,7 +59,7 @@ class Blocks:
         self._memory = memory
         self._extents = extents
         self._regions: list[MemoryRegion | None] = [None] * len(memory)
-        self._registrations: Registrations | None = None
+        self._registrations: Memory | None = None
 
     @staticmethod
     def of_flat(array: NDArray[Any], bounds: Sequence[int]) -> Blocks:
@@ -86,12 +101,12 @@ class Blocks:
             return []
         return [(place[begin : begin + _PIECE], data[begin : begin + _PIECE]) for begin in range(0, len(data), _PIECE)]
 
-    def part(self, memory: Registrations, block: int, begin: int, end: int) -> RegionSlice:
+    def part(self, memory: Memory, block: int, begin: int, end: int) -> RegionSlice:
         """Return bytes `begin` to `end` of a block as a slice of its region, for sending."""
         index, first, _ = self._extents[block]
         return RegionSlice(self._region(memory, index), first + begin, end - begin)
 
-    def target(self, memory: Registrations, block: int) -> tuple[int, int]:
+    def target(self, memory: Memory, block: int) -> tuple[int, int]:
         """Return (address, r_key) of a block for the rank that writes it; (0, 0) if it is empty."""
         if not self.length(block):
             return 0, 0
@@ -106,7 +121,7 @@ class Blocks:
                 self._registrations.give_back(region)
         self._regions = [None] * len(self._memory)
 
-    def _region(self, memory: Registrations, index: int) -> MemoryRegion:
+    def _region(self, memory: Memory, index: int) -> MemoryRegion:
         region = self._regions[index]
         if region is None:
             region = self._regions[index] = memory.take(self._memory[index])

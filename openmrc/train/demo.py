@@ -56,7 +56,7 @@ def run(rank: int, size: int, address: str, planes: int, steps: int, faults: str
         rank=rank,
         world_size=size,
         timeout=_TIMEOUT,
-        pg_options=Options(planes=str(planes)),
+        pg_options=Options(planes=str(planes), shared_memory=False),  # the faults are of planes
     )
     try:
         train(min(steps, 5))  # warm-up

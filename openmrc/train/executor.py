@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from openmrc.errors import MrcError
 from openmrc.train import mesh
-from openmrc.train.buffers import Blocks, Copies
+from openmrc.train.buffers import Blocks, Copies, Memory
 from openmrc.train.devices import open_context
 from openmrc.train.errors import (
     AbortedError,
@@ -24,6 +24,10 @@ from openmrc.train.errors import (
 from openmrc.train.frames import HEADER, ControlFrame, FrameKind, unpack
 from openmrc.train.link import PIECE_WR, ImmediateKind, RankLink
 from openmrc.train.liveness import Liveness, Notice
+from openmrc.train.local.completions import LocalCompletions
+from openmrc.train.local.introduction import LocalPair
+from openmrc.train.local.memory import LocalRegions
+from openmrc.train.local.queue_pair import BASE
 from openmrc.train.point_to_point import ANY_SOURCE, P2P_WR, PointToPoint, Transfer
 from openmrc.train.program import RankProgram
 from openmrc.train.progress import ProgressDriver
@@ -56,6 +60,7 @@ class Executor:
         context: Context | None,
         faults: str | None,
         timers: mesh.Timers,
+        shares_memory: bool,
     ) -> None:
         """Connect to the other ranks; arguments as of `Group`."""
         self.rank, self.size, self.name, self.timeout = rank, size, name, timeout
@@ -76,21 +81,40 @@ class Executor:
         self._links: dict[int, RankLink] = {}
         self._liveness = Liveness({})
         self._pd = self.context.alloc_pd()
-        self._memory = Registrations(self._pd)
+        self._memory: Memory = Registrations(self._pd)
+        self._completions: LocalCompletions | None = None  # of ranks of this host as well
         self._cq = self.context.create_cq(4096)
-        self.progress = ProgressDriver(self._cq, self)
         self.recorder = FlightRecorder(name, rank, size, self.context)
         try:
             endpoint = mesh.MeshEndpoint(self.context, self._pd, self._cq)
             meeting = mesh.Meeting(store, f"mrc/{name}", rank, size, time.monotonic() + timeout)
-            connected = mesh.connect(endpoint, meeting, timers)
-            self._links, self._liveness = connected.links, connected.liveness
+            connected = mesh.connect(endpoint, meeting, timers, shares_memory)
         except BaseException:
             self._free()
             raise
+        self._links, self._liveness = connected.links, connected.liveness
+        self._attach(connected.local)
+        self.progress = ProgressDriver(self._completions or self._cq, self)
         self._by_qp = {link.qp.qpn: link for link in self._links.values()}
         self._watchdog = Watchdog(timeout)
         self._p2p = PointToPoint(self._links, self._memory, rank)
+
+    def _attach(self, pairs: Sequence[LocalPair]) -> None:
+        """Reach ranks of this host through shared memory."""
+        if not pairs:
+            return
+        is_only = len(pairs) == len(self._links)
+        if is_only:
+            self._memory = LocalRegions()  # nothing needs to be registered with the endpoint
+        self._completions = LocalCompletions(None if is_only else self._cq, self._on_local_end)
+        queue_pairs = [pair.queue_pair(self._memory, self._completions.complete) for pair in pairs]
+        for each in queue_pairs:
+            self._links[each.rank].use_shared_memory(each, BASE)
+        self._completions.watch(queue_pairs)
+        self.recorder.local_ranks = sorted(pair.rank for pair in pairs)
+
+    def _on_local_end(self, rank: int) -> None:
+        self._liveness.note_end(rank, time.monotonic())
 
     # From users' threads
 
@@ -457,13 +481,15 @@ class Executor:
         return all(link.bye_at for link in self._links.values())
 
     def _is_sending(self, link: RankLink) -> bool:
-        return link.qp.state == QpState.RTS and link.qp.outstanding() > 0
+        return bool(link.qp.state == QpState.RTS and link.qp.outstanding() > 0)
 
     def _free(self) -> None:
         """Free all resources; later packets are ignored."""
         for link in self._links.values():
             link.free()
         self._liveness.close()
+        if self._completions is not None:
+            self._completions.close()
         if self._owns_context:
             self.context.close()
         else:

@@ -59,13 +59,15 @@ class Group:
         context: Context | None = None,
         faults: str | None = None,
         timers: mesh.Timers | None = None,
+        shared_memory: bool = False,
     ) -> None:
         """Connect to the other ranks through `store`, under keys that begin with mrc/`name`.
 
         `planes` are local addresses, or "4" for four planes on the loopback; None: MRC_PLANES, else MRC_NIC, else all
         interfaces. `timeout` (s) limits the rendezvous and each collective. `context` is an endpoint shared with other
         groups (see `open_context`), which `close` leaves open; without it the group opens its own, and `faults` is the
-        schedule of impairments of packets that arrive there.
+        schedule of impairments of packets that arrive there. With `shared_memory` ranks of this host exchange data
+        through shared memory instead of the planes, unless MRC_SHARED_MEMORY=0.
 
         Raises UnsupportedError for an invalid rank, RendezvousError if the ranks cannot connect.
         """
@@ -77,7 +79,7 @@ class Group:
         self.timeout = timeout
         self._store: TcpStore | None = None  # created by this group
         self._executor = Executor(
-            store, rank, size, name, timeout, planes, context, faults, timers or mesh.timers_for(timeout)
+            store, rank, size, name, timeout, planes, context, faults, timers or mesh.timers_for(timeout), shared_memory
         )
         self.context = self._executor.context
 

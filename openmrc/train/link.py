@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import collections
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from openmrc.verbs import QueuePair, RegionSlice, SendWr
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from openmrc.train.local.queue_pair import LocalQueuePair
     from openmrc.verbs import ProtectionDomain
 
 FRAMES = 32  # slots of a mailbox
@@ -62,11 +63,26 @@ class Stage:
         self.bytes: NDArray[np.uint8] = np.empty(self.SIZE + (FRAMES + 1) * SLOT, np.uint8)
         self.region = pd.reg_mr(self.bytes)
         view = self.bytes.data
-        self.mailbox = [view[n * SLOT : (n + 1) * SLOT] for n in range(FRAMES)]
-        chunks = self.bytes[FRAMES * SLOT : self.ABORT_OFFSET]
-        self.chunks = [chunks[n * CHUNK : (n + 1) * CHUNK] for n in range(CHUNKS)]
+        self.mailbox = self.mailbox_of(view)
+        self.chunks = self.chunks_of(self.bytes)
         self.outbox = [view[self.SIZE + n * SLOT : self.SIZE + (n + 1) * SLOT] for n in range(FRAMES + 1)]
-        self.abort_slot = view[self.ABORT_OFFSET : self.SIZE]
+        self.abort_slot = self.abort_slot_of(view)
+
+    @staticmethod
+    def mailbox_of(memory: memoryview) -> list[memoryview]:
+        """Return the slots of the mailbox in the memory of a stage."""
+        return [memory[n * SLOT : (n + 1) * SLOT] for n in range(FRAMES)]
+
+    @classmethod
+    def chunks_of(cls, memory: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
+        """Return the slots for staged chunks in the memory of a stage."""
+        chunks = memory[FRAMES * SLOT : cls.ABORT_OFFSET]
+        return [chunks[n * CHUNK : (n + 1) * CHUNK] for n in range(CHUNKS)]
+
+    @classmethod
+    def abort_slot_of(cls, memory: memoryview) -> memoryview:
+        """Return the slot for an abort in the memory of a stage."""
+        return memory[cls.ABORT_OFFSET : cls.SIZE]
 
 
 class RankLink:
@@ -75,8 +91,8 @@ class RankLink:
     def __init__(self, rank: int, qp: QueuePair, stage: Stage) -> None:
         """Create the link to `rank`; `connect` makes it usable."""
         self.rank = rank
-        self.qp = qp
-        self.stage = stage
+        self.qp: Any = qp  # a QueuePair, or a LocalQueuePair with the same methods
+        self.stage: Any = stage  # a Stage, or a LocalStage
         self.bye_at = 0.0  # monotonic s when the peer announced that it leaves; 0: not yet
         self.reported_state = ""  # the peer's last reported progress
         self.chunk_bytes = 0  # payload of chunks posted so far
@@ -95,6 +111,16 @@ class RankLink:
         """Record the address of the peer's stage."""
         self._address, self._key = address, key
         self._frames_free, self._chunks_free = FRAMES, CHUNKS
+
+    def use_shared_memory(self, qp: LocalQueuePair, address: int) -> None:
+        """Replace the queue pair of the network, before the first message; `address` is that of the peer's stage."""
+        self.free()
+        self.qp, self.stage, self._address, self._key = qp, qp.stage, address, 0
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the peer is on this host, and reached through shared memory."""
+        return not isinstance(self.stage, Stage)
 
     def free(self) -> None:
         """Destroy the queue pair and the registration of its memory."""
@@ -190,7 +216,7 @@ class RankLink:
 
     def can_write(self, prepared: int = 0) -> bool:
         """Whether the send queue has room for a write without immediate, after `prepared` unposted writes."""
-        return self.qp.outstanding() + prepared < _MAX_UNSIGNALED
+        return bool(self.qp.outstanding() + prepared < _MAX_UNSIGNALED)
 
     # Receiving
 
@@ -206,13 +232,13 @@ class RankLink:
 
     def next_slot(self) -> memoryview:
         """Return the mailbox slot of the frame just signalled."""
-        slot = self.stage.mailbox[self.frames_received % FRAMES]
+        slot: memoryview = self.stage.mailbox[self.frames_received % FRAMES]
         self.frames_received += 1
         return slot
 
     def next_staged(self) -> NDArray[np.uint8]:
         """Return the memory of the next staged chunk."""
-        chunk = self.stage.chunks[self.staged_received % CHUNKS]
+        chunk: NDArray[np.uint8] = self.stage.chunks[self.staged_received % CHUNKS]
         self.staged_received += 1
         return chunk
 
@@ -243,7 +269,7 @@ class RankLink:
             self._post(RegionSlice(self.stage.region, 0, 0), self._address, self._key, ImmediateKind.CREDIT)
 
     def _has_room(self) -> bool:
-        return self.qp.outstanding() < SENDS - 16
+        return bool(self.qp.outstanding() < SENDS - 16)
 
     def _post(self, part: RegionSlice, address: int, key: int, signal: ImmediateKind) -> None:
         self.qp.post_send(self._write(part, address, key, signal, signaled=False))
@@ -262,4 +288,5 @@ class RankLink:
 
     def retransmitted(self) -> int:
         """Return the number of packets retransmitted to the peer."""
-        return self.qp.counters().retransmitted
+        count: int = 0 if self.is_local else self.qp.counters().retransmitted
+        return count

@@ -130,6 +130,10 @@ class Liveness:
         ready = self._poller.poll(0) if self._ranks else ()
         return [self._hear(self._ranks[descriptor], now) for descriptor, _ in ready]
 
+    def note_end(self, rank: int, now: float) -> None:
+        """Record that another connection of a rank has ended; a notice may still tell why."""
+        self._gone_at.setdefault(rank, now)
+
     def is_gone(self, rank: int, now: float) -> bool:
         """Whether the process of a rank ended long enough ago that all it had sent has arrived."""
         return now - self._gone_at.get(rank, now) > GONE_SECONDS
@@ -151,7 +155,7 @@ class Liveness:
             notice = self._channels[rank].hear(Notice, timeout=_READ_SECONDS)
         self._drop(rank)
         if notice is None:
-            self._gone_at[rank] = now
+            self.note_end(rank, now)
         return Heard(rank, notice)
 
     def _drop(self, rank: int) -> None:

@@ -20,11 +20,12 @@ import msgspec
 
 from openmrc.engine.responder.regions import Access
 from openmrc.errors import MrcError
-from openmrc.live.objects.exchange import ControlChannel
 from openmrc.train.errors import RendezvousError
 from openmrc.train.frames import VERSION
+from openmrc.train.introductions import Introductions, Report
 from openmrc.train.link import RECEIVES, SENDS, RankLink, Stage
-from openmrc.train.liveness import ControlListener, Dialler, Liveness
+from openmrc.train.liveness import Liveness
+from openmrc.train.local.introduction import LocalPair
 from openmrc.train.store import Store
 from openmrc.verbs import (
     CompletionQueue,
@@ -88,6 +89,7 @@ class Card(msgspec.Struct, frozen=True):
     mtu: int
     control_port: int  # TCP, on the addresses of the planes; 0: none
     nonce: str  # that a rank presents when it dials the port
+    host: str  # equal for ranks that can share memory; empty: this rank does not
     places: dict[int, PeerResources]  # by the rank that uses them
 
 
@@ -97,6 +99,7 @@ class Mesh:
 
     links: dict[int, RankLink]  # by rank
     liveness: Liveness
+    local: list[LocalPair]  # with ranks of this host, through shared memory
 
 
 @dataclass(frozen=True)
@@ -148,19 +151,14 @@ class Meeting:
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise RendezvousError(f"rank {other}: invalid card: {error}") from error
 
-    def wait_until_ready(self, others: Iterable[int], dialled: Iterable[int]) -> set[int]:
-        """Report that this rank can receive and which ranks it has dialled, and wait for the reports of the others.
-
-        Returns the ranks that have dialled this one.
-        """
-        self.store.set(f"{self.prefix}/ready/{self.rank}", msgspec.json.encode(sorted(dialled)).decode())
-        callers = set()
+    def wait_until_ready(self, others: Iterable[int], report: Report) -> dict[int, Report]:
+        """Report that this rank can receive, with the connections that it has made; return the others' reports."""
+        self.store.set(f"{self.prefix}/ready/{self.rank}", msgspec.json.encode(report).decode())
+        reports = {}
         for other in others:
             self._wait("ready", other, "did not become ready")
-            report = msgspec.json.decode(self.store.get(f"{self.prefix}/ready/{other}"), type=set[int])
-            if self.rank in report:
-                callers.add(other)
-        return callers
+            reports[other] = msgspec.json.decode(self.store.get(f"{self.prefix}/ready/{other}"), type=Report)
+        return reports
 
     def leave(self) -> None:
         """Report that this rank no longer needs the store; rank 0, which may serve it, waits for all reports."""
@@ -195,10 +193,10 @@ class Meeting:
             pause = min(2 * pause, _CHECK_SECONDS)
 
 
-def connect(endpoint: MeshEndpoint, meeting: Meeting, timers: Timers) -> Mesh:
+def connect(endpoint: MeshEndpoint, meeting: Meeting, timers: Timers, shares_memory: bool) -> Mesh:
     """Connect to all other ranks; RendezvousError names missing and mismatched ranks."""
     try:
-        return _connect(endpoint, meeting, timers)
+        return _connect(endpoint, meeting, timers, shares_memory)
     except Exception as error:
         report_failure(meeting.store, meeting.prefix, meeting.rank, str(error), meeting.size, meeting.deadline)
         if isinstance(error, MrcError):
@@ -225,7 +223,7 @@ def report_failure(
             time.sleep(_CHECK_SECONDS)  # it may serve the store, from which the others read the reason
 
 
-def _connect(endpoint: MeshEndpoint, meeting: Meeting, timers: Timers) -> Mesh:
+def _connect(endpoint: MeshEndpoint, meeting: Meeting, timers: Timers, shares_memory: bool) -> Mesh:
     meeting.join()
     rank = meeting.rank
     links: dict[int, RankLink] = {}
@@ -233,54 +231,45 @@ def _connect(endpoint: MeshEndpoint, meeting: Meeting, timers: Timers) -> Mesh:
         for other in range(meeting.size):
             if other != rank:
                 links[other] = endpoint.link(other)
-        return Mesh(links, _exchange_cards(endpoint.context, meeting, links, timers))
+        return _exchange_cards(endpoint.context, meeting, links, timers, shares_memory)
     except BaseException:
         for link in links.values():
             link.free()
         raise
 
 
-def _exchange_cards(context: Context, meeting: Meeting, links: dict[int, RankLink], timers: Timers) -> Liveness:
-    """Connect the links, and return the control connections to their ranks."""
-    listener = ControlListener(context.address.planes)
-    channels: dict[int, ControlChannel] = {}
+def _exchange_cards(
+    context: Context, meeting: Meeting, links: dict[int, RankLink], timers: Timers, shares_memory: bool
+) -> Mesh:
+    """Connect the links, and make the connections beside them."""
+    introductions = Introductions(meeting.rank, context.address.planes, shares_memory)
     try:
-        callers = _connect_links(context, meeting, links, timers, listener, channels)
-        channels |= listener.accept(callers)
+        _connect_links(context, meeting, links, timers, introductions)
+        reports = meeting.wait_until_ready(links, introductions.report())
+        liveness, pairs = introductions.conclude(reports, meeting.deadline)
         meeting.leave()
-        return Liveness(channels)
+        return Mesh(links, liveness, pairs)
     except BaseException:
-        for channel in channels.values():
-            channel.close()
+        introductions.close_connections()
         raise
     finally:
-        listener.close()
+        introductions.stop_listening()
 
 
 def _connect_links(
-    context: Context,
-    meeting: Meeting,
-    links: dict[int, RankLink],
-    timers: Timers,
-    listener: ControlListener,
-    channels: dict[int, ControlChannel],
-) -> set[int]:
-    """Connect the links and dial lower ranks into `channels`; return the ranks that have dialled this one."""
+    context: Context, meeting: Meeting, links: dict[int, RankLink], timers: Timers, introductions: Introductions
+) -> None:
     rank = meeting.rank
     first_psns = {other: random.SystemRandom().randrange(1 << 24) for other in links}
-    ours = _card(context, rank, meeting.size, links, first_psns, listener)
+    ours = _card(context, rank, meeting.size, links, first_psns, introductions)
     meeting.publish(ours)
-    dialler = Dialler(rank)
     for other, link in links.items():
         theirs = meeting.card_of(other)
         _check(ours, theirs)
         _raise_to_rts(link.qp, ours, theirs, timers)
         link.connect(theirs.places[rank].address, theirs.places[rank].key)
         if other < rank:
-            channel = dialler.dial(theirs.planes, theirs.control_port, theirs.nonce)
-            if channel is not None:
-                channels[other] = channel
-    return meeting.wait_until_ready(links, channels)
+            introductions.connect(other, theirs.planes, theirs.control_port, theirs.nonce, theirs.host)
 
 
 def _card(
@@ -289,7 +278,7 @@ def _card(
     size: int,
     links: dict[int, RankLink],
     first_psns: dict[int, int],
-    listener: ControlListener,
+    introductions: Introductions,
 ) -> Card:
     for link in links.values():
         link.qp.modify(state=QpState.INIT, access_flags=Access.REMOTE_WRITE)
@@ -307,8 +296,9 @@ def _card(
         [list(ports) for ports in context.address.source_ports],
         device.ev_format.name,
         device.max_mtu,
-        listener.port,
-        listener.nonce,
+        introductions.port,
+        introductions.nonce,
+        introductions.host,
         places,
     )
 

@@ -12,11 +12,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from openmrc.train.buffers import Blocks
+from openmrc.train.buffers import Blocks, Memory
 from openmrc.train.errors import CollectiveMismatchError
 from openmrc.train.frames import INLINE, ControlFrame, FrameKind
 from openmrc.train.link import RankLink
-from openmrc.train.registrations import Registrations
 from openmrc.train.work import Work
 from openmrc.verbs import SendWr
 
@@ -50,7 +49,7 @@ ANY_SOURCE = -1
 class PointToPoint:
     """The sends and receives of one group."""
 
-    def __init__(self, links: Mapping[int, RankLink], memory: Registrations, rank: int) -> None:
+    def __init__(self, links: Mapping[int, RankLink], memory: Memory, rank: int) -> None:
         """Start without transfers; `links` are by rank."""
         self._links = links
         self._memory = memory

@@ -11,13 +11,21 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from openmrc.errors import MrcError
 from openmrc.train.errors import AbortedError, CollectiveTimeoutError, UnsupportedError
 from openmrc.train.work import Work
-from openmrc.verbs import ClosedError, CompletionQueue, DeadlineError, WorkCompletion
+from openmrc.verbs import DeadlineError, WorkCompletion
 
 TICK = 0.2  # s between checks of timeouts
 _GRACE = 0.001  # s without a driver after which the background thread takes over
 _BATCH = 64
+
+
+class Completions(Protocol):
+    """Interface of a completion queue to the driver."""
+
+    def wait(self, timeout: float, n: int = 16) -> list[WorkCompletion]:
+        """Return completions; DeadlineError after `timeout` seconds without one."""
 
 
 class Driven(Protocol):
@@ -39,7 +47,7 @@ class Driven(Protocol):
 class ProgressDriver:
     """The driver of one group."""
 
-    def __init__(self, cq: CompletionQueue, driven: Driven) -> None:
+    def __init__(self, cq: Completions, driven: Driven) -> None:
         self.lock = threading.RLock()  # guards the group's state
         self._cq = cq
         self._driven = driven
@@ -114,7 +122,7 @@ class ProgressDriver:
                 completions = self._cq.wait(left, _BATCH)
             except DeadlineError:
                 continue
-            except ClosedError as error:
+            except MrcError as error:  # the endpoint was closed, or a rank of this host breaks the rules
                 with self.lock:
                     self._driven.on_error(error)
                 return

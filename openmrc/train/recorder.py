@@ -61,6 +61,7 @@ class FlightRecording(msgspec.Struct):
     written_at: float
     error: str
     entries: list[CollectiveRecord]
+    local_ranks: list[int] = []  # reached through shared memory
 
 
 class FlightRecorder:
@@ -71,6 +72,7 @@ class FlightRecorder:
         self.name, self.rank, self.size = name, rank, size
         self.step = -1
         self.error = ""
+        self.local_ranks: list[int] = []
         self._context = context
         self._entries: collections.deque[CollectiveRecord] = collections.deque(maxlen=kept)
         self._retransmitted: dict[int, int] = {}
@@ -108,7 +110,9 @@ class FlightRecorder:
     def recording(self) -> FlightRecording:
         """Return the content of a recorder file."""
         planes = list(self._context.address.planes)
-        return FlightRecording(self.name, self.rank, self.size, planes, time.time(), self.error, self.entries())
+        return FlightRecording(
+            self.name, self.rank, self.size, planes, time.time(), self.error, self.entries(), self.local_ranks
+        )
 
     def dump(self, path: str | Path) -> None:
         """Write the recording as JSON."""

@@ -37,6 +37,7 @@ class Registrations:
     def __init__(self, pd: ProtectionDomain) -> None:
         self._pd = pd
         self._entries: collections.OrderedDict[tuple[int, int], _Registration] = collections.OrderedDict()
+        self._by_key: dict[int, MemoryRegion] = {}  # by r_key
         self._orphans: collections.deque[tuple[int, int]] = collections.deque()  # keys whose owners were deleted
 
     def take(self, memory: Bytes) -> MemoryRegion:
@@ -66,6 +67,12 @@ class Registrations:
             with suppress(MrcError):
                 entry.region.dereg()
         self._entries.clear()
+        self._by_key.clear()
+
+    def covers(self, key: int, address: int, length: int) -> bool:
+        """Whether ranks of this host may write `length` bytes at `address` with `key`."""
+        region = self._by_key.get(key)
+        return region is not None and region.addr <= address and address + length <= region.addr + region.length
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -76,7 +83,9 @@ class Registrations:
         view = (ctypes.c_uint8 * length).from_address(address)
         # The callback may run in any thread, within any call, so it only records the deletion.
         owner = weakref.ref(_owner(memory), lambda _: self._orphans.append(key))
-        return _Registration(self._pd.reg_mr(view), owner)
+        region = self._pd.reg_mr(view)
+        self._by_key[region.r_key] = region
+        return _Registration(region, owner)
 
     def _evict_orphans(self) -> None:
         for _ in range(len(self._orphans)):
@@ -93,8 +102,9 @@ class Registrations:
         if entry.users:
             return False
         with suppress(BusyError):  # a write is not yet acknowledged
+            r_key = entry.region.r_key
             entry.region.dereg()
-            del self._entries[key]
+            del self._entries[key], self._by_key[r_key]
             return True
         return False
 

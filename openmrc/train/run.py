@@ -12,13 +12,12 @@ import numpy as np
 
 from openmrc.collectives.choice import Collective, CollectiveAlgorithm
 from openmrc.collectives.plan import NOTHING, Space
-from openmrc.train.buffers import Blocks, Bytes, Copies
+from openmrc.train.buffers import Blocks, Bytes, Copies, Memory
 from openmrc.train.errors import CollectiveMismatchError
 from openmrc.train.frames import ControlFrame, FrameKind, call_text
 from openmrc.train.link import CHUNK, RankLink
 from openmrc.train.program import RankProgram, Receive, Send
 from openmrc.train.reduction import NUMPY, DType, Fold, Op, divide, fold_of
-from openmrc.train.registrations import Registrations
 from openmrc.train.work import Work
 from openmrc.verbs import SendWr
 
@@ -135,7 +134,7 @@ class CollectiveRun:
         spaces: Mapping[int, Blocks],
         rank: int,
         ranks: int,
-        memory: Registrations,
+        memory: Memory,
         work: Work,
         at_end: Callable[[], None] | None = None,
         copies: Copies = (),

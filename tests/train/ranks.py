@@ -53,7 +53,8 @@ def outcomes(
 ) -> list[Any]:
     """Run `program(group)` at every rank; return for each what it returned or the error that it raised.
 
-    `contexts` are endpoints by rank that the groups share; without them each group opens its own.
+    `shared_memory` may be a list by rank. `contexts` are endpoints by rank that the groups share; without them each
+    group opens its own.
     """
     results: list[Any] = [None] * size
     store = TcpStore("127.0.0.1", 0, serve=True)
@@ -63,6 +64,8 @@ def outcomes(
         try:
             mine = TcpStore("127.0.0.1", store.port, serve=False)
             arguments = {"planes": "2", "timeout": TIMEOUT, "name": name, **options}
+            if isinstance(options.get("shared_memory"), list):
+                arguments["shared_memory"] = options["shared_memory"][rank]
             if contexts is not None:
                 arguments |= {"planes": None, "context": contexts[rank]}
             try:

@@ -26,10 +26,10 @@ from openmrc.train.errors import RankLostError
 from openmrc.train.mesh import Timers
 from openmrc.train.store import TcpStore
 
-rank, size, port, doublings = map(int, sys.argv[1:])
+rank, size, port, doublings, shares = map(int, sys.argv[1:])
 store = TcpStore("127.0.0.1", port, serve=False)
 timers = Timers(timeout=14, linear_count=7, exponential_count=doublings)
-group = Group(store, rank, size, planes="2", timeout=60, timers=timers)
+group = Group(store, rank, size, planes="2", timeout=60, timers=timers, shared_memory=bool(shares))
 print("ready", flush=True)
 try:
     while True:
@@ -44,11 +44,11 @@ except RankLostError as error:
 class Ranks:
     """Processes that reduce again and again."""
 
-    def __init__(self, doublings: int) -> None:
+    def __init__(self, doublings: int, shares_memory: bool) -> None:
         self.store = TcpStore("127.0.0.1", 0, serve=True)
         self.processes = [
             subprocess.Popen(
-                [sys.executable, "-c", RANK, *map(str, (rank, SIZE, self.store.port, doublings))],
+                [sys.executable, "-c", RANK, *map(str, (rank, SIZE, self.store.port, doublings, int(shares_memory)))],
                 stdout=subprocess.PIPE,
                 text=True,
                 cwd=Path(__file__).parents[2],
@@ -74,10 +74,10 @@ class Ranks:
         self.store.close()
 
 
-@pytest.fixture
-def patient() -> Iterator[Ranks]:
+@pytest.fixture(params=["network", "shared memory"])
+def patient(request: pytest.FixtureRequest) -> Iterator[Ranks]:
     """Ranks that tolerate a silence of 17 s."""
-    yield from started(9)
+    yield from started(9, request.param == "shared memory")
 
 
 @pytest.fixture
@@ -86,9 +86,9 @@ def impatient() -> Iterator[Ranks]:
     yield from started(5)
 
 
-def started(doublings: int) -> Iterator[Ranks]:
+def started(doublings: int, shares_memory: bool = False) -> Iterator[Ranks]:
     require("jit")
-    ranks = Ranks(doublings)
+    ranks = Ranks(doublings, shares_memory)
     yield ranks
     ranks.close()
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.needs("torch", "jit")
 @pytest.fixture(scope="module")
 def two() -> Iterator[Ranks]:
     require("torch", "jit")
-    with ranks(2) as started:
+    with ranks(2, shares_memory=True) as started:
         yield started
 
 
@@ -37,6 +37,13 @@ def test_a_trainer_has_the_losses_that_it_has_on_gloo(two: Ranks, trainer: str) 
     ours = two.run(trainer)
     assert ours == two.run(trainer, backend="gloo")
     assert any(losses[-1] < losses[0] for losses in ours)
+
+
+@pytest.mark.parametrize(
+    "program", ["reduces_all_types", "moves_tensors", "moves_uneven_parts", "sends_and_receives", "uses_many_groups"]
+)
+def test_what_torch_offers_works_through_shared_memory(two: Ranks, program: str) -> None:
+    two.run(program)
 
 
 @pytest.mark.parametrize("is_async", [False, True])

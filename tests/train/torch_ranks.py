@@ -25,12 +25,12 @@ class Failed(Exception):
 class Ranks:
     """Processes that wait for programs."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, shares_memory: bool) -> None:
         context = multiprocessing.get_context("spawn")
         pipes = [context.Pipe() for _ in range(size)]
         self._pipes: list[Connection] = [ours for ours, _ in pipes]
         self._processes = [
-            context.Process(target=_serve, args=(theirs, rank)) for rank, (_, theirs) in enumerate(pipes)
+            context.Process(target=_serve, args=(theirs, rank, shares_memory)) for rank, (_, theirs) in enumerate(pipes)
         ]
         for process in self._processes:
             process.start()
@@ -69,17 +69,18 @@ class Ranks:
 
 
 @contextmanager
-def ranks(size: int) -> Iterator[Ranks]:
-    """Return processes for the time of a `with` block."""
-    started = Ranks(size)
+def ranks(size: int, *, shares_memory: bool = False) -> Iterator[Ranks]:
+    """Return processes for the time of a `with` block; they use the network unless they share memory."""
+    started = Ranks(size, shares_memory)
     try:
         yield started
     finally:
         started.close()
 
 
-def _serve(pipe: Connection, rank: int) -> None:
+def _serve(pipe: Connection, rank: int, shares_memory: bool) -> None:
     os.environ["MRC_PLANES"] = "2"
+    os.environ["MRC_SHARED_MEMORY"] = str(int(shares_memory))
     import torch
 
     torch.set_num_threads(1)

@@ -12,3 +12,4 @@ class Options:
 
     planes: Sequence[str] | str | None = None  # as of `Group`
     faults: str | None = None  # schedule of impairments of arriving packets, timed from the opening of the endpoint
+    shared_memory: bool = True  # between ranks of one host, unless `faults` are given or MRC_SHARED_MEMORY=0

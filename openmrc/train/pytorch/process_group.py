@@ -193,7 +193,10 @@ def create(torch_options: Any, options: Options | None) -> MrcBackend:
         raise
     try:
         timeout = torch_options.timeout.total_seconds()
-        group = Group(torch_options.store, rank, size, timeout=timeout, name=name, context=context)
+        shares = options.shared_memory and options.faults is None
+        group = Group(
+            torch_options.store, rank, size, timeout=timeout, name=name, context=context, shared_memory=shares
+        )
     except BaseException:
         ENDPOINTS.give_back(context, size - 1)
         raise

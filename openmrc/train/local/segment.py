@@ -1,0 +1,66 @@
+"""Segments: anonymous shared memory that one process of this host writes and one other reads.
+
+The writer creates a memfd, fixes its size by seals, and passes its descriptor; nothing has a name that others could
+find, and it is freed with the last descriptor. The reader accepts it only from its own user and with its size sealed,
+and maps it read-only, so that neither a truncation (SIGBUS) nor a write by the reader is possible. It outlives its
+writer.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openmrc.errors import MrcError
+
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+Bytes = NDArray[np.uint8]
+
+
+class SegmentError(MrcError):
+    """A segment cannot be used: it is not a sealed memfd of the expected size and owner."""
+
+
+class OutgoingSegment:
+    """A segment that this process writes."""
+
+    def __init__(self, size: int) -> None:
+        """Create `size` bytes of zeros; SegmentError if the kernel refuses."""
+        try:
+            self.descriptor = os.memfd_create("openmrc", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        except OSError as error:
+            raise SegmentError(f"shared memory: {error}") from error
+        try:
+            os.ftruncate(self.descriptor, size)
+            fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, _SEALS)
+            self.bytes: Bytes = np.frombuffer(mmap.mmap(self.descriptor, size), np.uint8)
+        except OSError as error:
+            self.close()
+            raise SegmentError(f"shared memory: {error}") from error
+
+    def close(self) -> None:
+        """Close the descriptor; the mapping stays until its arrays are deleted."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+def map_incoming(descriptor: int, size: int) -> Bytes:
+    """Map a segment that another process writes, and close its descriptor; SegmentError if it is not as expected."""
+    try:
+        status = os.fstat(descriptor)
+        if status.st_uid != os.geteuid():
+            raise SegmentError(f"shared memory: made by user {status.st_uid}, this process runs as {os.geteuid()}")
+        if status.st_size != size:
+            raise SegmentError(f"shared memory: {status.st_size} bytes, expected {size}")
+        if fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & _SEALS != _SEALS:
+            raise SegmentError("shared memory: its size is not sealed, so its maker could truncate it")
+        return np.frombuffer(mmap.mmap(descriptor, size, prot=mmap.PROT_READ), np.uint8)
+    except OSError as error:  # not a memfd
+        raise SegmentError(f"shared memory: {error}") from error
+    finally:
+        os.close(descriptor)
