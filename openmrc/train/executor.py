@@ -198,6 +198,7 @@ class Executor:
         if self.error is None:
             self._liveness.tell(Notice())
         self.error = self.error or AbortedError(f"group {self.name} is closed")
+        self.recorder.dump_at_end()
         self.progress.close()
         self._free()
 
@@ -229,6 +230,7 @@ class Executor:
         if self.error is not None:
             return
         self._send_backlogs()  # the send queue may have emptied without a completion
+        self.recorder.watch_planes()
         now = time.monotonic()
         self._listen(now)
         if self.error is not None:

@@ -9,7 +9,7 @@ from statistics import median
 import msgspec
 
 from openmrc.errors import ConfigError
-from openmrc.train.recorder import CollectiveRecord, FlightRecording
+from openmrc.train.recorder import ALWAYS, DIRECTORY_VARIABLE, WHEN_VARIABLE, CollectiveRecord, FlightRecording
 
 _LARGEST_FILE = 1 << 30  # bytes
 _SHOWN_SHARE = 0.05  # of the slowest collective's time, above which other collectives of the step are shown
@@ -65,6 +65,55 @@ def explain(recordings: Sequence[FlightRecording], step: int | None = None, most
             findings = _findings(recording, steps[number], most)
             reports.append(StepReport(number, recording.rank, lengths[number], usual, findings))
     return reports
+
+
+def overview(recording: FlightRecording) -> list[str]:
+    """Return lines about the whole run: its error, ranks in shared memory, and when planes carried no data."""
+    who, lines = f"rank {recording.rank}", []
+    if recording.error:
+        lines.append(f"{who} failed: {recording.error}")
+    if recording.local_ranks:
+        lines.append(f"{who}: shared memory with {', '.join(f'rank {each}' for each in recording.local_ranks)}")
+    start = min((entry.begun_at for entry in recording.entries), default=recording.written_at)
+    for event in recording.plane_events:
+        end = event.ended_at or recording.written_at
+        ending = f"for {end - event.began_at:.1f} s" if event.ended_at else "until the end"
+        lines.append(
+            f"{who}: plane {event.plane} {event.state} after {event.began_at - start:.1f} s, {ending}: "
+            f"{event.lost} packets lost{_cost_text(recording.entries, event.began_at, end)}"
+        )
+    return lines
+
+
+def _cost_text(entries: Sequence[CollectiveRecord], begin: float, end: float) -> str:
+    """Describe the collective during an event that took longest beyond the median of its call."""
+    usual = {call: median(entry.seconds for entry in each) for call, each in _by_call(entries).items()}
+    during = [entry for entry in entries if entry.begun_at <= end and entry.ended_at >= begin]
+    if not during:
+        return ""
+    worst = max(during, key=lambda entry: entry.seconds - usual[entry.call])
+    return f"; collective {worst.sequence} took {worst.seconds * 1e3:.1f} ms, usually {usual[worst.call] * 1e3:.1f} ms"
+
+
+def _by_call(entries: Iterable[CollectiveRecord]) -> dict[str, list[CollectiveRecord]]:
+    calls: dict[str, list[CollectiveRecord]] = {}
+    for entry in entries:
+        calls.setdefault(entry.call, []).append(entry)
+    return calls
+
+
+def files_of(paths: Iterable[Path]) -> list[Path]:
+    """Return recorder files, those of folders included; ConfigError for a folder without one."""
+    found: list[Path] = []
+    for path in paths:
+        inside = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        if not inside:
+            raise ConfigError(
+                f"{path}: no recorder file. A group writes one into the folder that {DIRECTORY_VARIABLE} names when it "
+                f"fails; with {WHEN_VARIABLE}={ALWAYS} also when it ends, and on SIGUSR1"
+            )
+        found += inside
+    return found
 
 
 def cause_of(entry: CollectiveRecord) -> tuple[str, str]:

@@ -1,7 +1,8 @@
 """The flight recorder: the latest collectives of a rank, with times, sizes, late ranks and lost packets.
 
-It is always on; an entry costs a few microseconds. When a group fails, it is written to the folder that
-`MRC_RECORDER_DIR` names; `Recorder.dump` writes it at any time.
+It is always on; an entry costs a few microseconds. It is written to the folder that `MRC_RECORDER_DIR` names when a
+group fails, with `MRC_RECORDER=always` also when it is closed, and on SIGUSR1; `FlightRecorder.dump` writes it at any
+time.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 import collections
 import logging
 import os
+import signal
+import threading
 import time
+import weakref
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -17,13 +21,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from openmrc.train.plane_log import PlaneEvent, PlaneLog
+
 if TYPE_CHECKING:
     from openmrc.train.link import RankLink
     from openmrc.train.run import CollectiveRun
     from openmrc.verbs import Context
 
 log = logging.getLogger(__name__)
-DIRECTORY_VARIABLE = "MRC_RECORDER_DIR"
+DIRECTORY_VARIABLE, WHEN_VARIABLE = "MRC_RECORDER_DIR", "MRC_RECORDER"
+ALWAYS = "always"  # value of MRC_RECORDER
+_recorders: weakref.WeakSet[FlightRecorder] = weakref.WeakSet()  # of open groups, for the signal
 KEPT = 2000  # entries
 _SLOW_SECONDS = 0.01  # inline collectives that take longer also record losses
 
@@ -62,6 +70,7 @@ class FlightRecording(msgspec.Struct):
     error: str
     entries: list[CollectiveRecord]
     local_ranks: list[int] = []  # reached through shared memory
+    plane_events: list[PlaneEvent] = []
 
 
 class FlightRecorder:
@@ -78,6 +87,10 @@ class FlightRecorder:
         self._retransmitted: dict[int, int] = {}
         self._lost: dict[int, int] = {}
         self._offset = time.time() - time.monotonic()
+        self._planes = PlaneLog()
+        if os.environ.get(DIRECTORY_VARIABLE):
+            _recorders.add(self)
+            _listen_for_signal()
 
     def note(self, run: CollectiveRun, links: Mapping[int, RankLink], state: str = "done") -> None:
         """Add a finished collective; `state` is "done" or its error."""
@@ -103,6 +116,11 @@ class FlightRecorder:
                 self._record_losses(entry, links)
         self._entries.append(entry)
 
+    def watch_planes(self) -> None:
+        """Note planes that went down or silent, or came back, since the previous call."""
+        with suppress(Exception):  # the endpoint itself may have failed
+            self._planes.watch(self._context.plane_counters(), time.time())
+
     def entries(self) -> list[CollectiveRecord]:
         """Return the entries, the oldest first."""
         return list(self._entries)
@@ -111,7 +129,15 @@ class FlightRecorder:
         """Return the content of a recorder file."""
         planes = list(self._context.address.planes)
         return FlightRecording(
-            self.name, self.rank, self.size, planes, time.time(), self.error, self.entries(), self.local_ranks
+            self.name,
+            self.rank,
+            self.size,
+            planes,
+            time.time(),
+            self.error,
+            self.entries(),
+            self.local_ranks,
+            self._planes.events,
         )
 
     def dump(self, path: str | Path) -> None:
@@ -121,13 +147,23 @@ class FlightRecorder:
     def dump_on_error(self, error: str) -> None:
         """Write the recording to the folder that MRC_RECORDER_DIR names, if it is set."""
         self.error = error
+        self.dump_to_folder()
+
+    def dump_at_end(self) -> None:
+        """Write it there if MRC_RECORDER=always; the group is closed."""
+        _recorders.discard(self)
+        if os.environ.get(WHEN_VARIABLE) == ALWAYS and not self.error:
+            self.dump_to_folder()
+
+    def dump_to_folder(self) -> None:
+        """Write the recording to the folder that MRC_RECORDER_DIR names, if it is set; log a failure."""
         folder = os.environ.get(DIRECTORY_VARIABLE)
         if folder:
             path = Path(folder) / f"{self.name.replace('/', '-')}-rank{self.rank}.json"
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self.dump(path)
-                log.error("mrc: wrote the flight recorder to %s", path)
+                log.log(logging.ERROR if self.error else logging.INFO, "mrc: wrote the flight recorder to %s", path)
             except OSError as failure:
                 log.error("mrc: cannot write the flight recorder to %s: %s", path, failure)
 
@@ -140,6 +176,7 @@ class FlightRecorder:
                 entry.retransmitted[rank] = new
         if not entry.retransmitted:
             return
+        self.watch_planes()
         for plane in self._context.plane_counters():
             new, self._lost[plane.plane] = plane.lost - self._lost.get(plane.plane, 0), plane.lost
             if new:
@@ -152,3 +189,16 @@ class FlightRecorder:
                 if ev.silent or not ev.is_usable
             }
         )
+
+
+def _listen_for_signal() -> None:
+    """Let SIGUSR1 write the recorders of this process, unless the program itself uses the signal."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL:
+        signal.signal(signal.SIGUSR1, lambda number, frame: write_all())
+
+
+def write_all() -> None:
+    """Write the recorders of all open groups of this process."""
+    for recorder in list(_recorders):
+        recorder.dump_to_folder()

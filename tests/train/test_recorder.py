@@ -1,4 +1,5 @@
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -7,9 +8,10 @@ import pytest
 
 from openmrc.errors import ConfigError
 from openmrc.train.errors import CollectiveMismatchError
-from openmrc.train.explain import cause_of, explain, read, text_of
+from openmrc.train.explain import cause_of, explain, files_of, overview, read, text_of
 from openmrc.train.group import Group
-from openmrc.train.recorder import CollectiveRecord
+from openmrc.train.plane_log import PlaneLog
+from openmrc.train.recorder import CollectiveRecord, FlightRecording, write_all
 from tests.train.ranks import outcomes, run
 
 
@@ -71,6 +73,50 @@ def test_an_error_writes_the_recorder_into_the_folder_that_is_named(tmp_path: An
     for recording in recordings:
         assert "rank 1 called" in recording.error
         assert cause_of(recording.entries[-1])[0] == "failed"
+
+
+def test_the_recorder_is_written_at_the_end_and_on_a_signal_if_asked(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("MRC_RECORDER_DIR", str(tmp_path))
+    run(2, lambda group: group.barrier())
+    with pytest.raises(ConfigError, match="MRC_RECORDER=always"):
+        files_of([tmp_path])
+
+    def program(group: Group) -> None:
+        group.barrier()
+        if group.rank == 0:
+            write_all()  # as SIGUSR1 does
+            assert len(files_of([tmp_path])) == 2
+        group.barrier()
+
+    run(2, program)
+    for path in files_of([tmp_path]):
+        path.unlink()
+    monkeypatch.setenv("MRC_RECORDER", "always")
+    run(2, lambda group: group.barrier())
+    assert [read(path).entries[0].call for path in files_of([tmp_path])] == ["barrier", "barrier"]
+
+
+def test_planes_that_were_down_or_silent_come_first_with_what_they_cost() -> None:
+    log = PlaneLog()
+    log.watch([plane(0), plane(1)], 10.0)
+    log.watch([plane(0), plane(1, silent=True, silences=1, lost=7)], 10.2)
+    log.watch([plane(0, up=False), plane(1, silent=True, silences=1, lost=9)], 10.4)
+    log.watch([plane(0, up=False), plane(1, silences=1, lost=9)], 11.2)
+    log.watch([plane(0, up=False, silences=1), plane(1, silences=2, lost=11)], 11.4)  # silent between two calls
+    entries = [entry(begun_at=9.0 + n, ended_at=9.1 + n) for n in range(4)]
+    entries.append(entry(sequence=9, begun_at=10.3, ended_at=10.7))
+    recording = FlightRecording("g", 2, 4, ["a", "b"], 13.0, "", entries, [3], log.events)
+    assert overview(recording) == [
+        "rank 2: shared memory with rank 3",
+        "rank 2: plane 1 silent after 1.2 s, for 1.0 s: 9 packets lost; collective 9 took 400.0 ms, usually 100.0 ms",
+        "rank 2: plane 0 down after 1.4 s, until the end: 0 packets lost; collective 9 took 400.0 ms, usually 100.0 ms",
+        "rank 2: plane 0 silent after 2.4 s, for 0.0 s: 0 packets lost",
+        "rank 2: plane 1 silent after 2.4 s, for 0.0 s: 2 packets lost",
+    ]
+
+
+def plane(number: int, **fields: Any) -> Any:
+    return SimpleNamespace(plane=number, **{"up": True, "silent": False, "silences": 0, "lost": 0, **fields})
 
 
 def test_a_file_that_is_no_recorder_is_refused(tmp_path: Any) -> None:

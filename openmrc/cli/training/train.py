@@ -17,7 +17,7 @@ def train() -> None:
 
 @app.command()
 def explain(
-    files: Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, help="Recorder files, one per rank.")],
+    files: Annotated[list[Path], typer.Argument(exists=True, help="Recorder files, one per rank, or their folder.")],
     step: Annotated[
         int | None, typer.Option("--step", min=0, help="Step to explain (default: the slowest steps).")
     ] = None,
@@ -28,20 +28,20 @@ def explain(
 ) -> None:
     """Explain why steps were slow: a late rank, lost packets on a plane, or the amount of data.
 
-    FILES are written by Group.recorder.dump and, when a group fails, to the folder named by MRC_RECORDER_DIR.
+    FILES are written by Group.recorder.dump and, when a group fails, to the folder named by MRC_RECORDER_DIR; with
+    MRC_RECORDER=always also when it ends, and on SIGUSR1. What planes did is listed first.
     """
     import msgspec
 
     from openmrc.train.explain import explain as explained
-    from openmrc.train.explain import read, text_of
+    from openmrc.train.explain import files_of, overview, read, text_of
 
-    recordings = [read(path) for path in files]
+    recordings = [read(path) for path in files_of(files)]
     reports = explained(recordings, step, most)
     if as_json:
         typer.echo(msgspec.json.encode(reports).decode())
         return
-    for recording in recordings:
-        if recording.error:
-            typer.echo(f"rank {recording.rank} failed: {recording.error}")
+    for line in (line for recording in recordings for line in overview(recording)):
+        typer.echo(line)
     for report in reports:
         typer.echo("\n".join(text_of(report)))
