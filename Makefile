@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.ready
 PYTEST := $(BIN)/pytest -n $(shell expr $$(nproc) + $$(nproc) / 2) --dist worksteal
 
 .PHONY: help setup demo test test-rest test-all lint types warm figures docs wheel compiled-wheel matrix coverage bpf clean
-.PHONY: native
+.PHONY: native responses
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -48,6 +48,10 @@ test-all: lint types warm  ## style, types, and every test
 
 figures: setup   ## write the tables of README and docs from bench/results
 	@$(BIN)/python -m bench.figures --write
+
+responses: setup ## measure again what failures cost collectives, for `mrc plan job`; about two hours
+	@$(BIN)/python -m bench.jobs.responses --to runs/responses.jsonl
+	@$(BIN)/python -m bench.jobs.responses --to runs/responses.jsonl --assemble
 
 docs: setup      ## build the documentation site into site/, links checked
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q && echo "docs: open site/index.html"

@@ -1,7 +1,7 @@
 """openmrc: Multipath Reliable Connection (OCP MRC 1.0) in software.
 
-`openmrc.simulate`, `openmrc.sweep` and `openmrc.plan` are those of `openmrc.api`, imported when they are first used;
-`openmrc.verbs` is the live endpoint.
+`openmrc.simulate`, `openmrc.sweep`, `openmrc.plan` and `openmrc.job` are those of `openmrc.api`, imported when they are
+first used; `openmrc.verbs` is the live endpoint.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from openmrc.version import __version__
 
 if TYPE_CHECKING:
-    from openmrc.api import plan, simulate, sweep
+    from openmrc.api import job, plan, simulate, sweep
 
-__all__ = ["__version__", "plan", "simulate", "sweep"]
-_OF_API = frozenset({"plan", "simulate", "sweep"})
+__all__ = ["__version__", "job", "plan", "simulate", "sweep"]
+_OF_API = frozenset({"job", "plan", "simulate", "sweep"})
 
 
 def __getattr__(name: str) -> Any:

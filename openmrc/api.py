@@ -1,4 +1,4 @@
-"""Simulate and plan from Python: `openmrc.simulate`, `openmrc.sweep` and `openmrc.plan`.
+"""Simulate and plan from Python: `openmrc.simulate`, `openmrc.sweep`, `openmrc.plan` and `openmrc.job`.
 
 Results come as polars DataFrames (`openmrc[data]`); `.to_pandas()` of each gives a pandas one where pandas is
 installed. Nothing of this is imported by `import openmrc`.
@@ -22,8 +22,12 @@ from openmrc.fabric.model.parts import Parts, load_parts
 from openmrc.fabric.model.rates import gbps
 from openmrc.fabric.planning.compare import Wish, compared, rails_of, ratios
 from openmrc.fabric.planning.design import Design
+from openmrc.jobs.comparison import JobQuestion
+from openmrc.jobs.outcome import outcome, sentence
+from openmrc.jobs.policy import Policy
 from openmrc.report import folder, perfetto
 from openmrc.report import sweep as sweeps
+from openmrc.report.month import month_page
 from openmrc.report.simulation import report
 from openmrc.sim import simulate as simulation
 from openmrc.sim.results.results import SimulationRun, summary
@@ -253,6 +257,84 @@ def plan(
     wish = Wish(gpus, gbps(nic), max_oversubscription=oversubscription)
     model = known.switch(gbps(switch) / 1000)
     return Comparison(compared(wish, planes, model, known, rails_of(gpus, rails), oversubscription), known)
+
+
+class JobMonth:
+    """What a training job loses on each network; `plan job` in Python."""
+
+    def __init__(self, outcome: Mapping[str, Any]) -> None:
+        """Hold an outcome; made by `job`."""
+        self.outcome = outcome
+
+    def __repr__(self) -> str:
+        """Return the answer in words."""
+        return f"<JobMonth: {sentence(self.outcome)}>"
+
+    @cached_property
+    def networks(self) -> DataFrame:
+        """Return a row a network: goodput, what it lost to what (percent), stops, GPU-hours, cost."""
+        rows = [{name: value for name, value in each.items() if name != "causes"} for each in self.outcome["networks"]]
+        for row in rows:
+            row["goodput_percent"] = {n: v for n, v in row["goodput_percent"].items() if n != "each"}
+        return _frame([_flat(row) for row in rows])
+
+    @cached_property
+    def causes(self) -> DataFrame:
+        """Return a row per network and kind of failure: how often, stops, what it costs (percent)."""
+        return _frame(
+            [{"network": each["network"], **row} for each in self.outcome["networks"] for row in each["causes"]]
+        )
+
+    @cached_property
+    def jobs(self) -> DataFrame:
+        """Return a row per network and simulated job: its goodput (percent)."""
+        return _frame([
+            {"network": each["network"], "job": number, "goodput_percent": good}
+            for each in self.outcome["networks"] for number, good in enumerate(each["goodput_percent"]["each"])
+        ])  # fmt: skip
+
+    def write_report(self, to: str | Path) -> None:
+        """Write the HTML page: one file."""
+        Path(to).write_text(month_page(dict(self.outcome)), encoding="utf-8")
+
+
+def job(
+    gpus: int = 100_000,
+    *,
+    model: str = "dense",
+    networks: Sequence[str] = ("mrc", "roce", "roce_adaptive", "roce_dual", "uet"),
+    days: float = 30,
+    jobs: int = 100,
+    seed: int = 1,
+    threads: int = 1,
+    policy: Policy | None = None,
+    parts: str | Path | None = None,
+    deep: bool = False,
+    **fabric: Any,
+) -> JobMonth:
+    """Simulate a training job of many days on several networks, as `mrc plan job` does.
+
+    Args:
+        gpus: NICs of the job, one a GPU.
+        model: "dense" or "moe", what the job exchanges.
+        networks: the one of interest first.
+        days: length of the job.
+        jobs: how many to simulate.
+        seed: the same seed gives the same numbers for any number of threads.
+        threads: threads to simulate with.
+        policy: what the operator decides; `openmrc.jobs.policy.Policy` has the defaults and their sources.
+        parts: a parts file instead of the built-in one.
+        deep: add break-even values, sensitivity and the best policies to `outcome`; takes minutes.
+        fabric: `nic_gbps`, `planes`, `switch_tbps`, `nics_per_host`, `infant`.
+
+    Raises:
+        ConfigError: a value is out of range, or no such fabric can be built.
+
+    """
+    known = load_parts(Path(parts) if parts is not None else None)
+    asked = JobQuestion(gpus=gpus, model=model, days=days, jobs=jobs, seed=seed, threads=threads,
+                     policy=policy or Policy(), **fabric)  # fmt: skip
+    return JobMonth(outcome(asked, tuple(networks), known, deep=deep))
 
 
 def _scenario(given: AnyScenario) -> Scenario:

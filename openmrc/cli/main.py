@@ -52,7 +52,7 @@ COMMANDS: dict[str, dict[str, Subcommand]] = {
     },
     "Plan and simulate": {
         "plan": Subcommand(
-            "simulation.plan:app", "Size a fabric: switches, optics, power, cost, blast radius, availability."
+            "simulation.plan:app", "Size a fabric: switches, optics, power, cost, blast radius; a job's month."
         ),
         "sim": Subcommand("simulation.sim:app", "Simulate fabrics packet by packet, with failures."),
     },

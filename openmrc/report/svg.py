@@ -332,6 +332,19 @@ def heat_map(heat: Heat) -> str:
     return f'{drawn}<div class="legend">{scale}</div>'
 
 
+def standalone(drawn: str) -> str:
+    """Return a chart as an SVG file of its own, for slides: its colours and a white background inside."""
+    colours = ("#2563a8", "#d97706", "#15803d", "#a21caf", "#0e7490", "#b91c1c", "#6d5bd0", "#6b7280")
+    drawn = drawn[: drawn.index("</svg>") + len("</svg>")]
+    for number, colour in enumerate(colours):
+        drawn = drawn.replace(f"var(--c{number})", colour)
+    style = (
+        "<style>svg{background:#fff} text{font:13px sans-serif;fill:#1b2430} .grid{stroke:#e6ebf0} "
+        ".axis{stroke:#5b6776} .curve{fill:none;stroke-width:1.7}</style>"
+    )
+    return drawn.replace(">", f">{style}", 1) + "\n"
+
+
 def bars(title: str, x_label: str, values: Sequence[tuple[str, float]], unit: str) -> str:
     """Return horizontal bars with their values; labels too long to stand beside the bars stand above them."""
     highest = max((value for _, value in values), default=0.0) or 1.0

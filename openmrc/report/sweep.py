@@ -168,6 +168,8 @@ def write(sweep: Sweep, results: list[Summary], folder: Path, title: str = "", l
     table = [flat(point) for point in results]
     (folder / "results.json").write_text(json.dumps(table, indent=1) + "\n")
     (folder / "report.html").write_text(_page(sweep, results, title, lead))
+    if sweep.plot is not None:
+        (folder / "chart.svg").write_text(svg.standalone(_drawn(sweep, results)[1]))
     warnings = unknown_names(sweep, [point["summary"] for point in results if "summary" in point])
     try:
         import polars
@@ -225,6 +227,12 @@ def _page(sweep: Sweep, results: list[Summary], title: str, lead: str) -> str:
 
 
 def _plot(sweep: Sweep, results: list[Summary]) -> str:
+    """Return the framed chart."""
+    return card(*_drawn(sweep, results))
+
+
+def _drawn(sweep: Sweep, results: list[Summary]) -> tuple[str, str, str]:
+    """Return the title of the chart, the chart and a note: bars for names alone, else lines."""
     assert sweep.plot is not None
     plot, tried = sweep.plot, sweep.fields
     places = _places(tried[plot.x])
@@ -240,8 +248,12 @@ def _plot(sweep: Sweep, results: list[Summary]) -> str:
     title = f"{y_label} over {x_label}"
     shared = len({_key(point["values"][plot.x]) for point in results}) < len(results) // max(1, len(lines))
     names = _names(tried[plot.x])
+    note = "Each point is the mean of the runs with the same values." if shared else ""
+    if names and not plot.by and not _are_numbers(tried[plot.x]) and lines:
+        values = [(names[at], float(value)) for at, value in zip(lines[0].x, lines[0].y, strict=True)]
+        return title, svg.bars(title, y_label, values, ""), note
     drawn = svg.draw(svg.Chart(title, x_label, y_label, lines, legend=bool(plot.by), dots=True, names=names))
-    return card(title, drawn, "Each point is the mean of the runs with the same values." if shared else "")
+    return title, drawn, note
 
 
 def _key(value: Any) -> str:

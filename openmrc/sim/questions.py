@@ -23,6 +23,8 @@ NIC_GBPS = 800
 FEWEST = 16  # GPUs: a group of the all-reduce
 LARGEST_T0 = 256  # ports down: a 51.2T switch of 100G ports, half of them up
 FLAPPING_SHARE = 256  # one of 256 T0-T1 links flaps
+FIRST_T1 = "p0-t1-00"
+REROUTE_US = 1000  # of RoCE's routing in these questions, in its favour
 MULTIPLE_FROM = 2.0  # ratio of times that is named as a multiple, not as a percentage
 SURVIVED = 1.1  # longest acceptable step, relative to the step without flaps
 
@@ -130,13 +132,13 @@ def _window(gpus: int) -> Sweep:
     topology = build(msgspec.convert(fabric(gpus, 8), Fabric))
     product = sum(port.bdp for port in reaches(topology, 4096, 64))
     values = [int(product * share) for share in (0.5, 1.0, 1.5, 2.0, 3.0)]
-    made = _setting("max_cwnd", values, {"no fault": [], "a T1 is lost": [{"at": "20us", "down": "p0-t1-00"}]})
+    made = _setting("max_cwnd", values, {"no fault": [], "a T1 is lost": [{"at": "20us", "down": FIRST_T1}]})
     return msgspec.structs.replace(made, names={"transport.settings.max_cwnd": "largest window (bytes)"})
 
 
 def _transports(gpus: int) -> Sweep:
     """Eight planes of MRC against one of RoCE; the same share of links flaps, so eight times as many with MRC."""
-    roce: dict[str, Any] = {"name": "roce", "qps": 4, "settings": {"reroute_delay_us": 1000}}
+    roce: dict[str, Any] = {"name": "roce", "qps": 4, "settings": {"reroute_delay_us": REROUTE_US}}
     designs: dict[str, tuple[dict[str, Any], int]] = {
         "MRC, 8 x 100G": ({"name": "mrc"}, 8),
         "RoCE, 1 x 800G": (roce, 1),
@@ -150,6 +152,25 @@ def _transports(gpus: int) -> Sweep:
             transports.append(transport)
             fabrics.append(fabric(gpus, planes))
             faults.append(_flaps(flapping))
+    group: dict[str, list[Any]] = {"name": names, "transport": transports, "fabric": fabrics, "faults": faults}
+    return Sweep(scenario="scenario.yaml", together=(group,), plot=Plot(x="name", y="step_us.mean"))
+
+
+def _lost_t1(gpus: int) -> Sweep:
+    """Eight planes of MRC against one of RoCE, hashed and adaptive; a T1 is lost within the second step."""
+    rerouted = {"settings": {"reroute_delay_us": REROUTE_US}}
+    designs: dict[str, tuple[dict[str, Any], int]] = {
+        "MRC, 8 x 100G": ({"name": "mrc"}, 8),
+        "RoCE, 1 x 800G": ({"name": "roce", "qps": 16, **rerouted}, 1),
+        "RoCE, adaptive": ({"name": "roce_adaptive", "qps": 4, **rerouted}, 1),
+    }
+    names, transports, fabrics, faults = [], [], [], []
+    for name, (transport, planes) in designs.items():
+        for lost in (False, True):
+            names.append(name + (", a T1 fails" if lost else ", no fault"))
+            transports.append(transport)
+            fabrics.append(fabric(gpus, planes))
+            faults.append([{"at": "200us", "down": FIRST_T1}] if lost else [])
     group: dict[str, list[Any]] = {"name": names, "transport": transports, "fabric": fabrics, "faults": faults}
     return Sweep(scenario="scenario.yaml", together=(group,), plot=Plot(x="name", y="step_us.mean"))
 
@@ -204,17 +225,23 @@ def _survived(results: Sequence[Summary]) -> str:
     return f"The mean step stays within {SURVIVED - 1:.0%} of {_us(calm)} with up to {most} flapping{limit}."
 
 
-def _compared(results: Sequence[Summary]) -> str:
+def _compared(results: Sequence[Summary], calm_words: str = ", no flaps", fault_words: str = "under flaps") -> str:
     parts = []
     for calm, flaps in zip(results[::2], results[1::2], strict=True):
-        name = str(calm["values"]["name"]).removesuffix(", no flaps")
+        name = str(calm["values"]["name"]).removesuffix(calm_words)
         base, took = _steps(calm), _steps(flaps)
         if base is None or took is None:
             parts.append(f"{name}: the steps did not finish")
         else:
             longer = f"{took / base - 1:+.1%}" if took < MULTIPLE_FROM * base else f"{took / base:,.1f} times as long"
-            parts.append(f"{name}: steps of {_us(base)} take {_us(took)} under flaps ({longer})")
+            parts.append(f"{name}: steps of {_us(base)} take {_us(took)} {fault_words} ({longer})")
     return ". ".join(parts) + "."
+
+
+def _failed_t1(results: Sequence[Summary]) -> str:
+    """Return what the same comparison says, with the fault's own words."""
+    said = _compared(results, ", no fault", "when a T1 fails")
+    return f"{said} RoCE's routing reacts after {_us(REROUTE_US)} here; the default is 100 ms."
 
 
 _PLANE_COUNT = "fabric.planes.0.count"
@@ -242,6 +269,10 @@ QUESTIONS = {
         Question(
             "roce", "MRC on eight planes or RoCE on one, under background flaps?",
             lambda gpus: _base(gpus, steps=5 if gpus < 4096 else 2), _transports, _compared,
+        ),
+        Question(
+            "t1", "What does a failed T1 cost, with MRC and with RoCE?",
+            lambda gpus: _base(gpus, steps=8 if gpus < 4096 else 4), _lost_t1, _failed_t1,
         ),
     )
 }  # fmt: skip

@@ -139,6 +139,22 @@ def test_a_question_is_answered_by_a_table_a_sentence_and_a_page(tmp_path: Path)
     assert result["answer"] in again.stdout
 
 
+def test_a_failed_t1_is_shown_as_bars_with_values_and_as_a_file_for_slides(tmp_path: Path) -> None:
+    done = mrc("ask", "t1", "--gpus", "32", "--processes", "1", "--out", tmp_path / "out", "--json")
+    result = json.loads(done.stdout)
+    assert "when a T1 fails" in result["answer"]
+    assert result["runs"][0]["name"] == "MRC, 8 x 100G, no fault"
+    chart = (tmp_path / "out" / "chart.svg").read_text()
+    assert chart.count("<rect") == 6
+    assert "var(--" not in chart
+
+
+def test_the_month_is_a_question_too(tmp_path: Path) -> None:
+    done = mrc("ask", "month", "--gpus", "1024", "--out", tmp_path / "out", "--json")
+    assert json.loads(done.stdout)["question"]["gpus"] == 1024
+    assert (tmp_path / "out" / "network.svg").exists()
+
+
 def test_a_question_is_saved_as_files_that_a_sweep_reads(tmp_path: Path) -> None:
     mrc("ask", "evs", "--save", tmp_path / "evs")
     assert len(read(tmp_path / "evs" / "sweep.yaml")[1]) == 12

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from openmrc.cli.outcome import JsonErrors
+from openmrc.cli.simulation.plan_job import job
 
 if TYPE_CHECKING:
     from openmrc.fabric.model.parts import Parts
-    from openmrc.fabric.planning.availability import Forecast
     from openmrc.fabric.planning.design import Design
 
-app = typer.Typer(cls=JsonErrors, help="Size a fabric: switches, optics, power, cost, blast radius, availability.")
+app = typer.Typer(cls=JsonErrors, help="Size a fabric: switches, optics, power, cost, blast radius; a job's month.")
+
+app.command("job")(job)
 
 Gpus = Annotated[int, typer.Option("--gpus", min=1, help="NICs to connect; one NIC per GPU.")]
 Nic = Annotated[str, typer.Option("--nic", help="Rate per NIC, such as 800G.")]
@@ -34,7 +36,6 @@ _PARTS = {
     "t1": "a T1",
     "plane": "a plane",
 }
-_TRANSPORTS = {"mrc": "MRC", "roce": "RoCE"}
 
 
 @app.callback(invoke_without_command=True)
@@ -111,82 +112,6 @@ def _write_fabric(design: Design, out: Path, nics_per_host: int) -> None:
 
     fabric = design.fabric(f"gpus-{design.nics}", nics_per_host)
     save(fabric, out, f"{design.name}: {design.total_switches} switches of {design.switch.name}, from mrc plan")
-
-
-@app.command()
-def availability(
-    gpus: Gpus = 131072,
-    nic: Nic = "800G",
-    planes: Planes = 8,
-    switch: SwitchSize = "51.2T",
-    parts: PartsFile = None,
-    days: Annotated[float, typer.Option(help="Length of the job.")] = 30,
-    exposed: Annotated[float, typer.Option(help="Share of a step that is exposed communication.")] = 0.2,
-    checkpoint_minutes: Annotated[float, typer.Option(help="Time between checkpoints.")] = 30,
-    restart_minutes: Annotated[float, typer.Option(help="Time to restart.")] = 15,
-    patience_s: Annotated[float, typer.Option(help="Longest outage that RoCE retries survive.")] = 30,
-    trials: Annotated[int, typer.Option(min=1, help="Number of jobs to simulate.")] = 40,
-    seed: Annotated[int, typer.Option(min=0, help="Seed; the same seed gives the same numbers.")] = 1,
-    plot: Plot = None,
-    as_json: Json = False,
-) -> None:
-    """Simulate the failures of a job: MRC on many planes, and single-path RoCE on one with checkpoint restarts."""
-    import msgspec
-
-    from openmrc.fabric.model.parts import load_parts
-    from openmrc.fabric.model.rates import gbps
-    from openmrc.fabric.planning.availability import AvailabilityJob, forecast
-    from openmrc.fabric.planning.compare import Wish, compared
-
-    known = load_parts(parts)
-    job = AvailabilityJob(days, exposed, checkpoint_minutes, restart_minutes, patience_s)
-    model = known.switch(gbps(switch) / 1000)
-
-    def both(size: int) -> list[Forecast]:
-        designs = compared(Wish(size, gbps(nic)), planes, model, known)
-        joined = [each for each in designs if each.planes == each.islands == 1]
-        single = min(joined or designs, key=lambda each: each.cost)
-        return [
-            forecast(designs[0], known, "mrc", job, trials, seed),
-            forecast(single, known, "roce", job, trials, seed),
-        ]
-
-    found = both(gpus)
-    if plot:
-        from openmrc.fabric.planning.plot import plot_forecasts
-
-        sizes = [size for size in (1024, 4096, 16384, 65536) if size < gpus]
-        series = [*(both(size) for size in sizes), found]
-        plot_forecasts({"MRC": [pair[0] for pair in series], "RoCE": [pair[1] for pair in series]}, plot)
-    if as_json:
-        _print_json({"seed": seed, "job": msgspec.to_builtins(job), "forecasts": msgspec.to_builtins(found)})
-    else:
-        _print_forecasts(found)
-
-
-def _print_forecasts(found: list[Forecast]) -> None:
-    from rich.table import Table
-
-    from openmrc.apps.terminal import print_table
-
-    table = Table(title=f"{found[0].gpus:,} GPUs, {found[0].days:g} days, mean of {found[0].trials} jobs")
-    table.add_column("")
-    for each in found:
-        table.add_column(f"{_TRANSPORTS[each.transport]} on {each.design}", justify="right")
-    rows = (
-        ("goodput, %", "goodput", 100.0),
-        ("goodput with network failures only, %", "network_goodput", 100.0),
-        ("the same, 5th percentile, %", "network_goodput_p5", 100.0),
-        ("stops caused by the network", "network_stops", 1.0),
-        ("stops caused by hosts", "host_stops", 1.0),
-        ("GPU-hours lost: network stops", "lost_network_stops", 1.0),
-        ("GPU-hours lost: host stops", "lost_host_stops", 1.0),
-        ("GPU-hours lost: slowdown", "lost_slower", 1.0),
-        ("GPU-hours lost: stalls", "lost_stalled", 1.0),
-    )
-    for label, field, factor in rows:
-        table.add_row(label, *(f"{getattr(each, field) * factor:,.2f}" for each in found))
-    print_table(table)
 
 
 def _print_json(what: dict[str, Any]) -> None:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from openmrc.sim.questions import Question
     from openmrc.sim.sweep import Point, Sweep
 
+MONTH = "month"
+MONTH_ASKS = "What share of a month of training does the network take, with MRC and with RoCE?"
 MOST_GPUS = 131_072  # what a fabric of two tiers can join
 
 
@@ -21,7 +23,8 @@ def ask(
     question: Annotated[
         str | None,
         typer.Argument(
-            metavar="[QUESTION]", help="planes, flaps, evs, loss-threshold, window or roce; omit to list them."
+            metavar="[QUESTION]",
+            help="planes, flaps, evs, loss-threshold, window, roce, t1 or month; omit to list them.",
         ),
     ] = None,
     gpus: Annotated[int, typer.Option(min=16, max=MOST_GPUS, help="GPUs, one NIC each; a multiple of 16.")] = 64,
@@ -44,8 +47,12 @@ def ask(
     if question is None:
         _list(QUESTIONS, as_json)
         return
+    if question == MONTH:
+        _month(gpus, seeds, save, out, as_json)
+        return
     if question not in QUESTIONS:
-        raise UsageError(f"mrc sim ask: unknown question {question!r}; choose from {', '.join(QUESTIONS)}")
+        known = ", ".join((*QUESTIONS, MONTH))
+        raise UsageError(f"mrc sim ask: unknown question {question!r}; choose from {known}")
     asked = QUESTIONS[question]
     plan, scenario = _planned(asked, gpus, seeds)
     if save is not None:
@@ -58,11 +65,22 @@ def ask(
 
 
 def _list(questions: dict[str, Question], as_json: bool) -> None:
+    asked = {name: each.asks for name, each in questions.items()} | {MONTH: MONTH_ASKS}
     if as_json:
-        print_json({name: each.asks for name, each in questions.items()})
+        print_json(asked)
         return
-    for name, each in questions.items():
-        typer.echo(f"mrc sim ask {name:<15} {each.asks}")
+    for name, asks in asked.items():
+        typer.echo(f"mrc sim ask {name:<15} {asks}")
+
+
+def _month(gpus: int, seeds: int, save: Path | None, out: Path | None, as_json: bool) -> None:
+    """Answer by `mrc plan job`: its costs of failures are measured by the simulator already."""
+    from openmrc.cli.simulation.plan_job import job
+    from openmrc.errors import UsageError
+
+    if save is not None:
+        raise UsageError("--save: the question month has no scenario to edit; see mrc plan job --help")
+    job(gpus=gpus, jobs=max(20, seeds), out=out or Path("runs") / f"ask-month-{gpus}", as_json=as_json)
 
 
 def _planned(asked: Question, gpus: int, seeds: int) -> tuple[Sweep, dict[str, Any]]:

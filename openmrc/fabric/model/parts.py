@@ -64,7 +64,31 @@ class Failures(Struct, frozen=True, forbid_unknown_fields=True):
     nic_optic: FailureRate
     t0: FailureRate
     t1: FailureRate
-    flap: FailureRate
+    nic_flap: FailureRate  # goes down and comes back by itself
+    fabric_flap: FailureRate
+    nic_grey: FailureRate  # loses a share of its packets
+    fabric_grey: FailureRate
+    nic_slow: FailureRate  # runs at half its rate
+    fabric_slow: FailureRate
+    nic_burst: FailureRate  # bit errors for a moment
+    fabric_burst: FailureRate
+    t0_reboot: FailureRate
+    t1_reboot: FailureRate
+    t0_maintenance: FailureRate  # planned
+    t1_maintenance: FailureRate
+    tray: FailureRate  # a cable tray: the NIC links of a group of hosts in one plane
+    feed: FailureRate  # a power feed: a rack of hosts
+    batch: FailureRate  # a bad batch: links between switches that turn grey together
+
+
+class HostFailures(Struct, frozen=True, forbid_unknown_fields=True):
+    """Hold the failure rates of everything else, for each GPU."""
+
+    gpu: FailureRate
+    memory: FailureRate
+    software: FailureRate
+    nic: FailureRate
+    other: FailureRate
 
 
 class Parts(Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,7 +98,7 @@ class Parts(Struct, frozen=True, forbid_unknown_fields=True):
     optic: Optic
     fibre: Fibre
     failures: Failures
-    host: FailureRate
+    host: HostFailures
 
     def switch(self, tbps: float) -> Switch:
         """Return the model of a capacity; a `ConfigError` names those there are."""

@@ -1,4 +1,4 @@
-"""Plots of plans and forecasts; needs matplotlib (the `plot` extra)."""
+"""Plots of plans; needs matplotlib (the `plot` extra)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from typing import Any
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.parts import Parts
-from openmrc.fabric.planning.availability import Forecast
 from openmrc.fabric.planning.design import Design
 
 INK = ("#1b6ca8", "#d1663d", "#8a8d91", "#4f9d69", "#8a5fa8", "#c2a83e")  # designs
-CAUSES = ("#3f3f46", "#a16207", "#be185d")  # causes of lost time: colours that no design has
 
 
 def figure(columns: int, width: float, height: float) -> tuple[Any, Any]:
@@ -53,37 +51,4 @@ def plot_designs(designs: list[Design], parts: Parts, path: Path) -> None:
         axis.invert_yaxis()
         axis.spines[["top", "right"]].set_visible(False)
     drawing.suptitle(f"{designs[0].nics:,} NICs of {designs[0].nic_gbps:g}G; optic {parts.optic.gbps:g}G", fontsize=11)
-    drawing.savefig(path, dpi=110)
-
-
-def plot_forecasts(by_size: dict[str, list[Forecast]], path: Path) -> None:
-    """Draw goodput over job size, and the causes of what is lost at the largest size."""
-    drawing, (left, right) = figure(2, 11, 4.2)
-    for colour, (name, forecasts) in zip(INK, by_size.items(), strict=False):
-        sizes = [each.gpus for each in forecasts]
-        left.plot(sizes, [100 * each.network_goodput for each in forecasts], marker="o", color=colour, label=name)
-        low, high = (
-            [100 * each.network_goodput_p5 for each in forecasts],
-            [100 * each.network_goodput_p95 for each in forecasts],
-        )
-        left.fill_between(sizes, low, high, color=colour, alpha=0.2, linewidth=0)
-    left.set_xscale("log", base=2)
-    left.set_xticks(sizes, [f"{size:,}" for size in sizes], rotation=30)
-    left.set_xlabel("GPUs in the job")
-    left.set_ylabel("goodput with network failures only (%)")
-    left.set_title("Goodput by job size; band: 5th to 95th percentile", loc="left", fontsize=10)
-    left.legend(frameon=False)
-    causes = {"network stops": "lost_network_stops", "slowdown": "lost_slower", "stalls": "lost_stalled"}
-    base = [0.0] * len(by_size)
-    last = [forecasts[-1] for forecasts in by_size.values()]
-    for colour, (cause, field) in zip(CAUSES, causes.items(), strict=True):
-        values = [getattr(each, field) / 1e3 for each in last]
-        right.bar(range(len(last)), values, bottom=base, color=colour, label=cause, width=0.5)
-        base = [under + value for under, value in zip(base, values, strict=True)]
-    right.set_xticks(range(len(last)), list(by_size))
-    right.set_ylabel(f"thousand GPU-hours lost in {last[0].days:g} days")
-    right.set_title(f"GPU time lost by cause, {last[0].gpus:,} GPUs", loc="left", fontsize=10)
-    right.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=len(causes))
-    for axis in (left, right):
-        axis.spines[["top", "right"]].set_visible(False)
     drawing.savefig(path, dpi=110)

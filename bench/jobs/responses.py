@@ -1,0 +1,327 @@
+"""What does each failure of the network cost a collective? Measured packet by packet, for every transport.
+
+Training steps of one collective on a small fabric; a part fails within the third step. From the steps' lengths follow
+
+- `slow`: the collective's time while the failure lasts, relative to its time before, in the same run;
+- `transient_us`: what the failure costs once, beyond that;
+- `stops`: connections end in error, so the job stops.
+
+    python -m bench.jobs.responses --to runs/responses.jsonl             measures what is missing, about two hours
+    python -m bench.jobs.responses --to runs/responses.jsonl --assemble  writes openmrc/jobs/responses.json
+
+RoCE's routing reacts after REROUTE_US here, not after its default of 100 ms; the month adds what is missing, and
+`fabric_link` at two delays shows that it adds up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import statistics
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import openmrc
+from openmrc.api import Simulation
+
+TABLE = Path(openmrc.__file__).parent / "jobs" / "responses.json"
+HEALTHY, FAILED = 2, 6  # steps before the failure, and from it on
+SETTLE = 2  # steps from the failure on that may differ from the later ones
+REROUTE_US = 200.0
+LATE_US = 3200.0  # later than a retransmission timeout, so that it shows
+SEEDS = (1, 2)
+SIZES = (64, 256)  # NICs
+LARGEST = 1 << 22  # bytes a NIC sends in a step
+SWITCH, LINK = 250, 300  # ns
+FLAP = "100us"  # down for so long; the transient is without the outage itself
+
+
+@dataclass(frozen=True)
+class Network:
+    """A fabric with the transport that runs on it."""
+
+    name: str
+    planes: int
+    transport: dict[str, Any]
+
+
+_ROCE = {"qps": 16, "settings": {"reroute_delay_us": REROUTE_US}}
+NETWORKS = {
+    each.name: each
+    for each in (
+        Network("mrc", 8, {"name": "mrc"}),
+        Network("uet", 8, {"name": "uet", "settings": {"reroute_delay_us": REROUTE_US,
+                                                       "failover_delay_us": REROUTE_US}}),
+        Network("roce", 1, {"name": "roce", **_ROCE}),
+        Network("roce_adaptive", 1, {"name": "roce_adaptive", **_ROCE}),
+        Network("roce_dual", 2, {"name": "roce", "qps": 16, "settings": {"reroute_delay_us": REROUTE_US,
+                                                                        "failover_delay_us": REROUTE_US}}),
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """One point of the table."""
+
+    network: str
+    collective: str
+    kind: str
+    nics: int
+    seed: int
+
+    @property
+    def key(self) -> str:
+        return "/".join(map(str, (self.network, self.collective, self.kind, self.nics, self.seed)))
+
+
+def fabric(nics: int, planes: int) -> dict[str, Any]:
+    """Return a two-tier fabric of 800G NICs without oversubscription."""
+    down = 8 if nics <= 64 else 16
+    tier = {"switch_ns": SWITCH, "up_link_ns": LINK}
+    plane = {"count": planes, "host_gbps": 800 / planes, "host_link_ns": LINK, "t0": {"down": down, "up": down, **tier},
+             "t1": {"switch_ns": SWITCH}}  # fmt: skip
+    return {"name": f"{nics} NICs", "hosts": {"count": nics}, "planes": [plane]}
+
+
+def collective(name: str) -> dict[str, Any]:
+    """Return a collective in which each NIC sends LARGEST bytes; rings are cut after four of their steps."""
+    match name:
+        case "all_reduce":
+            return {
+                "kind": "ring_all_reduce",
+                "size": LARGEST // 4 * 16,
+                "group": 16,
+                "steps": 4,
+                "placement": "random",
+            }
+        case "all_to_all":
+            return {"kind": "all_to_all", "size": LARGEST // 15, "group": 16, "placement": "random"}
+    return {"kind": "permutation", "size": LARGEST}
+
+
+# Of each kind: the fault, with {plane} for the rate of a port; which networks; whether it comes and goes.
+LASTING = {
+    "nic_link": [{"down": "h1 port 0"}],
+    "nic_link_2": [{"down": f"h1 port {port}"} for port in range(2)],
+    "nic_link_3": [{"down": f"h1 port {port}"} for port in range(3)],
+    "nic_link_4": [{"down": f"h1 port {port}"} for port in range(4)],
+    "nic_link_unnoticed": [{"down": "h1 port 0"}],
+    "nic_grey_1e-2": [{"loss": "1%", "on": "h1 port 0"}],
+    "nic_grey_1e-3": [{"loss": "0.1%", "on": "h1 port 0"}],
+    "nic_grey_1e-4": [{"loss": "0.01%", "on": "h1 port 0"}],
+    "nic_slow": [{"rate": "half", "on": "h1 port 0"}],
+    "fabric_link": [{"down": "1 links of p0-t0-00"}],
+    "fabric_link_late": [{"down": "1 links of p0-t0-00"}],  # rerouted after LATE_US
+    "fabric_grey_1e-2": [{"loss": "1%", "on": "1 links of p0-t0-00"}],
+    "fabric_grey_1e-3": [{"loss": "0.1%", "on": "1 links of p0-t0-00"}],
+    "fabric_slow": [{"rate": "half", "on": "1 links of p0-t0-00"}],
+    "t1": [{"down": "p0-t1-00"}],
+    "t0": [{"down": "p0-t0-00"}],
+    "plane": [{"down": "plane 0"}],
+    "two_nics": [{"down": "h1 port 0"}, {"down": "h40 port 0"}],  # are two failures as slow as one?
+}
+PASSING = {
+    "nic_flap": [{"down": "h1 port 0", "for": FLAP}],
+    "nic_burst": [{"loss": "20%", "on": "h1 port 0", "for": FLAP}],
+    "fabric_flap": [{"down": "1 links of p0-t0-00", "for": FLAP}],
+    "fabric_burst": [{"loss": "20%", "on": "1 links of p0-t0-00", "for": FLAP}],
+}
+PLANES_NEEDED = {"nic_link_2": 4, "nic_link_3": 4, "nic_link_4": 8, "plane": 2, "two_nics": 2, "t0": 2}
+AT_BOTH_SIZES = ("nic_link", "fabric_link", "t1", "nic_grey_1e-3", "fabric_flap", "nic_slow")
+COLLECTIVES = ("all_reduce", "all_to_all", "point_to_point")
+
+
+def cases() -> Iterator[Case]:
+    """Yield all points, the most needed first."""
+    for nics in SIZES:
+        for kind in (*LASTING, *PASSING):
+            if nics != SIZES[0] and kind not in AT_BOTH_SIZES:
+                continue
+            for network in NETWORKS.values():
+                if not _applies(kind, network):
+                    continue
+                for name in COLLECTIVES:
+                    yield from (Case(network.name, name, kind, nics, seed) for seed in SEEDS)
+
+
+def _applies(kind: str, network: Network) -> bool:
+    if kind == "nic_link_unnoticed":
+        return network.name == "mrc"
+    if kind == "fabric_link_late":
+        return network.name.startswith("roce")
+    return network.planes >= PLANES_NEEDED.get(kind, 1)
+
+
+def scenario(case: Case, at_us: float) -> dict[str, Any]:
+    """Return the scenario of a case whose failure strikes at a time; a time below zero: never."""
+    network = NETWORKS[case.network]
+    transport = json.loads(json.dumps(network.transport))
+    if case.kind == "nic_link_unnoticed":
+        transport.setdefault("settings", {})["port_remap_delay_us"] = 1e6
+    if case.kind == "fabric_link_late":
+        transport["settings"]["reroute_delay_us"] = LATE_US
+    rate = f"{400 / network.planes:g}Gbps"
+    faults = [
+        {"at": f"{at_us:.3f}us", **{word: rate if value == "half" else value for word, value in fault.items()}}
+        for fault in (LASTING | PASSING)[case.kind]
+    ]
+    step = {"kind": "training_step", "steps": HEALTHY + FAILED, "compute": "1us", "jitter": 0.0,
+            "collectives": [collective(case.collective)]}  # fmt: skip
+    return {
+        "name": case.key, "fabric": fabric(case.nics, network.planes), "transport": transport, "workloads": [step],
+        "faults": faults if at_us >= 0 else [], "until": "300ms", "sampling": {"flows": 0, "around_faults": "0us"},
+    }  # fmt: skip
+
+
+def measured(case: Case, before: dict[str, Simulation]) -> dict[str, Any]:
+    """Measure one point; `before` keeps the run without a failure."""
+    alone = f"{case.network}/{case.collective}/{case.nics}/{case.seed}"
+    if alone not in before:
+        before.clear()
+        before[alone] = openmrc.simulate(scenario(case, -1.0), seed=case.seed)
+    calm = before[alone].summary["step_us"]["each"]
+    at = sum(calm[:HEALTHY]) + 0.5 * calm[HEALTHY]
+    begun = time.perf_counter()
+    run = openmrc.simulate(scenario(case, at), seed=case.seed)
+    each = run.summary["step_us"]["each"]
+    base = statistics.fmean(calm[1:])
+    row: dict[str, Any] = {
+        **asdict(case), "healthy_us": round(base, 3), "planes": NETWORKS[case.network].planes,
+        "uplinks": fabric(case.nics, 1)["planes"][0]["t0"]["up"],
+        "retransmitted": run.summary["packets"]["retransmitted"], "wall_s": round(time.perf_counter() - begun, 2),
+        "failed": run.summary["errors"]["queue_pairs"],
+    }  # fmt: skip
+    if len(each) < HEALTHY + FAILED:
+        return row | {"stops": run.summary["errors"]["queue_pairs"] > 0, "steps": len(each)}
+    later, calm_later = each[HEALTHY + SETTLE :], calm[HEALTHY + SETTLE :]
+    slow = 1.0 if case.kind in PASSING else statistics.fmean(later) / statistics.fmean(calm_later)
+    hit = each[HEALTHY:] if case.kind in PASSING else each[HEALTHY : HEALTHY + SETTLE]
+    usual = calm[HEALTHY : HEALTHY + len(hit)]
+    transient = sum(took - slow * plain for took, plain in zip(hit, usual, strict=True))
+    return row | {"stops": False, "slow": round(slow, 5), "transient_us": round(transient, 2)}
+
+
+def main() -> None:
+    """Measure, or write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--to", type=Path, default=Path("runs/responses.jsonl"), help="rows so far, one a line")
+    parser.add_argument("--only", default="", help="measure only points whose name begins so")
+    parser.add_argument("--queue-pairs", action="store_true", help="print RoCE's collectives by their queue pairs")
+    parser.add_argument("--assemble", action="store_true", help="write the table of the package from the rows")
+    parser.add_argument("--commit", default="", help="of the simulator that made the rows [the last here]")
+    options = parser.parse_args()
+    rows = [json.loads(line) for line in options.to.read_text().splitlines()] if options.to.exists() else []
+    if options.queue_pairs:
+        _by_queue_pairs()
+        return
+    if options.assemble:
+        _assemble(rows, options.commit or _commit())
+        return
+    have = {Case(**{name: row[name] for name in Case.__dataclass_fields__}) for row in rows}
+    wanted = [case for case in cases() if case not in have and case.key.startswith(options.only)]
+    options.to.parent.mkdir(parents=True, exist_ok=True)
+    before: dict[str, Simulation] = {}
+    with options.to.open("a") as file:
+        for number, case in enumerate(sorted(wanted, key=_together), 1):
+            row = measured(case, before)
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            print(f"{number} of {len(wanted)}: {case.key}: slow {row.get('slow')}, once {row.get('transient_us')} us, "
+                  f"stops {row['stops']}, {row['wall_s']} s", flush=True)  # fmt: skip
+
+
+def _by_queue_pairs() -> None:
+    """Print how long RoCE's collectives take without a failure, by queue pairs a connection."""
+    for name in ("roce", "roce_dual"):
+        for which in COLLECTIVES:
+            asked = scenario(Case(name, which, "fabric_link", SIZES[0], 1), -1.0)
+            took = []
+            for count in (1, 4, 8, 16):
+                asked["transport"]["qps"] = count
+                took.append(f"{count}: {openmrc.simulate(asked, seed=1).summary['step_us']['mean']:.0f} us")
+            print(f"{name}, {which}: {', '.join(took)}", flush=True)
+
+
+def _together(case: Case) -> tuple[Any, ...]:
+    """Order cases so that those with the same run without a failure follow each other."""
+    return case.seed, case.nics, list(NETWORKS).index(case.network), COLLECTIVES.index(case.collective)
+
+
+def _assemble(rows: list[dict[str, Any]], commit: str) -> None:
+    """Write the table: means over seeds, and for each network the times without a failure."""
+    groups: dict[tuple[str, str, str, int], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["network"], row["collective"], row["kind"], row["nics"]), []).append(row)
+    calm: dict[tuple[str, str, int], set[tuple[int, float]]] = {}
+    for row in rows:
+        calm.setdefault((row["network"], row["collective"], row["nics"]), set()).add((row["seed"], row["healthy_us"]))
+    made: dict[str, Any] = {
+        "command": "python -m bench.jobs.responses",
+        "commit": commit,
+        "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
+        "machine": "2 cores, shared",
+        "message_bytes": LARGEST,
+        "uplinks": {str(nics): fabric(nics, 1)["planes"][0]["t0"]["up"] for nics in SIZES},
+        "reroute_us": REROUTE_US,
+        "healthy": [
+            {"network": network, "collective": name, "nics": nics,
+             "took_us": round(statistics.fmean(took for _, took in found), 3)}
+            for (network, name, nics), found in sorted(calm.items())
+        ],
+        "rows": [_mean(key, found) for key, found in sorted(groups.items())],
+    }  # fmt: skip
+    TABLE.write_text(json.dumps(made, indent=1) + "\n")
+    print(f"{TABLE}: {len(made['rows'])} rows of {len(rows)} runs")
+    for line in agreement(made["rows"]):
+        print(line)
+
+
+def _commit() -> str:
+    """Return the last commit that changed the simulator or the engine."""
+    words = ["git", "log", "-1", "--format=%h", "--", "openmrc/sim", "openmrc/engine"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _mean(key: tuple[str, str, str, int], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    network, name, kind, nics = key
+    ended = [row for row in rows if not row["stops"] and "slow" in row]
+    return {
+        "network": network, "collective": name, "kind": kind, "nics": nics,
+        "slow": round(statistics.fmean(row["slow"] for row in ended), 5) if ended else 1.0,
+        "once_us": round(statistics.fmean(row["transient_us"] for row in ended), 2) if ended else 0.0,
+        "stops": any(row["stops"] for row in rows), "seeds": len(rows),
+    }  # fmt: skip
+
+
+def agreement(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield how far the rules by which the table carries are met: sizes, loss, delays."""
+    by = {(row["network"], row["kind"], row["nics"], row["collective"]): row for row in rows}
+
+    def mean(network: str, kind: str, nics: int, field: str) -> float:
+        found = [by[key][field] for name in COLLECTIVES if (key := (network, kind, nics, name)) in by]
+        return statistics.fmean(found) if found else float("nan")
+
+    small, large = SIZES
+    for network in NETWORKS:
+        for kind in AT_BOTH_SIZES:
+            one, two = (mean(network, kind, nics, "slow") - 1 for nics in SIZES)
+            once = [mean(network, kind, nics, "once_us") for nics in SIZES]
+            yield (f"{network}, {kind}: {one:+.1%} with {small} NICs, {two:+.1%} with {large}; "
+                   f"once {once[0]:.0f} and {once[1]:.0f} us")  # fmt: skip
+        for where in ("nic", "fabric"):
+            percent, tenth = (mean(network, f"{where}_grey_{loss}", small, "slow") - 1 for loss in ("1e-2", "1e-3"))
+            yield f"{network}, {where}_grey: {percent:+.1%} at 1 % of loss, {tenth:+.1%} at 0.1 %"
+        late, soon = (mean(network, kind, small, "once_us") for kind in ("fabric_link_late", "fabric_link"))
+        if network.startswith("roce"):
+            more = LATE_US - REROUTE_US
+            yield f"{network}: rerouted {more:.0f} us later, a lost link costs {late - soon:.0f} us more"
+
+
+if __name__ == "__main__":
+    main()

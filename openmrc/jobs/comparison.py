@@ -1,0 +1,240 @@
+"""One job on several networks: which design each of them has, what it loses there, and where the answer turns.
+
+All networks meet the same host failures, because these have a stream of their own: differences between networks are far
+less noisy than the goodput itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from openmrc.errors import ConfigError
+from openmrc.fabric.model.parts import Parts
+from openmrc.fabric.planning.compare import Wish, compared, rails_of
+from openmrc.fabric.planning.design import Design, design
+from openmrc.jobs.causes import HOUR, Situation
+from openmrc.jobs.forecast import Forecast, forecast
+from openmrc.jobs.policy import Policy
+from openmrc.jobs.response_table import Responses, responses
+from openmrc.jobs.structure import preset
+
+NETWORKS = ("mrc", "roce", "roce_adaptive", "roce_dual", "uet")
+TITLES = {
+    "mrc": "MRC", "roce": "RoCE", "roce_adaptive": "RoCE, adaptive routing", "roce_dual": "RoCE, two ToRs",
+    "uet": "UET",
+}  # fmt: skip
+LIFETIME_MONTHS = 48  # in which the network's price is paid; assumption
+_STEPS = 24  # of a search for a break-even
+
+
+@dataclass(frozen=True)
+class JobQuestion:
+    """What an architect asks: a size, a model, a policy, and how many jobs to simulate."""
+
+    gpus: int = 100_000
+    nic_gbps: float = 800.0
+    planes: int = 8
+    switch_tbps: float = 51.2
+    model: str = "dense"
+    days: float = 30.0
+    jobs: int = 100
+    seed: int = 1
+    threads: int = 1
+    infant: float = 0.0
+    nics_per_host: int = 8
+    policy: Policy = field(default_factory=Policy)
+
+    def check(self) -> None:
+        """Refuse what makes no job."""
+        if not 2 <= self.gpus <= 1 << 20:
+            raise ConfigError(f"gpus = {self.gpus}; 2 to {1 << 20} is allowed")
+        if self.planes < 2:
+            raise ConfigError(f"planes = {self.planes}; 2 or more is allowed: mrc is compared with a single plane")
+        if self.planes not in (2, 4, 8, 16):
+            raise ConfigError(f"planes = {self.planes}; 2, 4, 8 or 16 is allowed")
+        self.policy.check()
+
+
+def design_of(question: JobQuestion, network: str, parts: Parts) -> Design:
+    """Return the design that a network runs on: many planes, the cheapest single plane, or two."""
+    switch = parts.switch(question.switch_tbps)
+    if network == "roce_dual":
+        return design("2-plane", question.gpus, question.nic_gbps, switch, parts, planes=2)
+    wish = Wish(question.gpus, question.nic_gbps)
+    designs = compared(wish, question.planes, switch, parts, rails_of(question.gpus, None))
+    if network in ("mrc", "uet"):
+        return designs[0]
+    single = [each for each in designs if each.planes == each.islands == each.rails == 1]
+    if not single:
+        raise ConfigError(f"no single-plane network of these parts holds {question.gpus} NICs")
+    return min(single, key=lambda each: each.cost)
+
+
+def situation_of(question: JobQuestion, network: str, parts: Parts, table: Responses | None = None) -> Situation:
+    """Return the job on one network."""
+    question.check()
+    known = table or responses()
+    if network not in known.networks:
+        raise ConfigError(f"network {network!r} was not measured; {', '.join(known.networks)} were")
+    made = design_of(question, network, parts)
+    return Situation(network, made, parts, known, preset(question.model), question.policy, question.nics_per_host)
+
+
+def answer(question: JobQuestion, network: str, parts: Parts, table: Responses | None = None) -> Forecast:
+    """Simulate the job on one network."""
+    situation = situation_of(question, network, parts, table)
+    return forecast(situation, question.days, question.jobs, question.seed, question.threads, question.infant)
+
+
+def lead(question: JobQuestion, pair: tuple[str, str], parts: Parts) -> float:
+    """Return how much more of the time is useful on the first network than on the second."""
+    one, other = (float(answer(question, network, parts).goodput.mean()) for network in pair)
+    return one - other
+
+
+def turning_point(at: Callable[[float], float], low: float, high: float) -> float | None:
+    """Return where a lead changes its sign between two values, on a logarithmic scale; None: it does not."""
+    first, last = at(low), at(high)
+    if (first > 0) == (last > 0):
+        return None
+    for _ in range(_STEPS):
+        middle = (low * high) ** 0.5
+        if (at(middle) > 0) == (first > 0):
+            low = middle
+        else:
+            high = middle
+        if high / low < 1.02:
+            break
+    return float((low * high) ** 0.5)
+
+
+def break_even(question: JobQuestion, pair: tuple[str, str], parts: Parts) -> dict[str, Any]:
+    """Return where the other network would win: the restart time, the flap rate, and what a GPU-hour has to cost."""
+    quick = replace(question, jobs=min(question.jobs, 20))
+
+    def by_restart(seconds: float) -> float:
+        return lead(replace(quick, policy=replace(quick.policy, restart_s=seconds)), pair, parts)
+
+    def by_flaps(factor: float) -> float:
+        return lead(quick, pair, scaled(parts, ("nic_flap",), factor))
+
+    def by_remap(seconds: float) -> float:
+        return lead(replace(quick, policy=replace(quick.policy, remap_s=seconds)), pair, parts)
+
+    ahead = lead(quick, pair, parts)
+    flaps = turning_point(by_flaps, 1e-2, 1e2)
+    return {
+        "between": list(pair),
+        "lead_percent": 100 * ahead,
+        "restart_s": turning_point(by_restart, 1.0, 7200.0),
+        "nic_flap_mtbf_hours": None if flaps is None else parts.failures.nic_flap.mtbf_hours / flaps,
+        "remap_s": turning_point(by_remap, 0.01, 3600.0),
+        "gpu_hour_price": _price(question, pair, parts, ahead),
+        "lifetime_months": LIFETIME_MONTHS,
+    }
+
+
+def _price(question: JobQuestion, pair: tuple[str, str], parts: Parts, ahead: float) -> float | None:
+    """Return the price of a GPU-hour from which the first network pays for itself; 0: it is cheaper; None: never."""
+    one, other = (design_of(question, network, parts) for network in pair)
+    hours = ahead * question.gpus * 730 * LIFETIME_MONTHS
+    extra = one.cost - other.cost
+    if extra <= 0:
+        return 0.0 if ahead >= 0 else None
+    return extra / hours if hours > 0 else None
+
+
+def scaled(parts: Parts, names: Sequence[str], factor: float) -> Parts:
+    """Return parts that fail more often by a factor; `host`: everything that is not the network's."""
+    failures, host = parts.failures, parts.host
+    for name in names:
+        if name == "host":
+            for each in host.__struct_fields__:
+                host = msgspec.structs.replace(host, **{each: _often(getattr(host, each), factor)})
+        else:
+            failures = msgspec.structs.replace(failures, **{name: _often(getattr(failures, name), factor)})
+    return msgspec.structs.replace(parts, failures=failures, host=host)
+
+
+def _often(failure: Any, factor: float) -> Any:
+    return msgspec.structs.replace(failure, mtbf_hours=failure.mtbf_hours / factor)
+
+
+def sensitivity(question: JobQuestion, pair: tuple[str, str], parts: Parts, most: int = 10) -> list[dict[str, Any]]:
+    """Return what halving and doubling each input changes, the inputs that matter most first (percentage points)."""
+    quick = replace(question, jobs=min(question.jobs, 20))
+    calm = {network: float(answer(quick, network, parts).goodput.mean()) for network in pair}
+    found = []
+    for name, change in _inputs(quick, parts).items():
+        row: dict[str, Any] = {"input": name}
+        for word, factor in (("half", 0.5), ("double", 2.0)):
+            asked, changed = change(factor)
+            good = {network: float(answer(asked, network, changed).goodput.mean()) for network in pair}
+            for network in pair:
+                row[f"{network}_{word}"] = 100 * (good[network] - calm[network])
+            row[f"lead_{word}"] = 100 * (good[pair[0]] - good[pair[1]])
+        found.append(row)
+    return sorted(found, key=lambda row: -_swing(row, pair))[:most]
+
+
+def _swing(row: dict[str, Any], pair: tuple[str, str]) -> float:
+    return max(float(abs(row[f"{network}_{word}"])) for network in pair for word in ("half", "double"))
+
+
+def _inputs(question: JobQuestion, parts: Parts) -> dict[str, Callable[[float], tuple[JobQuestion, Parts]]]:
+    """Return the inputs that are varied, each as a function of a factor."""
+
+    def policy(name: str) -> Callable[[float], tuple[JobQuestion, Parts]]:
+        def change(factor: float) -> tuple[JobQuestion, Parts]:
+            value = getattr(question.policy, name) * factor
+            return replace(question, policy=replace(question.policy, **{name: value})), parts
+
+        return change
+
+    def rate(*names: str) -> Callable[[float], tuple[JobQuestion, Parts]]:
+        return lambda factor: (question, scaled(parts, names, factor))
+
+    names = ("checkpoint_s", "restart_s", "diagnose_s", "detect_s", "lag_s", "pause_s", "patience_s", "reroute_s",
+             "remap_s", "spares")  # fmt: skip
+    return {
+        **{name: policy(name) for name in names},
+        "host failures": rate("host"),
+        "NIC link failures": rate("nic_link"),
+        "NIC link flaps": rate("nic_flap"),
+        "flaps above T0": rate("fabric_flap"),
+        "grey links": rate("nic_grey", "fabric_grey"),
+        "slow ports": rate("nic_slow", "fabric_slow"),
+        "T0 reboots": rate("t0_reboot"),
+        "NIC modules": rate("nic_optic"),
+    }
+
+
+def best_policy(question: JobQuestion, network: str, parts: Parts) -> dict[str, Any]:
+    """Search the policy's few numbers, one after the other, twice; return the best and its goodput."""
+    quick = replace(question, jobs=min(question.jobs, 20))
+    tried: dict[str, Sequence[Any]] = {
+        "checkpoint_s": (30.0, 60.0, 120.0, 300.0, 600.0, 1200.0),
+        "spares": (0.0025, 0.005, 0.01, 0.02),
+        "patience_s": (5.0, 15.0, 30.0, 60.0, 120.0),
+        "evict": (False, True),
+        "most_lost": (1, 2, 4),
+    }
+    policy = question.policy
+    best = float(answer(replace(quick, policy=policy), network, parts).goodput.mean())
+    for _ in range(2):
+        for name, values in tried.items():
+            for value in values:
+                changed = replace(policy, **{name: value})
+                good = float(answer(replace(quick, policy=changed), network, parts).goodput.mean())
+                if good > best:
+                    best, policy = good, changed
+    return {"network": network, **{name: getattr(policy, name) for name in tried}, "goodput_percent": 100 * best}
+
+
+def gpu_hours(found: Forecast) -> float:
+    """Return the GPU-hours that a job lost to the network, a month."""
+    return found.network_loss * found.situation.design.nics * found.seconds / HOUR

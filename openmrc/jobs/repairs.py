@@ -1,0 +1,156 @@
+"""Failures that are not repaired yet: a heap of repairs by time, and the pace of the slowest NIC."""
+
+from __future__ import annotations
+
+from openmrc.core.jit import kernel, rare_kernel
+from openmrc.jobs.rows import NONE, Effect, Happening, Month
+from openmrc.jobs.spending import note
+
+
+@kernel
+def clear(month: Month) -> None:
+    """Forget all failures."""
+    row = month.job[0]
+    row.due = 0
+    row.overflow = 0
+    row.free = 0
+    count = len(month.open)
+    for slot in range(count):
+        month.open[slot].next_free = slot + 1 if slot + 1 < count else NONE
+        month.open[slot].is_open = 0
+    for nic in range(len(month.nics)):
+        month.nics[nic].lost = 0
+    for planes in range(len(month.lost)):
+        month.lost[planes].count = 0
+    month.lost[0].count = len(month.nics)
+    for cause in range(len(month.active)):
+        month.active[cause].count = 0
+    pace(month)
+
+
+@rare_kernel
+def begin(month: Month, cause: int, part: int, until: float) -> None:
+    """Record a failure, or with cause NONE a host that returns to the spares."""
+    job = month.job[0]
+    slot = job.free
+    if slot == NONE:
+        job.overflow += 1
+        return
+    row = month.open[slot]
+    job.free = row.next_free
+    row.at, row.cause, row.part, row.is_open = until, cause, part, 1
+    _push(month, until, slot)
+    if cause != NONE:
+        _change(month, cause, part, 1)
+
+
+@rare_kernel
+def end_first(month: Month) -> int:
+    """Take the earliest repair off the heap; return its cause, or NONE."""
+    job = month.job[0]
+    slot = _pop(month)
+    row = month.open[slot]
+    row.next_free = job.free
+    job.free = slot
+    if row.is_open == 0:
+        return NONE
+    row.is_open = 0
+    if row.cause == NONE:
+        job.spares += 1
+        return NONE
+    _change(month, row.cause, row.part, -1)
+    return int(row.cause)
+
+
+@rare_kernel
+def swap(month: Month) -> int:
+    """Replace degraded hosts by spares; return how many. Their repair returns them to the spares."""
+    job = month.job[0]
+    taken = 0
+    for index in range(job.due):
+        row = month.open[month.due[index].slot]
+        if row.is_open == 1 and row.cause != NONE and month.causes[row.cause].is_swappable == 1 and job.spares > 0:
+            _change(month, row.cause, row.part, -1)
+            note(month, Happening.SWAPPED, row.cause, row.part, 0.0)
+            job.spares -= 1
+            taken += 1
+            row.cause = NONE
+    return taken
+
+
+@kernel
+def first(month: Month) -> float:
+    """Return when the next repair ends, or a time beyond every job."""
+    return month.due[0].at if month.job[0].due > 0 else 1e300
+
+
+@kernel
+def worst(month: Month) -> int:
+    """Return how many planes the slowest NIC has lost."""
+    planes = len(month.lost) - 1
+    while planes > 0 and month.lost[planes].count == 0:
+        planes -= 1
+    return planes
+
+
+@kernel
+def pace(month: Month) -> None:
+    """Set the length of a step: the slowest of all failures decides, because every step waits for the last NIC."""
+    job = month.job[0]
+    job.step = month.operator[0].calm_step
+    job.slowest = NONE
+    for cause in range(len(month.causes)):
+        if month.active[cause].count > 0:
+            row = month.causes[cause]
+            step = month.lost[min(worst(month), len(month.lost) - 1)].step if row.effect == Effect.PLANES else row.step
+            if step > job.step:
+                job.step = step
+                job.slowest = cause
+
+
+@kernel
+def _change(month: Month, cause: int, part: int, by: int) -> None:
+    row = month.causes[cause]
+    month.active[cause].count += by
+    if row.effect == Effect.PLANES:
+        for index in range(row.nics):
+            nic = month.nics[(part + index) % len(month.nics)]
+            month.lost[nic.lost].count -= 1
+            nic.lost = min(max(nic.lost + by * row.planes, 0), len(month.lost) - 1)
+            month.lost[nic.lost].count += 1
+    pace(month)
+
+
+@kernel
+def _push(month: Month, at: float, slot: int) -> None:
+    job = month.job[0]
+    place = job.due
+    job.due += 1
+    while place > 0:
+        above = (place - 1) // 2
+        if month.due[above].at <= at:
+            break
+        month.due[place].at, month.due[place].slot = month.due[above].at, month.due[above].slot
+        place = above
+    month.due[place].at, month.due[place].slot = at, slot
+
+
+@kernel
+def _pop(month: Month) -> int:
+    job = month.job[0]
+    job.due -= 1
+    taken = int(month.due[0].slot)
+    at, slot = month.due[job.due].at, month.due[job.due].slot
+    place = 0
+    while True:
+        below = 2 * place + 1
+        if below >= job.due:
+            break
+        if below + 1 < job.due and month.due[below + 1].at < month.due[below].at:
+            below += 1
+        if month.due[below].at >= at:
+            break
+        month.due[place].at, month.due[place].slot = month.due[below].at, month.due[below].slot
+        place = below
+    month.due[place].at, month.due[place].slot = at, slot
+    return taken

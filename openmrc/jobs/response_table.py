@@ -1,0 +1,98 @@
+"""What each failure costs a collective, as measured by the packet simulator: `responses.json` beside this file.
+
+A row holds the collective's time while the failure lasts, relative to its time before (`slow`), what it costs once
+(`once_us`), and whether connections end in error (`stops`), at one or two sizes of the fabric.
+
+How a row carries to another size:
+- a failure at a NIC concerns the collective through that NIC alone: the row holds at every size, and the capacity that
+  is left is a lower limit (a NIC with 7 of 8 planes is at best 8/7 as slow, because real collectives are long);
+- a failure of a link or a switch above T0 takes a share of the paths: what it adds is proportional to that share;
+- a share of lost packets adds in proportion to it, below the measured 1 %.
+`bench.jobs.responses` prints how far the two sizes, and 0.1 % of loss, agree with that. A failure that was not measured
+is refused by name.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from openmrc.errors import ConfigError
+
+FILE = Path(__file__).with_name("responses.json")
+ABOVE_T0 = ("fabric_link", "fabric_slow", "fabric_grey_1e-2", "t1")
+
+
+class Response(Struct, frozen=True):
+    """One measured point, the mean of its seeds."""
+
+    network: str
+    collective: str
+    kind: str
+    nics: int
+    slow: float
+    once_us: float
+    stops: bool
+    seeds: int
+
+
+class Healthy(Struct, frozen=True):
+    """The time of a collective without a failure."""
+
+    network: str
+    collective: str
+    nics: int
+    took_us: float
+
+
+class Responses(Struct, frozen=True):
+    """The file."""
+
+    command: str
+    commit: str
+    date: str
+    machine: str
+    message_bytes: int
+    uplinks: dict[str, int]  # of a T0, by number of NICs
+    reroute_us: float
+    healthy: tuple[Healthy, ...]
+    rows: tuple[Response, ...]
+
+    def of(self, network: str, collective: str, kind: str) -> Response:
+        """Return the row of the largest fabric; a `ConfigError` names what was not measured."""
+        found = [row for row in self.rows if (row.network, row.collective, row.kind) == (network, collective, kind)]
+        if not found:
+            raise ConfigError(
+                f"the table of responses does not cover {kind} of {network} with {collective}; "
+                f"measure it with bench.jobs.responses"
+            )
+        return max(found, key=lambda row: row.nics)
+
+    def congestion(self, network: str, collective: str) -> float:
+        """Return the time of a collective without a failure, relative to the fastest network measured."""
+        largest = max(row.nics for row in self.healthy if row.network == network and row.collective == collective)
+        took = {row.network: row.took_us for row in self.healthy if (row.collective, row.nics) == (collective, largest)}
+        return took[network] / min(took.values())
+
+    def slow(self, network: str, collective: str, kind: str, share: float | None = None) -> float:
+        """Return how much longer a collective takes; `share`: of a T0's paths that the failure takes (0 to 1)."""
+        row = self.of(network, collective, kind)
+        if share is None or kind not in ABOVE_T0:
+            return max(1.0, row.slow)
+        return 1 + max(0.0, row.slow - 1) * min(1.0, share * self.uplinks[str(row.nics)])
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(row.network for row in self.healthy))
+
+
+@cache
+def responses(path: Path = FILE) -> Responses:
+    """Read a table of responses, the package's own unless one is given."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Responses)
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from None

@@ -1,0 +1,74 @@
+"""`mrc plan job`: a table, an object, a page and a picture."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from typer.testing import CliRunner
+
+import openmrc
+from openmrc.cli.main import app
+from openmrc.errors import ConfigError
+
+FEW = ["plan", "job", "--gpus", "4096", "--jobs", "3", "--days", "5", "--networks", "mrc,roce"]
+
+
+def run(*words: str) -> str:
+    result = CliRunner().invoke(app, [*FEW, *words], env={"COLUMNS": "200"})
+    assert result.exception is None, result.exception
+    return result.stdout
+
+
+def test_the_networks_share_comes_first() -> None:
+    said = run()
+    assert said.index("lost to the network") < said.index("goodput")
+    assert "MRC loses" in said.splitlines()[-1]
+
+
+def test_the_object_has_each_network_and_says_where_the_costs_come_from() -> None:
+    said = json.loads(run("--json"))
+    assert [each["network"] for each in said["networks"]] == ["mrc", "roce"]
+    assert said["responses"]["command"] == "python -m bench.jobs.responses"
+    for each in said["networks"]:
+        lost = sum(each["lost_percent"].values())
+        assert lost + each["goodput_percent"]["mean"] == pytest.approx(100)
+
+
+def test_the_folder_has_a_page_and_a_picture_for_slides(tmp_path: Path) -> None:
+    run("--out", str(tmp_path / "out"))
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "the worst of one job" in page
+    assert "Where the time goes" in page
+    assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
+    picture = ET.parse(tmp_path / "out" / "network.svg").getroot()
+    assert picture.tag.endswith("svg")
+    assert json.loads((tmp_path / "out" / "job.json").read_text())["question"]["gpus"] == 4096
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--days", "-1"], "days = -1; more than 0"),
+        (["--restart-s", "-5"], "restart-s = -5; 0 to"),
+        (["--networks", "mrc,token-ring"], "network 'token-ring' was not measured"),
+        (["--checkpoint-s", "1", "--pause-s", "9"], "the job would only write"),
+        (["--spares", "3"], "spares = 3"),
+        (["--gpus", "-4"], "gpus = -4"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(words: list[str], said: str) -> None:
+    result = CliRunner().invoke(app, [*FEW, *words])
+    assert isinstance(result.exception, ConfigError)
+    assert said in str(result.exception)
+
+
+def test_python_gets_the_same_as_frames() -> None:
+    pytest.importorskip("polars")
+    month = openmrc.job(4096, networks=("mrc", "roce"), days=5, jobs=3)
+    assert month.networks["network"].to_list() == ["mrc", "roce"]
+    assert len(month.jobs) == 6
+    assert {"nic_link", "gpu"} <= set(month.causes["cause"])
+    assert month.outcome["networks"] == json.loads(run("--json"))["networks"]

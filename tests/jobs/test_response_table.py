@@ -1,0 +1,53 @@
+"""The table of responses covers what jobs need, carries as stated, and refuses the rest by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from openmrc.errors import ConfigError
+from openmrc.fabric.model.parts import load_parts
+from openmrc.jobs import response_table
+from openmrc.jobs.causes import failure_kinds
+from openmrc.jobs.comparison import NETWORKS, JobQuestion, situation_of
+from openmrc.jobs.structure import PRESETS
+from tests.jobs import small
+
+
+@pytest.mark.parametrize("model", PRESETS)
+@pytest.mark.parametrize("network", NETWORKS)
+def test_the_shipped_table_covers_every_network_and_model(network: str, model: str) -> None:
+    made = situation_of(JobQuestion(gpus=16384, model=model), network, load_parts())
+    kinds = failure_kinds(made)
+    assert len(kinds) > 20
+    assert all(kind.step >= made.calm_step - 1e-9 and kind.once_s >= 0 for kind in kinds)
+
+
+def test_what_was_not_measured_is_refused_by_name() -> None:
+    made = small.situation("mrc", small.PARTS)
+    table = msgspec.structs.replace(made.table, rows=tuple(row for row in made.table.rows if row.kind != "t1"))
+    with pytest.raises(ConfigError, match="does not cover t1 of mrc with all_reduce"):
+        failure_kinds(replace(made, table=table))
+    with pytest.raises(ConfigError, match="network 'token ring' was not measured; mrc, roce were"):
+        failure_kinds(replace(made, network="token ring"))
+
+
+def test_a_failure_above_t0_counts_by_the_share_of_paths_that_it_takes() -> None:
+    table = small.responses(fabric_link=1.16)
+    assert table.slow("mrc", "all_reduce", "fabric_link", 1 / 16) == pytest.approx(1.16)
+    assert table.slow("mrc", "all_reduce", "fabric_link", 1 / 256) == pytest.approx(1.01)
+
+
+def test_a_hashed_flow_is_as_slow_whatever_share_of_paths_is_left() -> None:
+    roce, mrc = (small.situation(name, small.PARTS, fabric_link=1.16) for name in ("roce", "mrc"))
+    assert roce.slowed("fabric_link", 1 / 256) == pytest.approx(1 + 0.2 * 0.16)
+    assert mrc.slowed("fabric_link", 1 / 256) == pytest.approx(1 + 0.2 * 0.01)
+
+
+def test_a_broken_table_is_refused_with_its_path(tmp_path: Path) -> None:
+    (tmp_path / "table.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"table\.json: Object missing required field"):
+        response_table.responses(tmp_path / "table.json")
