@@ -10,7 +10,8 @@ import pytest
 
 from openmrc.apps.transfer.transfer import TransferResult
 
-from .processes import finish, listening, mrc, run
+from .in_process import run_here
+from .processes import finish, listening, mrc
 
 TOKEN = "a token of both sides"
 PLANES = ("--planes", 1)
@@ -115,6 +116,6 @@ def test_loopback_planes_are_served_on_loopback_only_and_without_a_token(command
     ],
 )
 def test_wrong_options_are_refused_by_name(out: Path, options: tuple[str, ...], why: str) -> None:
-    code, _, complaints = run("recv", "--out", out, "--once", "--port", 0, *PLANES, *options)
+    code, _, complaints = run_here("recv", "--out", out, "--once", "--port", 0, *PLANES, *options)
     assert code != 0
     assert why in complaints

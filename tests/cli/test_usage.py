@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from openmrc.cli.data.transfer_options import LONGEST_SECONDS, seconds
 from openmrc.cli.main import app
 
-from .processes import run
+from .in_process import run_here
 
 WRONG = [
     ("demo", "--size", "abc"),
@@ -40,7 +40,7 @@ WRONG = [
 
 @pytest.mark.parametrize("arguments", WRONG, ids=" ".join)
 def test_wrong_usage_is_exit_code_2_and_one_line(arguments: tuple[str, ...]) -> None:
-    code, said, complaints = run(*arguments)
+    code, said, complaints = run_here(*arguments)
     assert code == 2, complaints
     assert said == ""
     assert "Traceback" not in complaints
@@ -49,7 +49,7 @@ def test_wrong_usage_is_exit_code_2_and_one_line(arguments: tuple[str, ...]) -> 
 
 @pytest.mark.parametrize("arguments", [each for each in WRONG if each != ("nosuch",)], ids=" ".join)
 def test_with_json_wrong_usage_is_an_object_with_an_error(arguments: tuple[str, ...]) -> None:
-    code, said, _ = run(*arguments, "--json")
+    code, said, _ = run_here(*arguments, "--json")
     assert code == 2
     (line,) = said.splitlines()
     assert json.loads(line)["error"]
@@ -67,7 +67,7 @@ def test_with_json_wrong_usage_is_an_object_with_an_error(arguments: tuple[str, 
     ids=" ".join,
 )
 def test_with_json_a_failure_is_one_object_with_an_error(arguments: tuple[str, ...]) -> None:
-    code, said, complaints = run(*arguments, "--json")
+    code, said, complaints = run_here(*arguments, "--json")
     assert code == 1, complaints
     (line,) = said.splitlines()
     assert json.loads(line)["error"]

@@ -170,6 +170,7 @@ def await_listening(process: subprocess.Popen[bytes], log: Path, word: str) -> N
     pytest.fail(f"not listening after {SERVING_SECONDS:g} s: {log.read_text()[-2000:]}")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.needs("jit")
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=[str(page.relative_to(ROOT)) for page in WITH_COMMANDS])
 def test_the_commands_of_a_page_run_as_printed(page: Path, folder: Path) -> None:
