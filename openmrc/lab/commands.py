@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from openmrc.fabric.addressing.sid_tables import Action
-from openmrc.fabric.addressing.usid import block_text, prefix_text
-from openmrc.fabric.export.kernel import blackhole
+from openmrc.fabric.addressing.usid import block_text
+from openmrc.fabric.export.kernel import OWN, blackhole, links, sysctls
+from openmrc.fabric.export.linux import batch
+from openmrc.fabric.export.view import SwitchView, linux_port
 from openmrc.fabric.model.port_settings import PortSettings, switch_port
 from openmrc.lab.layout import GATEWAY, MANAGEMENT, MANAGEMENT_BITS, MTU, CableEnd, Lab
 from openmrc.lab.namespaces import namespace
 from openmrc.lab.port import OBJECT, WIRE_OVERHEAD
 
-OWN = "sid"  # the interface of a switch's own uSIDs: no cable, so no fault removes them
-UNKNOWN = "::/0"
 TUNNEL_MTU = MTU - 60  # a tunnelled packet has an outer header of 40 bytes, slightly more when traced
-_FLAVOUR = "flavors next-csid lblen 32 nflen 16"
 _CONTROL_CLASS, _DATA_CLASS = "1:10", "1:20"  # as in bpf/port.bpf.c
 _LEAST_BURST = 16_000  # bytes; two packets
 _BURST_US = 100
@@ -66,7 +64,7 @@ def of_nic(lab: Lab, nic: int, peers: dict[str, str]) -> list[str]:
         lines += [
             f"address add {lab.address(plane, nic)}/128 dev lo nodad",
             f"address add {lab.plan.identity(plane, nic)}/128 dev lo nodad",
-            *port_up(device, peers[device]),
+            *nic_port_up(device, peers[device]),
             f"route add {block_text(sids.block)} via {GATEWAY} dev {device}",
             blackhole(block_text(sids.block)),
             f"route add {lab.decapsulating(plane, nic)}/128 encap seg6local action End.DT6 table 255 dev {device}",
@@ -88,57 +86,50 @@ def _tunnels(lab: Lab, nic: int) -> Iterator[str]:
             yield f"route add {lab.plan.identity(plane, other)}/128 src {source} mtu {TUNNEL_MTU} {hops}"
 
 
-def of_switch(lab: Lab, switch: int, peers: dict[str, str]) -> list[str]:
-    """Return the lines for a switch's namespace."""
-    lines = ["link set dev lo up", f"link add name {OWN} type veth peer name {OWN}0", f"link set dev {OWN} up"]
-    # An address that is not one of our uSIDs has no segment list either: plain End drops it and counts an error.
-    lines.append(f"route add {UNKNOWN} encap seg6local action End count dev {OWN}")
-    for device, mac in peers.items():
-        lines += port_up(device, mac)
-    lines += [line for _, each in routes(lab, switch) for line in each]
-    return lines
+def of_switch(switch: SwitchView) -> list[str]:
+    """Return the lines for a switch's namespace: the Linux export's, with counters and neighbours for a lab."""
+    return ["link set dev lo up", *_exported(links(switch, linux_port)), *_on_ports(switch), *_unknown(switch)]
 
 
-def routes(lab: Lab, switch: int) -> Iterator[tuple[str, list[str]]]:
-    """Yield each entry of a switch's table as (interface, lines)."""
-    own = lab.tables.of(switch)
-    for row in range(len(own)):
-        prefix, action = prefix_text(int(own.block[row]), int(own.usid[row])), Action(int(own.action[row]))
-        port = int(own.port[row])
-        device = OWN if action == Action.UN else f"p{port}"
-        match action:
-            case Action.UN:
-                yield device, [f"route add {prefix} encap seg6local action End {_FLAVOUR} count dev {device}"]
-            case Action.ROUTE:
-                yield device, [f"route add {prefix} via {GATEWAY} dev {device}"]
-            case Action.UA:
-                yield device, _adjacency(prefix, device, port)
+def sysctls_of(switch: SwitchView) -> dict[str, str]:
+    """Return the export's settings, for when its ports exist."""
+    pairs = (line.split(" = ") for line in sysctls(switch.layout, linux_port).splitlines())
+    return {key.replace(".", "/"): value for key, value in pairs}
 
 
-def _adjacency(prefix: str, device: str, port: int) -> list[str]:
-    """End.X accepts no link-local next hop, so the one behind the port gets a global address here."""
-    there = f"fdff::{port + 1:x}"
-    return [
-        f"route add {there}/128 via {GATEWAY} dev {device}",
-        f"route add {prefix} encap seg6local action End.X nh6 {there} {_FLAVOUR} count dev {device}",
-    ]
+def port_back(switch: SwitchView, device: str) -> list[str]:
+    """Return the lines that bring a switch's port back: going down removed its address, neighbour and routes."""
+    lines = [f"link set dev {device} up", *_on_ports(switch)]
+    return [line for line in lines if f" dev {device} " in f"{line} "]
 
 
-def port_up(device: str, peer_mac: str) -> list[str]:
-    """Return the lines that bring a port up and set its static neighbour."""
+def _on_ports(switch: SwitchView) -> list[str]:
+    """Return the lines of the export's .batch, with pinned neighbours: overload may not lose their discovery."""
+    pinned = (
+        f"neighbor replace {switch.peer_address(port)} lladdr {switch.peer_mac(port)} dev p{port} nud permanent"
+        for port in switch.facing
+    )
+    return [*pinned, *_exported(batch(switch))]
+
+
+def _exported(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def _unknown(switch: SwitchView) -> list[str]:
+    """Count what no entry knows before the export's blackhole ends it.
+
+    Such a packet has no segment list either: plain End drops it and counts an error.
+    """
+    return [f"route add {switch.block} encap seg6local action End count dev {OWN}"]
+
+
+def nic_port_up(device: str, peer_mac: str) -> list[str]:
+    """Return the lines that bring a NIC's port up and set its static neighbour."""
     return [
         f"link set dev {device} up",
         f"neighbor replace {GATEWAY} lladdr {peer_mac} dev {device} nud permanent",
     ]
-
-
-def port_back(lab: Lab, port: CableEnd, peer_mac: str) -> list[str]:
-    """Return the lines that bring a switch's port back: going down removed its neighbour and its routes."""
-    lines = port_up(port.interface, peer_mac)
-    for device, each in routes(lab, lab.topology.node_named(port.node)):
-        if device == port.interface:
-            lines += each
-    return lines
 
 
 def of_qdiscs(ports: Iterable[CableEnd]) -> list[str]:

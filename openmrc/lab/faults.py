@@ -17,9 +17,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from openmrc.errors import ConfigError
+from openmrc.fabric.export.view import view
 from openmrc.faults import Impairment, OverlappingImpairments, Schedule, Step
 from openmrc.lab import commands, kernel_maps, namespaces, record
-from openmrc.lab.layout import Cable, CableEnd, Lab
+from openmrc.lab.layout import EXPORT, Cable, CableEnd, Lab
 from openmrc.lab.namespaces import batch, namespace
 from openmrc.lab.port import packed
 from openmrc.sim.scenario.fault_targets import links_at
@@ -153,7 +154,8 @@ class Breaker:
 
     def _set_up(self, cables: Iterable[Cable]) -> None:
         for node, these in _by_upper(cables).items():
-            lines = [line for each in these for line in commands.port_back(self.lab, each.upper, each.lower.mac)]
+            switch = view(self.lab.plan, self.lab.topology.node_named(node), EXPORT, self.lab.tables)
+            lines = [line for each in these for line in commands.port_back(switch, each.upper.interface)]
             batch("ip", lines, namespace(self.name, node))
 
     def _remember(self) -> None:

@@ -21,11 +21,14 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.paths import Choice, choices, path
 from openmrc.fabric.addressing.sid_tables import Tables, build_tables
 from openmrc.fabric.addressing.usid import DEEPEST, UsidPlan
+from openmrc.fabric.export.addresses import mac
+from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.model.port_settings import DEFAULT_BUFFER
 from openmrc.fabric.model.topology import LinkTier, NodeKind, Topology
 
-GATEWAY = "fe80::1"  # next hop on any cable
+GATEWAY = "fe80::1"  # a NIC's next hop on each of its cables
 MTU = 9000
+EXPORT = ExportOptions(mtu=MTU)  # of the Linux export, which configures the switches
 DECAPSULATE = 0xD006
 MANAGEMENT = "mgmt"
 _MANAGEMENT_NET = int(IPv4Address("10.91.0.0"))
@@ -153,7 +156,7 @@ def _port(topology: Topology, link: int) -> CableEnd:
     return CableEnd(
         node=topology.name(node),
         interface=f"p{number}",
-        mac=f"02:{node >> 8 & 0xFF:02x}:{node & 0xFF:02x}:{number >> 8:02x}:{number & 0xFF:02x}:01",
+        mac=mac(topology, int(topology.link_plane[link]), node),
         rate=int(topology.link_rate[link]),
         buffer=int(topology.link_buffer[link]) or DEFAULT_BUFFER,
         link=link,

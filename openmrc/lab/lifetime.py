@@ -7,7 +7,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,10 +15,11 @@ from typing import Any, NoReturn
 
 from openmrc.errors import MrcError
 from openmrc.fabric.addressing.usid import usid_plan
+from openmrc.fabric.export.view import Views
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.fabric_file import load_placed
 from openmrc.lab import commands, kernel_maps, namespaces, nics, record
-from openmrc.lab.layout import MANAGEMENT, CableEnd, Lab, plan_lab
+from openmrc.lab.layout import EXPORT, MANAGEMENT, CableEnd, Lab, plan_lab
 from openmrc.lab.namespaces import batch, namespace
 from openmrc.lab.port import OBJECT, QUEUE_MAP, SETTINGS_MAP, packed
 from openmrc.lab.room import check_room
@@ -143,7 +144,7 @@ def _build(lab: Lab, written: record.Record, progress: Progress) -> None:
     nodes = [*lab.nics(), *lab.switches(), MANAGEMENT]
     batch("ip", [f"netns add {namespace(lab.name, node)}" for node in nodes])
     for node in nodes:
-        _set_sysctls(namespace(lab.name, node))
+        _set_sysctls(namespace(lab.name, node), commands.SYSCTLS)
     namespaces.link_batch([*commands.cables(lab), *commands.management(lab)])
     batch("ip", commands.of_management(lab), namespace(lab.name, MANAGEMENT))
     ports = commands.ports_by_node(lab)
@@ -164,18 +165,25 @@ def _furnished(lab: Lab, ports: dict[str, list[tuple[CableEnd, str]]]) -> Iterat
     The first goes alone: on a machine where nothing has loaded a BPF program yet, tc mounts the BPF file system and
     makes its folders there, and of several that do so at once some fail.
     """
-    yield _furnish(lab, 0, ports)
-    yield from _side_by_side(lambda node: _furnish(lab, node, ports), range(1, lab.topology.nodes))
+    switches = Views(lab.plan, EXPORT)
+    yield _furnish(lab, switches, 0, ports)
+    yield from _side_by_side(lambda node: _furnish(lab, switches, node, ports), range(1, lab.topology.nodes))
 
 
-def _furnish(lab: Lab, node: int, ports: dict[str, list[tuple[CableEnd, str]]]) -> dict[str, record.PortMaps]:
+def _furnish(
+    lab: Lab, switches: Views, node: int, ports: dict[str, list[tuple[CableEnd, str]]]
+) -> dict[str, record.PortMaps]:
     """Configure addresses, routes, rates and programs of one namespace; return the programs' maps."""
     name = lab.topology.name(node)
     where = namespace(lab.name, name)
     own = ports[name]
     peers = {port.interface: mac for port, mac in own}
-    lines = commands.of_nic(lab, node, peers) if node < lab.topology.nics else commands.of_switch(lab, node, peers)
-    batch("ip", lines, where)
+    if node < lab.topology.nics:
+        batch("ip", commands.of_nic(lab, node, peers), where)
+    else:
+        switch = switches.of(node)
+        batch("ip", commands.of_switch(switch), where)
+        _set_sysctls(where, commands.sysctls_of(switch))
     batch("tc", commands.of_qdiscs(port for port, _ in own), where)
     shown = batch("tc", [f"filter show dev {port.interface} egress" for port, _ in own], where)
     programs = [_program(filters) for filters in _documents(shown)]
@@ -209,9 +217,9 @@ def _tell_ports(lab: Lab, written: record.Record) -> None:
         kernel_maps.write(maps.settings, packed(commands.settings(port, written.trimming)))
 
 
-def _set_sysctls(name: str) -> None:
+def _set_sysctls(name: str, settings: Mapping[str, str]) -> None:
     with namespaces.inside(name):
-        for key, value in commands.SYSCTLS.items():
+        for key, value in settings.items():
             Path("/proc/sys", key).write_text(value, encoding="ascii")
 
 

@@ -153,7 +153,7 @@ def _sids(lab: Lab, switch: str) -> list[SidStatus]:
     return [
         SidStatus(
             switch=switch,
-            prefix=UNKNOWN if route["dst"] == "default" else str(route["dst"]),
+            prefix=UNKNOWN if str(route["dst"]).endswith("/32") else str(route["dst"]),  # the whole block
             action=str(route.get("action", "")),
             packets=int(route.get("stats64", {}).get("packets", 0)),
             bytes=int(route.get("stats64", {}).get("bytes", 0)),

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from openmrc.fabric.addressing.paths import path
-from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.proof.diff import compare
 from openmrc.lab import record, status
-from openmrc.lab.layout import GATEWAY, Lab
+from openmrc.lab.layout import EXPORT, Lab
 from openmrc.lab.namespaces import namespace
 from openmrc.wire.srv6 import usids
 from tests.lab.sockets import drain, mark, receive, udp
@@ -74,7 +73,7 @@ def test_switches_have_installed_exactly_what_was_planned(lab: Lab) -> None:
             ["ip", "-n", namespace(lab.name, name), "-6", "-j", "route", "show"],
             capture_output=True, text=True, check=True,
         ).stdout  # fmt: skip
-        found = compare(lab.plan, lab.topology.node_named(name), "linux", dump, name, ExportOptions(), GATEWAY)
+        found = compare(lab.plan, lab.topology.node_named(name), "linux", dump, name, EXPORT)
         assert (found.missing, found.extra, found.wrong) == ([], [], []), name
         assert found.same == found.planned > 0
 

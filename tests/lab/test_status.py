@@ -7,10 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from openmrc.fabric.export.view import view
 from openmrc.faults import Schedule
 from openmrc.lab import run
+from openmrc.lab.commands import port_back
 from openmrc.lab.faults import Breaker
-from openmrc.lab.layout import Lab
+from openmrc.lab.layout import EXPORT, Lab
 from openmrc.lab.namespaces import batch, namespace
 from openmrc.lab.status import UNKNOWN, LabStatus, SidStatus, status
 
@@ -44,10 +46,8 @@ def test_a_port_that_somebody_set_down_is_not_called_up(lab: Lab) -> None:
         assert states(status(lab.name)) == {"p0-t0-00>p0-t1-00": "no carrier", "p0-t1-00>p0-t0-00": "no carrier"}
     finally:
         port = next(each.upper for each in lab.cables if (each.upper.node, each.upper.interface) == ("p0-t1-00", "p0"))
-        mac = next(each.lower.mac for each in lab.cables if each.upper == port)
-        from openmrc.lab.commands import port_back
-
-        batch("ip", port_back(lab, port, mac), where)
+        switch = view(lab.plan, lab.topology.node_named(port.node), EXPORT)
+        batch("ip", port_back(switch, port.interface), where)
     assert states(status(lab.name)) == {}
 
 

@@ -33,7 +33,7 @@ def diff(
         str | None, typer.Option("--netns", help="Read the routes of this network namespace instead of a dump.")
     ] = None,
     next_hop: Annotated[
-        str | None, typer.Option("--next-hop", help="Next hop of all routes; fe80::1 in a lab.")
+        str | None, typer.Option("--next-hop", help="Next hop of all routes, if it is not the planned one.")
     ] = None,
     as_json: Json = False,
 ) -> None:

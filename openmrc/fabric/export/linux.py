@@ -22,11 +22,12 @@ from openmrc.fabric.export.kernel import LAST_METRIC, OWN, blackhole, links, que
 from openmrc.fabric.export.view import Entry, PortLayout, PortLook, PortName, SwitchView, linux_port
 
 BLOCK_BITS, USID_BITS = 32, 16
-FLAVOUR = f"flavors next-csid lblen {BLOCK_BITS} nflen {USID_BITS}"
+FLAVOUR = f"flavors next-csid lblen {BLOCK_BITS} nflen {USID_BITS} count"  # with counters, for `ip -s route`
 _NEW_ROUTE = '{"type": "RTM_NEWROUTE", "family": "AF_INET6", "RTA_DST": '
 _LWT_SEG6_LOCAL = 7  # LWTUNNEL_ENCAP_SEG6_LOCAL
 _END, _END_X = 1, 2  # SEG6_LOCAL_ACTION_END, _END_X
 _NEXT_CSID = 1 << 4  # bit of SEG6_LOCAL_FLV_OP_NEXT_CSID
+_COUNTERS = ("SEG6_LOCAL_CNT_PACKETS", "SEG6_LOCAL_CNT_BYTES", "SEG6_LOCAL_CNT_ERRORS")
 _FLAVOURS = {
     "SEG6_LOCAL_FLV_OPERATION": _NEXT_CSID,
     "SEG6_LOCAL_FLV_LCBLOCK_BITS": BLOCK_BITS,
@@ -112,6 +113,7 @@ def _netlink_sid(switch: SwitchView, entry: Entry, names: dict[int, str]) -> str
     if action is Action.UA:
         encap["SEG6_LOCAL_NH6"] = switch.peer_identity(port)
     encap["SEG6_LOCAL_FLAVORS"] = _FLAVOURS
+    encap["SEG6_LOCAL_COUNTERS"] = dict.fromkeys(_COUNTERS, 0)
     destination = f'{_NEW_ROUTE}"{prefix[:-3]}", "dst_len": {prefix[-2:]}, "RTA_OIF": "{device}"'
     return f'{destination}, "RTA_ENCAP_TYPE": {_LWT_SEG6_LOCAL}, "RTA_ENCAP": {json.dumps(encap)}}}'
 

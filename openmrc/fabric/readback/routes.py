@@ -20,6 +20,9 @@ from openmrc.fabric.readback.forwarding import Forwarding, Installing, in_blocks
 
 _FRR_ACTIONS = {"End": "un", "uN": "un", "uA": "ua", "End.X": "ua", "End NEXT-CSID": "un", "End.X NEXT-CSID": "ua"}
 
+_UNFLAVOURED = f" without next-csid {BLOCK_BITS}+{USID_BITS}"
+_PLAIN_END = f"seg6local End{_UNFLAVOURED}"  # forwards only what has a segment list, and drops the rest
+
 
 def planned(switch: SwitchView, port_name: PortName, next_hop: str | None = None) -> Sections:
     """Return the routes that a switch should have; `next_hop` replaces every neighbour's address."""
@@ -32,8 +35,7 @@ def planned(switch: SwitchView, port_name: PortName, next_hop: str | None = None
         if action is Action.ROUTE:
             rows[prefix]["via"] = next_hop or switch.peer_address(port)
     sids = {prefix: row for prefix, row in rows.items() if row["action"] != "route"}
-    if next_hop is None:  # a lab counts unknown uSIDs instead
-        rows[switch.block] = {"action": "blackhole"}
+    rows[switch.block] = {"action": "blackhole"}
     return {ROUTES: rows, SIDS: sids}
 
 
@@ -62,7 +64,7 @@ def _of_kernel(route: dict[str, Any]) -> Row:
         )
     flavoured = "next-csid" in route.get("flavors", [])
     if not flavoured or (route.get("lblen", BLOCK_BITS), route.get("nflen", USID_BITS)) != (BLOCK_BITS, USID_BITS):
-        return {"action": f"seg6local {route.get('action')} without next-csid 32+16", "interface": device}
+        return {"action": f"seg6local {route.get('action')}{_UNFLAVOURED}", "interface": device}
     if route.get("action") == "End":
         return {"action": "un", "on": device}
     return {"action": "ua", "interface": device}
@@ -130,7 +132,16 @@ def _note(rows: dict[str, Any], prefix: str, row: Row) -> None:
 def comparable(found: Sections, switch: SwitchView, port_name: PortName) -> Sections:
     """Return routes in comparable form: the port of a switch's own uSID is ignored."""
     ports = {port_name(port) for port in switch.layout.ports}
-    return {section: {prefix: _shown(row, ports) for prefix, row in rows.items()} for section, rows in found.items()}
+    shown = {section: {prefix: _shown(row, ports) for prefix, row in rows.items()} for section, rows in found.items()}
+    if _ends_block(found, switch):
+        shown[ROUTES][switch.block] = {"action": "blackhole"}
+    return shown
+
+
+def _ends_block(found: Sections, switch: SwitchView) -> bool:
+    """Whether nothing leaves by the block itself; counting such packets first, as a lab does, is no difference."""
+    action = found.get(ROUTES, {}).get(switch.block, {}).get("action")
+    return action in ("blackhole", f"{_PLAIN_END} and blackhole")
 
 
 def _shown(row: Row, ports: set[str]) -> Row:
@@ -149,8 +160,8 @@ def forwarding(switch: SwitchView, port_name: PortName, found: Sections) -> Forw
     installing = Installing(switch, port_name)
     touches = in_blocks(switch)
     for prefix, row in {**found.get(SIDS, {}), **found.get(ROUTES, {})}.items():
-        action = row["action"]
-        if touches(prefix) and (prefix, action) != (switch.block, "blackhole"):
+        if touches(prefix) and not (prefix == switch.block and _ends_block(found, switch)):
+            action = row["action"]
             if action == "un":
                 installing.own(prefix, f"it is attached to {row['on']}" if row.get("on") in installing.ports else "")
             elif action in ("route", "ua"):
