@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -90,8 +91,11 @@ def _measure(trimming: bool, rounds: int, kib: int) -> list[float]:
         times = [each for sender in senders for each in json.loads(sender.communicate(timeout=600)[0])]
         receiver.wait(60)
         links = status(NAME, with_sids=False).links
-        kinds = ("marked", "trimmed", "dropped")
-        counted = ", ".join(f"{sum(getattr(link, kind) for link in links)} {kind}" for kind in kinds)
+        counted = ", ".join(f"{sum(getattr(link, kind) for link in links)} {kind}" for kind in ("marked", "trimmed"))
+        causes = Counter[str]()
+        for link in links:
+            causes.update(link.losses.named())
+        counted += f", lost {dict(causes) or 0}"
         p50, p99 = np.percentile(times, (50, 99))
         name = "trimming" if trimming else "dropping"
         print(f"{kib:4} KiB {name:<9} p50 {p50:6.1f} ms  p99 {p99:6.1f} ms  most {max(times):6.1f} ms   {counted}")

@@ -16,8 +16,11 @@ from openmrc.lab.port import OBJECT, WIRE_OVERHEAD
 
 TUNNEL_MTU = MTU - 60  # a tunnelled packet has an outer header of 40 bytes, slightly more when traced
 _CONTROL_CLASS, _DATA_CLASS = "1:10", "1:20"  # as in bpf/port.bpf.c
+CONTROL_LEAF, DATA_LEAF = "10:", "20:"  # the queues of the two classes
 _LEAST_BURST = 16_000  # bytes; two packets
 _BURST_US = 100
+_NIC_QUEUE = 1000  # packets; sockets wait before it is full, because it is longer than their buffers
+_SWITCH_QUEUE = 4  # buffers: the program drops at one of data and two of control, unless the machine is late
 
 SYSCTLS = {
     "net/ipv6/conf/all/forwarding": "1",
@@ -133,12 +136,17 @@ def nic_port_up(device: str, peer_mac: str) -> list[str]:
 
 
 def of_qdiscs(ports: Iterable[CableEnd]) -> list[str]:
-    """Return the lines for `tc`: rate, two priority classes, and the BPF program before them."""
-    lines = []
+    """Return the lines for `tc`: rate, two priority classes, and the BPF program before them.
+
+    The size table (`stab`) takes a packet's length when it is queued, after the program may have trimmed it; without
+    one, the class is charged for the length before the program.
+    """
+    lines, sizes = [], f"stab overhead {WIRE_OVERHEAD} linklayer ethernet"
     for port in ports:
         lines += [
-            f"qdisc add dev {port.interface} root handle 1: htb default 20",
+            f"qdisc add dev {port.interface} root handle 1: {sizes} htb default 20",
             *rate_lines("add", port.interface, port.rate),
+            *_leaves(port),
             f"qdisc add dev {port.interface} clsact",
             f"filter add dev {port.interface} egress bpf direct-action object-file {OBJECT} section tc",
         ]
@@ -148,12 +156,20 @@ def of_qdiscs(ports: Iterable[CableEnd]) -> list[str]:
 def rate_lines(verb: str, device: str, rate: int) -> list[str]:
     """Return the lines that set a port's rate: control first, data second, each up to the full rate."""
     burst = max(_LEAST_BURST, rate * _BURST_US // 8_000_000)
-    shared = f"ceil {rate}bit burst {burst} cburst {burst} quantum {MTU + 100} overhead {WIRE_OVERHEAD}"
+    shared = f"ceil {rate}bit burst {burst} cburst {burst} quantum {MTU + 100}"
     begin = f"class {verb} dev {device}"
     return [
         f"{begin} parent 1: classid 1:1 htb rate {rate}bit {shared}",
         f"{begin} parent 1:1 classid {_CONTROL_CLASS} htb rate {rate // 2}bit {shared} prio 0",
         f"{begin} parent 1:1 classid {_DATA_CLASS} htb rate {rate - rate // 2}bit {shared} prio 1",
+    ]
+
+
+def _leaves(port: CableEnd) -> list[str]:
+    queue = f"pfifo limit {_NIC_QUEUE}" if port.is_nic else f"bfifo limit {_SWITCH_QUEUE * port.buffer}"
+    return [
+        f"qdisc add dev {port.interface} parent {parent} handle {leaf} {queue}"
+        for parent, leaf in ((_CONTROL_CLASS, CONTROL_LEAF), (_DATA_CLASS, DATA_LEAF))
     ]
 
 

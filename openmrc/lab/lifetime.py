@@ -178,13 +178,13 @@ def _furnish(
     where = namespace(lab.name, name)
     own = ports[name]
     peers = {port.interface: mac for port, mac in own}
+    batch("tc", commands.of_qdiscs(port for port, _ in own), where)  # first, so that it counts every packet
     if node < lab.topology.nics:
         batch("ip", commands.of_nic(lab, node, peers), where)
     else:
         switch = switches.of(node)
         batch("ip", commands.of_switch(switch), where)
         _set_sysctls(where, commands.sysctls_of(switch))
-    batch("tc", commands.of_qdiscs(port for port, _ in own), where)
     shown = batch("tc", [f"filter show dev {port.interface} egress" for port, _ in own], where)
     programs = [_program(filters) for filters in _documents(shown)]
     return {f"{name}/{port.interface}": _maps(program) for (port, _), program in zip(own, programs, strict=True)}

@@ -19,7 +19,8 @@ WIRE_OVERHEAD = 24  # bytes: FCS 4, preamble 8, gap 12
 _POINT = 1 << 16
 _NS = 1_000_000_000
 _WORDS64 = (
-    "ns_per_byte", "mark_low", "mark_high", "trim_above", "drop_above", "loss", "random_trim", "corruption",
+    "ns_per_byte", "mark_low", "mark_high", "trim_above", "drop_above", "control_drop_above",
+    "loss", "random_trim", "corruption",
 )  # fmt: skip
 _WORDS32 = (
     "down", "last_hop", "keep", "overhead",
@@ -35,6 +36,7 @@ def packed(settings: PortSettings) -> bytes:
         "mark_high": _ns(settings, settings.mark_high),
         "trim_above": _ns(settings, settings.trim_above),
         "drop_above": _ns(settings, settings.drop_above),
+        "control_drop_above": _ns(settings, settings.control_drop_above),
         "loss": round(settings.loss * SHARE_ONE),
         "random_trim": round(settings.trim * SHARE_ONE),
         "corruption": round(settings.corruption * SHARE_ONE),
@@ -55,24 +57,29 @@ def _ns(settings: PortSettings, size: int) -> int:
 
 @dataclass(frozen=True)
 class PortCounters:
-    """Counters of a port since it came up."""
+    """Counters of a port's program since it came up."""
 
-    packets: int = 0
+    packets: int = 0  # that went on to the queue
     wire_bytes: int = 0
     marked: int = 0
     trimmed: int = 0
     dropped: int = 0  # the queue was full
+    control_dropped: int = 0  # the first class alone was more than the port carries
     lost: int = 0  # faults
     corrupted: int = 0
     control: int = 0  # packets of the first class
     longest_ns: int = 0  # longest queue that a packet met
-
     data_lost_at: int = 0  # ns, monotonic clock: when a fault last took a data packet
 
-    SIZE = 96  # bytes of `struct state`
+    SIZE = 104  # bytes of `struct state`
     _SKIPPED = 16  # lock and free_at
 
     @classmethod
     def unpack(cls, value: bytes) -> PortCounters:
         """Read `struct state`."""
-        return cls(*struct.unpack_from("=10Q", value, cls._SKIPPED))
+        return cls(*struct.unpack_from("=11Q", value, cls._SKIPPED))
+
+    @property
+    def offered(self) -> int:
+        """Return how many packets the node gave to this port."""
+        return self.packets + self.dropped + self.control_dropped + self.lost

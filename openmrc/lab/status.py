@@ -1,4 +1,4 @@
-"""Counters of a lab's links and uSIDs: carried, marked, trimmed and dropped packets, read from the kernel."""
+"""Counters of a lab's links and uSIDs: sent, arrived, marked, trimmed and lost packets, read from the kernel."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import json
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from openmrc.lab import kernel_maps, namespaces, record
+from openmrc.lab.accounting import DeviceCounters, Losses, QueueCounters, account, read_devices, read_queues
 from openmrc.lab.layout import Cable, CableEnd, Lab
 from openmrc.lab.namespaces import namespace
 from openmrc.lab.port import PortCounters
@@ -28,13 +30,15 @@ class LinkStatus(msgspec.Struct, kw_only=True):
     up: bool
     state: str  # up, pulled (by a fault), or no carrier: set down at either end by another program
     gbps: float
-    packets: int
+    sent: int  # packets that the source gave to its port: arrived + waiting + losses + unaccounted
+    arrived: int
+    waiting: int  # in the queue now
+    losses: Losses
+    unaccounted: int  # packets that moved while the counters were read; 0 without traffic
     bytes: int  # on the wire
     control: int
     marked: int
     trimmed: int
-    dropped: int  # the queue was full
-    lost: int  # faults
     corrupted: int
     longest_queue_us: float
 
@@ -69,8 +73,13 @@ def status(name: str, with_sids: bool = True) -> LabStatus:
     written = record.read(name)
     lab = record.plan(name, written)
     dark = _without_carrier(lab)
+    nodes = {port.node for port in lab.ports()}
+    # What arrived is read first, what was sent last: packets that move meanwhile make the rest positive.
+    devices = {node: read_devices(namespace(name, node)) for node in nodes}
+    queues = {node: read_queues(namespace(name, node)) for node in nodes}
+    ends = _Ends(devices, queues, dark)
     links = [
-        _link(written, here, there, cable, dark)
+        _link(written, here, there, cable, ends)
         for cable in lab.cables
         for here, there in ((cable.lower, cable.upper), (cable.upper, cable.lower))
     ]
@@ -83,6 +92,18 @@ def status(name: str, with_sids: bool = True) -> LabStatus:
         links=links,
         sids=list(_all_sids(lab, written, dark)) if with_sids else [],
     )
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """What the kernel says of the ports, by node."""
+
+    devices: dict[str, dict[str, DeviceCounters]]
+    queues: dict[str, dict[str, QueueCounters]]
+    dark: set[tuple[str, str]]
+
+    def without_carrier(self, *ports: CableEnd) -> bool:
+        return any((port.node, port.interface) in self.dark for port in ports)
 
 
 def _without_carrier(lab: Lab) -> set[tuple[str, str]]:
@@ -102,12 +123,17 @@ def counters(written: record.Record, port: CableEnd) -> PortCounters:
     return PortCounters.unpack(kernel_maps.read(written.maps[f"{port.node}/{port.interface}"].queue, PortCounters.SIZE))
 
 
-def _link(
-    written: record.Record, here: CableEnd, there: CableEnd, cable: Cable, dark: set[tuple[str, str]]
-) -> LinkStatus:
+def _link(written: record.Record, here: CableEnd, there: CableEnd, cable: Cable, ends: _Ends) -> LinkStatus:
     counted = counters(written, here)
-    no_carrier = bool({(here.node, here.interface), (there.node, there.interface)} & dark)
+    no_carrier = ends.without_carrier(here, there)
     state = "pulled" if cable.name in written.down else "no carrier" if no_carrier else "up"
+    found = account(
+        counted,
+        ends.queues[here.node][here.interface],
+        ends.devices[here.node][here.interface],
+        ends.devices[there.node][there.interface],
+        was_down=no_carrier or cable.name in written.was_down,
+    )
     return LinkStatus(
         name=f"{here.node}>{there.node}",
         plane=cable.plane,
@@ -116,13 +142,15 @@ def _link(
         up=state == "up",
         state=state,
         gbps=here.rate / 1e9,
-        packets=counted.packets,
+        sent=found.sent,
+        arrived=found.arrived,
+        waiting=found.waiting,
+        losses=found.losses,
+        unaccounted=found.unaccounted,
         bytes=counted.wire_bytes,
         control=counted.control,
         marked=counted.marked,
         trimmed=counted.trimmed,
-        dropped=counted.dropped,
-        lost=counted.lost,
         corrupted=counted.corrupted,
         longest_queue_us=round(counted.longest_ns / 1000, 1),
     )

@@ -73,7 +73,7 @@ def test_a_file_arrives_whole_over_all_paths(lab: Lab, tmp_path: Path) -> None:
     after = status.status(lab.name, with_sids=False)
     for old, new in zip(before.links, after.links, strict=True):
         if new.name.startswith(("p0-t0-00>p0-t1", "p1-t0-00>p1-t1")):  # each uplink of the sender's T0s
-            assert new.packets - old.packets > 100, new.name
+            assert new.sent - old.sent > 100, new.name
 
 
 @pytest.mark.needs("ethtool")

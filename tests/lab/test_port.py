@@ -93,6 +93,13 @@ def test_packets_above_the_threshold_are_trimmed_to_their_headers_and_say_so(cab
     assert 20 <= counted.packets <= 20 + KERNEL_NOISE
 
 
+def test_a_packet_that_is_no_longer_than_a_trimmed_one_passes_whole_like_one(cable: Cable) -> None:
+    cable.set(rate=SLOW, trim_above=2 * WIRE, drop_above=5 * WIRE, mark_low=1, mark_high=2)
+    cable.carry(8)
+    short = cable.carry(10, size=56)
+    assert [(len(each.payload), each.dscp, each.ecn) for each in short] == [(56, TRIMMABLE, 2)] * 10
+
+
 def test_trims_on_the_last_hop_have_a_dscp_of_their_own(cable: Cable) -> None:
     cable.set(rate=SLOW, trim_above=2 * WIRE, is_last_hop=True)
     assert {each.dscp for each in cable.carry(10) if len(each.payload) < SIZE} == {TRIMMED_LAST_HOP}
@@ -124,6 +131,23 @@ def test_a_full_port_drops_what_may_not_be_trimmed(cable: Cable) -> None:
     arrived = cable.carry(20, dscp=0)
     assert len(arrived) in (5, 6)
     assert 0 <= cable.counters().dropped - (20 - len(arrived)) <= KERNEL_NOISE
+
+
+def test_control_too_is_dropped_where_it_alone_fills_the_port(cable: Cable) -> None:
+    cable.set(rate=SLOW, trim_above=2 * WIRE, drop_above=5 * WIRE, control_drop_above=10 * WIRE)
+    arrived = cable.carry(30, CONTROL)
+    assert len(arrived) in (10, 11)
+    counted = cable.counters()
+    assert 0 <= counted.control_dropped - (30 - len(arrived)) <= KERNEL_NOISE
+    assert counted.offered == counted.packets + counted.control_dropped + counted.dropped
+
+
+def test_trimmed_packets_share_the_limit_of_control(cable: Cable) -> None:
+    cable.set(rate=SLOW, trim_above=2 * WIRE, control_drop_above=3 * WIRE)
+    arrived, counted = cable.carry(60), cable.counters()
+    assert len(arrived) < 60
+    assert 0 <= counted.control_dropped - (60 - len(arrived)) <= KERNEL_NOISE
+    assert counted.trimmed == sum(len(each.payload) < SIZE for each in arrived)
 
 
 def test_the_queue_empties_at_the_rate_of_the_port(cable: Cable) -> None:

@@ -12,7 +12,7 @@ import typer
 from openmrc.cli.outcome import JsonErrors
 
 if TYPE_CHECKING:
-    from openmrc.lab.status import LabStatus
+    from openmrc.lab.status import LabStatus, LinkStatus
 
 app = typer.Typer(
     cls=JsonErrors, no_args_is_help=True, help="Run a real SRv6 fabric in namespaces of this machine (needs root)."
@@ -75,7 +75,7 @@ def status(
     everything: Annotated[bool, typer.Option("--all", help="Also list unused links and uSIDs.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show carried, marked, trimmed and dropped packets per link and per uSID."""
+    """Show sent, arrived, marked, trimmed and lost packets per link, losses by cause, and packets per uSID."""
     from openmrc.lab.status import status as read
 
     found = read(_chosen(name))
@@ -206,13 +206,23 @@ def _print(what: dict[str, Any], as_json: bool, text: str) -> None:
 
 
 def _show_links(found: LabStatus, everything: bool) -> None:
-    columns = ("packets", "bytes", "control", "marked", "trimmed", "dropped", "lost", "corrupted")
-    typer.echo(f"{'link':<28}{''.join(f'{name:>12}' for name in columns)}{'queue us':>10}  state")
+    columns = ("sent", "arrived", "bytes", "control", "marked", "trimmed", "corrupted")
+    typer.echo(
+        f"{'link':<28}{''.join(f'{name:>12}' for name in columns)}{'lost':>10}{'queue us':>10}  state, lost by cause"
+    )
     for link in found.links:
-        if everything or link.packets or link.lost or not link.up:
+        if everything or link.sent or not link.up:
             numbers = "".join(f"{getattr(link, name):>12}" for name in columns)
             state = link.state if link.up else link.state.upper()
-            typer.echo(f"{link.name:<28}{numbers}{link.longest_queue_us:>10.0f}  {state}")
+            lost = f"{link.losses.total:>10}{link.longest_queue_us:>10.0f}"
+            typer.echo(f"{link.name:<28}{numbers}{lost}  {', '.join([state, *_ends_of(link)])}")
+
+
+def _ends_of(link: LinkStatus) -> list[str]:
+    """Say what became of the packets that did not arrive."""
+    said = [f"{count} {cause.replace('_', ' ')}" for cause, count in link.losses.named().items()]
+    rest = (("waiting", link.waiting), ("unaccounted", link.unaccounted))
+    return said + [f"{count} {word}" for word, count in rest if count]
 
 
 def _show_sids(found: LabStatus, everything: bool) -> None:

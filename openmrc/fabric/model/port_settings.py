@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 DEFAULT_BUFFER = 256 << 10  # bytes of a port without a given limit
 _QUEUE_SHARE = 4  # share of a port's buffer that ECN keeps the queue in
+_CONTROL_SHARE = 2  # buffers: beyond this, control and trimmed packets alone have exceeded the port's rate for a while
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,7 @@ class PortSettings:
     mark_high: int = 0  # all from here on; 0: none
     trim_above: int = 0  # 0: never
     drop_above: int = 0  # 0: never
+    control_drop_above: int = 0  # of control and trimmed packets; 0: never
     is_last_hop: bool = False
     keep: int = 64  # bytes after the IPv6 header: UDP 8, BTH 12, METH 4, TSETH 4, RETH 16, and 20 to spare
     dscp: Dscp = Dscp()
@@ -50,7 +52,8 @@ def queue_bytes(buffer: int) -> int:
 def switch_port(rate: int, buffer: int, is_last_hop: bool, trimming: bool) -> PortSettings:
     """Return the settings of a healthy switch port; `rate` in bit/s, `buffer` in bytes (0: unknown).
 
-    A full buffer trims trimmable packets and drops the rest; without trimming it drops all, at the same length.
+    A full buffer trims trimmable packets and drops the rest; without trimming it drops all, at the same length. Control
+    and trimmed packets have as much again.
     """
     buffer = buffer or DEFAULT_BUFFER
     queue = queue_bytes(buffer)
@@ -60,5 +63,6 @@ def switch_port(rate: int, buffer: int, is_last_hop: bool, trimming: bool) -> Po
         mark_high=0 if is_last_hop else queue * 4 // 5,
         trim_above=buffer if trimming else 0,
         drop_above=buffer,
+        control_drop_above=_CONTROL_SHARE * buffer,
         is_last_hop=is_last_hop,
     )

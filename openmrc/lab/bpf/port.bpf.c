@@ -6,6 +6,10 @@
  * passed so far, so its length needs no memory. The class of service below it (HTB) has the same rate, so the real
  * queue is as long. Control packets and what was trimmed are told to the qdisc as its first class, data as its second.
  *
+ * The kernel takes a packet's length for its qdiscs before this program runs. The qdisc below must therefore have a size
+ * table (`tc ... stab`), which takes the length again when the packet is queued; otherwise a trimmed packet would be
+ * charged for the bytes that it lost here. Every packet that does not leave this program is counted by its cause.
+ *
  * MRC 3.12 leaves DSCP numbers to the operator; they are fields of the configuration. Trimming follows the rules that
  * UEC 1.0.3 states for switches: to the destination only, lengths rewritten, another DSCP where it was the last hop.
  * Only datagrams without a UDP checksum are trimmed: with SRv6 the destination changes on the way, so MRC's have none.
@@ -25,13 +29,14 @@
 #define SECOND_CLASS 0x10020
 #define ONE (1ULL << 32) /* a share of one */
 
-/* Written by the lab, read here; `configuration.py` holds the same list. */
+/* Written by the lab, read here; `port.py` holds the same list. */
 struct configuration {
 	__u64 ns_per_byte;  /* 16 bits behind the point; 0: no queue */
 	__u64 mark_low;     /* ns of queue: from here on some are marked */
 	__u64 mark_high;    /* ns: from here on all are; 0: none ever */
 	__u64 trim_above;   /* ns; 0: never */
 	__u64 drop_above;   /* ns; 0: never */
+	__u64 control_drop_above; /* ns: not even the first class gets in; 0: never */
 	__u64 loss;         /* of faults: shares of 2^32 */
 	__u64 random_trim;
 	__u64 corruption;
@@ -47,7 +52,7 @@ struct configuration {
 	__u32 reserved;
 };
 
-/* Written here, read by the lab; `counters.py` holds the same list. */
+/* Written here, read by the lab; `port.py` holds the same list. */
 struct state {
 	struct bpf_spin_lock lock;
 	__u32 reserved;
@@ -57,6 +62,7 @@ struct state {
 	__u64 marked;
 	__u64 trimmed;
 	__u64 dropped;      /* the queue was full */
+	__u64 control_dropped; /* the first class alone was more than the port carries */
 	__u64 lost;         /* faults */
 	__u64 corrupted;
 	__u64 control;
@@ -78,13 +84,14 @@ struct {
 	__type(value, struct state);
 } queue SEC(".maps");
 
-enum verdict { PASS, TRIM, DROP, LOSE };
+enum verdict { PASS, TRIM, DROP, DROP_CONTROL, LOSE };
 
 struct packet {
 	__u32 is_ipv6;
 	__u32 traffic_class;
 	__u32 payload_length;
 	__u32 can_trim;
+	__u32 too_short; /* asks to be trimmed, but has nothing to lose */
 	__u64 wire_bytes;
 };
 
@@ -107,9 +114,11 @@ static __always_inline void parse(struct __sk_buff *skb, struct packet *packet, 
 	packet->payload_length = (__u32)head[4] << 8 | head[5];
 	dscp = packet->traffic_class >> 2;
 	if (head[6] == PROTO_UDP && (dscp == set->trimmable || dscp == set->trimmable_again) &&
-	    packet->payload_length > set->keep && skb->gso_segs <= 1 &&
-	    bpf_skb_load_bytes(skb, ETHERNET + IPV6 + 6, &checksum, sizeof(checksum)) == 0)
-		packet->can_trim = checksum == 0;
+	    skb->gso_segs <= 1 && bpf_skb_load_bytes(skb, ETHERNET + IPV6 + 6, &checksum, sizeof(checksum)) == 0 &&
+	    checksum == 0) {
+		packet->can_trim = packet->payload_length > set->keep;
+		packet->too_short = !packet->can_trim;
+	}
 }
 
 static __always_inline void set_traffic_class(struct __sk_buff *skb, __u32 value)
@@ -150,6 +159,17 @@ static __always_inline void corrupt(struct __sk_buff *skb)
 	bpf_skb_store_bytes(skb, at, &byte, 1, 0);
 }
 
+/* Take back that a packet passed. */
+static __always_inline void not_passed(struct state *state, const struct packet *packet)
+{
+	bpf_spin_lock(&state->lock);
+	state->packets--;
+	state->bytes -= packet->wire_bytes;
+	state->trimmed--;
+	state->dropped++;
+	bpf_spin_unlock(&state->lock);
+}
+
 SEC("tc")
 int port(struct __sk_buff *skb)
 {
@@ -174,12 +194,16 @@ int port(struct __sk_buff *skb)
 	waiting = state->free_at > now ? state->free_at - now : 0;
 	if (waiting > state->longest)
 		state->longest = waiting;
+	if (packet.too_short && set->trim_above && waiting > set->trim_above)
+		is_first = 1; /* as a trimmed packet, which it could not be told from by its length */
 	if (lost)
 		verdict = LOSE;
 	else if (packet.can_trim && (random_trim || (set->trim_above && waiting > set->trim_above)))
 		verdict = TRIM;
 	else if (!is_first && set->drop_above && waiting > set->drop_above)
 		verdict = DROP;
+	if (verdict <= TRIM && (is_first || verdict == TRIM) && set->control_drop_above && waiting > set->control_drop_above)
+		verdict = DROP_CONTROL;
 	if (verdict == TRIM)
 		packet.wire_bytes -= packet.payload_length - set->keep;
 	if (verdict <= TRIM) {
@@ -193,6 +217,8 @@ int port(struct __sk_buff *skb)
 		state->trimmed++;
 	else if (verdict == DROP)
 		state->dropped++;
+	else if (verdict == DROP_CONTROL)
+		state->control_dropped++;
 	else if (verdict == LOSE) {
 		state->lost++;
 		if (packet.can_trim)
@@ -209,8 +235,10 @@ int port(struct __sk_buff *skb)
 
 	if (verdict >= DROP)
 		return TC_ACT_SHOT;
-	if (verdict == TRIM && trim(skb, &packet, set) < 0)
+	if (verdict == TRIM && trim(skb, &packet, set) < 0) {
+		not_passed(state, &packet);
 		return TC_ACT_SHOT;
+	}
 	if (mark)
 		set_traffic_class(skb, packet.traffic_class | CONGESTED);
 	if (spoilt && verdict == PASS)
