@@ -63,7 +63,7 @@ class DeviceCounters:
 
 
 @dataclass(frozen=True)
-class Account:
+class LinkAccount:
     """One directed link."""
 
     sent: int
@@ -79,15 +79,17 @@ class Account:
 
 def account(
     port: PortCounters, queue: QueueCounters, here: DeviceCounters, there: DeviceCounters, was_down: bool
-) -> Account:
+) -> LinkAccount:
     """Account for one directed link; a rest is flushed if its port was down at some time."""
     known = Losses(
         full=port.dropped, control_full=port.control_dropped, faults=port.lost, late=queue.dropped, refused=here.refused
     )
-    found = Account(port.offered, there.received, queue.waiting, known)
+    found = LinkAccount(port.offered, there.received, queue.waiting, known)
     if not was_down or found.unaccounted <= 0:
         return found
-    return Account(found.sent, found.arrived, found.waiting, msgspec.structs.replace(known, flushed=found.unaccounted))
+    return LinkAccount(
+        found.sent, found.arrived, found.waiting, msgspec.structs.replace(known, flushed=found.unaccounted)
+    )
 
 
 def read_devices(namespace: str) -> dict[str, DeviceCounters]:

@@ -77,7 +77,7 @@ def status(name: str, with_sids: bool = True) -> LabStatus:
     # What arrived is read first, what was sent last: packets that move meanwhile make the rest positive.
     devices = {node: read_devices(namespace(name, node)) for node in nodes}
     queues = {node: read_queues(namespace(name, node)) for node in nodes}
-    ends = _Ends(devices, queues, dark)
+    ends = _KernelCounters(devices, queues, dark)
     links = [
         _link(written, here, there, cable, ends)
         for cable in lab.cables
@@ -95,7 +95,7 @@ def status(name: str, with_sids: bool = True) -> LabStatus:
 
 
 @dataclass(frozen=True)
-class _Ends:
+class _KernelCounters:
     """What the kernel says of the ports, by node."""
 
     devices: dict[str, dict[str, DeviceCounters]]
@@ -123,7 +123,7 @@ def counters(written: record.Record, port: CableEnd) -> PortCounters:
     return PortCounters.unpack(kernel_maps.read(written.maps[f"{port.node}/{port.interface}"].queue, PortCounters.SIZE))
 
 
-def _link(written: record.Record, here: CableEnd, there: CableEnd, cable: Cable, ends: _Ends) -> LinkStatus:
+def _link(written: record.Record, here: CableEnd, there: CableEnd, cable: Cable, ends: _KernelCounters) -> LinkStatus:
     counted = counters(written, here)
     no_carrier = ends.without_carrier(here, there)
     state = "pulled" if cable.name in written.down else "no carrier" if no_carrier else "up"

@@ -11,7 +11,7 @@ import yaml
 
 from openmrc.fabric.cabling import netbox
 from openmrc.fabric.cabling.cables import list_cables
-from openmrc.fabric.cabling.netbox import Naming, files
+from openmrc.fabric.cabling.netbox import NetboxNaming, files
 from openmrc.fabric.model.build import build
 from tests.fabric.small_fabrics import SMALL, fabric
 
@@ -40,11 +40,11 @@ INTERFACE_TYPES = {
     "10gbase-x-sfpp", "25gbase-x-sfp28", "40gbase-x-qsfpp", "50gbase-x-sfp56", "100gbase-x-qsfp28",
     "200gbase-x-qsfp56", "400gbase-x-osfp", "800gbase-x-osfp", "other",
 }  # fmt: skip
-LAB_ONE = Naming("lab one")
+LAB_ONE = NetboxNaming("lab one")
 Rows = list[dict[str, str]]
 
 
-def written(name: str, naming: Naming = LAB_ONE) -> tuple[dict[str, Rows], list[dict[str, object]]]:
+def written(name: str, naming: NetboxNaming = LAB_ONE) -> tuple[dict[str, Rows], list[dict[str, object]]]:
     texts = {file: "".join(blocks) for file, blocks in files(list_cables(build(fabric(name))), naming)}
     types = list(yaml.safe_load_all(texts.pop("4-device-types.yaml")))
     return {file: list(csv.DictReader(io.StringIO(text))) for file, text in texts.items()}, types
@@ -94,7 +94,7 @@ def test_values_are_among_the_choices() -> None:
 
 
 def test_two_fabrics_share_no_device_when_each_has_its_prefix() -> None:
-    tables, _ = written("two-tier", Naming(prefix="hall2-", cable_sites=False))
+    tables, _ = written("two-tier", NetboxNaming(prefix="hall2-", cable_sites=False))
     named = {row["name"] for row in tables["6-devices.csv"]}
     assert all(name.startswith("hall2-") for name in named)
     assert {row["device"] for row in tables["7-interfaces.csv"]} == named
@@ -106,7 +106,7 @@ def test_long_tables_come_in_parts_that_a_form_takes(monkeypatch: pytest.MonkeyP
     whole, _ = written("three-tier")
     monkeypatch.setattr(netbox, "PART", 1000)
     parts, _ = written("three-tier")
-    texts = {file: "".join(blocks) for file, blocks in files(list_cables(build(fabric("three-tier"))), Naming())}
+    texts = {file: "".join(blocks) for file, blocks in files(list_cables(build(fabric("three-tier"))), NetboxNaming())}
     assert all(len(text) <= 1000 for file, text in texts.items() if file.count(".") == 2)
     for table in ("7-interfaces", "8-cables"):
         rows = [row for file in sorted(parts) if file.startswith(table) for row in parts[file]]

@@ -107,11 +107,11 @@ def netbox(
     as_json: Json = False,
 ) -> None:
     """Write files for NetBox's importers: sites, racks, device types, devices, interfaces and cables."""
-    from openmrc.fabric.cabling.netbox import Naming, files
+    from openmrc.fabric.cabling.netbox import NetboxNaming, files
     from openmrc.fabric.cabling.ports import check_scheme
 
     start = time.perf_counter()
-    naming = Naming(site, check_scheme(names), prefix, cable_sites)
+    naming = NetboxNaming(site, check_scheme(names), prefix, cable_sites)
     found = _cables_of(file, places)
     out.mkdir(parents=True, exist_ok=True)
     sizes = {name: write_blocks(out / name, blocks) for name, blocks in files(found, naming)}

@@ -33,7 +33,7 @@ PART = 2_500_000  # characters of a file; Django, and so NetBox, takes forms of 
 
 
 @dataclass(frozen=True)
-class Naming:
+class NetboxNaming:
     """What things are called in NetBox."""
 
     site: str = "fabric"
@@ -42,7 +42,7 @@ class Naming:
     cable_sites: bool = True  # name the site of each end of a cable; importers before these columns refuse them
 
 
-def files(cables: Cables, naming: Naming) -> Iterator[tuple[str, Iterable[str]]]:
+def files(cables: Cables, naming: NetboxNaming) -> Iterator[tuple[str, Iterable[str]]]:
     """Yield (file name, blocks of text); long tables in parts that a form takes, each with its head."""
     site = naming.site
     yield "1-sites.csv", _sites(cables, site)
@@ -112,7 +112,7 @@ def _racks(cables: Cables, site: str) -> Iterator[str]:
         yield f"{_site_name(cables, site, rack.site)},{rack.name},planned,19,{units}\n"
 
 
-def _devices(cables: Cables, naming: Naming) -> Iterator[str]:
+def _devices(cables: Cables, naming: NetboxNaming) -> Iterator[str]:
     topology, placement = cables.topology, cables.placement
     yield "name,role,manufacturer,device_type,status,site,rack,position,face\n"
     nodes = [*range(0, topology.nics, topology.nics_per_host), *range(topology.nics, topology.nodes)]
@@ -124,7 +124,7 @@ def _devices(cables: Cables, naming: Naming) -> Iterator[str]:
         yield f"{naming.prefix}{placement.device(node)},{role},{MANUFACTURER},{_model(cables, kind)},planned,{where}\n"
 
 
-def _interfaces(cables: Cables, naming: Naming) -> Iterator[str]:
+def _interfaces(cables: Cables, naming: NetboxNaming) -> Iterator[str]:
     """Yield every port that has a cable."""
     yield "device,name,type,speed,enabled,description\n"
     names, speeds = cables.ports.namer(naming.scheme), cables.ports.column("speed").tolist()
@@ -139,7 +139,7 @@ def _interfaces(cables: Cables, naming: Naming) -> Iterator[str]:
             )
 
 
-def _cables(cables: Cables, naming: Naming) -> Iterator[str]:
+def _cables(cables: Cables, naming: NetboxNaming) -> Iterator[str]:
     ends = ("site", "device", "type", "name") if naming.cable_sites else ("device", "type", "name")
     columns = [f"side_{side}_{end}" for side in "ab" for end in ends]
     yield ",".join([*columns, "type,status,label,length,length_unit\n"])
