@@ -64,7 +64,7 @@ class Simulation:
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """Return what `mrc sim run --json` prints; docs/simulator.md explains the keys."""
+        """Return what `mrc sim run --json` prints; docs/simulator/results.md explains the keys."""
         return summary(self.run)
 
     @cached_property

@@ -4,7 +4,7 @@ The htsim figures were measured with github.com/ultraethernet/uet-htsim, commit 
 ten of its seeds were run the last flow's time is the mean over them, else one seed's. Ours are means over seeds.
 
     python -m bench.sim.agreement [--seeds 5] [--only reps] [--small] [--json]
-    python -m bench.sim.agreement --write       all rows, also into docs/simulator.md
+    python -m bench.sim.agreement --write       all rows, also into docs/simulator/model.md
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from openmrc.units import PS_PER_MS
 
 ROOT = Path(__file__).parents[2]
 CASES = ROOT / "tests" / "sim" / "cases"
-PAGE = ROOT / "docs" / "simulator.md"
+PAGE = ROOT / "docs" / "simulator" / "model.md"
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="rows whose names contain this")
     parser.add_argument("--small", action="store_true", help="leave out 1,024 hosts")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help="put words and table into docs/simulator.md")
+    parser.add_argument("--write", action="store_true", help="put words and table into docs/simulator/model.md")
     options = parser.parse_args()
     if options.write and (options.only or options.small):
         parser.error("--write wants all rows: leave out --only and --small")

@@ -22,7 +22,7 @@ class Policy:
     pause_s: float = 2.0  # that the job waits for a checkpoint, 0: asynchronous altogether; assumption
     lag_s: float = 60.0  # until a checkpoint can be restored; assumption
     patience_s: float = 30.0  # RoCE: NCCL_IB_TIMEOUT 20 (4.3 s) x NCCL_IB_RETRY_CNT 7
-    reroute_s: float = 0.1  # until routing avoids a dead link; docs/simulator.md, Reaction of the baselines
+    reroute_s: float = 0.1  # until routing avoids a dead link; docs/simulator/faults.md, Reaction of the baselines
     failover_s: float = 0.1  # until a bond stops using a dead port; Linux's miimon
     remap_s: float = 3.0  # MRC: until a NIC stops using a dead port; "typically a few seconds" (Handley et al., 2026)
     isolate_s: float = 600.0  # until a link above T0 that slows the job more than its loss would is shut; assumption

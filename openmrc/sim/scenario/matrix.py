@@ -3,7 +3,7 @@
 The format is line oriented; tokens are split on single spaces. A header (`Nodes`, `Connections`,
 `Triggers`, `Failures`, `#` comments) is followed by a body of `SRC->DST attribute value ...`,
 `trigger ...` and `failure ...` lines in any order. Input that htsim ignores or misreads is
-refused or gets a warning: see `docs/simulator.md`.
+refused or gets a warning: see `docs/simulator/workloads.md`.
 
 Files of a hundred megabytes are common. They are read in blocks of a megabyte; within a block, connection
 lines that differ only in their digits are converted together, all other lines individually.

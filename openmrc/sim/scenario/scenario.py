@@ -107,7 +107,7 @@ class Scenario(_ScenarioPart, frozen=True, kw_only=True):
     fabric: str | Fabric  # a path relative to the scenario's folder (YAML or .topo), or the description itself
     transport: Transport = Transport()
     workloads: Annotated[tuple[Workload | Matrix, ...], Meta(min_length=1)]
-    faults: tuple[dict[str, str | int | float | None], ...] = ()  # words as in docs/simulator.md
+    faults: tuple[dict[str, str | int | float | None], ...] = ()  # words as in docs/simulator/faults.md
     sampling: Sampling = Sampling()
     capture: Capture | None = None
     check_tables: bool = False  # compare every EV's path with the fabric's uSID tables before the run
