@@ -30,6 +30,7 @@ for module in pkgutil.walk_packages(openmrc.__path__, "openmrc."):
             raise
 print(f"wheel: {count} modules imported")
 PROGRAM
+venv/bin/mrc fabric show scenarios/fabrics/gpus-1024.yaml >/dev/null && echo "wheel: scenarios ship with it"
 
 [ "$(uname -m)" = x86_64 ] || exit 0
 "$root/packaging/compiled_wheel.sh" "$python" "$work/compiled"

@@ -92,8 +92,8 @@ def _write_page(result: DemoResult, out: Path) -> None:
 def _simulate(result: DemoResult, out: Path, as_json: bool) -> None:
     """Run the shipped scenario: the same engine on 64 NICs, with a flapping cable and a lost plane."""
     from openmrc.apps.demo.demo_story import Simulated
-    from openmrc.cli.shipped import DEMO
     from openmrc.report.folder import write
+    from openmrc.shipped import DEMO
     from openmrc.sim.results.results import summary
     from openmrc.sim.scenario.scenario import load
     from openmrc.sim.simulate import simulate

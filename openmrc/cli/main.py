@@ -5,8 +5,8 @@ Subcommands are imported when they are called; the main help imports none.
 
 from __future__ import annotations
 
+import difflib
 import importlib
-import re
 import sys
 from typing import Annotated, Any, NamedTuple
 
@@ -83,6 +83,13 @@ class LazyGroup(TyperGroup):
             self.commands[cmd_name] = _load(cmd_name, found)
         return self.commands[cmd_name]
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that the first word names; suggest a similar one if there is none."""
+        if self.get_command(ctx, args[0]) is None and args[0][:1].isalnum():
+            close = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
+            ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {close[0]!r}?" if close else ""))
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command; with --json, a failure also prints an object."""
         with json_errors(ctx.args):
@@ -97,6 +104,8 @@ class LazyGroup(TyperGroup):
 
 
 def _load(name: str, command: Subcommand) -> Any:
+    from openmrc.cli import help_pages
+
     module, _, attribute = command.target.partition(":")
     target = getattr(importlib.import_module(f"openmrc.cli.{module}"), attribute)
     if isinstance(target, typer.Typer):
@@ -106,24 +115,8 @@ def _load(name: str, command: Subcommand) -> Any:
         alone = typer.Typer(add_completion=False)
         alone.command(name, context_settings=getattr(target, "context_settings", None))(target)
         loaded = typer.main.get_command(alone)
-    _escape_help(loaded)
+    help_pages.complete(loaded, name)
     return loaded
-
-
-_MARKUP = re.compile(r"(\\*)(\[[a-z#/@][^[]*?])")  # rich interprets this as a tag
-
-
-def _escape_help(command: Any) -> None:
-    """Escape square brackets in help texts, which rich would interpret as markup."""
-    for parameter in command.params:
-        parameter.help = _escaped(getattr(parameter, "help", None))
-    command.help = _escaped(command.help)
-    for each in getattr(command, "commands", {}).values():
-        _escape_help(each)
-
-
-def _escaped(text: str | None) -> str | None:
-    return _MARKUP.sub(r"\1\1\\\2", text) if text else text
 
 
 app = typer.Typer(
@@ -133,7 +126,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # rendering the main help with rich would double its time
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Every command has --help and --json. mrc --install-completion enables shell completion.",
+    epilog="mrc COMMAND --help has examples. Every command has --json. Shell completion: mrc --install-completion.",
 )
 
 

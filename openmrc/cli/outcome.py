@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
 
 from openmrc.errors import MrcError, UsageError
 
@@ -84,7 +83,7 @@ class _Watched:
 
 @contextmanager
 def json_errors(arguments: Sequence[str]) -> Iterator[None]:
-    """If the arguments ask for JSON and the command fails before it prints any, print {"error": ...}."""
+    """If the arguments ask for JSON and the command fails before it prints any, print {"ok": false, "error": ...}."""
     words = list(arguments)
     words = words[: words.index("--")] if "--" in words else words
     if not {"--json", "--out_json"} & set(words):
@@ -119,21 +118,6 @@ def print_json(result: Any) -> None:
     import msgspec
 
     typer.echo(msgspec.json.encode(result).decode())
-
-
-class JsonErrors(TyperGroup):
-    """Commands that print an object with `error` if they fail under --json; exit codes are unchanged."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
-        words = list(ctx.args)
-        asked = "--json" in words[: words.index("--") if "--" in words else None] or ctx.params.get("as_json")
-        try:
-            return super().invoke(ctx)
-        except MrcError as error:
-            if asked:
-                print_json({"error": str(error)})
-            raise
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from msgspec import Meta, Struct
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.fabric_file import load as load_fabric
 from openmrc.fabric.model.yaml_file import decode
+from openmrc.shipped import find
 from openmrc.sim.results.results import summary
 from openmrc.sim.scenario.scenario import Scenario, completed, load
 from openmrc.sim.simulate import OnProgress, simulate
@@ -77,6 +78,7 @@ class Point:
 
 def read(path: Path) -> tuple[Sweep, list[Point]]:
     """Read a sweep file and return its points; all of them are checked before any is run."""
+    path = find(path)
     sweep = decode(path, Sweep)
     return sweep, points_of(sweep, load(path.parent / sweep.scenario), path)
 

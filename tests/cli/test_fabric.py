@@ -277,4 +277,4 @@ def test_an_entry_that_no_path_uses_is_not_proven(tmp_path: Path) -> None:
 def test_failures_are_objects_where_json_was_asked_for() -> None:
     result = run(app, ["fabric", "show", "nowhere.yaml", "--json"])
     assert isinstance(result.exception, ConfigError)
-    assert json.loads(result.stdout) == {"error": str(result.exception)}
+    assert json.loads(result.stdout) == {"ok": False, "error": str(result.exception)}

@@ -102,4 +102,4 @@ def test_oversubscription_holds_for_every_design_and_is_printed() -> None:
 def test_failures_are_objects_where_json_was_asked_for(words: list[str]) -> None:
     result = run(app, ["plan", *words, "--json"])
     assert isinstance(result.exception, ConfigError)
-    assert json.loads(result.stdout) == {"error": str(result.exception)}
+    assert json.loads(result.stdout) == {"ok": False, "error": str(result.exception)}

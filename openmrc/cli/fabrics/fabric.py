@@ -18,9 +18,8 @@ from openmrc.cli.fabrics.fabric_profile import profile
 from openmrc.cli.fabrics.fabric_schema import schema
 from openmrc.cli.fabrics.fabric_show import show
 from openmrc.cli.fabrics.fabric_verify import verify
-from openmrc.cli.outcome import JsonErrors
 
-app = typer.Typer(cls=JsonErrors, no_args_is_help=True, help="Build, verify, export and compare a fabric's tables.")
+app = typer.Typer(no_args_is_help=True, help="Build, verify, export and compare a fabric's tables.")
 for command in (
     build,
     show,

@@ -57,7 +57,9 @@ def show(profile: ProfileFile, as_json: AsJson = False) -> None:
 def _read(path: Path) -> EvDocument:
     from openmrc.documents import read_text
     from openmrc.profiles.ev_document import parse
+    from openmrc.shipped import find
 
+    path = find(path)
     return parse(read_text(path), str(path))
 
 

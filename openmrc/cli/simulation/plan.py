@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from openmrc.cli.outcome import JsonErrors
 from openmrc.cli.simulation.plan_job import job
 
 if TYPE_CHECKING:
     from openmrc.fabric.model.parts import Parts
     from openmrc.fabric.planning.design import Design
 
-app = typer.Typer(cls=JsonErrors, help="Size a fabric: switches, optics, power, cost, blast radius; a job's month.")
+app = typer.Typer(help="Size a fabric: switches, optics, power, cost, blast radius; a job's month.")
 
 app.command("job")(job)
 

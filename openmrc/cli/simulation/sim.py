@@ -33,7 +33,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the summary as one JSO
 def run(
     scenario: Annotated[
         Path | None,
-        typer.Argument(metavar="[SCENARIO.yaml]", help="A scenario file, or `demo` for the bundled one."),
+        typer.Argument(metavar="[SCENARIO.yaml]", help="A scenario file, or the name of a shipped one, such as demo."),
     ] = None,
     tm: Annotated[Path | None, typer.Option(help="Run an htsim connection matrix (.cm) instead of a scenario.")] = None,
     trace: Annotated[
@@ -74,15 +74,13 @@ def run(
 ) -> None:
     """Run one scenario; exit 1 if not every flow finished."""
     from openmrc.errors import FieldError, UsageError
+    from openmrc.shipped import find
     from openmrc.sim.scenario.scenario import load, located
 
     if sum(each is not None for each in (scenario, tm, trace)) != 1 or (scenario is None) == (topo is None):
         raise UsageError("mrc sim run: expected SCENARIO.yaml, or --tm FILE.cm or --trace FILE with --topo FABRIC")
     if scenario is not None:
-        if scenario == Path("demo") and not scenario.exists():
-            from openmrc.cli.shipped import DEMO
-
-            scenario = DEMO
+        scenario = find(scenario)
         wanted = load(scenario)
         out = out or Path("runs") / _folder_name(wanted.name, scenario)
     else:
@@ -272,11 +270,16 @@ def compare(
 
 
 @app.command()
-def schema() -> None:
-    """Print the JSON Schema of scenario files."""
+def schema(as_json: Annotated[bool, typer.Option("--json", help="Print it on one line.")] = False) -> None:
+    """Print the JSON Schema of scenario files, indented or on one line."""
     from openmrc.sim.scenario.scenario import schema_text
 
-    typer.echo(schema_text(), nl=False)
+    if as_json:
+        import json
+
+        print_json(json.loads(schema_text()))
+    else:
+        typer.echo(schema_text(), nl=False)
 
 
 def _print(result: dict[str, Any], as_json: bool, show: Callable[[], None]) -> None:

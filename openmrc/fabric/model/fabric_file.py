@@ -12,6 +12,7 @@ from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.htsim import read_topo
 from openmrc.fabric.model.shape import check
 from openmrc.fabric.model.yaml_file import Where, decode_placed
+from openmrc.shipped import find
 
 
 def load(path: str | Path) -> Fabric:
@@ -21,7 +22,7 @@ def load(path: str | Path) -> Fabric:
 
 def load_placed(path: str | Path) -> tuple[Fabric, Where]:
     """Read a fabric, and return with it a function that gives file and line of a place in it, for later errors."""
-    path = Path(path)
+    path = find(path)
     if path.suffix == ".topo":
         return read_topo(path), lambda place: str(path)
     fabric, where = decode_placed(read_text(path), Fabric, str(path))

@@ -20,6 +20,7 @@ from openmrc.fabric.model.shape import check
 from openmrc.fabric.model.yaml_file import decode_placed
 from openmrc.faults import Schedule
 from openmrc.json_schema import text_of
+from openmrc.shipped import find
 from openmrc.sim.workloads.amounts import Duration, ps_of, refuse_excess
 from openmrc.sim.workloads.families import Workload
 from openmrc.sim.workloads.parameters import Parameters
@@ -120,7 +121,7 @@ class Scenario(_ScenarioPart, frozen=True, kw_only=True):
 
 def load(path: str | Path) -> Scenario:
     """Read a scenario, load its fabric, and resolve its file names."""
-    path = Path(path)
+    path = find(path)
     scenario, where = decode_placed(read_text(path), Scenario, str(path))
     placed = tuple(FaultText(step, f"{where(f'$.faults[{at}]')}: faults") for at, step in enumerate(scenario.faults))
     return completed(msgspec.structs.replace(scenario, faults=placed), path)

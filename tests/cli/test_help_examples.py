@@ -1,0 +1,79 @@
+"""Every command's help ends with two examples; all of them parse, and those that are cheap run."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from openmrc.cli.examples import EXAMPLES
+from openmrc.cli.main import COMMANDS, app
+
+GROUP: Any = typer.main.get_command(app)
+# These need a peer, root, a device, a recording, or minutes; or they compile the engine.
+ONLY_PARSED = re.compile(
+    r"(demo|fabric build lab|send|recv|perf|collperf|train|decode|conform --virtual|sim (run|sweep|compare)|"
+    r"fabric diff|fabric cabled|fabric grow|lab|warm|doctor|run|native|plan job)\b"
+)
+LINES = [line for pair in EXAMPLES.values() for line in pair]
+
+
+def commands_below(command: Any, name: str) -> list[str]:
+    below = getattr(command, "commands", {})
+    own = [name] if not below or command.invoke_without_command else []
+    return own + [found for each, inner in below.items() for found in commands_below(inner, f"{name} {each}")]
+
+
+def words_of(line: str) -> list[str]:
+    """Return the arguments of a printed command, without its redirection."""
+    return shlex.split(line.removeprefix("mrc ").partition(" > ")[0])
+
+
+def test_every_command_has_two_examples() -> None:
+    names = [name for section in COMMANDS.values() for name in section]
+    every = [found for name in names for found in commands_below(GROUP.get_command(None, name), name)]
+    assert sorted(every) == sorted(EXAMPLES), "two examples of each command belong into openmrc/cli/examples.py"
+    assert all(line.startswith(f"mrc {name}") for name, pair in EXAMPLES.items() for line in pair)
+
+
+def test_the_help_ends_with_its_examples() -> None:
+    said = CliRunner().invoke(app, ["fabric", "path", "--help"], env={"COLUMNS": "100"}).stdout
+    last = [line.strip() for line in said.splitlines() if line.strip()][-3:]
+    assert last == ["Examples:", *EXAMPLES["fabric path"]]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_an_example_parses(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in re.findall(r"\S+\.flight", line):  # the command wants files that exist
+        Path(name).touch()
+    command, context, rest = GROUP, typer.Context(GROUP, info_name="mrc"), words_of(line)
+    while hasattr(command, "commands") and rest and command.get_command(context, rest[0]) is not None:
+        name, command, rest = command.resolve_command(context, rest)
+        assert name is not None
+        context = command.make_context(name, list(rest), parent=context)
+        rest = [*context._protected_args, *context.args] if hasattr(command, "commands") else []
+    assert rest == []
+
+
+@pytest.mark.parametrize("line", [each for each in LINES if not ONLY_PARSED.match(each.removeprefix("mrc "))])
+def test_an_example_runs(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, words_of(line))
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert result.stdout or any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+def test_no_help_prints_a_kind_of_value_in_a_programmers_words(name: str) -> None:
+    said = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "200"}).stdout
+    options = said.partition("Options")[2]
+    assert "<bool>" not in options
+    assert "range>" not in options
+
+
+def test_a_mistyped_command_gets_a_suggestion() -> None:
+    assert "Did you mean 'fabric'?" in CliRunner().invoke(app, ["fabirc"]).output
