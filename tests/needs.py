@@ -63,6 +63,9 @@ NEEDS = {
     "keyring": Need(
         lambda: os.path.exists("/usr/share/keyrings/debian-archive-keyring.gpg"), "apt install debian-archive-keyring"
     ),
+    "sonic-yang": Need(
+        lambda: module("sonic_yang")() and "SONIC_YANG_MODELS" in os.environ, "docs/fabric.md, SONiC's own models"
+    ),
     "netplan": Need(program("netplan"), "apt install netplan.io"),
     "make": Need(program("make"), "apt install make"),
     "clang": Need(program("clang"), "apt install clang llvm libbpf-dev"),

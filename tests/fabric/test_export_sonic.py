@@ -7,8 +7,10 @@ sonic-trimming, sonic-device_metadata. `uA` with its `interface` and `adj` is of
 the first.
 """
 
+import importlib
 import ipaddress
 import json
+import os
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -177,6 +179,16 @@ def test_a_un_lies_in_its_locator_as_the_model_and_the_daemon_insist() -> None:
             locator, prefix = key.split("|")
             assert sid["action"] == "uN"
             assert prefix == f"{tables['SRV6_MY_LOCATORS'][locator]['prefix']}/48"
+
+
+@pytest.mark.needs("sonic-yang")
+@pytest.mark.parametrize("name", SMALL)
+def test_sonics_own_models_take_every_export(name: str) -> None:
+    checker = importlib.import_module("sonic_yang").SonicYang(os.environ["SONIC_YANG_MODELS"])
+    checker.loadYangModel()
+    for tables in exported(name):
+        checker.loadData(configdbJson=tables)
+        checker.validate_data_tree()
 
 
 def test_next_hops_are_the_addresses_that_neighbours_make_of_their_macs() -> None:

@@ -84,6 +84,28 @@ def test_fewer_links_to_each_t1_move_cables() -> None:
     assert any(text.startswith("cable: p0-t0-00:5 to ") for text in found.listed)
 
 
+def test_cables_to_move_are_those_that_somebody_must_unplug() -> None:
+    assert grown(BASE).cables_to_move == 0
+    assert grown(changed(host_gbps=200)).cables_to_move == 0  # another rate and cage, the same two ports
+    bundled = changed(t0=Tier(down=4, up=4, bundle=2))
+    before = changed(t0=Tier(down=4, up=4, bundle=1))
+    found = grown(before, bundled)
+    ends = {frozenset([(link[0], link[1]), (link[2], link[3])]) for link in joined(bundled)}
+    gone = [link for link in joined(before) if frozenset([(link[0], link[1]), (link[2], link[3])]) not in ends]
+    assert found.cables_to_move == len(gone) > 0
+
+
+def joined(fabric: Fabric) -> list[tuple[str, int, str, int]]:
+    """Return each cable as two named ports."""
+    made = build(fabric)
+    name, back = made.name, made.link_reverse
+    return [
+        (name(int(made.link_source[link])), int(made.link_port[link]),
+         name(int(made.link_destination[link])), int(made.link_port[back[link]]))
+        for link in range(made.links) if link < back[link]
+    ]  # fmt: skip
+
+
 def test_larger_t0s_move_machines() -> None:
     found = grown(changed(t0=Tier(down=6, up=4)))
     assert {"cable", "address on plane 0", "table entry"} <= set(found.changes)

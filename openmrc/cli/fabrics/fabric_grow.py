@@ -41,7 +41,10 @@ def grow(
         "entries_on_new_switches": found.entries_on_new, "entries_on_existing_switches": found.entries_on_existing,
         "existing_switches_with_new_entries": found.switches_with_new_entries,
     }  # fmt: skip
-    result = {"unchanged": found.is_pure, "added": added, "changes": found.changes, "listed": found.listed}
+    result = {
+        "unchanged": found.is_pure, "added": added, "cables_to_move": found.cables_to_move, "changes": found.changes,
+        "listed": found.listed,
+    }  # fmt: skip
     answer({**msgspec.to_builtins(result), "wall_s": round(time.perf_counter() - start, 3)}, as_json)
     if not found.is_pure:
         raise typer.Exit(1)

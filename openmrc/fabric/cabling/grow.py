@@ -44,6 +44,7 @@ class Growth:
     nics: int = 0
     switches: dict[str, int] = field(default_factory=dict)  # added, by `plane P tier T`
     cables: dict[str, int] = field(default_factory=dict)  # added, by what they join
+    cables_to_move: int = 0  # existing ones that somebody has to unplug: their two ports are not joined any more
     entries_on_existing: int = 0  # entries added to switches that exist
     entries_on_new: int = 0
     switches_with_new_entries: int = 0
@@ -149,8 +150,9 @@ class _Comparison:
         source, destination = self.node[old.link_source], self.node[old.link_destination]
         match = _lookup(_end_keys(source, old.link_port), _end_keys(new.link_source.astype(np.int64), new.link_port))
         same = (match >= 0) & (new.link_destination[match] == destination)
+        same &= old.link_port[old.link_reverse] == new.link_port[new.link_reverse][match]
+        self.found.cables_to_move = int((~same & (np.arange(old.links) < old.link_reverse)).sum())
         for mine, theirs in (
-            (old.link_port[old.link_reverse], new.link_port[new.link_reverse]),
             (old.link_rate, new.link_rate),
             (_slot_numbers(old), _slot_numbers(new)),
         ):
