@@ -12,7 +12,7 @@ import time
 
 from openmrc.errors import MrcError
 
-WORLDS = ("openmrc.live.warm", "openmrc.sim.warm")
+WORLDS = ("openmrc.live.warm", "openmrc.sim.warm", "openmrc.jobs.warm")
 
 
 def main() -> None:

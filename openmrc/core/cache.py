@@ -26,7 +26,12 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent.parent
 SHIPPED = PACKAGE / "compiled"  # in wheels that ship compiled code
 SHARED_FOLDERS = ("core", "wire", "engine")  # whose kernels every world compiles
-WORLDS = {"live": ("live",), "sim": ("sim",), "native": ("live", "native")}  # world -> the folders it compiles
+WORLDS = {  # world -> the folders it compiles
+    "live": ("live",),
+    "sim": ("sim",),
+    "jobs": ("jobs",),
+    "native": ("live", "native"),
+}
 KEPT_DAYS = 14  # unused that long, a folder is removed; several checkouts may share a home directory
 
 _KERNELS = re.compile(r"^from openmrc\.core\.(jit|memory) import", re.MULTILINE)

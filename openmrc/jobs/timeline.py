@@ -42,7 +42,10 @@ class Timeline:
 
     def of_day(self, day: int) -> list[dict[str, Any]]:
         """Return the moments of a day that cost something."""
-        return [each for each in self.moments if day * 24 <= each["hour"] < (day + 1) * 24 and each["what"] != "fails"]
+        quiet = (_WORDS[Happening.FAILED], _WORDS[Happening.REPAIRED])
+        return [
+            each for each in self.moments if day * 24 <= each["hour"] < (day + 1) * 24 and each["what"] not in quiet
+        ]
 
 
 def timeline(situation: Situation, days: float, seed: int, job: int = 0, infant: float = 0.0) -> Timeline:

@@ -57,7 +57,7 @@ def share_chart(networks: list[Answer]) -> str:
 
 def share_picture(networks: list[Answer]) -> str:
     """Return the same chart as a file of its own, for slides."""
-    return svg.standalone(share_chart(networks))
+    return svg.standalone(share_chart(networks), "What the network takes of a month of training")
 
 
 def _charts(result: Answer) -> Iterator[str]:
@@ -142,7 +142,7 @@ def _policies(policies: list[Answer]) -> str:
 
 
 def _worst_day(found: Answer) -> str:
-    moments = [each for each in found["worst_day_moments"] if each["what"] != "is repaired"]
+    moments = found["worst_day_moments"]
     body = [
         (f"{each['hour'] % 24:05.2f}", each["cause"].replace("_", " "), each["what"], f"{each['seconds']:,.1f}")
         for each in moments[:MOST_MOMENTS]

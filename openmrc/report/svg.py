@@ -19,6 +19,7 @@ Floats = NDArray[np.float64]
 WIDTH, HEIGHT = 640, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 24, 44
 COLOURS = 8
+_TITLE = 36  # px above a chart that is a file of its own
 _LETTER = 9  # px; largest width of a letter
 _LONGEST_BESIDE = 12  # letters of a label beside a bar; on narrow screens they are wider
 _MARK_LETTER = 7  # px; width of a letter of a mark's number
@@ -332,17 +333,21 @@ def heat_map(heat: Heat) -> str:
     return f'{drawn}<div class="legend">{scale}</div>'
 
 
-def standalone(drawn: str) -> str:
-    """Return a chart as an SVG file of its own, for slides: its colours and a white background inside."""
+def standalone(drawn: str, title: str) -> str:
+    """Return a chart as an SVG file of its own, for slides: with its title, its colours and a white background."""
     colours = ("#2563a8", "#d97706", "#15803d", "#a21caf", "#0e7490", "#b91c1c", "#6d5bd0", "#6b7280")
     drawn = drawn[: drawn.index("</svg>") + len("</svg>")]
     for number, colour in enumerate(colours):
         drawn = drawn.replace(f"var(--c{number})", colour)
     style = (
-        "<style>svg{background:#fff} text{font:13px sans-serif;fill:#1b2430} .grid{stroke:#e6ebf0} "
+        "<style>text{font:13px sans-serif;fill:#1b2430} .grid{stroke:#e6ebf0} "
         ".axis{stroke:#5b6776} .curve{fill:none;stroke-width:1.7}</style>"
     )
-    return drawn.replace(">", f">{style}", 1) + "\n"
+    height = float(drawn.split('viewBox="0 0 ', 1)[1].split('"', 1)[0].split()[1])
+    box, above = f'viewBox="0 0 {WIDTH} {height:g}"', f'viewBox="0 -{_TITLE} {WIDTH} {height + _TITLE:g}"'
+    paper = f'<rect class="paper" x="0" y="-{_TITLE}" width="{WIDTH}" height="{height + _TITLE:g}" fill="#fff"/>'
+    words = f'<text x="0" y="-{_TITLE // 3}" style="font-size:16px">{escape(title)}</text>'
+    return drawn.replace(box, above, 1).replace(">", f">{style}{paper}{words}", 1) + "\n"
 
 
 def bars(title: str, x_label: str, values: Sequence[tuple[str, float]], unit: str) -> str:

@@ -169,7 +169,8 @@ def write(sweep: Sweep, results: list[Summary], folder: Path, title: str = "", l
     (folder / "results.json").write_text(json.dumps(table, indent=1) + "\n")
     (folder / "report.html").write_text(_page(sweep, results, title, lead))
     if sweep.plot is not None:
-        (folder / "chart.svg").write_text(svg.standalone(_drawn(sweep, results)[1]))
+        name, drawn, _ = _drawn(sweep, results)
+        (folder / "chart.svg").write_text(svg.standalone(drawn, title or name))
     warnings = unknown_names(sweep, [point["summary"] for point in results if "summary" in point])
     try:
         import polars

@@ -145,7 +145,7 @@ def test_a_failed_t1_is_shown_as_bars_with_values_and_as_a_file_for_slides(tmp_p
     assert "when a T1 fails" in result["answer"]
     assert result["runs"][0]["name"] == "MRC, 8 x 100G, no fault"
     chart = (tmp_path / "out" / "chart.svg").read_text()
-    assert chart.count("<rect") == 6
+    assert chart.count("<rect x") == 6
     assert "var(--" not in chart
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.core.cache import PACKAGE, cache_dir, sources
+from openmrc.core.cache import PACKAGE, WORLDS, cache_dir, sources
 from openmrc.core.jit import Locator
 
 ROOT = Path(__file__).parents[2]
@@ -27,6 +27,7 @@ def test_each_world_depends_on_the_engine_and_on_itself_alone() -> None:
     assert shared <= live & sim
     assert PACKAGE / "live" / "datapath" / "receive.py" in live - sim
     assert PACKAGE / "sim" / "network" / "egress.py" in sim - live
+    assert {PACKAGE / "jobs" / "month.py", PACKAGE / "jobs" / "repairs.py"} <= sources("jobs") - sim - live
 
 
 def test_files_without_kernels_that_none_imports_change_nothing() -> None:
@@ -37,7 +38,7 @@ def test_files_without_kernels_that_none_imports_change_nothing() -> None:
 def test_every_file_with_kernels_counts() -> None:
     marks = ("@kernel\n", "@rare_kernel\n", "@entry\n")
     with_kernels = {path for path in PACKAGE.rglob("*.py") if any(mark in path.read_text() for mark in marks)}
-    assert with_kernels - {PACKAGE / "core" / "jit.py"} <= sources("live") | sources("sim")
+    assert with_kernels - {PACKAGE / "core" / "jit.py"} <= set().union(*map(sources, WORLDS))
 
 
 def test_an_unwritable_cache_is_replaced_by_a_private_folder_and_said(

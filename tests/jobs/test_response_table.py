@@ -26,6 +26,21 @@ def test_the_shipped_table_covers_every_network_and_model(network: str, model: s
     assert all(kind.step >= made.calm_step - 1e-9 and kind.once_s >= 0 for kind in kinds)
 
 
+def test_the_two_measured_sizes_agree_with_the_rules_that_carry_them_to_larger_ones() -> None:
+    """MRC: a lost NIC link is as slow at both sizes; a link above T0 counts by its share of uplinks."""
+    table = response_table.responses()
+
+    def excess(kind: str, nics: int) -> float:
+        found = [row.slow - 1 for row in table.rows if (row.network, row.kind, row.nics) == ("mrc", kind, nics)]
+        assert len(found) == 3
+        return sum(found) / 3
+
+    assert excess("nic_link", 64) == pytest.approx(excess("nic_link", 256), abs=0.02)
+    share = table.uplinks["64"] / table.uplinks["256"]
+    assert excess("fabric_link", 256) / excess("fabric_link", 64) == pytest.approx(share, abs=0.2)
+    assert excess("two_nics", 64) == pytest.approx(excess("nic_link", 64), abs=0.02)  # two are as slow as one
+
+
 def test_what_was_not_measured_is_refused_by_name() -> None:
     made = small.situation("mrc", small.PARTS)
     table = msgspec.structs.replace(made.table, rows=tuple(row for row in made.table.rows if row.kind != "t1"))
