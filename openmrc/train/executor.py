@@ -69,6 +69,7 @@ class Executor:
         self.error: CollectiveError | None = None
         self._is_closed = False
         self.sequence = 0  # of the latest collective
+        self._finished = 0  # sequence of the latest collective that is done
         self._refusals: dict[int, tuple[int, str]] = {}  # by sequence: (rank, reason)
         self._refused_sequence = 0  # sequence of the latest collective refused here
         self._runs: collections.deque[CollectiveRun] = (
@@ -331,6 +332,7 @@ class Executor:
         if not self._runs or not self._runs[0].is_done:
             return False
         run = self._runs.popleft()
+        self._finished = run.sequence
         run.finish()
         self.recorder.note(run, self._links)
         run.work.finish()
@@ -381,7 +383,7 @@ class Executor:
     def _on_collective(self, link: RankLink, frame: ControlFrame, data: memoryview) -> bool:
         if self._runs and self._runs[0].sequence == frame.sequence:
             self._runs[0].on_frame(link, frame, data)
-        elif not self._runs or frame.sequence > self._runs[0].sequence:
+        elif frame.sequence > self._finished:  # else from a rank that this one did not have to wait for
             self._early.setdefault(frame.sequence, []).append((link, frame, bytes(data)))
             return link.keep_early()
         return True

@@ -24,12 +24,18 @@ from openmrc.verbs import SendWr
 _TARGET = struct.Struct("<QI")
 _PIECES = 4  # chunks of a block, within the limits of the chunk size
 _MIN_CHUNK = 256 * 1024  # bytes
+EAGER = _MIN_CHUNK  # bytes of a stored block up to which it goes through the stage: it need not wait for its address
 _MAX_PIECE = 1 << 30  # bytes of one write; a message may have up to 2 GiB - 1
 
 
 def chunk_bytes(length: int) -> int:
     """Return the chunk size (bytes) of a block of `length` bytes; both ends compute the same value."""
     return min(max(-(-length // (_PIECES * 4096)) * 4096, _MIN_CHUNK), CHUNK)
+
+
+def is_direct(is_stored: bool, length: int) -> bool:
+    """Whether a block is written to its final address, which the receiver announces; both ends compute the same."""
+    return is_stored and length > EAGER
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,10 @@ class SendLane:
     def __post_init__(self) -> None:
         self.last = max((index for index, length in enumerate(self.lengths) if length), default=NOTHING)
         self.is_acknowledged = self.last == NOTHING
+
+    def is_direct(self, index: int) -> bool:
+        """Whether a block is written to its final address."""
+        return is_direct(self.sends[index].is_stored, self.lengths[index])
 
     @property
     def is_done(self) -> bool:
@@ -233,7 +243,7 @@ class CollectiveRun:
         if receive.is_final or lane.chunk * chunk_bytes(length) >= length:
             lane.index, lane.chunk = lane.index + 1, 0
             lane.skip_empty()
-        if receive.reduces:
+        if not is_direct(not receive.reduces, length):
             lane.waiting.append((receive, chunk, link.next_staged()))
             self._fold_waiting()
         else:
@@ -294,9 +304,11 @@ class CollectiveRun:
 
     def _announce(self, link: RankLink) -> None:
         receives = self.program.receives.get(link.rank, ())
-        stored = [receive for receive in receives if not receive.reduces]
+        places = [(self.spaces[receive.space], receive) for receive in receives if not receive.reduces]
         table = b"".join(
-            _TARGET.pack(*self.spaces[receive.space].target(self.memory, receive.block)) for receive in stored
+            _TARGET.pack(*blocks.target(self.memory, receive.block))
+            for blocks, receive in places
+            if is_direct(True, blocks.length(receive.block))
         )
         count = self.call.count
         if self.call.collective == Collective.ALL_TO_ALL:  # the count differs per pair: announce the expected one
@@ -305,10 +317,10 @@ class CollectiveRun:
 
     def _set_targets(self, link: RankLink, frame: ControlFrame, data: memoryview) -> None:
         lane = self._sending.get(link.rank)
-        expected = sum(send.is_stored for send in lane.sends) if lane is not None else 0
-        self._check_length(link, len(data), expected * _TARGET.size)
         if self.call.collective == Collective.ALL_TO_ALL and lane is not None:
             self._check_split(link, frame.elements, sum(lane.lengths) // self._element.itemsize)
+        direct = () if lane is None else filter(lane.is_direct, range(len(lane.sends)))
+        self._check_length(link, len(data), sum(1 for _ in direct) * _TARGET.size)
         if lane is not None:
             lane.targets = collections.deque(_TARGET.iter_unpack(data))
 
@@ -324,7 +336,7 @@ class CollectiveRun:
     def _send_chunks(self, lane: SendLane) -> None:
         requests: list[SendWr] = []
         while not lane.is_done and self._is_ready(lane, len(requests)):
-            if lane.chunk == 0 and lane.sends[lane.index].is_stored and lane.targets is not None:
+            if lane.chunk == 0 and lane.is_direct(lane.index) and lane.targets is not None:
                 lane.target = lane.targets.popleft()
             if lane.lengths[lane.index]:
                 requests.append(self._next_chunk(lane, len(requests)))
@@ -341,7 +353,7 @@ class CollectiveRun:
         lane.chunk += 1
         if end == length:
             lane.index, lane.chunk = lane.index + 1, 0
-        if not send.is_stored:
+        if not is_direct(send.is_stored, length):
             return lane.link.staged_chunk(part, last=is_last)
         address, key = lane.target
         if send.is_final and end < length:
@@ -357,10 +369,10 @@ class CollectiveRun:
     def _is_ready(self, lane: SendLane, prepared: int) -> bool:
         send = lane.sends[lane.index]
         if not lane.lengths[lane.index]:
-            return not send.is_stored or lane.targets is not None
+            return True
         if send.after != NOTHING and self._arrived[send.after] <= lane.chunk:
             return False
-        if send.is_stored and lane.targets is None:
+        if lane.is_direct(lane.index) and lane.targets is None:
             return False
         return self._has_room(lane, prepared)
 
@@ -371,8 +383,8 @@ class CollectiveRun:
         return lane.link.can_send_chunk()
 
     def _is_blocked(self, lane: SendLane) -> bool:
-        send = lane.sends[lane.index]
-        return (send.is_stored and lane.targets is None and not self.call.is_inline) or not self._has_room(lane)
+        waits_for_target = lane.is_direct(lane.index) and lane.targets is None and not self.call.is_inline
+        return waits_for_target or not self._has_room(lane)
 
     # Receiving
 
@@ -407,7 +419,7 @@ class CollectiveRun:
             if receive.completes and self.call.op == Op.AVG:
                 divide(result, self.call.dtype, self.ranks)
         else:
-            out[:] = arrived
+            out[:] = arrived[: end - begin]
         self._arrived[receive.arrival] += 1
 
     def _check_split(self, link: RankLink, expected: int, given: int) -> None:

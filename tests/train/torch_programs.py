@@ -443,3 +443,8 @@ def premultiplies() -> None:
     assert (parts == rank + 1).all()
     with pytest.raises(TrainError, match="PREMUL_SUM is for floating-point"):
         dist.all_reduce(torch.ones(3, dtype=torch.int32), premultiplied(0.25))
+
+
+def refuses_other_backends_beside_it() -> None:
+    with pytest.raises(TrainError, match="cpu:mrc,cuda:gloo: this version of torch cannot combine"):
+        dist.new_group(backend="cpu:mrc,cuda:gloo")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -50,9 +51,30 @@ def monitored_barrier(
     barriers.monitored(group, seconds, wait_all_ranks)
 
 
+def _check_alone() -> None:
+    """Raise UnsupportedError if the process group is to have other backends too, as in "cpu:mrc,cuda:nccl".
+
+    Where Python cannot derive from torch's `Backend`, torch takes the group of this backend for the whole process group
+    and drops the others without a word. It does not pass them on, so they are read from its frame.
+    """
+    frame = sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_name != "_new_process_group_helper":
+        frame = frame.f_back
+    config = frame.f_locals.get("backend_config")
+    backends = {} if config is None else config.get_device_backend_map()
+    others = {device: name for device, name in backends.items() if name != NAME}
+    if others:
+        given = ",".join(f"{device}:{name}" for device, name in backends.items())
+        raise UnsupportedError(
+            f"backend: {given}: this version of torch cannot combine mrc with another backend in one process group; "
+            'call init_process_group with one of them, and dist.new_group(backend="mrc") for CPU tensors'
+        )
+
+
 def _create(torch_options: Any, options: Any) -> Any:
     from openmrc.train.pytorch.process_group import create
 
+    _check_alone()
     _patch_monitored_barrier()
     return create(torch_options, options)
 
