@@ -77,6 +77,7 @@ NEEDS = {
     "ib_write_bw": Need(program("ib_write_bw"), "apt install perftest"),
     "valgrind": Need(program("valgrind"), "apt install valgrind"),
     "torch": Need(module("torch"), "pip install 'openmrc[torch]'"),
+    "accelerate": Need(module("accelerate"), "pip install accelerate"),
     "sklearn": Need(module("sklearn"), "pip install 'openmrc[examples]'"),
     "expecttest": Need(module("expecttest"), "pip install expecttest: torch's own tests import it"),
 }

@@ -82,7 +82,7 @@ def outcomes(
     threads = [threading.Thread(target=one, args=(rank,), daemon=True) for rank in range(size)]
     for thread in threads:
         thread.start()
-    deadline = time.monotonic() + 2 * TIMEOUT
+    deadline = time.monotonic() + 2 * max(TIMEOUT, options.get("timeout", 0.0))
     for thread in threads:
         thread.join(max(deadline - time.monotonic(), 0))
     store.close()

@@ -19,11 +19,11 @@ pytestmark = pytest.mark.needs("torch", "jit")
 ROOT = Path(__file__).parents[2]
 
 
-def losses(folder: Path, kind: str, end: str) -> list[Any]:
-    folder.mkdir()
-    launch = "-m torch.distributed.run --standalone --nproc-per-node 2 --max-restarts 1 -m tests.train.restarting"
+def launched(module: str, *arguments: str) -> str:
+    """Run a module at two ranks of torchrun with one restart; return what it printed."""
+    launch = "-m torch.distributed.run --standalone --nproc-per-node 2 --max-restarts 1 -m"
     done = subprocess.run(
-        [sys.executable, *launch.split(), str(folder), kind, end],
+        [sys.executable, *launch.split(), f"tests.train.{module}", *arguments],
         env={**os.environ, "MRC_PLANES": "2", "OMP_NUM_THREADS": "1"},
         cwd=ROOT,
         capture_output=True,
@@ -31,6 +31,12 @@ def losses(folder: Path, kind: str, end: str) -> list[Any]:
         timeout=240,
     )
     assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def losses(folder: Path, kind: str, end: str) -> list[Any]:
+    folder.mkdir()
+    launched("restarting", str(folder), kind, end)
     return [json.loads((folder / f"losses{rank}.json").read_text()) for rank in range(2)]
 
 
@@ -49,3 +55,11 @@ def test_a_restarted_process_joins_the_same_rank_over_the_same_store(monkeypatch
 @pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
 def test_a_job_with_a_killed_rank_restarts_and_goes_on_from_its_checkpoint(tmp_path: Path, kind: str) -> None:
     assert losses(tmp_path / "killed", kind, "dies") == losses(tmp_path / "whole", kind, "lives")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.needs("accelerate")
+def test_accelerate_has_the_losses_that_it_has_on_gloo() -> None:
+    ours, theirs = (sorted(launched("accelerating", backend).split("loss ")) for backend in ("mrc", "gloo"))
+    assert ours == theirs
+    assert len(ours) > 8
