@@ -32,7 +32,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "fabric build": (f"mrc fabric build {_LAB} --out tables", f"mrc fabric build {_FABRIC} --no-text --json"),
     "fabric show": (f"mrc fabric show {_FABRIC}", f"mrc fabric show {_LAB} p0-t0-00"),
     "fabric path": (f"mrc fabric path {_LAB} h0 h3", f"mrc fabric path {_LAB} h0 h3 --json"),
-    "fabric verify": (f"mrc fabric verify {_FABRIC}", f"mrc fabric verify {_LAB} --json"),
+    "fabric verify": (f"mrc fabric verify {_FABRIC}", f"mrc fabric verify {_LAB} --without p0-t1-03"),
     "fabric profile": (f"mrc fabric profile {_LAB} h0 h3", f"mrc fabric profile {_LAB} h0 h3 --json"),
     "fabric export": (
         f"mrc fabric export {_LAB} --to frr --out configs",
@@ -45,6 +45,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "fabric bom": (f"mrc fabric bom {_FABRIC}", f"mrc fabric bom {_LAB} --json"),
     "fabric netbox": (f"mrc fabric netbox {_LAB} --out netbox", f"mrc fabric netbox {_LAB} --out netbox --site berlin"),
     "fabric grow": (f"mrc fabric grow {_LAB} larger.yaml", f"mrc fabric grow {_LAB} larger.yaml --json"),
+    "fabric page": (f"mrc fabric page {_LAB} --out fabric.html", f"mrc fabric page {_FABRIC} --out fabric.html --json"),
     "fabric schema": ("mrc fabric schema > fabric.schema.json", "mrc fabric schema --json"),
     "lab up": (f"mrc lab up {_LAB}", "mrc lab up my-fabric.yaml --json"),
     "lab down": ("mrc lab down", "mrc lab down my-lab --json"),

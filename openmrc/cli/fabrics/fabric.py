@@ -13,6 +13,7 @@ from openmrc.cli.fabrics.fabric_cables import bom, cables, netbox, racks
 from openmrc.cli.fabrics.fabric_diff import diff
 from openmrc.cli.fabrics.fabric_export import export
 from openmrc.cli.fabrics.fabric_grow import grow
+from openmrc.cli.fabrics.fabric_page import page
 from openmrc.cli.fabrics.fabric_path import path
 from openmrc.cli.fabrics.fabric_profile import profile
 from openmrc.cli.fabrics.fabric_schema import schema
@@ -34,6 +35,7 @@ for command in (
     bom,
     netbox,
     grow,
+    page,
     schema,
 ):
     app.command()(command)

@@ -21,10 +21,11 @@ def verdict_text(verdict: Verdict, wall_s: float) -> str:
         ("uSIDs of the longest path", f"{verdict.depth}"),
         ("took", f"{wall_s:.2f} s"),
     ]
-    return "\n".join([_sentence(verdict), "", *_columns(facts), *_broken(verdict), *_unexpected(verdict)])
+    return "\n".join([verdict_sentence(verdict), "", *_columns(facts), *_broken(verdict), *_unexpected(verdict)])
 
 
-def _sentence(verdict: Verdict) -> str:
+def verdict_sentence(verdict: Verdict) -> str:
+    """Say in one sentence whether the tables are proven."""
     if verdict.proven:
         return (
             f"PROVEN: every EV of all {verdict.pairs:,} ordered pairs of NICs is delivered on the path that it names."

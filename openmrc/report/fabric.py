@@ -1,0 +1,106 @@
+"""One page of a fabric to hand on: counts, planes, the proof, a table of each tier, cables, racks and what to order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from html import escape
+
+import numpy as np
+
+from openmrc.fabric.addressing.sid_tables import switch_tables
+from openmrc.fabric.addressing.table_files import entry_text
+from openmrc.fabric.addressing.usid import UsidPlan, block_text
+from openmrc.fabric.cabling.cables import COPPER, Cables
+from openmrc.fabric.cabling.elevations import svg_rows
+from openmrc.fabric.cabling.materials import COLUMNS, Item
+from openmrc.fabric.model.topology import LinkTier
+from openmrc.fabric.proof.verify import Verdict
+from openmrc.report.page import folded, page, rows, tile
+
+MOST_RACKS = 64  # drawn; `mrc fabric racks` draws all
+_JOINED = {
+    LinkTier.HOST: "NIC - T0", LinkTier.FABRIC: "T0 - T1", LinkTier.CORE: "T1 - T2", LinkTier.LONG: "site - site",
+}  # fmt: skip
+
+
+def fabric_page(plan: UsidPlan, sentence: str, verdict: Verdict, cables: Cables, items: list[Item]) -> str:
+    """Return the page; `sentence` says whether the tables are proven."""
+    name = plan.topology.fabric.name
+    mood = "good" if verdict.proven else "bad"
+    body = [f"<h1>{escape(name)}</h1>", f'<p class="lead {mood}">{escape(sentence)}</p>', _tiles(plan, cables)]
+    body += ["<h2>Planes</h2>", _planes(plan), "<h2>Proof</h2>", _proof(verdict)]
+    body += ["<h2>Tables</h2>", *_tables(plan), "<h2>Cables</h2>", _cables(cables), "<h2>Racks</h2>", *_racks(cables)]
+    return page(f"{name}: fabric", [*body, "<h2>To order</h2>", _bill(items)])
+
+
+def _tiles(plan: UsidPlan, cables: Cables) -> str:
+    topology = plan.topology
+    gbps = sum(each.host_gbps for each in topology.fabric.planes_one_by_one())
+    shown = [
+        ("NICs", f"{topology.nics:,}", f"{topology.nics // topology.nics_per_host:,} machines"),
+        ("planes", f"{len(plan.planes)}", f"{gbps:g} Gb/s a NIC"),
+        ("switches", f"{topology.nodes - topology.nics:,}", ""),
+        ("cables", f"{len(cables):,}", f"{cables.length_mm.sum() / 1e6:,.1f} km"),
+        ("racks", f"{len(cables.placement.racks):,}", ""),
+    ]
+    return f'<div class="tiles">{"".join(tile(*each) for each in shown)}</div>'
+
+
+def _planes(plan: UsidPlan) -> str:
+    head = ("plane", "block", "Gb/s", "T0", "T1", "T2", "paths of a far pair", "uSIDs")
+    body = []
+    for sids, described in zip(plan.planes, plan.topology.fabric.planes_one_by_one(), strict=True):
+        shape = sids.shape
+        ranges = ", ".join(f"{name} {first:04x}-{first + count - 1:04x}" for name, first, count in sids.ranges())
+        counts = (shape.t0_count, shape.t1_count, shape.t2_count, shape.paths)
+        numbers = [f"{each:,}" for each in counts]
+        body.append((f"{shape.plane}", block_text(sids.block), f"{described.host_gbps:g}", *numbers, ranges))
+    return rows(head, body, range(2, 7))
+
+
+def _proof(verdict: Verdict) -> str:
+    facts = [
+        ("ordered pairs of NICs", f"{verdict.pairs:,}"),
+        ("paths", f"{verdict.paths:,}"),
+        ("of them delivered as their EVs name them", f"{verdict.delivered:,}"),
+        ("entries", f"{verdict.entries:,}"),
+        ("entries of the largest table", f"{verdict.largest_table:,}"),
+        ("uSIDs of the longest path", f"{verdict.depth}"),
+    ]
+    return rows(("", ""), facts, [1])
+
+
+def _tables(plan: UsidPlan) -> Iterator[str]:
+    """Yield the table of the first switch of each tier of each plane."""
+    for sids in plan.planes:
+        shape = sids.shape
+        for node in (shape.first_t0, shape.first_t1, shape.first_t2)[: shape.tiers]:
+            table = switch_tables(plan, node)
+            text = "\n".join(entry_text(table, row) for row in range(len(table)))
+            yield folded(f"{plan.topology.name(node)}: {len(table)} entries", text)
+
+
+def _cables(cables: Cables) -> str:
+    """Count cables by what they join, kind and length."""
+    tier = cables.topology.link_tier[cables.link]
+    keys = np.stack([tier.astype(np.int64), (cables.medium == COPPER).astype(np.int64), cables.length_mm], axis=1)
+    kinds, counts = np.unique(keys, axis=0, return_counts=True)
+    body = [
+        (_JOINED[LinkTier(int(joined))], "copper" if copper else "fibre", f"{length / 1000:g}", f"{count:,}")
+        for (joined, copper, length), count in zip(kinds.tolist(), counts.tolist(), strict=True)
+    ]
+    return rows(("between", "kind", "m", "cables"), body, (2, 3))
+
+
+def _racks(cables: Cables) -> Iterable[str]:
+    racks = cables.placement.racks
+    if len(racks) > MOST_RACKS:
+        return [f'<p class="lead">{len(racks):,} racks; mrc fabric racks --out draws them</p>']
+    return [
+        f"<details><summary>{escape(name.removesuffix('.svg'))}</summary>{svg}</details>"
+        for name, svg in svg_rows(cables.placement)
+    ]
+
+
+def _bill(items: list[Item]) -> str:
+    return rows(COLUMNS, [item.cells() for item in items], range(3, len(COLUMNS)))
