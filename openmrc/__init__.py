@@ -6,6 +6,7 @@ first used; `openmrc.verbs` is the live endpoint.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from openmrc.version import __version__
@@ -13,8 +14,26 @@ from openmrc.version import __version__
 if TYPE_CHECKING:
     from openmrc.api import job, plan, simulate, sweep
 
-__all__ = ["__version__", "job", "plan", "simulate", "sweep"]
+__all__ = ["__version__", "get_include", "get_library", "job", "plan", "simulate", "sweep"]
 _OF_API = frozenset({"job", "plan", "simulate", "sweep"})
+
+
+def get_include() -> str:
+    """Return the folder of `mrc.h`; MrcError if this installation has none."""
+    from openmrc.native.library import include_folder
+
+    return str(include_folder())
+
+
+def get_library() -> str:
+    """Return the path of `libmrc.so.1`, built first in a checkout; MrcError if this machine cannot build it."""
+    from openmrc.native.library import library
+
+    return str(library(_say))
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
 
 
 def __getattr__(name: str) -> Any:

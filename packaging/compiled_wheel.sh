@@ -14,6 +14,12 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"/tree/openmrc-*
 cpu=$("$python" -c 'from openmrc.core.jit import SHIPPED_CPU; print(SHIPPED_CPU)')
 NUMBA_CPU_NAME=$cpu NUMBA_CPU_FEATURES="" XDG_CACHE_HOME="$work/cache" PYTHONDONTWRITEBYTECODE=1 "$python" -m openmrc.warm
+cp -r "$root/native" native
+library=$(XDG_CACHE_HOME="$work/native" PYTHONDONTWRITEBYTECODE=1 "$python" -c 'import openmrc; print(openmrc.get_library())')
+mkdir openmrc/lib
+cp "$library" openmrc/lib/
+cp -r native/include openmrc/include
+rm -r native
 mv "$work/cache/openmrc" openmrc/compiled
 "$python" -m wheel pack --dest-dir "$work" . >/dev/null
 tag=$("$python" -c 'import sys; print("cp{}{}".format(*sys.version_info[:2]))')

@@ -53,8 +53,13 @@ class ObjectCompiler(EntryCompiler):
     code = ObjectCode
 
 
-def compile_object(function: Callable[..., Any], name: str, arguments: tuple[Any, ...], triple: str, cpu: str) -> bytes:
-    """Return an object file with `function` as the C function `name`; `arguments` are WORD or WORDS each."""
+def compile_object(
+    function: Callable[..., Any], name: str, arguments: tuple[Any, ...], triple: str, cpu: str, is_shown: bool = False
+) -> bytes:
+    """Return an object file with `function` as the C function `name`; `arguments` are WORD, WORDS or MATRIX each.
+
+    If it `is_shown`, a shared object that it is linked into exports it.
+    """
     options = {**ENTRY_OPTIONS, "no_cpython_wrapper": True, "pipeline_class": ObjectCompiler}
     dispatcher = cast("Any", njit)(nogil=True, **options)(function)
     dispatcher.compile(arguments)
@@ -63,6 +68,7 @@ def compile_object(function: Callable[..., Any], name: str, arguments: tuple[Any
     library.finalize()
     module = library._final_module
     _keep_only(module, compiled.fndesc.llvm_func_name, name)
+    module.get_function(name).visibility = "default" if is_shown else "hidden"
     machine = llvm.Target.from_triple(triple).create_target_machine(
         cpu=cpu, features="", opt=3, reloc="pic", codemodel="default"
     )
@@ -70,10 +76,9 @@ def compile_object(function: Callable[..., Any], name: str, arguments: tuple[Any
 
 
 def _keep_only(module: Any, symbol: str, name: str) -> None:
-    """Rename the function `symbol`, hide it, and remove all that it does not reach."""
+    """Rename the function `symbol`, and remove all that it does not reach."""
     entry = module.get_function(symbol)
     entry.name = name
-    entry.visibility = "hidden"
     for variable in defined_in(module.global_variables):
         variable.linkage = "internal"
     passes, tuning = llvm.create_new_module_pass_manager(), llvm.create_pipeline_tuning_options()

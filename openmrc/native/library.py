@@ -16,13 +16,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 from openmrc.core.cache import PACKAGE, cache_dir
-from openmrc.errors import MrcError
+from openmrc.errors import ConfigError, MrcError
 from openmrc.version import __version__
 
 SONAME = "libmrc.so.1"
 SHIPPED = PACKAGE / "lib" / SONAME
 SOURCES = PACKAGE.parent / "native"  # in a checkout
 _HEADERS = (SOURCES / "include", PACKAGE / "include")  # of a checkout, of a wheel
+MANUAL = SOURCES / "mrc-run.1"
+_PKG_CONFIG = """prefix={prefix}
+libdir=${{prefix}}/lib
+includedir=${{prefix}}/include
+
+Name: libmrc
+Description: Multipath Reliable Connection (OCP MRC 1.0) in software, with a verbs device
+Version: {version}
+Libs: -L${{libdir}} -lmrc
+Cflags: -I${{includedir}}
+"""
 _OPTIONS = (
     *("-std=gnu11", "-O2", "-g1", "-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-pthread"),
     *("-Wall", "-Wextra", "-Wshadow", "-Werror"),
@@ -62,6 +73,32 @@ def library(say: Callable[[str], None], extra: tuple[str, ...] = ()) -> Path:
             _link(Path(work), folder, extra)
             _publish(Path(work), made)
     return made / SONAME
+
+
+def install(prefix: Path, say: Callable[[str], None]) -> list[Path]:
+    """Install library, headers, pkg-config file and manual page below `prefix`; return the files.
+
+    ConfigError: a folder that cannot be written.
+    """
+    built, headers = library(say), include_folder()
+    folders = {name: prefix / name for name in ("lib", "include", "lib/pkgconfig", "share/man/man1")}
+    made = [folders["lib"] / SONAME, *(folders["include"] / header.name for header in sorted(headers.glob("*.h")))]
+    try:
+        for folder in folders.values():
+            folder.mkdir(parents=True, exist_ok=True)
+        for source, target in zip([built, *sorted(headers.glob("*.h"))], made, strict=True):
+            shutil.copy(source, target)
+        link = folders["lib"] / "libmrc.so"
+        link.unlink(missing_ok=True)
+        link.symlink_to(SONAME)
+        description = folders["lib/pkgconfig"] / "libmrc.pc"
+        description.write_text(_PKG_CONFIG.format(prefix=prefix, version=__version__), encoding="ascii")
+        made += [link, description]
+        if MANUAL.is_file():
+            made.append(Path(shutil.copy(MANUAL, folders["share/man/man1"])))
+    except OSError as error:
+        raise ConfigError(f"{error.filename}: {error.strerror}") from error
+    return made
 
 
 def entries_folder(say: Callable[[str], None]) -> Path:

@@ -19,9 +19,6 @@ def run(
     faults: Annotated[
         str, typer.Option("--faults", help="What happens to arriving packets: a file, or 'at: 2s, down: plane 1; ...'")
     ] = "",
-    emulate: Annotated[
-        str, typer.Option("--emulate", help="Operations that MRC lacks, built from writes: send, read, or both.")
-    ] = "",
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not say which planes were chosen.")] = False,
 ) -> None:
     """Run a program that uses InfiniBand verbs; it finds the device mrc0.
@@ -38,7 +35,7 @@ def run(
     schedule = None
     if faults:
         schedule = Schedule.read(faults) if os.path.isfile(faults) else Schedule.parse(faults, "--faults")
-    settings = environment(os.environ, library(_say), given, schedule, emulate)
+    settings = environment(os.environ, library(_say), given, schedule)
     if quiet:
         settings["MRC_LOG"] = "off"
     sys.stdout.flush()

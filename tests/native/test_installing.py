@@ -1,0 +1,45 @@
+"""What `mrc native --install` and the public functions give to those who build programs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import openmrc
+from openmrc.native.library import install
+from openmrc.native.program import environment
+from tests.native.building import ROOT, library
+
+pytestmark = pytest.mark.needs("cc", "verbs.h", "jit")
+
+
+def test_a_program_is_built_against_an_installation(tmp_path: Path) -> None:
+    library()
+    made = install(tmp_path / "usr", lambda _: None)
+    assert all(file.exists() for file in made)
+    assert {file.name for file in made} == {"libmrc.so.1", "libmrc.so", "libmrc.pc", "mrc.h", "mrc-run.1"}
+    source = tmp_path / "version.c"
+    source.write_text("#include <mrc.h>\n#include <stdio.h>\nint main(void) { puts(mrc_library_version()); }\n")
+    lib = tmp_path / "usr" / "lib"
+    command = ["cc", str(source), f"-I{tmp_path}/usr/include", f"-L{lib}", "-lmrc", f"-Wl,-rpath,{lib}"]
+    subprocess.run([*command, "-o", str(tmp_path / "version")], check=True)
+    said = subprocess.run([str(tmp_path / "version")], capture_output=True, text=True, check=True).stdout
+    assert said.startswith(openmrc.__version__)
+
+
+def test_the_package_says_where_library_and_headers_are() -> None:
+    assert openmrc.get_library() == str(library())
+    assert (Path(openmrc.get_include()) / "mrc.h").is_file()
+
+
+def test_a_program_keeps_what_it_preloads_already() -> None:
+    made = environment({"LD_PRELOAD": "/other.so"}, Path("/libmrc.so.1"), ["10.0.0.1", "10.0.1.1"], None)
+    assert made == {"LD_PRELOAD": f"/libmrc.so.1{os.pathsep}/other.so", "MRC_PLANES": "10.0.0.1,10.0.1.1"}
+
+
+def test_the_manual_page_names_every_option() -> None:
+    page = (ROOT / "native" / "mrc-run.1").read_text("utf-8")
+    assert all(option in page for option in (r"\-\-planes", r"\-\-faults", r"\-\-quiet", "MRC_PORT", "MRC_LOG"))
