@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "emulation.h"
 #include "objects.h"
 
 /*
@@ -113,8 +114,9 @@ struct ibv_cq *open_cq(struct ibv_context *context, int cqe, void *cq_context, s
     struct cq *cq = calloc(1, sizeof *cq);
     if (cq == NULL)
         return NULL;
-    int64_t rows = 1;
-    while (rows < cqe)
+    /* What the engine completes for emulated operations is more than the program sees, and as soon taken. */
+    int64_t rows = 1, wanted = cqe + (endpoint->addresses.emulates ? 1 << 16 : 0);
+    while (rows < wanted)
         rows *= 2;
     cq->ring_bytes = (size_t)(rows * MRC_RECORD_BYTES);
     cq->ring = mmap(NULL, cq->ring_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -132,11 +134,12 @@ struct ibv_cq *open_cq(struct ibv_context *context, int cqe, void *cq_context, s
     pthread_mutex_init(&cq->verbs.mutex, NULL);
     pthread_cond_init(&cq->verbs.cond, NULL);
     pthread_mutex_init(&cq->lock, NULL);
+    pthread_mutex_init(&cq->ready_lock, NULL);
     struct mrc_datapath_cqs *row = &endpoint->cqs[cq->row];
     memset(row, 0, sizeof *row);
     row->ring = (int64_t)(intptr_t)cq->ring;
     row->mask = rows - 1;
-    row->capacity = cqe;
+    row->capacity = wanted;
     row->descriptor = channel != NULL ? channel->fd : -1;
     row->channel = NO_ROW;
     row->wakeup = -1;
@@ -163,6 +166,7 @@ int close_cq(struct ibv_cq *verbs)
         leave_channel((struct channel *)verbs->channel, cq);
     endpoint_give_cq(context->endpoint, cq->row);
     munmap(cq->ring, cq->ring_bytes);
+    free(cq->ready);
     free(cq);
     return 0;
 }
@@ -201,11 +205,23 @@ static void fill_completion(const struct mrc_datapath_record *record, struct ibv
     }
 }
 
+/*
+ * How many completions the loop has ever published to a queue. Its stores are plain ones: on x86-64 they are seen in
+ * order, elsewhere only behind the mutex under which it made them.
+ */
+static int64_t published(struct endpoint *endpoint, const struct cq *cq)
+{
+#if !defined(__x86_64__)
+    mrc_available(endpoint->at, cq->row);
+#endif
+    return __atomic_load_n(&endpoint->cqs[cq->row].published, __ATOMIC_ACQUIRE);
+}
+
 static int take(struct endpoint *endpoint, struct cq *cq, int count, struct ibv_wc *wc)
 {
     struct mrc_datapath_cqs *row = &endpoint->cqs[cq->row];
     const struct mrc_datapath_record *records = (const struct mrc_datapath_record *)cq->ring;
-    int64_t ready = __atomic_load_n(&row->published, __ATOMIC_ACQUIRE) - row->taken;
+    int64_t ready = published(endpoint, cq) - row->taken;
     int taken = ready < count ? (int)ready : count;
     for (int i = 0; i < taken; i++)
         fill_completion(&records[(row->taken + i) & row->mask], &wc[i]);
@@ -214,12 +230,77 @@ static int take(struct endpoint *endpoint, struct cq *cq, int count, struct ibv_
     return taken;
 }
 
+/* Hand records of queue pairs that emulate to them, others to the program; all of them become `ready`, in order. */
+static void sort_records(struct context *context, struct cq *cq)
+{
+    struct mrc_datapath_cqs *row = &context->endpoint->cqs[cq->row];
+    const struct mrc_datapath_record *records = (const struct mrc_datapath_record *)cq->ring;
+    pthread_mutex_lock(&cq->lock);
+    while (published(context->endpoint, cq) != row->taken) {
+        struct mrc_datapath_record record = records[row->taken & row->mask];
+        __atomic_store_n(&row->taken, row->taken + 1, __ATOMIC_RELEASE);
+        pthread_mutex_lock(&context->events);
+        struct qp *qp = context->qps[record.qp];
+        if (qp != NULL && qp->emulation != NULL)
+            emulated_record(qp, &record);
+        pthread_mutex_unlock(&context->events);
+    }
+    pthread_mutex_unlock(&cq->lock);
+}
+
+static int take_ready(struct cq *cq, int count, struct ibv_wc *wc)
+{
+    pthread_mutex_lock(&cq->ready_lock);
+    int taken = cq->ready_count < count ? cq->ready_count : count;
+    if (taken > 0) {
+        memcpy(wc, cq->ready, (size_t)taken * sizeof *wc);
+        cq->ready_count -= taken;
+        memmove(cq->ready, cq->ready + taken, (size_t)cq->ready_count * sizeof *wc);
+    }
+    pthread_mutex_unlock(&cq->ready_lock);
+    return taken;
+}
+
+/* A sender that only polls its send queue would never see grants: look at the other queues of its queue pairs too. */
+static void sort_partners(struct context *context, const struct cq *cq)
+{
+    for (int row = 0; row < MRC_QPS; row++) {
+        struct cq *partner = NULL;
+        if (__atomic_load_n(&context->qps[row], __ATOMIC_RELAXED) == NULL)
+            continue;
+        pthread_mutex_lock(&context->events);
+        struct qp *qp = context->qps[row];
+        if (qp != NULL && qp->emulation != NULL && qp->verbs.send_cq == &cq->verbs) {
+            partner = (struct cq *)qp->verbs.recv_cq;
+            emulated_progress(qp);
+        }
+        pthread_mutex_unlock(&context->events);
+        if (partner != NULL && partner != cq)
+            sort_records(context, partner);
+    }
+}
+
+static int poll_emulated(struct context *context, struct cq *cq, int count, struct ibv_wc *wc)
+{
+    sort_records(context, cq);
+    int taken = take_ready(cq, count, wc);
+    if (taken > 0 || context->endpoint->cqs[cq->row].overrun)
+        return cq->empty_polls = 0, taken > 0 ? taken : -EIO;
+    if (++cq->empty_polls > POLLS_IN_A_ROW)
+        mrc_poll(context->endpoint->at, cq->row);
+    sort_partners(context, cq);
+    sort_records(context, cq);
+    return take_ready(cq, count, wc);
+}
+
 int poll_cq(struct ibv_cq *verbs, int count, struct ibv_wc *wc)
 {
     struct cq *cq = (struct cq *)verbs;
     struct endpoint *endpoint = its_context(verbs->context)->endpoint;
     if (!endpoint_is_usable(endpoint))
         return -EIO;
+    if (endpoint->addresses.emulates)
+        return poll_emulated(its_context(verbs->context), cq, count, wc);
     pthread_mutex_lock(&cq->lock);
     int taken = take(endpoint, cq, count, wc);
     if (taken > 0)

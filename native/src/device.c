@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "emulation.h"
 #include "objects.h"
 #include "report.h"
 
@@ -69,8 +70,9 @@ static void say_what_was_chosen(const struct endpoint *endpoint)
     for (int plane = 0; plane < endpoint->addresses.count && used < sizeof all; plane++)
         used += (size_t)snprintf(all + used, sizeof all - used, " %s",
                                  plane_text(&endpoint->addresses.address[plane], text));
-    report("mrc0: %d planes %s%s, UDP port %d, path MTU %d", endpoint->addresses.count,
-           endpoint->addresses.found ? "found" : "given", all, endpoint->addresses.port, endpoint->mtu);
+    report("mrc0: %d planes %s%s, UDP port %d, path MTU %d%s", endpoint->addresses.count,
+           endpoint->addresses.found ? "found" : "given", all, endpoint->addresses.port, endpoint->mtu,
+           endpoint->addresses.emulates ? ", SEND emulated by writes" : "");
 }
 
 struct ibv_context *open_context(void)
@@ -78,6 +80,7 @@ struct ibv_context *open_context(void)
     struct planes planes;
     if (!choose_planes(&planes))
         return errno = EINVAL, NULL;
+    planes.emulates = emulation_is_wanted();
     struct context *context = calloc(1, sizeof *context);
     if (context == NULL)
         return NULL;
@@ -135,7 +138,7 @@ void fill_device(struct context *context, struct ibv_device_attr *attr)
     attr->max_sge = MOST_SGES;
     attr->max_cq = MRC_CQS;
     attr->max_cqe = MOST_CQES;
-    attr->max_mr = MRC_REGIONS;
+    attr->max_mr = REGIONS;
     attr->max_pd = 1 << 16;
     attr->atomic_cap = IBV_ATOMIC_NONE;
     attr->max_pkeys = 1;

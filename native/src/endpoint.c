@@ -106,7 +106,7 @@ static void *run_service(void *argument)
     for (;;) {
         eventfd_t count;
         eventfd_read(endpoint->service_fd, &count);
-        if (endpoint->nic->stop)
+        if (__atomic_load_n(&endpoint->nic->stop, __ATOMIC_ACQUIRE))
             return NULL;
         report_events(endpoint);
         if (endpoint->nic->overruns > 0)
@@ -239,7 +239,7 @@ struct endpoint *endpoint_open(const struct planes *planes, struct watcher watch
 void endpoint_close(struct endpoint *endpoint)
 {
     if (endpoint->started && endpoint_is_usable(endpoint)) {
-        endpoint->nic->stop = 1;
+        __atomic_store_n(&endpoint->nic->stop, 1, __ATOMIC_RELEASE);
         eventfd_write(endpoint->wake_fd, 1);
         eventfd_write(endpoint->service_fd, 1);
         pthread_join(endpoint->loop, NULL);
@@ -301,12 +301,12 @@ uint32_t endpoint_register(struct endpoint *endpoint, void *memory, size_t lengt
 {
     pthread_mutex_lock(&endpoint->control);
     int64_t row = endpoint->region_of_next, tried = 0;
-    while (endpoint->region_used[row] && tried++ < MRC_REGIONS)
-        row = (row + 1) % MRC_REGIONS;
+    while (endpoint->region_used[row] && tried++ < REGIONS)
+        row = (row + 1) % REGIONS;
     bool found = !endpoint->region_used[row];
     if (found) {
         endpoint->region_used[row] = true;
-        endpoint->region_of_next = (row + 1) % MRC_REGIONS;
+        endpoint->region_of_next = (row + 1) % REGIONS;
     }
     pthread_mutex_unlock(&endpoint->control);
     if (!found)
@@ -357,6 +357,10 @@ int endpoint_take_peer(struct endpoint *endpoint, const struct mrc_gid *gid)
         report("the peer's GID is not one of MRC: both ends must run with this library");
         return errno = EINVAL, NO_ROW;
     }
+    if (theirs.emulates != endpoint->addresses.emulates) {
+        report("one end emulates SEND (MRC_EMULATE), the other does not");
+        return errno = EINVAL, NO_ROW;
+    }
     if (theirs.count != endpoint->addresses.count) {
         report("the peer has %d planes, this endpoint %d", theirs.count, endpoint->addresses.count);
         return errno = EINVAL, NO_ROW;
@@ -393,4 +397,16 @@ void endpoint_give_peer(struct endpoint *endpoint, int row)
     if (--peer->users == 0)
         mrc_remove_peer(endpoint->at, row, peer->ways, planes, MRC_WAYS, peer->ports, planes, MRC_EVS_PER_PLANE);
     pthread_mutex_unlock(&endpoint->control);
+}
+
+void endpoint_announce(struct endpoint *endpoint, int cq)
+{
+    struct mrc_datapath_cqs *row = &endpoint->cqs[cq];
+    pthread_mutex_lock(mutex_at(endpoint, 2));
+    if (row->armed != 0) {
+        row->armed = 0;
+        row->events++;
+        eventfd_write((int)row->descriptor, 1);
+    }
+    pthread_mutex_unlock(mutex_at(endpoint, 2));
 }

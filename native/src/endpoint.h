@@ -18,6 +18,9 @@
 /* Row of a queue pair, of a completion queue, or of a peer that is none. */
 #define NO_ROW (-1)
 
+/* Regions that programs may register; the others are set aside for emulated operations, one for each queue pair. */
+#define REGIONS (MRC_REGIONS - MRC_QPS)
+
 struct peer {
     struct mrc_gid gid;
     int users; /* queue pairs; 0: free */
@@ -65,7 +68,7 @@ struct endpoint {
     pthread_mutex_t control; /* guards what follows */
     struct peer peers[MRC_PEERS];
     int64_t region_of_next; /* where the search for a free row begins */
-    bool region_used[MRC_REGIONS];
+    bool region_used[REGIONS];
     bool qp_used[MRC_QPS];
     bool cq_used[MRC_CQS];
     int forks; /* count of forks when it was opened: in a child it is unusable */
@@ -100,6 +103,9 @@ void endpoint_deregister(struct endpoint *endpoint, uint32_t key);
 /* The peer with this GID, added if it is new; NO_ROW with errno. Each must be given back. */
 int endpoint_take_peer(struct endpoint *endpoint, const struct mrc_gid *gid);
 void endpoint_give_peer(struct endpoint *endpoint, int peer);
+
+/* Signal an armed completion queue, as the loop does for what it publishes. */
+void endpoint_announce(struct endpoint *endpoint, int cq);
 
 /* Random bits of the operating system. */
 uint64_t random_bits(void);

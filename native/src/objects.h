@@ -62,12 +62,19 @@ struct cq {
     struct cq *next; /* of its channel */
     void *wrapper;   /* the object of mrc.h, if it is one */
     atomic_int users;
+    pthread_mutex_t ready_lock; /* guards what follows: completions of emulated operations */
+    struct ibv_wc *ready;
+    int ready_count, ready_room;
 };
+
+struct emulation;
 
 struct qp {
     struct ibv_qp verbs;
     int row, peer;
     struct ibv_qp_init_attr init;
+    bool sends; /* the program has asked for RTS */
+    struct emulation *emulation; /* NULL unless SEND is emulated */
     struct ibv_qp_attr attr; /* as last set, for queries */
     uint8_t *inlined; /* a copy of each inline payload, by number of the write */
     size_t inlined_bytes;
@@ -124,6 +131,3 @@ void acknowledge_async_event(struct ibv_async_event *event);
 void forget_qp(struct context *context, struct qp *qp);
 void forget_cq(struct context *context, struct cq *cq);
 struct watcher watcher_of(struct context *context);
-
-/* `state` of the engine as verbs names it. */
-enum ibv_qp_state state_of(const struct endpoint *endpoint, int row);

@@ -3,15 +3,17 @@
 #include <errno.h>
 #include <string.h>
 
+#include "emulation.h"
 #include "objects.h"
+#include "posting.h"
 #include "report.h"
 
-struct batch {
-    struct endpoint *endpoint;
-    int64_t begun, place; /* numbers in the command ring: first of this batch, next to be written */
-};
+struct batch batch_begin(struct endpoint *endpoint)
+{
+    return (struct batch){endpoint, endpoint->nic->posted, endpoint->nic->posted};
+}
 
-static void submit(struct batch *batch)
+void submit(struct batch *batch)
 {
     int64_t count = batch->place - batch->begun;
     if (count > 0)
@@ -19,8 +21,7 @@ static void submit(struct batch *batch)
     batch->begun = batch->place;
 }
 
-/* The next free row of the ring; a full ring is emptied first. */
-static struct mrc_datapath_commands *next_row(struct batch *batch)
+struct mrc_datapath_commands *next_row(struct batch *batch)
 {
     struct mrc_datapath_nic *nic = batch->endpoint->nic;
     while (batch->place - __atomic_load_n(&nic->taken, __ATOMIC_ACQUIRE) >= MRC_COMMANDS) {
@@ -30,8 +31,7 @@ static struct mrc_datapath_commands *next_row(struct batch *batch)
     return &batch->endpoint->commands[batch->place++ & (MRC_COMMANDS - 1)];
 }
 
-/* Find what a piece of local memory is; false if it is not in a region of this domain. */
-static bool locate(const struct qp *qp, const struct ibv_sge *sge, int64_t *local)
+bool locate(const struct qp *qp, const struct ibv_sge *sge, int64_t *local)
 {
     const struct endpoint *endpoint = its_context(qp->verbs.context)->endpoint;
     const struct mrc_engine_regions *region = &endpoint->regions[sge->lkey % MRC_REGIONS];
@@ -47,7 +47,7 @@ static int check(const struct qp *qp, const struct ibv_send_wr *wr, uint64_t *le
 {
     int64_t local;
     if (wr->opcode != IBV_WR_RDMA_WRITE && wr->opcode != IBV_WR_RDMA_WRITE_WITH_IMM) {
-        report("an operation other than RDMA WRITE was posted: MRC has no other");
+        report("an operation other than RDMA WRITE was posted: MRC has no other (MRC_EMULATE=send adds SEND)");
         return EOPNOTSUPP;
     }
     if (wr->num_sge < 0 || wr->num_sge > MOST_SGES)
@@ -118,8 +118,10 @@ int post_send(struct ibv_qp *verbs, struct ibv_send_wr *wr, struct ibv_send_wr *
     int error = endpoint_is_usable(endpoint) ? 0 : EIO;
     if (error != 0)
         return *bad = wr, error;
+    if (qp->emulation != NULL)
+        return emulated_post_send(qp, wr, bad);
     pthread_mutex_lock(&endpoint->posting);
-    struct batch batch = {endpoint, endpoint->nic->posted, endpoint->nic->posted};
+    struct batch batch = batch_begin(endpoint);
     int64_t number = endpoint->queues[2 * qp->row].posted;
     for (; wr != NULL && error == 0; wr = error == 0 ? wr->next : wr) {
         int32_t state = endpoint->qps[qp->row].state;
@@ -152,8 +154,10 @@ int post_recv(struct ibv_qp *verbs, struct ibv_recv_wr *wr, struct ibv_recv_wr *
     int error = endpoint_is_usable(endpoint) ? 0 : EIO;
     if (error != 0)
         return *bad = wr, error;
+    if (qp->emulation != NULL)
+        return emulated_post_recv(qp, wr, bad);
     pthread_mutex_lock(&endpoint->posting);
-    struct batch batch = {endpoint, endpoint->nic->posted, endpoint->nic->posted};
+    struct batch batch = batch_begin(endpoint);
     int64_t number = endpoint->queues[2 * qp->row + 1].posted;
     for (; wr != NULL && error == 0; wr = error == 0 ? wr->next : wr) {
         if (endpoint->qps[qp->row].state == MRC_QP_STATE_RESET)

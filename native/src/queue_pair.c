@@ -5,20 +5,27 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "emulation.h"
 #include "objects.h"
 #include "report.h"
 
 #define TIMEOUT_UNIT_PS 4096000LL /* of verbs: 4.096 us x 2^timeout (IBTA volume 1, 9.9.2.1) */
 #define MOST_TIMEOUT 31
+#define DEFAULT_TIMEOUT 14 /* 67 ms, what programs pass most */
 
 static const enum ibv_qp_state states[] = {
     [MRC_QP_STATE_RESET] = IBV_QPS_RESET, [MRC_QP_STATE_INIT] = IBV_QPS_INIT, [MRC_QP_STATE_RTR] = IBV_QPS_RTR,
     [MRC_QP_STATE_RTS] = IBV_QPS_RTS,     [MRC_QP_STATE_ERROR] = IBV_QPS_ERR,
 };
 
-enum ibv_qp_state state_of(const struct endpoint *endpoint, int row)
+/*
+ * The state that the program sees. A receiver of emulated SENDs must send grants, and programs that only receive stay in
+ * RTR: such a queue pair of the engine goes to RTS at once.
+ */
+static enum ibv_qp_state state_of(const struct qp *qp)
 {
-    return states[endpoint->qps[row].state];
+    enum ibv_qp_state state = states[its_context(qp->verbs.context)->endpoint->qps[qp->row].state];
+    return qp->emulation != NULL && state == IBV_QPS_RTS && !qp->sends ? IBV_QPS_RTR : state;
 }
 
 static void fill_unchanged(int64_t words[MRC_ATTRIBUTES])
@@ -48,11 +55,15 @@ struct ibv_qp *open_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
     struct qp *qp = calloc(1, sizeof *qp);
     if (qp == NULL)
         return NULL;
+    qp->verbs.context = pd->context;
     qp->inlined_bytes = (size_t)MRC_SENDS * MOST_INLINE;
     qp->inlined = mmap(NULL, qp->inlined_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                        -1, 0);
-    qp->row = qp->inlined == MAP_FAILED ? NO_ROW : endpoint_take_qp(endpoint);
+    bool has_memory = qp->inlined != MAP_FAILED && (!endpoint->addresses.emulates || emulation_open(qp) == 0);
+    qp->row = has_memory ? endpoint_take_qp(endpoint) : NO_ROW;
     if (qp->row == NO_ROW) {
+        if (qp->emulation != NULL)
+            emulation_close(qp);
         if (qp->inlined != MAP_FAILED)
             munmap(qp->inlined, qp->inlined_bytes);
         free(qp);
@@ -61,7 +72,6 @@ struct ibv_qp *open_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
     qp->peer = NO_ROW;
     init->cap = (struct ibv_qp_cap){DEPTH_OF_A_QUEUE, MRC_RECEIVES, MOST_SGES, MOST_SGES, MOST_INLINE};
     qp->init = *init;
-    qp->verbs.context = pd->context;
     qp->verbs.qp_context = init->qp_context;
     qp->verbs.pd = pd;
     qp->verbs.send_cq = init->send_cq;
@@ -94,6 +104,9 @@ static void reset(struct endpoint *endpoint, struct qp *qp)
     endpoint->queues[2 * qp->row].posted = 0;
     endpoint->queues[2 * qp->row + 1].posted = 0;
     pthread_mutex_unlock(&endpoint->posting);
+    qp->sends = false;
+    if (qp->emulation != NULL)
+        emulation_reset(qp);
     if (qp->peer != NO_ROW)
         endpoint_give_peer(endpoint, qp->peer);
     qp->peer = NO_ROW;
@@ -108,6 +121,8 @@ int close_qp(struct ibv_qp *verbs)
     if (usable)
         reset(endpoint, qp);
     forget_qp(context, qp);
+    if (qp->emulation != NULL)
+        emulation_close(qp);
     pthread_mutex_lock(&verbs->mutex);
     while (usable && verbs->events_completed != qp->events_given)
         pthread_cond_wait(&verbs->cond, &verbs->mutex);
@@ -140,6 +155,8 @@ static int to_init(struct qp *qp, const struct ibv_qp_attr *attr, int mask, int6
     words[MRC_ATTRIBUTE_TRIM_NACK_DEST] = 1;
     words[MRC_ATTRIBUTE_DYNAMIC_MPR] = 0;
     words[MRC_ATTRIBUTE_ACCESS] = attr->qp_access_flags & (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    if (qp->emulation != NULL) /* the ring is written; the program's regions have rights of their own */
+        words[MRC_ATTRIBUTE_ACCESS] |= IBV_ACCESS_REMOTE_WRITE;
     return 0;
 }
 
@@ -161,7 +178,8 @@ static int to_rtr(struct qp *qp, const struct ibv_qp_attr *attr, int mask, int64
     words[MRC_ATTRIBUTE_PEER] = qp->peer;
     words[MRC_ATTRIBUTE_DEST_QPN] = attr->dest_qp_num;
     words[MRC_ATTRIBUTE_PATH_MTU] = mtu;
-    words[MRC_ATTRIBUTE_EXPECTED_PSN] = attr->rq_psn & 0xFFFFFF;
+    /* An emulating end sends before its program has said with which PSN: both take the sender's number. */
+    words[MRC_ATTRIBUTE_EXPECTED_PSN] = qp->emulation != NULL ? attr->dest_qp_num : attr->rq_psn & 0xFFFFFF;
     words[MRC_ATTRIBUTE_MAX_WIMM_DEST] = context->max_wimm;
     words[MRC_ATTRIBUTE_MPR] = words[MRC_ATTRIBUTE_MPR_DEST] = context->mpr;
     return 0;
@@ -170,13 +188,14 @@ static int to_rtr(struct qp *qp, const struct ibv_qp_attr *attr, int mask, int64
 static int to_rts(struct qp *qp, const struct ibv_qp_attr *attr, int mask, int64_t *words)
 {
     struct context *context = its_context(qp->verbs.context);
-    bool from_rtr = context->endpoint->qps[qp->row].state == MRC_QP_STATE_RTR;
+    bool from_rtr = state_of(qp) == IBV_QPS_RTR;
     if (from_rtr && !(mask & IBV_QP_SQ_PSN))
         return EINVAL;
-    if (mask & IBV_QP_SQ_PSN)
+    qp->sends = true;
+    if (mask & IBV_QP_SQ_PSN && qp->emulation == NULL)
         words[MRC_ATTRIBUTE_FIRST_PSN] = attr->sq_psn & 0xFFFFFF;
     if (from_rtr || mask & IBV_QP_TIMEOUT) {
-        int timeout = mask & IBV_QP_TIMEOUT ? attr->timeout : 14;
+        int timeout = mask & IBV_QP_TIMEOUT ? attr->timeout : DEFAULT_TIMEOUT;
         words[MRC_ATTRIBUTE_TIMEOUT] = timeout_ps(timeout);
         words[MRC_ATTRIBUTE_EXPONENTIAL_COUNT] = timeout == 0 ? MRC_INFINITE_RETRIES : 0;
     }
@@ -205,6 +224,19 @@ static void remember(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
     KEEP(IBV_QP_MAX_QP_RD_ATOMIC, max_rd_atomic);
     KEEP(IBV_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
 #undef KEEP
+}
+
+/* To RTS, before the program asks for it; what it asks for then replaces the timeout and the retries. */
+static void send_at_once(struct endpoint *endpoint, struct qp *qp)
+{
+    int64_t words[MRC_ATTRIBUTES];
+    fill_unchanged(words);
+    words[MRC_ATTRIBUTE_FIRST_PSN] = qp->verbs.qp_num;
+    words[MRC_ATTRIBUTE_TIMEOUT] = timeout_ps(DEFAULT_TIMEOUT);
+    words[MRC_ATTRIBUTE_LINEAR_COUNT] = MRC_MAX_LINEAR;
+    words[MRC_ATTRIBUTE_EXPONENTIAL_COUNT] = 0;
+    words[MRC_ATTRIBUTE_MAX_WIMM] = its_context(qp->verbs.context)->max_wimm;
+    mrc_move(endpoint->at, qp->row, MRC_QP_EVENT_TO_RTS, words, MRC_ATTRIBUTES);
 }
 
 static int event_of(enum ibv_qp_state state)
@@ -244,9 +276,9 @@ int modify_qp_with(struct ibv_qp *verbs, struct ibv_qp_attr *attr, int mask, con
     int error = 0;
     if (!endpoint_is_usable(endpoint))
         return EIO;
-    if (mask & IBV_QP_CUR_STATE && attr->cur_qp_state != state_of(endpoint, qp->row))
+    if (mask & IBV_QP_CUR_STATE && attr->cur_qp_state != state_of(qp))
         return EINVAL;
-    enum ibv_qp_state wanted = mask & IBV_QP_STATE ? attr->qp_state : state_of(endpoint, qp->row);
+    enum ibv_qp_state wanted = mask & IBV_QP_STATE ? attr->qp_state : state_of(qp);
     fill_unchanged(words);
     if (wanted == IBV_QPS_RESET && mask & IBV_QP_STATE) {
         reset(endpoint, qp);
@@ -262,14 +294,18 @@ int modify_qp_with(struct ibv_qp *verbs, struct ibv_qp_attr *attr, int mask, con
         error = to_rts(qp, attr, mask, words);
     if (error != 0)
         return error;
+    if (wanted == IBV_QPS_RTR && mask & IBV_QP_STATE && qp->emulation != NULL)
+        emulation_begin(qp, attr->dest_qp_num);
     prefer(words, others);
     if (!(mask & IBV_QP_STATE))
         mrc_change(endpoint->at, qp->row, words, MRC_ATTRIBUTES);
     else if (event_of(wanted) < 0 || mrc_move(endpoint->at, qp->row, event_of(wanted), words, MRC_ATTRIBUTES) == 0)
         return EINVAL;
+    if (wanted == IBV_QPS_RTR && mask & IBV_QP_STATE && qp->emulation != NULL)
+        send_at_once(endpoint, qp);
     endpoint_iterate(endpoint);
     remember(qp, attr, mask);
-    verbs->state = state_of(endpoint, qp->row);
+    verbs->state = state_of(qp);
     return 0;
 }
 
@@ -278,7 +314,7 @@ int query_qp(struct ibv_qp *verbs, struct ibv_qp_attr *attr, int mask, struct ib
     struct qp *qp = (struct qp *)verbs;
     (void)mask; /* all are filled, as rdma-core's providers do */
     *attr = qp->attr;
-    attr->qp_state = attr->cur_qp_state = state_of(its_context(verbs->context)->endpoint, qp->row);
+    attr->qp_state = attr->cur_qp_state = state_of(qp);
     attr->cap = qp->init.cap;
     attr->path_mig_state = IBV_MIG_MIGRATED;
     *init = qp->init;

@@ -287,6 +287,78 @@ static void an_overrun_is_an_event(void)
     close_end(&b);
 }
 
+/* MRC_EMULATE=send: SENDs of all lengths and writes with immediate arrive in order, and wait for a receive. */
+static void sends_arrive_in_order(void)
+{
+    setenv("MRC_EMULATE", "send", 1);
+    struct end a, b;
+    connected(&a, &b, 14, 7);
+    for (size_t i = 0; i < MEMORY; i++)
+        a.memory[i] = (uint8_t)(i * 13 >> 3);
+    const uint32_t lengths[] = {0, 1, 4096, 65536, 65537, 300000};
+    struct ibv_send_wr *bad;
+    for (uint64_t i = 0; i < 6; i++) {
+        struct ibv_sge sge = {(uintptr_t)a.memory, lengths[i], a.mr->lkey};
+        struct ibv_send_wr wr = {.wr_id = i, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND_WITH_IMM};
+        wr.imm_data = htonl(0xC0FFEE00u + (uint32_t)i);
+        wr.send_flags = IBV_SEND_SIGNALED;
+        CHECK(ibv_post_send(a.qp, &wr, &bad) == 0);
+    }
+    CHECK(post_write(&a, &b, 6, 500000, 1000, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_SEND_SIGNALED) == 0);
+    for (uint64_t i = 0; i < 7; i++) {
+        struct ibv_sge sge = {(uintptr_t)b.memory, 400000, b.mr->lkey};
+        struct ibv_recv_wr receive = {.wr_id = 100 + i, .sg_list = &sge, .num_sge = 1}, *bad_receive;
+        memset(b.memory, 0, 400000);
+        CHECK(ibv_post_recv(b.qp, &receive, &bad_receive) == 0);
+        struct ibv_wc wc = next_completion(&b, 20);
+        CHECK(wc.status == IBV_WC_SUCCESS && wc.wr_id == 100 + i && wc.wc_flags == IBV_WC_WITH_IMM);
+        if (i < 6) {
+            CHECK(wc.opcode == IBV_WC_RECV && wc.byte_len == lengths[i] && wc.imm_data == htonl(0xC0FFEE00u + (uint32_t)i));
+            CHECK(memcmp(a.memory, b.memory, lengths[i]) == 0);
+        } else {
+            CHECK(wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM && wc.byte_len == 1000);
+            CHECK(memcmp(a.memory + 500000, b.memory + 500000, 1000) == 0);
+        }
+        wc = next_completion(&a, 20);
+        CHECK(wc.wr_id == i && wc.status == IBV_WC_SUCCESS && wc.opcode == (i < 6 ? IBV_WC_SEND : IBV_WC_RDMA_WRITE));
+    }
+    close_end(&a);
+    close_end(&b);
+    unsetenv("MRC_EMULATE");
+}
+
+/* More messages than slots, and a receiver that is slow. */
+static void a_sender_waits_for_grants(void)
+{
+    setenv("MRC_EMULATE", "send", 1);
+    struct end a, b;
+    connected(&a, &b, 14, 7);
+    struct ibv_recv_wr *bad_receive;
+    struct ibv_send_wr *bad;
+    for (uint64_t i = 0; i < 300; i++) {
+        uint64_t number = i;
+        struct ibv_sge sge = {(uintptr_t)&number, sizeof number, 0};
+        struct ibv_send_wr wr = {.wr_id = i, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND};
+        wr.send_flags = IBV_SEND_INLINE;
+        CHECK(ibv_post_send(a.qp, &wr, &bad) == 0);
+    }
+    for (uint64_t i = 0; i < 300; i++) {
+        struct ibv_sge sge = {(uintptr_t)b.memory, 64, b.mr->lkey};
+        struct ibv_recv_wr receive = {.wr_id = i, .sg_list = &sge, .num_sge = 1};
+        struct ibv_wc wc;
+        CHECK(ibv_post_recv(b.qp, &receive, &bad_receive) == 0);
+        int count = 0;
+        for (double until = seconds() + 20; count == 0 && seconds() < until;) {
+            CHECK(ibv_poll_cq(a.cq, 1, &wc) == 0); /* takes grants */
+            count = ibv_poll_cq(b.cq, 1, &wc);
+        }
+        CHECK(count == 1 && wc.wr_id == i && wc.byte_len == 8 && memcmp(b.memory, &i, 8) == 0);
+    }
+    close_end(&a);
+    close_end(&b);
+    unsetenv("MRC_EMULATE");
+}
+
 static void opening_is_quick(void)
 {
     double least = 1;
@@ -320,6 +392,8 @@ static const struct {
     TEST(a_forked_child_has_no_endpoint_and_the_parent_keeps_its_own),
     TEST(threads_share_an_endpoint),
     TEST(an_overrun_is_an_event),
+    TEST(sends_arrive_in_order),
+    TEST(a_sender_waits_for_grants),
     TEST(opening_is_quick),
 };
 

@@ -15,6 +15,7 @@ def environment(
     library: Path,
     planes: Sequence[str],
     schedule: Schedule | None,
+    emulated: str = "",
 ) -> dict[str, str]:
     """Return `inherited` with the library preloaded and its settings; what is not given stays as it is.
 
@@ -24,6 +25,8 @@ def environment(
     settings = {**inherited, "LD_PRELOAD": preload}
     if planes:
         settings["MRC_PLANES"] = ",".join(planes)
+    if emulated:
+        settings["MRC_EMULATE"] = emulated
     if schedule is not None:
         count = len(planes) or len(list(filter(None, inherited.get("MRC_PLANES", "").split(",")))) or 1
         settings["MRC_FAULT_STEPS"] = fault_steps(schedule, count)

@@ -93,6 +93,35 @@ def test_planes_that_go_down_in_the_middle_do_not_stop_it() -> None:
     assert rows(client)[0][:2] == [65536, 5000]
 
 
+@pytest.mark.needs("ib_write_bw")
+@pytest.mark.parametrize(
+    ("program", "options"),
+    [("ib_send_bw", ("-n", "200")), ("ib_send_bw", ("-n", "20", "-s", "1048576")), ("ib_send_lat", ("-n", "50"))],
+)
+def test_sends_are_emulated_where_both_ends_ask_for_it(program: str, options: tuple[str, ...]) -> None:
+    client, _ = pair(program, *options, MRC_EMULATE="send")
+    assert len(rows(client)) == 1
+
+
+@pytest.mark.needs("ibv_devinfo")
+def test_ibv_rc_pingpong_verifies_what_it_receives() -> None:
+    command = ["ibv_rc_pingpong", "-p", str(free_port()), "-g", "3", "-n", "50", "-c"]
+    settings = environment(MRC_EMULATE="send")
+    server = subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        for _ in range(100):  # the server may not listen yet
+            client = run([*command, "127.0.0.1"], MRC_EMULATE="send")
+            if client.returncode == 0 or "Couldn't connect" not in client.stderr:
+                break
+            time.sleep(0.1)
+        said = server.communicate(timeout=30)[0]
+    finally:
+        server.kill()
+    assert client.returncode == 0, client.stdout + client.stderr
+    assert "50 iters" in client.stdout
+    assert "50 iters" in said
+
+
 def test_a_wrong_address_is_named() -> None:
     done = run(["ibv_devinfo"], MRC_PLANES="127.0.0.1,nowhere") if library() else None
     assert done is not None

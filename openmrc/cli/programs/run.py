@@ -19,6 +19,9 @@ def run(
     faults: Annotated[
         str, typer.Option("--faults", help="What happens to arriving packets: a file, or 'at: 2s, down: plane 1; ...'")
     ] = "",
+    emulate: Annotated[
+        str, typer.Option("--emulate", help="Operations that MRC lacks, built from writes: send. Both ends must agree.")
+    ] = "",
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not say which planes were chosen.")] = False,
 ) -> None:
     """Run a program that uses InfiniBand verbs; it finds the device mrc0.
@@ -31,11 +34,13 @@ def run(
     from openmrc.native.library import library
     from openmrc.native.program import environment
 
+    if emulate not in ("", "send"):
+        raise UsageError(f"--emulate: {emulate!r} is not offered; send is")
     given = LOOPBACK if planes == "loopback" else tuple(filter(None, planes.split(",")))
     schedule = None
     if faults:
         schedule = Schedule.read(faults) if os.path.isfile(faults) else Schedule.parse(faults, "--faults")
-    settings = environment(os.environ, library(_say), given, schedule)
+    settings = environment(os.environ, library(_say), given, schedule, emulate)
     if quiet:
         settings["MRC_LOG"] = "off"
     sys.stdout.flush()

@@ -1,0 +1,39 @@
+/*
+ * SEND, which MRC does not have, built over writes, if MRC_EMULATE names it at both ends.
+ *
+ * Every queue pair grants its peer a ring of slots. A SEND is a write into the next slots, then a header with an
+ * immediate, which tells the receiver; a receiver copies out when the program polls and has posted a receive. Slots
+ * that were copied out are granted again by an empty write with immediate, so a sender waits where a NIC would be told
+ * that its receiver is not ready. Writes with immediate take a slot for their header too, so that order is kept.
+ *
+ * The ring's key follows from the queue pair's number, and the GID says whether an end emulates: nothing is negotiated.
+ */
+#pragma once
+
+#include "objects.h"
+
+struct emulation;
+
+/* Whether MRC_EMULATE names send. */
+bool emulation_is_wanted(void);
+
+/* Allocate what a new queue pair needs, 0 or errno; receives may be posted from now on. */
+int emulation_open(struct qp *qp);
+
+/* Grant the ring to the queue pair `peer`: in INIT, before RTR. */
+void emulation_begin(struct qp *qp, uint32_t peer);
+
+/* Forget everything that was posted and has arrived: RESET. */
+void emulation_reset(struct qp *qp);
+
+/* Free it; no other thread can find the queue pair any more. */
+void emulation_close(struct qp *qp);
+
+int emulated_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int emulated_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+
+/* Take one record of the engine; completions for the program go to its queue's `ready`. */
+void emulated_record(struct qp *qp, const struct mrc_datapath_record *record);
+
+/* Continue what waits for a grant or for room. */
+void emulated_progress(struct qp *qp);

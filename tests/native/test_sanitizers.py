@@ -1,0 +1,36 @@
+"""The C of the library under the compilers' checks, with the tests of the verbs device."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+
+from tests.native.building import PLANES, ROOT, library
+from tests.native.test_c_programs import TESTS
+
+pytestmark = [pytest.mark.needs("cc", "verbs.h", "jit"), pytest.mark.exhaustive]
+CHECKS = {
+    "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
+    "thread": ("-fsanitize=thread",),
+}
+FORKS = "a_forked_child_has_no_endpoint_and_the_parent_keeps_its_own"  # ThreadSanitizer knows no threads after a fork
+
+
+@pytest.mark.parametrize("kind", CHECKS)
+def test_the_device_is_clean(kind: str) -> None:
+    options = CHECKS[kind]
+    lib = library(*options)
+    made = lib.parent / "device"
+    source = ROOT / "native" / "tests" / "device.c"
+    words = ["cc", "-std=gnu11", "-O1", "-g", "-pthread", *options, str(source), str(lib), f"-Wl,-rpath,{lib.parent}"]
+    subprocess.run([*words, "-o", str(made)], check=True)
+    names = [name for name in TESTS if not (kind == "thread" and name == FORKS) and name != "opening_is_quick"]
+    suppressions = f"suppressions={ROOT / 'native/tests/thread.supp'}"
+    environment = {"MRC_PLANES": PLANES, "MRC_LOG": "off", "TSAN_OPTIONS": suppressions, "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [str(made), *names], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    assert not re.search(r"(ERROR|WARNING): \w+Sanitizer", done.stderr), done.stderr[-6000:]
