@@ -54,6 +54,7 @@ from openmrc.live.api.errors import (
     InvalidArgumentError,
     NoRoomError,
     OverrunError,
+    UnusableOfferError,
     VerbsError,
 )
 from openmrc.live.objects.completion import CompletionChannel, CompletionQueue
@@ -107,6 +108,7 @@ __all__ = [
     "Remote",
     "RemoteRegion",
     "SendWr",
+    "UnusableOfferError",
     "VerbsError",
     "WcOpcode",
     "WcStatus",

@@ -39,6 +39,10 @@ class ExchangeError(PeerError):
     errno = _errno.EPROTO
 
 
+class UnusableOfferError(ExchangeError):
+    """The peer is in order, but cannot be used here: for example, it is already known by other addresses."""
+
+
 __all__ = [
     "BusyError",
     "CallError",
@@ -48,5 +52,6 @@ __all__ = [
     "InvalidArgumentError",
     "NoRoomError",
     "OverrunError",
+    "UnusableOfferError",
     "VerbsError",
 ]

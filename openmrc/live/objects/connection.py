@@ -25,6 +25,7 @@ from openmrc.live.api.errors import (
     ExchangeError,
     InvalidArgumentError,
     NoRoomError,
+    UnusableOfferError,
 )
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.objects.context import Context
@@ -349,13 +350,9 @@ def _establish(
 
 def _refuse(channel: ControlChannel, error: BaseException) -> None:
     """Send the peer the reason of the refusal, if this side decided it."""
-    if isinstance(error, _Unfit | NoRoomError):
+    if isinstance(error, UnusableOfferError | NoRoomError):
         with contextlib.suppress(ExchangeError, ClosedError):
             channel.tell(Refusal(str(error)))
-
-
-class _Unfit(ExchangeError):
-    """The peer's offer cannot be used here."""
 
 
 def _check_origin(context: Context, theirs: Offer, channel: ControlChannel) -> None:
@@ -365,7 +362,7 @@ def _check_origin(context: Context, theirs: Offer, channel: ControlChannel) -> N
     for plane, text in enumerate(theirs.planes):
         ours = context.nic.sockets.addresses[plane]
         if PlaneAddress.parse(text).ip.is_loopback and not ours.ip.is_loopback:
-            raise _Unfit(
+            raise UnusableOfferError(
                 f"{channel.peer}: plane {plane}: loopback address {text} from another machine; local address {ours}"
             )
 
@@ -388,10 +385,12 @@ def _offer(connection: Connection, regions: Sequence[MemoryRegion], note: Any) -
 
 
 def _remote(offer: Offer, planes: tuple[str, ...]) -> Remote:
+    # Behind a translation of addresses, ports change too. Its own addresses under another spelling are no translation.
+    is_translated = bool(planes) and [*map(PlaneAddress.parse, planes)] != [*map(PlaneAddress.parse, offer.planes)]
     address = PeerAddress(
-        planes=planes or tuple(offer.planes),
+        planes=planes if is_translated else tuple(offer.planes),
         source_ports=tuple(tuple(ports) for ports in offer.source_ports),
-        any_source_port=bool(planes),
+        any_source_port=is_translated,
     )
     regions = tuple(RemoteRegion(region.addr, region.r_key, region.length) for region in offer.regions)
     return Remote(offer.name, address, offer.qpn, regions, offer.note)
@@ -414,7 +413,7 @@ def _raise_to_rts(qp: QueuePair, remote: Remote, ours: Offer, theirs: Offer, opt
     try:
         qp.modify(rtr)
     except (BusyError, InvalidArgumentError, NoRoomError) as error:
-        raise _Unfit(f"{remote.name}: {printable(str(error))}") from error
+        raise UnusableOfferError(f"{remote.name}: {printable(str(error))}") from error
     qp.modify(
         state=QpState.RTS,
         sq_psn=ours.psn,
