@@ -32,7 +32,7 @@ def main() -> None:
             print(
                 f"{network}, {threads} threads: {took:.1f} s (goal {GOAL_S:g}), {events / took / 1e6:.2f} M failures/s"
             )
-        print(f"{network}: the same numbers: {np.array_equal(*shares)}")
+        print(f"{network}: the same numbers: {np.array_equal(shares[0], shares[1])}")
 
 
 if __name__ == "__main__":
