@@ -161,7 +161,8 @@ def measure(lab: Lab, senders: int, seconds: float) -> bool:
     causes: dict[str, int] = defaultdict(int)
     for old, new in zip(before, after, strict=True):
         for cause, count in new.losses.named().items():
-            causes[cause] += count - getattr(old.losses, cause)
+            if more := count - getattr(old.losses, cause):
+                causes[cause] += more
     whole = (flooded.sent, flooded.whole + flooded.trimmed) == (from_nics, to_target) and not wrong
     print(
         f"{senders:2} to 1: sent {flooded.sent}, whole {flooded.whole}, trimmed {flooded.trimmed} of {trimmed}, "
