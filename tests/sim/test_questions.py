@@ -78,3 +78,12 @@ def test_transports_are_compared_with_themselves() -> None:
     results[3] = result("RoCE, flaps", 15_749.0)
     said = QUESTIONS["roce"].answer(results)
     assert said.endswith("RoCE: steps of 100 us take 15,749 us under flaps (157.5 times as long).")
+
+
+def test_a_failed_t1_is_compared_with_the_same_network_without_it() -> None:
+    results = [result("MRC, no fault", 100.0), result("MRC, a T1 fails", 102.0),
+               result("RoCE, no fault", 150.0), result("RoCE, a T1 fails", 1500.0)]  # fmt: skip
+    said = QUESTIONS["t1"].answer(results)
+    assert "MRC: steps of 100 us take 102 us when a T1 fails (+2.0%)." in said
+    assert "RoCE: steps of 150 us take 1,500 us when a T1 fails (10.0 times as long)." in said
+    assert said.endswith("RoCE's routing reacts after 1,000 us here; the default is 100 ms.")
