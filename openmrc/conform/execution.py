@@ -34,6 +34,7 @@ TESTER_PSN = 0x00_1000
 MOST_SHOWN = 3  # packets that came closest
 LONGEST_PUMP = 1_000_000_000  # ns
 TOLERATED_STANDSTILL = 0.25  # of the time that an expectation waits
+LONGEST_STANDSTILL = 100_000_000  # ns: a device may have given up by then, however long the expectation waits
 _MEMORY_POLL = 2_000_000  # ns
 
 
@@ -60,6 +61,7 @@ class TestExecution:
         self._since = 0  # entries before this one are no answers to the current block of injections
         self._in_block = False
         self._injected: tuple[str, int] | None = None
+        self._relay: Relay | None = None
 
     def run(self) -> TestResult:
         """Run it and return what it came to."""
@@ -85,7 +87,8 @@ class TestExecution:
             planes = self.test.wanted.planes
             result.links = [list(self.medium.links(side)[:planes]) for side in range(len(conversation.devices))]
             self._conclude(result, conversation)
-        result.reactions = self.reactions
+        passing = [("relay > passed on", each) for each in self._relay.took] if self._relay is not None else []
+        result.reactions = self.reactions + passing
         result.seconds = (self.medium.now() - begun) / 1e9
         return result
 
@@ -93,7 +96,7 @@ class TestExecution:
         if result.verdict not in (TestVerdict.PASS,):
             return
         if result.failure is not None:
-            limit = TOLERATED_STANDSTILL * self._patience_of(result.failure.line)
+            limit = min(TOLERATED_STANDSTILL * self._patience_of(result.failure.line), LONGEST_STANDSTILL)
             if conversation.standstill > limit:
                 result.verdict = TestVerdict.INCONCLUSIVE
                 result.note = f"this host kept tester or device waiting for {conversation.standstill / 1e6:.0f} ms"
@@ -110,6 +113,8 @@ class TestExecution:
 
     def _open(self) -> TestConversation:
         wanted = self.test.wanted
+        while self.medium.wait(self.medium.now()):
+            continue  # late packets of the connection before
         if self.test.part == PartOfDevice.BOTH:
             return self._open_both(wanted)
         device = self.devices[0]
@@ -252,6 +257,7 @@ class TestExecution:
         while True:
             for entry in conversation.entries[looked:]:
                 looked = entry.number
+                self._check_alive(step, entry)
                 if entry.used_by or (unmet := matches(conversation, step, entry)) is None:
                     continue
                 if not unmet and (step.earliest == 0 or entry.at >= self._at + step.earliest):
@@ -262,6 +268,13 @@ class TestExecution:
             if self.medium.now() >= deadline:
                 raise _Unmet(self._miss(step, closest, deadline - self._at))
             self._pump(conversation, deadline)
+
+    def _check_alive(self, step: ScriptStep, entry: TapEntry) -> None:
+        """Do not wait for packets of a device that has given up."""
+        failed = entry.event is not None and entry.event.event == "completion" and entry.event.status != "SUCCESS"
+        if failed and step.kind == "<" and self.test.part == PartOfDevice.BOTH and entry.event is not None:
+            reason = f"the device gave up: {entry.event.status}"
+            raise _Unmet(TestFailure(step.line, step.text, reason, (entry.number,)))
 
     def _met(self, step: ScriptStep, entry: TapEntry) -> None:
         entry.used_by = step.line

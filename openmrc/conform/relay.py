@@ -59,6 +59,7 @@ class Relay:
     conversation: TestConversation
     rules: list[RelayRule] = field(default_factory=list)
     passed: int = 0
+    took: list[int] = field(default_factory=list)  # ns from arrival to departure of packets that were not held up
     _delayed: list[tuple[int, int, TapDatagram]] = field(default_factory=list)  # at (ns), order
     _held: list[tuple[int, TapDatagram]] = field(default_factory=list)  # go after so many have passed
 
@@ -99,6 +100,7 @@ class Relay:
                     self._send(onward)
             case _:
                 self._send(onward)
+                self.took.append(self.conversation.medium.now() - entry.at)
         self.passed += 1
         self._release()
 

@@ -42,8 +42,8 @@ class Wanted(msgspec.Struct, kw_only=True, frozen=True):
     max_wimm: int = 4  # writes with immediate in flight that the device accepts
     receives: int = 16  # posted before the first packet
     timeout: int = 14  # 1.024 us x 2**timeout
-    linear: int = 3
-    exponential: int = 3
+    linear: int = 7
+    exponential: int = 7
     dynamic_mpr: bool = False
     trim_nack: bool = True  # the tester answers trimmed packets
     first_psn: int | None = None  # of the device's own packets; None: any
