@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import re
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from openmrc.conform.language import Level, ScriptTest, parse_tests
 from openmrc.errors import ConfigError
 
 _HERE = Path(__file__).parent
+_PARTS = re.compile(r"[,;]")
+_MARK = re.compile(r'@pytest\.mark\.clause\("(?P<clause>[\w-]+)"\)\n(?:@.*\n)*def (?P<test>test_\w+)')
 
 
 class RegisteredClause(msgspec.Struct, frozen=True):
@@ -34,6 +38,29 @@ def clauses() -> dict[str, RegisteredClause]:
     """Return the register of clauses, by id."""
     document = tomllib.loads((_HERE / "clauses.toml").read_text(encoding="utf-8"))
     return {each.id: each for each in msgspec.convert(document["clause"], list[RegisteredClause])}
+
+
+def clauses_of(name: str) -> list[RegisteredClause]:
+    """Return the clauses of a section, such as "7.5.2" or "Table 7-3", or with this id."""
+    wanted = name.removeprefix("§").casefold().replace("-", " ")
+    found = []
+    for clause in clauses().values():
+        sections = {
+            part.strip().removeprefix("§").casefold().replace("-", " ") for part in _PARTS.split(clause.section)
+        }
+        if name == clause.id or wanted in sections:
+            found.append(clause)
+    return found
+
+
+def marked_tests() -> dict[str, list[str]]:
+    """Return for each clause the tests of this checkout that are marked with it; an installed package has none."""
+    found: dict[str, list[str]] = defaultdict(list)
+    root = _HERE.parent.parent
+    for path in sorted((root / "tests").rglob("test_*.py")):
+        for match in _MARK.finditer(path.read_text(encoding="utf-8")):
+            found[match["clause"]].append(f"{path.relative_to(root)}::{match['test']}")
+    return dict(found)
 
 
 @functools.cache

@@ -31,6 +31,7 @@ TESTER_ADDR = 0x5000_0000_0000
 TESTER_KEY = 0x7E57_0001
 TESTER_BYTES = 1 << 24
 TESTER_PSN = 0x00_1000
+KEY = "key"  # variable with the R_Key of the responder's region
 MOST_SHOWN = 3  # packets that came closest
 LONGEST_PUMP = 1_000_000_000  # ns
 TOLERATED_STANDSTILL = 0.25  # of the time that an expectation waits
@@ -71,6 +72,7 @@ class TestExecution:
         try:
             conversation = self._open()
             conversation.begun_at = self.medium.standstill()
+            conversation.variables[KEY] = conversation.ends.responder.r_key
             self._play(conversation)
         except DeviceUnsupportedError as error:
             result.verdict, result.note = TestVerdict.UNSUPPORTED, str(error)
@@ -84,6 +86,7 @@ class TestExecution:
             self._close()
         if conversation is not None:
             result.entries, result.observed = conversation.entries, dict(conversation.variables)
+            result.observed.pop(KEY, None)
             planes = self.test.wanted.planes
             result.links = [list(self.medium.links(side)[:planes]) for side in range(len(conversation.devices))]
             self._conclude(result, conversation)

@@ -21,7 +21,13 @@ from openmrc.wire.pcapng import read_frames
 HEAD = "test 1.2/1 wire-order {} responder\n    What it shows.\n"
 
 
-@pytest.mark.parametrize("test", shipped_tests(), ids=[test.id for test in shipped_tests()])
+SLOW = {"table-8-1/1", "9.3.2/3", "9.3.2/1"}  # thousands of packets each, seconds when interpreted
+TESTS = [
+    pytest.param(test, id=test.id, marks=[pytest.mark.exhaustive] if test.id in SLOW else []) for test in shipped_tests()
+]
+
+
+@pytest.mark.parametrize("test", TESTS)
 def test_our_engine_does_what_the_tests_expect(test: ScriptTest) -> None:
     result = run_virtually(test)
     expected = TestVerdict.INFO if test.level == Level.INFO else TestVerdict.PASS

@@ -7,14 +7,15 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from openmrc.cli.outcome import print_json, stoppable
-from openmrc.errors import UsageError
+from openmrc.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
+    from openmrc.conform.from_capture import PropertyVerdict
     from openmrc.conform.language import ScriptTest
     from openmrc.conform.results import TestResult
     from openmrc.conform.suite import SuiteReport
@@ -48,6 +49,20 @@ def conform(
     captures: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="write a pcapng file of each test that failed or differs")
     ] = None,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="write the results as JUnit XML")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="write a page: a row a clause, a column a run")
+    ] = None,
+    earlier: Annotated[
+        list[Path] | None,
+        typer.Option("--with", metavar="FILE", help="with --html: a column for this earlier run, saved from --json"),
+    ] = None,
+    from_capture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="judge a capture file by what it alone can show, run no test")
+    ] = None,
+    mpr: Annotated[
+        int | None, typer.Option(help="with --from-capture: window of the responder, in 128 PSNs", min=1, max=255)
+    ] = None,
     as_list: Annotated[bool, typer.Option("--list", help="list the tests and their clauses, run none")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
     show_reactions: Annotated[bool, typer.Option("--times", help="print reaction times of the device")] = False,
@@ -58,6 +73,9 @@ def conform(
     """
     from openmrc.conform.catalogue import chosen, read_tests, shipped_tests
 
+    if from_capture is not None:
+        _judge_capture(from_capture, mpr, as_json)
+        return
     every = [test for path in script for test in read_tests(path)] if script else shipped_tests()
     wanted = chosen(every, [*(tests or ()), *(only or ())])
     if as_list:
@@ -71,6 +89,10 @@ def conform(
     seconds = time.monotonic() - begun
     if captures is not None:
         _write_captures(report, captures)
+    if junit is not None:
+        _write_junit(report, junit)
+    if html is not None:
+        _write_page(report, seconds, html, earlier or [])
     _conclude(report, seconds, as_json, show_reactions)
     if not report.is_conforming:
         raise typer.Exit(1)
@@ -136,6 +158,68 @@ def _write_captures(report: SuiteReport, folder: Path) -> None:
 
     for path in write_captures(report, folder):
         typer.echo(f"wrote {path}", err=True)
+
+
+def _write_junit(report: SuiteReport, path: Path) -> None:
+    from openmrc.conform.output.junit import junit
+
+    path.write_text(junit(report), encoding="utf-8")
+    typer.echo(f"wrote {path}", err=True)
+
+
+def _write_page(report: SuiteReport, seconds: float, path: Path, earlier: Sequence[Path]) -> None:
+    from openmrc.conform.output.matrix import matrix
+    from openmrc.conform.output.records import report_record
+
+    runs = [(file.stem, _saved_run(file)) for file in earlier]
+    path.write_text(matrix([*runs, ("this run", report_record(report, seconds))]), encoding="utf-8")
+    typer.echo(f"wrote {path}", err=True)
+
+
+def _saved_run(path: Path) -> dict[str, Any]:
+    import msgspec
+
+    try:
+        saved: dict[str, Any] = msgspec.json.decode(path.read_bytes())
+        if not all({"id", "clause", "verdict"} <= set(test) for test in saved["tests"]):
+            raise ValueError("a test lacks its id, clause or verdict")
+    except (OSError, ValueError, KeyError, TypeError, msgspec.DecodeError) as error:
+        raise ConfigError(f"{path}: not the output of mrc conform --json: {error}") from None
+    return saved
+
+
+def _judge_capture(path: Path, mpr: int | None, as_json: bool) -> None:
+    from openmrc.conform.from_capture import judge_trail, read_capture, trails
+    from openmrc.conform.results import TestVerdict
+
+    connections = [(name, list(judge_trail(trail))) for name, trail in trails(read_capture(path), mpr)]
+    if not connections:
+        raise ConfigError(f"{path}: no write of MRC in it")
+    if as_json:
+        print_json({"ok": True, "connections": [_judged_record(name, verdicts) for name, verdicts in connections]})
+    for name, verdicts in connections if not as_json else ():
+        typer.echo(name)
+        for each in verdicts:
+            problem = f"  packet {each.problems[0].packet}: {each.problems[0].text}" if each.problems else ""
+            typer.echo(f"  {each.verdict.value:<12} {each.name:<18} {each.note or each.about}{problem}")
+    if any(each.verdict == TestVerdict.FAIL for _, verdicts in connections for each in verdicts):
+        raise typer.Exit(1)
+
+
+def _judged_record(name: str, verdicts: Sequence[PropertyVerdict]) -> dict[str, Any]:
+    return {
+        "connection": name,
+        "properties": [
+            {
+                "property": each.name,
+                "clause": each.clause,
+                "verdict": each.verdict.value,
+                "note": each.note,
+                "problems": [{"packet": problem.packet, "text": problem.text} for problem in each.problems],
+            }
+            for each in verdicts
+        ],
+    }
 
 
 def _conclude(report: SuiteReport, seconds: float, as_json: bool, show_reactions: bool) -> None:

@@ -1,13 +1,15 @@
-"""`mrc decode`: print the MRC packets of a capture or of hexadecimal digits, as trees or as JSON."""
+"""`mrc decode`: print the MRC packets of a capture, one a line, as trees or as JSON; compare two."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from openmrc.cli.outcome import print_json
 from openmrc.errors import ConfigError, UsageError, WireError
 
 if TYPE_CHECKING:
@@ -35,6 +37,17 @@ def decode(
         bool | None,
         typer.Option("--icrc/--no-icrc", help="with --hex: the packet ends with the ICRC or not (default: by length)"),
     ] = None,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="print a tree of all fields of each packet")] = False,
+    qpn: Annotated[
+        list[str] | None, typer.Option(metavar="QPN", help="only packets to this QPN, such as 0x1234; may be repeated")
+    ] = None,
+    opcode: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="only packets of this opcode, such as SACK; may be repeated"),
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="print how FILE differs, packet by packet, with the clauses")
+    ] = None,
     limit: Annotated[int | None, typer.Option(help="stop after this many packets", min=1)] = None,
     lua: Annotated[
         Path | None, typer.Option(metavar="PATH", help="write the Wireshark plugin to this file and exit")
@@ -44,7 +57,7 @@ def decode(
         typer.Option(metavar="FABRIC", help="with --lua: show carriers as switches and ports of this fabric"),
     ] = None,
 ) -> None:
-    """Decode MRC packets from a capture file or from hexadecimal digits.
+    """Decode MRC packets from a capture file, one a line, or from hexadecimal digits.
 
     An invalid packet becomes an object with an `error`; stderr shows the number of decoded and invalid packets.
     The exit code is 1 if no packet could be decoded.
@@ -60,7 +73,11 @@ def decode(
     elif hex_digits is not None:
         _decode_hex(hex_digits, as_json, trimmed, icrc)
     elif capture is not None:
-        _decode_file(capture, as_json, tuple(port or ()), ev_format, frozenset(trimmed_dscp or ()), limit)
+        if against is not None:
+            _compare(capture, against, as_json)
+            return
+        reading = CaptureReading(capture, tuple(port or ()), ev_format, frozenset(trimmed_dscp or ()))
+        _decode_file(reading, _filter(qpn, opcode), limit, "json" if as_json else "tree" if verbose else "line")
 
 
 def _write_plugin(path: Path, fabric: Path | None) -> None:
@@ -99,25 +116,91 @@ def _bytes_of(digits: str) -> bytes:
         raise UsageError(f"--hex: {digits[:40]!r} is not a packet: {allowed}") from None
 
 
+@dataclass(frozen=True)
+class CaptureReading:
+    """Which file to read, and how."""
+
+    path: Path
+    ports: tuple[int, ...]
+    ev_format: str
+    trimmed_dscp: frozenset[int]
+
+
+def _filter(qpns: list[str] | None, opcodes: list[str] | None) -> Callable[[dict[str, Any]], bool]:
+    """Return what tells whether a packet was asked for; what cannot be read is shown only if everything is."""
+    from openmrc.wire.codes import Opcode
+
+    try:
+        numbers = {int(text, 0) for text in qpns or ()}
+    except ValueError:
+        raise UsageError(f"--qpn: {', '.join(qpns or ())} is not a number") from None
+    names = {text.upper() for text in opcodes or ()}
+    unknown = names - set(Opcode.__members__)
+    if unknown:
+        raise UsageError(f"--opcode: {', '.join(sorted(unknown))} is not one of {', '.join(Opcode.__members__)}")
+    codes = {int(Opcode[name]) for name in names}
+
+    def is_wanted(entry: dict[str, Any]) -> bool:
+        bth = entry.get("bth", {})
+        return (not numbers or bth.get("dqp") in numbers) and (not codes or bth.get("opcode") in codes)
+
+    return is_wanted
+
+
 def _decode_file(
-    path: Path, as_json: bool, ports: tuple[int, ...], ev_format: str, trimmed_dscp: frozenset[int], limit: int | None
+    reading: CaptureReading, is_wanted: Callable[[dict[str, Any]], bool], limit: int | None, form: str
 ) -> None:
+    from openmrc.cli.packets.packet_lines import HEADING, CaptureSummary, packet_line
     from openmrc.wire.message import WireCounters
 
-    counters, shown, readable = WireCounters(), 0, 0
+    counters, summary, shown, readable = WireCounters(), CaptureSummary(), 0, 0
+    begun: int | None = None
     try:
-        for entry in _entries(path, ports, ev_format, trimmed_dscp, counters):
-            title = f"frame {entry['frame']}  {entry['interface']}  {_seconds(entry['time_ns'])}"
-            _print(entry, as_json, title)
+        for entry in filter(is_wanted, _entries(reading, counters)):
+            begun = entry["time_ns"] if begun is None else begun
+            if form == "line":
+                typer.echo(packet_line(entry, begun) if shown else f"{HEADING}\n{packet_line(entry, begun)}")
+            else:
+                title = f"frame {entry['frame']}  {entry['interface']}  {_seconds(entry['time_ns'])}"
+                _print(entry, form == "json", title)
+            summary.add(entry)
             shown += 1
             readable += "bth" in entry
             if shown == limit:
                 break
     except WireError as error:  # the file itself is damaged
         counters.count(error)
-        typer.echo(f"mrc: {path}: {error}", err=True)
+        typer.echo(f"mrc: {reading.path}: {error}", err=True)
+    if form == "line":
+        for line in summary.lines():
+            typer.echo(line, err=True)
     _summarise(counters)
     if not readable:
+        raise typer.Exit(1)
+
+
+def _compare(path: Path, other: Path, as_json: bool) -> None:
+    """Print what differs between two captures; the exit code is 1 if anything does."""
+    from openmrc.conform.compare import clause_of, differences
+    from openmrc.conform.from_capture import read_capture
+
+    count = 0
+    for each in differences(read_capture(path), read_capture(other)):
+        count += 1
+        where = " and ".join(
+            f"frame {number} of {file.name}" for number, file in ((each.ours, path), (each.theirs, other)) if number
+        )
+        fields = [(name, here, there, clause_of(name)) for name, here, there in each.fields]
+        if as_json:
+            record = {"frame": each.ours, "frame_against": each.theirs, "opcode": each.name}
+            changes = [dict(zip(("field", "value", "against", "clause"), field, strict=True)) for field in fields]
+            print_json(record | {"differs": changes})
+            continue
+        typer.echo(f"{each.name:<17} {where}" + ("" if fields else ": no counterpart"))
+        for name, here, there, clause in fields:
+            typer.echo(f"    {name:<22} {here} against {there}    {clause}")
+    typer.echo(f"{count} packets differ", err=True)
+    if count:
         raise typer.Exit(1)
 
 
@@ -125,9 +208,7 @@ def _seconds(time_ns: int) -> str:
     return f"{time_ns // 10**9}.{time_ns % 10**9:09d}"
 
 
-def _entries(
-    path: Path, ports: tuple[int, ...], ev_format: str, trimmed_dscp: frozenset[int], counters: WireCounters
-) -> Iterator[dict[str, Any]]:
+def _entries(reading: CaptureReading, counters: WireCounters) -> Iterator[dict[str, Any]]:
     from openmrc.wire.capture import DEFAULT_TRIMMED_DSCP, dissect, find_datagram, is_mrc_port
     from openmrc.wire.codes import UDP_PORTS_ACCEPTED, WireStatus
     from openmrc.wire.layout import ICRC_LENGTH
@@ -135,18 +216,18 @@ def _entries(
     from openmrc.wire.pcapng import read_frames
 
     try:
-        file = path.open("rb")
+        file = reading.path.open("rb")
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
+        raise ConfigError(f"{reading.path}: {error.strerror}") from None
     with file:
         for frame in read_frames(file):
             about = {"frame": frame.number, "time_ns": frame.time_ns, "interface": frame.interface}
             try:
                 datagram = find_datagram(frame)
-                if datagram is None or not is_mrc_port(datagram, ports or UDP_PORTS_ACCEPTED):
+                if datagram is None or not is_mrc_port(datagram, reading.ports or UDP_PORTS_ACCEPTED):
                     continue
-                about |= _addresses(datagram, ev_format)
-                dissected = dissect(frame, datagram, trimmed_dscp or DEFAULT_TRIMMED_DSCP)
+                about |= _addresses(datagram, reading.ev_format)
+                dissected = dissect(frame, datagram, reading.trimmed_dscp or DEFAULT_TRIMMED_DSCP)
             except WireError as failure:
                 counters.count(failure)
                 yield about | {"error": str(failure)}

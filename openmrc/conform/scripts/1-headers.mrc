@@ -144,6 +144,17 @@ test table-7-10/1 wire-layout must responder
         = constants
         = reserved-bits
 
+test table-7-10/3 wire-layout must responder
+    rtx, pr, probe_id, m and the reason of a NACK are at their bytes and bits.
++0      > WRITE_ONLY psn=0 length=64 rtx=1
+        < SACK rtx=1 pr=0 seth.m=0 cack_psn=0
++0      > PROBE probe_id=0x0102
+        < SACK rtx=0 pr=1 ack_psn_offset=0x0102
++0      > WRITE_ONLY psn=1 length=64 ecn=3
+        < SACK seth.m=1 pr=0 cack_psn=1
++0      > WRITE_ONLY psn=2 length=64 trim=lasthop
+        < NACK nack_reason=2 nack_psn=2
+
 test table-7-10/2 wire-lengths must responder
     SACK, NACK and acknowledgement have the lengths of their headers.
 +0      > WRITE_ONLY psn=0 length=64 a=1

@@ -137,6 +137,12 @@ test 10.6/1 access-checked must responder
         < ACKNOWLEDGE syndrome=REMOTE_ACCESS_ERROR
         * memory offset=0..63 fill=0
 
+test 10.6/7 access-checked must responder
+    Nor is a key accepted that differs from the right one in its upper bits only.
++0      > WRITE_ONLY psn=0 length=64 a=1 r_key=$key+65536
+        < ACKNOWLEDGE syndrome=REMOTE_ACCESS_ERROR
+        * memory offset=0..63 fill=0
+
 test 10.6/2 access-checked must responder
     A write beyond the end of the region is refused, and writes nothing of it.
     device bytes=4096

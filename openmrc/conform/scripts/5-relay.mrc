@@ -196,8 +196,8 @@ test table-8-1/1 nscc-decrease should both
     Marks with delay are answered by less: of a long transfer whose packets are all marked and late, fewer are in flight.
     device mpr=16
         : mark WRITE us=4000
-+0      * write length=65536 count=12
-+20s    < ACKNOWLEDGE msn=12
++0      * write length=65536 count=6
++20s    < ACKNOWLEDGE msn=6
         = window-shrinks
 
 test 7.4.5/4 loss-gap should both

@@ -1,0 +1,130 @@
+"""One line a packet, and what a capture holds in all: what `mrc decode` prints unless asked for the tree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from openmrc.wire.codes import CONGESTED, EndpointOp, NackReason, Opcode, PathMark, Syndrome
+
+_NUMBERS = f"{'opcode':<17} {'QPN':>8} {'PSN':>8} {'EV':>10} {'bytes':>6}  special"
+HEADING = f"{'frame':>6} {'time s':>12} {'plane':<8} {_NUMBERS}"
+_NS = 1e9
+
+
+def packet_line(entry: dict[str, Any], begun: int) -> str:
+    """Return one packet, as `mrc decode --json` describes it, on one line; times count from `begun` (ns)."""
+    start = f"{entry['frame']:>6} {(entry['time_ns'] - begun) / _NS:>12.6f} {entry['interface']:<8}"
+    bth = entry.get("bth")
+    if bth is None:
+        return f"{start} {entry.get('error', '')}"
+    ev = f"{entry['ev']:#x}" if "ev" in entry else ""
+    words = f"{opcode_name(entry):<17} {bth['dqp']:#8x} {bth['psn']:>8} {ev:>10} {entry['payload_length']:>6}"
+    return f"{start} {words}  {' '.join(special(entry))}".rstrip()
+
+
+def opcode_name(entry: dict[str, Any]) -> str:
+    """Return the name of a packet's opcode."""
+    return Opcode(entry["bth"]["opcode"]).name
+
+
+def special(entry: dict[str, Any]) -> Iterator[str]:
+    """Yield what is not the same in every packet of the kind."""
+    bth = entry["bth"]
+    if bth["a"]:
+        yield "A"
+    if bth["rtx"]:
+        yield "rtx"
+    if entry.get("ip", {}).get("ecn") == CONGESTED:
+        yield "marked"
+    if entry.get("trimmed"):
+        yield "trimmed"
+    for header, words in _WORDS.items():
+        if header in entry:
+            yield from words(entry[header])
+    if "error" in entry:
+        yield f"! {entry['error']}"
+
+
+def _seth(seth: dict[str, Any]) -> Iterator[str]:
+    if "cack_psn" not in seth:
+        return
+    yield f"cack={seth['cack_psn']}"
+    count = bin(seth["sack_bitmap"]).count("1")
+    if count:
+        yield f"+{count} from {seth['cack_psn'] + seth['sack_offset']}"
+    yield f"probe={seth['ack_psn_offset']}" if seth["pr"] else f"for={seth['cack_psn'] + seth['ack_psn_offset']}"
+    if seth["m"]:
+        known = seth["m"] in PathMark.__members__.values()
+        yield f"{PathMark(seth['m']).name if known else seth['m']} of {seth['entropy']:#x}"
+    if seth["mpr"]:
+        yield f"mpr={seth['mpr']}"
+
+
+def _neth(neth: dict[str, Any]) -> Iterator[str]:
+    known = neth["nack_reason"] in NackReason.__members__.values()
+    yield f"{NackReason(neth['nack_reason']).name if known else neth['nack_reason']} of {neth['nack_psn']}"
+
+
+def _aeth(aeth: dict[str, Any]) -> Iterator[str]:
+    known = aeth["syndrome"] in Syndrome.__members__.values()
+    if aeth["syndrome"] != Syndrome.ACK:
+        yield Syndrome(aeth["syndrome"]).name if known else f"syndrome={aeth['syndrome']:#x}"
+    yield f"messages={aeth['msn']}"
+
+
+def _meth(meth: dict[str, Any]) -> Iterator[str]:
+    yield f"msn={meth['msn']}"
+
+
+def _immdt(immdt: dict[str, Any]) -> Iterator[str]:
+    yield f"immediate={immdt['immediate']:#x}"
+
+
+def _peth(peth: dict[str, Any]) -> Iterator[str]:
+    yield f"probe={peth['probe_id']}"
+
+
+def _erth(erth: dict[str, Any]) -> Iterator[str]:
+    yield "EV probe" if erth["op"] == EndpointOp.EV_PROBE else f"ports={erth['port_status_mask']:#x}"
+
+
+_WORDS = {"meth": _meth, "immdt": _immdt, "seth": _seth, "neth": _neth, "aeth": _aeth, "peth": _peth, "erth": _erth}
+
+
+class CaptureSummary:
+    """Counts what a capture holds."""
+
+    def __init__(self) -> None:
+        """Start with nothing."""
+        self._kinds: Counter[tuple[str, str]] = Counter()  # opcode, plane
+        self._seen: set[tuple[int, int]] = set()  # QPN, PSN of writes
+        self.repeated = 0
+        self.trimmed = 0
+        self.marked = 0
+
+    def add(self, entry: dict[str, Any]) -> None:
+        """Count one packet."""
+        if "bth" not in entry:
+            return
+        bth, name = entry["bth"], opcode_name(entry)
+        self._kinds[name, entry["interface"]] += 1
+        self.trimmed += bool(entry.get("trimmed"))
+        self.marked += entry["ip"]["ecn"] == CONGESTED
+        if bth["opcode"] <= Opcode.WRITE_ONLY_IMM:
+            key = bth["dqp"], bth["psn"]
+            self.repeated += bool(bth["rtx"]) or key in self._seen
+            self._seen.add(key)
+
+    def lines(self) -> Iterator[str]:
+        """Yield a table of packets by opcode and plane, and what was lost on the way."""
+        planes = sorted({plane for _, plane in self._kinds})
+        if not planes:
+            return
+        yield " ".join([f"{'':<18}", *(f"{plane:>10}" for plane in planes)])
+        for opcode in Opcode:
+            counts = [self._kinds[opcode.name, plane] for plane in planes]
+            if any(counts):
+                yield " ".join([f"{opcode.name:<18}", *(f"{count:>10}" for count in counts)])
+        yield f"{self.repeated} retransmissions, {self.trimmed} trimmed, {self.marked} marked"

@@ -1,0 +1,144 @@
+"""Judge what a capture alone can show: for those who can hand over a file, but not a device.
+
+A file may hold several connections. The writes to one QPN are one; the answers to it are those between the same
+addresses, the other way round, whose numbers fit. The capture should begin with the connection: a retransmission whose
+first copy was not captured looks like a packet that says rtx without reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from openmrc.conform.catalogue import clauses
+from openmrc.conform.datagrams import TapDatagram, TapPacket
+from openmrc.conform.judging import PROPERTIES, PSNS_OF_AN_MPR, judge
+from openmrc.conform.properties.trail import NothingToJudgeError, PropertyProblem, Trail, TrailPacket
+from openmrc.conform.results import TestVerdict
+from openmrc.errors import ConfigError, WireError
+from openmrc.wire.capture import dissect, find_datagram, is_mrc_port
+from openmrc.wire.codes import ENDPOINT_QPN, Opcode
+from openmrc.wire.message import Message
+from openmrc.wire.pcapng import read_frames
+
+
+@dataclass(frozen=True)
+class CapturedPacket:
+    """A packet of a capture."""
+
+    number: int
+    at: int  # ns
+    ends: tuple[str, str]  # source and destination address
+    packet: TapPacket
+
+    @property
+    def message(self) -> Message | None:
+        """Return the headers, if they could be read."""
+        return self.packet.message
+
+
+@dataclass(frozen=True)
+class PropertyVerdict:
+    """What a property came to."""
+
+    name: str
+    clause: str
+    about: str
+    verdict: TestVerdict
+    note: str = ""
+    problems: tuple[PropertyProblem, ...] = ()
+
+
+def read_capture(path: Path) -> list[CapturedPacket]:
+    """Return the packets of MRC in a capture file; what cannot be parsed is kept with its problem."""
+    found = []
+    try:
+        with path.open("rb") as file:
+            for frame in read_frames(file):
+                try:
+                    datagram = find_datagram(frame)
+                except WireError:
+                    continue  # not IP
+                if datagram is None or not is_mrc_port(datagram):
+                    continue
+                ends = str(datagram.ip.source), str(datagram.ip.destination)
+                tap = TapDatagram(0, 0, datagram.udp.source_port, datagram.payload, datagram.ip.dscp, datagram.ip.ecn)
+                try:
+                    seen = dissect(frame, datagram)
+                    packet = TapPacket(tap, seen.message, "" if seen.icrc_ok is not False else "bad ICRC", seen.icrc_ok)
+                except WireError as error:
+                    packet = TapPacket(tap, None, str(error))
+                found.append(CapturedPacket(frame.number, frame.time_ns, ends, packet))
+    except (OSError, WireError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    return found
+
+
+def trails(packets: Sequence[CapturedPacket], mpr: int | None = None) -> Iterator[tuple[str, Trail]]:
+    """Yield the connections of a capture, each with its name; `mpr` is the responder's window if known (128 PSNs)."""
+    by_qpn: dict[int, list[CapturedPacket]] = {}
+    for each in packets:
+        if each.message is not None and each.message.opcode <= Opcode.WRITE_ONLY_IMM:
+            by_qpn.setdefault(each.message.bth.dqp, []).append(each)
+    for qpn, writes in by_qpn.items():
+        yield f"writes to QPN {qpn:#x}", _trail(packets, writes, qpn, mpr)
+
+
+def _trail(packets: Sequence[CapturedPacket], writes: list[CapturedPacket], qpn: int, mpr: int | None) -> Trail:
+    ways = {each.ends for each in writes}
+    backwards = {(there, here) for here, there in ways}
+    first = writes[0].message
+    trail = Trail([], first.bth.psn if first is not None else 0, None, mpr * PSNS_OF_AN_MPR if mpr else None)
+    answers = _answering_qpn(packets, backwards, trail, writes)
+    planes = {ends: number for number, ends in enumerate(sorted(ways))}
+    for each in packets:
+        message = each.message
+        if message is None:
+            belongs = each.ends in ways or each.ends in backwards
+        else:
+            wanted = (qpn, ENDPOINT_QPN) if each.ends in ways else (answers, ENDPOINT_QPN)
+            belongs = (each.ends in ways or each.ends in backwards) and message.bth.dqp in wanted
+        if belongs:
+            trail.packets.append(_packet(trail, each, each.ends in ways, planes))
+    return trail
+
+
+def _packet(trail: Trail, each: CapturedPacket, onward: bool, planes: dict[tuple[str, str], int]) -> TrailPacket:
+    message = each.message
+    is_write = message is not None and message.opcode <= Opcode.WRITE_ONLY_IMM
+    psn = trail.relative(message.bth.psn) if message is not None and is_write else 0
+    plane = planes.get(each.ends if onward else (each.ends[1], each.ends[0]), 0)
+    old = each.packet.datagram
+    datagram = TapDatagram(0, plane, old.source_port, old.body, old.dscp, old.ecn)
+    packet = TapPacket(datagram, message, each.packet.problem, each.packet.icrc_ok)
+    return TrailPacket(each.number, each.at, onward, True, packet, psn, packet.icrc_ok is False)
+
+
+def _answering_qpn(
+    packets: Sequence[CapturedPacket], backwards: set[tuple[str, str]], trail: Trail, writes: list[CapturedPacket]
+) -> int | None:
+    """Return the QPN of the requester: of those that are answered the other way, the one whose SACKs fit best."""
+    psns = {each.message.bth.psn for each in writes if each.message is not None}
+    fits: dict[int, int] = {}
+    for each in packets:
+        message = each.message
+        if message is not None and each.ends in backwards and message.opcode in (Opcode.SACK, Opcode.ACKNOWLEDGE):
+            psn = message.seth.cack_psn if message.opcode == Opcode.SACK else message.bth.psn
+            fits[message.bth.dqp] = fits.get(message.bth.dqp, 0) + (psn in psns)
+    return max(fits, key=lambda qpn: fits[qpn]) if fits else None
+
+
+def judge_trail(trail: Trail) -> Iterator[PropertyVerdict]:
+    """Yield what each property of packets comes to."""
+    for name, each in PROPERTIES.items():
+        clause = clauses()[each.clause]
+        try:
+            problems = tuple(judge(name, trail))
+        except NothingToJudgeError as nothing:
+            yield PropertyVerdict(name, each.clause, each.about, TestVerdict.INCONCLUSIVE, str(nothing))
+            continue
+        verdict = TestVerdict.FAIL if problems else TestVerdict.PASS
+        if clause.status == "ours":
+            verdict = TestVerdict.INFO
+        yield PropertyVerdict(name, each.clause, each.about, verdict, "", problems)

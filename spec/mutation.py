@@ -1,0 +1,153 @@
+"""Mutants of the engine: run the conformance tests against an endpoint with one rule broken.
+
+The tester is loaded first; then the modules of the endpoint are loaded a second time, one of them with changed source.
+Both run in a child process, in virtual time, so the outcome is the same on any machine.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import signal
+import sys
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import msgspec
+
+from openmrc.conform.devices import virtual
+from openmrc.conform.execution import TestExecution
+from openmrc.conform.language import Level, PartOfDevice, ScriptTest
+from openmrc.conform.media import VirtualMedium
+
+ROOT = Path(__file__).parent.parent
+MUTANTS = ROOT / "spec" / "mutants.toml"
+SECONDS = 300  # that a mutant may take: one that never comes to an end counts as noticed
+HANGS = "hangs"
+LONG = frozenset(
+    (
+        *("table-8-1/1", "9.3.2/1", "9.3.2/3", "7.5.1/1", "6.3.1/11"),
+        *("6.3.1/12", "table-6-6/1", "7.5/6", "9.3.1/4", "7.4.1/3"),
+    )
+)  # of which each takes longer than all that take a few packets
+# What is loaded a second time: the endpoint. The tester keeps the modules that it has.
+RELOADED = (
+    "openmrc.engine.",
+    "openmrc.wire.headers",
+    "openmrc.wire.layout",
+    "openmrc.wire.codec",
+    "openmrc.wire.icrc",
+    "openmrc.conform.devices.virtual",
+)
+
+
+class Mutant(msgspec.Struct, frozen=True):
+    """One rule broken, and what notices it."""
+
+    clause: str
+    module: str  # below openmrc
+    old: str  # stands in its source once
+    new: str
+    fails: list[str] = []  # the tests whose verdict changes, as far as they were run
+    survives: str = ""  # why none does
+
+
+def read_mutants() -> list[Mutant]:
+    """Return the mutants in the order of the file."""
+    document = tomllib.loads(MUTANTS.read_text(encoding="utf-8"))
+    return msgspec.convert(document["mutant"], list[Mutant])
+
+
+def source_of(module: str) -> Path:
+    """Return the file of a module below openmrc."""
+    return ROOT / "openmrc" / f"{module.replace('.', '/')}.py"
+
+
+def mutated(mutant: Mutant) -> str:
+    """Return the source of the mutant's module; ValueError if what it changes is not there once."""
+    text = source_of(mutant.module).read_text(encoding="utf-8")
+    if text.count(mutant.old) != 1:
+        raise ValueError(f"{mutant.module}: {mutant.old!r} stands there {text.count(mutant.old)} times")
+    return text.replace(mutant.old, mutant.new)
+
+
+@dataclass
+class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds one module, with changed source."""
+
+    name: str
+    text: str
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self.name:
+            return None
+        return importlib.util.spec_from_loader(fullname, self, origin=self.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__file__ = self.name
+        exec(compile(self.text, self.name, "exec"), module.__dict__)
+
+
+def _load_endpoint(mutant: Mutant) -> type[virtual.VirtualDevice]:
+    for name in [each for each in sys.modules if each.startswith(RELOADED)]:
+        parent, _, child = name.rpartition(".")
+        del sys.modules[name]
+        if hasattr(sys.modules.get(parent), child):  # `from package import module` would find the old one
+            delattr(sys.modules[parent], child)
+    sys.meta_path.insert(0, _Changed(f"openmrc.{mutant.module}", mutated(mutant)))
+    device: type[virtual.VirtualDevice] = importlib.import_module("openmrc.conform.devices.virtual").VirtualDevice
+    return device
+
+
+def outcome(test: ScriptTest, device: type[virtual.VirtualDevice] = virtual.VirtualDevice) -> str:
+    """Return what a test comes to with fresh devices of this kind, in one word and what it observed."""
+    count = 2 if test.part == PartOfDevice.BOTH else 1
+    devices = [device(side, 1 + side) for side in range(count)]
+    try:
+        result = TestExecution(test, VirtualMedium(devices), devices).run()
+    except Exception as error:  # the mutant broke the endpoint itself
+        return f"{type(error).__name__}"
+    observed = f" {sorted(result.observed.items())}" if test.level == Level.INFO and not result.failure else ""
+    return f"{result.verdict.value} {result.is_as_ours}{observed}"
+
+
+def outcomes_of(mutant: Mutant, tests: Iterable[ScriptTest]) -> dict[str, str]:
+    """Return what the tests come to against a mutant, in a child process."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        _be_mutant(mutant, tests, writing)
+    os.close(writing)
+    found: dict[str, str] = {}
+    with os.fdopen(reading, "rb") as pipe:
+        for line in pipe:
+            found |= json.loads(line)
+    os.waitpid(child, 0)
+    return found
+
+
+def _be_mutant(mutant: Mutant, tests: Iterable[ScriptTest], writing: int) -> None:
+    try:
+        signal.alarm(SECONDS)
+        device = _load_endpoint(mutant)
+        for test in tests:
+            os.write(writing, json.dumps({test.id: outcome(test, device)}).encode() + b"\n")
+    finally:
+        os._exit(0)
+
+
+def changed_tests(mutant: Mutant, tests: Sequence[ScriptTest], unbroken: dict[str, str], own: bool) -> list[str]:
+    """Return the tests whose outcome differs from that of the unbroken engine: all of them, or those of its clause.
+
+    Tests of thousands of packets run for mutants of their own clause only.
+    """
+    chosen = [test for test in tests if test.clause == mutant.clause or not (own or test.id in LONG)]
+    found = outcomes_of(mutant, chosen)
+    return [test.id for test in chosen if found.get(test.id, HANGS) != unbroken[test.id]]

@@ -1,0 +1,88 @@
+"""Results for other programs: JUnit, the page of runs, verdicts about captures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from openmrc.cli.main import app
+from openmrc.conform.catalogue import chosen, shipped_tests
+from openmrc.conform.output.captures import write_capture
+from openmrc.conform.suite import run_virtually
+
+FAILING = "test 1/1 wire-order must responder\n    Not so.\n> WRITE_ONLY psn=0 a=1\n< SACK cack_psn=7\n"
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["conform", *map(str, arguments)])
+
+
+@pytest.fixture
+def failing(tmp_path: Path) -> Path:
+    path = tmp_path / "failing.mrc"
+    path.write_text(FAILING)
+    return path
+
+
+def test_junit_counts_failures_and_explains_them(tmp_path: Path, failing: Path) -> None:
+    run("--virtual", "--script", failing, "--junit", tmp_path / "results.xml")
+    suite = ElementTree.parse(tmp_path / "results.xml").getroot()
+    assert (suite.get("tests"), suite.get("failures")) == ("1", "1")
+    failure = suite.find("testcase/failure")
+    assert failure is not None
+    assert failure.get("message") == "cack_psn is 0, expected 7"
+    assert "< SACK cack_psn=7" in str(failure.text)
+
+
+def test_the_page_has_a_row_a_clause_and_a_column_a_run(tmp_path: Path, failing: Path) -> None:
+    saved = tmp_path / "earlier.json"
+    saved.write_text(run("--virtual", "--json", "6.2.2/1").stdout)
+    run("--virtual", "--script", failing, "--html", tmp_path / "page.html", "--with", saved)
+    page = (tmp_path / "page.html").read_text()
+    assert "<th>earlier</th><th>this run</th>" in page
+    assert page.count("<code>wire-order</code>") == 1
+    assert 'class="pass"' in page
+    assert 'class="fail"' in page
+
+
+def test_a_saved_run_that_is_none_is_refused(tmp_path: Path, failing: Path) -> None:
+    failing.with_suffix(".json").write_text('{"tests": [{}]}')
+    result = run("--virtual", "6.2.2/1", "--html", tmp_path / "x", "--with", failing.with_suffix(".json"))
+    assert "not the output of mrc conform --json" in str(result.exception)
+
+
+def captured(tmp_path: Path, test_id: str) -> Path:
+    (test,) = chosen(shipped_tests(), [test_id])
+    path = tmp_path / "test.pcapng"
+    write_capture(run_virtually(test), path)
+    return path
+
+
+def verdicts(path: Path, *options: object) -> dict[str, str]:
+    record = json.loads(run("--from-capture", path, "--json", *options).stdout)
+    (connection,) = record["connections"]
+    return {each["property"]: each["verdict"] for each in connection["properties"]}
+
+
+def test_a_capture_alone_shows_what_its_packets_say(tmp_path: Path) -> None:
+    found = verdicts(captured(tmp_path, "7.4.4/1"), "--mpr", 8)
+    for name in ("icrc", "well-formed", "constants", "segmentation", "reth", "retransmissions", "other-path", "window"):
+        assert found[name] == "pass", name
+    assert found["probes-answered"] in ("inconclusive", "fail")  # the tester answers no probe
+
+
+def test_a_capture_of_another_rule_broken_fails_it(tmp_path: Path) -> None:
+    found = verdicts(captured(tmp_path, "table-7-10/1"))
+    assert found["reserved-bits"] == "pass"
+    path = captured(tmp_path, "6.2.2/7")  # the tester sends a packet with bytes too many
+    assert verdicts(path)["well-formed"] == "fail"
+    assert run("--from-capture", path).exit_code == 1
+
+
+def test_a_capture_without_mrc_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "no.pcapng").write_bytes(b"nothing")
+    assert "neither pcapng nor pcap" in str(run("--from-capture", tmp_path / "no.pcapng").exception)
