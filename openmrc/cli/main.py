@@ -48,9 +48,8 @@ COMMANDS: dict[str, dict[str, Subcommand]] = {
         "decode": Subcommand(
             "packets.decode:decode", "Decode MRC packets from a capture file or from hexadecimal digits."
         ),
+        "clause": Subcommand("packets.clause:clause", "Print a rule of MRC with its source, code and tests."),
         "conform": Subcommand("packets.conform:conform", "Test over the wire whether a device speaks MRC."),
-        "clause": Command("packets.clause:clause", "Print a rule of MRC with its source, code and tests."),
-        "conform": Command("packets.conform:conform", "Test over the wire whether a device speaks MRC."),
     },
     "Plan and simulate": {
         "plan": Subcommand(

@@ -151,10 +151,12 @@ def changed(action: str, datagram: TapDatagram) -> TapDatagram:
 
 def _trimmed(datagram: TapDatagram, dscp: int) -> TapDatagram:
     """Cut a write behind its headers, as a switch does; other packets pass as they are."""
-    opcode = datagram.body[0]
-    stack = next((headers for kind, headers in STACKS.items() if kind == opcode and kind in WITH_PAYLOAD), None)
+    stacks = {bytes([opcode]): headers for opcode, headers in STACKS.items() if opcode in WITH_PAYLOAD}
+    stack = stacks.get(datagram.body[:1])
     return datagram if stack is None else replace(datagram, body=datagram.body[: length_of(stack)], dscp=dscp)
 
 
 def _flipped(body: bytes, at: int) -> bytes:
+    if not body:
+        return body
     return body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :]

@@ -23,7 +23,8 @@ HEAD = "test 1.2/1 wire-order {} responder\n    What it shows.\n"
 
 SLOW = {"table-8-1/1", "9.3.2/3", "9.3.2/1"}  # thousands of packets each, seconds when interpreted
 TESTS = [
-    pytest.param(test, id=test.id, marks=[pytest.mark.exhaustive] if test.id in SLOW else []) for test in shipped_tests()
+    pytest.param(test, id=test.id, marks=[pytest.mark.exhaustive] if test.id in SLOW else [])
+    for test in shipped_tests()
 ]
 
 
