@@ -11,7 +11,7 @@ import importlib.machinery
 import importlib.util
 import json
 import os
-import signal
+import resource
 import sys
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ from openmrc.conform.media import VirtualMedium
 
 ROOT = Path(__file__).parent.parent
 MUTANTS = ROOT / "spec" / "mutants.toml"
-SECONDS = 300  # that a mutant may take: one that never comes to an end counts as noticed
+SECONDS = 60  # of a processor that a mutant may take: one that never comes to an end counts as noticed
 HANGS = "hangs"
 LONG = frozenset(
     (
@@ -135,7 +135,7 @@ def outcomes_of(mutant: Mutant, tests: Iterable[ScriptTest]) -> dict[str, str]:
 
 def _be_mutant(mutant: Mutant, tests: Iterable[ScriptTest], writing: int) -> None:
     try:
-        signal.alarm(SECONDS)
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
         device = _load_endpoint(mutant)
         for test in tests:
             os.write(writing, json.dumps({test.id: outcome(test, device)}).encode() + b"\n")

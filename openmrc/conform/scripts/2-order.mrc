@@ -120,9 +120,9 @@ test 6.1/5 wimm-order must responder
 +20ms   ! receives
 
 test 6.1/6 wimm-overflow info responder
-    More writes with immediate in flight than the device accepts: here an invalid request.
+    A write with immediate beyond what the device accepts in flight: here an invalid request.
     device max_wimm=2
-+0      > WRITE_ONLY_IMM psn=1..3 rqmsn=1..3 immediate=1 length=64 a=1
++0      > WRITE_ONLY_IMM psn=1 rqmsn=7 immediate=1 length=64 a=1
         < ACKNOWLEDGE syndrome=INVALID_REQUEST
 
 test 6.1/7 wimm-no-receive info responder

@@ -2,8 +2,9 @@
 
 test 7.5.2/1 sack-trigger-request must responder
     A packet that requests a report (BTH.A) draws a SACK; its reaction time is measured.
-+0      > WRITE_ONLY psn=0 length=64 a=1
-        < SACK cack_psn=0 trigger=0
++0      > WRITE_ONLY psn=0..1 length=64
++5ms    > WRITE_ONLY psn=2 length=64 a=1
+        < SACK cack_psn=2 trigger=2
 
 test 7.5.2/2 sack-trigger-request should responder
     A request that finds a hole is answered at once, and once more when the hole closes.
@@ -31,8 +32,9 @@ test 7.5.2/5 sack-trigger-ecn must responder
 
 test 7.5.2/6 sack-trigger-retransmission must responder
     A packet that says it is a retransmission draws a SACK that says so too.
-+0      > WRITE_ONLY psn=0 length=64 rtx=1
-        < SACK rtx=1 trigger=0
++0      > WRITE_ONLY psn=0..1 length=64
++5ms    > WRITE_ONLY psn=2 length=64 rtx=1
+        < SACK rtx=1 trigger=2
 
 test 7.5.2/7 sack-trigger-retransmission must responder
     The SACK of a packet that was not repeated does not say rtx.
@@ -57,9 +59,11 @@ test 7.5.2/10 sack-trigger-probe must responder
         < SACK pr=1 ack_psn_offset=0xffff
 
 test 7.5.2/11 sack-trigger-bytes info responder
-    Without a request a SACK is due when enough bytes have arrived: how many packets of 1 KiB does it take? Here 17.
-+0      > WRITE_ONLY psn=0..63 length=1024
-        < SACK pr=0 trigger=$packets
+    Without a request a SACK is due when enough bytes have arrived: at which packet of 1 KiB after the first? Here 17.
++0      > WRITE_ONLY psn=0 length=1024 a=1
+        < SACK trigger=0
++5ms    > WRITE_ONLY psn=1..160 length=1024 offset=0..159
+        < SACK pr=0 trigger=$packet
 
 test 7.5.2.1/1 wire-entropy must responder
     A SACK reflects the EV of the packet that made it due.
@@ -67,6 +71,8 @@ test 7.5.2.1/1 wire-entropy must responder
         < SACK entropy=3
 +0      > WRITE_ONLY psn=1 length=64 a=1 ev=4
         < SACK entropy=4
++0      > WRITE_ONLY psn=2 length=64 trim=1 ev=2
+        < NACK entropy=2
         = reflected
 
 test 7.5.2.1/2 wire-entropy-ipv4 must responder
@@ -114,8 +120,9 @@ test 7.5.2.2/4 sack-bitmap-base must responder
 
 test 7.4.6/1 sack-say-again info responder
     A probe makes the responder report again what it reported before. Here everything beyond the left edge.
-+0      > WRITE_ONLY psn=1 length=64 a=1
-        < SACK acked=1
++0      > WRITE_ONLY psn=1 length=64
++0      > WRITE_ONLY psn=100 length=64 offset=0 a=1
+        < SACK acked=100
 +5ms    > PROBE probe_id=5
         < SACK pr=1 acked=1
 
@@ -165,6 +172,12 @@ test 7.5/1 transport-ack should responder
 +0      > WRITE_ONLY psn=0 length=64 a=1
         < ACKNOWLEDGE syndrome=ACK msn=2
         = acknowledgements
+
+test 7.5/11 transport-ack should responder
+    A request that finds a hole draws no transport ACK: the left edge has not closed.
++0      > WRITE_ONLY psn=1 length=64 a=1
+        < SACK acked=1
++20ms   ! ACKNOWLEDGE
 
 test 7.5/2 transport-ack info responder
     A message that completes is acknowledged though nobody asked. Here at once.
@@ -220,11 +233,11 @@ test table-7-3/4 trim-nack must responder
         < SACK cack_psn=-1 acked=1
 
 test table-7-3/5 sack-trigger-trimmed info responder
-    A trimmed packet that requests a report, after another has arrived. Here the SACK follows the NACK.
-+0      > WRITE_ONLY psn=0 length=64
-+5ms    > WRITE_ONLY psn=1 length=64 trim=1 a=1
-        < NACK nack_psn=1
-        < SACK cack_psn=0
+    A trimmed packet that requests a report, after others have arrived. Here the SACK follows the NACK.
++0      > WRITE_ONLY psn=0..1 length=64
++5ms    > WRITE_ONLY psn=2 length=64 trim=1 a=1
+        < NACK nack_psn=2
+        < SACK cack_psn=1
 
 test table-7-3/6 nack-codes must responder
     A NACK has cc_type 2.
