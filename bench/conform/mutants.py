@@ -55,7 +55,7 @@ def report(mutant: Mutant, changed: list[str], is_all: bool) -> int:
     print(f"{state:<10} {mutant.clause:<28} {' '.join(changed)[:120]}", flush=True)
     unexplained = not own and not mutant.survives
     kept = [name for name in mutant.fails if is_all or clauses[name] == mutant.clause]
-    return int(changed != kept or unexplained)
+    return int(unexplained or bool(mutant.fails and changed != kept))
 
 
 def write(mutants: list[Mutant], found: dict[int, list[str]]) -> None:

@@ -94,14 +94,15 @@ test 7.5.2.2/1 sack-bitmap must responder
 +0      > WRITE_ONLY psn=0 length=64
 +0      > WRITE_ONLY psn=2..4 length=64
 +0      > WRITE_ONLY psn=6 length=64
-+0      > WRITE_ONLY psn=9 length=64 a=1
-        < SACK cack_psn=0 acked=2,3,4,6,9 trigger=9 ooo_count=5
++5ms    > WRITE_ONLY psn=9 length=64 a=1
+        < SACK cack_psn=0 acked=2,3,4,6,9 ooo_count=5
         = sack-truth
 
 test 7.5.2.2/2 sack-bitmap-base must responder
     A bitmap begins behind cack_psn and never before.
-+0      > WRITE_ONLY psn=1..40 length=64 a=1
-        < SACK cack_psn=-1 trigger=40
++0      > WRITE_ONLY psn=1..39 length=64
++5ms    > WRITE_ONLY psn=40 length=64 a=1
+        < SACK cack_psn=-1
         = sack-base
         = sack-truth
 
