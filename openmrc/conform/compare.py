@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from openmrc.conform.from_capture import CapturedPacket
 from openmrc.wire.codes import Opcode
-from openmrc.wire.message import Message
+from openmrc.wire.message import MrcPacket
 
 _RING = 1 << 24
 _CHOSEN = frozenset(("dqp", "r_key", "tx_timestamp", "spdcid", "dpdcid", "entropy", "probe_id", "vendor_info"))
@@ -81,7 +81,7 @@ class _Side:
         self.keys = [(message.opcode <= Opcode.WRITE_ONLY_IMM, message.opcode.name, self._number(message))
                      for _, message in self.messages()]  # fmt: skip
 
-    def messages(self) -> Iterator[tuple[CapturedPacket, Message]]:
+    def messages(self) -> Iterator[tuple[CapturedPacket, MrcPacket]]:
         return ((each, each.message) for each in self.packets if each.message is not None)
 
     def value(self, name: str, value: int) -> int:
@@ -90,7 +90,7 @@ class _Side:
             return (value - self.first_psn) % _RING
         return value - self.first_va if name == "va" else value
 
-    def _number(self, message: Message) -> int:
+    def _number(self, message: MrcPacket) -> int:
         return (message.bth.psn - self.first_psn) % _RING if message.opcode <= Opcode.WRITE_ONLY_IMM else 0
 
 
@@ -110,7 +110,7 @@ def _compared(first: _Side, one: int, second: _Side, other: int) -> Iterator[Pac
         yield PacketDifference(*numbers, ours.opcode.name, tuple(found))
 
 
-def _is_of_control(message: Message, name: str) -> bool:
+def _is_of_control(message: MrcPacket, name: str) -> bool:
     """Whether a field is the PSN of a packet that has none."""
     return name == "psn" and message.opcode not in (Opcode.ACKNOWLEDGE,) and message.opcode > Opcode.WRITE_ONLY_IMM
 

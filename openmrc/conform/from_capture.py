@@ -19,7 +19,7 @@ from openmrc.conform.results import TestVerdict
 from openmrc.errors import ConfigError, WireError
 from openmrc.wire.capture import dissect, find_datagram, is_mrc_port
 from openmrc.wire.codes import ENDPOINT_QPN, Opcode
-from openmrc.wire.message import Message
+from openmrc.wire.message import MrcPacket
 from openmrc.wire.pcapng import read_frames
 
 
@@ -33,7 +33,7 @@ class CapturedPacket:
     packet: TapPacket
 
     @property
-    def message(self) -> Message | None:
+    def message(self) -> MrcPacket | None:
         """Return the headers, if they could be read."""
         return self.packet.message
 
