@@ -8,8 +8,10 @@ from typing import Any
 
 from openmrc.apps.perf.perf_stream import Lane, PerfStream
 from openmrc.apps.perf.perf_words import Carried, Done, Taken
+from openmrc.verbs import WcOpcode
 
 WRITES = 4
+QPN = 77
 
 
 class Scripted:
@@ -26,7 +28,9 @@ class Scripted:
     def wait(self, cqs: list[Any], seconds: float, most: int, or_message: bool) -> list[list[Any]]:
         written, arrived, words = self._turns.pop(0)
         self.words += words
-        return [[SimpleNamespace(wr_id=1)] * written, [SimpleNamespace(wr_id=0)] * arrived]
+        writes = SimpleNamespace(wr_id=1, qp_num=QPN, opcode=WcOpcode.RDMA_WRITE)
+        immediates = SimpleNamespace(wr_id=0, qp_num=QPN, opcode=WcOpcode.RECV_RDMA_WITH_IMM)
+        return [[writes] * written + [immediates] * arrived]
 
     def has_message(self) -> bool:
         return bool(self.words)
@@ -41,22 +45,23 @@ class Scripted:
         return RuntimeError(what)
 
 
-def stream(conversation: Scripted) -> PerfStream:
-    queue_pair = SimpleNamespace(post_send=lambda requests: None, post_recv=lambda count: None)
+def stream(conversation: Scripted, duration: float = 0.0) -> PerfStream:
+    queue_pair = SimpleNamespace(qpn=QPN, post_send=lambda requests: None, post_recv=lambda count: None)
     connection: Any = SimpleNamespace(
         qp=queue_pair,
-        send_cq=None,
-        recv_cq=None,
         remote=SimpleNamespace(regions=[SimpleNamespace(addr=0, r_key=0)]),
     )
     memory: Any = bytearray(1 << 16)
-    lane = Lane(0, connection, memory, 1 << 16, depth=8, immediate=True, goal=WRITES)
+    goal = 1 << 62 if duration else WRITES
+    lane = Lane(0, connection, memory, 1 << 16, depth=8, immediate=True, goal=goal)
+    cq: Any = None
     return PerfStream(
         conversation,  # type: ignore[arg-type]
+        cq,
         [lane],
         sends=True,
         peer_sends=True,
-        duration=0.0,
+        duration=duration,
         stop=threading.Event(),
     )
 
@@ -73,3 +78,21 @@ def test_grants_are_heard_until_this_end_is_done_though_the_peer_is() -> None:
     conversation = Scripted((0, 4, [Done(WRITES, 1, 1.0, 1.0)]), (2, 0, [Taken(0, 2)]), (2, 0, [Taken(0, 4)]))
     stream(conversation).run()
     assert conversation.words == []
+
+
+def test_a_timed_run_counts_what_has_completed_when_its_time_is_over_and_waits_for_the_rest() -> None:
+    conversation = Scripted((3, 0, []), (0, 0, []), (8, 11, [Done(8, 1, 1.0, 1.0, late=3)]))
+    run = stream(conversation, duration=0.1)
+    wait = conversation.wait
+
+    def slowly(*arguments: Any, **options: Any) -> Any:
+        if len(conversation._turns) == 2:
+            run._began -= 0.1  # as if it had taken so long
+        return wait(*arguments, **options)
+
+    conversation.wait = slowly  # type: ignore[method-assign]
+    run.run()
+    assert run.done is not None
+    assert (run.done.iterations, run.done.late, run.done.bytes) == (3, 8, 3 << 16)
+    assert run.done.peak_bps == 0, "as perftest prints it"
+    assert 0.1 <= run.done.seconds < 1

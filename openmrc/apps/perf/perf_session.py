@@ -39,7 +39,7 @@ from openmrc.verbs import NO_TOKEN, Connection, ConnectionOptions, Context, List
 CLIENT, SERVER, FURTHER = "perf client", "perf server", "perf queue pair"
 MOST_QUEUE_PAIRS = 64
 WITHOUT_END = 1 << 62
-MOST_OUTSTANDING = 64 << 20  # bytes in flight per queue pair, in a timed run
+MOST_OUTSTANDING = 64 << 20  # bytes in flight in a timed run, which waits for them when its time is over
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,7 @@ class Session:
         self.connections: list[Connection] = []
         self.conversation: Conversation
         self.pd = context.alloc_pd()
+        self.cq = context.create_cq(MOST_QUEUE_PAIRS * (asked.max_send_wr + asked.max_recv_wr))
         self.meter = Meter(context)
         findings.describe(context)
 
@@ -106,6 +107,7 @@ class Session:
         self._second_meter = Meter(self.context)
         return PerfStream(
             self.conversation,
+            self.cq,
             lanes,
             sends=sends,
             peer_sends=peer_sends,
@@ -118,7 +120,7 @@ class Session:
         """Return the number of outstanding writes: few large ones, since a timed run waits for their completion."""
         if not start.duration:
             return self.plan.depth
-        return min(self.plan.depth, max(1, MOST_OUTSTANDING // start.size))
+        return min(self.plan.depth, max(2, MOST_OUTSTANDING // start.size // self.plan.queue_pairs))
 
     def note_end(self) -> None:
         """Record the counters."""
@@ -172,6 +174,7 @@ class Client(Session):
                 self.options.port,
                 regions=[region],
                 options=self.asked,
+                cq=self.cq,
                 note=Note(FURTHER if number else CLIENT, plan=None if number else msgspec.to_builtins(self.plan)),
                 timeout=self.options.wait,
                 remote_planes=self.options.remote,
@@ -266,6 +269,7 @@ class PerfServer(Session):
         return listener.accept(
             regions=[region],
             options=self.asked,
+            cq=self.cq,
             note=Note(SERVER),
             timeout=self.options.wait,
             remote_planes=self.options.remote,

@@ -3,19 +3,25 @@
 Both ends run the same loop. An end that does not send only takes immediates and waits for the peer's Done. With
 immediates, the sender never has more writes outstanding than the receiver has posted receives; the receiver reports
 new ones over TCP.
+
+All queue pairs share a completion queue, as in perftest: to ask each of 64 queue pairs for its own took a third of the
+time. A timed run counts what has completed when its time is over; what is then outstanding is waited for, not counted.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import structs
+
 from openmrc.apps.conversation import Conversation
 from openmrc.apps.perf.perf_words import Done, Taken, Tick
-from openmrc.verbs import Connection, DeadlineError, MemoryRegion, SendWr
+from openmrc.verbs import CompletionQueue, Connection, DeadlineError, MemoryRegion, SendWr, WcOpcode
 
 RECEIVES = 512  # receives posted on each queue pair in a test with immediates
 LARGE = 64 << 10  # bytes; from this size on every write is signaled
@@ -24,7 +30,7 @@ TICK = 1.0  # s
 LEAST_INTERVAL = 0.05  # s; the rest of a run is reported too, unless it is shorter
 
 
-@dataclass
+@dataclass(eq=False)
 class Lane:
     """One queue pair's writes of one run."""
 
@@ -40,9 +46,11 @@ class Lane:
     granted: int = RECEIVES  # writes with immediate for which the peer has posted receives
     taken: int = 0  # immediates received from the peer
     reported: int = 0  # of these, reported to the peer
+    qpn: int = field(init=False)  # of its completions
     group: int = field(init=False)  # writes per completion
 
     def __post_init__(self) -> None:
+        self.qpn = self.connection.qp.qpn
         self.group = 1 if self.size >= LARGE else max(1, min(self.depth // 4, 32))
         remote = self.connection.remote.regions[0]
         request: dict[str, Any] = {
@@ -97,6 +105,7 @@ class PerfStream:
     def __init__(
         self,
         conversation: Conversation,
+        cq: CompletionQueue,
         lanes: Sequence[Lane],
         *,
         sends: bool,
@@ -106,14 +115,17 @@ class PerfStream:
         on_interval: Callable[[Interval], None] | None = None,
     ) -> None:
         self._conversation = conversation
+        self._cq = (cq,)
         self._lanes = lanes
-        self._cqs = [cq for lane in lanes for cq in (lane.connection.send_cq, lane.connection.recv_cq)]
+        self._lane_of = {lane.qpn: lane for lane in lanes}
+        self._waiting = set(lanes)  # lanes that may have room for writes
         self._sends, self._peer_sends = sends, peer_sends
         self._duration = duration
         self._stop = stop
         self._on_interval = on_interval
         self._bytes = 0
         self._noted = 0  # bytes at the end of the last interval
+        self._counted: Done | None = None  # result of a timed run whose time is over
         self.done: Done | None = None
         self.peer_done: Done | None = None
 
@@ -137,7 +149,8 @@ class PerfStream:
         if self.peer_done is None:
             return False
         immediate = any(lane.immediate for lane in self._lanes)
-        return not immediate or sum(lane.taken for lane in self._lanes) >= self.peer_done.iterations
+        expected = self.peer_done.iterations + self.peer_done.late
+        return not immediate or sum(lane.taken for lane in self._lanes) >= expected
 
     def _awaits_messages(self) -> bool:
         """Whether the peer's next message belongs to this run: the next run begins once both sides have sent Done."""
@@ -145,10 +158,16 @@ class PerfStream:
 
     def _turn(self) -> None:
         left = max(self._interval_began + TICK - time.perf_counter(), 0.0)
-        found = self._conversation.wait(self._cqs, left, 256, or_message=self._awaits_messages())
+        found = self._conversation.wait(self._cq, left, 256, or_message=self._awaits_messages())[0]
         now = time.perf_counter()
-        for lane, written, arrived in zip(self._lanes, found[::2], found[1::2], strict=True):
-            self._account(lane, sum(each.wr_id for each in written), len(arrived), now)
+        written, arrived = Counter[int](), Counter[int]()
+        for each in found:
+            if each.opcode is WcOpcode.RDMA_WRITE:
+                written[each.qp_num] += each.wr_id
+            else:
+                arrived[each.qp_num] += 1
+        for qpn in written.keys() | arrived.keys():
+            self._account(self._lane_of[qpn], written[qpn], arrived[qpn], now)
         while self._awaits_messages() and self._conversation.has_message():
             self._process_message(now)
         if now - self._interval_began >= TICK:
@@ -157,20 +176,24 @@ class PerfStream:
 
     def _post(self) -> None:
         is_over = self._duration and time.perf_counter() - self._began >= self._duration
-        if is_over or self._stop.is_set():
+        if self._counted is None and (is_over or self._stop.is_set()):
+            self._counted = self._result()
             for lane in self._lanes:
                 lane.goal = lane.posted
-        for lane in self._lanes:
+        for lane in self._waiting:
             lane.fill()
+        self._waiting.clear()
         if all(lane.completed >= lane.goal for lane in self._lanes):
             self._finish()
 
     def _account(self, lane: Lane, written: int, arrived: int, now: float) -> None:
         if written:
             lane.completed += written
-            self._bytes += written * lane.size
-            self._peak.add(now, written * lane.size)
             self._progress_at = now
+            self._waiting.add(lane)
+            if self._counted is None:
+                self._bytes += written * lane.size
+                self._peak.add(now, written * lane.size)
         if arrived:
             lane.connection.qp.post_recv(arrived)
             lane.taken += arrived
@@ -184,6 +207,7 @@ class PerfStream:
         self._progress_at = now
         if isinstance(message, Taken) and message.lane < len(self._lanes):
             self._lanes[message.lane].granted = message.count + RECEIVES
+            self._waiting.add(self._lanes[message.lane])
         elif isinstance(message, Done):
             self.peer_done = message
         elif not isinstance(message, Tick):
@@ -201,14 +225,20 @@ class PerfStream:
             self._on_interval(span)
         self._interval_began, self._noted = now, self._bytes
 
-    def _finish(self) -> None:
+    def _result(self) -> Done:
+        """Return what has completed so far; a timed run has no peak, as in perftest."""
         now = time.perf_counter()
         seconds = now - self._began
         average = self._bytes * 8 / seconds if seconds else 0.0
         if now - self._interval_began >= LEAST_INTERVAL:
             self._note(now)
         iterations = sum(lane.completed for lane in self._lanes)
-        self.done = Done(iterations, self._bytes, seconds, max(self._peak.bps, average))
+        return Done(iterations, self._bytes, seconds, 0.0 if self._duration else max(self._peak.bps, average))
+
+    def _finish(self) -> None:
+        counted = self._counted or self._result()
+        late = sum(lane.completed for lane in self._lanes) - counted.iterations
+        self.done = structs.replace(counted, late=late)
         self._conversation.tell(self.done)
 
     def _check_progress(self, now: float) -> None:

@@ -68,7 +68,8 @@ class Done(msgspec.Struct, tag="done", forbid_unknown_fields=True):
     iterations: Count
     bytes: Count
     seconds: Seconds
-    peak_bps: Annotated[float, Meta(ge=0)]
+    peak_bps: Annotated[float, Meta(ge=0)]  # 0: a timed run
+    late: Count = 0  # writes that completed when the time of a timed run was over, and do not count
 
 
 class Carried(msgspec.Struct, tag="carried", forbid_unknown_fields=True):

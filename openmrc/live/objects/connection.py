@@ -28,6 +28,7 @@ from openmrc.live.api.errors import (
     UnusableOfferError,
 )
 from openmrc.live.host.addresses import PlaneAddress
+from openmrc.live.objects.completion import CompletionQueue
 from openmrc.live.objects.context import Context
 from openmrc.live.objects.exchange import (
     ControlChannel,
@@ -88,13 +89,19 @@ class Connection:
     """A queue pair in RTS, its completion queues, and the TCP channel to the same peer."""
 
     def __init__(
-        self, context: Context, pd: ProtectionDomain, options: ConnectionOptions, channel: ControlChannel
+        self,
+        context: Context,
+        pd: ProtectionDomain,
+        options: ConnectionOptions,
+        channel: ControlChannel,
+        cq: CompletionQueue | None,
     ) -> None:
         """Use `connect` or `Listener.accept` instead."""
         self.context = context
         self.options = options
-        self.send_cq = context.create_cq(options.max_send_wr + 1)
-        self.recv_cq = context.create_cq(options.max_recv_wr + 1)
+        self._shares_cq = cq is not None
+        self.send_cq = cq or context.create_cq(options.max_send_wr + 1)
+        self.recv_cq = cq or context.create_cq(options.max_recv_wr + 1)
         self.qp = context.create_qp(
             pd,
             QpInitAttr(
@@ -162,9 +169,9 @@ class Connection:
         return self.qp.describe()
 
     def close(self) -> None:
-        """Destroy queue pair, completion queues and channel; later packets of the peer are ignored."""
+        """Destroy queue pair, completion queues of its own, and channel; later packets of the peer are ignored."""
         self.qp.destroy()
-        for cq in (self.send_cq, self.recv_cq):
+        for cq in () if self._shares_cq else (self.send_cq, self.recv_cq):
             cq.destroy()
         self.channel.close()
 
@@ -193,6 +200,7 @@ def connect(
     regions: Sequence[MemoryRegion] = (),
     pd: ProtectionDomain | None = None,
     options: ConnectionOptions | None = None,
+    cq: CompletionQueue | None = None,
     note: Any = None,
     remote_planes: Sequence[str] = (),
     token: str = NO_TOKEN,
@@ -201,13 +209,14 @@ def connect(
     """Connect to the `Listener` at host and port and return a connection ready to write.
 
     `regions` are offered to the peer for writing, in this order; they, or `pd`, select the protection domain of the
-    queue pair. `remote_planes` are the peer's addresses as seen from here, behind an address translation. `token` is
-    the listener's: both sides prove that they hold it before either offers memory. Retries until `timeout` (s) while
+    queue pair. `cq` is the completion queue of its writes and receives; None: two of its own. `remote_planes` are the
+    peer's addresses as seen from here, behind an address translation. `token` is the listener's: both sides prove that
+    they hold it before either offers memory. Retries until `timeout` (s) while
     nobody listens.
     """
     deadline = time.monotonic() + timeout
     channel = dial(host, port, deadline, token)
-    asked = _Asked(regions, pd, options or ConnectionOptions(), note, tuple(remote_planes))
+    asked = _Asked(regions, pd, options or ConnectionOptions(), cq, note, tuple(remote_planes))
     return _establish(context, channel, asked, deadline, None)
 
 
@@ -262,6 +271,7 @@ class Listener:
         regions: Sequence[MemoryRegion] = (),
         pd: ProtectionDomain | None = None,
         options: ConnectionOptions | None = None,
+        cq: CompletionQueue | None = None,
         note: Any = None,
         remote_planes: Sequence[str] = (),
         timeout: float,
@@ -272,7 +282,7 @@ class Listener:
         ExchangeError: the terms of the peer do not match; the peer was informed.
         """
         deadline = time.monotonic() + timeout
-        asked = _Asked(regions, pd, options or ConnectionOptions(), note, tuple(remote_planes))
+        asked = _Asked(regions, pd, options or ConnectionOptions(), cq, note, tuple(remote_planes))
         while True:
             arrival = self._server.accept(deadline)
             try:
@@ -309,6 +319,7 @@ class _Asked:
     regions: Sequence[MemoryRegion]
     pd: ProtectionDomain | None
     options: ConnectionOptions
+    cq: CompletionQueue | None
     note: Any
     remote_planes: tuple[str, ...]
 
@@ -327,7 +338,7 @@ def _establish(
     try:
         theirs = decode_offer(arrival.offer, channel.peer) if arrival is not None else None
         domain = asked.pd or (asked.regions[0].pd if asked.regions else context.alloc_pd())
-        connection = Connection(context, domain, asked.options, channel)
+        connection = Connection(context, domain, asked.options, channel, asked.cq)
         ours = _offer(connection, asked.regions, asked.note)
         channel.tell(ours)
         theirs = theirs or channel.hear_offer(timeout=deadline - time.monotonic())
