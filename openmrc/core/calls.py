@@ -68,5 +68,7 @@ def _compiled(jump: Any, count: int) -> Callable[..., Any]:
             return lambda address, a, b: lambda address, a, b: jump(address, (a, b))
         case 3:
             return lambda address, a, b, c: lambda address, a, b, c: jump(address, (a, b, c))
+        case 4:
+            return lambda address, a, b, c, d: lambda address, a, b, c, d: jump(address, (a, b, c, d))
         case _:
-            raise TypeError(f"entries called by address take 1 to 3 arguments, not {count}")
+            raise TypeError(f"entries called by address take 1 to 4 arguments, not {count}")

@@ -6,7 +6,7 @@ from openmrc.engine.requester.requester import send_on
 from openmrc.engine.responder import nacks, sacks, transport_acks
 from openmrc.engine.state import clock, control_queue
 from openmrc.engine.state.queue_pairs import params_of, working_ports
-from openmrc.engine.state.states import QpState
+from openmrc.engine.state.states import EvState, QpState
 from openmrc.engine.state.tables import NONE, Engine
 from openmrc.wire.codes import ENDPOINT_QPN, NackReason, Opcode, TrafficClass
 
@@ -19,6 +19,7 @@ def next_packet(engine: Engine, now: int, endpoint: int, packet: int) -> int:
     while True:
         index = control_queue.take(engine, endpoint)
         if index == NONE:
+            engine.endpoints[endpoint].answered_qp = NONE
             return 0
         _clear(engine, index, packet)
         if engine.control[index].qp == NONE:
@@ -81,20 +82,44 @@ def _fill_answer(engine: Engine, now: int, index: int, packet: int) -> bool:
 def _answer_ev(engine: Engine, index: int) -> int:
     """Return the EV row for an answer, NONE if no port works.
 
-    An ACK that follows the SACK of the same arrival goes with it, if the endpoint wants that.
+    Answers that leave in a row take the path of the first, if the endpoint wants that: the SACK and the ACK of one
+    arrival, and those of other queue pairs.
     """
     waiting = engine.control[index]
     qp = waiting.qp
+    if waiting.ev != NONE:
+        return int(waiting.ev)
     node = engine.endpoints[engine.qps[qp].endpoint]
-    follows = waiting.opcode == Opcode.ACKNOWLEDGE and node.sacked_qp == qp
-    ev = node.sacked_ev if follows else waiting.ev
-    if ev == NONE:
-        ev = spray.choose_control(engine, qp)
-    node.sacked_qp = NONE
-    if waiting.opcode == Opcode.SACK and params_of(engine, qp).answers_together == 1:
-        node.sacked_qp = qp
-        node.sacked_ev = ev
+    if node.answered_qp != NONE:
+        ev = _same_path(engine, qp, node.answered_qp, node.answered_ev)
+        if ev != NONE:
+            return ev
+    ev = spray.choose_control(engine, qp)
+    if ev != NONE and params_of(engine, qp).answers_together == 1:
+        node.answered_qp = qp
+        node.answered_ev = ev
     return ev
+
+
+@kernel
+def _same_path(engine: Engine, qp: int, other: int, ev: int) -> int:
+    """Return the EV row of `qp` for the path that `ev` is to the queue pair `other`; NONE if it does not serve.
+
+    The path was chosen for the peer of `other`; towards another peer it serves if that was heard on its port.
+    """
+    row, first, path = engine.qps[qp], engine.qps[other], engine.evs[ev]
+    if qp == other:
+        return ev
+    if row.peer != first.peer and (row.heard_ports >> path.port) & 1 == 0:
+        return NONE
+    same = ev - first.ev_base
+    if same >= row.ev_count:
+        return NONE
+    found = engine.evs[row.ev_base + same]
+    if found.value != path.value or found.port != path.port or found.state != EvState.GOOD:
+        return NONE
+    row.heard_ports &= ~(1 << path.port)
+    return int(row.ev_base + same)
 
 
 @kernel

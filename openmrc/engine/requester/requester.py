@@ -97,6 +97,7 @@ def _from_peer(engine: Engine, now: int, peer: int, free_ports: int, packet: int
         row = engine.qps[qp]
         if row.deficit < size and engine.peers[peer].ready_count > 1:
             row.deficit += scheduler.quantum(engine, qp)
+            row.burst_left = 0  # or every turn would end one burst and begin another
             scheduler.turn_qps(engine, peer)
             continue
         # What is repeated does not wait: it leaves on another port than before in any case.

@@ -129,7 +129,7 @@ def _init_endpoints(
     # Never all ones, whatever stands above: QPN 0xFFFFFF means multicast.
     column(rows, "qpn_slot_mask")[:] = _powers_of_two(qps + FIRST_USER_QPN + 1) - 1
     column(rows, "ready_tail")[:] = NONE
-    column(rows, "sacked_qp")[:] = NONE
+    column(rows, "answered_qp")[:] = NONE
     for name in ("deadline", "peer_deadline", "remap_at"):
         column(rows, name)[:] = NEVER
     column(engine.qp_blocks, "deadline")[:] = NEVER

@@ -49,7 +49,7 @@ class Settings:
     always_skip_packets: int = 0  # ours: the criterion is unpublished, so it is off
     always_skip_percent: int = 90
     receiver_penalty: int = 0
-    answers_together: bool = False  # ours: over sockets one system call then sends both
+    answers_together: bool = False  # ours: over sockets one system call then sends them all
 
     loss_threshold: int = 1  # arXiv 2605.04333: the first untrimmed loss retires an EV
     gap_packets: int = 3  # ours

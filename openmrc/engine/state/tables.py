@@ -33,7 +33,7 @@ class Params:
     always_skip_packets: Int  # packets on one EV before ALWAYS_SKIP may be reported; 0: never
     always_skip_percent: Int  # share of marked packets above which the path is persistently bad
     receiver_penalty: Int  # rcv_cwnd_pen sent in every SACK, 0..127
-    answers_together: Int  # 1: an ACK that follows a SACK of its queue pair takes the same EV
+    answers_together: Int  # 1: answers that leave in a row take the same EV, where it serves
     # Losing (MRC §7.4)
     trimming: Int  # 1: switches trim, so a hole is never due to congestion
     loss_threshold: Int  # losses on one EV before it is ASSUMED_BAD
@@ -97,8 +97,8 @@ class Endpoint:
     control_head: Int
     control_tail: Int
     data_ahead: Int  # data packets that leave before the control packets that wait
-    sacked_qp: Int  # queue pair whose SACK was the last control packet, or NONE; kept if answers go together
-    sacked_ev: Int  # the EV that it took
+    answered_qp: Int  # queue pair of the last answer since the control ring was empty, or NONE; if answers go together
+    answered_ev: Int  # the EV that it took
     completion_base: Int
     completion_mask: Int
     completion_head: Int
