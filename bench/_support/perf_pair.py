@@ -14,14 +14,14 @@ TIMEOUT = 60.0  # s without progress
 def server(pipe: Pipe, task: Task) -> None:
     """Be `mrc perf` without a host; return the seconds of processor that the runs took."""
     from openmrc.apps.listening import Refusals
-    from openmrc.apps.perf.perf_session import Server
+    from openmrc.apps.perf.perf_session import PerfServer
     from openmrc.verbs import Context, Listener
 
     attr, findings, asked, options = _parts("server", task)
     with Context(planes(1, task.options["planes"]), attr) as context, Listener(context, "127.0.0.1", 0) as listener:
         pipe.send(listener.port)
         began = time.process_time()
-        Server(context, asked, options, findings).run(listener, TIMEOUT, Refusals(print))
+        PerfServer(context, asked, options, findings).run(listener, TIMEOUT, Refusals(print))
         spent = time.process_time() - began
         pipe.recv()
         pipe.send({"cpu": spent, "sendings": context.nic._runtime.nic.sendings})
@@ -57,10 +57,10 @@ def client(pipe: Pipe, task: Task) -> None:
 def _parts(role: str, task: Task) -> tuple[Any, ...]:
     from openmrc.apps.perf.perf_report import Findings
     from openmrc.apps.perf.perf_session import SessionOptions
-    from openmrc.apps.perf.perf_words import Plan
+    from openmrc.apps.perf.perf_words import PerfPlan
     from openmrc.verbs import ConnectionOptions, ContextAttr
 
-    plan = Plan(**task.options["plan"])
+    plan = PerfPlan(**task.options["plan"])
     attr = ContextAttr(max_qp=max(plan.queue_pairs, 8), poll_us=task.options.get("poll_us"))
     asked = ConnectionOptions(max_send_wr=plan.depth, max_recv_wr=600)
     return attr, Findings(role, plan), asked, SessionOptions(port=0, timeout=TIMEOUT)
