@@ -24,7 +24,8 @@ def server(pipe: Pipe, task: Task) -> None:
         PerfServer(context, asked, options, findings).run(listener, TIMEOUT, Refusals(print))
         spent = time.process_time() - began
         pipe.recv()
-        pipe.send({"cpu": spent, "sendings": context.nic._runtime.nic.sendings})
+        drops = sum(each.kernel_drops for each in context.plane_counters())
+        pipe.send({"cpu": spent, "sendings": context.nic._runtime.nic.sendings, "kernel_drops": drops})
 
 
 def client(pipe: Pipe, task: Task) -> None:
@@ -47,9 +48,8 @@ def client(pipe: Pipe, task: Task) -> None:
                 "gbps": run.ours.bytes * 8e-9 / run.ours.seconds,
                 "bytes": (run.ours.iterations + run.ours.late) * run.size,
                 "times": asdict(run.times) if run.times is not None else None,
-                "sent_bytes": [each.sent_bytes for each in findings.counters],
-                "timeouts": sum(each.timeouts for each in findings.counters),
-                "retransmitted": sum(each.retransmitted for each in findings.counters),
+                "kernel_drops": sum(each.kernel_drops for each in context.plane_counters()),
+                "counters": [asdict(each) for each in findings.counters],
             }
         )
 

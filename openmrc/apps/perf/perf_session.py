@@ -39,7 +39,7 @@ from openmrc.verbs import NO_TOKEN, Connection, ConnectionOptions, Context, List
 CLIENT, SERVER, FURTHER = "perf client", "perf server", "perf queue pair"
 MOST_QUEUE_PAIRS = 64
 WITHOUT_END = 1 << 62
-MOST_OUTSTANDING = 64 << 20  # bytes in flight in a timed run, which waits for them when its time is over
+MOST_OUTSTANDING = 128 << 20  # bytes in flight in a timed run, which waits for them when its time is over
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Session:
         """Return the number of outstanding writes: few large ones, since a timed run waits for their completion."""
         if not start.duration:
             return self.plan.depth
-        return min(self.plan.depth, max(2, MOST_OUTSTANDING // start.size // self.plan.queue_pairs))
+        return min(self.plan.depth, max(1, MOST_OUTSTANDING // start.size // self.plan.queue_pairs))
 
     def note_end(self) -> None:
         """Record the counters."""

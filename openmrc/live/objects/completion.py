@@ -361,7 +361,8 @@ class CompletionQueue:
                 return False
             poller = select.poll()
             poller.register(self.wakeup.fileno(), select.POLLIN)
-            poller.register(descriptor, select.POLLIN)
+            if descriptor != NO_DESCRIPTOR:
+                poller.register(descriptor, select.POLLIN)
             return any(readable == descriptor for readable, _ in poller.poll(seconds * 1000))
 
     def _prepare_sleep(self) -> None:

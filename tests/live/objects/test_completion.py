@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import mmap
+import os
 import select
 import threading
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from openmrc.live.datapath import event_loop
 from openmrc.verbs import (
     AsyncEventKind,
     BusyError,
@@ -243,3 +245,27 @@ def test_a_queue_takes_memory_only_for_completions_that_were_in_it() -> None:
         before = resident()
         kept += [context.create_cq(512) for _ in range(50)]
         assert (resident() - before) / 50 < kept[-1]._records.ring.nbytes / 2
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["at the sockets", "while traffic is high"])
+def test_a_wait_beside_a_descriptor_ends_with_a_completion_the_descriptor_or_the_time(
+    elsewhere: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with joined() as pair:
+        if elsewhere:
+            monkeypatch.setattr(pair.contexts[0].nic, "wait", lambda *_: event_loop.BUSY)
+        cq = pair.contexts[0].create_cq(16)
+        qp = loopback_qp(pair, cq)
+        reading, writing = os.pipe()
+        began = time.monotonic()
+        assert cq.wait_beside(reading, 0.05) == []
+        assert time.monotonic() - began >= 0.05
+        os.write(writing, b"x")
+        assert cq.wait_beside(reading, 20) == []
+        assert time.monotonic() - began < 10
+        qp.post_recv(2)
+        assert len(cq.wait_beside(reading, 20)) == 2
+        os.close(reading)
+        threading.Timer(0.05, qp.post_recv).start()
+        assert len(cq.wait_beside(-1, 20)) == 1, "no descriptor"
+        os.close(writing)
