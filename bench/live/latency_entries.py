@@ -24,7 +24,7 @@ from openmrc.live.datapath.datapath_tables import COMMANDS
 from openmrc.live.datapath.libc import MSG_DONTWAIT, Words, monotonic, receive_bytes
 from openmrc.units import PS_PER_US
 
-ROUNDS, WARM = 20_000, 2_000
+WARM = 0.1  # of the rounds
 RECEIVES = 128
 MARKS = {(1, "spin"): 2.2, (4, "spin"): 3.0, (1, "block"): 1.3, (4, "block"): 1.3}
 _TIME = 10**12  # ps, of one wait
@@ -82,18 +82,26 @@ def bare_ping_pong(descriptor: int, is_first: int, flags: int, times: Words, mem
     return 0
 
 
+def _times(task: Task) -> Any:
+    return np.zeros(int(task.options["rounds"] * (1 + WARM)), np.int64)
+
+
+def _warmed(times: Any) -> Any:
+    return times[int(len(times) * WARM) :] / PS_PER_US
+
+
 def _measure(peer: Any, region: Any, task: Task, is_first: bool) -> Any:
     runtime, target = peer.context.nic._runtime, peer.remote.regions[0]
     called = (event_loop.poll, event_loop.wait, event_loop.post)
     entries = np.array([address_of_entry(each) for each in called], np.int64)
     write = np.array([peer.qp.row, peer.recv_cq.row, region.addr, target.addr, target.r_key], np.int64)
     peer.qp.post_recv(2 * RECEIVES)
-    times = np.zeros(ROUNDS + WARM, np.int64)
+    times = _times(task)
     ping_pong(runtime.at, entries, write, int(is_first), int(task.options["spins"]), times[:0])
     peer.barrier(300)
     before = runtime.nic.sendings
     ping_pong(runtime.at, entries, write, int(is_first), int(task.options["spins"]), times)
-    return times[WARM:] / PS_PER_US, (runtime.nic.sendings - before) / len(times)
+    return _warmed(times), (runtime.nic.sendings - before) / len(times)
 
 
 def server(pipe: Pipe, task: Task) -> None:
@@ -128,7 +136,7 @@ def _bare(pipe: Pipe, task: Task, is_first: bool) -> Any:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", 20_000 + is_first))
         sock.connect(("127.0.0.1", 20_000 + (not is_first)))
-        times, memory = np.zeros(ROUNDS + WARM, np.int64), np.zeros(4, np.int64)
+        times, memory = _times(task), np.zeros(4, np.int64)
         flags = MSG_DONTWAIT if task.options["spins"] else 0
         bare_ping_pong(sock.fileno(), int(is_first), flags, times[:0], memory)
         if is_first:
@@ -136,7 +144,7 @@ def _bare(pipe: Pipe, task: Task, is_first: bool) -> Any:
         else:
             pipe.send(0)
         bare_ping_pong(sock.fileno(), int(is_first), flags, times, memory)
-        return times[WARM:] / PS_PER_US
+        return _warmed(times)
 
 
 def bare_server(pipe: Pipe, task: Task) -> None:
@@ -151,9 +159,9 @@ def bare_client(pipe: Pipe, task: Task) -> None:
     pipe.send(_bare(pipe, task, True))
 
 
-def row(count: int, how: str, turns: int) -> dict[str, Any]:
+def row(count: int, how: str, turns: int, rounds: int) -> dict[str, Any]:
     """Return the round trips over `count` planes, spinning or blocking, and those of bare UDP."""
-    task = Task(options={"planes": count, "spins": how == "spin"})
+    task = Task(options={"planes": count, "spins": how == "spin", "rounds": rounds})
     ours, bare, sendings = [], [], 0.0
     for _ in range(turns):
         bare.append(run_pair(bare_server, bare_client, task)[1])
@@ -171,9 +179,10 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=20_000, help="round trips of each turn")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
-    rows = [row(count, how, asked.turns) for count, how in MARKS]
+    rows = [row(count, how, asked.turns, asked.rounds) for count, how in MARKS]
     if asked.json:
         print(json.dumps(rows))
         return
