@@ -46,7 +46,7 @@ def _set_up_endpoint(engine: Engine, seed: int) -> None:
     # Never all ones, whatever stands above: QPN 0xFFFFFF means multicast.
     row.qpn_slot_mask = _power_of_two(len(engine.qps) + FIRST_USER_QPN + 1) - 1
     row.ready_tail = NONE
-    row.sacked_qp = NONE
+    row.answered_qp = NONE
     row.deadline = NEVER
     row.peer_deadline = NEVER
     row.remap_at = NEVER
