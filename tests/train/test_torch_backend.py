@@ -36,6 +36,7 @@ def four() -> Iterator[Ranks]:
         "uses_many_groups",
         "goes_on_after_wrong_calls",
         "premultiplies",
+        "takes_timers",
         "refuses_other_backends_beside_it",
     ],
 )

@@ -14,7 +14,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from openmrc.train.errors import TrainError
-from openmrc.train.torch_backend import group_of
+from openmrc.train.mesh import Timers
+from openmrc.train.torch_backend import Options, group_of
 from tests.train.torch_ranks import threads, udp_sockets
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -448,3 +449,9 @@ def premultiplies() -> None:
 def refuses_other_backends_beside_it() -> None:
     with pytest.raises(TrainError, match="cpu:mrc,cuda:gloo: this version of torch cannot combine"):
         dist.new_group(backend="cpu:mrc,cuda:gloo")
+
+
+def takes_timers() -> None:
+    group = dist.new_group(pg_options=Options(timers=Timers(exponential_count=3), shared_memory=False))
+    links = group_of(group)._executor._links.values()
+    assert {link.qp.query()[0].exponential_count for link in links} == {3}

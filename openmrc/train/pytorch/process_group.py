@@ -195,7 +195,14 @@ def create(torch_options: Any, options: Options | None) -> MrcBackend:
         timeout = torch_options.timeout.total_seconds()
         shares = options.shared_memory and options.faults is None
         group = Group(
-            torch_options.store, rank, size, timeout=timeout, name=name, context=context, shared_memory=shares
+            torch_options.store,
+            rank,
+            size,
+            timeout=timeout,
+            name=name,
+            context=context,
+            timers=options.timers,
+            shared_memory=shares,
         )
     except BaseException:
         ENDPOINTS.give_back(context, size - 1)
