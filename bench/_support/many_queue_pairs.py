@@ -10,6 +10,7 @@ from openmrc.verbs import (
     Access,
     CompletionQueue,
     Connection,
+    ConnectionOptions,
     Context,
     ContextAttr,
     MemoryRegion,
@@ -65,6 +66,14 @@ def _ready_to_receive(peer: Connection, qpn: int, mpr: int, mtu: int) -> QpAttr:
 
 
 def _ready_to_send(mpr: int) -> QpAttr:
+    usual = ConnectionOptions()
     return QpAttr(
-        state=QpState.RTS, sq_psn=FIRST_PSN, max_wimm=128, mpr=mpr, timeout=14, linear_count=7, exponential_count=7
+        state=QpState.RTS,
+        sq_psn=FIRST_PSN,
+        max_wimm=128,
+        mpr=mpr,
+        timeout=usual.timeout,
+        linear_count=usual.linear_count,
+        exponential_count=usual.exponential_count,
+        user_timeout=usual.user_timeout,
     )

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import json
+import math
 import os
 import random
 import signal
@@ -30,7 +31,6 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.live.api.attributes import INFINITE_RETRIES
 from openmrc.verbs import ClosedError, ConnectionOptions, QpState
 from tests.live import strangers
 from tests.live.forger import FEEDBACK, Forger, feedback, outside_window
@@ -40,7 +40,7 @@ SIZE = 1 << 17  # bytes of either memory; each end writes one half of the other'
 LONGEST = 120  # s of a run before it counts as hanging
 PATIENCE = 60.0  # s of one wait
 OPTIONS = ConnectionOptions(
-    mpr=4, max_wimm=16, max_recv_wr=16, max_send_wr=64, timeout=12, linear_count=7, exponential_count=INFINITE_RETRIES
+    mpr=4, max_wimm=16, max_recv_wr=16, max_send_wr=64, timeout=12, linear_count=7, user_timeout=math.inf
 )
 
 

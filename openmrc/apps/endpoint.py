@@ -12,7 +12,6 @@ from openmrc.documents import read_text
 from openmrc.engine.state.params import Settings
 from openmrc.errors import ConfigError, UsageError
 from openmrc.faults import Schedule
-from openmrc.live.api.attributes import INFINITE_RETRIES
 from openmrc.live.host.sockets import Sockets
 from openmrc.live.host.tuning import settings_for
 from openmrc.verbs import ConnectionOptions, Context, ContextAttr, EvFormat
@@ -94,11 +93,10 @@ def connection_options(
 ) -> ConnectionOptions:
     """Return the options of a connection; the smaller path MTU of both sides is used.
 
-    The retry budget lasts at least `timeout` seconds, so that a peer may be suspended for less.
+    The user timeout is at least `timeout` seconds, so that a peer may be suspended for less.
     """
     options = ConnectionOptions(path_mtu=mtu, max_send_wr=max_send_wr, max_recv_wr=max_recv_wr)
-    counts = range(options.exponential_count, INFINITE_RETRIES + 1)
-    return next(each for count in counts if (each := replace(options, exponential_count=count)).give_up_s >= timeout)
+    return replace(options, user_timeout=max(options.user_timeout, timeout))
 
 
 def read_faults(text: str | None, schedule: Path | None) -> Schedule | None:

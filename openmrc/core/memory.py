@@ -23,6 +23,12 @@ def prefetch_row(rows: Any, index: int) -> None:
 
 
 @kernel
+def field_address(rows: Any, index: int, offset: int) -> int:
+    """Return the memory address of a field of a row, `offset` bytes behind its start (`rows.offset_of`)."""
+    return int(rows.ctypes.data + index * rows.itemsize + offset)
+
+
+@kernel
 def prefetch_lines(rows: Any, index: int, first: int, count: int) -> None:
     """Prefetch `count` cache lines of a row from line `first` on; an index outside the table is allowed."""
     begin = rows.ctypes.data + index * rows.itemsize + first * CACHE_LINE
@@ -49,11 +55,21 @@ def fence() -> None:
     """Order all earlier stores, also those past the caches, before all later ones."""
 
 
+def load_acquire(address: int) -> int:
+    """Return the aligned eight bytes at a memory address; later loads see what was stored before they were released."""
+    return ctypes.c_int64.from_address(int(address)).value
+
+
+def store_release(address: int, number: int) -> None:
+    """Write eight aligned bytes at a memory address, visible to `load_acquire` after all earlier stores."""
+    ctypes.c_int64.from_address(int(address)).value = int(number)
+
+
 _BYTE, _WORD, _LONG = (ir.IntType(bits) for bits in (8, 32, 64))
 _LINE = ir.VectorType(_LONG, CACHE_LINE // 8)
 
 
-def _intrinsics() -> tuple[Any, Any, Any, Any, Any]:
+def _intrinsics() -> tuple[Any, ...]:
     """Return the intrinsics for the functions above, about one instruction each.
 
     For type checkers an intrinsic also takes the context of the compiler, and its decorator is untyped.
@@ -105,10 +121,26 @@ def _intrinsics() -> tuple[Any, Any, Any, Any, Any]:
 
         return types.void(), emit
 
-    return ahead, load, store, stream, order
+    @intrinsic  # type: ignore[misc,unused-ignore]
+    def acquire(_context: Any, address: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.load_atomic(builder.inttoptr(arguments[0], _LONG.as_pointer()), "acquire", 8)
+
+        return types.int64(address), emit
+
+    @intrinsic  # type: ignore[misc,unused-ignore]
+    def release(_context: Any, address: Any, number: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer = builder.inttoptr(arguments[0], _LONG.as_pointer())
+            builder.store_atomic(arguments[1], pointer, "release", 8)
+            return context.get_dummy_value()
+
+        return types.void(address, types.int64), emit
+
+    return ahead, load, store, stream, order, acquire, release
 
 
-_ahead, _load, _store, _stream, _order = _intrinsics()
+_ahead, _load, _store, _stream, _order, _acquire, _release = _intrinsics()
 overload(prefetch, jit_options=INLINED)(lambda address: lambda address: _ahead(address))
 overload(prefetch_row, jit_options=INLINED)(
     lambda rows, index: lambda rows, index: _ahead(rows.ctypes.data + index * rows.itemsize)
@@ -117,4 +149,6 @@ overload(prefetch_row, jit_options=INLINED)(
 overload(load_be64, jit_options=INLINED)(lambda address: lambda address: _load(address))
 overload(store_be32, jit_options=INLINED)(lambda address, word: lambda address, word: _store(address, word))
 overload(stream_line, jit_options=INLINED)(lambda target, source: lambda target, source: _stream(target, source))
+overload(load_acquire, jit_options=INLINED)(lambda address: lambda address: _acquire(address))
+overload(store_release, jit_options=INLINED)(lambda address, number: lambda address, number: _release(address, number))
 overload(fence, jit_options=INLINED)(lambda: lambda: _order())

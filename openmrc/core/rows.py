@@ -64,6 +64,12 @@ def dtype_of(row: type) -> np.dtype[Any]:
     return np.dtype((scalar, layout))
 
 
+def offset_of(row: type, name: str) -> int:
+    """Return how many bytes a field lies behind the start of its row."""
+    fields: Any = dtype_of(row).fields
+    return int(fields[name][1])
+
+
 def table(row: type[Row], count: int) -> Table[Row]:
     """Allocate `count` zeroed rows, the first at the start of a cache line."""
     rows: Table[Row] = zeroed(dtype_of(row), count)

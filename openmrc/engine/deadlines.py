@@ -5,9 +5,9 @@ of ports that it reports as down. The endpoint has one, for local port changes t
 """
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine.congestion import scheduler
+from openmrc.engine.connection import user_timeout
 from openmrc.engine.paths import ports, reverse
-from openmrc.engine.requester import loss, probes, requester, retries
+from openmrc.engine.requester import loss, probes, requester
 from openmrc.engine.state import timers
 from openmrc.engine.state.queue_pairs import receives_data
 from openmrc.engine.state.tables import DEADLINES, QPS_PER_BLOCK, Deadline, Engine
@@ -18,6 +18,8 @@ from openmrc.units import NEVER
 def expire(engine: Engine, now: int, endpoint: int) -> None:
     """Serve every timer that is due at `now` and update the endpoint's deadline."""
     node = engine.endpoints[endpoint]
+    if now - node.deadline > user_timeout.STALL:
+        user_timeout.pardon(engine, now, endpoint, now - node.deadline)
     node.deadline = NEVER
     if node.remap_at <= now:
         ports.apply_local(engine, now, endpoint)
@@ -77,19 +79,10 @@ def _serve(engine: Engine, now: int, qp: int, kind: int) -> None:
         case Deadline.LOSS:
             loss.scan(engine, now, qp)
         case Deadline.ACK:
-            _on_ack_deadline(engine, now, qp)
+            requester.on_timeout(engine, now, qp)
         case Deadline.TAIL:
             requester.on_tail(engine, now, qp)
         case Deadline.PROBE:
             probes.send_due(engine, now, qp)
         case Deadline.REVERSE:
             reverse.on_deadline(engine, now, qp)
-
-
-@kernel
-def _on_ack_deadline(engine: Engine, now: int, qp: int) -> None:
-    row = engine.qps[qp]
-    if requester.on_timeout(engine, now, qp) == 1:
-        row.timeouts += 1
-        if retries.spend(engine, now, qp):
-            scheduler.wake(engine, qp)

@@ -20,6 +20,7 @@ import msgspec
 
 from openmrc.engine.responder.regions import Access
 from openmrc.errors import MrcError
+from openmrc.live.api.attributes import USER_TIMEOUT_S
 from openmrc.train.errors import RendezvousError
 from openmrc.train.frames import VERSION
 from openmrc.train.introductions import Introductions, Report
@@ -29,7 +30,6 @@ from openmrc.train.local.introduction import LocalPair
 from openmrc.train.store import Store
 from openmrc.verbs import (
     CompletionQueue,
-    ConnectionOptions,
     Context,
     PeerAddress,
     ProtectionDomain,
@@ -51,20 +51,13 @@ class Timers(msgspec.Struct, frozen=True):
 
     timeout: int = 14
     linear_count: int = 7
-    exponential_count: int = 9
-
-    @property
-    def give_up_s(self) -> float:
-        """Seconds without a response on any plane after which a rank is lost."""
-        return ConnectionOptions(
-            timeout=self.timeout, linear_count=self.linear_count, exponential_count=self.exponential_count
-        ).give_up_s
+    exponential_count: int = 7
+    user_timeout: float = USER_TIMEOUT_S  # s without progress on any plane after which a rank is lost
 
 
 def timers_for(timeout: float) -> Timers:
-    """Return timers that tolerate outages of up to half the group's `timeout` (s), at most about 17 s."""
-    longest_first = (Timers(exponential_count=count) for count in range(9, -1, -1))
-    return next((timers for timers in longest_first if timers.give_up_s <= timeout / 2), Timers(exponential_count=0))
+    """Return timers that tolerate outages of up to half the group's `timeout` (s), at most the usual user timeout."""
+    return Timers(user_timeout=min(USER_TIMEOUT_S, timeout / 2))
 
 
 class PeerResources(msgspec.Struct, frozen=True):
@@ -339,4 +332,5 @@ def _raise_to_rts(qp: QueuePair, ours: Card, theirs: Card, timers: Timers) -> No
         timeout=timers.timeout,
         linear_count=timers.linear_count,
         exponential_count=timers.exponential_count,
+        user_timeout=timers.user_timeout,
     )

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from openmrc.apps.endpoint import connection_options
+from openmrc.live.api.attributes import USER_TIMEOUT_S
 
 DEVICE: Any = SimpleNamespace(query_device=lambda: SimpleNamespace(max_mtu=4096))
 
 
 @pytest.mark.parametrize("timeout", [0.0, 5.0, 30.0, 600.0, math.inf])
-def test_the_retry_budget_outlasts_the_time_out(timeout: float) -> None:
-    assert connection_options(DEVICE, 0, timeout).give_up_s >= timeout
+def test_the_user_timeout_outlasts_the_time_out(timeout: float) -> None:
+    assert connection_options(DEVICE, 0, timeout).user_timeout >= timeout
 
 
-def test_a_short_time_out_leaves_the_usual_budget() -> None:
-    assert connection_options(DEVICE, 1024, 0.1).exponential_count == 7
+def test_a_short_time_out_leaves_the_usual_user_timeout() -> None:
+    assert connection_options(DEVICE, 1024, 0.1).user_timeout == USER_TIMEOUT_S

@@ -321,7 +321,9 @@ def test_control_packets_take_turns_over_the_planes_on_which_something_came() ->
     planes = []
     for psn in range(30):  # within one message, so that there are no transport ACKs
         asks = int(psn % 3 == 2)
-        endpoint.receives(data(psn, opcode=Opcode.WRITE_MIDDLE, port=(0, 1, 3)[psn % 3], ack_request=asks))
+        endpoint.receives(
+            data(psn, opcode=Opcode.WRITE_MIDDLE, dma_length=1 << 20, port=(0, 1, 3)[psn % 3], ack_request=asks)
+        )
         planes += [packet.port for packet in only(endpoint.all_sent(), Opcode.SACK)]
     assert Counter(planes[-9:]) == {0: 3, 1: 3, 3: 3}, "although it is a packet on plane 3 that makes every one due"
 

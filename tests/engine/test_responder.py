@@ -260,6 +260,51 @@ def test_two_packets_that_claim_one_immediate_are_an_invalid_request() -> None:
     assert [answer.syndrome for answer in answers] == [Syndrome.INVALID_REQUEST]
 
 
+LIES = [
+    *(
+        (opcode, MTU, claimed)
+        for opcode in (Opcode.WRITE_ONLY, Opcode.WRITE_ONLY_IMM)
+        for claimed in (0, 8, 0xFFFFFFFF)
+    ),
+    *((opcode, MTU - 1, MTU) for opcode in (Opcode.WRITE_ONLY, Opcode.WRITE_ONLY_IMM)),
+    *((opcode, 0, 1) for opcode in (Opcode.WRITE_ONLY, Opcode.WRITE_ONLY_IMM)),
+    *((opcode, MTU, MTU) for opcode in (Opcode.WRITE_FIRST, Opcode.WRITE_MIDDLE)),
+    *((opcode, MTU - 1, 3 * MTU) for opcode in (Opcode.WRITE_FIRST, Opcode.WRITE_MIDDLE)),
+    *((opcode, 8, 8) for opcode in (Opcode.WRITE_LAST, Opcode.WRITE_LAST_IMM)),
+    *((opcode, 8, 2 * MTU) for opcode in (Opcode.WRITE_LAST, Opcode.WRITE_LAST_IMM)),
+    *((opcode, 8, 0xFFFFFFFF) for opcode in (Opcode.WRITE_LAST, Opcode.WRITE_LAST_IMM)),
+]
+
+
+@pytest.mark.parametrize(("opcode", "sent", "claimed"), LIES)
+def test_a_packet_that_is_not_as_long_as_its_message_says_is_an_invalid_request(
+    opcode: Opcode, sent: int, claimed: int
+) -> None:
+    endpoint = Endpoint()
+    doors.post_receive(endpoint.engine, 0, 1)
+    refused = write_imm(0, 0, opcode=opcode, payload_length=sent, dma_length=claimed)
+    assert not is_placed(endpoint.receives(refused))
+    assert [c.length for c in endpoint.completions() if c.status == WcStatus.SUCCESS] == []
+    assert_refused(endpoint, Syndrome.INVALID_REQUEST, Cause.ACCESS_VIOLATION)
+
+
+@pytest.mark.parametrize("packets", [2, 3, 5])
+def test_a_message_with_more_or_fewer_packets_than_its_length_says_is_an_invalid_request(packets: int) -> None:
+    for said in (2, 3, 5):
+        endpoint = Endpoint()
+        doors.post_receive(endpoint.engine, 0, 1)
+        length = (said - 1) * MTU + 8
+        for psn in range(packets - 1):
+            opcode = Opcode.WRITE_MIDDLE if psn else Opcode.WRITE_FIRST
+            endpoint.receives(data(psn, opcode=opcode, dma_length=length))
+        last = {"opcode": Opcode.WRITE_LAST_IMM, "payload_length": 8, "dma_length": length}
+        endpoint.receives(write_imm(packets - 1, 0, **last))
+        arrived = [c.length for c in endpoint.completions() if c.status == WcStatus.SUCCESS]
+        assert arrived == ([length] if said == packets else [])
+        if said != packets:
+            assert endpoint.qp().cause == Cause.ACCESS_VIOLATION
+
+
 @pytest.mark.clause("wimm-no-receive")
 def test_immediate_without_a_posted_receive_ends_the_connection() -> None:
     endpoint = Endpoint()
@@ -308,9 +353,9 @@ def test_window_that_was_not_agreed_to_change_stays() -> None:
 @pytest.mark.clause("transport-ack")
 def test_transport_ack_counts_whole_messages_behind_the_left_edge() -> None:
     endpoint = Endpoint()
-    endpoint.receives(data(1))
+    endpoint.receives(data(1, opcode=Opcode.WRITE_LAST, dma_length=2 * MTU))
     assert not only(endpoint.all_sent(), Opcode.ACKNOWLEDGE)
-    endpoint.receives(data(0, opcode=Opcode.WRITE_FIRST))
+    endpoint.receives(data(0, opcode=Opcode.WRITE_FIRST, dma_length=2 * MTU))
     endpoint.sends(Opcode.ACKNOWLEDGE, acked_messages=1, traffic_class=TrafficClass.CONTROL)
 
 

@@ -73,8 +73,8 @@ def test_small_packets_count_a_minimum() -> None:
     endpoint.all_sent()
     due = []
     for psn in range(1, 6):
-        endpoint.receives(middle(psn, payload_length=1))
-        due.append(len(endpoint.all_sent()))
+        endpoint.receives(data(psn, payload_length=1, dma_length=1))
+        due.append(len(only(endpoint.all_sent(), Opcode.SACK)))
     assert due == [0, 0, 0, 0, 1]
 
 

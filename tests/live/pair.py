@@ -47,9 +47,7 @@ def joined(
 ) -> Iterator[Pair]:
     """Yield a pair; `faults` are on what arrives at the second."""
     number = next(_PAIRS)
-    chosen = options or ConnectionOptions(
-        mpr=4, max_wimm=16, max_recv_wr=64, timeout=13, linear_count=7, exponential_count=7
-    )
+    chosen = options or ConnectionOptions(mpr=4, max_wimm=16, max_recv_wr=64, timeout=13, user_timeout=6.0)
     with ExitStack() as stack:
         first = stack.enter_context(Context(addresses(0, number, planes, family), attr, **context_options))
         second = stack.enter_context(Context(addresses(1, number, planes, family), attr, faults=faults))

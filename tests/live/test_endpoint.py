@@ -257,7 +257,7 @@ def test_a_killed_peer_is_an_error_within_the_configured_time() -> None:
         [sys.executable, "-c", code, str(os.getpid())], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
     )
     assert child.stdout is not None
-    options = ConnectionOptions(mpr=4, max_wimm=16, max_recv_wr=64, timeout=12, linear_count=3, exponential_count=3)
+    options = ConnectionOptions(mpr=4, max_wimm=16, max_recv_wr=64, timeout=12, user_timeout=1.0)
     try:
         with Context(addresses(0, number, 2, 4), SMALL) as context:
             region = context.alloc_pd().reg_mr(bytearray(SIZE))
@@ -268,7 +268,7 @@ def test_a_killed_peer_is_an_error_within_the_configured_time() -> None:
                 child.wait(10)
                 peer.qp.post_write(region, peer.remote.regions[0].addr, peer.remote.regions[0].r_key)
                 # Twice, because peers that fall silent have more timeouts; seconds, for a machine that is busy.
-                completion = peer.send_cq.wait(options.give_up_s * 2 + 8)[0]
+                completion = peer.send_cq.wait(options.user_timeout * 2 + 8)[0]
                 assert completion.status == WcStatus.RETRY_EXC_ERR
     finally:
         child.kill()

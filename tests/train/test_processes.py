@@ -26,9 +26,9 @@ from openmrc.train.errors import RankLostError
 from openmrc.train.mesh import Timers
 from openmrc.train.store import TcpStore
 
-rank, size, port, doublings, shares = map(int, sys.argv[1:])
+rank, size, port, user_timeout, shares = map(int, sys.argv[1:])
 store = TcpStore("127.0.0.1", port, serve=False)
-timers = Timers(timeout=14, linear_count=7, exponential_count=doublings)
+timers = Timers(user_timeout=user_timeout)
 group = Group(store, rank, size, planes="2", timeout=60, timers=timers, shared_memory=bool(shares))
 print("ready", flush=True)
 try:
@@ -44,11 +44,16 @@ except RankLostError as error:
 class Ranks:
     """Processes that reduce again and again."""
 
-    def __init__(self, doublings: int, shares_memory: bool) -> None:
+    def __init__(self, user_timeout: int, shares_memory: bool) -> None:
         self.store = TcpStore("127.0.0.1", 0, serve=True)
         self.processes = [
             subprocess.Popen(
-                [sys.executable, "-c", RANK, *map(str, (rank, SIZE, self.store.port, doublings, int(shares_memory)))],
+                [
+                    sys.executable,
+                    "-c",
+                    RANK,
+                    *map(str, (rank, SIZE, self.store.port, user_timeout, int(shares_memory))),
+                ],
                 stdout=subprocess.PIPE,
                 text=True,
                 cwd=Path(__file__).parents[2],
@@ -76,19 +81,19 @@ class Ranks:
 
 @pytest.fixture(params=["network", "shared memory"])
 def patient(request: pytest.FixtureRequest) -> Iterator[Ranks]:
-    """Ranks that tolerate a silence of 17 s."""
-    yield from started(9, request.param == "shared memory")
+    """Ranks that tolerate a silence of 20 s."""
+    yield from started(20, request.param == "shared memory")
 
 
 @pytest.fixture
 def impatient() -> Iterator[Ranks]:
     """Ranks that tolerate a silence of a second."""
-    yield from started(5)
+    yield from started(1)
 
 
-def started(doublings: int, shares_memory: bool = False) -> Iterator[Ranks]:
+def started(user_timeout: int, shares_memory: bool = False) -> Iterator[Ranks]:
     require("jit")
-    ranks = Ranks(doublings, shares_memory)
+    ranks = Ranks(user_timeout, shares_memory)
     yield ranks
     ranks.close()
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from openmrc.engine.state.states import EvState
-from openmrc.live.api.attributes import INFINITE_RETRIES, ConnectionOptions
+from openmrc.live.api.attributes import ConnectionOptions
 from openmrc.sim.loop.fault_events import FaultKind, faults
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.transports.mrc.setup import MrcTransport
@@ -117,7 +119,7 @@ def overheard() -> list[Schedule]:
         live.interpreted(patch)
         # Interpreted and on a busy machine it may be slow for as long as it likes: it never gives up.
         options = ConnectionOptions(
-            mpr=4, max_wimm=16, max_recv_wr=64, timeout=16, linear_count=7, exponential_count=INFINITE_RETRIES
+            mpr=4, max_wimm=16, max_recv_wr=64, timeout=16, linear_count=7, user_timeout=math.inf
         )
         with joined(planes=2, size=size, faults=faults, options=options) as pair:
             pair.regions[0].bytes[:] = list(np.random.default_rng(1).bytes(size))

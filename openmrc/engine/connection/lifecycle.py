@@ -123,6 +123,7 @@ def _begin_responder(engine: Engine, qp: int) -> None:
     row.since_ack = 0
     row.completed_messages = 0
     row.nak_syndrome = 0
+    row.message_packets = 0
     row.expected_rqmsn = 0
     row.received_packets = 0
     row.data_since_reverse = 0
@@ -156,6 +157,7 @@ def _begin_requester(engine: Engine, qp: int) -> None:
     row.loss_probes = 0
     row.solicit_psn = NONE
     row.retries = 0
+    row.attempt_at = 0
     for index in range(row.sent_base, row.sent_base + row.sent_mask + 1):
         sent = engine.sent[index]
         if sent.state != SentState.FREE:  # rows that are not written take no memory

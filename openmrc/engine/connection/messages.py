@@ -8,6 +8,7 @@ from enum import IntEnum
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine.congestion import scheduler
+from openmrc.engine.connection import user_timeout
 from openmrc.engine.state import completions, timers
 from openmrc.engine.state.queue_pairs import message_row
 from openmrc.engine.state.states import QpState
@@ -54,7 +55,7 @@ def post_write(engine: Engine, now: int, qp: int, write: WriteRequest) -> int:
         return PostStatus.OK
     scheduler.wake(engine, qp)
     if timers.due(engine, qp, Deadline.ACK) == NEVER:  # also covers a write whose first packet cannot be sent
-        timers.arm(engine, qp, Deadline.ACK, now + row.timeout)
+        user_timeout.begin(engine, now, qp)
     return PostStatus.OK
 
 

@@ -8,18 +8,16 @@ from openmrc.engine.connection import lifecycle, messages
 from openmrc.engine.paths import paths, silence
 from openmrc.engine.requester import loss, probes, reports, retries
 from openmrc.engine.responder.sacks import RCVD_UNIT
-from openmrc.engine.state import clock, timers
+from openmrc.engine.state import clock
 from openmrc.engine.state.queue_pairs import (
-    last_sent,
     may_be_answered,
     message_row,
     nominal_size,
     params_of,
-    round_trip,
     sent_row,
 )
 from openmrc.engine.state.states import NackAction, nack_action
-from openmrc.engine.state.tables import NONE, Cause, Deadline, Engine, Sent, SentState, WcStatus
+from openmrc.engine.state.tables import NONE, Cause, Engine, Sent, SentState, WcStatus
 from openmrc.wire.codes import PathMark, Syndrome
 
 NSCC_CC_TYPE = 0  # SETH.cc_type: a CC_STATE follows (MRC Table 7-14); other values are ignored
@@ -58,8 +56,7 @@ def on_sack(engine: Engine, now: int, qp: int, packet: int) -> None:
     elif marked == 1:
         _blame_path(engine, now, qp, packet, cack)
     loss.on_evidence(engine, now, qp)
-    if reports.is_unasked(engine, qp):
-        timers.arm_by(engine, qp, Deadline.TAIL, max(now, last_sent(engine, qp) + round_trip(engine, row.peer)))
+    reports.ask_if_needed(engine, now, qp)
     scheduler.wake(engine, qp)
 
 
@@ -86,7 +83,7 @@ def on_nack(engine: Engine, now: int, qp: int, packet: int) -> None:
     loss.requeue(engine, qp, psn)
     congestion.on_nack(engine, now, row.peer, nominal_size(sent.payload))
     if action & NackAction.SPEND_RETRY != 0:
-        retries.spend(engine, now, qp)
+        retries.on_failed(engine, now, qp, sent.sent_at)
     scheduler.wake(engine, qp)
 
 
@@ -108,7 +105,7 @@ def on_acknowledge(engine: Engine, now: int, qp: int, packet: int) -> None:
         _settle_cumulative(engine, now, qp, message.first_psn + message.packets - 1)
         messages.complete_oldest(engine, qp, WcStatus.SUCCESS)
         row.solicit_psn = NONE  # the next post may overwrite the message that would be repeated
-        row.retries = 0
+        retries.on_progress(engine, now, qp)
     _drop_residue(engine, qp)
     if is_refusal:
         lifecycle.fail(engine, now, qp, _cause(arrived.syndrome))
@@ -138,7 +135,7 @@ def _settle_cumulative(engine: Engine, now: int, qp: int, cack: int) -> None:
         row.sacked_beyond -= 1
     row.highest_sacked = max(row.highest_sacked, cack)
     row.lost_cursor = max(row.lost_cursor, row.unack_psn)
-    row.retries = 0
+    retries.on_progress(engine, now, qp)
 
 
 @kernel

@@ -166,26 +166,27 @@ def _await_report(engine: Engine, now: int, qp: int, was_in_doubt: int) -> int:
 
 
 @rare_kernel
-def on_silence(engine: Engine, now: int, qp: int) -> int:
-    """Declare packets lost that have waited for their timeout; return how many.
+def on_silence(engine: Engine, now: int, qp: int) -> None:
+    """Declare packets lost that have waited for their timeout.
 
     The ACK timer is armed for the next packet in flight, or for another timeout if there is none: a packet queued for
     retransmission may be acknowledged late and its transport ACK be lost.
     """
     row = engine.qps[qp]
-    lost = 0
+    newest = NONE
     following = NEVER
     for psn in range(row.unack_psn, row.next_psn):
         sent = sent_row(engine, qp, psn)
         if sent.state == SentState.IN_FLIGHT:
             due = retries.due(engine, qp, sent.sent_at)
             if due <= now:
+                newest = max(newest, sent.sent_at)
                 declare(engine, now, qp, psn)
-                lost += 1
             else:
                 following = min(following, due)
+    if newest != NONE and retries.on_failed(engine, now, qp, newest):
+        row.timeouts += 1
     timers.arm(engine, qp, Deadline.ACK, following if following != NEVER else now + retries.patience(engine, qp))
-    return lost
 
 
 @rare_kernel

@@ -8,7 +8,7 @@ from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine.paths import paths, silence
 from openmrc.engine.requester import retries
 from openmrc.engine.state import control_queue, timers
-from openmrc.engine.state.queue_pairs import params_of, sent_row, working_ports
+from openmrc.engine.state.queue_pairs import params_of, sent_row, usable_ports, working_ports
 from openmrc.engine.state.states import EvEvent, EvState
 from openmrc.engine.state.tables import NONE, Deadline, Engine
 from openmrc.units import NEVER
@@ -50,6 +50,9 @@ def send_due(engine: Engine, now: int, qp: int) -> None:
 def _check_silent(engine: Engine, now: int, qp: int, working: int) -> int:
     """Probe one EV after the other of every silent port; return when the next probe is due (ps)."""
     row = engine.qps[qp]
+    params = params_of(engine, qp)
+    is_outage = usable_ports(engine, qp) & ~silence.silent_ports(engine, qp) == 0
+    longest = params.outage_probe_interval if is_outage else params.probe_interval_max
     following = NEVER
     for index in range(row.rotation_base, row.rotation_base + row.rotation_count):
         rotation = engine.rotations[index]
@@ -63,7 +66,7 @@ def _check_silent(engine: Engine, now: int, qp: int, working: int) -> int:
                 rotation.cursor = (rotation.cursor + 1) % rotation.active
                 send(engine, now, qp, rotation.ev_base + engine.slots[rotation.ev_base + rotation.cursor].ev)
             rotation.check_at = now + rotation.check_gap
-            rotation.check_gap = min(2 * rotation.check_gap, params_of(engine, qp).probe_interval_max)
+            rotation.check_gap = min(2 * rotation.check_gap, longest)
         following = min(following, rotation.check_at)
     return int(following)
 

@@ -2,8 +2,18 @@
 
 from openmrc.core.jit import kernel
 from openmrc.engine.congestion import congestion
-from openmrc.engine.state.queue_pairs import has_new, nominal_size, params_of, sent_row
-from openmrc.engine.state.tables import Engine
+from openmrc.engine.state import timers
+from openmrc.engine.state.queue_pairs import has_new, last_sent, nominal_size, params_of, round_trip, sent_row
+from openmrc.engine.state.tables import Deadline, Engine
+
+
+@kernel
+def ask_if_needed(engine: Engine, now: int, qp: int) -> None:
+    """Have a report asked for a round trip after the last packet where none is to come."""
+    if is_unasked(engine, qp):
+        timers.arm_by(
+            engine, qp, Deadline.TAIL, max(now, last_sent(engine, qp) + round_trip(engine, engine.qps[qp].peer))
+        )
 
 
 @kernel

@@ -7,6 +7,7 @@ apply to both.
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import MSN_BITS, PSN_BITS
 from openmrc.engine.congestion import congestion, scheduler
+from openmrc.engine.connection import lifecycle, user_timeout
 from openmrc.engine.paths import paths, spray
 from openmrc.engine.requester import feedback, loss, prefetch, probes, reports, retries
 from openmrc.engine.state import clock, timers
@@ -18,11 +19,10 @@ from openmrc.engine.state.queue_pairs import (
     params_of,
     round_trip,
     sent_row,
-    usable_ports,
     wants_to_send,
     window_end,
 )
-from openmrc.engine.state.tables import NONE, Deadline, Engine, SentState
+from openmrc.engine.state.tables import NONE, Cause, Deadline, Engine, SentState
 from openmrc.units import NEVER
 from openmrc.wire.codes import Opcode, TrafficClass
 
@@ -93,6 +93,7 @@ def _from_peer(engine: Engine, now: int, peer: int, free_ports: int, packet: int
         size = _next_size(engine, qp, repeats)
         if not congestion.may_send(engine, peer, size):
             congestion.on_blocked(engine, peer)
+            reports.ask_if_needed(engine, now, qp)  # a NACK may have cut the window
             return BLOCKED
         row = engine.qps[qp]
         if row.deficit < size and engine.peers[peer].ready_count > 1:
@@ -225,7 +226,7 @@ def _record_sent(engine: Engine, now: int, qp: int, psn: int, ev: int) -> None:
     sent.transmissions = min(sent.transmissions + 1, 100)
     loss.add_in_flight(engine, qp, nominal_size(sent.payload))
     if timers.due(engine, qp, Deadline.ACK) == NEVER:
-        timers.arm(engine, qp, Deadline.ACK, now + row.timeout)
+        user_timeout.begin(engine, now, qp)
     if timers.due(engine, qp, Deadline.TAIL) == NEVER and params_of(engine, qp).tail_probe == 1:
         timers.arm(engine, qp, Deadline.TAIL, now + congestion.tail_delay(engine, row.peer))
 
@@ -367,25 +368,39 @@ def _solicit_ack(engine: Engine, qp: int) -> None:
 
 
 @rare_kernel
-def on_timeout(engine: Engine, now: int, qp: int) -> int:
-    """Retransmit unacknowledged packets; return 1 if this counts against the retry budget."""
+def on_timeout(engine: Engine, now: int, qp: int) -> None:
+    """Serve the retransmission timer: repeat what has waited too long, or fail a queue pair without progress."""
     row = engine.qps[qp]
+    if row.message_head == row.message_tail and row.unack_psn == row.next_psn:
+        timers.disarm(engine, qp, Deadline.ACK)
+        return
+    if user_timeout.is_over(engine, now, qp):
+        lifecycle.fail(engine, now, qp, Cause.RETRIES_SPENT)
+        return
     if row.unack_psn < row.next_psn:
-        lost = loss.on_silence(engine, now, qp)
-        return int(lost > 0 or (row.lost_count > 0 and usable_ports(engine, qp) == 0))
-    timers.disarm(engine, qp, Deadline.ACK)
-    if row.message_head == row.message_tail:
-        return 0
-    if row.message_head == row.message_current:
+        loss.on_silence(engine, now, qp)
+    elif row.message_head == row.message_current:  # nothing has left: no path works, or others have their turn
         timers.arm(engine, qp, Deadline.ACK, now + retries.patience(engine, qp))
-        return 0 if wants_to_send(engine, qp) and usable_ports(engine, qp) != 0 else 1
-    # Since the last packet, not the last answer: probes of bad paths are still answered.
-    due = retries.due(engine, qp, last_sent(engine, qp))
+    else:
+        _on_missing_ack(engine, now, qp)
+    timers.arm_by(engine, qp, Deadline.ACK, user_timeout.next_look(engine, now, qp))
+    scheduler.wake(engine, qp)
+
+
+@rare_kernel
+def _on_missing_ack(engine: Engine, now: int, qp: int) -> None:
+    """Solicit the transport ACK of what has all arrived, once in the timeout of an attempt.
+
+    Counted since the last packet, not the last answer: probes of bad paths are still answered.
+    """
+    row = engine.qps[qp]
+    due = retries.due(engine, qp, max(last_sent(engine, qp), row.attempt_at))
     if due > now:
         timers.arm(engine, qp, Deadline.ACK, due)
-        return 0
+        return
     if row.retries > 0:  # the duplicate of the last attempt was not answered either
         paths.on_lost(engine, now, sent_row(engine, qp, row.next_psn - 1).ev, now)
+    retries.on_failed(engine, now, qp, now)
+    row.timeouts += 1
     _solicit_ack(engine, qp)
     timers.arm(engine, qp, Deadline.ACK, now + retries.patience(engine, qp))
-    return 1

@@ -1,26 +1,41 @@
-"""Retry budget of a connection: linear, then exponential timeouts, then ERROR (MRC §7.4.1, Table 7-1).
+"""Retransmission timeout of a queue pair (RTO, RFC 6298; MRC §7.4.1, Table 7-1): linear, then exponential.
 
-Timeouts and NACKs for lack of resources count against it; cumulative progress restores it.
+An attempt is everything that was sent since the last time-out. It has failed when the first of it has waited for the
+RTO; the other packets of it time out a little later, each when its own time has passed, and are no further attempt.
+The RTO is the same for `linear_count` attempts, then doubles with each. Progress ends the back-off. What ends the
+connection is time without progress: `user_timeout`.
 """
 
-from openmrc.core.jit import kernel
+from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine.congestion import congestion
-from openmrc.engine.connection import lifecycle
-from openmrc.engine.state.queue_pairs import INFINITE_RETRIES, params_of
-from openmrc.engine.state.tables import Cause, Engine
+from openmrc.engine.connection import user_timeout
+from openmrc.engine.state import timers
+from openmrc.engine.state.queue_pairs import params_of
+from openmrc.engine.state.tables import Deadline, Engine
 
-MAX_TIMEOUT = 17_179_869_184_000  # ps: 1.024 us x 2**24
+
+@rare_kernel
+def on_failed(engine: Engine, now: int, qp: int, sent_at: int) -> bool:
+    """Count one failed attempt if what was sent at `sent_at` (ps) and failed belongs to the current one."""
+    row = engine.qps[qp]
+    if sent_at < row.attempt_at:
+        return False
+    row.attempt_at = now
+    row.retries = min(row.retries + 1, 1 << 20)
+    return True
 
 
 @kernel
-def spend(engine: Engine, now: int, qp: int) -> bool:
-    """Count one retry; return False if none was left: the queue pair is then in ERROR."""
-    row = engine.qps[qp]
-    row.retries += 1
-    if row.exponential_count < INFINITE_RETRIES and row.retries > row.linear_count + row.exponential_count:
-        lifecycle.fail(engine, now, qp, Cause.RETRIES_SPENT)
-        return False
-    return True
+def on_progress(engine: Engine, now: int, qp: int) -> None:
+    """End the back-off: what is in flight has the time of a first attempt from now on (RFC 6298, 5.3)."""
+    if engine.qps[qp].retries > 0:
+        _end_backoff(engine, now, qp)
+
+
+@rare_kernel
+def _end_backoff(engine: Engine, now: int, qp: int) -> None:
+    engine.qps[qp].retries = 0
+    timers.arm_by(engine, qp, Deadline.ACK, now + patience(engine, qp))
 
 
 @kernel
@@ -57,25 +72,12 @@ def due(engine: Engine, qp: int, sent_at: int) -> int:
         return sent_at + attempt
     delay = congestion.loss_delay(engine, row.peer)
     if peer.newest_answered < sent_at + delay:
-        return sent_at + max(attempt, min(params.silent_timeouts * _timeout(engine, qp), MAX_TIMEOUT))
+        several = min(params.silent_timeouts * user_timeout.timeout(engine, qp), user_timeout.MAX_TIMEOUT)
+        return sent_at + max(attempt, several)
     return max(sent_at + attempt, peer.resumed_at + delay)
 
 
 @kernel
 def patience(engine: Engine, qp: int) -> int:
     """Return the timeout (ps) of the current attempt."""
-    row = engine.qps[qp]
-    doublings = min(max(row.retries - row.linear_count, 0), 24)
-    return min(_timeout(engine, qp) << doublings, max(MAX_TIMEOUT, row.timeout))
-
-
-@kernel
-def _timeout(engine: Engine, qp: int) -> int:
-    """Return the timeout (ps) of a linear attempt.
-
-    It is at least srtt + 4 rttvar (RFC 6298, 2.3): where many queue pairs share an endpoint, a healthy peer answers
-    later than the timeout of a connection that has the endpoint alone.
-    """
-    row = engine.qps[qp]
-    peer = engine.peers[row.peer]
-    return max(row.timeout, peer.srtt + 4 * peer.rttvar)
+    return user_timeout.attempt_time(engine, qp, engine.qps[qp].retries)

@@ -41,6 +41,14 @@ def is_next(engine: Engine, qp: int) -> bool:
 
 
 @kernel
+def is_whole(engine: Engine, qp: int) -> bool:
+    """Return whether as many packets of the next immediate's message have arrived as its length says."""
+    row = engine.qps[qp]
+    waiting = engine.pending_immediates[row.pending_base + (row.expected_rqmsn & row.pending_mask)]
+    return row.message_packets == max(1, (waiting.length + row.path_mtu - 1) // row.path_mtu)
+
+
+@kernel
 def deliver(engine: Engine, qp: int) -> bool:
     """Complete a posted receive with the next immediate; False if no receive is posted."""
     row = engine.qps[qp]

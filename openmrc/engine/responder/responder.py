@@ -19,6 +19,7 @@ from openmrc.wire.packet import NOWHERE
 
 RECEIVE_MISSING = -1
 IMMEDIATE_MISSING = -2  # the requester numbered its WriteIMMs with a gap
+LENGTH_WRONG = -3  # a WriteIMM has another number of packets than its length says
 
 
 @kernel
@@ -118,7 +119,7 @@ def _on_new(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
     arrived = engine.packets[packet]
     opcode = arrived.opcode
     has_immediate = opcode == Opcode.WRITE_LAST_IMM or opcode == Opcode.WRITE_ONLY_IMM
-    if arrived.payload_length > row.path_mtu or arrived.payload_length > arrived.dma_length:
+    if not _is_consistent(opcode, arrived.payload_length, arrived.dma_length, row.path_mtu):
         transport_acks.refuse(engine, now, qp, psn, Syndrome.INVALID_REQUEST, Cause.ACCESS_VIOLATION)
         return
     if has_immediate and not immediates.fits(engine, qp, packet):
@@ -136,6 +137,9 @@ def _on_new(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
     row.highest_received = max(row.highest_received, psn)
     row.lowest_unsacked = min(row.lowest_unsacked, psn)
     completed = _record(engine, qp, psn, opcode >= Opcode.WRITE_LAST, has_immediate)
+    if completed == LENGTH_WRONG:
+        transport_acks.refuse(engine, now, qp, psn, Syndrome.INVALID_REQUEST, Cause.ACCESS_VIOLATION)
+        return
     if completed < 0:
         if completed == IMMEDIATE_MISSING:
             nacks.queue(engine, qp, packet, psn, NackReason.UNEXP_EVENT)
@@ -148,8 +152,24 @@ def _on_new(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
 
 
 @kernel
+def _is_consistent(opcode: int, payload: int, length: int, path_mtu: int) -> bool:
+    """Return whether a packet is as long as its place in a message of `length` bytes says.
+
+    A completion then reports what has arrived, whatever a peer claims. The last packet of a message in order is
+    compared with how many came before it (`immediates.is_whole`).
+    """
+    match opcode:
+        case Opcode.WRITE_ONLY | Opcode.WRITE_ONLY_IMM:
+            return payload == length and payload <= path_mtu
+        case Opcode.WRITE_LAST | Opcode.WRITE_LAST_IMM:
+            return length > path_mtu and payload == (length - 1) % path_mtu + 1
+        case _:
+            return length > path_mtu and payload == path_mtu
+
+
+@kernel
 def _record(engine: Engine, qp: int, psn: int, is_last: bool, has_immediate: bool) -> int:
-    """Record an arrival and move the left edge; return the messages completed, or a *_MISSING constant (below 0)."""
+    """Record an arrival and move the left edge; return the messages completed, or one of the constants below 0."""
     row = engine.qps[qp]
     tracker.add(engine, qp, psn, int(is_last), int(has_immediate))
     row.ooo_count += 1
@@ -158,11 +178,16 @@ def _record(engine: Engine, qp: int, psn: int, is_last: bool, has_immediate: boo
         facts = tracker.remove(engine, qp, row.expected_psn)
         row.expected_psn += 1
         row.ooo_count -= 1
+        row.message_packets += 1
         if facts & 2 != 0:
             if not immediates.is_next(engine, qp):
                 return IMMEDIATE_MISSING
+            if not immediates.is_whole(engine, qp):
+                return LENGTH_WRONG
             if not immediates.deliver(engine, qp):
                 return RECEIVE_MISSING
+        if facts & 1 != 0:
+            row.message_packets = 0
         completed += facts & 1
         row.completed_messages += facts & 1
     return completed

@@ -60,6 +60,7 @@ class Settings:
     ev_burst: int = 0  # bytes, nominal
     probe_interval_us: float = 1_000.0  # ours; or ten round trips, whichever is longer
     probe_interval_max_us: float = 1_000_000.0  # ours
+    outage_probe_interval_us: float = 50_000.0  # ours: 20 probes a second, of a queue pair that can do nothing else
     probe_successes: int = 3  # ours: "enough probes" is all that is published
     reverse_probe_interval_us: float = 100.0  # ours: published is "every RTT", at most
     port_status_interval_us: float = 100_000.0  # ours
@@ -88,6 +89,7 @@ class Settings:
             "base_rtt_us",
             "probe_interval_us",
             "probe_interval_max_us",
+            "outage_probe_interval_us",
             "probe_successes",
         ):
             if getattr(self, name) <= 0:
@@ -137,6 +139,7 @@ def _fill_paths(row: Params, settings: Settings) -> None:
     row.ev_burst = settings.ev_burst
     row.probe_interval = ps_from_us(settings.probe_interval_us)
     row.probe_interval_max = min(ps_from_us(settings.probe_interval_max_us), 3600 * PS_PER_S)
+    row.outage_probe_interval = min(ps_from_us(settings.outage_probe_interval_us), row.probe_interval_max)
     row.probe_successes = settings.probe_successes
     row.reverse_probe_interval = ps_from_us(settings.reverse_probe_interval_us)
     row.port_status_interval = max(ps_from_us(settings.port_status_interval_us), PS_PER_MS)

@@ -45,6 +45,7 @@ class Params:
     ev_burst: Int  # bytes, nominal, in a row on one EV, so that sockets can batch them; 0: each packet takes the next
     probe_interval: Int  # ps, first probe of an ASSUMED_BAD EV
     probe_interval_max: Int  # ps, cap of its doubling
+    outage_probe_interval: Int  # ps, the same for a silent port while no other delivers
     probe_successes: Int  # consecutive answers that restore an EV
     reverse_probe_interval: Int  # ps between EV probes of a responder that has nothing to send; 0: none
     port_status_interval: Int  # ps between Port Status Updates until one is answered
@@ -208,7 +209,7 @@ class Deadline(IntEnum):
     """The timers of a queue pair, in the order in which `deadlines` serves them."""
 
     LOSS = 0  # the loss delay of a hole has passed: `loss.scan`
-    ACK = 1  # no acknowledgement for a timeout: `requester.on_timeout`, may count one retry
+    ACK = 1  # no acknowledgement for a timeout: `requester.on_timeout`
     TAIL = 2  # acknowledgements stopped: `requester.on_tail` sends a probe
     PROBE = 3  # bad EVs: `probes.send_due`
     REVERSE = 4  # control paths: `reverse.on_deadline`
@@ -250,7 +251,8 @@ class QueuePairRow:
     marked_arrivals: Int
     sacks_sent: Int
     acks_sent: Int
-    nak_syndrome: Int  # NAK to repeat, or 0
+    nak_syndrome: Int32  # NAK to repeat, or 0
+    message_packets: Int32  # of the message at the left edge, arrived so far
     # Both, for every packet
     endpoint: Int32
     qpn: Int32  # 24 bits
@@ -293,7 +295,7 @@ class QueuePairRow:
     packets_cut: Int32  # of the current message
     rcvd_bytes_seen: Int32  # unit 256 B, as on the wire
     sacked_beyond: Int32  # packets known to have arrived beyond the left edge
-    retries: Int32  # timeouts and refusals since the last progress
+    retries: Int32  # attempts that failed since the last progress
     loss_in_doubt: Int32  # Doubt
     lost_cursor: Int  # no PSN below it waits
     deficit: Int  # bytes that deficit round robin still owes
@@ -316,28 +318,32 @@ class QueuePairRow:
     retransmitted: Int
     inferred_losses: Int
     # Seldom
-    first_psn: Int
-    linear_count: Int
-    exponential_count: Int  # INFINITE_RETRIES: no limit
-    cause: Int32  # why it is in ERROR: Cause
-    sq_signal_all: Int32
+    user_timeout: Int  # ps without progress until ERROR; 0: as long as the attempts take
+    silent_since: Instant  # ps, when the user timeout began; time in which the endpoint did not run is added
+    progress_seen: Int  # packets known to have arrived and writes completed, when that was last looked at
+    attempt_at: Instant  # ps, when the last attempt failed
+    linear_count: Int16
+    exponential_count: Int16  # INFINITE_RETRIES: no limit
+    sq_signal_all: Int16
+    cause: Int16  # why it is in ERROR: Cause
+    first_psn: Int32
+    timeouts: Int32
     ev_base: Int32
-    ev_count: Int32  # of all rotations
+    ev_count: Int16  # of all rotations
+    mark_stats_mask: Int16
     pending_base: Int32
     pending_mask: Int32
     receive_base: Int32
     receive_mask: Int32
     mark_stats_base: Int32
-    mark_stats_mask: Int32
-    good_evs: Int32  # GOOD or SKIP
-    min_active_evs: Int32
+    good_evs: Int16  # GOOD or SKIP
+    min_active_evs: Int16
     loss_asked_at: Instant  # ps, when the requester began to wait for such a report, or sent a probe for it
     nak_psn: Int  # the packet it refuses
     expected_rqmsn: Int  # next WriteIMM to complete
     receive_head: Int  # next posted receive to use
     receive_tail: Int
     spurious: Int  # retransmissions of packets that had arrived, as far as can be told
-    timeouts: Int
     nacks_received: Int
     duplicates: Int
     out_of_window: Int

@@ -41,9 +41,10 @@ class Attribute(IntEnum):
     TIMEOUT = 11
     LINEAR_COUNT = 12
     EXPONENTIAL_COUNT = 13
-    PEER = 14
-    EXPECTED_PSN = 15
-    FIRST_PSN = 16
+    USER_TIMEOUT = 14
+    PEER = 15
+    EXPECTED_PSN = 16
+    FIRST_PSN = 17
 
 
 _COLUMNS = {attribute.name.lower(): int(attribute) for attribute in Attribute}  # plain: members are slow to find
@@ -106,6 +107,7 @@ def _write(engine: Engine, qp: int, words: Words) -> None:
     row.timeout = _new_or(words[Attribute.TIMEOUT], row.timeout)
     row.linear_count = _new_or(words[Attribute.LINEAR_COUNT], row.linear_count)
     row.exponential_count = _new_or(words[Attribute.EXPONENTIAL_COUNT], row.exponential_count)
+    row.user_timeout = _new_or(words[Attribute.USER_TIMEOUT], row.user_timeout)
     row.peer = _new_or(words[Attribute.PEER], row.peer)
     row.expected_psn = _new_or(words[Attribute.EXPECTED_PSN], row.expected_psn)
     row.first_psn = _new_or(words[Attribute.FIRST_PSN], row.first_psn)

@@ -9,13 +9,16 @@ thread never waits for the end of an iteration, and the event loop never waits f
 from __future__ import annotations
 
 from openmrc.core.jit import kernel
+from openmrc.core.memory import field_address, load_acquire, store_release
+from openmrc.core.rows import offset_of
 from openmrc.engine.endpoint import next_completion, post_receive, post_write
 from openmrc.engine.state.tables import NONE, Completion, Engine
-from openmrc.live.datapath.datapath_tables import COMMANDS, QUEUES_MUTEX, RECORD_BYTES, DataPath
+from openmrc.live.datapath.datapath_tables import COMMANDS, QUEUES_MUTEX, RECORD_BYTES, CompletionRing, DataPath
 from openmrc.live.datapath.libc import copy, lock, signal_eventfd, unlock
 
 ANY, SOLICITED = 1, 2  # what a completion queue is armed for
 _RING = COMMANDS - 1
+_PUBLISHED = offset_of(CompletionRing, "published")
 
 
 @kernel
@@ -99,7 +102,18 @@ def _publish(datapath: DataPath, index: int, done: Completion, qpn: int) -> None
     record.has_immediate = done.has_immediate
     record.solicited = done.solicited
     copy(cq.ring + (cq.published & cq.mask) * RECORD_BYTES, datapath.nic[0].record_at, RECORD_BYTES)
-    cq.published += 1
+    store_release(_published_at(datapath, index), cq.published + 1)
+
+
+@kernel
+def _published_at(datapath: DataPath, index: int) -> int:
+    return field_address(datapath.cqs, index, _PUBLISHED)
+
+
+@kernel
+def has_completion(datapath: DataPath, index: int) -> bool:
+    """Return whether a completion queue has a record, which the caller may read then."""
+    return load_acquire(_published_at(datapath, index)) != datapath.cqs[index].taken
 
 
 @kernel

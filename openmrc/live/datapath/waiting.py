@@ -12,6 +12,7 @@ takes, others want it: the poll ends at once and counts as one that brought noth
 from __future__ import annotations
 
 from openmrc.core.jit import entry, kernel
+from openmrc.live.datapath import submission
 from openmrc.live.datapath.datapath_tables import DataPath
 from openmrc.live.datapath.libc import POLL_BYTES, drain_eventfd, monotonic, signal_eventfd, wait_for, yield_processor
 from openmrc.units import PS_PER_NS, PS_PER_S, PS_PER_US
@@ -73,7 +74,7 @@ def rest(datapath: DataPath, cq: int, due: int) -> int:
 @kernel
 def is_completed(datapath: DataPath, cq: int) -> bool:
     """Whether a completion queue has completions."""
-    return bool(datapath.cqs[cq].published != datapath.cqs[cq].taken)
+    return submission.has_completion(datapath, cq)
 
 
 @kernel

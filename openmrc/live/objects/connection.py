@@ -433,4 +433,5 @@ def _raise_to_rts(qp: QueuePair, remote: Remote, ours: Offer, theirs: Offer, opt
         timeout=options.timeout,
         linear_count=options.linear_count,
         exponential_count=options.exponential_count,
+        user_timeout=options.user_timeout,
     )

@@ -59,7 +59,7 @@ from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain
 from openmrc.live.objects.posting import Posting
 from openmrc.live.objects.records import Records
 from openmrc.live.objects.write_batch import WriteBatch
-from openmrc.units import PS_PER_S
+from openmrc.units import NEVER, PS_PER_S
 
 if TYPE_CHECKING:
     from openmrc.live.objects.completion import CompletionChannel, CompletionQueue
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
 LARGEST_CQ = 1 << 20  # completions
 _SEND, _RECEIVE = int(CompletionKind.SEND), int(CompletionKind.RECEIVE)
 _POLL_SECONDS = 0.002  # s between checks of a send queue that is being drained
+_MONTH_SECONDS = 30 * 86_400
 _WAIT_SECONDS = 0.05  # s in compiled code at a time: signals are handled in between
 
 
@@ -500,6 +501,7 @@ class Nic:
             "timeout": None if attr.timeout is None else 1_024_000 << attr.timeout,
             "linear_count": attr.linear_count,
             "exponential_count": None if retries is None else min(retries, INFINITE_RETRIES),
+            "user_timeout": None if attr.user_timeout is None else _picoseconds(attr.user_timeout),
         }
 
     def _take_peer(self, address: PeerAddress) -> int:
@@ -535,6 +537,11 @@ class Nic:
 
 
 _open_nics: weakref.WeakSet[Nic] = weakref.WeakSet()
+
+
+def _picoseconds(seconds: float) -> int:
+    """Return a user timeout in the engine's unit: NEVER beyond a month, which its clock does not tell apart."""
+    return round(seconds * PS_PER_S) if seconds < _MONTH_SECONDS else NEVER
 
 
 def _abandon_all() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable
 from dataclasses import replace
@@ -53,6 +54,7 @@ RANGES = {
     "timeout": (0, MAX_TIMEOUT),
     "linear_count": (0, MAX_LINEAR),
     "exponential_count": (0, INFINITE_RETRIES),
+    "user_timeout": (0, math.inf),
     "ev_profile_id": (0, 0),
     "cc_profile_id": (0, 0),
 }

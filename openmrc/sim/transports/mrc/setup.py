@@ -69,7 +69,7 @@ class MrcTransport:
     def __post_init__(self) -> None:
         """Refuse invalid settings, naming the field."""
         refuse_outside(self, evs=(1, MAX_EVS), reserve=(0, 0.99), timeout_us=(1, 10**9))
-        refuse_outside(self, linear_count=(0, 1 << 20), exponential_count=(0, INFINITE_RETRIES))
+        refuse_outside(self, linear_count=(0, (1 << 15) - 1), exponential_count=(0, INFINITE_RETRIES))
 
     def network_settings(self) -> NetworkSettings:
         """Return MRC's switch settings: marking in mid-fabric only (arXiv 2605.04333)."""
