@@ -101,8 +101,7 @@ class EndpointRuntime:
         self._handled = column(self.datapath.nic, "handled").item
         self._handle_memory = table_handles.store(self.engine, self.datapath)
         self.at = address_of(self._handle_memory)
-        self.wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._python_wake_fd = os.eventfd(0, os.EFD_CLOEXEC)
+        self.wake_fd, self._python_wake_fd = _eventfds()
         self._thread = threading.Thread(target=self._run_loop, name="openmrc endpoint", daemon=True)
         self._helper = threading.Thread(target=self._run_python, name="openmrc events", daemon=True)
         self._python: Callable[[], None] = lambda: None
@@ -327,6 +326,16 @@ class EndpointRuntime:
             arrival.control_length = CONTROL_WORDS * 8
             tables.arrival_vectors[index].base = address_of(tables.staging, index * DATAGRAM)
             tables.arrival_vectors[index].length = DATAGRAM
+
+
+def _eventfds() -> tuple[int, int]:
+    """Return the descriptors that wake the endpoint's thread and the one that runs Python: both or none is opened."""
+    first = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    try:
+        return first, os.eventfd(0, os.EFD_CLOEXEC)
+    except OSError:
+        os.close(first)
+        raise
 
 
 def _use_small_pages(engine: Engine) -> None:

@@ -19,6 +19,7 @@ from openmrc.live.api.waiting import deadline_after, is_over, seconds_until
 from openmrc.live.datapath.event_loop import BUSY, COMPLETED, READABLE
 from openmrc.live.datapath.submission import ANY, SOLICITED
 from openmrc.live.datapath.waiting import NO_DESCRIPTOR
+from openmrc.live.host.descriptors import descriptors_for
 
 if TYPE_CHECKING:
     from openmrc.live.objects.context import Context
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
 class Notifier:
     """A file descriptor that becomes readable when signalled, for select, asyncio and waiting threads."""
 
-    def __init__(self) -> None:
-        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    def __init__(self, of: str) -> None:
+        """Open the descriptor; NoRoomError, which names `of`, if there is none left."""
+        self._fd = NO_DESCRIPTOR
+        with descriptors_for(of):
+            self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def fileno(self) -> int:
         """Return the descriptor; the notifier owns it."""
@@ -59,7 +63,8 @@ class Notifier:
 
     def __del__(self) -> None:
         # Close late: a thread may still sleep on the descriptor, and its number would be reused.
-        os.close(self._fd)
+        if self._fd != NO_DESCRIPTOR:
+            os.close(self._fd)
 
 
 _readers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, list[asyncio.Future[None]]]] = (
@@ -103,7 +108,7 @@ class CompletionChannel:
         """Use `Context.create_comp_channel` instead."""
         self.context = context
         self.users = 0
-        self._notifier = Notifier()
+        self._notifier = Notifier("completion channel")
         self._queues: list[CompletionQueue] = []
         self._lock = threading.Lock()
         context.nic.add_channel(self)
@@ -196,10 +201,11 @@ class CompletionQueue:
         self._unacknowledged = 0
         self._lock = threading.Lock()
         self._is_open = True
+        self._wakeup = Notifier("completion queue")  # for `wait` and `wait_async`, which must not fail after a post
         self.row = context.nic.add_cq(self)
         self._records = context.nic.records(self.row, cqe)
+        self._records.signal_sleeping(self._wakeup.fileno())
         self._notifier: Notifier | None = None  # for `notify`
-        self._wakeup: Notifier | None = None  # for `wait` and `wait_async`
         if channel is not None:
             channel.add(self)
 
@@ -211,18 +217,14 @@ class CompletionQueue:
         """Notifier of the next completion after `notify`; opened on first use, to save descriptors."""
         with self._lock:
             if self._notifier is None:
-                self._notifier = Notifier()
+                self._notifier = Notifier("completion queue")
                 self._records.signal_armed(self._notifier.fileno())
             return self._notifier
 
     @property
     def wakeup(self) -> Notifier:
         """Notifier of the next completion while calls wait."""
-        with self._lock:
-            if self._wakeup is None:
-                self._wakeup = Notifier()
-                self._records.signal_sleeping(self._wakeup.fileno())
-            return self._wakeup
+        return self._wakeup
 
     def fileno(self) -> int:
         """Return a descriptor that becomes readable on the next completion after `notify`; `poll` afterwards."""

@@ -23,6 +23,7 @@ from openmrc.live.api.attributes import (
 )
 from openmrc.live.api.errors import ClosedError, DeadlineError, InvalidArgumentError
 from openmrc.live.api.waiting import deadline_after, is_over, seconds_until
+from openmrc.live.host.descriptors import descriptors_for
 from openmrc.live.host.sockets import CarrierOf
 from openmrc.live.objects.completion import CompletionChannel, CompletionQueue, Notifier
 from openmrc.live.objects.memory import ProtectionDomain
@@ -68,9 +69,10 @@ class Context:
         schedule = Schedule.parse(faults) if isinstance(faults, str) else faults
         self._domains = 0
         self._events: collections.deque[AsyncEvent] = collections.deque(maxlen=EVENTS_KEPT)
-        self._notifier = Notifier()
+        self._notifier = Notifier("context")
         self._unacknowledged = 0
-        self.nic = Nic(self, tuple(planes), attr or ContextAttr(), settings, schedule, capture, carrier_of)
+        with descriptors_for("context"):
+            self.nic = Nic(self, tuple(planes), attr or ContextAttr(), settings, schedule, capture, carrier_of)
         try:
             self.nic.start()
         except BaseException:
