@@ -93,7 +93,6 @@ def _from_peer(engine: Engine, now: int, peer: int, free_ports: int, packet: int
         size = _next_size(engine, qp, repeats)
         if not congestion.may_send(engine, peer, size):
             congestion.on_blocked(engine, peer)
-            reports.ask_if_needed(engine, now, qp)  # a NACK may have cut the window
             return BLOCKED
         row = engine.qps[qp]
         if row.deficit < size and engine.peers[peer].ready_count > 1:

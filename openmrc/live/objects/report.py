@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from openmrc.engine.connection import user_timeout
 from openmrc.engine.paths import silence
 from openmrc.engine.state.states import EvEvent, EvState, QpState
 from openmrc.engine.state.tables import NONE, Cause, EventKind
@@ -96,7 +98,26 @@ def describe(runtime: EndpointRuntime, qp: int, remote: PeerAddress | None) -> s
     text += f", {row.message_tail - row.message_head} writes open, {row.retries} retries"
     if row.heard_at > 0:
         text += f", peer last heard {(runtime.now() - row.heard_at) / PS_PER_MS:.1f} ms ago"
-    return f"{text}; {_paths(runtime, qp)}"
+    return f"{text}; {_why_nothing_arrives(runtime, qp)}{_paths(runtime, qp)}"
+
+
+def _why_nothing_arrives(runtime: EndpointRuntime, qp: int) -> str:
+    """Return what to look at when a peer was given up that answered all the time, or if packets cannot leave.
+
+    Probes are short: they pass where the path MTU has shrunk. It cannot be lowered on a connection: as in InfiniBand,
+    all packets of a message but the last are as long as the path MTU that both ends agreed on.
+    """
+    row = runtime.engine.qps[qp]
+    planes = [str(index) for index, plane in enumerate(runtime.datapath.planes) if plane.last_error == errno.EMSGSIZE]
+    if planes:
+        return f"plane {', '.join(planes)}: packets of {row.path_mtu} bytes are too long for the interface; "
+    was_heard = row.heard_at - row.silent_since  # ps
+    if row.cause == Cause.RETRIES_SPENT and was_heard > user_timeout.allowed(runtime.engine, qp) // 2:
+        return (
+            f"the peer answers, but no packet of {row.path_mtu} bytes arrives: if the MTU of the path has shrunk, "
+            "connect again with a smaller path_mtu; "
+        )
+    return ""
 
 
 def _paths(runtime: EndpointRuntime, qp: int) -> str:
