@@ -30,7 +30,7 @@ from openmrc.engine.state.tables import Deadline, Engine
 from openmrc.units import NEVER, PS_PER_MS
 
 MAX_TIMEOUT = 17_179_869_184_000  # ps: 1.024 us x 2**24
-STALL = 5 * PS_PER_MS  # ours: wake-ups on an idle host are late by less than 1 ms, a time slice of another lasts 3
+STALL = 100 * PS_PER_MS  # ours: 30 processes with time slices of 3 ms keep a thread waiting for less
 _ATTEMPTS_BITS = 4  # ours: the RTO grows to a sixteenth of the user timeout
 _LOOKS = 32  # at progress, in one user timeout
 
