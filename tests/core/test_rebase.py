@@ -51,7 +51,7 @@ def talk(seed: int, back: int) -> Pair:
         if half == 0:
             set_back(pair.engine, back)
             pair.now -= back
-            pair.flying = [(at - back, *rest) for at, *rest in pair.flying]
+            pair.diary = [(at - back, who, opcode, psn) for at, who, opcode, psn in pair.diary]
             pair.flying = [(at - back, order, to, row, body) for at, order, to, row, body in pair.flying]
     pair.run((pair.now + PS_PER_S) / 1e6)
     return pair
