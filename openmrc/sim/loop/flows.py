@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.sim.network import scale_up, transport_api
+from openmrc.sim.network.completed import flow_of, side_of
 from openmrc.sim.network.network_tables import NONE, Network
 from openmrc.sim.workloads.traffic import CompletionSide
 from openmrc.units import NEVER
@@ -22,7 +23,7 @@ def settle(state: transport_api.State, network: Network, shard: int, now: int, n
     while True:
         done = transport_api.next_done(state, nic)
         while done != NONE:
-            _complete(network, shard, now, nic, done >> 2, done & 3)
+            _complete(network, shard, now, nic, flow_of(done), side_of(done))
             done = transport_api.next_done(state, nic)
         if next_start(network, nic) > now:
             return
@@ -61,7 +62,7 @@ def settle_scale_up(network: Network, shard: int, now: int, nic: int, hop: int) 
     """Process a packet of the scale-up network, and the completion it may bring."""
     done = scale_up.receive(network, shard, now, nic, hop)
     if done != NONE:
-        _complete(network, shard, now, nic, done >> 2, done & 3)
+        _complete(network, shard, now, nic, flow_of(done), side_of(done))
 
 
 @rare_kernel

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.sim.network import egress, packet_pool
+from openmrc.sim.network.completed import completed
 from openmrc.sim.network.network_tables import NONE, Network, Service
 from openmrc.sim.workloads.traffic import CompletionSide
 from openmrc.units import NEVER
@@ -56,7 +57,7 @@ def receive(network: Network, shard: int, now: int, nic: int, hop: int) -> int:
     row = network.hops[hop]
     flow = row.entropy
     if row.service == Service.CONTROL:
-        return flow * 4 + CompletionSide.SENDER.value
+        return completed(flow, CompletionSide.SENDER.value)
     message = network.flows[flow]
     message.arrived += row.size
     if message.arrived < message.size:
@@ -65,7 +66,7 @@ def receive(network: Network, shard: int, now: int, nic: int, hop: int) -> int:
     assert answer != NONE, "out of packet rows"
     size = network.config[0].control_size
     _launch(network, shard, now, nic, answer, flow, message.source, size, Service.CONTROL.value)
-    return flow * 4 + CompletionSide.RECEIVER.value
+    return completed(flow, CompletionSide.RECEIVER.value)
 
 
 @kernel

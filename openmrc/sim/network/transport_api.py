@@ -59,7 +59,7 @@ def post(state: State, network: Network, now: int, flow: int) -> int:
 
 @generic
 def next_done(state: State, nic: int) -> int:
-    """Return 4 x flow + traffic.Side of the next completion, or NONE."""
+    """Return the next completion (`completed`), or NONE."""
     raise AssertionError("every transport has a variant")
 
 

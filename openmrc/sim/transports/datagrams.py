@@ -15,6 +15,7 @@ from openmrc.core import rng
 from openmrc.core.jit import kernel
 from openmrc.core.rows import Int, Int32, Table, column, table
 from openmrc.sim.network import transport_api
+from openmrc.sim.network.completed import completed
 from openmrc.sim.network.network_tables import NONE, Network, Service
 from openmrc.sim.workloads.traffic import CompletionSide
 from openmrc.units import NEVER
@@ -159,11 +160,11 @@ def _post(state: DatagramState, network: Network, now: int, flow: int) -> int:
 def _next_done(state: DatagramState, nic: int) -> int:
     source = state.sources[nic]
     if source.arrived != NONE:
-        done = source.arrived * 4 + CompletionSide.RECEIVER
+        done = completed(source.arrived, CompletionSide.RECEIVER)
         source.arrived = NONE
         return done
     if source.left != NONE:
-        done = source.left * 4 + CompletionSide.SENDER
+        done = completed(source.left, CompletionSide.SENDER)
         source.left = NONE
         return done
     return NONE

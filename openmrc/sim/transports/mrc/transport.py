@@ -15,6 +15,7 @@ from openmrc.engine.connection.messages import PostStatus
 from openmrc.engine.state.states import EvEvent
 from openmrc.engine.state.tables import NONE, CompletionKind, Engine, EventKind, WcStatus, WriteRequest
 from openmrc.sim.network import transport_api
+from openmrc.sim.network.completed import completed
 from openmrc.sim.network.network_tables import Network, Service
 from openmrc.sim.transports.mrc import tap
 from openmrc.sim.transports.mrc.frames import MrcFrame, pack, unpack
@@ -138,9 +139,9 @@ def _next_done(state: Mrc, nic: int) -> int:
         row = state.engine.completions[done]
         good = row.status == WcStatus.SUCCESS
         if row.kind == CompletionKind.SEND:
-            return row.wr_id * 4 + (CompletionSide.SENDER.value if good else CompletionSide.FAILED.value)
+            return completed(row.wr_id, CompletionSide.SENDER.value if good else CompletionSide.FAILED.value)
         if good:  # else a flushed receive of a failed connection
-            return row.immediate * 4 + CompletionSide.RECEIVER.value
+            return completed(row.immediate, CompletionSide.RECEIVER.value)
 
 
 @kernel

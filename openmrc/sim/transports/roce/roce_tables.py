@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from openmrc.core.rows import Float, Int, Int8, Int16, Int32, Table
+from openmrc.sim.network.completed import UnreportedFlows
 from openmrc.sim.transports.rings import PacketRing, SenderLinks
 from openmrc.sim.transports.wakes import Heap, Wake
 
@@ -57,7 +58,7 @@ class RoceParams:
     hyper: Float
 
 
-class RoceNic:
+class RoceNic(UnreportedFlows):
     """One NIC: queue pairs with packets to send, queued replies, unreported completions."""
 
     random: Int
@@ -67,9 +68,6 @@ class RoceNic:
     answer_kind: Int16
     answer_to: Int32  # queue pair
     answer_psn: Int32  # the packet that caused it
-    sent: Int32  # flow not yet reported, or NONE
-    received: Int32
-    failed: Int32  # first of the flows not yet reported, or NONE
     # counters, of all its queue pairs
     retransmitted: Int
     timeouts: Int

@@ -18,7 +18,7 @@ from openmrc.core.jit import kernel
 from openmrc.core.rows import column, table
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.failures import ConnectionFailure
-from openmrc.sim.network import reroute, transport_api
+from openmrc.sim.network import completed, reroute, transport_api
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import BYTE_TIME_BITS, NONE, Network, Routing, Service, Trimming
 from openmrc.sim.network.ranges import ABOVE_ZERO, AT_LEAST_ZERO, refuse_outside
@@ -27,7 +27,7 @@ from openmrc.sim.transports import rings, wakes
 from openmrc.sim.transports.idle_nics import idle_nics
 from openmrc.sim.transports.roce import receiver, roce_tables, sender
 from openmrc.sim.transports.roce.roce_tables import Recovery, Roce, RocePacketKind
-from openmrc.sim.workloads.traffic import CompletionSide, Traffic
+from openmrc.sim.workloads.traffic import Traffic
 from openmrc.units import NEVER, ps_from_us
 
 Ints = NDArray[np.int64]
@@ -311,20 +311,7 @@ def _post(state: Roce, network: Network, now: int, flow: int) -> int:
 
 @transport_api.next_done.variant(Roce)
 def _next_done(state: Roce, nic: int) -> int:
-    node = state.nics[nic]
-    if node.received != NONE:
-        done = node.received * 4 + CompletionSide.RECEIVER.value
-        node.received = NONE
-        return done
-    if node.sent != NONE:
-        done = node.sent * 4 + CompletionSide.SENDER.value
-        node.sent = NONE
-        return done
-    if node.failed != NONE:
-        done = node.failed * 4 + CompletionSide.FAILED.value
-        node.failed = state.messages[node.failed].next_failed
-        return done
-    return NONE
+    return completed.take(state.nics, nic, state.messages)
 
 
 @transport_api.copy.variant(Roce)

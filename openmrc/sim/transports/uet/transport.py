@@ -16,16 +16,16 @@ from openmrc.core.jit import kernel
 from openmrc.core.rows import column, table
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.failures import ConnectionFailure
-from openmrc.sim.network import reroute, transport_api
+from openmrc.sim.network import completed, reroute, transport_api
 from openmrc.sim.network.build import NetworkSettings
-from openmrc.sim.network.network_tables import NONE, Network, Routing, Service, Trimming
+from openmrc.sim.network.network_tables import Network, Routing, Service, Trimming
 from openmrc.sim.network.ranges import refuse_outside
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.transports import rings, wakes
 from openmrc.sim.transports.idle_nics import idle_nics
 from openmrc.sim.transports.uet import receiver, sender, uet_tables
 from openmrc.sim.transports.uet.uet_tables import Spraying, Uet, UetPacketKind
-from openmrc.sim.workloads.traffic import CompletionSide, Traffic
+from openmrc.sim.workloads.traffic import Traffic
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_US, ps_from_us
 
 _REFERENCE_BDP = 150_000  # bytes: 100 Gb/s x 12 us, where UEC states NSCC's constants
@@ -260,20 +260,7 @@ def _post(state: Uet, network: Network, now: int, flow: int) -> int:
 
 @transport_api.next_done.variant(Uet)
 def _next_done(state: Uet, nic: int) -> int:
-    node = state.nics[nic]
-    if node.received != NONE:
-        done = node.received * 4 + CompletionSide.RECEIVER.value
-        node.received = NONE
-        return done
-    if node.sent != NONE:
-        done = node.sent * 4 + CompletionSide.SENDER.value
-        node.sent = NONE
-        return done
-    if node.failed != NONE:
-        done = node.failed * 4 + CompletionSide.FAILED.value
-        node.failed = state.senders[node.failed].next_failed
-        return done
-    return NONE
+    return completed.take(state.nics, nic, state.senders)
 
 
 @transport_api.copy.variant(Uet)

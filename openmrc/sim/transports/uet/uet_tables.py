@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from openmrc.core.rows import Float, Int, Int8, Int16, Int32, Table
+from openmrc.sim.network.completed import UnreportedFlows
 from openmrc.sim.transports.rings import PacketRing, SenderLinks
 from openmrc.sim.transports.wakes import Heap, Wake
 
@@ -80,16 +81,13 @@ class UetParams:
     planes: Int
 
 
-class UetNic:
+class UetNic(UnreportedFlows):
     """One NIC: connections with packets to send, a queued reply, unreported completions."""
 
     random: Int
     plane: Int  # of the last data packet
     ring: Int  # of its sender
     answer: Int  # 1: `answers[nic]` is queued
-    sent: Int  # flow completely acknowledged and not yet reported, or NONE
-    received: Int  # flow completely received and not yet reported, or NONE
-    failed: Int  # first of the failed flows not yet reported, or NONE
 
 
 class UetSender:
