@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
+RUNTIME := $(VENV)/.runtime
 # Many tests wait for a deadline or another process: more workers than processors keep these busy.
 PYTEST := $(BIN)/pytest -n $(shell expr $$(nproc) + $$(nproc) / 2) --dist worksteal
 
@@ -12,20 +13,28 @@ PYTEST := $(BIN)/pytest -n $(shell expr $$(nproc) + $$(nproc) / 2) --dist workst
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
+# $(call install,WHAT,STAMP): WHAT in pip's words; pip's exit status decides, not that of the filter.
+define install
+	@echo "setup: virtual environment in $(VENV)"
+	@rm -f $(2)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@{ $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -c constraints.txt -e '$(1)' && touch $(2); } | grep -vE '^(Requirement already|Looking in|Obtaining)' | cut -c1-150
+	@test -e $(2) || { echo "setup: pip could not install everything, see above" >&2; exit 1; }
+endef
+
 setup: $(STAMP)  ## make the virtual environment and install everything into it
 
 $(STAMP): pyproject.toml constraints.txt
-	@echo "setup: virtual environment in $(VENV)"
-	@rm -f $@
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@{ $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -c constraints.txt -e '.[dev]' && touch $@; } | grep -vE '^(Requirement already|Looking in|Obtaining)' | cut -c1-150
-	@test -e $@ || { echo "setup: pip could not install everything, see above" >&2; exit 1; }
+	$(call install,.[dev],$@)
+
+# What the demo needs; an environment with everything has it too.
+$(RUNTIME): pyproject.toml constraints.txt
+	$(if $(wildcard $(STAMP)),$(MAKE) --no-print-directory $(STAMP) && touch $@,$(call install,.,$@))
 
 warm: setup      ## compile the engine once, and cache it
 	@$(BIN)/python -m openmrc.warm
 
-demo: setup       ## move a file over four planes while planes die, then simulate a fabric
-	@$(BIN)/python -m openmrc.warm
+demo: $(RUNTIME)  ## move data over four planes while planes die, then simulate a fabric
 	@$(BIN)/mrc demo
 
 lint: setup      ## style, spelling, layers

@@ -19,13 +19,13 @@ def clone(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def setup(clone: Path, pip_status: int) -> subprocess.CompletedProcess[str]:
+def setup(clone: Path, pip_status: int, target: str = "setup") -> subprocess.CompletedProcess[str]:
     """Run `make setup` with a Python whose pip installs nothing and returns a status."""
     python = clone / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True, exist_ok=True)
-    python.write_text(f"#!/bin/sh\necho pip said this\nexit {pip_status}\n")
+    python.write_text(f"#!/bin/sh\necho pip said this of $*\nexit {pip_status}\n")
     python.chmod(0o755)
-    return subprocess.run(["make", "setup"], cwd=clone, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(["make", target], cwd=clone, capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.mark.needs("make")
@@ -40,3 +40,17 @@ def test_an_environment_is_ready_only_when_pip_has_installed_everything(clone: P
     (clone / "constraints.txt").touch()
     assert setup(clone, pip_status=1).returncode != 0
     assert setup(clone, pip_status=1).returncode != 0
+
+
+@pytest.mark.needs("make")
+def test_the_demo_installs_what_it_runs_and_nothing_for_tests(clone: Path) -> None:
+    mrc = clone / ".venv" / "bin" / "mrc"
+    mrc.parent.mkdir(parents=True)
+    mrc.write_text("#!/bin/sh\necho moved\n")
+    mrc.chmod(0o755)
+    first = setup(clone, pip_status=0, target="demo")
+    assert first.stdout.splitlines()[-1] == "moved"
+    assert "-e .\n" in first.stdout
+    again = setup(clone, pip_status=1, target="demo")  # ready: nothing to install
+    assert (again.returncode, again.stdout) == (0, "moved\n")
+    assert "-e .[dev]\n" in setup(clone, pip_status=0).stdout

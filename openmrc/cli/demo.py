@@ -46,6 +46,7 @@ def demo(
     from openmrc.apps.endpoint import faults_text
     from openmrc.apps.sizes import size_bytes
     from openmrc.cli.outcome import stoppable
+    from openmrc.warm import Compilation
 
     if train:
         from openmrc.cli.training.demo_train import train as train_over_planes
@@ -55,11 +56,13 @@ def demo(
         return
     wanted = size_bytes(size, "--size", LEAST_SIZE) if size is not None else None
     options = DemoOptions(out, wanted, planes, faults_text(impair, schedule), seed, keep)
-    with stoppable():
+    with stoppable(), Compilation() as compilation:
+        compilation.wait_for("live")
         result = _play(options, as_json)
         if result.samples:
             _write_page(result, out)
         if result.ok and simulation:
+            compilation.wait_for("sim")
             _simulate(result, out / "simulation", as_json)
             _write_page(result, out)  # with a link to the simulation's report
     _report(result, as_json)

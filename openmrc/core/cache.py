@@ -39,6 +39,28 @@ _IMPORT = re.compile(r"^\s*from (openmrc[\w.]*) import (\([^)]*\)|[^\n]*)", re.M
 _NAME = re.compile(r"\w+")
 
 
+_chosen = ""
+
+
+def choose_entry(name: str) -> None:
+    """Compile only the entry `name` in this process, or with "!NAME" all but that one; before entries are imported.
+
+    The others run interpreted, so that two processes can share the work of one world.
+    """
+    global _chosen
+    _chosen = name
+
+
+def is_left_out(name: str) -> bool:
+    """Whether this process leaves an entry interpreted."""
+    return name == _chosen[1:] if _chosen.startswith("!") else _chosen not in ("", name)
+
+
+def is_compiled(world: str, flags: str, name: str) -> bool:
+    """Whether compiled code of an entry lies in the cache; of another Numba or processor, it is not used."""
+    return any(cache_dir(world, flags, lambda _: None).glob(f"*/*.{name}-*.nbi"))
+
+
 @functools.cache
 def cache_dir(world: str, flags: str, say: Callable[[str], None]) -> Path:
     """Return the writable folder for compiled code of exactly these sources.

@@ -26,7 +26,7 @@ from numba.core.caching import UserProvidedCacheLocator
 from numba.extending import intrinsic, overload, register_jitable
 from numba.np import linalg as _linalg
 
-from openmrc.core.cache import PACKAGE, SHIPPED, cache_dir
+from openmrc.core.cache import PACKAGE, SHIPPED, cache_dir, is_compiled, is_left_out
 from openmrc.core.linking import EntryCompiler, KernelCompiler
 
 P = ParamSpec("P")
@@ -121,12 +121,13 @@ def rare_kernel(function: Callable[P, R]) -> Callable[P, R]:
 
 def entry(function: Callable[P, R]) -> CompiledEntry[P, R]:
     """Compile a function for calls from Python; it runs without the GIL and is cached."""
-    if config.DISABLE_JIT:  # NUMBA_DISABLE_JIT=1: everything runs interpreted, for debuggers and coverage
+    # NUMBA_DISABLE_JIT=1: everything runs interpreted, for debuggers and coverage
+    if config.DISABLE_JIT or is_left_out(function.__name__):
         function.py_func = function  # type: ignore[attr-defined]
         return cast("CompiledEntry[P, R]", function)
     world = function.__module__.removeprefix("openmrc.").split(".")[0]
     outer = config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES
-    config.CACHE_DIR = str(cache_dir(world, f"bounds checked: {config.BOUNDSCHECK}", _say))
+    config.CACHE_DIR = str(cache_dir(world, _flags(), _say))
     config.CACHE_LOCATOR_CLASSES = f"{__name__}.{Locator.__name__}"
     try:
         compiled = njit(cache=True, nogil=True, pipeline_class=EntryCompiler, **ENTRY_OPTIONS)(function)
@@ -134,6 +135,15 @@ def entry(function: Callable[P, R]) -> CompiledEntry[P, R]:
         return cast("CompiledEntry[P, R]", compiled)
     finally:
         config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = outer
+
+
+def is_ready(world: str, name: str) -> bool:
+    """Whether an entry of `world` needs no compiling here."""
+    return bool(config.DISABLE_JIT) or is_compiled(world, _flags(), name)
+
+
+def _flags() -> str:
+    return f"bounds checked: {config.BOUNDSCHECK}"
 
 
 def external(library: str | None, symbol: str, returns: str, *takes: str) -> Callable[..., int]:

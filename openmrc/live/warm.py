@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import socket
 
+from openmrc.core.calls import address_of_entry
 from openmrc.live.api.attributes import ContextAttr
+from openmrc.live.datapath.iteration import send_out, take_in
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.host.sockets import Sockets
 from openmrc.live.host.tuning import settings_for
 
+HALVES = {"take_in": take_in, "send_out": send_out}
 
-def warm() -> None:
-    """Compile every entry, or load it from the cache."""
+
+def warm(entry: str = "") -> None:
+    """Compile every entry that is not in the cache, or only one of the two halves of an iteration."""
+    if entry:
+        address_of_entry(HALVES[entry])
+        return
     attr = ContextAttr(max_qp=1, max_peers=1, max_mr=1, evs_per_plane=1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
         free.bind(("127.0.0.1", 0))

@@ -15,8 +15,8 @@ from openmrc.sim.workloads.traffic import traffic
 _NICS, _BYTES = 8, 10_000
 
 
-def warm() -> None:
-    """Compile every entry, or load it from the cache."""
+def warm(_entry: str = "") -> None:
+    """Compile every entry that is compiled in this process, or load it from the cache."""
     plane = Plane(
         t0=Tier(down=4, up_link_ns=500, switch_ns=0, buffer_kb=0),
         t1=Tier(switch_ns=0, buffer_kb=0),
