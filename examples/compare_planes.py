@@ -1,6 +1,6 @@
 """Size a fabric for 64 GPUs, lose a plane during an all-reduce, and compare 4 planes with 8: from Python alone.
 
-Needs polars (`pip install openmrc[data]`). Run it as a file, or cell by cell in a notebook.
+Needs polars (`pip install '.[data]'` in the clone). Run it as a file, or cell by cell in a notebook.
 """
 
 import openmrc

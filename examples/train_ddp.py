@@ -1,6 +1,6 @@
 """Train a classifier of handwritten digits on several ranks with DDP, over planes that fail meanwhile.
 
-    pip install 'openmrc[examples]'
+    pip install '.[examples]' in the clone
     MRC_PLANES=4 torchrun --nproc-per-node 2 examples/train_ddp.py --faults "at: 1s, for: 1s, down: plane 1"
 
 Rank 0 prints the losses and draws them, with the step times and the faults, into training.svg. The numbers printed

@@ -1,6 +1,6 @@
 """Train a character-level GPT with FSDP on text that every Python installation has, over planes that fail meanwhile.
 
-    pip install 'openmrc[examples]'
+    pip install '.[examples]' in the clone
     MRC_PLANES=4 torchrun --nproc-per-node 2 examples/train_fsdp.py --faults "at: 2s, for: 1s, down: plane 1"
 
 Parameters, gradients and optimizer state are sharded over the ranks: each layer is gathered when it is needed, and its

@@ -1,6 +1,6 @@
 """Simulate and plan from Python: `openmrc.simulate`, `openmrc.sweep`, `openmrc.plan` and `openmrc.job`.
 
-Results come as polars DataFrames (`openmrc[data]`); `.to_pandas()` of each gives a pandas one where pandas is
+Results come as polars DataFrames (`pip install polars`); `.to_pandas()` of each gives a pandas one where pandas is
 installed. Nothing of this is imported by `import openmrc`.
 """
 
@@ -365,7 +365,7 @@ def _frame(columns: Any) -> DataFrame:
     try:
         import polars
     except ImportError:
-        raise ConfigError("results as tables need polars; install openmrc[data]") from None
+        raise ConfigError("results as tables need polars: pip install polars") from None
     return (
         polars.DataFrame(columns, infer_schema_length=None) if isinstance(columns, list) else polars.DataFrame(columns)
     )

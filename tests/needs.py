@@ -76,9 +76,9 @@ NEEDS = {
     "ibv_devinfo": Need(program("ibv_devinfo"), "apt install ibverbs-utils"),
     "ib_write_bw": Need(program("ib_write_bw"), "apt install perftest"),
     "valgrind": Need(program("valgrind"), "apt install valgrind"),
-    "torch": Need(module("torch"), "pip install 'openmrc[torch]'"),
+    "torch": Need(module("torch"), "pip install '.[torch]'"),
     "accelerate": Need(module("accelerate"), "pip install accelerate"),
-    "sklearn": Need(module("sklearn"), "pip install 'openmrc[examples]'"),
+    "sklearn": Need(module("sklearn"), "pip install '.[examples]'"),
     "expecttest": Need(module("expecttest"), "pip install expecttest: torch's own tests import it"),
 }
 EVERYWHERE = {"jit", "make"}  # met on every machine with Python and make: part of the fast tier

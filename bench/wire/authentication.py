@@ -1,6 +1,6 @@
 """What would an authentication tag on every packet cost, beside the ICRC and beside all that a packet costs?
 
-    pip install 'openmrc[bench]'; python -m bench.wire.authentication [--seconds 4]
+    pip install '.[bench]'; python -m bench.wire.authentication [--seconds 4]
 
 Time of one core for one packet with 4 KiB of payload, the best of five runs. AES-128-GCM is that of
 the `cryptography` package (OpenSSL, with the processor's AES instructions); "long" is its cost for

@@ -134,7 +134,7 @@ def _polars() -> Any:
     try:
         import polars
     except ImportError:
-        raise ConfigError("no Parquet files: polars is not installed; install openmrc[data]") from None
+        raise ConfigError("no Parquet files: polars is not installed: pip install polars") from None
     return polars
 
 

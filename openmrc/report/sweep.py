@@ -143,7 +143,7 @@ def _on_ray(points: list[Point], on_shares: Callable[[list[float]], None]) -> Ge
     try:
         import ray  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
-        raise ConfigError("--on ray: ray is not installed; install openmrc[cluster]") from None
+        raise ConfigError("--on ray: ray is not installed: pip install ray") from None
     ray.init(ignore_reinit_error=True, log_to_driver=False)
     try:
         for name in dict.fromkeys(point.scenario.transport.name for point in points):
@@ -175,7 +175,7 @@ def write(sweep: Sweep, results: list[Summary], folder: Path, title: str = "", l
     try:
         import polars
     except ImportError:
-        return [*warnings, "no Parquet file: polars is not installed; install openmrc[data]"]
+        return [*warnings, "no Parquet file: polars is not installed: pip install polars"]
     polars.DataFrame(table, infer_schema_length=None).write_parquet(folder / "results.parquet")
     return warnings
 

@@ -25,7 +25,7 @@ class GlooBackend:
             import torch
             import torch.distributed as dist
         except ImportError as error:
-            raise ConfigError('--backend gloo needs torch: pip install "openmrc[torch]"') from error
+            raise ConfigError("--backend gloo needs torch: pip install torch") from error
         warnings.filterwarnings("ignore", category=FutureWarning, module="torch")
         torch.set_num_threads(1)
         self.rank, self.size = rank, size

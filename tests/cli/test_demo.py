@@ -71,5 +71,5 @@ def test_a_training_over_failing_planes_ends_with_the_same_bits_and_a_drawing(tm
 
 def test_a_training_without_its_packages_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"torch and sklearn: pip install 'openmrc\[examples\]'"):
+    with pytest.raises(ConfigError, match=r"torch and sklearn: pip install torch scikit-learn"):
         check_installed()
