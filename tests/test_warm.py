@@ -31,7 +31,7 @@ class FakeProcess:
 @pytest.fixture
 def processes(monkeypatch: pytest.MonkeyPatch) -> type[FakeProcess]:
     FakeProcess.started, FakeProcess.failing = [], None
-    monkeypatch.setattr(warm.subprocess, "Popen", FakeProcess)
+    monkeypatch.setattr("openmrc.warm.subprocess.Popen", FakeProcess)
     monkeypatch.setattr(warm, "_is_ready", lambda world: False)
     return FakeProcess
 

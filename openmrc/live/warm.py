@@ -11,13 +11,11 @@ from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.host.sockets import Sockets
 from openmrc.live.host.tuning import settings_for
 
-HALVES = {"take_in": take_in, "send_out": send_out}
-
 
 def warm(entry: str = "") -> None:
     """Compile every entry that is not in the cache, or only one of the two halves of an iteration."""
     if entry:
-        address_of_entry(HALVES[entry])
+        address_of_entry(take_in) if entry == "take_in" else address_of_entry(send_out)
         return
     attr = ContextAttr(max_qp=1, max_peers=1, max_mr=1, evs_per_plane=1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
