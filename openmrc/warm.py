@@ -1,6 +1,6 @@
 """Compile the engine for all commands in advance: `mrc warm`, `python -m openmrc.warm`.
 
-Five jobs, each in a process of its own, side by side on all processors; loading compiled code takes a second. The jobs
+Several jobs, each in a process of its own, side by side on all processors; loading compiled code takes a second. The jobs
 of the live endpoint come first: `mrc demo` moves data while the simulator is still compiled.
 """
 
@@ -34,23 +34,24 @@ JOBS = (
     CompileJob("sim", "run_window"),
     CompileJob("live", after=("take_in", "send_out")),
     CompileJob("sim", "!run_window"),
+    CompileJob("jobs"),
 )
 NICE = 5  # of the jobs of the simulator: a demo moves data meanwhile
-LAST = {"live": "move", "sim": "add_up"}  # entries that the last job of a world compiles last
+LAST = {"live": "move", "sim": "add_up", "jobs": "run_jobs"}  # entries that the last job of a world compiles last
 
 
 class Compilation:
     """Compiles what is not in the cache, in processes that end with this block at the latest."""
 
-    def __init__(self) -> None:
-        """Start as many jobs as there are processors."""
+    def __init__(self, *worlds: str) -> None:
+        """Start the jobs of these worlds, as many at a time as there are processors."""
         self._pool = ThreadPoolExecutor(os.cpu_count() or 1)
         self._processes: list[subprocess.Popen[bytes]] = []
         self._is_over = False
         self._results: dict[CompileJob, Future[bool]] = {}
-        ready = {world: _is_ready(world) for world in LAST}
+        ready = {world: _is_ready(world) for world in worlds}
         for job in JOBS:
-            if not ready[job.world]:
+            if not ready.get(job.world, True):
                 self._results[job] = self._pool.submit(self._run, job)
 
     def __enter__(self) -> Compilation:
@@ -92,7 +93,7 @@ def main() -> None:
         world, entry = sys.argv[1:]
         os.nice(0 if world == "live" else NICE)
         choose_entry(entry)
-        importlib.import_module(f"openmrc.{world}.warm").warm(entry)
+        importlib.import_module(f"openmrc.{world}.warm").warm(*filter(None, [entry]))
         return
     begun = time.monotonic()
     compile_all()
@@ -101,7 +102,7 @@ def main() -> None:
 
 def compile_all() -> None:
     """Compile every world; MrcError if one fails."""
-    with Compilation() as compilation:
+    with Compilation(*LAST) as compilation:
         for world in LAST:
             compilation.wait_for(world)
 

@@ -51,7 +51,7 @@ def test_what_is_in_the_cache_starts_no_process(processes: type[FakeProcess], mo
 
 def test_a_failed_job_is_an_error_of_its_world_alone(processes: type[FakeProcess]) -> None:
     processes.failing = "live", "take_in"
-    with warm.Compilation() as compilation:
+    with warm.Compilation("live", "sim") as compilation:
         compilation.wait_for("sim")
         with pytest.raises(MrcError, match=r"openmrc\.live: could not be compiled"):
             compilation.wait_for("live")

@@ -56,7 +56,7 @@ def demo(
         return
     wanted = size_bytes(size, "--size", LEAST_SIZE) if size is not None else None
     options = DemoOptions(out, wanted, planes, faults_text(impair, schedule), seed, keep)
-    with stoppable(), Compilation() as compilation:
+    with stoppable(), Compilation("live", "sim") as compilation:
         compilation.wait_for("live")
         result = _play(options, as_json)
         if result.samples:
