@@ -1,7 +1,7 @@
 """Compile the engine for all commands in advance: `mrc warm`, `python -m openmrc.warm`.
 
-Several jobs, each in a process of its own, side by side on all processors; loading compiled code takes a second. The jobs
-of the live endpoint come first: `mrc demo` moves data while the simulator is still compiled.
+Several jobs, each in a process of its own, side by side on all processors; loading compiled code takes a second.
+Those of the live endpoint come first: `mrc demo` moves data while the simulator is still compiled.
 """
 
 from __future__ import annotations
