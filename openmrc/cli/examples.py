@@ -15,6 +15,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "ev expand": ("mrc ev expand ev/udp.yaml", "mrc ev expand ev/srv6_generated.yaml --count 8 --seed 7"),
     "ev show": ("mrc ev show ev/srv6_explicit.yaml", "mrc ev show ev/udp.yaml --json"),
     "decode": ("mrc decode run.pcapng", "mrc decode run.pcapng --json --limit 10"),
+    "clause": ("mrc clause 7.5.2", "mrc clause sack-bitmap --json"),
     "conform": ("mrc conform --list", "mrc conform --virtual 7.5.*"),
     "plan": ("mrc plan --gpus 16384 --planes 8", "mrc plan --gpus 8192 --cheapest --max-hops 3"),
     "plan job": (
