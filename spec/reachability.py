@@ -19,7 +19,11 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent.parent / "openmrc"
 
 # Names that programs of users start from: the command line and the modules of the public Python API.
-ROOT_FUNCTIONS = ("openmrc.cli.main.main", "openmrc.warm.main")
+ROOT_FUNCTIONS = (
+    "openmrc.cli.main.main",
+    "openmrc.warm.main",
+    *(f"openmrc.{world}.warm.warm" for world in ("jobs", "live", "sim")),  # named by `openmrc.warm` when it runs
+)
 ROOT_MODULES = (
     "openmrc",
     "openmrc.api",

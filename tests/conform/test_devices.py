@@ -49,7 +49,7 @@ def test_an_adapter_describes_itself_and_reports_events_between_answers(devices:
     [
         ("sys.exit(127)", DeviceUnsupportedError, "exit code 127"),
         (
-            'sys.stdin.readline(); print(\'{"unsupported": "no"}\', flush=True)',
+            'sys.stdin.readline(); print(\'{"unsupported": "no planes"}\', flush=True)',
             DeviceUnsupportedError,
             "no planes",
         ),

@@ -23,6 +23,7 @@ def test_what_a_mutant_changes_is_in_the_engine_once(mutant: Mutant) -> None:
     assert mutated(mutant) != mutant.old
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mutant", SAMPLE, ids=[mutant.clause for mutant in SAMPLE])
 def test_a_test_of_its_clause_notices_a_mutant(mutant: Mutant) -> None:
     tests = [test for test in shipped_tests() if test.clause == mutant.clause]

@@ -10,6 +10,7 @@ PORTS = int(Choice.PORT)
 PLANES = 2
 
 
+@pytest.mark.exhaustive
 @pytest.mark.needs("jit")
 def test_every_run_with_two_choices_of_the_network_is_delivered_or_reported() -> None:
     report = search(planes=PLANES, packets=4, depth=2)
@@ -49,6 +50,7 @@ def test_ports_that_are_down_before_the_first_packet_leaves_are_reported(side: i
     assert run({0: ports, 1: ports + 1}) == Outcome.FAILED
 
 
+@pytest.mark.exhaustive
 @pytest.mark.needs("jit")
 def test_a_search_that_stops_early_says_so() -> None:
     assert not search(planes=PLANES, packets=4, depth=2, most=100).complete

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from openmrc.errors import MrcError
 from openmrc.verbs import (
     AsyncEventKind,
     ConnectionOptions,
@@ -222,8 +223,8 @@ def test_a_mismatch_fails_at_once_on_both_sides_with_both_values() -> None:
 
 
 def test_an_address_in_use_is_named() -> None:
-    where = addresses(0, 201, 1, 4)
-    with Context(where, SMALL), pytest.raises(Exception, match=where[0]):
+    where = [f"{address}:4791" for address in addresses(0, 201, 1, 4)]  # without a port, the next one would be taken
+    with Context(where, SMALL), pytest.raises(MrcError, match=where[0].partition(":")[0]):
         Context(where, SMALL)
 
 

@@ -12,6 +12,8 @@ from openmrc.native import library as native
 from openmrc.native.description import header
 from tests.native.building import ROOT, library
 
+pytestmark = pytest.mark.needs("cc", "verbs.h", "jit")
+
 
 def read(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
