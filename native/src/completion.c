@@ -205,15 +205,9 @@ static void fill_completion(const struct mrc_datapath_record *record, struct ibv
     }
 }
 
-/*
- * How many completions the loop has ever published to a queue. Its stores are plain ones: on x86-64 they are seen in
- * order, elsewhere only behind the mutex under which it made them. ThreadSanitizer sees that mutex too, not the stores.
- */
+/* How many completions the loop has ever published to a queue: it stores the number with release order. */
 static int64_t published(struct endpoint *endpoint, const struct cq *cq)
 {
-#if !defined(__x86_64__) || defined(__SANITIZE_THREAD__)
-    mrc_available(endpoint->at, cq->row);
-#endif
     return __atomic_load_n(&endpoint->cqs[cq->row].published, __ATOMIC_ACQUIRE);
 }
 
