@@ -10,7 +10,8 @@ trap 'rm -f "$COVERAGE_FILE"*' EXIT
 "$bin/pytest" -q -n auto --dist worksteal --fast --cov=openmrc --cov-report= $tests
 status=0
 for folder in "${!floors[@]}"; do
-  share=$("$bin/coverage" report --include="openmrc/$folder/*" --format=total)
+  # object_code.py writes object files of compiled code: tests/native goes through it, nothing interpreted can
+  share=$("$bin/coverage" report --include="openmrc/$folder/*" --omit="openmrc/core/object_code.py" --format=total)
   echo "coverage: openmrc/$folder $share % of statements (floor ${floors[$folder]})"
   [ "$share" -ge "${floors[$folder]}" ] || status=1
 done
