@@ -33,7 +33,7 @@ from openmrc.live.datapath.operations import UNCHANGED, Attribute
 from openmrc.live.datapath.remote_nics import Way
 from openmrc.live.datapath.submission import ANY, SOLICITED
 from openmrc.live.datapath.table_handles import HANDLE_BYTES
-from openmrc.live.host.runtime import HELD
+from openmrc.live.host.runtime import HELD, table_sizes
 from openmrc.live.host.sockets import MAX_PLANES, MTUS, Sockets
 from openmrc.live.host.tuning import TRAIN_BYTES, settings_for
 from openmrc.native.entries import ENTRIES
@@ -98,27 +98,9 @@ _C_TYPES = {"int64": "int64_t", "int32": "int32_t", "int16": "int16_t", "int8": 
 _C_TYPES["float64"] = "double"
 
 
-def _layout(planes: int) -> TableSizes:
-    """Return the sizes of the engine's tables, as `EndpointRuntime` chooses them."""
-    return TableSizes(
-        ports=planes,
-        peers=SIZES.max_peers,
-        qps=SIZES.max_qp,
-        regions=SIZES.max_mr,
-        controls=1024,
-        events=1024,
-        sends=SIZES.max_send_wr,
-        receives=SIZES.max_recv_wr,
-        window=SIZES.max_mpr * 128,
-        tracked=SIZES.max_mpr * 128,
-        wimms=SIZES.max_wimm,
-        evs_per_rotation=SIZES.evs_per_plane,
-    )
-
-
 def tables(planes: int, layout: TableSizes | None = None) -> dict[str, Any]:
     """Return a sample of all tables by name, the engine's first, as they are for so many planes."""
-    engine = build(layout or _layout(planes), settings_for(_sockets(True), MTUS[0]), packets=2)
+    engine = build(layout or table_sizes(SIZES, planes), settings_for(_sockets(True), MTUS[0]), packets=2)
     senders = planes * SIZES.evs_per_plane
     datapath = build_datapath(engine, planes, senders, SIZES.max_peers, SIZES.max_cq, HELD, 0)
     return {

@@ -58,6 +58,24 @@ HEAD_START = 1  # s: keeps engine times above 0, which means never
 NS_PER_S = 10**9
 
 
+def table_sizes(attr: ContextAttr, planes: int) -> TableSizes:
+    """Return the sizes of the tables of an endpoint with so many planes."""
+    return TableSizes(
+        ports=planes,
+        peers=attr.max_peers,
+        qps=attr.max_qp,
+        regions=attr.max_mr,
+        controls=1024,
+        events=1024,
+        sends=attr.max_send_wr,
+        receives=attr.max_recv_wr,
+        window=attr.max_mpr * 128,
+        tracked=attr.max_mpr * 128,
+        wimms=attr.max_wimm,
+        evs_per_rotation=attr.evs_per_plane,
+    )
+
+
 class EndpointRuntime:
     """Compiled state and the thread that runs it; Python changes it within `locked` only.
 
@@ -70,21 +88,7 @@ class EndpointRuntime:
         self.epoch = int(time.monotonic()) - HEAD_START
         planes = len(sockets.addresses)
         self.sockets = sockets
-        layout = TableSizes(
-            ports=planes,
-            peers=attr.max_peers,
-            qps=attr.max_qp,
-            regions=attr.max_mr,
-            controls=1024,
-            events=1024,
-            sends=attr.max_send_wr,
-            receives=attr.max_recv_wr,
-            window=attr.max_mpr * 128,
-            tracked=attr.max_mpr * 128,
-            wimms=attr.max_wimm,
-            evs_per_rotation=attr.evs_per_plane,
-        )
-        self.engine = build(layout, settings, packets=2, seed=attr.seed or secrets.randbits(31))
+        self.engine = build(table_sizes(attr, planes), settings, packets=2, seed=attr.seed or secrets.randbits(31))
         _use_small_pages(self.engine)
         self.datapath = build_datapath(
             self.engine,
