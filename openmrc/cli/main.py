@@ -61,6 +61,9 @@ COMMANDS: dict[str, dict[str, Subcommand]] = {
         "fabric": Subcommand("fabrics.fabric:app", "Build, verify, export and compare a fabric's tables."),
         "lab": Subcommand("fabrics.lab:app", "Run a real SRv6 fabric in namespaces of this machine."),
     },
+    "Operate": {
+        "ctl": Subcommand("operators.ctl:app", "Look at running endpoints of this host, and control them."),
+    },
     "This machine": {
         "warm": Subcommand("warm:warm", "Compile the engine in advance."),
         "doctor": Subcommand("doctor:doctor", "Check what this machine lacks for a lab."),

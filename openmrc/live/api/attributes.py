@@ -115,6 +115,9 @@ class ContextAttr:
     poll_us: float | None = None
     segmentation: bool = True  # False: one datagram per packet, even where the kernel supports segmentation
     seed: int = 0  # of paths and impairments; 0: random paths
+    # Controller socket (openmrc.ctl): "off", "on", or the folder for it. None: as MRC_CTL says, "off" without it:
+    # a library opens nothing that listens unless it is asked.
+    ctl: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

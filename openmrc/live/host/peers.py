@@ -54,6 +54,14 @@ class Peers:
         rows = self._rows[peer] if 0 <= peer < len(self._rows) else None
         return rows.address if rows is not None else None
 
+    def path(self, peer: int, plane: int, ev: int) -> str:
+        """Return where packets of an EV to a remote NIC are sent: a carrier, or the peer's address on the plane."""
+        address = self.address(peer)
+        if address is None:
+            return ""
+        host = host_of(address.planes[plane])
+        return host if self._carrier_of is None else self._carrier_of(host, plane, ev)
+
     def prepare(self, address: PeerAddress) -> PeerRows:
         """Compute everything that `take` stores, to keep the critical section short.
 

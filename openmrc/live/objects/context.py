@@ -93,6 +93,11 @@ class Context:
         """The addresses that peers need to reach this context."""
         return self.nic.address
 
+    @property
+    def control_socket(self) -> Path | None:
+        """The file of its controller socket (`openmrc.ctl`); None if none was asked for."""
+        return self.nic.control_socket
+
     def describe(self) -> str:
         """Return one line: the planes, their addresses and the features of the sockets."""
         return self.nic.sockets.describe()

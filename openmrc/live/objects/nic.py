@@ -55,6 +55,7 @@ from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.host.sockets import CarrierOf, Sockets
 from openmrc.live.host.tuning import settings_for
 from openmrc.live.objects import report
+from openmrc.live.objects.controlled import NicControl
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain
 from openmrc.live.objects.posting import Posting
 from openmrc.live.objects.records import Records
@@ -100,7 +101,7 @@ class Nic:
             raise
         try:
             self._link_watch = LinkWatch(self._runtime)
-            self._peers = Peers(self._runtime, attr.max_peers, carrier_of)
+            self.peers = Peers(self._runtime, attr.max_peers, carrier_of)
             self._impairments = Impairments(self._runtime, attr.seed)
             self._runtime.on_set_back = self._impairments.set_back
             if schedule is not None:
@@ -127,6 +128,7 @@ class Nic:
         self.address = PeerAddress(
             planes=self.device.planes, source_ports=tuple(tuple(ports) for ports in self.sockets.source_ports)
         )
+        self._controlled: NicControl | None = None
 
     # Lifetime
 
@@ -139,6 +141,7 @@ class Nic:
         """Start the threads."""
         self._runtime.start(self._run_python_work)
         _open_nics.add(self)
+        self._controlled = NicControl(self, self._runtime, self._attr.ctl)
 
     def close(self) -> None:
         """Stop everything, and wake waiting calls; an interrupted call still closes completely."""
@@ -146,6 +149,8 @@ class Nic:
         self.control.stop()
 
     def _close(self) -> None:
+        if self._controlled is not None:
+            self._controlled.close()
         _open_nics.discard(self)
         if self._runtime.is_stopped:
             return
@@ -154,6 +159,12 @@ class Nic:
         if self._recording is not None:
             self._recording.close()
         self._wake_all()
+
+    @property
+    def control_socket(self) -> Path | None:
+        """The file of the controller socket, if there is one."""
+        server = self._controlled.server if self._controlled is not None else None
+        return server.path if server is not None else None
 
     def abandon(self) -> None:
         """Become closed in a forked child, without using the parent's mutexes and threads."""
@@ -278,6 +289,10 @@ class Nic:
         with self._rows_lock:  # only now: leaving `locked` has published the row's last completions
             self._free_qps.append(qp.row)
 
+    def qp_rows(self) -> list[int]:
+        """Return the rows of the queue pairs."""
+        return [qp.row for qp in self._qps if qp is not None]
+
     def qpn(self, row: int) -> int:
         """Return the number of a queue pair; it changes with every RESET."""
         return int(self._qpn(row))
@@ -306,6 +321,8 @@ class Nic:
             attributes["first_psn"] = attr.sq_psn or 0
         if operations.move(self._runtime.at, qp.row, int(event), operations.request(**attributes)) == 0:
             raise InvalidArgumentError(f"state: no transition {event.name} from {self.qp_state(qp.row).name}")
+        if event == QpEvent.TO_RTR and self._controlled is not None:
+            self._controlled.on_connected(qp.row)
         self._runtime.iterate()
 
     # Posting and completing
@@ -390,7 +407,7 @@ class Nic:
 
     def describe(self, qp: QueuePair) -> str:
         """Return one line about a queue pair."""
-        return report.describe(self._runtime, qp.row, self._peers.address(int(self._runtime.engine.qps[qp.row].peer)))
+        return report.describe(self._runtime, qp.row, self.peers.address(int(self._runtime.engine.qps[qp.row].peer)))
 
     # Internals
 
@@ -506,12 +523,12 @@ class Nic:
 
     def _take_peer(self, address: PeerAddress) -> int:
         """Return the index of a remote NIC; for a new one, also find the interfaces that reach it."""
-        rows = self._peers.prepare(address)
-        if self._peers.is_new(rows):
-            for plane, destination in enumerate(self._peers.destinations(rows)):
+        rows = self.peers.prepare(address)
+        if self.peers.is_new(rows):
+            for plane, destination in enumerate(self.peers.destinations(rows)):
                 self._link_watch.learn(plane, destination)
         with self._runtime.locked() as now:
-            peer = self._peers.take(rows, now)
+            peer = self.peers.take(rows, now)
         if self._recording is not None:
             self._recording.add_peer(peer, address)
         return peer
@@ -525,7 +542,7 @@ class Nic:
             self._queued[2 * qp.row : 2 * qp.row + 2] = 0
             if peer != NONE:
                 with self._runtime.locked():
-                    self._peers.give_back(peer)
+                    self.peers.give_back(peer)
 
     def _is_registered(self, region: MemoryRegion) -> bool:
         return self._regions.get(region.key) is region

@@ -1,0 +1,93 @@
+"""What an endpoint does for controllers: the interface that operations call.
+
+Ports count from 1, as in `mrc_ctl.h`; the rest of the package counts planes from 0. Methods are called from threads of
+the server, several at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from openmrc.ctl.denials import Denial
+
+
+class DeviceReport(msgspec.Struct, kw_only=True):
+    """An endpoint and its limits."""
+
+    endpoint: str = ""  # name of the socket
+    pid: int = 0
+    command: str = ""  # of the process
+    release: str = ""
+    opened_at: float = 0.0  # s since 1970
+    planes: list[str] = []
+    ev_format: str = ""
+    evs_per_plane: int = 0
+    max_qp: int = 0
+    max_mtu: int = 0
+    port_mask: int = 0  # bit N: port N
+
+
+class PortReport(msgspec.Struct, kw_only=True):
+    """A local port."""
+
+    port: int
+    address: str
+    enabled: bool  # admin state
+    up: bool  # in use: enabled, with carrier and address
+    faults: list[str] = []
+
+
+class EvReport(msgspec.Struct, kw_only=True):
+    """An EV of a queue pair and the votes that it cast, since the queue pair was connected."""
+
+    port: int
+    ev: int
+    state: str  # GOOD, SKIP, ASSUMED_BAD, DENIED
+    active: bool = False  # in rotation, not in reserve
+    path: str = ""  # where its packets are sent: the SRv6 carrier, or the peer's address
+    sent: int = 0
+    acked: int = 0  # deliveries
+    lost: int = 0
+    marked: int = 0
+    trimmed: int = 0
+    probes: int = 0
+
+
+class QpReport(msgspec.Struct, kw_only=True):
+    """A connected queue pair."""
+
+    qpn: int
+    peer: list[str]  # the peer's address on each port
+    state: str
+    evs: list[EvReport]
+
+
+class CtlDevice(Protocol):
+    """An endpoint, as controllers see it."""
+
+    def device(self) -> DeviceReport:
+        """Return identity and limits."""
+
+    def ports(self) -> list[PortReport]:
+        """Return every port."""
+
+    def set_port(self, port: int, enabled: bool) -> None:
+        """Enable or disable a port; EINVAL if there is none of this number."""
+
+    def queue_pairs(self) -> list[QpReport]:
+        """Return the connected queue pairs with their EVs."""
+
+    def deny(self, denials: Sequence[Denial], epoch: int | None, lease: float) -> int:
+        """Deny EVs for `lease` seconds; return the epoch. EINVAL, EBUSY (no path would be left), ESTALE."""
+
+    def renew(self, epoch: int | None, lease: float) -> int:
+        """Extend all denials by a lease from now; return how many there are. ESTALE."""
+
+    def lift(self, denials: Sequence[Denial] | None, epoch: int | None) -> int:
+        """Lift denials, None: all; return how many. ENOENT, ESTALE."""
+
+    def denials(self) -> tuple[int, list[tuple[Denial, float]]]:
+        """Return the epoch, and each denial with the seconds left."""

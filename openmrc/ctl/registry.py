@@ -1,0 +1,64 @@
+"""The operations of the controller socket: name -> the function that serves it.
+
+To add an operation, write in one module
+
+    class Heat(msgspec.Struct, kw_only=True):          # what a caller sends; every field with a default
+        port: int = 0
+
+    class HeatReply(msgspec.Struct, kw_only=True):     # what it gets
+        degrees: float
+
+    def heat(device: CtlDevice, request: Heat) -> HeatReply:
+        ...
+
+and add one line to `OPERATIONS`: `"heat": "openmrc.telemetry.heat:heat"`. The module may lie in any layer: it is
+imported when the operation is first called. The types of request and reply are read from the function's annotations.
+Callers write `client.call("heat", Heat(port=1), HeatReply)`.
+
+`device` is the endpoint. What it must do is declared in `openmrc.ctl.device.CtlDevice` and done by
+`openmrc.live.objects.controlled.NicControl`: methods that other threads may call at any time, and that return soon.
+The function may raise any `CallError`: the caller gets it with its `errno`, `needed` and `done`. Any other exception is
+a defect: the caller gets EIO, the endpoint goes on. A field may be added to a request or reply if it has a default;
+anything else takes a new name, or a new version in `messages`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Any, NamedTuple, get_type_hints
+
+from openmrc.ctl.errors import NotSupportedError
+
+OPERATIONS: dict[str, str] = {
+    "device": "openmrc.ctl.operations.device_ops:device",
+    "ports": "openmrc.ctl.operations.device_ops:ports",
+    "set_port": "openmrc.ctl.operations.device_ops:set_port",
+    "paths": "openmrc.ctl.operations.path_ops:paths",
+    "votes": "openmrc.ctl.operations.path_ops:votes",
+    "deny": "openmrc.ctl.operations.denial_ops:deny",
+    "renew": "openmrc.ctl.operations.denial_ops:renew",
+    "lift": "openmrc.ctl.operations.denial_ops:lift",
+    "denials": "openmrc.ctl.operations.denial_ops:denials",
+}
+
+
+class CtlOperation(NamedTuple):
+    """An operation with the types of its request and reply."""
+
+    serve: Callable[[Any, Any], Any]
+    request: Any
+    reply: Any
+
+
+@functools.cache
+def operation(name: str) -> CtlOperation:
+    """Return an operation; ENOTSUP if there is none of this name."""
+    target = OPERATIONS.get(name)
+    if target is None:
+        raise NotSupportedError(f"operation: {name!r}; there are {', '.join(OPERATIONS)}")
+    module, _, function = target.partition(":")
+    serve = getattr(importlib.import_module(module), function)
+    types = list(get_type_hints(serve).values())  # of the device, the request, the reply
+    return CtlOperation(serve, types[1], types[2])

@@ -1,0 +1,131 @@
+"""A real endpoint under control, through its socket."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from openmrc.ctl.client import CtlClient, endpoint, local_endpoints
+from openmrc.ctl.denials import Denial
+from openmrc.ctl.device import DeviceReport
+from openmrc.ctl.errors import FencedError
+from openmrc.ctl.operations.denial_ops import DenialsReply, Deny, Lift, Renew
+from openmrc.ctl.operations.device_ops import Nothing, PortsReply, SetPort
+from openmrc.ctl.operations.path_ops import PathsQuery, PathsReply, VotesQuery, VotesReply
+from openmrc.engine.state.states import EvState, QpState
+from openmrc.errors import BusyError, ConfigError, InvalidArgumentError
+from tests.ctl.endpoints import connected, opened
+from tests.live.pair import Pair
+
+
+def send(pair: Pair, count: int = 40) -> None:
+    here = pair.ends[0]
+    for _ in range(count):
+        here.write(pair.regions[0][:4096], here.remote.regions[0][:4096], timeout=10)
+
+
+def states(pair: Pair) -> dict[tuple[int, int], EvState]:
+    return {(ev.plane + 1, ev.ev): ev.state for ev in pair.ends[0].qp.ev_states()}
+
+
+def test_device_and_ports(tmp_path: Path) -> None:
+    with opened(tmp_path / "ctl", 231) as (context, client):
+        report = client.call("device", Nothing(), DeviceReport)
+        assert report.planes == list(context.query_device().planes)
+        assert report.port_mask == 0b110
+        down = client.call("set_port", SetPort(port=2, enabled=False), PortsReply).ports[1]
+        assert (down.enabled, down.up, down.faults) == (False, False, ["DISABLED"])
+        assert not context.plane_counters()[1].up
+        assert client.call("set_port", SetPort(port=2, enabled=True), PortsReply).ports[1].up
+        with pytest.raises(InvalidArgumentError, match="port: 3 is not in"):
+            client.call("set_port", SetPort(port=3, enabled=True), PortsReply)
+        with endpoint("", str(tmp_path / "ctl")) as other:  # a second controller
+            assert other.call("device", Nothing(), DeviceReport) == report
+    assert local_endpoints(str(tmp_path / "ctl")) == []
+    with pytest.raises(ConfigError, match="MRC_CTL=on"), endpoint("", str(tmp_path / "ctl")):
+        pass
+
+
+def test_votes_add_up_what_was_sent_and_delivered(tmp_path: Path) -> None:
+    with connected(tmp_path / "ctl") as (pair, client):
+        send(pair)
+        votes = client.call("votes", VotesQuery(), VotesReply).votes
+        assert sum(vote.sent for vote in votes) >= 40
+        assert sum(vote.acked for vote in votes) >= 40
+        assert {vote.port for vote in votes} == {1, 2}
+        assert all(vote.peer == vote.path for vote in votes)
+        (report,) = client.call("paths", PathsQuery(), PathsReply).queue_pairs
+        assert len(report.evs) == len(votes) == 6
+
+
+def test_a_denied_ev_carries_nothing_until_it_is_lifted(tmp_path: Path) -> None:
+    with connected(tmp_path / "ctl") as (pair, client):
+        send(pair, 10)
+        one = client.call("votes", VotesQuery(port=1), VotesReply).votes[0]
+        denial = Denial(port=1, ev=one.ev, peer=one.peer)
+        client.call("deny", Deny(denials=[denial]), DenialsReply)
+        assert states(pair)[1, one.ev] == EvState.DENIED
+        before = {ev.ev: ev.sent for ev in pair.ends[0].qp.ev_states()}[one.ev]
+        send(pair)
+        assert {ev.ev: ev.sent for ev in pair.ends[0].qp.ev_states()}[one.ev] == before
+        assert client.call("lift", Lift(), DenialsReply).denied == []
+        assert states(pair)[1, one.ev] == EvState.GOOD
+
+
+def test_the_last_path_is_never_denied(tmp_path: Path) -> None:
+    with connected(tmp_path / "ctl") as (pair, client):
+        all_evs = [Denial(port=vote.port, ev=vote.ev) for vote in client.call("votes", VotesQuery(), VotesReply).votes]
+        with pytest.raises(BusyError, match="would keep no path") as refused:
+            client.call("deny", Deny(denials=all_evs), DenialsReply)
+        assert refused.value.done == len(all_evs) - 1
+        assert list(states(pair).values()).count(EvState.DENIED) == len(all_evs) - 1
+        send(pair, 4)
+
+
+def test_a_lease_that_nobody_renews_lapses(tmp_path: Path) -> None:
+    with connected(tmp_path / "ctl") as (pair, client):
+        one = client.call("votes", VotesQuery(), VotesReply).votes[0]
+        client.call("deny", Deny(denials=[Denial(port=one.port, ev=one.ev)], lease=0.2), DenialsReply)
+        client.call("renew", Renew(lease=0.7), DenialsReply)
+        assert states(pair)[one.port, one.ev] == EvState.DENIED
+        deadline = time.monotonic() + 5
+        while states(pair)[one.port, one.ev] == EvState.DENIED:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert client.call("lift", Lift(), DenialsReply).denied == []
+
+
+def test_a_controller_with_an_older_epoch_is_fenced_off(tmp_path: Path) -> None:
+    with connected(tmp_path / "ctl") as (pair, client), CtlClient(client.path) as successor:
+        one = client.call("votes", VotesQuery(), VotesReply).votes[0]
+        denial = Denial(port=one.port, ev=one.ev)
+        assert client.call("deny", Deny(denials=[denial], epoch=1), DenialsReply).epoch == 1
+        assert successor.call("renew", Renew(epoch=2), DenialsReply).epoch == 2
+        for operation, request in (
+            ("deny", Deny(denials=[denial], epoch=1)),
+            ("renew", Renew(epoch=1)),
+            ("lift", Lift(epoch=1)),
+        ):
+            with pytest.raises(FencedError, match="epoch 2 has taken over"):
+                client.call(operation, request, DenialsReply)
+        assert states(pair)[one.port, one.ev] == EvState.DENIED
+
+
+def test_connections_that_begin_later_find_the_denial(tmp_path: Path) -> None:
+    with connected(tmp_path / "ctl") as (pair, client):
+        one = client.call("votes", VotesQuery(), VotesReply).votes[0]
+        client.call("deny", Deny(denials=[Denial(port=one.port, ev=one.ev)]), DenialsReply)
+        qp = pair.ends[0].qp
+        attr, _ = qp.query()
+        qp.modify(state=QpState.RESET)
+        qp.modify(replace(attr, state=QpState.INIT))
+        qp.modify(replace(attr, state=QpState.RTR))
+        assert states(pair)[one.port, one.ev] == EvState.DENIED
+
+
+def test_a_denial_that_names_no_port_of_this_endpoint_is_refused(tmp_path: Path) -> None:
+    with opened(tmp_path / "ctl", 232) as (_, client), pytest.raises(InvalidArgumentError, match=r"denials\[0\].port"):
+        client.call("deny", Deny(denials=[Denial(port=3, ev=1)]), DenialsReply)
