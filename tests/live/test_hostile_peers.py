@@ -369,15 +369,15 @@ def test_peers_come_and_go_without_leaving_anything_in_the_source_table() -> Non
         with nic._runtime.locked() as now:
             for number in range(300):
                 peers = [
-                    nic._peers.take(
-                        nic._peers.prepare(PeerAddress(planes=(f"127.8.{number % 250}.{k}",), source_ports=((k, 9),))),
+                    nic.peers.take(
+                        nic.peers.prepare(PeerAddress(planes=(f"127.8.{number % 250}.{k}",), source_ports=((k, 9),))),
                         now,
                     )
                     for k in (1, 2, 3)
                 ]
                 random.shuffle(peers)
                 for peer in peers:
-                    nic._peers.give_back(peer)
+                    nic.peers.give_back(peer)
         assert [int(row.used) for row in table].count(1) == used
         address = PlaneAddress.parse(host.friend.context.address.planes[0])
         port = host.friend.context.address.source_ports[0][0]

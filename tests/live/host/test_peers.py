@@ -13,7 +13,7 @@ from tests.live.pair import SMALL, addresses
 @pytest.fixture
 def peers() -> Iterator[Peers]:
     with Context(addresses(0, 228, 1, 4), SMALL) as context:
-        yield context.nic._peers
+        yield context.nic.peers
 
 
 def ports_of(peers: Peers, address: PeerAddress) -> list[int]:
