@@ -1,14 +1,37 @@
-"""`mrc doctor`: check whether this machine can run a lab."""
+"""`mrc doctor`: check whether this machine can run a lab, and which timeout of a job fires first."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from openmrc.errors import UsageError
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
-    """List what this machine lacks for `mrc lab`, with remedies; without root, some checks are inconclusive."""
+
+def doctor(
+    timeouts: Annotated[bool, typer.Option("--timeouts", help="Say which timer of a job fires first.")] = False,
+    file: Annotated[Path | None, typer.Option(help="The job's settings, for --timeouts.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """List what this machine lacks for `mrc lab`, with remedies; without root, some checks are inconclusive.
+
+    With --timeouts: read the timeouts of endpoint, torch, NCCL and job from the environment and --file, and say for
+    each failure which fires first. The exit code is 1 if they contradict each other.
+    """
+    if file is not None and not timeouts:
+        raise UsageError("--file: needs --timeouts")
+    if timeouts:
+        from openmrc.cli.doctor_timeouts import report_timeouts
+
+        if not report_timeouts(file, as_json):
+            raise typer.Exit(1)
+        return
+    _report_lab(as_json)
+
+
+def _report_lab(as_json: bool) -> None:
     from openmrc.lab.doctor import examine
 
     report = examine()

@@ -66,7 +66,9 @@ COMMANDS: dict[str, dict[str, Subcommand]] = {
     },
     "This machine": {
         "warm": Subcommand("warm:warm", "Compile the engine in advance."),
-        "doctor": Subcommand("doctor:doctor", "Check what this machine lacks for a lab."),
+        "doctor": Subcommand(
+            "doctor:doctor", "Check what this machine lacks for a lab, and which timeout of a job fires first."
+        ),
     },
 }
 

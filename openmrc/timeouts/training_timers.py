@@ -1,0 +1,311 @@
+"""Timers of training: of a group of ranks, and of the programs that start them."""
+
+from openmrc.timeouts.timer_rows import TimerGroup, TimerRow
+
+GROUP = TimerGroup(
+    "Group of ranks",
+    (
+        TimerRow(
+            "check of timeouts",
+            0.2,
+            "the next look at the timers below",
+            "those that are due fire",
+            "",
+            "openmrc.train.progress:TICK",
+        ),
+        TimerRow(
+            "process gone",
+            0.3,
+            "messages of a rank whose process has ended",
+            "`RankLostError`",
+            "",
+            "openmrc.train.liveness:GONE_SECONDS",
+        ),
+        TimerRow(
+            "rank departed",
+            1.0,
+            "a rank that has closed the group",
+            "`RankLostError`",
+            "",
+            "openmrc.train.link:_DEPARTED_SECONDS",
+        ),
+        TimerRow(
+            "probe of a rank",
+            1.0,
+            "a message of a rank that is waited for",
+            "an empty write, whose user timeout then counts",
+            "",
+            "openmrc.train.watchdog:PROBE_SECONDS",
+        ),
+        TimerRow(
+            "slow collective",
+            5.0,
+            "the end of a collective",
+            "ranks exchange what they wait for",
+            "a third of the group's timeout, if that is less",
+            "openmrc.train.watchdog:_SLOW_SECONDS",
+        ),
+        TimerRow(
+            "rank lost",
+            20.0,
+            "progress of a rank, on any plane",
+            "`RankLostError` at every rank, naming it",
+            "`Timers.user_timeout`; at most half the group's timeout",
+            "openmrc.train.mesh:Timers.user_timeout",
+        ),
+        TimerRow(
+            "group's timeout",
+            300.0,
+            "the rendezvous, or a collective",
+            "`CollectiveTimeoutError`, `RendezvousError`: the group ends",
+            "`Group(timeout=)`; with torch `init_process_group(timeout=)`, 30 min",
+            "openmrc.train.group:TIMEOUT",
+        ),
+        TimerRow(
+            "monitored barrier",
+            1.0,
+            "the report of missing ranks, beyond the barrier's timeout",
+            "`CollectiveTimeoutError`",
+            "",
+            "openmrc.train.pytorch.barriers:_GRACE",
+        ),
+    ),
+)
+
+MEETING = TimerGroup(
+    "Rendezvous and end of a group",
+    (
+        TimerRow(
+            "dial",
+            2.0,
+            "TCP connections to the other ranks",
+            "they are told of the process by the network only",
+            "",
+            "openmrc.train.liveness:_DIAL_SECONDS",
+        ),
+        TimerRow(
+            "arrival",
+            2.0,
+            "a rank that says it has dialled",
+            "as above",
+            "",
+            "openmrc.train.liveness:_ARRIVE_SECONDS",
+        ),
+        TimerRow(
+            "notice",
+            0.05,
+            "the rest of a notice over such a connection",
+            "the notice is ignored",
+            "",
+            "openmrc.train.liveness:_READ_SECONDS",
+        ),
+        TimerRow(
+            "linger of the store",
+            2.0,
+            "other ranks that read why the rendezvous failed",
+            "rank 0 ends",
+            "",
+            "openmrc.train.mesh:_LINGER_SECONDS",
+        ),
+        TimerRow(
+            "linger past the deadline",
+            0.2,
+            "the same, after the deadline of the rendezvous",
+            "rank 0 ends",
+            "",
+            "openmrc.train.mesh:_LAST_SECONDS",
+        ),
+        TimerRow(
+            "close",
+            2.0,
+            "what is still in flight when a group is closed",
+            "the group closes all the same",
+            "",
+            "openmrc.train.executor:CLOSE_SECONDS",
+        ),
+        TimerRow(
+            "close after an error",
+            0.5,
+            "the other ranks to be told",
+            "the group closes all the same",
+            "",
+            "openmrc.train.executor:_FAILED_CLOSE_SECONDS",
+        ),
+        TimerRow(
+            "background thread",
+            1e-3,
+            "a caller that drives the collectives itself",
+            "a thread takes over",
+            "",
+            "openmrc.train.progress:_GRACE",
+        ),
+    ),
+)
+
+TORCH = TimerGroup(
+    "torch (defaults of 2.13)",
+    (
+        TimerRow(
+            "coordination check",
+            1.0,
+            "the next look at what other ranks reported",
+            "a rank joins the dump of another",
+            "`TORCH_NCCL_COORD_CHECK_MILSEC`",
+            "torch ProcessGroupNCCL.cpp",
+        ),
+        TimerRow(
+            "dump",
+            15.0,
+            "the flight recorder's dump after a timeout",
+            "the process is ended all the same",
+            "`TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC`",
+            "torch ProcessGroupNCCL.cpp",
+        ),
+        TimerRow(
+            "store",
+            300.0,
+            "a key in the TCPStore",
+            "DistStoreError",
+            "`TCPStore(timeout=)`",
+            "torch Store.hpp, kDefaultTimeout",
+        ),
+        TimerRow(
+            "watchdog's heartbeat",
+            480.0,
+            "a sign of life of the watchdog thread, which a hanging CUDA or NCCL call blocks",
+            "the process is ended",
+            "`TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC`, off with `TORCH_NCCL_ENABLE_MONITORING=0`",
+            "torch ProcessGroupNCCL.cpp",
+        ),
+        TimerRow(
+            "process group, nccl",
+            600.0,
+            "a collective",
+            "the watchdog ends the process",
+            "`init_process_group(timeout=)`",
+            "torch ProcessGroupNCCL.hpp, kProcessGroupNCCLDefaultTimeout",
+        ),
+        TimerRow(
+            "process group, others",
+            1800.0,
+            "the rendezvous, or a collective",
+            "an exception",
+            "`init_process_group(timeout=)`",
+            "torch Backend.hpp, kBackendDefaultTimeout",
+        ),
+    ),
+)
+
+ELASTIC = TimerGroup(
+    "torchrun (defaults of 2.13)",
+    (
+        TimerRow(
+            "monitor",
+            0.1,
+            "the next look at the local ranks",
+            "after the end of one, the others are stopped",
+            "`--monitor-interval`",
+            "torch distributed/launcher/api.py",
+        ),
+        TimerRow(
+            "shutdown",
+            30.0,
+            "ranks that got SIGTERM",
+            "SIGKILL",
+            "`--shutdown-timeout`, `TORCH_ELASTIC_SHUTDOWN_TIMEOUT`",
+            "torch distributed/launcher/api.py",
+        ),
+        TimerRow(
+            "keep-alive of a host",
+            15.0,
+            "three signs of life of another agent, one in 5 s",
+            "the host leaves the rendezvous",
+            "`--rdzv-conf keep_alive_interval=`",
+            "torch dynamic_rendezvous.py",
+        ),
+        TimerRow(
+            "last call",
+            30.0,
+            "further hosts, once there are enough",
+            "the rendezvous is complete",
+            "`--rdzv-conf last_call_timeout=`",
+            "torch dynamic_rendezvous.py",
+        ),
+        TimerRow(
+            "read of the store",
+            60.0,
+            "an answer of the rendezvous store",
+            "RendezvousConnectionError",
+            "`--rdzv-conf read_timeout=`",
+            "torch c10d_rendezvous_backend.py",
+        ),
+        TimerRow(
+            "exit barrier",
+            300.0,
+            "the other agents when a job ends",
+            "the agent ends",
+            "",
+            "torch distributed/elastic/agent/server/api.py",
+        ),
+        TimerRow(
+            "join",
+            600.0,
+            "enough hosts",
+            "RendezvousTimeoutError",
+            "`--rdzv-conf join_timeout=`",
+            "torch dynamic_rendezvous.py",
+        ),
+    ),
+)
+
+NCCL = TimerGroup(
+    "NCCL (defaults of 2.23 and later)",
+    (
+        TimerRow(
+            "local ACK timeout",
+            4.096e-6 * 2**20,
+            "an acknowledgement",
+            "everything unacknowledged is sent again",
+            "`NCCL_IB_TIMEOUT`: 4.096 us x 2^t",
+            "NCCL user guide, environment variables",
+        ),
+        TimerRow(
+            "queue pair",
+            4.096e-6 * 2**20 * 8,
+            "the same, after `NCCL_IB_RETRY_CNT` (7) retries",
+            "IBV_WC_RETRY_EXC_ERR; on libmrc this is the user timeout",
+            "`NCCL_IB_TIMEOUT`, `NCCL_IB_RETRY_CNT`",
+            "NCCL user guide, environment variables",
+        ),
+    ),
+)
+
+SCHEDULER = TimerGroup(
+    "Job scheduler",
+    (
+        TimerRow(
+            "grace of Kubernetes",
+            30.0,
+            "a pod that got SIGTERM",
+            "SIGKILL",
+            "`terminationGracePeriodSeconds`",
+            "Kubernetes API, PodSpec",
+        ),
+        TimerRow(
+            "grace of Slurm",
+            30.0,
+            "a job step that got SIGTERM",
+            "SIGKILL",
+            "`KillWait`",
+            "slurm.conf",
+        ),
+        TimerRow(
+            "limit of the job",
+            float("inf"),
+            "the end of the job",
+            "SIGTERM",
+            "`--time`; read from `SLURM_JOB_START_TIME` and `SLURM_JOB_END_TIME`",
+            "Slurm, output environment variables",
+        ),
+    ),
+)
