@@ -12,6 +12,7 @@ from openmrc.errors import UsageError
 
 def doctor(
     timeouts: Annotated[bool, typer.Option("--timeouts", help="Say which timer of a job fires first.")] = False,
+    timers: Annotated[bool, typer.Option("--timers", help="Print the table of all timers, as Markdown.")] = False,
     file: Annotated[Path | None, typer.Option(help="The job's settings, for --timeouts.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -22,6 +23,11 @@ def doctor(
     """
     if file is not None and not timeouts:
         raise UsageError("--file: needs --timeouts")
+    if timers:
+        from openmrc.timeouts.timer_table import as_markdown
+
+        typer.echo(as_markdown())
+        return
     if timeouts:
         from openmrc.cli.doctor_timeouts import report_timeouts
 

@@ -117,3 +117,9 @@ def test_the_command_prints_orders_and_its_exit_code_says_whether_they_contradic
     assert document["findings"]
     assert {each["failure"]: each["first"] for each in document["failures"]}["all planes of a host fail"] == "dump"
     assert run_here("doctor", "--file", tmp_path / "job.yaml")[0] == 2
+
+
+def test_the_command_prints_the_table_of_the_page() -> None:
+    code, out, _ = run_here("doctor", "--timers")
+    assert code == 0
+    assert "### Queue pair" in out
