@@ -235,3 +235,57 @@ CONNECTION = TimerGroup(
         ),
     ),
 )
+
+CONTROLLER = TimerGroup(
+    "Controller socket",
+    (
+        TimerRow(
+            "message",
+            3.0,
+            "the rest of a greeting or call",
+            "the connection ends",
+            "",
+            "openmrc.ctl.server:MESSAGE_SECONDS",
+        ),
+        TimerRow(
+            "answer taken",
+            5.0,
+            "a caller to take its answer",
+            "the connection ends",
+            "",
+            "openmrc.ctl.server:ANSWER_SECONDS",
+        ),
+        TimerRow(
+            "idle",
+            60.0,
+            "a call",
+            "the connection ends",
+            "",
+            "openmrc.ctl.server:IDLE_SECONDS",
+        ),
+        TimerRow(
+            "call",
+            10.0,
+            "an endpoint's answer",
+            "PeerError",
+            "`CtlClient(seconds=)`",
+            "openmrc.ctl.client:CALL_SECONDS",
+        ),
+        TimerRow(
+            "lease, longest",
+            60.0,
+            "a controller to renew its denials",
+            "the EVs are used again",
+            "`mrc ctl deny --lease`",
+            "openmrc.ctl.denials:MOST_LEASE",
+        ),
+        TimerRow(
+            "stop of the server",
+            5.0,
+            "calls that are served when an endpoint closes",
+            "`close` returns all the same",
+            "",
+            "openmrc.ctl.server:STOP_SECONDS",
+        ),
+    ),
+)

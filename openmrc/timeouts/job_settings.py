@@ -17,7 +17,9 @@ MOST_SECONDS = 1e9
 KNOWN_VARIABLES = frozenset(
     {
         "MRC_BIND",
+        "MRC_CTL",
         "MRC_EMULATE",
+        "MRC_EVENT_LOG",
         "MRC_FAULT_STEPS",
         "MRC_LOG",
         "MRC_METRICS",

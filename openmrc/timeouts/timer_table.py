@@ -9,6 +9,7 @@ GROUPS: tuple[TimerGroup, ...] = (
     endpoint_timers.QUEUE_PAIR,
     endpoint_timers.ENDPOINT,
     endpoint_timers.CONNECTION,
+    endpoint_timers.CONTROLLER,
     training_timers.GROUP,
     training_timers.MEETING,
     program_timers.PROGRAMS,

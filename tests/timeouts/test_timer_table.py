@@ -19,7 +19,7 @@ ROWS = [row for group in GROUPS for row in group.rows]
 OURS = [row for row in ROWS if row.source.startswith("openmrc.")]
 SIZES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "ps": 1e-12}
 LOOKS_LIKE_A_TIME = re.compile(r"(SECONDS|TIMEOUT|GRACE|STALL|PATIENCE|INTERVAL|LINGER|_interval_us|_interval_max_us)")
-ROOMS = ("engine/connection", "engine/state/params.py", "live", "train", "apps", "cli", "lab", "conform")
+ROOMS = ("engine/connection", "engine/state/params.py", "live", "ctl", "train", "apps", "cli", "lab", "conform")
 NOT_TIMERS = {
     "MAX_TIMEOUT": "a limit of an attribute",
     "MOST_TIMEOUT": "a limit of an attribute",
@@ -29,6 +29,8 @@ NOT_TIMERS = {
     "USER_TIMEOUT_S": "the value of ConnectionOptions.user_timeout",
     "TIMEOUT": "in live/datapath/operations the number of an attribute; elsewhere in the table",
     "LONGEST_SECONDS": "a limit of an option",
+    "RETRY_SECONDS": "how often a full backlog is tried again",
+    "TICK_SECONDS": "how often leases are looked at",
     "NO_TIMEOUT": "torch's way to say none",
     "_STALL_TRIES": "a count",
     "LINE_SECONDS": "output: how often a line is printed",
