@@ -7,94 +7,13 @@
  * Queue pair number, GID, address and key are exchanged over TCP, as perftest does.
  */
 #include <getopt.h>
-#include <mrc.h>
-#include <netdb.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
-#define DIE(...)                                                                                                       \
-    do {                                                                                                               \
-        fprintf(stderr, "mrc_bw: " __VA_ARGS__);                                                                       \
-        fputc('\n', stderr);                                                                                           \
-        exit(1);                                                                                                       \
-    } while (0)
-
-struct offer {
-    uint32_t qpn, psn, rkey, padding;
-    uint64_t address;
-    union ibv_gid gid;
-};
+#include "meeting.h"
 
 struct options {
     const char *host, *port;
     int writes, largest, depth;
 };
-
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-static int dial(const struct options *options)
-{
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_family = AF_INET}, *found;
-    int yes = 1, fd = -1;
-    hints.ai_flags = options->host == NULL ? AI_PASSIVE : 0;
-    if (getaddrinfo(options->host, options->port, &hints, &found) != 0)
-        DIE("%s is unknown", options->host);
-    for (int tries = 0; tries < 100 && fd < 0; tries++) { /* the server may not listen yet */
-        fd = socket(found->ai_family, found->ai_socktype, 0);
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-        if (options->host == NULL) {
-            if (bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, 1) != 0)
-                DIE("cannot listen on port %s", options->port);
-            int guest = accept(fd, NULL, NULL);
-            close(fd);
-            fd = guest;
-        } else if (connect(fd, found->ai_addr, found->ai_addrlen) != 0) {
-            close(fd);
-            fd = -1;
-            nanosleep(&(struct timespec){0, 100000000}, NULL);
-        }
-    }
-    freeaddrinfo(found);
-    if (fd < 0)
-        DIE("no server");
-    return fd;
-}
-
-static struct offer exchange(int fd, const struct offer *ours)
-{
-    struct offer theirs;
-    if (write(fd, ours, sizeof *ours) != sizeof *ours || read(fd, &theirs, sizeof theirs) != sizeof theirs)
-        DIE("the peer has gone");
-    return theirs;
-}
-
-static void bring_up(struct mrc_qp *qp, uint32_t psn, const struct offer *peer)
-{
-    struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
-    struct ibv_qp_attr rtr = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_4096, .rq_psn = peer->psn};
-    struct ibv_qp_attr rts = {.qp_state = IBV_QPS_RTS, .sq_psn = psn};
-    struct mrc_qp_attr mrc = {.timeout = 14, .mpr = {32, 32}, .wimm = {128, 128}, .retry = {7, 7}};
-    rtr.dest_qp_num = peer->qpn;
-    rtr.ah_attr = (struct ibv_ah_attr){.is_global = 1, .port_num = 1, .grh = {.dgid = peer->gid, .sgid_index = 3}};
-    int error = mrc_modify_qp(qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, &mrc,
-                              MRC_QP_ATTR_EV_PROFILE_ID | MRC_QP_ATTR_CC_PROFILE_ID);
-    if (error == 0)
-        error = mrc_modify_qp(qp, &rtr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_PATH_MTU,
-                              &mrc, MRC_QP_ATTR_MAX_WIMM_DEST | MRC_QP_ATTR_MPR_DEST | MRC_QP_ATTR_CAP);
-    if (error == 0)
-        error = mrc_modify_qp(qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN, &mrc,
-                              MRC_QP_ATTR_MAX_WIMM | MRC_QP_ATTR_MPR | MRC_QP_ATTR_RETRY_CNT | MRC_QP_ATTR_TIMEOUT);
-    if (error != 0)
-        DIE("modify: %s", strerror(error));
-}
 
 /* Post `writes` writes with `depth` outstanding, every 64th and the last signalled; return the seconds they took. */
 static double measure(const struct options *options, struct mrc_qp *qp, struct mrc_cq *cq, struct ibv_mr *mr,
@@ -137,12 +56,7 @@ int main(int count, char **words)
     }
     options.host = words[optind];
 
-    struct ibv_device **devices = ibv_get_device_list(NULL);
-    struct ibv_context *device = devices != NULL && *devices != NULL ? ibv_open_device(*devices) : NULL;
-    struct mrc_device_attr about;
-    bool supported = false;
-    if (device == NULL || mrc_query_device(device, &about, &supported) != 0 || !supported)
-        DIE("no MRC device");
+    struct ibv_context *device = open_device();
     struct mrc_context *context = mrc_create_context(device, NULL);
     struct ibv_pd *pd = ibv_alloc_pd(device);
     struct mrc_cq *cq = mrc_create_cq(context, 256, NULL, NULL, 0);
@@ -156,7 +70,7 @@ int main(int count, char **words)
     struct offer ours = {.psn = 0x1234, .rkey = mr->rkey, .address = (uintptr_t)memory};
     mrc_get_qpn(qp, &ours.qpn);
     ibv_query_gid(device, 1, 3, &ours.gid);
-    int fd = dial(&options);
+    int fd = dial(options.host, options.port);
     struct offer theirs = exchange(fd, &ours);
     bring_up(qp, ours.psn, &theirs);
     exchange(fd, &ours); /* both are up */
@@ -177,7 +91,6 @@ int main(int count, char **words)
     ibv_dereg_mr(mr);
     ibv_dealloc_pd(pd);
     ibv_close_device(device);
-    ibv_free_device_list(devices);
     free(memory);
     return 0;
 }

@@ -142,10 +142,12 @@ struct ibv_cq *open_cq(struct ibv_context *context, int cqe, void *cq_context, s
     row->capacity = wanted;
     row->descriptor = channel != NULL ? channel->fd : -1;
     row->channel = NO_ROW;
-    row->wakeup = -1;
-    its_context(context)->cqs[cq->row] = cq;
+    row->wakeup = its_context(context)->serving_fd;
+    __atomic_store_n(&its_context(context)->cqs[cq->row], cq, __ATOMIC_RELEASE);
     if (channel != NULL)
         join_channel((struct channel *)channel, cq);
+    if (row->wakeup >= 0)
+        eventfd_write((int)row->wakeup, 1); /* its server shall look at this one too */
     return &cq->verbs;
 }
 
@@ -186,8 +188,7 @@ int arm_cq(struct ibv_cq *verbs, int solicited_only)
     int64_t kind = solicited_only ? MRC_ARMED_SOLICITED : MRC_ARMED_ANY;
     if (!endpoint_is_usable(endpoint))
         return EIO;
-    __atomic_store_n(&endpoint->cqs[cq->row].armed, kind, __ATOMIC_RELEASE);
-    mrc_available(endpoint->at, cq->row); /* its lock orders the store before a poll that follows */
+    mrc_arm(endpoint->at, cq->row, kind); /* its lock orders this before a poll that follows */
     return 0;
 }
 
@@ -225,7 +226,7 @@ static int take(struct endpoint *endpoint, struct cq *cq, int count, struct ibv_
 }
 
 /* Hand records of queue pairs that emulate to them, others to the program; all of them become `ready`, in order. */
-static void sort_records(struct context *context, struct cq *cq)
+void emulated_sort(struct context *context, struct cq *cq)
 {
     struct mrc_datapath_cqs *row = &context->endpoint->cqs[cq->row];
     const struct mrc_datapath_record *records = (const struct mrc_datapath_record *)cq->ring;
@@ -258,7 +259,8 @@ static int take_ready(struct cq *cq, int count, struct ibv_wc *wc)
 /* A sender that only polls its send queue would never see grants: look at the other queues of its queue pairs too. */
 static void sort_partners(struct context *context, const struct cq *cq)
 {
-    for (int row = 0; row < MRC_QPS; row++) {
+    int rows = __atomic_load_n(&context->qp_rows, __ATOMIC_ACQUIRE);
+    for (int row = 0; row < rows; row++) {
         struct cq *partner = NULL;
         if (__atomic_load_n(&context->qps[row], __ATOMIC_RELAXED) == NULL)
             continue;
@@ -270,20 +272,27 @@ static void sort_partners(struct context *context, const struct cq *cq)
         }
         pthread_mutex_unlock(&context->events);
         if (partner != NULL && partner != cq)
-            sort_records(context, partner);
+            emulated_sort(context, partner);
     }
+}
+
+/* Whether the program polls again and again; `polled`: it did, and the endpoint's thread leaves the work to it. */
+static bool spins(const struct endpoint *endpoint, struct cq *cq)
+{
+    return ++cq->empty_polls > POLLS_IN_A_ROW || __atomic_load_n(&endpoint->nic->polled, __ATOMIC_RELAXED) != 0;
 }
 
 static int poll_emulated(struct context *context, struct cq *cq, int count, struct ibv_wc *wc)
 {
-    sort_records(context, cq);
+    __atomic_fetch_add(&cq->polls, 1, __ATOMIC_RELAXED);
+    emulated_sort(context, cq);
     int taken = take_ready(cq, count, wc);
     if (taken > 0 || context->endpoint->cqs[cq->row].overrun)
         return cq->empty_polls = 0, taken > 0 ? taken : -EIO;
-    if (++cq->empty_polls > POLLS_IN_A_ROW)
+    if (spins(context->endpoint, cq))
         mrc_poll(context->endpoint->at, cq->row);
     sort_partners(context, cq);
-    sort_records(context, cq);
+    emulated_sort(context, cq);
     return take_ready(cq, count, wc);
 }
 
@@ -301,7 +310,7 @@ int poll_cq(struct ibv_cq *verbs, int count, struct ibv_wc *wc)
         cq->empty_polls = 0;
     else if (endpoint->cqs[cq->row].overrun)
         taken = -EIO;
-    else if (++cq->empty_polls > POLLS_IN_A_ROW) {
+    else if (spins(endpoint, cq)) {
         mrc_poll(endpoint->at, cq->row);
         taken = take(endpoint, cq, count, wc);
     }

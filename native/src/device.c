@@ -65,6 +65,9 @@ uint64_t device_guid(void)
 
 static void say_what_was_chosen(const struct endpoint *endpoint)
 {
+    static const char *const emulated[]
+        = {"", [EMULATES_SEND] = ", SEND emulated by writes",
+           [EMULATES_SEND | EMULATES_READ] = ", SEND and READ emulated by writes"};
     char all[1024] = "", text[INET6_ADDRSTRLEN];
     size_t used = 0;
     for (int plane = 0; plane < endpoint->addresses.count && used < sizeof all; plane++)
@@ -72,7 +75,7 @@ static void say_what_was_chosen(const struct endpoint *endpoint)
                                  plane_text(&endpoint->addresses.address[plane], text));
     report("mrc0: %d planes %s%s, UDP port %d, path MTU %d%s", endpoint->addresses.count,
            endpoint->addresses.found ? "found" : "given", all, endpoint->addresses.port, endpoint->mtu,
-           endpoint->addresses.emulates ? ", SEND emulated by writes" : "");
+           emulated[endpoint->addresses.emulates]);
 }
 
 struct ibv_context *open_context(void)
@@ -80,12 +83,14 @@ struct ibv_context *open_context(void)
     struct planes planes;
     if (!choose_planes(&planes))
         return errno = EINVAL, NULL;
-    planes.emulates = emulation_is_wanted();
+    planes.emulates = emulation_wanted();
     struct context *context = calloc(1, sizeof *context);
     if (context == NULL)
         return NULL;
     pthread_mutex_init(&context->events, NULL);
     pthread_cond_init(&context->acknowledged, NULL);
+    pthread_mutex_init(&context->serving, NULL);
+    context->serving_fd = -1;
     context->mpr = MRC_MPR;
     context->max_wimm = MRC_WIMMS;
     struct ibv_context *verbs = &context->verbs.context;
@@ -97,8 +102,13 @@ struct ibv_context *open_context(void)
     verbs->async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
     if (verbs->async_fd >= 0)
         context->endpoint = endpoint_open(&planes, watcher_of(context));
-    if (context->endpoint == NULL) {
-        int error = errno;
+    int failed = context->endpoint == NULL ? errno : service_start(context);
+    if (failed != 0) {
+        int error = failed;
+        if (context->endpoint != NULL) {
+            service_stop(context);
+            endpoint_close(context->endpoint);
+        }
         if (verbs->async_fd >= 0)
             close(verbs->async_fd);
         free(context);
@@ -112,6 +122,7 @@ struct ibv_context *open_context(void)
 int close_context(struct ibv_context *verbs)
 {
     struct context *context = its_context(verbs);
+    service_stop(context);
     endpoint_close(context->endpoint);
     while (context->first != NULL) {
         struct async_record *next = context->first->next;
@@ -141,9 +152,10 @@ void fill_device(struct context *context, struct ibv_device_attr *attr)
     attr->max_mr = REGIONS;
     attr->max_pd = 1 << 16;
     attr->atomic_cap = IBV_ATOMIC_NONE;
+    attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = reads_at_once(context->endpoint);
+    attr->max_res_rd_atom = attr->max_qp_rd_atom * MRC_QPS;
     attr->max_pkeys = 1;
     attr->phys_port_cnt = 1;
-    (void)context;
 }
 
 static enum ibv_mtu mtu_of(int bytes)
@@ -213,7 +225,7 @@ struct ibv_mr *open_region(struct ibv_pd *pd, void *at, size_t length, uint64_t 
     struct region *region = calloc(1, sizeof *region);
     if (region == NULL)
         return NULL;
-    int rights = (int)(access & (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+    int rights = (int)(access & (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ));
     uint32_t key = endpoint_register(endpoint, at, length, iova, rights, ((struct pd *)pd)->number);
     if (key == 0) {
         free(region);

@@ -1,21 +1,27 @@
 /*
- * SEND, which MRC does not have, built over writes, if MRC_EMULATE names it at both ends.
+ * SEND and READ, which MRC does not have, built over writes, if MRC_EMULATE names them at both ends.
  *
- * Every queue pair grants its peer a ring of slots. A SEND is a write into the next slots, then a header with an
- * immediate, which tells the receiver; a receiver copies out when the program polls and has posted a receive. Slots
- * that were copied out are granted again by an empty write with immediate, so a sender waits where a NIC would be told
- * that its receiver is not ready. Writes with immediate take a slot for their header too, so that order is kept.
+ * Every queue pair grants its peer a ring of slots. A SEND is a write with immediate into the next slots, which tells the
+ * receiver; a receiver copies out when the program polls and has posted a receive. Slots that were copied out are granted
+ * again by an empty write with immediate, so a sender waits where a NIC would be told that its receiver is not ready.
+ * Writes with immediate take a slot for a header, so that order is kept.
  *
- * The ring's key follows from the queue pair's number, and the GID says whether an end emulates: nothing is negotiated.
+ * A READ is a slot with a question; the answer comes in slots. The program at the other end takes no part in it, so a
+ * thread of ours serves queues whose program does not poll.
+ *
+ * The ring's key follows from the queue pair's number, and the GID says what an end emulates: nothing is negotiated.
  */
 #pragma once
 
 #include "objects.h"
 
+#define EMULATES_SEND 1
+#define EMULATES_READ 2
+
 struct emulation;
 
-/* Whether MRC_EMULATE names send. */
-bool emulation_is_wanted(void);
+/* What MRC_EMULATE names; READ needs what SEND needs. */
+int emulation_wanted(void);
 
 /* Allocate what a new queue pair needs, 0 or errno; receives may be posted from now on. */
 int emulation_open(struct qp *qp);
@@ -37,3 +43,10 @@ void emulated_record(struct qp *qp, const struct mrc_datapath_record *record);
 
 /* Continue what waits for a grant or for room. */
 void emulated_progress(struct qp *qp);
+
+/* How many READs may be open on a queue pair; 0: READ is not emulated. */
+int reads_at_once(const struct endpoint *endpoint);
+
+/* The thread that serves queues whose program does not poll; 0 or errno. */
+int service_start(struct context *context);
+void service_stop(struct context *context);

@@ -107,5 +107,8 @@ void endpoint_give_peer(struct endpoint *endpoint, int peer);
 /* Signal an armed completion queue, as the loop does for what it publishes. */
 void endpoint_announce(struct endpoint *endpoint, int cq);
 
+/* Have the next completion of a queue signal its `wakeup`. */
+void endpoint_alert(struct endpoint *endpoint, int cq);
+
 /* Random bits of the operating system. */
 uint64_t random_bits(void);

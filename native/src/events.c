@@ -134,18 +134,22 @@ static void drop_events(struct context *context, const void *object)
 
 void forget_qp(struct context *context, struct qp *qp)
 {
+    pthread_mutex_lock(&context->serving);
     pthread_mutex_lock(&context->events);
     context->qps[qp->row] = NULL;
     drop_events(context, &qp->verbs);
     pthread_mutex_unlock(&context->events);
+    pthread_mutex_unlock(&context->serving);
 }
 
 void forget_cq(struct context *context, struct cq *cq)
 {
+    pthread_mutex_lock(&context->serving);
     pthread_mutex_lock(&context->events);
     context->cqs[cq->row] = NULL;
     drop_events(context, &cq->verbs);
     pthread_mutex_unlock(&context->events);
+    pthread_mutex_unlock(&context->serving);
 }
 
 void acknowledge_async_event(struct ibv_async_event *event)

@@ -25,9 +25,16 @@ struct context {
     pthread_cond_t acknowledged;
     struct async_record *first, *last; /* async events that wait */
     struct qp *qps[MRC_QPS];
+    int qp_rows; /* none beyond this row has ever been used */
     struct cq *cqs[MRC_CQS];
     atomic_int pds, users; /* number of the next domain; objects that are open */
     uint32_t mpr, max_wimm;
+    /* Of the thread that serves emulated READs; see emulation.h. */
+    pthread_mutex_t serving; /* held while it looks at queues and queue pairs, which may not go meanwhile */
+    pthread_t server;
+    int serving_fd;
+    bool is_served;
+    atomic_bool is_closing;
     struct verbs_context verbs; /* the last field: what programs see is its end */
 };
 
@@ -56,6 +63,7 @@ struct cq {
     size_t ring_bytes;
     pthread_mutex_t lock; /* one reader at a time */
     unsigned empty_polls;
+    unsigned polls, polls_seen; /* by the program, and when the thread that serves READs looked last */
     int64_t events_taken;
     uint32_t events_given; /* async events; close waits until all are acknowledged */
     bool overrun_reported;
@@ -115,6 +123,7 @@ struct ibv_cq *open_cq(struct ibv_context *context, int cqe, void *cq_context, s
 int close_cq(struct ibv_cq *cq);
 void acknowledge_cq_events(struct ibv_cq *cq, unsigned count);
 int poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc);
+void emulated_sort(struct context *context, struct cq *cq); /* hand what the engine published to its queue pairs */
 int arm_cq(struct ibv_cq *cq, int solicited_only);
 
 struct ibv_qp *open_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init);

@@ -140,7 +140,7 @@ struct mrc_gid planes_gid(const struct planes *planes)
     gid.raw[PORT_AT] = (uint8_t)(planes->port >> 8);
     gid.raw[PORT_AT + 1] = (uint8_t)planes->port;
     gid.raw[INSTANCE_AT] = (uint8_t)planes->instance;
-    gid.raw[EMULATES_AT] = planes->emulates;
+    gid.raw[EMULATES_AT] = (uint8_t)planes->emulates;
     gid.raw[STEP_AT] = (uint8_t)(step >> 8);
     gid.raw[STEP_AT + 1] = (uint8_t)step;
     memcpy(gid.raw + ADDRESS_AT, &planes->address[0].v4, 4);
@@ -157,7 +157,7 @@ bool planes_of_gid(const struct mrc_gid *gid, struct planes *planes)
     planes->count = (raw[VERSION_AT] & 0x0F) + 1;
     planes->port = (uint16_t)(raw[PORT_AT] << 8 | raw[PORT_AT + 1]);
     planes->instance = raw[INSTANCE_AT];
-    planes->emulates = raw[EMULATES_AT] != 0;
+    planes->emulates = raw[EMULATES_AT];
     uint32_t first;
     memcpy(&first, raw + ADDRESS_AT, 4);
     uint32_t step = (uint32_t)(raw[STEP_AT] << 8 | raw[STEP_AT + 1]) << raw[SHIFT_AT];

@@ -24,7 +24,7 @@ struct planes {
     int instance; /* which endpoint of these addresses: 0 .. MOST_INSTANCES - 1 */
     uint16_t port; /* UDP port on which all planes receive: port_base + instance */
     struct plane_address address[MRC_MOST_PLANES];
-    bool emulates; /* SEND is emulated: both ends must agree */
+    int emulates; /* EMULATES_*, which both ends must agree on; 0: nothing */
     bool found; /* not given: loopback, or the interfaces of the machine */
 };
 

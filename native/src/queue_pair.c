@@ -87,7 +87,9 @@ struct ibv_qp *open_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
     endpoint->cq_of[2 * qp->row] = ((struct cq *)init->send_cq)->row;
     endpoint->cq_of[2 * qp->row + 1] = ((struct cq *)init->recv_cq)->row;
     pthread_mutex_lock(&context->events);
-    context->qps[qp->row] = qp;
+    __atomic_store_n(&context->qps[qp->row], qp, __ATOMIC_RELEASE);
+    if (context->qp_rows <= qp->row)
+        __atomic_store_n(&context->qp_rows, qp->row + 1, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&context->events);
     return &qp->verbs;
 }

@@ -27,6 +27,14 @@ struct end {
 };
 
 #define MEMORY (1 << 20)
+#define EVERY_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
+
+/* What an end must know of another one. */
+struct far_end {
+    union ibv_gid gid;
+    uint32_t qpn, rkey;
+    uint64_t address;
+};
 
 static inline double seconds(void)
 {
@@ -48,7 +56,7 @@ static inline struct end open_end(void)
     CHECK((end.cq = ibv_create_cq(end.context, 1000, &end, end.channel, 0)) != NULL);
     CHECK((end.memory = aligned_alloc(4096, MEMORY)) != NULL);
     memset(end.memory, 0, MEMORY);
-    CHECK((end.mr = ibv_reg_mr(end.pd, end.memory, MEMORY, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)) != NULL);
+    CHECK((end.mr = ibv_reg_mr(end.pd, end.memory, MEMORY, EVERY_ACCESS)) != NULL);
     struct ibv_qp_init_attr init = {.send_cq = end.cq, .recv_cq = end.cq, .qp_type = IBV_QPT_RC};
     init.cap = (struct ibv_qp_cap){128, 128, 4, 1, 256};
     CHECK((end.qp = ibv_create_qp(end.pd, &init)) != NULL);
@@ -66,22 +74,34 @@ static inline void close_end(struct end *end)
     free(end->memory);
 }
 
+static inline struct far_end seen_from_afar(const struct end *end)
+{
+    struct far_end seen = {.qpn = end->qp->qp_num, .rkey = end->mr->rkey, .address = (uintptr_t)end->memory};
+    CHECK(ibv_query_gid(end->context, 1, 3, &seen.gid) == 0);
+    return seen;
+}
+
 /* RESET to RTS towards another end, with the timeouts of a test. */
-static inline void bring_up(struct end *end, const struct end *other, int timeout, int retries)
+static inline void bring_up_to(struct end *end, const struct far_end *other, int timeout, int retries)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
-    attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+    attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
     CHECK(ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0);
     attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_4096, .rq_psn = 17};
-    attr.dest_qp_num = other->qp->qp_num;
-    attr.ah_attr = (struct ibv_ah_attr){.is_global = 1, .port_num = 1};
-    CHECK(ibv_query_gid(other->context, 1, 3, &attr.ah_attr.grh.dgid) == 0);
+    attr.dest_qp_num = other->qpn;
+    attr.ah_attr = (struct ibv_ah_attr){.is_global = 1, .port_num = 1, .grh = {.dgid = other->gid}};
     CHECK(ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN
                                             | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0);
     attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .sq_psn = 17, .timeout = (uint8_t)timeout,
                                 .retry_cnt = (uint8_t)retries, .rnr_retry = 7};
     CHECK(ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY
                                             | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0);
+}
+
+static inline void bring_up(struct end *end, const struct end *other, int timeout, int retries)
+{
+    struct far_end seen = seen_from_afar(other);
+    bring_up_to(end, &seen, timeout, retries);
 }
 
 static inline int post_write(struct end *from, const struct end *to, uint64_t id, size_t offset, size_t length,

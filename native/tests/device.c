@@ -359,6 +359,223 @@ static void a_sender_waits_for_grants(void)
     unsetenv("MRC_EMULATE");
 }
 
+static struct ibv_send_wr read_of(const struct end *to, struct ibv_sge *pieces, int count, size_t offset, uint64_t id)
+{
+    struct ibv_send_wr wr = {.wr_id = id, .sg_list = pieces, .num_sge = count, .opcode = IBV_WR_RDMA_READ};
+    wr.send_flags = IBV_SEND_SIGNALED;
+    wr.wr.rdma.remote_addr = (uintptr_t)to->memory + offset;
+    wr.wr.rdma.rkey = to->mr->rkey;
+    return wr;
+}
+
+/* MRC_EMULATE=read: bytes come while the other program does nothing, and completions keep their order. */
+static void reads_bring_what_the_peer_has(void)
+{
+    setenv("MRC_EMULATE", "read", 1);
+    struct end a, b;
+    struct ibv_send_wr *bad;
+    connected(&a, &b, 14, 7);
+    for (size_t i = 0; i < MEMORY; i++)
+        b.memory[i] = (uint8_t)(i * 29 >> 5);
+    const uint32_t lengths[] = {0, 1, 4096, 65536, 65537, 300000};
+    for (uint64_t i = 0; i < 6; i++) {
+        struct ibv_sge pieces[] = {{(uintptr_t)a.memory, lengths[i] / 3, a.mr->lkey},
+                                   {(uintptr_t)a.memory + lengths[i] / 3, lengths[i] - lengths[i] / 3, a.mr->lkey}};
+        struct ibv_send_wr wr = read_of(&b, pieces, 2, 7 * i, i);
+        memset(a.memory, 0, 300001);
+        CHECK(ibv_post_send(a.qp, &wr, &bad) == 0);
+        CHECK(post_write(&a, &b, 100 + i, MEMORY - 64, 8, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+        struct ibv_wc wc = next_completion(&a, 20);
+        CHECK(wc.status == IBV_WC_SUCCESS && wc.wr_id == i && wc.opcode == IBV_WC_RDMA_READ && wc.byte_len == lengths[i]);
+        CHECK(memcmp(a.memory, b.memory + 7 * i, lengths[i]) == 0 && a.memory[lengths[i]] == 0);
+        CHECK(next_completion(&a, 20).wr_id == 100 + i);
+    }
+    close_end(&a);
+    close_end(&b);
+    unsetenv("MRC_EMULATE");
+}
+
+static void more_reads_than_may_be_open_wait_for_their_turn(void)
+{
+    setenv("MRC_EMULATE", "read", 1);
+    struct end a, b;
+    struct ibv_send_wr *bad;
+    connected(&a, &b, 14, 7);
+    for (uint64_t i = 0; i < 100; i++) {
+        struct ibv_sge piece = {(uintptr_t)a.memory + 8 * i, 8, a.mr->lkey};
+        struct ibv_send_wr wr = read_of(&b, &piece, 1, 8 * i, i);
+        memcpy(b.memory + 8 * i, &i, sizeof i);
+        CHECK(ibv_post_send(a.qp, &wr, &bad) == 0);
+    }
+    for (uint64_t i = 0; i < 100; i++) {
+        struct ibv_wc wc = next_completion(&a, 20);
+        CHECK(wc.status == IBV_WC_SUCCESS && wc.wr_id == i && memcmp(a.memory + 8 * i, &i, sizeof i) == 0);
+    }
+    close_end(&a);
+    close_end(&b);
+    unsetenv("MRC_EMULATE");
+}
+
+static void a_read_of_closed_memory_is_refused(void)
+{
+    setenv("MRC_EMULATE", "read", 1);
+    struct end a, b;
+    struct ibv_send_wr *bad;
+    connected(&a, &b, 14, 7);
+    CHECK(ibv_dereg_mr(b.mr) == 0);
+    b.mr = ibv_reg_mr(b.pd, b.memory, MEMORY, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    memset(b.memory, 1, 64);
+    struct ibv_sge piece = {(uintptr_t)a.memory, 64, a.mr->lkey};
+    struct ibv_send_wr wr = read_of(&b, &piece, 1, 0, 1);
+    CHECK(ibv_post_send(a.qp, &wr, &bad) == 0);
+    struct ibv_wc wc = next_completion(&a, 20);
+    CHECK(wc.status == IBV_WC_REM_ACCESS_ERR && wc.wr_id == 1 && a.memory[0] == 0);
+    CHECK(ibv_post_send(a.qp, &wr, &bad) == 0);
+    CHECK(next_completion(&a, 20).status == IBV_WC_WR_FLUSH_ERR);
+    close_end(&a);
+    close_end(&b);
+    unsetenv("MRC_EMULATE");
+}
+
+/* A peer in another process; what it knows of us and we of it goes through pipes. */
+struct child {
+    pid_t pid;
+    struct far_end end;
+};
+
+static struct child open_child(struct end *a, int timeout, int retries)
+{
+    int to[2], from[2];
+    struct child child;
+    CHECK(pipe(to) == 0 && pipe(from) == 0);
+    child.pid = fork();
+    if (child.pid == 0) {
+        struct end b = open_end();
+        struct far_end ours = seen_from_afar(&b), theirs;
+        CHECK(write(from[1], &ours, sizeof ours) == sizeof ours && read(to[0], &theirs, sizeof theirs) == sizeof theirs);
+        bring_up_to(&b, &theirs, 14, 7);
+        CHECK(write(from[1], "", 1) == 1);
+        pause();
+        _exit(0);
+    }
+    *a = open_end();
+    struct far_end ours = seen_from_afar(a);
+    char ready;
+    CHECK(write(to[1], &ours, sizeof ours) == sizeof ours && read(from[0], &child.end, sizeof child.end) > 0);
+    bring_up_to(a, &child.end, timeout, retries);
+    CHECK(read(from[0], &ready, 1) == 1);
+    for (int i = 0; i < 2; i++)
+        close(to[i]), close(from[i]);
+    return child;
+}
+
+static int post_to_child(struct end *a, const struct child *child, uint64_t id, enum ibv_wr_opcode opcode)
+{
+    struct ibv_sge sge = {(uintptr_t)a->memory, 4096, a->mr->lkey};
+    struct ibv_send_wr wr = {.wr_id = id, .sg_list = &sge, .num_sge = 1, .opcode = opcode}, *bad;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    wr.wr.rdma.remote_addr = child->end.address;
+    wr.wr.rdma.rkey = child->end.rkey;
+    return ibv_post_send(a->qp, &wr, &bad);
+}
+
+static void end_child(const struct child *child)
+{
+    int status;
+    kill(child->pid, SIGKILL);
+    CHECK(waitpid(child->pid, &status, 0) == child->pid);
+}
+
+/* 67 ms, three attempts: at most four times that each (docs/native.md), and what a busy machine takes more. */
+#define IN_TIME (4 * 3 * 0.0671 + 1.0)
+
+static void a_killed_peer_is_an_error_in_time(void)
+{
+    struct end a;
+    struct child child = open_child(&a, 14, 2);
+    CHECK(post_to_child(&a, &child, 1, IBV_WR_RDMA_WRITE) == 0 && next_completion(&a, 10).status == IBV_WC_SUCCESS);
+    end_child(&child);
+    double begun = seconds();
+    CHECK(post_to_child(&a, &child, 2, IBV_WR_RDMA_WRITE) == 0);
+    struct ibv_wc wc = next_completion(&a, 20);
+    CHECK(wc.status == IBV_WC_RETRY_EXC_ERR && wc.wr_id == 2);
+    printf("%.3f s\n", seconds() - begun);
+    CHECK(seconds() - begun < IN_TIME);
+    close_end(&a);
+}
+
+static void a_read_whose_peer_is_killed_is_an_error_in_time(void)
+{
+    setenv("MRC_EMULATE", "read", 1);
+    struct end a;
+    struct child child = open_child(&a, 14, 2);
+    CHECK(post_to_child(&a, &child, 1, IBV_WR_RDMA_READ) == 0 && next_completion(&a, 10).status == IBV_WC_SUCCESS);
+    kill(child.pid, SIGSTOP);
+    CHECK(post_to_child(&a, &child, 2, IBV_WR_RDMA_READ) == 0);
+    end_child(&child);
+    double begun = seconds();
+    struct ibv_wc wc = next_completion(&a, 20);
+    CHECK(wc.status != IBV_WC_SUCCESS && wc.wr_id == 2);
+    CHECK(seconds() - begun < IN_TIME + 0.1);
+    close_end(&a);
+    unsetenv("MRC_EMULATE");
+}
+
+#define PLANES 4
+#define PATHS 8
+
+/* Sockets with the addresses of an endpoint that is closed, as its GID says them: see decision 21. */
+static int socket_at(int plane, int port)
+{
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    name.sin_addr.s_addr = htonl(0x7F000001u + (unsigned)plane);
+    int made = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+    CHECK(made >= 0 && bind(made, (struct sockaddr *)&name, sizeof name) == 0);
+    return made;
+}
+
+/* Answer every packet with one as long, from each of the paths, of bytes that mean nothing or are a packet damaged. */
+static void answer_with_rubbish(const uint8_t *theirs, const uint8_t *ours, struct end *a, struct ibv_wc *wc)
+{
+    int receivers[PLANES], senders[PLANES], number = theirs[8];
+    uint8_t packet[1 << 16];
+    uint32_t random = 1;
+    for (int plane = 0; plane < PLANES; plane++) {
+        receivers[plane] = socket_at(plane, theirs[6] << 8 | theirs[7]);
+        senders[plane] = socket_at(plane, 0xC000 + plane * 1024 + PATHS * number);
+    }
+    for (double until = seconds() + 20; ibv_poll_cq(a->cq, 1, wc) == 0 && seconds() < until;) {
+        for (int plane = 0; plane < PLANES; plane++) {
+            struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)(ours[6] << 8 | ours[7]))};
+            to.sin_addr.s_addr = htonl(0x7F000001u + (unsigned)plane);
+            ssize_t length = recv(receivers[plane], packet, sizeof packet, 0);
+            for (ssize_t i = 0; i < length; i++)
+                if ((random = random * 1664525u + 1013904223u) >> 29 == 0)
+                    packet[i] = (uint8_t)(random >> 8);
+            if (length > 0)
+                CHECK(sendto(senders[plane], packet, (size_t)length, 0, (struct sockaddr *)&to, sizeof to) == length);
+        }
+    }
+    for (int plane = 0; plane < PLANES; plane++)
+        close(receivers[plane]), close(senders[plane]);
+}
+
+static void a_peer_that_answers_with_rubbish_is_an_error_in_time(void)
+{
+    struct end a, b;
+    struct ibv_wc wc = {0};
+    connected(&a, &b, 14, 2);
+    struct far_end ours = seen_from_afar(&a), theirs = seen_from_afar(&b);
+    close_end(&b);
+    double begun = seconds();
+    struct end gone = {.memory = a.memory, .mr = a.mr};
+    CHECK(post_write(&a, &gone, 3, 0, 5000, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+    answer_with_rubbish(theirs.gid.raw, ours.gid.raw, &a, &wc);
+    CHECK(wc.status == IBV_WC_RETRY_EXC_ERR && wc.wr_id == 3);
+    CHECK(seconds() - begun < IN_TIME);
+    close_end(&a);
+}
+
 static void opening_is_quick(void)
 {
     double least = 1;
@@ -394,6 +611,12 @@ static const struct {
     TEST(an_overrun_is_an_event),
     TEST(sends_arrive_in_order),
     TEST(a_sender_waits_for_grants),
+    TEST(reads_bring_what_the_peer_has),
+    TEST(more_reads_than_may_be_open_wait_for_their_turn),
+    TEST(a_read_of_closed_memory_is_refused),
+    TEST(a_killed_peer_is_an_error_in_time),
+    TEST(a_read_whose_peer_is_killed_is_an_error_in_time),
+    TEST(a_peer_that_answers_with_rubbish_is_an_error_in_time),
     TEST(opening_is_quick),
 };
 

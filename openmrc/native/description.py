@@ -35,7 +35,7 @@ from openmrc.live.datapath.submission import ANY, SOLICITED
 from openmrc.live.datapath.table_handles import HANDLE_BYTES
 from openmrc.live.host.runtime import HELD, table_sizes
 from openmrc.live.host.sockets import MAX_PLANES, MTUS, Sockets
-from openmrc.live.host.tuning import TRAIN_BYTES, settings_for
+from openmrc.live.host.tuning import settings_for
 from openmrc.native.entries import ENTRIES
 from openmrc.units import NEVER, PS_PER_NS, PS_PER_S
 from openmrc.wire.codes import UDP_PORT
@@ -85,7 +85,6 @@ _NUMBERS = {
     "ARMED_ANY": ANY,
     "ARMED_SOLICITED": SOLICITED,
     "SHARE_ONE": SHARE_ONE,
-    "TRAIN_BYTES": TRAIN_BYTES,
     "UDP_PORT": UDP_PORT,
     "SOURCE_PORT_BASE": SRV6_PORT_BASE,
     "PATH_BITS": PATH_BITS,

@@ -29,20 +29,24 @@ def _say(line: str) -> None:
     sys.stderr.write(f"{line}\n")
 
 
-def program(source: str, *options: str) -> Path:
-    """A C program of the tests or the examples, linked with the library."""
+def program(source: str, *options: str, linked: bool = True) -> Path:
+    """A C program of the tests or the examples, linked with the library unless it opens that itself."""
     path, lib = ROOT / "native" / source, library()
-    key = hashlib.sha256(path.read_bytes() + str((lib, options)).encode()).hexdigest()[:16]
+    parts = [path, *sorted(path.parent.glob("*.h"))]
+    key = hashlib.sha256(b"".join(part.read_bytes() for part in parts) + str((lib, options)).encode()).hexdigest()[:16]
     made = lib.parent / f"{path.stem}-{key}"
     if not made.exists():
         command = [shutil.which("cc") or "cc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
         places = [f"-I{ROOT / 'native' / 'include'}", f"-I{ROOT / 'native' / 'src'}", f"-I{lib.parents[1]}"]
-        subprocess.run([*command, *places, *options, str(path), "-o", f"{made}.part", *linked(lib)], check=True)
+        subprocess.run(
+            [*command, *places, *options, str(path), "-o", f"{made}.part", *(with_library(lib) if linked else ())],
+            check=True,
+        )
         os.replace(f"{made}.part", made)
     return made
 
 
-def linked(lib: Path) -> list[str]:
+def with_library(lib: Path) -> list[str]:
     return [str(lib), f"-Wl,-rpath,{lib.parent}"]
 
 

@@ -39,6 +39,11 @@ def test_a_program_that_opens_it_by_path_finds_every_name() -> None:
     run(program("tests/loader.c", "-ldl"), library())
 
 
+def test_an_adapter_from_verbs_to_mrc_needs_thirteen_functions_and_seven() -> None:
+    made = program("tests/adapter.c", "-ldl", linked=False)
+    run(made, library())
+
+
 def test_the_bandwidth_example_prints_its_table() -> None:
     made, port = program("examples/mrc_bw.c"), str(free_port())
     server = start(made, "-p", port, "-s", "16384")
@@ -50,6 +55,20 @@ def test_the_bandwidth_example_prints_its_table() -> None:
     lines = [line for line in said.splitlines() if not line.startswith("mrc:")]
     assert lines[0].split() == ["MsgSize", "TotalOps", "BW_avg(Gbps)", "MsgRate(Mpps)"]
     assert [int(line.split()[0]) for line in lines[1:]] == [1 << bits for bits in range(15)]
+
+
+def test_the_ping_pong_example_checks_every_turn_and_prints_its_times() -> None:
+    made, port = program("examples/mrc_pingpong.c"), str(free_port())
+    server = start(made, "-p", port, "-n", "500", "-s", "5000")
+    try:
+        said = run(made, "-p", port, "-n", "500", "-s", "5000", "127.0.0.1")
+        assert server.wait(timeout=30) == 0
+    finally:
+        server.kill()
+    heads, times = [line.split() for line in said.splitlines() if not line.startswith("mrc:")]
+    assert heads == ["Bytes", "RoundTrips", "Median(us)", "p99(us)"]
+    assert times[:2] == ["5000", "450"]
+    assert 0 < float(times[2]) <= float(times[3])
 
 
 @pytest.mark.parametrize("language", ["c", "c++"])

@@ -103,6 +103,16 @@ def test_sends_are_emulated_where_both_ends_ask_for_it(program: str, options: tu
     assert len(rows(client)) == 1
 
 
+@pytest.mark.needs("ib_write_bw")
+@pytest.mark.parametrize(
+    ("program", "options"),
+    [("ib_read_bw", ("-n", "200")), ("ib_read_bw", ("-n", "20", "-s", "1048576")), ("ib_read_lat", ("-n", "50"))],
+)
+def test_reads_are_emulated_where_both_ends_ask_for_it(program: str, options: tuple[str, ...]) -> None:
+    client, _ = pair(program, *options, MRC_EMULATE="read")
+    assert len(rows(client)) == 1
+
+
 @pytest.mark.needs("ibv_devinfo")
 def test_ibv_rc_pingpong_verifies_what_it_receives() -> None:
     command = ["ibv_rc_pingpong", "-p", str(free_port()), "-g", "3", "-n", "50", "-c"]

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+EMULATED = {"send", "read"}
 LOOPBACK = tuple(f"127.0.0.{plane}" for plane in range(1, 5))
 
 
@@ -20,7 +21,10 @@ def run(
         str, typer.Option("--faults", help="What happens to arriving packets: a file, or 'at: 2s, down: plane 1; ...'")
     ] = "",
     emulate: Annotated[
-        str, typer.Option("--emulate", help="Operations that MRC lacks, built from writes: send. Both ends must agree.")
+        str,
+        typer.Option(
+            "--emulate", help="Operations that MRC lacks, built from writes: send, read. Both ends must agree."
+        ),
     ] = "",
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not say which planes were chosen.")] = False,
 ) -> None:
@@ -34,8 +38,8 @@ def run(
     from openmrc.native.library import library
     from openmrc.native.program import environment
 
-    if emulate not in ("", "send"):
-        raise UsageError(f"--emulate: {emulate!r} is not offered; send is")
+    if not set(filter(None, emulate.split(","))) <= EMULATED:
+        raise UsageError(f"--emulate: {emulate!r} is not offered; send and read are")
     given = LOOPBACK if planes == "loopback" else tuple(filter(None, planes.split(",")))
     schedule = None
     if faults:

@@ -24,6 +24,7 @@ ARRIVALS = 16  # datagrams (or trains of them) taken in one call, at most
 HELD_AT = ARRIVALS * DATAGRAM
 TRAINS = 4096  # pieces that wait for the engine within one turn
 TRAIN = 64  # packets that UDP_SEGMENT takes at most
+TRAIN_BYTES = 65_000  # bytes of one of its messages; the limit over IPv4 is 65,507
 MESSAGES = 64  # messages of one sendmmsg
 BATCH = 256  # packets of one sendmmsg
 FRAME = 4608  # bytes, room for one packet that is held back or captured
@@ -58,6 +59,8 @@ class NicRow:
     handled: Int  # packets sent and trains received in the last iteration
     waiting: Int  # 1: a user's thread waits at the sockets
     leased_until: Instant  # ps, the endpoint's thread leaves the sockets alone until then
+    polled: Int  # 1: the lease is of a thread that polls: it does all work
+    poll_lease: Int  # ps, how long a lease of such a thread lasts now
     left_at: Instant  # ps, when a user's thread last left with a completion; 0: it has come back
     prompt: Int  # 1: it came back at once the last time: its data goes before the answers
     wake_fd: Int  # descriptor that wakes the thread

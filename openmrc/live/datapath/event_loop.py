@@ -10,6 +10,11 @@ again): an answer then wakes one thread, not two in turn, or none if that thread
 little longer than its wait, because programs often wait again at once; the endpoint's thread sleeps on its eventfd
 meanwhile. When traffic picks up the lease ends at once.
 
+A thread that polls in a loop has a processor of its own: it takes over whatever the traffic, receives, sends and serves
+deadlines, so that the endpoint's thread does not compete with it. Its lease adapts, because some programs poll for a
+completion and then spin on memory, where nobody attends the sockets until the lease ends: a lease that ran out with
+arrivals waiting cuts the next ones to `SHORT_LEASE`, and each return in time makes them a little longer.
+
 A completion is given to who waits for it before the packet that brought it is answered, if the one before was followed
 by a request at once: the data of that request then leaves first (TCP's delayed acknowledgements for interactive
 sessions, RFC 1122 4.2.3.2, have the same reason). Answers that are left behind go with the next `post`, `poll` or
@@ -42,6 +47,9 @@ SLACK = 500 * PS_PER_US
 # How long sockets may stay unattended after a wait: longer than a program takes to wait again, and no longer than the
 # least loss delay, after which a peer would ask for the answers.
 LEASE = 1000 * PS_PER_US
+# The least lease of a thread that polls: about what it takes from one poll to the next with a post in between.
+SHORT_LEASE = 8 * PS_PER_US
+LEASE_STEP = 1 * PS_PER_US  # longer by that much after each return in time: a lease that is wrong is rare, and short
 # How soon a thread is back that its answers wait for: the round trip that is assumed over sockets, so that a late
 # answer looks like one more of it at most.
 PROMPT = 100 * PS_PER_US
@@ -71,14 +79,19 @@ def serve(at: int) -> int:
         acquire(datapath)
         nic.sleeps_until = 0
         nic.iterations += 1
-        ready = call_take_in(nic.take_in_at, at, ready, 1)
+        if _is_left_alone(datapath):
+            ready = call_take_in(nic.take_in_at, at, ALL_READY, 1)
+            _judge_lease(datapath)
+        else:
+            ready = call_take_in(nic.take_in_at, at, ready, 1)
         call_send_out(nic.send_out_at, at, SEND_BATCH, 0)
         _call_python(engine, datapath)
         if nic.left_at != 0 and nic.now - nic.left_at > PROMPT:
             nic.prompt = nic.left_at = 0
         due = nic.wake_at
         if nic.leased_until > nic.now:
-            due = min(due, nic.leased_until, nic.now + LEASE)
+            due = min(nic.leased_until, nic.now + LEASE, NEVER if nic.polled == 1 else due)
+            ready = 0 if nic.polled == 1 else ready
         is_broken = engine.endpoints[nic.endpoint].completions_lost > 0
         due = submission.try_sleep(datapath, due)
         release(datapath)
@@ -182,20 +195,20 @@ def emit(at: int) -> int:
 
 @entry
 def poll(at: int, cq: int) -> int:
-    """Return how many completions `cq` has, after a look at the sockets if it had none. For threads that spin.
+    """Return how many completions `cq` has, after an iteration if it had none. For threads that spin.
 
-    Answers are sent by a call that finds no completion.
+    Answers to what brought a completion are sent by the next call that finds none.
     """
     engine = table_handles.engine_at(at)
     datapath = table_handles.datapath_at(at)
     nic = datapath.nic[0]
     acquire(datapath)
-    if not waiting.is_completed(datapath, cq) and nic.sleeps_until != 0:
+    if not waiting.is_completed(datapath, cq):
         _absorb(datapath, at)
         if waiting.is_completed(datapath, cq):
             nic.left_at = nic.now
         if not waiting.is_completed(datapath, cq) or nic.prompt == 0:
-            call_send_out(nic.send_out_at, at, _batch(datapath), 0)
+            call_send_out(nic.send_out_at, at, SEND_BATCH, 0)
     count = datapath.cqs[cq].published - datapath.cqs[cq].taken
     _finish(engine, datapath)
     return int(count)
@@ -232,7 +245,24 @@ def available(at: int, cq: int) -> int:
     return submission.available(table_handles.datapath_at(at), cq)
 
 
-ENTRIES = (serve, wait, post, settle, absorb, emit, poll, take_events, available)
+@entry
+def arm(at: int, cq: int, kind: int) -> int:
+    """Arm a completion queue (`submission.ANY` or `SOLICITED`) for a program that will sleep at its descriptor.
+
+    A lease of its polls ends. Return how many records can be read now: none of these signals the descriptor.
+    """
+    datapath = table_handles.datapath_at(at)
+    count = submission.arm(datapath, cq, kind)
+    if datapath.nic[0].polled == 1:
+        acquire(datapath)
+        is_ended = _end_polling(datapath)
+        release(datapath)
+        if is_ended:
+            signal_eventfd(datapath.nic[0].wake_fd, 1)
+    return count
+
+
+ENTRIES = (serve, wait, post, settle, absorb, emit, poll, take_events, available, arm)
 
 
 @kernel
@@ -255,7 +285,7 @@ def _finish(engine: Engine, datapath: DataPath) -> bool:
     """End a user thread's iteration; return whether the endpoint's thread sleeps too long for what is due now."""
     nic = datapath.nic[0]
     _call_python(engine, datapath)
-    is_late = nic.wake_at + SLACK < nic.sleeps_until
+    is_late = nic.wake_at + SLACK < nic.sleeps_until and nic.polled == 0
     release(datapath)
     return bool(is_late)
 
@@ -284,7 +314,7 @@ def _take_sockets(datapath: DataPath, descriptor: int) -> bool:
 def _leave_sockets(datapath: DataPath, verdict: int) -> None:
     """End a wait: the sockets stay leased for a little, unless traffic is high."""
     nic = datapath.nic[0]
-    nic.waiting = 0
+    nic.waiting = nic.polled = 0
     nic.leased_until = nic.now + LEASE
     if verdict == COMPLETED:
         nic.left_at = nic.now
@@ -313,6 +343,8 @@ def _note_return(datapath: DataPath) -> None:
     if nic.left_at != 0:
         nic.prompt = 1 if nic.now - nic.left_at <= PROMPT else 0
         nic.left_at = 0
+        if nic.polled == 1 and nic.leased_until > nic.now:
+            nic.poll_lease = min(nic.poll_lease + LEASE_STEP, LEASE)
 
 
 @kernel
@@ -324,8 +356,36 @@ def _absorb(datapath: DataPath, at: int) -> int:
         ready = waiting.look(datapath, CLOCK_OF_WAITER, waiting.first_of_waiter(datapath), nic.planes, 0)
     call_take_in(nic.take_in_at, at, ready, 1)
     _note_return(datapath)
-    nic.leased_until = max(nic.leased_until, nic.now + LEASE)
+    if nic.waiting == 0:
+        nic.polled = 1
+        nic.leased_until = nic.now + nic.poll_lease
     return int(nic.handled)
+
+
+@kernel
+def _is_left_alone(datapath: DataPath) -> bool:
+    """Whether the lease of a thread that polls has run out: it does not look at the sockets any more."""
+    nic = datapath.nic[0]
+    return nic.polled == 1 and nic.leased_until <= monotonic(datapath.clock[0], nic.epoch)
+
+
+@kernel
+def _judge_lease(datapath: DataPath) -> None:
+    """End the lease of a thread that polled; if something waited for it, the next ones are short."""
+    nic = datapath.nic[0]
+    nic.polled = 0
+    if nic.handled > 0:
+        nic.poll_lease = SHORT_LEASE
+
+
+@kernel
+def _end_polling(datapath: DataPath) -> bool:
+    """End the lease of a thread that polled, which is about to sleep; return whether there was one."""
+    nic = datapath.nic[0]
+    was_polled = nic.polled == 1
+    if was_polled:
+        nic.polled = nic.leased_until = 0
+    return bool(was_polled)
 
 
 @kernel

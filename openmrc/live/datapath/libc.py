@@ -86,11 +86,6 @@ def check() -> None:
         raise ConfigError(f"platform: {sys.platform}, {sys.byteorder}-endian; live endpoints need 64-bit Linux")
 
 
-def control_kind(level: int, kind: int) -> int:
-    """Return the second word of a `struct cmsghdr`."""
-    return level | kind << 32
-
-
 @kernel
 def monotonic(words: Words, epoch: int) -> int:
     """Return the time (ps) since `epoch` (s of CLOCK_MONOTONIC); `words` has room for two.

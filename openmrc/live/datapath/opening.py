@@ -1,7 +1,8 @@
-"""First contents of the data path's tables when a NIC opens, by kernels: for a process without an interpreter.
+"""First contents of the data path's tables when a NIC opens, for programs in Python and for those in C.
 
-`build_datapath` and `EndpointRuntime` do the same for programs in Python; a test compares both. Descriptors, entropy
-values and clocks are the caller's to fill: they come from the operating system.
+A process without an interpreter begins with memory of zeros (`open_tables`); `build_datapath` fills the long tables
+faster, after which `open_rows` is enough. Descriptors, entropy values and clocks are the caller's to fill: they come
+from the operating system.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from typing import Any
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine.state.tables import NONE, Engine
-from openmrc.live.datapath.datapath_tables import CONTROL_WORDS, DATAGRAM, NAME_BYTES, DataPath
+from openmrc.live.datapath.datapath_tables import CONTROL_WORDS, DATAGRAM, NAME_BYTES, TRAIN_BYTES, DataPath
+from openmrc.live.datapath.event_loop import LEASE
 from openmrc.live.datapath.libc import (
     BOTH_CONTROLS,
     IP_TOS,
@@ -31,15 +33,21 @@ _TOS_OF_CLASS = tuple(DSCP[kind] << 2 | ECT0 for kind in TrafficClass)
 @rare_kernel
 def open_tables(engine: Engine, datapath: DataPath, version: int) -> None:
     """Write the first contents, which are zero before; `version` is that of the planes' IP addresses."""
+    for index in range(len(datapath.cq_of)):
+        datapath.cq_of[index, 0] = NONE
+    for index in range(len(datapath.free_frames)):
+        datapath.free_frames[index, 0] = index
+    open_rows(engine, datapath, version)
+
+
+@kernel
+def open_rows(engine: Engine, datapath: DataPath, version: int) -> None:
+    """Write what is not zero in a NIC's row and in the rows of its arenas."""
     _open_nic(engine, datapath)
     for kind in range(len(_TOS_OF_CLASS)):
         datapath.traffic[kind, 0] = _TOS_OF_CLASS[kind]
     datapath.trims[DSCP_TRIMMED, 0] = Trim.TRIMMED
     datapath.trims[DSCP_TRIMMED_LASTHOP, 0] = Trim.TRIMMED_LASTHOP
-    for index in range(len(datapath.cq_of)):
-        datapath.cq_of[index, 0] = NONE
-    for index in range(len(datapath.free_frames)):
-        datapath.free_frames[index, 0] = index
     _open_outgoing(datapath, version)
     _open_incoming(datapath)
 
@@ -51,6 +59,8 @@ def _open_nic(engine: Engine, datapath: DataPath) -> None:
     nic.evs = len(datapath.senders) // len(datapath.planes)
     nic.step_at = NEVER
     nic.link_fd = NONE
+    nic.train_bytes = TRAIN_BYTES
+    nic.poll_lease = LEASE
     nic.messages_at = _address(datapath.messages)
     nic.vectors_at = _address(datapath.vectors)
     nic.names_at = _address(datapath.names)

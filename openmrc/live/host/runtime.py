@@ -21,34 +21,15 @@ from openmrc.engine.state.states import QpEvent
 from openmrc.engine.state.tables import Engine
 from openmrc.live.api.attributes import ContextAttr
 from openmrc.live.api.errors import ClosedError
-from openmrc.live.datapath import capture, event_loop, iteration, operations, pacing, sources, table_handles
-from openmrc.live.datapath.datapath_tables import (
-    ARRIVALS,
-    CONTROL_WORDS,
-    DATAGRAM,
-    MESSAGES,
-    NAME_BYTES,
-    PORT_VALUES,
-    address_of,
-    build_datapath,
-)
-from openmrc.live.datapath.libc import (
-    MADV_NOHUGEPAGE,
-    POLLIN,
-    SOL_UDP,
-    UDP_SEGMENT,
-    advise,
-    check,
-    control_kind,
-)
+from openmrc.live.datapath import capture, event_loop, iteration, opening, operations, pacing, sources, table_handles
+from openmrc.live.datapath.datapath_tables import PORT_VALUES, address_of, build_datapath
+from openmrc.live.datapath.libc import MADV_NOHUGEPAGE, POLLIN, advise, check
 from openmrc.live.datapath.waiting import NO_DESCRIPTOR, first_of_waiter
 from openmrc.live.host import scheduling
 from openmrc.live.host.control import ControlThread
 from openmrc.live.host.poll_time import poll_us
-from openmrc.live.host.sockets import Sockets, type_of_service_kind
-from openmrc.live.host.tuning import TRAIN_BYTES
-from openmrc.units import NEVER, PS_PER_NS, PS_PER_S, ps_from_us
-from openmrc.wire.codes import DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, Trim
+from openmrc.live.host.sockets import Sockets
+from openmrc.units import PS_PER_NS, PS_PER_S, ps_from_us
 from openmrc.wire.layout import LONGEST_HEADER
 
 HELD = 4096  # delayed packets that impairments can hold
@@ -118,7 +99,6 @@ class EndpointRuntime:
         if not settings.bound_by_delivery:  # the rate of the network is known
             pacing.set_rate(self.datapath, settings.link_gbps * 1e9 / planes, settings.mtu + LONGEST_HEADER)
         self._init_sockets()
-        self._init_arenas()
 
     def now(self) -> int:
         """Return the endpoint's time (ps)."""
@@ -256,35 +236,20 @@ class EndpointRuntime:
             self._python()
 
     def _init_nic(self, attr: ContextAttr, capturing: bool) -> None:
-        nic, tables = self.nic, self.datapath
-        nic.planes = len(self.sockets.addresses)
+        nic = self.nic
+        opening.open_rows(self.engine, self.datapath, self.sockets.addresses[0].ip.version)
         nic.epoch = self.epoch
         nic.source_key = secrets.randbits(31)
-        nic.evs = attr.evs_per_plane
         nic.placement = self.sockets.placement
         nic.take_in_at = address_of_entry(iteration.take_in)
         nic.send_out_at = address_of_entry(iteration.send_out)
         nic.segmentation = self.sockets.segmentation
-        nic.train_bytes = TRAIN_BYTES
         nic.busy_poll = attr.busy_poll
         nic.poll_limit = ps_from_us(poll_us(attr.poll_us))
         nic.capturing = capturing
         nic.capture_clock = time.time_ns() - time.monotonic_ns() + self.epoch * NS_PER_S
         nic.wake_fd = self.wake_fd
         nic.python_wake_fd = self._python_wake_fd
-        nic.step_at = NEVER
-        nic.messages_at = address_of(tables.messages)
-        nic.vectors_at = address_of(tables.vectors)
-        nic.names_at = address_of(tables.names)
-        nic.arrivals_at = address_of(tables.arrivals)
-        nic.poll_at = address_of(tables.poll)
-        nic.mutex_at = address_of(tables.mutex)
-        nic.record_at = address_of(tables.record)
-        self.engine.endpoints[0].address = attr.max_peers  # peers are 0 .. max_peers - 1
-        for kind, dscp in DSCP.items():
-            tables.traffic[kind, 0] = dscp << 2 | ECT0
-        tables.trims[DSCP_TRIMMED, 0] = Trim.TRIMMED
-        tables.trims[DSCP_TRIMMED_LASTHOP, 0] = Trim.TRIMMED_LASTHOP
 
     def _init_sockets(self) -> None:
         tables, ports = self.datapath, self.sockets
@@ -309,27 +274,6 @@ class EndpointRuntime:
         tables.poll[self.nic.planes].events = POLLIN
         tables.poll[first_of_waiter(tables) + self.nic.planes].events = POLLIN
         self.watch_links(NO_DESCRIPTOR)
-
-    def _init_arenas(self) -> None:
-        tables = self.datapath
-        level, kind = type_of_service_kind(self.sockets.addresses[0])
-        for index in range(MESSAGES):
-            control = tables.controls[index]
-            control.tos_length = 16 + 4
-            control.tos_kind = control_kind(level, kind)
-            control.segment_length = 16 + 2
-            control.segment_kind = control_kind(SOL_UDP, UDP_SEGMENT)
-            tables.messages[index].control = address_of(tables.controls, index)
-        for index in range(ARRIVALS):
-            arrival = tables.arrivals[index]
-            arrival.name = address_of(tables.arrival_names, index)
-            arrival.name_length = NAME_BYTES
-            arrival.vectors = address_of(tables.arrival_vectors, index)
-            arrival.vector_count = 1
-            arrival.control = address_of(tables.arrival_controls, index)
-            arrival.control_length = CONTROL_WORDS * 8
-            tables.arrival_vectors[index].base = address_of(tables.staging, index * DATAGRAM)
-            tables.arrival_vectors[index].length = DATAGRAM
 
 
 def _eventfds() -> tuple[int, int]:

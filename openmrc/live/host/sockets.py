@@ -17,10 +17,8 @@ from dataclasses import replace
 from openmrc.errors import ConfigError
 from openmrc.live.api.attributes import ContextAttr, EvFormat
 from openmrc.live.datapath.libc import (
-    IP_TOS,
     IPPROTO_IP,
     IPPROTO_IPV6,
-    IPV6_TCLASS,
     SO_RXQ_OVFL,
     SOL_UDP,
     UDP_GRO,
@@ -178,11 +176,6 @@ class Sockets:
             raise ConfigError(f"planes: {address} is IPv4, but the SRV6 format needs IPv6")
         sock.setsockopt(SOL_UDP, UDP_NO_CHECK6_TX, 1)
         sock.setsockopt(SOL_UDP, UDP_NO_CHECK6_RX, 1)
-
-
-def type_of_service_kind(address: PlaneAddress) -> tuple[int, int]:
-    """Return (level, kind) of the control message that sets the DSCP."""
-    return (IPPROTO_IP, IP_TOS) if address.ip.version == 4 else (IPPROTO_IPV6, IPV6_TCLASS)
 
 
 def _choose(planes: Sequence[str]) -> list[PlaneAddress]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from openmrc.engine.state.params import NOMINAL_OVERHEAD, Settings
 from openmrc.live.api.attributes import SILENT_TIMEOUTS
-from openmrc.live.datapath.datapath_tables import TRAIN
+from openmrc.live.datapath.datapath_tables import TRAIN, TRAIN_BYTES
 from openmrc.live.host.sockets import Sockets
 from openmrc.wire.layout import LONGEST_HEADER
-
-TRAIN_BYTES = 65_000  # bytes of one UDP_SEGMENT message; the limit over IPv4 is 65,507
 
 
 def settings_for(sockets: Sockets, mtu: int) -> Settings:

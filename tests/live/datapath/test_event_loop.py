@@ -10,7 +10,7 @@ import pytest
 
 from openmrc.core.jit import config
 from openmrc.engine.state.tables import NONE
-from openmrc.live.datapath import capture, event_loop, iteration, operations
+from openmrc.live.datapath import capture, event_loop, iteration, operations, submission
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_S, PS_PER_US
 from openmrc.verbs import Context
 from openmrc.wire.codes import Opcode
@@ -240,6 +240,67 @@ def test_a_thread_that_spins_is_given_a_completion_first_and_answers_when_it_fin
         assert event_loop.poll(here.runtime.at, 0) == 0
         assert opcodes(here) == [SACK, ACKNOWLEDGE]
         assert here.nic.leased_until > here.nic.now, "the endpoint's thread stays out of its way"
+
+
+@pytest.mark.parametrize("sleeps_until", [0, NEVER])
+def test_a_thread_that_spins_does_all_work_whether_the_endpoints_thread_is_awake_or_not(sleeps_until: int) -> None:
+    with endpoint() as here:
+        here.submit_write(1024)
+        here.nic.sleeps_until, here.kernel.now, here.kernel.sent = sleeps_until, here.now, []
+        event_loop.poll(here.runtime.at, 0)
+        assert len(here.kernel.sent) == 1
+        assert here.nic.polled == 1
+
+
+def leave_alone(here: Endpoint, arrivals: int) -> None:
+    """Poll once, never again; let the endpoint's thread iterate when the lease is over."""
+    sleeping(here)
+    event_loop.poll(here.runtime.at, 0)
+    for number in range(arrivals):
+        here.stage_arrival(number)
+    here.now = here.kernel.now = here.nic.leased_until
+    here.patch.setattr(event_loop, "_sleep", lambda *_: here.stop())
+    event_loop.serve(here.runtime.at)
+
+
+def test_a_lease_of_polls_that_ran_out_while_something_arrived_makes_the_next_ones_short() -> None:
+    with endpoint() as here:
+        assert here.nic.poll_lease == event_loop.LEASE
+        leave_alone(here, 1)
+        assert here.nic.poll_lease == event_loop.SHORT_LEASE
+        assert here.records.ready() == 1, "the endpoint's thread looks at the sockets at once"
+        assert here.nic.polled == 0
+
+
+def test_a_lease_of_polls_that_ran_out_unnoticed_was_not_too_long() -> None:
+    with endpoint() as here:
+        leave_alone(here, 0)
+        assert here.nic.poll_lease == event_loop.LEASE
+        assert here.nic.polled == 0
+
+
+def test_each_return_in_time_makes_the_leases_of_polls_longer() -> None:
+    with endpoint() as here:
+        here.nic.poll_lease = event_loop.SHORT_LEASE
+        for number in range(3):
+            sleeping(here)
+            here.stage_arrival(number)
+            here.readable = [1]
+            assert event_loop.poll(here.runtime.at, 0) == 1
+            take(here)
+            event_loop.poll(here.runtime.at, 0)
+        assert here.nic.poll_lease == event_loop.SHORT_LEASE + 3 * event_loop.LEASE_STEP
+
+
+def test_a_program_that_arms_its_queue_leaves_the_sockets_to_the_endpoints_thread() -> None:
+    with endpoint() as here:
+        sleeping(here)
+        event_loop.poll(here.runtime.at, 0)
+        here.signals.clear()
+        assert event_loop.arm(here.runtime.at, 0, submission.ANY) == 0
+        assert here.datapath.cqs[0].armed == submission.ANY
+        assert here.nic.leased_until == 0
+        assert here.signals == [here.nic.wake_fd]
 
 
 def test_what_is_absorbed_is_sent_by_emit() -> None:
