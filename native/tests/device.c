@@ -510,7 +510,8 @@ static void a_read_whose_peer_is_killed_is_an_error_in_time(void)
     struct end a;
     struct child child = open_child(&a, 14, 2);
     CHECK(post_to_child(&a, &child, 1, IBV_WR_RDMA_READ) == 0 && next_completion(&a, 10).status == IBV_WC_SUCCESS);
-    kill(child.pid, SIGSTOP);
+    int status;
+    CHECK(kill(child.pid, SIGSTOP) == 0 && waitpid(child.pid, &status, WUNTRACED) == child.pid && WIFSTOPPED(status));
     CHECK(post_to_child(&a, &child, 2, IBV_WR_RDMA_READ) == 0);
     end_child(&child);
     double begun = seconds();
