@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from openmrc.errors import ConfigError
+from openmrc.yaml_mistakes import explained
 
 MOST_BYTES = 8 << 20  # of a YAML file; some 150,000 links of an irregular fabric
 MOST_DUMP_BYTES = 64 << 20  # of what a switch dumps; the longest configuration this project writes has 1 MB
@@ -44,13 +45,14 @@ def check_shape(text: str, source: str) -> None:
                 raise ConfigError(f"{source}:{_line(event.start_mark)}: nested deeper than {MOST_DEPTH} levels")
             sizes.take(event)
     except yaml.YAMLError as error:
-        raise ConfigError(not_yaml(error, source)) from None
+        raise ConfigError(not_yaml(error, source, text)) from None
 
 
-def not_yaml(error: Exception, source: str) -> str:
-    """Describe where and why a document is not YAML."""
+def not_yaml(error: Exception, source: str, text: str) -> str:
+    """Describe where and why `text` is not YAML, and what to write."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return f"{source}:{_line(error.problem_mark)}: not YAML: {error.problem}"
+        line, why = explained(error, text)
+        return f"{source}:{line}: not YAML: {why}"
     return f"{source}: not YAML: {' '.join(str(error).split())}"
 
 

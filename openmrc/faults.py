@@ -123,7 +123,7 @@ class Schedule:
         try:
             loaded = yaml.load(document, Loader=_LOADER)
         except yaml.YAMLError as error:  # what only a loader notices, such as an alias of nothing
-            raise ConfigError(not_yaml(error, source)) from error
+            raise ConfigError(not_yaml(error, source, document)) from error
         return Schedule.of(loaded if loaded is not None else [], source)
 
     @staticmethod

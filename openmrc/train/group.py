@@ -341,7 +341,7 @@ class Group:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if error is not None:
-            self.abort(repr(error))
+            self.abort("interrupted" if isinstance(error, KeyboardInterrupt) else repr(error))
         self.close()
 
     # Internals

@@ -227,8 +227,8 @@ def test_the_time_left_of_a_sweep_is_estimated(
     said_(3, 4, [])
     said_(4, 4, [])
     assert capsys.readouterr().err.splitlines() == [
-        "1 of 4 points",
-        "1 of 4 points; running: 50%, 25%; about 90 s left",
-        "3 of 4 points; about 30 s left",
-        "4 of 4 points",
+        "1 of 4 points done",
+        "1 of 4 points done; 50%, 25% of the 2 points that run; about 90 s left for all",
+        "3 of 4 points done; about 30 s left for all",
+        "4 of 4 points done",
     ]

@@ -107,7 +107,9 @@ def folder(tmp_path: Path) -> Path:
         if language == "yaml"
     )
     (tmp_path / "mine.yaml").write_text(mine)
-    (tmp_path / "roce.yaml").write_text(mine.replace("{name: mrc}", "{name: roce, qps: 4}"))
+    (tmp_path / "roce.yaml").write_text(
+        mine.replace("name: mine", "name: roce").replace("{name: mrc}", "{name: roce, qps: 4}")
+    )
     return tmp_path
 
 

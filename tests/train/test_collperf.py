@@ -1,5 +1,6 @@
 import json
 import os
+import signal
 import subprocess
 import sys
 from typing import Any
@@ -28,6 +29,18 @@ def collperf(*arguments: str, code: int = 0) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
     assert done.returncode == code, done.stderr
     return done.stdout + done.stderr
+
+
+def test_ctrl_c_prints_one_line() -> None:
+    command = [sys.executable, "-m", "openmrc.cli.main", "collperf", "all_reduce", "-b", "1K", "-e", "1K", "-i", "0"]
+    with subprocess.Popen([*command, "-n", "100000000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as job:
+        assert job.stdout is not None
+        while b"(GB/s)" not in job.stdout.readline():  # the last line of the head: the ranks are connecting, or further
+            pass
+        job.send_signal(signal.SIGINT)
+        _, said = job.communicate(timeout=120)
+    assert [line for line in said.decode().splitlines() if "compil" not in line] == ["mrc: interrupted"]
+    assert job.returncode == 130
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)

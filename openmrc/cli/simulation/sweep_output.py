@@ -18,7 +18,7 @@ LONG_S = 120  # from here on the time left is in minutes
 
 
 class PointsDone:
-    """Prints how many points are done, the shares done of those that run, and the time left."""
+    """Prints how many points are done, the share of each that runs, and the time left for all."""
 
     def __init__(self) -> None:
         self._begun = time.monotonic()
@@ -27,8 +27,7 @@ class PointsDone:
     def __call__(self, done: int, of: int, shares: list[float]) -> None:
         """Print one line."""
         self._before = done if self._before is None else self._before
-        running = f"; running: {', '.join(f'{share:.0%}' for share in shares)}" if shares else ""
-        typer.echo(f"{done} of {of} points{running}{self._left(done + sum(shares), of)}", err=True)
+        typer.echo(f"{done} of {of} points done{_running(shares)}{self._left(done + sum(shares), of)}", err=True)
 
     def _left(self, done: float, of: int) -> str:
         """Estimate the time left from the points of this call; they may differ in length."""
@@ -36,7 +35,15 @@ class PointsDone:
         if ran < EARLIEST_ESTIMATE or done >= of:
             return ""
         left = took * (of - done) / ran
-        return f"; about {left:.0f} s left" if left < LONG_S else f"; about {left / 60:.0f} min left"
+        return f"; about {left:.0f} s left for all" if left < LONG_S else f"; about {left / 60:.0f} min left for all"
+
+
+def _running(shares: list[float]) -> str:
+    """Return what the points that run have done, each as a share of itself."""
+    if not shares:
+        return ""
+    which = "the point that runs" if len(shares) == 1 else f"the {len(shares)} points that run"
+    return f"; {', '.join(f'{share:.0%}' for share in shares)} of {which}"
 
 
 def print_how_to_resume(how: str, points: list[Point], folder: Path, as_json: bool) -> None:

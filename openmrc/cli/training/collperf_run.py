@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -12,8 +13,10 @@ from typing import Any
 
 import msgspec
 
+from openmrc.cli.outcome import stoppable
 from openmrc.cli.training.rank_processes import free_port, killed_at_end
 from openmrc.errors import ConfigError, MrcError
+from openmrc.train import executor
 from openmrc.train.collperf import (
     HEADER,
     CollperfLine,
@@ -26,6 +29,7 @@ from openmrc.train.collperf import (
     summary,
     text_of,
 )
+from openmrc.train.errors import CollectiveError
 from openmrc.train.gloo_backend import GlooBackend
 from openmrc.train.group import Group
 
@@ -47,6 +51,12 @@ def run(job: CollperfJob, ranks: int, csv_file: Path | None, json_file: Path | N
 
     Raises ConfigError for invalid settings, MrcError for failures and wrong results.
     """
+    _report_errors_once()
+    with stoppable():
+        _run(job, ranks, csv_file, json_file, as_json)
+
+
+def _run(job: CollperfJob, ranks: int, csv_file: Path | None, json_file: Path | None, as_json: bool) -> None:
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         address = f"{os.environ.get('MASTER_ADDR', '127.0.0.1')}:{int(os.environ.get('MASTER_PORT', '29500')) + 1}"
@@ -59,6 +69,11 @@ def run(job: CollperfJob, ranks: int, csv_file: Path | None, json_file: Path | N
             lines = _measure(job, 0, ranks, address, not as_json)
     if rank == 0:
         _report(job, lines, csv_file, json_file, as_json)
+
+
+def _report_errors_once() -> None:
+    """Keep the library from logging the error that this command prints."""
+    executor.log.setLevel(logging.CRITICAL)
 
 
 def _report(
@@ -117,8 +132,11 @@ def _others(job: CollperfJob, ranks: int, address: str) -> Iterator[None]:
 def main() -> None:
     """Run one of the ranks that `run` starts."""
     job = msgspec.json.decode(sys.argv[1], type=CollperfJob)
+    _report_errors_once()
     try:
         _measure(job, int(sys.argv[4]), int(sys.argv[3]), sys.argv[2], False)
+    except CollectiveError as error:
+        sys.exit(1 if error.is_from_peer else f"mrc collperf, rank {sys.argv[4]}: {error}")
     except (MrcError, ConfigError) as error:
         sys.exit(f"mrc collperf, rank {sys.argv[4]}: {error}")
 

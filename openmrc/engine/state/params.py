@@ -12,6 +12,7 @@ from enum import IntEnum
 from openmrc.core.rows import Table, table
 from openmrc.engine.state.tables import Params
 from openmrc.errors import ConfigError
+from openmrc.ranges import refuse_outside
 from openmrc.units import PS_PER_MS, PS_PER_S, ps_from_us
 
 
@@ -29,6 +30,42 @@ NOMINAL_OVERHEAD = (
 )
 _REFERENCE_BDP = 150_000  # bytes: 100 Gb/s x 12 us, the point at which UEC states its constants
 _REFERENCE_DELAY_US = 12.0
+
+_LONGEST_US = 1e9  # of a time: a thousand seconds are longer than any timer, and times still add up in 64 bits of ps
+_LARGEST = 1 << 48  # of a number of bytes or packets: far above any window
+_TIME, _TIME_ABOVE_ZERO, _COUNT = (0, _LONGEST_US), (1e-6, _LONGEST_US), (1, _LARGEST)
+_RANGES: dict[str, tuple[float, float]] = {
+    "mtu": (1, 1 << 20),
+    "link_gbps": (1e-6, 1e6),
+    "base_rtt_us": _TIME_ABOVE_ZERO,
+    "sack_threshold": (0, _LARGEST),
+    "sack_minimum": (0, _LARGEST),
+    "ack_every": _COUNT,
+    "always_skip_packets": (0, 1 << 30),
+    "always_skip_percent": (0, 100),
+    "receiver_penalty": (0, 127),  # the width of the field
+    "loss_threshold": (1, 1 << 30),  # at 0 an EV would be retired before it lost anything
+    "gap_packets": (0, 1 << 30),
+    "loss_delay_floor_us": _TIME,
+    "silent_timeouts": (1, 16),
+    "ev_burst": (0, _LARGEST),
+    "probe_interval_us": _TIME_ABOVE_ZERO,
+    "probe_interval_max_us": _TIME_ABOVE_ZERO,
+    "outage_probe_interval_us": _TIME_ABOVE_ZERO,
+    "probe_successes": (1, 1 << 30),
+    "reverse_probe_interval_us": _TIME,
+    "port_status_interval_us": _TIME,
+    "port_remap_delay_us": _TIME,
+    "timestamp_unit": (0, 1),
+    "initial_cwnd": (0, _LARGEST),
+    "max_cwnd": (0, _LARGEST),
+    "target_delay_us": _TIME,
+    "gamma": (0, 1),  # of a decrease: more would turn the window negative
+    "max_md_jump": (0, 1),
+    "fast_delay_us": _TIME,
+    "qa_gate": (0, 62),  # a shift
+    "qa_threshold_us": _TIME,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,19 +120,7 @@ class Settings:
         """Raise ConfigError for an invalid value, naming the field."""
         if self.algorithm not in ALGORITHM_NAMES:
             raise ConfigError(f"algorithm: {self.algorithm!r} is not one of {', '.join(ALGORITHM_NAMES)}")
-        for name in (
-            "mtu",
-            "link_gbps",
-            "base_rtt_us",
-            "probe_interval_us",
-            "probe_interval_max_us",
-            "outage_probe_interval_us",
-            "probe_successes",
-        ):
-            if getattr(self, name) <= 0:
-                raise ConfigError(f"{name}: {getattr(self, name)} must be above 0")
-        if not 0 <= self.receiver_penalty <= 127:
-            raise ConfigError(f"receiver_penalty: {self.receiver_penalty} is not in 0..127")
+        refuse_outside(self, **_RANGES)
 
     @property
     def bdp(self) -> int:

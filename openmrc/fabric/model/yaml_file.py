@@ -54,7 +54,7 @@ def decode_placed(text: str, kind: type[_T], source: str) -> tuple[_T, Where]:
         _refuse_twice(root, source)
         data = loader.construct_document(root) if root is not None else None
     except (yaml.YAMLError, ValueError) as error:  # a ValueError: a number or date that is none
-        raise ConfigError(not_yaml(error, source)) from None
+        raise ConfigError(not_yaml(error, source, text)) from None
     finally:
         loader.dispose()
     try:

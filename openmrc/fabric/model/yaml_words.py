@@ -14,9 +14,16 @@ _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _UNKNOWN = re.compile(r"unknown field `([^`]+)`")
 _INVALID = re.compile(r"Invalid (?:enum )?value '?([^' ]+)'?")
 _PATTERN = re.compile(r"matching regex '.*?'(?= - at |$)")
+_SHAPE = re.compile(r"Expected `(array|object)[^`]*`, got `")
+_NUMBER = re.compile(r"Expected `(?:int|float)`, got `str`")
 _IN_WORDS = (("(B|kB", "a size such as 2MB, 64KiB or 4096 (bytes)"), ("(ps|ns", "a time such as 50us, 1.5ms or 2s"))
 MOST_CHOICES = 40
 LONGEST_SHOWN = 60  # characters of a value
+_SHAPES = {
+    "array": "expected a list; begin each entry with '- ', or write [...] around them",
+    "object": "expected keys with values, such as {key: value}",
+}
+_UNITS = {"gbps": "Gb/s", "ns": "ns", "us": "us", "kb": "kB", "m": "m", "hours": "hours"}  # by the end of a key
 
 
 def explained(message: str, data: Any, kind: type) -> str:
@@ -25,12 +32,37 @@ def explained(message: str, data: Any, kind: type) -> str:
     place = _PLACE.search(message)
     steps = _STEP.findall(place.group(1)) if place else []
     if match := _UNKNOWN.search(message):
-        return message + _choices(match[1], _fields(kind, data, steps))
+        return message + (_without_colon(match[1]) or _choices(match[1], _fields(kind, data, steps)))
     if match := _INVALID.search(message):
         return message + _choices(match[1], _values(kind, data, steps))
     if data is None:
         return f"nothing in it; expected a mapping with {', '.join(_required(kind))}"
-    return _with_value(message + _amount(kind, data, steps, message), data, steps)
+    remedy = _shape(message) or _number(data, steps, message) or _amount(kind, data, steps, message)
+    return _with_value(message + remedy, data, steps)
+
+
+def _without_colon(key: str) -> str:
+    """Return what to write for `key value` without a colon, which YAML takes for a key alone."""
+    name, space, value = key.partition(" ")
+    return f"; it has no colon: write {name}: {value.strip()}" if space and name.isidentifier() else ""
+
+
+def _shape(message: str) -> str:
+    """Return how a list or mapping is written, if something else stands where one is expected."""
+    match = _SHAPE.search(message)
+    return f"; {_SHAPES[match[1]]}" if match else ""
+
+
+def _number(data: Any, steps: list[tuple[str, str]], message: str) -> str:
+    """Return how a number is written, if text such as `100G` stands where one is expected."""
+    if not _NUMBER.search(message) or not steps:
+        return ""
+    for key, index in steps:
+        data = _below(data, key, index)
+    unit = _UNITS.get(steps[-1][0].rpartition("_")[2], "")
+    number = re.fullmatch(r"([-+]?\d+(?:\.\d+)?) *([a-zA-Z%]?)\S*", str(data))
+    is_plain = number is not None and unit[:1].lower() == number[2].lower()  # its unit is that of the key
+    return f"; write {number[1] if number and is_plain else 'a number'}" + (f", in {unit}" if unit else "")
 
 
 def _amount(kind: type, data: Any, steps: list[tuple[str, str]], message: str) -> str:

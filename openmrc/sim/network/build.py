@@ -17,11 +17,11 @@ from openmrc.core.rows import column, table
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.shape import PlaneShape
 from openmrc.fabric.model.topology import NodeKind, Topology
+from openmrc.ranges import AT_LEAST_ZERO, refuse_outside
 from openmrc.sim.network import network_tables
 from openmrc.sim.network.domains import with_domains
 from openmrc.sim.network.graph_routes import Routes, routes_of
 from openmrc.sim.network.network_tables import BYTE_TIME_BITS, FOLLOWED, NONE, Network, Routing, Trimming
-from openmrc.sim.network.ranges import AT_LEAST_ZERO, refuse_outside
 from openmrc.sim.network.reach import NicReach, link_delays, reaches
 from openmrc.units import NEVER
 

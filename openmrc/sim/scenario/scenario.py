@@ -18,7 +18,7 @@ from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.fabric_file import load as load_fabric
 from openmrc.fabric.model.shape import check
 from openmrc.fabric.model.yaml_file import decode_placed
-from openmrc.faults import Schedule
+from openmrc.faults import Schedule, time_ps
 from openmrc.json_schema import text_of
 from openmrc.shipped import find
 from openmrc.sim.workloads.amounts import Duration, ps_of, refuse_excess
@@ -145,6 +145,7 @@ def completed(scenario: Scenario, path: Path) -> Scenario:
     """Return a scenario with its fabric loaded and its file names resolved relative to `path`."""
     schedule(scenario, str(path))  # refuse invalid words before the fabric is built
     _refuse_no_time(scenario, path)
+    _refuse_late(scenario, path)
     return msgspec.structs.replace(
         scenario,
         fabric=_fabric(scenario, path),
@@ -157,6 +158,18 @@ def _refuse_no_time(scenario: Scenario, path: Path) -> None:
     for name, duration in (("until", scenario.until), ("sampling: every", scenario.sampling.every)):
         if duration is not None and ps_of(duration) == 0:
             raise ConfigError(f"{path}: {name}: {duration!r}: expected a time above 0")
+
+
+def _refuse_late(scenario: Scenario, path: Path) -> None:
+    """Refuse a fault of which nothing can happen before the limit of simulated time."""
+    for number, step in enumerate(scenario.faults, 1):
+        at = step.get("at", "0s")
+        if time_ps(at, "at") >= ps_of(scenario.until):
+            place = getattr(step, "place", f"{path}: faults")
+            raise ConfigError(
+                f"{place}, step {number}, at: {at!r} is not before the end of the run, until: {scenario.until!r}; "
+                "use an earlier time, or a later `until`"
+            )
 
 
 def _fabric(scenario: Scenario, path: Path) -> Fabric:

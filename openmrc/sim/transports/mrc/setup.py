@@ -28,11 +28,11 @@ from openmrc.engine.state.states import EvEvent, QpEvent, QpState
 from openmrc.engine.state.tables import Cause, Engine, WriteRequest
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.topology import Topology
+from openmrc.ranges import refuse_outside
 from openmrc.sim.loop.failures import ConnectionFailure
 from openmrc.sim.network import graph_routes
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Network, Routing
-from openmrc.sim.network.ranges import refuse_outside
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.network.switch import T0_DIGIT, T1_DIGIT
 from openmrc.sim.transports.mrc.connections import Connections, connections

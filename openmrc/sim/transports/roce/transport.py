@@ -17,11 +17,11 @@ from openmrc.core import host_memory, rng
 from openmrc.core.jit import kernel
 from openmrc.core.rows import column, table
 from openmrc.fabric.model.topology import Topology
+from openmrc.ranges import ABOVE_ZERO, AT_LEAST_ZERO, refuse_outside
 from openmrc.sim.loop.failures import ConnectionFailure
 from openmrc.sim.network import completed, reroute, transport_api
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import BYTE_TIME_BITS, NONE, Network, Routing, Service, Trimming
-from openmrc.sim.network.ranges import ABOVE_ZERO, AT_LEAST_ZERO, refuse_outside
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.transports import rings, wakes
 from openmrc.sim.transports.idle_nics import idle_nics

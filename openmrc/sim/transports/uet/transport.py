@@ -15,11 +15,11 @@ from openmrc.core import host_memory
 from openmrc.core.jit import kernel
 from openmrc.core.rows import column, table
 from openmrc.fabric.model.topology import Topology
+from openmrc.ranges import refuse_outside
 from openmrc.sim.loop.failures import ConnectionFailure
 from openmrc.sim.network import completed, reroute, transport_api
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Network, Routing, Service, Trimming
-from openmrc.sim.network.ranges import refuse_outside
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.transports import rings, wakes
 from openmrc.sim.transports.idle_nics import idle_nics

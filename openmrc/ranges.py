@@ -21,4 +21,8 @@ def refuse_outside(settings: object, **ranges: tuple[float, float]) -> None:
 def _words(low: float, high: float) -> str:
     if (low, high) == ABOVE_ZERO:
         return "above 0"
-    return f"at least {low:g}" if high == math.inf else f"in {low:g}..{high:g}"
+    return f"at least {low:g}" if high == math.inf else f"in {_number(low)}..{_number(high)}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
