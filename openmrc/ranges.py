@@ -25,4 +25,4 @@ def _words(low: float, high: float) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+    return f"{value:,}" if isinstance(value, int) and value >= 10_000 else f"{value:g}"
