@@ -34,7 +34,7 @@ $(RUNTIME): pyproject.toml constraints.txt
 warm: setup      ## compile the engine once, and cache it
 	@$(BIN)/python -m openmrc.warm
 
-demo: $(RUNTIME)  ## move data over four planes while planes die, then simulate a fabric
+demo: $(RUNTIME)  ## move data over four planes while planes die, beside TCP, then simulate a fabric
 	@$(BIN)/mrc demo
 
 lint: setup      ## style, spelling, layers

@@ -63,6 +63,11 @@ class Compilation:
             process.terminate()
         self._pool.shutdown(cancel_futures=True)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether something is still being compiled."""
+        return not all(result.done() for result in self._results.values())
+
     def wait_for(self, world: str) -> None:
         """Return when all entries of a world are compiled; MrcError if one fails."""
         failed = [job for job, result in self._results.items() if job.world == world and not result.result()]

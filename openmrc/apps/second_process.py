@@ -20,12 +20,12 @@ END_SECONDS = 10.0
 
 
 class SecondProcess:
-    """A `mrc` command that listens and requires `token`; its stdout is captured, its stderr is ours."""
+    """A program that listens and requires `token`; its stdout is captured, its stderr is ours."""
 
-    def __init__(self, arguments: Sequence[str]) -> None:
-        """Start the process; the arguments are those after `mrc`."""
+    def __init__(self, arguments: Sequence[str], module: str = "openmrc.cli.main") -> None:
+        """Start the process: `mrc` with these arguments, or another module of the package that takes --ready-fd."""
         reader, writer = os.pipe()
-        command = [sys.executable, "-m", "openmrc.cli.main", *arguments, "--ready-fd", str(writer)]
+        command = [sys.executable, "-m", module, *arguments, "--ready-fd", str(writer)]
         self.token = fresh_token()  # other users of this machine can reach its port too
         environment = {**os.environ, ENVIRONMENT: self.token}
         try:
@@ -38,7 +38,7 @@ class SecondProcess:
             raise
         finally:
             os.close(writer)
-        self._name = f"mrc {arguments[0]} (process {self._process.pid})"
+        self._name = f"{module} {arguments[0]} (process {self._process.pid})"
         try:
             self.port = self._wait_for_port(reader)
         except BaseException:

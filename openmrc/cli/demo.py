@@ -1,4 +1,4 @@
-"""`mrc demo`: transfer a file between two processes while planes go down; then simulate a fabric."""
+"""`mrc demo`: move memory between two processes while planes go down, beside TCP; then simulate a fabric."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from openmrc.errors import MrcError
 
 if TYPE_CHECKING:
     from openmrc.apps.demo.demo_story import DemoOptions, DemoResult, Simulated
+    from openmrc.warm import Compilation
 
 
 def demo(
+    seconds: Annotated[float, typer.Option("-D", "--seconds", min=1, max=3600, help="Seconds of each transfer.")] = 8.0,
     size: Annotated[
-        str | None, typer.Option("-s", "--size", help="Size of the file (default: about 8 s of transfer).")
+        str | None, typer.Option("-s", "--size", help="Bytes for MRC to move, such as 64M, instead of --seconds.")
     ] = None,
     planes: Annotated[int, typer.Option("--planes", min=1, max=16, help="Number of loopback planes.")] = 4,
     impair: Annotated[
@@ -27,8 +29,8 @@ def demo(
     out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder for the page and the chart.")] = Path(
         "demo-out"
     ),
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the file's content.")] = 1,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the file and its copy in that folder.")] = False,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the content.")] = 1,
+    tcp: Annotated[bool, typer.Option("--tcp/--no-tcp", help="First send by TCP over one of the planes.")] = True,
     simulation: Annotated[
         bool, typer.Option("--simulation/--no-simulation", help="Then run the demo scenario of mrc sim.")
     ] = True,
@@ -38,11 +40,14 @@ def demo(
     ranks: Annotated[int, typer.Option("--ranks", min=2, max=8, help="Processes that train (--train).")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")] = False,
 ) -> None:
-    """Transfer a file between two processes over several planes, take planes down on the way, and show the rates.
+    """Move memory between two processes over several planes, take planes down on the way, and show the rates.
+
+    First the kernel's TCP does so over one plane, with the same outages of that plane.
 
     The last line is OK with the bytes, their SHA-256 and the longest stall, or FAILED with the reason and exit code 1.
     """
-    from openmrc.apps.demo.demo_story import LEAST_SIZE, DemoOptions
+    from openmrc.apps.demo.demo_story import DemoOptions
+    from openmrc.apps.demo.memory_transfer import PIECE
     from openmrc.apps.endpoint import faults_text
     from openmrc.apps.sizes import size_bytes
     from openmrc.cli.outcome import stoppable
@@ -54,11 +59,10 @@ def demo(
         with stoppable():
             train_over_planes(ranks, planes, faults_text(impair, schedule), out, as_json)
         return
-    wanted = size_bytes(size, "--size", LEAST_SIZE) if size is not None else None
-    options = DemoOptions(out, wanted, planes, faults_text(impair, schedule), seed, keep)
+    wanted = size_bytes(size, "--size", PIECE) if size is not None else None
+    options = DemoOptions(out, seconds, wanted, planes, faults_text(impair, schedule), seed, tcp)
     with stoppable(), Compilation("live", "sim") as compilation:
-        compilation.wait_for("live")
-        result = _play(options, as_json)
+        result = _play(options, compilation, as_json)
         if result.samples:
             _write_page(result, out)
         if result.ok and simulation:
@@ -70,14 +74,17 @@ def demo(
         raise typer.Exit(1)
 
 
-def _play(options: DemoOptions, as_json: bool) -> DemoResult:
+def _play(options: DemoOptions, compilation: Compilation, as_json: bool) -> DemoResult:
     from openmrc.apps.demo.demo_story import Audience, Story
     from openmrc.apps.demo.demo_view import View
     from openmrc.apps.terminal import plain_console
 
     with View(plain_console(stderr=as_json), quiet=as_json) as view:
-        story = Story(options, Audience(view.print_line, view.on_file, view.on_begin, view.on_sample))
+        story = Story(options, Audience(view.print_line, view.on_begin, view.on_sample, view.on_tcp))
         try:
+            story.run_single_path(compilation.is_running)
+            view.print_line("")
+            compilation.wait_for("live")
             return story.run()
         except MrcError as error:
             story.result.error = str(error)
@@ -132,12 +139,14 @@ def _report(result: DemoResult, as_json: bool) -> None:
 
         print_json(result)
         return
-    from openmrc.apps.demo.demo_view import summary, timeline
+    from openmrc.apps.demo.demo_view import comparison, summary, timeline
     from openmrc.apps.terminal import print_table
 
     if result.samples:
         print_table(summary(result))
         typer.echo("\n".join(timeline(result)))
+        if result.single_path is not None:
+            typer.echo(comparison(result, result.single_path))
         typer.echo(f"page: {result.page}")
     if result.simulation is not None:
         _report_simulation(result.simulation)

@@ -2,7 +2,8 @@ from xml.etree import ElementTree
 
 from openmrc.apps.demo.demo_page import TOP, drawing, page, robust_most
 from openmrc.apps.demo.demo_story import DemoResult, Outage
-from openmrc.apps.demo.demo_view import is_silent, schedule_lines, timeline
+from openmrc.apps.demo.demo_view import comparison, is_silent, schedule_lines, timeline
+from openmrc.apps.demo.single_path import SinglePath, SinglePathSample
 from openmrc.apps.shares import PlaneShare
 from openmrc.apps.timeline import RateSample
 
@@ -27,15 +28,16 @@ def result() -> DemoResult:
 
 def test_the_drawing_marks_the_outage_where_it_was() -> None:
     root = ElementTree.fromstring(drawing(result()))
-    (shade,) = root.iter(f"{NAME}rect")
-    assert abs(float(shade.attrib["width"]) - 0.3 * 840) < 1
+    in_all, in_plane = root.iter(f"{NAME}rect")
+    assert in_all.attrib["x"] == in_plane.attrib["x"]
+    assert abs(float(in_plane.attrib["width"]) - 0.3 * 840) < 1
     assert len(list(root.iter(f"{NAME}path"))) == 3
 
 
 def test_an_outage_after_the_last_byte_is_not_drawn() -> None:
     late = result()
     late.outages = [Outage(plane=1, down=1.5, up=2.0), Outage(plane=0, down=0.9, up=3.0)]
-    (shade,) = ElementTree.fromstring(drawing(late)).iter(f"{NAME}rect")
+    _, shade = ElementTree.fromstring(drawing(late)).iter(f"{NAME}rect")
     assert abs(float(shade.attrib["width"]) - 0.1 * 840) < 1
 
 
@@ -78,3 +80,30 @@ def test_the_table_says_when_a_plane_was_back_in_use() -> None:
     shown.outages[0].returned_ms = 120.0
     assert "after 120 ms" in page(shown)
     assert "never down" in page(shown)
+
+
+def compared() -> DemoResult:
+    """Return a result with TCP over plane 1, which stays silent until 0.9 s although the plane is up from 0.6 s on."""
+    shown = result()
+    samples = [SinglePathSample(at=n / 10, gbps=0.0 if 3 < n < 19 else 3.0) for n in range(1, 21)]
+    shown.single_path = SinglePath(plane=1, gbps=1.5, longest_stall_ms=1600.0, samples=samples)
+    return shown
+
+
+def test_tcp_stands_below_mrc_on_the_same_scale_with_the_outages_of_its_plane() -> None:
+    drawn = drawing(compared())
+    root = ElementTree.fromstring(drawn)
+    assert len(list(root.iter(f"{NAME}path"))) == 4
+    assert drawn.count("0 to 3.3 Gb/s") == 2
+    assert "plane is up, TCP waits" in drawn
+    assert "The same outages for MRC over 2 planes and for TCP over one" in drawn
+
+
+def test_the_longest_pauses_of_both_are_said_in_one_sentence() -> None:
+    shown = compared()
+    shown.longest_stall_ms = 12.3
+    assert shown.single_path is not None
+    said = comparison(shown, shown.single_path)
+    assert said == "longest pause of the receiver: MRC over 2 planes 12 ms, TCP over plane 1 alone 1,600 ms"
+    assert "<b>1,600 ms</b>" in page(shown)
+    assert any(line.startswith("  TCP      |") for line in timeline(shown))

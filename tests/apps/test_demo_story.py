@@ -1,4 +1,3 @@
-import hashlib
 from pathlib import Path
 
 import pytest
@@ -8,8 +7,7 @@ from openmrc.apps.demo.demo_story import (
     DemoOptions,
     Outage,
     Story,
-    file_digest,
-    make_file,
+    difference,
     outages_of,
     story_faults,
     unused_planes,
@@ -35,12 +33,16 @@ def test_outages_of_all_planes_and_without_an_end() -> None:
     assert [(each.plane, each.down, each.up) for each in outages] == [(0, 1.0, 2.0), (1, 1.0, None), (0, 3.0, None)]
 
 
-def test_the_same_seed_makes_the_same_file(tmp_path: Path) -> None:
-    first = make_file(tmp_path / "a", (5 << 20) + 3, 7)
-    assert first == make_file(tmp_path / "b", (5 << 20) + 3, 7)
-    assert first != make_file(tmp_path / "c", (5 << 20) + 3, 8)
-    assert (tmp_path / "a").stat().st_size == (5 << 20) + 3
-    assert file_digest(tmp_path / "a") == first == hashlib.sha256((tmp_path / "a").read_bytes()).hexdigest()
+def test_a_wrong_piece_or_another_hash_is_named() -> None:
+    assert difference(0, "ab", "ab") is None
+    assert difference(2, "ab", "ab") == "2 pieces arrived with another CRC-32"
+    assert difference(0, "ab", "cd") == "the receiver's memory has SHA-256 ab, expected cd"
+
+
+def test_without_an_outage_there_is_nothing_to_compare_tcp_in(tmp_path: Path) -> None:
+    story = Story(DemoOptions(tmp_path, faults="loss: 1%"), Audience(print, print, print, print))
+    story.run_single_path(beside_compilation=False)
+    assert story.result.single_path is None
 
 
 def test_planes_that_came_up_again_must_be_in_use_at_the_end() -> None:
@@ -57,7 +59,7 @@ def test_a_plane_that_went_down_once_more_is_not_expected_back() -> None:
 
 
 def test_the_demo_fails_when_a_plane_is_not_back(tmp_path: Path) -> None:
-    story = Story(DemoOptions(tmp_path), Audience(print, lambda made, size: None, print, print))
+    story = Story(DemoOptions(tmp_path), Audience(print, print, print, print))
     story.outages = [Outage(plane=1, down=1.0, up=2.0)]
     story.result.ok = True
     story._check_planes([{"GOOD": 8}, {"GOOD": 8}])

@@ -22,6 +22,8 @@ def test_the_story_ends_well_and_leaves_a_page_but_no_data(tmp_path: Path) -> No
         2,
         "--out",
         tmp_path,
+        "--seconds",
+        1,
         "--json",
         "--impair",
         "down: plane 1; at: 50ms, up: plane 1",
@@ -30,6 +32,8 @@ def test_the_story_ends_well_and_leaves_a_page_but_no_data(tmp_path: Path) -> No
     result = msgspec.json.decode(said, type=DemoResult)
     assert result.ok
     assert result.bytes == 24 << 20
+    assert result.single_path is not None
+    assert (result.single_path.plane, result.single_path.bytes > 1 << 20) == (1, True)
     assert [(each.plane, each.down, each.up) for each in result.outages] == [(1, 0.0, 0.05)]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["index.html", "simulation", "timeline.svg"]
     assert result.simulation is not None
@@ -42,16 +46,19 @@ def test_the_story_ends_well_and_leaves_a_page_but_no_data(tmp_path: Path) -> No
 
 def test_the_last_line_says_ok_and_what_moved(tmp_path: Path) -> None:
     code, said, complaints = run(
-        "demo", "--size", "8M", "--planes", 2, "--out", tmp_path, "--impair", "loss: 0.1%", "--no-simulation"
+        "demo", "-D", 1, "--planes", 2, "--out", tmp_path, "--impair", "loss: 0.1%", "--no-simulation"
     )
     assert code == 0, complaints
     last = said.splitlines()[-1]
-    assert last.startswith(f"OK {8 << 20} bytes, sha256 ")
+    assert last.startswith("OK ")
+    assert int(last.split()[1]) > 8 << 20
     assert last.endswith(" planes in use")
 
 
 def test_a_network_that_stays_silent_fails_with_the_reason_and_exit_code_1(tmp_path: Path) -> None:
-    code, said, _ = run("demo", "--size", "32M", "--planes", 2, "--out", tmp_path, "--impair", "at: 10ms, down: all")
+    code, said, _ = run(
+        "demo", "--no-tcp", "-D", 2, "--planes", 2, "--out", tmp_path, "--impair", "at: 10ms, down: all"
+    )
     assert code == 1
     assert said.splitlines()[-1].startswith("FAILED: ")
     assert "plane" in said.splitlines()[-1]

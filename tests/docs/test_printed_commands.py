@@ -40,7 +40,7 @@ EXIT_CODES = {  # other exit codes than 0 that a page announces
 }
 SKIPPED = {  # commands that do not run here -> why
     r"^make ": "installs into the repository or runs all tests",
-    r"^mrc demo$": "tests/cli/test_demo.py runs it, with a smaller file",
+    r"^mrc demo$": "tests/cli/test_demo.py runs it, for a shorter time",
     r"192\.0\.2\.|^mrc recv --out in$": "needs a second machine",
     r"send weights\.bin 127\.0\.0\.1 --planes 1$": "shows a failure, which tests/cli/test_transfer.py makes",
     r"^mrc (run|native)\b": "needs a C compiler and programs of others: tests/native runs them",

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from openmrc.apps.demo.demo_story import DemoResult, Outage
 from openmrc.apps.sizes import size_text
-from openmrc.apps.timeline import RateSample
 
-WIDTH, STRIP, GAP, LEFT, TOP, BOTTOM = 840, 70, 20, 110, 52, 46  # px, size of the chart
+WIDTH, STRIP, GAP, LEFT, TOP, BOTTOM = 840, 70, 20, 130, 52, 46  # px, size of the chart
 RIGHT = 20  # px
 COLORS = ("#2a7ab9", "#3a9d5d", "#c07f1e", "#8a5fb4", "#b5485d", "#4c9a9a", "#8a8a2a", "#777777")
 ROBUST_SHARE = 0.98  # share of the samples below the top of a strip: one short sample must not flatten the others
 HEADROOM = 1.1
+SAMPLE = 0.15  # s; a sample that was under way when the plane came up does not count
+NOTED_SECONDS = 0.8  # a shorter wait has no room for its note
 
 # Colours for light and dark themes, also where the chart is an <img> of its own.
 DRAWING_STYLE = """
@@ -76,21 +77,54 @@ def robust_most(rates: Sequence[float]) -> float:
     return most * HEADROOM or 1.0
 
 
-def drawing(result: DemoResult) -> str:
-    """Return an SVG: the receiver's rate on top, then one strip per plane, with its outages marked."""
-    samples = result.samples
-    count = len(samples[0].planes) if samples else 0
-    length = samples[-1].at if samples else 1.0
-    height = TOP + (count + 1) * (STRIP + GAP) + BOTTOM
-    received = [sample.gbps for sample in samples]
-    by_plane = [[sample.planes[plane] for sample in samples] for plane in range(count)]
+@dataclass(frozen=True)
+class Strip:
+    """One curve of the chart."""
+
+    name: str
+    note: str  # below the name; "": the scale
+    color: str
+    times: Sequence[float]  # s, at the end of each sample
+    rates: Sequence[float]  # Gb/s
+    most: float  # Gb/s at the top
+    outages: Sequence[Outage] = ()
+    label: str = ""  # of each outage
+
+
+def strips(result: DemoResult) -> list[Strip]:
+    """Return the curves: MRC in all, TCP over one plane, and each plane of MRC."""
+    times = [sample.at for sample in result.samples]
+    count = len(result.samples[0].planes) if result.samples else 0
+    received = [sample.gbps for sample in result.samples]
+    single = result.single_path
+    tcp = [sample.gbps for sample in single.samples] if single is not None else []
+    most = max(robust_most(received), robust_most(tcp)) if tcp else robust_most(received)
+    found = [Strip(f"MRC, {count} planes", "", "#1b9e77", times, received, most, result.outages)]
+    if single is not None:
+        outages = [outage for outage in result.outages if outage.plane == single.plane]
+        at = [sample.at for sample in single.samples]
+        found.append(Strip(f"TCP, plane {single.plane}", "", "#d95f02", at, tcp, most, outages, "down"))
+    by_plane = [[sample.planes[plane] for sample in result.samples] for plane in range(count)]
     most = robust_most([rate for rates in by_plane for rate in rates])
-    parts = [_strip(Scale(length, robust_most(received), TOP), "all planes", samples, received, "currentColor", [])]
     for plane, rates in enumerate(by_plane):
-        scale = Scale(length, most, TOP + (plane + 1) * (STRIP + GAP))
         outages = [outage for outage in result.outages if outage.plane == plane]
-        parts.append(_strip(scale, f"plane {plane}", samples, rates, COLORS[plane % len(COLORS)], outages))
-    title = f"One file over {count} planes: rate of each plane during outages"
+        found.append(
+            Strip(f"plane {plane}", "of MRC", COLORS[plane % len(COLORS)], times, rates, most, outages, "down")
+        )
+    return found
+
+
+def drawing(result: DemoResult) -> str:
+    """Return an SVG: MRC and TCP with the same outages, then one strip per plane."""
+    curves = strips(result)
+    length = max([each.times[-1] for each in curves if each.times] or [1.0])
+    height = TOP + len(curves) * (STRIP + GAP) + BOTTOM
+    parts = [_strip(Scale(length, each.most, TOP + at * (STRIP + GAP)), each) for at, each in enumerate(curves)]
+    if result.single_path is not None:
+        parts.append(_waiting(Scale(length, curves[1].most, TOP + STRIP + GAP), curves[1]))
+        title = f"The same outages for MRC over {len(curves) - 2} planes and for TCP over one"
+    else:
+        title = f"MRC over {len(curves) - 1} planes: rate of each during faults"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + RIGHT} {height}" role="img" '
         f'color="#8a8f98"><title>{title}</title><style>{DRAWING_STYLE}</style>'
@@ -98,37 +132,47 @@ def drawing(result: DemoResult) -> str:
     )
 
 
-def _strip(
-    scale: Scale,
-    name: str,
-    samples: Sequence[RateSample],
-    rates: Sequence[float],
-    color: str,
-    outages: Sequence[Outage],
-) -> str:
-    points = [(scale.x(each.at), scale.y(rate)) for each, rate in zip(samples, rates, strict=True)]
+def _strip(scale: Scale, curve: Strip) -> str:
+    points = [(scale.x(at), scale.y(rate)) for at, rate in zip(curve.times, curve.rates, strict=True)]
     path = " ".join(f"L{x:.1f},{y:.1f}" for x, y in points)
     end = points[-1][0] if points else LEFT
     middle = scale.base - STRIP / 2
+    spans = dict.fromkeys((outage.down, outage.up) for outage in curve.outages)  # of several planes at once: one shade
+    note = f"{curve.note}, to {scale.most:.1f}" if curve.note else f"0 to {scale.most:.1f}"
     return (
-        f"{''.join(_outage(each, scale) for each in outages)}"
+        f"{''.join(_outage(down, up, scale, curve.label) for down, up in spans)}"
         f'<path d="M{LEFT},{scale.base:g} {path} L{end:.1f},{scale.base:g} Z" '
-        f'fill="{color}" fill-opacity="0.35" stroke="{color}"/>'
+        f'fill="{curve.color}" fill-opacity="0.35" stroke="{curve.color}"/>'
         f'<line x1="{LEFT}" y1="{scale.base:g}" x2="{LEFT + WIDTH}" y2="{scale.base:g}"/>'
-        f'<text x="{LEFT - 10}" y="{middle:g}" text-anchor="end">{escape(name)}</text>'
-        f'<text class="faint" x="{LEFT - 10}" y="{middle + 16:g}" text-anchor="end">0 to {scale.most:.1f} Gb/s</text>'
+        f'<text x="{LEFT - 10}" y="{middle:g}" text-anchor="end">{escape(curve.name)}</text>'
+        f'<text class="faint" x="{LEFT - 10}" y="{middle + 16:g}" text-anchor="end">{note} Gb/s</text>'
     )
 
 
-def _outage(outage: Outage, scale: Scale) -> str:
+def _outage(down: float, up: float | None, scale: Scale, label: str) -> str:
     """Return the shaded span of an outage; nothing if the transfer ended before it."""
-    if outage.down >= scale.length:
+    if down >= scale.length:
         return ""
-    first, last = scale.x(outage.down), scale.x(min(outage.up or scale.length, scale.length))
-    return (
-        f'<rect x="{first:.1f}" y="{scale.top:g}" width="{last - first:.1f}" height="{STRIP}"/>'
-        f'<text class="down" x="{(first + last) / 2:.1f}" y="{scale.top + 14:g}" text-anchor="middle">down</text>'
+    first, last = scale.x(down), scale.x(min(up or scale.length, scale.length))
+    text = f'<text class="down" x="{(first + last) / 2:.1f}" y="{scale.top + 14:g}" text-anchor="middle">{label}</text>'
+    return f'<rect x="{first:.1f}" y="{scale.top:g}" width="{last - first:.1f}" height="{STRIP}"/>' + (
+        text if label else ""
     )
+
+
+def _waiting(scale: Scale, curve: Strip) -> str:
+    """Return a note where a plane is up again and nothing arrives yet."""
+    parts = []
+    for outage in curve.outages:
+        if outage.up is None:
+            continue
+        later = [at for at, rate in zip(curve.times, curve.rates, strict=True) if at > outage.up + SAMPLE and rate > 0]
+        back = later[0] if later else curve.times[-1]
+        if back - outage.up > NOTED_SECONDS:
+            middle = (scale.x(outage.up) + scale.x(back)) / 2
+            place = f'x="{middle:.1f}" y="{scale.base - STRIP / 2:g}" text-anchor="middle"'
+            parts.append(f'<text class="faint" {place}>plane is up, TCP waits</text>')
+    return "".join(parts)
 
 
 def _axis(length: float, height: int) -> str:
@@ -146,18 +190,20 @@ def _axis(length: float, height: int) -> str:
 def page(result: DemoResult) -> str:
     """Return the whole page."""
     verdict = (
-        f'<p class="ok">OK: {result.bytes:,} bytes, the copy is identical</p>'
+        f'<p class="ok">OK: {result.bytes:,} bytes arrived, the memories are equal</p>'
         if result.ok
         else f'<p class="failed">FAILED: {escape(result.error or "")}</p>'
     )
     return f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>openmrc: a file over {len(result.planes)} planes</title><style>{PAGE_STYLE}</style>
-<h1>A file over {len(result.planes)} planes while planes go down</h1>
+<title>openmrc: memory over {len(result.planes)} planes</title><style>{PAGE_STYLE}</style>
+<h1>Memory over {len(result.planes)} planes while planes go down</h1>
 {verdict}
-<p>{size_text(result.bytes)} in {result.seconds:.2f} s: {result.gbps:.2f} Gb/s of file content between two processes.
-The receiver never waited longer than <b>{result.longest_stall_ms:.1f} ms</b> for the next piece.
-{result.retransmitted_packets:,} packets were retransmitted. SHA-256 <code>{result.sha256}</code></p>
+<p>{size_text(result.bytes)} in {result.seconds:.2f} s: {result.gbps:.2f} Gb/s from the memory of one process into that
+of another, in pieces of 1 MiB; the receiver compared the CRC-32 of each as it arrived, and at the end the SHA-256 of
+its memory, <code>{result.sha256}</code>. It never waited longer than <b>{result.longest_stall_ms:.1f} ms</b> for the
+next piece. {result.retransmitted_packets:,} packets were retransmitted.</p>
+{_tcp(result)}
 <p>Faults: <code>{escape(result.faults)}</code>, applied on arrival at both ends and shaded below.</p>
 <div class="wide">{drawing(result)}</div>
 <div class="wide"><table><tr>{"".join(f"<th>{head}" for head in COLUMNS)}</tr>{_rows(result)}</table></div>
@@ -165,6 +211,20 @@ The receiver never waited longer than <b>{result.longest_stall_ms:.1f} ms</b> fo
 <dt>retransmitted<dd>Retransmissions sent on this plane, mostly of packets lost on another.</dl>
 {_simulation(result)}</html>
 """
+
+
+def _tcp(result: DemoResult) -> str:
+    """Return what one path does."""
+    single = result.single_path
+    if single is None:
+        return ""
+    beside = " The engine was being compiled meanwhile, which slowed it." if single.beside_compilation else ""
+    return (
+        f"<p>For comparison, the kernel's TCP over plane {single.plane} alone, between two sockets here, with "
+        f"the outages of that plane: {single.gbps:.2f} Gb/s, and the receiver got nothing for up to "
+        f"<b>{single.longest_stall_ms:,.0f} ms</b>. TCP notices an outage by a retransmission time-out, which doubles "
+        f"with each try (RFC 6298), so it may find the plane long after it is back.{beside}</p>"
+    )
 
 
 def _rows(result: DemoResult) -> str:

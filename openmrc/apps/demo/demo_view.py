@@ -8,11 +8,11 @@ from types import TracebackType
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
 from openmrc.apps.demo.demo_story import DemoResult, Outage, Story
+from openmrc.apps.demo.single_path import SinglePath, SinglePathSample
 from openmrc.apps.sizes import size_text
 from openmrc.apps.timeline import RateSample, spark
 
@@ -29,10 +29,10 @@ class View:
         self._console = console
         self._quiet = quiet
         self._stack = ExitStack()
-        self._making: Progress | None = None
         self._live: Live | None = None
         self._story: Story | None = None
         self._most = 0.1  # Gb/s, highest rate so far on a plane
+        self._tcp_most = 0.1  # Gb/s
         self._next_line = 0.0
 
     def __enter__(self) -> View:
@@ -47,30 +47,24 @@ class View:
         if not self._quiet:
             self._console.print(Text(text), soft_wrap=True)
 
-    def on_file(self, made: int, size: int) -> None:
-        """Show the progress of generating the file."""
-        if self._quiet or not self._console.is_terminal:
-            if made >= size and not self._quiet:
-                self._console.print(Text(f"generated a file of {size_text(size)}"))
-            return
-        if self._making is None:
-            self._making = self._stack.enter_context(
-                Progress(
-                    TextColumn("generating the file"),
-                    BarColumn(),
-                    TextColumn("{task.percentage:3.0f}%"),
-                    transient=True,
-                )
-            )
-            self._making.add_task("", total=size)
-        self._making.update(self._making.task_ids[0], completed=made)
+    def on_tcp(self, sample: SinglePathSample) -> None:
+        """Show a sample of the TCP transfer."""
+        self._tcp_most = max(self._tcp_most, sample.gbps)
+        text = f"{sample.at:6.1f} s  {sample.gbps:6.2f} Gb/s  {_bar(sample.gbps, self._tcp_most, BAR)}"
+        if self._console.is_terminal and not self._quiet:
+            if self._live is None:
+                self._live = self._stack.enter_context(Live(console=self._console, transient=True))
+            self._live.update(Text(text + ("" if sample.gbps else "  nothing arrives")))
+        elif not self._quiet and sample.at >= self._next_line:
+            self._next_line = sample.at + LINE_SECONDS
+            self._console.print(Text(text), soft_wrap=True)
 
     def on_begin(self, story: Story) -> None:
         """Print the schedule, and start the live bars."""
-        self.print_line(f"sending {size_text(story.size)} over {story.options.planes} planes; schedule:")
+        self.print_line(f"MRC, from memory to memory over {story.options.planes} planes; schedule:")
         for line in schedule_lines(story.outages):
             self.print_line(f"  {line}")
-        self._story = story
+        self._story, self._next_line = story, 0.0
         if self._console.is_terminal and not self._quiet:
             self._live = Live(
                 console=self._console, refresh_per_second=10, get_renderable=self._picture, transient=True
@@ -83,19 +77,18 @@ class View:
         if self._quiet or self._live is not None or self._story is None or sample.at < self._next_line:
             return
         self._next_line = sample.at + LINE_SECONDS
-        self._console.print(Text(sample_line(sample, self._story.size, self._most)), soft_wrap=True)
+        self._console.print(Text(sample_line(sample, self._most)), soft_wrap=True)
 
     def _stop(self) -> None:
         self._stack.close()
-        self._live = self._making = None
+        self._live = None
 
     def _picture(self) -> Group:
         story = self._story
         if story is None or not story.samples:
             return Group(Text("connecting ..."))
         sample = story.samples[-1]
-        head = Text(f"{sample.at:5.1f} s  {sample.gbps:6.2f} Gb/s  {_bar(sample.done / story.size, 1.0, 40)} ")
-        head.append(f"{sample.done / story.size:4.0%} of {size_text(story.size)}")
+        head = Text(f"{sample.at:5.1f} s  {sample.gbps:6.2f} Gb/s  {size_text(sample.done)} arrived and checked")
         return Group(head, *(self._plane(sample, plane, story.outages) for plane in range(len(sample.planes))))
 
     def _plane(self, sample: RateSample, plane: int, outages: Sequence[Outage]) -> Text:
@@ -108,13 +101,13 @@ class View:
         return text.append("  down" if silent else "", style="bold red")
 
 
-def sample_line(sample: RateSample, size: int, most: float) -> str:
-    """Return a sample as one line: time, rate, progress, and per plane a bar, the rate and bad EVs."""
+def sample_line(sample: RateSample, most: float) -> str:
+    """Return a sample as one line: time, rate, and per plane a bar, the rate and bad EVs."""
     planes = "  ".join(
         f"{plane} {_bar(rate, most, 6)} {rate:5.2f}{_bad(sample.evs[plane])}"
         for plane, rate in enumerate(sample.planes)
     )
-    return f"{sample.at:6.1f} s  {sample.gbps:6.2f} Gb/s  {sample.done / size:4.0%}  {planes}"
+    return f"{sample.at:6.1f} s  {sample.gbps:6.2f} Gb/s  {planes}"
 
 
 def schedule_lines(outages: Sequence[Outage]) -> list[str]:
@@ -159,7 +152,20 @@ def timeline(result: DemoResult) -> list[str]:
             lines.append(f"            {marks}")
     highest = max(sample.gbps for sample in samples)
     total = spark([sample.gbps for sample in samples], width, highest)
-    return [*lines, f"  all      |{total}|  0 to {highest:.2f} Gb/s at the receiver"]
+    lines.append(f"  all      |{total}|  0 to {highest:.2f} Gb/s at the receiver")
+    if result.single_path is not None:
+        rates, plane = [sample.gbps for sample in result.single_path.samples], result.single_path.plane
+        most = max(rates, default=0.0)
+        lines.append(f"  TCP      |{spark(rates, width, most)}|  0 to {most:.2f} Gb/s over plane {plane} alone")
+    return lines
+
+
+def comparison(result: DemoResult, single: SinglePath) -> str:
+    """Return one sentence: the longest pauses of both, with the same outages."""
+    return (
+        f"longest pause of the receiver: MRC over {len(result.planes)} planes {result.longest_stall_ms:,.0f} ms, "
+        f"TCP over plane {single.plane} alone {single.longest_stall_ms:,.0f} ms"
+    )
 
 
 def _returned(outage: Outage) -> str:
