@@ -81,7 +81,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def receiver(out: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    with receiving(out, "--planes", 1, "--max-size", LIMIT) as found:
+    with receiving(out, "--planes", 1, "--max-size", LIMIT, "--timeout", 4) as found:
         yield found
 
 

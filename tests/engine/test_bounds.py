@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 STORM = """
 from tests.engine.pair import Pair, NetworkConditions
 from tests.engine.test_storms import judge, storm
@@ -21,6 +23,7 @@ print("sound")
 """
 
 
+@pytest.mark.exhaustive  # compiles the engine once more
 def test_compiled_code_that_checks_bounds_finds_none_broken() -> None:
     summary = {
         **os.environ,

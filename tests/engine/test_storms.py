@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -92,11 +93,25 @@ def test_every_byte_arrives_once_or_the_connection_says_why(
     judge(pair, plan, spots)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 @given(conditions=weathers(), plan=writes(), seed=st.integers(0, 1 << 30))
 def test_compiled_and_interpreted_engines_end_in_the_same_state(
     conditions: NetworkConditions, plan: list[tuple[int, bool]], seed: int
 ) -> None:
+    compare(conditions, plan, seed)
+
+
+@pytest.mark.exhaustive
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(conditions=weathers(), plan=writes(), seed=st.integers(0, 1 << 30))
+def test_compiled_and_interpreted_engines_end_in_the_same_state_in_many_storms(
+    conditions: NetworkConditions, plan: list[tuple[int, bool]], seed: int
+) -> None:
+    compare(conditions, plan, seed)
+
+
+def compare(conditions: NetworkConditions, plan: list[tuple[int, bool]], seed: int) -> None:
+    """Run the same storm over both engines; every table must end equal."""
     twins = [Pair(conditions=conditions, seed=seed, compiled=compiled) for compiled in (False, True)]
     for pair in twins:
         storm(pair, plan)
