@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+
 import pytest
 
 from openmrc.engine.congestion import reordering
@@ -14,7 +17,12 @@ ROUND_TRIP_US = 12
 
 def settled(samples: int = 2_000, **changes: object) -> Endpoint:
     """An endpoint to whose peer packets have kept their order for so many round-trip samples, 100 us apart."""
-    endpoint = Endpoint(settings=steady(**changes), attributes={"timeout": 10**12})
+    return copy.deepcopy(_settled(samples, tuple(changes.items())))
+
+
+@functools.cache  # thousands of packets take seconds
+def _settled(samples: int, changes: tuple[tuple[str, object], ...]) -> Endpoint:
+    endpoint = Endpoint(settings=steady(**dict(changes)), attributes={"timeout": 10**12})
     for psn in range(samples):
         endpoint.write(MTU)
         endpoint.all_sent()
