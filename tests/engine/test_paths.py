@@ -224,6 +224,7 @@ def test_values_of_a_port_that_is_down_are_not_probed_and_are_when_it_is_back() 
 
 
 @pytest.mark.clause("recovery-hour")
+@pytest.mark.needs("jit")  # an hour of probes
 def test_plane_that_was_dead_for_an_hour_is_back_within_one_probe_period() -> None:
     from bench.engine.recovery_hour import MARK_MS, recovery_ms
 

@@ -148,6 +148,7 @@ def test_threads_that_post_to_one_queue_pair_each_get_theirs() -> None:
         assert all([d for d in done if d // 1000 == n] == [1000 * n + k for k in range(30)] for n in range(4))
 
 
+@pytest.mark.needs("jit")  # tens of thousands of writes
 def test_every_completion_wakes_who_waits() -> None:
     with joined(options=_options()) as pair:
         end, target = pair.ends[0], pair.ends[0].remote.regions[0]
