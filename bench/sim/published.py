@@ -40,11 +40,6 @@ PAPER = ROOT / "scenarios" / "paper"
 PAGE = ROOT / "docs" / "published.md"
 IMAGES = ROOT / "docs" / "images" / "published"
 
-COLOURS = ("#2563a8", "#d97706", "#15803d", "#a21caf", "#0e7490", "#b91c1c", "#6d5bd0", "#6b7280")
-STYLE = (
-    "<style>text{font:12px system-ui,sans-serif;fill:#5b6776}.title{font-size:14px;fill:#1b2430}"
-    ".grid{stroke:#e6ebf0}.axis{stroke:#5b6776}.curve{fill:none;stroke-width:1.8}</style>"
-)
 SMALL_LOSS, GREAT_LOSS = ({"loss": "0.1%"},), ({"loss": "1%"},)
 TIME, RATE = "simulated time, us", "Gb/s into all NICs"
 
@@ -215,7 +210,9 @@ def t1_reboot() -> Iterator[Row]:
         longer.append(worst(run("t1-reboot", workloads=workloads("t1-reboot", steps=4, collectives=(ring,)))[1])[0])
     first, second = worst(result)
     charts = {
-        "t1-reboot": Chart("A T1 is gone from 300 to 600 us", TIME, RATE, [over_time(done)]),
+        "t1-reboot": Chart(
+            "A T1 is gone from 300 to 600 us", TIME, RATE, [over_time(done)], shades=curves.outages(done)
+        ),
         "t1-reboot-size": Chart("The step it happens in", "MiB reduced in a step", "% longer", [curve(sizes, longer)]),
     }
     why = (
@@ -254,7 +251,9 @@ def transceiver() -> Iterator[Row]:
     found = [lower(faults=flaps(share)) for share in shares]
     last = 100 * (result["step_us"]["each"][-1] / result["step_us"]["each"][0] - 1)
     charts = {
-        "transceiver-glitch": Chart("Four cables of a T0 flap, from 300 to 1300 us", TIME, RATE, [over_time(done)]),
+        "transceiver-glitch": Chart(
+            "Four cables of a T0 flap, from 300 to 1300 us", TIME, RATE, [over_time(done)], shades=curves.outages(done)
+        ),
         "transceiver-share": Chart("Throughput while it lasts", "% of the time that the four cables are down",
                                    "% lower", [curve(shares, found)]),
         "transceiver-size": Chart("Throughput by how much is reduced in a step", "MiB reduced in a step", "% lower",
@@ -273,9 +272,16 @@ def transceiver() -> Iterator[Row]:
 
 
 def nic_link_down() -> Iterator[Row]:
-    line = over_time(run("nic-link-down", sampling=Sampling(every="10us"))[0])
+    done = run("nic-link-down", sampling=Sampling(every="10us"))[0]
+    line = over_time(done)
     before, during, after = between(line, 50, 190), between(line, 250, 590), between(line, 650, 790)
-    chart = Chart("One of eight ports down from 200 to 600 us, four flap from 800 us", TIME, RATE, [line])
+    chart = Chart(
+        "One of eight ports down from 200 to 600 us, four flap from 800 us",
+        TIME,
+        RATE,
+        [line],
+        shades=curves.outages(done),
+    )
     ratio = during / before / (7 / 8)
     yield Row("8", "both directions, a port down", "drops at once to what the other ports carry; recovers",
               f"{before:.0f}, then {during:.0f}, then {after:.0f} Gb/s", (Rule("ratio", [ratio], 0.95, 1.05),),
@@ -310,7 +316,7 @@ def links_down() -> Iterator[Row]:
 def t0_failure() -> Iterator[Row]:
     done, result = run("t0-failure")
     rate = figure(result, "workloads.0.flow_gbps.mean")
-    chart = Chart("A T0 of eight dies at 20 us", TIME, RATE, [over_time(done)])
+    chart = Chart("A T0 of eight dies at 20 us", TIME, RATE, [over_time(done)], shades=curves.outages(done))
     yield Row("10", "one T0 of eight dead", "in proportion: 7/8 of 770 = 673 Gb/s", f"{rate:.0f} Gb/s",
               (Rule("ratio", [rate / 673], 0.97, 1.03),), "", rate / 673, {"t0-failure": chart})  # fmt: skip
 
@@ -506,23 +512,22 @@ LARGE_INCAST = (8, 32, 128, 512)  # MiB
 
 
 def picture(chart: Chart) -> str:
-    """Return a chart as a file of its own: colours, title and legend drawn in."""
-    body, legend = svg.draw(chart).split("</svg>")
-    for number, colour in enumerate(COLOURS):
-        body = body.replace(f"var(--c{number})", colour)
-    entries = [_entry(line.label, at) for at, line in enumerate(chart.lines) if legend]
-    opening, inside = body.split(">", 1)
+    """Return a chart as a file of its own: colours, title and legend drawn in; light or dark as the reader prefers."""
+    drawn, legend = svg.draw(chart).split("</svg>")
+    entries = [_entry(line.label, at) for at, line in enumerate(chart.lines) if 'class="legend"' in legend]
+    opening, inside = svg.coloured(drawn).split(">", 1)
     height = svg.HEIGHT + 24 + 18 * len(entries)
     frame = f'viewBox="0 -24 {svg.WIDTH} {height}" width="{svg.WIDTH}" height="{height}"'
     opening = opening.replace(f'viewBox="0 0 {svg.WIDTH} {svg.HEIGHT}"', frame)
-    paper = f'<rect y="-24" width="{svg.WIDTH}" height="{height}" fill="#ffffff"/>'
+    paper = f'<rect class="paper" y="-24" width="{svg.WIDTH}" height="{height}"/>'
     title = f'<text class="title" x="64" y="-6">{escape(chart.title)}</text>'
-    return f"{opening}>{STYLE}{paper}{title}{inside}{''.join(entries)}</svg>\n"
+    return f"{opening}><style>{svg.PICTURE_STYLE}</style>{paper}{title}{inside}{''.join(entries)}</svg>\n"
 
 
 def _entry(label: str, at: int) -> str:
     y = svg.HEIGHT + 8 + 18 * at
-    line = f'<line x1="64" x2="84" y1="{y}" y2="{y}" stroke="{COLOURS[at % len(COLOURS)]}" stroke-width="3"/>'
+    colour = svg.PICTURE_COLOURS[at % len(svg.PICTURE_COLOURS)]
+    line = f'<line x1="64" x2="84" y1="{y}" y2="{y}" stroke="{colour}" stroke-width="3"/>'
     return f'{line}<text x="92" y="{y + 4}">{escape(label)}</text>'
 
 

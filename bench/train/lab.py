@@ -3,19 +3,20 @@
 Run as `sudo python -m bench.train.lab`. Two hosts of a lab train the same network with DDP, first over MRC, then over
 Gloo, which uses TCP over the first plane. In both runs the same cables of the first host are pulled at the same times.
 Prints a line per backend: step times before the first pull, while a cable is out, and after the last pull; the loss;
-the retransmitted packets; and the error of the job.
+the retransmitted packets; and the error of the job. `--series FILE` keeps every step, for `bench.train.lab_chart`.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import subprocess
 import sys
 import tempfile
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,20 @@ def line(backend: str, result: RankResult | None, done: list[ExecutedStep], erro
     return f"{backend:6}{cells}  {result.training.loss[-1]:.9f}  {result.training.retransmitted:>8,}  {error or 'none'}"
 
 
+def series(result: RankResult, done: list[ExecutedStep], pulls: Schedule) -> dict[str, Any]:
+    """Return every step and every pull of a run; seconds since the first step began."""
+    pulled = [round(each.monotonic_ns / 1e9 - result.started, 3) for each in done]
+    cables = [step.where for step in pulls.steps if not step.ends]
+    return {
+        "at": [round(at, 4) for at in result.training.at],
+        "ms": [round(seconds * 1e3, 2) for seconds in result.training.seconds],
+        "pulls": [
+            {"down": down, "up": up, "cable": cable}
+            for down, up, cable in zip(pulled[::2], pulled[1::2], cables, strict=True)
+        ],
+    }
+
+
 def _cell(times: Any) -> str:
     return f"{np.median(times):.0f} / {times.max():.0f} ({len(times)})" if len(times) else "-"
 
@@ -160,6 +175,7 @@ def main() -> None:
     parser.add_argument("--pulls", type=int, default=8)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--series", type=Path, help="write every step to this JSON file")
     options = parser.parse_args()
     os.environ.pop("MRC_PLANES", None)
     heads = "".join(f"{head:>26}" for head in ("before, ms", "a cable is out", "after"))
@@ -167,9 +183,14 @@ def main() -> None:
         pulls = schedule(Breaker(NAME), options.pulls, options.seed)
         print(f"{options.pulls} pulls of {OUT_S} s, every {EVERY_S} s; step times: median / longest (steps)")
         print(f"{'':6}{heads}  {'last loss':11}  {'retrans.':>8}  error")
+        runs: dict[str, Any] = {}
         for backend in ("mrc", "gloo"):
             result, done, error = run_job(Breaker(NAME), backend, options.steps, pulls)
             print(line(backend, result, done, error), flush=True)
+            if result is not None and done:
+                runs[backend] = series(result, done, pulls)
+    if options.series is not None:
+        options.series.write_text(json.dumps({"date": datetime.now(UTC).date().isoformat(), "runs": runs}) + "\n")
 
 
 if __name__ == "__main__":

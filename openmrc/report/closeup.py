@@ -7,7 +7,7 @@ from html import escape
 
 from openmrc.report import curves, svg
 from openmrc.report.page import card
-from openmrc.report.svg import Chart, Curve, Mark
+from openmrc.report.svg import Chart, Curve, Mark, ShadedTime
 from openmrc.sim.results.results import SimulationRun
 from openmrc.sim.results.samples import Samples, Span
 from openmrc.units import PS_PER_US
@@ -37,15 +37,16 @@ def _closeup(run: SimulationRun, span: Span, samples: Samples, first: int) -> st
         ("Paths taken out of use and restored, by cause", "changes", curves.transitions(samples, span.fault), True),
         *((each.title, each.unit, curves.watched(run, samples, each, span.fault), False) for each in curves.WATCHED),
     ]
-    inside = "".join(_chart(name, unit, lines, marks, steps) for name, unit, lines, steps in charts if lines)
+    shades = curves.outages(run, span.fault)
+    inside = "".join(_chart(name, unit, lines, marks, shades, steps) for name, unit, lines, steps in charts if lines)
     return f"<h3>{escape(title)}</h3><p class='lead'>{escape(_changes(samples))}</p><div class='charts'>{inside}</div>"
 
 
-def _chart(title: str, unit: str, lines: list[Curve], marks: list[Mark], steps: bool) -> str:
+def _chart(title: str, unit: str, lines: list[Curve], marks: list[Mark], shades: list[ShadedTime], steps: bool) -> str:
     band = None
     if title == _PLANES:
         lines, band = curves.of_planes(lines)
-    return card(title, svg.draw(Chart(title, _AXIS, unit, lines, marks, steps=steps, legend=True, band=band)))
+    return card(title, svg.draw(Chart(title, _AXIS, unit, lines, marks, shades, steps=steps, legend=True, band=band)))
 
 
 def _changes(samples: Samples) -> str:

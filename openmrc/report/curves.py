@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from openmrc.report.svg import Band, Curve, Floats
+from openmrc.report.svg import Band, Curve, Floats, ShadedTime
 from openmrc.sim.results.results import SimulationRun
 from openmrc.sim.results.samples import Samples
 from openmrc.units import PS_PER_S, PS_PER_US
@@ -28,6 +28,19 @@ def times(samples: Samples, zero: int = 0) -> Floats:
     """Return the times in us after `zero` (ps)."""
     moments: Floats = (samples.at - zero) / PS_PER_US
     return moments
+
+
+def outages(run: SimulationRun, zero: int = 0) -> list[ShadedTime]:
+    """Return when something is broken (us after `zero`, ps); to the end of the run if nothing mends it."""
+    return [
+        ShadedTime(
+            (each.at - zero) / PS_PER_US,
+            ((run.results.now if each.until is None else each.until) - zero) / PS_PER_US,
+            each.text,
+        )
+        for each in run.events
+        if each.begins
+    ]
 
 
 def goodput(run: SimulationRun, samples: Samples, zero: int = 0) -> list[Curve]:

@@ -17,10 +17,10 @@ _STYLE = """
 main { max-width:1180px; margin:0 auto; padding:28px 24px 60px } h1 { font-size:25px; margin:0 0 2px }
 h2 { font-size:17px; margin:34px 0 10px }
 h3 { font-size:15px; margin:22px 0 2px; font-weight:600 } p.lead { color:var(--soft); margin:0 0 18px; max-width:80ch }
-.tiles { display:grid; grid-template-columns:repeat(auto-fit,minmax(min(100%,240px),1fr)); gap:12px;
-  margin-bottom:12px }
+.tiles { display:grid; grid-template-columns:repeat(auto-fit,minmax(min(100%,200px),1fr)); gap:10px;
+  margin:12px 0 }
 .tile,.card { background:var(--card); border:1px solid var(--rim); border-radius:8px; padding:12px 14px; min-width:0 }
-.tile b { display:block; font-size:22px; font-weight:600; font-variant-numeric:tabular-nums }
+.tile b { display:block; font-size:19px; font-weight:600; font-variant-numeric:tabular-nums }
 .tile span { color:var(--soft); font-size:13px } .tile small { color:var(--soft) }
 .good { color:var(--good) } .bad { color:var(--bad) }
 .charts { display:grid; grid-template-columns:repeat(auto-fit,minmax(min(100%,520px),1fr)); gap:16px }
@@ -37,6 +37,13 @@ svg .band { fill:var(--c0); fill-opacity:.22 } svg .heat { fill:var(--c0) }
 .scroll { overflow-x:auto } table { border-collapse:collapse; font-size:13.5px; min-width:50% }
 th,td { text-align:left; padding:5px 14px 5px 0; border-bottom:1px solid var(--rim); vertical-align:top }
 td.n,th.n { text-align:right; font-variant-numeric:tabular-nums } th { color:var(--soft); font-weight:500 }
+nav { position:sticky; top:0; z-index:1; background:var(--paper); border-bottom:1px solid var(--rim); padding:8px 0;
+  display:flex; flex-wrap:wrap; gap:2px 16px; font-size:13.5px } nav a { color:var(--c0); text-decoration:none }
+details.section { border-top:1px solid var(--rim); margin:0; padding:4px 0 8px }
+details.section>summary h2 { margin:8px 0; display:inline-block }
+details.section>summary small { color:var(--soft); margin-left:10px }
+details.section a.place { display:block; scroll-margin-top:96px } .glance .card svg { max-height:250px }
+svg .shade { fill:var(--bad); fill-opacity:.1 } @media print { nav { display:none } }
 details { margin-top:12px } summary { cursor:pointer } pre { background:var(--card); border:1px solid var(--rim);
   border-radius:8px; padding:12px; overflow-x:auto; font-size:12.5px }
 div.upright { display:none; color:var(--soft); font-size:12.5px }
@@ -61,7 +68,7 @@ def page(title: str, body: Iterable[str]) -> str:
 
 def tile(label: str, value: str, note: str = "", mood: str = "") -> str:
     """Return a number with its name."""
-    small = f"<br><small>{escape(note)}</small>" if note else ""
+    small = f"<small>{escape(note)}</small>" if note else ""
     return f'<div class="tile"><span>{escape(label)}</span><b class="{mood}">{escape(value)}</b>{small}</div>'
 
 
@@ -86,3 +93,23 @@ def rows(header: Sequence[str], body: Iterable[Sequence[str]], numeric: Sequence
 def folded(title: str, text: str) -> str:
     """Return long text, collapsed until it is opened."""
     return f"<details><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details>"
+
+
+def section(title: str, inside: str, note: str = "", is_open: bool = False) -> str:
+    """Return a part of the page that folds; a link to it opens it."""
+    small = f"<small>{escape(note)}</small>" if note else ""
+    return (
+        f'<details class="section"{" open" if is_open else ""}><summary><h2>{escape(title)}</h2>{small}</summary>'
+        f'<a class="place" id="{place_of(title)}"></a>{inside}</details>'
+    )
+
+
+def place_of(title: str) -> str:
+    """Return the name of a section in links."""
+    return "-".join(title.lower().split())
+
+
+def contents(titles: Iterable[str]) -> str:
+    """Return links to sections; they stay at the top of the window."""
+    links = (f'<a href="#{place_of(title)}">{escape(title)}</a>' for title in titles)
+    return f"<nav>{''.join(links)}</nav>"

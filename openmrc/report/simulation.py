@@ -12,7 +12,7 @@ import numpy as np
 from openmrc.report import curves, svg
 from openmrc.report.closeup import closeups
 from openmrc.report.links import link_maps
-from openmrc.report.page import card, folded, page, rows, tile
+from openmrc.report.page import card, contents, folded, page, rows, section, tile
 from openmrc.report.svg import Band, Chart, Curve, Mark
 from openmrc.sim.results.job import describe
 from openmrc.sim.results.results import SimulationRun
@@ -30,30 +30,46 @@ def report(run: SimulationRun, summary: dict[str, Any], manifest: dict[str, Any]
 
 
 def _body(run: SimulationRun, summary: dict[str, Any], manifest: dict[str, Any], title: str) -> Iterator[str]:
+    sections = list(_sections(run, summary, manifest))
     yield f"<h1>{escape(title)}</h1>"
     yield f'<p class="lead">{escape(_lead(summary, manifest))}</p>'
+    yield contents(name for name, _, _ in sections)
     yield f'<div class="tiles">{"".join(_tiles(summary))}</div>'
     for warning in summary["warnings"]:
         yield f'<p class="bad">{escape(warning)}</p>'
-    if manifest.get("published"):
-        yield "<h2>Comparison with published figures</h2>" + _published(summary, manifest["published"])
-    yield f'<h2>Over time</h2><div class="charts">{"".join(_over_time(run))}</div>'
-    yield f'<h2>Flows and steps</h2><div class="charts">{"".join(_distributions(run, summary))}</div>'
-    yield "<h2>Workloads</h2>" + _workloads(summary)
-    if waits := summary.get("waited_for"):
-        yield "<h2>What each step waited for</h2>" + _waits(waits)
-    yield f'<h2>Links</h2><div class="charts">{"".join(link_maps(run))}</div>'
-    if run.events:
-        yield "<h2>Faults</h2>" + _events(summary)
-    if close := list(closeups(run)):
-        yield f"<h2>Around the faults</h2>{''.join(close)}"
-    if summary["errors"]["queue_pairs"]:
-        yield "<h2>Connections in error</h2>" + _errors(summary)
-    yield "<h2>Packets and paths</h2>" + _counters(summary)
-    yield "<h2>Slowest flows</h2>" + _slowest(summary)
-    yield "<h2>Input</h2>" + folded("Manifest: seed, versions and the full input", json.dumps(manifest, indent=1))
-    yield folded("Summary", json.dumps(summary, indent=1))
+    yield f'<div class="charts glance">{"".join(_glance(run, summary))}</div>'
+    for name, note, inside in sections:
+        yield section(name, inside, note)
     yield f"<footer>openmrc {escape(summary['version'])}, seed {summary['seed']}. Runs are reproducible.</footer>"
+
+
+def _glance(run: SimulationRun, summary: dict[str, Any]) -> Iterator[str]:
+    """Yield the two charts of the first screen: the goodput over time, and steps or flows."""
+    yield next(_over_time(run))
+    distributions = list(_distributions(run, summary))
+    yield distributions[-1] if "step_us" in summary else distributions[0]
+
+
+def _sections(run: SimulationRun, summary: dict[str, Any], manifest: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield the parts below the first screen: title, note, content."""
+    if manifest.get("published"):
+        yield "Comparison with published figures", "", _published(summary, manifest["published"])
+    if run.events:
+        yield "Faults", f"{len(run.events):,} events", _events(summary)
+    if close := list(closeups(run)):
+        yield "Around the faults", f"finer samples around {len(close)} of them", "".join(close)
+    yield "Over time", "", f'<div class="charts">{"".join(_over_time(run))}</div>'
+    yield "Flows and steps", "", f'<div class="charts">{"".join(_distributions(run, summary))}</div>'
+    yield "Workloads", "", _workloads(summary)
+    if waits := summary.get("waited_for"):
+        yield "What each step waited for", "", _waits(waits)
+    yield "Links", "", f'<div class="charts">{"".join(link_maps(run))}</div>'
+    if summary["errors"]["queue_pairs"]:
+        yield "Connections in error", "", _errors(summary)
+    yield "Packets and paths", "", _counters(summary)
+    yield "Slowest flows", "", _slowest(summary)
+    record = folded("Manifest: seed, versions and the full input", json.dumps(manifest, indent=1))
+    yield "Input", "", record + folded("Summary", json.dumps(summary, indent=1))
 
 
 def _lead(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
@@ -94,6 +110,7 @@ def number(value: float | None, unit: str = "") -> str:
 
 def _over_time(run: SimulationRun) -> Iterator[str]:
     marks = [Mark(event.at / PS_PER_US, event.text) for event in run.events[:MOST_EVENTS]]
+    shades = curves.outages(run)
     samples = run.samples.overview
     changes = curves.transitions(samples)
 
@@ -101,7 +118,7 @@ def _over_time(run: SimulationRun) -> Iterator[str]:
         title: str, unit: str, lines: list[Curve], note: str = "", steps: bool = False, band: Band | None = None
     ) -> str:
         legend = band is not None or lines[:1] == changes[:1]
-        drawn = svg.draw(Chart(title, _TIME, unit, lines, marks, steps=steps, legend=legend, band=band))
+        drawn = svg.draw(Chart(title, _TIME, unit, lines, marks, shades, steps=steps, legend=legend, band=band))
         return card(title, drawn, note)
 
     planes, band = curves.of_planes(curves.goodput(run, samples))

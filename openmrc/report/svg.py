@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,15 @@ class Mark:
 
 
 @dataclass(frozen=True)
+class ShadedTime:
+    """A time span behind the curves, such as an outage."""
+
+    begin: float
+    end: float
+    label: str
+
+
+@dataclass(frozen=True)
 class Band:
     """The area between the lowest and the highest of many curves."""
 
@@ -64,6 +74,7 @@ class Chart:
     y_label: str
     lines: Sequence[Curve]
     marks: Sequence[Mark] = field(default_factory=tuple)
+    shades: Sequence[ShadedTime] = field(default_factory=tuple)
     steps: bool = False  # hold each value until the next, as in a distribution
     y_from_zero: bool = True
     legend: bool = False  # even for a single line
@@ -119,11 +130,13 @@ def draw(chart: Chart) -> str:
     y = _axis([*(line.y for line in lines), *band], HEIGHT - _BOTTOM, _TOP, from_zero=chart.y_from_zero)
     marks = [mark for mark in chart.marks if x.low <= mark.x <= x.high]
     parts = [_frame(chart, x, y)]
+    parts += _shades(chart.shades, x)
     parts += _marks(marks, x)
     parts += [_shaded(chart.band, x, y)] if chart.band is not None and band else []
     parts += [_curve(line, number, x, y, chart.steps) for number, line in enumerate(lines)]
     parts += [_dots(line, number, x, y) for number, line in enumerate(lines) if chart.dots]
-    below = _legend(lines, chart.band) if len(lines) > 1 or chart.legend else ""
+    named = any(line.label for line in lines)
+    below = _legend(lines, chart.band) if named and (len(lines) > 1 or chart.legend) else ""
     axis = f'<div class="upright">vertical: {escape(chart.y_label)}</div>'  # for pages too narrow for a rotated label
     return _svg(chart.title, "".join(parts)) + axis + below + ("" if _fit(chart) else _numbered(chart))
 
@@ -235,6 +248,25 @@ def _marks(marks: Sequence[Mark], x: _Scale) -> list[str]:
     ]
 
 
+def _shades(shades: Sequence[ShadedTime], x: _Scale) -> list[str]:
+    """Return a rectangle for each time span, as far as the chart shows it; overlapping ones are one."""
+    merged: list[list[Any]] = []
+    for each in sorted(shades, key=lambda shade: shade.begin):
+        begin, end = max(each.begin, x.low), min(each.end, x.high)
+        if begin >= end:
+            continue
+        if merged and begin <= merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], end)
+            merged[-1][2] = f"{merged[-1][2]}; {each.label}"
+        else:
+            merged.append([begin, end, each.label])
+    return [
+        f'<rect class="shade" x="{x(begin):.1f}" y="{_TOP}" width="{x(end) - x(begin):.1f}" '
+        f'height="{HEIGHT - _BOTTOM - _TOP}"><title>{escape(label)}</title></rect>'
+        for begin, end, label in merged
+    ]
+
+
 def _numbers(placed: Sequence[tuple[float, int]]) -> list[tuple[float, str]]:
     """Return the labels of marks and their positions: numbers, or ranges of numbers that would overlap."""
     groups: list[list[tuple[float, int]]] = []
@@ -333,20 +365,36 @@ def heat_map(heat: Heat) -> str:
     return f'{drawn}<div class="legend">{scale}</div>'
 
 
-def standalone(drawn: str, title: str) -> str:
-    """Return a chart as an SVG file of its own, for slides: with its title, its colours and a white background."""
-    colours = ("#2563a8", "#d97706", "#15803d", "#a21caf", "#0e7490", "#b91c1c", "#6d5bd0", "#6b7280")
-    drawn = drawn[: drawn.index("</svg>") + len("</svg>")]
-    for number, colour in enumerate(colours):
+# Of a picture that is a file of its own: white or dark as the reader prefers. No variables: other viewers than browsers
+# do not know them. The colours of curves are readable on both.
+PICTURE_COLOURS = ("#3b82c4", "#d9861f", "#2a9d5c", "#b24cc4", "#2a9db5", "#d9534a", "#8474d9", "#8a93a0")
+PICTURE_STYLE = """
+text { font: 12px system-ui, "DejaVu Sans", sans-serif; fill: #4f5b69 } .title { font-size: 14px; fill: #1b2430 }
+.paper { fill: #fff } .grid { stroke: #e6ebf0 } .axis { stroke: #5b6776 } .curve { fill: none; stroke-width: 1.8 }
+.shade { fill: #c62828; fill-opacity: .1 } .mark line { stroke: #b4451f; stroke-dasharray: 3 3 }
+.band { fill: #3b82c4; fill-opacity: .22 }
+@media (prefers-color-scheme: dark) {
+  text { fill: #aeb8c4 } .title { fill: #e6ebf1 } .paper { fill: #12171d } .grid { stroke: #28323d }
+  .axis { stroke: #8793a1 } .shade { fill: #ff7b7b; fill-opacity: .16 } .mark line { stroke: #f0a47c }
+}
+"""
+
+
+def coloured(drawn: str) -> str:
+    """Return a drawing with the colours of curves written out."""
+    for number, colour in enumerate(PICTURE_COLOURS):
         drawn = drawn.replace(f"var(--c{number})", colour)
-    style = (
-        "<style>text{font:13px sans-serif;fill:#1b2430} .grid{stroke:#e6ebf0} "
-        ".axis{stroke:#5b6776} .curve{fill:none;stroke-width:1.7}</style>"
-    )
+    return drawn
+
+
+def standalone(drawn: str, title: str) -> str:
+    """Return a chart as an SVG file of its own, with its title; light or dark as its reader prefers."""
+    drawn = coloured(drawn[: drawn.index("</svg>") + len("</svg>")])
+    style = f"<style>{PICTURE_STYLE}</style>"
     height = float(drawn.split('viewBox="0 0 ', 1)[1].split('"', 1)[0].split()[1])
     box, above = f'viewBox="0 0 {WIDTH} {height:g}"', f'viewBox="0 -{_TITLE} {WIDTH} {height + _TITLE:g}"'
-    paper = f'<rect class="paper" x="0" y="-{_TITLE}" width="{WIDTH}" height="{height + _TITLE:g}" fill="#fff"/>'
-    words = f'<text x="0" y="-{_TITLE // 3}" style="font-size:16px">{escape(title)}</text>'
+    paper = f'<rect class="paper" x="0" y="-{_TITLE}" width="{WIDTH}" height="{height + _TITLE:g}"/>'
+    words = f'<text class="title" x="0" y="-{_TITLE // 3}">{escape(title)}</text>'
     return drawn.replace(box, above, 1).replace(">", f">{style}{paper}{words}", 1) + "\n"
 
 

@@ -2,7 +2,8 @@
 
 A `LinkSampler` samples between windows. Without a fixed interval it starts with a short one and, each time it holds
 twice the samples of a chart, drops every second sample and doubles the interval: the length need not be known.
-Around chosen times, the faults, it samples more often and drops nothing.
+Around chosen times, the faults, it samples more often and drops nothing. So the samples of the whole run are evenly
+apart, but for times in which nothing happens.
 """
 
 from __future__ import annotations
@@ -184,7 +185,9 @@ class LinkSampler:
     def _thin(self) -> None:
         if not self.every and len(self._regular) >= 2 * KEPT:
             del self._regular[1::2]
-            self._interval *= 2
+            # The loop samples between windows, which may be longer than the interval: what was kept says how far apart.
+            apart = int(np.median(np.diff([moment.at for moment in self._regular])))
+            self._interval = max(2 * self._interval, apart)
 
     def _fine_after(self, now: int) -> int:
         """Return when the next sample within a span is due (ps)."""

@@ -11,6 +11,7 @@ detects it immediately, as a lost carrier; it does not detect one direction alon
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +45,7 @@ class ReportedFault:
     at: int  # ps
     text: str
     begins: bool = True  # False: it ends an earlier one
+    until: int | None = None  # ps; when what begins here ends, None: not in the schedule
 
 
 class _State:
@@ -144,7 +146,22 @@ def _failed(topology: Topology, failure: FailureLine, path: str) -> Ints:
 
 def events(schedule: Schedule) -> list[ReportedFault]:
     """Return the events of the schedule as text, for a report."""
-    return [ReportedFault(step.at, f"{_words(step)} {step.where}", _begins(step)) for step in schedule.steps]
+    return [
+        ReportedFault(
+            step.at, f"{_words(step)} {step.where}", _begins(step), _end_of(step, schedule.steps[number + 1 :])
+        )
+        for number, step in enumerate(schedule.steps)
+    ]
+
+
+def _end_of(step: Step, later: Sequence[Step]) -> int | None:
+    """Return when a step's change is over: after its time, or with the next change of the same words at its target."""
+    if not _begins(step):
+        return None
+    if step.lasts:
+        return step.at + step.lasts
+    words = set(step.change)
+    return next((each.at for each in later if each.where == step.where and words & set(each.change)), None)
 
 
 def _begins(step: Step) -> bool:

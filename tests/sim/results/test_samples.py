@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from openmrc.report.simulation import report
+from openmrc.sim.results.link_totals import COLUMNS
 from openmrc.sim.results.results import SimulationRun, summary
+from openmrc.sim.results.samples import KEPT, LinkSampler
 from openmrc.sim.scenario.scenario import load
 from openmrc.sim.simulate import simulate
 from openmrc.units import PS_PER_US
+from tests.sim.small import leaf_spine
 
 RINGS = """
 name: rings
@@ -63,7 +67,7 @@ def test_roce_counts_over_time_what_its_summary_counts_at_the_end(roce: Simulati
 
 def test_close_ups_show_rates_of_roce_and_windows_of_mrc(roce: SimulationRun, tmp_path: Path) -> None:
     mrc = ran(tmp_path, "{name: mrc, settings: {evs: 16}}", planes=4)
-    both = [report(run, summary(run), {}).split("Around the faults")[1].split("<h2>")[0] for run in (roce, mrc)]
+    both = [report(run, summary(run), {}).split("<h2>Around the faults")[1].split("<h2>")[0] for run in (roce, mrc)]
     assert ["Rates of some connections" in page for page in both] == [True, False]
     assert ["Windows of some connections" in page for page in both] == [False, True]
     assert all("Bytes in flight" in page for page in both)
@@ -71,3 +75,23 @@ def test_close_ups_show_rates_of_roce_and_windows_of_mrc(roce: SimulationRun, tm
     window, out = mrc.samples.windows["cwnd_bytes"], mrc.samples.windows["inflight_bytes"]
     assert window.min() > 0
     assert out.max() > 0
+
+
+class StillSampler(LinkSampler):
+    """A sampler of a network in which nothing happens."""
+
+    def _of_network(self, now: int, network: object) -> dict[str, Any]:
+        return {name: np.zeros(len(self._groups), np.int64) for name in COLUMNS}
+
+
+@pytest.mark.parametrize("window", [1, 13, 50])
+def test_samples_of_the_whole_run_are_evenly_apart_however_long_the_windows_are(window: int) -> None:
+    sampler = StillSampler(leaf_spine())
+    step = window * int(sampler.topology.link_delay.min())
+    for now in range(0, 5000 * step, step):
+        if now >= sampler.due:
+            sampler.take(now, None)  # type: ignore[arg-type]
+    apart = np.diff(sampler.samples().overview.at)
+    assert KEPT <= len(apart) + 1 < 2 * KEPT
+    assert (apart / np.median(apart)).min() > 0.99
+    assert (apart / np.median(apart)).max() < 1.6  # where every second one was dropped
