@@ -75,6 +75,7 @@ NEEDS = {
     "verbs.h": Need(lambda: os.path.exists("/usr/include/infiniband/verbs.h"), "apt install libibverbs-dev"),
     "ibv_devinfo": Need(program("ibv_devinfo"), "apt install ibverbs-utils"),
     "ib_write_bw": Need(program("ib_write_bw"), "apt install perftest"),
+    "pyverbs": Need(lambda: os.path.isdir("/usr/lib/python3/dist-packages/pyverbs"), "apt install python3-pyverbs"),
     "valgrind": Need(program("valgrind"), "apt install valgrind"),
     "torch": Need(module("torch"), "pip install '.[torch]'"),
     "accelerate": Need(module("accelerate"), "pip install accelerate"),

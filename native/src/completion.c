@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "emulation.h"
+#include "forced_errors.h"
 #include "objects.h"
 
 /*
@@ -212,14 +213,27 @@ static int64_t published(struct endpoint *endpoint, const struct cq *cq)
     return __atomic_load_n(&endpoint->cqs[cq->row].published, __ATOMIC_ACQUIRE);
 }
 
+static void force_error_of(struct context *context, const struct mrc_datapath_record *record, struct ibv_wc *wc)
+{
+    if (context->forced->after == 0 || record->kind != MRC_COMPLETION_KIND_SEND)
+        return;
+    pthread_mutex_lock(&context->events);
+    if (context->qps[record->qp] != NULL)
+        force_error(context->qps[record->qp], wc);
+    pthread_mutex_unlock(&context->events);
+}
+
 static int take(struct endpoint *endpoint, struct cq *cq, int count, struct ibv_wc *wc)
 {
     struct mrc_datapath_cqs *row = &endpoint->cqs[cq->row];
     const struct mrc_datapath_record *records = (const struct mrc_datapath_record *)cq->ring;
     int64_t ready = published(endpoint, cq) - row->taken;
     int taken = ready < count ? (int)ready : count;
-    for (int i = 0; i < taken; i++)
-        fill_completion(&records[(row->taken + i) & row->mask], &wc[i]);
+    for (int i = 0; i < taken; i++) {
+        const struct mrc_datapath_record *record = &records[(row->taken + i) & row->mask];
+        fill_completion(record, &wc[i]);
+        force_error_of(its_context(cq->verbs.context), record, &wc[i]);
+    }
     if (taken > 0)
         __atomic_store_n(&row->taken, row->taken + taken, __ATOMIC_RELEASE);
     return taken;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "emulation.h"
+#include "forced_errors.h"
 #include "objects.h"
 #include "report.h"
 
@@ -84,9 +85,11 @@ struct ibv_context *open_context(void)
     if (!choose_planes(&planes))
         return errno = EINVAL, NULL;
     planes.emulates = emulation_wanted();
-    struct context *context = calloc(1, sizeof *context);
+    struct context *context = calloc(1, sizeof *context + sizeof *context->forced);
     if (context == NULL)
         return NULL;
+    context->forced = (struct forced_error *)(context + 1);
+    *context->forced = forced_error_wanted();
     pthread_mutex_init(&context->events, NULL);
     pthread_cond_init(&context->acknowledged, NULL);
     pthread_mutex_init(&context->serving, NULL);

@@ -1,13 +1,13 @@
 /* An emulating queue pair's life, and what the engine says of it. See emulation.h. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "forced_errors.h"
 #include "report.h"
 #include "slots.h"
-
-#include <errno.h>
 
 #define KEYS MRC_QPS /* the last rows of the regions, one for each queue pair */
 
@@ -121,7 +121,9 @@ void emulated_report(struct qp *qp)
             return;
         struct ibv_wc wc = {.wr_id = issued->wr_id, .status = (enum ibv_wc_status)issued->status,
                             .opcode = issued->opcode, .byte_len = issued->length};
-        if (issued->is_signaled || issued->status != 0)
+        force_error(qp, &wc);
+        emulation->failed = emulation->failed || wc.status != IBV_WC_SUCCESS;
+        if (issued->is_signaled || wc.status != IBV_WC_SUCCESS)
             emulated_complete(qp, qp->verbs.send_cq, wc);
     }
 }

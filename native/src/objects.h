@@ -19,8 +19,11 @@ struct async_record {
     struct async_record *next;
 };
 
+struct forced_error;
+
 struct context {
     struct endpoint *endpoint;
+    struct forced_error *forced;
     pthread_mutex_t events; /* guards what follows */
     pthread_cond_t acknowledged;
     struct async_record *first, *last; /* async events that wait */
@@ -82,6 +85,7 @@ struct qp {
     int row, peer;
     struct ibv_qp_init_attr init;
     bool sends; /* the program has asked for RTS */
+    int64_t completed; /* requests, if one of them shall fail */
     struct emulation *emulation; /* NULL unless SEND is emulated */
     struct ibv_qp_attr attr; /* as last set, for queries */
     uint8_t *inlined; /* a copy of each inline payload, by number of the write */
@@ -130,6 +134,7 @@ struct ibv_qp *open_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init);
 int close_qp(struct ibv_qp *qp);
 int modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 int modify_qp_with(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, const int64_t *words); /* MRC's attributes */
+void fail_qp(struct qp *qp); /* to ERROR, as if the transport had given up */
 int query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init);
 int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);

@@ -94,6 +94,13 @@ struct ibv_qp *open_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
     return &qp->verbs;
 }
 
+void fail_qp(struct qp *qp)
+{
+    int64_t words[MRC_ATTRIBUTES];
+    fill_unchanged(words);
+    mrc_move(its_context(qp->verbs.context)->endpoint->at, qp->row, MRC_QP_EVENT_FAIL, words, MRC_ATTRIBUTES);
+}
+
 /* Go to RESET: what was posted never completes, and the peer is no longer needed. The number stays, as in verbs. */
 static void reset(struct endpoint *endpoint, struct qp *qp)
 {
@@ -107,6 +114,7 @@ static void reset(struct endpoint *endpoint, struct qp *qp)
     endpoint->queues[2 * qp->row + 1].posted = 0;
     pthread_mutex_unlock(&endpoint->posting);
     qp->sends = false;
+    qp->completed = 0;
     if (qp->emulation != NULL)
         emulation_reset(qp);
     if (qp->peer != NO_ROW)

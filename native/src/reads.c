@@ -51,10 +51,7 @@ void reads_take(struct qp *qp, uint32_t note, const uint8_t *payload)
     else if (!fits || read->filled != issued->length)
         issued->status = IBV_WC_BAD_RESP_ERR;
     if (issued->status != 0) {
-        int64_t words[MRC_ATTRIBUTES];
-        for (int word = 0; word < MRC_ATTRIBUTES; word++)
-            words[word] = MRC_UNCHANGED;
-        mrc_move(endpoint_of(qp)->at, qp->row, MRC_QP_EVENT_FAIL, words, MRC_ATTRIBUTES);
+        fail_qp(qp);
         emulation->failed = true;
     }
     emulated_report(qp);

@@ -577,6 +577,74 @@ static void a_peer_that_answers_with_rubbish_is_an_error_in_time(void)
     close_end(&a);
 }
 
+/* MRC_FAIL_AFTER: the third completion of each queue pair fails, and everything after it. */
+static void errors_come_on_demand(void)
+{
+    const char *const emulated[] = {"", "send"};
+    setenv("MRC_FAIL_AFTER", "3:access", 1);
+    for (int round = 0; round < 2; round++) {
+        setenv("MRC_EMULATE", emulated[round], 1);
+        struct end a, b;
+        struct ibv_qp_attr attr;
+        struct ibv_qp_init_attr init;
+        connected(&a, &b, 14, 7);
+        for (uint64_t i = 1; i <= 5; i++) {
+            CHECK(post_write(&a, &b, i, 0, 64, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+            struct ibv_wc wc = next_completion(&a, 10);
+            enum ibv_wc_status wanted = i < 3 ? IBV_WC_SUCCESS : i == 3 ? IBV_WC_REM_ACCESS_ERR : IBV_WC_WR_FLUSH_ERR;
+            CHECK(wc.wr_id == i && wc.status == wanted);
+        }
+        CHECK(ibv_query_qp(a.qp, &attr, IBV_QP_STATE, &init) == 0 && attr.qp_state == IBV_QPS_ERR);
+        close_end(&a);
+        close_end(&b);
+    }
+    unsetenv("MRC_EMULATE");
+    unsetenv("MRC_FAIL_AFTER");
+}
+
+static size_t resident(void)
+{
+    unsigned long total, pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file != NULL && fscanf(file, "%lu %lu", &total, &pages) == 2);
+    fclose(file);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+#define MANY 1000
+
+/* Connected queue pairs to one peer, a write on each; both ends are here, so half of it belongs to each. */
+static void queue_pairs_take_little_memory(void)
+{
+    static struct end a[MANY], b[MANY];
+    const int counts[] = {16, MANY};
+    const size_t limits[] = {512 << 10, 100 << 20};
+    a[0] = open_end();
+    b[0] = open_end();
+    size_t before = resident();
+    for (int i = 0, step = 0; i < MANY; i++) {
+        struct end *each[] = {&a[i], &b[i]}, *first[] = {&a[0], &b[0]};
+        for (int k = 0; k < 2 && i > 0; k++) {
+            struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_RC, .cap = {128, 128, 1, 1, 0}};
+            *each[k] = *first[k];
+            init.send_cq = init.recv_cq = each[k]->cq;
+            CHECK((each[k]->qp = ibv_create_qp(each[k]->pd, &init)) != NULL);
+        }
+        bring_up(&a[i], &b[i], 14, 7);
+        bring_up(&b[i], &a[i], 14, 7);
+        CHECK(post_write(&a[i], &b[i], 1, 0, 64, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+        CHECK(next_completion(&a[i], 10).status == IBV_WC_SUCCESS);
+        if (i + 1 == counts[step]) {
+            printf("%d: %zu KiB an end\n", counts[step], (resident() - before) / 2048);
+            CHECK((resident() - before) / 2 < limits[step++]);
+        }
+    }
+    for (int i = 1; i < MANY; i++)
+        CHECK(ibv_destroy_qp(a[i].qp) == 0 && ibv_destroy_qp(b[i].qp) == 0);
+    close_end(&a[0]);
+    close_end(&b[0]);
+}
+
 static void opening_is_quick(void)
 {
     double least = 1;
@@ -618,6 +686,8 @@ static const struct {
     TEST(a_killed_peer_is_an_error_in_time),
     TEST(a_read_whose_peer_is_killed_is_an_error_in_time),
     TEST(a_peer_that_answers_with_rubbish_is_an_error_in_time),
+    TEST(errors_come_on_demand),
+    TEST(queue_pairs_take_little_memory),
     TEST(opening_is_quick),
 };
 

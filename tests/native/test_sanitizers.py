@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.native.building import PLANES, ROOT, library
+from tests.native.building import PLANES, ROOT, library, program
 from tests.native.test_c_programs import TESTS
 
 pytestmark = [pytest.mark.needs("cc", "verbs.h", "jit"), pytest.mark.exhaustive]
@@ -15,6 +15,7 @@ CHECKS = {
     "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
     "thread": ("-fsanitize=thread",),
 }
+MEASURED = {"opening_is_quick", "queue_pairs_take_little_memory"}  # what the checks themselves take is not meant
 FORKS = "a_forked_child_has_no_endpoint_and_the_parent_keeps_its_own"  # ThreadSanitizer knows no threads after a fork
 
 
@@ -26,7 +27,7 @@ def test_the_device_is_clean(kind: str) -> None:
     source = ROOT / "native" / "tests" / "device.c"
     words = ["cc", "-std=gnu11", "-O1", "-g", "-pthread", *options, str(source), str(lib), f"-Wl,-rpath,{lib.parent}"]
     subprocess.run([*words, "-o", str(made)], check=True)
-    names = [name for name in TESTS if not (kind == "thread" and name == FORKS) and name != "opening_is_quick"]
+    names = [name for name in TESTS if not (kind == "thread" and name == FORKS) and name not in MEASURED]
     suppressions = f"suppressions={ROOT / 'native/tests/thread.supp'}"
     environment = {"MRC_PLANES": PLANES, "MRC_LOG": "off", "TSAN_OPTIONS": suppressions, "PATH": "/usr/bin:/bin"}
     done = subprocess.run(
@@ -34,3 +35,13 @@ def test_the_device_is_clean(kind: str) -> None:
     )
     assert done.returncode == 0, done.stderr[-6000:]
     assert not re.search(r"(ERROR|WARNING): \w+Sanitizer", done.stderr), done.stderr[-6000:]
+
+
+@pytest.mark.needs("valgrind")
+def test_the_device_is_clean_under_valgrind() -> None:
+    names = ["writes_arrive", "sends_arrive_in_order", "reads_bring_what_the_peer_has", "errors_come_on_demand"]
+    command = ["valgrind", "-q", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"]
+    environment = {"MRC_PLANES": PLANES, "MRC_LOG": "off", "PATH": "/usr/bin:/bin"}
+    words = [*command, str(program("tests/device.c")), *names]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-6000:]

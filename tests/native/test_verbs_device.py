@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -136,3 +137,15 @@ def test_a_wrong_address_is_named() -> None:
     done = run(["ibv_devinfo"], MRC_PLANES="127.0.0.1,nowhere") if library() else None
     assert done is not None
     assert "nowhere is not an IP address" in done.stderr
+
+
+@pytest.mark.needs("pyverbs")
+def test_pyverbs_of_debian_writes_through_it() -> None:
+    done = run(["/usr/bin/python3", str(Path(__file__).with_name("pyverbs_write.py"))])
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.needs("ib_write_bw")
+def test_a_program_sees_an_error_that_was_ordered() -> None:
+    with pytest.raises(AssertionError, match="transport retry counter exceeded|Failed status"):
+        pair("ib_write_bw", "-n", "500", MRC_FAIL_AFTER="100")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+STATUSES = ("", "retry", "access", "operation", "fatal")  # as in native/src/forced_errors.c
 EMULATED = {"send", "read"}
 LOOPBACK = tuple(f"127.0.0.{plane}" for plane in range(1, 5))
 
@@ -24,6 +25,13 @@ def run(
         str,
         typer.Option(
             "--emulate", help="Operations that MRC lacks, built from writes: send, read. Both ends must agree."
+        ),
+    ] = "",
+    fail_after: Annotated[
+        str,
+        typer.Option(
+            "--fail-after",
+            help="N or N:STATUS: the Nth completion of each queue pair fails with retry, access, operation or fatal.",
         ),
     ] = "",
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not say which planes were chosen.")] = False,
@@ -45,6 +53,11 @@ def run(
     if faults:
         schedule = Schedule.read(faults) if os.path.isfile(faults) else Schedule.parse(faults, "--faults")
     settings = environment(os.environ, library(_say), given, schedule, emulate)
+    if fail_after:
+        count, _, status = fail_after.partition(":")
+        if not (count.isdecimal() and int(count) > 0 and status in STATUSES):
+            raise UsageError(f"--fail-after: {fail_after!r}: expected N or N:STATUS, with {', '.join(STATUSES[1:])}")
+        settings["MRC_FAIL_AFTER"] = fail_after
     if quiet:
         settings["MRC_LOG"] = "off"
     sys.stdout.flush()
