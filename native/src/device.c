@@ -48,7 +48,8 @@ static bool choose_planes(struct planes *planes)
         return false;
     if (planes_fit_gid(planes))
         return true;
-    report("MRC_PLANES: a GID can only say IPv4 addresses with a common step from plane to plane");
+    report("MRC_PLANES: a GID can only say IPv4 addresses with a common step from plane to plane, or IPv6 addresses that "
+           "count planes in one byte, with seven bytes that are not zero");
     return false;
 }
 
@@ -58,7 +59,10 @@ uint64_t device_guid(void)
     uint64_t guid = 0;
     if (choose_planes(&planes)) {
         uint8_t bytes[8] = {0x02, 'M', 'R', 'C'};
-        memcpy(bytes + 4, &planes.address[0].v4, 4);
+        if (planes.address[0].version == 4)
+            memcpy(bytes + 4, &planes.address[0].v4, 4);
+        else /* of the last bytes, where hosts differ */
+            memcpy(bytes + 4, planes.address[0].v6.s6_addr + 12, 4);
         memcpy(&guid, bytes, 8);
     }
     return guid;

@@ -11,12 +11,6 @@
 
 #include "report.h"
 
-/* Locally assigned IPv6 prefix (RFC 4193), "MRC" as its global ID's first bytes. */
-static const uint8_t prefix[4] = {0xFD, 'M', 'R', 'C'};
-enum { VERSION_AT = 4, SHIFT_AT, PORT_AT, INSTANCE_AT = 8, EMULATES_AT, STEP_AT, ADDRESS_AT = 12 };
-#define GID_V4 0x10 /* in VERSION_AT, above the number of planes - 1 */
-#define GID_V6 0x20
-
 /* Interfaces of containers and tunnels are no planes; the same list as openmrc.live.host.interfaces. */
 static const char *const virtual_names[]
     = {"docker", "veth", "br-", "virbr", "cni", "flannel", "tun", "tap", "wg", "ifb", "dummy"};
@@ -89,86 +83,6 @@ bool planes_find(struct planes *planes)
         planes->count = 1;
     }
     return true;
-}
-
-/* The part of an address in which planes differ, as a number: IPv4, or the low 64 bits of the network of IPv6. */
-static uint32_t number_of(const struct plane_address *address)
-{
-    if (address->version == 4)
-        return ntohl(address->v4.s_addr);
-    uint32_t word;
-    memcpy(&word, address->v6.s6_addr + 12, 4);
-    return ntohl(word);
-}
-
-/* The step from each plane's address to the next as `step << shift`; false if there is none. */
-static bool find_step(const struct planes *planes, uint16_t *step, uint8_t *shift)
-{
-    *step = *shift = 0;
-    if (planes->count == 1)
-        return true;
-    uint32_t difference = number_of(&planes->address[1]) - number_of(&planes->address[0]);
-    for (int plane = 2; plane < planes->count; plane++)
-        if (number_of(&planes->address[plane]) - number_of(&planes->address[plane - 1]) != difference)
-            return false;
-    if (difference == 0)
-        return false;
-    while ((difference & 1) == 0) {
-        difference >>= 1;
-        ++*shift;
-    }
-    *step = (uint16_t)difference;
-    return difference <= UINT16_MAX;
-}
-
-bool planes_fit_gid(const struct planes *planes)
-{
-    uint16_t step;
-    uint8_t shift;
-    return planes->address[0].version == 4 && find_step(planes, &step, &shift);
-}
-
-struct mrc_gid planes_gid(const struct planes *planes)
-{
-    struct mrc_gid gid = {{0}};
-    uint16_t step = 0;
-    uint8_t shift = 0;
-    find_step(planes, &step, &shift);
-    memcpy(gid.raw, prefix, sizeof prefix);
-    gid.raw[VERSION_AT] = (uint8_t)(GID_V4 | (planes->count - 1));
-    gid.raw[SHIFT_AT] = shift;
-    gid.raw[PORT_AT] = (uint8_t)(planes->port >> 8);
-    gid.raw[PORT_AT + 1] = (uint8_t)planes->port;
-    gid.raw[INSTANCE_AT] = (uint8_t)planes->instance;
-    gid.raw[EMULATES_AT] = (uint8_t)planes->emulates;
-    gid.raw[STEP_AT] = (uint8_t)(step >> 8);
-    gid.raw[STEP_AT + 1] = (uint8_t)step;
-    memcpy(gid.raw + ADDRESS_AT, &planes->address[0].v4, 4);
-    return gid;
-}
-
-bool planes_of_gid(const struct mrc_gid *gid, struct planes *planes)
-{
-    const uint8_t *raw = gid->raw;
-    memset(planes, 0, sizeof *planes);
-    if (memcmp(raw, prefix, sizeof prefix) != 0 || (raw[VERSION_AT] & 0xF0) != GID_V4 || raw[SHIFT_AT] > 31
-        || raw[INSTANCE_AT] >= MOST_INSTANCES)
-        return false;
-    planes->count = (raw[VERSION_AT] & 0x0F) + 1;
-    planes->port = (uint16_t)(raw[PORT_AT] << 8 | raw[PORT_AT + 1]);
-    planes->instance = raw[INSTANCE_AT];
-    planes->emulates = raw[EMULATES_AT];
-    uint32_t first;
-    memcpy(&first, raw + ADDRESS_AT, 4);
-    uint32_t step = (uint32_t)(raw[STEP_AT] << 8 | raw[STEP_AT + 1]) << raw[SHIFT_AT];
-    for (int plane = 0; plane < planes->count; plane++) {
-        uint32_t number = ntohl(first) + (uint32_t)plane * step;
-        planes->address[plane].version = 4;
-        planes->address[plane].v4.s_addr = htonl(number);
-        if (number >> 28 >= 14 || number == 0) /* multicast and above, or none */
-            return false;
-    }
-    return planes->port != 0;
 }
 
 socklen_t plane_name(const struct plane_address *address, uint16_t port, struct sockaddr_storage *name)

@@ -42,7 +42,7 @@ bool planes_parse(const char *text, struct planes *planes);
 /* One address of each interface that can be a plane; of the loopback if there is no other. */
 bool planes_find(struct planes *planes);
 
-/* Whether a GID can say these addresses; otherwise both sides need a list of hosts (MRC_HOSTS). */
+/* Whether a GID can say these addresses. */
 bool planes_fit_gid(const struct planes *planes);
 struct mrc_gid planes_gid(const struct planes *planes);
 
