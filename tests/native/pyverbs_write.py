@@ -1,4 +1,4 @@
-"""Write through Debian's pyverbs, with the system's Python: the device is listed, two queue pairs connect, bytes arrive."""
+"""Write through pyverbs of Debian, with its Python: the device is listed, two queue pairs connect, bytes arrive."""
 
 from typing import Any
 

@@ -7,7 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from openmrc.cli.main import app
 from openmrc.native import library as native
 from openmrc.native.description import header
 from tests.native.building import ROOT, library
@@ -72,3 +74,11 @@ def test_c_holds_nothing_of_the_protocol() -> None:
     protocol = re.compile(r"\b(BTH|AETH|RETH|SETH|METH|SACK|NACK|cwnd|ePSN|opcode_(write|sack))\b")
     for path in sorted((ROOT / "native" / "src").glob("*.[ch]")):
         assert protocol.search(path.read_text(encoding="utf-8")) is None, path.name
+
+
+@pytest.mark.parametrize("asked", ["0", "x", "5:nothing", "-1"])
+def test_an_error_that_cannot_be_ordered_is_refused(asked: str) -> None:
+    library()
+    done = CliRunner().invoke(app, ["run", f"--fail-after={asked}", "true"])
+    assert done.exit_code != 0
+    assert "--fail-after" in str(done.exception) + done.output

@@ -147,5 +147,5 @@ def test_pyverbs_of_debian_writes_through_it() -> None:
 
 @pytest.mark.needs("ib_write_bw")
 def test_a_program_sees_an_error_that_was_ordered() -> None:
-    with pytest.raises(AssertionError, match="transport retry counter exceeded|Failed status"):
+    with pytest.raises(AssertionError, match=r"Failed status|Completion with error"):
         pair("ib_write_bw", "-n", "500", MRC_FAIL_AFTER="100")
