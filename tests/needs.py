@@ -80,6 +80,9 @@ NEEDS = {
     "torch": Need(module("torch"), "pip install '.[torch]'"),
     "accelerate": Need(module("accelerate"), "pip install accelerate"),
     "sklearn": Need(module("sklearn"), "pip install '.[examples]'"),
+    "prometheus": Need(program("prometheus"), "apt install prometheus"),
+    "promtool": Need(program("promtool"), "apt install prometheus"),
+    "chromium": Need(program("chromedriver"), "apt install chromium chromium-driver"),
     "expecttest": Need(module("expecttest"), "pip install expecttest: torch's own tests import it"),
 }
 EVERYWHERE = {"jit", "make"}  # met on every machine with Python and make: part of the fast tier

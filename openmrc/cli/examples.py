@@ -67,6 +67,8 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "ctl renew": ("mrc ctl renew", "mrc ctl renew --lease 30 --epoch 7"),
     "ctl lift": ("mrc ctl lift", "mrc ctl lift 2:0xc105 --json"),
     "ctl denials": ("mrc ctl denials", "mrc ctl denials --json"),
+    "metrics": ("mrc metrics", "mrc metrics --listen 9400"),
+    "top": ("mrc top --once", "mrc top --json"),
     "warm": ("mrc warm", "mrc warm --json"),
     "doctor": ("mrc doctor", "mrc doctor --json"),
 }

@@ -41,6 +41,8 @@ OPERATIONS: dict[str, str] = {
     "renew": "openmrc.ctl.operations.denial_ops:renew",
     "lift": "openmrc.ctl.operations.denial_ops:lift",
     "denials": "openmrc.ctl.operations.denial_ops:denials",
+    "snapshot": "openmrc.telemetry.snapshot_ops:snapshot",
+    "events": "openmrc.telemetry.snapshot_ops:events",
 }
 
 

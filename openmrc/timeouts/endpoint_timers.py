@@ -237,7 +237,7 @@ CONNECTION = TimerGroup(
 )
 
 CONTROLLER = TimerGroup(
-    "Controller socket",
+    "Controller socket and metrics",
     (
         TimerRow(
             "message",
@@ -286,6 +286,22 @@ CONTROLLER = TimerGroup(
             "`close` returns all the same",
             "",
             "openmrc.ctl.server:STOP_SECONDS",
+        ),
+        TimerRow(
+            "scrape",
+            3.0,
+            "the request of a scraper, or that it takes the answer",
+            "the connection ends",
+            "",
+            "openmrc.telemetry.metrics_server:REQUEST_SECONDS",
+        ),
+        TimerRow(
+            "snapshot",
+            2.0,
+            "an endpoint's answer to `mrc metrics` or `mrc top`",
+            "the endpoint is left out of this look",
+            "",
+            "openmrc.telemetry.host_endpoints:CALL_SECONDS",
         ),
     ),
 )

@@ -19,7 +19,18 @@ ROWS = [row for group in GROUPS for row in group.rows]
 OURS = [row for row in ROWS if row.source.startswith("openmrc.")]
 SIZES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "ps": 1e-12}
 LOOKS_LIKE_A_TIME = re.compile(r"(SECONDS|TIMEOUT|GRACE|STALL|PATIENCE|INTERVAL|LINGER|_interval_us|_interval_max_us)")
-ROOMS = ("engine/connection", "engine/state/params.py", "live", "ctl", "train", "apps", "cli", "lab", "conform")
+ROOMS = (
+    "engine/connection",
+    "engine/state/params.py",
+    "live",
+    "ctl",
+    "telemetry",
+    "train",
+    "apps",
+    "cli",
+    "lab",
+    "conform",
+)
 NOT_TIMERS = {
     "MAX_TIMEOUT": "a limit of an attribute",
     "MOST_TIMEOUT": "a limit of an attribute",

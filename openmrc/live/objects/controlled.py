@@ -23,6 +23,8 @@ from openmrc.live.datapath.link_state import Fault
 from openmrc.live.host.addresses import host_of
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.objects import report
+from openmrc.telemetry.event_log import TelemetryEvent
+from openmrc.telemetry.snapshots import EndpointSnapshot
 from openmrc.version import __version__
 
 if TYPE_CHECKING:
@@ -85,6 +87,16 @@ class NicControl:
     def queue_pairs(self) -> list[QpReport]:
         """Return the connected queue pairs with their EVs."""
         return [self._queue_pair(row, peer) for row, peer in self._connected()]
+
+    def snapshot(self, with_evs: bool) -> EndpointSnapshot:
+        """Return what telemetry publishes."""
+        assert self._nic.telemetry is not None
+        return self._nic.telemetry.snapshot(with_evs)
+
+    def events(self, since: int, most: int) -> list[TelemetryEvent]:
+        """Return lines of the event log after a number."""
+        assert self._nic.telemetry is not None
+        return self._nic.telemetry.log.since(since, most)
 
     def _queue_pair(self, row: int, peer: PeerAddress) -> QpReport:
         number = int(self._runtime.engine.qps[row].peer)

@@ -57,6 +57,7 @@ from openmrc.live.host.tuning import settings_for
 from openmrc.live.objects import report
 from openmrc.live.objects.controlled import NicControl
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain
+from openmrc.live.objects.observed import NicTelemetry
 from openmrc.live.objects.posting import Posting
 from openmrc.live.objects.records import Records
 from openmrc.live.objects.write_batch import WriteBatch
@@ -129,6 +130,7 @@ class Nic:
             planes=self.device.planes, source_ports=tuple(tuple(ports) for ports in self.sockets.source_ports)
         )
         self._controlled: NicControl | None = None
+        self.telemetry: NicTelemetry | None = None
 
     # Lifetime
 
@@ -141,6 +143,7 @@ class Nic:
         """Start the threads."""
         self._runtime.start(self._run_python_work)
         _open_nics.add(self)
+        self.telemetry = NicTelemetry(self, self._runtime)
         self._controlled = NicControl(self, self._runtime, self._attr.ctl)
 
     def close(self) -> None:
@@ -151,6 +154,8 @@ class Nic:
     def _close(self) -> None:
         if self._controlled is not None:
             self._controlled.close()
+        if self.telemetry is not None:
+            self.telemetry.close()
         _open_nics.discard(self)
         if self._runtime.is_stopped:
             return
@@ -454,7 +459,10 @@ class Nic:
         while True:
             count = event_loop.take_events(self._runtime.at)
             for index in range(count):
-                self._context.report(report.event(self._runtime.datapath.event_records[index], self._qps))
+                record = self._runtime.datapath.event_records[index]
+                if self.telemetry is not None:
+                    self.telemetry.on_event(record)
+                self._context.report(report.event(record, self._qps))
             if count < RECORDS:
                 break
         if self._runtime.nic.overruns:
@@ -537,6 +545,8 @@ class Nic:
         with self._posting.lock:
             self._posting.settle()  # requests posted before are dropped with the others
             peer = int(self._runtime.engine.qps[qp.row].peer)
+            if self.telemetry is not None:
+                self.telemetry.before_end(qp.row)
             operations.move(self._runtime.at, qp.row, int(QpEvent.TO_RESET), operations.request())
             self._qp_numbers.renew(qp.row)
             self._queued[2 * qp.row : 2 * qp.row + 2] = 0

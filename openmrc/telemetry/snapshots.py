@@ -1,0 +1,119 @@
+"""What an endpoint tells of itself at one moment: plain data, read by exposition, terminal and page alike.
+
+Counters never fall while their endpoint lives; they begin at 0 when it is opened. Ports count from 1, as in
+`mrc_ctl.h` and in the labels of node_exporter. A field may be added if it has a default.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+EV_STATES = ("GOOD", "SKIP", "ASSUMED_BAD", "DENIED")
+
+
+class PortSnapshot(msgspec.Struct, kw_only=True):
+    """One port of a NIC: what it carried, what became of it, and the EVs of all queue pairs on it."""
+
+    port: int
+    address: str = ""
+    up: bool = True  # used for sending
+    faults: list[str] = []  # why it is not: DISABLED, NO_CARRIER, NO_ADDRESS, MTU
+    silent: bool = False  # towards some peer: what was sent there is lost
+    transmitted_packets: int = 0  # data
+    transmitted_bytes: int = 0  # payload
+    received_packets: int = 0
+    received_bytes: int = 0  # payload
+    control_transmitted: int = 0  # packets: SACK, NACK, probe, ...
+    control_received: int = 0
+    retransmitted: int = 0  # packets
+    lost: int = 0  # packets sent here and inferred lost
+    marked: int = 0  # packets that arrived ECN-marked
+    trimmed: int = 0  # packets that arrived trimmed
+    silences: int = 0  # times that a queue pair found the port silent
+    downs: int = 0  # times that the port stopped being used for sending
+    refused: int = 0  # arrivals that were no packet for this endpoint
+    kernel_drops: int = 0  # arrivals dropped because the socket's buffer was full
+    send_errors: int = 0  # packets that the kernel refused
+    send_stalls: int = 0  # times that the socket had no room
+    impaired: int = 0  # arrivals lost, trimmed or corrupted on purpose
+    evs: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0, 0])  # EVs by state, as in EV_STATES
+
+
+class TransportTotals(msgspec.Struct, kw_only=True):
+    """Counters of all queue pairs of an endpoint, those that have ended included."""
+
+    timeouts: int = 0  # retransmission timeouts
+    inferred_losses: int = 0  # packets declared lost without a NACK
+    spurious: int = 0  # retransmissions of packets that had arrived
+    duplicates: int = 0  # packets that arrived twice
+    out_of_window: int = 0  # packets beyond the receive window
+    nacks_sent: int = 0
+    nacks_received: int = 0
+    probes_sent: int = 0
+    probes_answered: int = 0
+    malformed: int = 0  # packets that are implausible in their connection
+
+
+class QpEv(msgspec.Struct, kw_only=True):
+    """One EV of a queue pair."""
+
+    port: int
+    ev: int
+    state: str  # of EV_STATES
+    active: bool = True  # in the rotation, not in reserve
+    path: str = ""  # the uSID carrier or address that its packets are sent to
+    sent: int = 0
+    acked: int = 0
+    lost: int = 0
+    marked: int = 0
+    trimmed: int = 0
+
+
+class QpSnapshot(msgspec.Struct, kw_only=True):
+    """One queue pair."""
+
+    qpn: int
+    state: str = ""
+    cause: str = ""  # why it is in ERROR
+    peer: list[str] = []  # the peer's address on each plane
+    sent_packets: int = 0
+    sent_bytes: int = 0  # payload
+    received_packets: int = 0
+    retransmitted: int = 0
+    timeouts: int = 0
+    retries: int = 0  # attempts that failed since the last progress
+    inflight_bytes: int = 0
+    cwnd_bytes: int = 0  # of the peer, shared by its queue pairs
+    srtt_us: float = 0.0
+    base_rtt_us: float = 0.0
+    silent_ports: list[int] = []
+    timers_us: dict[str, float] = {}  # armed timers, and in how many microseconds each is due
+    ev_states: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0, 0])  # EVs by state, as in EV_STATES
+    evs: list[QpEv] = []  # only if asked for
+
+
+class EndpointSnapshot(msgspec.Struct, kw_only=True):
+    """One endpoint: the software NIC of one process."""
+
+    device: str  # "mrc" and the first plane's address, or what the program calls it
+    pid: int
+    at: float  # s since 1970
+    uptime: float = 0.0  # s
+    release: str = ""
+    command: str = ""
+    algorithm: str = ""  # congestion control
+    ports: list[PortSnapshot] = []
+    totals: TransportTotals = msgspec.field(default_factory=TransportTotals)
+    queue_pairs: list[QpSnapshot] = []
+    queue_pair_errors: int = 0  # queue pairs that went to ERROR
+    inflight_bytes: int = 0
+    events_dropped: int = 0  # events that nobody took in time
+    control_dropped: int = 0  # control packets for which the ring had no room
+    unknown_qp: int = 0  # packets for no queue pair of this endpoint
+    wrong_source: int = 0  # packets in a peer's name from elsewhere
+    telemetry_events: int = 0  # lines of the event log so far
+
+    @property
+    def working_queue_pairs(self) -> int:
+        """Return how many queue pairs can send."""
+        return sum(pair.state == "RTS" for pair in self.queue_pairs)

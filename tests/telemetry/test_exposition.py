@@ -1,0 +1,71 @@
+"""The metrics as text: valid OpenMetrics, bounded in series, named as the table says."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("prometheus_client")
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from openmrc.telemetry.exposition import openmetrics
+from openmrc.telemetry.metric_table import MOST_PER_PORT, as_markdown
+from tests.needs import require
+from tests.telemetry.snapshots_of_tests import endpoint, metric_names
+
+PAGE = (Path(__file__).parents[2] / "docs" / "telemetry.md").read_text("utf-8")
+
+
+def families(text: bytes) -> list[Any]:
+    return list(text_string_to_metric_families(text.decode()))  # type: ignore[no-untyped-call]
+
+
+def series(text: bytes) -> int:
+    return sum(len(family.samples) for family in families(text))
+
+
+@pytest.mark.parametrize("planes", [1, 2, 4, 8])
+def test_a_nic_has_at_most_forty_series_a_port_however_many_queue_pairs(planes: int) -> None:
+    text = openmetrics([endpoint(planes, queue_pairs=500)])
+    assert series(text) <= MOST_PER_PORT * planes
+    assert b"qpn" not in text
+    assert b"ev=" not in text
+
+
+def test_series_of_queue_pairs_and_evs_exist_only_if_asked_for() -> None:
+    text = openmetrics([endpoint(2, queue_pairs=3)], per_queue_pair=True)
+    names = {family.name for family in families(text)}
+    assert {"mrc_qp_data_transmitted_bytes", "mrc_ev_state"} <= names
+    assert text.count(b'mrc_ev_state{device="mrc_10.0.0.1",') == 6
+
+
+def test_every_name_of_the_text_is_in_the_table_and_every_counter_ends_in_total() -> None:
+    found = {sample.name for family in families(openmetrics([endpoint()], True)) for sample in family.samples}
+    assert found == metric_names()
+
+
+def test_values_are_those_of_the_snapshot() -> None:
+    samples = [sample for family in families(openmetrics([endpoint(2)])) for sample in family.samples]
+    sent = {s.labels["port"]: s.value for s in samples if s.name == "mrc_port_data_transmitted_bytes_total"}
+    assert sent == {"1": 10_000.0, "2": 20_000.0}
+
+
+def test_labels_that_hold_quotes_and_newlines_do_not_break_the_text() -> None:
+    text = openmetrics([endpoint(command='a"b\nc\\d')])
+    (info,) = [f for f in families(text) if f.name == "mrc_device_info"]
+    assert info.samples[0].labels["command"] == 'a"b\nc\\d'
+
+
+def test_the_page_has_the_table_of_metrics() -> None:
+    assert as_markdown() in PAGE, "docs/telemetry.md differs from `mrc metrics --show table`"
+
+
+@pytest.mark.needs("promtool")
+def test_promtool_finds_nothing_to_complain_about() -> None:
+    require("promtool")
+    text = openmetrics([endpoint(4), endpoint(4, device="mrc_10.0.0.2")], True, plain=True)
+    found = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, timeout=60)
+    assert (found.returncode, found.stderr, found.stdout) == (0, b"", b"")
