@@ -68,6 +68,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "ctl lift": ("mrc ctl lift", "mrc ctl lift 2:0xc105 --json"),
     "ctl denials": ("mrc ctl denials", "mrc ctl denials --json"),
     "metrics": ("mrc metrics", "mrc metrics --listen 9400"),
+    "view": ("mrc view demo", "mrc view --host"),
     "top": ("mrc top --once", "mrc top --json"),
     "warm": ("mrc warm", "mrc warm --json"),
     "doctor": ("mrc doctor", "mrc doctor --json"),

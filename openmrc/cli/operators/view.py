@@ -1,0 +1,84 @@
+"""`mrc view`: one page with fabric, paths, goodput and events, live."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from openmrc.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from openmrc.view.sources import PageSource
+
+
+def view(
+    scenario: Annotated[
+        Path | None, typer.Argument(metavar="[SCENARIO.yaml]", help="A scenario, or a shipped one such as demo.")
+    ] = None,
+    host: Annotated[bool, typer.Option("--host", help="Show the running endpoints of this host.")] = False,
+    step: Annotated[float, typer.Option(min=0.1, max=1e6, help="Simulated microseconds a frame.")] = 20.0,
+    pace: Annotated[float, typer.Option(min=0.02, max=60.0, help="Least seconds between two frames.")] = 0.1,
+    listen: Annotated[str, typer.Option(help="ADDRESS:PORT; PORT alone is on loopback, 0 a free one.")] = "0",
+    record: Annotated[Path | None, typer.Option(help="Run to the end without a server, and write one file.")] = None,
+    folder: Annotated[str | None, typer.Option(help="Folder of the sockets, with --host.")] = None,
+) -> None:
+    """Show a running simulation, or the endpoints of this host, on a page; break and repair links by clicking."""
+    if (scenario is None) == (not host):
+        raise UsageError("give a scenario, such as demo, or --host")
+    source = _source(scenario, step, folder)
+    if record is not None:
+        _record(source, record)
+        return
+    _serve(source, listen, pace)
+
+
+def _source(scenario: Path | None, step: float, folder: str | None) -> PageSource:
+    if scenario is None:
+        from openmrc.view.host_source import HostSource
+
+        return HostSource(folder)
+    from openmrc.shipped import find
+    from openmrc.sim.scenario.scenario import load
+    from openmrc.view.simulation_source import SimulationSource
+
+    return SimulationSource(load(find(str(scenario))), step)
+
+
+def _record(source: PageSource, path: Path) -> None:
+    from openmrc.view.recording import PageRecording
+
+    recording = PageRecording(source.picture())
+    frame = source.frame()
+    recording.add(frame)
+    while not frame.finished:
+        frame = source.frame()
+        recording.add(frame)
+    path.write_text(recording.page(), "utf-8")
+    typer.echo(f"{path}: {len(recording.frames())} frames, {path.stat().st_size / 1e6:.1f} MB")
+
+
+def _serve(source: PageSource, listen: str, pace: float) -> None:
+    from openmrc.telemetry.metrics_server import parse_address
+
+    try:
+        from openmrc.view.web import PageServer, hosts_for, serve
+    except ImportError as error:
+        raise ConfigError("mrc view needs starlette and uvicorn: pip install 'openmrc[view]'") from error
+    address, port = parse_address(listen, "--listen")
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((address, port))
+            sock.listen(64)
+        except OSError as error:
+            raise ConfigError(f"--listen: {listen}: {error.strerror}") from error
+        port = sock.getsockname()[1]
+        page = PageServer(source, hosts_for(address, port), pace)
+        shown = f"[{address}]" if ":" in address else address
+        typer.echo(f"mrc: open http://{shown}:{port}/#{page.token}")
+        typer.echo("mrc: the part behind # is the token to change anything; without it the page only shows", err=True)
+        serve(page, sock)

@@ -1,0 +1,105 @@
+"""The page's server: anybody who can connect may look; only the page with the token may change anything."""
+
+from __future__ import annotations
+
+import contextlib
+import urllib.request
+
+import pytest
+
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+
+from openmrc.view import web
+from openmrc.view.web import hosts_for
+from tests.view.sources_of_tests import CountingSource, ask, served
+
+
+def test_the_page_and_its_frames_are_read_without_a_token_and_nothing_is_loaded_from_elsewhere() -> None:
+    with served(CountingSource()) as (page, url):
+        status, text, headers = ask(url + "/")
+        assert (status, "<!doctype html>" in text) == (200, True)
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert page.token not in text
+        assert ask(url + "/picture")[1]["title"] == "<b>test"
+        page.recording.wait(2, 5.0)
+        frames = ask(url + "/frames")[1]
+        assert [frame["number"] for frame in frames[:2]] == [1, 2]
+        assert ask(url + "/cell/1")[1][0]["addresses"] == ["fd00::1"]
+        assert ask(url + "/cell/4")[0] == 400
+
+
+def test_the_page_names_no_address_outside_itself() -> None:
+    from openmrc.view.recording import page_text
+
+    text = page_text()
+    assert "http://" not in text
+    assert "https://" not in text
+    assert "//" not in text.partition("<script>")[0].replace("<!--", "")
+
+
+def test_frames_are_pushed_as_server_sent_events() -> None:
+    with served(CountingSource()) as (_, url), urllib.request.urlopen(url + "/events", timeout=5) as stream:
+        assert stream.headers["Content-Type"].startswith("text/event-stream")
+        lines = [stream.readline() for _ in range(4)]
+        assert [line[:6] for line in lines] == [b"data: ", b"\n", b"data: ", b"\n"]
+
+
+def test_changes_need_the_token_and_the_origin() -> None:
+    source = CountingSource()
+    with served(source) as (page, url):
+        body = {"verb": "break", "target": "p0-t0-00<>p0-t1-00"}
+        good = {"Origin": url, "X-MRC-Token": page.token}
+        assert ask(url + "/act", body)[0] == 403
+        assert ask(url + "/act", body, {"Origin": url, "X-MRC-Token": page.token[:-1]})[0] == 403
+        assert ask(url + "/act", body, {"Origin": "http://evil.example", "X-MRC-Token": page.token})[0] == 403
+        assert ask(url + "/act", body, {"X-MRC-Token": page.token})[0] == 403
+        assert source.acted == []
+        assert ask(url + "/act", body, good)[1] == {"done": "p0-t0-00<>p0-t1-00 done"}
+        assert len(source.acted) == 1
+        assert ask(url + "/choose", {"pair": "h1 > h0"}, good)[0] == 200
+        assert source.pair == "h1 > h0"
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"{", 400),
+        (b'{"verb": "break"}', 400),
+        (b'{"verb": "explode", "target": "x"}', 400),
+        (b'{"verb": "break", "target": "x", "more": 1}', 400),
+        (b"[" * 3000, 400),
+        (b" " * (web.MOST_BODY + 1), 413),
+    ],
+)
+def test_wrong_and_long_requests_are_refused(body: bytes, status: int) -> None:
+    source = CountingSource()
+    with served(source) as (page, url):
+        code, said, _ = ask(url + "/act", body, {"Origin": url, "X-MRC-Token": page.token})
+        assert code == status
+        assert said["error"]
+    assert source.acted == []
+
+
+def test_another_name_for_this_address_is_not_served() -> None:
+    with served(CountingSource()) as (page, url):
+        for path in ("/", "/picture", "/frames", "/events", "/cell/0", "/recording.html"):
+            assert ask(url + path, None, {"Host": "rebound.example"})[0] == 421
+        headers = {"Host": "rebound.example", "Origin": "http://rebound.example", "X-MRC-Token": page.token}
+        assert ask(url + "/act", {"verb": "break", "target": "x"}, headers)[0] == 421
+
+
+def test_a_flood_of_viewers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "MOST_VIEWERS", 2)
+    with served(CountingSource()) as (_, url), contextlib.ExitStack() as stack:
+        for _ in range(2):
+            stream = stack.enter_context(urllib.request.urlopen(url + "/events", timeout=5))
+            stream.readline()
+        assert ask(url + "/events")[0] == 503
+        assert ask(url + "/picture")[0] == 200
+
+
+def test_hosts_are_those_of_the_address() -> None:
+    assert hosts_for("127.0.0.1", 8000) >= {"127.0.0.1:8000", "localhost:8000"}
+    assert hosts_for("192.0.2.1", 80) == {"192.0.2.1:80", "192.0.2.1"}
+    assert "[2001:db8::1]:9" in hosts_for("2001:db8::1", 9)
