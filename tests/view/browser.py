@@ -43,7 +43,7 @@ class Browser:
         """Return the value of a script."""
         return self._ask("POST", f"{self._session}/execute/sync", {"script": script, "args": []})
 
-    def until(self, script: str, seconds: float = 15.0) -> Any:
+    def until(self, script: str, seconds: float = 30.0) -> Any:
         """Return the value of an expression as soon as it is true."""
         deadline = time.monotonic() + seconds
         while not (found := self.run(f"return {script}")):
@@ -60,12 +60,10 @@ class Browser:
 
     def click_on(self, selector: str) -> None:
         """Click on the middle of an element."""
-        self.run(f"document.querySelector({selector!r}).scrollIntoView({{block: 'center'}})")
-        box = self.run(
-            f"const b = document.querySelector({selector!r}).getBoundingClientRect();"
-            "return [b.left + b.width / 2, b.top + b.height / 2]"
-        )
-        self.click(*box)
+        found = f"document.querySelector({selector!r})"
+        self.until(f"({found} && ({found}.scrollIntoView({{block: 'center'}}), true))")
+        middle = f"(b => b && [b.left + b.width / 2, b.top + b.height / 2])({found} && {found}.getBoundingClientRect())"
+        self.click(*self.until(middle))
 
     def complaints(self) -> list[str]:
         """Return what the browser logged."""
