@@ -12,7 +12,7 @@ from openmrc.telemetry.event_log import TelemetryEvent
 from openmrc.telemetry.host_endpoints import host_events, host_snapshots
 from openmrc.telemetry.rates import HostRates, HostWatch
 from openmrc.telemetry.snapshots import EndpointSnapshot, PortSnapshot, QpSnapshot
-from openmrc.view.pictures import Action, CellGrid, EvCell, Frame, LinkDetail, LogLine, PairLine, Picture
+from openmrc.view.pictures import CellGrid, EvCell, Frame, LinkDetail, LogLine, PageAction, PairLine, Picture
 
 FRAME_SECONDS = 0.5  # between two looks
 _FULL_GBPS = 100.0  # load of a port is shown as a share of this: the rate of its interface is not known
@@ -86,7 +86,7 @@ class HostSource:
         health = "up" if _health(found) == 0 else ", ".join(found.faults) or ("silent" if found.silent else "down")
         return [LinkDetail(name=name, ends=[name], health=health, load=0, lost=found.lost, addresses=[found.address])]
 
-    def act(self, action: Action) -> str:
+    def act(self, action: PageAction) -> str:
         """Drain (disable) or repair (enable) a port."""
         if action.verb not in ("drain", "repair"):
             raise ConfigError(f"verb: {action.verb!r} is not one of drain, repair")

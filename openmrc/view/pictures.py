@@ -109,14 +109,14 @@ class LinkDetail(msgspec.Struct, kw_only=True):
     addresses: list[str]  # uSIDs and addresses of its ends
 
 
-class Action(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class PageAction(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Something to do to a link or switch."""
 
     verb: str  # break, degrade, drain, repair
     target: str  # a link's name, or a switch's
 
 
-class Choice(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class PairChoice(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The queue pair whose EVs frames show."""
 
     pair: str

@@ -26,7 +26,7 @@ from openmrc.sim.transports.mrc.transport import Mrc
 from openmrc.sim.workloads.amounts import ps_of
 from openmrc.units import NEVER, PS_PER_S, PS_PER_US, us_from_ps
 from openmrc.view.cell_layout import cells_of
-from openmrc.view.pictures import Action, EvCell, Frame, LinkDetail, LogLine, PairLine, Picture
+from openmrc.view.pictures import EvCell, Frame, LinkDetail, LogLine, PageAction, PairLine, Picture
 
 Ints = NDArray[np.int64]
 MOST_DETAILS = 24  # links of a cell that are described
@@ -101,7 +101,7 @@ class SimulationSource:
         worst_first = found[np.argsort(-health[found], kind="stable")][:MOST_DETAILS]
         return [self._detail(int(self._layout.links[at]), int(health[at])) for at in worst_first]
 
-    def act(self, action: Action) -> str:
+    def act(self, action: PageAction) -> str:
         """Break, degrade or repair a link, a switch or a plane."""
         if action.verb not in self.picture().actions:
             raise ConfigError(f"verb: {action.verb!r} is not one of {', '.join(self.picture().actions)}")

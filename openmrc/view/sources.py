@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from openmrc.view.pictures import Action, Frame, LinkDetail, Picture
+from openmrc.view.pictures import Frame, LinkDetail, PageAction, Picture
 
 
 class PageSource(Protocol):
@@ -19,7 +19,7 @@ class PageSource(Protocol):
     def cell(self, number: int) -> list[LinkDetail]:
         """Return the links of a cell, at most some; ConfigError: there is no such cell."""
 
-    def act(self, action: Action) -> str:
+    def act(self, action: PageAction) -> str:
         """Do something; return a sentence about it. ConfigError: the target or verb is wrong."""
 
     def choose(self, pair: str) -> None:

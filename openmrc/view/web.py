@@ -22,7 +22,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Route
 
 from openmrc.errors import MrcError
-from openmrc.view.pictures import Action, Choice
+from openmrc.view.pictures import PageAction, PairChoice
 from openmrc.view.recording import PageRecording, page_text
 from openmrc.view.sources import PageSource
 
@@ -136,14 +136,14 @@ class PageServer:
             self._viewers -= 1
 
     async def _act(self, request: Request) -> Response:
-        return await self._change(request, Action, lambda action: self._source.act(action))
+        return await self._change(request, PageAction, lambda action: self._source.act(action))
 
     async def _choose(self, request: Request) -> Response:
-        def choose(wanted: Choice) -> str:
+        def choose(wanted: PairChoice) -> str:
             self._source.choose(wanted.pair)
             return wanted.pair
 
-        return await self._change(request, Choice, choose)
+        return await self._change(request, PairChoice, choose)
 
     async def _change(self, request: Request, kind: type[T], do: Callable[[T], str]) -> Response:
         if not self._is_known(request):

@@ -14,7 +14,7 @@ from typing import Any
 import uvicorn
 
 from openmrc.errors import ConfigError
-from openmrc.view.pictures import Action, CellGrid, EvCell, Frame, LinkDetail, LogLine, PairLine, Picture
+from openmrc.view.pictures import CellGrid, EvCell, Frame, LinkDetail, LogLine, PageAction, PairLine, Picture
 from openmrc.view.sources import PageSource
 from openmrc.view.web import PageServer, hosts_for
 
@@ -23,7 +23,7 @@ class CountingSource:
     """One plane of four links; frames are numbered, actions are kept."""
 
     def __init__(self) -> None:
-        self.acted: list[Action] = []
+        self.acted: list[PageAction] = []
         self.health = [0, 0, 0, 0]
         self.pair = "h0 > h1"
         self.count = 0
@@ -67,7 +67,7 @@ class CountingSource:
         ends = ["p0-t0-00", "p0-t1-00"]
         return [LinkDetail(name="<>".join(ends), ends=ends, health="up", load=1, lost=0, addresses=["fd00::1"])]
 
-    def act(self, action: Action) -> str:
+    def act(self, action: PageAction) -> str:
         if action.verb not in ("break", "repair"):
             raise ConfigError(f"verb: {action.verb!r}")
         self.acted.append(action)

@@ -9,7 +9,7 @@ import pytest
 from openmrc.errors import ConfigError
 from openmrc.view import host_source
 from openmrc.view.host_source import HostSource
-from openmrc.view.pictures import Action
+from openmrc.view.pictures import PageAction
 from tests.ctl.endpoints import connected
 from tests.ctl.test_endpoint_control import send
 
@@ -30,15 +30,15 @@ def test_ports_paths_and_events_of_a_host_are_shown_and_a_port_can_be_drained(
         assert frame.health == [0, 0, 0, 0]
         assert len(frame.evs) == 6
         (detail,) = source.cell(1)
-        assert "drained" in source.act(Action(verb="drain", target=detail.name))
+        assert "drained" in source.act(PageAction(verb="drain", target=detail.name))
         drained = [source.frame() for _ in range(3)]
         assert drained[-1].health == [0, 2, 0, 0]
         assert {event.kind for frame in drained for event in frame.events} >= {"action", "port"}
         assert source.cell(1)[0].health == "DISABLED"
-        source.act(Action(verb="repair", target=detail.name))
+        source.act(PageAction(verb="repair", target=detail.name))
         assert source.frame().health == [0, 0, 0, 0]
         source.choose(frame.pairs[1].name)
         assert source.frame().pair == frame.pairs[1].name
-        for wrong in (Action(verb="break", target=detail.name), Action(verb="drain", target="mrc_x port 1")):
+        for wrong in (PageAction(verb="break", target=detail.name), PageAction(verb="drain", target="mrc_x port 1")):
             with pytest.raises(ConfigError):
                 source.act(wrong)

@@ -8,7 +8,7 @@ import pytest
 
 from openmrc.errors import ConfigError
 from openmrc.sim.scenario.scenario import load
-from openmrc.view.pictures import Action, Frame
+from openmrc.view.pictures import Frame, PageAction
 from openmrc.view.simulation_source import SimulationSource
 
 SCENARIO = """
@@ -56,7 +56,7 @@ def test_frames_advance_by_the_step_and_carry_load_paths_and_the_schedule(source
 def test_a_broken_link_is_left_and_a_repaired_one_is_up(source: SimulationSource) -> None:
     source.frame()
     cell = cell_of(source, LINK)
-    assert "broken" in source.act(Action(verb="break", target=LINK))
+    assert "broken" in source.act(PageAction(verb="break", target=LINK))
     frame: Frame = source.frame()
     assert frame.health[cell] == 3
     assert [event.kind for event in frame.events] == ["action"]
@@ -64,20 +64,20 @@ def test_a_broken_link_is_left_and_a_repaired_one_is_up(source: SimulationSource
     assert later.lost > 0
     assert sum(later.goodput) > 50  # the other paths carry it
     assert source.cell(cell)[0].health == "down"
-    source.act(Action(verb="repair", target=LINK))
+    source.act(PageAction(verb="repair", target=LINK))
     assert source.frame().health[cell] == 0
-    source.act(Action(verb="degrade", target=LINK))
+    source.act(PageAction(verb="degrade", target=LINK))
     assert source.frame().health[cell] == 1
-    source.act(Action(verb="repair", target=LINK))
+    source.act(PageAction(verb="repair", target=LINK))
     assert source.frame().health[cell] == 0
 
 
 def test_a_switch_and_a_plane_can_be_broken_and_the_run_ends(source: SimulationSource) -> None:
     source.frame()
-    source.act(Action(verb="break", target="p0-t1-00"))
-    source.act(Action(verb="break", target="h1 port 1"))
+    source.act(PageAction(verb="break", target="p0-t1-00"))
+    source.act(PageAction(verb="break", target="h1 port 1"))
     assert sum(health == 3 for health in source.frame().health) >= 3
-    source.act(Action(verb="repair", target="all"))
+    source.act(PageAction(verb="repair", target="all"))
     for _ in range(1000):
         frame = source.frame()
         if frame.finished:
@@ -96,9 +96,9 @@ def test_addresses_are_those_of_the_plan(source: SimulationSource) -> None:
 
 def test_what_is_not_there_is_refused_by_name(source: SimulationSource) -> None:
     with pytest.raises(ConfigError, match="p9-t0-00"):
-        source.act(Action(verb="break", target="p9-t0-00"))
+        source.act(PageAction(verb="break", target="p9-t0-00"))
     with pytest.raises(ConfigError, match="drain"):
-        source.act(Action(verb="drain", target=LINK))
+        source.act(PageAction(verb="drain", target=LINK))
     with pytest.raises(ConfigError, match="cell: 99999"):
         source.cell(99999)
     with pytest.raises(ConfigError, match="nobody"):
