@@ -37,7 +37,7 @@ def _library() -> Any:
         import prometheus_client
         import prometheus_client.openmetrics.exposition
     except ImportError as error:
-        raise ConfigError("metrics need prometheus_client: pip install 'openmrc[metrics]'") from error
+        raise ConfigError("metrics need prometheus_client: pip install '.[metrics]'") from error
     return prometheus_client
 
 

@@ -66,7 +66,7 @@ def _serve(source: PageSource, listen: str, pace: float) -> None:
     try:
         from openmrc.view.web import PageServer, hosts_for, serve
     except ImportError as error:
-        raise ConfigError("mrc view needs starlette and uvicorn: pip install 'openmrc[view]'") from error
+        raise ConfigError("mrc view needs starlette and uvicorn: pip install '.[view]'") from error
     address, port = parse_address(listen, "--listen")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as sock:
