@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "faults.h"
+#include "link_watch.h"
 #include "report.h"
 #include "sockets.h"
 #include "tables.h"
@@ -140,6 +141,7 @@ static void *run_service(void *argument)
         if (endpoint->nic->overruns > 0)
             endpoint->watcher.on_overrun(endpoint->watcher.owner);
         faults_advance(endpoint);
+        endpoint->nic->links_changed = 0; /* carriers are the loop's; nothing else of an interface is watched */
         if (endpoint->nic->now > MRC_OLD)
             clock_set_back(endpoint);
         nanosleep(&rest, NULL);
@@ -254,6 +256,7 @@ struct endpoint *endpoint_open(const struct planes *planes, struct watcher watch
         fill_sockets(endpoint);
         draw_numbers(endpoint);
         faults_begin(endpoint);
+        link_watch_open(endpoint);
         if (start(endpoint))
             return endpoint;
     }
@@ -273,6 +276,7 @@ void endpoint_close(struct endpoint *endpoint)
         pthread_join(endpoint->service, NULL);
     }
     sockets_close(endpoint);
+    link_watch_close(endpoint);
     if (endpoint->wake_fd >= 0)
         close(endpoint->wake_fd);
     if (endpoint->service_fd >= 0)

@@ -1,0 +1,62 @@
+"""The carrier of a plane's interface, seen by programs through the native library, in a namespace of its own."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tests.native.building import environment, library
+
+pytestmark = pytest.mark.needs("root", "ip", "ibv_devinfo", "cc", "verbs.h", "jit")
+_ADDRESS = "192.0.2.1"  # RFC 5737
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True)
+
+
+@pytest.fixture
+def namespace() -> Iterator[str]:
+    """A namespace with one pair of interfaces, v0 with an address and v1."""
+    name = f"mrc-native-{os.getpid()}"
+    ip("netns", "add", name)
+    try:
+        ip("-n", name, "link", "add", "v0", "type", "veth", "peer", "name", "v1")
+        ip("-n", name, "addr", "add", f"{_ADDRESS}/24", "dev", "v0")
+        ip("-n", name, "link", "set", "v0", "up")
+        ip("-n", name, "link", "set", "v1", "up")
+        yield name
+    finally:
+        ip("netns", "del", name)
+
+
+def start(namespace: str, program: str) -> subprocess.Popen[str]:
+    words = ["ip", "netns", "exec", namespace, program]
+    settings = environment(MRC_PLANES=_ADDRESS, MRC_LOG="off")
+    return subprocess.Popen(words, env=settings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def next_line(program: subprocess.Popen[str]) -> str:
+    assert program.stdout is not None
+    assert select.select([program.stdout], [], [], 10)[0], "nothing was said in time"
+    return program.stdout.readline()
+
+
+def test_a_program_hears_of_a_carrier_that_goes_and_comes(namespace: str) -> None:
+    library()
+    watching = start(namespace, "ibv_asyncwatch")
+    try:
+        assert "mrc0" in next_line(watching)
+        for change, event in (
+            (("link", "set", "v1", "down"), "PORT_ERR"),
+            (("link", "set", "v1", "up"), "PORT_ACTIVE"),
+        ):
+            ip("-n", namespace, *change)
+            assert event in next_line(watching)
+    finally:
+        watching.kill()
+        watching.wait()
