@@ -8,7 +8,7 @@ RUNTIME := $(VENV)/.runtime
 PYTEST := $(BIN)/pytest -n $(shell expr $$(nproc) + $$(nproc) / 2) --dist worksteal
 
 .PHONY: help setup demo test test-rest test-all lint types warm figures docs wheel compiled-wheel matrix coverage bpf clean
-.PHONY: native responses
+.PHONY: native responses wheels
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -37,11 +37,12 @@ warm: setup      ## compile the engine once, and cache it
 demo: $(RUNTIME)  ## move data over four planes while planes die, beside TCP, then simulate a fabric
 	@$(BIN)/mrc demo
 
-lint: setup      ## style, spelling, layers
+lint: setup      ## style, spelling, layers, functions that no program reaches
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/codespell openmrc tests bench docs README.md
 	@$(BIN)/lint-imports --no-cache | tail -n 12
+	@$(BIN)/python -m spec.reachability
 
 types: setup     ## strict type checking
 	@$(BIN)/mypy
@@ -70,6 +71,9 @@ wheel: setup     ## build the wheel, install it into an empty environment, use i
 
 compiled-wheel: setup  ## build a wheel into dist/ that ships compiled code for this Python
 	@packaging/compiled_wheel.sh $(BIN)/python dist
+
+wheels:          ## build what a release consists of into dist/, with compiled code for every Python that is here
+	@packaging/wheels.sh dist
 
 native: setup    ## build libmrc.so, the engine and a verbs device for C programs (cc, libibverbs-dev)
 	@$(BIN)/mrc native

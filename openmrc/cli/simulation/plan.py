@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from openmrc.cli.option_groups import with_groups
 from openmrc.cli.simulation.plan_job import job
+from openmrc.cli.simulation.plan_options import PlanLimits, PlannedDesign, PlanOutput
 
 if TYPE_CHECKING:
     from openmrc.fabric.model.parts import Parts
@@ -16,14 +18,6 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Size a fabric: switches, optics, power, cost, blast radius; a job's month.")
 
 app.command("job")(job)
-
-Gpus = Annotated[int, typer.Option("--gpus", min=1, help="NICs to connect; one NIC per GPU.")]
-Nic = Annotated[str, typer.Option("--nic", help="Rate per NIC, such as 800G.")]
-Planes = Annotated[int, typer.Option("--planes", min=1, help="Planes; a NIC has one port in each.")]
-SwitchSize = Annotated[str, typer.Option("--switch", help="Capacity per switch, such as 51.2T.")]
-PartsFile = Annotated[Path | None, typer.Option("--parts", help="Parts file instead of the built-in one.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Plot = Annotated[Path | None, typer.Option("--plot", help="Write a PNG here (needs the plot extra).")]
 
 _PARTS = {
     "nic_link": "a NIC-T0 link",
@@ -38,63 +32,41 @@ _PARTS = {
 
 
 @app.callback(invoke_without_command=True)
-def plan(
-    context: typer.Context,
-    gpus: Gpus = 131072,
-    nic: Nic = "800G",
-    planes: Planes = 8,
-    switch: SwitchSize = "51.2T",
-    rails: Annotated[
-        int | None,
-        typer.Option(min=1, help="NICs per machine in the rail-optimised design; 8, or fewer if that divides."),
-    ] = None,
-    oversubscription: Annotated[
-        float, typer.Option(min=1, help="Largest ratio of capacity down : up at T0, for every design.")
-    ] = 1,
-    parts: PartsFile = None,
-    cheapest: Annotated[bool, typer.Option("--cheapest", help="Search all designs that the parts allow.")] = False,
-    max_hops: Annotated[int | None, typer.Option(help="Largest number of switches on a path.")] = None,
-    max_loss: Annotated[float | None, typer.Option(help="Largest loss of a NIC by one link, in percent.")] = None,
-    max_watts: Annotated[float | None, typer.Option(help="Largest power.")] = None,
-    max_cost: Annotated[float | None, typer.Option(help="Largest cost.")] = None,
-    min_paths: Annotated[int | None, typer.Option(help="Smallest number of paths between two NICs.")] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Write the first design, or --design, to this fabric.yaml.")
-    ] = None,
-    chosen: Annotated[str | None, typer.Option("--design", help="Name of the design that --out writes.")] = None,
-    nics_per_host: Annotated[int, typer.Option(min=1, help="NICs per machine in the file of --out.")] = 1,
-    plot: Plot = None,
-    as_json: Json = False,
-) -> None:
+@with_groups
+def plan(context: typer.Context, design: PlannedDesign, limits: PlanLimits, output: PlanOutput) -> None:
     """Compare the multi-plane design with single-plane ones, or search for the cheapest."""
     if context.invoked_subcommand:
         return
     from openmrc.fabric.model.parts import load_parts
-    from openmrc.fabric.model.rates import gbps
-    from openmrc.fabric.planning.compare import Wish, compared, rails_of, ratios
-    from openmrc.fabric.planning.compare import cheapest as search
+    from openmrc.fabric.planning.compare import cheapest
 
-    known = load_parts(parts)
-    wish = Wish(gpus, gbps(nic), max_hops, max_loss, max_watts, max_cost, min_paths, oversubscription)
-    if cheapest:
-        designs = search(wish, known)
+    known = load_parts(design.parts)
+    if limits.cheapest:
+        designs = cheapest(limits.wish(design), known)
         result: dict[str, Any] = {"cheapest": designs[0].name}
     else:
-        designs = compared(
-            wish, planes, known.switch(gbps(switch) / 1000), known, rails_of(gpus, rails), oversubscription
-        )
-        result = {"ratios": ratios(designs)}
-    if plot:
+        designs, result = _compared(design, limits, known)
+    if output.plot:
         from openmrc.fabric.planning.plot import plot_designs
 
-        plot_designs(designs, known, plot)
-    if out:
-        _write_fabric(_design_named(designs, chosen), out, nics_per_host)
-        result["out"] = str(out)
-    if as_json:
-        _print_json({"gpus": gpus, **result, "designs": [each.as_dict(known) for each in designs]})
+        plot_designs(designs, known, output.plot)
+    if output.out:
+        _write_fabric(_design_named(designs, output.chosen), output.out, output.nics_per_host)
+        result["out"] = str(output.out)
+    if output.as_json:
+        _print_json({"gpus": design.gpus, **result, "designs": [each.as_dict(known) for each in designs]})
     else:
         _print_table(designs, known)
+
+
+def _compared(design: PlannedDesign, limits: PlanLimits, known: Parts) -> tuple[list[Design], dict[str, Any]]:
+    """Return the multi-plane design and its rivals, and their ratios."""
+    from openmrc.fabric.model.rates import gbps
+    from openmrc.fabric.planning.compare import compared, rails_of, ratios
+
+    switch, rails = known.switch(gbps(design.switch) / 1000), rails_of(design.gpus, design.rails)
+    designs = compared(limits.wish(design), design.planes, switch, known, rails, design.oversubscription)
+    return designs, {"ratios": ratios(designs)}
 
 
 def _design_named(designs: list[Design], name: str | None) -> Design:

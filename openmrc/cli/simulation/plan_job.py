@@ -3,72 +3,47 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import typer
 
+from openmrc.cli.option_groups import with_groups
 from openmrc.cli.outcome import print_json
+from openmrc.cli.simulation.plan_options import JobCourse, JobNetwork, JobOutput, JobPolicy
 
-Seconds = float
 
-
-def job(
-    gpus: Annotated[int, typer.Option("--gpus", help="NICs of the job; one NIC per GPU.")] = 100_000,
-    nic: Annotated[str, typer.Option("--nic", help="Rate per NIC, such as 800G.")] = "800G",
-    planes: Annotated[int, typer.Option("--planes", help="Planes of MRC and UET.")] = 8,
-    switch: Annotated[str, typer.Option("--switch", help="Capacity per switch, such as 51.2T.")] = "51.2T",
-    parts: Annotated[Path | None, typer.Option("--parts", help="Parts file instead of the built-in one.")] = None,
-    model: Annotated[Literal["dense", "moe"], typer.Option(help="What the job exchanges.")] = "dense",
-    networks: Annotated[
-        str, typer.Option(help="Networks to compare, the one of interest first.")
-    ] = "mrc,roce,roce_adaptive,roce_dual,uet",
-    days: Annotated[float, typer.Option(help="Length of the job.")] = 30,
-    jobs: Annotated[int, typer.Option(help="Number of jobs to simulate.")] = 100,
-    seed: Annotated[int, typer.Option(min=0, help="Seed; the same seed gives the same numbers.")] = 1,
-    threads: Annotated[int, typer.Option(min=1, help="Threads; the numbers do not depend on it.")] = 1,
-    detect_s: Annotated[Seconds, typer.Option(help="Until a host's failure stops the job.")] = 30,
-    diagnose_s: Annotated[Seconds, typer.Option(help="Until the failed host is known.")] = 120,
-    restart_s: Annotated[Seconds, typer.Option(help="From then until steps continue.")] = 180,
-    checkpoint_s: Annotated[Seconds, typer.Option(help="Time between two checkpoints.")] = 600,
-    pause_s: Annotated[Seconds, typer.Option(help="That the job waits for a checkpoint.")] = 2,
-    lag_s: Annotated[Seconds, typer.Option(help="Until a checkpoint can be restored.")] = 60,
-    patience_s: Annotated[Seconds, typer.Option(help="Longest outage that RoCE's retries survive.")] = 30,
-    reroute_s: Annotated[Seconds, typer.Option(help="Until routing avoids a dead link; not MRC.")] = 0.1,
-    remap_s: Annotated[Seconds, typer.Option(help="Until an MRC NIC stops using a dead port.")] = 3,
-    isolate_s: Annotated[Seconds, typer.Option(help="Until a bad link above T0 is shut.")] = 600,
-    spares: Annotated[float, typer.Option(help="Spare hosts, as a share of the job's.")] = 0.01,
-    swap: Annotated[bool, typer.Option(help="Replace degraded hosts at every stop.")] = True,
-    evict: Annotated[bool, typer.Option(help="And at a checkpoint, when it pays.")] = True,
-    drain: Annotated[bool, typer.Option(help="Move traffic away before maintenance.")] = True,
-    infant: Annotated[float, typer.Option(help="How much more often parts fail at first, fading in a week.")] = 0,
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Add break-even values, sensitivity and the best policies; minutes.")
-    ] = False,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for report.html, job.json, network.svg.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
+@with_groups
+def job(network: JobNetwork, course: JobCourse, policy: JobPolicy, output: JobOutput) -> None:
     """Simulate a training job of many days: what it loses to the network, to hosts and to its own policy."""
+    answer(network, course, policy, output)
+
+
+def answer(network: JobNetwork, course: JobCourse, policy: JobPolicy, output: JobOutput) -> None:
+    """Simulate the job on each network; write and print what it loses."""
     from openmrc.fabric.model.parts import load_parts
     from openmrc.fabric.model.rates import gbps
     from openmrc.jobs.comparison import JobQuestion
     from openmrc.jobs.outcome import outcome
-    from openmrc.jobs.policy import Policy
 
-    policy = Policy(
-        detect_s=detect_s, diagnose_s=diagnose_s, restart_s=restart_s, checkpoint_s=checkpoint_s, pause_s=pause_s,
-        lag_s=lag_s, patience_s=patience_s, reroute_s=reroute_s, failover_s=reroute_s, remap_s=remap_s,
-        isolate_s=isolate_s, spares=spares, swap=swap, evict=evict, drain=drain,
-    )  # fmt: skip
     question = JobQuestion(
-        gpus=gpus, nic_gbps=gbps(nic), planes=planes, switch_tbps=gbps(switch) / 1000, model=model, days=days,
-        jobs=jobs, seed=seed, threads=threads, infant=infant, policy=policy,
-    )  # fmt: skip
-    names = tuple(name.strip() for name in networks.split(",") if name.strip())
-    result = outcome(question, names, load_parts(parts), deep=deep)
-    if out is not None:
-        result["out"] = str(out)
-        _write(result, out)
-    if as_json:
+        gpus=network.gpus,
+        nic_gbps=gbps(network.nic),
+        planes=network.planes,
+        switch_tbps=gbps(network.switch) / 1000,
+        model=course.model,
+        days=course.days,
+        jobs=course.jobs,
+        seed=course.seed,
+        threads=course.threads,
+        infant=course.infant,
+        policy=policy.policy(),
+    )
+    names = tuple(name.strip() for name in network.networks.split(",") if name.strip())
+    result = outcome(question, names, load_parts(network.parts), deep=output.deep)
+    if output.out is not None:
+        result["out"] = str(output.out)
+        _write(result, output.out)
+    if output.as_json:
         print_json(result)
     else:
         _print(result)

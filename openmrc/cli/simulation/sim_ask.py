@@ -75,12 +75,14 @@ def _list(questions: dict[str, Question], as_json: bool) -> None:
 
 def _month(gpus: int, seeds: int, save: Path | None, out: Path | None, as_json: bool) -> None:
     """Answer by `mrc plan job`: its costs of failures are measured by the simulator already."""
-    from openmrc.cli.simulation.plan_job import job
+    from openmrc.cli.simulation.plan_job import answer
+    from openmrc.cli.simulation.plan_options import JobCourse, JobNetwork, JobOutput, JobPolicy
     from openmrc.errors import UsageError
 
     if save is not None:
         raise UsageError("--save: the question month has no scenario to edit; see mrc plan job --help")
-    job(gpus=gpus, jobs=max(20, seeds), out=out or Path("runs") / f"ask-month-{gpus}", as_json=as_json)
+    output = JobOutput(out=out or Path("runs") / f"ask-month-{gpus}", as_json=as_json)
+    answer(JobNetwork(gpus=gpus), JobCourse(jobs=max(20, seeds)), JobPolicy(), output)
 
 
 def _planned(asked: Question, gpus: int, seeds: int) -> tuple[Sweep, dict[str, Any]]:

@@ -2,74 +2,29 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-_SIZE = "Bytes, such as 8, 64K or 32M"
+from openmrc.cli.option_groups import with_groups
+from openmrc.cli.training.collperf_options import CollperfCalls, CollperfOutput, CollperfRanks, CollperfSizes
 
 
+@with_groups
 def collperf(
     collective: Annotated[
         str, typer.Argument(help="all_reduce, all_gather, reduce_scatter, alltoall, broadcast, reduce or sendrecv.")
     ],
-    least: Annotated[str, typer.Option("-b", "--minbytes", help=f"Smallest size. {_SIZE}.")] = "32M",
-    most: Annotated[str | None, typer.Option("-e", "--maxbytes", help="Largest size (default: the smallest).")] = None,
-    step: Annotated[str, typer.Option("-i", "--stepbytes", help="Increment between sizes; 0: multiply by -f.")] = "0",
-    factor: Annotated[int, typer.Option("-f", "--stepfactor", min=1, help="Factor between sizes.")] = 2,
-    iterations: Annotated[int, typer.Option("-n", "--iters", min=1, help="Measured calls per size.")] = 20,
-    warmup: Annotated[int, typer.Option("-w", "--warmup_iters", min=0, help="Warm-up calls.")] = 1,
-    aggregated: Annotated[int, typer.Option("-m", "--agg_iters", min=1, help="Calls in flight before waiting.")] = 1,
-    check: Annotated[int, typer.Option("-c", "--check", min=0, max=1, help="1: verify results.")] = 1,
-    op: Annotated[str, typer.Option("-o", "--op", help="sum, prod, min, max, avg.")] = "sum",
-    dtype: Annotated[str, typer.Option("-d", "--datatype", help="float, double, half, bfloat16, int8, ...")] = "float",
-    root: Annotated[int, typer.Option("-r", "--root", min=0, help="Root rank of broadcast and reduce.")] = 0,
-    average: Annotated[
-        int,
-        typer.Option(
-            "-a", "--average", min=0, max=3, help="Time of the ranks: 0 rank 0, 1 average, 2 minimum, 3 maximum."
-        ),
-    ] = 1,
-    ranks: Annotated[int, typer.Option("--ranks", min=1, max=64, help="Processes to start on this machine.")] = 2,
-    planes: Annotated[str, typer.Option("--planes", help="Number of loopback planes, or addresses.")] = "4",
-    backend: Annotated[str, typer.Option("--backend", help="mrc, or gloo (over TCP) for comparison.")] = "mrc",
-    impair: Annotated[
-        str | None, typer.Option("--impair", metavar="WORDS", help='Impairments at each rank: "loss: 1%".')
-    ] = None,
-    timeout: Annotated[float, typer.Option("--timeout", min=1, help="Seconds allowed per collective.")] = 60.0,
-    csv_file: Annotated[Path | None, typer.Option("-F", "--csv", help="Write the results to a CSV file.")] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("-J", "--json_file", help="Write the results to a JSON file.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
+    sizes: CollperfSizes,
+    calls: CollperfCalls,
+    ranks: CollperfRanks,
+    output: CollperfOutput,
 ) -> None:
     """Measure a collective between processes, started here or by torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT).
 
     algbw is size / time, busbw is the rate on the links; #wrong is the number of wrong elements.
     """
-    from openmrc.apps.sizes import size_bytes
-    from openmrc.cli.training.collperf_run import CollperfJob, run
-    from openmrc.errors import ConfigError
-    from openmrc.train.collperf import CollperfSettings
+    from openmrc.cli.training.collperf_run import run
 
-    if backend not in ("mrc", "gloo"):
-        raise ConfigError(f"--backend: {backend!r} is not mrc or gloo")
-    begin = size_bytes(least, "-b")
-    settings = CollperfSettings(
-        collective=collective,
-        least=begin,
-        most=size_bytes(most, "-e") if most is not None else begin,
-        step=size_bytes(step, "-i"),
-        factor=factor,
-        iterations=iterations,
-        warmup=warmup,
-        aggregated=aggregated,
-        check=bool(check),
-        op=op,
-        dtype=dtype,
-        root=root,
-        average=average,
-    )
-    job = CollperfJob(settings=settings, backend=backend, planes=planes, impair=impair, timeout=timeout)
-    run(job, ranks, csv_file, json_file, as_json)
+    job = ranks.job(calls.settings(collective, sizes))
+    run(job, ranks.ranks, output.csv_file, output.json_file, output.as_json)
