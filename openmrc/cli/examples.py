@@ -55,6 +55,12 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "lab exec": ("mrc lab exec h0 -- mrc recv --once", "mrc lab exec p0-t0-00 -- ip -6 route"),
     "lab fault": ('mrc lab fault "down: h0 port 1"', "mrc lab fault --clear"),
     "lab compare": ("mrc lab compare h0 h3", "mrc lab compare h0 h3 --json"),
+    "drain": (f"mrc drain {_LAB} p0-t1-03", f"mrc drain {_LAB} --rolling --json"),
+    "map try": (
+        'mrc map try lab "p0-t0-00<>p0-t1-03"',
+        f'mrc map try {_FABRIC} "p0-t0-03>p0-t1-05" --loss 1% --json',
+    ),
+    "map plan": (f"mrc map plan {_FABRIC}", f"mrc map plan {_LAB} --nic h0"),
     "run": ("mrc run --planes 10.0.0.1,10.0.1.1 ib_write_bw", "mrc run --planes 4 -- ib_write_bw 127.0.0.1"),
     "native": ("mrc native", "mrc native --json"),
     "ctl list": ("mrc ctl list", "mrc ctl list --json"),

@@ -62,6 +62,8 @@ COMMANDS: dict[str, dict[str, Subcommand]] = {
         "lab": Subcommand("fabrics.lab:app", "Run a real SRv6 fabric in namespaces of this machine."),
     },
     "Operate": {
+        "drain": Subcommand("operators.drain:drain", "Prove what remains of a fabric while a part is taken out."),
+        "map": Subcommand("operators.map:app", "Probe every link of a fabric and name the faulty part."),
         "ctl": Subcommand("operators.ctl:app", "Look at running endpoints of this host, and control them."),
         "metrics": Subcommand("operators.metrics:metrics", "Print or serve what all endpoints of this host count."),
         "view": Subcommand("operators.view:view", "Show a running simulation or this host on a live page."),

@@ -1,0 +1,235 @@
+"""Inject faults of every kind into the model of `openmrc.probing.trial` and count what is named rightly.
+
+    python -m bench.probing.localisation --fabric gpus-1024 --trials 540
+    python -m bench.probing.localisation --nics 8192 --trials 54
+    python -m bench.probing.localisation --hour
+
+One plane of the fabric, as planes share nothing but NICs. Each trial draws a kind of fault and its place; ours stops
+when it has named as many parts as were broken, or at the kind's limit; the baselines see all counts up to the limit.
+
+precision: named parts that share a direction with the truth; recall: broken parts that share one with what is named;
+located: broken parts that are named exactly (a cable also by either of its ports, which is the same name here; for 007
+and Flock, who know links only, by one of its directions). Intervals are Wilson's, 95 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from bench.probing.baselines import BASELINES
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
+from openmrc.fabric.model.fabric_file import load
+from openmrc.fabric.model.topology import Topology
+from openmrc.probing.denial import DenialController, DenialLimits
+from openmrc.probing.elements import PlaneParts
+from openmrc.probing.probe_plan import plan_plane
+from openmrc.probing.trial import PROBE_CHANCE, ModelTrial, PartFault, TrialPaths, localisers, trial_paths
+from openmrc.shipped import find
+
+WHOLE: dict[str, Any] = {"loss": 1.0, "large_loss": 1.0}
+KINDS: dict[str, tuple[str, dict[str, Any], float]] = {  # which parts, what is wrong with them, limit in ms
+    "silent cable": ("cable", WHOLE, 50),
+    "silent direction": ("link", WHOLE, 50),
+    "silent T0": ("t0", WHOLE, 50),
+    "silent T1": ("t1", WHOLE, 50),
+    "flapping cable": ("cable", {**WHOLE, "on_ms": 20, "every_ms": 500}, 2000),
+    "1 % direction": ("link", {"loss": 0.01}, 4000),
+    "1 % cable": ("cable", {"loss": 0.01}, 4000),
+    "1 % T1": ("t1", {"loss": 0.01}, 4000),
+    "0.1 % direction": ("link", {"loss": 0.001}, 16000),
+    "0.1 % cable": ("cable", {"loss": 0.001}, 16000),
+    "0.01 % direction": ("link", {"loss": 0.0001}, 65000),
+    "bit errors 1e-7": ("link", {"loss": 9.4e-5, "large_loss": 3.4e-3}, 65000),
+    "one size": ("link", {"large_loss": 1.0}, 1000),
+    "one size, 1 %": ("link", {"large_loss": 0.01}, 65000),
+    "slow port": ("link", {"late": 0.5}, 1000),
+    "late host": ("host", {}, 1000),
+    "two silent cables": ("cable+cable", WHOLE, 50),
+    "silent and 1 %": ("cable+link", {}, 4000),
+}
+
+
+def square(nics: int) -> Topology:
+    plane = Plane(count=1, host_gbps=100, t0=Tier(down=64, up=64), t1=Tier())
+    return build(Fabric(name=f"nics-{nics}", hosts=Hosts(count=nics), planes=(plane,)))
+
+
+def injected(parts: PlaneParts, kind: str, draw: np.random.Generator) -> list[PartFault]:
+    where, what, _ = KINDS[kind]
+    if where == "host":
+        return [PartFault(nic=int(draw.integers(parts.shape.nics)), on_ms=400)]
+    places = where.split("+")
+    effects: list[dict[str, Any]] = [dict(WHOLE), {"loss": 0.01}] if kind == "silent and 1 %" else [what] * len(places)
+    return [PartFault(part=_place(parts, place, draw), **effect) for place, effect in zip(places, effects, strict=True)]
+
+
+def _place(parts: PlaneParts, where: str, draw: np.random.Generator) -> int:
+    shape, switches = parts.shape, parts.links + parts.cables
+    if where == "t0":
+        return switches + int(draw.integers(shape.t0_count))
+    if where == "t1":
+        return switches + shape.t0_count + int(draw.integers(shape.t1_count))
+    link = int(draw.integers(parts.links))
+    return link if where == "link" else parts.links + int(parts.cable_of[link])
+
+
+class Tally:
+    """Right and wrong of one method."""
+
+    def __init__(self) -> None:
+        self.named = self.right = self.broken = self.found = self.exact = 0
+        self.confused: Counter[tuple[str, str]] = Counter()
+
+    def add(self, parts: PlaneParts, kind: str, truth: list[int], named: list[int], links_only: bool) -> None:
+        links = {part: set(parts.links_of(part).tolist()) for part in {*truth, *named}}
+        self.named += len(named)
+        self.right += sum(any(links[each] & links[part] for part in truth) for each in named)
+        self.broken += len(truth)
+        for part in truth:
+            near = [each for each in named if links[each] & links[part]]
+            self.found += bool(near)
+            exact = part in near or (links_only and parts.links <= part < parts.links + parts.cables and bool(near))
+            self.exact += exact
+            said = "itself" if exact else parts.kind(near[0]).name.lower() if near else "nothing"
+            self.confused[kind, said] += 1
+
+    def row(self) -> dict[str, Any]:
+        return {
+            "precision": interval(self.right, self.named),
+            "recall": interval(self.found, self.broken),
+            "located": interval(self.exact, self.broken),
+        }
+
+
+def interval(hits: int, of: int, z: float = 1.96) -> dict[str, float]:
+    if not of:
+        return {"percent": math.nan, "low": math.nan, "high": math.nan, "of": 0}
+    share = hits / of
+    middle, spread = share + z * z / (2 * of), z * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of))
+    low, high = ((middle + sign * spread) / (1 + z * z / of) for sign in (-1, 1))
+    return {"percent": round(100 * share, 2), "low": round(100 * low, 2), "high": round(100 * high, 2), "of": of}
+
+
+def bound_ms(kind: str, threshold: float) -> float | None:
+    """Return Wald's bound: packets until the mean ratio is at the threshold, over the three a ms that cross a cable."""
+    where, what, _ = KINDS[kind]
+    loss = what.get("loss", 0.0) * 7 / 8 + max(what.get("loss", 0.0), what.get("large_loss", 0.0)) / 8
+    if not loss or where not in ("link", "cable"):
+        return None
+    p = min(loss, 1 - 1e-9)
+    divergence = p * math.log(p / PROBE_CHANCE) + (1 - p) * math.log((1 - p) / (1 - PROBE_CHANCE))
+    return threshold / divergence / (2 if where == "link" else 3)
+
+
+def run(paths: TrialPaths, trials: int, seed: int, kinds: list[str]) -> dict[str, Any]:
+    parts, both = paths.parts, localisers(paths)
+    ours, others = Tally(), {name: Tally() for name in BASELINES}
+    times: dict[str, list[float]] = {kind: [] for kind in kinds}
+    hosts = Counter[str]()
+    for index in range(trials):
+        kind = kinds[index % len(kinds)]
+        draw = np.random.default_rng([seed, index])
+        faults = injected(parts, kind, draw)
+        trial = ModelTrial(paths, faults, seed * 100_000 + index, both)
+        verdicts = trial.run(KINDS[kind][2], wanted=len(faults))
+        times[kind].append(verdicts[-1][1].at_ps / 1e9 if len(verdicts) >= len(faults) else math.inf)
+        truth = [fault.part for fault in faults if fault.part >= 0]
+        named = [part for part, _ in verdicts if part >= 0]
+        if kind == "late host":
+            hosts["named"] += sum(verdict.kind == "host" for _, verdict in verdicts)
+            hosts["trials"] += 1
+        ours.add(parts, kind, truth, named, links_only=False)
+        if kind != "slow port":  # baselines see losses only
+            _baselines(trial, kind, truth, KINDS[kind][2], others)
+    return {
+        "trials": trials,
+        "threshold_nats": round(both[0].threshold, 1),
+        "methods": {"openmrc": ours.row(), **{name: tally.row() for name, tally in others.items()}},
+        "late_hosts": dict(hosts),
+        "ms_to_name": {kind: _times(kind, found, both[0].threshold) for kind, found in times.items() if found},
+        "confusion": [[*key, count] for key, count in sorted(ours.confused.items())],
+    }
+
+
+def _baselines(trial: ModelTrial, kind: str, truth: list[int], limit: float, others: dict[str, Tally]) -> None:
+    again = ModelTrial(trial.paths, trial.faults, 1 + int(limit), (trial.by_loss, trial.by_delay))
+    sent, lost = again.counts(limit)
+    for name, method in BASELINES.items():
+        named = method(trial.paths.parts, trial.by_loss, trial.paths.links, sent, lost)
+        others[name].add(trial.paths.parts, kind, truth, named, links_only=name != "Pingmesh-style")
+
+
+def hour_of_flaps(paths: TrialPaths, seed: int) -> dict[str, Any]:
+    """Let a T0-T1 cable go down for a second every two minutes of an hour; deny what is named, count who was healthy.
+
+    Each two minutes are a trial of their own, as the cable is repaired and its windows have passed.
+    """
+    parts, both = paths.parts, localisers(paths)
+    limits = DenialLimits(dry_run=False)
+    controller = DenialController(1, {parts.shape.plane: parts.links}, lambda links: True, limits)
+    outcomes: Counter[str] = Counter()
+    healthy, unnamed = 0, 0
+    for turn in range(30):
+        draw = np.random.default_rng([seed, turn])
+        link = int(draw.integers(parts.shape.fabric_up, parts.shape.fabric_down)) - parts.shape.host_up
+        cable = parts.links + int(parts.cable_of[link])
+        fault = PartFault(part=cable, loss=1.0, large_loss=1.0, on_ms=1000, every_ms=200_000)
+        verdicts = ModelTrial(paths, [fault], seed * 1000 + turn, both).run(120_000, wanted=99)
+        unnamed += cable not in [part for part, _ in verdicts]
+        for part, verdict in verdicts:
+            links = parts.links_of(part).tolist()
+            now = turn * 120 + verdict.at_ps / 1e12
+            outcome = controller.fault(part, links, parts.shape.plane, now)
+            outcomes[outcome] += 1
+            healthy += outcome == "denied" and not set(links) <= set(parts.links_of(cable).tolist())
+            controller.repaired(part, now + 1)
+        controller.lift(turn * 120 + 119)
+    return {"minutes": 60, "flaps": 30, "not_named": unnamed, "outcomes": dict(outcomes),
+            "healthy_links_denied": healthy, "denied_at_the_end": len(controller.held)}  # fmt: skip
+
+
+def _times(kind: str, found: list[float], threshold: float) -> dict[str, Any]:
+    ordered = sorted(found)
+    bound = bound_ms(kind, threshold)
+    at = [ordered[min(len(ordered) - 1, int(share * len(ordered)))] for share in (0.5, 0.9)]
+    named = sum(math.isfinite(each) for each in found)
+    return {
+        "trials": len(found), "named": named, "limit": KINDS[kind][2],
+        "median": round(at[0], 1) if math.isfinite(at[0]) else None,
+        "p90": round(at[1], 1) if math.isfinite(at[1]) else None,
+        "bound": round(bound, 2) if bound else None,
+    }  # fmt: skip
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("--fabric", default="gpus-1024")
+    asked.add_argument("--nics", type=int, default=0, help="instead: a plane of this many NICs, T0s of 64")
+    asked.add_argument("--trials", type=int, default=540)
+    asked.add_argument("--load", type=float, default=0.0, help="share of the ports' rate in traffic that votes")
+    asked.add_argument("--seed", type=int, default=1)
+    asked.add_argument("--hour", action="store_true", help="instead: an hour of flaps")
+    asked.add_argument("--kinds", default="", help="only those with this in their name")
+    given = asked.parse_args()
+    topology = square(given.nics) if given.nics else build(load(find(given.fabric)))
+    paths = trial_paths(topology, plan_plane(topology, 0), given.load, given.seed)
+    begun = time.perf_counter()
+    if given.hour:
+        print(json.dumps({"nics": topology.nics, **hour_of_flaps(paths, given.seed)}, indent=1))
+        return
+    kinds = [kind for kind in KINDS if given.kinds in kind]
+    found = run(paths, given.trials, given.seed, kinds)
+    wall = round(time.perf_counter() - begun, 1)
+    print(json.dumps({"nics": topology.nics, "load": given.load, **found, "wall_s": wall}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""`mrc map`: the prober's plan, and the localiser on a model of faulty links."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from openmrc.cli.fabrics.fabric_files import FabricFile, Json, answer, load_topology
+
+if TYPE_CHECKING:
+    from openmrc.probing.elements import PlaneParts
+    from openmrc.probing.verdicts import FaultVerdict
+
+app = typer.Typer(no_args_is_help=True, help="Probe every link of a fabric and name the faulty part.")
+
+
+@app.command("plan")
+def plan(
+    file: FabricFile,
+    nic: Annotated[str, typer.Option("--nic", help="List this NIC's probes: paths, carriers, times.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Choose the probes of a fabric and prove which faults they tell apart."""
+    import time
+
+    from openmrc.probing.plan_facts import plan_facts, probes_of
+
+    topology = load_topology(file)
+    if nic:
+        answer({"nic": nic, "probes": probes_of(topology, topology.node_named(nic))}, as_json)
+        return
+    start = time.perf_counter()
+    facts = plan_facts(topology)
+    answer({**facts, "wall_s": round(time.perf_counter() - start, 3)}, as_json)
+
+
+@app.command("try")
+def try_out(
+    file: FabricFile,
+    broken: Annotated[list[str], typer.Argument(metavar="PART...", help="A>B, A<>B or a switch, all of one plane.")],
+    loss: Annotated[str, typer.Option(help="Share of packets that each part loses, such as 0.1%.")] = "100%",
+    late: Annotated[str, typer.Option(help="Share of packets that each part delays.")] = "0%",
+    load: Annotated[float, typer.Option(min=0, max=1, help="Traffic whose endpoints vote, a share of the rate.")] = 0.0,
+    limit: Annotated[float, typer.Option(min=1, max=600_000, help="Simulated milliseconds at most.")] = 20_000,
+    seed: Annotated[int, typer.Option(min=0)] = 1,
+    as_json: Json = False,
+) -> None:
+    """Break parts of a modelled plane and see what is named, when, and what would be denied; no packet is sent."""
+    from openmrc.faults import share
+    from openmrc.probing.probe_plan import plan_plane
+    from openmrc.probing.trial import ModelTrial, PartFault, localisers, part_named, plane_named, trial_paths
+
+    topology = load_topology(file)
+    paths = trial_paths(topology, plan_plane(topology, plane_named(topology, broken[0])), load, seed)
+    lost, delayed = share(loss, "--loss"), share(late, "--late")
+    faults = [PartFault(part_named(paths.parts, name), lost, lost, delayed) for name in broken]
+    trial = ModelTrial(paths, faults, seed, localisers(paths))
+    verdicts = trial.run(limit, wanted=len(faults))
+    answer({"named": [_told(paths.parts, part, verdict) for part, verdict in verdicts]}, as_json)
+    if len(verdicts) < len(faults):
+        raise typer.Exit(1)
+
+
+def _told(parts: PlaneParts, part: int, verdict: FaultVerdict) -> dict[str, Any]:
+    """Return a verdict as a work order, with what a controller would do about it."""
+    import msgspec
+
+    from openmrc.fabric.addressing.usid import usid_plan
+    from openmrc.probing.denial import DenialController
+    from openmrc.probing.drain import keeps_every_pair
+    from openmrc.probing.verdicts import work_order
+
+    plane = parts.shape.plane
+    guard = keeps_every_pair(usid_plan(parts.topology))
+    controller = DenialController(1, {plane: parts.links}, guard)
+    links = parts.links_of(part).tolist()
+    outcome = controller.fault(verdict.part, links, plane, verdict.at_ps / 1e12)
+    return {**msgspec.to_builtins(work_order(parts, part, verdict)), "named_after_ms": verdict.at_ps / 1e9,
+            "denial": outcome}  # fmt: skip

@@ -1,0 +1,150 @@
+"""Decide what to deny, and lift it again: budgets, damping, a dry run unless told otherwise.
+
+The controller holds a set of links to be avoided and hands it to every host again and again, with its epoch and a
+lease. A host keeps what it was told until the lease lapses, so nothing stays denied for longer than
+`openmrc.ctl.denials.MOST_LEASE` after the last controller has died, and the order or loss of messages does not matter:
+each message holds the whole set. A controller begins with an epoch above every one that it has seen; a host that has
+heard of it refuses the older one from then on.
+
+Two guards keep a last path. The controller asks for proof before it denies a link (`keeps_paths`, such as
+`fabric.proof.remaining` over all pairs); and each host, who alone knows what it still uses, refuses to leave a peer
+without a path (`HostGuard`). The second holds even if two controllers want different things of different hosts.
+
+A link that flaps is lifted later each time (as in RFC 2439): every fault adds to a penalty that halves in
+`HALF_LIFE_S`, and the link is used again when the penalty is below `REUSE`.
+
+Times are seconds of the controller's, or of the host's own clock; they are never compared with each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from openmrc.ctl.denials import MOST_LEASE, Denial, Denials
+
+PENALTY, REUSE, HALF_LIFE_S = 1000.0, 750.0, 60.0
+MOST_PENALTY = 16_000.0  # a link that flapped long is used again after four and a half half-lives at the latest
+
+Outcome = Literal["denied", "dry run", "known", "budget of the minute", "budget of the plane", "last path"]
+
+
+@dataclass(frozen=True)
+class DenialLimits:
+    """What a controller may do at most."""
+
+    dry_run: bool = True
+    per_minute: int = 4  # parts newly denied
+    plane_share: float = 0.25  # of a plane's links at a time
+    lease: float = 30.0  # s
+
+    def __post_init__(self) -> None:
+        if not 0 < self.lease <= MOST_LEASE:
+            raise ValueError(f"lease: {self.lease} s is not above 0 and at most {MOST_LEASE:g}")
+
+
+@dataclass
+class _Held:
+    """A part that is, or in a dry run would be, denied."""
+
+    links: frozenset[int]
+    plane: int
+    repaired_at: float | None = None
+
+
+@dataclass
+class DenialController:
+    """One controller; `keeps_paths` proves that every pair keeps a path without these links."""
+
+    epoch: int
+    plane_links: Mapping[int, int]
+    keeps_paths: Callable[[frozenset[int]], bool]
+    limits: DenialLimits = DenialLimits()
+    held: dict[Hashable, _Held] = field(default_factory=dict)
+    _denied_at: list[float] = field(default_factory=list)
+    _penalty: dict[Hashable, tuple[float, float]] = field(default_factory=dict)  # (value, at)
+
+    def fault(self, part: Hashable, links: Iterable[int], plane: int, now: float) -> Outcome:
+        """Take in a verdict; deny the part's links if that is safe."""
+        self._penalty[part] = (min(MOST_PENALTY, self.penalty(part, now) + PENALTY), now)
+        if part in self.held:
+            self.held[part].repaired_at = None
+            return "known"
+        wanted = frozenset(links)
+        if refused := self._refusal(wanted, plane, now):
+            return refused
+        self.held[part] = _Held(wanted, plane)
+        self._denied_at.append(now)
+        return "dry run" if self.limits.dry_run else "denied"
+
+    def _refusal(self, wanted: frozenset[int], plane: int, now: float) -> Outcome | None:
+        self._denied_at = [at for at in self._denied_at if now - at < 60]
+        if len(self._denied_at) >= self.limits.per_minute:
+            return "budget of the minute"
+        in_plane = wanted.union(*(each.links for each in self.held.values() if each.plane == plane))
+        if len(in_plane) > self.limits.plane_share * self.plane_links[plane]:
+            return "budget of the plane"
+        if not self.keeps_paths(wanted.union(*(each.links for each in self.held.values()))):
+            return "last path"
+        return None
+
+    def repaired(self, part: Hashable, now: float) -> None:
+        """Probes pass again; the part is lifted when its penalty has decayed."""
+        if part in self.held and self.held[part].repaired_at is None:
+            self.held[part].repaired_at = now
+
+    def penalty(self, part: Hashable, now: float) -> float:
+        """Return what is left of a part's penalty."""
+        value, at = self._penalty.get(part, (0.0, now))
+        return float(value * 0.5 ** (max(0.0, now - at) / HALF_LIFE_S))
+
+    def lift(self, now: float) -> list[Hashable]:
+        """Stop denying the repaired parts whose penalty has decayed; return them."""
+        done = [part for part, held in self.held.items()
+                if held.repaired_at is not None and self.penalty(part, now) < REUSE]  # fmt: skip
+        for part in done:
+            del self.held[part]
+        return done
+
+    def denied(self) -> frozenset[int]:
+        """Return the links that every host shall avoid now; none in a dry run."""
+        if self.limits.dry_run:
+            return frozenset()
+        return frozenset().union(*(each.links for each in self.held.values()))
+
+
+@dataclass
+class HostGuard:
+    """A host's side: the EVs that it has towards each peer, and what it was told to avoid.
+
+    `paths` has for each peer the links of each (port, EV).
+    """
+
+    paths: Mapping[str, Mapping[tuple[int, int], frozenset[int]]]
+    denials: Denials = field(default_factory=Denials)
+
+    def receive(self, epoch: int, links: frozenset[int], lease: float, now: float) -> list[str]:
+        """Replace what is denied, if the epoch is not fenced off; return the peers for which it was too much.
+
+        FencedError: a newer controller was here. For a peer that would lose its last path nothing is denied.
+        """
+        self.denials.epoch = self.denials.check(epoch, lease)
+        wanted: list[Denial] = []
+        kept: list[str] = []
+        for peer, evs in self.paths.items():
+            bad = [ev for ev, crossed in evs.items() if crossed & links]
+            if len(bad) == len(evs):
+                kept.append(peer)
+                continue
+            wanted += [Denial(port=port, ev=ev, peer=peer) for port, ev in bad]
+        self.denials.check_room(wanted)
+        self.denials.remove(None)
+        for denial in wanted:
+            self.denials.add(denial, now + lease)
+        return kept
+
+    def usable(self, peer: str, now: float) -> Sequence[tuple[int, int]]:
+        """Return the (port, EV) towards a peer that are not denied now."""
+        self.denials.lapsed(now)
+        return [ev for ev in self.paths[peer] if not self.denials.covers(*ev, peer)]

@@ -1,0 +1,280 @@
+"""The probe plan: which paths the agents of a fabric send probes over, so that every link is covered and told apart.
+
+Each NIC probes from every port. A loop goes up and comes back to its own NIC: to the T0 (1), to a T1 (2), to a T2. A
+one-way probe ends at a NIC of another T0 or pod (3): a loop crosses both directions of a cable and cannot tell them
+apart, and a T0's way to a T1 and back is only split by probes that use one half of it.
+
+    T1 k      .--- 2 ---.        3 ----------.
+    T0 a   ---|--- 1 ---|--- NIC n           |--- T0 b --- NIC m
+
+Every uplink of every T0 is crossed by `copies` loops and `copies` one-way probes out and in, each between other NICs,
+so that a faulty NIC is not mistaken for a faulty uplink. A row's NICs and T0s follow from its number by shifts, so the
+plan of a plane is arithmetic on arrays. Carriers are those of data (`addressing.paths.stops`): a probe takes the same
+tables as the packets that it speaks for.
+
+A cable is crossed by a loop about every `PERIOD_PS`; the copies take turns. The phase of a probe depends on its number
+only, so agents that start together do not send together, nor after a restart.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.errors import ConfigError
+from openmrc.fabric.addressing.paths import Choice, Path, Relation, node_of, path, sid_of, stops
+from openmrc.fabric.addressing.usid import UsidPlan
+from openmrc.fabric.model.shape import Ints, PlaneShape
+from openmrc.fabric.model.topology import Topology
+from openmrc.units import PS_PER_MS
+
+Links = npt.NDArray[np.int32]
+
+PERIOD_PS = PS_PER_MS  # between two loops over a cable; Clustermapper's published rate
+COPIES = 2  # with two, any two faulty links of a T0 of six or more NICs can be told apart
+PROBE_BYTES = 40 + 8 + 12 + 16 + 4 + 18 + 20  # IPv6, UDP, BTH, PETH, ICRC; Ethernet with preamble and gap
+_GOLDEN = 0.6180339887498949  # multiples of it, modulo 1, are evenly spread
+
+
+class ProbeKind(IntEnum):
+    """Shape of a probe's path."""
+
+    LOOP_T0 = 0
+    LOOP_T1 = 1
+    LOOP_T2 = 2
+    ONE_WAY = 3
+
+
+@dataclass(frozen=True)
+class ProbeSet:
+    """The probes of one plane, a row each, as columns."""
+
+    shape: PlaneShape
+    copies: int
+    kind: npt.NDArray[np.int8]
+    source: Ints  # NIC
+    destination: Ints  # NIC; that of a loop is its source
+    relation: npt.NDArray[np.int8]  # addressing.paths.Relation, by which the path climbs
+    uplink: Ints  # the choice of the path
+    core: Ints
+    long: Ints
+    links: Links  # directed links in order, numbered from the plane's first (`shape.host_up`); -1 behind the last
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @property
+    def period(self) -> Ints:
+        """Return the time between two packets of each probe, in ps."""
+        return np.where(self.kind == ProbeKind.LOOP_T0, 1, self.copies).astype(np.int64) * PERIOD_PS
+
+    @property
+    def phase(self) -> Ints:
+        """Return when in its period each probe is sent, in ps: spread evenly, whenever an agent starts."""
+        share = np.arange(len(self)) * _GOLDEN % 1.0
+        return np.asarray(share * self.period).astype(np.int64)
+
+
+def plan_plane(topology: Topology, plane: int, copies: int = COPIES) -> ProbeSet:
+    """Choose the probes of a plane; ConfigError for an irregular fabric."""
+    if not topology.planes:
+        raise ConfigError(f"{topology.fabric.name}: probes follow `planes`; a list of links has none")
+    shape = topology.planes[plane]
+    parts = [_t0_loops(shape)]
+    if shape.tiers > 1:
+        parts += [part for copy in range(copies) for part in _of_uplinks(shape, copy)]
+    if shape.tiers > 2:
+        parts += [part for copy in range(copies) for part in _of_cores(shape, copy)]
+    if shape.sites > 1:
+        parts += [part for copy in range(copies) for part in _of_long_links(shape, copy)]
+    links = _LinkAt(topology)
+    return _joined(shape, copies, [part for part in parts if len(part.source)], links)
+
+
+def plan_fabric(topology: Topology, copies: int = COPIES) -> list[ProbeSet]:
+    """Choose the probes of every plane; planes of equal shape share their arrays."""
+    made: dict[PlaneShape, ProbeSet] = {}
+    result = []
+    for plane, shape in enumerate(topology.planes):
+        kind = _unnumbered(shape)
+        if kind not in made:
+            made[kind] = plan_plane(topology, plane, copies)
+        result.append(dataclasses.replace(made[kind], shape=shape))
+    if not result:
+        plan_plane(topology, 0)
+    return result
+
+
+def probe_path(plan: UsidPlan, probes: ProbeSet, row: int) -> Path:
+    """Return a probe's nodes, ports and carrier."""
+    plane = probes.shape.plane
+    source, destination = int(probes.source[row]), int(probes.destination[row])
+    choice = Choice(plane, int(probes.uplink[row]), int(probes.core[row]), int(probes.long[row]))
+    if source != destination:
+        return path(plan, source, destination, choice)
+    sids, shape = plan.planes[plane], plan.topology.planes[plane]
+    t0, port = shape.t0_of(source), shape.t0_port_of(source)
+    way = stops(shape, t0, t0, port, Relation(int(probes.relation[row])), choice)
+    stack = [*(sid_of(sids, stop) for stop in way), sids.host + port, *sids.tail(t0, port)]
+    nodes = (source, *(node_of(shape, stop) for stop in way), source)
+    return Path(-1, choice, nodes, (plane, *(stop.port for stop in way)), tuple(stack), plan.address(plane, stack))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Probes of one kind, before their links are known."""
+
+    kind: ProbeKind
+    relation: Relation
+    source: Ints
+    destination: Ints
+    uplink: Ints
+    core: Ints
+    long: Ints
+
+    def only(self, keep: npt.NDArray[np.bool_]) -> _Rows:
+        names = ("source", "destination", "uplink", "core", "long")
+        return dataclasses.replace(self, **{name: getattr(self, name)[keep] for name in names})
+
+
+class _LinkAt:
+    """The directed link at each port of each node."""
+
+    def __init__(self, topology: Topology) -> None:
+        ports = np.zeros(topology.nodes, dtype=np.int64)
+        np.maximum.at(ports, topology.link_source, topology.link_port.astype(np.int64) + 1)
+        self.first = np.concatenate([[0], np.cumsum(ports)])
+        self.link = np.full(int(self.first[-1]), -1, dtype=np.int64)
+        self.link[self.first[topology.link_source] + topology.link_port] = np.arange(topology.links)
+
+    def __call__(self, node: Ints, port: Ints) -> Ints:
+        found: Ints = self.link[self.first[node] + port]
+        return found
+
+
+def _unnumbered(shape: PlaneShape) -> PlaneShape:
+    """Return a shape without what tells equal planes apart."""
+    names = ("plane", "first_t0", "first_t1", "first_t2", "host_up", "host_down", "fabric_up", "fabric_down")
+    more = ("core_up", "core_down", "long_out", "long_back")
+    return dataclasses.replace(shape, **dict.fromkeys((*names, *more), 0))
+
+
+def _rows(kind: ProbeKind, relation: Relation, source: Ints, destination: Ints, uplink: Ints) -> _Rows:
+    none = np.zeros_like(source)
+    return _Rows(kind, relation, source, destination, uplink, none, none)
+
+
+def _t0_loops(shape: PlaneShape) -> _Rows:
+    nic = np.arange(shape.nics, dtype=np.int64)
+    return _rows(ProbeKind.LOOP_T0, Relation.T0, nic, nic, np.zeros_like(nic))
+
+
+class _Homes:
+    """The NICs of each T0, by their position."""
+
+    def __init__(self, shape: PlaneShape) -> None:
+        home = shape.t0_of(np.arange(shape.nics, dtype=np.int64))
+        self.by_home = np.argsort(home, kind="stable")
+        self.count = np.bincount(home, minlength=shape.t0_count).astype(np.int64)
+        self.first = np.concatenate([[0], np.cumsum(self.count)])
+
+    def nic(self, t0: Ints, position: Ints) -> Ints:
+        """Return the NIC at a position, counted around."""
+        found: Ints = self.by_home[self.first[t0] + position % np.maximum(1, self.count[t0])]
+        return found
+
+
+def _of_uplinks(shape: PlaneShape, copy: int) -> list[_Rows]:
+    """Return the loops to T1s and the one-way probes to other T0s of the pod."""
+    homes = _Homes(shape)
+    slots = max(shape.t0_up, int(homes.count.max()))  # every uplink and every NIC
+    t0, slot = (each.ravel() for each in np.indices((shape.t0_count, slots), dtype=np.int64))
+    keep = (slot < np.maximum(shape.t0_up, homes.count[t0])) & (homes.count[t0] > 0)
+    t0, slot = t0[keep], slot[keep]
+    uplink = slot % shape.t0_up
+    around = slot + slot // np.maximum(1, homes.count[t0])  # of a T0 with few NICs: another one for each uplink
+    nic = homes.nic(t0, around + copy)
+    loops = _rows(ProbeKind.LOOP_T1, Relation.POD, nic, nic, uplink)
+    pod_first = t0 - shape.place_in_pod(t0)
+    in_pod = np.minimum(shape.t0_per_pod, shape.t0_per_site - pod_first % shape.t0_per_site)
+    shift = 1 + copy % np.maximum(1, in_pod - 1)
+    there = pod_first + (t0 - pod_first + shift) % in_pod
+    source = homes.nic(t0, around + COPIES + copy)
+    apart = COPIES + there % np.maximum(1, homes.count[there] - 2 * COPIES + 1)  # from the NICs of the T0's own loops
+    destination = homes.nic(there, around + apart + copy)
+    across = _rows(ProbeKind.ONE_WAY, Relation.POD, source, destination, uplink)
+    return [loops, across.only((in_pod > 1) & (homes.count[there] > 0))]
+
+
+def _of_cores(shape: PlaneShape, copy: int) -> list[_Rows]:
+    """Return the loops to T2s and the one-way probes to other pods of the site, a T0 and an uplink a T1's uplink."""
+    homes = _Homes(shape)
+    t1, core = (each.ravel() for each in np.indices((shape.t1_count, shape.t1_up), dtype=np.int64))
+    pod, position = t1 // shape.t1_per_pod, t1 % shape.t1_per_pod
+    uplink = position * shape.t0_bundle + core % shape.t0_bundle
+    loop_t0 = _t0_in(shape, pod, core + copy)
+    nic = homes.nic(loop_t0, core + position + copy)
+    zero = np.zeros_like(core)
+    loops = _Rows(ProbeKind.LOOP_T2, Relation.SITE, nic, nic, uplink, core, zero)
+    site = pod // shape.pods_per_site
+    shift = 1 + copy % max(1, shape.pods_per_site - 1)
+    other = site * shape.pods_per_site + (pod % shape.pods_per_site + shift) % shape.pods_per_site
+    source = homes.nic(_t0_in(shape, pod, core + COPIES + copy), core + position + COPIES + copy)
+    destination = homes.nic(_t0_in(shape, other, core + 2 * COPIES + copy), core + position + 2 * COPIES + copy)
+    across = _Rows(ProbeKind.ONE_WAY, Relation.SITE, source, destination, uplink, core, zero)
+    return [loops, across.only(other != pod)]
+
+
+def _t0_in(shape: PlaneShape, pod: Ints, place: Ints) -> Ints:
+    """Return a T0 of a pod, counted around (the last pod of a site may be smaller)."""
+    site, local = pod // shape.pods_per_site, pod % shape.pods_per_site
+    count = np.minimum(shape.t0_per_pod, shape.t0_per_site - local * shape.t0_per_pod)
+    return np.asarray(site * shape.t0_per_site + local * shape.t0_per_pod + place % count)
+
+
+def _of_long_links(shape: PlaneShape, copy: int) -> list[_Rows]:
+    """Return one-way probes over each long link in both directions; no loop over one fits into a carrier."""
+    homes = _Homes(shape)
+    top, long = (each.ravel() for each in np.indices((shape.top_per_site, shape.long), dtype=np.int64))
+    rows = []
+    for site in (0, 1):
+        here, there = site * shape.t0_per_site, (1 - site) * shape.t0_per_site
+        if shape.tiers == 1:
+            source, uplink = homes.nic(top + here, long + copy), np.zeros_like(top)
+            destination = homes.nic(top + there, long + copy + 1)
+        else:
+            source = homes.nic((top + long + copy) % shape.t0_per_site + here, top + copy)
+            uplink = top * shape.t0_bundle + long % shape.t0_bundle
+            destination = homes.nic((top + long + copy + 1) % shape.t0_per_site + there, top + copy + 1)
+        rows.append(_Rows(ProbeKind.ONE_WAY, Relation.FAR, source, destination, uplink, np.zeros_like(top), long))
+    return rows
+
+
+def _joined(shape: PlaneShape, copies: int, parts: list[_Rows], link_at: _LinkAt) -> ProbeSet:
+    """Follow every probe and put the kinds together."""
+    ways = [_followed(shape, part, link_at) for part in parts]
+    width = max(len(way) for way in ways)
+    links = np.full((sum(len(way[0]) for way in ways), width), -1, dtype=np.int32)
+    row = 0
+    for way in ways:
+        for place, link in enumerate(way):
+            links[row : row + len(link), place] = link - shape.host_up
+        row += len(way[0])
+    columns = {name: np.concatenate([getattr(part, name) for part in parts])
+               for name in ("source", "destination", "uplink", "core", "long")}  # fmt: skip
+    labels = {name: np.concatenate([np.full(len(part.source), getattr(part, name), np.int8) for part in parts])
+              for name in ("kind", "relation")}  # fmt: skip
+    return ProbeSet(shape=shape, copies=copies, links=links, **columns, **labels)
+
+
+def _followed(shape: PlaneShape, part: _Rows, link_at: _LinkAt) -> list[Ints]:
+    """Return the links of probes of one kind, place by place."""
+    choice = Choice(shape.plane, part.uplink, part.core, part.long)  # type: ignore[arg-type]  # columns of choices
+    here, there = shape.t0_of(part.source), shape.t0_of(part.destination)
+    way = stops(shape, here, there, shape.t0_port_of(part.destination), part.relation, choice)
+    plane = np.full_like(part.source, shape.plane)
+    return [link_at(part.source, plane), *(link_at(node_of(shape, stop), stop.port) for stop in way)]

@@ -1,0 +1,160 @@
+"""The localiser on the model of faulty links: what is named, how soon, and that chance is not named."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from openmrc.errors import ConfigError
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
+from openmrc.fabric.model.fabric_file import load
+from openmrc.probing.localise import RATES, Localiser, LossHistory, threshold
+from openmrc.probing.probe_plan import plan_plane
+from openmrc.probing.trial import PROBE_CHANCE, ModelTrial, PartFault, TrialPaths, localisers, part_named, trial_paths
+from openmrc.probing.verdicts import FaultVerdict, WorkOrder, effect_of, work_order
+from openmrc.shipped import find
+from openmrc.units import PS_PER_MS
+
+
+@functools.cache
+def paths() -> TrialPaths:
+    topology = build(load(find("gpus-1024")))
+    return trial_paths(topology, plan_plane(topology, 0))
+
+
+@functools.cache
+def both() -> tuple[Localiser, Localiser]:
+    return localisers(paths())
+
+
+def named(broken: dict[str, dict[str, Any]], seed: int = 1, limit_ms: float = 5000) -> list[FaultVerdict]:
+    faults = [PartFault(part_named(paths().parts, name), **what) for name, what in broken.items()]
+    return [verdict for _, verdict in ModelTrial(paths(), faults, seed, both()).run(limit_ms, len(faults))]
+
+
+DEAD: dict[str, Any] = {"loss": 1.0, "large_loss": 1.0}
+
+
+@pytest.mark.parametrize(
+    "part", ["p0-t0-03<>p0-t1-05", "p0-t0-03>p0-t1-05", "p0-t1-05>p0-t0-03", "p0-t1-07", "p0-t0-09"]
+)
+def test_a_silent_part_between_t0_and_t1_is_named_within_5_ms(part: str) -> None:
+    (verdict,) = named({part: DEAD})
+    assert (verdict.part, verdict.effect) == (part, "silent")
+    assert verdict.at_ps <= 5 * PS_PER_MS
+    assert verdict.confidence > 0.99
+
+
+@pytest.mark.parametrize("part", ["h3-n1<>p0-t0-00", "h3-n1>p0-t0-00", "p0-t0-00>h3-n1"])
+def test_a_nic_s_cable_is_told_from_the_uplinks_that_it_probes(part: str) -> None:
+    (verdict,) = named({part: DEAD})
+    assert verdict.part == part
+
+
+def test_two_faults_at_a_time_are_both_named() -> None:
+    broken = {"p0-t0-03<>p0-t1-05": DEAD, "p0-t0-11>p0-t1-02": {"loss": 0.01}}
+    assert {verdict.part for verdict in named(broken)} == set(broken)
+
+
+def test_a_tenth_of_a_percent_of_loss_on_one_direction_is_named() -> None:
+    (verdict,) = named({"p0-t1-05>p0-t0-03": {"loss": 0.001}}, limit_ms=16_000)
+    assert (verdict.part, verdict.effect) == ("p0-t1-05>p0-t0-03", "lossy")
+    assert 0.0002 < verdict.rate < 0.005
+
+
+def test_votes_of_busy_connections_name_it_within_2_seconds() -> None:
+    topology = build(
+        Fabric(name="busy", hosts=Hosts(count=64), planes=(Plane(host_gbps=100, t0=Tier(down=8), t1=Tier()),))
+    )
+    busy = trial_paths(topology, plan_plane(topology, 0), load=0.2)
+    part = part_named(busy.parts, "p0-t0-03>p0-t1-05")
+    ((_, verdict),) = ModelTrial(busy, [PartFault(part, loss=0.001)], 1, localisers(busy)).run(2000, 1)
+    assert verdict.part == "p0-t0-03>p0-t1-05"
+
+
+def test_a_fault_of_large_packets_only_is_called_so() -> None:
+    (verdict,) = named({"p0-t0-03>p0-t1-05": {"large_loss": 1.0}})
+    assert (verdict.part, verdict.effect) == ("p0-t0-03>p0-t1-05", "one size")
+
+
+def test_a_slow_port_is_named_by_delays() -> None:
+    (verdict,) = named({"p0-t0-03>p0-t1-05": {"late": 0.5}})
+    assert (verdict.part, verdict.effect) == ("p0-t0-03>p0-t1-05", "late")
+
+
+def test_a_host_that_stalls_is_late_and_no_link_is_blamed() -> None:
+    trial = ModelTrial(paths(), [PartFault(nic=5, on_ms=200)], 1, both())
+    ((part, verdict),) = trial.run(400, 3)
+    assert (part, verdict.kind, verdict.part) == (-1, "host", "h1-n1")
+
+
+def test_chance_alone_names_nothing_in_ten_seconds() -> None:
+    assert ModelTrial(paths(), [], 3, both()).run(10_000, 1) == []
+
+
+def test_ratios_are_those_of_the_definition() -> None:
+    localiser = both()[0]
+    links = paths().links
+    part = part_named(paths().parts, "p0-t0-03>p0-t1-05")
+    rows = localiser.rows_of(part)
+    assert rows.tolist() == np.flatnonzero((links == part).any(axis=1)).tolist()
+    sent, lost = np.full(len(links), 50.0), np.zeros(len(links), dtype=np.int64)
+    lost[rows] = 5
+    (found,) = localiser.explain(sent, lost)
+    count, all_sent = 5 * len(rows), 50 * len(rows)
+    best = max(
+        count * math.log((1 - (1 - q) * (1 - PROBE_CHANCE)) / PROBE_CHANCE) + (all_sent - count) * math.log1p(-q)
+        for q in RATES
+    )
+    assert found.part == part
+    assert found.nats == pytest.approx(best)
+
+
+def test_what_two_parts_explain_alike_is_not_named() -> None:
+    topology = build(load(find("lab")))
+    probes = plan_plane(topology, 0)
+    loops = trial_paths(topology, probes)
+    localiser = Localiser(loops.parts, probes.links[:16], np.full(16, PROBE_CHANCE))  # loops to the T0 only
+    lost = np.zeros(16, dtype=np.int64)
+    lost[3] = 50
+    assert localiser.explain(np.full(16, 50.0), lost) == []
+
+
+def test_a_window_holds_what_was_sent_and_lost_in_it() -> None:
+    history = LossHistory(np.array([1.0, 2.0]))
+    history.add(np.array([1, 9]) * PS_PER_MS, np.array([0, 1]))
+    history.change_rate(8 * PS_PER_MS, 20 * PS_PER_MS, np.array([1]), np.array([10.0]))
+    sent, lost = history.window(10 * PS_PER_MS, 4)
+    assert sent.tolist() == [4.0, 8.0 + 20.0]
+    assert lost.tolist() == [0, 1]
+
+
+def test_the_threshold_grows_with_the_parts_and_with_caution() -> None:
+    assert threshold(1000) == pytest.approx(threshold(100) + math.log(10))
+    assert threshold(100, 0.001) == pytest.approx(threshold(100, 0.01) + math.log(10))
+
+
+def test_an_effect_needs_packets_to_be_called_one_of_size() -> None:
+    assert effect_of(0.1, lost_small=0, expected_small=5, late=False) == "lossy"
+    assert effect_of(0.1, lost_small=0, expected_small=15, late=False) == "one size"
+
+
+def test_a_work_order_names_both_ends_and_reads_back_from_json() -> None:
+    (verdict,) = named({"p0-t0-03<>p0-t1-05": DEAD})
+    order = work_order(paths().parts, part_named(paths().parts, verdict.part), verdict)
+    (cable,) = order.cables
+    assert (cable["a_node"], cable["b_node"]) == ("p0-t0-03", "p0-t1-05")
+    assert cable["a_rack"]
+    assert msgspec.json.decode(msgspec.json.encode(order), type=WorkOrder) == order
+
+
+@pytest.mark.parametrize("name", ["p0-t0-00<>p0-t0-01", "p1-t0-00", "h0"])
+def test_what_is_no_part_of_the_plane_is_refused_by_name(name: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        part_named(paths().parts, name)
