@@ -46,6 +46,14 @@ PROGRAMS = TimerGroup(
             "openmrc.apps.second_process:END_SECONDS",
         ),
         TimerRow(
+            "sender of the demo",
+            60.0,
+            "the sender of `mrc demo`, in its receiver",
+            "the demo fails",
+            "",
+            "openmrc.apps.demo.receiver_process:WAIT_SECONDS",
+        ),
+        TimerRow(
             "demo",
             30.0,
             "progress of the transfer of `mrc demo`",

@@ -46,7 +46,6 @@ NOT_TIMERS = {
     "_STALL_TRIES": "a count",
     "LINE_SECONDS": "output: how often a line is printed",
     "REPORT_SECONDS": "output: how often refusals are reported",
-    "GOAL_SECONDS": "how long the demo should take",
     "SAMPLE_SECONDS": "how often a timeline is sampled",
     "LEAST_INTERVAL": "output: shortest line of mrc perf",
     "_INTERVAL": "a regular expression",
@@ -104,6 +103,8 @@ def test_every_constant_that_is_a_time_to_wait_is_in_the_table() -> None:
     for room in ROOMS:
         path = PACKAGE / room
         for file in [path] if path.suffix else sorted(path.rglob("*.py")):
+            if file.parent == PACKAGE / "apps" / "demo":
+                continue  # most of its times are of its story: how long a transfer takes, when a plane goes
             found |= {name for name in _assigned(ast.parse(file.read_text("utf-8"))) if LOOKS_LIKE_A_TIME.search(name)}
     assert len(found) > 30
     assert found - known - NOT_TIMERS.keys() == set()
