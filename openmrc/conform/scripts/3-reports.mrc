@@ -90,12 +90,12 @@ test 7.5.2.1/3 wire-entropy must responder
         < SACK pr=1 tx_timestamp=0x1d0a
 
 test 7.5.2.2/1 sack-bitmap must responder
-    Bit i says that PSN cack_psn + sack_offset + i has arrived; holes are zero.
+    Bit i says that PSN cack_psn + sack_offset + i has arrived, holes are zero; the offset names the packet that asked.
 +0      > WRITE_ONLY psn=0 length=64
 +0      > WRITE_ONLY psn=2..4 length=64
 +0      > WRITE_ONLY psn=6 length=64
 +5ms    > WRITE_ONLY psn=9 length=64 a=1
-        < SACK cack_psn=0 acked=2,3,4,6,9 ooo_count=5
+        < SACK cack_psn=0 acked=2,3,4,6,9 ooo_count=5 trigger=9
         = sack-truth
 
 test 7.5.2.2/2 sack-bitmap-base must responder

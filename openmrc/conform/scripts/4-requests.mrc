@@ -215,35 +215,39 @@ test 7.4.4/2 retransmission must requester
         < WRITE psn=0 rtx=1
 
 test 7.4.4/3 nack-codes must requester
-    A packet that is refused for NO_BITMAP is sent again.
+    A packet that is refused for NO_BITMAP is sent again, long before its timeout.
+    device timeout=18
 +0      * write length=4096
         < WRITE psn=3
 +0      > NACK nack_psn=1 nack_reason=NO_BITMAP
-        < WRITE psn=1 rtx=1
++100ms  < WRITE psn=1 rtx=1
         = retransmissions
 
 test 7.4.4/6 nack-codes must requester
-    A packet that is refused for NO_PKT_BUFFER is sent again.
+    A packet that is refused for NO_PKT_BUFFER is sent again, long before its timeout.
+    device timeout=18
 +0      * write length=4096
         < WRITE psn=3
 +0      > NACK nack_psn=1 nack_reason=NO_PKT_BUFFER
-        < WRITE psn=1 rtx=1
++100ms  < WRITE psn=1 rtx=1
         = retransmissions
 
 test 7.4.4/7 nack-codes must requester
-    A packet that is refused for NO_RESOURCE is sent again.
+    A packet that is refused for NO_RESOURCE is sent again, long before its timeout.
+    device timeout=18
 +0      * write length=4096
         < WRITE psn=3
 +0      > NACK nack_psn=1 nack_reason=NO_RESOURCE
-        < WRITE psn=1 rtx=1
++100ms  < WRITE psn=1 rtx=1
         = retransmissions
 
 test 7.4.4/8 nack-codes must requester
-    A packet that is refused for PSN_OOR_WINDOW is sent again.
+    A packet that is refused for PSN_OOR_WINDOW is sent again, long before its timeout.
+    device timeout=18
 +0      * write length=4096
         < WRITE psn=3
 +0      > NACK nack_psn=1 nack_reason=PSN_OOR_WINDOW
-        < WRITE psn=1 rtx=1
++100ms  < WRITE psn=1 rtx=1
         = retransmissions
 
 test 7.4.4/4 nack-codes must requester
