@@ -76,12 +76,12 @@ def _expire_qp(engine: Engine, now: int, qp: int) -> None:
 @kernel
 def _serve(engine: Engine, now: int, qp: int, kind: int) -> None:
     match kind:
-        case Deadline.LOSS:
+        case Deadline.REORDERING:
             loss.scan(engine, now, qp)
-        case Deadline.ACK:
-            requester.on_timeout(engine, now, qp)
-        case Deadline.TAIL:
-            requester.on_tail(engine, now, qp)
+        case Deadline.RTO:
+            requester.on_rto(engine, now, qp)
+        case Deadline.PTO:
+            requester.on_pto(engine, now, qp)
         case Deadline.PROBE:
             probes.send_due(engine, now, qp)
         case Deadline.REVERSE:

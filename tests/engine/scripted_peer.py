@@ -116,8 +116,8 @@ def steady(**changes: Any) -> Settings:
         "base_rtt_us": 12.0,
         "tail_probe": False,
         "reverse_probe_interval_us": 0.0,
-        "probe_interval_us": 3600e6,
-        "probe_interval_max_us": 3600e6,
+        "probe_interval_us": 1000e6,
+        "probe_interval_max_us": 1000e6,
         "algorithm": "none",
     }
     return Settings(**{**quiet, **changes})

@@ -66,7 +66,9 @@ def test_messages_of_every_length_arrive(length: int) -> None:
     pair = conversation(None, length)
     assert_arrived(pair, length)
     assert pair.row(0).retransmitted == 0
-    assert -RCVD_UNIT <= pair.row(0).inflight == pair.peer(0).inflight <= 0, "nothing, but for what SACKs round up"
+    assert -RCVD_UNIT <= pair.row(0).inflight <= 0 == pair.peer(0).inflight, (
+        "what SACKs round up is owed by the queue pair alone"
+    )
 
 
 @pytest.mark.clause("loss-gap")

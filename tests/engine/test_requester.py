@@ -470,7 +470,7 @@ def test_what_a_sack_rounds_up_is_owed_by_the_next_packets() -> None:
         endpoint.receives(sack(2 * count - 2, rcvd_bytes=-(-(2 * count - 1) * size // 256)))
         assert size - 256 < endpoint.qp().inflight <= size, "one packet, never a residue on top"
         endpoint.receives(sack(2 * count - 1, rcvd_bytes=-(-2 * count * size // 256)))
-        assert -256 < endpoint.qp().inflight == endpoint.peer().inflight <= 0
+        assert -256 < endpoint.qp().inflight <= 0 == endpoint.peer().inflight, "and none of the shared window"
 
 
 def test_count_of_received_bytes_that_leaps_opens_no_window() -> None:
@@ -644,6 +644,41 @@ def test_missing_transport_ack_is_asked_for_as_soon_as_a_missing_sack_would_be()
     endpoint.receives(ack(1))
     assert len(endpoint.completions()) == 1
     endpoint.sends_nothing(until_us=20_000)
+
+
+def asked_at(endpoint: Endpoint, times: int, psn: int) -> list[float]:
+    """Return when (us) a packet is repeated so many times that nobody answers."""
+    moments = []
+    for _ in range(times):
+        endpoint.sends(psn=psn, retransmitted=1)
+        moments.append(endpoint.now / PS_PER_US)
+    return moments
+
+
+@pytest.mark.clause("transport-ack-lost")
+def test_a_lone_missing_transport_ack_is_asked_for_at_first_linearly_then_half_as_often_each_time() -> None:
+    endpoint = Endpoint(settings=steady(tail_probe=True), attributes={"timeout": 10**12, "linear_count": 3})
+    endpoint.write(MTU)
+    endpoint.all_sent()
+    endpoint.receives(sack(0), at_us=12)
+    gaps = [late - early for early, late in pairwise(asked_at(endpoint, 9, psn=0))]
+    assert gaps == pytest.approx([gaps[0]] * 3 + [gaps[0] * 2**number for number in range(1, 6)])
+    endpoint.receives(ack(1))
+    endpoint.write(MTU)
+    endpoint.all_sent()
+    began = endpoint.now / PS_PER_US
+    endpoint.receives(sack(1), at_us=began + 12)
+    assert asked_at(endpoint, 1, psn=1)[0] - began < 2 * gaps[0], "progress ends the back-off"
+
+
+@pytest.mark.clause("tail-probe")
+def test_a_tail_is_probed_at_first_linearly_then_half_as_often_each_time_until_the_timeout() -> None:
+    endpoint = Endpoint(settings=steady(tail_probe=True), attributes={"timeout": 1000 * PS_PER_US, "linear_count": 1})
+    endpoint.write(MTU)
+    endpoint.all_sent()
+    delay = loss_delay(endpoint.engine, 0) / PS_PER_US
+    for gaps in (1, 2, 4, 8, 16):
+        endpoint.sends(Opcode.PROBE, at_us=delay * gaps)
 
 
 @pytest.mark.clause("transport-ack-lost")

@@ -73,7 +73,9 @@ def judge(pair: Pair, plan: list[tuple[int, bool]], spots: list[tuple[int, int, 
     assert [c.immediate for c in immediates] == wanted[: len(immediates)], "immediates are in order, once"
     assert failed or len(immediates) == len(wanted)
     _nothing_outside(pair, spots)
-    assert -RCVD_UNIT <= pair.row(0).inflight == pair.peer(0).inflight <= 0, "nothing, but for what SACKs round up"
+    assert -RCVD_UNIT <= pair.row(0).inflight <= 0 == pair.peer(0).inflight, (
+        "what SACKs round up is owed by the queue pair alone"
+    )
 
 
 def _nothing_outside(pair: Pair, spots: list[tuple[int, int, int]]) -> None:

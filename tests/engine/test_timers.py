@@ -32,7 +32,7 @@ def test_a_timer_that_is_set_by_a_time_keeps_an_earlier_one() -> None:
 def test_a_disarmed_timer_is_not_served_and_the_next_bound_is_that_of_the_others() -> None:
     endpoint = Endpoint()
     timers.arm(endpoint.engine, 0, Deadline.REVERSE, us(4))
-    timers.arm(endpoint.engine, 0, Deadline.TAIL, us(6))
+    timers.arm(endpoint.engine, 0, Deadline.PTO, us(6))
     timers.disarm(endpoint.engine, 0, Deadline.REVERSE)
     doors.expire(endpoint.engine, us(4), 0)
     assert doors.next_deadline(endpoint.engine, 0) == us(6)

@@ -70,7 +70,7 @@ def loss_delay(engine: Engine, peer: int) -> int:
 
 
 @kernel
-def tail_delay(engine: Engine, peer: int) -> int:
+def pto(engine: Engine, peer: int) -> int:
     """Return how long (ps) nothing may be heard before a probe asks what has arrived.
 
     The loss delay. Without trimming it is processes that make round trips vary, so two round trips bound it, as in

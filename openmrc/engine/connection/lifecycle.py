@@ -61,7 +61,12 @@ def fail(engine: Engine, now: int, qp: int, cause: int) -> None:
     scheduler.forget(engine, qp)
     _quiet(engine, qp)
     messages.flush(engine, qp, status_of(cause))
-    events.push(engine, now, row.endpoint, EventKind.QP_ERROR, qp, row.peer, NONE, 0, cause, 0)
+    index = events.claim(engine, now, row.endpoint, EventKind.QP_ERROR)
+    if index != NONE:
+        event = engine.events[index]
+        event.qp = qp
+        event.peer = row.peer
+        event.state = cause
 
 
 @rare_kernel
@@ -99,7 +104,7 @@ def _quiet(engine: Engine, qp: int) -> None:
     """Remove the bytes in flight from the window and disarm every timer."""
     row = engine.qps[qp]
     if row.peer != NONE:
-        engine.peers[row.peer].inflight -= row.inflight
+        engine.peers[row.peer].inflight -= max(row.inflight, 0)
         scheduler.wake_peer(engine, row.peer)
     row.inflight = 0
     row.lost_count = 0
@@ -157,6 +162,7 @@ def _begin_requester(engine: Engine, qp: int) -> None:
     row.loss_probes = 0
     row.solicit_psn = NONE
     row.retries = 0
+    row.tail_probes = 0
     row.attempt_at = 0
     for index in range(row.sent_base, row.sent_base + row.sent_mask + 1):
         sent = engine.sent[index]

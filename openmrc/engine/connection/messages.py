@@ -54,7 +54,7 @@ def post_write(engine: Engine, now: int, qp: int, write: WriteRequest) -> int:
         flush(engine, qp, WcStatus.WR_FLUSH_ERR)
         return PostStatus.OK
     scheduler.wake(engine, qp)
-    if timers.due(engine, qp, Deadline.ACK) == NEVER:  # also covers a write whose first packet cannot be sent
+    if timers.due(engine, qp, Deadline.RTO) == NEVER:  # also covers a write whose first packet cannot be sent
         user_timeout.begin(engine, now, qp)
     return PostStatus.OK
 

@@ -1,7 +1,7 @@
 """How long a queue pair may make no progress before it fails: TCP's user timeout (RFC 5482; MRC §7.4.1).
 
 The retransmission timeout, the tail probe and the reordering window decide when something is sent again (`retries`,
-`requester.on_tail`, `loss`). None of them ends a connection. Time does, counted so:
+`requester.on_pto`, `loss`). None of them ends a connection. Time does, counted so:
 
 - It runs while something is outstanding: a packet that is not acknowledged, a write without its transport ACK, a write
   that cannot leave because no path works. It does not run while other queue pairs fill the window of a peer that
@@ -39,9 +39,9 @@ _LOOKS = 32  # at progress, in one user timeout
 def begin(engine: Engine, now: int, qp: int) -> None:
     """Start the retransmission timer and the user timeout of a queue pair that had nothing outstanding."""
     row = engine.qps[qp]
-    row.silent_since = now
+    row.no_progress_since = now
     row.progress_seen = _progress(engine, qp)
-    timers.arm(engine, qp, Deadline.ACK, now + row.timeout)
+    timers.arm(engine, qp, Deadline.RTO, now + row.timeout)
 
 
 @rare_kernel
@@ -51,17 +51,17 @@ def is_over(engine: Engine, now: int, qp: int) -> bool:
     progress = _progress(engine, qp)
     if progress != row.progress_seen:
         row.progress_seen = progress
-        row.silent_since = max(row.silent_since, row.heard_at)
+        row.no_progress_since = max(row.no_progress_since, row.heard_at)
     elif _waits_its_turn(engine, qp):
-        row.silent_since = max(row.silent_since, engine.peers[row.peer].heard_at)
-    return now - row.silent_since >= allowed(engine, qp)
+        row.no_progress_since = max(row.no_progress_since, engine.peers[row.peer].heard_at)
+    return now - row.no_progress_since >= allowed(engine, qp)
 
 
 @kernel
 def next_look(engine: Engine, now: int, qp: int) -> int:
     """Return when (ps) `is_over` has to be asked again."""
     time = allowed(engine, qp)
-    return int(min(engine.qps[qp].silent_since + time, now + max(time // _LOOKS, 1), NEVER))
+    return int(min(engine.qps[qp].no_progress_since + time, now + max(time // _LOOKS, 1), NEVER))
 
 
 @rare_kernel
@@ -71,7 +71,7 @@ def pardon(engine: Engine, now: int, endpoint: int, late: int) -> None:
     for qp in range(node.qp_base, node.qp_base + node.qp_count):
         row = engine.qps[qp]
         if receives_data(row.state):
-            row.silent_since = min(row.silent_since + late, now)
+            row.no_progress_since = min(row.no_progress_since + late, now)
 
 
 @rare_kernel
@@ -82,15 +82,15 @@ def allowed(engine: Engine, qp: int) -> int:
         return row.user_timeout
     if row.exponential_count >= INFINITE_RETRIES:
         return NEVER
-    least = min(params_of(engine, qp).silent_timeouts * timeout(engine, qp), MAX_TIMEOUT)
+    least = min(params_of(engine, qp).silent_timeouts * first_rto(engine, qp), MAX_TIMEOUT)
     time = 0
     for attempt in range(row.linear_count + row.exponential_count + 1):
-        time += max(attempt_time(engine, qp, attempt), least)
+        time += max(rto_of_attempt(engine, qp, attempt), least)
     return int(time)
 
 
 @kernel
-def attempt_time(engine: Engine, qp: int, attempt: int) -> int:
+def rto_of_attempt(engine: Engine, qp: int, attempt: int) -> int:
     """Return the timeout (ps) of an attempt, counted from 0 since the last progress.
 
     With a user timeout of its own a queue pair makes several attempts within it.
@@ -98,12 +98,12 @@ def attempt_time(engine: Engine, qp: int, attempt: int) -> int:
     row = engine.qps[qp]
     doublings = min(max(attempt - row.linear_count, 0), 24)
     longest = MAX_TIMEOUT if row.user_timeout == 0 else min(row.user_timeout >> _ATTEMPTS_BITS, MAX_TIMEOUT)
-    once = timeout(engine, qp)
+    once = first_rto(engine, qp)
     return min(once << doublings, max(longest, once))
 
 
 @kernel
-def timeout(engine: Engine, qp: int) -> int:
+def first_rto(engine: Engine, qp: int) -> int:
     """Return the timeout (ps) of a linear attempt.
 
     It is at least srtt + 4 rttvar (RFC 6298, 2.3): where many queue pairs share an endpoint, a healthy peer answers

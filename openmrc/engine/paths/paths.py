@@ -310,10 +310,15 @@ def _swap(engine: Engine, rotation: int, a: int, b: int) -> None:
 
 
 @rare_kernel
-def _notify(engine: Engine, now: int, ev: int, event: int) -> None:
+def _notify(engine: Engine, now: int, ev: int, why: int) -> None:
     row = engine.evs[ev]
     qp = engine.rotations[row.rotation].qp
-    queue_pair = engine.qps[qp]
-    events.push(
-        engine, now, queue_pair.endpoint, EventKind.EV_STATE, qp, queue_pair.peer, row.port, row.value, row.state, event
-    )
+    index = events.claim(engine, now, engine.qps[qp].endpoint, EventKind.EV_STATE)
+    if index != NONE:
+        event = engine.events[index]
+        event.qp = qp
+        event.peer = engine.qps[qp].peer
+        event.port = row.port
+        event.entropy = row.value
+        event.state = row.state
+        event.cause = why

@@ -48,7 +48,9 @@ def apply_local(engine: Engine, now: int, endpoint: int) -> None:
         return
     risen = node.ports_wanted & ~node.ports_up
     node.ports_up = node.ports_wanted
-    events.push(engine, now, endpoint, EventKind.LOCAL_PORTS, NONE, NONE, NONE, 0, node.ports_up, 0)
+    index = events.claim(engine, now, endpoint, EventKind.LOCAL_PORTS)
+    if index != NONE:
+        engine.events[index].state = node.ports_up
     for peer in range(node.peer_base, node.peer_base + node.peer_count):
         if _live_qp(engine, endpoint, peer) != NONE:
             _begin_telling(engine, now, peer)
@@ -125,7 +127,10 @@ def _set_peer_ports(engine: Engine, now: int, peer: int, ports_up: int) -> None:
         return
     risen = ports_up & ~row.ports_up
     row.ports_up = ports_up
-    events.push(engine, now, row.endpoint, EventKind.PEER_PORTS, NONE, peer, NONE, 0, ports_up, 0)
+    index = events.claim(engine, now, row.endpoint, EventKind.PEER_PORTS)
+    if index != NONE:
+        engine.events[index].peer = peer
+        engine.events[index].state = ports_up
     scheduler.wake_peer(engine, peer)
     _wake_rotations(engine, now, row.endpoint, peer, risen)
     _ensure_usable(engine, now, row.endpoint, peer)

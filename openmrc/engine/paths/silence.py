@@ -13,7 +13,7 @@ peers is silent for all, until something sent later arrives at any of them.
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine.state import events, timers
 from openmrc.engine.state.queue_pairs import round_trip, usable_ports, working_ports
-from openmrc.engine.state.tables import Deadline, Engine, EventKind, Sent
+from openmrc.engine.state.tables import NONE, Deadline, Engine, EventKind, Sent
 from openmrc.units import NEVER
 
 _EVS = 2  # lost in a row: one may have been a broken path of a plane that works
@@ -147,4 +147,10 @@ def _end_doubt(engine: Engine, endpoint: int, port: int, sent_at: int) -> None:
 def _notify(engine: Engine, now: int, rotation: int, is_silent: int) -> None:
     row = engine.rotations[rotation]
     qp = engine.qps[row.qp]
-    events.push(engine, now, qp.endpoint, EventKind.SILENT_PORT, row.qp, qp.peer, row.port, 0, is_silent, 0)
+    index = events.claim(engine, now, qp.endpoint, EventKind.SILENT_PORT)
+    if index != NONE:
+        event = engine.events[index]
+        event.qp = row.qp
+        event.peer = qp.peer
+        event.port = row.port
+        event.state = is_silent

@@ -1,13 +1,47 @@
-"""Loss inference from SACKs and from timeouts (MRC §7.4.1, §7.4.5).
+"""Loss inference: four timers of doubt about what was sent (MRC §7.4.1, §7.4.5, §7.4.6).
 
-A packet in a hole is lost when a packet sent later has been delivered, the loss delay has passed since it was sent, and
-a report made after that says so; or sooner, when a packet sent so much later has been delivered that reordering does
-not explain it (`reordering`). Without trimming it must also lie far enough behind the highest SACKed PSN: the hole may
-be reordering by congestion.
+A sender never sees a loss. It sees that an answer does not come, and doubts. How long it doubts depends on what it has
+heard, and each case has a timer of its own; the words are those of TCP and QUIC.
 
-A zero bit of one SACK says little: the packet may have arrived since, may be beyond the bitmap, or in a SACK that was
-lost. But a SACK counts all packets that arrived beyond the left edge (ooo_count). When the requester knows of as many,
-every other packet had not arrived.
+```
+sent ------------> time
+  |   newer packets were reported, this one is a hole
+  |---- round trip + reordering window ----------------|  REORDERING (RFC 8985, RACK)
+  |                                                       lost if a complete report still lacks it: sent again
+  |
+  |   nothing newer was sent, and nothing was heard
+  |---- PTO: round trip + a full queue -------|           PTO (RFC 8985, 7.2; RFC 9002, 6.2)
+  |                                           probe ---|- twice as long ------|- ...
+  |                                                       the answer makes holes of what is missing
+  |
+  |   the peer answers nothing at all
+  |---- RTO ---------------------------------------|      RTO (RFC 6298)
+  |                                                       lost: all is sent again; the RTO doubles
+  |
+  |   no progress, whatever was sent again
+  |---- user timeout ------------------------------ - - |  (RFC 5482)
+                                                          the queue pair fails
+```
+
+| timer | starts with | ends with | acts in |
+|---|---|---|---|
+| REORDERING | the first hole | the report that fills it | `scan` |
+| PTO | the first packet in flight; the last packet sent or heard | all acknowledged | `requester.on_pto` |
+| RTO | the oldest packet in flight | its acknowledgement; progress ends the back-off | `on_rto`, `retries` |
+| user timeout | something outstanding | progress | `user_timeout` |
+
+The first three send, the last ends the connection. They are nested: reordering window < PTO <= RTO < user timeout.
+
+**When is a hole a loss?** A zero bit of one SACK says little: the packet may have arrived since, may be beyond the
+bitmap, or in a SACK that was lost. But a SACK counts all packets that arrived beyond the left edge (ooo_count). When
+the requester knows of as many, the report is *complete*: every other packet had not arrived. So a hole is lost when
+
+- a complete report arrives after the loss delay (round trip and a full queue, by which one path may lag behind); or
+- the report was complete, the reordering window has passed, and it was overtaken by a packet sent later than
+  reordering explains (`reordering`), or left on a port that loses everything (`silence`); or
+- three probes in a row were answered by reports that were not complete.
+
+Without trimming a hole may be reordering by congestion: it must then also lie far behind the highest SACKed PSN.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
@@ -29,32 +63,32 @@ def on_complete_report(engine: Engine, now: int, qp: int) -> None:
     row.complete_at = now
     row.loss_probes = 0
     if row.loss_in_doubt != Doubt.NONE:
-        timers.arm_by(engine, qp, Deadline.LOSS, now)
+        timers.arm_by(engine, qp, Deadline.REORDERING, now)
 
 
 @kernel
 def on_evidence(engine: Engine, now: int, qp: int) -> None:
-    """Arm the loss timer after an acknowledgement.
+    """Arm the reordering timer after an acknowledgement.
 
     The scan itself runs in `expire`, when the caller has passed in all received packets: a SACK queued behind this one
     may fill the holes, and after a scheduling delay there is a queue of them.
     """
     row = engine.qps[qp]
     if row.unack_psn == row.next_psn:
-        timers.disarm(engine, qp, Deadline.LOSS)
+        timers.disarm(engine, qp, Deadline.REORDERING)
     elif row.highest_sacked > row.unack_psn:
         hole = _next_hole(engine, qp)
-        if hole == NONE and timers.due(engine, qp, Deadline.LOSS) == NEVER:
+        if hole == NONE and timers.due(engine, qp, Deadline.REORDERING) == NEVER:
             hole = row.unack_psn
         if hole != NONE:
             delay = congestion.reordering_delay(engine, row.peer)
-            due = sent_row(engine, qp, hole).sent_at + _least_patience(engine, qp, delay)
-            timers.arm_by(engine, qp, Deadline.LOSS, due)
+            due = sent_row(engine, qp, hole).sent_at + _overtaken_after(engine, qp, delay)
+            timers.arm_by(engine, qp, Deadline.REORDERING, due)
 
 
 @kernel
 def _next_hole(engine: Engine, qp: int) -> int:
-    """Return the first packet sent once, and not reported, for which the loss timer may not be set; NONE: none.
+    """Return the first packet sent once, and not reported, for which the reordering timer may not be set; NONE: none.
 
     The oldest packet would not do: once retransmitted, it is due much later than a hole behind it.
     """
@@ -75,7 +109,7 @@ def scan(engine: Engine, now: int, qp: int) -> None:
     """Declare packets lost that were overtaken too far or whose loss delay has passed; arm the timer for the rest."""
     row = engine.qps[qp]
     delay = congestion.reordering_delay(engine, row.peer)
-    least = _least_patience(engine, qp, delay)
+    least = _overtaken_after(engine, qp, delay)
     following = NEVER
     was_in_doubt, row.loss_in_doubt = row.loss_in_doubt, Doubt.NONE.value
     psn = row.unack_psn
@@ -95,7 +129,7 @@ def scan(engine: Engine, now: int, qp: int) -> None:
     row.scanned_psn = psn
     if row.loss_in_doubt == Doubt.REPORT:
         following = min(following, _await_report(engine, now, qp, was_in_doubt))
-    timers.arm(engine, qp, Deadline.LOSS, following)
+    timers.arm(engine, qp, Deadline.REORDERING, following)
     scheduler.wake(engine, qp)
 
 
@@ -103,7 +137,7 @@ def scan(engine: Engine, now: int, qp: int) -> None:
 def _decide(engine: Engine, now: int, qp: int, psn: int, early: int, delay: int) -> int:
     """Declare a packet lost or in doubt; return when its loss delay has passed (ps) if that is still to come."""
     row = engine.qps[qp]
-    due = sent_row(engine, qp, psn).sent_at + _patience(engine, qp, psn, delay)
+    due = sent_row(engine, qp, psn).sent_at + _loss_delay(engine, qp, psn, delay)
     if _is_certain(engine, qp, psn, early, due):
         row.inferred_losses += 1
         declare(engine, now, qp, psn)
@@ -139,7 +173,7 @@ def _is_overtaken(engine: Engine, qp: int, psn: int) -> bool:
     row = engine.qps[qp]
     sent_at = sent_row(engine, qp, psn).sent_at
     if params_of(engine, qp).trimming == 0:
-        if row.newest_delivered - sent_at >= congestion.tail_delay(engine, row.peer):
+        if row.newest_delivered - sent_at >= congestion.pto(engine, row.peer):
             return True
         if _has_few_above(engine, qp, psn):
             return False
@@ -151,25 +185,25 @@ def _is_overtaken(engine: Engine, qp: int, psn: int) -> bool:
 def _await_report(engine: Engine, now: int, qp: int, was_in_doubt: int) -> int:
     """Return when to look again (ps) if no complete report comes; ask for one where none is to be expected."""
     row = engine.qps[qp]
-    patience = round_trip(engine, row.peer)
+    wait = round_trip(engine, row.peer)
     if was_in_doubt != Doubt.REPORT and now - row.heard_at < engine.peers[row.peer].base_rtt:
         row.loss_asked_at = now  # reports come: one will say it
-    elif now - row.loss_asked_at >= patience:
+    elif now - row.loss_asked_at >= wait:
         row.loss_asked_at = now
         ev = spray.choose_control(engine, qp)
         if ev != NONE:
             probes.send(engine, now, qp, ev)
         row.loss_probes += 1
-        if timers.due(engine, qp, Deadline.TAIL) != NEVER:
-            timers.arm(engine, qp, Deadline.TAIL, now + congestion.tail_delay(engine, row.peer))  # this probe serves
-    return int(row.loss_asked_at + patience)
+        if timers.due(engine, qp, Deadline.PTO) != NEVER:
+            timers.arm(engine, qp, Deadline.PTO, now + congestion.pto(engine, row.peer))  # this probe serves
+    return int(row.loss_asked_at + wait)
 
 
 @rare_kernel
-def on_silence(engine: Engine, now: int, qp: int) -> None:
-    """Declare packets lost that have waited for their timeout.
+def on_rto(engine: Engine, now: int, qp: int) -> None:
+    """Declare packets lost that have waited for their RTO.
 
-    The ACK timer is armed for the next packet in flight, or for another timeout if there is none: a packet queued for
+    The RTO timer is armed for the next packet in flight, or for another timeout if there is none: a packet queued for
     retransmission may be acknowledged late and its transport ACK be lost.
     """
     row = engine.qps[qp]
@@ -186,7 +220,7 @@ def on_silence(engine: Engine, now: int, qp: int) -> None:
                 following = min(following, due)
     if newest != NONE and retries.on_failed(engine, now, qp, newest):
         row.timeouts += 1
-    timers.arm(engine, qp, Deadline.ACK, following if following != NEVER else now + retries.patience(engine, qp))
+    timers.arm(engine, qp, Deadline.RTO, following if following != NEVER else now + retries.rto(engine, qp))
 
 
 @rare_kernel
@@ -217,9 +251,7 @@ def requeue(engine: Engine, qp: int, psn: int) -> None:
 @kernel
 def add_in_flight(engine: Engine, qp: int, size: int) -> None:
     """Count `size` bytes as in flight; `remove_in_flight` is the way back."""
-    row = engine.qps[qp]
-    row.inflight += size
-    engine.peers[row.peer].inflight += size
+    _count_in_flight(engine, qp, size)
 
 
 @kernel
@@ -229,13 +261,24 @@ def remove_in_flight(engine: Engine, qp: int, size: int) -> None:
     The count may fall below zero: SACKs round up, and count packets that were taken out as lost. It must not be cut
     off there, or later packets would stay in flight for ever by as much.
     """
-    row = engine.qps[qp]
-    row.inflight -= size
-    engine.peers[row.peer].inflight -= size
+    _count_in_flight(engine, qp, -size)
 
 
 @kernel
-def _least_patience(engine: Engine, qp: int, delay: int) -> int:
+def _count_in_flight(engine: Engine, qp: int, size: int) -> None:
+    """Change the count of a queue pair; the peer's is the sum of those above zero.
+
+    What a queue pair has below zero is owed by its own next packets. Were it taken from the shared window, a thousand
+    idle queue pairs would open that by 256 KB.
+    """
+    row = engine.qps[qp]
+    before = max(row.inflight, 0)
+    row.inflight += size
+    engine.peers[row.peer].inflight += max(row.inflight, 0) - before
+
+
+@kernel
+def _overtaken_after(engine: Engine, qp: int, delay: int) -> int:
     """Return how long (ps) after its sending a packet can be known to be overtaken, at the earliest."""
     peer = engine.qps[qp].peer
     soonest = engine.peers[peer].srtt + reordering.window(engine, peer)
@@ -243,7 +286,7 @@ def _least_patience(engine: Engine, qp: int, delay: int) -> int:
 
 
 @kernel
-def _patience(engine: Engine, qp: int, psn: int, delay: int) -> int:
+def _loss_delay(engine: Engine, qp: int, psn: int, delay: int) -> int:
     """Return how long (ps) after its sending a packet must be missing from the report that arrives then.
 
     Without trimming the delay that round trips show is doubled while few packets above the hole have arrived, and

@@ -108,7 +108,7 @@ def on_answer(engine: Engine, now: int, qp: int, packet: int) -> None:
         paths.wake_rotation(engine, now, answered.rotation)
     retries.on_answered(engine, row.peer, answered.probe_sent_at)
     if row.unack_psn < row.next_psn:
-        timers.arm_by(engine, qp, Deadline.LOSS, now)
+        timers.arm_by(engine, qp, Deadline.REORDERING, now)
     if answered.state == EvState.ASSUMED_BAD:
         _credit(engine, now, qp, ev, arrived.path_mark)
 

@@ -12,7 +12,7 @@ def ask_if_needed(engine: Engine, now: int, qp: int) -> None:
     """Have a report asked for a round trip after the last packet where none is to come."""
     if is_unasked(engine, qp):
         timers.arm_by(
-            engine, qp, Deadline.TAIL, max(now, last_sent(engine, qp) + round_trip(engine, engine.qps[qp].peer))
+            engine, qp, Deadline.PTO, max(now, last_sent(engine, qp) + round_trip(engine, engine.qps[qp].peer))
         )
 
 

@@ -32,6 +32,8 @@ NO_PATH = -1  # something could be sent, but on no port that is free now
 
 _PSN_MASK = (1 << PSN_BITS) - 1
 _MSN_MASK = (1 << MSN_BITS) - 1
+_MOST_DOUBLINGS = 20  # of a PTO, which is at most seconds
+_MOST_PROBES = 1000  # that are counted
 
 
 @kernel
@@ -224,10 +226,10 @@ def _record_sent(engine: Engine, now: int, qp: int, psn: int, ev: int) -> None:
     sent.state = SentState.IN_FLIGHT
     sent.transmissions = min(sent.transmissions + 1, 100)
     loss.add_in_flight(engine, qp, nominal_size(sent.payload))
-    if timers.due(engine, qp, Deadline.ACK) == NEVER:
+    if timers.due(engine, qp, Deadline.RTO) == NEVER:
         user_timeout.begin(engine, now, qp)
-    if timers.due(engine, qp, Deadline.TAIL) == NEVER and params_of(engine, qp).tail_probe == 1:
-        timers.arm(engine, qp, Deadline.TAIL, now + congestion.tail_delay(engine, row.peer))
+    if timers.due(engine, qp, Deadline.PTO) == NEVER and params_of(engine, qp).tail_probe == 1:
+        timers.arm(engine, qp, Deadline.PTO, now + congestion.pto(engine, row.peer))
 
 
 @kernel
@@ -322,21 +324,22 @@ def _traffic_class(trim_nack_dest: int, is_repeat: int) -> int:
 
 
 @rare_kernel
-def on_tail(engine: Engine, now: int, qp: int) -> None:
+def on_pto(engine: Engine, now: int, qp: int) -> None:
     """Solicit acknowledgements that did not come after the last packet was sent.
 
     A probe on a path that last worked solicits a SACK, a duplicate the transport ACK. The timer counts from the last
     packet sent or heard, as in RFC 8985 (7.2): a connection that shares its port with many others sends seldom.
-    A closed window for which no report is to come is asked about a round trip after the last packet.
+    A closed window for which no report is to come is asked about a round trip after the last packet. As that of
+    the RTO, its back-off is linear, then exponential, up to the RTO, until there is progress (RFC 9002, 6.2.1).
     """
     row = engine.qps[qp]
-    timers.disarm(engine, qp, Deadline.TAIL)
+    timers.disarm(engine, qp, Deadline.PTO)
     unacknowledged = row.next_psn - row.unack_psn
     if row.message_head == row.message_current and unacknowledged == 0:
         return
     if 0 < unacknowledged <= row.lost_count + row.sacked_beyond:
         return  # nothing is in flight: all that is missing waits for a path
-    delay = congestion.tail_delay(engine, row.peer)
+    delay = _pto(engine, qp)
     quiet_since = last_sent(engine, qp)
     if reports.is_unasked(engine, qp):
         delay = round_trip(engine, row.peer)
@@ -348,7 +351,18 @@ def on_tail(engine: Engine, now: int, qp: int) -> None:
         else:
             _solicit_ack(engine, qp)
         quiet_since = now
-    timers.arm(engine, qp, Deadline.TAIL, quiet_since + delay)
+        row.tail_probes = min(row.tail_probes + 1, _MOST_PROBES)
+        delay = _pto(engine, qp)
+    timers.arm(engine, qp, Deadline.PTO, quiet_since + delay)
+
+
+@kernel
+def _pto(engine: Engine, qp: int) -> int:
+    """Return how long (ps) to wait for an answer before the next probe of the tail."""
+    row = engine.qps[qp]
+    delay = congestion.pto(engine, row.peer)
+    doublings = min(max(row.tail_probes - row.linear_count, 0), _MOST_DOUBLINGS)
+    return max(min(delay << doublings, retries.rto(engine, qp)), delay)
 
 
 @kernel
@@ -367,22 +381,22 @@ def _solicit_ack(engine: Engine, qp: int) -> None:
 
 
 @rare_kernel
-def on_timeout(engine: Engine, now: int, qp: int) -> None:
+def on_rto(engine: Engine, now: int, qp: int) -> None:
     """Serve the retransmission timer: repeat what has waited too long, or fail a queue pair without progress."""
     row = engine.qps[qp]
     if row.message_head == row.message_tail and row.unack_psn == row.next_psn:
-        timers.disarm(engine, qp, Deadline.ACK)
+        timers.disarm(engine, qp, Deadline.RTO)
         return
     if user_timeout.is_over(engine, now, qp):
         lifecycle.fail(engine, now, qp, Cause.RETRIES_SPENT)
         return
     if row.unack_psn < row.next_psn:
-        loss.on_silence(engine, now, qp)
+        loss.on_rto(engine, now, qp)
     elif row.message_head == row.message_current:  # nothing has left: no path works, or others have their turn
-        timers.arm(engine, qp, Deadline.ACK, now + retries.patience(engine, qp))
+        timers.arm(engine, qp, Deadline.RTO, now + retries.rto(engine, qp))
     else:
         _on_missing_ack(engine, now, qp)
-    timers.arm_by(engine, qp, Deadline.ACK, user_timeout.next_look(engine, now, qp))
+    timers.arm_by(engine, qp, Deadline.RTO, user_timeout.next_look(engine, now, qp))
     scheduler.wake(engine, qp)
 
 
@@ -395,11 +409,11 @@ def _on_missing_ack(engine: Engine, now: int, qp: int) -> None:
     row = engine.qps[qp]
     due = retries.due(engine, qp, max(last_sent(engine, qp), row.attempt_at))
     if due > now:
-        timers.arm(engine, qp, Deadline.ACK, due)
+        timers.arm(engine, qp, Deadline.RTO, due)
         return
     if row.retries > 0:  # the duplicate of the last attempt was not answered either
         paths.on_lost(engine, now, sent_row(engine, qp, row.next_psn - 1).ev, now)
     retries.on_failed(engine, now, qp, now)
     row.timeouts += 1
     _solicit_ack(engine, qp)
-    timers.arm(engine, qp, Deadline.ACK, now + retries.patience(engine, qp))
+    timers.arm(engine, qp, Deadline.RTO, now + retries.rto(engine, qp))

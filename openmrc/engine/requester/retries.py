@@ -12,6 +12,7 @@ from openmrc.engine.connection import user_timeout
 from openmrc.engine.state import timers
 from openmrc.engine.state.queue_pairs import params_of
 from openmrc.engine.state.tables import Deadline, Engine
+from openmrc.units import NEVER
 
 
 @rare_kernel
@@ -28,19 +29,24 @@ def on_failed(engine: Engine, now: int, qp: int, sent_at: int) -> bool:
 @kernel
 def on_progress(engine: Engine, now: int, qp: int) -> None:
     """End the back-off: what is in flight has the time of a first attempt from now on (RFC 6298, 5.3)."""
-    if engine.qps[qp].retries > 0:
+    row = engine.qps[qp]
+    if row.retries > 0 or row.tail_probes > 0:
         _end_backoff(engine, now, qp)
 
 
 @rare_kernel
 def _end_backoff(engine: Engine, now: int, qp: int) -> None:
-    engine.qps[qp].retries = 0
-    timers.arm_by(engine, qp, Deadline.ACK, now + patience(engine, qp))
+    row = engine.qps[qp]
+    row.retries = 0
+    row.tail_probes = 0
+    timers.arm_by(engine, qp, Deadline.RTO, now + rto(engine, qp))
+    if timers.due(engine, qp, Deadline.PTO) != NEVER:
+        timers.arm_by(engine, qp, Deadline.PTO, now + congestion.pto(engine, row.peer))
 
 
 @kernel
 def on_heard(engine: Engine, now: int, qp: int) -> None:
-    """Note an answer of the peer, and whether it ends a silence."""
+    """Note an answer of the peer, and whether it ends a pause."""
     row = engine.qps[qp]
     peer = engine.peers[row.peer]
     row.heard_at = now
@@ -62,22 +68,22 @@ def due(engine: Engine, qp: int, sent_at: int) -> int:
 
     A peer that has answered nothing sent since, on any queue pair, has more time: not a packet is missing then but
     the peer, which may be kept from its processor. To send again would help nobody; its first answer to a probe shows
-    what was lost. After a silence its answers come one after the other.
+    what was lost. After a pause its answers come one after the other.
     """
     row = engine.qps[qp]
     peer = engine.peers[row.peer]
     params = params_of(engine, qp)
-    attempt = patience(engine, qp)
+    attempt = rto(engine, qp)
     if params.silent_timeouts == 1:
         return sent_at + attempt
     delay = congestion.loss_delay(engine, row.peer)
     if peer.newest_answered < sent_at + delay:
-        several = min(params.silent_timeouts * user_timeout.timeout(engine, qp), user_timeout.MAX_TIMEOUT)
+        several = min(params.silent_timeouts * user_timeout.first_rto(engine, qp), user_timeout.MAX_TIMEOUT)
         return sent_at + max(attempt, several)
     return max(sent_at + attempt, peer.resumed_at + delay)
 
 
 @kernel
-def patience(engine: Engine, qp: int) -> int:
-    """Return the timeout (ps) of the current attempt."""
-    return user_timeout.attempt_time(engine, qp, engine.qps[qp].retries)
+def rto(engine: Engine, qp: int) -> int:
+    """Return the RTO (ps) of the current attempt."""
+    return user_timeout.rto_of_attempt(engine, qp, engine.qps[qp].retries)

@@ -5,38 +5,29 @@ from openmrc.engine.state.tables import NONE, Engine
 
 
 @kernel
-def push(
-    engine: Engine,
-    now: int,
-    endpoint: int,
-    kind: int,
-    qp: int,
-    peer: int,
-    port: int,
-    entropy: int,
-    state: int,
-    cause: int,
-) -> None:
-    """Append one event; drop and count it if the ring is full."""
+def claim(engine: Engine, now: int, endpoint: int, kind: int) -> int:
+    """Append an event and return its row, cleared, for the caller to fill; NONE, and a count, if the ring is full."""
     node = engine.endpoints[endpoint]
     if node.event_tail - node.event_head > node.event_mask:
         node.events_dropped += 1
-        return
-    event = engine.events[node.event_base + (node.event_tail & node.event_mask)]
+        return NONE
+    index = node.event_base + (node.event_tail & node.event_mask)
     node.event_tail += 1
+    event = engine.events[index]
     event.kind = kind
     event.at = now
-    event.qp = qp
-    event.peer = peer
-    event.port = port
-    event.entropy = entropy
-    event.state = state
-    event.cause = cause
+    event.qp = NONE
+    event.peer = NONE
+    event.port = NONE
+    event.entropy = 0
+    event.state = 0
+    event.cause = 0
+    return index
 
 
 @kernel
 def take(engine: Engine, endpoint: int) -> int:
-    """Remove the oldest event and return its row, or NONE. The row is valid until the next `push`."""
+    """Remove the oldest event and return its row, or NONE. The row is valid until the next `claim`."""
     node = engine.endpoints[endpoint]
     if node.event_head == node.event_tail:
         return NONE

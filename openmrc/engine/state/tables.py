@@ -187,7 +187,7 @@ class Peer:
     qa_began: Instant  # ps
     qa_trimmed: Int  # bytes in this period
     delivery_rate: Float  # bytes/ps that the network is known to deliver; 0: not known yet
-    resumed_at: Instant  # ps, first answer after a silence
+    resumed_at: Instant  # ps, first answer after a pause of the peer
     qa_blocked: Int  # the window kept a packet back in this period
     # Port Status Updates of this peer
     update_stamp: Int  # tx_timestamp of the last one that counted
@@ -208,9 +208,9 @@ class Peer:
 class Deadline(IntEnum):
     """The timers of a queue pair, in the order in which `deadlines` serves them."""
 
-    LOSS = 0  # the loss delay of a hole has passed: `loss.scan`
-    ACK = 1  # no acknowledgement for a timeout: `requester.on_timeout`
-    TAIL = 2  # acknowledgements stopped: `requester.on_tail` sends a probe
+    REORDERING = 0  # a hole has outlasted what reordering explains (RFC 8985): `loss.scan`
+    RTO = 1  # nothing acknowledged what was sent for the retransmission timeout (RFC 6298): `requester.on_rto`
+    PTO = 2  # answers stopped after the last packet (RFC 8985, RFC 9002): `requester.on_pto` sends a probe
     PROBE = 3  # bad EVs: `probes.send_due`
     REVERSE = 4  # control paths: `reverse.on_deadline`
 
@@ -296,7 +296,8 @@ class QueuePairRow:
     rcvd_bytes_seen: Int32  # unit 256 B, as on the wire
     sacked_beyond: Int32  # packets known to have arrived beyond the left edge
     retries: Int32  # attempts that failed since the last progress
-    loss_in_doubt: Int32  # Doubt
+    loss_in_doubt: Int16  # Doubt
+    tail_probes: Int16  # sent since the last progress; those beyond `linear_count` double the PTO
     lost_cursor: Int  # no PSN below it waits
     deficit: Int  # bytes that deficit round robin still owes
     burst_left: Int  # bytes, nominal, that may still follow on burst_ev
@@ -319,7 +320,7 @@ class QueuePairRow:
     inferred_losses: Int
     # Seldom
     user_timeout: Int  # ps without progress until ERROR; 0: as long as the attempts take
-    silent_since: Instant  # ps, when the user timeout began; time in which the endpoint did not run is added
+    no_progress_since: Instant  # ps, when the user timeout began; time in which the endpoint did not run is added
     progress_seen: Int  # packets known to have arrived and writes completed, when that was last looked at
     attempt_at: Instant  # ps, when the last attempt failed
     linear_count: Int16

@@ -111,7 +111,7 @@ def _why_nothing_arrives(runtime: EndpointRuntime, qp: int) -> str:
     planes = [str(index) for index, plane in enumerate(runtime.datapath.planes) if plane.last_error == errno.EMSGSIZE]
     if planes:
         return f"plane {', '.join(planes)}: packets of {row.path_mtu} bytes are too long for the interface; "
-    was_heard = row.heard_at - row.silent_since  # ps
+    was_heard = row.heard_at - row.no_progress_since  # ps
     if row.cause == Cause.RETRIES_SPENT and was_heard > user_timeout.allowed(runtime.engine, qp) // 2:
         return (
             f"the peer answers, but no packet of {row.path_mtu} bytes arrives: if the MTU of the path has shrunk, "

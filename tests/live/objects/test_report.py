@@ -14,7 +14,7 @@ from tests.live.datapath.memory_kernel import endpoint
 def test_a_peer_that_answered_to_the_end_and_got_no_data_points_to_the_path_mtu() -> None:
     with endpoint() as here:
         row = here.engine.qps[0]
-        row.state, row.cause, row.user_timeout, row.silent_since = (
+        row.state, row.cause, row.user_timeout, row.no_progress_since = (
             QpState.ERROR,
             Cause.RETRIES_SPENT,
             PS_PER_S,
