@@ -35,14 +35,13 @@ SERVERS = {  # what a command that serves writes to stderr or stdout once it lis
     r"\bmrc recv\b": "TCP port",
     r"write_memory\.py serve": "",
     r"\bmrc metrics --listen\b": "metrics at",
-    r"\bmrc view demo$": "open http",
 }
 EXIT_CODES = {  # other exit codes than 0 that a page announces
     r"^mrc doctor": {0, 1},  # 1 where this machine lacks something
 }
 SKIPPED = {  # commands that do not run here -> why
-    r"^mrc top$": "runs until it is interrupted: tests/telemetry runs it once",
-    r"^mrc view my-scenario": "the reader's own scenario",
+    r"^mrc top\b(?! --)": "runs until it is interrupted: tests/telemetry runs it once",
+    r"^mrc view (demo(?! --record)|my-scenario)": "serves until it is interrupted: tests/view opens pages",
     r"^make ": "installs into the repository or runs all tests",
     r"^mrc demo$": "tests/cli/test_demo.py runs it, for a shorter time",
     r"192\.0\.2\.|^mrc recv --out in$": "needs a second machine",
