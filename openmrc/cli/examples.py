@@ -76,6 +76,23 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "metrics": ("mrc metrics", "mrc metrics --listen 9400"),
     "view": ("mrc view demo", "mrc view --host"),
     "top": ("mrc top --once", "mrc top --json"),
+    "ctl profiles": ("mrc ctl profiles", "mrc ctl profiles --json"),
+    "ctl format": (
+        "mrc ctl format 1 --mode udp --widths 16 --state online",
+        "mrc ctl format 1 --state offline --json",
+    ),
+    "ctl profile": (
+        "mrc ctl profile 1 --mode auto --min-active 4 --events assumed_bad --state online",
+        "mrc ctl profile 1 --set 2:0414=denied",
+    ),
+    "ctl array": ("mrc ctl array 1", "mrc ctl array 1 --json"),
+    "ctl cc": (
+        "mrc ctl cc 1 --algorithm uet-1.0-nscc --config max_cwnd=1048576 --state online",
+        "mrc ctl cc 1 --config target_delay=500000 --json",
+    ),
+    "ctl use": ("mrc ctl use --ev 1", "mrc ctl use --ev 0 --cc 1 --json"),
+    "ctl events": ("mrc ctl events --for 60", "mrc ctl events --for 5 --json"),
+    "ctl probe": ("mrc ctl probe 2:0xc105@10.0.1.2", "mrc ctl probe 1:0xc0f3@10.0.0.2 2:0xc105@10.0.1.2 --json"),
     "warm": ("mrc warm", "mrc warm --json"),
     "doctor": ("mrc doctor", "mrc doctor --json"),
 }

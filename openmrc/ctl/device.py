@@ -7,11 +7,18 @@ the server, several at a time.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 import msgspec
 
 from openmrc.ctl.denials import Denial
+from openmrc.ctl.endpoint_requests import EpRequest, EpResponse
+from openmrc.ctl.ev_events import EvEventQueues
+from openmrc.profiles.cc_profile import CcChange
+from openmrc.profiles.ev_configuration import EvProfileChange
+from openmrc.profiles.ev_format_profile import FormatChange
+from openmrc.profiles.profile_store import ProfileIds, ProfileStore
 
 
 class DeviceReport(msgspec.Struct, kw_only=True):
@@ -65,8 +72,43 @@ class QpReport(msgspec.Struct, kw_only=True):
     evs: list[EvReport]
 
 
+class CtlProfiles(Protocol):
+    """The profiles of an endpoint, and the events of their EVs."""
+
+    store: ProfileStore
+    events: EvEventQueues
+    lock: AbstractContextManager[object]
+
+    def modify_format(self, number: int, change: FormatChange) -> None:
+        """Change an EV format profile."""
+
+    def modify_ev(self, number: int, change: EvProfileChange) -> None:
+        """Change an EV profile, and what uses it."""
+
+    def modify_cc(self, number: int, change: CcChange) -> None:
+        """Change a congestion control profile, and what uses it."""
+
+    def use(self, ids: ProfileIds) -> None:
+        """Set the profiles of queue pairs that name none."""
+
+
+class CtlRequests(Protocol):
+    """Sends endpoint requests."""
+
+    def send_wait(self, kind: str, requests: Sequence[EpRequest], seconds: float) -> list[EpResponse]:
+        """Return the answers that come in time."""
+
+
 class CtlDevice(Protocol):
     """An endpoint, as controllers see it."""
+
+    @property
+    def profiles(self) -> CtlProfiles:
+        """Return its profiles."""
+
+    @property
+    def requests(self) -> CtlRequests:
+        """Return what sends endpoint requests."""
 
     def device(self) -> DeviceReport:
         """Return identity and limits."""

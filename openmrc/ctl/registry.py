@@ -43,6 +43,16 @@ OPERATIONS: dict[str, str] = {
     "denials": "openmrc.ctl.operations.denial_ops:denials",
     "snapshot": "openmrc.telemetry.snapshot_ops:snapshot",
     "events": "openmrc.telemetry.snapshot_ops:events",
+    "profiles": "openmrc.ctl.operations.profile_ops:profiles",
+    "modify_format": "openmrc.ctl.operations.profile_ops:modify_format",
+    "modify_ev_profile": "openmrc.ctl.operations.profile_ops:modify_ev_profile",
+    "query_evs": "openmrc.ctl.operations.profile_ops:query_evs",
+    "modify_cc": "openmrc.ctl.operations.profile_ops:modify_cc",
+    "use_profiles": "openmrc.ctl.operations.profile_ops:use_profiles",
+    "create_events": "openmrc.ctl.operations.event_ops:create_events",
+    "destroy_events": "openmrc.ctl.operations.event_ops:destroy_events",
+    "poll_events": "openmrc.ctl.operations.event_ops:poll_events",
+    "ep_batch": "openmrc.ctl.operations.event_ops:ep_batch",
 }
 
 

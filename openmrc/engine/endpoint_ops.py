@@ -6,8 +6,9 @@ probe_id.
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine.paths import ports, reverse
-from openmrc.engine.state import control_queue
-from openmrc.engine.state.tables import NONE, Engine
+from openmrc.engine.state import clock, control_queue, events
+from openmrc.engine.state.tables import NONE, Engine, EventKind
+from openmrc.units import PS_PER_NS
 from openmrc.wire.codes import EndpointOp, Opcode
 
 _PROBE_ID_MASK = 0xFFFF
@@ -35,10 +36,24 @@ def receive(engine: Engine, now: int, endpoint: int, packet: int) -> None:
         case Opcode.ENDPOINT_RESPONSE:
             if probe_id >= ports.CHECK_PROBE_ID:
                 ports.on_answer(engine, now, peer, probe_id, arrived.port)
+            elif probe_id >= ports.CONTROLLER_PROBE_ID:
+                _report(engine, now, endpoint, peer, packet)
             else:
                 reverse.on_answer(engine, peer, probe_id)
         case _:
             engine.endpoints[endpoint].unknown_opcode += 1
+
+
+@kernel
+def _report(engine: Engine, now: int, endpoint: int, peer: int, packet: int) -> None:
+    """Report the answer to a request of a controller, with its round trip."""
+    arrived = engine.packets[packet]
+    round_trip = clock.elapsed(now, arrived.tx_timestamp, arrived.timestamp_unit) // PS_PER_NS
+    number = arrived.psn & _PROBE_ID_MASK
+    events.push(
+        engine, now, endpoint, EventKind.ENDPOINT_RESPONSE, NONE, peer, arrived.port, arrived.entropy, number,
+        round_trip,
+    )  # fmt: skip
 
 
 @kernel

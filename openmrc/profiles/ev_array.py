@@ -6,7 +6,7 @@ operation selects; here it is the last one in an index, so that replacing thousa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 
@@ -63,6 +63,9 @@ class EvOpEntry:
     all_copies: bool = False
 
 
+NewEvCheck = Callable[[EvEntry, str], None]  # raises EINVAL under this name for an EV that cannot be used
+
+
 class EvArray:
     """The EVs of the array by position, with their states."""
 
@@ -91,11 +94,11 @@ class EvArray:
         for position in self._copies(ev, every, "ev"):
             self._put_state(position, state)
 
-    def apply(self, op: EvOp, batch: Sequence[EvOpEntry], expansion: EvExpansion | None, ports: int) -> None:
+    def apply(self, op: EvOp, batch: Sequence[EvOpEntry], check: NewEvCheck) -> None:
         """Apply a batch in order up to the first entry that fails; earlier entries stay applied (`done`)."""
         for index, entry in enumerate(batch):
             try:
-                self._apply_one(op, entry, expansion, ports, f"entries[{index}]")
+                self._apply_one(op, entry, check, f"entries[{index}]")
             except CallError as error:
                 error.done = index
                 raise
@@ -111,18 +114,20 @@ class EvArray:
             raise InvalidArgumentError(f"state: {left} of {len(self)} entries are unpopulated; REPLACE_EV them first")
         for index, ev in enumerate(self._evs):
             if expansion is not None:
-                _check_value(ev, expansion, f"EV {index}")
+                check_value(ev, expansion, f"EV {index}")
 
-    def _apply_one(self, op: EvOp, entry: EvOpEntry, expansion: EvExpansion | None, ports: int, name: str) -> None:
+    def _apply_one(self, op: EvOp, entry: EvOpEntry, check: NewEvCheck, name: str) -> None:
         if entry.state not in SETTABLE:
             raise InvalidArgumentError(f"{name}.state: {entry.state!r}; allowed: GOOD, ASSUMED_BAD, DENIED")
         if op == EvOp.MODIFY_EV_STATE and entry.ev == _UNPOPULATED:
             raise InvalidArgumentError(f"{name}.ev: {entry.ev} has no state; REPLACE_EV it")
         copies = self._copies(entry.ev, entry.all_copies, name)
         if op == EvOp.REPLACE_EV:
-            new = _checked(entry.ev_new, expansion, ports, name)
+            if entry.ev_new is None:
+                raise InvalidArgumentError(f"{name}.ev_new: missing; REPLACE_EV needs it")
+            check(entry.ev_new, f"{name}.ev_new")
             for position in copies:
-                self._put_ev(position, new)
+                self._put_ev(position, entry.ev_new)
         for position in copies:
             self._put_state(position, entry.state)
 
@@ -150,18 +155,8 @@ class EvArray:
         self._states[position] = state
 
 
-def _checked(new: EvEntry | None, expansion: EvExpansion | None, ports: int, name: str) -> EvEntry:
-    """Return the replacement, checked: packets must be able to carry it."""
-    if new is None:
-        raise InvalidArgumentError(f"{name}.ev_new: missing; REPLACE_EV needs it")
-    if not 1 <= new.port <= ports:
-        raise InvalidArgumentError(f"{name}.ev_new.port: {new.port} is not in 1..{ports}")
-    if expansion is not None:
-        _check_value(new, expansion, f"{name}.ev_new")
-    return new
-
-
-def _check_value(ev: EvEntry, expansion: EvExpansion, name: str) -> None:
+def check_value(ev: EvEntry, expansion: EvExpansion, name: str) -> None:
+    """Raise EINVAL under `name` for an EV that these fields cannot expand."""
     try:
         expansion.check(ev.value)
     except InvalidArgumentError as error:

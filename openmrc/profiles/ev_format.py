@@ -97,6 +97,14 @@ class EvField:
             remaining ^= lowest
         return value
 
+    def number_in(self, value: int) -> int:
+        """Return the number whose bits stand under the mask of a value; the inverse of `holding`."""
+        number, mask = 0, self.mask
+        for bit in range(self.width - 1, -1, -1):
+            if mask >> bit & 1:
+                number = number << 1 | value >> bit & 1
+        return number
+
 
 @dataclass(frozen=True)
 class EvExpansion:
@@ -146,6 +154,16 @@ class EvExpansion:
             expanded = expanded << width | field.holding(number)  # a narrow field has zeros to its left
             used += width
         return (expanded << EV_BITS - used).to_bytes(EV_BYTES, "big")
+
+    def contracted(self, expanded: bytes) -> bytes | None:
+        """Return the EV within the bounds that expands to these 32 bytes; None if there is none."""
+        bits, left, numbers = int.from_bytes(expanded, "big"), EV_BITS, []
+        for field, width in zip(self.fields, self.format.widths, strict=False):
+            left -= width
+            part = bits >> left & _ones(width)
+            numbers.append(field.number_in(part))
+        ev = self.packed(numbers)
+        return ev if self.expand(ev) == expanded and self.is_within_bounds(ev) else None
 
     def check(self, ev: bytes) -> None:
         """Raise for an EV of another size, or with bits set that no field takes."""

@@ -1,7 +1,7 @@
 """States of controller profiles as tables: attributes required by transitions, and changeable in each state.
 
 EV format, EV and congestion control profiles go INIT -> OFFLINE -> ONLINE and back; they differ in the required
-attributes. The table of docs/entropy.md is generated from them.
+attributes. The table of docs/entropy.md is generated from them by `spec.profile_table`.
 Source: `mrc_ctl.h` of opencomputeproject/OCP-Multipath-Reliable-Connection.
 """
 
@@ -159,18 +159,6 @@ def check_online_change(rules: ProfileRules, changed: IntFlag, can_modify_online
 def names(attributes: IntFlag) -> str:
     """Return the names of the set bits, lowest first."""
     return ", ".join(str(member.name) for member in type(attributes) if member in attributes)
-
-
-def table() -> str:
-    """Return the rules of all kinds of profiles as a Markdown table."""
-    lines = [
-        "| profile | to OFFLINE needs | to ONLINE needs | changeable ONLINE | and with MODIFY_ONLINE |",
-        "|---|---|---|---|---|",
-    ]
-    for rules in ALL_RULES:
-        attributes = (*rules.needs.values(), rules.while_online, rules.while_online_optional)
-        lines.append(f"| {rules.name} | " + " | ".join(map(names, attributes)) + " |")
-    return "\n".join(lines)
 
 
 def given(*attributes: tuple[Bits, object]) -> Bits:

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from openmrc.cli.main import app
-from openmrc.profiles.profile_states import table
+from spec.profile_table import table
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "entropy.md").read_text(encoding="utf-8")
@@ -17,7 +17,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_table_of_profiles_is_that_of_the_code() -> None:
-    assert table() in PAGE, "put the output of openmrc.profiles.profile_states.table() into docs/entropy.md"
+    assert table() in PAGE, "put the output of spec.profile_table.table() into docs/entropy.md"
 
 
 def test_the_profile_on_the_page_is_the_file_it_names() -> None:

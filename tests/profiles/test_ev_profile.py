@@ -9,6 +9,7 @@ from openmrc.profiles.ev_format import EvField, EvFormatMode
 from openmrc.profiles.ev_format_profile import EvFormatProfile, FormatChange
 from openmrc.profiles.ev_profile import EvProfile
 from openmrc.profiles.profile_states import ProfileState
+from tests.profiles.carriers import AnyCarrier
 
 INIT, OFFLINE, ONLINE = ProfileState
 GOOD, BAD, DENIED = EvEntryState.GOOD, EvEntryState.ASSUMED_BAD, EvEntryState.DENIED
@@ -28,7 +29,7 @@ def online_format() -> EvFormatProfile:
 
 
 def offline(mode: EvMode, count: int = 4, limits: EvLimits = LIMITS) -> EvProfile:
-    profile = EvProfile(limits)
+    profile = EvProfile(limits, AnyCarrier(limits.ports))
     profile.modify(EvProfileChange(state=OFFLINE, mode=mode, format=online_format(), count=count, fields=FIELDS))
     return profile
 
@@ -99,7 +100,7 @@ def test_a_format_is_busy_while_an_ev_profile_is_online_with_it() -> None:
 @pytest.mark.parametrize("missing", ["mode", "format", "count", "fields"])
 def test_offline_needs_the_shape(missing: str) -> None:
     change = EvProfileChange(state=OFFLINE, mode=EvMode.EXPLICIT, format=online_format(), count=4, fields=FIELDS)
-    profile = EvProfile(LIMITS)
+    profile = EvProfile(LIMITS, AnyCarrier(4))
     with pytest.raises(InvalidArgumentError, match="missing: "):
         profile.modify(replace(change, **{missing: None}))  # type: ignore[arg-type]
     assert (profile.state, profile.configuration.known) == (INIT, 0)
@@ -125,7 +126,7 @@ def test_explicit_arrays_start_unpopulated_and_must_be_filled() -> None:
 
 
 def test_a_generated_profile_may_be_set_up_in_one_call() -> None:
-    profile = EvProfile(LIMITS, seed=9)
+    profile = EvProfile(LIMITS, AnyCarrier(4), seed=9)
     profile.modify(
         replace(TO_ONLINE, mode=EvMode.GENERATED, format=online_format(), count=100, fields=FIELDS, min_active=25)
     )
@@ -136,7 +137,7 @@ def test_a_generated_profile_may_be_set_up_in_one_call() -> None:
 
 
 def test_an_auto_profile_needs_neither_format_nor_fields() -> None:
-    profile = EvProfile(LIMITS)
+    profile = EvProfile(LIMITS, AnyCarrier(4))
     profile.modify(replace(TO_ONLINE, mode=EvMode.AUTO))
     assert (profile.state, profile.query_array(), profile.expanded()) == (ONLINE, [], [])
 
@@ -153,7 +154,7 @@ def test_an_ev_profile_needs_its_format_online() -> None:
 def test_evs_are_made_when_the_format_is_known_at_last() -> None:
     form = EvFormatProfile()
     form.modify(FormatChange(state=OFFLINE, mode=EvFormatMode.STEV))
-    profile = EvProfile(LIMITS)
+    profile = EvProfile(LIMITS, AnyCarrier(4))
     profile.modify(EvProfileChange(state=OFFLINE, mode=EvMode.GENERATED, format=form, count=4, fields=FIELDS))
     assert len(profile.array) == 0
     form.modify(FormatChange(state=ONLINE, widths=(16, 16)))
@@ -170,13 +171,14 @@ def test_going_back_to_init_forgets_everything() -> None:
 
 def test_a_profile_is_busy_while_queue_pairs_use_it() -> None:
     profile = online([ev(0x11)])
-    profile.bind()
+    profile.check_usable()
+    profile.active_qps = 1
     with pytest.raises(BusyError, match="1 queue pairs"):
         profile.modify(EvProfileChange(state=OFFLINE))
-    profile.unbind()
+    profile.active_qps = 0
     profile.modify(EvProfileChange(state=OFFLINE))
     with pytest.raises(InvalidArgumentError, match="OFFLINE; queue pairs can use it when ONLINE"):
-        profile.bind()
+        profile.check_usable()
 
 
 # Attributes

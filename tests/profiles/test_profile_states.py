@@ -16,8 +16,8 @@ from openmrc.profiles.profile_states import (
     check_online_change,
     check_step,
     route,
-    table,
 )
+from spec.profile_table import table
 
 INIT, OFFLINE, ONLINE = ProfileState
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from openmrc.cli.operators import ctl_profiles
+from openmrc.cli.operators.ctl_options import AsJson, Endpoint, Folder
 from openmrc.cli.outcome import print_json
 
 if TYPE_CHECKING:
@@ -19,12 +21,8 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Look at running endpoints of this host, and control them: programs that were started with MRC_CTL=on.",
 )
+app.registered_commands += ctl_profiles.app.registered_commands
 
-Endpoint = Annotated[
-    str, typer.Option("--endpoint", "-e", help="Name of the endpoint, or how it begins (default: the only one).")
-]
-Folder = Annotated[str | None, typer.Option(help="Folder of the sockets (default: as MRC_CTL says).")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Evs = Annotated[
     list[str] | None, typer.Argument(metavar="[PORT:EV[@PEER]]...", help="EVs: 2:0xc005, or 2:0xc005@10.0.1.2.")
 ]

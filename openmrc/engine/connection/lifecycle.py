@@ -16,6 +16,7 @@ def open_peer(engine: Engine, now: int, peer: int, address: int) -> None:
     """Initialise a remote NIC: all its ports are assumed up, the window is at its initial size."""
     row = engine.peers[peer]
     row.address = address
+    row.params = engine.endpoints[row.endpoint].params
     row.ports_up = (1 << engine.endpoints[row.endpoint].port_count) - 1
     row.update_at = -NEVER
     row.newest_answered = -1

@@ -164,6 +164,22 @@ def transition(engine: Engine, now: int, ev: int, event: int) -> None:
         _schedule_probe(engine, now, ev)
 
 
+@rare_kernel
+def exchange(engine: Engine, ev: int, value: int) -> None:
+    """Replace a usable EV by another one of its port, which begins as GOOD and with nothing counted."""
+    row = engine.evs[ev]
+    row.value = value
+    row.state = EvState.GOOD
+    row.probe_id = NONE
+    row.losses = 0
+    row.sent = 0
+    row.acked = 0
+    row.marked = 0
+    row.trimmed = 0
+    row.probes = 0
+    _forget_failure(engine, ev)
+
+
 @kernel
 def find(engine: Engine, qp: int, value: int) -> int:
     """Return the row of the EV with this value, or NONE."""

@@ -18,6 +18,7 @@ from openmrc.engine.state.tables import NONE, Engine, EventKind
 from openmrc.units import NEVER
 from openmrc.wire.codes import EndpointOp, Opcode
 
+CONTROLLER_PROBE_ID = 0xC000  # probe_ids from here on: requests of a controller
 CHECK_PROBE_ID = 0xE000  # probe_ids from here on: probes of ports that a peer reports as down, by peer
 STATUS_PROBE_ID = 0xF000  # probe_ids from here on: Port Status Updates, by peer
 _PEER_MASK = 0x0FFF
@@ -165,6 +166,21 @@ def on_answer(engine: Engine, now: int, peer: int, probe_id: int, port: int) -> 
         row.status_pending = 0
     elif row.check_pending == 1:
         _set_peer_ports(engine, now, peer, row.ports_up | 1 << port)
+
+
+@rare_kernel
+def ask(engine: Engine, peer: int, port: int, entropy: int, probe_id: int, mask: int) -> int:
+    """Queue a request of a controller: an EV probe, or with `mask` >= 0 a Port Status Update; return 0 without room."""
+    index = control_queue.claim(engine, engine.peers[peer].endpoint, Opcode.ENDPOINT_REQUEST, NONE, peer)
+    if index == NONE:
+        return 0
+    waiting = engine.control[index]
+    waiting.psn = probe_id
+    waiting.reason = EndpointOp.EV_PROBE if mask < 0 else EndpointOp.PORT_STATUS_UPDATE
+    waiting.mask = max(mask, 0)
+    waiting.port = port
+    waiting.entropy = entropy
+    return 1
 
 
 @kernel

@@ -13,7 +13,7 @@ from openmrc.engine.state.tables import NONE, Deadline, Engine
 from openmrc.wire.codes import EndpointOp, Opcode
 
 _ROTATION_BITS = 4  # of a probe_id: the rotation; the other 12 bits are the queue pair
-MAX_QPS = 0xE00  # queue pairs of an endpoint beyond this many do not probe: their ids belong to `ports`
+MAX_QPS = 0xC00  # queue pairs of an endpoint beyond this many do not probe: their ids belong to `ports`
 
 
 @rare_kernel

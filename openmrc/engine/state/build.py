@@ -50,6 +50,7 @@ class TableSizes:
     wimms: ArrayLike = 32
     mark_rows: ArrayLike = 1  # EVs whose marks a responder counts at the same time, for ALWAYS_SKIP
     evs_per_rotation: ArrayLike = 8  # active and reserve
+    tunings: int = 1  # rows of parameters: one, and those of congestion control profiles
 
 
 def build(layout: TableSizes, settings: Settings, packets: int = 1, seed: int = 1, all_used: bool = False) -> Engine:
@@ -67,7 +68,7 @@ def build(layout: TableSizes, settings: Settings, packets: int = 1, seed: int = 
     completions = _completions(layout, qps)
 
     engine = Engine(
-        params=params_table(settings),
+        params=params_table(settings, layout.tunings),
         endpoints=table(tables.Endpoint, endpoint_count),
         ports=table(tables.Port, endpoint_count * layout.ports),
         peers=table(tables.Peer, int(peers.sum())),

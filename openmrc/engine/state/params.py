@@ -133,14 +133,19 @@ class Settings:
         return self.target_delay_us or self.base_rtt_us * (0.75 if self.trimming else 1.0)
 
 
-def params_table(settings: Settings) -> Table[Params]:
-    """Return a table of one row with these settings in engine units."""
-    rows = table(Params, 1)
-    row = rows[0]
+def params_table(settings: Settings, count: int = 1) -> Table[Params]:
+    """Return a table of `count` rows, each with these settings in engine units."""
+    rows = table(Params, count)
+    for index in range(count):
+        fill(rows[index], settings)
+    return rows
+
+
+def fill(row: Params, settings: Settings) -> None:
+    """Write settings into a row, in engine units."""
     _fill_reliability(row, settings)
     _fill_paths(row, settings)
     _fill_congestion(row, settings)
-    return rows
 
 
 def _fill_reliability(row: Params, settings: Settings) -> None:

@@ -36,8 +36,8 @@ def params_of(engine: Engine, qp: int) -> Params:
 
 @kernel
 def params_of_peer(engine: Engine, peer: int) -> Params:
-    """Return the tunables of the endpoint that a peer belongs to."""
-    return engine.params[engine.endpoints[engine.peers[peer].endpoint].params]
+    """Return the tunables of a peer: those of its endpoint, but for what a congestion control profile sets."""
+    return engine.params[engine.peers[peer].params]
 
 
 @kernel

@@ -156,7 +156,8 @@ class Peer:
     ready_tail: Int32  # last of the ring of queue pairs with something to send
     ready_count: Int32
     next_ready: Int32  # next peer in the endpoint's ring
-    listed: Int32
+    listed: Int16
+    params: Int16  # row of Params: how the window towards it is controlled
     ports_up: Int  # mask, by its Port Status Updates
     inflight: Int  # bytes, nominal
     cwnd: Float  # bytes
@@ -530,8 +531,8 @@ class Event:
     peer: Int
     port: Int
     entropy: Int
-    state: Int  # new EvState, or mask, or Cause; of a port 1: silent, 0: no longer
-    cause: Int  # EvEvent
+    state: Int  # new EvState, or mask, or Cause; of a port 1: silent, 0: no longer; or the number of a request
+    cause: Int  # EvEvent, or the round trip of a request (ns)
 
 
 class Engine(NamedTuple):
@@ -620,3 +621,4 @@ class EventKind(IntEnum):
     PEER_PORTS = 2
     QP_ERROR = 3
     SILENT_PORT = 4
+    ENDPOINT_RESPONSE = 5  # to a request of a controller

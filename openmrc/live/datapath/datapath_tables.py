@@ -277,7 +277,9 @@ class EventRecord:
     """An event of the engine, for Python."""
 
     kind: Int  # EventKind
+    at: Instant  # ps
     qp: Int
+    peer: Int
     port: Int
     entropy: Int
     state: Int

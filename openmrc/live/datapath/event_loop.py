@@ -229,7 +229,9 @@ def take_events(at: int) -> int:
         event = engine.events[index]
         record = datapath.event_records[count]
         record.kind = event.kind
+        record.at = event.at
         record.qp = event.qp
+        record.peer = event.peer
         record.port = event.port
         record.entropy = event.entropy
         record.state = event.state

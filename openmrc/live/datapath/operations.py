@@ -11,16 +11,18 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.core.jit import entry, kernel
+from openmrc.core.jit import entry, kernel, rare_kernel
 from openmrc.engine.connection import lifecycle
 from openmrc.engine.paths import paths
-from openmrc.engine.state.states import QpEvent
+from openmrc.engine.state.states import EvState, QpEvent
 from openmrc.engine.state.tables import NONE, Cause, Engine
 from openmrc.live.datapath import event_loop, table_handles
 from openmrc.live.datapath.datapath_tables import DataPath
 from openmrc.live.datapath.libc import Words, monotonic
+from openmrc.wire.layout import Matrix
 
 UNCHANGED = -1
+NO_EV = -1
 _ACTIVE_SHARE = 4  # of so many EVs of a plane, one is the reserve
 
 
@@ -90,6 +92,48 @@ def move(at: int, qp: int, event: int, words: Words) -> int:
     return done
 
 
+@entry
+def give(at: int, qp: int, values: Matrix, min_active: int) -> int:
+    """Give a queue pair these EVs instead of all of the sending sockets; return how many it has.
+
+    `values` has a row for each plane, ended by NO_EV. What stays empty is denied for good and not part of a rotation.
+    """
+    engine = table_handles.engine_at(at)
+    datapath = table_handles.datapath_at(at)
+    event_loop.acquire(datapath)
+    row = engine.qps[qp]
+    count, most = 0, 0
+    for plane in range(row.rotation_count):
+        total = _length(values, plane)
+        _give_rotation(engine, qp, plane, values, total)
+        count += total
+        most = max(most, total)
+    now = monotonic(datapath.clock[0], datapath.nic[0].epoch)
+    paths.begin(engine, now, qp, max(1, most - most // _ACTIVE_SHARE), min_active)
+    row.good_evs = count
+    event_loop.release(datapath)
+    return count
+
+
+@kernel
+def _length(values: Matrix, plane: int) -> int:
+    for k in range(values.shape[1]):
+        if values[plane, k] == NO_EV:
+            return k
+    return int(values.shape[1])
+
+
+@rare_kernel
+def _give_rotation(engine: Engine, qp: int, plane: int, values: Matrix, total: int) -> None:
+    row = engine.qps[qp]
+    rotation = engine.rotations[row.rotation_base + plane]
+    rotation.total = total
+    for k in range(row.ev_count // row.rotation_count):
+        paths.set_ev(engine, qp, plane, k, int(values[plane, k]) if k < total else NO_EV)
+        if k >= total:
+            engine.evs[rotation.ev_base + k].state = EvState.DENIED
+
+
 @kernel
 def _write(engine: Engine, qp: int, words: Words) -> None:
     row = engine.qps[qp]
@@ -123,6 +167,7 @@ def _begin_paths(engine: Engine, datapath: DataPath, now: int, qp: int) -> None:
     """Give the queue pair the entropy values of our sending sockets; some of each plane are its reserve."""
     nic = datapath.nic[0]
     for plane in range(nic.planes):
+        engine.rotations[engine.qps[qp].rotation_base + plane].total = nic.evs
         for k in range(nic.evs):
             paths.set_ev(engine, qp, plane, k, int(datapath.ev_values[plane, k]))
     paths.begin(engine, now, qp, max(1, nic.evs - nic.evs // _ACTIVE_SHARE), 1)

@@ -32,6 +32,7 @@ from openmrc.live.host.sockets import Sockets
 from openmrc.units import PS_PER_NS, PS_PER_S, ps_from_us
 from openmrc.wire.layout import LONGEST_HEADER
 
+CC_PROFILES = 16  # congestion control profiles beside the endpoint's own settings
 HELD = 4096  # delayed packets that impairments can hold
 REST_SECONDS = 0.002  # s after each run of the Python thread: a burst of events costs one wake-up, not one each
 CLOSE_SECONDS = 5.0
@@ -54,6 +55,7 @@ def table_sizes(attr: ContextAttr, planes: int) -> TableSizes:
         tracked=attr.max_mpr * 128,
         wimms=attr.max_wimm,
         evs_per_rotation=attr.evs_per_plane,
+        tunings=1 + CC_PROFILES,
     )
 
 
@@ -69,6 +71,7 @@ class EndpointRuntime:
         self.epoch = int(time.monotonic()) - HEAD_START
         planes = len(sockets.addresses)
         self.sockets = sockets
+        self.settings = settings
         self.engine = build(table_sizes(attr, planes), settings, packets=2, seed=attr.seed or secrets.randbits(31))
         _use_small_pages(self.engine)
         self.datapath = build_datapath(
@@ -120,6 +123,7 @@ class EndpointRuntime:
         sources.insert(self.at, none, 0, 0)
         sources.remove(self.at, none, 0)
         operations.change(self.at, 0, operations.request())
+        operations.give(self.at, 0, np.full((self.nic.planes, 1), operations.NO_EV, np.int64), 0)
         operations.move(self.at, 0, int(QpEvent.TO_RESET), operations.request())
         self.iterate()
 

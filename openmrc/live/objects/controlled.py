@@ -17,14 +17,18 @@ from openmrc.ctl.server import CtlServer
 from openmrc.engine.paths import paths
 from openmrc.engine.state.queue_pairs import working_ports
 from openmrc.engine.state.states import EvEvent, EvState, QpState
+from openmrc.engine.state.tables import EventKind
 from openmrc.errors import BusyError, CallError, InvalidArgumentError
 from openmrc.live.api.attributes import PeerAddress
+from openmrc.live.datapath.datapath_tables import EventRecord
 from openmrc.live.datapath.link_state import Fault
 from openmrc.live.host.addresses import host_of
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.objects import report
 from openmrc.telemetry.event_log import TelemetryEvent
 from openmrc.telemetry.snapshots import EndpointSnapshot
+from openmrc.live.objects.nic_requests import NicRequests
+from openmrc.live.objects.profiled import NicProfiles
 from openmrc.version import __version__
 
 if TYPE_CHECKING:
@@ -43,10 +47,13 @@ class NicControl:
         self._opened_at = time.time()
         self._denials = Denials()
         self._lock = threading.Lock()  # of the denials
+        self.profiles = NicProfiles(nic, runtime)
+        self.requests = NicRequests(nic, runtime)
         self.server = CtlServer(self, folder_of(asked), self.tick) if wanted(asked) != "off" else None
 
     def close(self) -> None:
         """Close the socket."""
+        self.profiles.events.close()
         if self.server is not None:
             self.server.close()
 
@@ -180,8 +187,22 @@ class NicControl:
             if over:
                 self._allow(over)
 
+    def on_event(self, record: EventRecord) -> bool:
+        """Take note of an event of the engine; return whether it is for controllers only."""
+        if record.kind == EventKind.ENDPOINT_RESPONSE:
+            self.requests.on_response(record)
+            return True
+        if record.kind == EventKind.EV_STATE:
+            self.profiles.on_ev_state(record)
+        return False
+
+    def on_events_taken(self) -> None:
+        """Count the events of EVs that the engine's ring had no room for."""
+        self.profiles.count_lost_events()
+
     def on_connected(self, row: int) -> None:
-        """Deny what is denied for a queue pair that now has its EVs."""
+        """Give a queue pair that is now in RTR what its profiles say, and deny what is denied."""
+        self.profiles.apply(row)
         with self._lock:
             if len(self._denials) == 0:
                 return

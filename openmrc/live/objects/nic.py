@@ -20,7 +20,7 @@ from openmrc.engine.state.params import Settings
 from openmrc.engine.state.queue_pairs import INFINITE_RETRIES
 from openmrc.engine.state.states import QpEvent, QpState
 from openmrc.engine.state.tables import NONE, Cause, CompletionKind
-from openmrc.errors import BusyError, InvalidArgumentError
+from openmrc.errors import BusyError, CallError, InvalidArgumentError
 from openmrc.faults import Schedule
 from openmrc.live.api.attributes import (
     PROTOCOL_V1,
@@ -61,6 +61,7 @@ from openmrc.live.objects.observed import NicTelemetry
 from openmrc.live.objects.posting import Posting
 from openmrc.live.objects.records import Records
 from openmrc.live.objects.write_batch import WriteBatch
+from openmrc.profiles.profile_store import ProfileIds
 from openmrc.units import NEVER, PS_PER_S
 
 if TYPE_CHECKING:
@@ -319,8 +320,11 @@ class Nic:
             self._disconnect(qp)
             return
         attributes = self._attributes(qp, attr)
+        if event == QpEvent.TO_INIT and self._controlled is not None:
+            self._controlled.profiles.bind(qp.row, ProfileIds(attr.ev_profile_id or 0, attr.cc_profile_id or 0))
         if event == QpEvent.TO_RTR and attr.remote is not None:
-            attributes["peer"] = self._take_peer(attr.remote)
+            attributes["peer"] = peer = self._take_peer(attr.remote)
+            self._check_profiles(qp, peer)
             attributes["expected_psn"] = attr.rq_psn or 0
         if event == QpEvent.TO_RTS and self.qp_state(qp.row) == QpState.RTR:
             attributes["first_psn"] = attr.sq_psn or 0
@@ -462,9 +466,12 @@ class Nic:
                 record = self._runtime.datapath.event_records[index]
                 if self.telemetry is not None:
                     self.telemetry.on_event(record)
-                self._context.report(report.event(record, self._qps))
+                if self._controlled is None or not self._controlled.on_event(record):
+                    self._context.report(report.event(record, self._qps))
             if count < RECORDS:
                 break
+        if self._controlled is not None:
+            self._controlled.on_events_taken()
         if self._runtime.nic.overruns:
             self._fail_overrun_cqs()
         if self._runtime.nic.links_changed == 1:
@@ -541,6 +548,17 @@ class Nic:
             self._recording.add_peer(peer, address)
         return peer
 
+    def _check_profiles(self, qp: QueuePair, peer: int) -> None:
+        """Raise EINVAL or EBUSY, and forget the peer, if the queue pair's profiles do not do for it."""
+        if self._controlled is None:
+            return
+        try:
+            self._controlled.profiles.check(qp.row, peer)
+        except CallError:
+            with self._runtime.locked():
+                self.peers.give_back(peer)
+            raise
+
     def _disconnect(self, qp: QueuePair) -> None:
         with self._posting.lock:
             self._posting.settle()  # requests posted before are dropped with the others
@@ -548,6 +566,8 @@ class Nic:
             if self.telemetry is not None:
                 self.telemetry.before_end(qp.row)
             operations.move(self._runtime.at, qp.row, int(QpEvent.TO_RESET), operations.request())
+            if self._controlled is not None:
+                self._controlled.profiles.unbind(qp.row)
             self._qp_numbers.renew(qp.row)
             self._queued[2 * qp.row : 2 * qp.row + 2] = 0
             if peer != NONE:

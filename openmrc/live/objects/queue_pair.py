@@ -26,6 +26,7 @@ from openmrc.live.api.errors import BusyError, DeadlineError, InvalidArgumentErr
 from openmrc.live.api.waiting import deadline_after
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain, RegionSlice
 from openmrc.live.objects.write_batch import WriteBatch
+from openmrc.profiles.profile_store import MOST_PROFILES
 
 if TYPE_CHECKING:
     from openmrc.live.objects.context import Context
@@ -55,8 +56,8 @@ RANGES = {
     "linear_count": (0, MAX_LINEAR),
     "exponential_count": (0, INFINITE_RETRIES),
     "user_timeout": (0, math.inf),
-    "ev_profile_id": (0, 0),
-    "cc_profile_id": (0, 0),
+    "ev_profile_id": (0, MOST_PROFILES),
+    "cc_profile_id": (0, MOST_PROFILES),
 }
 _STATES = ("state", "cur_state")
 
@@ -242,6 +243,7 @@ class QueuePair:
         if wanted.cur_state is not None and wanted.cur_state != now:
             raise InvalidArgumentError(f"cur_state: {wanted.cur_state.name}, but the queue pair is in {now.name}")
         _check_ranges(wanted, self.context)
+        self._check_profiles(wanted)
         if wanted.state is None:
             return
         if qp_after(now, EVENTS[wanted.state]) == ILLEGAL:
@@ -249,6 +251,13 @@ class QueuePair:
         missing = [name for name in NEEDED[wanted.state] if getattr(wanted, name) is None]
         if missing and now != wanted.state:
             raise InvalidArgumentError(f"{now.name} to {wanted.state.name} needs {', '.join(missing)}")
+
+    def _check_profiles(self, wanted: QpAttr) -> None:
+        """Raise EINVAL for another profile elsewhere than on the way to INIT."""
+        for name in ("ev_profile_id", "cc_profile_id"):
+            value = getattr(wanted, name)
+            if value is not None and wanted.state != QpState.INIT and value != (getattr(self._attr, name) or 0):
+                raise InvalidArgumentError(f"{name}: {value}; a profile is chosen on the way to INIT")
 
     def _take_hint(self, hint: Any) -> None:
         if isinstance(hint, QpHint) and hint is not self.hint:

@@ -12,6 +12,7 @@ from openmrc.engine.state.states import EvEvent, EvState, QpState
 from openmrc.engine.state.tables import NONE, Cause, EventKind
 from openmrc.live.api.attributes import AsyncEvent, AsyncEventKind, EvStatus, PeerAddress, PlaneCounters, QpCounters
 from openmrc.live.datapath.datapath_tables import EventRecord
+from openmrc.live.datapath.operations import NO_EV
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.units import PS_PER_MS, us_from_ps
 
@@ -69,6 +70,8 @@ def ev_states(runtime: EndpointRuntime, qp: int) -> list[EvStatus]:
     states = []
     for index in range(row.ev_base, row.ev_base + row.ev_count):
         ev = runtime.engine.evs[index]
+        if ev.value == NO_EV:
+            continue  # its EV profile has fewer on this port
         states.append(
             EvStatus(
                 plane=ev.port,

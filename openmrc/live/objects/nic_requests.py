@@ -1,0 +1,91 @@
+"""Endpoint requests of controllers: sent from a NIC's queue of control packets, answers as events of the engine."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from openmrc.ctl.endpoint_requests import PROBE, STATUS, Batch, EpRequest, EpResponse
+from openmrc.engine.paths import ports
+from openmrc.engine.state.tables import NONE
+from openmrc.errors import BusyError, InvalidArgumentError, NotFoundError
+from openmrc.live.datapath.datapath_tables import EventRecord
+from openmrc.live.host.addresses import host_of
+from openmrc.live.host.runtime import EndpointRuntime
+
+if TYPE_CHECKING:
+    from openmrc.live.objects.nic import Nic
+
+_NUMBERS = ports.CHECK_PROBE_ID - ports.CONTROLLER_PROBE_ID
+_PROBES_ONLY = -1
+
+
+class NicRequests:
+    """The requests that are out."""
+
+    def __init__(self, nic: Nic, runtime: EndpointRuntime) -> None:
+        self._nic = nic
+        self._runtime = runtime
+        self._batches: dict[int, Batch] = {}  # by number on the wire
+        self._next = 0
+        self._lock = threading.Lock()
+
+    def send_wait(self, kind: str, requests: Sequence[EpRequest], seconds: float) -> list[EpResponse]:
+        """Send requests of one kind and return the answers that come in time, in the order of arrival.
+
+        EINVAL, E2BIG; ENOENT: no such peer is connected; EBUSY: more are out, or queued, than there is room for.
+        """
+        if kind not in (PROBE, STATUS):
+            raise InvalidArgumentError(f"kind: {kind!r} is not one of {PROBE}, {STATUS}")
+        batch = Batch(requests, seconds)
+        addressed = [(request, self._peer(request, index)) for index, request in enumerate(requests)]
+        numbers: list[int] = []
+        try:
+            with self._lock, self._runtime.locked():
+                for request, peer in addressed:
+                    numbers.append(self._numbered(batch))
+                    batch.expect(numbers[-1], request.req_id)
+                    self._send(kind, request, peer, numbers[-1])
+            return batch.wait()
+        finally:
+            with self._lock:
+                for number in numbers:
+                    self._batches.pop(number, None)
+
+    def on_response(self, record: EventRecord) -> None:
+        """Hand an answer to whoever waits for it."""
+        with self._lock:
+            batch = self._batches.get(int(record.state))
+        if batch is not None:
+            batch.on_response(int(record.state), int(record.port) + 1, int(record.cause))
+
+    def _send(self, kind: str, request: EpRequest, peer: int, number: int) -> None:
+        mask = _PROBES_ONLY if kind == PROBE else request.status_mask
+        if ports.ask(self._runtime.engine, peer, request.port - 1, request.ev, number, mask) == 0:
+            raise BusyError("requests: the endpoint's queue of control packets is full")
+
+    def _numbered(self, batch: Batch) -> int:
+        for _ in range(_NUMBERS):
+            number = ports.CONTROLLER_PROBE_ID + self._next % _NUMBERS
+            self._next += 1
+            if number not in self._batches:
+                self._batches[number] = batch
+                return number
+        raise BusyError(f"requests: all {_NUMBERS} numbers are in use")
+
+    def _peer(self, request: EpRequest, index: int) -> int:
+        """Return the row of the peer that a request names, after checking the rest of it."""
+        count = len(self._runtime.sockets.addresses)
+        if not 1 <= request.port <= count:
+            raise InvalidArgumentError(f"requests[{index}].port: {request.port} is not in 1..{count}")
+        if request.ev not in self._runtime.sockets.evs(request.port - 1):
+            raise InvalidArgumentError(f"requests[{index}].ev: {request.ev:#x} is not carried on port {request.port}")
+        if request.status_mask & ~sum(1 << port for port in range(1, count + 1)):
+            raise InvalidArgumentError(f"requests[{index}].status_mask: {request.status_mask:#x} names unknown ports")
+        for row in self._nic.qp_rows():
+            peer = int(self._runtime.engine.qps[row].peer)
+            address = self._nic.peers.address(peer) if peer != NONE else None
+            if address is not None and host_of(address.planes[request.port - 1]) == request.peer:
+                return peer
+        raise NotFoundError(f"requests[{index}].peer: {request.peer!r} is no connected peer on port {request.port}")
