@@ -280,6 +280,22 @@ CONTROLLER = TimerGroup(
             "openmrc.ctl.denials:MOST_LEASE",
         ),
         TimerRow(
+            "batch of requests, longest",
+            10.0,
+            "answers to EV probes and Port Status Updates",
+            "the answers that came are returned",
+            "`mrc ctl probe --timeout`",
+            "openmrc.ctl.endpoint_requests:MOST_SECONDS",
+        ),
+        TimerRow(
+            "forgotten event queue",
+            120.0,
+            "a reader of EV events",
+            "the queue is removed",
+            "",
+            "openmrc.ctl.ev_events:FORGOTTEN_SECONDS",
+        ),
+        TimerRow(
             "stop of the server",
             5.0,
             "calls that are served when an endpoint closes",
