@@ -99,12 +99,32 @@ class CtlRequests(Protocol):
         """Return the answers that come in time."""
 
 
+class CtlDenials(Protocol):
+    """What controllers have denied."""
+
+    def deny(self, denials: Sequence[Denial], epoch: int | None, lease: float) -> int:
+        """Deny EVs for `lease` seconds; return the epoch. EINVAL, EBUSY (no path would be left), ESTALE."""
+
+    def renew(self, epoch: int | None, lease: float) -> int:
+        """Extend all denials by a lease from now; return how many there are. ESTALE."""
+
+    def lift(self, denials: Sequence[Denial] | None, epoch: int | None) -> int:
+        """Lift denials, None: all; return how many. ENOENT, ESTALE."""
+
+    def denials(self) -> tuple[int, list[tuple[Denial, float]]]:
+        """Return the epoch, and each denial with the seconds left."""
+
+
 class CtlDevice(Protocol):
     """An endpoint, as controllers see it."""
 
     @property
     def profiles(self) -> CtlProfiles:
         """Return its profiles."""
+
+    @property
+    def denied(self) -> CtlDenials:
+        """Return what is denied."""
 
     @property
     def requests(self) -> CtlRequests:
@@ -121,15 +141,3 @@ class CtlDevice(Protocol):
 
     def queue_pairs(self) -> list[QpReport]:
         """Return the connected queue pairs with their EVs."""
-
-    def deny(self, denials: Sequence[Denial], epoch: int | None, lease: float) -> int:
-        """Deny EVs for `lease` seconds; return the epoch. EINVAL, EBUSY (no path would be left), ESTALE."""
-
-    def renew(self, epoch: int | None, lease: float) -> int:
-        """Extend all denials by a lease from now; return how many there are. ESTALE."""
-
-    def lift(self, denials: Sequence[Denial] | None, epoch: int | None) -> int:
-        """Lift denials, None: all; return how many. ENOENT, ESTALE."""
-
-    def denials(self) -> tuple[int, list[tuple[Denial, float]]]:
-        """Return the epoch, and each denial with the seconds left."""

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from openmrc.ctl.client import CtlClient
+from openmrc.ctl.denials import Denial
+from openmrc.ctl.operations.denial_ops import DenialsReply, Deny, Lift
 from openmrc.ctl.operations.profile_ops import (
     CcReport,
     EvOpRequest,
@@ -248,3 +250,38 @@ def test_a_congestion_control_profile_acts_on_the_connections_that_use_it(tmp_pa
             client.call("modify_cc", ModifyCc(number=2, config={"colour": 1}), CcReport)
         with pytest.raises(InvalidArgumentError, match=r"config\.gamma"):
             client.call("modify_cc", ModifyCc(number=2, config={"gamma": float("nan")}), CcReport)
+
+
+def test_an_ev_carries_data_when_neither_a_denial_nor_its_profile_forbids_it(tmp_path: Path) -> None:
+    with with_profile(tmp_path / "ctl") as (pair, client, evs):
+        row = pair.ends[0].qp.ev_states()[1]
+        denial = Denial(port=2, ev=row.ev)
+
+        def set_state(state: str) -> None:
+            entries = [EvOpRequest(ev=evs[1], state=state)]
+            client.call("modify_ev_profile", ModifyEvProfile(number=1, operation="state", entries=entries),
+                        EvProfileReport)  # fmt: skip
+
+        def found() -> EvState:
+            return pair.ends[0].qp.ev_states()[1].state
+
+        client.call("deny", Deny(denials=[denial]), DenialsReply)
+        set_state("denied")
+        client.call("lift", Lift(), DenialsReply)
+        assert found() == EvState.DENIED  # by the profile
+        client.call("deny", Deny(denials=[denial]), DenialsReply)
+        set_state("good")
+        assert found() == EvState.DENIED  # by the lease
+        client.call("lift", Lift(), DenialsReply)
+        assert found() == EvState.GOOD
+
+
+def test_denials_leave_a_path_to_a_connection_that_begins_later(tmp_path: Path) -> None:
+    with connected(tmp_path / "ctl") as (pair, client):
+        evs = [refs(pair.contexts[0], plane)[0] for plane in range(2)]
+        explicit(client, evs)
+        first = [Denial(port=plane + 1, ev=pair.contexts[0].nic.sockets.evs(plane)[0]) for plane in range(2)]
+        client.call("deny", Deny(denials=first), DenialsReply)
+        again(pair, ev_profile_id=1)
+        states = [ev.state for ev in pair.ends[0].qp.ev_states()]
+        assert sorted(states) == [EvState.GOOD, EvState.DENIED]

@@ -50,19 +50,19 @@ class DenialsReply(msgspec.Struct, kw_only=True):
 
 def deny(device: CtlDevice, request: Deny) -> DenialsReply:
     """Deny EVs; return all denials."""
-    device.deny(request.denials, request.epoch, request.lease)
+    device.denied.deny(request.denials, request.epoch, request.lease)
     return _reply(device)
 
 
 def renew(device: CtlDevice, request: Renew) -> DenialsReply:
     """Renew all denials; return them."""
-    device.renew(request.epoch, request.lease)
+    device.denied.renew(request.epoch, request.lease)
     return _reply(device)
 
 
 def lift(device: CtlDevice, request: Lift) -> DenialsReply:
     """Lift denials; return those that are left."""
-    device.lift(request.denials, request.epoch)
+    device.denied.lift(request.denials, request.epoch)
     return _reply(device)
 
 
@@ -72,5 +72,5 @@ def denials(device: CtlDevice, request: DenialsQuery) -> DenialsReply:
 
 
 def _reply(device: CtlDevice) -> DenialsReply:
-    epoch, found = device.denials()
+    epoch, found = device.denied.denials()
     return DenialsReply(epoch=epoch, denied=[DeniedEv(denial=denial, seconds=left) for denial, left in found])

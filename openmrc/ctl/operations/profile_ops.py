@@ -123,7 +123,7 @@ class ModifyCc(msgspec.Struct, kw_only=True):
     number: int
     state: str | None = None
     algorithm: str | None = None  # empty: no congestion control
-    config: dict[str, float] | None = None
+    config: dict[str, int | float] | None = None
 
 
 class CcReport(msgspec.Struct, kw_only=True):
@@ -132,7 +132,7 @@ class CcReport(msgspec.Struct, kw_only=True):
     number: int
     state: str
     algorithm: str = ""
-    config: dict[str, float] = {}
+    config: dict[str, int | float] = {}
     active_qps: int = 0
 
 

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from openmrc.ctl.denials import Denial, Denials, text
 from openmrc.ctl.device import DeviceReport, EvReport, PortReport, QpReport
 from openmrc.ctl.folder import folder_of, wanted
 from openmrc.ctl.server import CtlServer
-from openmrc.engine.paths import paths
-from openmrc.engine.state.queue_pairs import working_ports
-from openmrc.engine.state.states import EvEvent, EvState, QpState
 from openmrc.engine.state.tables import EventKind
-from openmrc.errors import BusyError, CallError, InvalidArgumentError
+from openmrc.errors import InvalidArgumentError
 from openmrc.live.api.attributes import PeerAddress
 from openmrc.live.datapath.datapath_tables import EventRecord
 from openmrc.live.datapath.link_state import Fault
@@ -27,14 +21,13 @@ from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.objects import report
 from openmrc.telemetry.event_log import TelemetryEvent
 from openmrc.telemetry.snapshots import EndpointSnapshot
+from openmrc.live.objects.denied_evs import DeniedEvs, connected
 from openmrc.live.objects.nic_requests import NicRequests
 from openmrc.live.objects.profiled import NicProfiles
 from openmrc.version import __version__
 
 if TYPE_CHECKING:
     from openmrc.live.objects.nic import Nic
-
-_WIDEST_EV = (1 << 32) - 1
 
 
 class NicControl:
@@ -45,9 +38,9 @@ class NicControl:
         self._nic = nic
         self._runtime = runtime
         self._opened_at = time.time()
-        self._denials = Denials()
-        self._lock = threading.Lock()  # of the denials
         self.profiles = NicProfiles(nic, runtime)
+        self.denied = DeniedEvs(nic, runtime, self.profiles.denies)
+        self.profiles.on_changed = self.denied.enforce
         self.requests = NicRequests(nic, runtime)
         self.server = CtlServer(self, folder_of(asked), self.tick) if wanted(asked) != "off" else None
 
@@ -93,7 +86,7 @@ class NicControl:
 
     def queue_pairs(self) -> list[QpReport]:
         """Return the connected queue pairs with their EVs."""
-        return [self._queue_pair(row, peer) for row, peer in self._connected()]
+        return [self._queue_pair(row, peer) for row, peer in connected(self._nic, self._runtime)]
 
     def snapshot(self, with_evs: bool) -> EndpointSnapshot:
         """Return what telemetry publishes."""
@@ -129,13 +122,6 @@ class NicControl:
             ],
         )
 
-    def _connected(self) -> Iterator[tuple[int, PeerAddress]]:
-        for row in self._nic.qp_rows():
-            if self._nic.qp_state(row) not in (QpState.RESET, QpState.INIT):
-                peer = self._nic.peers.address(int(self._runtime.engine.qps[row].peer))
-                if peer is not None:
-                    yield row, peer
-
     # Commands
 
     def set_port(self, port: int, enabled: bool) -> None:
@@ -144,48 +130,9 @@ class NicControl:
             raise InvalidArgumentError(f"port: {port} is not in 1..{len(self._runtime.sockets.addresses)}")
         self._nic.set_plane(port - 1, enabled)
 
-    def deny(self, denials: Sequence[Denial], epoch: int | None, lease: float) -> int:
-        """Deny EVs in order, up to the first refused one (`done`); return the epoch."""
-        with self._lock:
-            epoch = self._denials.check(epoch, lease)
-            for index, denial in enumerate(denials):
-                self._check_denial(denial, index)
-            self._denials.check_room(denials)
-            self._denials.epoch = epoch
-            for index, denial in enumerate(denials):
-                try:
-                    self._apply(denial)
-                except CallError as error:
-                    error.done = index
-                    raise
-                self._denials.add(denial, time.monotonic() + lease)
-        return epoch
-
-    def renew(self, epoch: int | None, lease: float) -> int:
-        """Extend all denials."""
-        with self._lock:
-            self._denials.epoch = self._denials.check(epoch, lease)
-            return self._denials.extend(time.monotonic() + lease)
-
-    def lift(self, denials: Sequence[Denial] | None, epoch: int | None) -> int:
-        """Lift denials."""
-        with self._lock:
-            self._denials.epoch = self._denials.check(epoch)
-            gone = self._denials.remove(denials)
-            self._allow(gone)
-        return len(gone)
-
-    def denials(self) -> tuple[int, list[tuple[Denial, float]]]:
-        """Return the epoch, and each denial with the seconds left."""
-        with self._lock:
-            return self._denials.epoch, self._denials.left(time.monotonic())
-
     def tick(self) -> None:
         """Lift what nobody renewed."""
-        with self._lock:
-            over = self._denials.lapsed(time.monotonic())
-            if over:
-                self._allow(over)
+        self.denied.lift_lapsed()
 
     def on_event(self, record: EventRecord) -> bool:
         """Take note of an event of the engine; return whether it is for controllers only."""
@@ -203,68 +150,4 @@ class NicControl:
     def on_connected(self, row: int) -> None:
         """Give a queue pair that is now in RTR what its profiles say, and deny what is denied."""
         self.profiles.apply(row)
-        with self._lock:
-            if len(self._denials) == 0:
-                return
-            peer = self._nic.peers.address(int(self._runtime.engine.qps[row].peer))
-            with self._runtime.locked() as now:
-                for index, plane, ev in self._evs_of(row):
-                    if peer is not None and self._denials.covers(plane + 1, ev, host_of(peer.planes[plane])):
-                        paths.transition(self._runtime.engine, now, index, EvEvent.DENY)
-
-    # Internals
-
-    def _check_denial(self, denial: Denial, index: int) -> None:
-        count = len(self._runtime.sockets.addresses)
-        if not 1 <= denial.port <= count:
-            raise InvalidArgumentError(f"denials[{index}].port: {denial.port} is not in 1..{count}")
-        if not 0 <= denial.ev <= _WIDEST_EV:
-            raise InvalidArgumentError(f"denials[{index}].ev: {denial.ev} does not fit 32 bits")
-
-    def _apply(self, denial: Denial) -> None:
-        """Deny an EV of all queue pairs that it concerns; EBUSY, and nothing is changed, if one would keep no path."""
-        with self._runtime.locked() as now:
-            found = list(self._named((denial,)))
-            for row, index in found:
-                self._check_a_path_remains(row, index, denial)
-            for _, index in found:
-                paths.transition(self._runtime.engine, now, index, EvEvent.DENY)
-
-    def _allow(self, denials: Sequence[Denial]) -> None:
-        """Use EVs again that no other denial covers."""
-        with self._runtime.locked() as now:
-            for row, index in list(self._named(denials)):
-                ev = self._runtime.engine.evs[index]
-                peer = self._nic.peers.address(int(self._runtime.engine.qps[row].peer))
-                is_denied = peer is not None and self._denials.covers(
-                    int(ev.port) + 1, int(ev.value), host_of(peer.planes[int(ev.port)])
-                )
-                if ev.state == EvState.DENIED and not is_denied:
-                    paths.transition(self._runtime.engine, now, index, EvEvent.ALLOW)
-
-    def _named(self, denials: Iterable[Denial]) -> Iterator[tuple[int, int]]:
-        """Yield (queue pair, EV) rows that denials name."""
-        known = set(denials)
-        for row, peer in self._connected():
-            for index, plane, ev in self._evs_of(row):
-                names = (Denial(port=plane + 1, ev=ev, peer=who) for who in ("", host_of(peer.planes[plane])))
-                if any(name in known for name in names):
-                    yield row, index
-
-    def _evs_of(self, row: int) -> Iterator[tuple[int, int, int]]:
-        """Yield (row, plane, value) of a queue pair's EVs."""
-        qp, evs = self._runtime.engine.qps[row], self._runtime.engine.evs
-        for index in range(int(qp.ev_base), int(qp.ev_base) + int(qp.ev_count)):
-            yield index, int(evs[index].port), int(evs[index].value)
-
-    def _check_a_path_remains(self, row: int, denied: int, denial: Denial) -> None:
-        engine = self._runtime.engine
-        working = int(working_ports(engine, row))
-        left = [
-            index
-            for index, plane, _ in self._evs_of(row)
-            if index != denied and working >> plane & 1 and engine.evs[index].state != EvState.DENIED
-        ]
-        good = [index for index in left if engine.evs[index].state <= EvState.SKIP]
-        if not left or (not good and engine.evs[denied].state <= EvState.SKIP):
-            raise BusyError(f"{text(denial)}: queue pair {self._nic.qpn(row):#x} would keep no path to its peer")
+        self.denied.enforce(row)

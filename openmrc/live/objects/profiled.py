@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,7 @@ class NicProfiles:
         self.events = EvEventQueues()
         self._bound: dict[int, BoundQueuePair] = {}  # row of the queue pair
         self._events_lost = 0
+        self.on_changed: Callable[[int], None] = lambda row: None  # called when a connected queue pair has other EVs
         self.lock = threading.RLock()
 
     # Commands of controllers
@@ -237,6 +239,15 @@ class NicProfiles:
         for row, bound in self._users(number):
             for entry in change.entries:
                 self._carry_over_one(number, row, bound, entry, known)
+            self.on_changed(row)
+
+    def denies(self, row: int, plane: int, value: int) -> bool:
+        """Whether the profile of a queue pair denies an EV."""
+        bound = self._bound.get(row)
+        ev = bound.evs.get((plane, value)) if bound is not None else None
+        if bound is None or ev is None:
+            return False
+        return dict(self.store.ev(bound.ids.ev).array.entries()).get(ev) == EvEntryState.DENIED
 
     def _carry_over_one(
         self, number: int, row: int, bound: BoundQueuePair, entry: EvOpEntry, known: dict[EvEntry, EvEntryState]
