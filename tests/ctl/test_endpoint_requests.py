@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from openmrc.ctl.endpoint_requests import STATUS, Batch, EpRequest
@@ -59,7 +60,7 @@ def test_requests_that_cannot_be_sent_are_refused_before_any_is(tmp_path: Path) 
         good = requests(pair)[0]
 
         def refused(error: type[Exception], text: str, **changes: object) -> None:
-            bad = EpRequest(**{**{name: getattr(good, name) for name in good.__struct_fields__}, **changes})  # type: ignore[arg-type]
+            bad = msgspec.structs.replace(good, **changes)
             with pytest.raises(error, match=text):
                 client.call("ep_batch", EpBatch(requests=[bad]), EpBatchReply)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,7 +68,7 @@ def explicit(client: CtlClient, evs: list[EvRef], number: int = 1, min_active: i
     return client.call("modify_ev_profile", filled, EvProfileReport)
 
 
-def again(pair: Pair, **init: int) -> None:
+def again(pair: Pair, **init: Any) -> None:
     """Take the first end's queue pair through RESET to RTS again."""
     qp = pair.ends[0].qp
     attr, _ = qp.query()

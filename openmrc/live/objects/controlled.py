@@ -42,7 +42,9 @@ class NicControl:
         self.denied = DeniedEvs(nic, runtime, self.profiles.denies)
         self.profiles.on_changed = self.denied.enforce
         self.requests = NicRequests(nic, runtime)
-        self.server = CtlServer(self, folder_of(asked), self.tick) if wanted(asked) != "off" else None
+        self.server: CtlServer | None = None  # its threads call us before it is assigned
+        if wanted(asked) != "off":
+            self.server = CtlServer(self, folder_of(asked), self.tick)
 
     def close(self) -> None:
         """Close the socket."""
