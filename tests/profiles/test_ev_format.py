@@ -138,3 +138,10 @@ def test_an_ev_has_32_bytes(size: int) -> None:
     expansion = EvExpansion(EvBitWidths(STEV, (32,)), (EvField(32, mask=0xFFFFFFFF),))
     with pytest.raises(CallError, match=f"{size} bytes; an EV has 32"):
         expansion.expand(bytes(size))
+
+
+@given(expansions(), st.data())
+def test_what_expands_is_found_again_from_its_bits_on_the_wire(expansion: EvExpansion, data: st.DataObject) -> None:
+    bounds = [field.bounds for field in expansion.fields]
+    ev = expansion.packed([data.draw(st.integers(least, most)) for least, most in bounds])
+    assert expansion.contracted(expansion.expand(ev)) == ev
