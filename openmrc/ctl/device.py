@@ -47,6 +47,9 @@ class PortReport(msgspec.Struct, kw_only=True):
     faults: list[str] = []
 
 
+COUNTED = ("sent", "acked", "lost", "marked", "trimmed", "probes")  # fields of an EV that count
+
+
 class EvReport(msgspec.Struct, kw_only=True):
     """An EV of a queue pair and the votes that it cast, since the queue pair was connected."""
 
@@ -141,3 +144,6 @@ class CtlDevice(Protocol):
 
     def queue_pairs(self) -> list[QpReport]:
         """Return the connected queue pairs with their EVs."""
+
+    def departed(self) -> list[QpReport]:
+        """Return what queue pairs counted that are connected no longer, added up by peer; as queue pair 0."""

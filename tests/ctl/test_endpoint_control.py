@@ -61,6 +61,17 @@ def test_votes_add_up_what_was_sent_and_delivered(tmp_path: Path) -> None:
         assert len(report.evs) == len(votes) == 6
 
 
+def test_votes_outlive_the_queue_pairs_that_cast_them(tmp_path: Path) -> None:
+    with connected(tmp_path / "ctl") as (pair, client):
+        send(pair)
+        before = client.call("votes", VotesQuery(), VotesReply).votes
+        pair.ends[0].qp.modify(state=QpState.RESET)
+        after = client.call("votes", VotesQuery(), VotesReply).votes
+        assert {(v.peer, v.port, v.ev, v.path): v.acked for v in after} == {
+            (v.peer, v.port, v.ev, v.path): v.acked for v in before if v.sent
+        }
+
+
 def test_a_denied_ev_carries_nothing_until_it_is_lifted(tmp_path: Path) -> None:
     with connected(tmp_path / "ctl") as (pair, client):
         send(pair, 10)

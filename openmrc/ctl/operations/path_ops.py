@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from openmrc.ctl.device import CtlDevice, EvReport, QpReport
-
-_COUNTED = ("sent", "acked", "lost", "marked", "trimmed", "probes")
+from openmrc.ctl.device import COUNTED, CtlDevice, EvReport, QpReport
 
 
 class PathsQuery(msgspec.Struct, kw_only=True):
@@ -28,7 +26,7 @@ class VotesQuery(msgspec.Struct, kw_only=True):
 
 
 class Vote(msgspec.Struct, kw_only=True, array_like=True):
-    """What was sent on one path, and what came of it, over all queue pairs to this peer that are connected now."""
+    """What was sent on one path, and what came of it, over all queue pairs to this peer since the endpoint opened."""
 
     peer: str  # its address on the port
     port: int
@@ -44,7 +42,7 @@ class Vote(msgspec.Struct, kw_only=True, array_like=True):
 
 
 class VotesReply(msgspec.Struct, kw_only=True):
-    """Votes by peer, port and EV. Counters fall when a queue pair ends: take differences of each that grew."""
+    """Votes by peer, port and EV. Counters only grow; of more than 65,536 paths the oldest are forgotten."""
 
     votes: list[Vote]
 
@@ -58,7 +56,7 @@ def paths(device: CtlDevice, request: PathsQuery) -> PathsReply:
 def votes(device: CtlDevice, request: VotesQuery) -> VotesReply:
     """Return the votes of all queue pairs, added up by path."""
     sums: dict[tuple[str, int, int], Vote] = {}
-    for pair in device.queue_pairs():
+    for pair in (*device.queue_pairs(), *device.departed()):
         for ev in pair.evs:
             if request.port in (0, ev.port):
                 peer = pair.peer[ev.port - 1]
@@ -68,6 +66,6 @@ def votes(device: CtlDevice, request: VotesQuery) -> VotesReply:
 
 
 def _add(vote: Vote, ev: EvReport) -> None:
-    for name in _COUNTED:
+    for name in COUNTED:
         setattr(vote, name, getattr(vote, name) + getattr(ev, name))
     vote.denied |= ev.state == "DENIED"

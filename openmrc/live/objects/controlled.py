@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from openmrc.ctl.device import DeviceReport, EvReport, PortReport, QpReport
+import msgspec
+
+from openmrc.ctl.device import COUNTED, DeviceReport, EvReport, PortReport, QpReport
 from openmrc.ctl.folder import folder_of, wanted
 from openmrc.ctl.server import CtlServer
 from openmrc.engine.state.tables import EventKind
@@ -29,6 +32,8 @@ from openmrc.version import __version__
 if TYPE_CHECKING:
     from openmrc.live.objects.nic import Nic
 
+_MOST_DEPARTED = 1 << 16  # paths
+
 
 class NicControl:
     """What controllers may see and change of one NIC. Its socket, if one was asked for, lives as long as the NIC."""
@@ -42,6 +47,8 @@ class NicControl:
         self.denied = DeniedEvs(nic, runtime, self.profiles.denies)
         self.profiles.on_changed = self.denied.enforce
         self.requests = NicRequests(nic, runtime)
+        self._departed: dict[tuple[tuple[str, ...], int, int], EvReport] = {}  # by peer, port and EV; oldest first
+        self._departed_lock = threading.Lock()
         self.server: CtlServer | None = None  # its threads call us before it is assigned
         if wanted(asked) != "off":
             self.server = CtlServer(self, folder_of(asked), self.tick)
@@ -123,6 +130,34 @@ class NicControl:
                 for ev in report.ev_states(self._runtime, row)
             ],
         )
+
+    def departed(self) -> list[QpReport]:
+        """Return what queue pairs counted that are connected no longer."""
+        with self._departed_lock:
+            peers: dict[tuple[str, ...], list[EvReport]] = {}
+            for (peer, _, _), ev in self._departed.items():
+                peers.setdefault(peer, []).append(ev)
+            return [QpReport(qpn=0, peer=list(peer), state="RESET", evs=evs) for peer, evs in peers.items()]
+
+    def on_disconnecting(self, row: int) -> None:
+        """Keep what a queue pair counted that goes to RESET, so that votes only grow."""
+        peer = self._nic.peers.address(int(self._runtime.engine.qps[row].peer))
+        if peer is None or self.server is None:
+            return
+        report_of_it = self._queue_pair(row, peer)
+        with self._departed_lock:
+            for ev in report_of_it.evs:
+                if ev.sent + ev.probes > 0:
+                    self._keep((tuple(report_of_it.peer), ev.port, ev.ev), ev)
+
+    def _keep(self, key: tuple[tuple[str, ...], int, int], ev: EvReport) -> None:
+        before = self._departed.pop(key, None)
+        total = msgspec.structs.replace(ev, state="", active=False)
+        for name in COUNTED if before is not None else ():
+            setattr(total, name, getattr(total, name) + getattr(before, name))
+        self._departed[key] = total
+        if len(self._departed) > _MOST_DEPARTED:
+            del self._departed[next(iter(self._departed))]
 
     # Commands
 

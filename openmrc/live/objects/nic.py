@@ -565,6 +565,8 @@ class Nic:
             peer = int(self._runtime.engine.qps[qp.row].peer)
             if self.telemetry is not None:
                 self.telemetry.before_end(qp.row)
+            if self._controlled is not None and peer != NONE:
+                self._controlled.on_disconnecting(qp.row)
             operations.move(self._runtime.at, qp.row, int(QpEvent.TO_RESET), operations.request())
             if self._controlled is not None:
                 self._controlled.profiles.unbind(qp.row)
