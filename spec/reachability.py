@@ -42,7 +42,6 @@ UNREACHED = {
     "apps.schemas.": "writes docs/schema: python -m openmrc.apps.schemas",
     "engine.state.state_tables.": "writes the state machines into docs/architecture.md",
     "wire.documents.": "writes docs/wire.md and the Wireshark plugin: python -m openmrc.wire.documents",
-    "profiles.": "the controller's side of EV profiles; docs/conformance.md says library only",
     "engine.endpoint.turn_away": "for worlds that can run out of room for payloads; sockets and simulator cannot",
     "engine.responder.responder.turn_away": "the same, for one queue pair",
     "engine.responder.responder.resize": "Dynamic MPR by the application; docs/conformance.md says library only",

@@ -22,11 +22,11 @@ from openmrc.live.datapath.link_state import Fault
 from openmrc.live.host.addresses import host_of
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.objects import report
-from openmrc.telemetry.event_log import TelemetryEvent
-from openmrc.telemetry.snapshots import EndpointSnapshot
 from openmrc.live.objects.denied_evs import DeniedEvs, connected
 from openmrc.live.objects.nic_requests import NicRequests
 from openmrc.live.objects.profiled import NicProfiles
+from openmrc.telemetry.event_log import TelemetryEvent
+from openmrc.telemetry.snapshots import EndpointSnapshot
 from openmrc.version import __version__
 
 if TYPE_CHECKING:

@@ -464,10 +464,11 @@ class Nic:
             count = event_loop.take_events(self._runtime.at)
             for index in range(count):
                 record = self._runtime.datapath.event_records[index]
+                if self._controlled is not None and self._controlled.on_event(record):
+                    continue
                 if self.telemetry is not None:
                     self.telemetry.on_event(record)
-                if self._controlled is None or not self._controlled.on_event(record):
-                    self._context.report(report.event(record, self._qps))
+                self._context.report(report.event(record, self._qps))
             if count < RECORDS:
                 break
         if self._controlled is not None:
