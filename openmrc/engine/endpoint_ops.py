@@ -48,12 +48,15 @@ def receive(engine: Engine, now: int, endpoint: int, packet: int) -> None:
 def _report(engine: Engine, now: int, endpoint: int, peer: int, packet: int) -> None:
     """Report the answer to a request of a controller, with its round trip."""
     arrived = engine.packets[packet]
-    round_trip = clock.elapsed(now, arrived.tx_timestamp, arrived.timestamp_unit) // PS_PER_NS
-    number = arrived.psn & _PROBE_ID_MASK
-    events.push(
-        engine, now, endpoint, EventKind.ENDPOINT_RESPONSE, NONE, peer, arrived.port, arrived.entropy, number,
-        round_trip,
-    )  # fmt: skip
+    index = events.claim(engine, now, endpoint, EventKind.ENDPOINT_RESPONSE)
+    if index == NONE:
+        return
+    event = engine.events[index]
+    event.peer = peer
+    event.port = arrived.port
+    event.entropy = arrived.entropy
+    event.state = arrived.psn & _PROBE_ID_MASK
+    event.cause = clock.elapsed(now, arrived.tx_timestamp, arrived.timestamp_unit) // PS_PER_NS
 
 
 @kernel

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openmrc.ctl.ev_events import FORGOTTEN_SECONDS, MOST_QUEUES, EvEventQueue, EvEventQueues, EvStateEvent
-from openmrc.ctl.operations.event_ops import CreateEvents, EventQueueReply, EventsReply, PollEvents
+from openmrc.ctl.operations.event_ops import CreateEvents, EventQueueReply, EvEventsReply, PollEvents
 from openmrc.engine.paths import paths
 from openmrc.engine.state.states import EvEvent as EngineEvent
 from openmrc.errors import InvalidArgumentError, NotFoundError, TooBigError
@@ -77,9 +77,9 @@ def test_a_reader_hears_of_an_ev_that_fails(tmp_path: Path) -> None:
         bad = pair.ends[0].qp.ev_states()[0]
         with runtime.locked() as now:
             paths.transition(runtime.engine, now, paths.find(runtime.engine, row, bad.ev), EngineEvent.SACK_ALWAYS_SKIP)
-        (found,) = client.call("poll_events", PollEvents(queue=queue, wait=5.0), EventsReply, wait=5.0).events
+        (found,) = client.call("poll_events", PollEvents(queue=queue, wait=5.0), EvEventsReply, wait=5.0).events
         assert (found.port, found.value, found.state, found.profile) == (1, bad.ev, "ASSUMED_BAD", 0)
         assert found.qpn == pair.ends[0].qp.qpn
         client.call("destroy_events", EventQueueReply(queue=queue), EventQueueReply)
         with pytest.raises(NotFoundError):
-            client.call("poll_events", PollEvents(queue=queue), EventsReply)
+            client.call("poll_events", PollEvents(queue=queue), EvEventsReply)

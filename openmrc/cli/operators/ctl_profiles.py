@@ -157,7 +157,7 @@ def events(
 ) -> None:
     """Print EVs that fail and recover, for some seconds."""
     from openmrc.ctl.client import endpoint
-    from openmrc.ctl.operations.event_ops import CreateEvents, EventQueueReply, EventsReply, PollEvents
+    from openmrc.ctl.operations.event_ops import CreateEvents, EventQueueReply, EvEventsReply, PollEvents
 
     taken: list[Any] = []
     with endpoint(name, folder) as client, stoppable():
@@ -165,7 +165,7 @@ def events(
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             poll = PollEvents(queue=queue, wait=min(left, _WAIT))
-            for event in client.call("poll_events", poll, EventsReply, wait=_WAIT).events:
+            for event in client.call("poll_events", poll, EvEventsReply, wait=_WAIT).events:
                 taken.append(event)
                 if not as_json:
                     lost = f"  ({event.drop_count} before were dropped)" if event.drop_count else ""

@@ -32,7 +32,7 @@ class PollEvents(msgspec.Struct, kw_only=True):
     wait: float = 0.0
 
 
-class EventsReply(msgspec.Struct, kw_only=True):
+class EvEventsReply(msgspec.Struct, kw_only=True):
     """Events, oldest first."""
 
     events: list[EvStateEvent]
@@ -63,13 +63,13 @@ def destroy_events(device: CtlDevice, request: EventQueueReply) -> EventQueueRep
     return request
 
 
-def poll_events(device: CtlDevice, request: PollEvents) -> EventsReply:
+def poll_events(device: CtlDevice, request: PollEvents) -> EvEventsReply:
     """Return EV events."""
     if not 0 <= request.wait <= MOST_WAIT:
         raise InvalidArgumentError(f"wait: {request.wait} s is not in 0..{MOST_WAIT:g}")
     if request.most < 1:
         raise InvalidArgumentError(f"most: {request.most} is below 1")
-    return EventsReply(events=device.profiles.events.poll(request.queue, request.most, request.wait))
+    return EvEventsReply(events=device.profiles.events.poll(request.queue, request.most, request.wait))
 
 
 def ep_batch(device: CtlDevice, request: EpBatch) -> EpBatchReply:
