@@ -47,6 +47,7 @@ SKIPPED = {  # commands that do not run here -> why
     r"192\.0\.2\.|^mrc recv --out in$": "needs a second machine",
     r"send weights\.bin 127\.0\.0\.1 --planes 1$": "shows a failure, which tests/cli/test_transfer.py makes",
     r"^mrc (run|native)\b": "needs a C compiler and programs of others: tests/native runs them",
+    r"^mrc ctl (?!list)": "needs an endpoint that runs: tests/cli/test_ctl.py runs them on one",
     r"^mrc lab ": "needs root: tests/cli/test_lab.py and tests/lab run them on labs of their own",
     r"^mrc fabric cabled ": "needs dumps of lldpd, which tests/fabric/test_cabled.py makes",
     r"^mrc train explain": "needs a recorder of a training job, which tests/train makes",
