@@ -47,6 +47,15 @@ def has_mptcp() -> bool:
     return os.path.exists("/proc/sys/net/mptcp/enabled")
 
 
+def has_accelerator() -> bool:
+    """Whether torch can use a device."""
+    if not module("torch")():
+        return False
+    import torch
+
+    return torch.accelerator.is_available()
+
+
 NEEDS = {
     "jit": Need(lambda: os.environ.get("NUMBA_DISABLE_JIT", "0") == "0", "unset NUMBA_DISABLE_JIT"),
     "root": Need(is_root, "run as root: the test makes network namespaces of its own"),
@@ -79,6 +88,9 @@ NEEDS = {
     "valgrind": Need(program("valgrind"), "apt install valgrind"),
     "torch": Need(module("torch"), "pip install '.[torch]'"),
     "accelerate": Need(module("accelerate"), "pip install accelerate"),
+    "lightning": Need(module("lightning"), "pip install lightning"),
+    "transformers": Need(module("transformers"), "pip install transformers accelerate"),
+    "gpu": Need(has_accelerator, "a machine with a device that its torch was built for, such as a GPU with CUDA"),
     "sklearn": Need(module("sklearn"), "pip install '.[examples]'"),
     "prometheus": Need(program("prometheus"), "apt install prometheus"),
     "promtool": Need(program("promtool"), "apt install prometheus"),

@@ -22,6 +22,7 @@ from openmrc.train.errors import (
     from_peer,
 )
 from openmrc.train.frames import HEADER, ControlFrame, FrameKind, unpack
+from openmrc.train.holds import Hold, HoldThread
 from openmrc.train.link import PIECE_WR, ImmediateKind, RankLink
 from openmrc.train.liveness import Liveness, Notice
 from openmrc.train.local.completions import LocalCompletions
@@ -99,6 +100,8 @@ class Executor:
         self._by_qp = {link.qp.qpn: link for link in self._links.values()}
         self._watchdog = Watchdog(timeout)
         self._p2p = PointToPoint(self._links, self._memory, rank)
+        self._holds = HoldThread(self._on_hold_over)
+        self._hold: Hold | None = None  # the latest one, while it lasts
 
     def _attach(self, pairs: Sequence[LocalPair]) -> None:
         """Reach ranks of this host through shared memory."""
@@ -127,19 +130,27 @@ class Executor:
         work: Work,
         at_end: Callable[[], None] | None,
         copies: Copies = (),
+        first: Copies = (),
     ) -> None:
         """Queue a collective; start it if no other is in progress."""
         with self.progress.lock:
             self._check_open()
             self.sequence += 1
             run = CollectiveRun(
-                call, self.sequence, program, spaces, self.rank, self.size, self._memory, work, at_end, copies
+                call, self.sequence, program, spaces, self.rank, self.size, self._memory, work, at_end, copies, first
             )
+            run.hold = work.hold = self._hold
             self._runs.append(run)
             self._guarded(lambda: self._check_refused(run))
             if len(self._runs) == 1:
                 self._guarded(self._start)
             self._continue_in_background()
+
+    def hold(self, wait: Callable[[], None]) -> None:
+        """Let later collectives start only when `wait` has returned, which a thread of the group calls."""
+        with self.progress.lock:
+            self._check_open()
+            self._hold = self._holds.add(wait)
 
     def refuse(self, reason: str) -> None:
         """Report to the other ranks that the next collective was an invalid call at this rank."""
@@ -190,6 +201,7 @@ class Executor:
                 for link in self._links.values():
                     self._guarded(lambda link=link: link.send(ControlFrame(FrameKind.BYE)))  # type: ignore[misc]
         self.progress.until(self.is_idle, time.monotonic() + self.timeout)
+        self._holds.close()
         deadline = time.monotonic() + (CLOSE_SECONDS if self.error is None else _FAILED_CLOSE_SECONDS)
         if self.error is None:
             self.progress.until(lambda: self.error is not None or self._have_all_left(), deadline)
@@ -251,7 +263,7 @@ class Executor:
                 )
             )
             return
-        if self._runs:
+        if self._runs and self._runs[0].begun_at:
             self._watch_run(self._runs[0], now)
         late = next((each for each in self._p2p.unfinished() if now - each.begun_at > self.timeout), None)
         if late is not None and self.error is None:
@@ -282,6 +294,8 @@ class Executor:
         for run in runs:
             self.recorder.note(run, self._links, state=str(self.error))
             run.work.finish(self.error)
+            if run.hold is not None:
+                run.hold.end()
         for transfer in transfers:
             transfer.work.finish(self.error)
         self.recorder.dump_on_error(str(self.error))
@@ -304,6 +318,18 @@ class Executor:
             if link.has_backlog:
                 link.send_backlog()
 
+    def _on_hold_over(self, hold: Hold) -> None:
+        """Start the collectives that waited for a hold."""
+        with self.progress.lock:
+            if hold.error is not None:
+                self.on_error(hold.error)
+            if self._hold is hold:
+                self._hold = None
+            hold.end()
+            if self._runs and not self._runs[0].begun_at:
+                self._guarded(self._start)
+            self._continue_in_background()
+
     def _start(self) -> None:
         """Start the first queued collective, which data received early may complete at once."""
         self._start_first()
@@ -311,6 +337,8 @@ class Executor:
 
     def _start_first(self) -> None:
         while self._runs:
+            if self._runs[0].is_held:
+                return
             if not self._runs[0].begun_at:  # a callback of the previous one may have started it
                 self._start_run(self._runs[0])
             if not self._finish_first():
@@ -342,7 +370,7 @@ class Executor:
         """Send what has become ready, and start the next collective when one is complete."""
         self._send_backlogs()
         self._p2p.write()
-        if self._runs:
+        if self._runs and self._runs[0].begun_at:
             self._runs[0].send()
             if self._finish_first():
                 self._start_first()
@@ -381,7 +409,7 @@ class Executor:
         return True
 
     def _on_collective(self, link: RankLink, frame: ControlFrame, data: memoryview) -> bool:
-        if self._runs and self._runs[0].sequence == frame.sequence:
+        if self._runs and self._runs[0].sequence == frame.sequence and self._runs[0].begun_at:
             self._runs[0].on_frame(link, frame, data)
         elif frame.sequence > self._finished:  # else from a rank that this one did not have to wait for
             self._early.setdefault(frame.sequence, []).append((link, frame, bytes(data)))

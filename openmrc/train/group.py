@@ -169,9 +169,8 @@ class Group:
         given, _ = _contiguous(array)
         blocks, at_end = self._per_rank(out, given, "out")
         call = self._call(Collective.ALL_GATHER, given, dtype, Op.SUM, given.nbytes)
-        for place, data in blocks.copies(self.rank, bytes_of(given)):  # the plan sends it from OUTPUT
-            place[:] = data
-        return self._begin(call, {Space.OUTPUT: blocks}, out, at_end, async_op)
+        own = blocks.copies(self.rank, bytes_of(given))  # the plan sends it from OUTPUT
+        return self._begin(call, {Space.OUTPUT: blocks}, out, at_end, async_op, first=own)
 
     def reduce_scatter(
         self,
@@ -186,10 +185,9 @@ class Group:
         result, at_end = _contiguous(out, True)
         blocks, _ = self._per_rank(array, result, "array")
         call = self._call(Collective.REDUCE_SCATTER, result, dtype, op, result.nbytes * self.size)
-        if self.size == 1:
-            bytes_of(result)[:] = blocks.whole(0)
         spaces: dict[int, Blocks] = {Space.INPUT: blocks, Space.OUTPUT: Blocks.of_one(result, self.size)}
-        return self._begin(call, spaces, out, at_end, async_op)
+        copies = spaces[Space.OUTPUT].copies(0, blocks.whole(0)) if self.size == 1 else ()
+        return self._begin(call, spaces, out, at_end, async_op, copies)
 
     def all_to_all(
         self,
@@ -252,14 +250,15 @@ class Group:
         self._check_rank(root, "root")
         result, at_end = _contiguous(out, True)
         call = self._call(Collective.SCATTER, result, dtype, Op.SUM, result.nbytes, root)
+        copies: Copies = ()
         spaces: dict[int, Blocks] = {Space.OUTPUT: Blocks.of_one(result, 1)}
         if self.rank == root:
             if array is None:
                 raise UnsupportedError("array: the root of a scatter requires it")
             blocks, _ = self._per_rank(array, result, "array")
-            bytes_of(result)[:] = blocks.whole(root)
+            copies = spaces[Space.OUTPUT].copies(0, blocks.whole(root))
             spaces[Space.INPUT] = blocks
-        return self._begin(call, spaces, out, at_end, async_op)
+        return self._begin(call, spaces, out, at_end, async_op, copies)
 
     def barrier(self, *, async_op: bool = False) -> Work:
         """Wait until all ranks have called it."""
@@ -290,6 +289,14 @@ class Group:
         peer = ANY_SOURCE if source is None else source
         self._executor.receive(Transfer(0, peer, tag, Blocks.of_one(result, 1), work, at_end, "receive"))
         return self._awaited(work, async_op)
+
+    def hold(self, wait: Callable[[], None]) -> None:
+        """Let later collectives start only when `wait()` has returned; they are accepted at once, in order.
+
+        A thread of the group calls `wait`, for inputs that something else is still writing. An error that it raises
+        ends the group.
+        """
+        self._executor.hold(wait)
 
     # Observation
 
@@ -371,12 +378,13 @@ class Group:
         at_end: Callable[[], None] | None,
         async_op: bool,
         copies: Copies = (),
+        first: Copies = (),
     ) -> Work:
         program = program_for(call.collective, call.algorithm, self.size, self.rank, call.root)
         if program.scratch and Space.SCRATCH not in spaces:
             spaces[Space.SCRATCH] = self._scratch(call, program.scratch, spaces)
         work = Work(self._executor.progress, result)
-        self._executor.begin(call, program, spaces, work, at_end, copies)
+        self._executor.begin(call, program, spaces, work, at_end, copies, first)
         return self._awaited(work, async_op)
 
     def _awaited(self, work: Work, async_op: bool) -> Work:

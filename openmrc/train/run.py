@@ -15,6 +15,7 @@ from openmrc.collectives.plan import NOTHING, Space
 from openmrc.train.buffers import Blocks, Bytes, Copies, Memory
 from openmrc.train.errors import CollectiveMismatchError
 from openmrc.train.frames import ControlFrame, FrameKind, call_text
+from openmrc.train.holds import Hold
 from openmrc.train.link import CHUNK, RankLink
 from openmrc.train.program import RankProgram, Receive, Send
 from openmrc.train.reduction import NUMPY, DType, Fold, Op, divide, fold_of
@@ -148,11 +149,12 @@ class CollectiveRun:
         work: Work,
         at_end: Callable[[], None] | None = None,
         copies: Copies = (),
+        first: Copies = (),
     ) -> None:
         """Prepare a collective; `begin` starts it.
 
         `spaces` are the blocks in INPUT, OUTPUT and SCRATCH. `at_end` is called when all data has arrived. `copies` are
-        local copies, made while data is in flight.
+        local copies, made while data is in flight, `first` those made before anything is sent.
         """
         self.call = call
         self.sequence = sequence
@@ -162,6 +164,7 @@ class CollectiveRun:
         self.ranks = ranks
         self.memory = memory
         self.work = work
+        self.hold: Hold | None = None  # it must not start before this is over
         self.begun_at = 0.0  # monotonic s; 0: not started
         self.queued_at = time.monotonic()
         self.first_heard: dict[int, float] = {}  # by rank, monotonic seconds
@@ -171,15 +174,23 @@ class CollectiveRun:
         )
         self._at_end = at_end
         self._copies = collections.deque(copies)
+        self._first = first
         self._fold: Fold = fold_of(call.op, call.dtype)
         self._element = NUMPY[call.dtype]
         self._arrived = [0] * program.arrivals  # chunks of each arrival that were stored or reduced
         self._sending: dict[int, SendLane] = {}
         self._receiving: dict[int, ReceiveLane] = {}
 
+    @property
+    def is_held(self) -> bool:
+        """Whether it must not start yet."""
+        return self.hold is not None and not self.hold.is_over
+
     def begin(self, links: Mapping[int, RankLink]) -> None:
         """Announce the collective and send what is ready."""
         self.begun_at = time.monotonic()
+        for place, data in self._first:
+            place[:] = data
         for target, sends in self.program.sends.items():
             lengths = [self.spaces[send.space].length(send.block) for send in sends]
             self._sending[target] = SendLane(links[target], sends, lengths)

@@ -1,4 +1,4 @@
-"""The `torch.distributed` backend `mrc`: collectives of CPU tensors over MRC.
+"""The `torch.distributed` backend `mrc`: collectives over MRC.
 
     import torch.distributed as dist
     import openmrc.train.torch_backend        # registers it; `import torch` does so if openmrc is installed
@@ -11,9 +11,10 @@ Importing this module registers the backend; the transport is loaded when a grou
 
 from __future__ import annotations
 
+from openmrc.train.pytorch.hooks import bfloat16_hook
 from openmrc.train.pytorch.options import Options
 from openmrc.train.pytorch.registration import autoload, group_of, monitored_barrier, register
 
-__all__ = ["Options", "autoload", "group_of", "monitored_barrier", "register"]
+__all__ = ["Options", "autoload", "bfloat16_hook", "group_of", "monitored_barrier", "register"]
 
 register()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from openmrc.train.holds import Hold
     from openmrc.train.progress import ProgressDriver
 
 
@@ -19,6 +20,7 @@ class Work:
 
     def __init__(self, progress: ProgressDriver, result: Any = None) -> None:
         """Created by `Group`; `result` is the output array."""
+        self.hold: Hold | None = None  # the collective starts when this is over
         self.source: int | None = None  # the sending rank of a receive, once known
         self._progress = progress
         self._result = result

@@ -57,9 +57,21 @@ def test_a_job_with_a_killed_rank_restarts_and_goes_on_from_its_checkpoint(tmp_p
     assert losses(tmp_path / "killed", kind, "dies") == losses(tmp_path / "whole", kind, "lives")
 
 
+def losses_on(job: str, backend: str) -> list[str]:
+    """Return the lines with losses of a job of two ranks."""
+    return sorted(line for line in launched(job, backend).splitlines() if line.startswith("loss "))
+
+
 @pytest.mark.exhaustive
-@pytest.mark.needs("accelerate")
-def test_accelerate_has_the_losses_that_it_has_on_gloo() -> None:
-    ours, theirs = (sorted(launched("accelerating", backend).split("loss ")) for backend in ("mrc", "gloo"))
-    assert ours == theirs
-    assert len(ours) > 8
+@pytest.mark.parametrize(
+    "job",
+    [
+        pytest.param("accelerating", marks=pytest.mark.needs("accelerate")),
+        pytest.param("lightning_job", marks=pytest.mark.needs("lightning")),
+        pytest.param("trainer_job", marks=pytest.mark.needs("transformers")),
+    ],
+)
+def test_a_library_has_the_losses_that_it_has_on_gloo(job: str) -> None:
+    ours = losses_on(job, "mrc")
+    assert ours == losses_on(job, "gloo")
+    assert len(ours) == 8

@@ -28,6 +28,7 @@ def two() -> Iterator[Ranks]:
         "fits_zero",
         "fits_compiled_ddp",
         "fits_with_fp16_hook",
+        "fits_with_bfloat16_hook",
         "fits_with_powersgd",
         "fits_tensor_parallel",
         "fits_pipeline",

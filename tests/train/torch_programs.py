@@ -455,3 +455,20 @@ def takes_timers() -> None:
     group = dist.new_group(pg_options=Options(timers=Timers(exponential_count=3), shared_memory=False))
     links = group_of(group)._executor._links.values()
     assert {link.qp.query()[0].exponential_count for link in links} == {3}
+
+
+def reduces_on_a_device() -> None:
+    """Sum tensors on the accelerator behind and before kernels of the current stream, synchronously and not."""
+    device = torch.accelerator.current_accelerator()
+    rank, size = dist.get_rank(), dist.get_world_size()
+    total = size * (size + 1) / 2
+    for count in (1, 5_000, 10_000_000):
+        for is_async in (False, True):
+            tensor = torch.ones(count, device=device).cumsum(0).sign() * (rank + 1)
+            work = dist.all_reduce(tensor, async_op=is_async)
+            if work is not None:
+                work.wait()
+            assert ((tensor * 2) == 2 * total).all()
+    gathered = torch.empty(3 * size, device=device)
+    dist.all_gather_into_tensor(gathered, torch.full((3,), float(rank), device=device))
+    assert gathered.view(size, 3)[:, 0].tolist() == list(range(size))

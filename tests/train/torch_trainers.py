@@ -89,6 +89,14 @@ def fits_with_fp16_hook() -> list[float]:
     return fit(module, sgd(module.parameters()))
 
 
+def fits_with_bfloat16_hook() -> list[float]:
+    from openmrc.train.torch_backend import bfloat16_hook
+
+    module = DistributedDataParallel(network())
+    module.register_comm_hook(None, bfloat16_hook)
+    return fit(module, sgd(module.parameters()))
+
+
 def fits_with_powersgd() -> list[float]:
     from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 

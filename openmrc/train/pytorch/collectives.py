@@ -7,13 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
 
 from openmrc.train.errors import UnsupportedError
 from openmrc.train.group import Group
 from openmrc.train.pytorch import sparse
 from openmrc.train.pytorch.barriers import monitored
 from openmrc.train.pytorch.compiling import untraced
-from openmrc.train.pytorch.tensors import Given, arrays_of, moved, op_of, reduced, scaled
+from openmrc.train.pytorch.staging import Staging
+from openmrc.train.pytorch.tensors import Given, arrays_of, is_premultiplied, moved, op_of, reduced, scaled
 from openmrc.train.pytorch.works import FutureThreads, MrcWork
 from openmrc.train.work import Work
 
@@ -29,11 +31,45 @@ def refusing(method: Callable[Concatenate[Collectives, P], T]) -> Callable[Conca
         try:
             return method(self, *args, **kwargs)
         except UnsupportedError as error:
-            self.group.refuse(str(error))
+            if not self.is_on_host:  # else the caller reports it
+                self.group.refuse(str(error))
             raise
 
     functools.update_wrapper(call, method)
     return call
+
+
+def staged(method: Callable[..., MrcWork], *, is_one: bool = False) -> Callable[..., MrcWork]:
+    """Decorate a collective: pass tensors on a device through the host.
+
+    Its first two arguments are outputs and inputs, or with `is_one` the first is both, in pieces if it is large.
+    """
+
+    @functools.wraps(method)
+    def call(self: Collectives, outputs: Any, *rest: Any, **options: Any) -> MrcWork:
+        given = outputs if is_one else (outputs, rest[0])
+        if not self.staging.takes(given):
+            return method(self, outputs, *rest, **options)
+        if self._coalesced is not None:
+            raise UnsupportedError("coalescing: only for CPU tensors")
+        if is_one:
+            tensors = _listed(outputs)
+
+            def start(host: Any, _: Any) -> MrcWork:
+                return method(self.on_host, host, *rest, **options)
+
+            return self.staging.start(start, tensors, tensors, self.futures, in_pieces=True)
+        inputs, *others = rest
+
+        def begin(host_outputs: Any, host_inputs: Any) -> MrcWork:
+            return method(self.on_host, host_outputs, host_inputs, *others, **options)
+
+        return self.staging.start(begin, outputs, inputs, self.futures)
+
+    return call
+
+
+staged_in_place = functools.partial(staged, is_one=True)
 
 
 @untraced
@@ -42,14 +78,19 @@ class Collectives:
 
     group: Group
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Group, staging: Staging | None = None, *, is_on_host: bool = False) -> None:
+        """`is_on_host`: for the staged calls of another one, which are all asynchronous."""
         self.group = group
+        self.is_on_host = is_on_host
+        self.staging = staging or Staging(group)
+        self.on_host = self if is_on_host else Collectives(group, self.staging, is_on_host=True)
         self.futures = FutureThreads()
         self._coalesced: list[Work] | None = None  # works since `start_coalescing`; None: not coalescing
 
     # Reductions
 
     @refusing
+    @staged_in_place
     def allreduce(self, tensors: Any, opts: Any = None) -> MrcWork:
         """Combine each tensor in place at all ranks."""
         tensors = _listed(tensors)
@@ -63,6 +104,7 @@ class Collectives:
         return self.allreduce(tensors, opts or dist.AllreduceCoalescedOptions())
 
     @refusing
+    @staged_in_place
     def reduce(self, tensors: Any, opts: Any = None) -> MrcWork:
         """Combine each tensor at the root."""
         tensors = _listed(tensors)
@@ -70,6 +112,7 @@ class Collectives:
         return self._run([self._reduce(tensor, opts) for tensor in tensors], tensors, opts)
 
     @refusing
+    @staged
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
         """Combine part r of every rank's list at rank r."""
         outputs, inputs = _paired(outputs, inputs)
@@ -82,6 +125,7 @@ class Collectives:
         return self.reduce_scatter_single_coalesced([output], [tensor], opts)
 
     @refusing
+    @staged
     def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
         """Start several `reduce_scatter_single` calls as one work."""
         opts = opts or dist.ReduceScatterOptions()
@@ -91,6 +135,7 @@ class Collectives:
     # Moving data
 
     @refusing
+    @staged_in_place
     def broadcast(self, tensors: Any, opts: Any = None) -> MrcWork:
         """Send the tensors of the root to all ranks."""
         tensors = _listed(tensors)
@@ -101,30 +146,34 @@ class Collectives:
         return self._run([self._broadcast(tensor, opts.rootRank) for tensor in tensors], tensors, opts)
 
     @refusing
+    @staged
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
         """Collect the tensors of all ranks at every rank, as lists."""
         outputs, inputs = _paired(outputs, inputs)
         begins = [self._all_gather(out, given) for out, given in zip(outputs, inputs, strict=True)]
-        return self._run(begins, outputs[0] if len(outputs) == 1 else outputs, opts or dist.AllgatherOptions())
+        return self._run(begins, outputs[0] if len(outputs) == 1 else outputs, opts or c10d.AllgatherOptions())
 
     @refusing
+    @staged
     def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
         """Start several `allgather` calls as one work; `outputs` has one list per rank."""
         lists = [list(each) for each in zip(*outputs, strict=True)]
         begins = [self._all_gather(out, given) for out, given in zip(lists, inputs, strict=True)]
-        return self._run(begins, outputs, opts or dist.AllgatherOptions())
+        return self._run(begins, outputs, opts or c10d.AllgatherOptions())
 
     def all_gather_single(self, output: Any, tensor: Any, opts: Any = None) -> MrcWork:
         """Collect the tensors of all ranks at every rank, as one tensor."""
         return self.all_gather_single_coalesced([output], [tensor], opts)
 
     @refusing
+    @staged
     def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
         """Start several `all_gather_single` calls as one work."""
         begins = [self._all_gather(out, given) for out, given in zip(outputs, inputs, strict=True)]
-        return self._run(begins, outputs, opts or dist.AllgatherOptions())
+        return self._run(begins, outputs, opts or c10d.AllgatherOptions())
 
     @refusing
+    @staged
     def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
         """Collect the tensors of all ranks at the root."""
         opts = opts or dist.GatherOptions()
@@ -137,6 +186,7 @@ class Collectives:
         return self._run([begin], outputs, opts)
 
     @refusing
+    @staged
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
         """Send part r of the root's list to rank r."""
         opts = opts or dist.ScatterOptions()
@@ -149,6 +199,7 @@ class Collectives:
         return self._run([begin], outputs, opts)
 
     @refusing
+    @staged
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
         """Send tensor t of the list to rank t."""
         dtype = moved(inputs[0]).dtype
@@ -160,6 +211,7 @@ class Collectives:
         return self._run([begin], outputs, opts or dist.AllToAllOptions())
 
     @refusing
+    @staged
     def all_to_all_single(
         self, output: Any, tensor: Any, output_splits: Any = (), input_splits: Any = (), opts: Any = None
     ) -> MrcWork:
@@ -193,14 +245,20 @@ class Collectives:
 
     def send(self, tensors: Any, to: int, tag: int = 0) -> MrcWork:
         """Send a tensor to a rank of this group."""
+        if self.staging.takes(tensors):
+            return self.staging.send(lambda host: self.on_host.send(host, to, tag), tensors, self.futures)
         return self._transferred(self.group.send(moved(tensors[0]).array, to, tag, async_op=True), tensors)
 
     def recv(self, tensors: Any, source: int, tag: int = 0) -> MrcWork:
         """Receive a tensor from a rank of this group."""
+        if self.staging.takes(tensors):
+            return self.staging.receive(lambda host: self.on_host.recv(host, source, tag), tensors, self.futures)
         return self._transferred(self.group.recv(moved(tensors[0]).array, source, tag, async_op=True), tensors)
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> MrcWork:
         """Receive a tensor from whichever rank sends first."""
+        if self.staging.takes(tensors):
+            return self.staging.receive(lambda host: self.on_host.recv_anysource(host, tag), tensors, self.futures)
         return self._transferred(self.group.recv(moved(tensors[0]).array, None, tag, async_op=True), tensors)
 
     # Names in older and newer versions of torch
@@ -238,7 +296,7 @@ class Collectives:
 
     def _run(self, begins: Sequence[Begin], tensors: Any, opts: Any) -> MrcWork:
         """Start all calls; wait for the last one here if torch waits immediately afterwards."""
-        is_async = opts.asyncOp or self._coalesced is not None or opts.timeout.total_seconds() > 0
+        is_async = self.is_on_host or opts.asyncOp or self._coalesced is not None or opts.timeout.total_seconds() > 0
         works = [begin(True) for begin in begins[:-1]]
         works += [begin(is_async) for begin in begins[-1:]]
         if self._coalesced is not None:
@@ -260,13 +318,19 @@ class Collectives:
             sparse.all_reduce(self.group, tensor, op_of(opts.reduceOp, tensor))
         return MrcWork([], tensors, self.futures, None)
 
+    def _scaled(self, tensor: Any, op: Any, *, in_place: bool) -> Any:
+        result = scaled(tensor, op, in_place=in_place)
+        if self.is_on_host and is_premultiplied(op):
+            raise UnsupportedError("op: PREMUL_SUM is for CPU tensors")
+        return result
+
     def _all_reduce(self, tensor: Any, opts: Any) -> Begin:
-        given, op = reduced(scaled(tensor, opts.reduceOp, in_place=True)), op_of(opts.reduceOp, tensor)
+        given, op = reduced(self._scaled(tensor, opts.reduceOp, in_place=True)), op_of(opts.reduceOp, tensor)
         return lambda is_async: self.group.all_reduce(given.array, op, dtype=given.dtype, async_op=is_async)
 
     def _reduce(self, tensor: Any, opts: Any) -> Begin:
         is_root = opts.rootRank == self.group.rank
-        given, op = reduced(scaled(tensor, opts.reduceOp, in_place=is_root)), op_of(opts.reduceOp, tensor)
+        given, op = reduced(self._scaled(tensor, opts.reduceOp, in_place=is_root)), op_of(opts.reduceOp, tensor)
         return lambda is_async: self.group.reduce(given.array, opts.rootRank, op, dtype=given.dtype, async_op=is_async)
 
     def _broadcast(self, tensor: Any, root: int) -> Begin:
@@ -282,9 +346,9 @@ class Collectives:
         out: Given = reduced(output)
         op = op_of(opts.reduceOp, output)
         if isinstance(given, list | tuple):
-            array: Any = arrays_of([scaled(each, opts.reduceOp, in_place=False) for each in given])
+            array: Any = arrays_of([self._scaled(each, opts.reduceOp, in_place=False) for each in given])
         else:
-            array = reduced(scaled(given, opts.reduceOp, in_place=False)).array
+            array = reduced(self._scaled(given, opts.reduceOp, in_place=False)).array
         return lambda is_async: self.group.reduce_scatter(out.array, array, op, dtype=out.dtype, async_op=is_async)
 
 

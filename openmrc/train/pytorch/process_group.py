@@ -23,6 +23,7 @@ from openmrc.train.pytorch.collectives import Collectives
 from openmrc.train.pytorch.endpoints import ENDPOINTS
 from openmrc.train.pytorch.options import Options
 from openmrc.train.pytorch.registration import NAME
+from openmrc.train.pytorch.staging import accelerator
 from openmrc.train.pytorch.works import MrcWork
 
 _CPU = torch.device("cpu")
@@ -120,6 +121,7 @@ class MrcBackend(Collectives, _BASE):  # type: ignore[misc, valid-type]
             self.group.close()
         finally:
             self.futures.close()
+            self.on_host.futures.close()
             ENDPOINTS.give_back(context, queue_pairs)
 
     def __repr__(self) -> str:
@@ -162,11 +164,11 @@ class MrcProcessGroup(MrcBackend):
 
     @property
     def _device_types(self) -> list[Any]:
-        return [_CPU]
+        return [_CPU, *([torch.device(kind)] if (kind := accelerator()) else [])]
 
     def _get_backend(self, device: Any) -> MrcProcessGroup:
-        if torch.device(device).type != "cpu":
-            raise RuntimeError(f"backend mrc supports only CPU tensors, not {device}")
+        if torch.device(device).type not in ("cpu", accelerator()):
+            raise RuntimeError(f"backend mrc supports no tensors on {device}")
         return self
 
     def _get_backend_name(self) -> str:

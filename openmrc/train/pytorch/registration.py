@@ -20,7 +20,7 @@ NAME = "mrc"
 def register() -> None:
     """Register the backend, once; do nothing if torch was built without `torch.distributed`."""
     if dist.is_available() and NAME not in dist.Backend.backend_list:
-        dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
+        dist.Backend.register_backend(NAME, _create, extended_api=True, devices=_devices())
 
 
 def autoload() -> None:
@@ -93,6 +93,14 @@ def _patch_monitored_barrier() -> None:
         return original(group, timeout, wait_all_ranks)
 
     dist.monitored_barrier = dist.distributed_c10d.monitored_barrier = dispatch
+
+
+def _devices() -> list[str]:
+    """Return the types of devices whose tensors are taken: the CPU, and what this torch was built for."""
+    import torch
+
+    device = torch.accelerator.current_accelerator()
+    return ["cpu"] if device is None else ["cpu", device.type]
 
 
 def _cpu() -> Any:

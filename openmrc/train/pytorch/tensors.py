@@ -67,13 +67,18 @@ def op_of(op: Any, tensor: Any) -> Op:
     return result
 
 
+def is_premultiplied(op: Any) -> bool:
+    """Whether torch's operation multiplies by a factor first."""
+    return bool(getattr(op, "op", op).name == _PREMUL)
+
+
 def scaled(tensor: Any, op: Any, *, in_place: bool) -> Any:
     """Return what a rank contributes: its tensor, multiplied by the factor of PREMUL_SUM if that is the operation.
 
     `in_place`: the tensor is an output, so it takes the product; its version counter stays, as with the other
     operations.
     """
-    if getattr(op, "op", op).name != _PREMUL:
+    if not is_premultiplied(op):
         return tensor
     _check(tensor)
     if not tensor.is_floating_point():

@@ -57,6 +57,15 @@ class MrcWork(TorchWork):
         self._timeout = timeout
         self._future: Any = None
 
+    @property
+    def works(self) -> Sequence[Work]:
+        """The calls."""
+        return self._works
+
+    def when_done(self, task: Callable[[], None]) -> None:
+        """Call `task` when all calls have finished, in the thread that finishes the last one."""
+        _Countdown(self._works, task)
+
     def is_completed(self) -> bool:
         """Whether all calls have finished, successfully or not."""
         return all(work.done() for work in self._works)
