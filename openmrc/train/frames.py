@@ -14,7 +14,7 @@ from typing import NamedTuple
 from openmrc.collectives.choice import Collective, CollectiveAlgorithm
 from openmrc.train.reduction import DType, Op
 
-VERSION = 5
+VERSION = 6
 _HEADER = struct.Struct("<BBBBBBHIiQQQQ")
 HEADER = 64  # bytes of a slot before the data
 INLINE = 8192 - HEADER  # maximum bytes of data in a frame

@@ -14,7 +14,7 @@ from openmrc.collectives.choice import Collective, CollectiveAlgorithm
 from openmrc.collectives.plan import NOTHING, Space
 from openmrc.train.buffers import Blocks, Bytes, Copies, Memory
 from openmrc.train.errors import CollectiveMismatchError
-from openmrc.train.frames import ControlFrame, FrameKind, call_text
+from openmrc.train.frames import INLINE, ControlFrame, FrameKind, call_text
 from openmrc.train.holds import Hold
 from openmrc.train.link import CHUNK, RankLink
 from openmrc.train.program import RankProgram, Receive, Send
@@ -26,6 +26,9 @@ _TARGET = struct.Struct("<QI")
 _PIECES = 4  # chunks of a block, within the limits of the chunk size
 _MIN_CHUNK = 256 * 1024  # bytes
 EAGER = _MIN_CHUNK  # bytes of a stored block up to which it goes through the stage: it need not wait for its address
+EMBEDDED = (
+    INLINE - _TARGET.size
+)  # bytes of a part of an all-to-all up to which it travels in the frame that announces it
 _MAX_PIECE = 1 << 30  # bytes of one write; a message may have up to 2 GiB - 1
 
 
@@ -324,16 +327,45 @@ class CollectiveRun:
         count = self.call.count
         if self.call.collective == Collective.ALL_TO_ALL:  # the count differs per pair: announce the expected one
             count = sum(self._receiving[link.rank].lengths) // self._element.itemsize
+            table += self._embedded(self._sending[link.rank])
         link.send(self.call.frame(self.sequence, count, len(table)), table)
+
+    def _embedded(self, lane: SendLane) -> bytes:
+        """Return the only block of a lane, which is then sent, if it fits into the frame that announces the call."""
+        (send,), (length,) = lane.sends, lane.lengths
+        if not 0 < length <= EMBEDDED:
+            return b""
+        lane.index, lane.is_acknowledged = 1, True
+        return self.spaces[send.space].whole(send.block).tobytes()
 
     def _set_targets(self, link: RankLink, frame: ControlFrame, data: memoryview) -> None:
         lane = self._sending.get(link.rank)
         if self.call.collective == Collective.ALL_TO_ALL and lane is not None:
             self._check_split(link, frame.elements, sum(lane.lengths) // self._element.itemsize)
         direct = () if lane is None else filter(lane.is_direct, range(len(lane.sends)))
-        self._check_length(link, len(data), sum(1 for _ in direct) * _TARGET.size)
+        size = sum(1 for _ in direct) * _TARGET.size
+        if self.call.collective == Collective.ALL_TO_ALL:
+            self._take_embedded(link, data[size:])
+            data = data[:size]
+        self._check_length(link, len(data), size)
         if lane is not None:
             lane.targets = collections.deque(_TARGET.iter_unpack(data))
+
+    def _take_embedded(self, link: RankLink, data: memoryview) -> None:
+        """Store a block that came in the frame of the call."""
+        if not data:  # a block of a wrong size that comes otherwise is found by its sender, which is told what fits
+            return
+        lane = self._receiving[link.rank]
+        (receive,), (length,) = lane.receives, lane.lengths
+        if len(data) != length:
+            size = self._element.itemsize
+            raise CollectiveMismatchError(
+                f"collective {self.sequence}, all_to_all: rank {link.rank} sends {len(data) // size:,} elements "
+                f"to rank {self.rank}, which expects {length // size:,}"
+            )
+        lane.index = 1
+        self.last_heard[link.rank] = time.monotonic()
+        self._store_or_fold(receive, 0, np.frombuffer(data, np.uint8))
 
     def _send_frames(self, lane: SendLane) -> None:
         while not lane.is_done:

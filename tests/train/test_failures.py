@@ -48,14 +48,15 @@ def test_ranks_that_call_different_things_all_learn_who_called_what(one: Any, ot
         assert re.search(says, text) or re.search(".*".join(reversed(says.split(".*"))), text), text
 
 
-def test_an_uneven_all_to_all_whose_splits_do_not_fit_is_named() -> None:
+@pytest.mark.parametrize("count", [100, 100_000])
+def test_an_uneven_all_to_all_whose_splits_do_not_fit_is_named(count: int) -> None:
     def program(group: Group) -> None:
-        splits = [100_000, 100_000] if group.rank == 0 else [150_000, 100_000]
-        group.all_to_all(np.zeros(200_000), np.zeros(sum(splits)), in_splits=splits, out_splits=[100_000, 100_000])
+        splits = [count, count] if group.rank == 0 else [count + count // 2, count]
+        group.all_to_all(np.zeros(2 * count), np.zeros(sum(splits)), in_splits=splits, out_splits=[count, count])
 
     for result in outcomes(2, program):
         assert isinstance(result, CollectiveMismatchError)
-        assert "rank 1 sends 150,000 elements to rank 0, which expects 100,000" in str(result)
+        assert f"rank 1 sends {count + count // 2:,} elements to rank 0, which expects {count:,}" in str(result)
 
 
 def test_a_rank_that_leaves_while_it_is_waited_for_is_named_at_once() -> None:

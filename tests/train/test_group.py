@@ -143,6 +143,20 @@ def test_lists_of_arrays_are_written_in_place() -> None:
     run(3, program)
 
 
+@pytest.mark.parametrize("sizes", [(0, 1, 2029), (2029, 2030, 1), (5, 70_000, 0)])
+def test_parts_of_an_all_to_all_that_fit_into_a_frame_and_others_arrive(sizes: tuple[int, int, int]) -> None:
+    def program(group: Group) -> list[float]:
+        ranks, me = range(3), group.rank
+        counts = [[sizes[(source + target) % 3] for target in ranks] for source in ranks]
+        given = np.concatenate([np.full(counts[me][each], 10 * me + each, np.float32) for each in ranks])
+        incoming = [counts[each][me] for each in ranks]
+        out = np.empty(sum(incoming), np.float32)
+        group.all_to_all(out, given, in_splits=counts[me], out_splits=incoming)
+        return [bool((out == np.concatenate([np.full(incoming[s], 10 * s + me, np.float32) for s in ranks])).all())]
+
+    assert run(3, program) == [[True]] * 3
+
+
 def test_an_uneven_all_to_all_moves_what_the_splits_say() -> None:
     def program(group: Group) -> None:
         me, ranks = group.rank, range(group.size)
