@@ -1,6 +1,4 @@
-"""Communication hooks of DDP."""
-
-from __future__ import annotations
+"""Communication hooks of DDP, which reads their annotations: they must be classes, not text."""
 
 from typing import Any
 
@@ -8,7 +6,7 @@ import torch
 import torch.distributed as dist
 
 
-def bfloat16_hook(process_group: Any, bucket: Any) -> Any:
+def bfloat16_hook(process_group: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Average gradients as bfloat16, at half the bytes of float32; for `DistributedDataParallel.register_comm_hook`.
 
     Torch's `bf16_compress_hook` does the same for CUDA alone: DDP refuses it, by its name, on any other device. Each
@@ -22,4 +20,7 @@ def bfloat16_hook(process_group: Any, bucket: Any) -> Any:
         gradients.copy_(future.value()[0])
         return gradients
 
-    return dist.all_reduce(narrow, group=group, async_op=True).get_future().then(widen)
+    future: torch.futures.Future[torch.Tensor] = (
+        dist.all_reduce(narrow, group=group, async_op=True).get_future().then(widen)
+    )
+    return future
