@@ -137,8 +137,10 @@ def compiler() -> str:
 
 
 def _link(work: Path, folder: Path, extra: tuple[str, ...]) -> None:
+    from openmrc.native.entries import ENTRIES
+
     sources = sorted(map(str, (SOURCES / "src").glob("*.c")))
-    objects = sorted(map(str, folder.glob("*.o")))
+    objects = [str(folder / f"{name}.o") for name in sorted(ENTRIES)]
     places = ("-I", str(folder), "-I", str(SOURCES / "src"), "-I", str(SOURCES / "include"))
     names = f"-Wl,--version-script={SOURCES / 'libmrc.map'}"
     _run([compiler(), *_OPTIONS, *extra, *places, *_LINKING, names, *sources, *objects, "-o", str(work / SONAME)])

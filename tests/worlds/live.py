@@ -333,6 +333,7 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
         (sources, "insert"),
         (sources, "remove"),
         (operations, "change"),
+        (operations, "give"),
         (operations, "move"),
     ):
         monkeypatch.setattr(module, name, getattr(module, name).py_func)

@@ -108,8 +108,9 @@ def give(at: int, qp: int, values: Matrix, min_active: int) -> int:
         _give_rotation(engine, qp, plane, values, total)
         count += total
         most = max(most, total)
-    now = monotonic(datapath.clock[0], datapath.nic[0].epoch)
-    paths.begin(engine, now, qp, max(1, most - most // _ACTIVE_SHARE), min_active)
+    if count > 0:
+        now = monotonic(datapath.clock[0], datapath.nic[0].epoch)
+        paths.begin(engine, now, qp, max(1, most - most // _ACTIVE_SHARE), min_active)
     row.good_evs = count
     event_loop.release(datapath)
     return count
