@@ -1,4 +1,4 @@
-"""Compilation of kernels and entries; with `calls`, `linking` and `memory` the only modules that import Numba.
+"""Compilation of kernels and entries; imported by the others of `core` that import Numba.
 
 A *kernel* is a plain Python function that compiled code may call; called from Python it stays
 plain Python, so tests, coverage and pdb see it. An *entry* is a function that Python calls and
@@ -10,6 +10,7 @@ Compiled entries are cached, see `cache`.
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import importlib.util
 import sys
@@ -23,11 +24,13 @@ from numba import njit, typeof, types
 from numba.core import config as _config
 from numba.core import event
 from numba.core.caching import UserProvidedCacheLocator
-from numba.extending import intrinsic, overload, register_jitable
+from numba.extending import intrinsic, overload
 from numba.np import linalg as _linalg
 
 from openmrc.core.cache import PACKAGE, SHIPPED, cache_dir, is_compiled, is_left_out
+from openmrc.core.kernel_type import callable_by_compiled_code
 from openmrc.core.linking import EntryCompiler, KernelCompiler
+from openmrc.core.table_tuples import TableTuple, copy_tables
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -39,8 +42,7 @@ config: Any = _config  # attributes are created at import, invisible to type che
 # numpy error model: no ZeroDivisionError branch in every division.
 # _nrt=False: a kernel that allocates does not compile.
 ENTRY_OPTIONS: Any = {"error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
-# The tables travel as one argument per array field, over a hundred machine words; a call that is not
-# inlined copies them all. Inlining made the joined endpoints of bench/engine/pair.py 8 times faster.
+# Inlining made the joined endpoints of bench/engine/pair.py 8 times faster, when calls still copied every table.
 # forceinline must be set to False explicitly: a callee inherits options that it does not set.
 _CALLED: Any = {**ENTRY_OPTIONS, "forceinline": False, "pipeline_class": KernelCompiler}
 INLINED: Any = {**_CALLED, "forceinline": True}
@@ -111,12 +113,12 @@ class CompiledEntry(Protocol[P, R_co]):
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Make `function` callable from compiled code, inlined; called from Python it stays plain Python."""
-    return register_jitable(**INLINED)(function)  # type: ignore[no-any-return,unused-ignore]
+    return callable_by_compiled_code(function, INLINED)
 
 
 def rare_kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Make `function` callable from compiled code, never inlined: for rare paths, to keep compiled code small."""
-    return register_jitable(**_CALLED)(function)  # type: ignore[no-any-return,unused-ignore]
+    return callable_by_compiled_code(function, _CALLED)
 
 
 def entry(function: Callable[P, R]) -> CompiledEntry[P, R]:
@@ -176,11 +178,13 @@ def table_handle(sample: Any) -> tuple[Callable[[Any, int], None], Callable[[int
     kind: Any = typeof(sample)  # type: ignore[no-untyped-call,unused-ignore]
     held: dict[int, Any] = {}
 
+    assert isinstance(kind, TableTuple)
+
     @intrinsic  # type: ignore[misc,unused-ignore]
     def _store(_context: Any, value: Any, address: Any) -> Any:
         def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            place = builder.inttoptr(arguments[1], context.get_value_type(signature.args[0]).as_pointer())
-            builder.store(arguments[0], place)
+            place = builder.inttoptr(arguments[1], context.get_value_type(signature.args[0]))
+            copy_tables(builder, signature.args[0], arguments[0], place)
             return context.get_dummy_value()
 
         return types.void(value, types.int64), emit
@@ -188,8 +192,7 @@ def table_handle(sample: Any) -> tuple[Callable[[Any, int], None], Callable[[int
     @intrinsic  # type: ignore[misc,unused-ignore]
     def _load(_context: Any, address: Any) -> Any:
         def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            place = builder.inttoptr(arguments[0], context.get_value_type(signature.return_type).as_pointer())
-            return builder.load(place)
+            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
 
         return kind(types.int64), emit
 
@@ -259,6 +262,30 @@ class _Announcer(event.Listener):  # type: ignore[misc,unused-ignore]
             _say(f"openmrc: compiled {_name(happening)} in {time.monotonic() - self._begun:.1f} s")
 
 
+class _WithoutCollector(event.Listener):  # type: ignore[misc,unused-ignore]
+    """Holds Python's collector of cycles while an entry is compiled: it takes a seventh of the time, and frees little.
+
+    Entries are compiled one inside the other where one holds another's address.
+    """
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._was_enabled = False
+
+    def on_start(self, happening: Any) -> None:
+        if happening.data["dispatcher"] in _entries:
+            if self._depth == 0:
+                self._was_enabled = gc.isenabled()
+                gc.disable()
+            self._depth += 1
+
+    def on_end(self, happening: Any) -> None:
+        if happening.data["dispatcher"] in _entries:
+            self._depth -= 1
+            if self._depth == 0 and self._was_enabled:
+                gc.enable()
+
+
 def _name(happening: Any) -> str:
     return str(happening.data["dispatcher"].__name__)
 
@@ -267,4 +294,5 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)  # noqa: T201  # compiling takes long enough to look like a hang
 
 
-event.register("numba:compile", _Announcer())  # type: ignore[no-untyped-call,unused-ignore]
+for _listener in (_Announcer(), _WithoutCollector()):
+    event.register("numba:compile", _listener)  # type: ignore[no-untyped-call,unused-ignore]
