@@ -32,7 +32,8 @@ class Kernel(types.Callable):  # type: ignore[misc,unused-ignore]
     @functools.cached_property
     def _dispatcher(self) -> Any:
         # Python never calls it: without a wrapper, which Numba would generate and optimise for every kernel
-        return njit(no_cpython_wrapper=True, **self._options)(self._function)
+        compiler: Any = njit
+        return compiler(no_cpython_wrapper=True, **self._options)(self._function)
 
     def get_call_type(self, _context: Any, args: Any, kws: Any) -> Any:
         """Return the signature for arguments of these types, compiled."""
@@ -60,7 +61,7 @@ def _constant(context: Any, _builder: Any, _kind: Any, _value: Any) -> Any:
 
 def widened(kind: Any) -> Any:
     """Return the type that a kernel receives an argument of this type as."""
-    kind = types.unliteral(kind)
+    kind = types.unliteral(kind)  # type: ignore[no-untyped-call,unused-ignore]
     if isinstance(kind, types.IntEnumMember):
         kind = kind.dtype
     return types.int64 if isinstance(kind, types.Integer) and kind != types.uint64 else kind
