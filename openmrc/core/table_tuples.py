@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from llvmlite import ir
@@ -76,7 +76,7 @@ def _typeof(value: Any, context: Any) -> Any:
 class _Attributes(AttributeTemplate):  # type: ignore[misc,unused-ignore]
     key = TableTuple
 
-    def generic_resolve(self, kind: TableTuple, name: str) -> Any:
+    def generic_resolve(self, kind: TableTuple, name: str) -> Any:  # type: ignore[override,unused-ignore]
         return kind.members[kind.fields.index(name)] if name in kind.fields else None
 
 
@@ -127,13 +127,14 @@ def _load(builder: Any, place: Any, word: int, kind: Any) -> Any:
 def _unbox(kind: TableTuple, value: Any, c: Any) -> Any:
     """Write the descriptors of Python's arrays into memory of the caller."""
     natives = [c.unbox(member, c.pyapi.tuple_getitem(value, index)) for index, member in enumerate(kind.members)]
-    memory = cgutils.alloca_once(c.builder, ir.ArrayType(_INT, kind.words))
+    allocate, native_value = cast("Any", cgutils.alloca_once), cast("Any", NativeValue)
+    memory = allocate(c.builder, ir.ArrayType(_INT, kind.words))
     place = c.builder.bitcast(memory, _ADDRESS)
     for index, (member, native) in enumerate(zip(kind.members, natives, strict=True)):
         _write(c, c.builder.gep(place, [_INT(WORD * kind.words_before(index))]), member, native.value)
     cleanups = [native.cleanup for native in reversed(natives) if native.cleanup is not None]
     is_error = functools.reduce(c.builder.or_, (native.is_error for native in natives))
-    return NativeValue(_laundered(c.builder, place), is_error, lambda: [cleanup() for cleanup in cleanups])
+    return native_value(_laundered(c.builder, place), is_error, lambda: [cleanup() for cleanup in cleanups])
 
 
 def _write(c: Any, place: Any, member: Any, value: Any) -> None:
