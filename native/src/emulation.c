@@ -61,6 +61,18 @@ void emulation_begin(struct qp *qp, uint32_t peer)
     endpoint_iterate(endpoint); /* the engine has the receives before a packet of the peer may need one */
 }
 
+void emulation_lock(struct qp *qp)
+{
+    if (qp->emulation != NULL)
+        pthread_mutex_lock(&qp->emulation->lock);
+}
+
+void emulation_unlock(struct qp *qp)
+{
+    if (qp->emulation != NULL)
+        pthread_mutex_unlock(&qp->emulation->lock);
+}
+
 void emulation_reset(struct qp *qp)
 {
     struct emulation *emulation = qp->emulation;
@@ -160,7 +172,7 @@ static bool is_quiet(const struct qp *qp)
     const struct mrc_datapath_cqs *cq = &endpoint->cqs[((struct cq *)qp->verbs.send_cq)->row];
     return endpoint->queues[2 * qp->row].posted
                == __atomic_load_n(&endpoint->qps[qp->row].message_head, __ATOMIC_ACQUIRE)
-        && __atomic_load_n(&cq->published, __ATOMIC_ACQUIRE) == cq->taken;
+        && __atomic_load_n(&cq->published, __ATOMIC_ACQUIRE) == __atomic_load_n(&cq->taken, __ATOMIC_ACQUIRE);
 }
 
 /* The queue pair failed: everything that the program posted completes, requests after those that were issued. */

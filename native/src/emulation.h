@@ -29,6 +29,10 @@ int emulation_open(struct qp *qp);
 /* Grant the ring to the queue pair `peer`: in INIT, before RTR. */
 void emulation_begin(struct qp *qp, uint32_t peer);
 
+/* Hold off the thread that answers READs, which looks at the access flags; nothing where nothing is emulated. */
+void emulation_lock(struct qp *qp);
+void emulation_unlock(struct qp *qp);
+
 /* Forget everything that was posted and has arrived: RESET. */
 void emulation_reset(struct qp *qp);
 

@@ -218,6 +218,7 @@ static int to_rts(struct qp *qp, const struct ibv_qp_attr *attr, int mask, int64
 static void remember(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
     struct ibv_qp_attr *own = &qp->attr;
+    emulation_lock(qp);
 #define KEEP(bit, field) own->field = mask & (bit) ? attr->field : own->field
     KEEP(IBV_QP_ACCESS_FLAGS, qp_access_flags);
     KEEP(IBV_QP_PKEY_INDEX, pkey_index);
@@ -234,6 +235,7 @@ static void remember(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
     KEEP(IBV_QP_MAX_QP_RD_ATOMIC, max_rd_atomic);
     KEEP(IBV_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
 #undef KEEP
+    emulation_unlock(qp);
 }
 
 /* To RTS, before the program asks for it; what it asks for then replaces the timeout and the retries. */
@@ -292,7 +294,9 @@ int modify_qp_with(struct ibv_qp *verbs, struct ibv_qp_attr *attr, int mask, con
     fill_unchanged(words);
     if (wanted == IBV_QPS_RESET && mask & IBV_QP_STATE) {
         reset(endpoint, qp);
+        emulation_lock(qp);
         memset(&qp->attr, 0, sizeof qp->attr);
+        emulation_unlock(qp);
         verbs->state = IBV_QPS_RESET;
         return 0;
     }

@@ -127,7 +127,9 @@ static bool serve(struct context *context)
         if (qp == NULL || qp->emulation == NULL)
             continue;
         emulated_progress(qp);
+        emulation_lock(qp);
         looks_again = looks_again || qp->emulation->first_read < qp->emulation->last_read;
+        emulation_unlock(qp);
     }
     pthread_mutex_unlock(&context->serving);
     return looks_again;
