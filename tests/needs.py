@@ -107,6 +107,6 @@ def missing(*names: str) -> list[str]:
 
 
 def require(*names: str) -> None:
-    """Skip the running test, or all that share the running fixture, unless every need is met."""
+    """Skip the running test, all that share the running fixture, or the module, unless every need is met."""
     if lacking := missing(*names):
-        pytest.skip(REASON + ", ".join(lacking))
+        pytest.skip(REASON + ", ".join(lacking), allow_module_level=True)
