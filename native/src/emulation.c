@@ -170,7 +170,7 @@ static bool is_quiet(const struct qp *qp)
 {
     const struct endpoint *endpoint = endpoint_of(qp);
     const struct mrc_datapath_cqs *cq = &endpoint->cqs[((struct cq *)qp->verbs.send_cq)->row];
-    return endpoint->queues[2 * qp->row].posted
+    return __atomic_load_n(&endpoint->queues[2 * qp->row].posted, __ATOMIC_ACQUIRE)
                == __atomic_load_n(&endpoint->qps[qp->row].message_head, __ATOMIC_ACQUIRE)
         && __atomic_load_n(&cq->published, __ATOMIC_ACQUIRE) == __atomic_load_n(&cq->taken, __ATOMIC_ACQUIRE);
 }

@@ -110,7 +110,7 @@ static void reset(struct endpoint *endpoint, struct qp *qp)
     endpoint_iterate(endpoint); /* requests posted before are dropped with the others */
     mrc_move(endpoint->at, qp->row, MRC_QP_EVENT_TO_RESET, words, MRC_ATTRIBUTES);
     endpoint->qps[qp->row].qpn = (int32_t)qp->verbs.qp_num;
-    endpoint->queues[2 * qp->row].posted = 0;
+    __atomic_store_n(&endpoint->queues[2 * qp->row].posted, 0, __ATOMIC_RELEASE); /* emulation.c:is_quiet reads it */
     endpoint->queues[2 * qp->row + 1].posted = 0;
     pthread_mutex_unlock(&endpoint->posting);
     qp->sends = false;
