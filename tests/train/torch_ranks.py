@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
 import multiprocessing
 import os
@@ -56,7 +57,13 @@ class Ranks:
         results = []
         for rank, pipe in enumerate(pipes):
             assert pipe.poll(SECONDS), f"rank {rank} hangs in {program}"
-            results.append(pipe.recv())
+            try:
+                results.append(pipe.recv())
+            except OSError as error:  # its stack is on stderr if it crashed
+                self._processes[rank].join(10)
+                raise AssertionError(
+                    f"rank {rank} ended in {program}: exit code {self._processes[rank].exitcode}"
+                ) from error
         return results
 
     def close(self) -> None:
@@ -79,6 +86,7 @@ def ranks(size: int, *, shares_memory: bool = False) -> Iterator[Ranks]:
 
 
 def _serve(pipe: Connection, rank: int, shares_memory: bool) -> None:
+    faulthandler.enable()
     os.environ["MRC_PLANES"] = "2"
     os.environ["MRC_SHARED_MEMORY"] = str(int(shares_memory))
     import torch
