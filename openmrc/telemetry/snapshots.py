@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from openmrc.ctl.device import EvReport
+
 EV_STATES = ("GOOD", "SKIP", "ASSUMED_BAD", "DENIED")
 
 
@@ -54,21 +56,6 @@ class TransportTotals(msgspec.Struct, kw_only=True):
     malformed: int = 0  # packets that are implausible in their connection
 
 
-class QpEv(msgspec.Struct, kw_only=True):
-    """One EV of a queue pair."""
-
-    port: int
-    ev: int
-    state: str  # of EV_STATES
-    active: bool = True  # in the rotation, not in reserve
-    path: str = ""  # the uSID carrier or address that its packets are sent to
-    sent: int = 0
-    acked: int = 0
-    lost: int = 0
-    marked: int = 0
-    trimmed: int = 0
-
-
 class QpSnapshot(msgspec.Struct, kw_only=True):
     """One queue pair."""
 
@@ -89,7 +76,7 @@ class QpSnapshot(msgspec.Struct, kw_only=True):
     silent_ports: list[int] = []
     timers_us: dict[str, float] = {}  # armed timers, and in how many microseconds each is due
     ev_states: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0, 0])  # EVs by state, as in EV_STATES
-    evs: list[QpEv] = []  # only if asked for
+    evs: list[EvReport] = []  # only if asked for
 
 
 class EndpointSnapshot(msgspec.Struct, kw_only=True):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from openmrc.ctl.device import EvReport
 from openmrc.telemetry.metric_table import ENDPOINT_METRICS, EV_METRIC, PORT_METRICS, QP_EV_METRICS, QP_METRICS
-from openmrc.telemetry.snapshots import EndpointSnapshot, PortSnapshot, QpEv, QpSnapshot
+from openmrc.telemetry.snapshots import EndpointSnapshot, PortSnapshot, QpSnapshot
 
 
 def endpoint(
@@ -23,7 +24,7 @@ def endpoint(
                 qpn=n,
                 state="RTS",
                 peer=[f"10.0.1.{p}" for p in range(planes)],
-                evs=[QpEv(port=p, ev=p, state="GOOD") for p in range(1, planes + 1)],
+                evs=[EvReport(port=p, ev=p, state="GOOD", active=True) for p in range(1, planes + 1)],
             )
             for n in range(queue_pairs)
         ],

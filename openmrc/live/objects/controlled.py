@@ -108,27 +108,11 @@ class NicControl:
         return self._nic.telemetry.log.since(since, most)
 
     def _queue_pair(self, row: int, peer: PeerAddress) -> QpReport:
-        number = int(self._runtime.engine.qps[row].peer)
         return QpReport(
             qpn=self._nic.qpn(row),
             peer=[host_of(plane) for plane in peer.planes],
             state=self._nic.qp_state(row).name,
-            evs=[
-                EvReport(
-                    port=ev.plane + 1,
-                    ev=ev.ev,
-                    state=ev.state.name,
-                    active=ev.active,
-                    path=self._nic.peers.path(number, ev.plane, ev.ev),
-                    sent=ev.sent,
-                    acked=ev.acked,
-                    lost=ev.lost,
-                    marked=ev.marked,
-                    trimmed=ev.trimmed,
-                    probes=ev.probes,
-                )
-                for ev in report.ev_states(self._runtime, row)
-            ],
+            evs=report.ev_reports(self._runtime, row, self._nic.peers.path),
         )
 
     def departed(self) -> list[QpReport]:

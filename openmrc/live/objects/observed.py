@@ -25,7 +25,7 @@ from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.objects import report
 from openmrc.telemetry.event_log import EventLog
 from openmrc.telemetry.publisher import PUBLISHER
-from openmrc.telemetry.snapshots import EndpointSnapshot, PortSnapshot, QpEv, QpSnapshot
+from openmrc.telemetry.snapshots import EndpointSnapshot, PortSnapshot, QpSnapshot
 from openmrc.telemetry.totals import CounterTotals
 from openmrc.units import NEVER, us_from_ps
 from openmrc.version import __version__
@@ -189,22 +189,5 @@ class NicTelemetry:
                 if int(qp.deadlines[kind]) < NEVER
             },
             ev_states=np.bincount(states, minlength=4).tolist(),
-            evs=self._evs(row, int(qp.peer)) if with_evs else [],
+            evs=report.ev_reports(self._runtime, row, self._nic.peers.path) if with_evs else [],
         )
-
-    def _evs(self, row: int, peer: int) -> list[QpEv]:
-        return [
-            QpEv(
-                port=ev.plane + 1,
-                ev=ev.ev,
-                state=ev.state.name,
-                active=ev.active,
-                path=self._nic.peers.path(peer, ev.plane, ev.ev),
-                sent=ev.sent,
-                acked=ev.acked,
-                lost=ev.lost,
-                marked=ev.marked,
-                trimmed=ev.trimmed,
-            )
-            for ev in report.ev_states(self._runtime, row)
-        ]

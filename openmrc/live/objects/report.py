@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from openmrc.ctl.device import EvReport
 from openmrc.engine.connection import user_timeout
 from openmrc.engine.paths import silence
 from openmrc.engine.state.states import EvEvent, EvState, QpState
@@ -88,6 +89,27 @@ def ev_states(runtime: EndpointRuntime, qp: int) -> list[EvStatus]:
             )
         )
     return states
+
+
+def ev_reports(runtime: EndpointRuntime, qp: int, path: Callable[[int, int, int], str]) -> list[EvReport]:
+    """Return a queue pair's EVs as controllers and telemetry are told; `path` names one of a peer, a plane, an EV."""
+    peer = int(runtime.engine.qps[qp].peer)
+    return [
+        EvReport(
+            port=ev.plane + 1,
+            ev=ev.ev,
+            state=ev.state.name,
+            active=ev.active,
+            path=path(peer, ev.plane, ev.ev),
+            sent=ev.sent,
+            acked=ev.acked,
+            lost=ev.lost,
+            marked=ev.marked,
+            trimmed=ev.trimmed,
+            probes=ev.probes,
+        )
+        for ev in ev_states(runtime, qp)
+    ]
 
 
 def describe(runtime: EndpointRuntime, qp: int, remote: PeerAddress | None) -> str:
