@@ -51,9 +51,8 @@ def test_a_trimmed_packet_takes_the_room_of_its_headers_only(quiet_lab: Lab) -> 
     flooded, lost = overload(quiet_lab, DSCP_TRIMMABLE)
     assert not lost
     assert flooded.whole + flooded.trimmed == flooded.sent
-    assert (
-        flooded.trimmed > flooded.whole // 4
-    )  # three ports offer what one can carry, as far as the processors let them
+    # Three ports offer what one can carry, as far as the processors let them.
+    assert flooded.trimmed > flooded.whole // 4
     assert flooded.trimmed == sum(new.trimmed - old.trimmed for old, new in zip(before, links(quiet_lab), strict=True))
 
 

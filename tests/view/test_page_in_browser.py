@@ -151,11 +151,14 @@ def test_the_page_of_8192_nics_is_there_within_a_second(window: Callable[..., Br
         kept.add(Frame(number=number, at=float(number), goodput=[1.0] * 8, load=load_now, health=[0] * cells))
     (tmp_path / "large.html").write_text(kept.page(), "utf-8")
     browser = window()
-    browser.open((tmp_path / "large.html").as_uri())
-    browser.until("frames.length === 60")
-    took = browser.run(
-        "const n = performance.getEntriesByType('navigation')[0]; const b = performance.now(); show(30);"
-        "return [n.domContentLoadedEventEnd, performance.now() - b]"
-    )
-    assert took[0] + took[1] < 4000  # 1 s on a quiet machine, docs/view.md
+    took = []
+    for _ in range(3):  # the quickest counts: other work on the machine only slows a browser down
+        browser.open((tmp_path / "large.html").as_uri())
+        browser.until("frames.length === 60")
+        loaded, shown = browser.run(
+            "const n = performance.getEntriesByType('navigation')[0]; const b = performance.now(); show(30);"
+            "return [n.domContentLoadedEventEnd, performance.now() - b]"
+        )
+        took.append(loaded + shown)
+    assert min(took) < 1000  # ms
     browser.close()
