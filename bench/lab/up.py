@@ -21,9 +21,7 @@ def main() -> None:
             began = time.perf_counter()
         ups.append(written.build_s)
         downs.append(time.perf_counter() - began)
-    print(
-        f"{fabric.name}: {len(written.maps)} ports; up {statistics.median(ups):.2f} s (most {max(ups):.2f}),", end=" "
-    )
+    print(f"{fabric.name}: {written.ports} ports; up {statistics.median(ups):.2f} s (most {max(ups):.2f}),", end=" ")
     print(f"down {statistics.median(downs):.2f} s; median of {RUNS}")
 
 

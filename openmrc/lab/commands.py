@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from openmrc.fabric.addressing.usid import block_text
 from openmrc.fabric.export.kernel import OWN, blackhole, links, sysctls
@@ -12,7 +13,7 @@ from openmrc.fabric.export.view import SwitchView, linux_port
 from openmrc.fabric.model.port_settings import PortSettings, switch_port
 from openmrc.lab.layout import GATEWAY, MANAGEMENT, MANAGEMENT_BITS, MTU, CableEnd, Lab
 from openmrc.lab.namespaces import namespace
-from openmrc.lab.port import OBJECT, WIRE_OVERHEAD
+from openmrc.lab.port import WIRE_OVERHEAD
 
 TUNNEL_MTU = MTU - 60  # a tunnelled packet has an outer header of 40 bytes, slightly more when traced
 _CONTROL_CLASS, _DATA_CLASS = "1:10", "1:20"  # as in bpf/port.bpf.c
@@ -135,8 +136,8 @@ def nic_port_up(device: str, peer_mac: str) -> list[str]:
     ]
 
 
-def of_qdiscs(ports: Iterable[CableEnd]) -> list[str]:
-    """Return the lines for `tc`: rate, two priority classes, and the BPF program before them.
+def of_qdiscs(ports: Iterable[CableEnd], program: Path) -> list[str]:
+    """Return the lines for `tc`: rate, two priority classes, and the pinned BPF program before them.
 
     The size table (`stab`) takes a packet's length when it is queued, after the program may have trimmed it; without
     one, the class is charged for the length before the program.
@@ -148,7 +149,7 @@ def of_qdiscs(ports: Iterable[CableEnd]) -> list[str]:
             *rate_lines("add", port.interface, port.rate),
             *_leaves(port),
             f"qdisc add dev {port.interface} clsact",
-            f"filter add dev {port.interface} egress bpf direct-action object-file {OBJECT} section tc",
+            f"filter add dev {port.interface} egress bpf direct-action object-pinned {program} classid 1:{port.link:x}",
         ]
     return lines
 

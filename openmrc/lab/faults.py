@@ -114,7 +114,7 @@ class Breaker:
         back = [self._cable_of[link] for link in links if self._cable_of[link].name in self.record.down]
         for link in links:
             port, impairment = self._ports[link], self._now[link]
-            kernel_maps.write(self.record.maps[f"{port.node}/{port.interface}"].settings, self._told(port, impairment))
+            kernel_maps.write(self.record.maps.settings, self._told(port, impairment), port.link)
         self._carriers(self._set_up, [cable for cable in _once(back) if cable.name not in pulled])
         gone = [self._cable_of[link] for link in links if self._cable_of[link].name in pulled]
         self._carriers(self._set_down, [cable for cable in _once(gone) if cable.name not in self.record.down])

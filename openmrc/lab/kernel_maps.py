@@ -1,7 +1,7 @@
 """Read and write the maps of a loaded BPF program through the bpf(2) system call.
 
-`tc` loads the programs without keeping references to their maps. The program's id, which `tc` shows, leads to the ids
-of its maps, and those to their values. Command numbers and layouts: linux/bpf.h.
+`tc` loads a program without keeping references to its maps. The program's id, which `tc` shows, leads to the ids of its
+maps, and those to their values. Command numbers and layouts: linux/bpf.h.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import os
 import platform
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 
 _CALL = {"x86_64": 321, "aarch64": 280, "ppc64le": 361, "s390x": 351, "riscv64": 280}
-_LOOKUP, _UPDATE, _PROGRAM_BY_ID, _MAP_BY_ID, _INFO = 1, 2, 13, 14, 15
+_LOOKUP, _UPDATE, _PIN, _PROGRAM_BY_ID, _MAP_BY_ID, _INFO = 1, 2, 6, 13, 14, 15
 _PROGRAM_INFO, _MAP_INFO = 232, 88  # bytes; later fields are not needed
 _PROGRAM_MAPS_AT, _MAP_NAME_AT, _NAME = 52, 24, 16
 _MOST_MAPS = 16
@@ -34,23 +35,36 @@ def maps_of(program: int) -> dict[str, int]:
         return {_name_of(numbers[index]): int(numbers[index]) for index in range(min(count, _MOST_MAPS))}
 
 
-def read(number: int, size: int) -> bytes:
-    """Return the single value of an array map of one entry."""
+@contextlib.contextmanager
+def pinned(program: int, path: Path) -> Iterator[None]:
+    """Give a program a path in a BPF file system for a block; OSError where the path is not in one."""
+    with _opened(_PROGRAM_BY_ID, program) as descriptor:
+        text = ctypes.create_string_buffer(os.fsencode(path))
+        path.unlink(missing_ok=True)  # of a process that was killed
+        _bpf(_PIN, struct.pack("=QI", ctypes.addressof(text), descriptor))
+    try:
+        yield
+    finally:
+        path.unlink()
+
+
+def read(number: int, size: int, entry: int = 0) -> bytes:
+    """Return a value of an array map."""
     value = (ctypes.c_ubyte * size)()
     with _opened(_MAP_BY_ID, number) as descriptor:
-        _access(_LOOKUP, descriptor, ctypes.addressof(value))
+        _access(_LOOKUP, descriptor, entry, ctypes.addressof(value))
     return bytes(value)
 
 
-def write(number: int, value: bytes) -> None:
-    """Replace the single value of an array map of one entry."""
+def write(number: int, value: bytes, entry: int = 0) -> None:
+    """Replace a value of an array map."""
     held = (ctypes.c_ubyte * len(value)).from_buffer_copy(value)
     with _opened(_MAP_BY_ID, number) as descriptor:
-        _access(_UPDATE, descriptor, ctypes.addressof(held))
+        _access(_UPDATE, descriptor, entry, ctypes.addressof(held))
 
 
-def _access(command: int, descriptor: int, value: int) -> None:
-    key = ctypes.c_uint32(0)
+def _access(command: int, descriptor: int, entry: int, value: int) -> None:
+    key = ctypes.c_uint32(entry)
     _bpf(command, struct.pack("=I4xQQQ", descriptor, ctypes.addressof(key), value, _ANY))
 
 

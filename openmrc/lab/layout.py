@@ -25,6 +25,7 @@ from openmrc.fabric.export.addresses import mac
 from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.model.port_settings import DEFAULT_BUFFER
 from openmrc.fabric.model.topology import LinkTier, NodeKind, Topology
+from openmrc.lab.port import MOST_PORTS
 
 GATEWAY = "fe80::1"  # a NIC's next hop on each of its cables
 MTU = 9000
@@ -132,6 +133,8 @@ def plan_lab(name: str, plan: UsidPlan) -> Lab:
         raise ConfigError(
             f"{topology.fabric.name}: {topology.nodes} nodes exceed a lab's limit of {MOST_NODES}; {near}"
         )
+    if topology.links > MOST_PORTS:
+        raise ConfigError(f"{topology.fabric.name}: {topology.links} ports exceed a lab's limit of {MOST_PORTS}")
     if not all(sids.is_unique for sids in plan.planes):
         raise ConfigError(
             f"{topology.fabric.name}: a path has {plan.depth} of at most {DEEPEST} uSIDs, none left for the NIC; "

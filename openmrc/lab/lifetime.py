@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -27,6 +27,8 @@ from openmrc.lab.room import check_room
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 _SIGNALLED = 128  # exit codes as in shells
 _AT_ONCE = 4  # namespaces configured in parallel: kernel locks prevent a gain from more
+
+_BPF_FILES = Path("/sys/fs/bpf")
 
 Progress = Callable[[int, int], None]
 
@@ -127,6 +129,7 @@ def _remove(name: str) -> dict[str, Any]:
     names = namespaces.of_lab(name)
     ended = namespaces.end_processes(names)
     namespaces.remove(names)
+    pinned_path(name).unlink(missing_ok=True)  # of an `up` that was killed
     record.remove(name)
     return {"name": name, "namespaces": len(names), "processes_ended": ended}
 
@@ -148,73 +151,62 @@ def _build(lab: Lab, written: record.Record, progress: Progress) -> None:
     namespaces.link_batch([*commands.cables(lab), *commands.management(lab)])
     batch("ip", commands.of_management(lab), namespace(lab.name, MANAGEMENT))
     ports = commands.ports_by_node(lab)
-    total = lab.topology.nodes
-    for done, maps in enumerate(_furnished(lab, ports), start=1):
-        written.maps.update(maps)
-        progress(done, total)
-    _tell_ports(lab, written)
+    with _program(lab) as (program, written.maps):
+        _tell_ports(lab, written)
+        switches = Views(lab.plan, EXPORT)
+        for done in _side_by_side(lambda node: _furnish(lab, switches, node, ports, program), lab.topology.nodes):
+            progress(done, lab.topology.nodes)
+    written.ports = 2 * len(lab.cables)
     _write_hosts(lab)
     for node, own in ports.items():
         namespaces.await_ports(namespace(lab.name, node), [port.interface for port, _ in own])
     nics.write_all(lab, written.trimming)
 
 
-def _furnished(lab: Lab, ports: dict[str, list[tuple[CableEnd, str]]]) -> Iterator[dict[str, record.PortMaps]]:
-    """Configure every namespace; yield the maps of each.
+def pinned_path(name: str) -> Path:
+    """Return where a lab's program is while its ports are configured."""
+    return _BPF_FILES / f"openmrc-{name}"
 
-    The first goes alone: on a machine where nothing has loaded a BPF program yet, tc mounts the BPF file system and
-    makes its folders there, and of several that do so at once some fail.
+
+@contextmanager
+def _program(lab: Lab) -> Iterator[tuple[Path, record.PortMaps]]:
+    """Load the ports' program once, and yield its path in the BPF file system, which `tc` mounts, and its maps.
+
+    Each port's filter holds a reference to it, so that neither the path nor the first filter is needed afterwards.
     """
-    switches = Views(lab.plan, EXPORT)
-    yield _furnish(lab, switches, 0, ports)
-    yield from _side_by_side(lambda node: _furnish(lab, switches, node, ports), range(1, lab.topology.nodes))
+    where = namespace(lab.name, MANAGEMENT)
+    load = f"filter add dev lo egress bpf direct-action object-file {OBJECT} section tc"
+    shown = batch("tc", ["qdisc add dev lo clsact", load, "filter show dev lo egress"], where)
+    number = next(int(each["options"]["prog"]["id"]) for each in json.loads(shown) if "prog" in each.get("options", {}))
+    maps = kernel_maps.maps_of(number)
+    path = pinned_path(lab.name)
+    with ExitStack() as held:
+        try:
+            held.enter_context(kernel_maps.pinned(number, path))
+        except OSError as error:
+            raise MrcError(f"{path}: {error.strerror}; is a BPF file system mounted on {_BPF_FILES}?") from error
+        yield path, record.PortMaps(maps[SETTINGS_MAP], maps[QUEUE_MAP])
+    batch("tc", ["qdisc delete dev lo clsact"], where)
 
 
-def _furnish(
-    lab: Lab, switches: Views, node: int, ports: dict[str, list[tuple[CableEnd, str]]]
-) -> dict[str, record.PortMaps]:
-    """Configure addresses, routes, rates and programs of one namespace; return the programs' maps."""
+def _furnish(lab: Lab, switches: Views, node: int, ports: dict[str, list[tuple[CableEnd, str]]], program: Path) -> None:
+    """Configure addresses, routes, rates and the program of one namespace's ports."""
     name = lab.topology.name(node)
     where = namespace(lab.name, name)
     own = ports[name]
     peers = {port.interface: mac for port, mac in own}
-    batch("tc", commands.of_qdiscs(port for port, _ in own), where)  # first, so that it counts every packet
+    batch("tc", commands.of_qdiscs((port for port, _ in own), program), where)  # first, so that it counts every packet
     if node < lab.topology.nics:
         batch("ip", commands.of_nic(lab, node, peers), where)
     else:
         switch = switches.of(node)
         batch("ip", commands.of_switch(switch), where)
         _set_sysctls(where, commands.sysctls_of(switch))
-    shown = batch("tc", [f"filter show dev {port.interface} egress" for port, _ in own], where)
-    programs = [_program(filters) for filters in _documents(shown)]
-    return {f"{name}/{port.interface}": _maps(program) for (port, _), program in zip(own, programs, strict=True)}
-
-
-def _maps(program: int) -> record.PortMaps:
-    maps = kernel_maps.maps_of(program)
-    return record.PortMaps(maps[SETTINGS_MAP], maps[QUEUE_MAP])
-
-
-def _program(filters: list[dict[str, Any]]) -> int:
-    return next(int(each["options"]["prog"]["id"]) for each in filters if "prog" in each.get("options", {}))
-
-
-def _documents(text: str) -> list[Any]:
-    """Return the consecutive JSON documents in the output of a batch."""
-    decoder, at, found = json.JSONDecoder(), 0, []
-    text = text.strip()
-    while at < len(text):
-        document, at = decoder.raw_decode(text, at)
-        found.append(document)
-        while at < len(text) and text[at].isspace():
-            at += 1
-    return found
 
 
 def _tell_ports(lab: Lab, written: record.Record) -> None:
     for port in lab.ports():
-        maps = written.maps[f"{port.node}/{port.interface}"]
-        kernel_maps.write(maps.settings, packed(commands.settings(port, written.trimming)))
+        kernel_maps.write(written.maps.settings, packed(commands.settings(port, written.trimming)), port.link)
 
 
 def _set_sysctls(name: str, settings: Mapping[str, str]) -> None:
@@ -233,7 +225,8 @@ def _write_hosts(lab: Lab) -> None:
         (here / "hosts").write_text("\n".join(lines) + "\n", encoding="ascii")
 
 
-def _side_by_side(work: Callable[[int], Any], items: Iterable[int]) -> Iterator[Any]:
-    """Yield the results in order, as they become available."""
+def _side_by_side(work: Callable[[int], None], count: int) -> Iterator[int]:
+    """Do the work for every number below `count`; yield how many are done."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        yield from pool.map(work, items)
+        for done, _ in enumerate(pool.map(work, range(count)), start=1):
+            yield done

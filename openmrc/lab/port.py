@@ -1,6 +1,7 @@
 """Configuration and counters of a switch port, as in the program `bpf/port.bpf.c`.
 
-Both layouts are those of the C structures, field by field; a test compares them with the C source.
+Both layouts are those of the C structures, field by field; a test compares them with the C source. Each port has one
+entry in both maps; its number is that of its directed link.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from openmrc.fabric.model.port_settings import PortSettings
 OBJECT = Path(__file__).with_name("bpf") / "port.bpf.o"
 SOURCE = OBJECT.with_suffix(".c")
 SETTINGS_MAP, QUEUE_MAP = "settings", "queue"
+MOST_PORTS = 16384  # entries of both maps
 SHARE_ONE = 1 << 32
 WIRE_OVERHEAD = 24  # bytes: FCS 4, preamble 8, gap 12
 _POINT = 1 << 16

@@ -26,7 +26,7 @@ _FABRIC, _RECORD, _TOKEN = "fabric", "record.json", "token"
 
 
 class PortMaps(msgspec.Struct, frozen=True):
-    """The maps of the program on one port, by kernel id."""
+    """The maps of the program that all ports share, by kernel id; a port's entry is its directed link."""
 
     settings: int
     queue: int
@@ -39,7 +39,8 @@ class Record(msgspec.Struct, kw_only=True):
     trimming: bool = True
     complete: bool = False
     build_s: float = 0.0
-    maps: dict[str, PortMaps] = {}  # by NODE/INTERFACE
+    ports: int = 0
+    maps: PortMaps = PortMaps(0, 0)
     down: list[str] = []  # pulled cables
     was_down: list[str] = []  # cables that have been pulled since the lab came up, including these
     impairments: dict[int, dict[str, Any]] = {}  # by directed link: the impairments in force

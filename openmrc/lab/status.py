@@ -120,7 +120,7 @@ def _without_carrier(lab: Lab) -> set[tuple[str, str]]:
 
 def counters(written: record.Record, port: CableEnd) -> PortCounters:
     """Return the counters of a port."""
-    return PortCounters.unpack(kernel_maps.read(written.maps[f"{port.node}/{port.interface}"].queue, PortCounters.SIZE))
+    return PortCounters.unpack(kernel_maps.read(written.maps.queue, PortCounters.SIZE, port.link))
 
 
 def _link(written: record.Record, here: CableEnd, there: CableEnd, cable: Cable, ends: _KernelCounters) -> LinkStatus:

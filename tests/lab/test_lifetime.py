@@ -24,7 +24,8 @@ def links_here() -> set[str]:
 
 def traces(name: str) -> list[str]:
     files = [str(path) for path in FILES.glob(f"mrc.{name}.*")] if FILES.is_dir() else []
-    return [*namespaces.of_lab(name), *files, *(each for each in record.recorded() if each == name)]
+    pinned = [str(path) for path in [lifetime.pinned_path(name)] if path.exists()]
+    return [*namespaces.of_lab(name), *files, *pinned, *(each for each in record.recorded() if each == name)]
 
 
 def test_nothing_is_left_of_a_lab_that_was_up(lab_name: str, tmp_path: Path) -> None:
@@ -146,7 +147,20 @@ lifetime.up(Path(sys.argv[1]))
 def test_a_lab_of_more_cables_than_files_may_be_open_comes_up(lab_name: str, tmp_path: Path) -> None:
     fabric = fabric_file(tmp_path, lab_name, planes=4)  # 32 cables; iproute2 opens two files for each
     subprocess.run([sys.executable, "-c", UP_WITH_FEW_FILES, fabric], check=True)
-    assert len(record.read(lab_name).maps) == 64
+    assert record.read(lab_name).ports == 64
+
+
+def test_the_ports_of_a_lab_share_one_program(lab_name: str, tmp_path: Path) -> None:
+    lifetime.up(fabric_file(tmp_path, lab_name, planes=1))
+    assert not lifetime.pinned_path(lab_name).exists()
+    programs, numbers = set(), set()
+    for node, ports in (("h0", ["p0"]), ("p0-t0-00", ["p0", "p1", "p2", "p3"])):
+        for port in ports:
+            shown = json.loads(batch("tc", [f"filter show dev {port} egress"], namespaces.namespace(lab_name, node)))
+            options = next(each["options"] for each in shown if "prog" in each.get("options", {}))
+            programs.add(options["prog"]["id"])
+            numbers.add(options["flowid"])
+    assert (len(programs), len(numbers)) == (1, 5)
 
 
 def test_progress_is_reported_to_the_last_namespace(lab_name: str, tmp_path: Path) -> None:

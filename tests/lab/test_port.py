@@ -15,7 +15,7 @@ import pytest
 from openmrc.fabric.model.port_settings import PortSettings
 from openmrc.lab import kernel_maps
 from openmrc.lab.namespaces import await_ports, batch
-from openmrc.lab.port import OBJECT, QUEUE_MAP, SETTINGS_MAP, SOURCE, PortCounters, packed
+from openmrc.lab.port import MOST_PORTS, OBJECT, QUEUE_MAP, SETTINGS_MAP, SOURCE, PortCounters, packed
 from tests.lab.sockets import Datagram, drain, mark, udp
 from tests.needs import REASON
 
@@ -184,6 +184,7 @@ def test_python_and_c_agree_on_both_layouts() -> None:
         assert body is not None
         terms = re.findall(r"(__u64|__u32|struct bpf_spin_lock) \w+;", body[1])
         assert sum(8 if word == "__u64" else 4 for word in terms) == size
+    assert f"#define PORTS {MOST_PORTS} " in text
 
 
 @pytest.mark.needs("clang", "llvm-strip", "libbpf")

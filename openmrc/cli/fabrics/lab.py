@@ -36,8 +36,8 @@ def up(
     with stoppable(), _bar("namespaces") as progress:
         written = lifetime.up(fabric, name, trimming, progress)
     called = name or load(fabric).name
-    result = {"name": called, "ports": len(written.maps), "trimming": trimming, "wall_s": written.build_s}
-    _print(result, as_json, f"lab {called} is up: {len(written.maps)} ports, {written.build_s:.2f} s")
+    result = {"name": called, "ports": written.ports, "trimming": trimming, "wall_s": written.build_s}
+    _print(result, as_json, f"lab {called} is up: {written.ports} ports, {written.build_s:.2f} s")
 
 
 @app.command()

@@ -6,6 +6,9 @@
  * passed so far, so its length needs no memory. The class of service below it (HTB) has the same rate, so the real
  * queue is as long. Control packets and what was trimmed are told to the qdisc as its first class, data as its second.
  *
+ * One program serves all ports of a lab, because the kernel takes milliseconds to verify it: the filter of a port names
+ * its number as `classid`, which is the index of its entry in both maps.
+ *
  * The kernel takes a packet's length for its qdiscs before this program runs. The qdisc below must therefore have a size
  * table (`tc ... stab`), which takes the length again when the packet is queued; otherwise a trimmed packet would be
  * charged for the bytes that it lost here. Every packet that does not leave this program is counted by its cause.
@@ -28,6 +31,7 @@
 #define FIRST_CLASS 0x10010
 #define SECOND_CLASS 0x10020
 #define ONE (1ULL << 32) /* a share of one */
+#define PORTS 16384      /* of a lab; `port.py` holds the same number */
 
 /* Written by the lab, read here; `port.py` holds the same list. */
 struct configuration {
@@ -72,14 +76,14 @@ struct state {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, PORTS);
 	__type(key, __u32);
 	__type(value, struct configuration);
 } settings SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, PORTS);
 	__type(key, __u32);
 	__type(value, struct state);
 } queue SEC(".maps");
@@ -173,9 +177,9 @@ static __always_inline void not_passed(struct state *state, const struct packet 
 SEC("tc")
 int port(struct __sk_buff *skb)
 {
-	__u32 zero = 0, dscp, is_first, dice = bpf_get_prandom_u32();
-	const struct configuration *set = bpf_map_lookup_elem(&settings, &zero);
-	struct state *state = bpf_map_lookup_elem(&queue, &zero);
+	__u32 number = skb->tc_classid, dscp, is_first, dice = bpf_get_prandom_u32();
+	const struct configuration *set = bpf_map_lookup_elem(&settings, &number);
+	struct state *state = bpf_map_lookup_elem(&queue, &number);
 	struct packet packet = {};
 	enum verdict verdict = PASS;
 	int mark = 0, random_trim, lost, spoilt;
