@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from openmrc.apps.nic_file import NicFile, from_environment
-from openmrc.apps.planes import free_address
 from openmrc.documents import read_text
 from openmrc.engine.state.params import Settings
 from openmrc.errors import ConfigError, UsageError
@@ -18,7 +16,6 @@ from openmrc.verbs import ConnectionOptions, Context, ContextAttr, EvFormat
 
 FORMATS = {"udp": EvFormat.UDP, "stev": EvFormat.STEV, "srv6": EvFormat.SRV6}
 ALGORITHMS = {"nscc": "uet-1.0-nscc", "none": "none"}
-ATTEMPTS = 5
 MTUS = (256, 512, 1024, 2048, 4096)
 
 
@@ -27,7 +24,6 @@ class EndpointOptions:
     """Options common to all commands that open sockets."""
 
     planes: tuple[str, ...] = ()  # local addresses; empty: those of the interfaces
-    movable: bool = False  # if a port is in use, take another one
     ev_format: str = "udp"
     mtu: int = 0  # bytes; 0: the largest that all planes support
     max_qp: int = 8
@@ -47,19 +43,6 @@ def open_endpoint(options: EndpointOptions) -> Context:
     nic = from_environment() if not options.planes else None
     if nic is not None:
         return open_described(nic, options)
-    for attempt in range(ATTEMPTS if options.movable else 1):
-        try:
-            planes = tuple(map(free_address, options.planes)) if options.movable else options.planes
-            return _open(replace(options, planes=planes))
-        except ConfigError as error:
-            # Another process may take the port between the check and the bind.
-            taken = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
-            if not taken or not options.movable or attempt == ATTEMPTS - 1:
-                raise
-    raise AssertionError("unreachable: at least one attempt is made")
-
-
-def _open(options: EndpointOptions) -> Context:
     attr = ContextAttr(ev_format=FORMATS[options.ev_format], max_qp=options.max_qp)
     settings = None if options.algorithm == "nscc" else _settings(options, attr)
     return Context(options.planes, attr, settings=settings, faults=options.faults, capture=options.capture)

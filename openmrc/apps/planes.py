@@ -1,23 +1,20 @@
 """Local addresses of an endpoint: given, those of the interfaces, or loopback addresses.
 
 All of 127.0.0.0/8 is local: plane p of a server is 127.0.<p+1>.1 and of a client 127.0.<p+1>.2. Two endpoints may also
-share an address with different UDP ports.
+share an address: one that names no UDP port receives on the first free one (`live.host.addresses.SHARED_PORTS`).
 """
 
 from __future__ import annotations
 
-import os
 import socket
+from collections.abc import Sequence
 from enum import Enum
 from ipaddress import ip_address
 
 from openmrc.errors import UsageError
-from openmrc.live.host.addresses import PlaneAddress
+from openmrc.live.host.addresses import PlaneAddress, host_of
 from openmrc.live.host.interfaces import find_planes, interfaces
 from openmrc.live.host.sockets import MAX_PLANES
-
-OTHER_PORTS = range(20_000, 30_000)  # below the ephemeral ports of Linux
-PORTS_TRIED = 200
 
 
 class EndpointSide(Enum):
@@ -30,8 +27,8 @@ class EndpointSide(Enum):
 def local_planes(text: str | None, side: EndpointSide, host: str | None = None) -> list[str]:
     """Return the addresses to open: for "4" loopback ones, for "10.0.0.1,10.0.1.1" those, for None the interfaces'.
 
-    A client whose `host` is this machine shares the interfaces with the server: it gets their addresses with other
-    ports. An empty list leaves the choice to the context.
+    A client whose `host` is this machine gets the addresses of its interfaces, as the server has them. An empty list
+    leaves the choice to the context.
     """
     if text is None:
         return _interfaces() if side == EndpointSide.CLIENT and host is not None and is_this_machine(host) else []
@@ -62,23 +59,11 @@ def interface_planes(names: str, index: int) -> list[str]:
     return chosen
 
 
-def free_address(text: str) -> str:
-    """Return the address with a free UDP port: its own, or one from the range that this process searches first."""
-    address = PlaneAddress.parse(text)
-    others = (OTHER_PORTS[(os.getpid() * 97 + step) % len(OTHER_PORTS)] for step in range(PORTS_TRIED))
-    for port in (address.port, *others):
-        with socket.socket(address.family, socket.SOCK_DGRAM) as probe:
-            try:
-                probe.bind(address.socket_name(port))
-            except OSError:
-                continue
-            return str(PlaneAddress(address.ip, port, address.scope))
-    raise UsageError(f"--planes: no free UDP port on {address.ip}")
-
-
-def are_ours_to_choose(planes: str | None, device: str | None) -> bool:
-    """Whether the user left the ports of the planes open."""
-    return device is None and (planes is None or planes.strip().isdigit())
+def planes_beside(planes: Sequence[str]) -> list[str]:
+    """Return planes for a second endpoint on this machine, which the first one leaves free."""
+    if list(planes) == loopback_planes(len(planes), EndpointSide.CLIENT):
+        return loopback_planes(len(planes), EndpointSide.SERVER)
+    return [host_of(address) for address in planes]
 
 
 def is_this_machine(host: str) -> bool:

@@ -8,15 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from openmrc.apps.nic_file import NicFile, from_environment
-from openmrc.apps.planes import EndpointSide, free_address, local_planes
-from openmrc.errors import ConfigError
+from openmrc.apps.planes import EndpointSide, local_planes
 from openmrc.live.host.interfaces import find_planes
 from openmrc.train.link import RECEIVES, SENDS
 from openmrc.verbs import Context, ContextAttr, EvFormat
 
 log = logging.getLogger(__name__)
 PLANES_VARIABLE = "MRC_PLANES"
-_ATTEMPTS = 8  # another process may take a port between the check and the bind
 _MAX_PLANES = 16
 _LARGEST_MTU = 4096  # bytes; the sockets may allow less
 
@@ -38,7 +36,7 @@ def choose_planes(planes: Sequence[str] | str | None) -> list[str]:
 
 
 def open_context(planes: Sequence[str] | str | None, queue_pairs: int, faults: str | None = None) -> Context:
-    """Open a context for `queue_pairs` queue pairs on free ports, and log the chosen planes in one line."""
+    """Open a context for `queue_pairs` queue pairs, and log the chosen planes in one line."""
     attr = ContextAttr(
         max_qp=queue_pairs,
         max_peers=queue_pairs,
@@ -49,17 +47,9 @@ def open_context(planes: Sequence[str] | str | None, queue_pairs: int, faults: s
     nic_file = from_environment() if planes is None and not os.environ.get(PLANES_VARIABLE) else None
     if nic_file is not None:
         return _open_nic_file(nic_file, attr, faults)
-    addresses = choose_planes(planes)
-    for attempt in range(_ATTEMPTS):
-        try:
-            context = Context([free_address(address) for address in addresses], attr, faults=faults)
-        except ConfigError:
-            if attempt == _ATTEMPTS - 1:
-                raise
-            continue
-        log.info("mrc: %s", context.describe())
-        return context
-    raise AssertionError
+    context = Context(choose_planes(planes), attr, faults=faults)
+    log.info("mrc: %s", context.describe())
+    return context
 
 
 def _open_nic_file(nic: NicFile, attr: ContextAttr, faults: str | None) -> Context:

@@ -87,7 +87,7 @@ def receiver(out: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
 
 @pytest.fixture(scope="module")
 def context() -> Iterator[Context]:
-    with open_endpoint(EndpointOptions(tuple(loopback_planes(1, EndpointSide.CLIENT)), movable=True)) as opened:
+    with open_endpoint(EndpointOptions(tuple(loopback_planes(1, EndpointSide.CLIENT)))) as opened:
         yield opened
 
 

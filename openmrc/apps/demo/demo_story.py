@@ -137,7 +137,7 @@ class Story:
     def run(self) -> DemoResult:
         """Send over all planes by MRC; the result says whether the memories are equal. MrcError if the run fails."""
         self.options.out.mkdir(parents=True, exist_ok=True)
-        endpoint = EndpointOptions(tuple(loopback_planes(self.options.planes, EndpointSide.CLIENT)), movable=True)
+        endpoint = EndpointOptions(tuple(loopback_planes(self.options.planes, EndpointSide.CLIENT)))
         with open_endpoint(endpoint) as context, self._receiver() as receiver:
             self.audience.on_line(context.describe())
             self._move(context, receiver)

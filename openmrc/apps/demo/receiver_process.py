@@ -23,7 +23,7 @@ def _complain(line: str) -> None:
 
 def receive(planes: int, faults: Schedule, ready_fd: int) -> None:
     """Receive from one sender that has the token of the environment, on `planes` loopback planes."""
-    options = EndpointOptions(tuple(loopback_planes(planes, EndpointSide.SERVER)), movable=True)
+    options = EndpointOptions(tuple(loopback_planes(planes, EndpointSide.SERVER)))
     access = AccessPolicy(("127.0.0.1",), os.environ[ENVIRONMENT])
     with (
         Refusals(_complain) as refusals,

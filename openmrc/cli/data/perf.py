@@ -49,7 +49,7 @@ def perf(
     if local.one_plane is not None:
         ours = _only(ours, local.one_plane)
     command = PerfCall(
-        endpoint=_endpoint(what, local, network, ours, planes, is_client),
+        endpoint=_endpoint(what, local, network, ours, is_client),
         plan=_plan(what, how_much, network, is_client),
         port=port,
         access=credentials.listening(),
@@ -68,14 +68,12 @@ def perf(
 
 
 def _endpoint(
-    what: What, local: PerfLocal, network: PerfNetwork, ours: tuple[str, ...], planes: str | None, is_client: bool
+    what: What, local: PerfLocal, network: PerfNetwork, ours: tuple[str, ...], is_client: bool
 ) -> EndpointOptions:
     from openmrc.apps.endpoint import EndpointOptions, read_faults
-    from openmrc.apps.planes import are_ours_to_choose
 
     return EndpointOptions(
         planes=ours,
-        movable=are_ours_to_choose(planes, local.device),
         ev_format=local.ev_format,
         mtu=local.mtu,
         max_qp=max(what.queue_pairs, 8),

@@ -16,7 +16,7 @@ from openmrc.apps.listening import ESTABLISH_SECONDS, Refusals, announce_port, o
 from openmrc.apps.perf.perf_report import Findings, PerfRun, header, line, plane_lines, report, second_line
 from openmrc.apps.perf.perf_session import Client, PerfServer, SessionOptions
 from openmrc.apps.perf.perf_words import PerfPlan
-from openmrc.apps.planes import free_address
+from openmrc.apps.planes import planes_beside
 from openmrc.apps.second_process import SecondProcess
 from openmrc.cli.data.perf_options import PerfOutput
 from openmrc.cli.outcome import error_text, opened, stoppable
@@ -88,8 +88,7 @@ class PerfCall:
             Client(context, asked, options, findings).run(host)
 
     def _server_arguments(self) -> list[str]:
-        ours = self.endpoint.planes
-        planes = str(len(ours)) if self.endpoint.movable else ",".join(free_address(address) for address in ours)
+        planes = ",".join(planes_beside(self.endpoint.planes))
         arguments = ["perf", "--bind", "127.0.0.1", "--port", "0", "--planes", planes, "--quiet", "--json"]
         arguments += ["--format", self.endpoint.ev_format, "--cc", self.endpoint.algorithm]
         arguments += ["--tx-depth", str(self.plan.depth), "--qp", str(self.plan.queue_pairs)]

@@ -114,9 +114,8 @@ class TransferLocal:
     def endpoint(self, ours: tuple[str, ...], capture: Path | None) -> EndpointOptions:
         """Return the parameters of the endpoint."""
         from openmrc.apps.endpoint import EndpointOptions
-        from openmrc.apps.planes import are_ours_to_choose
 
-        return EndpointOptions(ours, are_ours_to_choose(self.planes, None), self.ev_format, self.mtu, capture=capture)
+        return EndpointOptions(ours, self.ev_format, self.mtu, capture=capture)
 
 
 @dataclass(frozen=True)
