@@ -99,3 +99,53 @@ static inline struct ibv_context *open_device(void)
     ibv_free_device_list(devices);
     return device;
 }
+
+/* One end of a connection, and what it knows of the other. */
+struct side {
+    struct ibv_context *device;
+    struct mrc_context *context;
+    struct ibv_pd *pd;
+    struct ibv_mr *mr;
+    struct mrc_cq *cq;
+    struct mrc_qp *qp;
+    uint8_t *memory;
+    struct offer peer;
+    int fd; /* of TCP, to meet again at the end */
+};
+
+/* A connected queue pair with `size` bytes of memory that the other end may write to. */
+static inline struct side meet(const char *host, const char *port, size_t size)
+{
+    struct side side = {.device = open_device(), .memory = aligned_alloc(4096, (size + 4095) & ~(size_t)4095)};
+    side.context = mrc_create_context(side.device, NULL);
+    side.pd = ibv_alloc_pd(side.device);
+    side.cq = mrc_create_cq(side.context, 256, NULL, NULL, 0);
+    side.mr = ibv_reg_mr(side.pd, side.memory, size, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    struct mrc_qp_init_attr init = {.send_cq = side.cq, .recv_cq = side.cq, .pd = side.pd, .cap = {128, 128, 1, 1, 0}};
+    side.qp = mrc_create_qp(side.context, &init);
+    if (side.mr == NULL || side.qp == NULL)
+        DIE("set-up: %m");
+    struct offer ours = {.psn = 0x1234, .rkey = side.mr->rkey, .address = (uintptr_t)side.memory};
+    mrc_get_qpn(side.qp, &ours.qpn);
+    ibv_query_gid(side.device, 1, 3, &ours.gid);
+    side.fd = dial(host, port);
+    side.peer = exchange(side.fd, &ours);
+    bring_up(side.qp, ours.psn, &side.peer);
+    exchange(side.fd, &ours); /* both are up */
+    return side;
+}
+
+/* Wait until the other end has done its part, too. */
+static inline void part(struct side *side)
+{
+    struct offer nothing = {0};
+    exchange(side->fd, &nothing);
+    close(side->fd);
+    mrc_destroy_qp(side->qp);
+    mrc_destroy_cq(side->cq);
+    mrc_destroy_context(side->context);
+    ibv_dereg_mr(side->mr);
+    ibv_dealloc_pd(side->pd);
+    ibv_close_device(side->device);
+    free(side->memory);
+}

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mrc.h"
-#include "objects.h"
+#include "api.h"
+#include "ctl.h"
 
 #pragma GCC visibility push(default)
 
@@ -12,21 +12,6 @@
 #define DEFAULT_TIMEOUT 14
 #define DEFAULT_EXPONENTIAL 7
 #define OFFERED_OPERATIONS (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
-
-struct mrc_context {
-    struct ibv_context *verbs;
-    atomic_int users;
-};
-
-struct mrc_comp_channel {
-    struct ibv_comp_channel *verbs;
-    struct mrc_context *context;
-};
-
-struct mrc_cq {
-    struct ibv_cq *verbs;
-    struct mrc_context *context;
-};
 
 struct mrc_qp_hint {
     struct mrc_context *context;
@@ -202,9 +187,11 @@ void mrc_ack_cq_events(struct mrc_cq *cq, unsigned int count)
 
 int mrc_destroy_cq(struct mrc_cq *cq)
 {
+    ev_events_detach(cq);
     int error = close_cq(cq->verbs);
     if (error == 0) {
         atomic_fetch_sub(&cq->context->users, 1);
+        ev_events_free(cq);
         free(cq);
     }
     return error;
@@ -275,7 +262,8 @@ int mrc_destroy_qp_hint(struct mrc_qp_hint *hint)
 
 struct mrc_qp *mrc_create_qp(struct mrc_context *context, struct mrc_qp_init_attr *init)
 {
-    if (init->send_cq == NULL || init->recv_cq == NULL || init->pd == NULL)
+    if (init->send_cq == NULL || init->recv_cq == NULL || init->pd == NULL || init->send_cq->events != NULL
+        || init->recv_cq->events != NULL)
         return errno = EINVAL, NULL;
     if (init->send_ops_flags & ~(uint64_t)OFFERED_OPERATIONS
         || (init->protocol_version != 0 && !(init->protocol_version & MRC_PROTOCOL_V1)))

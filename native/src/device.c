@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "ctl.h"
 #include "emulation.h"
 #include "forced_errors.h"
 #include "objects.h"
@@ -107,7 +108,8 @@ struct ibv_context *open_context(void)
     pthread_mutex_init(&verbs->mutex, NULL);
     fill_context_operations(&context->verbs);
     verbs->async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
-    if (verbs->async_fd >= 0)
+    context->ctl = ctl_open();
+    if (verbs->async_fd >= 0 && context->ctl != NULL)
         context->endpoint = endpoint_open(&planes, watcher_of(context));
     int failed = context->endpoint == NULL ? errno : service_start(context);
     if (failed != 0) {
@@ -118,6 +120,7 @@ struct ibv_context *open_context(void)
         }
         if (verbs->async_fd >= 0)
             close(verbs->async_fd);
+        ctl_close(context->ctl);
         free(context);
         errno = error;
         return NULL;
@@ -137,6 +140,7 @@ int close_context(struct ibv_context *verbs)
         context->first = next;
     }
     close(verbs->async_fd);
+    ctl_close(context->ctl);
     free(context);
     return 0;
 }

@@ -124,6 +124,7 @@ static void report_events(struct endpoint *endpoint)
         for (int64_t i = 0; i < count; i++)
             endpoint->watcher.on_event(endpoint->watcher.owner, &records[i]);
     } while (count == MRC_RECORDS);
+    endpoint->watcher.on_events_taken(endpoint->watcher.owner);
 }
 
 /* What the loop does not do itself: report events, overruns, and let faults begin and end. */

@@ -31,6 +31,7 @@ struct peer {
 /* What the owner of an endpoint learns of it, in the endpoint's second thread. */
 struct watcher {
     void (*on_event)(void *owner, const struct mrc_datapath_event_records *event);
+    void (*on_events_taken)(void *owner); /* after each run of them */
     void (*on_overrun)(void *owner);
     void *owner;
 };

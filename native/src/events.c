@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-#include "objects.h"
+#include "ctl.h"
 
 static void append(struct context *context, struct ibv_async_event event)
 {
@@ -45,7 +45,13 @@ static void on_event(void *owner, const struct mrc_datapath_event_records *event
         report.element.port_num = 1;
         append(context, report);
     }
+    ctl_on_event(context, event);
     pthread_mutex_unlock(&context->events);
+}
+
+static void on_events_taken(void *owner)
+{
+    ctl_on_events_taken(owner);
 }
 
 /* A queue that overran loses completions: its queue pairs fail, so that nobody waits for one that is lost. */
@@ -80,7 +86,7 @@ static void on_overrun(void *owner)
 
 struct watcher watcher_of(struct context *context)
 {
-    return (struct watcher){on_event, on_overrun, context};
+    return (struct watcher){on_event, on_events_taken, on_overrun, context};
 }
 
 /* Each event that a program gets must be acknowledged before its object can go. */

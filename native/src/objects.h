@@ -20,9 +20,11 @@ struct async_record {
 };
 
 struct forced_error;
+struct ctl;
 
 struct context {
     struct endpoint *endpoint;
+    struct ctl *ctl;
     struct forced_error *forced;
     pthread_mutex_t events; /* guards what follows */
     pthread_cond_t acknowledged;

@@ -1,19 +1,19 @@
 """EV events for controllers: a queue that cannot overrun, with an exact count of what was dropped.
 
-A full queue drops its oldest event and passes the count on to the next oldest. So the first event that a reader gets
-says how many there were before it that it does not get: the drop counts and the events delivered add up to those that
-happened. A queue that nobody reads for `FORGOTTEN_SECONDS` is removed.
+What is dropped and what a reader is told of it is decided by `profiles.event_ring`. A queue that nobody reads for
+`FORGOTTEN_SECONDS` is removed.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 
 import msgspec
 
 from openmrc.errors import InvalidArgumentError, NotFoundError, TooBigError
+from openmrc.profiles import event_ring
+from openmrc.profiles.event_ring import RingColumn
 
 MOST_QUEUES = 16
 MOST_EVENTS = 1 << 16
@@ -36,33 +36,29 @@ class EvEventQueue:
     """The events of one reader."""
 
     def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._events: deque[EvStateEvent] = deque()
-        self._dropped = 0  # before the oldest that is kept
+        self._ring = event_ring.new_ring(capacity)
+        self._events: dict[int, EvStateEvent] = {}  # by place in the ring
         self.read_at = time.monotonic()  # s
 
     def push(self, event: EvStateEvent) -> None:
         """Append an event; the oldest goes if there is no room."""
-        if len(self._events) == self._capacity:
-            self._dropped += 1
-            self._events.popleft()
-        self._events.append(event)
+        self._events[event_ring.push(self._ring)] = event
 
     def lose(self, count: int) -> None:
         """Count events that were lost before they came here."""
-        self._dropped += count
+        event_ring.lose(self._ring, count)
 
     def take(self, most: int) -> list[EvStateEvent]:
         """Remove and return the oldest events."""
         self.read_at = time.monotonic()
-        taken = [self._events.popleft() for _ in range(min(most, len(self._events)))]
-        if taken:
-            taken[0] = msgspec.structs.replace(taken[0], drop_count=self._dropped)
-            self._dropped = 0
+        taken: list[EvStateEvent] = []
+        while len(taken) < most and (place := event_ring.take(self._ring)) >= 0:
+            dropped = int(self._ring[RingColumn.REPORTED])
+            taken.append(msgspec.structs.replace(self._events.pop(place), drop_count=dropped))
         return taken
 
     def __len__(self) -> int:
-        return len(self._events)
+        return event_ring.held(self._ring)
 
 
 class EvEventQueues:

@@ -8,7 +8,7 @@ build step writes it anew each time; its `MRC_LAYOUT_DIGEST` is that of the sour
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from types import SimpleNamespace
 from typing import Any, cast, get_args, get_type_hints
 
@@ -17,11 +17,14 @@ import numpy as np
 from openmrc.core.object_code import MATRIX, WORD, WORDS
 from openmrc.core.rebase import instants_of
 from openmrc.core.rows import dtype_of
+from openmrc.ctl.endpoint_requests import MOST_REQUESTS, MOST_SECONDS
+from openmrc.ctl.ev_events import MOST_EVENTS, MOST_QUEUES
 from openmrc.engine.connection.messages import MAX_MESSAGE
+from openmrc.engine.paths.ports import CHECK_PROBE_ID, CONTROLLER_PROBE_ID
 from openmrc.engine.state.build import TableSizes, build
 from openmrc.engine.state.params import params_table
 from openmrc.engine.state.queue_pairs import INFINITE_RETRIES
-from openmrc.engine.state.states import QpEvent, QpState
+from openmrc.engine.state.states import EvState, QpEvent, QpState
 from openmrc.engine.state.tables import Cause, CompletionKind, Engine, EventKind, WcStatus
 from openmrc.live.api.attributes import MAX_LINEAR, MAX_TIMEOUT, ContextAttr
 from openmrc.live.datapath import event_loop, waiting
@@ -37,6 +40,12 @@ from openmrc.live.host.runtime import HELD, table_sizes
 from openmrc.live.host.sockets import MAX_PLANES, MTUS, Sockets
 from openmrc.live.host.tuning import settings_for
 from openmrc.native.entries import ENTRIES
+from openmrc.profiles.ev_array import EvEntryState
+from openmrc.profiles.ev_configuration import EvMode
+from openmrc.profiles.ev_format import EvFormatMode
+from openmrc.profiles.event_ring import RingColumn
+from openmrc.profiles.profile_states import ProfileState
+from openmrc.profiles.profile_store import MOST_EVS, MOST_PROFILES
 from openmrc.units import NEVER, PS_PER_NS, PS_PER_S
 from openmrc.wire.codes import UDP_PORT
 from openmrc.wire.entropy import PATH_BITS, PATHS_OF_A_PLANE, SRV6_PORT_BASE
@@ -44,14 +53,20 @@ from openmrc.wire.entropy import PATH_BITS, PATHS_OF_A_PLANE, SRV6_PORT_BASE
 # Rows that are never written take no memory, so these are the largest that a program may ask for.
 SIZES = ContextAttr(max_qp=1024, max_peers=256, max_mr=4096, max_cq=2048, max_send_wr=2048, max_recv_wr=4096)
 
-_ENUMS: tuple[type[IntEnum], ...] = (
+_ENUMS: tuple[type[IntEnum | IntFlag], ...] = (
     Attribute,
     Cause,
     CompletionKind,
+    EvEntryState,
+    EvFormatMode,
+    EvMode,
+    EvState,
     EventKind,
     Fault,
+    ProfileState,
     QpEvent,
     QpState,
+    RingColumn,
     WcStatus,
     Way,
 )
@@ -73,6 +88,15 @@ _NUMBERS = {
     "INFINITE_RETRIES": INFINITE_RETRIES,
     "UNCHANGED": UNCHANGED,
     "ATTRIBUTES": len(Attribute),
+    "RING_COLUMNS": len(RingColumn),
+    "MOST_EV_EVENTS": MOST_EVENTS,
+    "MOST_EV_QUEUES": MOST_QUEUES,
+    "MOST_REQUESTS": MOST_REQUESTS,
+    "MOST_REQUEST_NS": int(MOST_SECONDS * 1e9),
+    "CONTROLLER_PROBE_ID": CONTROLLER_PROBE_ID,
+    "CONTROLLER_PROBES": CHECK_PROBE_ID - CONTROLLER_PROBE_ID,
+    "MOST_PROFILES": MOST_PROFILES,
+    "MOST_EVS": MOST_EVS,
     "WAYS": len(Way),
     "MUTEX_WORDS": MUTEX_WORDS,
     "COMMANDS": COMMANDS,

@@ -16,6 +16,7 @@ from openmrc.engine.state import one_endpoint
 from openmrc.engine.state.queue_pairs import QPN_MASK
 from openmrc.live.datapath import event_loop, iteration, opening, operations, remote_nics, table_handles
 from openmrc.live.datapath.libc import monotonic
+from openmrc.native.ctl_entries import CTL_ENTRIES
 from openmrc.wire.layout import Matrix
 
 
@@ -102,4 +103,5 @@ ENTRIES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "add_region": (add_region, (WORD,) * 7),
     "remove_region": (remove_region, (WORD,) * 2),
     "renew_number": (renew_number, (WORD,) * 3),
+    **CTL_ENTRIES,
 }

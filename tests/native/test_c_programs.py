@@ -1,4 +1,4 @@
-"""Programs in C: each test of native/tests/device.c, a loader by path, and the examples."""
+"""Programs in C: each test of native/tests/device.c and ctl.c, a loader by path, and the examples."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ import subprocess
 
 import pytest
 
+from openmrc.faults import Schedule
+from openmrc.native.fault_steps import fault_steps
 from tests.native.building import ROOT, environment, library, program
 from tests.native.test_verbs_device import free_port
 
 pytestmark = pytest.mark.needs("cc", "verbs.h", "jit")
-TESTS = re.findall(r"^    TEST\((\w+)\)", (ROOT / "native/tests/device.c").read_text("utf-8"), re.MULTILINE)
+
+
+def tests_of(source: str) -> list[str]:
+    return re.findall(r"^    TEST\((\w+)\)", (ROOT / "native/tests" / source).read_text("utf-8"), re.MULTILINE)
+
+
+TESTS = tests_of("device.c")
+CTL_TESTS = tests_of("ctl.c")
 
 
 def start(*command: object, **settings: str) -> subprocess.Popen[str]:
@@ -33,6 +42,27 @@ def run(*command: object, timeout: float = 60, **settings: str) -> str:
 @pytest.mark.parametrize("name", TESTS)
 def test_device(name: str) -> None:
     run(program("tests/device.c"), name)
+
+
+@pytest.mark.parametrize("name", CTL_TESTS)
+def test_control(name: str) -> None:
+    run(program("tests/ctl.c"), name)
+
+
+def test_the_listener_prints_the_evs_of_a_plane_that_is_silent() -> None:
+    made, port = program("examples/mrc_ev_listener.c"), str(free_port())
+    silent = fault_steps(Schedule.parse("down: plane 2"), 4)
+    server = start(made, "-p", port, MRC_FAULT_STEPS=silent)
+    try:
+        said = run(made, "-p", port, "-n", "1", "-t", "20", "127.0.0.1")
+        assert server.wait(timeout=30) == 0
+    finally:
+        server.kill()
+    heads, first, *_ = [line.split() for line in said.splitlines() if not line.startswith("mrc:")]
+    assert heads == ["Seconds", "Port", "EV", "State", "Lost"]
+    assert first[1::2] == ["3", "ASSUMED_BAD"]  # planes count from 0, ports from 1
+    assert int(first[2], 16) >> 10 == 0xC000 + (2 << 10) >> 10
+    assert first[4] == "0"
 
 
 def test_a_program_that_opens_it_by_path_finds_every_name() -> None:
@@ -72,17 +102,20 @@ def test_the_ping_pong_example_checks_every_turn_and_prints_its_times() -> None:
 
 
 @pytest.mark.parametrize("language", ["c", "c++"])
-@pytest.mark.parametrize("version", ["", "-DMRC_API_VER_USED=0x01000000u", "-DMRC_API_VER_USED=0xFFFFFFFFu"])
-def test_the_header_is_clean(language: str, version: str) -> None:
-    source = "#include <mrc.h>\nint main(void) { return MRC_API_VER_USED == 0; }\n"
+@pytest.mark.parametrize("header", ["mrc.h", "mrc_ctl.h"])
+@pytest.mark.parametrize("version", ["", "-D{}_API_VER_USED=0x01000000u", "-D{}_API_VER_USED=0xFFFFFFFFu"])
+def test_the_header_is_clean(language: str, header: str, version: str) -> None:
+    space = header.removesuffix(".h").upper()
+    source = f"#include <{header}>\nint main(void) {{ return {space}_API_VER_USED == 0; }}\n"
     standard = "-std=c11" if language == "c" else "-std=c++17"
     command = ["cc", "-x", language, standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"]
-    words = [*command, *filter(None, [version]), f"-I{ROOT / 'native/include'}", "-"]
+    words = [*command, *filter(None, [version.format(space)]), f"-I{ROOT / 'native/include'}", "-"]
     subprocess.run(words, input=source, text=True, check=True)
 
 
-def test_a_version_that_is_too_new_is_an_error() -> None:
-    source = "#define MRC_API_VER_USED 0x02000000u\n#include <mrc.h>\n"
+@pytest.mark.parametrize("header", ["mrc.h", "mrc_ctl.h"])
+def test_a_version_that_is_too_new_is_an_error(header: str) -> None:
+    source = f"#define {header.removesuffix('.h').upper()}_API_VER_USED 0x02000000u\n#include <{header}>\n"
     words = ["cc", "-x", "c", "-fsyntax-only", f"-I{ROOT / 'native/include'}", "-"]
     done = subprocess.run(words, input=source, text=True, capture_output=True, check=False)
     assert "newer than this header" in done.stderr

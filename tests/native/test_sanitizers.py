@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from tests.native.building import PLANES, ROOT, library, program
-from tests.native.test_c_programs import TESTS
+from tests.native.test_c_programs import CTL_TESTS, TESTS
 
 pytestmark = [pytest.mark.needs("cc", "verbs.h", "jit"), pytest.mark.exhaustive]
 CHECKS = {
@@ -16,18 +16,22 @@ CHECKS = {
     "thread": ("-fsanitize=thread",),
 }
 MEASURED = {"opening_is_quick", "queue_pairs_take_little_memory"}  # what the checks themselves take is not meant
-FORKS = "a_forked_child_has_no_endpoint_and_the_parent_keeps_its_own"  # ThreadSanitizer knows no threads after a fork
+FORKS = {  # ThreadSanitizer knows no threads after a fork
+    "a_forked_child_has_no_endpoint_and_the_parent_keeps_its_own",
+    "a_forked_child_controls_nothing",
+}
 
 
 @pytest.mark.parametrize("kind", CHECKS)
-def test_the_device_is_clean(kind: str) -> None:
+@pytest.mark.parametrize(("source", "tests"), [("device.c", TESTS), ("ctl.c", CTL_TESTS)])
+def test_the_c_side_is_clean(kind: str, source: str, tests: list[str]) -> None:
     options = CHECKS[kind]
     lib = library(*options)
-    made = lib.parent / "device"
-    source = ROOT / "native" / "tests" / "device.c"
-    words = ["cc", "-std=gnu11", "-O1", "-g", "-pthread", *options, str(source), str(lib), f"-Wl,-rpath,{lib.parent}"]
+    made = lib.parent / source.removesuffix(".c")
+    places = [f"-I{ROOT / 'native/include'}", str(ROOT / "native/tests" / source), str(lib), f"-Wl,-rpath,{lib.parent}"]
+    words = ["cc", "-std=gnu11", "-O1", "-g", "-pthread", *options, *places]
     subprocess.run([*words, "-o", str(made)], check=True)
-    names = [name for name in TESTS if not (kind == "thread" and name == FORKS) and name not in MEASURED]
+    names = [name for name in tests if not (kind == "thread" and name in FORKS) and name not in MEASURED]
     suppressions = f"suppressions={ROOT / 'native/tests/thread.supp'}"
     environment = {"MRC_PLANES": PLANES, "MRC_LOG": "off", "TSAN_OPTIONS": suppressions, "PATH": "/usr/bin:/bin"}
     done = subprocess.run(
