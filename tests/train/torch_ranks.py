@@ -103,6 +103,11 @@ def _serve(pipe: Connection, rank: int, shares_memory: bool) -> None:
             pipe.send(Failed(traceback.format_exc()))
 
 
+# The group of the program before. Its own worker thread may be the last to hold a ProcessGroupGloo, through a callback
+# of a communication hook, and would join itself then, which ends the process.
+_ended: list[Any] = []
+
+
 def _run(program: str, arguments: Any, port: int, size: int, rank: int, options: dict[str, Any]) -> Any:
     import torch.distributed as dist
 
@@ -118,6 +123,7 @@ def _run(program: str, arguments: Any, port: int, size: int, rank: int, options:
         return next(getattr(each, program) for each in modules if hasattr(each, program))(*arguments)
     finally:
         if dist.is_initialized():
+            _ended[:] = [dist.group.WORLD]
             dist.destroy_process_group()
 
 
