@@ -50,6 +50,7 @@ SKIPPED = {  # commands that do not run here -> why
     r"^mrc ctl (?!list)": "needs an endpoint that runs: tests/cli/test_ctl.py runs them on one",
     r"^mrc lab ": "needs root: tests/cli/test_lab.py and tests/lab run them on labs of their own",
     r"^mrc fabric cabled ": "needs dumps of lldpd, which tests/fabric/test_cabled.py makes",
+    r"^mrc fabric netbox .*--push": "needs a NetBox: tests/fabric/test_netbox_push.py has a server",
     r"^mrc train explain": "needs a recorder of a training job, which tests/train makes",
     r"^torchrun |--backend gloo|^python -m bench|^mrc collperf all_reduce -b 8 -e 64M": "minutes, or needs torch",
 }

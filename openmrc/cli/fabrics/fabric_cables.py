@@ -96,7 +96,13 @@ def racks(
 
 def netbox(
     file: FabricFile,
-    out: Annotated[Path, typer.Option("--out", help="Folder to write to.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Folder to write files to.")] = None,
+    push: Annotated[
+        str | None, typer.Option("--push", metavar="URL", help="NetBox in which to create it all, over its REST API.")
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", help="File with the API token [default: $NETBOX_TOKEN].")
+    ] = None,
     site: Annotated[str, typer.Option("--site", help="Name of the site in NetBox.")] = "fabric",
     names: Names = "sonic",
     prefix: Annotated[str, typer.Option("--prefix", help="Before each device's name, such as the fabric's.")] = "",
@@ -106,13 +112,24 @@ def netbox(
     places: PlacesFile = None,
     as_json: Json = False,
 ) -> None:
-    """Write files for NetBox's importers: sites, racks, device types, devices, interfaces and cables."""
+    """Write files for NetBox's importers, or create it all in a NetBox: sites, racks, devices, interfaces and cables.
+
+    A --push that was interrupted is continued by the same command: what NetBox has is not created again.
+    """
+    from openmrc.cli.fabrics.fabric_netbox_push import push_to
+    from openmrc.errors import UsageError
     from openmrc.fabric.cabling.netbox import NetboxNaming, files
     from openmrc.fabric.cabling.ports import check_scheme
 
+    if (out is None) == (push is None):
+        raise UsageError("netbox: give --out FOLDER for files, or --push URL")
     start = time.perf_counter()
     naming = NetboxNaming(site, check_scheme(names), prefix, cable_sites)
     found = _cables_of(file, places)
+    if push is not None:
+        answer({"netbox": push, "tables": push_to(push, token_file, found, naming), "wall_s": _since(start)}, as_json)
+        return
+    assert out is not None
     out.mkdir(parents=True, exist_ok=True)
     sizes = {name: write_blocks(out / name, blocks) for name, blocks in files(found, naming)}
     answer({"out": str(out), "files": sizes, "wall_s": _since(start)}, as_json)

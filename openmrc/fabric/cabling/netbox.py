@@ -3,7 +3,8 @@
 Columns and values are those of NetBox 4 (github.com/netbox-community/netbox): `netbox/dcim/forms/bulk_import.py`
 (SiteImportForm, ManufacturerImportForm, DeviceRoleImportForm, RackImportForm, DeviceImportForm, InterfaceImportForm,
 CableImportForm) and `netbox/dcim/choices.py`; device types are YAML as the community's devicetype-library has them.
-Import in the order of the files' numbers. Interfaces come from their own file, so the device types have none.
+Import in the order of the files' numbers, or let `netbox_push` create the rows. Interfaces come from their own file, so
+the device types have none.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def files(cables: Cables, naming: NetboxNaming) -> Iterator[tuple[str, Iterable[
     """Yield (file name, blocks of text); long tables in parts that a form takes, each with its head."""
     site = naming.site
     yield "1-sites.csv", _sites(cables, site)
-    yield "2-manufacturers.csv", [f"name,slug\n{MANUFACTURER},{_slug(MANUFACTURER)}\n"]
+    yield "2-manufacturers.csv", [f"name,slug\n{MANUFACTURER},{slug(MANUFACTURER)}\n"]
     yield "3-device-roles.csv", _roles(cables)
     yield "4-device-types.yaml", _device_types(cables)
     yield from _parts("5-racks", _racks(cables, site))
@@ -69,8 +70,14 @@ def _parts(name: str, blocks: Iterator[str]) -> Iterator[tuple[str, list[str]]]:
     yield (f"{name}.{number + 1:03}.csv" if number else f"{name}.csv"), [head, *part]
 
 
-def _slug(name: str) -> str:
+def slug(name: str) -> str:
+    """Return the slug of a name."""
     return name.lower().replace(" ", "-").replace(".", "-")
+
+
+def type_slug(model: str) -> str:
+    """Return the slug of a device type of ours."""
+    return f"{slug(MANUFACTURER)}-{slug(model)}"
 
 
 def _site_name(cables: Cables, site: str, number: int) -> str:
@@ -81,7 +88,7 @@ def _sites(cables: Cables, site: str) -> Iterator[str]:
     yield "name,slug,status\n"
     for number in sorted({rack.site for rack in cables.placement.racks}):
         name = _site_name(cables, site, number)
-        yield f"{name},{_slug(name)},planned\n"
+        yield f"{name},{slug(name)},planned\n"
 
 
 def _roles(cables: Cables) -> Iterator[str]:
@@ -95,7 +102,7 @@ def _device_types(cables: Cables) -> Iterator[str]:
     plant = cables.topology.fabric.plant
     for kind, units in ((_HOST, plant.host_units), (_SWITCH, plant.switch_units)):
         model = _model(cables, kind)
-        yield f"---\nmanufacturer: {MANUFACTURER}\nmodel: {model}\nslug: {_slug(MANUFACTURER)}-{_slug(model)}\n"
+        yield f"---\nmanufacturer: {MANUFACTURER}\nmodel: {model}\nslug: {type_slug(model)}\n"
         yield f"u_height: {units}\nis_full_depth: true\n"
 
 
