@@ -50,7 +50,6 @@ UNREACHED = {
     "probing.denial.": "denials while probes run: for agents, which no command starts yet",
     "train.collperf.seconds_in_place": "one measurement inside a job, for bench/train",
     "train.pytorch.": "the backend `mrc`: torch calls it",
-    "lab.lifetime.": "a lab held by a Python program, for bench/lab",
     "lab.experiments.schedules.": "random faults for bench/lab/schedules.py",
 }
 

@@ -11,6 +11,7 @@ import argparse
 import json
 import socket
 import statistics
+import sys
 from multiprocessing.connection import Connection as Pipe
 from typing import Any
 
@@ -27,6 +28,7 @@ from openmrc.units import PS_PER_US
 WARM = 0.1  # of the rounds
 RECEIVES = 128
 MARKS = {(1, "spin"): 2.2, (4, "spin"): 3.0, (1, "block"): 1.3, (4, "block"): 1.3}
+HEADING = "planes   how  round trip      p99  bare UDP  ratio  mark  sendmmsg a side and round trip"
 _TIME = 10**12  # ps, of one wait
 _poll, _wait, _post = (by_address(each) for each in (event_loop.poll, event_loop.wait, event_loop.post))
 _send_bytes = external(None, "send", "int64", "int64", "int64", "int64", "int64")
@@ -182,15 +184,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20_000, help="round trips of each turn")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
-    rows = [row(count, how, asked.turns, asked.rounds) for count, how in MARKS]
+    print(HEADING, file=sys.stderr if asked.json else sys.stdout, flush=True)
+    rows = []
+    for count, how in MARKS:
+        rows.append(row(count, how, asked.turns, asked.rounds))
+        print(_line(rows[-1]), file=sys.stderr if asked.json else sys.stdout, flush=True)
     if asked.json:
         print(json.dumps(rows))
-        return
-    print("planes   how  round trip      p99  bare UDP  ratio  mark  sendmmsg a side and round trip")
-    for each in rows:
-        times = f"{each['us']:8.1f} us {each['p99_us']:5.1f} us {each['bare_us']:6.1f} us {each['ratio']:6.2f}"
-        rest = f"{each['mark']:5.1f}  {each['sendmmsg_per_round_trip']:.2f}"
-        print(f"{each['planes']:6} {each['how']:>5} {times} {rest}")
+
+
+def _line(result: dict[str, Any]) -> str:
+    times = "{us:8.1f} us {p99_us:5.1f} us {bare_us:6.1f} us {ratio:6.2f}".format(**result)
+    return "{planes:6} {how:>5} {} {mark:5.1f}  {sendmmsg_per_round_trip:.2f}".format(times, **result)
 
 
 if __name__ == "__main__":

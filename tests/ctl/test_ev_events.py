@@ -77,7 +77,7 @@ def test_a_reader_hears_of_an_ev_that_fails(tmp_path: Path) -> None:
         bad = pair.ends[0].qp.ev_states()[0]
         with runtime.locked() as now:
             paths.transition(runtime.engine, now, paths.find(runtime.engine, row, bad.ev), EngineEvent.SACK_ALWAYS_SKIP)
-        (found,) = client.call("poll_events", PollEvents(queue=queue, wait=5.0), EvEventsReply, wait=5.0).events
+        found, *_ = client.call("poll_events", PollEvents(queue=queue, wait=5.0), EvEventsReply, wait=5.0).events
         assert (found.port, found.value, found.state, found.profile) == (1, bad.ev, "ASSUMED_BAD", 0)
         assert found.qpn == pair.ends[0].qp.qpn
         client.call("destroy_events", EventQueueReply(queue=queue), EventQueueReply)
