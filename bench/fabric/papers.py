@@ -1,4 +1,4 @@
-"""How long do the papers of 131,072 NICs on 8 planes take: the list of all cables, and the proof of its growth?
+"""How long do the papers of 131,072 NICs on 8 planes take: all cables, what to order, and the proof of its growth?
 
     python bench/fabric/papers.py
 
@@ -14,10 +14,14 @@ from pathlib import Path
 import msgspec
 
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
+from openmrc.fabric.cabling.assemblies import assemble
+from openmrc.fabric.cabling.assemblies import csv_blocks as assembled_blocks
 from openmrc.fabric.cabling.cables import csv_blocks, list_cables
 from openmrc.fabric.cabling.grow import grow
+from openmrc.fabric.cabling.materials import bill
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.fabric_file import load, save
+from openmrc.fabric.model.parts import load_parts
 
 FABRIC = Path(__file__).parents[2] / "scenarios" / "fabrics" / "paper-131072.yaml"
 MARK_S = 10.0
@@ -28,8 +32,19 @@ def measure_cables(folder: Path) -> None:
     began = time.perf_counter()
     cables = list_cables(build(load(FABRIC)))
     with (folder / "cables.csv").open("w") as stream:
-        size = sum(stream.write(block) for block in csv_blocks(cables, "sonic"))
+        size = sum(stream.write(block) for block in csv_blocks(cables, "sonic", assemble(cables).names_by_cable()))
     report(f"cables: {len(cables):,} cables, {size / 1e6:.0f} MB", began)
+
+
+def measure_order(folder: Path) -> None:
+    """Write all assemblies as CSV, and the bill."""
+    began = time.perf_counter()
+    cables = list_cables(build(load(FABRIC)))
+    found = assemble(cables)
+    with (folder / "assemblies.csv").open("w") as stream:
+        size = sum(stream.write(block) for block in assembled_blocks(found))
+    lines = len(bill(cables, load_parts()))
+    report(f"order: {len(found):,} assemblies, {size / 1e6:.0f} MB, a bill of {lines} lines", began)
 
 
 def measure_growth(folder: Path) -> None:
@@ -56,4 +71,5 @@ def report(what: str, began: float) -> None:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
         measure_cables(Path(name))
+        measure_order(Path(name))
         measure_growth(Path(name))

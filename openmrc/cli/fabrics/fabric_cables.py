@@ -25,39 +25,50 @@ PartsFile = Annotated[Path | None, typer.Option("--parts", help="Parts file inst
 def cables(
     file: FabricFile,
     out: Annotated[Path | None, typer.Option("--out", help="CSV file to write [default: print].")] = None,
+    assemblies: Annotated[
+        Path | None, typer.Option("--assemblies", help="CSV file for trunks, fan-outs and shuffle boxes as ordered.")
+    ] = None,
     names: Names = "sonic",
     places: PlacesFile = None,
     as_json: Json = False,
 ) -> None:
-    """List every cable: both ends with rack, cage and lane, label, length class and transceivers."""
+    """List every cable: both ends with rack, cage and lane, label, length class, transceivers and assembly."""
+    from openmrc.fabric.cabling import assemblies as assembled
     from openmrc.fabric.cabling.cables import csv_blocks
     from openmrc.fabric.cabling.ports import check_scheme
 
     start = time.perf_counter()
     scheme = check_scheme(names)
     found = _cables_of(file, places)
-    blocks = csv_blocks(found, scheme)
+    ordered = assembled.assemble(found)
+    blocks = csv_blocks(found, scheme, ordered.names_by_cable())
+    if assemblies is not None:
+        write_blocks(assemblies, assembled.csv_blocks(ordered))
     if out is None and not as_json:
         _print_blocks(blocks)
         return
     size = write_blocks(out, blocks) if out else 0
-    answer({"cables": len(found), **_lengths(found), **_written(out, size), "wall_s": _since(start)}, as_json)
+    counts = {"cables": len(found), "assemblies": ordered.counts(), **_lengths(found)}
+    answer({**counts, **_written(out, size), "wall_s": _since(start)}, as_json)
 
 
 def bom(
     file: FabricFile,
     out: Annotated[Path | None, typer.Option("--out", help="CSV file to write [default: print].")] = None,
+    spares: Annotated[
+        list[str] | None, typer.Option("--spares", help="Share to keep in store, such as 2%, or transceiver=3%.")
+    ] = None,
     parts: PartsFile = None,
     places: PlacesFile = None,
     as_json: Json = False,
 ) -> None:
-    """Count the parts to order: switches, transceivers, cables by kind and length, racks."""
+    """Count the parts to order: switches, transceivers, cables as assembled, by length, racks; and spares."""
     import msgspec
 
-    from openmrc.fabric.cabling.materials import bill, csv_text
+    from openmrc.fabric.cabling.materials import bill, csv_text, spare_shares
     from openmrc.fabric.model.parts import load_parts
 
-    items = bill(_cables_of(file, places), load_parts(parts))
+    items = bill(_cables_of(file, places), load_parts(parts), spare_shares(spares or []))
     if out:
         write_blocks(out, [csv_text(items)])
     if as_json:

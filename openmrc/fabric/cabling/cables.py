@@ -28,7 +28,7 @@ COLUMNS = (
     "label",
     "a_node", "a_device", "a_rack", "a_unit", "a_port", "a_interface", "a_cage", "a_lane", "a_module",
     "b_node", "b_device", "b_rack", "b_unit", "b_port", "b_interface", "b_cage", "b_lane", "b_module",
-    "plane", "kind", "gbps", "length_m",
+    "plane", "kind", "gbps", "length_m", "assembly",
 )  # fmt: skip
 COPPER = 0  # medium; above it the number of a reach, from 1
 _PS_PER_METRE = 5000
@@ -84,7 +84,7 @@ def list_cables(topology: Topology, only: Ints | None = None, given: Mapping[str
     here, there = topology.link_source[link].astype(np.int64), topology.link_destination[link].astype(np.int64)
     long = topology.link_tier[link] == LinkTier.LONG
     metres = np.where(long, topology.link_delay[link] / _PS_PER_METRE, placement.length_m(here, there))
-    length = _classes(metres, topology.fabric.plant.lengths_m)
+    length = length_classes(metres, topology.fabric.plant.lengths_m)
     cages = [_cage_numbers(ports, here, topology.link_port[link]),
              _cage_numbers(ports, there, topology.link_port[topology.link_reverse[link]])]  # fmt: skip
     medium, reach = _media(topology, length, cages)
@@ -95,7 +95,7 @@ def list_cables(topology: Topology, only: Ints | None = None, given: Mapping[str
     )  # fmt: skip
 
 
-def _classes(metres: npt.NDArray[np.float64], lengths: Sequence[float]) -> Ints:
+def length_classes(metres: npt.NDArray[np.float64], lengths: Sequence[float]) -> Ints:
     """Round lengths up to the next class, in millimetres so that classes may be fractions of a metre."""
     if not lengths:
         raise ConfigError("plant.lengths_m: give at least one length")
@@ -103,6 +103,12 @@ def _classes(metres: npt.NDArray[np.float64], lengths: Sequence[float]) -> Ints:
     beyond = np.ceil(metres / 100) * 100
     at = np.searchsorted(known, metres - 1e-9)
     return np.asarray(np.where(at < len(known), known[np.minimum(at, len(known) - 1)], beyond) * 1000).astype(np.int64)
+
+
+def cage_numbers(cables: Cables) -> tuple[Ints, Ints]:
+    """Return a number for the cage at either end of each cable: `node * (cages of the largest model) + cage`."""
+    (a, a_port), (b, b_port) = cables.ends()
+    return _cage_numbers(cables.ports, a, a_port), _cage_numbers(cables.ports, b, b_port)
 
 
 def _cage_numbers(ports: Ports, node: Ints, port: Any) -> Ints:
@@ -133,10 +139,11 @@ def _media(topology: Topology, length_mm: Ints, cages: list[Ints]) -> tuple[Ints
         medium[mixed] = 1
 
 
-def csv_blocks(cables: Cables, scheme: str) -> Iterator[str]:
-    """Yield the CSV text: the header, then some hundred thousand rows at a time."""
-    yield ",".join(COLUMNS) + "\n"
-    text = _Text(cables, scheme)
+def csv_blocks(cables: Cables, scheme: str, assemblies: Objects | None = None) -> Iterator[str]:
+    """Yield the CSV text: the header, then some hundred thousand rows at a time; `assemblies` are names, by cable."""
+    columns = COLUMNS if assemblies is not None else COLUMNS[:-1]
+    yield ",".join(columns) + "\n"
+    text = _Text(cables, scheme, assemblies)
     for begin in range(0, len(cables), _AT_ONCE):
         yield text.rows(slice(begin, begin + _AT_ONCE))
 
@@ -144,7 +151,7 @@ def csv_blocks(cables: Cables, scheme: str) -> Iterator[str]:
 class _Text:
     """The strings from which rows are composed; each is created once."""
 
-    def __init__(self, cables: Cables, scheme: str) -> None:
+    def __init__(self, cables: Cables, scheme: str, assemblies: Objects | None = None) -> None:
         topology, placement = cables.topology, cables.placement
         self.cables, self.ends, self.slots = cables, cables.ends(), cables.slots()
         names = [topology.name(node) for node in range(topology.nodes)]
@@ -157,6 +164,7 @@ class _Text:
         ])  # fmt: skip
         self.ports = _objects(list(_port_texts(cables.ports, scheme)))
         self.tails, self.tail = _tails(cables)
+        self.assemblies = assemblies
 
     def rows(self, which: slice) -> str:
         """Return some rows."""
@@ -171,6 +179,8 @@ class _Text:
             cables.modules[b_slot, cables.b_reach[which]],
             self.tails[self.tail[which]],
         ]  # fmt: skip
+        if self.assemblies is not None:
+            columns[-1] = columns[-1] + "," + self.assemblies[which]
         return "".join(
             f"{a}:{a_port}={b}:{b_port},{a_node},{a_place},{a_module},{b_node},{b_place},{b_module},{tail}\n"
             for a, a_port, b, b_port, a_node, a_place, a_module, b_node, b_place, b_module, tail in zip(
