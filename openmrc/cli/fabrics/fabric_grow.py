@@ -1,4 +1,4 @@
-"""`mrc fabric grow`: list what a larger fabric adds, and check that existing devices keep their configuration."""
+"""`mrc fabric grow`: what a larger fabric adds, whether anything existing changes, and which growth moves least."""
 
 from __future__ import annotations
 
@@ -14,17 +14,30 @@ from openmrc.cli.fabrics.fabric_files import Json, answer, load_plan
 
 def grow(
     old: Annotated[Path, typer.Argument(metavar="OLD", help="fabric.yaml of the existing fabric.")],
-    new: Annotated[Path, typer.Argument(metavar="NEW", help="fabric.yaml of the larger fabric.")],
+    new: Annotated[Path | None, typer.Argument(metavar="[NEW]", help="fabric.yaml of the larger fabric.")] = None,
+    machines: Annotated[
+        int | None, typer.Option("--machines", min=1, help="Instead of NEW: propose ways to grow to so many machines.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="fabric.yaml for the way that moves fewest cables.")] = None,
     cables: Annotated[Path | None, typer.Option("--cables", help="CSV file for the added cables.")] = None,
     names: Names = "sonic",
     as_json: Json = False,
 ) -> None:
     """Print the additions, and prove that nothing existing changes; exit 1 if something does.
 
-    Compares names, uSIDs and addresses, every table entry, every cable with ports and cages, racks and units.
+    Compares names, uSIDs and addresses, every table entry, every cable with ports and cages, racks and units. With
+    --machines: the ways to grow that the shape leaves open, the fewest cables to move first; exit 1 if there is none.
     """
     import msgspec
 
+    from openmrc.errors import UsageError
+
+    if (new is None) == (machines is None) or (out and not machines) or (cables and not new):
+        raise UsageError("grow: give NEW (and --cables), or --machines (and --out)")
+    if machines is not None:
+        _propose(old, machines, out, as_json)
+        return
+    assert new is not None
     from openmrc.fabric.cabling.grow import grow as compare
     from openmrc.fabric.cabling.ports import check_scheme
 
@@ -47,4 +60,28 @@ def grow(
     }  # fmt: skip
     answer({**msgspec.to_builtins(result), "wall_s": round(time.perf_counter() - start, 3)}, as_json)
     if not found.is_pure:
+        raise typer.Exit(1)
+
+
+def _propose(old: Path, machines: int, out: Path | None, as_json: bool) -> None:
+    """Print the ways to grow, and write the first."""
+    from openmrc.fabric.cabling.growth_choices import growth_choices
+    from openmrc.fabric.model.fabric_file import load, save
+
+    start = time.perf_counter()
+    choices = growth_choices(load(old), machines)
+    ways = [
+        {"way": each.step.text, "cables_to_move": each.growth.cables_to_move, "changes": each.growth.changes,
+         "oversubscription": each.oversubscription,
+         "added": {"machines": each.growth.machines, "switches": each.growth.switches, "cables": each.growth.cables}}
+        for each in choices if each.growth is not None
+    ]  # fmt: skip
+    refused = [{"way": each.step.text, "because": each.refused} for each in choices if each.growth is None]
+    best = choices[0].fabric
+    if out is not None and best is not None:
+        save(best, out, f"{old.name}, grown to {machines} machines: {choices[0].step.text}")
+    written = {"out": str(out)} if out is not None and best is not None else {}
+    wall = round(time.perf_counter() - start, 3)
+    answer({"ways": ways, "impossible": refused, **written, "wall_s": wall}, as_json)
+    if best is None:
         raise typer.Exit(1)
