@@ -9,6 +9,7 @@ import pytest
 
 from openmrc.fabric.cabling.assemblies import Assemblies, Kind, assemble, connector, csv_blocks
 from openmrc.fabric.cabling.cables import Cables, list_cables
+from openmrc.fabric.cabling.cables import csv_blocks as cable_blocks
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Plant, Reach, Tier
 from openmrc.fabric.model.topology import LinkTier
@@ -64,6 +65,8 @@ def test_every_port_is_in_one_plug_and_every_cable_names_its_assembly(name: str)
     long = cables.topology.link_tier[cables.link] == LinkTier.LONG
     assert sum(int(row["ports"]) for row in rows if row["node"]) == 2 * int((~long).sum())
     names = found.names_by_cable()
+    listed = list(csv.DictReader(io.StringIO("".join(cable_blocks(cables, "sonic", names)))))
+    assert [each["assembly"] for each in listed] == list(names)
     assert {each == "" for each in names[long]} <= {True}
     assert set(names[~long]) == {row["assembly"] for row in rows}
     assert len({(row["node"], row["cage"]) for row in rows if row["node"]}) == sum(bool(row["node"]) for row in rows)

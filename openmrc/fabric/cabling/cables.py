@@ -28,8 +28,9 @@ COLUMNS = (
     "label",
     "a_node", "a_device", "a_rack", "a_unit", "a_port", "a_interface", "a_cage", "a_lane", "a_module",
     "b_node", "b_device", "b_rack", "b_unit", "b_port", "b_interface", "b_cage", "b_lane", "b_module",
-    "plane", "kind", "gbps", "length_m", "assembly",
+    "plane", "kind", "gbps", "length_m",
 )  # fmt: skip
+ASSEMBLY = "assembly"  # the last column where assemblies are given
 COPPER = 0  # medium; above it the number of a reach, from 1
 _PS_PER_METRE = 5000
 _AT_ONCE = 1 << 17  # rows made at a time
@@ -141,8 +142,7 @@ def _media(topology: Topology, length_mm: Ints, cages: list[Ints]) -> tuple[Ints
 
 def csv_blocks(cables: Cables, scheme: str, assemblies: Objects | None = None) -> Iterator[str]:
     """Yield the CSV text: the header, then some hundred thousand rows at a time; `assemblies` are names, by cable."""
-    columns = COLUMNS if assemblies is not None else COLUMNS[:-1]
-    yield ",".join(columns) + "\n"
+    yield ",".join([*COLUMNS, *([ASSEMBLY] if assemblies is not None else [])]) + "\n"
     text = _Text(cables, scheme, assemblies)
     for begin in range(0, len(cables), _AT_ONCE):
         yield text.rows(slice(begin, begin + _AT_ONCE))
