@@ -291,6 +291,25 @@ def test_answered_probe_makes_its_value_the_reverse_value_of_the_plane() -> None
 
 
 @pytest.mark.clause("reverse-probe")
+def test_responder_sends_neither_probe_nor_answer_on_denied_values() -> None:
+    endpoint = Endpoint(settings=PROBING, evs=16, active=16)
+    denied = set()
+    for index, ev in enumerate(endpoint.engine.evs):
+        if ev.port == 1 or index % 2:
+            paths.transition(endpoint.engine, 0, index, EvEvent.DENY)
+            denied.add((ev.port, ev.value))
+    seen = set()
+    for psn in range(60):
+        endpoint.receives(data(psn, ack_request=1), at_us=psn * 100 + 50)
+        for packet in endpoint.all_sent():
+            seen.add((packet.port, packet.entropy))
+            if packet.opcode == Opcode.ENDPOINT_REQUEST:
+                endpoint.receives(response(EV_PROBE, packet.psn), port=packet.port)
+    assert len(seen) > 8
+    assert not seen & denied
+
+
+@pytest.mark.clause("reverse-probe")
 def test_control_packets_prefer_planes_whose_probe_was_answered() -> None:
     endpoint = Endpoint(settings=PROBING)
     for psn in range(20):

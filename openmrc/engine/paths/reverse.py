@@ -9,6 +9,7 @@ from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine.state import control_queue, timers
 from openmrc.engine.state.queue_pairs import params_of, working_ports
+from openmrc.engine.state.states import EvState
 from openmrc.engine.state.tables import NONE, Deadline, Engine
 from openmrc.wire.codes import EndpointOp, Opcode
 
@@ -46,7 +47,8 @@ def on_answer(engine: Engine, peer: int, probe_id: int) -> None:
     if rotation.reverse_probe == 1:
         rotation.reverse_probe = 0
         rotation.reverse_ok = 1
-        rotation.reverse = rotation.reverse_candidate
+        if engine.evs[rotation.reverse_candidate].state != EvState.DENIED:  # meanwhile
+            rotation.reverse = rotation.reverse_candidate
 
 
 @rare_kernel
@@ -84,14 +86,30 @@ def _probe(engine: Engine, qp: int) -> None:
         return
     if rotation.reverse_probe == 1:
         rotation.reverse_ok = 0
+    candidate = _candidate(engine, row.endpoint, row.rotation_base + row.reverse_cursor)
+    if candidate == NONE:
+        return
     index = control_queue.claim(engine, row.endpoint, Opcode.ENDPOINT_REQUEST, NONE, row.peer)
     if index == NONE:
         return
-    node.random = rng.following(node.random)
-    rotation.reverse_candidate = rotation.ev_base + rng.below(node.random, rotation.total)
+    rotation.reverse_candidate = candidate
     rotation.reverse_probe = 1
     waiting = engine.control[index]
     waiting.psn = ((qp - node.qp_base) << _ROTATION_BITS) | row.reverse_cursor
     waiting.reason = EndpointOp.EV_PROBE
     waiting.port = rotation.port
     waiting.entropy = engine.evs[rotation.reverse_candidate].value
+
+
+@kernel
+def _candidate(engine: Engine, endpoint: int, rotation: int) -> int:
+    """Return a random EV of a rotation that is not denied, NONE if all are: nothing may cross a drained link."""
+    row = engine.rotations[rotation]
+    node = engine.endpoints[endpoint]
+    node.random = rng.following(node.random)
+    first = rng.below(node.random, row.total)
+    for step in range(row.total):
+        ev = row.ev_base + (first + step) % row.total
+        if engine.evs[ev].state != EvState.DENIED:
+            return int(ev)
+    return NONE
