@@ -62,7 +62,8 @@ COMMANDS: dict[str, dict[str, Subcommand]] = {
         "lab": Subcommand("fabrics.lab:app", "Run a real SRv6 fabric in namespaces of this machine."),
     },
     "Operate": {
-        "drain": Subcommand("operators.drain:drain", "Prove what remains of a fabric while a part is taken out."),
+        "drain": Subcommand("operators.drain:drain", "Take a part out of use, after a proof of what remains."),
+        "undrain": Subcommand("operators.drain:undrain", "Use what was drained again."),
         "map": Subcommand("operators.map:app", "Probe every link of a fabric and name the faulty part."),
         "ctl": Subcommand("operators.ctl:app", "Look at running endpoints of this host, and control them."),
         "metrics": Subcommand("operators.metrics:metrics", "Print or serve what all endpoints of this host count."),

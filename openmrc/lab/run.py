@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import IO, Any
 
 from openmrc.apps.access import BIND_ENVIRONMENT, ENVIRONMENT, EVERYWHERE
 from openmrc.apps.nic_file import VARIABLE
+from openmrc.ctl.folder import VARIABLE as CTL_VARIABLE
 from openmrc.errors import MrcError
 from openmrc.lab import namespaces, nics, record
 from openmrc.lab.namespaces import namespace
@@ -51,6 +53,14 @@ def start(
 
 
 def become(lab: str, node: str, command: Sequence[str]) -> Any:
-    """Replace this process by a command on a node, with its signals, terminal and exit code."""
+    """Replace this process by a command on a node, with its signals, terminal and exit code.
+
+    Its endpoints have controller sockets in the lab's folder, unless the environment names another one or none.
+    """
     line = command_line(lab, node, command)
-    os.execvpe(line[0], line, environment(lab, node))
+    os.execvpe(line[0], line, {CTL_VARIABLE: str(sockets_of(lab)), **environment(lab, node)})
+
+
+def sockets_of(lab: str) -> Path:
+    """Return the folder of the controller sockets of a lab's endpoints."""
+    return record.folder(lab) / "ctl"

@@ -65,9 +65,10 @@ class DenialController:
     _denied_at: list[float] = field(default_factory=list)
     _penalty: dict[Hashable, tuple[float, float]] = field(default_factory=dict)  # (value, at)
 
-    def fault(self, part: Hashable, links: Iterable[int], plane: int, now: float) -> Outcome:
-        """Take in a verdict; deny the part's links if that is safe."""
-        self._penalty[part] = (min(MOST_PENALTY, self.penalty(part, now) + PENALTY), now)
+    def fault(self, part: Hashable, links: Iterable[int], plane: int, now: float, again: bool = False) -> Outcome:
+        """Take in a verdict; deny the part's links if that is safe. `again`: it was refused before, and counts once."""
+        if not again:
+            self._penalty[part] = (min(MOST_PENALTY, self.penalty(part, now) + PENALTY), now)
         if part in self.held:
             self.held[part].repaired_at = None
             return "known"
@@ -77,6 +78,11 @@ class DenialController:
         self.held[part] = _Held(wanted, plane)
         self._denied_at.append(now)
         return "dry run" if self.limits.dry_run else "denied"
+
+    def adopt(self, part: Hashable, links: Iterable[int], plane: int, penalty: float, now: float) -> None:
+        """Hold a part that an earlier controller denied, with the penalty that it had left."""
+        self.held[part] = _Held(frozenset(links), plane)
+        self._penalty[part] = (min(MOST_PENALTY, max(0.0, penalty)), now)
 
     def _refusal(self, wanted: frozenset[int], plane: int, now: float) -> Outcome | None:
         self._denied_at = [at for at in self._denied_at if now - at < 60]

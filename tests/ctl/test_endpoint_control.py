@@ -86,6 +86,23 @@ def test_a_denied_ev_carries_nothing_until_it_is_lifted(tmp_path: Path) -> None:
         assert states(pair)[1, one.ev] == EvState.GOOD
 
 
+def test_replies_to_values_of_peers_keep_off_a_denied_path(tmp_path: Path) -> None:
+    with connected(tmp_path / "ctl") as (pair, client):
+        runtime = pair.contexts[0].nic._runtime
+        one = client.call("votes", VotesQuery(port=1), VotesReply).votes[0]
+        ours = runtime.datapath.ev_values[0].tolist()
+        mine, others = (
+            runtime.datapath.sender_of[0],
+            [v for v in range(1 << 16) if v not in {ev & 0xFFFF for ev in ours}],
+        )
+        assert set(mine[others]) == {0, 1, 2}
+        client.call("deny", Deny(denials=[Denial(port=1, ev=one.ev, peer=one.peer)]), DenialsReply)
+        assert set(mine[others]) == {0, 1, 2} - {ours.index(one.ev)}
+        assert [mine[ev & 0xFFFF] for ev in ours] == [0, 1, 2]
+        client.call("lift", Lift(), DenialsReply)
+        assert set(mine[others]) == {0, 1, 2}
+
+
 def test_the_last_path_is_never_denied(tmp_path: Path) -> None:
     with connected(tmp_path / "ctl") as (pair, client):
         all_evs = [Denial(port=vote.port, ev=vote.ev) for vote in client.call("votes", VotesQuery(), VotesReply).votes]

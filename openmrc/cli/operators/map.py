@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from openmrc.cli.fabrics.fabric_files import FabricFile, Json, answer, load_topology
 
 if TYPE_CHECKING:
+    from openmrc.operate.controller import ControllerEvent
     from openmrc.probing.elements import PlaneParts
     from openmrc.probing.verdicts import FaultVerdict
 
@@ -60,6 +62,51 @@ def try_out(
     answer({"named": [_told(paths.parts, part, verdict) for part, verdict in verdicts]}, as_json)
     if len(verdicts) < len(faults):
         raise typer.Exit(1)
+
+
+@app.command("watch")
+def watch(
+    fabric: Annotated[str, typer.Argument(metavar="LAB", help="A lab that is up, or a fabric.yaml with --ctl.")],
+    apply: Annotated[bool, typer.Option("--apply", help="Deny what is named; without it, only say so.")] = False,
+    probes: Annotated[bool, typer.Option("--probes/--no-probes", help="Send probes besides reading votes.")] = True,
+    lease: Annotated[float, typer.Option(min=1, max=60, help="Seconds until a denial lapses without us.")] = 30.0,
+    per_minute: Annotated[int, typer.Option(min=0, help="Parts that are newly denied in a minute, at most.")] = 4,
+    plane_share: Annotated[float, typer.Option(min=0, max=1, help="Share of a plane that is denied, at most.")] = 0.25,
+    seconds: Annotated[float | None, typer.Option("--for", min=0, help="End after so many seconds.")] = None,
+    folder: Annotated[Path | None, typer.Option("--ctl", help="Folder of the endpoints' sockets.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Be the controller of a lab, or of this host: name faulty parts, have them denied, lift them, carry out drains."""
+    import time
+
+    from openmrc.cli.outcome import stoppable
+    from openmrc.operate.lab_controller import run
+    from openmrc.operate.operated import operated
+    from openmrc.probing.denial import DenialLimits
+
+    limits = DenialLimits(dry_run=not apply, per_minute=per_minute, plane_share=plane_share, lease=lease)
+    with stoppable(), operated(fabric, folder).controller(limits, probes) as controller:
+        begun = time.monotonic()
+        endpoints = len(controller.fleet.agents)
+        typer.echo(f"mrc: watching {fabric}, {endpoints} endpoints; {'denies' if apply else 'dry run'}", err=True)
+        run(controller, lambda event: _say(event, begun, as_json),
+            lambda: seconds is not None and time.monotonic() - begun >= seconds)  # fmt: skip
+        if controller.is_fenced:
+            raise typer.Exit(1)
+
+
+def _say(event: ControllerEvent, begun: float, as_json: bool) -> None:
+    """Print what a controller did: a line, or a JSON object a line."""
+    if as_json:
+        import msgspec
+
+        typer.echo(msgspec.json.encode(event).decode())
+        return
+    found, outcome = event.verdict, f": {event.outcome}" if event.outcome else ""
+    evidence = (
+        f" ({found.effect}, {found.lost} of {found.sent} lost, confidence {found.confidence:.3f})" if found else ""
+    )
+    typer.echo(f"{event.at - begun:8.3f} s  {event.what} {event.part}{evidence}{outcome}")
 
 
 def _told(parts: PlaneParts, part: int, verdict: FaultVerdict) -> dict[str, Any]:

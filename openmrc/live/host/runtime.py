@@ -7,7 +7,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from mmap import PAGESIZE
 
 import numpy as np
@@ -266,18 +266,29 @@ class EndpointRuntime:
             slot.descriptor, slot.events = receiver.fileno(), POLLIN
             values = ports.evs(plane)
             tables.ev_values[plane] = values
-            # Replies carry the entropy value of the packet that they answer: it must be valid as one of our paths too.
-            tables.sender_of[plane] = plane * self.nic.evs + np.arange(PORT_VALUES) % self.nic.evs
             for k, sender in enumerate(ports.senders[plane]):
                 index = plane * self.nic.evs + k
                 tables.senders[index].descriptor = sender.fileno()
                 tables.senders[index].plane = plane
                 tables.senders[index].port = ports.source_ports[plane][k]
-                tables.sender_of[plane, values[k] & 0xFFFF] = index
+            self.choose_reply_paths(plane)
         tables.poll[self.nic.planes].descriptor = self.wake_fd
         tables.poll[self.nic.planes].events = POLLIN
         tables.poll[first_of_waiter(tables) + self.nic.planes].events = POLLIN
         self.watch_links(NO_DESCRIPTOR)
+
+    def choose_reply_paths(self, plane: int, avoided: Collection[int] = ()) -> None:
+        """Have every entropy value name a path of ours, those of peers one that is not avoided, if there is another.
+
+        Replies carry the value of the packet that they answer, which need not be one of ours.
+        """
+        tables, first = self.datapath, plane * self.nic.evs
+        ours = np.asarray(tables.ev_values[plane], dtype=np.int64)
+        usable = np.flatnonzero(~np.isin(ours, list(avoided)))
+        usable = usable if len(usable) else np.arange(len(ours))
+        chosen = first + usable[np.arange(PORT_VALUES) % len(usable)]
+        chosen[ours & (PORT_VALUES - 1)] = first + np.arange(len(ours))
+        tables.sender_of[plane] = chosen
 
 
 def _eventfds() -> tuple[int, int]:

@@ -58,6 +58,7 @@ class DeniedEvs:
                     error.done = index
                     raise
                 self._denials.add(denial, time.monotonic() + lease)
+            self._choose_reply_paths()
         return epoch
 
     def renew(self, epoch: int | None, lease: float) -> int:
@@ -72,6 +73,7 @@ class DeniedEvs:
             self._denials.epoch = self._denials.check(epoch)
             gone = self._denials.remove(denials)
             self._allow(gone)
+            self._choose_reply_paths()
         return len(gone)
 
     def lift_lapsed(self) -> None:
@@ -80,6 +82,7 @@ class DeniedEvs:
             over = self._denials.lapsed(time.monotonic())
             if over:
                 self._allow(over)
+                self._choose_reply_paths()
 
     def denials(self) -> tuple[int, list[tuple[Denial, float]]]:
         """Return the epoch, and each denial with the seconds left."""
@@ -123,6 +126,14 @@ class DeniedEvs:
                 for row, index in list(self._named(denial)):
                     if self._states[index] == EvState.DENIED and not self._is_denied(row, index):
                         paths.transition(self._runtime.engine, now, index, EvEvent.ALLOW)
+
+    def _choose_reply_paths(self) -> None:
+        """Keep replies off what is denied towards any peer: they name no queue pair, only a value."""
+        denied: dict[int, set[int]] = {}
+        for denial, _ in self._denials.left(0.0):
+            denied.setdefault(denial.port - 1, set()).add(denial.ev)
+        for plane in range(len(self._runtime.sockets.addresses)):
+            self._runtime.choose_reply_paths(plane, denied.get(plane, set()))
 
     def _is_denied(self, row: int, index: int) -> bool:
         plane, value = int(self._ports[index]), int(self._values[index])

@@ -1,0 +1,228 @@
+"""The running controller of a fabric: reads votes and probes, names faulty parts, has them denied, and lifts them.
+
+    sockets of endpoints --votes--.
+                                   >-- PlaneWatch (a plane) --verdict--> DenialController --links--> endpoints
+    probes of a lab --------------'          repaired ----------------------'    |
+    drains.json  ----------------------------------------------------------------'
+
+A dry run unless `DenialLimits` says otherwise: it names, and says what it would do. Drains are an operator's command
+and always carried out: their links are denied like those of faults, and nothing probes them. All that is denied has a
+lease, and is denied again every `TELL_S`, which also reaches connections that are new.
+
+Everything is done in `step`, by one thread, with the clock handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Protocol, cast
+
+import msgspec
+
+from openmrc.ctl.errors import FencedError
+from openmrc.fabric.addressing.usid import UsidPlan
+from openmrc.operate.drains import Drains, Packets
+from openmrc.operate.fleet import Fleet
+from openmrc.operate.path_index import PathIndex
+from openmrc.operate.plane_watch import PlaneWatch, ProbedRows
+from openmrc.operate.state_folder import HeldFault, StateFolder
+from openmrc.probing.denial import DenialController, DenialLimits
+from openmrc.probing.drain import keeps_every_pair
+from openmrc.probing.elements import PlaneParts
+from openmrc.probing.localise import Named
+from openmrc.probing.probe_plan import ProbeSet
+from openmrc.probing.verdicts import FaultVerdict
+
+VOTES_S = 0.1  # between two looks at the endpoints' votes
+REFRESH_S = 0.5  # between two looks for new endpoints, new commands, and faults that a budget refused
+TELL_S = 1.0
+
+DRY_RUN = DenialLimits()
+
+Part = tuple[int, int]  # plane, part of `PlaneParts`
+
+
+class ControllerEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that a controller did or saw."""
+
+    at: float  # s of the controller's clock
+    what: str  # named, repaired, lifted, adopted, endpoint, host late, draining .. undrained, last path, fenced
+    part: str
+    outcome: str = ""  # of a verdict: denied, dry run, known, or what refused it
+    verdict: FaultVerdict | None = None
+
+
+class Prober(Protocol):
+    """Sends the probe plan."""
+
+    plans: list[ProbeSet]
+
+    def step(self) -> Sequence[ProbedRows]:
+        """Send some probes, and return what became of earlier ones."""
+
+    def avoid(self, links: frozenset[int]) -> None:
+        """Send nothing over these links."""
+
+
+class FabricController:
+    """The controller of one fabric; use it as a context manager, or close it."""
+
+    def __init__(
+        self,
+        plan: UsidPlan,
+        sockets: Path,
+        now: float,
+        limits: DenialLimits = DRY_RUN,
+        prober: Prober | None = None,
+        packets: Packets | None = None,
+    ) -> None:
+        """Look for endpoints and take up what an earlier controller has left; nothing is denied yet."""
+        topology = plan.topology
+        self.state, self._prober = StateFolder(sockets), prober
+        self.fleet = Fleet(sockets, PathIndex(plan))
+        self.fleet.refresh()
+        self.planes = [
+            PlaneWatch(PlaneParts(topology, shape), None if prober is None else prober.plans[plane], now)
+            for plane, shape in enumerate(topology.planes)
+        ]
+        self.drains = Drains(self.state, packets, prober is not None)
+        self._keeps = keeps_every_pair(plan)
+        links = {plane: watch.parts.links for plane, watch in enumerate(self.planes)}
+        self.denials = DenialController(self.fleet.epoch() + 1, links, self._keeps_paths, limits)
+        self.is_fenced = False
+        self._told: frozenset[int] = frozenset()
+        self._kept: list[str] = []
+        self._look_at = self._refresh_at = self._tell_at = now
+        self._events: list[ControllerEvent] = []
+        self._adopt(now)
+
+    def __enter__(self) -> FabricController:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the endpoints; what is denied lapses with its lease unless another controller takes it up."""
+        self.fleet.close()
+
+    def step(self, now: float) -> list[ControllerEvent]:
+        """Do what is due; return what happened. `is_fenced` is set when a newer controller has taken over."""
+        if self._prober is not None:
+            for done in self._prober.step():
+                self.planes[done.plane].probed(now, done)
+        if now >= self._look_at:
+            self._look_at = now + VOTES_S
+            self._take_votes(now)
+        for plane, watch in enumerate(self.planes):
+            self._judge(plane, watch, now)
+        self._lift(now)
+        if now >= self._refresh_at:
+            self._refresh_at = now + REFRESH_S
+            self._refresh(now)
+        self._tell(now)
+        for entry, word in self.drains.step(now, self._told, self._kept, self._faulty()):
+            self._say(now, word, entry.target)
+        events, self._events = self._events, []
+        return events
+
+    @property
+    def probes(self) -> bool:
+        """Whether a step sends probes, and so takes its time by itself."""
+        return self._prober is not None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all endpoints were told what is to be denied now."""
+        return self._told == self.denials.denied() | self.drains.denied()
+
+    def known(self) -> list[tuple[int, PlaneWatch, int]]:
+        """Return (plane, its watch, part) of every part that is named and not repaired."""
+        return [(plane, watch, part) for plane, watch in enumerate(self.planes) for part in watch.faults]
+
+    # Internals
+
+    def _take_votes(self, now: float) -> None:
+        votes = self.fleet.look()
+        for plane, paths in votes.by_plane.items():
+            self.planes[plane].voted(now, paths)
+        for nic in votes.late:
+            self._say(now, "host late", self.planes[0].parts.topology.name(nic))
+
+    def _judge(self, plane: int, watch: PlaneWatch, now: float) -> None:
+        for part, verdict in watch.judge(now):
+            outcome = self.denials.fault((plane, part), watch.parts.links_of(part).tolist(), plane, now)
+            self._say(now, "named", verdict.part, outcome, verdict)
+            self._remember(now)
+        for part in watch.repaired(now):
+            watch.forget(part)
+            self.denials.repaired((plane, part), now)
+            self._say(now, "repaired", watch.parts.name(part))
+
+    def _lift(self, now: float) -> None:
+        lifted = cast("list[Part]", self.denials.lift(now))
+        for plane, part in lifted:
+            self._say(now, "lifted", self.planes[plane].parts.name(part))
+        if lifted:
+            self._remember(now)
+
+    def _refresh(self, now: float) -> None:
+        for name in self.fleet.refresh():
+            self._say(now, "endpoint", name)
+            self._tell_at = now
+        self.drains.reload()
+        if self._prober is not None:
+            self._prober.avoid(self.drains.unprobed())
+        for plane, watch, part in self.known():
+            if (plane, part) not in self.denials.held:
+                links = watch.parts.links_of(part).tolist()
+                outcome = self.denials.fault((plane, part), links, plane, now, again=True)
+                if outcome in ("denied", "dry run"):
+                    self._say(now, "named", watch.parts.name(part), outcome)
+                    self._remember(now)
+
+    def _tell(self, now: float) -> None:
+        wanted = self.denials.denied() | self.drains.denied()
+        if not (wanted or self._told) or (wanted == self._told and now < self._tell_at):
+            return
+        self._tell_at = now + TELL_S
+        try:
+            kept = self.fleet.tell(self.denials.epoch, wanted, self.denials.limits.lease, now)
+        except FencedError as error:
+            self.is_fenced = True
+            self._say(now, "fenced", str(error))
+            return
+        for pair in sorted(set(kept) - set(self._kept)):
+            self._say(now, "last path", pair)
+        self._told, self._kept = wanted, kept
+
+    def _keeps_paths(self, denied: frozenset[int]) -> bool:
+        return self._keeps(denied | self.drains.denied())
+
+    def _faulty(self) -> frozenset[int]:
+        return frozenset(int(link) for _, watch, part in self.known() for link in watch.parts.links_of(part))
+
+    def _adopt(self, now: float) -> None:
+        """Go on with the faults of the controller before: they are denied until they are seen to be repaired."""
+        if self.denials.limits.dry_run:
+            return
+        for each in self.state.faults():
+            watch = self.planes[each.plane]
+            watch.know(Named(each.part, each.rate, 0.0, 1.0, 0, 0, ()), now)
+            links = watch.parts.links_of(each.part).tolist()
+            self.denials.adopt((each.plane, each.part), links, each.plane, each.penalty, now)
+            self._say(now, "adopted", each.name)
+
+    def _remember(self, now: float) -> None:
+        if self.denials.limits.dry_run:
+            return
+        rates = {(plane, part): watch.faults[part].named.rate for plane, watch, part in self.known()}
+        self.state.write_faults([
+            HeldFault(plane=plane, part=part, name=self.planes[plane].parts.name(part),
+                      rate=rates.get((plane, part), 0.5), penalty=self.denials.penalty((plane, part), now))
+            for plane, part in cast("Iterable[Part]", self.denials.held)
+        ])  # fmt: skip
+
+    def _say(self, now: float, what: str, part: str, outcome: str = "", verdict: FaultVerdict | None = None) -> None:
+        self._events.append(ControllerEvent(at=now, what=what, part=part, outcome=outcome, verdict=verdict))

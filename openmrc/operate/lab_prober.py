@@ -1,0 +1,159 @@
+"""Send the probe plan of a lab through the kernel's SRv6, a slice at a time, and say what became of each probe.
+
+One process has a socket in the namespace of every NIC and plane, so it knows of a one-way probe too whether it came.
+The plan is sent again and again in `SLICES` slices in the order of the probes' phases, and judged after each: a fault
+is seen when its own probes are missing, not when a whole round is over.
+
+A probe that has not returned after `LATE_S` is lost. If more than a quarter of the probes of most planes are missing
+at once, this machine was late, not the network, and the slice does not count.
+
+Probes are datagrams without payload to trim, in the control class: full queues delay and drop them last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.fabric.model.shape import Ints
+from openmrc.lab.layout import Lab
+from openmrc.lab.namespaces import inside, namespace
+from openmrc.operate.plane_watch import ProbedRows
+from openmrc.probing.probe_plan import ProbeSet, plan_fabric, probe_path
+
+PORT = 7011
+SLICES = 8
+LATE_S = 0.010
+LATE_SHARE = 0.25
+PACE_S = 0.005  # a sweep in 40 ms; without a pause, probing takes a whole processor
+_CONTROL_CLASS = 46 << 2  # DSCP of `PortSettings`
+_CONTENT = struct.Struct("!HIQ")  # plane, row, slice
+_NO_CHECK6_TX, _NO_CHECK6_RX, _TCLASS = 101, 102, 67
+
+
+@dataclass
+class _Sent:
+    """A slice that is under way."""
+
+    number: int
+    due: float
+    planes: list[int]
+    rows: list[Ints]
+    missing: list[npt.NDArray[np.bool_]]  # by row of the plan
+    left: int
+
+
+class LabProber:
+    """Sockets in all namespaces of a lab; close it."""
+
+    def __init__(self, lab: Lab, pace_s: float = PACE_S) -> None:
+        """Open the sockets; `pace_s` is the least time between two slices."""
+        self._pace = pace_s
+        self.lab, self.plans = lab, plan_fabric(lab.topology)
+        self._poll = select.epoll()
+        self._by_fd: dict[int, socket.socket] = {}
+        self._sockets: list[list[socket.socket]] = []
+        self._to: list[list[str]] = []
+        try:
+            for probes in self.plans:
+                self._open_plane(probes)
+        except BaseException:
+            self.close()
+            raise
+        self._order = [np.array_split(np.argsort(each.phase, kind="stable"), SLICES) for each in self.plans]
+        self._avoided: list[npt.NDArray[np.bool_]] = [np.zeros(len(each), dtype=bool) for each in self.plans]
+        self._number = 0
+        self._under_way: deque[_Sent] = deque()
+        self.late_slices = 0
+
+    def _open_plane(self, probes: ProbeSet) -> None:
+        plan, plane = self.lab.plan, probes.shape.plane
+        self._sockets.append([])
+        for nic in range(probes.shape.nics):
+            made = self._opened(plan.topology.name(nic), plan.nic_address(plane, nic))
+            self._sockets[-1].append(made)
+            self._by_fd[made.fileno()] = made
+            self._poll.register(made.fileno(), select.EPOLLIN)
+        self._to.append([probe_path(plan, probes, row).address for row in range(len(probes))])
+
+    def _opened(self, host: str, address: str) -> socket.socket:
+        with inside(namespace(self.lab.name, host)):
+            made = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+        made.setsockopt(socket.SOL_UDP, _NO_CHECK6_TX, 1)
+        made.setsockopt(socket.SOL_UDP, _NO_CHECK6_RX, 1)
+        made.setsockopt(socket.IPPROTO_IPV6, _TCLASS, _CONTROL_CLASS)
+        made.bind((address, PORT))
+        made.setblocking(False)
+        return made
+
+    def avoid(self, links: Iterable[int]) -> None:
+        """Send nothing over these links (numbers of the topology): they are drained, and nothing shall cross them."""
+        gone = np.array(sorted(links), dtype=np.int64)
+        for plane, probes in enumerate(self.plans):
+            crossed = np.isin(probes.links + probes.shape.host_up, gone) & (probes.links >= 0)
+            self._avoided[plane] = np.asarray(crossed.any(axis=1), dtype=bool)
+
+    def step(self) -> list[ProbedRows]:
+        """Send one slice, take what arrives, and return what became of slices that are complete or overdue."""
+        next_at = time.monotonic() + self._pace
+        self._send()
+        self._take()
+        while (left := next_at - time.monotonic()) > 0:
+            self._take(left)
+        return self._settled()
+
+    def close(self) -> None:
+        """Close all sockets."""
+        for each in self._by_fd.values():
+            each.close()
+        self._by_fd.clear()
+        self._poll.close()
+
+    def _send(self) -> None:
+        self._number += 1
+        part = self._number % SLICES
+        rows = [order[part][~self._avoided[plane][order[part]]] for plane, order in enumerate(self._order)]
+        for plane, mine in enumerate(rows):
+            sockets, to = self._sockets[plane], self._to[plane]
+            for row, nic in zip(mine.tolist(), self.plans[plane].source[mine].tolist(), strict=True):
+                with contextlib.suppress(OSError):  # a NIC whose cable is pulled has no route: the probe is lost
+                    sockets[nic].sendto(_CONTENT.pack(plane, row, self._number), (to[row], PORT))
+        missing = [np.ones(len(each), dtype=bool) for each in self.plans]
+        due, count = time.monotonic() + LATE_S, sum(map(len, rows))
+        self._under_way.append(_Sent(self._number, due, list(range(len(rows))), rows, missing, count))
+
+    def _take(self, seconds: float = 0.0) -> None:
+        for descriptor, _ in self._poll.poll(seconds):
+            while True:
+                try:
+                    plane, row, number = _CONTENT.unpack(self._by_fd[descriptor].recv(64))
+                except (BlockingIOError, struct.error):
+                    break
+                for sent in self._under_way:
+                    if sent.number == number and sent.missing[plane][row]:
+                        sent.missing[plane][row] = False
+                        sent.left -= 1
+
+    def _settled(self) -> list[ProbedRows]:
+        found: list[ProbedRows] = []
+        now = time.monotonic()
+        while self._under_way and (not self._under_way[0].left or self._under_way[0].due < now):
+            found += self._outcome(self._under_way.popleft())
+        return found
+
+    def _outcome(self, sent: _Sent) -> list[ProbedRows]:
+        lost = [sent.missing[plane][rows].astype(np.int64) for plane, rows in zip(sent.planes, sent.rows, strict=True)]
+        bad = sum(1 for each in lost if len(each) and each.mean() > LATE_SHARE)
+        if len(lost) > 1 and 2 * bad > len(lost):
+            self.late_slices += 1
+            return []
+        return [ProbedRows(*each) for each in zip(sent.planes, sent.rows, lost, strict=True) if len(each[1])]

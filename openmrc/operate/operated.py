@@ -1,0 +1,156 @@
+"""What commands of operators work on: a lab that is up, or the endpoints of this host on a described fabric."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from openmrc.errors import ConfigError, MrcError
+from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.fabric_file import load_placed
+from openmrc.fabric.model.shape import Ints
+from openmrc.lab import record
+from openmrc.lab.lifetime import up_now
+from openmrc.lab.run import sockets_of
+from openmrc.operate.controller import DRY_RUN, ControllerEvent, FabricController
+from openmrc.operate.lab_controller import host_controller, lab_controller
+from openmrc.operate.state_folder import DrainEntry, StateFolder
+from openmrc.probing.denial import DenialLimits
+from openmrc.probing.elements import PlaneParts
+from openmrc.sim.scenario.fault_targets import links_at
+
+WAIT_S = 30.0  # for a controller to carry out a command
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class OperatedFabric:
+    """A fabric with a folder of controller sockets; `lab` is empty on a host."""
+
+    plan: UsidPlan
+    sockets: Path
+    lab: str = ""
+
+    @contextmanager
+    def controller(self, limits: DenialLimits = DRY_RUN, probes: bool = True) -> Iterator[FabricController]:
+        """Be its controller; ConfigError if there is one."""
+        if self.lab:
+            with lab_controller(self.lab, self.sockets, limits, probes=probes) as found:
+                yield found
+        else:
+            with host_controller(self.plan, self.sockets, limits) as found:
+                yield found
+
+    def out_of_use(self) -> Ints:
+        """Return the links that are drained or denied as faulty: a proof about more has to count them too."""
+        state, topology = StateFolder(self.sockets), self.plan.topology
+        links = [entry.links for entry in state.drains() if entry.stage != "refused"]
+        parts = [PlaneParts(topology, shape) for shape in topology.planes]
+        links += [tuple(parts[each.plane].links_of(each.part).tolist()) for each in state.faults()]
+        return np.array(sorted({link for each in links for link in each}), dtype=np.int64)
+
+
+def operated(name: str, sockets: Path | None) -> OperatedFabric:
+    """Return the lab of this name, else the fabric of this file; ConfigError if it is neither, or has no sockets."""
+    if name in {each["name"] for each in up_now()}:
+        lab = record.plan(name, record.read(name))
+        return OperatedFabric(lab.plan, sockets_of(name) if sockets is None else sockets, name)
+    if not Path(name).is_file():
+        raise ConfigError(f"{name!r} is neither a lab that is up nor a fabric file")
+    if sockets is None:
+        raise ConfigError(f"{name}: no lab; give --ctl, the folder of the endpoints' sockets")
+    described, where = load_placed(name)
+    return OperatedFabric(usid_plan(build(described), where), sockets)
+
+
+def ask_drains(state: StateFolder, plan: UsidPlan, targets: Sequence[str]) -> None:
+    """Write down that targets are to be drained; those that are already are left as they are."""
+    wanted = {target: _both_ways(plan, target) for target in targets}
+
+    def change(entries: list[DrainEntry]) -> list[DrainEntry]:
+        kept = [entry for entry in entries if entry.target not in wanted or entry.stage in ("draining", "drained")]
+        known = {entry.target for entry in kept}
+        new = (DrainEntry(target=target, links=links) for target, links in wanted.items() if target not in known)
+        return [*kept, *new]
+
+    state.change_drains(change)
+
+
+def ask_undrains(state: StateFolder, targets: Sequence[str]) -> None:
+    """Write down that targets are to be used again; ConfigError names one that is not drained."""
+    known = [entry.target for entry in state.drains()]
+    for target in targets:
+        if target not in known:
+            raise ConfigError(f"{target!r} is not drained; drained are {', '.join(known) or 'none'}")
+
+    def change(entries: list[DrainEntry]) -> list[DrainEntry]:
+        return [
+            msgspec.structs.replace(entry, stage="undraining", note="") if entry.target in targets else entry
+            for entry in entries
+            if entry.target not in targets or entry.stage != "refused"
+        ]
+
+    state.change_drains(change)
+
+
+def await_drained(state: StateFolder, targets: Sequence[str], seconds: float = WAIT_S) -> None:
+    """Return when the running controller has drained targets; MrcError says why it has not."""
+
+    def is_done() -> bool:
+        entries = {entry.target: entry for entry in state.drains()}
+        for target in targets:
+            if target in entries and entries[target].stage == "refused":
+                _withdraw(state, targets)
+                raise MrcError(f"{target}: not drained, and nothing stays denied: it {entries[target].note}")
+        return all(target in entries and entries[target].stage == "drained" for target in targets)
+
+    _await(state, is_done, f"{', '.join(targets)}: not drained yet", seconds)
+
+
+def await_undrained(state: StateFolder, targets: Sequence[str], seconds: float = 2 * WAIT_S) -> None:
+    """Return when targets are used again; MrcError says why they are not."""
+
+    def is_done() -> bool:
+        left = [entry for entry in state.drains() if entry.target in targets]
+        for entry in left:
+            if entry.stage == "drained":
+                raise MrcError(f"{entry.target}: stays drained: {entry.note}")
+        return not left
+
+    _await(state, is_done, f"{', '.join(targets)}: not in use yet", seconds)
+
+
+def step_until(controller: FabricController, is_done: Callable[[], bool], seconds: float) -> list[ControllerEvent]:
+    """Be the controller until something is true, or this time is over."""
+    events, end = list[ControllerEvent](), time.monotonic() + seconds
+    while not is_done() and time.monotonic() < end and not controller.is_fenced:
+        events += controller.step(time.monotonic())
+        time.sleep(_POLL_S)
+    return events
+
+
+def _withdraw(state: StateFolder, targets: Sequence[str]) -> None:
+    state.change_drains(lambda entries: [entry for entry in entries if entry.target not in targets])
+
+
+def _both_ways(plan: UsidPlan, target: str) -> tuple[int, ...]:
+    """Return the links of a target with their other directions: a cable is taken out as a whole."""
+    links = links_at(plan.topology, target)
+    return tuple(sorted({int(each) for each in np.concatenate([links, plan.topology.link_reverse[links]])}))
+
+
+def _await(state: StateFolder, is_done: Callable[[], bool], what: str, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not is_done():
+        if time.monotonic() > end:
+            raise MrcError(f"{what} after {seconds:g} s; it goes on")
+        if not state.has_controller():
+            raise MrcError(f"{what}: the controller has ended; the next one goes on")
+        time.sleep(_POLL_S)

@@ -1,0 +1,71 @@
+"""What was sent and lost on the paths of one plane lately: cumulative counts at moments, read as windows of time.
+
+Rows are paths; more may be added at any time. Moments older than `FINE_S` are thinned out, so a minute of a lab's
+hundreds of paths is a few hundred pairs of arrays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.fabric.model.shape import Ints
+
+WINDOWS_S = (0.03, 0.125, 0.5, 2.0, 8.0, 32.0)
+FINE_S, COARSE_S = 2.0, 0.5  # moments younger than the first are all kept; older ones so far apart
+_KEPT_S = 2 * WINDOWS_S[-1]
+
+
+@dataclass
+class _CountsThen:
+    at: float
+    sent: Ints
+    lost: Ints
+
+
+class PathCounts:
+    """Counts of one plane's paths; times are seconds of one clock and never go back."""
+
+    def __init__(self, rows: int, now: float) -> None:
+        self.sent, self.lost = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
+        self._moments = [_CountsThen(now, self.sent.copy(), self.lost.copy())]
+
+    def __len__(self) -> int:
+        return len(self.sent)
+
+    def extend(self, rows: int) -> None:
+        """Add rows with nothing counted."""
+        self.sent, self.lost = (np.append(each, np.zeros(rows, dtype=np.int64)) for each in (self.sent, self.lost))
+        for moment in self._moments:
+            moment.sent, moment.lost = (
+                np.append(each, np.zeros(rows, dtype=np.int64)) for each in (moment.sent, moment.lost)
+            )
+
+    def add(self, now: float, rows: Ints, sent: Ints, lost: Ints) -> None:
+        """Count the outcome of packets on rows, each named once."""
+        self.sent[rows] += sent
+        self.lost[rows] += lost
+        self._moments.append(_CountsThen(now, self.sent.copy(), self.lost.copy()))
+        self._thin(now)
+
+    def window(self, now: float, seconds: float) -> tuple[npt.NDArray[np.float64], Ints]:
+        """Return (sent, lost) of every row since then."""
+        before = next((each for each in reversed(self._moments) if each.at <= now - seconds), self._moments[0])
+        return (self.sent - before.sent).astype(np.float64), self.lost - before.lost
+
+    def forget(self, rows: Ints) -> None:
+        """Let everything counted so far on these rows be outside of all windows."""
+        for moment in self._moments:
+            moment.sent[rows], moment.lost[rows] = self.sent[rows], self.lost[rows]
+
+    def _thin(self, now: float) -> None:
+        kept: list[_CountsThen] = []
+        for moment in self._moments:
+            if now - moment.at > _KEPT_S:
+                continue
+            if kept and now - moment.at > FINE_S and moment.at - kept[-1].at < COARSE_S:
+                continue
+            kept.append(moment)
+        self._moments = kept

@@ -1,0 +1,147 @@
+"""Name the faulty parts of one plane of a running fabric, and see when they are repaired.
+
+Rows are paths: first the probes' (if somebody probes), then those on which endpoints vote. Both are counted in windows
+of time (`path_counts`) and explained by the likelihood ratios of `probing.localise`.
+
+A part is repaired when packets that cross it, since the last one that was lost, would have passed a part of half its
+rate with a probability below exp(-`REPAIR_NATS`). That needs probes: endpoints send nothing on what is denied. Where
+nobody probes, the part is tried again after `TRIAL_S`, and the controller's damping makes each further trial later.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from openmrc.fabric.model.shape import Ints
+from openmrc.operate.path_counts import WINDOWS_S, PathCounts
+from openmrc.operate.path_index import PathLinks
+from openmrc.probing.elements import PlaneParts
+from openmrc.probing.localise import Localiser, Named
+from openmrc.probing.probe_plan import Links, ProbeSet
+from openmrc.probing.verdicts import FaultVerdict, effect_of
+from openmrc.units import PS_PER_S
+
+PROBE_CHANCE = 1e-4  # of a probe to be lost or late on a busy machine without a fault
+VOTE_CHANCE = 1e-3  # of a packet that an endpoint believes lost: measured 5e-5 in a lab, but losses come in bursts
+VOTE_BURST = 2  # losses of a path at one look that count: more are one event
+REPAIR_NATS = 7.0
+TRIAL_S = 30.0
+
+
+@dataclass(frozen=True)
+class ProbedRows:
+    """What became of some probes of a plane: each row once."""
+
+    plane: int
+    rows: Ints
+    lost: Ints  # 0 or 1
+
+
+@dataclass
+class _Fault:
+    named: Named
+    at: float
+    lost_at: float
+    lost: int  # of its rows, when last looked at
+
+
+class PlaneWatch:
+    """The rows, counts and known faults of one plane."""
+
+    def __init__(self, parts: PlaneParts, probes: ProbeSet | None, now: float) -> None:
+        self.parts, self.probes = parts, 0 if probes is None else len(probes)
+        self._paths: list[PathLinks] = [] if probes is None else [_compact(row) for row in probes.links.tolist()]
+        self._row_of: dict[PathLinks, int] = {}  # of votes
+        self.counts = PathCounts(len(self._paths), now)
+        self._localiser: Localiser | None = None
+        self.faults: dict[int, _Fault] = {}
+
+    def probed(self, now: float, done: ProbedRows) -> None:
+        """Take in what became of probes."""
+        self.counts.add(now, done.rows, np.ones_like(done.rows), done.lost)
+
+    def voted(self, now: float, votes: Mapping[PathLinks, tuple[int, int]]) -> None:
+        """Take in what endpoints say of paths since the last time: (delivered and lost, lost)."""
+        new = [each for each in votes if each not in self._row_of]
+        for each in new:
+            self._row_of[each] = len(self._paths)
+            self._paths.append(each)
+        if new:
+            self.counts.extend(len(new))
+            self._localiser = None
+        rows = np.array([self._row_of[each] for each in votes], dtype=np.int64)
+        both = np.array(list(votes.values()), dtype=np.int64).reshape(-1, 2)
+        self.counts.add(now, rows, both[:, 0], np.minimum(both[:, 1], VOTE_BURST))
+
+    @property
+    def localiser(self) -> Localiser:
+        if self._localiser is None:
+            chance = np.full(len(self._paths), VOTE_CHANCE)
+            chance[: self.probes] = PROBE_CHANCE
+            self._localiser = Localiser(self.parts, _padded(self._paths), chance)
+        return self._localiser
+
+    def judge(self, now: float) -> list[tuple[int, FaultVerdict]]:
+        """Return the parts that are newly named, with their verdicts."""
+        found: list[tuple[int, FaultVerdict]] = []
+        if not self._paths:
+            return found
+        for seconds in WINDOWS_S:
+            sent, lost = self.counts.window(now, seconds)
+            if not lost.any():
+                continue
+            for named in self.localiser.explain(sent, lost, [each.named for each in self.faults.values()]):
+                self.know(named, now)
+                found.append((named.part, self._verdict(named, now, seconds)))
+        return found
+
+    def know(self, named: Named, now: float) -> None:
+        """Take a part for faulty until it is repaired."""
+        lost = int(self.counts.lost[self.localiser.rows_of(named.part)].sum())
+        self.faults[named.part] = _Fault(named, now, now, lost)
+
+    def repaired(self, now: float) -> list[int]:
+        """Return the faulty parts over which packets pass again, or that are due for a trial."""
+        return [part for part, fault in self.faults.items() if self._is_repaired(fault, now)]
+
+    def forget(self, part: int) -> None:
+        """Take a part for good again; what was lost over it counts no more."""
+        if self.faults.pop(part, None) is not None:
+            self.counts.forget(self.localiser.rows_of(part))
+
+    def _is_repaired(self, fault: _Fault, now: float) -> bool:
+        rows, times = self.localiser.crossings_of(fault.named.part)
+        lost = int(self.counts.lost[rows].sum())
+        if lost > fault.lost:
+            fault.lost, fault.lost_at = lost, now
+            return False
+        sent, lately = self.counts.window(now, now - fault.lost_at)
+        probes = rows < self.probes
+        if not probes.any():
+            return now - fault.lost_at >= TRIAL_S
+        kept = ((sent - lately)[rows] * times).sum()
+        return bool(kept * -math.log1p(-fault.named.rate / 2) >= REPAIR_NATS)
+
+    def _verdict(self, named: Named, now: float, seconds: float) -> FaultVerdict:
+        return FaultVerdict(
+            part=self.parts.name(named.part), kind=("link", "cable", "switch")[self.parts.kind(named.part)],
+            plane=self.parts.shape.plane, effect=effect_of(named.rate, named.lost, 0.0, late=False),
+            confidence=named.confidence, rate=named.rate, evidence_nats=named.nats, sent=named.sent, lost=named.lost,
+            window_ps=round(seconds * PS_PER_S), at_ps=round(now * PS_PER_S),
+            instead=tuple(self.parts.name(each) for each in named.instead),
+        )  # fmt: skip
+
+
+def _compact(row: Sequence[int]) -> PathLinks:
+    return tuple(link for link in row if link >= 0)
+
+
+def _padded(paths: Sequence[PathLinks]) -> Links:
+    found = np.full((len(paths), max(map(len, paths))), -1, dtype=np.int32)
+    for row, links in enumerate(paths):
+        found[row, : len(links)] = links
+    return found

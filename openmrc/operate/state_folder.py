@@ -1,0 +1,113 @@
+"""What a controller must not forget, in a folder beside the controller sockets: drains, faults, and who is in charge.
+
+    drains.json   what operators want out of use, and how far it is; commands and the controller write it, under a lock
+    faults.json   parts that are denied; written by the controller, so that the next one goes on with them
+    lock          held by the running controller as long as it lives
+
+Files are replaced as a whole and flushed to disk before anything is done about their content: after a crash the next
+controller resumes what they say. Without one, every denial has lapsed after a minute, and traffic is as before.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Literal, TypeVar
+
+import msgspec
+
+from openmrc.ctl.folder import made_private
+from openmrc.errors import ConfigError
+
+T = TypeVar("T")
+DrainStage = Literal["draining", "drained", "undraining", "refused"]
+
+
+class DrainEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that carries no traffic, or soon does not."""
+
+    target: str  # as in `mrc drain`
+    links: tuple[int, ...]  # both directions, numbers of the topology
+    stage: DrainStage = "draining"
+    note: str = ""  # why it does not advance
+
+
+class HeldFault(msgspec.Struct, frozen=True, kw_only=True):
+    """A part that is denied as faulty."""
+
+    plane: int
+    part: int  # `probing.elements.PlaneParts`
+    name: str
+    rate: float
+    penalty: float  # what was left of it when this was written
+
+
+class StateFolder:
+    """The files of one fabric's controller."""
+
+    def __init__(self, sockets: Path) -> None:
+        """Create `controller/` below the folder of the sockets; ConfigError if it cannot be private."""
+        self.path = made_private(made_private(sockets) / "controller")
+
+    def drains(self) -> list[DrainEntry]:
+        """Return the drains in the order of their commands."""
+        return self._read("drains.json", list[DrainEntry])
+
+    def change_drains(self, change: Callable[[list[DrainEntry]], list[DrainEntry]]) -> list[DrainEntry]:
+        """Replace the drains by a function of them, alone."""
+        with (self.path / "drains.lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            changed = change(self.drains())
+            self._write("drains.json", changed)
+        return changed
+
+    def faults(self) -> list[HeldFault]:
+        """Return the denied parts that the last controller knew."""
+        return self._read("faults.json", list[HeldFault])
+
+    def write_faults(self, faults: list[HeldFault]) -> None:
+        """Remember the denied parts."""
+        self._write("faults.json", faults)
+
+    def has_controller(self) -> bool:
+        """Whether a controller is running."""
+        with self._lock_file() as file:
+            return not _locked(file)
+
+    @contextmanager
+    def in_charge(self) -> Iterator[None]:
+        """Be the controller; ConfigError if another one runs."""
+        with self._lock_file() as file:
+            if not _locked(file):
+                raise ConfigError(f"{self.path}: another controller is running")
+            yield
+
+    def _lock_file(self) -> IO[str]:
+        return (self.path / "lock").open("w")
+
+    def _read(self, name: str, kind: type[list[T]]) -> list[T]:
+        try:
+            return msgspec.json.decode((self.path / name).read_bytes(), type=kind)
+        except FileNotFoundError:
+            return []
+        except msgspec.MsgspecError as error:
+            raise ConfigError(f"{self.path / name}: damaged: {error}; remove it to begin anew") from error
+
+    def _write(self, name: str, what: object) -> None:
+        part = self.path / f"{name}.part"
+        with part.open("wb") as file:
+            file.write(msgspec.json.encode(what))
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(self.path / name)
+
+
+def _locked(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

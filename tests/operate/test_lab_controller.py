@@ -1,0 +1,93 @@
+"""The controller of a lab: faults under real traffic are named, denied, and lifted after repair."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from openmrc.faults import Schedule
+from openmrc.lab.faults import Breaker
+from openmrc.lab.layout import Lab
+from openmrc.operate.lab_controller import lab_controller
+from openmrc.probing import denial
+from openmrc.probing.denial import DenialLimits
+from tests.operate.traffic import perf, slow_lab, snapshots, stepped, until
+
+pytestmark = pytest.mark.needs("lab")
+CABLE = "p0-t0-00<>p0-t1-01"
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with slow_lab(tmp_path_factory.mktemp("lab"), f"t{os.getpid()}-ctl") as lab:
+        yield lab
+
+
+@pytest.fixture
+def breaker(lab: Lab) -> Iterator[Breaker]:
+    made = Breaker(lab.name)
+    yield made
+    made.clear()
+
+
+@pytest.fixture
+def short_penalty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(denial, "HALF_LIFE_S", 2.0)
+
+
+def crossing(lab: Lab, folder: Path, name: str) -> tuple[int, int]:
+    """Return the data packets sent so far on EVs over a switch of the path, and all that were lost."""
+    sent = lost = 0
+    number = 1 if name.endswith("t1-01") else 0
+    for endpoint in snapshots(folder):
+        for pair in endpoint.queue_pairs:
+            lost += sum(ev.lost for ev in pair.evs)
+            sent += sum(ev.sent for ev in pair.evs if ev.port == 1 and f":200{number}:" in ev.path)
+    return sent, lost
+
+
+@pytest.mark.usefixtures("short_penalty")
+@pytest.mark.parametrize("words", [f"loss: 100%, on: {CABLE}", f"loss: 20%, on: {CABLE}"], ids=["silent", "lossy"])
+def test_a_bad_cable_is_named_denied_and_lifted_after_its_repair(lab: Lab, breaker: Breaker, words: str) -> None:
+    with perf(lab) as folder:
+        before = _named_and_denied(lab, breaker, folder, words)
+        _taken_over_and_lifted(lab, breaker, folder, before)
+
+
+def _named_and_denied(lab: Lab, breaker: Breaker, folder: Path, words: str) -> int:
+    with lab_controller(lab.name, limits=DenialLimits(dry_run=False)) as controller:
+        assert not [event for event in stepped(controller, 1.5) if event.what == "named"]
+        breaker.run(Schedule.parse(words))
+        events = until(controller, "named", 20)
+        assert [(event.part, event.outcome) for event in events if event.what == "named"] == [(CABLE, "denied")]
+        stepped(controller, 1.0)
+        before = crossing(lab, folder, CABLE)
+        stepped(controller, 2.0)
+        assert crossing(lab, folder, CABLE) == before, "nothing is sent over it, and nothing is lost any more"
+    return before[0]
+
+
+def _taken_over_and_lifted(lab: Lab, breaker: Breaker, folder: Path, sent_over_it: int) -> None:
+    """A second controller goes on where the first one died."""
+    with lab_controller(lab.name, limits=DenialLimits(dry_run=False)) as controller:
+        assert until(controller, "adopted", 5)[0].part == CABLE
+        stepped(controller, 1.0)
+        assert crossing(lab, folder, CABLE)[0] == sent_over_it
+        breaker.clear()
+        said = [(event.what, event.part) for event in until(controller, "lifted", 40)]
+        assert said == [("repaired", CABLE), ("lifted", CABLE)]
+        stepped(controller, 1.0)
+        assert crossing(lab, folder, CABLE)[0] > sent_over_it, "it is used again"
+
+
+def test_a_dry_run_names_and_denies_nothing(lab: Lab, breaker: Breaker) -> None:
+    with perf(lab) as folder, lab_controller(lab.name) as controller:
+        breaker.run(Schedule.parse(f"loss: 100%, on: {CABLE}"))
+        named = until(controller, "named", 20)[-1]
+        assert (named.part, named.outcome) == (CABLE, "dry run")
+        stepped(controller, 0.5)
+        assert not [ev for each in snapshots(folder) for pair in each.queue_pairs for ev in pair.evs
+                    if ev.state == "DENIED"]  # fmt: skip

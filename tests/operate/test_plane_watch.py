@@ -1,0 +1,148 @@
+"""Counts of paths in windows of time, and what is named from them, on counts that a model makes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
+from openmrc.operate.path_counts import FINE_S, PathCounts
+from openmrc.operate.path_index import PathIndex
+from openmrc.operate.plane_watch import TRIAL_S, PlaneWatch, ProbedRows
+from openmrc.probing.elements import PlaneParts
+from openmrc.probing.probe_plan import plan_plane
+
+FABRIC = Fabric(
+    name="small", hosts=Hosts(count=12), planes=(Plane(count=2, host_gbps=100, t0=Tier(down=4, up=4), t1=Tier()),)
+)
+
+
+@pytest.fixture(scope="module")
+def plan() -> UsidPlan:
+    return usid_plan(build(FABRIC))
+
+
+def watched(plan: UsidPlan, probes: bool = True) -> PlaneWatch:
+    topology = plan.topology
+    return PlaneWatch(PlaneParts(topology, topology.planes[0]), plan_plane(topology, 0) if probes else None, 0.0)
+
+
+def part_called(watch: PlaneWatch, name: str) -> int:
+    return next(part for part in range(watch.parts.count) if watch.parts.name(part) == name)
+
+
+def sweep(watch: PlaneWatch, plan: UsidPlan, now: float, broken: str = "", share: float = 1.0) -> None:
+    """Probe every row once; those over the broken part are lost, by turns if only a share is."""
+    probes = plan_plane(plan.topology, 0)
+    links = watch.parts.links_of(part_called(watch, broken)) - watch.parts.shape.host_up if broken else np.array([-2])
+    crossed = np.asarray(np.isin(probes.links, links).any(axis=1))
+    drawn = np.random.default_rng(round(now * 1000)).random(len(crossed)) < share
+    watch.probed(now, ProbedRows(0, np.arange(len(crossed)), (crossed & drawn).astype(np.int64)))
+
+
+def test_windows_reach_as_far_back_as_they_say() -> None:
+    counts = PathCounts(1, 0.0)
+    one = np.array([0])
+    for tick in range(1, 101):
+        counts.add(tick * 0.1, one, np.array([2]), np.array([1 if tick == 50 else 0]))
+    assert [counts.window(10.0, seconds)[0][0] for seconds in (0.5, 1.0)] == [10, 20]
+    assert counts.window(10.0, 4.0)[1][0] == 0
+    assert counts.window(10.0, 8.0)[1][0] == 1
+
+
+def test_old_moments_are_thinned_out_and_recent_ones_kept() -> None:
+    counts = PathCounts(1, 0.0)
+    for tick in range(10_000):
+        counts.add(tick * 0.01, np.array([0]), np.array([1]), np.array([0]))
+    assert len(counts._moments) < FINE_S / 0.01 + 2 * 64 / 0.5
+    assert counts.window(99.99, 1.0)[0][0] == pytest.approx(100, abs=1)
+
+
+def test_what_is_forgotten_counts_in_no_window() -> None:
+    counts = PathCounts(2, 0.0)
+    counts.add(1.0, np.array([0, 1]), np.array([5, 5]), np.array([5, 5]))
+    counts.forget(np.array([0]))
+    assert counts.window(2.0, 8.0)[1].tolist() == [0, 5]
+
+
+@pytest.mark.parametrize("broken", ["p0-t0-00<>p0-t1-02", "p0-t1-02>p0-t0-01", "h3<>p0-t0-00", "p0-t1-01"])
+def test_a_silent_part_is_named_within_five_sweeps(plan: UsidPlan, broken: str) -> None:
+    watch = watched(plan)
+    for tick in range(1, 20):
+        sweep(watch, plan, tick * 0.04)
+        assert watch.judge(tick * 0.04) == []
+    named = []
+    for tick in range(20, 25):
+        sweep(watch, plan, tick * 0.04, broken)
+        named += watch.judge(tick * 0.04)
+    assert [(verdict.part, verdict.effect) for _, verdict in named] == [(broken, "silent")]
+
+
+def test_a_repaired_part_is_seen_and_its_old_losses_are_not_held_against_it(plan: UsidPlan) -> None:
+    watch = watched(plan)
+    now = 0.0
+    for _ in range(3):
+        now += 0.04
+        sweep(watch, plan, now, "p0-t0-00<>p0-t1-02")
+        watch.judge(now)
+    assert watch.repaired(now) == []
+    (part,) = watch.faults
+    while not watch.repaired(now):
+        now += 0.04
+        sweep(watch, plan, now)
+        assert watch.judge(now) == []
+    assert now < 0.5
+    watch.forget(part)
+    for _ in range(50):
+        now += 0.04
+        sweep(watch, plan, now)
+        assert watch.judge(now) == []
+
+
+def test_a_lossy_part_is_not_repaired_by_luck(plan: UsidPlan) -> None:
+    watch = watched(plan)
+    now, broken = 0.0, "p0-t0-00<>p0-t1-02"
+    while not watch.faults:
+        now += 0.04
+        sweep(watch, plan, now, broken, share=0.1)
+        watch.judge(now)
+    for _ in range(100):
+        now += 0.04
+        sweep(watch, plan, now, broken, share=0.1)
+        assert watch.judge(now) == []
+        assert watch.repaired(now) == []
+
+
+def test_votes_alone_name_a_part_and_it_is_tried_again_later(plan: UsidPlan) -> None:
+    watch, index = watched(plan, probes=False), PathIndex(plan)
+    ways = [
+        links
+        for source in range(12)
+        for destination in range(12)
+        if source // 4 != destination // 4
+        for links in index._all(0, source, destination).values()
+    ]
+    cut = {int(link) - watch.parts.shape.host_up
+           for link in watch.parts.links_of(part_called(watch, "p0-t0-00>p0-t1-01"))}  # fmt: skip
+    watch.voted(1.0, {way: (20, 20 if cut & set(way) else 0) for way in ways})
+    named = watch.judge(1.0)
+    assert [verdict.part for _, verdict in named] == ["p0-t0-00>p0-t1-01"]
+    assert watch.repaired(1.0 + TRIAL_S - 1) == []
+    assert watch.repaired(1.0 + TRIAL_S) == [named[0][0]]
+
+
+def test_carriers_lead_to_the_links_that_they_cross(plan: UsidPlan) -> None:
+    from openmrc.fabric.addressing.paths import Choice, path
+
+    index, topology = PathIndex(plan), plan.topology
+    way = path(plan, 1, 6, Choice(1, uplink=2))
+    links = index.links(1, 1, 6, way.address)
+    assert links is not None
+    named = [topology.link_name(link + topology.planes[1].host_up) for link in links]
+    assert named == ["h1>p1-t0-00", "p1-t0-00>p1-t1-02", "p1-t1-02>p1-t0-01", "p1-t0-01>h6"]
+    assert index.nic(plan.nic_address(1, 6)) == (1, 6)
+    assert index.links(1, 1, 6, "fd00::1") is None
+    assert index.links(1, 1, 6, "10.0.0.1") is None
+    assert index.nic("10.0.0.1") is None
