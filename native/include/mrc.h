@@ -194,8 +194,8 @@ struct mrc_qp_attr {
     } wimm;
     uint8_t timeout; /* 1.024 us x 2^timeout, 0 .. 24 */
     struct {
-        uint64_t ev_profile_id; /* 0: the default of the device, the only one */
-        uint64_t cc_profile_id;
+        uint64_t ev_profile_id; /* of mrc_ctl.h, ONLINE, on the way to INIT; 0: the endpoint's own */
+        uint64_t cc_profile_id; /* the same; connections to one peer name the same one (EBUSY) */
     } profile;
     struct {
         uint8_t linear_cnt; /* 0 .. 7 retries after one timeout each */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "api.h"
-#include "ctl.h"
+#include "profiles.h"
 
 #pragma GCC visibility push(default)
 
@@ -299,6 +299,7 @@ struct mrc_qp *mrc_create_qp(struct mrc_context *context, struct mrc_qp_init_att
 
 int mrc_destroy_qp(struct mrc_qp *qp)
 {
+    profiles_unbind(its_context(qp->verbs->context), ((struct qp *)qp->verbs)->row);
     int error = close_qp(qp->verbs);
     if (error != 0)
         return error;
@@ -339,8 +340,8 @@ static bool is_in_range(const struct mrc_qp_attr *attr, uint32_t mask)
         && WITHIN(MRC_QP_ATTR_TIMEOUT, attr->timeout, 0, MRC_MAX_TIMEOUT)
         && WITHIN(MRC_QP_ATTR_RETRY_CNT, attr->retry.linear_cnt, 0, MRC_MAX_LINEAR)
         && WITHIN(MRC_QP_ATTR_RETRY_CNT, attr->retry.exp_cnt, 0, MRC_INFINITE_RETRIES)
-        && WITHIN(MRC_QP_ATTR_EV_PROFILE_ID, attr->profile.ev_profile_id, 0, 0)
-        && WITHIN(MRC_QP_ATTR_CC_PROFILE_ID, attr->profile.cc_profile_id, 0, 0);
+        && WITHIN(MRC_QP_ATTR_EV_PROFILE_ID, attr->profile.ev_profile_id, 0, MRC_MOST_PROFILES)
+        && WITHIN(MRC_QP_ATTR_CC_PROFILE_ID, attr->profile.cc_profile_id, 0, MRC_MOST_PROFILES);
 #undef WITHIN
 }
 
@@ -355,6 +356,8 @@ static void merge(struct mrc_qp *qp, const struct mrc_qp_attr *attr, uint32_t ma
     KEEP(MRC_QP_ATTR_TIMEOUT, timeout);
     KEEP(MRC_QP_ATTR_RETRY_CNT, retry);
     KEEP(MRC_QP_ATTR_CAP, cap);
+    KEEP(MRC_QP_ATTR_EV_PROFILE_ID, profile.ev_profile_id);
+    KEEP(MRC_QP_ATTR_CC_PROFILE_ID, profile.cc_profile_id);
 #undef KEEP
     if (mask & MRC_QP_ATTR_VENDOR_CFG)
         memcpy(own->vendor_cfg, attr->vendor_cfg, sizeof own->vendor_cfg);
@@ -387,6 +390,33 @@ static void fill_words(const struct mrc_qp *qp, int verbs_mask, int64_t words[MR
     }
 }
 
+/* Profiles are chosen on the way to INIT; the same ones may be named again. */
+static bool may_name_profiles(const struct mrc_qp *qp, const struct mrc_qp_attr *attr, uint32_t mask, bool to_init)
+{
+    return to_init
+        || ((!(mask & MRC_QP_ATTR_EV_PROFILE_ID) || attr->profile.ev_profile_id == qp->attr.profile.ev_profile_id)
+            && (!(mask & MRC_QP_ATTR_CC_PROFILE_ID) || attr->profile.cc_profile_id == qp->attr.profile.cc_profile_id));
+}
+
+static int before_step(struct context *context, const struct mrc_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+    int row = ((struct qp *)qp->verbs)->row;
+    if (attr->qp_state == IBV_QPS_INIT)
+        return profiles_bind(context, row, qp->attr.profile.ev_profile_id, qp->attr.profile.cc_profile_id);
+    if (attr->qp_state == IBV_QPS_RTR && mask & IBV_QP_AV)
+        return profiles_check(context, row, &attr->ah_attr.grh.dgid);
+    return 0;
+}
+
+static void after_step(struct context *context, const struct mrc_qp *qp, enum ibv_qp_state state, int error)
+{
+    int row = ((struct qp *)qp->verbs)->row;
+    if (error == 0 ? state == IBV_QPS_RESET : state == IBV_QPS_INIT)
+        profiles_unbind(context, row);
+    else if (error == 0 && state == IBV_QPS_RTR)
+        profiles_apply(context, row);
+}
+
 int mrc_modify_qp(struct mrc_qp *qp, struct ibv_qp_attr *attr, int mask, struct mrc_qp_attr *mrc_attr,
                   uint32_t mrc_mask)
 {
@@ -394,9 +424,19 @@ int mrc_modify_qp(struct mrc_qp *qp, struct ibv_qp_attr *attr, int mask, struct 
     int64_t words[MRC_ATTRIBUTES];
     if (!is_in_range(mrc_attr, mrc_mask) || (attr == NULL && mask != 0))
         return EINVAL;
+    struct context *context = its_context(qp->verbs->context);
+    bool steps = mask & IBV_QP_STATE;
+    if (!may_name_profiles(qp, mrc_attr, mrc_mask, steps && attr->qp_state == IBV_QPS_INIT))
+        return EINVAL;
     merge(qp, mrc_attr, mrc_mask);
     fill_words(qp, mask, words);
-    return modify_qp_with(qp->verbs, attr != NULL ? attr : &none, mask, words);
+    int error = steps ? before_step(context, qp, attr, mask) : 0;
+    if (error != 0)
+        return error;
+    error = modify_qp_with(qp->verbs, attr != NULL ? attr : &none, mask, words);
+    if (steps)
+        after_step(context, qp, attr->qp_state, error);
+    return error;
 }
 
 int mrc_get_qpn(struct mrc_qp *qp, uint32_t *qpn)

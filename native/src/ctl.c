@@ -1,5 +1,5 @@
 /* Control of an endpoint: what it can do, its ports, and where its events go. */
-#include "ctl.h"
+#include "profiles.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,8 +10,10 @@
 struct ctl *ctl_open(void)
 {
     struct ctl *ctl = calloc(1, sizeof *ctl);
-    if (ctl == NULL)
+    if (ctl == NULL || (ctl->profiles = profiles_open()) == NULL) {
+        free(ctl);
         return NULL;
+    }
     pthread_condattr_t clock;
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
@@ -23,6 +25,8 @@ struct ctl *ctl_open(void)
 
 void ctl_close(struct ctl *ctl)
 {
+    if (ctl != NULL)
+        profiles_close(ctl->profiles);
     free(ctl);
 }
 
@@ -59,6 +63,26 @@ int64_t port_of_ev(const struct endpoint *endpoint, const struct mrc_ctl_ev *ev)
     return port >= first && port < first + MRC_EVS_PER_PLANE ? port : -1;
 }
 
+static void fill_ev_limits(struct context *context, struct mrc_ctl_device_attr *attr)
+{
+    struct profiles *profiles = context->ctl->profiles;
+    int64_t limits[MRC_LIMIT_COLUMNS], used = 0;
+    limits_of(context->endpoint, limits);
+    pthread_mutex_lock(&profiles->lock);
+    for (int i = 0; i < MRC_MOST_PROFILES; i++)
+        used += profiles->evs[i].length;
+    pthread_mutex_unlock(&profiles->lock);
+    attr->ev.max_fmt_profiles = attr->ev.max_profiles = MRC_MOST_PROFILES;
+    attr->ev.max_evs_per_profile = (uint32_t)limits[MRC_LIMIT_COLUMN_MAX_EVS];
+    attr->ev.max_evs = MRC_MOST_PROFILES * attr->ev.max_evs_per_profile;
+    attr->ev.free_evs = attr->ev.max_evs - (uint32_t)used;
+    attr->ev.array_alignment = (uint32_t)limits[MRC_LIMIT_COLUMN_ALIGNMENT];
+    attr->ev.max_width = MRC_UDP_EV_BITS;
+    attr->ev.fmt_mode_mask = MRC_CTL_EV_FMT_MODE_UDP;
+    attr->ev.mode_mask = MRC_CTL_EV_MODE_AUTO | MRC_CTL_EV_MODE_EXP | MRC_CTL_EV_MODE_GEN;
+    attr->ev.max_ev_op_entries = (uint32_t)limits[MRC_LIMIT_COLUMN_ENTRIES_PER_OP];
+}
+
 #pragma GCC visibility push(default)
 
 void mrc_ctl_query_version(uint32_t *current, uint32_t *last_supported, uint32_t *vendor_current,
@@ -83,9 +107,11 @@ int mrc_ctl_query_device(struct ibv_context *verbs, struct mrc_ctl_device_attr *
         return EOPNOTSUPP;
     const struct endpoint *endpoint = its_context(verbs)->endpoint;
     memset(attr, 0, sizeof *attr);
+    fill_ev_limits(its_context(verbs), attr);
+    attr->cc.max_profiles = MRC_MOST_PROFILES;
     attr->cc.algorithms = algorithms;
     attr->phy_port_mask = ((1ULL << endpoint->addresses.count) - 1) << 1;
-    attr->opt_attr = MRC_CTL_OPT_EV_EVENT | MRC_CTL_OPT_EV_EVENT_PRECISE_DROP_CNT | MRC_CTL_OPT_EP_OP_EV_PROBE;
+    attr->opt_attr = MRC_CTL_OPT_EV_PROFILE_MODIFY_ONLINE | MRC_CTL_OPT_CC_PROFILE_MODIFY_ONLINE | MRC_CTL_OPT_EV_EVENT | MRC_CTL_OPT_EV_EVENT_PRECISE_DROP_CNT | MRC_CTL_OPT_EP_OP_EV_PROBE;
     attr->protocol_version = MRC_CTL_PROTOCOL_V1;
     return 0;
 }

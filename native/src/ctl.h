@@ -9,8 +9,10 @@
 #include "mrc_ctl.h"
 
 struct endpoint_batch;
+struct profiles;
 
 struct ctl {
+    struct profiles *profiles;
     pthread_mutex_t requesting; /* guards what follows */
     pthread_cond_t answered;
     struct endpoint_batch *batches; /* calls that wait */

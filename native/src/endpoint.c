@@ -56,19 +56,29 @@ int64_t endpoint_now(const struct endpoint *endpoint)
     return (time.tv_sec - endpoint->nic->epoch) * MRC_PS_PER_S + time.tv_nsec * MRC_PS_PER_NS;
 }
 
-/* Hold the loop mutex: threads get it in turn, as in `event_loop.acquire`. */
 static pthread_mutex_t *mutex_at(const struct endpoint *endpoint, int place)
 {
     int64_t (*mutexes)[MRC_MUTEX_WORDS] = endpoint->tables[MRC_TABLE_DATAPATH_MUTEX];
     return (pthread_mutex_t *)mutexes[place];
 }
 
-/* Times are 64 bits of picoseconds, which last for 53 days: take 24 from each, see openmrc.core.rebase. */
-static void clock_set_back(struct endpoint *endpoint)
+/* As `event_loop.acquire`: a thread holds the first mutex while it waits for the second. */
+void endpoint_lock(struct endpoint *endpoint)
 {
     pthread_mutex_lock(mutex_at(endpoint, 0));
     pthread_mutex_lock(mutex_at(endpoint, 1));
     pthread_mutex_unlock(mutex_at(endpoint, 0));
+}
+
+void endpoint_unlock(struct endpoint *endpoint)
+{
+    pthread_mutex_unlock(mutex_at(endpoint, 1));
+}
+
+/* Times are 64 bits of picoseconds, which last for 53 days: take 24 from each, see openmrc.core.rebase. */
+static void clock_set_back(struct endpoint *endpoint)
+{
+    endpoint_lock(endpoint);
     for (size_t i = 0; i < sizeof mrc_instants / sizeof *mrc_instants; i++) {
         const struct mrc_instant *instant = &mrc_instants[i];
         uint8_t *row = endpoint->tables[instant->table];
@@ -81,7 +91,7 @@ static void clock_set_back(struct endpoint *endpoint)
     }
     endpoint->nic->epoch += MRC_SET_BACK / MRC_PS_PER_S;
     faults_set_back(endpoint, MRC_SET_BACK);
-    pthread_mutex_unlock(mutex_at(endpoint, 1));
+    endpoint_unlock(endpoint);
 }
 
 /* The first struct sched_attr of Linux; the C library has no name for it yet. */
@@ -418,6 +428,17 @@ int endpoint_take_peer(struct endpoint *endpoint, const struct mrc_gid *gid)
     pthread_mutex_unlock(&endpoint->control);
     if (found == NO_ROW)
         errno = ENOMEM;
+    return found;
+}
+
+int endpoint_find_peer(struct endpoint *endpoint, const uint8_t gid[16])
+{
+    int found = NO_ROW;
+    pthread_mutex_lock(&endpoint->control);
+    for (int row = 0; row < MRC_PEERS && found == NO_ROW; row++)
+        if (endpoint->peers[row].users > 0 && memcmp(endpoint->peers[row].gid.raw, gid, 16) == 0)
+            found = row;
+    pthread_mutex_unlock(&endpoint->control);
     return found;
 }
 

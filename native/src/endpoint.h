@@ -103,7 +103,14 @@ void endpoint_deregister(struct endpoint *endpoint, uint32_t key);
 
 /* The peer with this GID, added if it is new; NO_ROW with errno. Each must be given back. */
 int endpoint_take_peer(struct endpoint *endpoint, const struct mrc_gid *gid);
+
+/* The peer with this GID that a queue pair is connected to; NO_ROW if there is none. */
+int endpoint_find_peer(struct endpoint *endpoint, const uint8_t gid[16]);
 void endpoint_give_peer(struct endpoint *endpoint, int peer);
+
+/* The loop mutex, for what is read or written in tables directly; threads get it in turn. */
+void endpoint_lock(struct endpoint *endpoint);
+void endpoint_unlock(struct endpoint *endpoint);
 
 /* Signal an armed completion queue, as the loop does for what it publishes. */
 void endpoint_announce(struct endpoint *endpoint, int cq);

@@ -46,18 +46,6 @@ void ep_requests_on_response(struct ctl *ctl, const struct mrc_datapath_event_re
     pthread_mutex_unlock(&ctl->requesting);
 }
 
-/* The row of a peer that a queue pair is connected to, or NO_ROW. */
-static int peer_of(struct endpoint *endpoint, const union ibv_gid *gid)
-{
-    int found = NO_ROW;
-    pthread_mutex_lock(&endpoint->control);
-    for (int row = 0; row < MRC_PEERS && found == NO_ROW; row++)
-        if (endpoint->peers[row].users > 0 && memcmp(endpoint->peers[row].gid.raw, gid->raw, sizeof gid->raw) == 0)
-            found = row;
-    pthread_mutex_unlock(&endpoint->control);
-    return found;
-}
-
 static int check(struct endpoint *endpoint, enum mrc_ctl_ep_op_type type, const struct mrc_ctl_ep_req *req)
 {
     static const union ibv_gid any;
@@ -69,7 +57,7 @@ static int check(struct endpoint *endpoint, enum mrc_ctl_ep_op_type type, const 
         return EINVAL;
     if (type == MRC_CTL_EP_OP_PORT_STATUS_UPDATE && req->op.port_status & ~ports)
         return EINVAL;
-    return port_of_ev(endpoint, &req->ev) < 0 || peer_of(endpoint, &req->dgid) == NO_ROW ? EINVAL : 0;
+    return port_of_ev(endpoint, &req->ev) < 0 || endpoint_find_peer(endpoint, req->dgid.raw) == NO_ROW ? EINVAL : 0;
 }
 
 static int by_id(const void *one, const void *other)
@@ -114,7 +102,7 @@ static int send_all(struct endpoint *endpoint, struct ctl *ctl, struct endpoint_
                     enum mrc_ctl_ep_op_type type, const struct mrc_ctl_ep_req *req, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        int64_t number = draw_number(ctl), peer = peer_of(endpoint, &req[i].dgid);
+        int64_t number = draw_number(ctl), peer = endpoint_find_peer(endpoint, req[i].dgid.raw);
         int64_t mask = type == MRC_CTL_EP_OP_EV_PROBE ? PROBES_ONLY : (int64_t)req[i].op.port_status;
         if (number < 0
             || mrc_ask(endpoint->at, peer, req[i].ev.port - 1, port_of_ev(endpoint, &req[i].ev), number, mask) == 0)

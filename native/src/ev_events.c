@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ctl.h"
+#include "profiles.h"
 
 struct ev_events {
     struct ev_events *next;
@@ -22,11 +22,12 @@ static void push(struct context *context, const struct mrc_ctl_ev_event *event)
 
 void ev_events_on_state(struct context *context, const struct mrc_datapath_event_records *event)
 {
-    struct mrc_ctl_ev_event report = {.ev = ev_of_port((int)event->port, event->entropy)};
-    if (event->state == MRC_EV_STATE_DENIED)
-        return; /* a controller's own doing */
-    report.state = event->state == MRC_EV_STATE_ASSUMED_BAD ? MRC_CTL_EV_STATE_ASSUMED_BAD : MRC_CTL_EV_STATE_GOOD;
-    push(context, &report);
+    static const uint32_t states[] = {
+        [MRC_EV_STATE_GOOD] = MRC_CTL_EV_STATE_GOOD, [MRC_EV_STATE_SKIP] = MRC_CTL_EV_STATE_GOOD,
+        [MRC_EV_STATE_ASSUMED_BAD] = MRC_CTL_EV_STATE_ASSUMED_BAD, [MRC_EV_STATE_DENIED] = MRC_CTL_EV_STATE_DENIED};
+    struct mrc_ctl_ev_event report = {.ev = ev_of_port((int)event->port, event->entropy), .state = states[event->state]};
+    if (profiles_learn(context, (int)event->qp, &report))
+        push(context, &report);
 }
 
 void ctl_on_events_taken(struct context *context)

@@ -9,6 +9,7 @@
 #define PLANES 4
 #define SECOND 1000000000ULL
 #define PLANE_1_IS_SILENT "0 1 1 0 0 0 0 0 0 0 0"
+#define PLANES_1_TO_3_ARE_SILENT "0 1 1 0 0 0 0 0 0 0 0;0 2 1 0 0 0 0 0 0 0 0;0 3 1 0 0 0 0 0 0 0 0"
 #define EVERY_PLANE_LOSES "0 0 0 0 0 0 214748364 0 0 0 0;0 1 0 0 0 0 214748364 0 0 0 0"
 
 struct controlled {
@@ -258,6 +259,406 @@ static void a_forked_child_controls_nothing(void)
     end(&both);
 }
 
+/* Profiles */
+
+#define EV_FIELDS 1
+#define OF_A_PORT 8 /* EVs that an endpoint carries on each port */
+
+static struct mrc_ctl_ev_field low_bits = {16, 0xC000, 0, 0, 0x3FFF}; /* 14 bits of a source port */
+
+static int modify_format(struct mrc_context *context, uint64_t id, enum mrc_ctl_profile_state state)
+{
+    struct mrc_ctl_ev_fmt_field width = {16};
+    struct mrc_ctl_ev_fmt_profile_attr attr = {.state = state, .mode = MRC_CTL_EV_FMT_MODE_UDP, .fmt_fields = &width};
+    attr.count = 1;
+    return mrc_ctl_modify_ev_fmt_profile(context, id, &attr,
+                                         MRC_CTL_EV_FMT_PROFILE_STATE | MRC_CTL_EV_FMT_PROFILE_MODE
+                                             | MRC_CTL_EV_FMT_PROFILE_OP);
+}
+
+#define SHAPE                                                                                                          \
+    (MRC_CTL_EV_PROFILE_STATE | MRC_CTL_EV_PROFILE_MODE | MRC_CTL_EV_PROFILE_FMT_ID | MRC_CTL_EV_PROFILE_COUNT         \
+     | MRC_CTL_EV_PROFILE_EV_FIELDS_OP)
+#define TO_ONLINE (MRC_CTL_EV_PROFILE_STATE | MRC_CTL_EV_PROFILE_MIN_ACTIVE | MRC_CTL_EV_PROFILE_EVENT_MASK)
+
+static struct mrc_ctl_ev_profile_attr shape(enum mrc_ctl_ev_mode mode, uint32_t count)
+{
+    return (struct mrc_ctl_ev_profile_attr){
+        .state = MRC_CTL_PROFILE_STATE_OFFLINE, .mode = mode, .fmt_id = 1, .count = count, .min_active = 1,
+        .event_mask = MRC_CTL_EV_STATE_GOOD | MRC_CTL_EV_STATE_ASSUMED_BAD,
+        .ev_fields_op = {MRC_CTL_MODIFY_FIELDS, &low_bits, EV_FIELDS}};
+}
+
+static int go(struct mrc_context *context, uint64_t id, enum mrc_ctl_profile_state state)
+{
+    struct mrc_ctl_ev_profile_attr attr = shape(MRC_CTL_EV_MODE_GEN, 0);
+    attr.state = state;
+    return mrc_ctl_modify_ev_profile(context, id, &attr,
+                                     state == MRC_CTL_PROFILE_STATE_ONLINE ? TO_ONLINE : MRC_CTL_EV_PROFILE_STATE);
+}
+
+/* Format 1 and a generated EV profile 1 with every EV of the endpoint, both ONLINE. */
+static void generate_all(struct mrc_context *context)
+{
+    struct mrc_ctl_ev_profile_attr attr = shape(MRC_CTL_EV_MODE_GEN, PLANES * OF_A_PORT);
+    CHECK(modify_format(context, 1, MRC_CTL_PROFILE_STATE_ONLINE) == 0);
+    CHECK(mrc_ctl_modify_ev_profile(context, 1, &attr, SHAPE) == 0);
+    CHECK(go(context, 1, MRC_CTL_PROFILE_STATE_ONLINE) == 0);
+}
+
+static void read_array(struct mrc_context *context, uint64_t id, struct mrc_ctl_ev_op_entry *entries, uint32_t count)
+{
+    struct mrc_ctl_ev_profile_attr attr = {.ev_op = {MRC_CTL_QUERY_EV_ARRAY, entries, count}};
+    CHECK(mrc_ctl_query_ev_profile(context, id, &attr, MRC_CTL_EV_PROFILE_EV_OP) == 0 && attr.ev_op.count == count);
+}
+
+static int operate(struct mrc_context *context, uint64_t id, enum mrc_ctl_ev_op_type type,
+                   struct mrc_ctl_ev_op_entry *entries, uint32_t count)
+{
+    struct mrc_ctl_ev_profile_attr attr = {.ev_op = {type, entries, count}};
+    return mrc_ctl_modify_ev_profile(context, id, &attr, MRC_CTL_EV_PROFILE_EV_OP);
+}
+
+/* A queue pair of a towards b's, through mrc.h, with these profiles; `error` is what its first step returned. */
+static struct mrc_qp *open_with(struct controlled *both, struct mrc_cq *cq, uint64_t ev, uint64_t cc, int *error)
+{
+    struct mrc_qp_init_attr init = {.send_cq = cq, .recv_cq = cq, .pd = both->a.pd, .cap = {128, 128, 1, 1, 0}};
+    struct mrc_qp *qp = mrc_create_qp(both->context, &init);
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+    struct mrc_qp_attr mrc = {.profile = {ev, cc}};
+    CHECK(qp != NULL);
+    *error = mrc_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS, &mrc,
+                           MRC_QP_ATTR_EV_PROFILE_ID | MRC_QP_ATTR_CC_PROFILE_ID);
+    return qp;
+}
+
+static int connect_it(struct controlled *both, struct mrc_qp *qp, const struct end *to)
+{
+    struct ibv_qp_attr rtr = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_4096, .rq_psn = 17, .dest_qp_num = to->qp->qp_num};
+    struct ibv_qp_attr rts = {.qp_state = IBV_QPS_RTS, .sq_psn = 17};
+    union ibv_gid gid;
+    (void)both;
+    CHECK(ibv_query_gid(to->context, 1, 3, &gid) == 0);
+    rtr.ah_attr = (struct ibv_ah_attr){.is_global = 1, .port_num = 1, .grh = {.dgid = gid}};
+    int error = mrc_modify_qp(qp, &rtr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
+                              NULL, 0);
+    return error != 0 ? error : mrc_modify_qp(qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN, NULL, 0);
+}
+
+/* Connect b to it, and write through it once. */
+static void write_through(struct controlled *both, struct mrc_qp *qp, struct mrc_cq *cq)
+{
+    struct ibv_sge sge = {(uintptr_t)both->a.memory, MEMORY / 4, both->a.mr->lkey};
+    struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE}, *bad;
+    struct ibv_wc wc;
+    int count = 0;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    wr.wr.rdma.remote_addr = (uintptr_t)both->b.memory;
+    wr.wr.rdma.rkey = both->b.mr->rkey;
+    CHECK(mrc_post_send(qp, &wr, &bad) == 0);
+    for (double until = seconds() + 20; count == 0 && seconds() < until;)
+        count = mrc_poll_cq(cq, 1, &wc);
+    CHECK(count == 1 && wc.status == IBV_WC_SUCCESS);
+}
+
+static void answer_to(struct end *end, struct mrc_qp *qp, const struct end *of)
+{
+    struct far_end seen = seen_from_afar(of);
+    struct ibv_qp_attr reset = {.qp_state = IBV_QPS_RESET};
+    CHECK(mrc_get_qpn(qp, &seen.qpn) == 0);
+    CHECK(ibv_modify_qp(end->qp, &reset, IBV_QP_STATE) == 0);
+    bring_up_to(end, &seen, 14, 7);
+}
+
+static void formats_go_up_and_down_step_by_step(void)
+{
+    struct controlled both = begin("");
+    struct mrc_ctl_ev_fmt_field widths[20] = {{8}, {8}}, found[2];
+    struct mrc_ctl_ev_fmt_profile_attr attr = {.fmt_fields = widths, .count = 2, .mode = MRC_CTL_EV_FMT_MODE_UDP};
+    struct mrc_ctl_ev_fmt_profile_attr query = {.op = MRC_CTL_QUERY_FIELDS, .fmt_fields = found, .count = 1};
+#define CHANGE(bits) mrc_ctl_modify_ev_fmt_profile(both.context, 2, &attr, bits)
+    attr.state = MRC_CTL_PROFILE_STATE_ONLINE;
+    CHECK(CHANGE(MRC_CTL_EV_FMT_PROFILE_STATE | MRC_CTL_EV_FMT_PROFILE_MODE) == EINVAL); /* without fields */
+    attr.state = MRC_CTL_PROFILE_STATE_OFFLINE;
+    CHECK(CHANGE(MRC_CTL_EV_FMT_PROFILE_STATE) == EINVAL); /* without mode */
+    CHECK(CHANGE(MRC_CTL_EV_FMT_PROFILE_STATE | MRC_CTL_EV_FMT_PROFILE_MODE | MRC_CTL_EV_FMT_PROFILE_OP) == 0);
+    CHECK(mrc_ctl_query_ev_fmt_profile(both.context, 2, &query, MRC_CTL_EV_FMT_PROFILE_OP) == E2BIG && query.count == 2);
+    CHECK(mrc_ctl_query_ev_fmt_profile(both.context, 2, &query, MRC_CTL_EV_FMT_PROFILE_OP) == 0);
+    CHECK(found[0].width == 8 && found[1].width == 8 && query.state == MRC_CTL_PROFILE_STATE_OFFLINE);
+    widths[1].width = 9;
+    CHECK(CHANGE(MRC_CTL_EV_FMT_PROFILE_OP) == E2BIG);
+    widths[1].width = 0;
+    CHECK(CHANGE(MRC_CTL_EV_FMT_PROFILE_OP) == EINVAL);
+    attr.mode = MRC_CTL_EV_FMT_MODE_SRV6;
+    CHECK(CHANGE(MRC_CTL_EV_FMT_PROFILE_MODE) == EINVAL);
+    attr.cur_state = MRC_CTL_PROFILE_STATE_INIT;
+    attr.state = MRC_CTL_PROFILE_STATE_ONLINE;
+    CHECK(CHANGE(MRC_CTL_EV_FMT_PROFILE_STATE | MRC_CTL_EV_FMT_PROFILE_CUR_STATE) == EINVAL);
+    attr.cur_state = MRC_CTL_PROFILE_STATE_OFFLINE;
+    CHECK(CHANGE(MRC_CTL_EV_FMT_PROFILE_STATE | MRC_CTL_EV_FMT_PROFILE_CUR_STATE) == 0);
+    CHECK(CHANGE(MRC_CTL_EV_FMT_PROFILE_OP) == EINVAL); /* not while it is ONLINE */
+    attr.state = MRC_CTL_PROFILE_STATE_INIT;
+    CHECK(CHANGE(MRC_CTL_EV_FMT_PROFILE_STATE) == EINVAL); /* not in one step */
+    CHECK(CHANGE(1 << 4) == EINVAL && mrc_ctl_modify_ev_fmt_profile(both.context, 17, &attr, 0) == EINVAL);
+    generate_all(both.context);
+    CHECK(modify_format(both.context, 1, MRC_CTL_PROFILE_STATE_OFFLINE) == EBUSY);
+    CHECK(go(both.context, 1, MRC_CTL_PROFILE_STATE_OFFLINE) == 0);
+    attr.state = MRC_CTL_PROFILE_STATE_OFFLINE;
+    CHECK(mrc_ctl_modify_ev_fmt_profile(both.context, 1, &attr, MRC_CTL_EV_FMT_PROFILE_STATE) == 0);
+    end(&both);
+}
+
+static void a_generated_profile_lists_what_the_endpoint_carries(void)
+{
+    struct controlled both = begin("");
+    struct mrc_ctl_ev_op_entry all[PLANES * OF_A_PORT], own[PLANES * OF_A_PORT], one;
+    struct mrc_ctl_ev_field fields[1];
+    struct mrc_ctl_ev_profile_attr attr = shape(MRC_CTL_EV_MODE_GEN, PLANES * OF_A_PORT + 1);
+    struct mrc_ctl_device_attr device;
+    CHECK(modify_format(both.context, 1, MRC_CTL_PROFILE_STATE_ONLINE) == 0);
+    CHECK(mrc_ctl_modify_ev_profile(both.context, 1, &attr, SHAPE) == E2BIG);
+    attr.count = 0;
+    CHECK(mrc_ctl_modify_ev_profile(both.context, 1, &attr, SHAPE) == EINVAL);
+    attr.count = 2;
+    CHECK(mrc_ctl_modify_ev_profile(both.context, 1, &attr, SHAPE & ~(uint32_t)MRC_CTL_EV_PROFILE_COUNT) == EINVAL);
+    CHECK(mrc_ctl_modify_ev_profile(both.context, 1, &attr, SHAPE) == 0);
+    CHECK(go(both.context, 1, MRC_CTL_PROFILE_STATE_ONLINE) == EINVAL); /* two EVs are not enough for four ports */
+    CHECK(go(both.context, 1, MRC_CTL_PROFILE_STATE_INIT) == 0);
+    struct mrc_ctl_ev_fmt_profile_attr back = {.state = MRC_CTL_PROFILE_STATE_OFFLINE};
+    CHECK(mrc_ctl_modify_ev_fmt_profile(both.context, 1, &back, MRC_CTL_EV_FMT_PROFILE_STATE) == 0);
+    generate_all(both.context);
+    CHECK(mrc_ctl_query_device(both.a.context, &device) == 0 && device.ev.max_evs_per_profile == PLANES * OF_A_PORT);
+    CHECK(device.ev.max_evs - device.ev.free_evs == PLANES * OF_A_PORT && device.ev.max_width == 16);
+    read_array(both.context, 1, all, PLANES * OF_A_PORT);
+    read_array(both.context, 0, own, PLANES * OF_A_PORT);
+    for (int i = 0; i < PLANES * OF_A_PORT; i++) {
+        int copies = 0;
+        for (int k = 0; k < PLANES * OF_A_PORT; k++) /* an EV is the low 14 bits of a source port, left-aligned */
+            copies += own[k].ev.port == all[i].ev.port
+                && (((own[k].ev.value[0] << 8 | own[k].ev.value[1]) << 2) & 0xFFFF)
+                    == (all[i].ev.value[0] << 8 | all[i].ev.value[1]);
+        CHECK(copies == 1 && all[i].state == MRC_CTL_EV_STATE_GOOD && all[i].ev.port == (uint32_t)i % PLANES + 1);
+    }
+    attr = (struct mrc_ctl_ev_profile_attr){.ev_fields_op = {MRC_CTL_QUERY_FIELDS, fields, 0}};
+    CHECK(mrc_ctl_query_ev_profile(both.context, 1, &attr, MRC_CTL_EV_PROFILE_EV_FIELDS_OP) == E2BIG);
+    CHECK(mrc_ctl_query_ev_profile(both.context, 1, &attr, MRC_CTL_EV_PROFILE_EV_FIELDS_OP) == 0);
+    CHECK(fields[0].width == 16 && fields[0].init_val == 0xC000 && fields[0].mask == 0x3FFF);
+    CHECK(attr.state == MRC_CTL_PROFILE_STATE_ONLINE && attr.mode == MRC_CTL_EV_MODE_GEN && attr.fmt_id == 1);
+    attr.ev_op = (struct mrc_ctl_ev_op){MRC_CTL_QUERY_EV_ARRAY, all, 3};
+    CHECK(mrc_ctl_query_ev_profile(both.context, 1, &attr, MRC_CTL_EV_PROFILE_EV_OP) == E2BIG);
+    CHECK(attr.ev_op.count == PLANES * OF_A_PORT);
+    one = all[5];
+    one.ev.value[1] ^= 0x80;
+    one.ev_new = all[5].ev;
+    attr.ev_op = (struct mrc_ctl_ev_op){MRC_CTL_QUERY_EV_STATE, &one, 1};
+    CHECK(mrc_ctl_query_ev_profile(both.context, 1, &attr, MRC_CTL_EV_PROFILE_EV_OP) == ENOENT);
+    CHECK(operate(both.context, 1, MRC_CTL_REPLACE_EV, all, 1) == EINVAL); /* generated ones are the endpoint's */
+    end(&both);
+}
+
+static void an_explicit_array_starts_empty_and_a_batch_stops_at_its_first_failure(void)
+{
+    struct controlled both = begin("");
+    struct mrc_ctl_ev_op_entry all[PLANES * OF_A_PORT], batch[PLANES] = {0}, found[PLANES];
+    struct mrc_ctl_ev_profile_attr attr = shape(MRC_CTL_EV_MODE_EXP, PLANES);
+    generate_all(both.context);
+    read_array(both.context, 1, all, PLANES * OF_A_PORT); /* of ports 1 to 4 in turn */
+    CHECK(mrc_ctl_modify_ev_profile(both.context, 2, &attr, SHAPE) == 0);
+    CHECK(go(both.context, 2, MRC_CTL_PROFILE_STATE_ONLINE) == EINVAL);
+    read_array(both.context, 2, found, PLANES);
+    CHECK(found[0].state == MRC_CTL_EV_STATE_UNKNOWN && found[0].ev.port == 0);
+    for (int i = 0; i < PLANES; i++) {
+        batch[i].ev_new = all[i].ev;
+        batch[i].state = MRC_CTL_EV_STATE_GOOD;
+    }
+    batch[2].ev_new.value[1] ^= 0x80; /* that no socket sends */
+    CHECK(operate(both.context, 2, MRC_CTL_REPLACE_EV, batch, PLANES) == EINVAL);
+    read_array(both.context, 2, found, PLANES);
+    CHECK(memcmp(&found[1].ev, &all[1].ev, sizeof all[1].ev) == 0 && found[2].ev.port == 0); /* two are there */
+    batch[2].ev_new = all[2].ev;
+    CHECK(operate(both.context, 2, MRC_CTL_REPLACE_EV, batch + 2, 2) == 0);
+    CHECK(operate(both.context, 2, MRC_CTL_REPLACE_EV, batch, 1) == ENOENT); /* no empty entry is left */
+    CHECK(go(both.context, 2, MRC_CTL_PROFILE_STATE_ONLINE) == 0);
+    batch[0] = (struct mrc_ctl_ev_op_entry){.ev = all[0].ev, .state = MRC_CTL_EV_STATE_DENIED};
+    batch[1] = (struct mrc_ctl_ev_op_entry){.ev = all[9].ev, .state = MRC_CTL_EV_STATE_DENIED};
+    CHECK(operate(both.context, 2, MRC_CTL_MODIFY_EV_STATE, batch, 2) == ENOENT);
+    read_array(both.context, 2, found, PLANES);
+    CHECK(found[0].state == MRC_CTL_EV_STATE_DENIED && found[1].state == MRC_CTL_EV_STATE_GOOD);
+    batch[0].state = MRC_CTL_EV_STATE_UNKNOWN;
+    CHECK(operate(both.context, 2, MRC_CTL_MODIFY_EV_STATE, batch, 1) == EINVAL);
+    batch[0].state = MRC_CTL_EV_STATE_GOOD;
+    batch[0].flags = 2;
+    CHECK(operate(both.context, 2, MRC_CTL_MODIFY_EV_STATE, batch, 1) == EINVAL);
+    attr.ev_op = (struct mrc_ctl_ev_op){MRC_CTL_MODIFY_EV_STATE, batch, 1};
+    CHECK(mrc_ctl_modify_ev_profile(both.context, 2, &attr, MRC_CTL_EV_PROFILE_EV_OP | MRC_CTL_EV_PROFILE_EV_FIELDS_OP)
+          == EINVAL);
+    CHECK(mrc_ctl_modify_ev_profile(both.context, 2, &attr, MRC_CTL_EV_PROFILE_COUNT) == EINVAL); /* ONLINE */
+    CHECK(mrc_ctl_modify_ev_profile(both.context, 0, &attr, 0) == EINVAL);
+    end(&both);
+}
+
+/* Three of four planes swallow everything: only a queue pair whose profile denies them never loses a packet. */
+static void a_denied_ev_carries_nothing_until_it_is_allowed(void)
+{
+    struct controlled both = begin(PLANES_1_TO_3_ARE_SILENT);
+    struct mrc_ctl_ev_op_entry all[PLANES * OF_A_PORT], denied[PLANES * OF_A_PORT];
+    struct mrc_ctl_ev_event event;
+    struct mrc_cq *cq = mrc_create_cq(both.context, 100, NULL, NULL, 0);
+    struct mrc_cq *events = mrc_ctl_create_ev_event_cq(both.context, 100, NULL, NULL, 0);
+    uint32_t count = 0;
+    int error;
+    generate_all(both.context);
+    read_array(both.context, 1, all, PLANES * OF_A_PORT);
+    for (int i = 0; i < PLANES * OF_A_PORT; i++)
+        if (all[i].ev.port != 1) {
+            denied[count] = all[i];
+            denied[count++].state = MRC_CTL_EV_STATE_DENIED;
+        }
+    CHECK(operate(both.context, 1, MRC_CTL_MODIFY_EV_STATE, denied, count) == 0);
+    struct mrc_qp *qp = open_with(&both, cq, 1, 0, &error);
+    CHECK(error == 0 && connect_it(&both, qp, &both.b) == 0);
+    answer_to(&both.b, qp, &both.a);
+    for (int i = 0; i < 10; i++)
+        write_through(&both, qp, cq);
+    CHECK(mrc_ctl_poll_ev_event(events, 1, &event) == 0);
+    CHECK(go(both.context, 1, MRC_CTL_PROFILE_STATE_OFFLINE) == EBUSY);
+    for (uint32_t i = 0; i < count; i++)
+        denied[i].state = MRC_CTL_EV_STATE_GOOD;
+    CHECK(operate(both.context, 1, MRC_CTL_MODIFY_EV_STATE, denied, count) == 0);
+    for (int i = 0; i < 20; i++)
+        write_through(&both, qp, cq);
+    for (double until = seconds() + 10; mrc_ctl_poll_ev_event(events, 1, &event) == 0 && seconds() < until;)
+        usleep(1000);
+    CHECK(event.profile_id == 1 && event.ev.port != 1 && event.state == MRC_CTL_EV_STATE_ASSUMED_BAD);
+    all[0] = (struct mrc_ctl_ev_op_entry){.ev = event.ev};
+    struct mrc_ctl_ev_profile_attr attr = {.ev_op = {MRC_CTL_QUERY_EV_STATE, all, 1}};
+    CHECK(mrc_ctl_query_ev_profile(both.context, 1, &attr, MRC_CTL_EV_PROFILE_EV_OP) == 0); /* as the profile names it */
+    CHECK(all[0].state & (MRC_CTL_EV_STATE_ASSUMED_BAD | MRC_CTL_EV_STATE_GOOD)); /* a probe may have found it since */
+    CHECK(mrc_destroy_qp(qp) == 0 && go(both.context, 1, MRC_CTL_PROFILE_STATE_OFFLINE) == 0);
+    CHECK(mrc_destroy_cq(cq) == 0 && mrc_destroy_cq(events) == 0);
+    end(&both);
+}
+
+static void evs_in_use_are_replaced_on_their_own_port(void)
+{
+    struct controlled both = begin("");
+    struct mrc_ctl_ev_op_entry all[PLANES * OF_A_PORT], batch[PLANES] = {0}, change = {0};
+    struct mrc_ctl_ev_profile_attr attr = shape(MRC_CTL_EV_MODE_EXP, PLANES);
+    struct mrc_cq *cq = mrc_create_cq(both.context, 100, NULL, NULL, 0);
+    int error;
+    generate_all(both.context);
+    read_array(both.context, 1, all, PLANES * OF_A_PORT);
+    CHECK(mrc_ctl_modify_ev_profile(both.context, 2, &attr, SHAPE) == 0);
+    for (int i = 0; i < PLANES; i++)
+        batch[i] = (struct mrc_ctl_ev_op_entry){.ev_new = all[i].ev, .state = MRC_CTL_EV_STATE_GOOD};
+    CHECK(operate(both.context, 2, MRC_CTL_REPLACE_EV, batch, PLANES) == 0);
+    CHECK(go(both.context, 2, MRC_CTL_PROFILE_STATE_ONLINE) == 0);
+    struct mrc_qp *qp = open_with(&both, cq, 2, 0, &error);
+    CHECK(error == 0 && connect_it(&both, qp, &both.b) == 0);
+    answer_to(&both.b, qp, &both.a);
+    write_through(&both, qp, cq);
+    change = (struct mrc_ctl_ev_op_entry){.ev = all[0].ev, .ev_new = all[5].ev, .state = MRC_CTL_EV_STATE_GOOD};
+    CHECK(operate(both.context, 2, MRC_CTL_REPLACE_EV, &change, 1) == EINVAL); /* from port 1 to 2 */
+    change.ev_new = all[4].ev;
+    CHECK(operate(both.context, 2, MRC_CTL_REPLACE_EV, &change, 1) == 0);
+    for (int i = 0; i < 5; i++)
+        write_through(&both, qp, cq);
+    CHECK(mrc_destroy_qp(qp) == 0 && mrc_destroy_cq(cq) == 0);
+    end(&both);
+}
+
+static void profiles_are_named_on_the_way_to_init_and_must_be_online(void)
+{
+    struct controlled both = begin("");
+    struct mrc_cq *cq = mrc_create_cq(both.context, 100, NULL, NULL, 0);
+    struct mrc_qp_attr mrc = {.profile = {2, 0}};
+    int error;
+    struct mrc_qp *qp = open_with(&both, cq, 1, 0, &error);
+    CHECK(error == EINVAL && mrc_destroy_qp(qp) == 0); /* INIT */
+    qp = open_with(&both, cq, 17, 0, &error);
+    CHECK(error == EINVAL && mrc_destroy_qp(qp) == 0);
+    qp = open_with(&both, cq, 0, 3, &error);
+    CHECK(error == EINVAL && mrc_destroy_qp(qp) == 0);
+    generate_all(both.context);
+    qp = open_with(&both, cq, 1, 0, &error);
+    CHECK(error == 0 && mrc_modify_qp(qp, NULL, 0, &mrc, MRC_QP_ATTR_EV_PROFILE_ID) == EINVAL);
+    mrc.profile.ev_profile_id = 1;
+    CHECK(mrc_modify_qp(qp, NULL, 0, &mrc, MRC_QP_ATTR_EV_PROFILE_ID) == 0);
+    CHECK(mrc_destroy_qp(qp) == 0 && mrc_destroy_cq(cq) == 0);
+    end(&both);
+}
+
+static void an_automatic_profile_needs_no_more_than_its_mode(void)
+{
+    struct controlled both = begin("");
+    struct mrc_cq *cq = mrc_create_cq(both.context, 100, NULL, NULL, 0);
+    struct mrc_ctl_ev_profile_attr attr = {.state = MRC_CTL_PROFILE_STATE_ONLINE, .mode = MRC_CTL_EV_MODE_AUTO};
+    struct mrc_ctl_ev_op_entry entry = {.state = MRC_CTL_EV_STATE_GOOD};
+    int error;
+    attr.min_active = 2;
+    attr.event_mask = MRC_CTL_EV_STATE_DENIED;
+    CHECK(mrc_ctl_modify_ev_profile(both.context, 3, &attr, TO_ONLINE | MRC_CTL_EV_PROFILE_MODE) == EINVAL);
+    attr.event_mask = MRC_CTL_EV_STATE_ASSUMED_BAD;
+    CHECK(mrc_ctl_modify_ev_profile(both.context, 3, &attr, TO_ONLINE | MRC_CTL_EV_PROFILE_MODE) == 0);
+    CHECK(operate(both.context, 3, MRC_CTL_MODIFY_EV_STATE, &entry, 1) == EINVAL);
+    struct mrc_qp *qp = open_with(&both, cq, 3, 0, &error);
+    CHECK(error == 0 && connect_it(&both, qp, &both.b) == 0);
+    answer_to(&both.b, qp, &both.a);
+    write_through(&both, qp, cq);
+    CHECK(mrc_destroy_qp(qp) == 0 && mrc_destroy_cq(cq) == 0);
+    end(&both);
+}
+
+static void a_congestion_control_profile_acts_on_its_connections(void)
+{
+    struct controlled both = begin("");
+    struct mrc_ctl_cc_nscc_cfg own, config;
+    struct mrc_ctl_cc_profile_attr attr = {.state = MRC_CTL_PROFILE_STATE_ONLINE, .algorithm = "reno", .cc_config = &own};
+    const uint32_t all = MRC_CTL_CC_PROFILE_STATE | MRC_CTL_CC_PROFILE_ALGORITHM | MRC_CTL_CC_PROFILE_CONFIG;
+    struct mrc_cq *cq = mrc_create_cq(both.context, 100, NULL, NULL, 0);
+    int error;
+    CHECK(mrc_ctl_query_cc_profile(both.context, 1, &attr, MRC_CTL_CC_PROFILE_CONFIG) == 0);
+    CHECK(own.base_rtt > 0 && own.gamma > 0 && attr.algorithm == NULL && attr.state == MRC_CTL_PROFILE_STATE_INIT);
+    config = own;
+    attr = (struct mrc_ctl_cc_profile_attr){.state = MRC_CTL_PROFILE_STATE_ONLINE, .algorithm = "reno", .cc_config = &config};
+    CHECK(mrc_ctl_modify_cc_profile(both.context, 1, &attr, all) == EINVAL);
+    attr.algorithm = MRC_CTL_CC_NSCC;
+    CHECK(mrc_ctl_modify_cc_profile(both.context, 1, &attr, all & ~(uint32_t)MRC_CTL_CC_PROFILE_CONFIG) == EINVAL);
+    config.gamma = 2;
+    CHECK(mrc_ctl_modify_cc_profile(both.context, 1, &attr, all) == EINVAL);
+    config.gamma = own.gamma;
+    config.max_cwnd = 0; /* nothing could be sent */
+    CHECK(mrc_ctl_modify_cc_profile(both.context, 1, &attr, all) == EINVAL);
+    config.max_cwnd = 65536;
+    CHECK(mrc_ctl_modify_cc_profile(both.context, 1, &attr, all) == 0);
+    CHECK(mrc_ctl_query_cc_profile(both.context, 1, &attr, MRC_CTL_CC_PROFILE_CONFIG) == 0);
+    CHECK(config.max_cwnd == 65536 && config.base_rtt == own.base_rtt && strcmp(attr.algorithm, MRC_CTL_CC_NSCC) == 0);
+    attr.cc_config = NULL;
+    attr.algorithm = NULL; /* none */
+    CHECK(mrc_ctl_modify_cc_profile(both.context, 2, &attr, all) == 0);
+    struct mrc_qp *qp = open_with(&both, cq, 0, 1, &error);
+    CHECK(error == 0 && connect_it(&both, qp, &both.b) == EBUSY); /* a's first connection to b has the endpoint's own */
+    CHECK(mrc_destroy_qp(qp) == 0);
+    struct ibv_qp_attr reset = {.qp_state = IBV_QPS_RESET};
+    CHECK(ibv_modify_qp(both.a.qp, &reset, IBV_QP_STATE) == 0);
+    for (uint64_t cc = 1; cc <= 2; cc++) {
+        qp = open_with(&both, cq, 0, cc, &error);
+        CHECK(error == 0 && connect_it(&both, qp, &both.b) == 0);
+        answer_to(&both.b, qp, &both.a);
+        write_through(&both, qp, cq);
+        attr.state = MRC_CTL_PROFILE_STATE_OFFLINE;
+        CHECK(mrc_ctl_modify_cc_profile(both.context, cc, &attr, MRC_CTL_CC_PROFILE_STATE) == EBUSY);
+        attr.cc_config = &config;
+        config.max_cwnd = 1 << 20;
+        CHECK(mrc_ctl_modify_cc_profile(both.context, cc, &attr, MRC_CTL_CC_PROFILE_CONFIG) == 0);
+        write_through(&both, qp, cq);
+        CHECK(mrc_destroy_qp(qp) == 0);
+    }
+    CHECK(mrc_ctl_modify_cc_profile(both.context, 1, &attr, MRC_CTL_CC_PROFILE_STATE) == 0);
+    CHECK(mrc_destroy_cq(cq) == 0);
+    end(&both);
+}
+
 #define TEST(name) {#name, name}
 static const struct {
     const char *name;
@@ -272,6 +673,14 @@ static const struct {
     TEST(drop_counts_and_delivered_events_add_up),
     TEST(queues_of_events_are_few_and_no_queue_pair_takes_one),
     TEST(a_forked_child_controls_nothing),
+    TEST(formats_go_up_and_down_step_by_step),
+    TEST(a_generated_profile_lists_what_the_endpoint_carries),
+    TEST(an_explicit_array_starts_empty_and_a_batch_stops_at_its_first_failure),
+    TEST(a_denied_ev_carries_nothing_until_it_is_allowed),
+    TEST(evs_in_use_are_replaced_on_their_own_port),
+    TEST(profiles_are_named_on_the_way_to_init_and_must_be_online),
+    TEST(an_automatic_profile_needs_no_more_than_its_mode),
+    TEST(a_congestion_control_profile_acts_on_its_connections),
 };
 
 int main(int count, char **names)

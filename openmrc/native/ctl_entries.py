@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from openmrc.core.object_code import WORD, WORDS
-from openmrc.engine.paths import ports
-from openmrc.live.datapath import event_loop, table_handles
+from openmrc.core.object_code import MATRIX, WORD, WORDS
+from openmrc.engine.congestion import congestion
+from openmrc.engine.paths import paths, ports
+from openmrc.engine.state.states import EvEvent
+from openmrc.engine.state.tables import NONE
+from openmrc.live.datapath import event_loop, operations, table_handles
 from openmrc.live.datapath.libc import Words, monotonic
 from openmrc.live.datapath.link_state import Fault, set_fault
-from openmrc.profiles import event_ring
+from openmrc.profiles import ev_generation, ev_rules, event_ring, field_rules, profile_states
+from openmrc.wire.layout import Matrix
 
 
 def enable_port(at: int, plane: int, enabled: int) -> int:
@@ -48,10 +52,152 @@ def take_event(ring: Words) -> int:
     return event_ring.take(ring)
 
 
+def turn_ev(at: int, qp: int, value: int, event: int) -> int:
+    """Have something happen to an EV of a queue pair, see `paths.transition`; return 0 if it has none of this value."""
+    engine = table_handles.engine_at(at)
+    datapath = table_handles.datapath_at(at)
+    event_loop.acquire(datapath)
+    now = monotonic(datapath.clock[0], datapath.nic[0].epoch)
+    ev = paths.find(engine, qp, value)
+    if ev != NONE:
+        paths.transition(engine, now, ev, event)
+    event_loop.release(datapath)
+    return int(ev != NONE)
+
+
+def exchange_ev(at: int, qp: int, value: int, new: int) -> int:
+    """Replace an EV of a queue pair; return 0 if it has none of this value, or has the new one already."""
+    engine = table_handles.engine_at(at)
+    datapath = table_handles.datapath_at(at)
+    event_loop.acquire(datapath)
+    now = monotonic(datapath.clock[0], datapath.nic[0].epoch)
+    ev = paths.find(engine, qp, value)
+    done = ev != NONE and paths.find(engine, qp, new) == NONE
+    if done:
+        paths.transition(engine, now, ev, EvEvent.ALLOW.value)
+        paths.exchange(engine, ev, new)
+    event_loop.release(datapath)
+    return int(done)
+
+
+def keep_active(at: int, qp: int, count: int) -> int:
+    """Set how many EVs of a queue pair stay in use whatever their state."""
+    datapath = table_handles.datapath_at(at)
+    event_loop.acquire(datapath)
+    table_handles.engine_at(at).qps[qp].min_active_evs = count
+    event_loop.release(datapath)
+    return 0
+
+
+def control_window(at: int, peer: int, params: int, is_first: int) -> int:
+    """Put the window of a peer under a row of parameters; it begins anew if no other connection shares it."""
+    engine = table_handles.engine_at(at)
+    datapath = table_handles.datapath_at(at)
+    event_loop.acquire(datapath)
+    engine.peers[peer].params = params
+    if is_first != 0:
+        congestion.begin(engine, monotonic(datapath.clock[0], datapath.nic[0].epoch), peer)
+    event_loop.release(datapath)
+    return 0
+
+
+def widths_verdict(widths: Words, cap: int) -> int:
+    """Return why a format is refused, see `field_rules`."""
+    return field_rules.widths_verdict(widths, len(widths), cap)
+
+
+def fields_verdict(fields: Matrix, widths: Words) -> int:
+    """Return why fields are refused, see `field_rules`."""
+    return field_rules.fields_verdict(fields, len(fields), widths, len(widths))
+
+
+def ev_verdict(fields: Matrix, ev: int, bits: int) -> int:
+    """Return why an EV is refused, see `field_rules`."""
+    return field_rules.ev_verdict(fields, len(fields), ev, bits)
+
+
+def expand_ev(fields: Matrix, widths: Words, ev: int, bits: int) -> int:
+    """Return what a packet carries for an EV, see `field_rules`."""
+    return field_rules.expanded(fields, len(fields), widths, ev, bits)
+
+
+def contract_ev(fields: Matrix, widths: Words, carried: int, bits: int) -> int:
+    """Return the EV that expands to these bits, or -1, see `field_rules`."""
+    return field_rules.contracted(fields, len(fields), widths, carried, bits)
+
+
+def order_evs(order: Matrix, lengths: Words, seed: int) -> int:
+    """Order the EVs of all ports, see `ev_generation`."""
+    ev_generation.in_turn(order, lengths, seed)
+    return 0
+
+
+def attributes_verdict(mode: int, count: int, min_active: int, event_mask: int, fields: int, limits: Words) -> int:
+    """Return why attributes of an EV profile are refused, see `ev_rules`."""
+    return ev_rules.attributes_verdict(mode, count, min_active, event_mask, fields, limits)
+
+
+def aligned_count(count: int, limits: Words) -> int:
+    """Return the length of an array, see `ev_rules`."""
+    return ev_rules.aligned(count, limits)
+
+
+def array_source(mode: int, count: int, is_expandable: int) -> int:
+    """Return where the array of an EV profile comes from, see `ev_rules`."""
+    return ev_rules.array_source(mode, count, is_expandable != 0)
+
+
+def operation_verdict(op: int, mode: int, array: int, entries: int, limits: Words) -> int:
+    """Return why an operation on EVs is refused as a whole, see `ev_rules`."""
+    return ev_rules.operation_verdict(op, mode, array, entries, limits)
+
+
+def entry_verdict(op: int, state: int, is_populated: int) -> int:
+    """Return why an entry of an operation is refused, see `ev_rules`; in C a new EV is always there."""
+    return ev_rules.entry_verdict(op, state, is_populated != 0, True)
+
+
+def lesson(known: int, state: int, good: int, copies: int, min_active: int, event_mask: int) -> int:
+    """Return what to do with a state that the transport found, see `ev_rules`."""
+    return ev_rules.lesson(known, state, good, copies, min_active, event_mask)
+
+
+def change_verdict(kind: int, state: int, target: int, changed: int, users: int, can_modify: int) -> int:
+    """Return why a change of a profile is refused, see `profile_states`."""
+    return profile_states.change_verdict(kind, state, target, changed, users, can_modify)
+
+
+def missing_verdict(kind: int, state: int, target: int, known: int) -> int:
+    """Return which attributes are missing, see `profile_states`."""
+    return profile_states.missing_verdict(kind, state, target, known)
+
+
+_PROFILES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "change_verdict": (change_verdict, (WORD,) * 6),
+    "missing_verdict": (missing_verdict, (WORD,) * 4),
+    "widths_verdict": (widths_verdict, (WORDS, WORD)),
+    "fields_verdict": (fields_verdict, (MATRIX, WORDS)),
+    "ev_verdict": (ev_verdict, (MATRIX, WORD, WORD)),
+    "expand_ev": (expand_ev, (MATRIX, WORDS, WORD, WORD)),
+    "contract_ev": (contract_ev, (MATRIX, WORDS, WORD, WORD)),
+    "order_evs": (order_evs, (MATRIX, WORDS, WORD)),
+    "attributes_verdict": (attributes_verdict, (WORD,) * 5 + (WORDS,)),
+    "aligned_count": (aligned_count, (WORD, WORDS)),
+    "array_source": (array_source, (WORD,) * 3),
+    "operation_verdict": (operation_verdict, (WORD,) * 4 + (WORDS,)),
+    "entry_verdict": (entry_verdict, (WORD,) * 3),
+    "lesson": (lesson, (WORD,) * 6),
+    "turn_ev": (turn_ev, (WORD,) * 4),
+    "exchange_ev": (exchange_ev, (WORD,) * 4),
+    "keep_active": (keep_active, (WORD,) * 3),
+    "control_window": (control_window, (WORD,) * 4),
+    "give": (operations.give.py_func, (WORD, WORD, MATRIX, WORD)),
+}
 CTL_ENTRIES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "enable_port": (enable_port, (WORD,) * 3),
     "ask": (ask, (WORD,) * 6),
     "push_event": (push_event, (WORDS,)),
     "lose_events": (lose_events, (WORDS, WORD)),
     "take_event": (take_event, (WORDS,)),
+    **_PROFILES,
 }

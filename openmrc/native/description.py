@@ -22,8 +22,9 @@ from openmrc.ctl.ev_events import MOST_EVENTS, MOST_QUEUES
 from openmrc.engine.connection.messages import MAX_MESSAGE
 from openmrc.engine.paths.ports import CHECK_PROBE_ID, CONTROLLER_PROBE_ID
 from openmrc.engine.state.build import TableSizes, build
-from openmrc.engine.state.params import params_table
+from openmrc.engine.state.params import CongestionAlgorithm, params_table
 from openmrc.engine.state.queue_pairs import INFINITE_RETRIES
+from openmrc.engine.state.states import EvEvent as EngineEvEvent
 from openmrc.engine.state.states import EvState, QpEvent, QpState
 from openmrc.engine.state.tables import Cause, CompletionKind, Engine, EventKind, WcStatus
 from openmrc.live.api.attributes import MAX_LINEAR, MAX_TIMEOUT, ContextAttr
@@ -32,7 +33,7 @@ from openmrc.live.datapath.datapath_tables import COMMANDS, RECORD_BYTES, RECORD
 from openmrc.live.datapath.impair import SHARE_ONE
 from openmrc.live.datapath.libc import MUTEX_WORDS
 from openmrc.live.datapath.link_state import Fault
-from openmrc.live.datapath.operations import UNCHANGED, Attribute
+from openmrc.live.datapath.operations import NO_EV, UNCHANGED, Attribute
 from openmrc.live.datapath.remote_nics import Way
 from openmrc.live.datapath.submission import ANY, SOLICITED
 from openmrc.live.datapath.table_handles import HANDLE_BYTES
@@ -40,12 +41,15 @@ from openmrc.live.host.runtime import HELD, table_sizes
 from openmrc.live.host.sockets import MAX_PLANES, MTUS, Sockets
 from openmrc.live.host.tuning import settings_for
 from openmrc.native.entries import ENTRIES
-from openmrc.profiles.ev_array import EvEntryState
-from openmrc.profiles.ev_configuration import EvMode
-from openmrc.profiles.ev_format import EvFormatMode
+from openmrc.profiles.cc_profile import CC_RANGES
+from openmrc.profiles.ev_configuration import EvLimits
+from openmrc.profiles.ev_format import WIDTH_CAPS, EvFormatMode
+from openmrc.profiles.ev_rules import LEARN, REPORT, UNSET, ArraySource, EvEntryState, EvMode, EvOp, LimitColumn
 from openmrc.profiles.event_ring import RingColumn
-from openmrc.profiles.profile_states import ProfileState
-from openmrc.profiles.profile_store import MOST_EVS, MOST_PROFILES
+from openmrc.profiles.field_rules import FieldColumn
+from openmrc.profiles.profile_states import CcAttribute, EvAttribute, FormatAttribute, ProfileKind, ProfileState
+from openmrc.profiles.profile_store import MOST_PROFILES
+from openmrc.profiles.refusals import CODE_BITS, ERRNO, Refusal
 from openmrc.units import NEVER, PS_PER_NS, PS_PER_S
 from openmrc.wire.codes import UDP_PORT
 from openmrc.wire.entropy import PATH_BITS, PATHS_OF_A_PLANE, SRV6_PORT_BASE
@@ -61,9 +65,20 @@ _ENUMS: tuple[type[IntEnum | IntFlag], ...] = (
     EvFormatMode,
     EvMode,
     EvState,
+    ArraySource,
+    EvAttribute,
     EventKind,
     Fault,
+    FieldColumn,
+    EvOp,
+    EngineEvEvent,
+    FormatAttribute,
+    CcAttribute,
+    CongestionAlgorithm,
+    LimitColumn,
+    ProfileKind,
     ProfileState,
+    Refusal,
     QpEvent,
     QpState,
     RingColumn,
@@ -96,7 +111,16 @@ _NUMBERS = {
     "CONTROLLER_PROBE_ID": CONTROLLER_PROBE_ID,
     "CONTROLLER_PROBES": CHECK_PROBE_ID - CONTROLLER_PROBE_ID,
     "MOST_PROFILES": MOST_PROFILES,
-    "MOST_EVS": MOST_EVS,
+    "MOST_FIELDS": EvLimits().max_fields,
+    "UDP_EV_BITS": WIDTH_CAPS[EvFormatMode.UDP],
+    "FIELD_COLUMNS": len(FieldColumn),
+    "LIMIT_COLUMNS": len(LimitColumn),
+    "LEARN": LEARN,
+    "REPORT": REPORT,
+    "UNSET": UNSET,
+    "NO_EV": NO_EV,
+    "REFUSALS": len(Refusal),
+    "REFUSAL_BITS": CODE_BITS,
     "WAYS": len(Way),
     "MUTEX_WORDS": MUTEX_WORDS,
     "COMMANDS": COMMANDS,
@@ -143,6 +167,7 @@ def header(digest: str) -> str:
         _lengths(),
         _instants(),
         _params(),
+        _profiles(sample),
         _entries(),
     )
     return "\n".join(line for part in parts for line in part) + "\n"
@@ -227,6 +252,20 @@ def _params() -> Iterator[str]:
         yield "    {"
         yield from ("        {" + ", ".join(f"{word}LL" for word in row.view(np.int64)) + "}," for row in pair)
         yield "    },"
+    yield "};"
+    yield ""
+
+
+def _profiles(sample: dict[str, Any]) -> Iterator[str]:
+    """Yield the errno of each refusal, and what the values of a congestion control profile may be and become."""
+    yield f"static const int32_t mrc_refusals[MRC_REFUSALS] = {{{', '.join(str(ERRNO[each]) for each in Refusal)}}};"
+    layout = sample["engine_params"].dtype
+    yield "struct mrc_cc_field { const char *name; int32_t offset, is_float; int64_t scale; double least, most; };"
+    yield f"static const struct mrc_cc_field mrc_cc_fields[{len(CC_RANGES)}] = {{"
+    for name, field in CC_RANGES.items():
+        kind, offset = layout.fields[field.tunable][:2]
+        is_float = int(kind == np.float64)
+        yield f'    {{"{name}", {offset}, {is_float}, {field.scale}LL, {field.least!r}, {float(field.most)!r}}},'
     yield "};"
     yield ""
 

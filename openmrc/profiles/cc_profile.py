@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from openmrc.errors import BusyError, InvalidArgumentError
+from openmrc.errors import InvalidArgumentError
 from openmrc.profiles.profile_states import (
     CC_RULES,
     CcAttribute,
     ProfileState,
-    check_online_change,
-    check_step,
+    check_change,
+    check_known,
     given,
-    route,
 )
+from openmrc.units import PS_PER_NS
 
 NSCC_NAME = "uet-1.0-nscc"
 NO_CONTROL = ""  # in C a null pointer: no congestion control
@@ -40,13 +40,33 @@ class CcConfig:
     target_delay: int | None = None  # ns
 
 
-# Greatest value of each; a window or a delay of zero would stop the sender. Times stay below the engine's clock.
-_MOST = {
-    "adjust_bytes_threshold": 1 << 40, "adjust_period_threshold": 10**12, "base_rtt": 10**12, "eta": 2.0**40,
-    "fi": 2.0**40, "fi_scale": 1e6, "gamma": 1.0, "max_md_jump": 1.0, "max_cwnd": 1 << 40, "qa_gate": 62,
-    "qa_threshold": 10**12, "target_delay": 10**12,
-}  # fmt: skip
-_MAY_BE_ZERO = {"eta", "fi", "fi_scale", "gamma", "qa_gate", "qa_threshold"}
+@dataclass(frozen=True)
+class CcRange:
+    """What a configured value may be, and which tunable of the engine it is."""
+
+    tunable: str  # field of a row of parameters
+    least: float
+    most: float
+    scale: int = 1  # the engine's unit is that much smaller
+
+
+_POSITIVE = 1e-9  # a window or a delay of zero would stop the sender
+_LONGEST = 10**12  # ns: times stay below the engine's clock
+CC_RANGES = {
+    "disable_qa": CcRange("disable_qa", 0, 1),
+    "adjust_bytes_threshold": CcRange("adjust_bytes", _POSITIVE, 1 << 40),
+    "adjust_period_threshold": CcRange("adjust_period", _POSITIVE, _LONGEST, PS_PER_NS),
+    "base_rtt": CcRange("base_rtt", _POSITIVE, _LONGEST, PS_PER_NS),
+    "eta": CcRange("eta", 0, 2.0**40),
+    "fi": CcRange("fi", 0, 2.0**40),
+    "fi_scale": CcRange("fi_scale", 0, 1e6),
+    "gamma": CcRange("gamma", 0, 1.0),
+    "max_md_jump": CcRange("max_md_jump", _POSITIVE, 1.0),
+    "max_cwnd": CcRange("max_cwnd", _POSITIVE, 1 << 40),
+    "qa_gate": CcRange("qa_gate", 0, 62),
+    "qa_threshold": CcRange("qa_threshold", 0, _LONGEST, PS_PER_NS),
+    "target_delay": CcRange("target_delay", _POSITIVE, _LONGEST, PS_PER_NS),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,11 +101,7 @@ class CcProfile:
     def modify(self, change: CcChange) -> None:
         """Apply a change; EINVAL, or EBUSY while queue pairs use it."""
         target = self.state if change.state is None else change.state
-        entered = route(self.state, target)
-        if self.state == ProfileState.ONLINE:
-            check_online_change(CC_RULES, change.mask, self._modify_online)
-            if self.active_qps and entered:
-                raise BusyError(f"congestion control profile: {self.active_qps} queue pairs use it")
+        check_change(CC_RULES, self.state, target, change.mask, self.active_qps, self._modify_online)
         algorithm = self.algorithm if change.algorithm is None else change.algorithm
         config = self.config if change.config is None else change.config
         if algorithm is not None and algorithm not in (*self._algorithms, NO_CONTROL):
@@ -93,10 +109,9 @@ class CcProfile:
         if config is not None:
             _check_config(config)
         known = given((CcAttribute.ALGORITHM, algorithm), (CcAttribute.CONFIG, config))
-        for state in entered:
-            check_step(CC_RULES, state, known)
+        check_known(CC_RULES, self.state, target, known)
+        is_new = target == ProfileState.INIT and self.state != target
         self.state = target
-        is_new = target == ProfileState.INIT and bool(entered)
         self.algorithm, self.config = (None, None) if is_new else (algorithm, config)
 
     def check_usable(self) -> None:
@@ -108,12 +123,8 @@ class CcProfile:
 
 
 def _check_config(config: CcConfig) -> None:
-    for field in fields(config):
-        value = getattr(config, field.name)
-        if value is None or field.name == "disable_qa":
-            continue
-        least = 0 if field.name in _MAY_BE_ZERO else 1e-9
-        if not (math.isfinite(value) and least <= value <= _MOST[field.name]):
-            raise InvalidArgumentError(
-                f"config.{field.name}: {value} is not in {'0' if least == 0 else 'above 0'}..{_MOST[field.name]}"
-            )
+    for name, value in vars(config).items():
+        allowed = CC_RANGES[name]
+        if value is not None and not (math.isfinite(value) and allowed.least <= value <= allowed.most):
+            above = "0" if allowed.least == 0 else "above 0"
+            raise InvalidArgumentError(f"config.{name}: {value} is not in {above}..{allowed.most}")

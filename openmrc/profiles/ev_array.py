@@ -8,22 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum, IntFlag
 
 from openmrc.errors import CallError, InvalidArgumentError, NotFoundError
+from openmrc.profiles import ev_rules
 from openmrc.profiles.ev_format import EV_BYTES, EvExpansion
-
-
-class EvEntryState(IntFlag):
-    """State of an EV in the controller API; values as there, without SKIP."""
-
-    GOOD = 1
-    ASSUMED_BAD = 2
-    DENIED = 4
-    UNKNOWN = 1 << 31
-
-
-SETTABLE = (EvEntryState.GOOD, EvEntryState.ASSUMED_BAD, EvEntryState.DENIED)
+from openmrc.profiles.ev_rules import EvEntryState, EvOp
+from openmrc.profiles.refusals import Refusal, parts
 
 
 @dataclass(frozen=True)
@@ -44,13 +34,6 @@ class EvEntry:
 
 
 _UNPOPULATED = EvEntry(bytes(EV_BYTES), 0)
-
-
-class EvOp(IntEnum):
-    """Operations that modify entries of the array; queries are methods of the profile."""
-
-    REPLACE_EV = 0
-    MODIFY_EV_STATE = 1
 
 
 @dataclass(frozen=True)
@@ -117,14 +100,16 @@ class EvArray:
                 check_value(ev, expansion, f"EV {index}")
 
     def _apply_one(self, op: EvOp, entry: EvOpEntry, check: NewEvCheck, name: str) -> None:
-        if entry.state not in SETTABLE:
-            raise InvalidArgumentError(f"{name}.state: {entry.state!r}; allowed: GOOD, ASSUMED_BAD, DENIED")
-        if op == EvOp.MODIFY_EV_STATE and entry.ev == _UNPOPULATED:
-            raise InvalidArgumentError(f"{name}.ev: {entry.ev} has no state; REPLACE_EV it")
-        copies = self._copies(entry.ev, entry.all_copies, name)
-        if op == EvOp.REPLACE_EV:
-            if entry.ev_new is None:
+        found = ev_rules.entry_verdict(op, entry.state, entry.ev != _UNPOPULATED, entry.ev_new is not None)
+        match parts(found)[0]:
+            case Refusal.ENTRY_STATE:
+                raise InvalidArgumentError(f"{name}.state: {entry.state!r}; allowed: GOOD, ASSUMED_BAD, DENIED")
+            case Refusal.ENTRY_UNPOPULATED:
+                raise InvalidArgumentError(f"{name}.ev: {entry.ev} has no state; REPLACE_EV it")
+            case Refusal.ENTRY_NEW_EV:
                 raise InvalidArgumentError(f"{name}.ev_new: missing; REPLACE_EV needs it")
+        copies = self._copies(entry.ev, entry.all_copies, name)
+        if op == EvOp.REPLACE_EV and entry.ev_new is not None:
             check(entry.ev_new, f"{name}.ev_new")
             for position in copies:
                 self._put_ev(position, entry.ev_new)

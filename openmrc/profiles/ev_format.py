@@ -2,7 +2,8 @@
 
 An EV is 32 bytes. Its bits are consumed from the most significant bit of byte 0 on, and the expanded value is packed in
 the same order. A *format* defines the width of each part of the expanded value; the *fields* of a profile define its
-contents: a fixed value, with bits of the EV where the mask of the field is set. Rules: `mrc_ctl.h` of
+contents: a fixed value, with bits of the EV where the mask of the field is set. The rules are kernels of `field_rules`;
+here are objects, and words for what they refuse. Source: `mrc_ctl.h` of
 opencomputeproject/OCP-Multipath-Reliable-Connection (MRC §10, `ev_profile_attr`).
 """
 
@@ -11,14 +12,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntFlag
+from functools import cached_property
 from math import prod
 
 from openmrc.errors import InvalidArgumentError, TooBigError
+from openmrc.profiles import field_rules
+from openmrc.profiles.field_rules import MAX_FIELD_BITS, MAX_FORMAT_FIELD_BITS
+from openmrc.profiles.refusals import Refusal, parts
 
 EV_BYTES = 32
 EV_BITS = 8 * EV_BYTES
-MAX_FIELD_BITS = 32  # values and masks of a field are 32-bit
-MAX_FORMAT_FIELD_BITS = 255  # the API keeps a format's width in 8 bits
 
 
 class EvFormatMode(IntFlag):
@@ -42,15 +45,18 @@ class EvBitWidths:
 
     def __post_init__(self) -> None:
         """Raise for a format that no packet can carry."""
-        cap = WIDTH_CAPS.get(self.mode)
-        if cap is None:
-            raise InvalidArgumentError(f"mode: {self.mode!r} is not one of stev, srv6, udp")
-        if not self.widths:
-            raise InvalidArgumentError("widths: empty; at least one field is needed")
-        for index, width in enumerate(self.widths):
-            _check_range(f"widths[{index}]", width, 1, MAX_FORMAT_FIELD_BITS)
-        if self.bits > cap:
-            raise TooBigError(f"widths: they sum to {self.bits} bits; {_name(self.mode)} carries at most {cap}")
+        cap = WIDTH_CAPS.get(self.mode, 0)
+        refusal, detail = parts(field_rules.widths_verdict(self.widths, len(self.widths), cap))
+        match refusal:
+            case Refusal.FORMAT_MODE:
+                raise InvalidArgumentError(f"mode: {self.mode!r} is not one of stev, srv6, udp")
+            case Refusal.NO_WIDTHS:
+                raise InvalidArgumentError("widths: empty; at least one field is needed")
+            case Refusal.WIDTH:
+                width = self.widths[detail]
+                raise InvalidArgumentError(f"widths[{detail}]: {width} is not in 1..{MAX_FORMAT_FIELD_BITS}")
+            case Refusal.TOO_WIDE:
+                raise TooBigError(f"widths: they sum to {detail} bits; {_name(self.mode)} carries at most {cap}")
 
     @property
     def bits(self) -> int:
@@ -74,36 +80,19 @@ class EvField:
     mask: int = 0  # bits taken from the EV; zero: the field is fixed
 
     @property
+    def words(self) -> tuple[int, int, int, int, int]:
+        """Return the field as kernels take it, in the order of `field_rules.FieldColumn`."""
+        return self.width, self.init_val, self.min_val, self.max_val, self.mask
+
+    @property
     def ev_bits(self) -> int:
         """Return the number of EV bits that this field takes."""
-        return self.mask.bit_count()
+        return field_rules.bits_of(self.words)
 
     @property
     def bounds(self) -> tuple[int, int]:
         """Return the least and greatest number to generate."""
-        if self.min_val == 0 and self.max_val == 0:
-            return 0, _ones(self.ev_bits)
-        return self.min_val, self.max_val
-
-    def holding(self, number: int) -> int:
-        """Return the value of the field with `number`, of `ev_bits` bits, spread over the mask, top bit first."""
-        value = self.init_val & ~self.mask
-        remaining = self.mask
-        while remaining:  # from the lowest bit of both
-            lowest = remaining & -remaining
-            if number & 1:
-                value |= lowest
-            number >>= 1
-            remaining ^= lowest
-        return value
-
-    def number_in(self, value: int) -> int:
-        """Return the number whose bits stand under the mask of a value; the inverse of `holding`."""
-        number, mask = 0, self.mask
-        for bit in range(self.width - 1, -1, -1):
-            if mask >> bit & 1:
-                number = number << 1 | value >> bit & 1
-        return number
+        return field_rules.least_of(self.words), field_rules.most_of(self.words)
 
 
 @dataclass(frozen=True)
@@ -115,15 +104,20 @@ class EvExpansion:
 
     def __post_init__(self) -> None:
         """Check the restrictions of the controller API; the error names field, value and allowed values."""
-        _check_count(self.format, self.fields)
-        for index, field in enumerate(self.fields):
-            _check_field(f"fields[{index}]", field)
-        _check_widths(self.format, self.fields)
+        widths = self.format.widths
+        refusal, detail = parts(field_rules.fields_verdict(self.words, len(self.fields), widths, len(widths)))
+        if refusal != Refusal.NONE:
+            raise InvalidArgumentError(_why(refusal, detail, self.format, self.fields))
+
+    @cached_property
+    def words(self) -> list[tuple[int, int, int, int, int]]:
+        """Return the fields as kernels take them."""
+        return [field.words for field in self.fields]
 
     @property
     def ev_bits(self) -> int:
         """Return the number of leading bits of an EV that are used; the others must be zero."""
-        return sum(field.ev_bits for field in self.fields)
+        return field_rules.bits_used(self.words, len(self.fields))
 
     @property
     def choices(self) -> int:
@@ -137,11 +131,11 @@ class EvExpansion:
         numbers = []
         for field in self.fields:
             left -= field.ev_bits
-            numbers.append(bits >> left & _ones(field.ev_bits))
+            numbers.append(bits >> left & (1 << field.ev_bits) - 1)
         return numbers
 
     def packed(self, numbers: Sequence[int]) -> bytes:
-        """Return the EV with these numbers for the fields; the inverse of `numbers()`."""
+        """Return the EV with these numbers for the fields."""
         bits = 0
         for field, number in zip(self.fields, numbers, strict=True):
             bits = bits << field.ev_bits | number
@@ -149,29 +143,23 @@ class EvExpansion:
 
     def expand(self, ev: bytes) -> bytes:
         """Return the 32 bytes that the packet carries for `ev`, left-aligned."""
-        expanded, used = 0, 0
-        for field, width, number in zip(self.fields, self.format.widths, self.numbers(ev), strict=False):
-            expanded = expanded << width | field.holding(number)  # a narrow field has zeros to its left
-            used += width
-        return (expanded << EV_BITS - used).to_bytes(EV_BYTES, "big")
+        self.check(ev)
+        count, widths = len(self.fields), self.format.widths
+        return _bytes(field_rules.expanded(self.words, count, widths, int.from_bytes(ev, "big"), EV_BITS))
 
-    def contracted(self, expanded: bytes) -> bytes | None:
+    def contracted(self, carried: bytes) -> bytes | None:
         """Return the EV within the bounds that expands to these 32 bytes; None if there is none."""
-        bits, left, numbers = int.from_bytes(expanded, "big"), EV_BITS, []
-        for field, width in zip(self.fields, self.format.widths, strict=False):
-            left -= width
-            part = bits >> left & _ones(width)
-            numbers.append(field.number_in(part))
-        ev = self.packed(numbers)
-        return ev if self.expand(ev) == expanded and self.is_within_bounds(ev) else None
+        count, widths = len(self.fields), self.format.widths
+        ev = field_rules.contracted(self.words, count, widths, int.from_bytes(carried, "big"), EV_BITS)
+        return None if ev < 0 else _bytes(ev)
 
     def check(self, ev: bytes) -> None:
         """Raise for an EV of another size, or with bits set that no field takes."""
         if len(ev) != EV_BYTES:
             raise InvalidArgumentError(f"{len(ev)} bytes; an EV has {EV_BYTES}")
-        unused = int.from_bytes(ev, "big") & _ones(EV_BITS - self.ev_bits)
-        if unused:
-            bit = EV_BITS - unused.bit_length()
+        value = int.from_bytes(ev, "big")
+        refusal, bit = parts(field_rules.ev_verdict(self.words, len(self.fields), value, EV_BITS))
+        if refusal == Refusal.UNUSED_BIT:
             raise InvalidArgumentError(
                 f"{ev.hex()} has bit {bit} set; the fields take {self.ev_bits} bits, those after them must be zero"
             )
@@ -182,48 +170,39 @@ class EvExpansion:
         return all(field.bounds[0] <= number <= field.bounds[1] for field, number in pairs)
 
 
-def _check_count(form: EvBitWidths, fields: Sequence[EvField]) -> None:
-    if not fields:
-        raise InvalidArgumentError("fields: empty; at least one is needed")
-    if len(fields) > len(form.widths):
-        raise InvalidArgumentError(f"fields: {len(fields)} of them; the format has {len(form.widths)}")
+def _why(refusal: Refusal, detail: int, form: EvBitWidths, fields: Sequence[EvField]) -> str:
+    """Return what is wrong with fields."""
+    match refusal:
+        case Refusal.NO_FIELDS:
+            return "fields: empty; at least one is needed"
+        case Refusal.TOO_MANY_FIELDS:
+            return f"fields: {len(fields)} of them; the format has {len(form.widths)}"
+        case Refusal.FIELDS_TOO_WIDE:
+            return f"fields: their widths sum to {detail} bits; the format has {form.bits}"
+    name, field = f"fields[{detail}]", fields[detail]
+    match refusal:
+        case Refusal.FIELD_WIDTH:
+            return f"{name}.width: {field.width} is not in 1..{MAX_FIELD_BITS}"
+        case Refusal.FIELD_BOUNDS:
+            return f"{name}.min_val: {field.min_val:#x} is above max_val, {field.max_val:#x}"
+        case Refusal.FIELD_TOO_WIDE:
+            return f"{name}.width: {field.width} bits; the format's field {detail} has {form.widths[detail]}"
+    part = _PARTS[refusal]
+    place, bits = ("the mask", field.ev_bits) if part in ("min_val", "max_val") else ("the field", field.width)
+    allowed = f"{place} has {bits} bits, so 0..{(1 << bits) - 1:#x} is allowed"
+    return f"{name}.{part}: {getattr(field, part):#x} does not fit; {allowed}"
 
 
-def _check_field(name: str, field: EvField) -> None:
-    _check_range(f"{name}.width", field.width, 1, MAX_FIELD_BITS)
-    for part in ("init_val", "mask"):
-        _check_fits(f"{name}.{part}", getattr(field, part), field.width, "the field")
-    _check_fits(f"{name}.max_val", field.max_val, field.ev_bits, "the mask")
-    _check_fits(f"{name}.min_val", field.min_val, field.ev_bits, "the mask")
-    if field.min_val > field.max_val:
-        raise InvalidArgumentError(f"{name}.min_val: {field.min_val:#x} is above max_val, {field.max_val:#x}")
+_PARTS = {
+    Refusal.FIELD_INIT: "init_val",
+    Refusal.FIELD_MASK: "mask",
+    Refusal.FIELD_MAX: "max_val",
+    Refusal.FIELD_MIN: "min_val",
+}
 
 
-def _check_widths(form: EvBitWidths, fields: Sequence[EvField]) -> None:
-    total = sum(field.width for field in fields)
-    if total > form.bits:
-        raise InvalidArgumentError(f"fields: their widths sum to {total} bits; the format has {form.bits}")
-    for index, (field, width) in enumerate(zip(fields, form.widths, strict=False)):
-        if field.width > width:  # its top bits would be lost silently
-            raise InvalidArgumentError(
-                f"fields[{index}].width: {field.width} bits; the format's field {index} has {width}"
-            )
-
-
-def _check_range(name: str, value: int, least: int, most: int) -> None:
-    if not least <= value <= most:
-        raise InvalidArgumentError(f"{name}: {value} is not in {least}..{most}")
-
-
-def _check_fits(name: str, value: int, bits: int, place: str) -> None:
-    if not 0 <= value <= _ones(bits):
-        raise InvalidArgumentError(
-            f"{name}: {value:#x} does not fit; {place} has {bits} bits, so 0..{_ones(bits):#x} is allowed"
-        )
-
-
-def _ones(bits: int) -> int:
-    return (1 << bits) - 1
+def _bytes(value: int) -> bytes:
+    return value.to_bytes(EV_BYTES, "big")
 
 
 def _name(mode: EvFormatMode) -> str:

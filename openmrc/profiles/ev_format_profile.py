@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from openmrc.errors import BusyError, InvalidArgumentError
+from openmrc.errors import InvalidArgumentError
 from openmrc.profiles.ev_format import WIDTH_CAPS, EvBitWidths, EvFormatMode
 from openmrc.profiles.profile_states import (
     FORMAT_RULES,
     FormatAttribute,
     ProfileState,
-    check_online_change,
-    check_step,
+    check_change,
+    check_known,
     given,
-    route,
 )
 
 
@@ -47,19 +46,15 @@ class EvFormatProfile:
     def modify(self, change: FormatChange) -> None:
         """Apply a change, or raise EINVAL, E2BIG (no packet carries it) or EBUSY (an EV profile is ONLINE with it)."""
         target = self.state if change.state is None else change.state
-        entered = route(self.state, target)
-        if self.online_profiles:
-            raise BusyError(f"EV format profile: {self.online_profiles} EV profiles are ONLINE with it")
-        if self.state == ProfileState.ONLINE:
-            check_online_change(FORMAT_RULES, change.mask, can_modify_online=False)
+        check_change(FORMAT_RULES, self.state, target, change.mask, self.online_profiles, can_modify=False)
         mode = self.mode if change.mode is None else change.mode
         widths = self.widths if change.widths is None else tuple(change.widths)
         _check_format(mode, widths)
         known = given((FormatAttribute.MODE, mode), (FormatAttribute.MODIFY_FIELDS, widths))
-        for state in entered:
-            check_step(FORMAT_RULES, state, known)
+        check_known(FORMAT_RULES, self.state, target, known)
+        is_new = target == ProfileState.INIT and self.state != target
         self.state = target
-        self.mode, self.widths = (None, None) if target == ProfileState.INIT and entered else (mode, widths)
+        self.mode, self.widths = (None, None) if is_new else (mode, widths)
 
     @property
     def format(self) -> EvBitWidths | None:

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+from numpy.typing import NDArray
+
 from openmrc.core import rng
+from openmrc.core.jit import kernel
 from openmrc.errors import TooBigError
 from openmrc.profiles.ev_format import EvExpansion
 
@@ -19,6 +23,36 @@ def generate(expansion: EvExpansion, count: int, seed: int) -> list[bytes]:
     if count > available:
         raise TooBigError(f"count: {count} EVs; the fields' bounds allow {available} different ones", available)
     return [_numbered(expansion, number) for number in _drawn(available, count, seed)]
+
+
+@kernel
+def in_turn(order: NDArray[np.int64], lengths: NDArray[np.int64], seed: int) -> None:
+    """Order the EVs of a device, of which each port has some: those of each port in random order, and ports in turn.
+
+    The first `lengths[port]` words of a row of `order` become ranks: of each EV of a port its place among all.
+    """
+    state = rng.seeded(seed, 0)
+    for port in range(len(lengths)):
+        for position in range(lengths[port]):
+            order[port, position] = position
+        for position in range(lengths[port] - 1, 0, -1):
+            state = rng.following(state)
+            other = rng.below(state, position + 1)
+            moved = order[port, position]
+            order[port, position] = order[port, other]
+            order[port, other] = moved
+    for port in range(len(lengths)):
+        for position in range(lengths[port]):
+            order[port, position] = _rank(lengths, port, order[port, position])
+
+
+@kernel
+def _rank(lengths: NDArray[np.int64], port: int, turn: int) -> int:
+    """Return how many EVs come before that of a port in its turn."""
+    before = 0
+    for other in range(len(lengths)):
+        before += min(lengths[other], turn + 1 if other < port else turn)
+    return before
 
 
 def _numbered(expansion: EvExpansion, number: int) -> bytes:

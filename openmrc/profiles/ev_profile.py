@@ -10,12 +10,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from openmrc.errors import BusyError, InvalidArgumentError, TooBigError
-from openmrc.profiles.ev_array import EvArray, EvEntry, EvEntryState, EvOp, check_value
+from openmrc.errors import InvalidArgumentError, TooBigError
+from openmrc.profiles import ev_rules
+from openmrc.profiles.ev_array import EvArray, EvEntry, check_value
 from openmrc.profiles.ev_carrier import EvCarrier
-from openmrc.profiles.ev_configuration import EVENT_STATES, EvConfiguration, EvLimits, EvMode, EvProfileChange, merged
+from openmrc.profiles.ev_configuration import EvConfiguration, EvLimits, EvProfileChange, merged
 from openmrc.profiles.ev_format import EvField
-from openmrc.profiles.profile_states import EvAttribute, ProfileState, check_online_change, check_step, route
+from openmrc.profiles.ev_rules import LEARN, REPORT, UNSET, ArraySource, EvEntryState, EvMode
+from openmrc.profiles.profile_states import EvAttribute, ProfileState, check_change, check_known
+from openmrc.profiles.refusals import Refusal, parts
 
 
 class EvProfile:
@@ -36,19 +39,21 @@ class EvProfile:
 
         Raises EINVAL, E2BIG, ENOENT (an EV is not in the profile) or EBUSY (queue pairs use it).
         """
-        entered = route(self.state, self.state if change.state is None else change.state)
-        self._check_allowed(change, leaves=bool(entered))
+        target = self.state if change.state is None else change.state
+        self._check_allowed(change, target)
         wanted = merged(self.configuration, change, self.limits)
         array = self._array_for(wanted)
-        _check_steps(entered, wanted)
+        self._check_known(target, wanted)
         self._check_operation(change, wanted, array)
         self.configuration, self.array, self._array_made_from = wanted, array, wanted.array_depends_on
-        for state in entered:
-            if state != ProfileState.ONLINE:
-                self._enter(state)
+        goes_online = target == ProfileState.ONLINE and self.state != target
+        if target != ProfileState.ONLINE:
+            self._enter(target)
+        elif self.state == ProfileState.INIT:
+            self._enter(ProfileState.OFFLINE)  # where it stays if what follows fails
         if change.ev_op is not None:
             array.apply(change.ev_op, change.entries, functools.partial(self._check_new, wanted))
-        if ProfileState.ONLINE in entered:
+        if goes_online:
             array.check(wanted.expansion)
             self._check_carried(array, wanted)
             self._enter(ProfileState.ONLINE)
@@ -82,14 +87,12 @@ class EvProfile:
 
         ASSUMED_BAD is ignored if fewer than `min_active` EVs would stay GOOD; only the controller changes DENIED.
         """
-        known = self.array.state_of(ev, "ev")
-        if state not in EVENT_STATES or known in (state, EvEntryState.DENIED):
-            return False
-        left = self.array.good - self.array.copies(ev)
-        if state == EvEntryState.ASSUMED_BAD and left < (self.configuration.min_active or 0):
-            return False
-        self.array.set_state(ev, state, every=True)
-        return state in (self.configuration.event_mask or EvEntryState(0))
+        known, copies = self.array.state_of(ev, "ev"), self.array.copies(ev)
+        mask = UNSET if self.configuration.event_mask is None else int(self.configuration.event_mask)
+        found = ev_rules.lesson(known, state, self.array.good, copies, self.configuration.min_active or 0, mask)
+        if found & LEARN:
+            self.array.set_state(ev, state, every=True)
+        return bool(found & REPORT)
 
     def check_usable(self) -> None:
         """Raise EINVAL unless queue pairs can use it."""
@@ -101,14 +104,18 @@ class EvProfile:
         expanded = self.expanded()
         return [(ev, state, wire) for (ev, state), wire in zip(self.array.entries(), expanded, strict=False)]
 
-    def _check_allowed(self, change: EvProfileChange, leaves: bool) -> None:
+    def _check_allowed(self, change: EvProfileChange, target: ProfileState) -> None:
         if change.ev_op is not None and change.fields is not None:
             raise InvalidArgumentError("EV_OP and EV_FIELDS_OP exclude each other in one call")
-        if self.state != ProfileState.ONLINE:
-            return
-        check_online_change(self.configuration.rules, change.mask, self.limits.modify_online)
-        if self.active_qps and (leaves or change.fields is not None):
-            raise BusyError(f"EV profile: {self.active_qps} queue pairs use it")
+        rules, can_modify = self.configuration.rules, self.limits.modify_online
+        check_change(rules, self.state, target, change.mask, self.active_qps, can_modify)
+
+    def _check_known(self, target: ProfileState, wanted: EvConfiguration) -> None:
+        """Raise if attributes for a transition are missing; unreplaced entries are detected at its end."""
+        check_known(wanted.rules, self.state, target, wanted.known | EvAttribute.REPLACE_EV)
+        form, goes_online = wanted.format, target == ProfileState.ONLINE and self.state != target
+        if goes_online and form is not None and form.state != ProfileState.ONLINE:
+            raise InvalidArgumentError(f"format: it is {form.state.name}; an EV profile needs it ONLINE")
 
     def _array_for(self, wanted: EvConfiguration) -> EvArray:
         """Return the array for a configuration: the present one, unless its inputs changed."""
@@ -121,11 +128,12 @@ class EvProfile:
 
     def _new_array(self, wanted: EvConfiguration) -> EvArray:
         """Create an array from a configuration: unpopulated, or generated by the device."""
-        if wanted.array_depends_on is None or wanted.count is None:
-            return EvArray(())
-        if wanted.mode == EvMode.EXPLICIT or wanted.expansion is None:
-            return EvArray([EvEntry.unpopulated()] * wanted.count)
-        return EvArray(self._carrier.generated(wanted.expansion, wanted.count, self.seed))
+        mode, count = wanted.mode or UNSET, UNSET if wanted.count is None else wanted.count
+        expansion = wanted.expansion
+        source = ev_rules.array_source(mode, count, expansion is not None)
+        if source == ArraySource.DEVICE and expansion is not None:
+            return EvArray(self._carrier.generated(expansion, count, self.seed))
+        return EvArray([EvEntry.unpopulated()] * count if source == ArraySource.UNPOPULATED else ())
 
     def _check_carried(self, array: EvArray, wanted: EvConfiguration) -> None:
         """Raise EINVAL for an EV that no packet of this device can carry, or a port without any."""
@@ -148,13 +156,17 @@ class EvProfile:
     def _check_operation(self, change: EvProfileChange, wanted: EvConfiguration, array: EvArray) -> None:
         if change.ev_op is None:
             return
-        if wanted.mode == EvMode.AUTO or not len(array):
-            raise InvalidArgumentError(f"{change.ev_op.name}: the profile has no EV array yet, or its mode is AUTO")
-        if change.ev_op == EvOp.REPLACE_EV and wanted.mode != EvMode.EXPLICIT:
-            raise InvalidArgumentError("REPLACE_EV: the NIC makes the EVs of a GENERATED profile; deny one instead")
-        cap = self.limits.entries_per_op
-        if cap and len(change.entries) > cap:
-            raise TooBigError(f"entries: {len(change.entries)}; the device takes {cap} a call", cap)
+        mode = EvMode.AUTO if wanted.mode is None else wanted.mode
+        found = ev_rules.operation_verdict(change.ev_op, mode, len(array), len(change.entries), self.limits.words)
+        refusal, detail = parts(found)
+        match refusal:
+            case Refusal.NO_ARRAY:
+                raise InvalidArgumentError(f"{change.ev_op.name}: the profile has no EV array yet, or its mode is AUTO")
+            case Refusal.REPLACE_GENERATED:
+                raise InvalidArgumentError("REPLACE_EV: the NIC makes the EVs of a GENERATED profile; deny one instead")
+            case Refusal.TOO_MANY_ENTRIES:
+                cap = self.limits.entries_per_op
+                raise TooBigError(f"entries: {detail}; the device takes {cap} a call", cap)
 
     def _enter(self, state: ProfileState) -> None:
         form = self.configuration.format
@@ -163,12 +175,3 @@ class EvProfile:
         self.state = state
         if state == ProfileState.INIT:
             self.configuration, self.array, self._array_made_from = EvConfiguration(), EvArray(()), None
-
-
-def _check_steps(entered: tuple[ProfileState, ...], wanted: EvConfiguration) -> None:
-    """Raise if attributes for a transition are missing; unreplaced entries are detected at its end."""
-    for state in entered:
-        check_step(wanted.rules, state, wanted.known | EvAttribute.REPLACE_EV)
-    form = wanted.format
-    if ProfileState.ONLINE in entered and form is not None and form.state != ProfileState.ONLINE:
-        raise InvalidArgumentError(f"format: it is {form.state.name}; an EV profile needs it ONLINE")

@@ -1,7 +1,8 @@
 """States of controller profiles as tables: attributes required by transitions, and changeable in each state.
 
 EV format, EV and congestion control profiles go INIT -> OFFLINE -> ONLINE and back; they differ in the required
-attributes. The table of docs/entropy.md is generated from them by `spec.profile_table`.
+attributes. What the tables say of a change is told by two kernels, which the native library calls too.
+The table of docs/entropy.md is generated from them by `spec.profile_table`.
 Source: `mrc_ctl.h` of opencomputeproject/OCP-Multipath-Reliable-Connection.
 """
 
@@ -12,7 +13,11 @@ from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import TypeVar
 
-from openmrc.errors import InvalidArgumentError
+import numpy as np
+
+from openmrc.core.jit import kernel
+from openmrc.errors import BusyError, InvalidArgumentError
+from openmrc.profiles.refusals import Refusal, parts, verdict
 
 Bits = TypeVar("Bits", bound=IntFlag)
 
@@ -71,6 +76,7 @@ class ProfileRules:
     """Rules of a kind of profile: attributes required to enter each state, and changeable while ONLINE."""
 
     name: str
+    busy: str  # what it is while it is in use, with a number
     needs: Mapping[ProfileState, IntFlag]
     while_online: IntFlag
     while_online_optional: IntFlag  # with the device's MODIFY_ONLINE capability
@@ -78,6 +84,7 @@ class ProfileRules:
 
 FORMAT_RULES = ProfileRules(
     name="EV format",
+    busy="EV format profile: {} EV profiles are ONLINE with it",
     needs={ProfileState.OFFLINE: FormatAttribute.MODE, ProfileState.ONLINE: FormatAttribute.MODIFY_FIELDS},
     while_online=FormatAttribute.STATE,
     while_online_optional=FormatAttribute(0),
@@ -90,6 +97,7 @@ _EV_LIMITS = EvAttribute.MIN_ACTIVE | EvAttribute.EVENT_MASK
 
 GENERATED_RULES = ProfileRules(
     name="EV, GENERATED",
+    busy="EV profile: {} queue pairs use it",
     needs={ProfileState.OFFLINE: _EV_SHAPE, ProfileState.ONLINE: _EV_LIMITS},
     while_online=_EV_ONLINE,
     while_online_optional=_EV_ONLINE_OPTIONAL,
@@ -97,6 +105,7 @@ GENERATED_RULES = ProfileRules(
 
 EXPLICIT_RULES = ProfileRules(
     name="EV, EXPLICIT",
+    busy="EV profile: {} queue pairs use it",
     needs={ProfileState.OFFLINE: _EV_SHAPE, ProfileState.ONLINE: _EV_LIMITS | EvAttribute.REPLACE_EV},
     while_online=_EV_ONLINE,
     while_online_optional=_EV_ONLINE_OPTIONAL,
@@ -105,6 +114,7 @@ EXPLICIT_RULES = ProfileRules(
 # The NIC chooses format, fields and number of EVs.
 AUTO_RULES = ProfileRules(
     name="EV, AUTO",
+    busy="EV profile: {} queue pairs use it",
     needs={ProfileState.OFFLINE: EvAttribute.MODE, ProfileState.ONLINE: _EV_LIMITS},
     while_online=EvAttribute.STATE,
     while_online_optional=EvAttribute.EVENT_MASK,
@@ -112,6 +122,7 @@ AUTO_RULES = ProfileRules(
 
 CC_RULES = ProfileRules(
     name="congestion control",
+    busy="congestion control profile: {} queue pairs use it",
     needs={ProfileState.OFFLINE: CcAttribute.ALGORITHM, ProfileState.ONLINE: CcAttribute.CONFIG},
     while_online=CcAttribute.STATE,
     while_online_optional=CcAttribute.CONFIG,
@@ -120,39 +131,85 @@ CC_RULES = ProfileRules(
 ALL_RULES = (FORMAT_RULES, AUTO_RULES, EXPLICIT_RULES, GENERATED_RULES, CC_RULES)
 
 
-def route(state: ProfileState, target: ProfileState) -> tuple[ProfileState, ...]:
-    """Return the states entered on the way to `target`.
+class ProfileKind(IntEnum):
+    """Kinds of profiles whose rules differ; the place in `ALL_RULES`."""
 
-    From INIT to ONLINE is two transitions in one call, as in published examples of generated profiles. From ONLINE to
-    INIT takes two calls.
-    """
-    if state == target:
-        return ()
-    if (state, target) in STEPS:
-        return (target,)
-    if state == ProfileState.INIT and target == ProfileState.ONLINE:
-        return (ProfileState.OFFLINE, ProfileState.ONLINE)
-    allowed = ", ".join(following.name for origin, following in STEPS if origin == state)
-    raise InvalidArgumentError(f"state: from {state.name} to {target.name}; allowed from here: {allowed}")
+    FORMAT = 0
+    AUTO = 1
+    EXPLICIT = 2
+    GENERATED = 3
+    CC = 4
 
 
-def check_step(rules: ProfileRules, entered: ProfileState, known: IntFlag) -> None:
-    """Raise if attributes required to enter a state are not `known`, naming them."""
-    missing = rules.needs.get(entered, type(known)(0)) & ~known
-    if missing:
+_NEEDS = np.array([[int(rules.needs.get(state, 0)) for state in ProfileState] for rules in ALL_RULES])
+_ONLINE = np.array([int(rules.while_online) for rules in ALL_RULES])
+_OPTIONAL = np.array([int(rules.while_online_optional) for rules in ALL_RULES])
+_STEPS = np.array([[(state, target) in STEPS for target in ProfileState] for state in ProfileState]).astype(np.int64)
+_FORMAT_KIND, _CC_KIND = int(ProfileKind.FORMAT), int(ProfileKind.CC)
+_INIT, _OFFLINE, _ONLINE_STATE = map(int, ProfileState)
+_FIELDS = int(EvAttribute.MODIFY_FIELDS)
+
+
+@kernel
+def change_verdict(kind: int, state: int, target: int, changed: int, users: int, can_modify: int) -> int:
+    """Return why a profile that `users` use cannot have these attributes changed on the way to a state; 0: it can."""
+    leaves = state != target
+    if leaves and not is_step(state, target):
+        return verdict(Refusal.STEP, 0)
+    if users > 0 and kind == _FORMAT_KIND:
+        return verdict(Refusal.BUSY, users)
+    if state != _ONLINE_STATE:
+        return 0
+    allowed = _ONLINE[kind] | _OPTIONAL[kind] if can_modify != 0 else _ONLINE[kind]
+    if changed & ~allowed != 0:
+        return verdict(Refusal.NOT_ONLINE, changed & ~allowed)
+    if users > 0 and (leaves or (kind != _CC_KIND and changed & _FIELDS != 0)):
+        return verdict(Refusal.BUSY, users)
+    return 0
+
+
+@kernel
+def is_step(state: int, target: int) -> bool:
+    """Whether one call may change the state so; from INIT to ONLINE is two steps, as in published examples."""
+    return _STEPS[state, target] != 0 or (state == _INIT and target == _ONLINE_STATE)
+
+
+@kernel
+def missing_verdict(kind: int, state: int, target: int, known: int) -> int:
+    """Return which attributes are missing for the first of the steps to a state that needs some; 0: none are."""
+    if state == _INIT and target == _ONLINE_STATE and _NEEDS[kind, _OFFLINE] & ~known != 0:
+        return verdict(Refusal.MISSING, _OFFLINE << 32 | (_NEEDS[kind, _OFFLINE] & ~known))
+    if state == target or _NEEDS[kind, target] & ~known == 0:
+        return 0
+    return verdict(Refusal.MISSING, target << 32 | (_NEEDS[kind, target] & ~known))
+
+
+def check_change(
+    rules: ProfileRules, state: ProfileState, target: ProfileState, changed: IntFlag, users: int, can_modify: bool
+) -> None:
+    """Raise if attributes may not change on the way to a state: EINVAL, or EBUSY while `users` use the profile."""
+    refusal, detail = parts(change_verdict(ALL_RULES.index(rules), state, target, changed, users, can_modify))
+    match refusal:
+        case Refusal.STEP:
+            allowed = ", ".join(following.name for origin, following in STEPS if origin == state)
+            raise InvalidArgumentError(f"state: from {state.name} to {target.name}; allowed from here: {allowed}")
+        case Refusal.NOT_ONLINE:
+            allowed = names(rules.while_online | rules.while_online_optional if can_modify else rules.while_online)
+            raise InvalidArgumentError(
+                f"{names(type(changed)(detail))}: not while the {rules.name} profile is ONLINE; allowed: {allowed}"
+            )
+        case Refusal.BUSY:
+            raise BusyError(rules.busy.format(users))
+
+
+def check_known(rules: ProfileRules, state: ProfileState, target: ProfileState, known: IntFlag) -> None:
+    """Raise if attributes that are required on the way to a state are not `known`, naming them."""
+    refusal, detail = parts(missing_verdict(ALL_RULES.index(rules), state, target, known))
+    if refusal == Refusal.MISSING:
+        entered, missing = ProfileState(detail >> 32), type(known)(detail & 0xFFFFFFFF)
         raise InvalidArgumentError(
             f"state: {rules.name} profile to {entered.name} needs {names(rules.needs[entered])}; "
             f"missing: {names(missing)}"
-        )
-
-
-def check_online_change(rules: ProfileRules, changed: IntFlag, can_modify_online: bool) -> None:
-    """Raise for a change while ONLINE that requires OFFLINE."""
-    allowed = rules.while_online | rules.while_online_optional if can_modify_online else rules.while_online
-    refused = changed & ~allowed
-    if refused:
-        raise InvalidArgumentError(
-            f"{names(refused)}: not while the {rules.name} profile is ONLINE; allowed: {names(allowed)}"
         )
 
 

@@ -65,6 +65,35 @@ def test_the_listener_prints_the_evs_of_a_plane_that_is_silent() -> None:
     assert first[4] == "0"
 
 
+def probes(faults: str, status: int) -> list[list[str]]:
+    made, port = program("examples/mrc_prober.c"), str(free_port())
+    settings = {"MRC_FAULT_STEPS": fault_steps(Schedule.parse(faults), 4)} if faults else {}
+    server = start(made, "-p", port, **settings)
+    try:
+        prober = start(made, "-p", port, "-n", "5", "-i", "5", "-t", "300", "127.0.0.1")
+        said = prober.communicate(timeout=60)[0]
+        assert prober.returncode == status, said
+        assert server.wait(timeout=30) == 0
+    finally:
+        server.kill()
+    heads, *paths = [line.split() for line in said.splitlines() if not line.startswith("mrc:")]
+    assert heads == ["Port", "EV", "State", "Probes", "Answered", "Median(us)", "Most(us)"]
+    return paths
+
+
+def test_the_prober_finds_every_path_and_its_round_trip() -> None:
+    paths = probes("", 0)
+    assert [path[0] for path in paths] == [str(port) for port in range(1, 5) for _ in range(8)]
+    assert {path[4] for path in paths} == {"5"}
+    assert all(0 < float(path[5]) <= float(path[6]) for path in paths)
+
+
+def test_the_prober_says_which_paths_never_answered() -> None:
+    paths = probes("down: plane 1", 1)
+    assert {path[0] for path in paths if path[4] == "0"} == {"2"}
+    assert sum(path[4] == "0" for path in paths) == 8
+
+
 def test_a_program_that_opens_it_by_path_finds_every_name() -> None:
     run(program("tests/loader.c", "-ldl"), library())
 

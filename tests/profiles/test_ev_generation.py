@@ -1,10 +1,11 @@
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmrc.errors import TooBigError
 from openmrc.profiles.ev_format import EvBitWidths, EvExpansion, EvField, EvFormatMode
-from openmrc.profiles.ev_generation import generate
+from openmrc.profiles.ev_generation import generate, in_turn
 from tests.profiles.test_ev_format import expansions
 
 
@@ -49,3 +50,13 @@ def test_numbers_of_a_field_are_drawn_evenly() -> None:
     expansion = EvExpansion(EvBitWidths(EvFormatMode.STEV, (32,)), (EvField(32, mask=0xFFFFFFFF),))
     eighths = [expansion.numbers(ev)[0] >> 29 for ev in generate(expansion, 8000, seed=3)]
     assert all(800 < eighths.count(eighth) < 1200 for eighth in range(8))
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.integers(0, 1 << 30))
+def test_ports_come_in_turn_each_with_its_evs_in_some_order(lengths: list[int], seed: int) -> None:
+    ranks = np.full((len(lengths), max(1, *lengths)), -1)
+    in_turn(ranks, np.array(lengths), seed)
+    placed = sorted((int(ranks[port, k]), port) for port, count in enumerate(lengths) for k in range(count))
+    assert [rank for rank, _ in placed] == list(range(sum(lengths)))
+    turns = [[port for port, count in enumerate(lengths) if count > turn] for turn in range(max(lengths))]
+    assert [port for _, port in placed] == [port for turn in turns for port in turn]

@@ -3,11 +3,12 @@ from dataclasses import replace
 import pytest
 
 from openmrc.errors import BusyError, InvalidArgumentError, NotFoundError, TooBigError
-from openmrc.profiles.ev_array import EvEntry, EvEntryState, EvOp, EvOpEntry
-from openmrc.profiles.ev_configuration import EvLimits, EvMode, EvProfileChange
+from openmrc.profiles.ev_array import EvEntry, EvOpEntry
+from openmrc.profiles.ev_configuration import EvLimits, EvProfileChange
 from openmrc.profiles.ev_format import EvField, EvFormatMode
 from openmrc.profiles.ev_format_profile import EvFormatProfile, FormatChange
 from openmrc.profiles.ev_profile import EvProfile
+from openmrc.profiles.ev_rules import EvEntryState, EvMode, EvOp
 from openmrc.profiles.profile_states import ProfileState
 from tests.profiles.carriers import AnyCarrier
 

@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from openmrc.errors import InvalidArgumentError
+from openmrc.errors import BusyError, InvalidArgumentError
 from openmrc.profiles.profile_states import (
     ALL_RULES,
     AUTO_RULES,
@@ -13,35 +13,38 @@ from openmrc.profiles.profile_states import (
     EvAttribute,
     ProfileRules,
     ProfileState,
-    check_online_change,
-    check_step,
-    route,
+    check_change,
+    check_known,
 )
 from spec.profile_table import table
 
 INIT, OFFLINE, ONLINE = ProfileState
 
 
+@pytest.mark.parametrize("rules", ALL_RULES, ids=lambda rules: rules.name)
 @pytest.mark.parametrize(("origin", "target"), list(itertools.product(ProfileState, repeat=2)))
-def test_every_pair_of_states_is_a_step_a_shortcut_or_refused(origin: ProfileState, target: ProfileState) -> None:
-    if origin == target:
-        assert route(origin, target) == ()
-    elif (origin, target) == (INIT, ONLINE):
-        assert route(origin, target) == (OFFLINE, ONLINE)
-    elif (origin, target) == (ONLINE, INIT):
+def test_every_pair_of_states_is_a_step_a_shortcut_or_refused(
+    origin: ProfileState, target: ProfileState, rules: ProfileRules
+) -> None:
+    nothing = type(rules.while_online)(0)
+    if (origin, target) == (ONLINE, INIT):
         with pytest.raises(InvalidArgumentError, match="from ONLINE to INIT; allowed from here: OFFLINE"):
-            route(origin, target)
+            check_change(rules, origin, target, nothing, 0, False)
     else:
-        assert route(origin, target) == (target,)
+        check_change(rules, origin, target, nothing, 0, False)
 
 
 @pytest.mark.parametrize("rules", ALL_RULES, ids=lambda rules: rules.name)
 def test_each_attribute_a_step_needs_is_missed_by_name(rules: ProfileRules) -> None:
-    for state, needed in rules.needs.items():
-        check_step(rules, state, needed)
-        for attribute in needed:
-            with pytest.raises(InvalidArgumentError, match=f"missing: {attribute.name} "):
-                check_step(rules, state, needed & ~attribute)
+    every = rules.needs[OFFLINE] | rules.needs[ONLINE]
+    for origin, target in ((INIT, OFFLINE), (OFFLINE, ONLINE), (INIT, ONLINE)):
+        check_known(rules, origin, target, every)
+        for attribute in rules.needs[target]:
+            with pytest.raises(InvalidArgumentError, match=f"to {target.name} needs .*missing: {attribute.name} "):
+                check_known(rules, origin, target, every & ~attribute)
+    with pytest.raises(InvalidArgumentError, match="to OFFLINE needs"):  # the first step first
+        check_known(rules, INIT, ONLINE, type(every)(0))
+    check_known(rules, ONLINE, OFFLINE, every)
 
 
 @pytest.mark.parametrize("rules", ALL_RULES, ids=lambda rules: rules.name)
@@ -50,10 +53,20 @@ def test_online_only_what_the_table_lists_may_change(rules: ProfileRules) -> Non
         for capable in (False, True):
             allowed = attribute in rules.while_online or (capable and attribute in rules.while_online_optional)
             if allowed:
-                check_online_change(rules, attribute, capable)
+                check_change(rules, ONLINE, ONLINE, attribute, 0, capable)
             else:
                 with pytest.raises(InvalidArgumentError, match=f"{attribute.name}: not while"):
-                    check_online_change(rules, attribute, capable)
+                    check_change(rules, ONLINE, ONLINE, attribute, 0, capable)
+
+
+def test_a_profile_in_use_keeps_its_state() -> None:
+    nothing = EvAttribute(0)
+    for rules in (EXPLICIT_RULES, CC_RULES, FORMAT_RULES):
+        with pytest.raises(BusyError, match=rules.busy.format(3)):
+            check_change(rules, ONLINE, OFFLINE, nothing, 3, True)
+    check_change(EXPLICIT_RULES, ONLINE, ONLINE, EvAttribute.REPLACE_EV, 3, True)
+    with pytest.raises(BusyError, match="3 queue pairs"):
+        check_change(EXPLICIT_RULES, ONLINE, ONLINE, EvAttribute.MODIFY_FIELDS, 3, True)
 
 
 def test_the_tables_say_what_the_controller_api_says() -> None:

@@ -90,10 +90,12 @@ def _generated(document: EvDocument, count: int, seed: int, path: Path) -> list[
 
 def _line(expansion: EvExpansion, ev: bytes) -> str:
     """Return an EV, its expansion, and the parts of the expansion, without trailing zeros."""
+    from openmrc.profiles.field_rules import holding
+
     digits = max(1, -(-expansion.ev_bits // 4))
     wire = expansion.expand(ev).hex()[: -(-expansion.format.bits // 4)]
     parts = " ".join(
-        f"{field.holding(number):0{-(-width // 4)}x}"
+        f"{holding(field.words, number):0{-(-width // 4)}x}"
         for field, width, number in zip(expansion.fields, expansion.format.widths, expansion.numbers(ev), strict=False)
     )
     return f"{ev.hex()[:digits]} -> {wire}  ({parts})"

@@ -11,10 +11,11 @@ import msgspec
 from openmrc.ctl.device import CtlDevice
 from openmrc.errors import InvalidArgumentError
 from openmrc.profiles.cc_profile import CcChange, CcConfig
-from openmrc.profiles.ev_array import EvEntry, EvEntryState, EvOp, EvOpEntry
-from openmrc.profiles.ev_configuration import EvMode, EvProfileChange
+from openmrc.profiles.ev_array import EvEntry, EvOpEntry
+from openmrc.profiles.ev_configuration import EvProfileChange
 from openmrc.profiles.ev_format import EV_BYTES, EvField, EvFormatMode
 from openmrc.profiles.ev_format_profile import FormatChange
+from openmrc.profiles.ev_rules import EvEntryState, EvMode, EvOp
 from openmrc.profiles.profile_states import ProfileState
 from openmrc.profiles.profile_store import ALGORITHMS, MOST_EVS, MOST_PROFILES, ProfileIds
 

@@ -8,14 +8,17 @@ SRv6 an EV is the address that leads to a peer, which is known when a queue pair
 from __future__ import annotations
 
 from ipaddress import ip_address
+from operator import itemgetter
 
-from openmrc.core import rng
+import numpy as np
+
 from openmrc.errors import InvalidArgumentError, TooBigError
 from openmrc.live.api.attributes import EvFormat
 from openmrc.live.host.peers import Peers
 from openmrc.live.host.sockets import Sockets
 from openmrc.profiles.ev_array import EvEntry
 from openmrc.profiles.ev_format import EV_BYTES, EvExpansion, EvFormatMode
+from openmrc.profiles.ev_generation import in_turn
 
 MODES = {EvFormat.UDP: EvFormatMode.UDP, EvFormat.STEV: EvFormatMode.STEV, EvFormat.SRV6: EvFormatMode.SRV6}
 _BYTES = {EvFormatMode.UDP: 2, EvFormatMode.STEV: 4}
@@ -82,13 +85,8 @@ def _address(text: str) -> bytes:
 
 def _in_turn(found: list[list[EvEntry]], count: int, seed: int) -> list[EvEntry]:
     """Return `count` EVs, of each port in turn and in random order within one."""
-    state = rng.seeded(seed, 0)
-    for evs in found:
-        for position in range(len(evs) - 1, 0, -1):
-            state = rng.following(state)
-            other = rng.below(state, position + 1)
-            evs[position], evs[other] = evs[other], evs[position]
-    taken: list[EvEntry] = []
-    for turn in range(max(map(len, found))):
-        taken += [evs[turn] for evs in found if turn < len(evs)]
-    return taken[:count]
+    lengths = np.array([len(evs) for evs in found])
+    ranks = np.zeros((len(found), max(lengths)), np.int64)
+    in_turn(ranks, lengths, seed)
+    ranked = [(int(ranks[port, k]), ev) for port, evs in enumerate(found) for k, ev in enumerate(evs)]
+    return [ev for rank, ev in sorted(ranked, key=itemgetter(0)) if rank < count]

@@ -14,7 +14,6 @@ from openmrc.ctl.ev_events import EvEventQueues, EvStateEvent
 from openmrc.engine.congestion import congestion
 from openmrc.engine.paths import paths
 from openmrc.engine.state import params
-from openmrc.engine.state.params import Settings
 from openmrc.engine.state.states import EvEvent as EngineEvent
 from openmrc.engine.state.states import EvState
 from openmrc.engine.state.tables import NONE
@@ -23,12 +22,12 @@ from openmrc.live.datapath import operations
 from openmrc.live.datapath.datapath_tables import EventRecord
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.objects.nic_evs import NicEvs
-from openmrc.profiles.cc_profile import NO_CONTROL, CcChange, CcConfig
-from openmrc.profiles.ev_array import EvEntry, EvEntryState, EvOp, EvOpEntry
-from openmrc.profiles.ev_configuration import EVENT_STATES, EvLimits, EvMode, EvProfileChange
+from openmrc.profiles.cc_profile import CC_RANGES, CcChange, CcConfig
+from openmrc.profiles.ev_array import EvEntry, EvOpEntry
+from openmrc.profiles.ev_configuration import EVENT_STATES, EvLimits, EvProfileChange
 from openmrc.profiles.ev_format_profile import FormatChange
+from openmrc.profiles.ev_rules import EvEntryState, EvMode, EvOp
 from openmrc.profiles.profile_store import ProfileIds, ProfileStore
-from openmrc.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from openmrc.live.objects.nic import Nic
@@ -38,7 +37,6 @@ _ENGINE_EVENTS = {
     EvEntryState.ASSUMED_BAD: EngineEvent.SACK_ALWAYS_SKIP,
     EvEntryState.DENIED: EngineEvent.DENY,
 }
-_TIMES = ("base_rtt", "target_delay", "qa_threshold")  # ns in a configuration, ps in the engine
 
 
 @dataclass
@@ -284,27 +282,11 @@ class NicProfiles:
     def _write_cc(self, number: int, algorithm: str, config: CcConfig) -> None:
         """Write a profile into its row of parameters: the endpoint's own, but for what it sets."""
         row = self._runtime.engine.params[number]
-        params.fill(row, _settings(self._runtime.settings, algorithm, config))
-        row.receiver_penalty = self._runtime.settings.receiver_penalty
+        params.fill(row, replace(self._runtime.settings, algorithm=algorithm or "none"))
         for name, value in vars(config).items():
-            if value is None:
-                continue
-            if name in _TIMES:
-                setattr(row, name, int(value) * PS_PER_NS)
-        if config.adjust_bytes_threshold is not None:
-            row.adjust_bytes = config.adjust_bytes_threshold
-        if config.adjust_period_threshold is not None:
-            row.adjust_period = config.adjust_period_threshold * PS_PER_NS
-        for name in ("eta", "fi", "fi_scale"):
-            if getattr(config, name) is not None:
-                setattr(row, name, getattr(config, name))
-
-
-def _settings(own: Settings, algorithm: str, config: CcConfig) -> Settings:
-    """Return the endpoint's settings with those of a profile, where both have them."""
-    same = ("disable_qa", "gamma", "max_md_jump", "max_cwnd", "qa_gate")
-    changed = {name: value for name in same if (value := getattr(config, name)) is not None}
-    return replace(own, algorithm="none" if algorithm == NO_CONTROL else algorithm, **changed)
+            if value is not None:
+                field = CC_RANGES[name]
+                setattr(row, field.tunable, value * field.scale)
 
 
 def _entry_state(state: int) -> EvEntryState:
