@@ -126,12 +126,17 @@ def merged(present: EvConfiguration, change: EvProfileChange, limits: EvLimits) 
     wanted = replace(present, **{name: value for name in names if (value := getattr(change, name)) is not None})
     if wanted.count is not None:
         wanted = replace(wanted, count=ev_rules.aligned(wanted.count, limits.words))
-    attributes = (wanted.mode, wanted.count, wanted.min_active, wanted.event_mask)
-    numbers = (UNSET if each is None else int(each) for each in attributes)
-    refusal, detail = parts(ev_rules.attributes_verdict(*numbers, len(wanted.fields or ()), limits.words))
+    mode, count = _word(wanted.mode), _word(wanted.count)
+    min_active, event_mask, fields = _word(wanted.min_active), _word(wanted.event_mask), len(wanted.fields or ())
+    found = ev_rules.attributes_verdict(mode, count, min_active, event_mask, fields, limits.words)
+    refusal, detail = parts(found)
     if refusal != Refusal.NONE:
         _refuse(refusal, detail, wanted, limits)
     return wanted
+
+
+def _word(value: int | None) -> int:
+    return UNSET if value is None else int(value)
 
 
 def _refuse(refusal: Refusal, detail: int, wanted: EvConfiguration, limits: EvLimits) -> NoReturn:
@@ -143,7 +148,7 @@ def _refuse(refusal: Refusal, detail: int, wanted: EvConfiguration, limits: EvLi
         case Refusal.COUNT_HIGH:
             raise TooBigError(f"count: {detail} EVs; the device holds {limits.max_evs} a profile", limits.max_evs)
         case Refusal.MIN_ACTIVE:
-            most = ev_rules.most_active(UNSET if wanted.count is None else wanted.count, limits.words)
+            most = ev_rules.most_active(_word(wanted.count), limits.words)
             raise InvalidArgumentError(f"min_active: {wanted.min_active} is not in 0..{most}")
         case Refusal.EVENT_MASK:
             asked = int(wanted.event_mask or 0)

@@ -114,7 +114,8 @@ def most_of(field: Any) -> int:
 @kernel
 def holding(field: Any, number: int) -> int:
     """Return the value of a field with `number`, of as many bits as its mask, spread over the mask, top bit first."""
-    value, remaining, left = field[FieldColumn.INIT] & ~field[FieldColumn.MASK], field[FieldColumn.MASK], number
+    value = int(field[FieldColumn.INIT] & ~field[FieldColumn.MASK])
+    remaining, left = field[FieldColumn.MASK], number
     while remaining != 0:  # from the lowest bit of both
         lowest = remaining & -remaining
         if left & 1 == 1:
