@@ -47,7 +47,7 @@ FOLDS static inline __m128i fold(__m128i state, __m128i data, __m128i by)
 
 FOLDS static uint32_t by_multiplication(uint32_t crc, const uint8_t *at, size_t length)
 {
-    if (length < 64)
+    if (length < 16)
         return by_tables(crc, at, length);
     /* x^(512+32), x^(512-32); x^(128+32), x^(128-32); x^64; P and its quotient: all reflected, modulo P. */
     const __m128i by_64 = _mm_set_epi64x(0x00000001C6E41596, 0x0000000154442BD4);
@@ -57,15 +57,18 @@ FOLDS static uint32_t by_multiplication(uint32_t crc, const uint8_t *at, size_t 
     const __m128i low_half = _mm_setr_epi32(-1, 0, -1, 0);
     const __m128i *block = (const __m128i *)at;
     __m128i a = _mm_xor_si128(_mm_loadu_si128(block), _mm_cvtsi32_si128((int)~crc));
-    __m128i b = _mm_loadu_si128(block + 1), c = _mm_loadu_si128(block + 2), d = _mm_loadu_si128(block + 3);
-    size_t left = length - 64;
-    for (block += 4; left >= 64; block += 4, left -= 64) {
-        a = fold(a, _mm_loadu_si128(block), by_64);
-        b = fold(b, _mm_loadu_si128(block + 1), by_64);
-        c = fold(c, _mm_loadu_si128(block + 2), by_64);
-        d = fold(d, _mm_loadu_si128(block + 3), by_64);
+    size_t left = length - 16;
+    block++;
+    if (length >= 64) {
+        __m128i b = _mm_loadu_si128(block), c = _mm_loadu_si128(block + 1), d = _mm_loadu_si128(block + 2);
+        for (block += 3, left -= 48; left >= 64; block += 4, left -= 64) {
+            a = fold(a, _mm_loadu_si128(block), by_64);
+            b = fold(b, _mm_loadu_si128(block + 1), by_64);
+            c = fold(c, _mm_loadu_si128(block + 2), by_64);
+            d = fold(d, _mm_loadu_si128(block + 3), by_64);
+        }
+        a = fold(fold(fold(a, b, by_16), c, by_16), d, by_16);
     }
-    a = fold(fold(fold(a, b, by_16), c, by_16), d, by_16);
     for (; left >= 16; block++, left -= 16)
         a = fold(a, _mm_loadu_si128(block), by_16);
     /* 128 bits to 64, to 32, then Barrett's reduction. */
