@@ -15,12 +15,12 @@ from tests.native.test_verbs_device import free_port
 pytestmark = pytest.mark.needs("cc", "verbs.h", "jit")
 
 
-def tests_of(source: str) -> list[str]:
+def named_in(source: str) -> list[str]:
     return re.findall(r"^    TEST\((\w+)\)", (ROOT / "native/tests" / source).read_text("utf-8"), re.MULTILINE)
 
 
-TESTS = tests_of("device.c")
-CTL_TESTS = tests_of("ctl.c")
+TESTS = named_in("device.c")
+CTL_TESTS = named_in("ctl.c")
 
 
 def start(*command: object, **settings: str) -> subprocess.Popen[str]:
