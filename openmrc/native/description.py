@@ -49,7 +49,7 @@ from openmrc.profiles.event_ring import RingColumn
 from openmrc.profiles.field_rules import FieldColumn
 from openmrc.profiles.profile_states import CcAttribute, EvAttribute, FormatAttribute, ProfileKind, ProfileState
 from openmrc.profiles.profile_store import MOST_PROFILES
-from openmrc.profiles.refusals import CODE_BITS, ERRNO, Refusal
+from openmrc.profiles.refusals import CODE_BITS, ERRNO, ProfileRefusal
 from openmrc.units import NEVER, PS_PER_NS, PS_PER_S
 from openmrc.wire.codes import UDP_PORT
 from openmrc.wire.entropy import PATH_BITS, PATHS_OF_A_PLANE, SRV6_PORT_BASE
@@ -78,7 +78,7 @@ _ENUMS: tuple[type[IntEnum | IntFlag], ...] = (
     LimitColumn,
     ProfileKind,
     ProfileState,
-    Refusal,
+    ProfileRefusal,
     QpEvent,
     QpState,
     RingColumn,
@@ -119,7 +119,7 @@ _NUMBERS = {
     "REPORT": REPORT,
     "UNSET": UNSET,
     "NO_EV": NO_EV,
-    "REFUSALS": len(Refusal),
+    "REFUSALS": len(ProfileRefusal),
     "REFUSAL_BITS": CODE_BITS,
     "WAYS": len(Way),
     "MUTEX_WORDS": MUTEX_WORDS,
@@ -258,7 +258,8 @@ def _params() -> Iterator[str]:
 
 def _profiles(sample: dict[str, Any]) -> Iterator[str]:
     """Yield the errno of each refusal, and what the values of a congestion control profile may be and become."""
-    yield f"static const int32_t mrc_refusals[MRC_REFUSALS] = {{{', '.join(str(ERRNO[each]) for each in Refusal)}}};"
+    errnos = ", ".join(str(ERRNO[each]) for each in ProfileRefusal)
+    yield f"static const int32_t mrc_refusals[MRC_REFUSALS] = {{{errnos}}};"
     layout = sample["engine_params"].dtype
     yield "struct mrc_cc_field { const char *name; int32_t offset, is_float; int64_t scale; double least, most; };"
     yield f"static const struct mrc_cc_field mrc_cc_fields[{len(CC_RANGES)}] = {{"

@@ -13,7 +13,7 @@ from openmrc.errors import CallError, InvalidArgumentError, NotFoundError
 from openmrc.profiles import ev_rules
 from openmrc.profiles.ev_format import EV_BYTES, EvExpansion
 from openmrc.profiles.ev_rules import EvEntryState, EvOp
-from openmrc.profiles.refusals import Refusal, parts
+from openmrc.profiles.refusals import ProfileRefusal, parts
 
 
 @dataclass(frozen=True)
@@ -102,11 +102,11 @@ class EvArray:
     def _apply_one(self, op: EvOp, entry: EvOpEntry, check: NewEvCheck, name: str) -> None:
         found = ev_rules.entry_verdict(op, entry.state, entry.ev != _UNPOPULATED, entry.ev_new is not None)
         match parts(found)[0]:
-            case Refusal.ENTRY_STATE:
+            case ProfileRefusal.ENTRY_STATE:
                 raise InvalidArgumentError(f"{name}.state: {entry.state!r}; allowed: GOOD, ASSUMED_BAD, DENIED")
-            case Refusal.ENTRY_UNPOPULATED:
+            case ProfileRefusal.ENTRY_UNPOPULATED:
                 raise InvalidArgumentError(f"{name}.ev: {entry.ev} has no state; REPLACE_EV it")
-            case Refusal.ENTRY_NEW_EV:
+            case ProfileRefusal.ENTRY_NEW_EV:
                 raise InvalidArgumentError(f"{name}.ev_new: missing; REPLACE_EV needs it")
         copies = self._copies(entry.ev, entry.all_copies, name)
         if op == EvOp.REPLACE_EV and entry.ev_new is not None:

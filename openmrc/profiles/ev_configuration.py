@@ -21,7 +21,7 @@ from openmrc.profiles.profile_states import (
     ProfileState,
     given,
 )
-from openmrc.profiles.refusals import Refusal, parts
+from openmrc.profiles.refusals import ProfileRefusal, parts
 
 RULES = {EvMode.AUTO: AUTO_RULES, EvMode.EXPLICIT: EXPLICIT_RULES, EvMode.GENERATED: GENERATED_RULES}
 EVENT_STATES = EvEntryState.GOOD | EvEntryState.ASSUMED_BAD  # states that events can be requested for
@@ -130,7 +130,7 @@ def merged(present: EvConfiguration, change: EvProfileChange, limits: EvLimits) 
     min_active, event_mask, fields = _word(wanted.min_active), _word(wanted.event_mask), len(wanted.fields or ())
     found = ev_rules.attributes_verdict(mode, count, min_active, event_mask, fields, limits.words)
     refusal, detail = parts(found)
-    if refusal != Refusal.NONE:
+    if refusal != ProfileRefusal.NONE:
         _refuse(refusal, detail, wanted, limits)
     return wanted
 
@@ -139,18 +139,18 @@ def _word(value: int | None) -> int:
     return UNSET if value is None else int(value)
 
 
-def _refuse(refusal: Refusal, detail: int, wanted: EvConfiguration, limits: EvLimits) -> NoReturn:
+def _refuse(refusal: ProfileRefusal, detail: int, wanted: EvConfiguration, limits: EvLimits) -> NoReturn:
     match refusal:
-        case Refusal.EV_MODE:
+        case ProfileRefusal.EV_MODE:
             raise InvalidArgumentError(f"mode: {wanted.mode!r} is not one of AUTO, EXPLICIT, GENERATED")
-        case Refusal.COUNT_LOW:
+        case ProfileRefusal.COUNT_LOW:
             raise InvalidArgumentError(f"count: {wanted.count}; at least 1 EV is needed")
-        case Refusal.COUNT_HIGH:
+        case ProfileRefusal.COUNT_HIGH:
             raise TooBigError(f"count: {detail} EVs; the device holds {limits.max_evs} a profile", limits.max_evs)
-        case Refusal.MIN_ACTIVE:
+        case ProfileRefusal.MIN_ACTIVE:
             most = ev_rules.most_active(_word(wanted.count), limits.words)
             raise InvalidArgumentError(f"min_active: {wanted.min_active} is not in 0..{most}")
-        case Refusal.EVENT_MASK:
+        case ProfileRefusal.EVENT_MASK:
             asked = int(wanted.event_mask or 0)
             raise InvalidArgumentError(f"event_mask: {asked:#x}; only GOOD and ASSUMED_BAD can be asked")
     raise TooBigError(f"fields: {detail}; the device takes {limits.max_fields}", limits.max_fields)

@@ -18,7 +18,7 @@ from math import prod
 from openmrc.errors import InvalidArgumentError, TooBigError
 from openmrc.profiles import field_rules
 from openmrc.profiles.field_rules import MAX_FIELD_BITS, MAX_FORMAT_FIELD_BITS
-from openmrc.profiles.refusals import Refusal, parts
+from openmrc.profiles.refusals import ProfileRefusal, parts
 
 EV_BYTES = 32
 EV_BITS = 8 * EV_BYTES
@@ -48,14 +48,14 @@ class EvBitWidths:
         cap = WIDTH_CAPS.get(self.mode, 0)
         refusal, detail = parts(field_rules.widths_verdict(self.widths, len(self.widths), cap))
         match refusal:
-            case Refusal.FORMAT_MODE:
+            case ProfileRefusal.FORMAT_MODE:
                 raise InvalidArgumentError(f"mode: {self.mode!r} is not one of stev, srv6, udp")
-            case Refusal.NO_WIDTHS:
+            case ProfileRefusal.NO_WIDTHS:
                 raise InvalidArgumentError("widths: empty; at least one field is needed")
-            case Refusal.WIDTH:
+            case ProfileRefusal.WIDTH:
                 width = self.widths[detail]
                 raise InvalidArgumentError(f"widths[{detail}]: {width} is not in 1..{MAX_FORMAT_FIELD_BITS}")
-            case Refusal.TOO_WIDE:
+            case ProfileRefusal.TOO_WIDE:
                 raise TooBigError(f"widths: they sum to {detail} bits; {_name(self.mode)} carries at most {cap}")
 
     @property
@@ -106,7 +106,7 @@ class EvExpansion:
         """Check the restrictions of the controller API; the error names field, value and allowed values."""
         widths = self.format.widths
         refusal, detail = parts(field_rules.fields_verdict(self.words, len(self.fields), widths, len(widths)))
-        if refusal != Refusal.NONE:
+        if refusal != ProfileRefusal.NONE:
             raise InvalidArgumentError(_why(refusal, detail, self.format, self.fields))
 
     @cached_property
@@ -159,7 +159,7 @@ class EvExpansion:
             raise InvalidArgumentError(f"{len(ev)} bytes; an EV has {EV_BYTES}")
         value = int.from_bytes(ev, "big")
         refusal, bit = parts(field_rules.ev_verdict(self.words, len(self.fields), value, EV_BITS))
-        if refusal == Refusal.UNUSED_BIT:
+        if refusal == ProfileRefusal.UNUSED_BIT:
             raise InvalidArgumentError(
                 f"{ev.hex()} has bit {bit} set; the fields take {self.ev_bits} bits, those after them must be zero"
             )
@@ -170,22 +170,22 @@ class EvExpansion:
         return all(field.bounds[0] <= number <= field.bounds[1] for field, number in pairs)
 
 
-def _why(refusal: Refusal, detail: int, form: EvBitWidths, fields: Sequence[EvField]) -> str:
+def _why(refusal: ProfileRefusal, detail: int, form: EvBitWidths, fields: Sequence[EvField]) -> str:
     """Return what is wrong with fields."""
     match refusal:
-        case Refusal.NO_FIELDS:
+        case ProfileRefusal.NO_FIELDS:
             return "fields: empty; at least one is needed"
-        case Refusal.TOO_MANY_FIELDS:
+        case ProfileRefusal.TOO_MANY_FIELDS:
             return f"fields: {len(fields)} of them; the format has {len(form.widths)}"
-        case Refusal.FIELDS_TOO_WIDE:
+        case ProfileRefusal.FIELDS_TOO_WIDE:
             return f"fields: their widths sum to {detail} bits; the format has {form.bits}"
     name, field = f"fields[{detail}]", fields[detail]
     match refusal:
-        case Refusal.FIELD_WIDTH:
+        case ProfileRefusal.FIELD_WIDTH:
             return f"{name}.width: {field.width} is not in 1..{MAX_FIELD_BITS}"
-        case Refusal.FIELD_BOUNDS:
+        case ProfileRefusal.FIELD_BOUNDS:
             return f"{name}.min_val: {field.min_val:#x} is above max_val, {field.max_val:#x}"
-        case Refusal.FIELD_TOO_WIDE:
+        case ProfileRefusal.FIELD_TOO_WIDE:
             return f"{name}.width: {field.width} bits; the format's field {detail} has {form.widths[detail]}"
     part = _PARTS[refusal]
     place, bits = ("the mask", field.ev_bits) if part in ("min_val", "max_val") else ("the field", field.width)
@@ -194,10 +194,10 @@ def _why(refusal: Refusal, detail: int, form: EvBitWidths, fields: Sequence[EvFi
 
 
 _PARTS = {
-    Refusal.FIELD_INIT: "init_val",
-    Refusal.FIELD_MASK: "mask",
-    Refusal.FIELD_MAX: "max_val",
-    Refusal.FIELD_MIN: "min_val",
+    ProfileRefusal.FIELD_INIT: "init_val",
+    ProfileRefusal.FIELD_MASK: "mask",
+    ProfileRefusal.FIELD_MAX: "max_val",
+    ProfileRefusal.FIELD_MIN: "min_val",
 }
 
 

@@ -18,7 +18,7 @@ from openmrc.profiles.ev_configuration import EvConfiguration, EvLimits, EvProfi
 from openmrc.profiles.ev_format import EvField
 from openmrc.profiles.ev_rules import LEARN, REPORT, UNSET, ArraySource, EvEntryState, EvMode
 from openmrc.profiles.profile_states import EvAttribute, ProfileState, check_change, check_known
-from openmrc.profiles.refusals import Refusal, parts
+from openmrc.profiles.refusals import ProfileRefusal, parts
 
 
 class EvProfile:
@@ -160,11 +160,11 @@ class EvProfile:
         found = ev_rules.operation_verdict(change.ev_op, mode, len(array), len(change.entries), self.limits.words)
         refusal, detail = parts(found)
         match refusal:
-            case Refusal.NO_ARRAY:
+            case ProfileRefusal.NO_ARRAY:
                 raise InvalidArgumentError(f"{change.ev_op.name}: the profile has no EV array yet, or its mode is AUTO")
-            case Refusal.REPLACE_GENERATED:
+            case ProfileRefusal.REPLACE_GENERATED:
                 raise InvalidArgumentError("REPLACE_EV: the NIC makes the EVs of a GENERATED profile; deny one instead")
-            case Refusal.TOO_MANY_ENTRIES:
+            case ProfileRefusal.TOO_MANY_ENTRIES:
                 cap = self.limits.entries_per_op
                 raise TooBigError(f"entries: {detail}; the device takes {cap} a call", cap)
 

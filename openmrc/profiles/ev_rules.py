@@ -6,7 +6,7 @@ from enum import IntEnum, IntFlag
 from typing import Any
 
 from openmrc.core.jit import kernel
-from openmrc.profiles.refusals import Refusal, verdict
+from openmrc.profiles.refusals import ProfileRefusal, verdict
 
 UNSET = -(1 << 62)  # no number that somebody may pass by mistake
 
@@ -70,17 +70,17 @@ def aligned(count: int, limits: Any) -> int:
 def attributes_verdict(mode: int, count: int, min_active: int, event_mask: int, fields: int, limits: Any) -> int:
     """Return why attributes of an EV profile are refused, `count` being aligned; UNSET each that is not known."""
     if mode not in (UNSET, _AUTO, _EXPLICIT, _GENERATED):
-        return verdict(Refusal.EV_MODE, 0)
+        return verdict(ProfileRefusal.EV_MODE, 0)
     if count != UNSET and count < 1:
-        return verdict(Refusal.COUNT_LOW, 0)
+        return verdict(ProfileRefusal.COUNT_LOW, 0)
     if count > limits[LimitColumn.MAX_EVS]:
-        return verdict(Refusal.COUNT_HIGH, count)
+        return verdict(ProfileRefusal.COUNT_HIGH, count)
     if min_active != UNSET and not 0 <= min_active <= most_active(count, limits):
-        return verdict(Refusal.MIN_ACTIVE, 0)
+        return verdict(ProfileRefusal.MIN_ACTIVE, 0)
     if event_mask != UNSET and event_mask & ~(_GOOD | _BAD) != 0:
-        return verdict(Refusal.EVENT_MASK, 0)
+        return verdict(ProfileRefusal.EVENT_MASK, 0)
     if fields > limits[LimitColumn.MAX_FIELDS]:
-        return verdict(Refusal.MORE_FIELDS_THAN_DEVICE, fields)
+        return verdict(ProfileRefusal.MORE_FIELDS_THAN_DEVICE, fields)
     return 0
 
 
@@ -104,21 +104,21 @@ def array_source(mode: int, count: int, is_expandable: bool) -> int:
 def operation_verdict(op: int, mode: int, array: int, entries: int, limits: Any) -> int:
     """Return why an operation on an array of so many EVs is refused as a whole."""
     if mode == _AUTO or array == 0:
-        return verdict(Refusal.NO_ARRAY, 0)
+        return verdict(ProfileRefusal.NO_ARRAY, 0)
     if op == _REPLACE and mode != _EXPLICIT:
-        return verdict(Refusal.REPLACE_GENERATED, 0)
+        return verdict(ProfileRefusal.REPLACE_GENERATED, 0)
     cap = limits[LimitColumn.ENTRIES_PER_OP]
-    return verdict(Refusal.TOO_MANY_ENTRIES, entries) if cap != 0 and entries > cap else 0
+    return verdict(ProfileRefusal.TOO_MANY_ENTRIES, entries) if cap != 0 and entries > cap else 0
 
 
 @kernel
 def entry_verdict(op: int, state: int, is_populated: bool, has_new: bool) -> int:
     """Return why one entry of an operation is refused; whether its EV is in the array is the caller's to find out."""
     if state not in (_GOOD, _BAD, _DENIED):
-        return verdict(Refusal.ENTRY_STATE, 0)
+        return verdict(ProfileRefusal.ENTRY_STATE, 0)
     if op != _REPLACE and not is_populated:
-        return verdict(Refusal.ENTRY_UNPOPULATED, 0)
-    return verdict(Refusal.ENTRY_NEW_EV, 0) if op == _REPLACE and not has_new else 0
+        return verdict(ProfileRefusal.ENTRY_UNPOPULATED, 0)
+    return verdict(ProfileRefusal.ENTRY_NEW_EV, 0) if op == _REPLACE and not has_new else 0
 
 
 @kernel

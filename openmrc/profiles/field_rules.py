@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import Any
 
 from openmrc.core.jit import kernel
-from openmrc.profiles.refusals import Refusal, verdict
+from openmrc.profiles.refusals import ProfileRefusal, verdict
 
 MAX_FIELD_BITS = 32  # values and masks of a field are 32-bit
 MAX_FORMAT_FIELD_BITS = 255  # the API keeps a format's width in 8 bits
@@ -30,27 +30,27 @@ class FieldColumn(IntEnum):
 def widths_verdict(widths: Any, count: int, cap: int) -> int:
     """Return why a format of these widths (bits) is refused, `cap` bits being what its mode carries; 0: none."""
     if cap == 0:
-        return verdict(Refusal.FORMAT_MODE, 0)
+        return verdict(ProfileRefusal.FORMAT_MODE, 0)
     if count == 0:
-        return verdict(Refusal.NO_WIDTHS, 0)
+        return verdict(ProfileRefusal.NO_WIDTHS, 0)
     total = 0
     for index in range(count):
         if not 1 <= widths[index] <= MAX_FORMAT_FIELD_BITS:
-            return verdict(Refusal.WIDTH, index)
+            return verdict(ProfileRefusal.WIDTH, index)
         total += widths[index]
-    return verdict(Refusal.TOO_WIDE, total) if total > cap else 0
+    return verdict(ProfileRefusal.TOO_WIDE, total) if total > cap else 0
 
 
 @kernel
 def fields_verdict(fields: Any, count: int, widths: Any, width_count: int) -> int:
     """Return why these fields do not fit a format of these widths; 0: they do."""
     if count == 0:
-        return verdict(Refusal.NO_FIELDS, 0)
+        return verdict(ProfileRefusal.NO_FIELDS, 0)
     if count > width_count:
-        return verdict(Refusal.TOO_MANY_FIELDS, 0)
+        return verdict(ProfileRefusal.TOO_MANY_FIELDS, 0)
     for index in range(count):
         found = _field_refusal(fields[index])
-        if found != Refusal.NONE:
+        if found != ProfileRefusal.NONE:
             return verdict(found, index)
     total, room = 0, 0
     for index in range(count):
@@ -58,10 +58,10 @@ def fields_verdict(fields: Any, count: int, widths: Any, width_count: int) -> in
     for index in range(width_count):
         room += widths[index]
     if total > room:
-        return verdict(Refusal.FIELDS_TOO_WIDE, total)
+        return verdict(ProfileRefusal.FIELDS_TOO_WIDE, total)
     for index in range(count):
         if fields[index][FieldColumn.WIDTH] > widths[index]:  # its top bits would be lost silently
-            return verdict(Refusal.FIELD_TOO_WIDE, index)
+            return verdict(ProfileRefusal.FIELD_TOO_WIDE, index)
     return 0
 
 
@@ -69,17 +69,21 @@ def fields_verdict(fields: Any, count: int, widths: Any, width_count: int) -> in
 def _field_refusal(field: Any) -> int:
     width = field[FieldColumn.WIDTH]
     if not 1 <= width <= MAX_FIELD_BITS:
-        return Refusal.FIELD_WIDTH.value
+        return ProfileRefusal.FIELD_WIDTH.value
     if not _fits(field[FieldColumn.INIT], width):
-        return Refusal.FIELD_INIT.value
+        return ProfileRefusal.FIELD_INIT.value
     if not _fits(field[FieldColumn.MASK], width):
-        return Refusal.FIELD_MASK.value
+        return ProfileRefusal.FIELD_MASK.value
     bits = bits_of(field)
     if not _fits(field[FieldColumn.MAX], bits):
-        return Refusal.FIELD_MAX.value
+        return ProfileRefusal.FIELD_MAX.value
     if not _fits(field[FieldColumn.MIN], bits):
-        return Refusal.FIELD_MIN.value
-    return Refusal.FIELD_BOUNDS.value if field[FieldColumn.MIN] > field[FieldColumn.MAX] else Refusal.NONE.value
+        return ProfileRefusal.FIELD_MIN.value
+    return (
+        ProfileRefusal.FIELD_BOUNDS.value
+        if field[FieldColumn.MIN] > field[FieldColumn.MAX]
+        else ProfileRefusal.NONE.value
+    )
 
 
 @kernel
@@ -155,7 +159,7 @@ def ev_verdict(fields: Any, count: int, ev: int, bits: int) -> int:
     while unused != 0:
         unused >>= 1
         first -= 1
-    return verdict(Refusal.UNUSED_BIT, first)
+    return verdict(ProfileRefusal.UNUSED_BIT, first)
 
 
 @kernel

@@ -17,7 +17,7 @@ import numpy as np
 
 from openmrc.core.jit import kernel
 from openmrc.errors import BusyError, InvalidArgumentError
-from openmrc.profiles.refusals import Refusal, parts, verdict
+from openmrc.profiles.refusals import ProfileRefusal, parts, verdict
 
 Bits = TypeVar("Bits", bound=IntFlag)
 
@@ -155,16 +155,16 @@ def change_verdict(kind: int, state: int, target: int, changed: int, users: int,
     """Return why a profile that `users` use cannot have these attributes changed on the way to a state; 0: it can."""
     leaves = state != target
     if leaves and not is_step(state, target):
-        return verdict(Refusal.STEP, 0)
+        return verdict(ProfileRefusal.STEP, 0)
     if users > 0 and kind == _FORMAT_KIND:
-        return verdict(Refusal.BUSY, users)
+        return verdict(ProfileRefusal.BUSY, users)
     if state != _ONLINE_STATE:
         return 0
     allowed = _ONLINE[kind] | _OPTIONAL[kind] if can_modify != 0 else _ONLINE[kind]
     if changed & ~allowed != 0:
-        return verdict(Refusal.NOT_ONLINE, changed & ~allowed)
+        return verdict(ProfileRefusal.NOT_ONLINE, changed & ~allowed)
     if users > 0 and (leaves or (kind != _CC_KIND and changed & _FIELDS != 0)):
-        return verdict(Refusal.BUSY, users)
+        return verdict(ProfileRefusal.BUSY, users)
     return 0
 
 
@@ -178,10 +178,10 @@ def is_step(state: int, target: int) -> bool:
 def missing_verdict(kind: int, state: int, target: int, known: int) -> int:
     """Return which attributes are missing for the first of the steps to a state that needs some; 0: none are."""
     if state == _INIT and target == _ONLINE_STATE and _NEEDS[kind, _OFFLINE] & ~known != 0:
-        return verdict(Refusal.MISSING, _OFFLINE << 32 | (_NEEDS[kind, _OFFLINE] & ~known))
+        return verdict(ProfileRefusal.MISSING, _OFFLINE << 32 | (_NEEDS[kind, _OFFLINE] & ~known))
     if state == target or _NEEDS[kind, target] & ~known == 0:
         return 0
-    return verdict(Refusal.MISSING, target << 32 | (_NEEDS[kind, target] & ~known))
+    return verdict(ProfileRefusal.MISSING, target << 32 | (_NEEDS[kind, target] & ~known))
 
 
 def check_change(
@@ -190,22 +190,22 @@ def check_change(
     """Raise if attributes may not change on the way to a state: EINVAL, or EBUSY while `users` use the profile."""
     refusal, detail = parts(change_verdict(ALL_RULES.index(rules), state, target, changed, users, can_modify))
     match refusal:
-        case Refusal.STEP:
+        case ProfileRefusal.STEP:
             allowed = ", ".join(following.name for origin, following in STEPS if origin == state)
             raise InvalidArgumentError(f"state: from {state.name} to {target.name}; allowed from here: {allowed}")
-        case Refusal.NOT_ONLINE:
+        case ProfileRefusal.NOT_ONLINE:
             allowed = names(rules.while_online | rules.while_online_optional if can_modify else rules.while_online)
             raise InvalidArgumentError(
                 f"{names(type(changed)(detail))}: not while the {rules.name} profile is ONLINE; allowed: {allowed}"
             )
-        case Refusal.BUSY:
+        case ProfileRefusal.BUSY:
             raise BusyError(rules.busy.format(users))
 
 
 def check_known(rules: ProfileRules, state: ProfileState, target: ProfileState, known: IntFlag) -> None:
     """Raise if attributes that are required on the way to a state are not `known`, naming them."""
     refusal, detail = parts(missing_verdict(ALL_RULES.index(rules), state, target, known))
-    if refusal == Refusal.MISSING:
+    if refusal == ProfileRefusal.MISSING:
         entered, missing = ProfileState(detail >> 32), type(known)(detail & 0xFFFFFFFF)
         raise InvalidArgumentError(
             f"state: {rules.name} profile to {entered.name} needs {names(rules.needs[entered])}; "

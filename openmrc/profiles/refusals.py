@@ -10,7 +10,7 @@ from openmrc.core.jit import kernel
 CODE_BITS = 8
 
 
-class Refusal(IntEnum):
+class ProfileRefusal(IntEnum):
     """What is wrong; the detail of each in the comment."""
 
     NONE = 0
@@ -53,10 +53,15 @@ class Refusal(IntEnum):
     UNUSED_BIT = 33  # the first bit of the EV that is set and that no field takes
 
 
-_TOO_BIG = (Refusal.TOO_WIDE, Refusal.COUNT_HIGH, Refusal.MORE_FIELDS_THAN_DEVICE, Refusal.TOO_MANY_ENTRIES)
-ERRNO = {refusal: errno.E2BIG if refusal in _TOO_BIG else errno.EINVAL for refusal in Refusal} | {
-    Refusal.NONE: 0,
-    Refusal.BUSY: errno.EBUSY,
+_TOO_BIG = (
+    ProfileRefusal.TOO_WIDE,
+    ProfileRefusal.COUNT_HIGH,
+    ProfileRefusal.MORE_FIELDS_THAN_DEVICE,
+    ProfileRefusal.TOO_MANY_ENTRIES,
+)
+ERRNO = {refusal: errno.E2BIG if refusal in _TOO_BIG else errno.EINVAL for refusal in ProfileRefusal} | {
+    ProfileRefusal.NONE: 0,
+    ProfileRefusal.BUSY: errno.EBUSY,
 }
 
 
@@ -66,6 +71,6 @@ def verdict(refusal: int, detail: int) -> int:
     return detail << CODE_BITS | refusal
 
 
-def parts(found: int) -> tuple[Refusal, int]:
+def parts(found: int) -> tuple[ProfileRefusal, int]:
     """Return the refusal and the detail of a verdict."""
-    return Refusal(found & (1 << CODE_BITS) - 1), found >> CODE_BITS
+    return ProfileRefusal(found & (1 << CODE_BITS) - 1), found >> CODE_BITS
