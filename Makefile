@@ -7,6 +7,9 @@ RUNTIME := $(VENV)/.runtime
 # Many tests wait for a deadline or another process: more workers than processors keep these busy.
 PYTEST := $(BIN)/pytest -n $(shell expr $$(nproc) + $$(nproc) / 2) --dist worksteal
 
+# Without bytecode each worker and each command of the tests would compile its sources again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup demo test test-rest test-all lint types warm figures docs wheel compiled-wheel matrix coverage bpf clean
 .PHONY: native responses wheels
 

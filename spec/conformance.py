@@ -6,6 +6,7 @@ python -m spec.conformance [--check]
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 import tomllib
 from collections import Counter, defaultdict
@@ -50,6 +51,7 @@ def read_clauses() -> list[Clause]:
     return msgspec.convert(tomllib.loads(CLAUSES.read_text(encoding="utf-8"))["clause"], list[Clause])
 
 
+@functools.cache
 def marked_tests() -> dict[str, list[str]]:
     """Return for each clause id the tests (path::name) that carry its mark."""
     found: dict[str, list[str]] = defaultdict(list)
@@ -63,7 +65,7 @@ def marked_tests() -> dict[str, list[str]]:
 
 def find_tests(path: Path) -> Iterator[ast.FunctionDef]:
     """Yield the test functions of a file."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
             yield node
 
