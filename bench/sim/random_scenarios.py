@@ -55,7 +55,7 @@ def drawn(seed: int) -> Scenario:
         "name": f"random {seed}",
         "fabric": fabric,
         "transport": transport,
-        "workloads": [_workload(draw, hosts, gbps) for _ in range(draw.choice((1, 1, 2)))],
+        "workloads": [*(_workload(draw, hosts, gbps) for _ in range(draw.choice((1, 1, 2)))), *_beside(seed, hosts)],
         "faults": [_fault(draw, planes, hosts) for _ in range(draw.choice((0, 0, 1, 1, 2, 3)))],
         "sampling": {"every": "1ms"},
         "seed": seed % (1 << 31),
@@ -112,6 +112,23 @@ def _workload(draw: random.Random, hosts: int, gbps: int) -> dict[str, Any]:
             return {"kind": kind, "size": size, "load": load, "duration": f"{min(10_000, int(for_all_ns) + 1)}ns"}
         case _:
             return {"kind": "permutation", "size": size, "messages": draw.choice((1, 3)), "start": start}
+
+
+def _beside(seed: int, hosts: int) -> list[dict[str, Any]]:
+    """Return what some scenarios have beside the rest: checkpoints on a schedule, a job on some of the hosts."""
+    draw = random.Random(f"{seed} beside")  # the rest of a seed's scenario stays what it was
+    some = draw.choice((f"0-{hosts // 2 - 1}", f"1-{hosts - 1}/2"))
+    checkpoints: dict[str, Any] = {
+        "kind": "checkpoint", "size": draw.choice((1, 9_000, 60_000)), "piece": 4096, "storage": draw.choice((1, 2)),
+        "window": draw.choice((1, 4)), "over": f"{draw.choice((0, 20))}us", "single_path": draw.random() < 0.5,
+        "every": "30us", "times": draw.randint(2, 4), "hosts": draw.choice((None, some)),
+    }  # fmt: skip
+    job: dict[str, Any] = {
+        "kind": "training_step", "steps": 2, "compute": "3us", "stragglers": draw.choice((0, 1)), "straggling": 4.0,
+        "collectives": [{"kind": "ring_all_reduce", "size": 10_000}], "hosts": some,
+    }  # fmt: skip
+    wanted: list[list[dict[str, Any]]] = [[], [], [], [], [checkpoints], [job], [checkpoints, job]]
+    return draw.choice(wanted)
 
 
 def _joined(draw: random.Random, kind: str, size: int, hosts: int) -> dict[str, Any]:

@@ -29,6 +29,10 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "mrc sim compare step-under-flaps-128 step-under-flaps-roce-128",
         "mrc sim compare mrc.yaml roce.yaml --out runs/both --json",
     ),
+    "sim steps": (
+        "mrc sim steps step-under-flaps-128 --threads 2",
+        "mrc sim steps hour.yaml --out steps.json --json",
+    ),
     "sim schema": ("mrc sim schema > scenario.schema.json", "mrc sim schema --json"),
     "fabric build": (f"mrc fabric build {_LAB} --out tables", f"mrc fabric build {_FABRIC} --no-text --json"),
     "fabric show": (f"mrc fabric show {_FABRIC}", f"mrc fabric show {_LAB} p0-t0-00"),

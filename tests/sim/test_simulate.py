@@ -258,3 +258,22 @@ def test_a_published_figure_stands_beside_ours_with_what_they_may_differ(
     page = report(run, reported, {"published": published})
     assert "-1.0 % (within 2 %: yes)" in page
     assert "-50.0 % (within 2 %: no)" in page
+
+
+def test_two_jobs_and_their_checkpoints_share_a_fabric() -> None:
+    step = {"kind": "training_step", "steps": 2, "compute": "10us",
+            "collectives": [{"kind": "ring_all_reduce", "size": "100KB"}]}  # fmt: skip
+    wanted = {
+        "name": "shared",
+        "fabric": {"name": "x", "hosts": {"count": 16},
+                   "planes": [{"host_gbps": 100, "t0": {"down": 4, "up": 4}, "t1": {}}]},
+        "workloads": [
+            {**step, "hosts": "0-7"},
+            {**step, "hosts": "8-13"},
+            {"kind": "checkpoint", "size": "50KB", "storage": 2, "piece": "8KiB", "every": "20us", "times": 2},
+        ],
+    }  # fmt: skip
+    done = simulate(msgspec.convert(wanted, Scenario))
+    found = summary(done)
+    assert done.is_complete
+    assert [each["finished"] for each in found["workloads"]] == [8 * 14 * 2, 6 * 10 * 2, 14 * 7 * 2]

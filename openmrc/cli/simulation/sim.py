@@ -13,6 +13,7 @@ from openmrc.cli.option_groups import with_groups
 from openmrc.cli.outcome import INTERRUPTED, print_json, stoppable
 from openmrc.cli.simulation.sim_ask import ask
 from openmrc.cli.simulation.sim_run_options import RunOutput, RunOverrides, WithoutScenario
+from openmrc.cli.simulation.sim_steps import steps
 from openmrc.cli.simulation.sweep_output import PointsDone, outcome, print_how_to_resume
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Simulate fabrics packet by packet, with failures.")
 app.command()(ask)
+app.command()(steps)
 
 LONGEST_NAME = 200  # bytes of a folder's name; file systems accept 255
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]

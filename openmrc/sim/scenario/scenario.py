@@ -45,6 +45,12 @@ class Matrix(Parameters, frozen=True, kw_only=True, tag="matrix"):
     file: str  # .cm, relative to the scenario's folder
     start_unit: Literal["us", "ps"] = "us"  # of `start` in the file
 
+    def __post_init__(self) -> None:
+        """Refuse what the file itself says: hosts and times."""
+        super().__post_init__()
+        if self.hosts is not None or self.every is not None:
+            raise ValueError("hosts, every: a connection matrix names its hosts and times itself")
+
 
 class Transport(_ScenarioPart, frozen=True, kw_only=True):
     """The transport and its settings."""

@@ -17,7 +17,12 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, 
     """Parameters common to all families."""
 
     start: Duration = "0us"  # when the workload begins
+    hosts: str | None = None  # those it runs on, such as 0-63; default: all (`shares`)
+    every: Duration | None = None  # it begins again after this time, `times` times in all
+    times: Count = 1
 
     def __post_init__(self) -> None:
         """Refuse sizes and times that do not fit into the simulator's integers."""
         refuse_excess(self)
+        if (self.times > 1) != (self.every is not None):
+            raise ValueError("every, times: a workload that begins again needs both, such as every: 10ms, times: 5")

@@ -9,18 +9,21 @@ from typing import Annotated
 
 import numpy as np
 from msgspec import Meta
+from numpy.typing import NDArray
 
+from openmrc.errors import ConfigError
 from openmrc.sim.workloads.all_to_all import AllToAll
 from openmrc.sim.workloads.amounts import Duration, ps_of
 from openmrc.sim.workloads.hierarchical import HierarchicalAllReduce
 from openmrc.sim.workloads.moe import MixtureOfExperts
-from openmrc.sim.workloads.parameters import Count, Parameters
+from openmrc.sim.workloads.parameters import Amount, Count, Parameters
 from openmrc.sim.workloads.permutation import Permutation
 from openmrc.sim.workloads.pipeline import Pipeline
 from openmrc.sim.workloads.plan import Ids, WorkloadGraph, WorkloadHosts, refuse_many
 from openmrc.sim.workloads.ring import AllGather, ReduceScatter, RingAllReduce
 from openmrc.sim.workloads.tree import TreeAllReduce
 
+Factors = NDArray[np.float64]
 Collective = (
     Permutation
     | AllToAll
@@ -40,6 +43,8 @@ class TrainingStep(Parameters, frozen=True, kw_only=True, tag="training_step"):
     steps: Count = 1
     compute: Duration
     jitter: Annotated[float, Meta(ge=0, le=1)] = 0.0  # random variation of the computation per host, as a share of it
+    stragglers: Amount = 0  # hosts, drawn at random, that compute more slowly in every step
+    straggling: Annotated[float, Meta(ge=1, le=1000)] = 1.5  # how much longer they take
     collectives: Annotated[tuple[Collective, ...], Meta(min_length=1)]
 
 
@@ -49,6 +54,7 @@ def plan(hosts: WorkloadHosts, parameters: TrainingStep, seed: int) -> WorkloadG
 
     made = WorkloadGraph(hosts.count)
     draw = np.random.default_rng(seed)
+    slow = straggling(hosts.count, parameters, seed)
     everyone = np.arange(hosts.count)
     parts = [plan_of(hosts, collective, seed + at) for at, collective in enumerate(parameters.collectives)]
     refuse_many(parameters.steps * sum(part.count + hosts.count for part in parts), "steps")
@@ -56,7 +62,7 @@ def plan(hosts: WorkloadHosts, parameters: TrainingStep, seed: int) -> WorkloadG
     kinds = [str(collective.__struct_config__.tag) for collective in parameters.collectives]
     for step in range(1, parameters.steps + 1):
         made.label(f"step {step}: compute")
-        ready = made.computations(everyone, _lengths(hosts, parameters, draw), ps_of(parameters.start))
+        ready = made.computations(everyone, lengths(slow, parameters, draw), ps_of(parameters.start))
         if gate is not None:
             made.follow(gate, ready)
         names = [f"step {step}: {kind}" for kind in kinds]
@@ -65,8 +71,19 @@ def plan(hosts: WorkloadHosts, parameters: TrainingStep, seed: int) -> WorkloadG
     return made
 
 
-def _lengths(hosts: WorkloadHosts, parameters: TrainingStep, draw: np.random.Generator) -> Ids:
-    varied = 1 + parameters.jitter * draw.uniform(-1, 1, hosts.count)
+def straggling(hosts: int, parameters: TrainingStep, seed: int) -> Factors:
+    """Return by host how much longer than others it computes: 1, or `straggling` for those drawn."""
+    if parameters.stragglers > hosts:
+        raise ConfigError(f"training_step: stragglers: {parameters.stragglers} of {hosts} hosts")
+    factors = np.ones(hosts)
+    drawn = np.random.default_rng([seed, 11]).choice(hosts, parameters.stragglers, replace=False)
+    factors[drawn] = parameters.straggling
+    return factors
+
+
+def lengths(slow: Factors, parameters: TrainingStep, draw: np.random.Generator) -> Ids:
+    """Return the computation of each host in one step (ps)."""
+    varied = slow * (1 + parameters.jitter * draw.uniform(-1, 1, len(slow)))
     return (ps_of(parameters.compute) * varied).astype(np.int64)
 
 

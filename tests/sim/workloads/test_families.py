@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from openmrc.errors import ConfigError
 from openmrc.sim.workloads.all_to_all import AllToAll
 from openmrc.sim.workloads.background import Background
+from openmrc.sim.workloads.checkpoint import Checkpoint
 from openmrc.sim.workloads.families import Workload, plan_of
 from openmrc.sim.workloads.hierarchical import HierarchicalAllReduce
 from openmrc.sim.workloads.incast import Incast
@@ -38,6 +39,8 @@ EVERY_FAMILY = [
     MixtureOfExperts(size=8000, skew=1.2, layers=2, expert="3us"),
     Pipeline(size=1000, stages=4, microbatches=6, forward="2us", backward="4us"),
     Background(size=100_000, load=0.5, duration="100us"),
+    Checkpoint(size=50_000, storage=2, piece="4KiB", window=2, over="20us"),
+    RingAllReduce(size=8000, hosts="1-7/2", every="50us", times=3),
     TrainingStep(steps=2, compute="10us", jitter=0.1, collectives=(RingAllReduce(size=8000), AllToAll(size=100))),
 ]
 

@@ -1,0 +1,79 @@
+"""Run the traffic of a world again: its messages are as before they were posted, everything else is as it was left.
+
+A plan of a million equal steps would need memory for each. Here one step is planned; when all of it is done and no
+packet is in flight, `StepAgain.begin` starts it anew at a given time, on the same links, queue pairs and paths.
+
+The end of a step is when its last node, a gate, has its predecessors; the acknowledgements of the last messages are
+still in flight then. The computation of the next step begins at that time, too, so it must outlast them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openmrc.core.rows import column
+from openmrc.sim.loop.run import World
+from openmrc.sim.network.network_tables import NONE
+from openmrc.sim.workloads.traffic import Traffic
+from openmrc.units import NEVER
+
+Ints = NDArray[np.int64]
+
+
+@dataclass
+class StepAgain:
+    """A world whose traffic is one step, and what it needs to start that again."""
+
+    world: World
+    gate: int  # the flow at the end of the step
+    computing: Ints  # flows without bytes that represent computations, one at most for each NIC
+    nics: Ints  # where they are
+    timed: Ints  # releases whose delay is the length of a computation
+    whose: Ints  # of each of them: index of `computing`
+    flows: NDArray[np.void]  # as they were before the first step
+    pending: Ints  # by NIC: the first flow that waits
+
+    @staticmethod
+    def of(world: World, traffic: Traffic, gate: int, computing: Ints) -> StepAgain:
+        """Return the world of a step that has not begun."""
+        counts = np.diff(traffic.first_release)[computing]
+        whose = np.repeat(np.arange(len(computing)), counts)
+        offset = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        timed = traffic.first_release[computing][whose] + offset
+        flows, pending = np.array(world.network.flows), column(world.network.nics, "pending").copy()
+        return StepAgain(world, gate, computing, traffic.source[computing], timed, whose, flows, pending)
+
+    def run(self) -> int | None:
+        """Run the step until its packets are gone; return when it ended (ps), None if it cannot end any more."""
+        self.world.run(NEVER, lambda: None)
+        ended = int(self.world.network.flows[self.gate].sent_at)
+        return ended if ended < NEVER else None
+
+    def begin(self, at: int, lengths: Ints) -> int:
+        """Start the step again with computations of these lengths from `at` (ps) on.
+
+        Return how much later it begins (ps): a computation that is over before the network is empty begins its
+        messages then.
+        """
+        network, now = self.world.network, self.world.now
+        starts = max(at, now)
+        np.asarray(network.flows)[:] = self.flows
+        column(network.flows, "start")[self.computing] = starts
+        column(network.nics, "pending")[:] = self.pending
+        for rows, name in ((network.nics, "wake"), (network.nodes, "next_at")):
+            column(rows, name)[self.nics] = np.minimum(column(rows, name)[self.nics], starts)
+        left = lengths - (starts - at)
+        column(network.releases, "delay")[self.timed] = np.maximum(left, 0)[self.whose]
+        column(network.shards, "finished")[:] = 0
+        self.world.flows_done_at, self.world.standstill, self.world.finished_before = NEVER, False, NONE
+        return max(0, -int(left.min(initial=0)))
+
+    def bring_faults_forward(self, by: int) -> None:
+        """Let all faults to come happen earlier (ps): as much time is left out."""
+        world = self.world
+        at = world.faults.at.copy()
+        at[world.next_fault :] -= by
+        world.faults = replace(world.faults, at=at)

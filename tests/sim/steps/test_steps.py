@@ -1,0 +1,119 @@
+"""A job whose equal steps are simulated once, beside one whose every step is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from openmrc.errors import ConfigError
+from openmrc.sim.results.results import summary as run_summary
+from openmrc.sim.scenario.scenario import Scenario
+from openmrc.sim.simulate import simulate
+from openmrc.sim.steps.course import disturbances, summary
+from openmrc.sim.steps.job import run_steps
+
+LINK = "p0-t0-1<>p0-t1-2"
+
+
+def job(name: str = "mrc", steps: int = 40, faults: tuple[dict[str, Any], ...] = (), **more: Any) -> Scenario:
+    """Return a job of 16 NICs: 100 us of computation and a ring all-reduce."""
+    wanted = {
+        "name": "steps",
+        "fabric": {
+            "name": "16",
+            "hosts": {"count": 16},
+            "planes": [{"count": 2, "host_gbps": 200, "t0": {"down": 4, "up": 4}, "t1": {}}],
+        },
+        "transport": {"name": name, "qps": 2 if name.startswith("roce") else 1},
+        "workloads": [
+            {"kind": "training_step", "steps": steps, "compute": "150us", "jitter": 0.01,
+             "collectives": [{"kind": "ring_all_reduce", "size": "400KiB", "group": 4, "placement": "strided"}]}
+        ],
+        "faults": list(faults),
+        **more,
+    }  # fmt: skip
+    return msgspec.convert(wanted, Scenario)
+
+
+@pytest.mark.parametrize("transport", ["mrc", "uet", "roce"])
+def test_the_job_takes_as_long_as_one_whose_every_step_is_simulated(transport: str) -> None:
+    wanted = job(transport, faults=({"at": "2.03ms", "for": "1.5ms", "down": LINK},))
+    course = run_steps(wanted)
+    plain = run_summary(simulate(wanted))["step_us"]["each"]
+    assert course.steps == len(plain) == 40
+    assert course.simulated < 30
+    assert course.took / 1e6 == pytest.approx(sum(plain), rel=0.01)
+
+
+def test_every_step_has_its_fault_at_the_same_place_of_the_step() -> None:
+    """With all steps simulated, the course is that of the plain run, step by step."""
+    wanted = job(steps=20, faults=({"at": "1.03ms", "for": "1ms", "loss": "20%", "on": LINK},))
+    course = run_steps(wanted, leave_out=False)
+    plain = run_summary(simulate(wanted))["step_us"]["each"]
+    ours = np.array([each.took for each in course.stretches]) / 1e6
+    assert ours == pytest.approx(np.array(plain), rel=0.06)
+    changed = [number for number, each in enumerate(course.stretches) if each.changes]
+    begins = np.cumsum([0.0, *ours])
+    assert changed == [int(np.searchsorted(begins, at) - 1) for at in (1030.0, 2030.0)]
+
+
+def test_a_billion_steps_take_as_long_as_a_few() -> None:
+    course = run_steps(job(steps=1_000_000_000, until="3600s"))
+    assert course.simulated <= 12
+    assert course.took == pytest.approx(3600e12, rel=1e-6)
+
+
+def test_the_course_is_the_same_on_any_number_of_threads() -> None:
+    wanted = job(faults=({"at": "2ms", "for": "1ms", "down": LINK},))
+    one, two = run_steps(wanted, threads=1), run_steps(wanted, threads=2)
+    assert [each.took for each in one.stretches] == [each.took for each in two.stretches]
+
+
+def test_a_fault_is_reported_with_its_cost() -> None:
+    wanted = job(faults=({"at": "2ms", "for": "2ms", "rate": "20Gbps", "on": "h1 port 0"},))
+    course = run_steps(wanted)
+    (found,) = disturbances(course)
+    figures = found.figures(course)
+    assert figures["changes"] == 4
+    assert figures["cost_us"] > 10 * figures["uncertain_us"]
+    assert figures["steps"] >= 8
+    assert summary(course)["lost_us"] == figures["cost_us"]
+
+
+def test_a_job_whose_network_is_gone_stops_and_says_which_connection() -> None:
+    wanted = job("roce", faults=({"at": "1ms", "down": "h3 port 0"}, {"at": "1ms", "down": "h3 port 1"}))
+    course = run_steps(wanted)
+    assert course.stopped.startswith("connection from NIC ")
+    assert course.steps < 40
+
+
+def test_the_job_ends_at_its_limit() -> None:
+    course = run_steps(job(steps=1_000, until="10ms"))
+    assert course.steps < 1_000
+    assert 10e9 <= course.took < 10.5e9
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"workloads": [{"kind": "permutation", "size": 1000}]}, "one of kind training_step"),
+        ({"transport": {"name": "datagrams"}}, "datagrams"),
+        ({"capture": {"hosts": [1]}}, "capture"),
+        (
+            {"workloads": [{"kind": "training_step", "steps": 2, "compute": "1us", "collectives": [
+                {"kind": "permutation", "size": 1000}]}]},
+            "10 round trips",
+        ),
+        (
+            {"workloads": [{"kind": "training_step", "start": "5us", "compute": "500us", "collectives": [
+                {"kind": "permutation", "size": 1000}]}]},
+            "the first step begins at 0us",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_a_job_of_equal_steps_is_refused(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        run_steps(job(**change))
