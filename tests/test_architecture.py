@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "openmrc"
 COMPILERS = {
     "core/calls.py", "core/jit.py", "core/kernel_type.py", "core/linking.py", "core/memory.py", "core/object_code.py",
-    "core/table_tuples.py",
+    "core/table_tuples.py", "core/variants.py",
 }  # fmt: skip
 SPEAKERS = {"core/jit.py"}  # says on stderr that code is being compiled: silence would look like a hang
 SPEAKING_FOLDERS = {"cli", "apps"}

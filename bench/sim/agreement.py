@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -27,8 +27,8 @@ from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.scenario.matrix import read
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.roce.transport import RoceTransport
+from openmrc.sim.transports.uet.spraying.names import LoadBalancing
 from openmrc.sim.transports.uet.transport import UetTransport
-from openmrc.sim.transports.uet.uet_tables import Spraying
 from openmrc.sim.workloads.traffic import Traffic, traffic
 from openmrc.units import PS_PER_MS
 
@@ -86,7 +86,7 @@ def transport_named(name: str) -> Any:
         return RoceTransport(dcqcn=False)
     if name == "mrc":
         return MrcTransport(evs=64, network=NetworkSettings(ecn_last_hop=False))
-    return UetTransport(spraying=Spraying[name.upper()])
+    return UetTransport(spraying=cast(LoadBalancing, name))
 
 
 def flows_of(matrix: str) -> Traffic:

@@ -210,41 +210,6 @@ def table_handle(sample: Any) -> tuple[Callable[[Any, int], None], Callable[[int
     return pin, at
 
 
-class Generic(Protocol[P, R_co]):
-    """A function with one variant for each type of its first argument, a NamedTuple."""
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
-    def variant(self, kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
-
-
-def generic(function: Callable[P, R]) -> Generic[P, R]:
-    """Return a function for kernels that dispatches, when compiled, on the type of its first argument.
-
-    `function` provides name, signature and docstring; `@function.variant(Kind)` adds a kernel. An entry is compiled
-    once for each type, with the variants of that type only.
-    """
-    variants: dict[type, Callable[..., Any]] = {}
-
-    def call(*args: Any) -> Any:
-        return variants[type(args[0])](*args)
-
-    def leading_to(chosen: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *args: chosen(*args)
-
-    def variant(kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        def add(function: Callable[..., Any]) -> Callable[..., Any]:
-            variants[kind] = kernel(function)
-            return variants[kind]
-
-        return add
-
-    choose = overload(call, inline="never", jit_options=INLINED)
-    choose(lambda *args: leading_to(variants[args[0].instance_class]))
-    call.__name__, call.__doc__ = function.__name__, function.__doc__  # not `wraps`: Numba would read the signature
-    call.variant = variant  # type: ignore[attr-defined]
-    return cast("Generic[P, R]", call)
-
-
 class _Announcer(event.Listener):  # type: ignore[misc,unused-ignore]
     """Reports on stderr when an entry is compiled, and how long it took."""
 

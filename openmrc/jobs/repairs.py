@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from openmrc.core import heap
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.jobs.rows import NONE, Effect, Happening, Month
 from openmrc.jobs.spending import note
@@ -11,13 +12,14 @@ from openmrc.jobs.spending import note
 def clear(month: Month) -> None:
     """Forget all failures."""
     row = month.job[0]
-    row.due = 0
+    row.heap_count = 0
     row.overflow = 0
     row.free = 0
     count = len(month.open)
     for slot in range(count):
         month.open[slot].next_free = slot + 1 if slot + 1 < count else NONE
         month.open[slot].is_open = 0
+        month.due[slot].slot = heap.NONE
     for nic in range(len(month.nics)):
         month.nics[nic].lost = 0
     for planes in range(len(month.lost)):
@@ -39,7 +41,7 @@ def begin(month: Month, cause: int, part: int, until: float) -> None:
     row = month.open[slot]
     job.free = row.next_free
     row.at, row.cause, row.part, row.is_open = until, cause, part, 1
-    _push(month, until, slot)
+    heap.arm(job, month.due, slot, until)
     if cause != NONE:
         _change(month, cause, part, 1)
 
@@ -48,7 +50,7 @@ def begin(month: Month, cause: int, part: int, until: float) -> None:
 def end_first(month: Month) -> int:
     """Take the earliest repair off the heap; return its cause, or NONE."""
     job = month.job[0]
-    slot = _pop(month)
+    slot = heap.take_first(job, month.due)
     row = month.open[slot]
     row.next_free = job.free
     job.free = slot
@@ -67,8 +69,8 @@ def swap(month: Month) -> int:
     """Replace degraded hosts by spares; return how many. Their repair returns them to the spares."""
     job = month.job[0]
     taken = 0
-    for index in range(job.due):
-        row = month.open[month.due[index].slot]
+    for index in range(job.heap_count):
+        row = month.open[month.due[index].item]
         if row.is_open == 1 and row.cause != NONE and month.causes[row.cause].is_swappable == 1 and job.spares > 0:
             _change(month, row.cause, row.part, -1)
             note(month, Happening.SWAPPED, row.cause, row.part, 0.0)
@@ -81,7 +83,7 @@ def swap(month: Month) -> int:
 @kernel
 def first(month: Month) -> float:
     """Return when the next repair ends, or a time beyond every job."""
-    return month.due[0].at if month.job[0].due > 0 else 1e300
+    return heap.first_at(month.job[0], month.due)
 
 
 @kernel
@@ -119,38 +121,3 @@ def _change(month: Month, cause: int, part: int, by: int) -> None:
             nic.lost = min(max(nic.lost + by * row.planes, 0), len(month.lost) - 1)
             month.lost[nic.lost].count += 1
     pace(month)
-
-
-@kernel
-def _push(month: Month, at: float, slot: int) -> None:
-    job = month.job[0]
-    place = job.due
-    job.due += 1
-    while place > 0:
-        above = (place - 1) // 2
-        if month.due[above].at <= at:
-            break
-        month.due[place].at, month.due[place].slot = month.due[above].at, month.due[above].slot
-        place = above
-    month.due[place].at, month.due[place].slot = at, slot
-
-
-@kernel
-def _pop(month: Month) -> int:
-    job = month.job[0]
-    job.due -= 1
-    taken = int(month.due[0].slot)
-    at, slot = month.due[job.due].at, month.due[job.due].slot
-    place = 0
-    while True:
-        below = 2 * place + 1
-        if below >= job.due:
-            break
-        if below + 1 < job.due and month.due[below + 1].at < month.due[below].at:
-            below += 1
-        if month.due[below].at >= at:
-            break
-        month.due[place].at, month.due[place].slot = month.due[below].at, month.due[below].slot
-        place = below
-    month.due[place].at, month.due[place].slot = at, slot
-    return taken

@@ -101,9 +101,10 @@ class Open:
 
 
 class Due:
-    """A slot of the heap of repairs."""
+    """An entry of the heap of repairs, and the place of a row of `open` in it (`core.heap`)."""
 
     at: Float
+    item: Int32
     slot: Int32
 
 
@@ -115,7 +116,8 @@ class JobState:
     counter: Int
     host_xorshift: Int
     host_counter: Int
-    due: Int32  # repairs in the heap
+    heap_base: Int32  # of repairs, in `Month.due`: 0
+    heap_count: Int32
     free: Int32  # first free row of `open`, or NONE
     overflow: Int32
     spares: Int

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from openmrc.errors import UsageError
+from openmrc.sim.transports.uet.spraying.names import LoadBalancing
 
 if TYPE_CHECKING:
     from openmrc.sim.scenario.scenario import Matrix, Scenario
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 FILES, OVERRIDES, RESULTS = "Instead of a scenario", "On top of a scenario", "Output"  # panels of the help
 TransportName = Literal["mrc", "uet", "roce"]
-LoadBalancing = Literal["oblivious", "bitmap", "reps", "mixed"]
 StartUnit = Literal["us", "ps"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.memory import prefetch_lines, prefetch_row
 from openmrc.sim.loop import flows
-from openmrc.sim.network import egress, graph_routes, ingress, packet_pool, pfc, scale_up, transport_api
+from openmrc.sim.network import egress, ingress, packet_pool, pfc, scale_up, switch, transport_api
 from openmrc.sim.network.network_tables import NONE, Network, Service
 from openmrc.units import NEVER
 
@@ -13,22 +13,22 @@ PREFETCH_STEPS = 2  # of transport_api.prefetch
 
 
 @rare_kernel
-def serve(state: transport_api.State, network: Network, shard: int, nic: int, start: int, end: int) -> None:
+def serve(state: transport_api.State, network: Network, shard: int, nic: int) -> None:
     """Advance one NIC by one time window."""
-    count = ingress.collect(state, network, shard, nic, start, end)
-    network.shards[shard].hops += count
+    ingress.collect(state, network, shard, nic)
+    count, end = network.shards[shard].batch_count, network.shards[shard].end
     for step in range(PREFETCH_STEPS):
         for index in range(count):
             transport_api.prefetch(state, nic, network.hops[ingress.due(network, shard, index)].frame, step)
     row = network.nics[nic]
-    index, clock = 0, start
-    arrives = _arrival(network, shard, index, count)
+    index, clock = 0, network.shards[shard].start
+    arrives = ingress.arrival(network, shard, index)
     while min(arrives, row.wake) < end:
         if arrives <= row.wake:
             clock = max(clock, arrives)
             _receive(state, network, shard, clock, nic, ingress.due(network, shard, index))
             index += 1
-            arrives = _arrival(network, shard, index, count)
+            arrives = ingress.arrival(network, shard, index)
         else:
             clock = max(clock, row.wake)
             transport_api.expire(state, network, clock, nic)
@@ -44,14 +44,6 @@ def prefetch(state: transport_api.State, network: Network, nic: int, step: int) 
         planes = network.config[0].planes
         prefetch_row(network.nics, nic)
         prefetch_lines(network.nic_ports, nic * planes, 0, 1 + planes // 2)
-
-
-@kernel
-def _arrival(network: Network, shard: int, index: int, count: int) -> int:
-    """Return when the next packet of the batch arrives, NEVER after the last."""
-    if index >= count:
-        return NEVER
-    return network.hops[ingress.due(network, shard, index)].arrives
 
 
 @kernel
@@ -126,13 +118,7 @@ def _launch(network: Network, shard: int, now: int, nic: int, hop: int, planes: 
     row.source = nic
     row.marked = 0
     row.trimmed = 0
-    if network.config[0].routed == 0:
-        target = network.nic_ports[row.destination * planes + row.plane]
-        row.t0 = target.t0
-        row.pod = target.pod
-        row.site = target.site
-    else:
-        row.t0 = row.entropy & graph_routes.NUMBERS
+    switch.address(network, hop)
     # A reply uses the port on which the request arrived; if NICs differ, the port may not exist.
     port = network.nic_ports[nic * planes + row.plane % network.nics[nic].ports]
     is_data = row.service == Service.DATA

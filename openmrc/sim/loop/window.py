@@ -28,48 +28,50 @@ def run_window(
     """
     owner = network.shards[shard]
     owner.turn = turn
+    owner.start = start
+    owner.end = end
     owner.prefetched = 0
     first_switch = owner.first_node + owner.nic_count
     if phase == SWITCHES:
         owner.earliest = NEVER
         owner.joined = 1 - turn
         for index in range(first_switch, owner.first_node + owner.node_count):
-            _serve_switch(state, network, shard, network.members[index].node, start, end)
+            _serve_switch(state, network, shard, network.members[index].node)
     else:
         owner.joined = turn
         for index in range(owner.first_node, first_switch):
-            _prefetch_nics(state, network, index, first_switch, end)
-            _serve_nic(state, network, shard, network.members[index].node, start, end)
+            _prefetch_nics(state, network, shard, index, first_switch)
+            _serve_nic(state, network, shard, network.members[index].node)
     return owner.earliest
 
 
 @kernel
-def _serve_switch(state: transport_api.State, network: Network, shard: int, node: int, start: int, end: int) -> None:
+def _serve_switch(state: transport_api.State, network: Network, shard: int, node: int) -> None:
     row = network.nodes[node]
-    if row.next_at < end or ingress.has_mail(network, shard, node):
+    if row.next_at < network.shards[shard].end or ingress.has_mail(network, shard, node):
         if network.config[0].lossless == 1 and row.plane != NONE:  # scale-up switches have no plane
-            pfc.serve(state, network, shard, node, start, end)
+            pfc.serve(state, network, shard, node)
         else:
-            switch.serve(state, network, shard, node, start, end)
+            switch.serve(state, network, shard, node)
     network.shards[shard].earliest = min(network.shards[shard].earliest, row.next_at)
 
 
 @kernel
-def _prefetch_nics(state: transport_api.State, network: Network, index: int, behind: int, end: int) -> None:
+def _prefetch_nics(state: transport_api.State, network: Network, shard: int, index: int, behind: int) -> None:
     """Prefetch the rows of the next two NICs that have something to do."""
     for step in range(nic.PREFETCH_STEPS):
         ahead = index + nic.PREFETCH_STEPS - step
         if ahead < behind:
             node = network.members[ahead].node
-            if network.nodes[node].next_at < end:
+            if network.nodes[node].next_at < network.shards[shard].end:
                 nic.prefetch(state, network, node, step)
 
 
 @kernel
-def _serve_nic(state: transport_api.State, network: Network, shard: int, node: int, start: int, end: int) -> None:
+def _serve_nic(state: transport_api.State, network: Network, shard: int, node: int) -> None:
     row = network.nodes[node]
-    if row.next_at < end or ingress.has_mail(network, shard, node):
-        nic.serve(state, network, shard, node, start, end)
+    if row.next_at < network.shards[shard].end or ingress.has_mail(network, shard, node):
+        nic.serve(state, network, shard, node)
     network.shards[shard].earliest = min(network.shards[shard].earliest, row.next_at)
 
 

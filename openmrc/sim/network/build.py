@@ -21,7 +21,7 @@ from openmrc.ranges import AT_LEAST_ZERO, refuse_outside
 from openmrc.sim.network import network_tables
 from openmrc.sim.network.domains import with_domains
 from openmrc.sim.network.graph_routes import Routes, routes_of
-from openmrc.sim.network.network_tables import BYTE_TIME_BITS, FOLLOWED, NONE, Network, Routing, Trimming
+from openmrc.sim.network.network_tables import BYTE_TIME_BITS, FOLLOWED, LARGEST, NONE, Network, Routing, Trimming
 from openmrc.sim.network.reach import NicReach, link_delays, reaches
 from openmrc.units import NEVER
 
@@ -59,11 +59,12 @@ class NetworkSettings:
 
     def __post_init__(self) -> None:
         """Refuse invalid settings, naming the field."""
-        for name in ("mtu", "control_size", "trim_size", "pause_packets"):
-            refuse_outside(self, **{name: (1, 1 << 20)})
+        for name in ("mtu", "control_size", "trim_size"):
+            refuse_outside(self, **{name: (1, LARGEST // 2)})
+        refuse_outside(self, pause_packets=(1, 1 << 20))
         for name in ("buffer_bdp", "last_hop_buffer_bdp", "control_buffer_bdp", "ecn_low_bdp", "ecn_high_bdp"):
             refuse_outside(self, **{name: AT_LEAST_ZERO})
-        refuse_outside(self, header=(0, 1 << 20), resume_packets=(0, self.pause_packets))
+        refuse_outside(self, header=(0, LARGEST // 2), resume_packets=(0, self.pause_packets))
         refuse_outside(self, reroute_delay_us=AT_LEAST_ZERO, failover_delay_us=AT_LEAST_ZERO)
         if self.ecn_high_bdp > 0 and self.ecn_low_bdp > self.ecn_high_bdp:
             raise ConfigError(f"ecn_low_bdp: {self.ecn_low_bdp} is above ecn_high_bdp, {self.ecn_high_bdp}")
@@ -77,6 +78,7 @@ def build(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 
     plain, topology = topology, with_domains(topology)
     ports = reaches(plain, settings.mtu, settings.header)
     routes = None if plain.planes else routes_of(plain, settings.mtu)
+    _refuse_too_many_switches(plain)
     lookahead, shortest = _shortest_delays(topology)
     batch, arrivals = _batch_size(topology, lookahead), topology.links
     network = Network(
@@ -85,7 +87,7 @@ def build(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 
         outgoing=table(network_tables.Outgoing, topology.links * 4),
         ports=table(network_tables.EgressPort, topology.links),
         queues=table(network_tables.Queue, topology.links if settings.lossless else 1),
-        departures=table(network_tables.Departure, 2 * topology.links if settings.lossless else 1),
+        port_timers=table(network_tables.PortTimer, topology.links if settings.lossless else 1),
         wires=table(network_tables.Wire, topology.links),
         link_impairments=table(network_tables.LinkImpairments, topology.links),
         link_losses=table(network_tables.LinkLosses, topology.links),
@@ -128,6 +130,13 @@ def build(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 
         _init_domains(network, plain)
     _init_shards(network, topology, hops, batch)
     return network
+
+
+def _refuse_too_many_switches(topology: Topology) -> None:
+    for shape in topology.planes:
+        if shape.t0_count > LARGEST:
+            name = topology.fabric.name
+            raise ConfigError(f"{name}: {shape.t0_count:,} T0s in a plane; at most {LARGEST:,} can be simulated")
 
 
 def _shortest_delays(topology: Topology) -> tuple[int, int]:
@@ -217,7 +226,9 @@ def _init_queues(network: Network, topology: Topology, settings: NetworkSettings
     packet = settings.mtu + settings.header
     for name in ("head", "tail", "serving"):
         column(queues, name)[:] = NONE
-    column(queues, "check_at")[:] = NEVER
+    for name in ("departs_at", "check_at"):
+        column(queues, name)[:] = NEVER
+    column(network.port_timers, "slot")[:] = NONE
     column(queues, "reverse")[:] = topology.link_reverse
     column(queues, "pause_above")[:] = settings.pause_packets * packet
     column(queues, "resume_below")[:] = settings.resume_packets * packet
@@ -226,7 +237,7 @@ def _init_queues(network: Network, topology: Topology, settings: NetworkSettings
     column(wires, "ecn_low")[:] = NONE
     column(ports, "control_capacity")[:] = NEVER
     counts = np.bincount(topology.link_source, minlength=topology.nodes)
-    column(network.nodes, "first_departure")[:] = 2 * (np.cumsum(counts) - counts)
+    column(network.nodes, "heap_base")[:] = np.cumsum(counts) - counts
 
 
 def _drain_times(buffers: NDArray[Any], byte_time: Ints) -> Ints:

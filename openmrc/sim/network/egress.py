@@ -137,6 +137,7 @@ def _exchange(network: Network, queued: int, other: int) -> None:
     a.entropy, b.entropy = b.entropy, a.entropy
     a.source, b.source = b.source, a.source
     a.destination, b.destination = b.destination, a.destination
+    a.path_number, b.path_number = b.path_number, a.path_number
     a.t0, b.t0 = b.t0, a.t0
     a.pod, b.pod = b.pod, a.pod
     a.site, b.site = b.site, a.site

@@ -29,7 +29,7 @@ MOST_ROUTES = 1 << 24  # switches x NICs; 200 MB of routes
 
 @dataclass(frozen=True)
 class Routes:
-    """The columns of `tables.Route` and `tables.NextHop`, and the paths from NICs' ports."""
+    """The columns of `SwitchRoute` and `NextHop`, and the paths from NICs' ports."""
 
     first: Ints
     count: Ints
@@ -177,7 +177,7 @@ def _row(network: Network, node: int, destination: int) -> int:
 def _numbered(network: Network, route: SwitchRoute, hop: int) -> int:
     """Take the path with the packet's number, and leave the packet the number of the remaining path."""
     packet = network.hops[hop]
-    number = packet.t0 % route.ways
+    number = packet.path_number % route.ways
     link = 0
     for index in range(route.first, route.first + route.count):
         link = network.next_hops[index].link
@@ -188,7 +188,7 @@ def _numbered(network: Network, route: SwitchRoute, hop: int) -> int:
         if number < ways:
             break
         number -= ways
-    packet.t0 = number
+    packet.path_number = number
     return link
 
 

@@ -67,6 +67,7 @@ def duplicate(state: transport_api.State, network: Network, hop: int, copy: int)
     other.size = one.size
     other.source = one.source
     other.destination = one.destination
+    other.path_number = one.path_number
     other.t0 = one.t0
     other.link = one.link
     other.pod = one.pod
@@ -76,7 +77,7 @@ def duplicate(state: transport_api.State, network: Network, hop: int, copy: int)
     other.trimmable = one.trimmable
     other.trimmed = one.trimmed
     other.marked = one.marked
-    transport_api.copy(state, one.frame, other.frame)
+    state.frames[other.frame] = state.frames[one.frame]
 
 
 @kernel

@@ -22,48 +22,47 @@ DEPTH = 32  # packets of a list that are prefetched
 
 
 @rare_kernel
-def collect(state: transport_api.State, network: Network, shard: int, node: int, start: int, end: int) -> int:
-    """Collect the packets that reach a node before `end` in the shard's batch, sorted; return their number.
+def collect(state: transport_api.State, network: Network, shard: int, node: int) -> None:
+    """Collect the packets that reach a node before the window ends in the shard's batch, sorted.
 
     Sets the node's `next_at` to the earliest of the remaining packets.
     """
-    row = network.nodes[node]
-    _clear_mail(network.mails, network.shards[shard].joined, node)
-    following, count = NEVER, 0
+    row, owner = network.nodes[node], network.shards[shard]
+    _clear_mail(network.mails, owner.joined, node)
+    owner.batch_count = 0
+    following = NEVER
     for index in range(row.first_in, row.first_in + row.in_count):
-        if index >= network.shards[shard].prefetched:
-            _prefetch(state, network, shard, index, end, row.tier == NONE)
-        if _is_active(network, shard, index, end):
-            count = _collect_link(state, network, shard, index, start, end, count)
+        if index >= owner.prefetched:
+            _prefetch(state, network, shard, index, row.tier == NONE)
+        if _is_active(network, shard, index):
+            _collect_link(state, network, shard, index)
         following = min(following, network.in_links[index].due)
     row.next_at = following
-    _sort(network, shard, count, end - start)
-    return count
+    _sort(network, shard)
+    owner.hops += owner.batch_count
 
 
 @kernel
-def _collect_link(
-    state: transport_api.State, network: Network, shard: int, index: int, start: int, end: int, count: int
-) -> int:
-    """Collect the packets of one of the node's links; return the new length of the batch."""
+def _collect_link(state: transport_api.State, network: Network, shard: int, index: int) -> None:
+    """Collect the packets of one of the node's links."""
     row = network.in_links[index]
     row.due = NEVER
     _clear_mail(network.link_mails, network.shards[shard].joined, row.link)
     if network.wires[row.link].impaired & impairments.HOLDS != 0:
-        count = _admit_delayed(network, shard, index, start, end, count)
-    count = _drain(state, network, shard, index, Service.CONTROL, start, end, count)
-    return _drain(state, network, shard, index, Service.DATA, start, end, count)
+        _admit_delayed(network, shard, index)
+    _drain(state, network, shard, index, Service.CONTROL)
+    _drain(state, network, shard, index, Service.DATA)
 
 
 @kernel
-def _is_active(network: Network, shard: int, index: int, end: int) -> bool:
+def _is_active(network: Network, shard: int, index: int) -> bool:
     """Return whether a link has due packets, or some to append; in sparse traffic few of a node's links do."""
-    row = network.in_links[index]
-    return row.due < end or _is_flagged(network.link_mails, network.shards[shard].joined, row.link)
+    row, owner = network.in_links[index], network.shards[shard]
+    return row.due < owner.end or _is_flagged(network.link_mails, owner.joined, row.link)
 
 
 @rare_kernel
-def _prefetch(state: transport_api.State, network: Network, shard: int, first: int, end: int, to_nic: bool) -> None:
+def _prefetch(state: transport_api.State, network: Network, shard: int, first: int, to_nic: bool) -> None:
     """Prefetch the packets that arrive over some links from `first` on, and the rows of as many links after those.
 
     A packet of an earlier window is in no near cache, and only the packet before it says which it is. So the lists of
@@ -73,7 +72,7 @@ def _prefetch(state: transport_api.State, network: Network, shard: int, first: i
     behind = min(first + TOGETHER, len(network.in_links))
     owner.prefetched = behind
     for index in range(behind, min(behind + TOGETHER, len(network.in_links))):
-        if _is_active(network, shard, index, end):
+        if _is_active(network, shard, index):
             link = network.in_links[index].link
             prefetch_row(network.channels, link * 2)
             prefetch_row(network.outgoing, link * 4)
@@ -81,21 +80,21 @@ def _prefetch(state: transport_api.State, network: Network, shard: int, first: i
             prefetch_row(network.ports, link)
     lists = 0
     for index in range(first, behind):
-        if _is_active(network, shard, index, end):
+        if _is_active(network, shard, index):
             link = network.in_links[index].link
             for channel in range(link * 2, link * 2 + 2):
                 lists = _follow(network, shard, lists, network.channels[channel].head)
                 lists = _follow(network, shard, lists, network.outgoing[channel * 2 + owner.joined].head)
     depth = 0
     while lists > 0 and depth < DEPTH:
-        lists = _advance(state, network, shard, lists, end, to_nic)
+        lists = _advance(state, network, shard, lists, to_nic)
         depth += 1
 
 
 @kernel
-def _advance(state: transport_api.State, network: Network, shard: int, lists: int, end: int, to_nic: bool) -> int:
+def _advance(state: transport_api.State, network: Network, shard: int, lists: int, to_nic: bool) -> int:
     """Prefetch the next packet of each list; return how many lists have more that is due."""
-    base = network.shards[shard].follow_base
+    base, end = network.shards[shard].follow_base, network.shards[shard].end
     left = 0
     for index in range(base, base + lists):
         hop = network.hops[network.follows[index].hop]
@@ -121,6 +120,14 @@ def due(network: Network, shard: int, index: int) -> int:
     """Return the hop at a position of the sorted batch."""
     base = network.shards[shard].batch_base
     return network.batch[base + (network.batch[base + index].key & INDEX_MASK)].hop
+
+
+@kernel
+def arrival(network: Network, shard: int, index: int) -> int:
+    """Return when the packet at a position of the sorted batch arrives (ps), NEVER behind the last."""
+    if index >= network.shards[shard].batch_count:
+        return NEVER
+    return network.hops[due(network, shard, index)].arrives
 
 
 @kernel
@@ -160,18 +167,9 @@ def _join(network: Network, shard: int, channel: int) -> None:
 
 
 @kernel
-def _drain(
-    state: transport_api.State,
-    network: Network,
-    shard: int,
-    index: int,
-    service: int,
-    start: int,
-    end: int,
-    count: int,
-) -> int:
-    """Move the due packets of one channel to the batch; return its new length."""
-    link = network.in_links[index].link
+def _drain(state: transport_api.State, network: Network, shard: int, index: int, service: int) -> None:
+    """Move the due packets of one channel to the batch."""
+    link, end = network.in_links[index].link, network.shards[shard].end
     channel = link * 2 + service
     _join(network, shard, channel)
     row = network.channels[channel]
@@ -189,26 +187,25 @@ def _drain(
             row.tail = NONE
         network.hops[hop].link = link
         if network.wires[link].impaired != 0:
-            count = _impair(state, network, shard, index, hop, start, end, count)
+            _impair(state, network, shard, index, hop)
         else:
-            count = _admit(network, shard, link, hop, start, count)
-    return count
+            _admit(network, shard, link, hop)
 
 
 @kernel
-def _admit(network: Network, shard: int, link: int, hop: int, start: int, count: int) -> int:
-    """Add an arrival to the batch, unless the link failed while it was in flight; return the new length."""
-    wire = network.wires[link]
+def _admit(network: Network, shard: int, link: int, hop: int) -> None:
+    """Add an arrival to the batch, unless the link failed while it was in flight."""
+    wire, owner = network.wires[link], network.shards[shard]
     row = network.hops[hop]
     if row.enqueued < wire.alive_from:
         _discard(network, shard, link, hop)
-        return count
+        return
     wire.arrived += 1
     wire.arrived_bytes += row.size
-    due = network.batch[network.shards[shard].batch_base + count]
-    due.key = ((row.arrives - start) << INDEX_BITS) | count
+    due = network.batch[owner.batch_base + owner.batch_count]
+    due.key = ((row.arrives - owner.start) << INDEX_BITS) | owner.batch_count
     due.hop = hop
-    return count + 1
+    owner.batch_count += 1
 
 
 @kernel
@@ -218,23 +215,14 @@ def _discard(network: Network, shard: int, link: int, hop: int) -> None:
 
 
 @rare_kernel
-def _impair(
-    state: transport_api.State,
-    network: Network,
-    shard: int,
-    index: int,
-    hop: int,
-    start: int,
-    end: int,
-    count: int,
-) -> int:
-    """Apply the impairments of a link to a packet; return the new length of the batch."""
+def _impair(state: transport_api.State, network: Network, shard: int, index: int, hop: int) -> None:
+    """Apply the impairments of a link to a packet."""
     link = network.in_links[index].link
     effects = impairments.decide(network, link, hop)
     if effects & impairments.LOST != 0:
         network.link_losses[link].at_random += 1
         _discard(network, shard, link, hop)
-        return count
+        return
     if effects & impairments.TRIM != 0:
         impairments.trim(network, hop)
     if effects & impairments.DUPLICATE != 0:
@@ -242,39 +230,39 @@ def _impair(
         if copy != NONE:
             network.link_losses[link].duplicated += 1
             impairments.duplicate(state, network, hop, copy)
-            count = _delay(network, shard, index, copy, effects, start, end, count)
-    return _delay(network, shard, index, hop, effects, start, end, count)
+            _delay(network, shard, index, copy, effects)
+    _delay(network, shard, index, hop, effects)
 
 
 @kernel
-def _delay(network: Network, shard: int, index: int, hop: int, effects: int, start: int, end: int, count: int) -> int:
+def _delay(network: Network, shard: int, index: int, hop: int, effects: int) -> None:
     row = network.in_links[index]
     link = row.link
     network.hops[hop].arrives = impairments.arrival(network, link, hop, effects)
-    if network.hops[hop].arrives < end:
-        return _admit(network, shard, link, hop, start, count)
-    impairments.hold(network, link, hop)
-    row.due = min(row.due, network.hops[hop].arrives)
-    return count
+    if network.hops[hop].arrives < network.shards[shard].end:
+        _admit(network, shard, link, hop)
+    else:
+        impairments.hold(network, link, hop)
+        row.due = min(row.due, network.hops[hop].arrives)
 
 
 @rare_kernel
-def _admit_delayed(network: Network, shard: int, index: int, start: int, end: int, count: int) -> int:
-    """Add the due delayed packets of a link to the batch; return its new length."""
-    here = network.in_links[index]
+def _admit_delayed(network: Network, shard: int, index: int) -> None:
+    """Add the due delayed packets of a link to the batch."""
+    here, owner = network.in_links[index], network.shards[shard]
     link = here.link
-    most = network.shards[shard].batch_size // 2  # the other half is for packets without delay
+    most = owner.batch_size // 2  # the other half is for packets without delay
     while True:
         hop = network.link_impairments[link].late
         if hop == NONE:
-            return count
+            return
         row = network.hops[hop]
-        if row.arrives >= end or count >= most:
-            here.due = min(here.due, max(row.arrives, end))
-            return count
+        if row.arrives >= owner.end or owner.batch_count >= most:
+            here.due = min(here.due, max(row.arrives, owner.end))
+            return
         impairments.pop_delayed(network, link)
-        row.arrives = max(row.arrives, start)
-        count = _admit(network, shard, link, hop, start, count)
+        row.arrives = max(row.arrives, owner.start)
+        _admit(network, shard, link, hop)
 
 
 @kernel
@@ -309,11 +297,11 @@ def _left_behind(network: Network, link: int, channel: int, hop: int) -> int:
 
 
 @kernel
-def _sort(network: Network, shard: int, count: int, window: int) -> None:
+def _sort(network: Network, shard: int) -> None:
     """Order the batch by time, then by order of collection."""
-    base = network.shards[shard].batch_base
+    base, count = network.shards[shard].batch_base, network.shards[shard].batch_count
     if count > FEW:
-        _spread(network, shard, count, window)
+        _spread(network, shard)
     for index in range(base + 1, base + count):
         key = network.batch[index].key
         place = index
@@ -324,9 +312,10 @@ def _sort(network: Network, shard: int, count: int, window: int) -> None:
 
 
 @rare_kernel
-def _spread(network: Network, shard: int, count: int, window: int) -> None:
+def _spread(network: Network, shard: int) -> None:
     """Presort the batch: count the packets in each part of the window, then place them by part."""
-    base, first = network.shards[shard].batch_base, network.shards[shard].bucket_base
+    owner = network.shards[shard]
+    base, first, count, window = owner.batch_base, owner.bucket_base, owner.batch_count, owner.end - owner.start
     shift = INDEX_BITS
     while (window << INDEX_BITS) >> shift > count:
         shift += 1

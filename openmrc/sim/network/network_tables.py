@@ -1,7 +1,7 @@
 """Rows of the simulated network: links as egress ports and wires, nodes, packets in flight, messages, shards.
 
-A directed link has two owners. Its `Port`, the egress queue, is written by the sending node, its `Wire` by the
-receiving node; between them are two `Channel`s, FIFOs of `Hop`s, one for control and one for data. A sender appends to
+A directed link has two owners. Its `EgressPort`, the egress queue, is written by the sending node, its `Wire` by the
+receiving node; between them are two `LinkFifo`s of `Hop`s, one for control and one for data. A sender appends to
 the channel's `Outgoing` list of the current window; the receiver joins it to the channel in the next one, so the two
 never use the same list at once.
 
@@ -20,6 +20,7 @@ NONE = -1
 COUNT_MASK = (1 << 31) - 1  # of Hop.queued_bytes
 FIXED_PATH = 1 << 32  # bit of Hop.entropy above its 32 bits: adaptive switches hash this packet instead
 BYTE_TIME_BITS = 16  # Port.byte_time counts 2**-16 ps
+LARGEST = (1 << 15) - 1  # of Hop.size, Hop.t0 and Hop.pod
 TOGETHER = 16  # links whose packets are prefetched together
 FOLLOWED = 4 * TOGETHER  # their lists: control and data, in channels and in outgoing lists
 
@@ -40,11 +41,12 @@ class Hop:
     next: Int32  # in its channel
     frame: Int32
     queued_bytes: Int32  # data ever queued on the link, this packet included, modulo 2**31
-    size: Int32  # bytes on the wire
     source: Int32  # NIC
     destination: Int32  # NIC
-    t0: Int32  # of the destination, in its plane
+    path_number: Int32  # irregular fabrics: of the path from here on (`graph_routes`)
     link: Int32  # incoming link
+    size: Int16  # bytes on the wire
+    t0: Int16  # regular fabrics: of the destination, in its plane
     pod: Int16
     site: Int8
     plane: Int8
@@ -100,7 +102,8 @@ class Queue:
     """The queue of a lossless port, and the receiver's count of packets from the link."""
 
     paused_until: Int  # ps, expiry of a PAUSE that is neither repeated nor cancelled
-    check_at: Int  # ps, a check of the port is in its node's heap; NEVER: none
+    departs_at: Int  # ps, when the packet in service has left; NEVER: none is in service
+    check_at: Int  # ps, when the port looks whether its PAUSE has expired; NEVER: never
     paused_at: Int  # ps, when the receiver sent its last PAUSE
     marked: Int  # packets, by the port
 
@@ -119,11 +122,12 @@ class Queue:
     pauses: Int32
 
 
-class Departure:
-    """Time at which a lossless port finishes a packet; a heap per node."""
+class PortTimer:
+    """An entry of the nodes' heaps, and the place of a lossless port in its node's (`core.heap`)."""
 
-    at: Int
-    link: Int32
+    at: Int  # ps, the earlier of `Queue.departs_at` and `Queue.check_at`
+    item: Int32  # link
+    slot: Int32
 
 
 class Wire:
@@ -174,8 +178,8 @@ class Node:
     up_base: Int32  # link
     up_count: Int32
     salt: Int32
-    first_departure: Int32  # in Network.departures
-    departures: Int32
+    heap_base: Int32  # in Network.port_timers
+    heap_count: Int32
     down_bundle: Int16
     plane: Int8
     tier: Int8  # NONE: a NIC
@@ -209,7 +213,7 @@ class NicPort:
 
     free_at: Int  # ps; NEVER: the NIC has no such port
     link: Int32  # to its T0
-    t0: Int32
+    t0: Int16
     pod: Int16
     site: Int8
     left: Int8  # 1: the NIC's bond does not use it
@@ -266,7 +270,7 @@ class Release:
 
     delay: Int
     flow: Int32
-    side: Int32  # traffic.Side
+    side: Int32  # traffic.CompletionSide
 
 
 class ReleaseSignal:
@@ -286,8 +290,11 @@ class Shard:
     free_count: Int
     fresh: Int  # next hop never used
     fresh_end: Int
+    start: Int  # ps, of the window
+    end: Int  # ps, when the next one starts
     batch_base: Int
     batch_size: Int
+    batch_count: Int  # packets that reach the node being served in the window
     bucket_base: Int
     follow_base: Int
     prefetched: Int  # links before this one, in Network.in_links: their packets have been prefetched in this phase
@@ -355,7 +362,7 @@ class Network(NamedTuple):
     outgoing: Table[Outgoing]
     ports: Table[EgressPort]
     queues: Table[Queue]  # of links, in a lossless network
-    departures: Table[Departure]
+    port_timers: Table[PortTimer]  # of links, in a lossless network
     wires: Table[Wire]
     link_impairments: Table[LinkImpairments]
     link_losses: Table[LinkLosses]

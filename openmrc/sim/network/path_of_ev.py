@@ -38,14 +38,11 @@ def _follow(network: Network, packets: Matrix, links: Matrix) -> None:
     hop.service = Service.DATA.value
     for index in range(len(packets)):
         source, destination, plane = packets[index, 0], packets[index, 1], packets[index, 2]
-        target = network.nic_ports[destination * planes + plane]
         hop.source = source
         hop.destination = destination
         hop.plane = plane
         hop.entropy = packets[index, 3]
-        hop.t0 = target.t0
-        hop.pod = target.pod
-        hop.site = target.site
+        switch.address(network, 0)
         link = network.nic_ports[source * planes + plane].link
         links[index, 0] = link
         for place in range(1, LONGEST):

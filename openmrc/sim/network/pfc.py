@@ -3,13 +3,13 @@
 A switch counts the bytes that arrived over each link and are still queued. Above one threshold it pauses the sender of
 that link, below another it resumes it; PAUSE and RESUME are control frames, so they take a link's delay, and buffers
 must absorb the data in flight meanwhile. Only data is paused. A PAUSE lasts 65,535 quanta and is repeated while needed,
-so a lost RESUME does not stop a port for ever. Each busy port has one event in its node's heap: the departure of the
-packet in service; each paused port another: the expiry of the PAUSE.
+so a lost RESUME does not stop a port for ever. A port that is busy or paused is in its node's heap, with the earlier of
+two times: the departure of the packet in service, and the expiry of the PAUSE.
 """
 
 from __future__ import annotations
 
-from openmrc.core import rng
+from openmrc.core import heap, rng
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.sim.network import egress, ingress, packet_pool, switch, transport_api
 from openmrc.sim.network.network_tables import BYTE_TIME_BITS, NONE, Network, Service
@@ -21,21 +21,21 @@ _QUANTA = 65_535 * 64  # byte times
 
 
 @rare_kernel
-def serve(state: transport_api.State, network: Network, shard: int, node: int, start: int, end: int) -> None:
+def serve(state: transport_api.State, network: Network, shard: int, node: int) -> None:
     """Advance a switch with lossless ports by one window."""
-    count = ingress.collect(state, network, shard, node, start, end)
-    network.shards[shard].hops += count
+    ingress.collect(state, network, shard, node)
+    end = network.shards[shard].end
     index = 0
-    arrives = _arrival(network, shard, index, count)
-    departs = _next_departure(network, node)
+    arrives = ingress.arrival(network, shard, index)
+    departs = heap.first_at(network.nodes[node], network.port_timers)
     while min(arrives, departs) < end:
         if departs <= arrives:
-            _on_departure(network, shard, node, departs)
+            _serve_port(network, shard, node, departs)
         else:
             _on_arrival(network, shard, node, arrives, ingress.due(network, shard, index))
             index += 1
-            arrives = _arrival(network, shard, index, count)
-        departs = _next_departure(network, node)
+            arrives = ingress.arrival(network, shard, index)
+        departs = heap.first_at(network.nodes[node], network.port_timers)
     network.nodes[node].next_at = min(network.nodes[node].next_at, departs)
 
 
@@ -43,11 +43,6 @@ def serve(state: transport_api.State, network: Network, shard: int, node: int, s
 def is_pause(network: Network, hop: int) -> bool:
     """Return whether a packet is a PAUSE or RESUME frame."""
     return network.hops[hop].destination == NONE
-
-
-@kernel
-def _arrival(network: Network, shard: int, index: int, count: int) -> int:
-    return network.hops[ingress.due(network, shard, index)].arrives if index < count else NEVER
 
 
 @kernel
@@ -86,7 +81,7 @@ def _on_pause(network: Network, shard: int, node: int, now: int, link: int, what
         waiting.paused_until = now + longest_pause(network, link)
         if waiting.check_at == NEVER:
             waiting.check_at = waiting.paused_until
-            _push(network, node, waiting.check_at, link)
+            _arm(network, node, link)
     else:
         _begin(network, shard, node, now, link)
 
@@ -105,7 +100,7 @@ def release_pause(network: Network, node: int, now: int, link: int) -> None:
     waiting.pausing = 0
     if waiting.check_at == NEVER:
         waiting.check_at = now
-        _push(network, node, now, link)
+        _arm(network, node, link)
         network.nodes[node].next_at = min(network.nodes[node].next_at, now)
 
 
@@ -116,10 +111,10 @@ def _on_pause_check(network: Network, shard: int, node: int, now: int, link: int
     waiting.check_at = NEVER
     if waiting.paused == 1 and waiting.paused_until > now:
         waiting.check_at = waiting.paused_until
-        _push(network, node, waiting.check_at, link)
-        return
-    waiting.paused = 0
-    _begin(network, shard, node, now, link)
+    else:
+        waiting.paused = 0
+        _begin(network, shard, node, now, link)
+    _arm(network, node, link)
 
 
 @kernel
@@ -139,27 +134,44 @@ def _begin(network: Network, shard: int, node: int, now: int, link: int) -> None
     port.busy_until = departs
     port.last_time = duration
     egress.send(network, shard, now, link, hop, departs)
-    _push(network, node, departs, link)
+    waiting.departs_at = departs
+    _arm(network, node, link)
 
 
 @kernel
-def _on_departure(network: Network, shard: int, node: int, now: int) -> None:
-    """Process a departure: mark the packet by the remaining queue, release its space, send the next."""
-    link = _pop(network, node)
+def _arm(network: Network, node: int, link: int) -> None:
+    """Set the timer of a port."""
+    waiting = network.queues[link]
+    heap.arm(network.nodes[node], network.port_timers, link, min(waiting.departs_at, waiting.check_at))
+
+
+@kernel
+def _serve_port(network: Network, shard: int, node: int, now: int) -> None:
+    """Serve the port whose timer is due first."""
+    link = network.port_timers[network.nodes[node].heap_base].item
     waiting = network.queues[link]
     if waiting.check_at <= now and (waiting.serving == NONE or network.ports[link].busy_until != now):
         _on_pause_check(network, shard, node, now, link)
-        return
+    else:
+        _on_departure(network, shard, node, now, link)
+
+
+@kernel
+def _on_departure(network: Network, shard: int, node: int, now: int, link: int) -> None:
+    """Process a departure: mark the packet by the remaining queue, release its space, send the next."""
+    waiting = network.queues[link]
     # The receiver reads the packet in a later window, so this node may still change it.
     hop = waiting.serving
     row = network.hops[hop]
     waiting.serving = NONE
+    waiting.departs_at = NEVER
     waiting.bytes -= row.size
     if _is_marked(network, link):
         row.marked = 1
         network.queues[link].marked += 1
     _count_out(network, shard, now, row.link, row.size)
     _begin(network, shard, node, now, link)
+    _arm(network, node, link)
 
 
 @kernel
@@ -210,57 +222,3 @@ def _notify(network: Network, shard: int, now: int, link: int, what: int) -> Non
     row.trimmed = 0
     row.marked = 0
     egress.enqueue(network, shard, now, network.queues[link].reverse, hop)
-
-
-@kernel
-def _next_departure(network: Network, node: int) -> int:
-    row = network.nodes[node]
-    return network.departures[row.first_departure].at if row.departures > 0 else NEVER
-
-
-@kernel
-def _comes_first(network: Network, a: int, b: int) -> bool:
-    one, other = network.departures[a], network.departures[b]
-    return one.at < other.at or (one.at == other.at and one.link < other.link)
-
-
-@kernel
-def _swap(network: Network, a: int, b: int) -> None:
-    one, other = network.departures[a], network.departures[b]
-    at, link = one.at, one.link
-    one.at, one.link = other.at, other.link
-    other.at, other.link = at, link
-
-
-@kernel
-def _push(network: Network, node: int, at: int, link: int) -> None:
-    """Put a departure into the node's heap."""
-    row = network.nodes[node]
-    base, place = row.first_departure, row.departures
-    row.departures += 1
-    network.departures[base + place].at = at
-    network.departures[base + place].link = link
-    while place > 0 and _comes_first(network, base + place, base + (place - 1) // 2):
-        _swap(network, base + place, base + (place - 1) // 2)
-        place = (place - 1) // 2
-
-
-@kernel
-def _pop(network: Network, node: int) -> int:
-    """Remove the earliest departure from the node's heap and return its link."""
-    row = network.nodes[node]
-    base = row.first_departure
-    link = network.departures[base].link
-    row.departures -= 1
-    last = row.departures
-    _swap(network, base, base + last)
-    place = 0
-    while 2 * place + 1 < last:
-        child = 2 * place + 1
-        if child + 1 < last and _comes_first(network, base + child + 1, base + child):
-            child += 1
-        if not _comes_first(network, base + child, base + place):
-            break
-        _swap(network, base + place, base + child)
-        place = child
-    return link

@@ -53,7 +53,7 @@ def send(network: Network, shard: int, now: int, nic: int) -> int:
 
 @rare_kernel
 def receive(network: Network, shard: int, now: int, nic: int, hop: int) -> int:
-    """Process a chunk or an acknowledgement; return 4 x flow + traffic.Side of a completion, or NONE."""
+    """Process a chunk or an acknowledgement; return the completion it brings (`completed`), or NONE."""
     row = network.hops[hop]
     flow = row.entropy
     if row.service == Service.CONTROL:

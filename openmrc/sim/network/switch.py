@@ -19,15 +19,28 @@ _AGAIN = 0x5BD1E995  # selects another hash of the same packet
 
 
 @rare_kernel
-def serve(state: transport_api.State, network: Network, shard: int, node: int, start: int, end: int) -> None:
+def serve(state: transport_api.State, network: Network, shard: int, node: int) -> None:
     """Forward all packets that reach the switch in the window."""
-    count = ingress.collect(state, network, shard, node, start, end)
+    ingress.collect(state, network, shard, node)
+    count = network.shards[shard].batch_count
     for index in range(count):
         prefetch_row(network.hops, ingress.due(network, shard, min(index + AHEAD, count - 1)))
         hop = ingress.due(network, shard, index)
         now = network.hops[hop].arrives
         egress.enqueue(network, shard, now, route(network, node, now, hop), hop)
-    network.shards[shard].hops += count
+
+
+@kernel
+def address(network: Network, hop: int) -> None:
+    """Note in a packet what switches read of its destination."""
+    row = network.hops[hop]
+    if network.config[0].routed == 0:
+        target = network.nic_ports[row.destination * network.config[0].planes + row.plane]
+        row.t0 = target.t0
+        row.pod = target.pod
+        row.site = target.site
+    else:
+        row.path_number = row.entropy & graph_routes.NUMBERS
 
 
 @kernel

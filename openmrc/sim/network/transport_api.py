@@ -2,14 +2,14 @@
 
 A transport's state is a NamedTuple of tables that no other module writes. A transport has no access to clocks, links or
 queues: it receives `now` and packets as arguments, and returns a packet when a port is free. `Hop.frame` is the row of
-its own table that holds the content of the packet.
+its table `frames` that holds the content of the packet. A call marked `optional` does nothing unless it has a variant.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from openmrc.core.jit import generic
+from openmrc.core.variants import generic, optional
 from openmrc.sim.network.network_tables import Network
 
 State = Any  # a transport's NamedTuple
@@ -20,12 +20,12 @@ def receive(state: State, network: Network, shard: int, now: int, nic: int, hop:
     """Process a packet that arrived; its row is free again afterwards."""
 
 
-@generic
+@optional
 def prefetch_nic(state: State, nic: int, step: int) -> None:
     """Prefetch what every call needs for a NIC; step 0, then step 1."""
 
 
-@generic
+@optional
 def prefetch(state: State, nic: int, frame: int, step: int) -> None:
     """Prefetch what `receive` will need for a packet; all packets of a window take step 0, then all step 1."""
 
@@ -46,7 +46,7 @@ def next_deadline(state: State, nic: int) -> int:
     raise AssertionError("every transport has a variant")
 
 
-@generic
+@optional
 def expire(state: State, network: Network, now: int, nic: int) -> None:
     """Serve the timers that are due."""
 
@@ -63,12 +63,6 @@ def next_done(state: State, nic: int) -> int:
     raise AssertionError("every transport has a variant")
 
 
-@generic
+@optional
 def set_port(state: State, now: int, nic: int, port: int, up: int) -> None:
     """Inform a NIC that one of its ports is up or down."""
-
-
-@generic
-def copy(state: State, frame: int, into: int) -> None:
-    """Copy the content of a frame into another, for a duplicated packet."""
-    raise AssertionError("every transport has a variant")

@@ -21,6 +21,7 @@ from openmrc.fabric.model.yaml_file import decode_placed
 from openmrc.faults import Schedule, time_ps
 from openmrc.json_schema import text_of
 from openmrc.shipped import find
+from openmrc.sim.transports.uet.spraying.names import LoadBalancing
 from openmrc.sim.workloads.amounts import Duration, ps_of, refuse_excess
 from openmrc.sim.workloads.families import Workload
 from openmrc.sim.workloads.parameters import Parameters
@@ -30,7 +31,6 @@ from openmrc.wire.pcapng import SNAPLEN
 HEADERS = 144  # bytes; the longest headers of a frame
 SCHEMA_FILE = Path(__file__).with_name("scenario.schema.json")
 
-LoadBalancing = Literal["oblivious", "bitmap", "reps", "mixed"]
 TransportName = Literal["mrc", "uet", "roce", "roce_selective", "roce_adaptive", "datagrams"]
 
 

@@ -26,7 +26,6 @@ from openmrc.sim.transports.mrc.setup import MrcTransport, fitted
 from openmrc.sim.transports.roce.roce_tables import Recovery
 from openmrc.sim.transports.roce.transport import RoceTransport, adaptive
 from openmrc.sim.transports.uet.transport import UetTransport
-from openmrc.sim.transports.uet.uet_tables import Spraying
 from openmrc.sim.workloads.traffic import Traffic
 
 _OWN = (
@@ -108,7 +107,7 @@ def _mrc(wanted: Transport, topology: Topology) -> MrcTransport:
 def _uet(wanted: Transport) -> UetTransport:
     given = _Given(wanted, UetTransport)
     plain = UetTransport()
-    spraying = Spraying[wanted.load_balancing.upper()] if wanted.load_balancing else plain.spraying
+    spraying = wanted.load_balancing or plain.spraying
     network = given.network(plain.network)
     return dataclasses.replace(plain, network=network, spraying=spraying, **given.of(UetTransport))
 

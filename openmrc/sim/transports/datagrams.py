@@ -76,16 +76,6 @@ def build(nics: int, flows: int, hops: int, mtu: int = 4096, fixed: bool = False
     return state
 
 
-@transport_api.prefetch_nic.variant(DatagramState)
-def _prefetch_nic(state: DatagramState, nic: int, step: int) -> None:
-    """Do nothing."""
-
-
-@transport_api.prefetch.variant(DatagramState)
-def _prefetch(state: DatagramState, nic: int, frame: int, step: int) -> None:
-    """Do nothing: the frame is near already."""
-
-
 @transport_api.receive.variant(DatagramState)
 def _receive(state: DatagramState, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
     row = network.hops[hop]
@@ -140,11 +130,6 @@ def _next_deadline(state: DatagramState, nic: int) -> int:
     return NEVER if state.sources[nic].left == NONE else 0
 
 
-@transport_api.expire.variant(DatagramState)
-def _expire(state: DatagramState, network: Network, now: int, nic: int) -> None:
-    return
-
-
 @transport_api.post.variant(DatagramState)
 def _post(state: DatagramState, network: Network, now: int, flow: int) -> int:
     source = state.sources[network.flows[flow].source]
@@ -168,16 +153,6 @@ def _next_done(state: DatagramState, nic: int) -> int:
         source.left = NONE
         return done
     return NONE
-
-
-@transport_api.copy.variant(DatagramState)
-def _copy(state: DatagramState, frame: int, into: int) -> None:
-    state.frames[into] = state.frames[frame]
-
-
-@transport_api.set_port.variant(DatagramState)
-def _set_port(state: DatagramState, now: int, nic: int, port: int, up: int) -> None:
-    return
 
 
 def arrived(state: DatagramState) -> Any:

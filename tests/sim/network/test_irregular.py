@@ -134,7 +134,7 @@ def test_mrc_goes_on_over_the_port_that_is_left() -> None:
 def walked(network: Network, topology: Topology, nic: int, destination: int, number: int) -> tuple[int, ...]:
     """The links that a packet with a number takes from a NIC's first port."""
     hop = network.hops[0]
-    hop.destination, hop.t0 = destination, number
+    hop.destination, hop.path_number = destination, number
     node, links = int(topology.link_destination[topology.outgoing()[1][topology.outgoing()[0][nic]]]), []
     while node != destination:
         links.append(graph_routes.follow(network, node, 0, 0, 0))

@@ -13,8 +13,8 @@ from openmrc.sim.network.network_tables import Routing, Trimming
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.roce.roce_tables import Recovery
 from openmrc.sim.transports.roce.transport import RoceTransport, adaptive
+from openmrc.sim.transports.uet.spraying.policies import POLICIES
 from openmrc.sim.transports.uet.transport import UetTransport
-from openmrc.sim.transports.uet.uet_tables import Spraying
 from openmrc.sim.workloads.traffic import CompletionSide, traffic
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_US
 from tests.sim.small import Blast, incast, leaf_spine, shifted
@@ -30,7 +30,7 @@ def test_uet_agrees_with_htsim(row: object) -> None:
 
 LOSSY = [
     pytest.param(MrcTransport(evs=16), id="mrc"),
-    *(pytest.param(UetTransport(spraying=kind), id=f"uet-{kind.name.lower()}") for kind in Spraying),
+    *(pytest.param(UetTransport(spraying=name), id=f"uet-{name}") for name in POLICIES),
     pytest.param(RoceTransport(timeout_us=100), id="roce-go-back-n"),
     pytest.param(RoceTransport(timeout_us=100, recovery=Recovery.SELECTIVE, qps=4), id="roce-selective"),
     pytest.param(adaptive(), id="roce-adaptive"),

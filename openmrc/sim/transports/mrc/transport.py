@@ -185,11 +185,6 @@ def _count_cause(state: Mrc, nic: int, cause: int) -> None:
             tally.least_bad += 1
 
 
-@transport_api.copy.variant(Mrc)
-def _copy(state: Mrc, frame: int, into: int) -> None:
-    state.frames[into] = state.frames[frame]
-
-
 @transport_api.set_port.variant(Mrc)
 def _set_port(state: Mrc, now: int, nic: int, port: int, up: int) -> None:
     endpoint.set_port(state.engine, now, nic, port, up)

@@ -11,9 +11,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from openmrc.core.rows import Float, Int, Int8, Int16, Int32, Table
-from openmrc.sim.network.completed import UnreportedFlows
-from openmrc.sim.transports.rings import PacketRing, SenderLinks
-from openmrc.sim.transports.wakes import Heap, Wake
+from openmrc.sim.transports.senders import SenderLink, SenderNic, SenderRing, SenderTimer
 
 NONE = -1
 
@@ -58,10 +56,9 @@ class RoceParams:
     hyper: Float
 
 
-class RoceNic(UnreportedFlows):
+class RoceNic(SenderNic):
     """One NIC: queue pairs with packets to send, queued replies, unreported completions."""
 
-    random: Int
     port: Int32  # the last that sent data
     answer: Int8  # queued replies: 1 ACK or NAK, 2 CNP, 3 both
     spare: Int8
@@ -154,10 +151,9 @@ class Roce(NamedTuple):
 
     params: Table[RoceParams]
     nics: Table[RoceNic]
-    ready: Table[PacketRing]  # a ring for each port of each NIC
-    links: Table[SenderLinks]  # by sender
-    heaps: Table[Heap]  # by NIC: senders that wait for a timer, or for their rate
-    wakes: Table[Wake]  # by sender
+    rings: Table[SenderRing]  # one for each port of each NIC
+    links: Table[SenderLink]  # by sender
+    timers: Table[SenderTimer]  # of senders that wait for a timer, or for their rate
     senders: Table[RoceSender]
     receivers: Table[RoceReceiver]
     arrivals: Table[RoceArrival]

@@ -6,15 +6,15 @@ from openmrc.core import rng
 from openmrc.core.jit import kernel
 from openmrc.sim.network import reroute
 from openmrc.sim.network.network_tables import FIXED_PATH, Network, Service
-from openmrc.sim.transports import rings, wakes
+from openmrc.sim.transports import senders
 from openmrc.sim.transports.roce import dcqcn
 from openmrc.sim.transports.roce.roce_tables import NONE, Recovery, Roce, RocePacketKind
 from openmrc.units import NEVER
 
 
 @kernel
-def post(state: Roce, network: Network, now: int, nic: int, flow: int) -> None:
-    """Start a message on all its queue pairs."""
+def post(state: Roce, network: Network, now: int, flow: int) -> int:
+    """Start a message on all its queue pairs; return 1: there is room for every message."""
     message = state.messages[flow]
     for pair in range(message.first, message.first + message.slices):
         row = state.senders[pair]
@@ -24,7 +24,8 @@ def post(state: Roce, network: Network, now: int, nic: int, flow: int) -> None:
         row.begun = 1
         row.retries = 0
         row.progressed_at = now
-        _schedule(state, network, now, nic, pair)
+        _schedule(state, network, now, row.nic, pair)
+    return 1
 
 
 @kernel
@@ -49,10 +50,9 @@ def _next_pair(state: Roce, network: Network, nic: int, port: int) -> int:
     """Remove the next queue pair that sends on a port from its ring, or return NONE."""
     ring = nic * network.config[0].planes + port
     while True:
-        pair = rings.front(state.ready, state.links, ring)
+        pair = senders.take_front(state, ring)
         if pair == NONE:
             return NONE
-        rings.remove_front(state.ready, state.links, ring)
         if _wants(state, pair):
             if _port(state, network, nic, pair) == port:
                 return pair
@@ -113,7 +113,7 @@ def on_cnp(state: Roce, network: Network, now: int, nic: int, pair: int) -> None
 def expire(state: Roce, network: Network, now: int, nic: int) -> None:
     """Serve the queue pairs whose timers are due, or whose rate permits the next packet."""
     while True:
-        pair = wakes.take_due(state.heaps, state.wakes, nic, now)
+        pair = senders.take_due(state, nic, now)
         if pair == NONE:
             return
         dcqcn.expire(state, now, pair)
@@ -133,7 +133,7 @@ def _schedule(state: Roce, network: Network, now: int, nic: int, pair: int) -> N
             at = min(at, row.send_at)
         else:
             _enqueue(state, network, nic, pair)
-    wakes.set_wake(state.heaps, state.wakes, nic, pair, at)
+    senders.arm(state, nic, pair, at)
 
 
 @kernel
@@ -217,4 +217,4 @@ def _fail(state: Roce, nic: int, flow: int) -> None:
 @kernel
 def _enqueue(state: Roce, network: Network, nic: int, pair: int) -> None:
     ring = nic * network.config[0].planes + _port(state, network, nic, pair)
-    rings.append(state.ready, state.links, ring, pair)
+    senders.append(state, ring, pair)

@@ -23,8 +23,7 @@ from openmrc.sim.network import completed, reroute, transport_api
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import BYTE_TIME_BITS, NONE, Network, Routing, Service, Trimming
 from openmrc.sim.network.reach import reaches
-from openmrc.sim.transports import rings, wakes
-from openmrc.sim.transports.idle_nics import idle_nics
+from openmrc.sim.transports import senders
 from openmrc.sim.transports.roce import receiver, roce_tables, sender
 from openmrc.sim.transports.roce.roce_tables import Recovery, Roce, RocePacketKind
 from openmrc.sim.workloads.traffic import Traffic
@@ -132,22 +131,20 @@ def adaptive(qps: int = 1, dcqcn: bool = True) -> RoceTransport:
 def _build(transport: RoceTransport, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Roce:
     slices = _Slices(traffic, transport.qps, transport.network.mtu)
     keeps = int(slices.packets.sum()) if transport.recovery == Recovery.SELECTIVE else 1
-    ready, links = rings.build(topology.nics * network.config[0].planes, len(slices.flow))
-    heaps, due = wakes.build(traffic.source[slices.flow], topology.nics)
+    timers, rings, links = senders.idle_senders(len(slices.flow), topology.nics * network.config[0].planes)
     state = Roce(
         params=table(roce_tables.RoceParams, 1),
-        nics=idle_nics(roce_tables.RoceNic, topology.nics, seed),
-        ready=ready,
+        nics=senders.idle_nics(roce_tables.RoceNic, topology.nics, traffic.source[slices.flow], seed),
+        rings=rings,
         links=links,
-        heaps=heaps,
-        wakes=due,
+        timers=timers,
         senders=table(roce_tables.RoceSender, len(slices.flow)),
         receivers=table(roce_tables.RoceReceiver, len(slices.flow)),
         arrivals=table(roce_tables.RoceArrival, keeps),
         messages=table(roce_tables.RoceMessage, traffic.messages),
         frames=table(roce_tables.RoceFrame, len(network.hops)),
     )
-    written = [state.wakes, state.senders, state.receivers, state.arrivals, state.messages]
+    written = [state.timers, state.senders, state.receivers, state.arrivals, state.messages]
     host_memory.require(written, f"{len(slices.flow):,} queue pairs")
     _init_pairs(state, slices, traffic, transport, network, seed)
     _init_params(state, transport, len(reaches(topology, transport.network.mtu, transport.network.header)))
@@ -238,16 +235,6 @@ def _init_params(state: Roce, transport: RoceTransport, planes: int) -> None:
     row.hyper = transport.hyper_share
 
 
-@transport_api.prefetch_nic.variant(Roce)
-def _prefetch_nic(state: Roce, nic: int, step: int) -> None:
-    """Do nothing."""
-
-
-@transport_api.prefetch.variant(Roce)
-def _prefetch(state: Roce, nic: int, frame: int, step: int) -> None:
-    """Do nothing: the frame is near already."""
-
-
 @transport_api.receive.variant(Roce)
 def _receive(state: Roce, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
     frame = network.hops[hop].frame
@@ -293,32 +280,11 @@ def _fill_answer(state: Roce, network: Network, nic: int, hop: int, kind: int) -
     row.plane = reroute.plane_for(network, nic, sender.nic, sender.plane, pair)
 
 
-@transport_api.next_deadline.variant(Roce)
-def _next_deadline(state: Roce, nic: int) -> int:
-    return wakes.first(state.heaps, state.wakes, nic)
-
-
-@transport_api.expire.variant(Roce)
-def _expire(state: Roce, network: Network, now: int, nic: int) -> None:
-    sender.expire(state, network, now, nic)
-
-
-@transport_api.post.variant(Roce)
-def _post(state: Roce, network: Network, now: int, flow: int) -> int:
-    sender.post(state, network, now, network.flows[flow].source, flow)
-    return 1
-
-
 @transport_api.next_done.variant(Roce)
 def _next_done(state: Roce, nic: int) -> int:
     return completed.take(state.nics, nic, state.messages)
 
 
-@transport_api.copy.variant(Roce)
-def _copy(state: Roce, frame: int, into: int) -> None:
-    state.frames[into] = state.frames[frame]
-
-
-@transport_api.set_port.variant(Roce)
-def _set_port(state: Roce, now: int, nic: int, port: int, up: int) -> None:
-    return
+transport_api.next_deadline.variant(Roce)(senders.next_deadline)
+transport_api.post.variant(Roce)(sender.post)
+transport_api.expire.variant(Roce)(sender.expire)

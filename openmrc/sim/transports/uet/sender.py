@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from openmrc.core import ring
 from openmrc.core.jit import kernel
 from openmrc.sim.network import reroute
 from openmrc.sim.network.network_tables import Network, Service
-from openmrc.sim.transports import rings, wakes
-from openmrc.sim.transports.uet import nscc, spraying
+from openmrc.sim.transports import senders
+from openmrc.sim.transports.uet import nscc
+from openmrc.sim.transports.uet.spraying import policies
 from openmrc.sim.transports.uet.uet_tables import NONE, Feedback, PacketState, Uet, UetPacketKind
 from openmrc.units import NEVER
 
 
 @kernel
-def post(state: Uet, network: Network, now: int, nic: int, flow: int) -> None:
-    """Start a message."""
+def post(state: Uet, network: Network, now: int, flow: int) -> int:
+    """Start a message; return 1: there is room for every message."""
     nscc.begin(state, now, flow)
     state.senders[flow].progressed_at = now
     state.senders[flow].deadline = NEVER
-    _enqueue(state, network, nic, flow)
+    _enqueue(state, network, network.flows[flow].source, flow)
+    return 1
 
 
 @kernel
@@ -39,13 +42,13 @@ def next_data(state: Uet, network: Network, now: int, nic: int, free_ports: int,
 @kernel
 def _next_of_ring(state: Uet, network: Network, now: int, nic: int, index: int, free_ports: int, hop: int) -> bool:
     """Fill the next data packet of the connections of one ring; return whether there was one."""
-    ring = nic * (network.config[0].planes + 1) + index
+    number = nic * (network.config[0].planes + 1) + index
     waits = NONE  # first connection whose ports are all busy
     while True:
-        sender = rings.front(state.ready, state.links, ring)
+        sender = ring.front(state.rings[number], state.links)
         if sender in (NONE, waits):
             return False
-        rings.remove_front(state.ready, state.links, ring)
+        ring.drop_front(state.rings[number], state.links)
         psn = _next_psn(state, sender)
         if psn == NONE or not _may_send(state, sender, psn):
             continue
@@ -96,12 +99,12 @@ def on_ack(state: Uet, network: Network, now: int, nic: int, frame: int) -> None
             _acknowledge(state, sender, psn)
         bits = (bits >> 1) & ((1 << 63) - 1)
         psn += 1
-    spraying.learn(state, now, sender, ack.entropy, Feedback.MARKED if ack.marked == 1 else Feedback.GOOD)
+    policies.learn(state, now, sender, ack.entropy, Feedback.MARKED if ack.marked == 1 else Feedback.GOOD)
     nscc.on_ack(state, now, sender, newly, ack.marked, rtt)
     if row.acked == row.packets:
         state.nics[nic].sent = row.flow
         row.deadline = NEVER
-        wakes.set_wake(state.heaps, state.wakes, nic, sender, NEVER)
+        senders.arm(state, nic, sender, NEVER)
         row.packets = -row.packets  # reported once
     else:
         _enqueue(state, network, nic, sender)
@@ -119,9 +122,9 @@ def on_nack(state: Uet, network: Network, now: int, nic: int, frame: int) -> Non
     packet = state.sent[row.first + nack.psn]
     row.nacks += 1
     if nack.last_hop == 0:
-        spraying.learn(state, now, sender, nack.entropy, Feedback.NACKED)
+        policies.learn(state, now, sender, nack.entropy, Feedback.NACKED)
     else:
-        spraying.learn(state, now, sender, nack.entropy, Feedback.MARKED if nack.marked == 1 else Feedback.GOOD)
+        policies.learn(state, now, sender, nack.entropy, Feedback.MARKED if nack.marked == 1 else Feedback.GOOD)
     if packet.state == PacketState.IN_FLIGHT:
         _mark_lost(state, sender, nack.psn)
         nscc.on_nack(state, now, sender, packet.size)
@@ -132,7 +135,7 @@ def on_nack(state: Uet, network: Network, now: int, nic: int, frame: int) -> Non
 def expire(state: Uet, network: Network, now: int, nic: int) -> None:
     """Serve the NIC's connections whose oldest packet is overdue."""
     while True:
-        sender = wakes.take_due(state.heaps, state.wakes, nic, now)
+        sender = senders.take_due(state, nic, now)
         if sender == NONE:
             return
         row = state.senders[sender]
@@ -141,7 +144,7 @@ def expire(state: Uet, network: Network, now: int, nic: int) -> None:
                 _fail(state, nic, sender)
             else:
                 _on_timeout(state, network, now, nic, sender)
-        wakes.set_wake(state.heaps, state.wakes, nic, sender, row.deadline)
+        senders.arm(state, nic, sender, row.deadline)
 
 
 @kernel
@@ -190,7 +193,7 @@ def _send(state: Uet, network: Network, now: int, nic: int, sender: int, psn: in
     hops.service = Service.DATA
     hops.trimmable = 1
     if row.single_path == 0:
-        row.entropy = spraying.choose(state, now, nic, sender)
+        row.entropy = policies.choose(state, now, nic, sender)
     hops.entropy = row.entropy
     hops.plane = _plane(state, nic, free_ports)
     if row.single_path == 0:
@@ -260,7 +263,7 @@ def _on_timeout(state: Uet, network: Network, now: int, nic: int, sender: int) -
         row.timeouts += 1
         _mark_lost(state, sender, lost)
         nscc.on_timeout(state, sender, state.sent[row.first + lost].size)
-        spraying.learn(state, now, sender, NONE, Feedback.TIMED_OUT)
+        policies.learn(state, now, sender, NONE, Feedback.TIMED_OUT)
         _enqueue(state, network, nic, sender)
 
 
@@ -282,7 +285,7 @@ def _watch(state: Uet, now: int, nic: int, sender: int) -> None:
     row = state.senders[sender]
     if row.deadline == NEVER:
         row.deadline = now + state.params[0].retransmit_after
-    wakes.set_wake(state.heaps, state.wakes, nic, sender, row.deadline)
+    senders.arm(state, nic, sender, row.deadline)
 
 
 @kernel
@@ -293,4 +296,4 @@ def _enqueue(state: Uet, network: Network, nic: int, sender: int) -> None:
     index = planes
     if row.single_path == 1:
         index = reroute.plane_for(network, nic, network.flows[row.flow].destination, row.plane, sender)
-    rings.append(state.ready, state.links, nic * (planes + 1) + index, sender)
+    senders.append(state, nic * (planes + 1) + index, sender)

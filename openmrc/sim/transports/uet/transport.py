@@ -21,10 +21,11 @@ from openmrc.sim.network import completed, reroute, transport_api
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Network, Routing, Service, Trimming
 from openmrc.sim.network.reach import reaches
-from openmrc.sim.transports import rings, wakes
-from openmrc.sim.transports.idle_nics import idle_nics
+from openmrc.sim.transports import senders
 from openmrc.sim.transports.uet import receiver, sender, uet_tables
-from openmrc.sim.transports.uet.uet_tables import Spraying, Uet, UetPacketKind
+from openmrc.sim.transports.uet.spraying.names import LoadBalancing
+from openmrc.sim.transports.uet.spraying.policies import POLICIES
+from openmrc.sim.transports.uet.uet_tables import Uet, UetPacketKind
 from openmrc.sim.workloads.traffic import Traffic
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_US, ps_from_us
 
@@ -36,7 +37,7 @@ _REFERENCE_DELAY = 12 * PS_PER_US
 class UetTransport:
     """UET with trimming; defaults are uet-htsim's."""
 
-    spraying: Spraying = Spraying.MIXED
+    spraying: LoadBalancing = "mixed"
     network: NetworkSettings = field(default_factory=lambda: NetworkSettings(routing=Routing.HASH))
     entropies: int = 64
     ack_bytes: int = 16_384
@@ -45,7 +46,7 @@ class UetTransport:
 
     def __post_init__(self) -> None:
         """Refuse invalid settings, naming the field."""
-        refuse_outside(self, entropies=(1, 1 << 16), ack_bytes=(1, 1 << 30), give_up_us=(1, 10**9))
+        refuse_outside(self, entropies=(1, 1 << 15), ack_bytes=(1, 1 << 30), give_up_us=(1, 10**9))
 
     def network_settings(self) -> NetworkSettings:
         """Return ECMP by entropy, marks on every hop, buffers of one bandwidth-delay product."""
@@ -103,26 +104,23 @@ def _failure(state: Uet, network: Network, sender: int) -> ConnectionFailure:
 def _build(transport: UetTransport, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Uet:
     flows, nics, settings = traffic.messages, topology.nics, transport.network
     packets = -(-traffic.size // settings.mtu)
-    ready, links = rings.build(nics * (network.config[0].planes + 1), flows)
-    heaps, due = wakes.build(traffic.source, nics)
+    timers, rings, links = senders.idle_senders(flows, nics * (network.config[0].planes + 1))
     state = Uet(
         params=table(uet_tables.UetParams, 1),
-        nics=idle_nics(uet_tables.UetNic, nics, seed),
-        ready=ready,
+        nics=senders.idle_nics(uet_tables.UetNic, nics, traffic.source, seed),
+        rings=rings,
         links=links,
-        heaps=heaps,
-        wakes=due,
+        timers=timers,
         senders=table(uet_tables.UetSender, flows),
         receivers=table(uet_tables.UetReceiver, flows),
         sent=table(uet_tables.SentPacket, int(packets.sum())),
         arrivals=table(uet_tables.UetArrival, int(packets.sum())),
-        penalties=table(uet_tables.Penalty, flows * transport.entropies),
-        good=table(uet_tables.Entropy, flows * uet_tables.GOOD_SLOTS),
-        fifo=table(uet_tables.Entropy, flows * uet_tables.FIFO_SLOTS),
+        sprayers=table(uet_tables.Sprayer, flows),
+        notes=table(uet_tables.SprayNote, flows * POLICIES[transport.spraying].notes(transport.entropies)),
         answers=table(uet_tables.UetFrame, nics),
         frames=table(uet_tables.UetFrame, len(network.hops)),
     )
-    written = [state.wakes, state.senders, state.receivers, state.sent, state.arrivals]
+    written = [state.timers, state.senders, state.receivers, state.sent, state.arrivals]
     host_memory.require(written, f"{flows:,} messages with {len(state.sent):,} packets")
     _init_flows(state, transport, traffic, packets, network, seed)
     _init_params(state, transport, topology)
@@ -146,7 +144,7 @@ def _init_flows(
     column(state.senders, "packets")[:] = packets
     column(state.senders, "first")[:] = first
     column(state.senders, "deadline")[:] = NEVER
-    column(state.senders, "cursor")[:] = transport.entropies  # the first selection begins a round
+    column(state.sprayers, "cursor")[:] = transport.entropies  # the first selection begins a round
     _init_single_paths(state, transport, traffic, network, seed)
     column(state.receivers, "highest")[:] = -1
     sizes = column(state.sent, "size")
@@ -178,21 +176,12 @@ def _init_params(state: Uet, transport: UetTransport, topology: Topology) -> Non
     drain = max(port.bdp * 8 * 10**12 // port.rate for port in ports)
     row.retransmit_after = 15 * PS_PER_US + 6 * drain
     row.ack_bytes = transport.ack_bytes
-    row.spraying = transport.spraying
+    row.spraying = list(POLICIES).index(transport.spraying)
+    row.notes = POLICIES[transport.spraying].notes(transport.entropies)
     row.entropies = transport.entropies
     row.freeze = 10 * PS_PER_MS
     row.give_up_after = ps_from_us(transport.give_up_us)
     row.planes = len(ports)
-
-
-@transport_api.prefetch_nic.variant(Uet)
-def _prefetch_nic(state: Uet, nic: int, step: int) -> None:
-    """Do nothing."""
-
-
-@transport_api.prefetch.variant(Uet)
-def _prefetch(state: Uet, nic: int, frame: int, step: int) -> None:
-    """Do nothing: the frame is near already."""
 
 
 @transport_api.receive.variant(Uet)
@@ -242,32 +231,11 @@ def _fill_answer(state: Uet, network: Network, nic: int, hop: int) -> None:
     row.plane = reroute.plane_for(network, nic, row.destination, answer.plane, answer.flow)
 
 
-@transport_api.next_deadline.variant(Uet)
-def _next_deadline(state: Uet, nic: int) -> int:
-    return wakes.first(state.heaps, state.wakes, nic)
-
-
-@transport_api.expire.variant(Uet)
-def _expire(state: Uet, network: Network, now: int, nic: int) -> None:
-    sender.expire(state, network, now, nic)
-
-
-@transport_api.post.variant(Uet)
-def _post(state: Uet, network: Network, now: int, flow: int) -> int:
-    sender.post(state, network, now, network.flows[flow].source, flow)
-    return 1
-
-
 @transport_api.next_done.variant(Uet)
 def _next_done(state: Uet, nic: int) -> int:
     return completed.take(state.nics, nic, state.senders)
 
 
-@transport_api.copy.variant(Uet)
-def _copy(state: Uet, frame: int, into: int) -> None:
-    state.frames[into] = state.frames[frame]
-
-
-@transport_api.set_port.variant(Uet)
-def _set_port(state: Uet, now: int, nic: int, port: int, up: int) -> None:
-    return
+transport_api.next_deadline.variant(Uet)(senders.next_deadline)
+transport_api.post.variant(Uet)(sender.post)
+transport_api.expire.variant(Uet)(sender.expire)

@@ -10,22 +10,9 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from openmrc.core.rows import Float, Int, Int8, Int16, Int32, Table
-from openmrc.sim.network.completed import UnreportedFlows
-from openmrc.sim.transports.rings import PacketRing, SenderLinks
-from openmrc.sim.transports.wakes import Heap, Wake
+from openmrc.sim.transports.senders import SenderLink, SenderNic, SenderRing, SenderTimer
 
 NONE = -1
-GOOD_SLOTS = 8  # REPS: entropies remembered
-FIFO_SLOTS = 256  # mixed: entropies waiting for reuse
-
-
-class Spraying(IntEnum):
-    """Entropy selection of a sender."""
-
-    OBLIVIOUS = 0
-    BITMAP = 1
-    REPS = 2
-    MIXED = 3  # entropies with unmarked feedback first, else bitmap
 
 
 class Feedback(IntEnum):
@@ -74,17 +61,17 @@ class UetParams:
     qa_threshold: Int  # ps
     retransmit_after: Int  # ps
     ack_bytes: Int
-    spraying: Int
+    spraying: Int  # number of the policy
+    notes: Int  # of each sender
     entropies: Int  # power of two
     freeze: Int  # ps, REPS
     give_up_after: Int  # ps without a response from the peer
     planes: Int
 
 
-class UetNic(UnreportedFlows):
+class UetNic(SenderNic):
     """One NIC: connections with packets to send, a queued reply, unreported completions."""
 
-    random: Int
     plane: Int  # of the last data packet
     ring: Int  # of its sender
     answer: Int  # 1: `answers[nic]` is queued
@@ -125,15 +112,6 @@ class UetSender:
     qa_end: Int
     to_ignore: Int
     ignored: Int
-    # spraying
-    cursor: Int
-    mask: Int
-    good_head: Int
-    good_count: Int
-    fifo_head: Int
-    fifo_tail: Int
-    frozen_until: Int
-    explore: Int
     retransmitted: Int
     timeouts: Int
     nacks: Int
@@ -169,17 +147,23 @@ class UetArrival:
     here: Int8
 
 
-class Penalty:
-    """Penalty of one entropy."""
+class Sprayer:
+    """What a spraying policy remembers of a sender besides its notes; each policy says what it uses."""
 
-    value: Int8
+    until: Int  # ps
+    cursor: Int32  # place in the round over all entropies; at first its end
+    mask: Int32  # order of the round
+    head: Int32  # of notes used in turn, the first
+    tail: Int32  # behind the last
+    held: Int32  # notes
+    left: Int32  # packets
 
 
-class Entropy:
-    """One remembered entropy."""
+class SprayNote:
+    """A note of a spraying policy: on an entropy, or an entropy."""
 
     value: Int16
-    fresh: Int16
+    fresh: Int16  # 1: not used since
 
 
 class UetFrame:
@@ -206,16 +190,14 @@ class Uet(NamedTuple):
 
     params: Table[UetParams]
     nics: Table[UetNic]
-    ready: Table[PacketRing]  # of each NIC: one per port for senders with a single path, then one for those that spray
-    links: Table[SenderLinks]  # by sender
-    heaps: Table[Heap]  # by NIC: senders with packets in flight
-    wakes: Table[Wake]  # by sender
+    rings: Table[SenderRing]  # of each NIC: one per port for senders with a single path, then one for those that spray
+    links: Table[SenderLink]  # by sender
+    timers: Table[SenderTimer]  # of senders with packets in flight
     senders: Table[UetSender]
     receivers: Table[UetReceiver]
     sent: Table[SentPacket]
     arrivals: Table[UetArrival]
-    penalties: Table[Penalty]
-    good: Table[Entropy]
-    fifo: Table[Entropy]
+    sprayers: Table[Sprayer]  # by sender
+    notes: Table[SprayNote]  # sender x UetParams.notes
     answers: Table[UetFrame]  # by NIC
     frames: Table[UetFrame]

@@ -2,8 +2,11 @@
 
 from typing import NamedTuple
 
-from openmrc.core.jit import entry, generic, kernel
+import pytest
+
+from openmrc.core.jit import entry, kernel
 from openmrc.core.rows import Int, Table, table
+from openmrc.core.variants import generic, optional
 
 
 class Counter:
@@ -35,9 +38,20 @@ def _down(state: Down, by: int) -> int:
     return -1
 
 
+@optional
+def note(state: Up | Down) -> int:
+    """Say how many notes were taken: of a type without a variant, none."""
+    return 0
+
+
+@note.variant(Up)
+def _note(state: Up) -> int:
+    return 10
+
+
 @kernel
 def twice(state: Up | Down, by: int) -> int:
-    return step(state, by) + step(state, by)
+    return step(state, by) + step(state, by) + note(state)
 
 
 @entry
@@ -46,7 +60,15 @@ def run(state: Up | Down, by: int) -> int:
 
 
 def test_the_first_argument_chooses_the_variant_compiled_and_interpreted() -> None:
-    for kind, sign in ((Up, 1), (Down, -1)):
+    for kind, sign, notes in ((Up, 1, 10), (Down, -1, 0)):
         compiled, interpreted = kind(table(Counter, 1)), kind(table(Counter, 1))
-        assert run(compiled, 3) == run.py_func(interpreted, 3) == 2 * sign
+        assert run(compiled, 3) == run.py_func(interpreted, 3) == 2 * sign + notes
         assert compiled.counters[0].total == interpreted.counters[0].total == 6 * sign
+
+
+def test_a_type_without_a_variant_is_named() -> None:
+    class Sideways(NamedTuple):
+        counters: Table[Counter]
+
+    with pytest.raises(TypeError, match="step: Sideways has no variant"):
+        step(Sideways(table(Counter, 1)), 1)  # type: ignore[arg-type]

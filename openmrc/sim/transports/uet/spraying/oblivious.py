@@ -1,0 +1,26 @@
+"""Oblivious spraying: all entropies in turn, whatever comes back (uet-htsim, sim/uec_mp.cpp)."""
+
+from __future__ import annotations
+
+from openmrc.core.jit import kernel
+from openmrc.sim.transports.uet.spraying.policy import SprayingPolicy, next_in_round
+from openmrc.sim.transports.uet.uet_tables import Uet
+
+
+@kernel
+def choose(state: Uet, now: int, nic: int, sender: int) -> int:
+    """Return the next entropy of the round."""
+    return next_in_round(state, nic, sender)
+
+
+@kernel
+def learn(state: Uet, now: int, sender: int, entropy: int, feedback: int) -> None:
+    """Learn nothing."""
+
+
+def notes(entropies: int) -> int:
+    """Return 0: nothing is noted."""
+    return 0
+
+
+POLICY = SprayingPolicy(choose, learn, notes)

@@ -1,0 +1,44 @@
+"""Timers and rings of a NIC's senders."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from openmrc.core import ring
+from openmrc.core.rows import Table
+from openmrc.sim.transports import senders
+from openmrc.units import NEVER
+
+
+class _State(NamedTuple):
+    nics: Table[senders.SenderNic]
+    timers: Table[senders.SenderTimer]
+    rings: Table[senders.SenderRing]
+    links: Table[senders.SenderLink]
+
+
+def state_of(nic_of_sender: list[int], nics: int, rings: int = 2) -> _State:
+    made = senders.idle_nics(senders.SenderNic, nics, np.array(nic_of_sender), seed=1)
+    return _State(made, *senders.idle_senders(len(nic_of_sender), rings))
+
+
+def test_a_nic_takes_its_own_senders_that_are_due_in_order_of_time_then_of_number() -> None:
+    state = state_of([0, 1, 0, 0], nics=2)
+    for sender, at in ((0, 50), (1, 10), (2, 20), (3, 20)):
+        senders.arm(state, 0 if sender != 1 else 1, sender, at)
+    assert senders.next_deadline(state, 0) == 20
+    assert [senders.take_due(state, 0, 30) for _ in range(3)] == [2, 3, ring.NONE]
+    senders.arm(state, 0, 0, NEVER)
+    assert senders.next_deadline(state, 0) == NEVER
+    assert senders.next_deadline(state, 1) == 10
+
+
+def test_a_ring_is_served_in_turn_and_lists_nobody_twice() -> None:
+    state = state_of([0, 0, 0, 0], nics=1)
+    for sender in (2, 0, 2, 3):
+        senders.append(state, 1, sender)
+    senders.append(state, 0, 0)  # stands in the other ring
+    assert [senders.take_front(state, 1) for _ in range(4)] == [2, 0, 3, ring.NONE]
+    assert ring.front(state.rings[0], state.links) == ring.NONE
