@@ -19,6 +19,7 @@ from numba.core.typing.templates import infer_global
 from numba.extending import models, register_model
 
 Anything = TypeVar("Anything", bound=Callable[..., Any])
+_callable = set[Callable[..., Any]]()
 
 
 class Kernel(types.Callable):  # type: ignore[misc,unused-ignore]
@@ -68,6 +69,9 @@ def widened(kind: Any) -> Any:
 
 
 def callable_by_compiled_code(function: Anything, options: Mapping[str, Any]) -> Anything:
-    """Let compiled code call `function`; return it."""
+    """Let compiled code call `function`, with the options of the first time; return it."""
+    if function in _callable:
+        return function
+    _callable.add(function)
     infer_global(function, Kernel(function, options))  # type: ignore[no-untyped-call,unused-ignore]
     return function

@@ -24,7 +24,7 @@ class ReadyMember(Protocol):
     """A row that may be in a ring."""
 
     next_ready: int
-    listed: int
+    listed: bool
 
 
 @kernel
@@ -39,7 +39,7 @@ def append(ring: ReadyRing, members: Table[ReadyMember], index: int) -> None:
         last.next_ready = index
     ring.ready_tail = index
     ring.ready_count += 1
-    member.listed = 1
+    member.listed = True
 
 
 @kernel
@@ -66,7 +66,7 @@ def drop_front(ring: ReadyRing, members: Table[ReadyMember]) -> int:
         ring.ready_tail = NONE
     else:
         last.next_ready = members[gone].next_ready
-    members[gone].listed = 0
+    members[gone].listed = False
     members[gone].next_ready = NONE
     ring.ready_count -= 1
     return gone

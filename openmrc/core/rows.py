@@ -3,8 +3,8 @@
 A row type is a class of annotated fields; `table(Row, count)` allocates that many zeroed records.
 `table[i]` is a *view*: assignment writes through, both compiled and interpreted. Integers are
 always signed. `Int` is the default; the narrower kinds exist for bulk tables only, where memory
-traffic decides speed, and read back as plain `int` all the same. A field may hold several numbers:
-`Annotated[NDArray[np.int64], (np.int64, (count,))]`.
+traffic decides speed, and read back as plain `int` all the same. A flag is a `Bool`, one byte. A
+field may hold several numbers: `Annotated[NDArray[np.int64], (np.int64, (count,))]`.
 
 An `Instant` is an `Int` too: a time on its owner's clock, which `rebase` can set back.
 """
@@ -22,6 +22,7 @@ Int32 = Annotated[int, np.int32]
 Int16 = Annotated[int, np.int16]
 Int8 = Annotated[int, np.int8]
 Float = Annotated[float, np.float64]
+Bool = Annotated[bool, np.bool_]
 INSTANT = "instant"
 Instant = Annotated[int, np.int64, INSTANT]  # ps; 0 or below, and NEVER or above: no time
 
@@ -52,7 +53,7 @@ def _reader(kind: np.dtype[Any]) -> Callable[[Any], Any]:
     """Return the conversion of a field to Python; a field of several numbers stays an array view."""
     if kind.subdtype is not None:
         return lambda value: value
-    return float if kind == np.float64 else int
+    return float if kind == np.float64 else bool if kind == np.bool_ else int
 
 
 def dtype_of(row: type) -> np.dtype[Any]:

@@ -141,7 +141,14 @@ _NUMBERS = {
     "PS_PER_S": PS_PER_S,
     "PS_PER_NS": PS_PER_NS,
 }
-_C_TYPES = {"int64": "int64_t", "int32": "int32_t", "int16": "int16_t", "int8": "int8_t", "uint8": "uint8_t"}
+_C_TYPES = {
+    "int64": "int64_t",
+    "int32": "int32_t",
+    "int16": "int16_t",
+    "int8": "int8_t",
+    "uint8": "uint8_t",
+    "bool": "uint8_t",
+}
 _C_TYPES["float64"] = "double"
 
 

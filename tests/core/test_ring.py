@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openmrc.core import ring
-from openmrc.core.rows import Int, column, table
+from openmrc.core.rows import Bool, Int, column, table
 
 MEMBERS = 4
 
@@ -20,7 +20,7 @@ class _Holder:
 
 class _Member:
     next_ready: Int
-    listed: Int
+    listed: Bool
 
 
 @given(steps=st.lists(st.tuples(st.sampled_from(["append", "turn", "drop"]), st.integers(0, MEMBERS - 1)), max_size=30))

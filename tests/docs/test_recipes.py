@@ -1,16 +1,27 @@
-"""The recipes of the page for contributors: what they name exists, and the first one is followed to its end."""
+"""The recipes of the page for contributors: what they name exists, and two of them are followed to their end."""
 
 import importlib.util
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from openmrc.cli.main import app
+from openmrc.sim.loop import run as loop
+from openmrc.sim.loop import window
+from openmrc.sim.network import egress
+from openmrc.sim.network.network_tables import Network, Service
+from openmrc.sim.transports.uet import transport as uet
+from openmrc.sim.transports.uet.spraying import policies
 from openmrc.sim.workloads import families
 from openmrc.sim.workloads.plan import WorkloadHosts
+from openmrc.sim.workloads.traffic import traffic
+from openmrc.units import NEVER
+from tests.sim.small import leaf_spine
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "contributing.md").read_text("utf-8").partition("## Recipes")[2]
@@ -45,18 +56,59 @@ def test_a_command_of_a_step_exists() -> None:
             assert importlib.util.find_spec(words[2]) is not None, command
 
 
-def test_a_copied_workload_runs_once_it_is_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = (ROOT / "openmrc" / "sim" / "workloads" / "incast.py").read_text("utf-8")
-    (tmp_path / "rush.py").write_text(source.replace("Incast", "Rush").replace('tag="incast"', 'tag="rush"'))
-    spec = importlib.util.spec_from_file_location("rush", tmp_path / "rush.py")
+def copied(path: Path, name: str, changes: dict[str, str], to: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the module that a file becomes when copied with some changes."""
+    source = path.read_text("utf-8")
+    for old, new in changes.items():
+        assert old in source
+        source = source.replace(old, new)
+    (to / f"{name}.py").write_text(source, "utf-8")
+    spec = importlib.util.spec_from_file_location(name, to / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    rush = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "rush", rush)
-    spec.loader.exec_module(rush)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_copied_workload_runs_once_it_is_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = ROOT / "openmrc" / "sim" / "workloads" / "incast.py"
+    rush = copied(path, "rush", {"Incast": "Rush", 'tag="incast"': 'tag="rush"'}, tmp_path, monkeypatch)
     monkeypatch.setitem(families._FAMILIES, "rush", rush.plan)
     made = families.plan_of(WorkloadHosts(8), rush.Rush(size=1000, senders=3), seed=1)
     assert list(made.nodes().size) == [1000, 1000, 1000]
+
+
+def test_a_copied_spraying_policy_chooses_entropies_once_it_is_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = ROOT / "openmrc" / "sim" / "transports" / "uet" / "spraying" / "oblivious.py"
+    changes = {"return next_in_round(state, nic, sender)": "return 2 * (next_in_round(state, nic, sender) // 2)"}
+    even = copied(path, "even", changes, tmp_path, monkeypatch)
+    every: Any = {**policies.POLICIES, "even": even.POLICY}
+    monkeypatch.setattr(policies, "choose", policies.chooser(every))
+    monkeypatch.setattr(policies, "learn", policies.learner(every))
+    monkeypatch.setattr(uet, "POLICIES", every)
+    for name in ("run_window", "level", "deliver_signals"):  # interpreted: compiled code has the policies of the tree
+        monkeypatch.setattr(window, name, getattr(window, name).py_func)
+    used = set[int]()
+    monkeypatch.setattr(egress, "enqueue", noting_entropies(egress.enqueue, used))
+    transport = uet.UetTransport(spraying="even", entropies=16)  # type: ignore[arg-type]
+    results = loop.run(leaf_spine(hosts=4, down=2), traffic([0], [2], 100_000), transport)
+    assert results.finished[0] < NEVER
+    assert used == set(range(0, 16, 2))
+
+
+def noting_entropies(enqueue: Callable[..., None], into: set[int]) -> Callable[..., None]:
+    """Return `enqueue`, which notes the entropy of each data packet."""
+
+    def noted(network: Network, shard: int, now: int, link: int, hop: int) -> None:
+        if network.hops[hop].service == Service.DATA:
+            into.add(network.hops[hop].entropy)
+        enqueue(network, shard, now, link, hop)
+
+    return noted
 
 
 def test_the_schema_beside_the_scenarios_is_what_the_command_prints() -> None:

@@ -83,11 +83,11 @@ class SimulatedEndpoint:
         hop = self.network.hops[0]
         hop.frame = 0
         hop.entropy, hop.plane, hop.source = packet["entropy"], packet["port"], packet["source"]
-        hop.marked, hop.trimmed = packet["marked"], packet["trimmed"]
+        hop.marked, hop.trimmed = packet["marked"] == 1, packet["trimmed"]
         mrc._receive(self.state, self.network, 0, now, self.endpoint, 0)
 
     def next_packet(self, now: int, free_ports: int) -> dict[str, int] | None:
-        if mrc._next_packet(self.state, self.network, 0, now, self.endpoint, free_ports, 0) == 0:
+        if not mrc._next_packet(self.state, self.network, 0, now, self.endpoint, free_ports, 0):
             return None
         sent, arrives = columns_of(self.engine.packets, 0), table(Packet, 1)
         unpack(self.state.frames, arrives, 0, 0)

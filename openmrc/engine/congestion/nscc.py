@@ -187,7 +187,7 @@ def _quick_adapt(row: Peer, params: Params, now: int, marked: int, lost: int, de
             acted = True
         row.qa_trigger = 0
         row.qa_trimmed = 0
-        row.qa_blocked = int(row.ready_tail != NONE and row.listed == 0)
+        row.qa_blocked = int(row.ready_tail != NONE and not row.listed)
         row.achieved = 0
         row.qa_began = now
         row.qa_end = now + row.base_rtt + params.target_delay

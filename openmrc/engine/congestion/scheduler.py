@@ -17,7 +17,7 @@ from openmrc.engine.state.tables import NONE, Engine
 def wake(engine: Engine, qp: int) -> None:
     """List a queue pair that may want to send, and its peer."""
     row = engine.qps[qp]
-    if row.listed == 0 and wants_to_send(engine, qp):
+    if not row.listed and wants_to_send(engine, qp):
         ring.append(engine.peers[row.peer], engine.qps, qp)
         row.deficit = quantum(engine, qp) - nominal_size(row.path_mtu)
     if row.peer != NONE:
@@ -34,7 +34,7 @@ def quantum(engine: Engine, qp: int) -> int:
 def wake_peer(engine: Engine, peer: int) -> None:
     """List a peer whose window may have opened."""
     row = engine.peers[peer]
-    if row.listed == 0 and row.ready_tail != NONE:
+    if not row.listed and row.ready_tail != NONE:
         ring.append(engine.endpoints[row.endpoint], engine.peers, peer)
 
 
@@ -79,7 +79,7 @@ def drop_front_qp(engine: Engine, peer: int) -> None:
 def forget(engine: Engine, qp: int) -> None:
     """Take a queue pair off its peer's ring, wherever it stands."""
     row = engine.qps[qp]
-    if row.listed == 0:
+    if not row.listed:
         return
     for _ in range(engine.peers[row.peer].ready_count):
         if front_qp(engine, row.peer) == qp:

@@ -16,7 +16,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.core.rows import INSTANT, Float, Instant, Int, Int8, Int16, Int32, Table
+from openmrc.core.rows import INSTANT, Bool, Float, Instant, Int, Int8, Int16, Int32, Table
 from openmrc.wire.packet import Packet
 
 NONE = -1
@@ -156,7 +156,7 @@ class Peer:
     ready_tail: Int32  # last of the ring of queue pairs with something to send
     ready_count: Int32
     next_ready: Int32  # next peer in the endpoint's ring
-    listed: Int16
+    listed: Bool
     params: Int16  # row of Params: how the window towards it is controlled
     ports_up: Int  # mask, by its Port Status Updates
     inflight: Int  # bytes, nominal
@@ -291,7 +291,7 @@ class QueuePairRow:
     highest_sacked: Int
     newest_delivered: Instant  # ps, send time of the most recently sent packet known to have arrived
     next_ready: Int32
-    listed: Int32
+    listed: Bool
     mpr_dest: Int32  # the peer's to us, unit 128 PSNs
     packets_cut: Int32  # of the current message
     rcvd_bytes_seen: Int32  # unit 256 B, as on the wire

@@ -20,14 +20,14 @@ def apply(state: transport_api.State, network: Network, now: int, kind: int, sub
             network.wires[subject].alive_from = NEVER
         case FaultKind.LINK_UP:
             network.wires[subject].alive_from = now
-            if network.config[0].lossless == 1:
+            if network.config[0].lossless:
                 _clear_pause(network, now, subject)
         case FaultKind.LINK_RATE:
             _set_rate(network, subject, value)
         case FaultKind.PORT_DOWN | FaultKind.PORT_UP:
             _set_port(state, network, now, subject, kind == FaultKind.PORT_UP)
         case FaultKind.ROUTE_WITHDRAWN | FaultKind.ROUTE_RESTORED:
-            _withdraw(network, subject, 1 if kind == FaultKind.ROUTE_WITHDRAWN else 0)
+            _withdraw(network, subject, kind == FaultKind.ROUTE_WITHDRAWN)
         case FaultKind.PORT_WITHDRAWN | FaultKind.PORT_RESTORED | FaultKind.BOND_LEFT | FaultKind.BOND_JOINED:
             _avoid(network, kind, subject)
         case _:
@@ -91,16 +91,16 @@ def _scaled(capacity: int, ratio: float) -> int:
 @kernel
 def _set_port(state: transport_api.State, network: Network, now: int, subject: int, up: bool) -> None:
     nic, port = subject // PORTS_PER_NIC, subject % PORTS_PER_NIC
-    transport_api.set_port(state, now, nic, port, 1 if up else 0)
+    transport_api.set_port(state, now, nic, port, up)
     network.nics[nic].wake = min(network.nics[nic].wake, now)
     network.nodes[nic].next_at = min(network.nodes[nic].next_at, now)
 
 
 @kernel
-def _withdraw(network: Network, link: int, gone: int) -> None:
+def _withdraw(network: Network, link: int, gone: bool) -> None:
     """Withdraw a link from the routing tables, or restore it."""
     port = network.ports[link]
-    network.config[0].detours += gone - port.withdrawn
+    network.config[0].detours += int(gone) - int(port.withdrawn)
     port.withdrawn = gone
 
 
@@ -108,14 +108,14 @@ def _withdraw(network: Network, link: int, gone: int) -> None:
 def _avoid(network: Network, kind: int, subject: int) -> None:
     """Exclude a port from routing, or from the NIC's own bond, or restore it."""
     port = network.nic_ports[subject // PORTS_PER_NIC * network.config[0].planes + subject % PORTS_PER_NIC]
-    before = port.left + port.withdrawn
+    before = int(port.left) + int(port.withdrawn)
     match kind:
         case FaultKind.BOND_LEFT:
-            port.left = 1
+            port.left = True
         case FaultKind.BOND_JOINED:
-            port.left = 0
+            port.left = False
         case FaultKind.PORT_WITHDRAWN:
-            port.withdrawn = 1
+            port.withdrawn = True
         case FaultKind.PORT_RESTORED:
-            port.withdrawn = 0
-    network.config[0].detours += port.left + port.withdrawn - before
+            port.withdrawn = False
+    network.config[0].detours += int(port.left) + int(port.withdrawn) - before

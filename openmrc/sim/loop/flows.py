@@ -44,11 +44,11 @@ def _start(state: transport_api.State, network: Network, shard: int, now: int, n
             message.posted_at = now
             _complete(network, shard, now, nic, flow, CompletionSide.SENDER)
             _complete(network, shard, now, nic, flow, CompletionSide.RECEIVER)
-        elif message.inside == 1:
+        elif message.inside:
             row.pending = message.next
             message.posted_at = now
             scale_up.post(network, nic, flow)
-        elif transport_api.post(state, network, now, flow) == 1:
+        elif transport_api.post(state, network, now, flow):
             row.pending = message.next
             message.posted_at = now
         else:

@@ -90,7 +90,7 @@ def _send(state: transport_api.State, network: Network, shard: int, now: int, ni
         hop = packet_pool.allocate(network, shard)
         if hop == NONE:
             return free_at if free == 0 else now + network.config[0].shortest_delay
-        if transport_api.next_packet(state, network, shard, now, nic, free, hop) == 0:
+        if not transport_api.next_packet(state, network, shard, now, nic, free, hop):
             network.shards[shard].allocated -= 1
             network.shards[shard].released -= 1
             packet_pool.release(network, shard, hop)
@@ -116,7 +116,7 @@ def _launch(network: Network, shard: int, now: int, nic: int, hop: int, planes: 
     """Put a packet on the NIC's own link."""
     row = network.hops[hop]
     row.source = nic
-    row.marked = 0
+    row.marked = False
     row.trimmed = 0
     switch.address(network, hop)
     # A reply uses the port on which the request arrived; if NICs differ, the port may not exist.

@@ -301,7 +301,7 @@ def _results(
     links = {name: column(network.ports, name)[fabric].copy() for name in of_ports}
     links |= {name: column(network.wires, name)[fabric].copy() for name in of_wires}
     links |= {name: column(network.link_losses, name)[fabric].copy() for name in of_losses}
-    if network.config[0].lossless == 1:
+    if network.config[0].lossless:
         links["marked"] += column(network.queues, "marked")[fabric]
     return Results(
         now=world.now,
@@ -329,7 +329,7 @@ def _finished(network: Network, transport: LoopTransport) -> Ints:
     sent: Ints = column(network.flows, "sent_at").copy()
     if transport.name != UNACKNOWLEDGED:
         return sent
-    crossed = (column(network.flows, "size") > 0) & (column(network.flows, "inside") == 0)
+    crossed = (column(network.flows, "size") > 0) & ~column(network.flows, "inside")
     return np.where(crossed, column(network.flows, "received_at"), sent)
 
 
@@ -349,7 +349,7 @@ def with_flows(network: Network, traffic: Traffic) -> Network:
     column(releases, "delay")[:] = traffic.release_delay
     column(releases, "side")[:] = traffic.release_side
     cause = np.repeat(np.arange(count), np.diff(traffic.first_release))
-    column(flows, "watched")[cause[traffic.release_side == CompletionSide.RECEIVER]] = 1
+    column(flows, "watched")[cause[traffic.release_side == CompletionSide.RECEIVER]] = True
     shards = len(network.shards)
     signals = table(network_tables.ReleaseSignal, max(1, len(traffic.released)) * shards)
     column(network.shards, "signal_size")[:] = len(signals) // shards

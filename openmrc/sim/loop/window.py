@@ -49,7 +49,7 @@ def run_window(
 def _serve_switch(state: transport_api.State, network: Network, shard: int, node: int) -> None:
     row = network.nodes[node]
     if row.next_at < network.shards[shard].end or ingress.has_mail(network, shard, node):
-        if network.config[0].lossless == 1 and row.plane != NONE:  # scale-up switches have no plane
+        if network.config[0].lossless and row.plane != NONE:  # scale-up switches have no plane
             pfc.serve(state, network, shard, node)
         else:
             switch.serve(state, network, shard, node)

@@ -89,11 +89,11 @@ def send(network: Network, shard: int, now: int, link: int, hop: int, departs: i
         network.hops[out.tail].next = hop
     out.tail = hop
     if owner.turn == 0:
-        network.mails[port.destination].even = 1
-        network.link_mails[link].even = 1
+        network.mails[port.destination].even = True
+        network.link_mails[link].even = True
     else:
-        network.mails[port.destination].odd = 1
-        network.link_mails[link].odd = 1
+        network.mails[port.destination].odd = True
+        network.link_mails[link].odd = True
 
 
 @rare_kernel
@@ -105,7 +105,7 @@ def _overflow(network: Network, shard: int, now: int, link: int, hop: int) -> No
     load the network more, and many senders of short packets would fill a link with headers alone.
     """
     port = network.ports[link]
-    if port.trimming == Trimming.NEVER or network.hops[hop].trimmable == 0:
+    if port.trimming == Trimming.NEVER or not network.hops[hop].trimmable:
         _drop(network, shard, link, hop)
         return
     if port.trimming == Trimming.EITHER:
@@ -114,7 +114,7 @@ def _overflow(network: Network, shard: int, now: int, link: int, hop: int) -> No
             _exchange(network, port.tail, hop)
     row = network.hops[hop]
     if row.size > 2 * network.config[0].trim_size:
-        row.trimmed = Trim.TRIMMED_LASTHOP if port.last_hop == 1 else Trim.TRIMMED
+        row.trimmed = Trim.TRIMMED_LASTHOP if port.last_hop else Trim.TRIMMED
         row.size = network.config[0].trim_size
         port.trimmed += 1
     row.service = Service.CONTROL
@@ -126,7 +126,7 @@ def _tail_can_go(network: Network, now: int, link: int, hop: int) -> bool:
     """Return whether the last packet of the queue has not started to leave and is as long as `hop`."""
     port = network.ports[link]
     tail = network.hops[port.tail]
-    return port.tail_begins > now and tail.size == network.hops[hop].size and tail.trimmable == 1
+    return port.tail_begins > now and tail.size == network.hops[hop].size and tail.trimmable
 
 
 @kernel

@@ -140,14 +140,14 @@ def follow(network: Network, node: int, now: int, hop: int, hashed: int) -> int:
 @rare_kernel
 def _is_open(network: Network, link: int, destination: int) -> bool:
     """Return whether routing uses a link: neither it nor all of the following links are withdrawn."""
-    if network.ports[link].withdrawn == 1:
+    if network.ports[link].withdrawn:
         return False
     following = network.ports[link].destination
     if following == destination:
         return True
     route = network.routes[_row(network, following, destination)]
     for index in range(route.first, route.first + route.count):
-        if network.ports[network.next_hops[index].link].withdrawn == 0:
+        if not network.ports[network.next_hops[index].link].withdrawn:
             return True
     return False
 

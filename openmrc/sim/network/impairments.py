@@ -35,7 +35,7 @@ def decide(network: Network, link: int, hop: int) -> int:
         effects |= REORDER
     has_payload = packet.service == Service.DATA and packet.size > network.config[0].trim_size
     if has_payload and _draw(network, link, row.trim):
-        effects |= TRIM if packet.trimmable == 1 else LOST
+        effects |= TRIM if packet.trimmable else LOST
     return effects
 
 

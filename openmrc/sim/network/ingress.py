@@ -139,15 +139,15 @@ def has_mail(network: Network, shard: int, node: int) -> bool:
 @kernel
 def _is_flagged(mails: Table[Mail], turn: int, index: int) -> bool:
     """Return whether packets were sent in the last window of this turn."""
-    return mails[index].even == 1 if turn == 0 else mails[index].odd == 1
+    return mails[index].even if turn == 0 else mails[index].odd
 
 
 @kernel
 def _clear_mail(mails: Table[Mail], turn: int, index: int) -> None:
     if turn == 0:
-        mails[index].even = 0
+        mails[index].even = False
     else:
-        mails[index].odd = 0
+        mails[index].odd = False
 
 
 @kernel
@@ -278,7 +278,7 @@ def _mark(network: Network, link: int, channel: int, hop: int) -> None:
         wire.random = rng.following(wire.random)
         if rng.below(wire.random, wire.ecn_high - wire.ecn_low) >= left - wire.ecn_low:
             return
-    network.hops[hop].marked = 1
+    network.hops[hop].marked = True
     wire.marked += 1
 
 

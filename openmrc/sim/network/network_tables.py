@@ -14,7 +14,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-from openmrc.core.rows import Float, Int, Int8, Int16, Int32, Table
+from openmrc.core.rows import Bool, Float, Int, Int8, Int16, Int32, Table
 
 NONE = -1
 COUNT_MASK = (1 << 31) - 1  # of Hop.queued_bytes
@@ -51,9 +51,9 @@ class Hop:
     site: Int8
     plane: Int8
     service: Int8
-    trimmable: Int8
+    trimmable: Bool
     trimmed: Int8  # wire.codes.Trim
-    marked: Int8
+    marked: Bool
 
 
 class LinkFifo:
@@ -84,8 +84,8 @@ class EgressPort:
     tail: Int32  # the last data packet queued
     destination: Int32  # node
     trimming: Int8  # Trimming
-    last_hop: Int8  # leads to a NIC
-    withdrawn: Int8  # 1: withdrawn from the routing tables
+    last_hop: Bool  # leads to a NIC
+    withdrawn: Bool  # from the routing tables
 
     tail_begins: Int  # ps, start of the last data packet's transmission
     data_packets: Int
@@ -110,7 +110,7 @@ class Queue:
     head: Int32
     tail: Int32
     serving: Int32  # packet in service, or NONE
-    paused: Int32  # by the receiver: PAUSE
+    paused: Bool  # by the receiver
     bytes: Int32
     ecn_low: Int32  # bytes; negative: never mark
     ecn_high: Int32
@@ -118,7 +118,7 @@ class Queue:
     held: Int32  # bytes that arrived over the link and are still at the receiver
     pause_above: Int32
     resume_below: Int32
-    pausing: Int32  # the receiver has sent PAUSE
+    pausing: Bool  # the receiver has sent PAUSE
     pauses: Int32
 
 
@@ -188,8 +188,8 @@ class Node:
 class Mail:
     """Flags of new packets in the outgoing lists of a link, or of all links to a node, for each of the two turns."""
 
-    even: Int8
-    odd: Int8
+    even: Bool
+    odd: Bool
 
 
 class InLink:
@@ -216,8 +216,8 @@ class NicPort:
     t0: Int16
     pod: Int16
     site: Int8
-    left: Int8  # 1: the NIC's bond does not use it
-    withdrawn: Int8  # 1: no route leads to it
+    left: Bool  # the NIC's bond does not use it
+    withdrawn: Bool  # no route leads to it
 
 
 class ScaleUpPort:
@@ -256,13 +256,13 @@ class Flow:
     arrived: Int  # bytes, over a scale-up network
     source: Int32
     destination: Int32
-    inside: Int32  # a scale-up domain: 1
+    inside: Bool  # a scale-up domain
     waits: Int32  # releases still missing
     handle: Int32  # the transport's queue pair
     next: Int32  # waiting at the same NIC
     first_release: Int32
     release_count: Int32
-    watched: Int32  # the receiver's completion releases other messages
+    watched: Bool  # the receiver's completion releases other messages
 
 
 class Release:
@@ -348,7 +348,7 @@ class NetworkConfig:
     shortest_delay: Int  # ps, of all links
     control_size: Int  # bytes on the wire
     header: Int  # bytes of a data packet besides its payload
-    lossless: Int
+    lossless: Bool
     routed: Int  # switches of an irregular fabric, which look up routes; 0: a regular one, where routes are computed
     first_scale_up: Int  # links from this one on belong to scale-up networks
     detours: Int  # number of links and ports that routing or bonds avoid; 0: no check needed

@@ -76,7 +76,7 @@ def _on_arrival(network: Network, shard: int, node: int, now: int, hop: int) -> 
 def _on_pause(network: Network, shard: int, node: int, now: int, link: int, what: int) -> None:
     """Pause or resume a port."""
     waiting = network.queues[link]
-    waiting.paused = what
+    waiting.paused = what == PAUSE
     if what == PAUSE:
         waiting.paused_until = now + longest_pause(network, link)
         if waiting.check_at == NEVER:
@@ -96,8 +96,8 @@ def longest_pause(network: Network, link: int) -> int:
 def release_pause(network: Network, node: int, now: int, link: int) -> None:
     """Clear the pause of a link at both ends after it failed or returned. Call between windows."""
     waiting = network.queues[link]
-    waiting.paused = 0
-    waiting.pausing = 0
+    waiting.paused = False
+    waiting.pausing = False
     if waiting.check_at == NEVER:
         waiting.check_at = now
         _arm(network, node, link)
@@ -109,10 +109,10 @@ def _on_pause_check(network: Network, shard: int, node: int, now: int, link: int
     """Process the possible expiry of a PAUSE."""
     waiting = network.queues[link]
     waiting.check_at = NEVER
-    if waiting.paused == 1 and waiting.paused_until > now:
+    if waiting.paused and waiting.paused_until > now:
         waiting.check_at = waiting.paused_until
     else:
-        waiting.paused = 0
+        waiting.paused = False
         _begin(network, shard, node, now, link)
     _arm(network, node, link)
 
@@ -121,7 +121,7 @@ def _on_pause_check(network: Network, shard: int, node: int, now: int, link: int
 def _begin(network: Network, shard: int, node: int, now: int, link: int) -> None:
     """Start to send the next packet, unless the port is busy, paused or empty."""
     waiting = network.queues[link]
-    if waiting.serving != NONE or waiting.paused == 1 or waiting.head == NONE:
+    if waiting.serving != NONE or waiting.paused or waiting.head == NONE:
         return
     hop = waiting.head
     waiting.head = network.hops[hop].next
@@ -167,7 +167,7 @@ def _on_departure(network: Network, shard: int, node: int, now: int, link: int) 
     waiting.departs_at = NEVER
     waiting.bytes -= row.size
     if _is_marked(network, link):
-        row.marked = 1
+        row.marked = True
         network.queues[link].marked += 1
     _count_out(network, shard, now, row.link, row.size)
     _begin(network, shard, node, now, link)
@@ -193,8 +193,8 @@ def _count_in(network: Network, shard: int, now: int, link: int, size: int) -> N
     came.held += size
     if came.held <= came.pause_above:
         return
-    if came.pausing == 0 or now - came.paused_at > longest_pause(network, link) // 2:
-        came.pausing = 1
+    if not came.pausing or now - came.paused_at > longest_pause(network, link) // 2:
+        came.pausing = True
         came.pauses += 1
         came.paused_at = now
         _notify(network, shard, now, link, PAUSE)
@@ -204,8 +204,8 @@ def _count_in(network: Network, shard: int, now: int, link: int, size: int) -> N
 def _count_out(network: Network, shard: int, now: int, link: int, size: int) -> None:
     came = network.queues[link]
     came.held -= size
-    if came.held < came.resume_below and came.pausing == 1:
-        came.pausing = 0
+    if came.held < came.resume_below and came.pausing:
+        came.pausing = False
         _notify(network, shard, now, link, RESUME)
 
 
@@ -220,5 +220,5 @@ def _notify(network: Network, shard: int, now: int, link: int, what: int) -> Non
     row.size = FRAME
     row.service = Service.CONTROL
     row.trimmed = 0
-    row.marked = 0
+    row.marked = False
     egress.enqueue(network, shard, now, network.queues[link].reverse, hop)

@@ -15,7 +15,7 @@ from openmrc.sim.network.network_tables import NONE, Network
 @rare_kernel
 def usable(network: Network, node: int, hop: int, link: int) -> bool:
     """Return whether routing would send a packet from a switch over a link."""
-    if network.ports[link].withdrawn == 1:
+    if network.ports[link].withdrawn:
         return False
     if is_below(network, node, hop):
         return True
@@ -24,7 +24,7 @@ def usable(network: Network, node: int, hop: int, link: int) -> bool:
         return _descends(network, following, hop)
     row = network.nodes[following]
     for up in range(row.up_base, row.up_base + row.up_count):
-        if network.ports[up].withdrawn == 0 and _leads(network, network.ports[up].destination, hop):
+        if not network.ports[up].withdrawn and _leads(network, network.ports[up].destination, hop):
             return True
     return False
 
@@ -62,7 +62,7 @@ def _descends(network: Network, node: int, hop: int) -> bool:
     while network.nodes[at].tier > 0:
         first, found = down_link(network, at, hop), NONE
         for link in range(first, first + max(1, network.nodes[at].down_bundle)):
-            if network.ports[link].withdrawn == 0:
+            if not network.ports[link].withdrawn:
                 found = link
         if found == NONE:
             return False
@@ -77,7 +77,7 @@ def _leads(network: Network, node: int, hop: int) -> bool:
         return _descends(network, node, hop)
     row = network.nodes[node]
     for link in range(row.up_base, row.up_base + row.up_count):
-        if network.ports[link].withdrawn == 0 and _descends(network, network.ports[link].destination, hop):
+        if not network.ports[link].withdrawn and _descends(network, network.ports[link].destination, hop):
             return True
     return False
 
@@ -96,8 +96,8 @@ def open_ports(network: Network, nic: int, destination: int) -> int:
     for plane in range(own):
         ours, theirs = network.nic_ports[nic * planes + plane], network.nic_ports[destination * planes + plane]
         # In an irregular fabric any port leads to any: the switches handle the remote NIC's failed ports.
-        reaches = theirs.withdrawn == 0 or network.config[0].routed > 0
-        if ours.left == 0 and ours.withdrawn == 0 and reaches:
+        reaches = not theirs.withdrawn or network.config[0].routed > 0
+        if not ours.left and not ours.withdrawn and reaches:
             found |= 1 << plane
     return found if found != 0 else every
 

@@ -79,7 +79,7 @@ def _launch(
     row.destination = destination
     row.size = size
     row.service = service
-    row.trimmable = 0
+    row.trimmable = False
     row.trimmed = 0
-    row.marked = 0
+    row.marked = False
     egress.enqueue(network, shard, now, network.scale_up_ports[nic].link, hop)

@@ -31,8 +31,8 @@ def prefetch(state: State, nic: int, frame: int, step: int) -> None:
 
 
 @generic
-def next_packet(state: State, network: Network, shard: int, now: int, nic: int, free_ports: int, hop: int) -> int:
-    """Fill `hop` with the next packet to send and return 1; return 0 if there is none.
+def next_packet(state: State, network: Network, shard: int, now: int, nic: int, free_ports: int, hop: int) -> bool:
+    """Fill `hop` with the next packet to send; return whether there is one.
 
     `free_ports` masks the ports that can take data now; control packets ignore it. Fields to fill:
     destination, plane, entropy, size, service, trimmable, and the frame.
@@ -52,8 +52,8 @@ def expire(state: State, network: Network, now: int, nic: int) -> None:
 
 
 @generic
-def post(state: State, network: Network, now: int, flow: int) -> int:
-    """Start a message; return 1, or 0 to retry after the next completion."""
+def post(state: State, network: Network, now: int, flow: int) -> bool:
+    """Start a message; return whether there was room. If not, the loop tries again later."""
     raise AssertionError("every transport has a variant")
 
 
@@ -64,5 +64,5 @@ def next_done(state: State, nic: int) -> int:
 
 
 @optional
-def set_port(state: State, now: int, nic: int, port: int, up: int) -> None:
+def set_port(state: State, now: int, nic: int, port: int, up: bool) -> None:
     """Inform a NIC that one of its ports is up or down."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel
-from openmrc.core.rows import Int, Int32, Table, column, table
+from openmrc.core.rows import Bool, Int, Int32, Table, column, table
 from openmrc.sim.network import transport_api
 from openmrc.sim.network.completed import completed
 from openmrc.sim.network.network_tables import NONE, Network, Service
@@ -59,7 +59,7 @@ class DatagramRules:
     """One row."""
 
     mtu: Int
-    fixed: Int  # 1: all packets of a message on one entropy
+    fixed: Bool  # all packets of a message on one entropy
 
 
 def build(nics: int, flows: int, hops: int, mtu: int = 4096, fixed: bool = False, seed: int = 1) -> DatagramState:
@@ -91,11 +91,11 @@ def _receive(state: DatagramState, network: Network, shard: int, now: int, nic: 
 @transport_api.next_packet.variant(DatagramState)
 def _next_packet(
     state: DatagramState, network: Network, shard: int, now: int, nic: int, free_ports: int, hop: int
-) -> int:
+) -> bool:
     source = state.sources[nic]
     flow = source.current
     if flow == NONE or free_ports == 0 or source.left != NONE:
-        return 0
+        return False
     rules = state.rules[0]
     transfer = state.transfers[flow]
     payload = min(rules.mtu, network.flows[flow].size - transfer.sent)
@@ -108,13 +108,13 @@ def _next_packet(
     row.destination = network.flows[flow].destination
     row.size = payload + network.config[0].header
     row.service = Service.DATA
-    row.trimmable = 1
-    row.entropy = flow if rules.fixed == 1 else source.random >> 2
+    row.trimmable = True
+    row.entropy = flow if rules.fixed else source.random >> 2
     row.plane = _lowest(free_ports)
     if transfer.sent == network.flows[flow].size:
         source.current = transfer.next
         source.left = flow
-    return 1
+    return True
 
 
 @kernel
@@ -131,14 +131,14 @@ def _next_deadline(state: DatagramState, nic: int) -> int:
 
 
 @transport_api.post.variant(DatagramState)
-def _post(state: DatagramState, network: Network, now: int, flow: int) -> int:
+def _post(state: DatagramState, network: Network, now: int, flow: int) -> bool:
     source = state.sources[network.flows[flow].source]
     if source.current == NONE:
         source.current = flow
     else:
         state.transfers[source.last].next = flow
     source.last = flow
-    return 1
+    return True
 
 
 @transport_api.next_done.variant(DatagramState)

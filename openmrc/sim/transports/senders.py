@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from openmrc.core import heap, ring, rng
 from openmrc.core.jit import kernel
-from openmrc.core.rows import Int, Int32, Table, column, table
+from openmrc.core.rows import Bool, Int, Int32, Table, column, table
 from openmrc.sim.network.completed import UnreportedFlows
 from openmrc.sim.network.network_tables import NONE
 
@@ -48,7 +48,7 @@ class SenderLink:
     """A sender's place in its ring."""
 
     next_ready: Int32
-    listed: Int32
+    listed: Bool
 
 
 class SenderState(Protocol):
@@ -83,6 +83,7 @@ def idle_senders(count: int, rings: int) -> tuple[Table[SenderTimer], Table[Send
     return timers, empty, table(SenderLink, count)
 
 
+@kernel
 def next_deadline(state: SenderState, nic: int) -> int:
     """Return the earliest time (ps) of a NIC's senders, NEVER if none waits; of the call in `transport_api`."""
     return heap.first_at(state.nics[nic], state.timers)
@@ -105,7 +106,7 @@ def take_due(state: SenderState, nic: int, now: int) -> int:
 @kernel
 def append(state: SenderState, number: int, sender: int) -> None:
     """Append a sender to a ring, unless it is in one."""
-    if state.links[sender].listed == 0:
+    if not state.links[sender].listed:
         ring.append(state.rings[number], state.links, sender)
 
 

@@ -126,7 +126,7 @@ def _complete(engine: Engine, network: Network, shard: int, nic: int, hop: int) 
 @kernel
 def _traffic_class(network: Network, opcode: int, retransmitted: int, hop: int) -> int:
     row = network.hops[hop]
-    if row.trimmable == 1:
+    if row.trimmable:
         return TrafficClass.TRIMMABLE_RETX.value if retransmitted == 1 else TrafficClass.TRIMMABLE.value
     if opcode <= Opcode.WRITE_ONLY_IMM or row.service == Service.DATA:
         return TrafficClass.NO_TRIM.value

@@ -83,10 +83,10 @@ def _prefetch(state: Mrc, nic: int, frame: int, step: int) -> None:
 
 
 @transport_api.next_packet.variant(Mrc)
-def _next_packet(state: Mrc, network: Network, shard: int, now: int, nic: int, free_ports: int, hop: int) -> int:
+def _next_packet(state: Mrc, network: Network, shard: int, now: int, nic: int, free_ports: int, hop: int) -> bool:
     engine = state.engine
     if endpoint.next_packet(engine, now, nic, free_ports, shard) == 0:
-        return 0
+        return False
     if len(state.tapped.taps) > 0:
         tap.sent(state.tapped, shard, now, nic)
     packet = engine.packets[shard]
@@ -95,14 +95,14 @@ def _next_packet(state: Mrc, network: Network, shard: int, now: int, nic: int, f
     row.destination = packet.destination
     row.entropy = packet.entropy
     row.plane = packet.port
-    row.trimmable = 1 if TrafficClass.TRIMMABLE <= packet.traffic_class <= TrafficClass.TRIMMABLE_RETX else 0
+    row.trimmable = TrafficClass.TRIMMABLE <= packet.traffic_class <= TrafficClass.TRIMMABLE_RETX
     if packet.opcode <= Opcode.WRITE_ONLY_IMM:
         row.size = network.config[0].header + packet.payload_length
         row.service = Service.DATA
     else:
         row.size = network.config[0].control_size
         row.service = Service.CONTROL if packet.traffic_class == TrafficClass.CONTROL else Service.DATA
-    return 1
+    return True
 
 
 @transport_api.next_deadline.variant(Mrc)
@@ -116,7 +116,7 @@ def _expire(state: Mrc, network: Network, now: int, nic: int) -> None:
 
 
 @transport_api.post.variant(Mrc)
-def _post(state: Mrc, network: Network, now: int, flow: int) -> int:
+def _post(state: Mrc, network: Network, now: int, flow: int) -> bool:
     row = network.flows[flow]
     write = state.writes[row.source]
     write.wr_id = flow
@@ -126,7 +126,7 @@ def _post(state: Mrc, network: Network, now: int, flow: int) -> int:
     write.has_immediate = row.watched
     write.signaled = 1
     status = endpoint.post_write(state.engine, now, row.handle, write)
-    return 0 if status == PostStatus.FULL else 1
+    return status != PostStatus.FULL
 
 
 @transport_api.next_done.variant(Mrc)
@@ -186,5 +186,5 @@ def _count_cause(state: Mrc, nic: int, cause: int) -> None:
 
 
 @transport_api.set_port.variant(Mrc)
-def _set_port(state: Mrc, now: int, nic: int, port: int, up: int) -> None:
-    endpoint.set_port(state.engine, now, nic, port, up)
+def _set_port(state: Mrc, now: int, nic: int, port: int, up: bool) -> None:
+    endpoint.set_port(state.engine, now, nic, port, int(up))

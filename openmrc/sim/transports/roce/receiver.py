@@ -15,7 +15,7 @@ def on_data(state: Roce, network: Network, now: int, nic: int, hop: int) -> None
     """Process a data packet; queue an ACK or NAK, and a CNP, if due."""
     packet = network.hops[hop]
     frame = state.frames[packet.frame]
-    if packet.marked == 1:
+    if packet.marked:
         _notify(state, now, nic, frame.pair)
     row = state.receivers[frame.pair]
     selective = state.params[0].recovery == Recovery.SELECTIVE
@@ -46,7 +46,7 @@ def _advance(state: Roce, nic: int, frame: int) -> None:
     row.since_ack += 1
     if row.expected == packets:
         _finish(state, nic, arrived.pair)
-    if row.since_ack >= state.params[0].ack_every or arrived.last == 1 or row.expected == packets:
+    if row.since_ack >= state.params[0].ack_every or arrived.last or row.expected == packets:
         _queue_reply(state, nic, arrived.pair, arrived.psn, RocePacketKind.ACK)
 
 
@@ -55,7 +55,7 @@ def _store_out_of_order(state: Roce, nic: int, frame: int) -> None:
     """Keep a packet beyond a hole; if it is far enough beyond, treat the hole as a loss."""
     arrived = state.frames[frame]
     row = state.receivers[arrived.pair]
-    state.arrivals[state.senders[arrived.pair].first + arrived.psn].here = 1
+    state.arrivals[state.senders[arrived.pair].first + arrived.psn].here = True
     row.beyond += 1
     row.highest = max(row.highest, arrived.psn)
     if row.hole != row.expected and row.highest - row.expected > state.params[0].reorder:
@@ -65,7 +65,7 @@ def _store_out_of_order(state: Roce, nic: int, frame: int) -> None:
 
 @kernel
 def _has(state: Roce, pair: int, psn: int) -> bool:
-    return state.arrivals[state.senders[pair].first + psn].here == 1
+    return state.arrivals[state.senders[pair].first + psn].here
 
 
 @kernel
@@ -80,7 +80,7 @@ def _finish(state: Roce, nic: int, pair: int) -> None:
 def _notify(state: Roce, now: int, nic: int, pair: int) -> None:
     """Queue a CNP for a marked packet, if none was sent recently."""
     row = state.receivers[pair]
-    if state.params[0].dcqcn == 1 and now >= row.cnp_at + state.params[0].cnp_interval:
+    if state.params[0].dcqcn and now >= row.cnp_at + state.params[0].cnp_interval:
         row.cnp_at = now
         node = state.nics[nic]
         node.answer |= CNP

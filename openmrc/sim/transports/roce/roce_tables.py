@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-from openmrc.core.rows import Float, Int, Int8, Int16, Int32, Table
+from openmrc.core.rows import Bool, Float, Int, Int8, Int16, Int32, Table
 from openmrc.sim.transports.senders import SenderLink, SenderNic, SenderRing, SenderTimer
 
 NONE = -1
@@ -43,9 +43,9 @@ class RoceParams:
     window: Int  # packets in flight, at most
     retransmit_after: Int  # ps
     retries: Int  # timeouts in a row after which a queue pair is in error
-    spray: Int  # 1: a fresh entropy for every packet
+    spray: Bool  # a fresh entropy for every packet
     planes: Int
-    dcqcn: Int
+    dcqcn: Bool
     cnp_interval: Int  # ps
     alpha_period: Int  # ps
     increase_period: Int  # ps
@@ -88,9 +88,9 @@ class RoceSender:
     resend: Int32  # hole to fill, or NONE
     entropy: Int32
     plane: Int8
-    begun: Int8
-    single_path: Int8
-    error: Int8  # 1: its retries are spent
+    begun: Bool
+    single_path: Bool
+    error: Bool  # its retries are spent
     retries: Int16  # since the last progress
     progressed_at: Int  # ps, last new acknowledgement
     deadline: Int
@@ -122,7 +122,7 @@ class RoceReceiver:
 class RoceArrival:
     """One packet at a receiver that keeps out-of-order packets."""
 
-    here: Int8
+    here: Bool
 
 
 class RoceMessage:
@@ -142,7 +142,7 @@ class RoceFrame:
     psn: Int32
     payload: Int32
     kind: Int8
-    last: Int8
+    last: Bool
     spare: Int16
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel
-from openmrc.sim.network import reroute
+from openmrc.sim.network import reroute, transport_api
 from openmrc.sim.network.network_tables import FIXED_PATH, Network, Service
 from openmrc.sim.transports import senders
 from openmrc.sim.transports.roce import dcqcn
@@ -12,25 +12,25 @@ from openmrc.sim.transports.roce.roce_tables import NONE, Recovery, Roce, RocePa
 from openmrc.units import NEVER
 
 
-@kernel
-def post(state: Roce, network: Network, now: int, flow: int) -> int:
-    """Start a message on all its queue pairs; return 1: there is room for every message."""
+@transport_api.post.variant(Roce)
+def post(state: Roce, network: Network, now: int, flow: int) -> bool:
+    """Start a message on all its queue pairs; return True, there is always room."""
     message = state.messages[flow]
     for pair in range(message.first, message.first + message.slices):
         row = state.senders[pair]
         dcqcn.begin(state, pair)
         row.send_at = now
         row.deadline = NEVER
-        row.begun = 1
+        row.begun = True
         row.retries = 0
         row.progressed_at = now
         _schedule(state, network, now, row.nic, pair)
-    return 1
+    return True
 
 
 @kernel
-def next_data(state: Roce, network: Network, now: int, nic: int, free_ports: int, hop: int) -> int:
-    """Fill the next data packet, round-robin over free ports and their queue pairs; 0: none may leave."""
+def next_data(state: Roce, network: Network, now: int, nic: int, free_ports: int, hop: int) -> bool:
+    """Fill the next data packet, round-robin over free ports and their queue pairs; return whether one may leave."""
     planes = network.config[0].planes
     first = state.nics[nic].port + 1
     for step in range(2 * planes):  # twice: a queue pair whose path has moved may be queued at a port already visited
@@ -41,8 +41,8 @@ def next_data(state: Roce, network: Network, now: int, nic: int, free_ports: int
                 state.nics[nic].port = port
                 _send(state, network, now, nic, pair, port, hop)
                 _schedule(state, network, now, nic, pair)
-                return 1
-    return 0
+                return True
+    return False
 
 
 @kernel
@@ -78,8 +78,8 @@ def on_ack(state: Roce, network: Network, now: int, nic: int, frame: int) -> Non
         row.deadline = now + state.params[0].retransmit_after if row.acked < row.highest else NEVER
         if row.resend != NONE and row.resend < row.acked:
             row.resend = NONE
-    if row.acked == row.packets and row.begun == 1:
-        row.begun = 0
+    if row.acked == row.packets and row.begun:
+        row.begun = False
         row.deadline = NEVER
         row.alpha_at = NEVER
         row.increase_at = NEVER
@@ -96,7 +96,7 @@ def on_nak(state: Roce, network: Network, now: int, nic: int, frame: int) -> Non
     row = state.senders[answer.pair]
     on_ack(state, network, now, nic, frame)
     state.nics[nic].naks += 1
-    if row.begun == 1:
+    if row.begun:
         _retransmit(state, answer.pair, answer.psn)
         _schedule(state, network, now, nic, answer.pair)
 
@@ -104,12 +104,12 @@ def on_nak(state: Roce, network: Network, now: int, nic: int, frame: int) -> Non
 @kernel
 def on_cnp(state: Roce, network: Network, now: int, nic: int, pair: int) -> None:
     """Process a CNP: reduce the rate."""
-    if state.senders[pair].begun == 1:
+    if state.senders[pair].begun:
         dcqcn.on_cnp(state, now, pair)
         _schedule(state, network, now, nic, pair)
 
 
-@kernel
+@transport_api.expire.variant(Roce)
 def expire(state: Roce, network: Network, now: int, nic: int) -> None:
     """Serve the queue pairs whose timers are due, or whose rate permits the next packet."""
     while True:
@@ -127,7 +127,7 @@ def _schedule(state: Roce, network: Network, now: int, nic: int, pair: int) -> N
     """Queue a queue pair that may send now; set its next timer."""
     row = state.senders[pair]
     at = min(row.deadline, dcqcn.next_timer(state, pair))
-    if state.links[pair].listed == 0 and _wants(state, pair):
+    if not state.links[pair].listed and _wants(state, pair):
         # At line rate, it waits for the port only.
         if row.send_at > now and row.current < row.rate:
             at = min(at, row.send_at)
@@ -139,7 +139,7 @@ def _schedule(state: Roce, network: Network, now: int, nic: int, pair: int) -> N
 @kernel
 def _wants(state: Roce, pair: int) -> bool:
     row = state.senders[pair]
-    if row.begun == 0:
+    if not row.begun:
         return False
     return row.resend != NONE or (row.next < row.packets and row.next - row.acked < state.params[0].window)
 
@@ -162,14 +162,14 @@ def _send(state: Roce, network: Network, now: int, nic: int, pair: int, plane: i
     frame.psn = psn
     frame.payload = payload
     frame.kind = RocePacketKind.DATA
-    frame.last = 1 if psn == row.packets - 1 else 0
+    frame.last = psn == row.packets - 1
     hops.destination = row.destination
     hops.size = payload + params.header
     hops.service = Service.DATA
-    hops.trimmable = 0
+    hops.trimmable = False
     hops.plane = plane
     hops.entropy = row.entropy | FIXED_PATH
-    if params.spray == 1 and row.single_path == 0:
+    if params.spray and not row.single_path:
         state.nics[nic].random = rng.following(state.nics[nic].random)
         hops.entropy = state.nics[nic].random
     dcqcn.on_sent(state, now, pair, hops.size)
@@ -193,7 +193,7 @@ def _on_timeout(state: Roce, now: int, nic: int, pair: int) -> None:
     state.nics[nic].timeouts += 1
     row.retries += 1
     if row.retries > state.params[0].retries:
-        row.error = 1
+        row.error = True
         _fail(state, nic, row.flow)
         return
     row.deadline = now + (state.params[0].retransmit_after << row.retries)
@@ -206,7 +206,7 @@ def _fail(state: Roce, nic: int, flow: int) -> None:
     message = state.messages[flow]
     for pair in range(message.first, message.first + message.slices):
         row = state.senders[pair]
-        row.begun = 0
+        row.begun = False
         row.deadline = NEVER
         row.alpha_at = NEVER
         row.increase_at = NEVER

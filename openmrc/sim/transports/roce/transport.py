@@ -104,7 +104,7 @@ def _shown(state: Roce, flow: int, mtu: int) -> tuple[float, int]:
     """Return rate (bit/s) and unacknowledged bytes of all queue pairs of a message that are not done."""
     message = state.messages[flow]
     rows = np.asarray(state.senders)[message.first : message.first + message.slices]
-    rows = rows[rows["begun"] == 1]
+    rows = rows[rows["begun"]]
     return float(rows["current"].sum()), int((rows["highest"] - rows["acked"]).sum()) * mtu
 
 
@@ -223,9 +223,9 @@ def _init_params(state: Roce, transport: RoceTransport, planes: int) -> None:
     row.window = transport.window
     row.retransmit_after = ps_from_us(transport.timeout_us)
     row.retries = transport.retries
-    row.spray = int(transport.spray)
+    row.spray = transport.spray
     row.planes = planes
-    row.dcqcn = int(transport.dcqcn)
+    row.dcqcn = transport.dcqcn
     row.cnp_interval = ps_from_us(transport.cnp_interval_us)
     row.alpha_period = row.increase_period = ps_from_us(transport.period_us)
     row.byte_counter = transport.byte_counter
@@ -250,16 +250,16 @@ def _receive(state: Roce, network: Network, shard: int, now: int, nic: int, hop:
 
 
 @transport_api.next_packet.variant(Roce)
-def _next_packet(state: Roce, network: Network, shard: int, now: int, nic: int, free_ports: int, hop: int) -> int:
+def _next_packet(state: Roce, network: Network, shard: int, now: int, nic: int, free_ports: int, hop: int) -> bool:
     node = state.nics[nic]
     if node.answer & receiver.CNP != 0:
         node.answer &= ~receiver.CNP
         _fill_answer(state, network, nic, hop, RocePacketKind.CNP)
-        return 1
+        return True
     if node.answer != 0:
         node.answer = 0
         _fill_answer(state, network, nic, hop, node.answer_kind)
-        return 1
+        return True
     return sender.next_data(state, network, now, nic, free_ports, hop)
 
 
@@ -275,7 +275,7 @@ def _fill_answer(state: Roce, network: Network, nic: int, hop: int, kind: int) -
     row.destination = sender.nic
     row.size = network.config[0].control_size
     row.service = Service.CONTROL
-    row.trimmable = 0
+    row.trimmable = False
     row.entropy = sender.entropy
     row.plane = reroute.plane_for(network, nic, sender.nic, sender.plane, pair)
 
@@ -286,5 +286,3 @@ def _next_done(state: Roce, nic: int) -> int:
 
 
 transport_api.next_deadline.variant(Roce)(senders.next_deadline)
-transport_api.post.variant(Roce)(sender.post)
-transport_api.expire.variant(Roce)(sender.expire)

@@ -22,7 +22,7 @@ def begin(state: Uet, now: int, sender: int) -> None:
 
 
 @kernel
-def on_ack(state: Uet, now: int, sender: int, newly: int, marked: int, rtt: int) -> None:
+def on_ack(state: Uet, now: int, sender: int, newly: int, marked: bool, rtt: int) -> None:
     """Process `newly` received bytes; `rtt` in ps, 0: no valid sample."""
     row = state.senders[sender]
     params = state.params[0]
@@ -30,14 +30,14 @@ def on_ack(state: Uet, now: int, sender: int, newly: int, marked: int, rtt: int)
     row.received += newly
     row.ignored += newly
     delay = _sample(state, sender, marked, rtt)
-    if _quick_adapt(state, now, sender, marked, 0, delay):
+    if _quick_adapt(state, now, sender, marked, False, delay):
         return
-    if marked == 0 and delay < params.target:
+    if not marked and delay < params.target:
         _proportional(state, sender, newly, delay)
-    elif marked == 0:
+    elif not marked:
         row.increase += params.fair * newly
         row.fast_bytes = 0
-        row.is_fast = 0
+        row.is_fast = False
     elif delay >= params.target:
         _decrease(state, now, sender)
     _clamp(state, sender)
@@ -49,10 +49,10 @@ def on_nack(state: Uet, now: int, sender: int, size: int) -> None:
     """Process a trimmed packet."""
     row = state.senders[sender]
     params = state.params[0]
-    row.trim_seen = 1
+    row.trim_seen = True
     row.ignored += size
     _average(state, sender, params.network_rtt)
-    if not _quick_adapt(state, now, sender, 1, 1, int(row.average_delay)):
+    if not _quick_adapt(state, now, sender, True, True, int(row.average_delay)):
         row.cwnd -= size
         _clamp(state, sender)
 
@@ -66,7 +66,7 @@ def on_timeout(state: Uet, sender: int, size: int) -> None:
 
 
 @kernel
-def _sample(state: Uet, sender: int, marked: int, rtt: int) -> int:
+def _sample(state: Uet, sender: int, marked: bool, rtt: int) -> int:
     """Return the queueing delay (ps) of a round trip, and update base and average."""
     row = state.senders[sender]
     if rtt == 0:
@@ -76,7 +76,7 @@ def _sample(state: Uet, sender: int, marked: int, rtt: int) -> int:
         _fit_window(state, sender)
     delay = rtt - row.base_rtt
     # Delay without a mark is old congestion: it counts as little.
-    _average(state, sender, row.base_rtt // 4 if marked == 0 and delay > state.params[0].target else delay)
+    _average(state, sender, row.base_rtt // 4 if not marked and delay > state.params[0].target else delay)
     return delay
 
 
@@ -100,13 +100,13 @@ def _proportional(state: Uet, sender: int, newly: int, delay: int) -> None:
     params = state.params[0]
     if delay < FAST_DELAY:
         row.fast_bytes += newly
-        if row.is_fast == 1 or row.fast_bytes > row.cwnd:
-            row.is_fast = 1
+        if row.is_fast or row.fast_bytes > row.cwnd:
+            row.is_fast = True
             row.cwnd += newly * params.fast_scale
             return
     else:
         row.fast_bytes = 0
-        row.is_fast = 0
+        row.is_fast = False
     row.increase += params.alpha * newly * (params.target - delay)
 
 
@@ -116,7 +116,7 @@ def _decrease(state: Uet, now: int, sender: int) -> None:
     row = state.senders[sender]
     params = state.params[0]
     row.fast_bytes = 0
-    row.is_fast = 0
+    row.is_fast = False
     if now - row.decreased_at <= row.base_rtt or row.average_delay <= params.target:
         return
     row.cwnd *= max(1.0 - params.gamma * (row.average_delay - params.target) / row.average_delay, 0.5)
@@ -141,22 +141,22 @@ def _fulfil(state: Uet, now: int, sender: int) -> None:
 
 
 @kernel
-def _quick_adapt(state: Uet, now: int, sender: int, marked: int, lost: int, delay: int) -> bool:
+def _quick_adapt(state: Uet, now: int, sender: int, marked: bool, lost: bool, delay: int) -> bool:
     """Once per period: reduce the window to the delivered bytes if those are few and congestion is heavy."""
     row = state.senders[sender]
     params = state.params[0]
-    if row.ignored < row.to_ignore and marked == 1:
+    if row.ignored < row.to_ignore and marked:
         return True
     acted = False
     if now > row.qa_end:
-        heavy = row.trim_seen == 1 or lost == 1 or delay > params.qa_threshold
+        heavy = row.trim_seen or lost or delay > params.qa_threshold
         if row.qa_end != 0 and heavy and row.achieved < int(row.max_cwnd) >> params.qa_gate:
             row.cwnd = max(float(row.achieved), float(params.packet))
             row.to_ignore = row.in_flight
             row.ignored = 0
             row.increase = 0.0
             acted = True
-        row.trim_seen = 0
+        row.trim_seen = False
         row.achieved = 0
         row.qa_end = now + row.base_rtt + params.target
     return acted

@@ -16,14 +16,14 @@ def on_data(state: Uet, network: Network, nic: int, hop: int) -> None:
     packet = network.hops[hop]
     frame = state.frames[packet.frame]
     row = state.receivers[frame.flow]
-    known = frame.psn < row.expected or state.arrivals[_slot(state, frame.flow, frame.psn)].here == 1
+    known = frame.psn < row.expected or state.arrivals[_slot(state, frame.flow, frame.psn)].here
     if packet.trimmed != Trim.WHOLE and not known:
         row.trimmed += 1
         _queue_reply(state, network, nic, hop, UetPacketKind.NACK)
     elif known:
         row.duplicates += 1
         _queue_reply(state, network, nic, hop, UetPacketKind.ACK)
-    elif _accept(state, nic, packet.frame) or packet.marked == 1:
+    elif _accept(state, nic, packet.frame) or packet.marked:
         _queue_reply(state, network, nic, hop, UetPacketKind.ACK)
 
 
@@ -43,19 +43,19 @@ def _accept(state: Uet, nic: int, frame: int) -> bool:
     row.unacknowledged += size
     row.highest = max(row.highest, arrived.psn)
     row.beyond += 1
-    state.arrivals[_slot(state, arrived.flow, arrived.psn)].here = 1
+    state.arrivals[_slot(state, arrived.flow, arrived.psn)].here = True
     packets = state.senders[arrived.flow].packets
-    while row.expected < packets and state.arrivals[_slot(state, arrived.flow, row.expected)].here == 1:
+    while row.expected < packets and state.arrivals[_slot(state, arrived.flow, row.expected)].here:
         row.expected += 1
         row.beyond -= 1
     if row.expected == packets:
         state.nics[nic].received = arrived.flow
-    if arrived.asks == 1 and row.beyond > 0:
-        row.asked = 1
-    closed = row.asked == 1 and row.beyond == 0
+    if arrived.asks and row.beyond > 0:
+        row.asked = True
+    closed = row.asked and row.beyond == 0
     if closed:
-        row.asked = 0
-    return is_first or closed or arrived.asks == 1 or row.unacknowledged >= state.params[0].ack_bytes
+        row.asked = False
+    return is_first or closed or arrived.asks or row.unacknowledged >= state.params[0].ack_bytes
 
 
 @kernel
@@ -71,15 +71,15 @@ def _queue_reply(state: Uet, network: Network, nic: int, hop: int, kind: int) ->
     answer.plane = packet.plane
     answer.marked = packet.marked
     answer.repeated = arrived.repeated
-    answer.last_hop = 1 if packet.trimmed == Trim.TRIMMED_LASTHOP else 0
+    answer.last_hop = packet.trimmed == Trim.TRIMMED_LASTHOP
     answer.cumulative = row.expected
     answer.received = row.bytes
     if kind == UetPacketKind.ACK:
         row.unacknowledged = 0
-        exact = packet.marked == 1 or arrived.asks == 1
+        exact = packet.marked or arrived.asks
         answer.base = arrived.psn if exact else max(arrived.psn - _BITMAP + 1, row.expected + 1)
         answer.bitmap = _bitmap(state, arrived.flow, answer.base)
-    state.nics[nic].answer = 1
+    state.nics[nic].answer = True
 
 
 @kernel
@@ -87,5 +87,5 @@ def _bitmap(state: Uet, flow: int, base: int) -> int:
     bits = 0
     last = min(base + _BITMAP - 1, state.receivers[flow].highest + 1)
     for psn in range(base, last):
-        bits |= state.arrivals[_slot(state, flow, psn)].here << (psn - base)
+        bits |= int(state.arrivals[_slot(state, flow, psn)].here) << (psn - base)
     return bits

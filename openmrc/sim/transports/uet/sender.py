@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from openmrc.core import ring
 from openmrc.core.jit import kernel
-from openmrc.sim.network import reroute
+from openmrc.sim.network import reroute, transport_api
 from openmrc.sim.network.network_tables import Network, Service
 from openmrc.sim.transports import senders
 from openmrc.sim.transports.uet import nscc
@@ -13,19 +13,19 @@ from openmrc.sim.transports.uet.uet_tables import NONE, Feedback, PacketState, U
 from openmrc.units import NEVER
 
 
-@kernel
-def post(state: Uet, network: Network, now: int, flow: int) -> int:
-    """Start a message; return 1: there is room for every message."""
+@transport_api.post.variant(Uet)
+def post(state: Uet, network: Network, now: int, flow: int) -> bool:
+    """Start a message; return True, there is always room."""
     nscc.begin(state, now, flow)
     state.senders[flow].progressed_at = now
     state.senders[flow].deadline = NEVER
     _enqueue(state, network, network.flows[flow].source, flow)
-    return 1
+    return True
 
 
 @kernel
-def next_data(state: Uet, network: Network, now: int, nic: int, free_ports: int, hop: int) -> int:
-    """Fill the next data packet, round-robin over connections; 0: none may leave."""
+def next_data(state: Uet, network: Network, now: int, nic: int, free_ports: int, hop: int) -> bool:
+    """Fill the next data packet, round-robin over connections; return whether one may leave."""
     planes = network.config[0].planes
     after = state.nics[nic].ring + 1
     for step in range(planes + 1):
@@ -35,8 +35,8 @@ def next_data(state: Uet, network: Network, now: int, nic: int, free_ports: int,
             state, network, now, nic, index, free_ports, hop
         ):
             state.nics[nic].ring = index
-            return 1
-    return 0
+            return True
+    return False
 
 
 @kernel
@@ -66,7 +66,7 @@ def _ports(state: Uet, network: Network, nic: int, sender: int) -> int:
     """Return the mask of ports that a connection may use."""
     row = state.senders[sender]
     destination = network.flows[row.flow].destination
-    if row.single_path == 1:
+    if row.single_path:
         return 1 << reroute.plane_for(network, nic, destination, row.plane, sender)
     return reroute.open_ports(network, nic, destination)
 
@@ -82,7 +82,7 @@ def on_ack(state: Uet, network: Network, now: int, nic: int, frame: int) -> None
     ack = state.frames[frame]
     sender = ack.flow
     row = state.senders[sender]
-    if row.error == 1:
+    if row.error:
         return
     row.progressed_at = now
     rtt = _round_trip(state, now, frame)
@@ -99,7 +99,7 @@ def on_ack(state: Uet, network: Network, now: int, nic: int, frame: int) -> None
             _acknowledge(state, sender, psn)
         bits = (bits >> 1) & ((1 << 63) - 1)
         psn += 1
-    policies.learn(state, now, sender, ack.entropy, Feedback.MARKED if ack.marked == 1 else Feedback.GOOD)
+    policies.learn(state, now, sender, ack.entropy, Feedback.MARKED if ack.marked else Feedback.GOOD)
     nscc.on_ack(state, now, sender, newly, ack.marked, rtt)
     if row.acked == row.packets:
         state.nics[nic].sent = row.flow
@@ -116,22 +116,22 @@ def on_nack(state: Uet, network: Network, now: int, nic: int, frame: int) -> Non
     nack = state.frames[frame]
     sender = nack.flow
     row = state.senders[sender]
-    if nack.psn >= row.packets or row.error == 1:
+    if nack.psn >= row.packets or row.error:
         return
     row.progressed_at = now
     packet = state.sent[row.first + nack.psn]
     row.nacks += 1
-    if nack.last_hop == 0:
+    if not nack.last_hop:
         policies.learn(state, now, sender, nack.entropy, Feedback.NACKED)
     else:
-        policies.learn(state, now, sender, nack.entropy, Feedback.MARKED if nack.marked == 1 else Feedback.GOOD)
+        policies.learn(state, now, sender, nack.entropy, Feedback.MARKED if nack.marked else Feedback.GOOD)
     if packet.state == PacketState.IN_FLIGHT:
         _mark_lost(state, sender, nack.psn)
         nscc.on_nack(state, now, sender, packet.size)
     _enqueue(state, network, nic, sender)
 
 
-@kernel
+@transport_api.expire.variant(Uet)
 def expire(state: Uet, network: Network, now: int, nic: int) -> None:
     """Serve the NIC's connections whose oldest packet is overdue."""
     while True:
@@ -185,18 +185,18 @@ def _send(state: Uet, network: Network, now: int, nic: int, sender: int, psn: in
     frame.psn = psn
     frame.kind = UetPacketKind.DATA
     frame.payload = packet.size - state.params[0].header
-    frame.repeated = 1 if is_repeat else 0
+    frame.repeated = is_repeat
     closing = row.in_flight + state.params[0].packet > row.cwnd
-    frame.asks = 1 if is_repeat or closing or row.next == row.packets else 0
+    frame.asks = is_repeat or closing or row.next == row.packets
     hops.destination = network.flows[row.flow].destination
     hops.size = packet.size
     hops.service = Service.DATA
-    hops.trimmable = 1
-    if row.single_path == 0:
+    hops.trimmable = True
+    if not row.single_path:
         row.entropy = policies.choose(state, now, nic, sender)
     hops.entropy = row.entropy
     hops.plane = _plane(state, nic, free_ports)
-    if row.single_path == 0:
+    if not row.single_path:
         row.plane = hops.plane
 
 
@@ -271,7 +271,7 @@ def _on_timeout(state: Uet, network: Network, now: int, nic: int, sender: int) -
 def _fail(state: Uet, nic: int, sender: int) -> None:
     """Fail a message: the peer has not responded for too long."""
     row = state.senders[sender]
-    row.error = 1
+    row.error = True
     row.deadline = NEVER
     row.lost = 0
     row.next = row.packets
@@ -294,6 +294,6 @@ def _enqueue(state: Uet, network: Network, nic: int, sender: int) -> None:
     row = state.senders[sender]
     planes = network.config[0].planes
     index = planes
-    if row.single_path == 1:
+    if row.single_path:
         index = reroute.plane_for(network, nic, network.flows[row.flow].destination, row.plane, sender)
     senders.append(state, nic * (planes + 1) + index, sender)

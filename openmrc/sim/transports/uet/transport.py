@@ -197,13 +197,13 @@ def _receive(state: Uet, network: Network, shard: int, now: int, nic: int, hop: 
 
 
 @transport_api.next_packet.variant(Uet)
-def _next_packet(state: Uet, network: Network, shard: int, now: int, nic: int, free_ports: int, hop: int) -> int:
-    if state.nics[nic].answer == 1:
-        state.nics[nic].answer = 0
+def _next_packet(state: Uet, network: Network, shard: int, now: int, nic: int, free_ports: int, hop: int) -> bool:
+    if state.nics[nic].answer:
+        state.nics[nic].answer = False
         _fill_answer(state, network, nic, hop)
-        return 1
+        return True
     if free_ports == 0:
-        return 0
+        return False
     return sender.next_data(state, network, now, nic, free_ports, hop)
 
 
@@ -226,7 +226,7 @@ def _fill_answer(state: Uet, network: Network, nic: int, hop: int) -> None:
     row.destination = network.flows[answer.flow].source
     row.size = network.config[0].control_size
     row.service = Service.CONTROL
-    row.trimmable = 0
+    row.trimmable = False
     row.entropy = answer.entropy
     row.plane = reroute.plane_for(network, nic, row.destination, answer.plane, answer.flow)
 
@@ -237,5 +237,3 @@ def _next_done(state: Uet, nic: int) -> int:
 
 
 transport_api.next_deadline.variant(Uet)(senders.next_deadline)
-transport_api.post.variant(Uet)(sender.post)
-transport_api.expire.variant(Uet)(sender.expire)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-from openmrc.core.rows import Float, Int, Int8, Int16, Int32, Table
+from openmrc.core.rows import Bool, Float, Int, Int8, Int16, Int32, Table
 from openmrc.sim.transports.senders import SenderLink, SenderNic, SenderRing, SenderTimer
 
 NONE = -1
@@ -74,7 +74,7 @@ class UetNic(SenderNic):
 
     plane: Int  # of the last data packet
     ring: Int  # of its sender
-    answer: Int  # 1: `answers[nic]` is queued
+    answer: Bool  # `answers[nic]` is queued
 
 
 class UetSender:
@@ -87,10 +87,10 @@ class UetSender:
     acked: Int32  # packets acknowledged cumulatively
     lost: Int32  # packets that wait for retransmission
     lost_from: Int32  # no lost packet is below
-    is_fast: Int8
-    trim_seen: Int8
-    single_path: Int8
-    error: Int8  # 1: failed
+    is_fast: Bool
+    trim_seen: Bool
+    single_path: Bool
+    error: Bool  # failed
     plane: Int8  # of its single path, else of the last packet sent
     entropy: Int32  # likewise
     next_failed: Int32
@@ -124,7 +124,7 @@ class UetReceiver:
     expected: Int32
     highest: Int32
     beyond: Int32  # packets received beyond the first hole
-    asked: Int8  # 1: acknowledge when the hole closes
+    asked: Bool  # acknowledge when the hole closes
     bytes: Int
     unacknowledged: Int  # bytes
     duplicates: Int
@@ -144,7 +144,7 @@ class SentPacket:
 class UetArrival:
     """One packet at the receiver."""
 
-    here: Int8
+    here: Bool
 
 
 class Sprayer:
@@ -163,7 +163,7 @@ class SprayNote:
     """A note of a spraying policy: on an entropy, or an entropy."""
 
     value: Int16
-    fresh: Int16  # 1: not used since
+    fresh: Bool  # not used since
 
 
 class UetFrame:
@@ -178,10 +178,10 @@ class UetFrame:
     entropy: Int  # of the acknowledged packet
     payload: Int32
     kind: Int8
-    repeated: Int8
-    asks: Int8
-    marked: Int8
-    last_hop: Int8
+    repeated: Bool
+    asks: Bool
+    marked: Bool
+    last_hop: Bool
     plane: Int8
 
 

@@ -31,8 +31,8 @@ def choose(state: Uet, now: int, nic: int, sender: int) -> int:
         return state.notes[good + row.head % row.held].value
     for step in range(row.held):
         slot = state.notes[good + (row.head + step) % row.held]
-        if slot.fresh == 1:
-            slot.fresh = 0
+        if slot.fresh:
+            slot.fresh = False
             return slot.value
     return any_entropy(state, nic)
 
@@ -53,7 +53,7 @@ def learn(state: Uet, now: int, sender: int, entropy: int, feedback: int) -> Non
         row.head += 1
     slot = state.notes[first_note(state, sender) + place]
     slot.value = entropy
-    slot.fresh = 1
+    slot.fresh = True
 
 
 def notes(entropies: int) -> int:
