@@ -222,7 +222,7 @@ def _connect(engine: Engine, planes: int, evs: int) -> None:
         row.linear_count, row.exponential_count = LINEAR, EXPONENTIAL
         row.mpr = row.mpr_dest = 8
         row.max_wimm = row.max_wimm_dest = 1
-        row.trim_nack_dest = 1
+        row.trim_nack_dest = True
         for plane in range(planes):
             for k in range(evs):
                 paths.set_ev(engine, node.qp_base, plane, k, plane << 8 | k)

@@ -49,7 +49,7 @@ def joined() -> Engine:
         row.linear_count = row.exponential_count = 7
         row.mpr = row.mpr_dest = 8
         row.max_wimm = row.max_wimm_dest = 32
-        row.trim_nack_dest = 1
+        row.trim_nack_dest = True
         for rotation in range(PLANES):
             for k in range(EVS):
                 paths.set_ev(engine, node.qp_base, rotation, k, rotation << 8 | k)

@@ -95,7 +95,7 @@ def _answer_ev(engine: Engine, index: int) -> int:
         if ev != NONE:
             return ev
     ev = spray.choose_control(engine, qp)
-    if ev != NONE and params_of(engine, qp).answers_together == 1:
+    if ev != NONE and params_of(engine, qp).answers_together:
         node.answered_qp = qp
         node.answered_ev = ev
     return ev

@@ -112,7 +112,7 @@ class Pair:
         row.exponential_count = self.exponential
         row.mpr = row.mpr_dest = 8
         row.max_wimm = row.max_wimm_dest = self.wimms
-        row.trim_nack_dest = 1
+        row.trim_nack_dest = True
         row.first_psn = 0xFFFFF0 if endpoint == 0 else 0  # wraps early
         row.expected_psn = 0 if endpoint == 0 else 0xFFFFF0
         for rotation in range(self.planes):

@@ -170,7 +170,7 @@ class Endpoint:
         row.exponential_count = 3
         row.mpr = row.mpr_dest = 8
         row.max_wimm = row.max_wimm_dest = 4
-        row.trim_nack_dest = 1
+        row.trim_nack_dest = True
         row.first_psn = self.first_psn
         row.expected_psn = self.expected_psn
         for name, value in self.attributes.items():

@@ -131,7 +131,7 @@ def check_state(endpoint: Endpoint) -> None:
         assert row.lost_count == len(waiting)
         assert not waiting or row.lost_cursor <= waiting[0]
     window = range(row.expected_psn, row.expected_psn + tracked_psns(endpoint.engine, 0))
-    if row.state == QpState.RTS and row.dynamic_mpr == 0:
+    if row.state == QpState.RTS and not row.dynamic_mpr:
         assert row.ooo_count == sum(tracker.has(endpoint.engine, 0, psn) for psn in window)
     check_rotations(endpoint)
 

@@ -84,15 +84,15 @@ def test_almost_no_delay_for_a_whole_window_grows_fast() -> None:
     for _ in range(4):
         window.settles(20_000.0)
         window.hears(0.0)
-        assert window.row.is_fast == 0
+        assert not window.row.is_fast
     for _ in range(2):
         window.settles(20_000.0)
         before = window.row.cwnd
         window.hears(0.0)
-    assert window.row.is_fast == 1
+    assert window.row.is_fast
     assert window.row.cwnd == before + MTU * 2.0
     window.hears(3.0)
-    assert window.row.is_fast == 0
+    assert not window.row.is_fast
 
 
 @pytest.mark.clause("nscc-fair")
@@ -173,7 +173,7 @@ def test_packet_that_is_lost_or_trimmed_on_its_way_takes_its_size_from_the_windo
 def test_quick_adapt_sets_the_window_to_what_got_through_and_then_ignores_old_news() -> None:
     window = Window()
     window.hears(1.0)  # opens the first period, which is not evaluated
-    window.row.qa_blocked = 1
+    window.row.qa_blocked = True
     window.row.inflight = 900_000
     window.is_trimmed()
     window.hears(1.0, size=20_000)
@@ -194,7 +194,7 @@ def test_quick_adapt_sets_the_window_to_what_got_through_and_then_ignores_old_ne
 def test_quick_adapt_does_not_act_without_reason(reason: str) -> None:
     window = Window(replace(FABRIC, disable_qa=reason == "disabled"))
     window.hears(1.0)
-    window.row.qa_blocked = int(reason != "room in the window")
+    window.row.qa_blocked = reason != "room in the window"
     if reason != "no trigger":
         window.is_trimmed()
     window.hears(1.0, size=900_000 if reason == "enough" else 20_000)
@@ -224,7 +224,7 @@ def test_quick_adapt_judges_a_period_in_which_the_window_kept_packets_back(cwnd:
     endpoint.peer().cwnd = cwnd
     endpoint.write(5 * MTU)
     endpoint.all_sent(free_ports=1)
-    assert endpoint.peer().qa_blocked == int(cwnd < 5 * MTU)
+    assert endpoint.peer().qa_blocked == (cwnd < 5 * MTU)
 
 
 @pytest.mark.clause("nscc-quick-adapt")
@@ -232,7 +232,7 @@ def test_quick_adapt_is_triggered_by_delay_where_nothing_is_trimmed() -> None:
     for trimming, acts in ((False, 1), (True, 0)):
         window = Window(replace(FABRIC, trimming=trimming))
         window.hears(1.0)
-        window.row.qa_blocked = 1
+        window.row.qa_blocked = True
         window.hears(200.0, size=20_000)
         window.passes(100)
         window.hears(200.0)
@@ -378,7 +378,7 @@ def deliver(window: Window, mbps: float, periods: int) -> None:
     """Answers of a network that delivers this rate, to a sender that always fills the window."""
     for _ in range(periods * 20):
         window.passes(200.0)
-        window.row.qa_blocked = 1
+        window.row.qa_blocked = True
         window.hears(0.0, size=round(mbps * 200.0 / 8))
 
 
@@ -417,6 +417,6 @@ def test_sender_with_little_to_send_says_nothing_about_the_network() -> None:
     known = window.row.max_cwnd
     for _ in range(1000):
         window.passes(3000.0)
-        window.row.qa_blocked = 0
+        window.row.qa_blocked = False
         window.hears(0.0, size=256)
     assert window.row.max_cwnd == known

@@ -214,10 +214,10 @@ def test_values_of_a_port_that_is_down_are_not_probed_and_are_when_it_is_back() 
     fail(endpoint, entropy_of(1, 0))
     endpoint.set_port(1, 0)
     endpoint.all_sent()
-    endpoint.peer().status_pending = 0
+    endpoint.peer().status_pending = False
     endpoint.sends_nothing(until_us=50 * SECOND)
     endpoint.set_port(1, 1)
-    endpoint.peer().status_pending = 0
+    endpoint.peer().status_pending = False
     back = endpoint.now
     endpoint.sends(Opcode.PROBE, entropy=entropy_of(1, 0))
     assert endpoint.now - back <= us(1001)

@@ -130,8 +130,8 @@ class VirtualDevice:
         row.linear_count, row.exponential_count = wanted.linear, wanted.exponential
         row.mpr, row.mpr_dest = wanted.mpr, peer.mpr
         row.max_wimm, row.max_wimm_dest = peer.max_wimm, wanted.max_wimm
-        row.trim_nack_dest = int(peer.trim_nack)
-        row.dynamic_mpr = int(wanted.dynamic_mpr and peer.dynamic_mpr)
+        row.trim_nack_dest = peer.trim_nack
+        row.dynamic_mpr = wanted.dynamic_mpr and peer.dynamic_mpr
         row.first_psn = FIRST_PSN if wanted.first_psn is None else wanted.first_psn
         row.expected_psn = peer.psn
         for plane in range(wanted.planes):

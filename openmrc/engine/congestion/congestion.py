@@ -31,7 +31,7 @@ def may_send(engine: Engine, peer: int, size: int) -> bool:
 @kernel
 def on_blocked(engine: Engine, peer: int) -> None:
     """Record that the window, and nothing else, keeps a packet back."""
-    engine.peers[peer].qa_blocked = 1
+    engine.peers[peer].qa_blocked = True
 
 
 @kernel
@@ -78,7 +78,7 @@ def pto(engine: Engine, peer: int) -> int:
     """
     params = params_of_peer(engine, peer)
     delay = reordering_delay(engine, peer)
-    if engine.peers[peer].srtt > 0 and params.trimming == 0:
+    if engine.peers[peer].srtt > 0 and not params.trimming:
         delay = min(delay, 2 * round_trip(engine, peer))
     return int(max(delay, params.loss_delay_floor))
 

@@ -40,11 +40,11 @@ def begin(engine: Engine, now: int, peer: int) -> None:
     row.eta_at = now
     row.decreased_at = now
     row.fast_bytes = 0
-    row.is_fast = 0
+    row.is_fast = False
     row.qa_end = 0
     row.qa_began = now
-    row.qa_trigger = 0
-    row.qa_blocked = 0
+    row.qa_trigger = False
+    row.qa_blocked = False
     row.qa_trimmed = 0
     row.bytes_to_ignore = 0
     row.bytes_ignored = 0
@@ -60,7 +60,7 @@ def on_ack(engine: Engine, now: int, peer: int, size: int, marked: int, rtt: int
     row.achieved += size
     row.received += size
     row.bytes_ignored += size
-    if params.bound_by_delivery == 1:
+    if params.bound_by_delivery:
         _size_window(row, params)
     _obey_receiver(row, params, size, penalty, restore)
     if _is_standing_queue(row, params, rtt):
@@ -90,7 +90,7 @@ def on_loss(engine: Engine, now: int, peer: int, size: int) -> None:
     """Process a lost packet: decrease the window by it (UEC 1.0.3; MRC Table 8-2 OnInferredLoss)."""
     row = engine.peers[peer]
     params = params_of_peer(engine, peer)
-    if params.trimming == 0:
+    if not params.trimming:
         row.qa_trimmed += size
     row.cwnd -= size
     _clamp(row, params)
@@ -101,7 +101,7 @@ def _measure_delay(row: Peer, params: Params, marked: int, rtt: int) -> int:
     """Return the queueing delay (ps) to act on, and update the average."""
     if rtt == 0:
         return int(row.average_delay)
-    if rtt < row.base_rtt and params.base_rtt_measured == 1:
+    if rtt < row.base_rtt and params.base_rtt_measured:
         row.base_rtt = rtt
         _size_window(row, params)
     delay = max(rtt - row.base_rtt, 0)
@@ -115,7 +115,7 @@ def _measure_delay(row: Peer, params: Params, marked: int, rtt: int) -> int:
 @kernel
 def _is_standing_queue(row: Peer, params: Params, rtt: int) -> bool:
     """Return whether a sample shows a queue that a switch with ECN would have marked long ago."""
-    return params.trimming == 0 and rtt - row.base_rtt > params.qa_threshold
+    return not params.trimming and rtt - row.base_rtt > params.qa_threshold
 
 
 @kernel
@@ -129,7 +129,7 @@ def _quadrant(row: Peer, params: Params, now: int, size: int, marked: int, delay
     if marked == 0 and delay < params.target_delay:
         _increase_proportionally(row, params, size, delay)
     elif marked == 0:
-        row.is_fast = 0
+        row.is_fast = False
         row.fast_bytes = 0
         row.inc_bytes += params.fi * size
     elif delay >= params.target_delay:
@@ -140,22 +140,22 @@ def _quadrant(row: Peer, params: Params, now: int, size: int, marked: int, delay
 def _increase_proportionally(row: Peer, params: Params, size: int, delay: int) -> None:
     if delay < params.fast_delay:
         row.fast_bytes += size
-        if row.fast_bytes > row.cwnd or row.is_fast == 1:
+        if row.fast_bytes > row.cwnd or row.is_fast:
             row.cwnd += size * params.fi_scale
-            row.is_fast = 1
+            row.is_fast = True
             return
     else:
         row.fast_bytes = 0
-        row.is_fast = 0
+        row.is_fast = False
     row.inc_bytes += params.alpha * size * (params.target_delay - delay)
 
 
 @kernel
 def _decrease(row: Peer, params: Params, now: int) -> None:
-    row.is_fast = 0
+    row.is_fast = False
     row.fast_bytes = 0
     # Once per round trip. Without trimming queues are long, and the base is only a small part of the round trip.
-    period = row.base_rtt if params.trimming == 1 else max(row.base_rtt, row.srtt)
+    period = row.base_rtt if params.trimming else max(row.base_rtt, row.srtt)
     if row.average_delay > params.target_delay and now - row.decreased_at >= period:
         excess = (row.average_delay - params.target_delay) / row.average_delay
         row.cwnd *= max(1.0 - params.gamma * excess, params.max_md_jump)
@@ -169,25 +169,25 @@ def _quick_adapt(row: Peer, params: Params, now: int, marked: int, lost: int, de
     if marked == 1 and row.bytes_ignored < row.bytes_to_ignore:
         _forget_increase(row)
         return True
-    if params.disable_qa == 1:
+    if params.disable_qa:
         return False
-    if lost == 1 or (params.trimming == 0 and delay > params.qa_threshold):
-        row.qa_trigger = 1
+    if lost == 1 or (not params.trimming and delay > params.qa_threshold):
+        row.qa_trigger = True
     acted = False
     if now >= row.qa_end:
         is_judged = row.qa_end != 0 and _is_overfull(row, params)
-        if params.bound_by_delivery == 1:
+        if params.bound_by_delivery:
             _learn_rate(row, now, is_judged)
-        if is_judged and row.qa_trigger == 1 and row.achieved < int(row.max_cwnd) >> params.qa_gate:
+        if is_judged and row.qa_trigger and row.achieved < int(row.max_cwnd) >> params.qa_gate:
             row.cwnd = float(max(row.achieved, params.min_cwnd))
             row.bytes_to_ignore = row.inflight
             row.bytes_ignored = 0
             row.quick_adapts += 1
             _forget_increase(row)
             acted = True
-        row.qa_trigger = 0
+        row.qa_trigger = False
         row.qa_trimmed = 0
-        row.qa_blocked = int(row.ready_tail != NONE and not row.listed)
+        row.qa_blocked = row.ready_tail != NONE and not row.listed
         row.achieved = 0
         row.qa_began = now
         row.qa_end = now + row.base_rtt + params.target_delay
@@ -216,7 +216,7 @@ def _is_overfull(row: Peer, params: Params) -> bool:
     to send, or shares its ports with many others, delivers little through the best of networks, and a trim now and then
     says nothing else.
     """
-    return row.qa_blocked == 1 or row.qa_trimmed > row.achieved + params.min_cwnd
+    return row.qa_blocked or row.qa_trimmed > row.achieved + params.min_cwnd
 
 
 @kernel
@@ -259,7 +259,7 @@ def _size_window(row: Peer, params: Params) -> None:
         row.max_cwnd = float(params.max_cwnd)
     else:
         row.max_cwnd = 1.5 * (params.link_rate / 8e12) * row.base_rtt
-    if params.bound_by_delivery == 1:
+    if params.bound_by_delivery:
         row.max_cwnd = max(min(row.max_cwnd, _deliverable(row, params)), float(params.min_cwnd))
 
 

@@ -23,9 +23,9 @@ def open_peer(engine: Engine, now: int, peer: int, address: int) -> None:
     row.heard_at = 0
     row.resumed_at = 0
     row.status_deadline = NEVER
-    row.status_pending = 0
+    row.status_pending = False
     row.check_deadline = NEVER
-    row.check_pending = 0
+    row.check_pending = False
     congestion.begin(engine, now, peer)
 
 
@@ -123,9 +123,9 @@ def _begin_responder(engine: Engine, qp: int) -> None:
     row.ooo_count = 0
     row.received_bytes = 0
     row.sack_count = 0
-    row.sack_queued = 0
-    row.ack_queued = 0
-    row.ack_requested = 0
+    row.sack_queued = False
+    row.ack_queued = False
+    row.ack_requested = False
     row.since_ack = 0
     row.completed_messages = 0
     row.nak_syndrome = 0
@@ -136,8 +136,8 @@ def _begin_responder(engine: Engine, qp: int) -> None:
     tracker.clear(engine, qp)
     for index in range(row.pending_base, row.pending_base + row.pending_mask + 1):
         waiting = engine.pending_immediates[index]
-        if waiting.present != 0:  # rows that are not written take no memory
-            waiting.present = 0
+        if waiting.present:  # rows that are not written take no memory
+            waiting.present = False
 
 
 @rare_kernel

@@ -47,7 +47,7 @@ def post_write(engine: Engine, now: int, qp: int, write: WriteRequest) -> int:
     message.immediate = write.immediate
     message.has_immediate = write.has_immediate
     message.solicited = write.solicited
-    message.signaled = write.signaled | row.sq_signal_all
+    message.signaled = write.signaled | int(row.sq_signal_all)
     message.packets = max(1, (write.length + row.path_mtu - 1) // row.path_mtu)
     message.status = WcStatus.SUCCESS
     if row.state == QpState.ERROR:

@@ -76,8 +76,8 @@ def begin(engine: Engine, now: int, qp: int, active_per_rotation: int, min_activ
         rotation.active = rotation.wanted
         rotation.cursor = 0
         rotation.reverse = rotation.ev_base
-        rotation.reverse_ok = 1
-        rotation.reverse_probe = 0
+        rotation.reverse_ok = True
+        rotation.reverse_probe = False
         rotation.risen_at = 0
         silence.begin(engine, index)
         shuffle(engine, row.endpoint, index)

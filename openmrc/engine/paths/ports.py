@@ -64,7 +64,7 @@ def apply_local(engine: Engine, now: int, endpoint: int) -> None:
 def introduce(engine: Engine, now: int, peer: int) -> None:
     """Start Port Status Updates to a newly connected peer if a port is down: peers assume that all are up."""
     node = engine.endpoints[engine.peers[peer].endpoint]
-    if node.ports_up != (1 << node.port_count) - 1 and engine.peers[peer].status_pending == 0:
+    if node.ports_up != (1 << node.port_count) - 1 and not engine.peers[peer].status_pending:
         _begin_telling(engine, now, peer)
 
 
@@ -95,7 +95,7 @@ def set_remote(engine: Engine, now: int, peer: int, mask: int) -> None:
     """Process a Port Status Update: bit n of `mask` is port n, from 1."""
     row = engine.peers[peer]
     node = engine.endpoints[row.endpoint]
-    row.check_pending = 0  # responses in flight were sent before this update
+    row.check_pending = False  # responses in flight were sent before this update
     _set_peer_ports(engine, now, peer, (mask >> 1) & ((1 << node.port_count) - 1))
     if row.ports_up != (1 << node.port_count) - 1 and row.check_deadline == NEVER:
         row.check_deadline = now + params_of_peer(engine, peer).port_status_interval
@@ -116,7 +116,7 @@ def check(engine: Engine, now: int, peer: int) -> None:
         port = _pick_port(doubtful, node.port_count, row.check_attempts)
         _request(engine, peer, qp, port, CHECK_PROBE_ID, EndpointOp.EV_PROBE)
         row.check_attempts += 1
-        row.check_pending = 1
+        row.check_pending = True
     row.check_deadline = now + params_of_peer(engine, peer).port_status_interval
     timers.arm_peers(engine, row.endpoint, row.check_deadline)
 
@@ -142,7 +142,7 @@ def tell(engine: Engine, now: int, peer: int) -> None:
     """Send a Port Status Update and arm the next one."""
     row = engine.peers[peer]
     node = engine.endpoints[row.endpoint]
-    if row.status_pending == 0 or node.ports_up == 0:
+    if not row.status_pending or node.ports_up == 0:
         row.status_deadline = NEVER
         return
     qp = _live_qp(engine, row.endpoint, peer)
@@ -163,8 +163,8 @@ def on_answer(engine: Engine, now: int, peer: int, probe_id: int, port: int) -> 
     if probe_id & _PEER_MASK != _number(engine, peer):
         return
     if probe_id >= STATUS_PROBE_ID:
-        row.status_pending = 0
-    elif row.check_pending == 1:
+        row.status_pending = False
+    elif row.check_pending:
         _set_peer_ports(engine, now, peer, row.ports_up | 1 << port)
 
 
@@ -207,7 +207,7 @@ def _number(engine: Engine, peer: int) -> int:
 @kernel
 def _begin_telling(engine: Engine, now: int, peer: int) -> None:
     row = engine.peers[peer]
-    row.status_pending = 1
+    row.status_pending = True
     row.status_attempts = 0
     row.status_deadline = now
     timers.arm_peers(engine, row.endpoint, now)

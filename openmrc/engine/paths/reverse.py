@@ -44,9 +44,9 @@ def on_answer(engine: Engine, peer: int, probe_id: int) -> None:
     if row.peer != peer or number >= row.rotation_count:
         return
     rotation = engine.rotations[row.rotation_base + number]
-    if rotation.reverse_probe == 1:
-        rotation.reverse_probe = 0
-        rotation.reverse_ok = 1
+    if rotation.reverse_probe:
+        rotation.reverse_probe = False
+        rotation.reverse_ok = True
         if engine.evs[rotation.reverse_candidate].state != EvState.DENIED:  # meanwhile
             rotation.reverse = rotation.reverse_candidate
 
@@ -67,7 +67,7 @@ def on_doubt(engine: Engine, qp: int) -> None:
         row.heard_ports = (1 << row.rotation_count) - 1
     for index in range(row.rotation_base, row.rotation_base + row.rotation_count):
         rotation = engine.rotations[index]
-        rotation.reverse_ok = 1
+        rotation.reverse_ok = True
         if rotation.active > 0:
             node.random = rng.following(node.random)
             position = rng.below(node.random, rotation.active)
@@ -84,8 +84,8 @@ def _probe(engine: Engine, qp: int) -> None:
     rotation = engine.rotations[row.rotation_base + row.reverse_cursor]
     if (working_ports(engine, qp) >> rotation.port) & 1 == 0:
         return
-    if rotation.reverse_probe == 1:
-        rotation.reverse_ok = 0
+    if rotation.reverse_probe:
+        rotation.reverse_ok = False
     candidate = _candidate(engine, row.endpoint, row.rotation_base + row.reverse_cursor)
     if candidate == NONE:
         return
@@ -93,7 +93,7 @@ def _probe(engine: Engine, qp: int) -> None:
     if index == NONE:
         return
     rotation.reverse_candidate = candidate
-    rotation.reverse_probe = 1
+    rotation.reverse_probe = True
     waiting = engine.control[index]
     waiting.psn = ((qp - node.qp_base) << _ROTATION_BITS) | row.reverse_cursor
     waiting.reason = EndpointOp.EV_PROBE

@@ -88,7 +88,7 @@ def choose_control(engine: Engine, qp: int) -> int:
     for step in range(1, row.rotation_count + 1):
         number = (row.control_rotation + step) % row.rotation_count
         rotation = engine.rotations[row.rotation_base + number]
-        if (heard >> rotation.port) & 1 == 1 and rotation.reverse_ok == 1 and rotation.active > 0:
+        if (heard >> rotation.port) & 1 == 1 and rotation.reverse_ok and rotation.active > 0:
             row.control_rotation = number
             row.heard_ports &= ~(1 << rotation.port)
             return rotation.reverse
@@ -109,7 +109,7 @@ def _last_heard(engine: Engine, qp: int) -> int:
         rotation = engine.rotations[row.rotation_base + (row.heard_rotation + step) % row.rotation_count]
         if (working >> rotation.port) & 1 == 0:
             continue
-        if rotation.reverse_ok == 0 or rotation.active == 0:
+        if not rotation.reverse_ok or rotation.active == 0:
             fallback = rotation.reverse if fallback == NONE else fallback
         elif engine.evs[rotation.reverse].probe_id == NONE:
             return rotation.reverse

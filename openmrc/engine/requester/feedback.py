@@ -37,7 +37,7 @@ def on_sack(engine: Engine, now: int, qp: int, packet: int) -> None:
         return
     row.sacks_received += 1
     retries.on_heard(engine, now, qp)
-    if row.dynamic_mpr == 1 and arrived.mpr > 0 and cack >= row.unack_psn - 1:  # not a reordered, older SACK
+    if row.dynamic_mpr and arrived.mpr > 0 and cack >= row.unack_psn - 1:  # not a reordered, older SACK
         row.mpr_dest = arrived.mpr
     rtt = _round_trip(engine, now, qp, packet, cack)
     _settle_cumulative(engine, now, qp, cack)
@@ -210,7 +210,7 @@ def _is_of_an_earlier_copy(engine: Engine, now: int, peer: int, sent: Sent) -> b
 
     The retransmission was in vain then (RFC 3522 decides the same by timestamps, which a bitmap does not have).
     """
-    return sent.inferred == 1 and now - sent.sent_at < congestion.shortest_round_trip(engine, peer)
+    return sent.inferred and now - sent.sent_at < congestion.shortest_round_trip(engine, peer)
 
 
 @kernel

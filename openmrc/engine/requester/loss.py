@@ -172,7 +172,7 @@ def _is_overtaken(engine: Engine, qp: int, psn: int) -> bool:
     """
     row = engine.qps[qp]
     sent_at = sent_row(engine, qp, psn).sent_at
-    if params_of(engine, qp).trimming == 0:
+    if not params_of(engine, qp).trimming:
         if row.newest_delivered - sent_at >= congestion.pto(engine, row.peer):
             return True
         if _has_few_above(engine, qp, psn):
@@ -231,7 +231,7 @@ def declare(engine: Engine, now: int, qp: int, psn: int) -> None:
     size = nominal_size(sent.payload)
     engine.ports[engine.endpoints[row.endpoint].port_base + engine.evs[sent.ev].port].lost += 1
     requeue(engine, qp, psn)
-    sent.inferred = 1
+    sent.inferred = True
     congestion.on_loss(engine, now, row.peer, size)
     paths.on_lost(engine, now, sent.ev, sent.sent_at)
 
@@ -242,7 +242,7 @@ def requeue(engine: Engine, qp: int, psn: int) -> None:
     row = engine.qps[qp]
     sent = sent_row(engine, qp, psn)
     sent.state = SentState.LOST
-    sent.inferred = 0
+    sent.inferred = False
     row.lost_count += 1
     row.lost_cursor = min(row.lost_cursor, psn)
     remove_in_flight(engine, qp, nominal_size(sent.payload))
@@ -294,7 +294,7 @@ def _loss_delay(engine: Engine, qp: int, psn: int, delay: int) -> int:
     processors, which has nothing to do with reordering.
     """
     params = params_of(engine, qp)
-    if params.trimming == 0 and _has_few_above(engine, qp, psn) and not _is_a_round_trip_behind(engine, qp, psn):
+    if not params.trimming and _has_few_above(engine, qp, psn) and not _is_a_round_trip_behind(engine, qp, psn):
         delay *= 2
     return max(delay, params.loss_delay_floor) + congestion.report_age(engine, engine.qps[qp].peer)
 

@@ -78,7 +78,7 @@ def send(engine: Engine, now: int, qp: int, ev: int) -> None:
     index = control_queue.claim(engine, row.endpoint, Opcode.PROBE, qp, row.peer)
     if index == NONE:
         return
-    sent_row(engine, qp, row.next_psn - 1).asked = 1
+    sent_row(engine, qp, row.next_psn - 1).asked = True
     target = engine.evs[ev]
     target.probes += 1
     target.probe_id = ((target.probes & _COUNT_MASK) << _EV_BITS) | (ev - row.ev_base)

@@ -23,9 +23,9 @@ def is_unasked(engine: Engine, qp: int) -> bool:
     It does not ask while the window has room for more. If the window is cut then, the peer has no reason to report.
     """
     row = engine.qps[qp]
-    if params_of(engine, qp).tail_probe == 0 or not has_new(engine, qp):
+    if not params_of(engine, qp).tail_probe or not has_new(engine, qp):
         return False
     if congestion.may_send(engine, row.peer, nominal_size(row.path_mtu)):
         return False
     is_anything_in_flight = row.next_psn - row.unack_psn > row.lost_count + row.sacked_beyond
-    return is_anything_in_flight and sent_row(engine, qp, row.next_psn - 1).asked == 0
+    return is_anything_in_flight and not sent_row(engine, qp, row.next_psn - 1).asked

@@ -171,7 +171,7 @@ def _send_new(engine: Engine, now: int, qp: int, free_ports: int, packet: int, s
     sent.message = slot
     sent.payload = payload
     sent.transmissions = 0
-    sent.inferred = 0
+    sent.inferred = False
     row.next_psn += 1
     row.packets_cut += 1
     if row.packets_cut == message.packets:
@@ -228,7 +228,7 @@ def _record_sent(engine: Engine, now: int, qp: int, psn: int, ev: int) -> None:
     loss.add_in_flight(engine, qp, nominal_size(sent.payload))
     if timers.due(engine, qp, Deadline.RTO) == NEVER:
         user_timeout.begin(engine, now, qp)
-    if timers.due(engine, qp, Deadline.PTO) == NEVER and params_of(engine, qp).tail_probe == 1:
+    if timers.due(engine, qp, Deadline.PTO) == NEVER and params_of(engine, qp).tail_probe:
         timers.arm(engine, qp, Deadline.PTO, now + congestion.pto(engine, row.peer))
 
 
@@ -274,7 +274,7 @@ def _fill(engine: Engine, now: int, qp: int, psn: int, packet: int, is_repeat: i
     out.traffic_class = _traffic_class(row.trim_nack_dest, is_repeat)
     out.solicited = message.solicited if index == message.packets - 1 else 0
     out.ack_request = ack_request
-    sent.asked = ack_request
+    sent.asked = ack_request == 1
     out.retransmitted = is_repeat
     out.timestamped = 1
     out.msn = (row.message_head + ((sent.message - row.message_head) & row.message_mask)) & _MSN_MASK
@@ -317,8 +317,8 @@ def _opcode(index: int, packets: int, has_immediate: int) -> int:
 
 
 @kernel
-def _traffic_class(trim_nack_dest: int, is_repeat: int) -> int:
-    if trim_nack_dest == 0:
+def _traffic_class(trim_nack_dest: bool, is_repeat: int) -> int:
+    if not trim_nack_dest:
         return TrafficClass.NO_TRIM.value  # the peer does not answer trimmed packets (MRC §7.5)
     return TrafficClass.TRIMMABLE_RETX.value if is_repeat == 1 else TrafficClass.TRIMMABLE.value
 

@@ -17,7 +17,7 @@ def fits(engine: Engine, qp: int, packet: int) -> bool:
     ahead = rqmsn - row.expected_rqmsn
     if ahead < 0 or ahead >= min(row.max_wimm_dest, row.pending_mask + 1):
         return False
-    return engine.pending_immediates[row.pending_base + (rqmsn & row.pending_mask)].present == 0
+    return not engine.pending_immediates[row.pending_base + (rqmsn & row.pending_mask)].present
 
 
 @kernel
@@ -30,14 +30,14 @@ def hold(engine: Engine, qp: int, packet: int) -> None:
     waiting.immediate = arrived.immediate
     waiting.length = arrived.dma_length
     waiting.solicited = arrived.solicited
-    waiting.present = 1
+    waiting.present = True
 
 
 @kernel
 def is_next(engine: Engine, qp: int) -> bool:
     """Return whether the next immediate in order has arrived."""
     row = engine.qps[qp]
-    return engine.pending_immediates[row.pending_base + (row.expected_rqmsn & row.pending_mask)].present == 1
+    return engine.pending_immediates[row.pending_base + (row.expected_rqmsn & row.pending_mask)].present
 
 
 @kernel
@@ -58,6 +58,6 @@ def deliver(engine: Engine, qp: int) -> bool:
     wr_id = engine.receives[row.receive_base + (row.receive_head & row.receive_mask)].wr_id
     row.receive_head += 1
     row.expected_rqmsn += 1
-    waiting.present = 0
+    waiting.present = False
     completions.push_receive(engine, qp, wr_id, waiting.length, waiting.immediate, waiting.solicited)
     return True

@@ -61,7 +61,7 @@ def on_probe(engine: Engine, now: int, qp: int, packet: int) -> None:
 def resize(engine: Engine, qp: int, mpr: int) -> None:
     """Change the advertised MPR (unit 128 PSNs) of a connection with Dynamic MPR; the next SACK carries it."""
     row = engine.qps[qp]
-    if row.dynamic_mpr == 1:
+    if row.dynamic_mpr:
         row.mpr = max(min(mpr, (row.tracker_mask + 1) // MPR_UNIT), 1)
 
 
@@ -101,7 +101,7 @@ def _on_out_of_window(engine: Engine, qp: int, packet: int, psn: int) -> None:
     row.out_of_window += 1
     if psn < row.expected_psn + row.mpr * MPR_UNIT:  # allowed by our MPR, but beyond the tracker
         nacks.queue(engine, qp, packet, psn, NackReason.NO_BITMAP)
-    elif params_of(engine, qp).refuse_out_of_window == 1:
+    elif params_of(engine, qp).refuse_out_of_window:
         nacks.queue(engine, qp, packet, psn, NackReason.PSN_OOR_WINDOW)
 
 

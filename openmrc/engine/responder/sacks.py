@@ -25,10 +25,10 @@ def on_arrival(engine: Engine, now: int, qp: int, packet: int, psn: int, is_new:
     arrived = engine.packets[packet]
     row.sack_count += max(arrived.payload_length, params.sack_minimum)
     if arrived.ack_request == 1 and row.ooo_count > 0:
-        row.ack_requested = 1
-    filled = row.ack_requested == 1 and row.ooo_count == 0
+        row.ack_requested = True
+    filled = row.ack_requested and row.ooo_count == 0
     if filled:
-        row.ack_requested = 0
+        row.ack_requested = False
     if arrived.marked == 1:
         queue(engine, qp, packet, psn, _judge(engine, now, qp, arrived.entropy, 1))
         return
@@ -62,7 +62,7 @@ def queue(engine: Engine, qp: int, packet: int, psn: int, mark: int) -> None:
     """Queue a SACK for this trigger, unless it is unmarked and an unmarked one is queued already."""
     row = engine.qps[qp]
     arrived = engine.packets[packet]
-    if mark == PathMark.NONE and row.sack_queued == 1:
+    if mark == PathMark.NONE and row.sack_queued:
         return
     index = control_queue.claim(engine, row.endpoint, Opcode.SACK, qp, row.peer)
     if index == NONE:
@@ -75,7 +75,7 @@ def queue(engine: Engine, qp: int, packet: int, psn: int, mark: int) -> None:
     waiting.tx_timestamp = arrived.tx_timestamp
     waiting.timestamp_unit = arrived.timestamp_unit
     if mark == PathMark.NONE:
-        row.sack_queued = 1
+        row.sack_queued = True
     row.sack_count = 0
 
 
@@ -113,7 +113,7 @@ def fill(engine: Engine, index: int, packet: int) -> None:
         out.ack_psn_offset = max(min(waiting.psn - cack, _INT16_MAX), -_INT16_MAX - 1)
     out.reflected_entropy = waiting.entropy
     out.cack_psn = cack & _PSN_MASK
-    out.mpr = row.mpr if row.dynamic_mpr == 1 else 0
+    out.mpr = row.mpr if row.dynamic_mpr else 0
     out.sack_offset = base - cack
     out.sack_bitmap = tracker.bitmap(engine, waiting.qp, base)
     out.ooo_count = min(row.ooo_count, _INT16_MAX)
@@ -122,8 +122,8 @@ def fill(engine: Engine, index: int, packet: int) -> None:
     out.rcvd_bytes = ((row.received_bytes + RCVD_UNIT - 1) // RCVD_UNIT) & ((1 << RCVD_BYTES_BITS) - 1)
     row.lowest_unsacked = min(base + BITMAP_PSNS, row.highest_received + 1)
     if waiting.mark == PathMark.NONE and waiting.reason == 0:
-        row.sack_queued = 0
-    if row.lowest_unsacked <= row.highest_received and row.sack_queued == 0:
+        row.sack_queued = False
+    if row.lowest_unsacked <= row.highest_received and not row.sack_queued:
         _queue_rest(engine, index)
     row.sacks_sent += 1
 
@@ -145,7 +145,7 @@ def _queue_rest(engine: Engine, index: int) -> None:
     waiting.retransmitted = retransmitted
     waiting.tx_timestamp = tx_timestamp
     waiting.timestamp_unit = unit
-    row.sack_queued = 1
+    row.sack_queued = True
 
 
 @kernel

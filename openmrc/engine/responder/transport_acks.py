@@ -30,10 +30,10 @@ def on_arrival(engine: Engine, qp: int, packet: int, completed: int) -> None:
 def queue(engine: Engine, qp: int) -> None:
     """Queue an ACK, unless one is queued already: its count is read when it is sent."""
     row = engine.qps[qp]
-    if row.ack_queued == 1:
+    if row.ack_queued:
         return
     if control_queue.claim(engine, row.endpoint, Opcode.ACKNOWLEDGE, qp, row.peer) != NONE:
-        row.ack_queued = 1
+        row.ack_queued = True
         row.since_ack = 0
 
 
@@ -55,5 +55,5 @@ def fill(engine: Engine, index: int, packet: int) -> None:
     out.psn = (row.nak_psn if is_refusal else row.expected_psn - 1) & _PSN_MASK
     out.syndrome = row.nak_syndrome if is_refusal else Syndrome.ACK.value
     out.acked_messages = row.completed_messages & _COUNT_MASK
-    row.ack_queued = 0
+    row.ack_queued = False
     row.acks_sent += 1

@@ -29,17 +29,17 @@ class Params:
     sack_threshold: Int  # bytes received that trigger a SACK
     sack_minimum: Int  # bytes that a packet counts at least
     ack_every: Int  # packets after which a transport ACK is sent without a completed message
-    refuse_out_of_window: Int  # 1: answer with NACK PSN_OOR_WINDOW; 0: drop silently
+    refuse_out_of_window: Bool  # answer with NACK PSN_OOR_WINDOW; else drop silently
     always_skip_packets: Int  # packets on one EV before ALWAYS_SKIP may be reported; 0: never
     always_skip_percent: Int  # share of marked packets above which the path is persistently bad
     receiver_penalty: Int  # rcv_cwnd_pen sent in every SACK, 0..127
-    answers_together: Int  # 1: answers that leave in a row take the same EV, where it serves
+    answers_together: Bool  # answers that leave in a row take the same EV, where it serves
     # Losing (MRC §7.4)
-    trimming: Int  # 1: switches trim, so a hole is never due to congestion
+    trimming: Bool  # switches trim, so a hole is never due to congestion
     loss_threshold: Int  # losses on one EV before it is ASSUMED_BAD
     gap_packets: Int  # without trimming: packets received above a hole before it counts as lost
     loss_delay_floor: Int  # ps, least loss delay
-    tail_probe: Int  # 1: send a reliability probe when acknowledgements stop
+    tail_probe: Bool  # send a reliability probe when acknowledgements stop
     silent_timeouts: Int  # timeouts that a peer may take which answers nothing at all
     # Paths (MRC §9.3)
     ev_burst: Int  # bytes, nominal, in a row on one EV, so that sockets can batch them; 0: each packet takes the next
@@ -55,11 +55,11 @@ class Params:
     algorithm: Int  # congestion.Algorithm
     link_rate: Int  # bits/s, all ports of the NIC together
     base_rtt: Int  # ps, unloaded, longest path
-    base_rtt_measured: Int  # 1: lower base_rtt to the least seen
+    base_rtt_measured: Bool  # lower base_rtt to the least seen
     target_delay: Int  # ps of queueing
     initial_cwnd: Int  # bytes
     max_cwnd: Int  # bytes, 0: 1.5 x BDP of the base RTT
-    bound_by_delivery: Int  # 1: no more than twice what the network is known to deliver
+    bound_by_delivery: Bool  # no more than twice what the network is known to deliver
     min_cwnd: Int  # bytes
     alpha: Float  # bytes per ps of head-room: proportional increase
     fi: Float  # bytes: fair increase
@@ -68,7 +68,7 @@ class Params:
     eta: Float  # bytes per adjust period
     gamma: Float
     max_md_jump: Float  # least factor of one multiplicative decrease
-    disable_qa: Int
+    disable_qa: Bool
     qa_gate: Int  # quick adapt acts when achieved < max_cwnd >> qa_gate
     qa_threshold: Int  # ps of queueing that triggers quick adapt
     adjust_bytes: Int
@@ -179,8 +179,8 @@ class Peer:
     fast_bytes: Int  # bytes acknowledged with almost no delay
     qa_end: Instant  # ps; 0: first period, not evaluated
     bytes_ignored: Int
-    is_fast: Int32
-    qa_trigger: Int32  # a trim or loss was seen in this period
+    is_fast: Bool
+    qa_trigger: Bool  # a trim or loss was seen in this period
     # Seldom
     bytes_to_ignore: Int
     eta_at: Instant  # ps
@@ -189,18 +189,18 @@ class Peer:
     qa_trimmed: Int  # bytes in this period
     delivery_rate: Float  # bytes/ps that the network is known to deliver; 0: not known yet
     resumed_at: Instant  # ps, first answer after a pause of the peer
-    qa_blocked: Int  # the window kept a packet back in this period
+    qa_blocked: Bool  # the window kept a packet back in this period
     # Port Status Updates of this peer
     update_stamp: Int  # tx_timestamp of the last one that counted
     update_at: Instant  # ps, when it arrived
     # Port Status Updates to this peer
     status_deadline: Instant  # ps
     status_attempts: Int32
-    status_pending: Int32  # 1: unanswered
+    status_pending: Bool  # unanswered
     # Probes of the ports that it reports as down
     check_deadline: Instant  # ps
     check_attempts: Int32
-    check_pending: Int32  # 1: an answer counts
+    check_pending: Bool  # an answer counts
     # counters
     quick_adapts: Int
     decreases: Int
@@ -240,11 +240,11 @@ class QueuePairRow:
     received_bytes: Int  # nominal, ever
     received_packets: Int
     tracker_base: Int32  # words of 32 PSNs
+    sack_queued: Bool  # each flag before a number of 32 bits: side by side they would shift all lines behind them
     tracker_mask: Int32  # PSNs - 1
+    ack_queued: Bool
     ooo_count: Int32  # received beyond the first hole
-    sack_queued: Int32
-    ack_queued: Int32
-    ack_requested: Int32  # a request arrived while there were holes (prev_ar)
+    ack_requested: Bool  # a request arrived while there were holes (prev_ar)
     sack_count: Int  # bytes since the last SACK (sack_trigger_cnt)
     since_ack: Int  # packets since the last transport ACK
     completed_messages: Int  # whole messages behind the left edge
@@ -268,7 +268,7 @@ class QueuePairRow:
     mpr: Int32  # ours to the peer, unit 128 PSNs
     access: Int32  # what the peer may do: regions.Access
     pd: Int32  # protection domain: which regions it may reach
-    dynamic_mpr: Int32  # both sides agreed
+    dynamic_mpr: Bool  # both sides agreed
     heard_ports: Int32  # mask: packets arrived since the last control packet was sent there
     silent_ports: Int32  # mask: `silence`
     timeout: Int  # ps
@@ -306,7 +306,7 @@ class QueuePairRow:
     scanned_psn: Int  # the loss timer is set for every hole below it
     burst_ev: Int32
     rotation_cursor: Int32
-    trim_nack_dest: Int32  # 1: the peer answers trimmed packets
+    trim_nack_dest: Bool  # the peer answers trimmed packets
     round_ports: Int32  # mask: used since all working ports had been used
     max_wimm: Int32  # WriteIMMs we keep in flight
     max_wimm_dest: Int32  # WriteIMMs the peer may keep in flight to us
@@ -326,7 +326,7 @@ class QueuePairRow:
     attempt_at: Instant  # ps, when the last attempt failed
     linear_count: Int16
     exponential_count: Int16  # INFINITE_RETRIES: no limit
-    sq_signal_all: Int16
+    sq_signal_all: Bool
     cause: Int16  # why it is in ERROR: Cause
     first_psn: Int32
     timeouts: Int32
@@ -372,8 +372,8 @@ class PortRotation:
     cursor: Int32
     reverse: Int32  # EV row for control packets
     reverse_candidate: Int32  # EV row of the probe that is out
-    reverse_ok: Int8
-    reverse_probe: Int8  # 1: an EV probe is unanswered
+    reverse_ok: Bool
+    reverse_probe: Bool  # an EV probe is unanswered
     lost_in_a_row: Int8  # EVs, since something arrived
 
 
@@ -444,8 +444,8 @@ class Sent:
     payload: Int32  # bytes
     state: Int8  # SentState
     transmissions: Int8
-    inferred: Int8  # 1: its last loss was inferred, not reported by a NACK
-    asked: Int8  # 1: it asked for a SACK, or a probe did after it
+    inferred: Bool  # its last loss was inferred, not reported by a NACK
+    asked: Bool  # it asked for a SACK, or a probe did after it
 
 
 class Tracker:
@@ -471,7 +471,7 @@ class PendingImmediate:
     immediate: Int
     length: Int
     solicited: Int
-    present: Int
+    present: Bool
 
 
 class PostedReceive:

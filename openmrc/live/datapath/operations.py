@@ -139,9 +139,9 @@ def _give_rotation(engine: Engine, qp: int, plane: int, values: Matrix, total: i
 def _write(engine: Engine, qp: int, words: Words) -> None:
     row = engine.qps[qp]
     row.pd = _new_or(words[Attribute.PD], row.pd)
-    row.sq_signal_all = _new_or(words[Attribute.SQ_SIGNAL_ALL], row.sq_signal_all)
-    row.trim_nack_dest = _new_or(words[Attribute.TRIM_NACK_DEST], row.trim_nack_dest)
-    row.dynamic_mpr = _new_or(words[Attribute.DYNAMIC_MPR], row.dynamic_mpr)
+    row.sq_signal_all = _new_or(words[Attribute.SQ_SIGNAL_ALL], int(row.sq_signal_all)) != 0
+    row.trim_nack_dest = _new_or(words[Attribute.TRIM_NACK_DEST], int(row.trim_nack_dest)) != 0
+    row.dynamic_mpr = _new_or(words[Attribute.DYNAMIC_MPR], int(row.dynamic_mpr)) != 0
     row.access = _new_or(words[Attribute.ACCESS], row.access)
     row.dest_qpn = _new_or(words[Attribute.DEST_QPN], row.dest_qpn)
     row.path_mtu = _new_or(words[Attribute.PATH_MTU], row.path_mtu)

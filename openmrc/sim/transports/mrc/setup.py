@@ -348,7 +348,7 @@ def _open(engine: Engine, openings: Table[Opening], common: Table[Common], fans:
     row.mpr_dest = opening.mpr_dest
     row.max_wimm = 32
     row.max_wimm_dest = 32
-    row.trim_nack_dest = shared.trims
+    row.trim_nack_dest = shared.trims == 1
     _assign_evs(engine, openings, common, fans, qp)
     for event in (QpEvent.TO_INIT.value, QpEvent.TO_RTR.value, QpEvent.TO_RTS.value):
         lifecycle.move(engine, 0, qp, event)
