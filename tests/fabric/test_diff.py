@@ -179,6 +179,36 @@ def test_bindings_are_read_from_lines_too(target: str, line: str, why: str, tmp_
     found, verdict = proven("two-tier", tmp_path)
     assert not verdict.proven
     assert {reason.partition(": ")[2] for each in found for reason in each.dead} == {f"{name} {why}"}
+    assert [each.difference.switch for each in found if not each.difference.clean] == ["p0-t0-00"]
+
+
+@pytest.mark.parametrize(("target", "ending", "line", "why"), [
+    ("linux", "links", "link set dev p0 master red", "port p0 is a member of red"),
+    ("linux", "tc", "filter add dev p0 egress flower dst_ip fcbb:bb00::/32 action drop",
+     "port p0 has the filter egress flower dst_ip fcbb:bb00::/32 action drop"),
+    ("linux", "batch", "rule add to fcbb:bb00::/32 blackhole",
+     "an ip rule comes before the routes: rule add to fcbb:bb00::/32 blackhole"),
+    ("frr", "links", "link set dev p0 master bond0", "port p0 is a member of bond0"),
+    ("frr", "conf", "interface p0 vrf red\nexit", "interface p0 is in VRF red"),
+    ("frr", "tc", "filter add dev p0 egress bpf da obj x.o", "port p0 has the filter egress bpf da obj x.o"),
+])  # fmt: skip
+def test_masters_filters_and_rules_of_a_kernel_are_named_as_not_working(
+    target: str, ending: str, line: str, why: str, tmp_path: Path
+) -> None:
+    list(write_all(MADE, target, ExportOptions(), tmp_path))
+    path = tmp_path / f"p0-t0-00.{ending}"
+    path.write_text(f"{path.read_text()}\n{line}\n")
+    found, verdict = proven("two-tier", tmp_path)
+    assert not verdict.proven
+    assert {reason.partition(": ")[2] for each in found for reason in each.dead} == {why}
+    assert [each.difference.switch for each in found if not each.difference.clean] == ["p0-t0-00"]
+
+
+def test_a_file_that_the_export_does_not_have_is_listed_as_not_checked(tmp_path: Path) -> None:
+    list(write_all(MADE, "sonic", ExportOptions(), tmp_path))
+    (tmp_path / "p0-t0-00.nft").write_text("table ip6 filter {}\n")
+    found, _ = proven("two-tier", tmp_path)
+    assert {what for each in found for what in each.difference.unchecked} == {"files SWITCH.nft"}
 
 
 def test_what_nobody_looks_at_is_listed(tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ it may drop a packet to a uSID: what it matches besides the destination is not w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from openmrc.fabric.readback.dump import Sections
 
+_TC_ACTS = {"drop", "action", "bpf", "police"}  # words of tc filters that do more than choose a class
 _SONIC_PORT = re.compile(r"\w+")
 _PASSES = ("FORWARD", "ACCEPT", "")
 _IPV4 = ("L3", "MIRROR", "CTRLPLANE")  # types of ACL_TABLE that do not drop the fabric's packets
@@ -20,6 +21,7 @@ _EOS = {
     "ipv6 access-group": "has the filter", "mac access-group": "has the filter", "traffic-policy": "has the policy",
     "service-policy": "has the policy",
 }  # fmt: skip
+_FRR = {"vrf": "is in VRF"}
 _NVUE = {"ip vrf": "is in VRF", "bridge domain": "is in bridge", "acl": "has the filter"}
 
 
@@ -61,6 +63,35 @@ def of_lines(items: Mapping[str, Any], words: Mapping[str, str]) -> str:
 def of_eos(items: Mapping[str, Any]) -> str:
     """Return why a port of EOS does not forward as planned."""
     return of_lines(items, _EOS)
+
+
+def of_frr(items: Mapping[str, Any]) -> str:
+    """Return why a port of FRR's configuration does not forward as planned."""
+    return of_lines(items, _FRR)
+
+
+def of_kernel(sections: Sections) -> Iterator[tuple[str, str]]:
+    """Yield (port, why) of batches for ip and tc: masters (VRFs, bridges, bonds), and filters that drop or redirect."""
+    for item, values in sections.get("links", {}).items():
+        words = " ".join(values).split(" ")
+        if item.startswith("link set dev ") and "master" in words[:-1]:
+            yield item.split(" ")[3], f"is a member of {words[words.index('master') + 1]}"
+    for item, values in sections.get("tc", {}).items():
+        if port := filtered(item, values):
+            yield port, f"has the filter {item.partition(f' {port} ')[2]}"
+
+
+def filtered(item: str, values: Iterable[str]) -> str:
+    """Return the port at which a line for tc may drop or redirect a packet, or an empty string."""
+    words = item.split(" ")
+    acts = _TC_ACTS & {*words, *" ".join(values).split(" ")}
+    return words[3] if words[:3] == ["filter", "add", "dev"] and acts else ""
+
+
+def rules(sections: Sections) -> str:
+    """Return why the main table may not be asked, or an empty string: ip rules come before it."""
+    found = [item for item in sections.get("batch", {}) if item.startswith("rule add ")]
+    return f"an ip rule comes before the routes: {found[0]}" if found else ""
 
 
 def of_nvue(items: Mapping[str, Any]) -> str:

@@ -29,6 +29,7 @@ class SwitchReading:
     configured: Sections
     running: Sections
     absent: list[str]  # files that other switches have but this one lacks
+    unread: list[str]  # endings of files that the export does not have and that show nothing of a running system
 
 
 class Folder:
@@ -69,13 +70,15 @@ class Folder:
     def read(self, switch: SwitchView) -> SwitchReading:
         """Read the files of a switch, with the plan for each."""
         emitted = TARGETS[self.target].emit(switch)
-        reading = SwitchReading({}, {}, {}, [])
+        reading = SwitchReading({}, {}, {}, [], [])
         own = self.files.get(switch.name, {})
         for ending, path in own.items():
             text = read_text(path, MOST_DUMP_BYTES)
             if ending not in emitted or is_running(text):
                 if is_running(text):
                     _merge(reading.running, read_running(self.target, text, str(path)))
+                else:
+                    reading.unread.append(ending)
                 continue
             read = format_of(self.target).readers[ending]
             found = read(text, str(path))

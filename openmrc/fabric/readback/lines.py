@@ -47,12 +47,21 @@ def blocks(text: str) -> Sections:
         if line in _ENDS:
             continue
         opens = bool(_OPENERS.match(line)) and not (open_blocks and _is_binding(open_blocks[0][1], line))
+        line, vrf = _without_vrf(line)
         if opens:
             open_blocks.append((depth, line))
         section = " / ".join(name for _, name in open_blocks) or "system"
+        if vrf:
+            _put(found, section, "vrf", vrf)
         if not opens or line.startswith("locator "):
             _put(found, section, *_split(_DEFAULTS.sub("", line)))
     return found
+
+
+def _without_vrf(line: str) -> tuple[str, str]:
+    """Split `interface NAME vrf VRF`, as FRR opens the block of a port in a VRF."""
+    match = re.fullmatch(r"(interface \S+) vrf (\S+)", line)
+    return (match[1], match[2]) if match else (line, "")
 
 
 def _is_binding(block: str, line: str) -> bool:

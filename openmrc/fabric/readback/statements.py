@@ -31,11 +31,15 @@ def matters(switch: SwitchView, port_name: PortName) -> Matters:
     """Return the function that decides whether an unplanned statement affects forwarding in the fabric."""
     touches, ports = in_blocks(switch), {port_name(port) for port in switch.layout.ports}
 
-    def rule(section: str, item: str, _: Any) -> bool:
+    def rule(section: str, item: str, value: Any) -> bool:
         if section.startswith("interface "):
             return section.split(" / ")[0].removeprefix("interface ") in ports and item.startswith(_STOPS)
-        if section == "interface":  # NVUE: the port is in the item
-            return bool(ports & set(item.split(" ")[1].split(",")))
+        if section == "interface":  # NVUE: the port is in the item, or what a bond takes
+            words = item.split(" ")
+            bonded = ",".join(value) if words[2:] == ["bond", "member"] else ""
+            return bool(ports & {*words[1].split(","), *bonded.split(",")})
+        if item.startswith("rule add ") or bindings.filtered(item, value) in ports:
+            return True
         return any(touches(prefix) for prefix in _PREFIX.findall(item))
 
     return rule
@@ -61,6 +65,8 @@ def frr(switch: SwitchView, sections: Sections) -> Forwarding:
             installing.down(number, f"interface {name} has not the address {switch.address}")
         elif "shutdown" in here:
             installing.down(number, f"interface {name} is shut down")
+        elif why := bindings.of_frr(here):
+            installing.down(number, f"interface {name} {why}")
     _kernel_ports(installing, switch, sections)
     has_own = _has_own(sections)
     for item, value in _values(sections, "system"):
@@ -109,6 +115,8 @@ def linux(switch: SwitchView, sections: Sections) -> Forwarding:
 
 def _has_own(sections: Sections) -> str:
     """Return why uSIDs cannot be installed, or an empty string."""
+    if why := bindings.rules(sections):
+        return why
     items = sections.get("links", {})
     if f"link add {OWN} type" in items and _one(sections, "links", f"link set dev {OWN}") == "up":
         forwards = _one(sections, "sysctl", "net.ipv6.conf.all.forwarding") == "1"
@@ -117,6 +125,12 @@ def _has_own(sections: Sections) -> str:
 
 
 def _kernel_ports(installing: Installing, switch: SwitchView, sections: Sections) -> None:
+    if why := bindings.rules(sections):
+        for number in installing.ports.values():
+            installing.down(number, why)
+    for name, why in bindings.of_kernel(sections):
+        if name in installing.ports:
+            installing.down(installing.ports[name], f"port {name} {why}")
     forwards = _one(sections, "sysctl", "net.ipv6.conf.all.forwarding") == "1"
     for name, number in installing.ports.items():
         words = (_one(sections, "links", f"link set dev {name}") or "").split(" ")
